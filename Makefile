@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door. The build itself is CMake's: see CMakePresets.json.
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-build build demo test check format-check format tidy lint generate clean
+
+DEMO_TRACES := tests/data/streams_prefetch.trace.gz tests/data/zero_gather.trace.gz
+FORMATTED = $(shell find src include tests examples -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
+PYTHON_FOLDERS := tools tests/tools
+# build/venv has clang-format where the system's is another version than the one we write for.
+CLANG_FORMAT = $(firstword $(wildcard build/venv/bin/clang-format) clang-format)
+CTEST := ctest --parallel 2
+
+help:
+	@echo "make demo       build, then replay two recorded PyTorch workloads and run the examples"
+	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
+	@echo "make build      the library and the command, in build/release"
+	@echo "make check      style only: format, clang-tidy, ruff, generated files"
+	@echo "make format     formats the sources"
+	@echo "make generate   writes what is derived from include/gpupool/gpupool.h"
+	@echo "make setup      installs what is missing (make demo and make test do so too)"
+	@echo "make clean      removes build/"
+
+setup:
+	@tools/setup.sh
+
+setup-build:
+	@tools/setup.sh build
+
+build: setup-build
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release
+
+demo: build
+	@echo "== gpupool info" && build/release/gpupool info
+	@echo "== gpupool replay: recorded PyTorch workloads" && build/release/gpupool replay $(DEMO_TRACES)
+	@for example in build/release/examples/example_*; do \
+	  if [ -x $$example ] && [ -f $$example ]; then echo "== $$(basename $$example)"; $$example || exit 1; fi; done
+
+test: setup check
+	@echo "== release" && cmake --build --preset release && $(CTEST) --preset release
+	@echo "== address and undefined behaviour sanitizers"
+	@cmake --preset asan --log-level=WARNING && cmake --build --preset asan && $(CTEST) --preset asan
+	@echo "== thread sanitizer"
+	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan && $(CTEST) --preset tsan
+	@echo "All checks passed."
+
+check: setup format-check lint tidy
+
+format-check:
+	@echo "== format" && $(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
+
+format:
+	@$(CLANG_FORMAT) -i $(FORMATTED)
+
+lint:
+	@echo "== generated files and layers" && python3 tools/apigen.py --check && python3 tools/check_layers.py
+	@if [ -x build/venv/bin/ruff ]; then echo "== ruff" && build/venv/bin/ruff check $(PYTHON_FOLDERS); \
+	else echo "== ruff: not there, skipped"; fi
+
+tidy:
+	@cmake --preset release --log-level=WARNING
+	@echo "== clang-tidy" && python3 tools/tidy.py build/release
+
+generate:
+	@python3 tools/apigen.py
+
+clean:
+	@rm -rf build

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts where. Everything is relative to the prefix, so it may be moved afterwards.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gpupool)
+set(installed_targets gpupool)
+if(GPUPOOL_BUILD_STATIC)
+  list(APPEND installed_targets gpupool_static)
+endif()
+install(TARGETS ${installed_targets} EXPORT gpupoolTargets FILE_SET HEADERS)
+install(EXPORT gpupoolTargets NAMESPACE gpupool:: DESTINATION ${config_dir})
+
+if(GPUPOOL_BUILD_CLI)
+  file(RELATIVE_PATH bin_to_lib "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+  set_target_properties(gpupool_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+  install(TARGETS gpupool_cli)
+endif()
+
+# While the major version is 0, a minor version may change anything.
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatibility SameMinorVersion)
+else()
+  set(compatibility SameMajorVersion)
+endif()
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/gpupoolConfigVersion.cmake COMPATIBILITY ${compatibility})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/gpupoolConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/gpupoolConfig.cmake INSTALL_DESTINATION ${config_dir})
+install(FILES ${PROJECT_BINARY_DIR}/gpupoolConfig.cmake ${PROJECT_BINARY_DIR}/gpupoolConfigVersion.cmake
+        DESTINATION ${config_dir})
+
+# The prefix as seen from the directory of the .pc file, which pkg-config knows as pcfiledir.
+file(RELATIVE_PATH pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/gpupool.pc.in ${PROJECT_BINARY_DIR}/gpupool.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/gpupool.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

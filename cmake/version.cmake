@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# The version is written in gpupool.h and nowhere else.
+function(gpupool_read_version result header)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${header}")
+  set(parts)
+  foreach(part IN ITEMS MAJOR MINOR PATCH)
+    file(STRINGS "${header}" line REGEX "^#define GPUPOOL_VERSION_${part} [0-9]+$")
+    if(NOT line)
+      message(FATAL_ERROR "${header} does not define GPUPOOL_VERSION_${part}")
+    endif()
+    string(REGEX REPLACE ".* " "" number "${line}")
+    list(APPEND parts ${number})
+  endforeach()
+  list(JOIN parts "." version)
+  set(${result} ${version} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a configuration to a device: the only place that knows all backends.
+#pragma once
+
+#include <memory>
+
+#include "device/device.hpp"
+#include "pool/pool.hpp"
+
+namespace gpupool::abi {
+
+/// What AUTO means in this process: GPUPOOL_BACKEND, else CUDA if there is a usable GPU, else the simulated
+/// device. Other values are checked and returned as they are.
+Status resolve_backend(int32_t wanted, gpupool_backend_t& backend);
+
+Status count_devices(gpupool_backend_t backend, int32_t& count);
+
+/// Checks a whole configuration and opens its device.
+Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& device, Pool::Options& options);
+
+/// Opens a device with no pool's configuration, to look at it.
+Status open_plain(gpupool_backend_t backend, int32_t ordinal, std::unique_ptr<Device>& device);
+
+}  // namespace gpupool::abi

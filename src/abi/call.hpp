@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every entry point does: check the handle, let nothing escape, write out-parameters.
+#pragma once
+
+#include <new>
+
+#include "base/status.hpp"
+#include "pool/pool.hpp"
+#include "pool/registry.hpp"
+
+namespace gpupool::abi {
+
+/// Whether a handle can be used for everything. The first thing that every call on a pool asks.
+inline bool is_live(const gpupool_t* handle) noexcept {
+  return handle != nullptr && handle->copy == Registry::copy_mark() &&
+         handle->life.load(std::memory_order_acquire) == Life::live;
+}
+
+/// Says why a handle can not be used; success if it can.
+[[gnu::cold]] Status refuse(const gpupool_t* handle) noexcept;
+
+/// "argument is NULL"
+[[gnu::cold]] Status refuse_null(const char* argument) noexcept;
+
+/// Runs a call of the library; whatever it throws becomes a status.
+template <typename Function>
+Status guarded(Function function) noexcept {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no memory for the pool's records");
+  } catch (...) {
+    return fail(GPUPOOL_ERROR_INTERNAL, "an unexpected exception inside the library");
+  }
+}
+
+/// The same on a live pool.
+template <typename Function>
+Status on_pool(gpupool_t* handle, Function function) noexcept {
+  if (!is_live(handle)) [[unlikely]]
+    return refuse(handle);
+  return guarded([&] { return function(*handle->pool); });
+}
+
+}  // namespace gpupool::abi

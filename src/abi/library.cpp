@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library itself, its devices, streams and data, and the simulated device's laboratory.
+#include "abi/backends.hpp"
+#include "abi/call.hpp"
+#include "abi/structs.hpp"
+#include "base/log.hpp"
+#include "device/cuda.hpp"
+#include "device/sim.hpp"
+
+using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::abi;  // NOLINT
+
+namespace {
+
+#define GPUPOOL_TEXT_OF(value) #value
+#define GPUPOOL_TEXT(value) GPUPOOL_TEXT_OF(value)
+constexpr const char kVersionText[] = GPUPOOL_TEXT(GPUPOOL_VERSION_MAJOR) "." GPUPOOL_TEXT(
+    GPUPOOL_VERSION_MINOR) "." GPUPOOL_TEXT(GPUPOOL_VERSION_PATCH);
+
+Status describe(gpupool_backend_t wanted, int32_t ordinal, gpupool_device_info_t& out) {
+  gpupool_backend_t backend{};
+  if (const Status status = resolve_backend(wanted, backend); status != kSuccess) return status;
+  std::unique_ptr<Device> device;
+  if (const Status status = open_plain(backend, ordinal, device); status != kSuccess) return status;
+  const DeviceInfo& info = device->info();
+  out.struct_size = sizeof out;
+  out.backend = info.backend;
+  out.device = info.ordinal;
+  out.capabilities = info.capabilities;
+  out.total_bytes = info.total;
+  out.granularity_bytes = info.granularity;
+  out.driver_version = info.driver_version;
+  out.compute_capability = info.compute_capability;
+  static_assert(sizeof out.name == sizeof info.name);
+  std::memcpy(out.name, info.name, sizeof out.name);
+  return device->free_memory(out.free_bytes);
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t gpupool_version(void) {
+  return GPUPOOL_VERSION;
+}
+
+const char* gpupool_version_string(void) {
+  return kVersionText;
+}
+
+uint64_t gpupool_features(void) {
+  uint64_t features = GPUPOOL_FEATURE_SIM;
+  (void)guarded([&] {
+    int32_t count = 0;
+    if (cuda_device_count(count) == kSuccess && count > 0) features |= GPUPOOL_FEATURE_CUDA;
+    return kSuccess;
+  });
+  return features;
+}
+
+const char* gpupool_status_name(gpupool_status_t status) {
+  return status_name(status);
+}
+
+gpupool_status_t gpupool_last_error(gpupool_error_t* error) {
+  if (error == nullptr || error->struct_size < kShortest || error->struct_size > kLongest) {
+    // Recording this failure would overwrite the one that is asked for.
+    return GPUPOOL_ERROR_INVALID_ARGUMENT;
+  }
+  const ErrorRecord& record = last_error();
+  gpupool_error_t whole{};
+  whole.status = record.status;
+  whole.driver_code = record.driver_code;
+  static_assert(sizeof whole.message == sizeof record.message);
+  std::memcpy(whole.message, record.message, sizeof whole.message);
+  whole.struct_size = sizeof whole;
+  const uint32_t size = error->struct_size;
+  write_struct(whole, error);
+  // A caller that knows only part of the message still gets a terminated one.
+  if (size > offsetof(gpupool_error_t, message) && size < sizeof whole) {
+    reinterpret_cast<char*>(error)[size - 1] = '\0';
+  }
+  return kSuccess;
+}
+
+gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level) {
+  if (level < GPUPOOL_LOG_OFF || level > GPUPOOL_LOG_DEBUG) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "unknown log level %d", level);
+  }
+  set_log(fn, user, static_cast<gpupool_log_level_t>(level));
+  return kSuccess;
+}
+
+gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_count) {
+  if (out_count == nullptr) return refuse_null("out_count");
+  *out_count = 0;
+  return guarded([&]() -> Status {
+    gpupool_backend_t resolved{};
+    if (const Status status = resolve_backend(backend, resolved); status != kSuccess) return status;
+    return count_devices(resolved, *out_count);
+  });
+}
+
+gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, gpupool_device_info_t* info) {
+  if (info == nullptr) return refuse_null("info");
+  if (const Status status = check_size(info->struct_size, "info"); status != kSuccess) return status;
+  return guarded([&]() -> Status {
+    gpupool_device_info_t whole{};
+    const Status status = describe(backend, device, whole);
+    if (status == kSuccess) write_struct(whole, info);
+    return status;
+  });
+}
+
+gpupool_status_t gpupool_stream_create(gpupool_t* pool, gpupool_stream_t* out_stream) {
+  if (out_stream == nullptr) return refuse_null("out_stream");
+  *out_stream = 0;
+  return on_pool(pool, [&](Pool& self) { return self.driver().device().create_stream(*out_stream); });
+}
+
+gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) -> Status {
+    if (const Status status = self.release_stream(stream); status != kSuccess) return status;
+    return self.driver().device().destroy_stream(stream);
+  });
+}
+
+gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) { return self.driver().device().synchronize_stream(stream); });
+}
+
+gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t size,
+                              gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) -> Status {
+    if (size == 0) return kSuccess;
+    if (destination == 0 || source == 0) return refuse_null(destination == 0 ? "destination" : "source");
+    return self.driver().device().copy(destination, source, size, stream);
+  });
+}
+
+gpupool_status_t gpupool_fill(gpupool_t* pool, gpupool_ptr_t destination, uint32_t value, uint64_t size,
+                              gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) -> Status {
+    if (size == 0) return kSuccess;
+    if (destination == 0) return refuse_null("destination");
+    return self.driver().device().fill(destination, static_cast<uint8_t>(value & 0xff), size, stream);
+  });
+}
+
+gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool_sim_config_t* config) {
+  if (config == nullptr) return refuse_null("config");
+  return guarded([&]() -> Status {
+    gpupool_sim_config_t whole{};
+    if (const Status status = read_struct(config, whole, "config"); status != kSuccess) return status;
+    return sim_configure(device, whole);
+  });
+}
+
+gpupool_status_t gpupool_sim_script(int32_t device, const char* script) {
+  if (script == nullptr) return refuse_null("script");
+  return guarded([&] { return sim_script(device, script); });
+}
+
+gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr, uint64_t size,
+                                  uint64_t nanoseconds) {
+  return guarded([&] { return sim_work(device, stream, ptr, size, nanoseconds); });
+}
+
+gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds) {
+  return guarded([&] { return sim_advance(device, nanoseconds); });
+}
+
+gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin) {
+  return guarded([&]() -> Status {
+    if (begin != 0 && begin != 1)
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "begin is %d, not 0 or 1", begin);
+    return sim_capture(device, stream, begin == 1);
+  });
+}
+
+gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text, size_t capacity) {
+  if (out_count != nullptr) *out_count = 0;
+  if (capacity != 0 && text == nullptr) return refuse_null("text");
+  return guarded([&] {
+    uint64_t count = 0;
+    const Status status = sim_faults(device, count, text, capacity);
+    if (status == kSuccess && out_count != nullptr) *out_count = count;
+    return status;
+  });
+}
+
+}  // extern "C"

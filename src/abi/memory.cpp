@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks, limits and watching: one screen a function at most.
+#include "abi/backends.hpp"
+#include "abi/call.hpp"
+#include "abi/structs.hpp"
+
+using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::abi;  // NOLINT
+
+namespace {
+
+/// Copies a text for the caller: at most `capacity` bytes with the terminating zero.
+void copy_text(const char* from, size_t length, char* text, size_t capacity) noexcept {
+  if (capacity == 0) return;
+  const size_t written = std::min(length, capacity - 1);
+  std::memcpy(text, from, written);
+  text[written] = '\0';
+}
+
+template <typename Struct>
+void copy_list(const std::vector<Struct>& from, void* to, size_t size, size_t capacity) noexcept {
+  auto* at = static_cast<unsigned char*>(to);
+  const size_t count = std::min(from.size(), capacity);
+  for (size_t i = 0; i < count; ++i) write_element(from[i], at + i * size, size);
+}
+
+Status malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment, gpupool_stream_t stream,
+                      gpupool_ptr_t* out_ptr) noexcept {
+  if (out_ptr == nullptr) [[unlikely]]
+    return refuse_null("out_ptr");
+  *out_ptr = 0;
+  return on_pool(pool, [&](Pool& self) { return self.malloc(size, alignment, stream, *out_ptr); });
+}
+
+/// Runs give(pool, released) and hands the number out if it is wanted.
+template <typename Function>
+Status give_back(gpupool_t* pool, uint64_t* out_released, Function give) noexcept {
+  if (out_released != nullptr) *out_released = 0;
+  if (pool != nullptr && pool->copy == Registry::copy_mark() &&
+      pool->life.load(std::memory_order_acquire) == Life::exiting) {
+    return kSuccess;  // the driver takes everything back by itself
+  }
+  return on_pool(pool, [&](Pool& self) {
+    uint64_t released = 0;
+    const Status status = give(self, released);
+    if (out_released != nullptr) *out_released = released;
+    return status;
+  });
+}
+
+/// Whether statistics can be read: of a live pool, and of an inherited one.
+bool can_watch(const gpupool_t* pool) noexcept {
+  if (pool == nullptr || pool->copy != Registry::copy_mark()) return false;
+  const Life life = pool->life.load(std::memory_order_acquire);
+  return life == Life::live || life == Life::forked || life == Life::exiting;
+}
+
+}  // namespace
+
+extern "C" {
+
+gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpupool_stream_t stream,
+                                gpupool_ptr_t* out_ptr) {
+  return malloc_aligned(pool, size, kUnit, stream, out_ptr);
+}
+
+gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment,
+                                        gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {
+  if (!is_power_of_two(alignment) || alignment > kAlignmentMax) {
+    if (out_ptr != nullptr) *out_ptr = 0;
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "alignment %llu is not a power of two of up to 2 MiB",
+                static_cast<unsigned long long>(alignment));
+  }
+  return malloc_aligned(pool, size, std::max(alignment, kUnit), stream, out_ptr);
+}
+
+gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) { return self.record_stream(ptr, stream); });
+}
+
+gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_block_t* block,
+                                    size_t block_size) {
+  if (block == nullptr) return refuse_null("block");
+  if (const Status status = check_size(block_size, "block"); status != kSuccess) return status;
+  std::memset(static_cast<void*>(block), 0, block_size);
+  return on_pool(pool, [&](Pool& self) {
+    gpupool_block_t found{};
+    const Status status = self.block_info(ptr, found);
+    if (status == kSuccess) write_element(found, block, block_size);
+    return status;
+  });
+}
+
+gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) { return self.release_stream(stream); });
+}
+
+gpupool_status_t gpupool_synchronize(gpupool_t* pool) {
+  return on_pool(pool, [](Pool& self) { return self.synchronize(); });
+}
+
+gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_released_bytes) {
+  return give_back(pool, out_released_bytes,
+                   [](Pool& self, uint64_t& released) { return self.empty(released); });
+}
+
+gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes, uint64_t* out_released_bytes) {
+  return give_back(pool, out_released_bytes,
+                   [&](Pool& self, uint64_t& released) { return self.trim(target_bytes, released); });
+}
+
+gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) { return self.reserve(target_bytes, stream); });
+}
+
+gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction) {
+  return on_pool(pool, [&](Pool& self) -> Status {
+    if (!(fraction > 0 && fraction <= 1)) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction %g is not in (0, 1]", fraction);
+    }
+    const auto total = static_cast<double>(self.driver().info().total);
+    return self.set_limit(static_cast<uint64_t>(fraction * total));
+  });
+}
+
+gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_bytes) {
+  return on_pool(pool,
+                 [&](Pool& self) { return self.set_limit(limit_bytes == 0 ? Budget::kNone : limit_bytes); });
+}
+
+gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, void* user) {
+  return on_pool(pool, [&](Pool& self) { return self.set_oom_handler(fn, user); });
+}
+
+gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats) {
+  if (stats == nullptr) return refuse_null("stats");
+  if (const Status status = check_size(stats->struct_size, "stats"); status != kSuccess) return status;
+  if (!can_watch(pool)) return refuse(pool);
+  return guarded([&] {
+    gpupool_stats_t whole{};
+    whole.struct_size = sizeof whole;
+    pool->pool->stats(whole);
+    write_struct(whole, stats);
+    return kSuccess;
+  });
+}
+
+gpupool_status_t gpupool_reset_peaks(gpupool_t* pool) {
+  return on_pool(pool, [](Pool& self) {
+    self.reset_peaks();
+    return kSuccess;
+  });
+}
+
+gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, size_t segment_size,
+                                  size_t segment_capacity, size_t* out_segment_count, gpupool_block_t* blocks,
+                                  size_t block_size, size_t block_capacity, size_t* out_block_count) {
+  if (out_segment_count == nullptr) return refuse_null("out_segment_count");
+  if (out_block_count == nullptr) return refuse_null("out_block_count");
+  *out_segment_count = *out_block_count = 0;
+  if (segment_capacity != 0 && segments == nullptr) return refuse_null("segments");
+  if (block_capacity != 0 && blocks == nullptr) return refuse_null("blocks");
+  if (const Status status = check_size(segment_size, "segment"); status != kSuccess) return status;
+  if (const Status status = check_size(block_size, "block"); status != kSuccess) return status;
+  return on_pool(pool, [&](Pool& self) {
+    std::vector<gpupool_segment_t> all_segments;
+    std::vector<gpupool_block_t> all_blocks;
+    self.snapshot(all_segments, all_blocks);
+    copy_list(all_segments, segments, segment_size, segment_capacity);
+    copy_list(all_blocks, blocks, block_size, block_capacity);
+    *out_segment_count = all_segments.size();
+    *out_block_count = all_blocks.size();
+    return kSuccess;
+  });
+}
+
+gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length) {
+  if (out_length != nullptr) *out_length = 0;
+  if (capacity != 0 && text == nullptr) return refuse_null("text");
+  return on_pool(pool, [&](Pool& self) {
+    const std::string report = self.report();
+    copy_text(report.data(), report.size(), text, capacity);
+    if (out_length != nullptr) *out_length = report.size();
+    return kSuccess;
+  });
+}
+
+gpupool_status_t gpupool_validate(gpupool_t* pool) {
+  return on_pool(pool, [](Pool& self) { return self.validate(); });
+}
+
+}  // extern "C"

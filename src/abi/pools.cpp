@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools: creation, the default pools, destruction.
+#include <array>
+#include <cstdlib>
+#include <mutex>
+
+#include "abi/backends.hpp"
+#include "abi/call.hpp"
+#include "abi/structs.hpp"
+
+namespace gpupool::abi {
+namespace {
+
+Status create(const gpupool_config_t& config, gpupool_t*& handle) {
+  std::unique_ptr<Device> device;
+  Pool::Options options;
+  if (const Status status = open_device(config, device, options); status != kSuccess) return status;
+  handle = Registry::instance().add(std::make_shared<Pool>(std::move(device), options));
+  return kSuccess;
+}
+
+/// Limits of default pools from the environment: GPUPOOL_FRACTION in (0, 1], GPUPOOL_LIMIT in bytes.
+Status limits_from_environment(gpupool_config_t& config) {
+  char* end = nullptr;
+  if (const char* text = std::getenv("GPUPOOL_FRACTION"); text != nullptr && *text != '\0') {
+    config.fraction = std::strtod(text, &end);
+    if (*end != '\0' || !(config.fraction > 0 && config.fraction <= 1)) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_FRACTION is \"%.64s\", not in (0, 1]", text);
+    }
+  }
+  if (const char* text = std::getenv("GPUPOOL_LIMIT"); text != nullptr && *text != '\0') {
+    config.limit_bytes = std::strtoull(text, &end, 10);
+    if (*end != '\0' || *text == '-' || config.limit_bytes == 0) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_LIMIT is \"%.64s\", not a number of bytes", text);
+    }
+  }
+  return kSuccess;
+}
+
+/// The default pools by device. Leaked: they live as long as the process.
+struct Defaults {
+  std::mutex mutex;
+  std::array<gpupool_t*, 64> pools{};
+};
+
+Defaults& defaults() {
+  static auto* const instance = new Defaults;
+  return *instance;
+}
+
+Status default_pool(int32_t device, gpupool_t*& handle) {
+  Defaults& all = defaults();
+  if (device < 0 || static_cast<size_t>(device) >= all.pools.size()) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "there is no device %d", device);
+  }
+  const std::lock_guard lock(all.mutex);
+  gpupool_t*& known = all.pools[static_cast<size_t>(device)];
+  if (known == nullptr || known->life.load() == Life::forked) {
+    gpupool_config_t config{};
+    config.device = device;
+    if (const Status status = limits_from_environment(config); status != kSuccess) return status;
+    gpupool_t* created = nullptr;
+    if (const Status status = create(config, created); status != kSuccess) return status;
+    created->is_default = true;
+    known = created;
+  }
+  handle = known;
+  return kSuccess;
+}
+
+/// Frees in destroyed pools, and the end of those pools, one at a time.
+std::mutex& ending_mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+void end_if_empty(gpupool_t* handle) {
+  const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
+  if (pool != nullptr && pool->finish()) Registry::instance().remove(handle);
+}
+
+Status destroy(gpupool_t* handle) {
+  if (handle->is_default) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "a default pool belongs to the process and can not be destroyed");
+  }
+  Life expected = Life::live;
+  if (!handle->life.compare_exchange_strong(expected, Life::destroyed)) {
+    return expected == Life::exiting ? kSuccess : refuse(handle);
+  }
+  const std::lock_guard lock(ending_mutex());
+  end_if_empty(handle);
+  return kSuccess;
+}
+
+/// A free in a pool that is not live: destroyed with blocks left, or the driver is going.
+Status free_late(gpupool_t* handle, Address address, Stream stream) {
+  if (handle->life.load(std::memory_order_acquire) == Life::exiting) {
+    const Status status = handle->pool->free(address, stream);
+    return status == GPUPOOL_ERROR_SHUTTING_DOWN ? kSuccess : status;
+  }
+  const std::lock_guard lock(ending_mutex());
+  if (handle->life.load(std::memory_order_acquire) != Life::destroyed) return refuse(handle);
+  const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
+  const Status status = pool->free(address, stream);
+  if (status == kSuccess) end_if_empty(handle);
+  return status;
+}
+
+bool may_free_late(const gpupool_t* handle) {
+  if (handle == nullptr || handle->copy != Registry::copy_mark()) return false;
+  const Life life = handle->life.load(std::memory_order_acquire);
+  return life == Life::destroyed || life == Life::exiting;
+}
+
+}  // namespace
+
+Status refuse(const gpupool_t* handle) noexcept {
+  if (handle == nullptr) return refuse_null("pool");
+  if (handle->copy != Registry::copy_mark()) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "the pool belongs to another copy of the library, or is none");
+  }
+  switch (handle->life.load(std::memory_order_acquire)) {
+    case Life::live: return kSuccess;
+    case Life::destroyed:
+    case Life::gone: return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the pool has been destroyed");
+    case Life::forked:
+      return fail(GPUPOOL_ERROR_FORKED, "the pool was created before fork, in the parent process");
+    case Life::exiting: return fail(GPUPOOL_ERROR_SHUTTING_DOWN, "the process is exiting");
+  }
+  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "not a pool");
+}
+
+Status refuse_null(const char* argument) noexcept {
+  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is NULL", argument);
+}
+
+}  // namespace gpupool::abi
+
+using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::abi;  // NOLINT
+
+extern "C" {
+
+gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_t struct_size) {
+  if (config == nullptr) return refuse_null("config");
+  if (const Status status = check_size(struct_size, "config"); status != kSuccess) return status;
+  if (struct_size > sizeof(gpupool_config_t)) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "config is longer than this version of the library knows");
+  }
+  std::memset(static_cast<void*>(config), 0, struct_size);
+  config->struct_size = static_cast<uint32_t>(struct_size);
+  return kSuccess;
+}
+
+gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool) {
+  if (out_pool == nullptr) return refuse_null("out_pool");
+  *out_pool = nullptr;
+  return guarded([&]() -> Status {
+    gpupool_config_t whole{};
+    if (config != nullptr) {
+      if (const Status status = read_struct(config, whole, "config"); status != kSuccess) return status;
+    }
+    return create(whole, *out_pool);
+  });
+}
+
+gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool) {
+  if (out_pool == nullptr) return refuse_null("out_pool");
+  *out_pool = nullptr;
+  return guarded([&] { return default_pool(device, *out_pool); });
+}
+
+gpupool_status_t gpupool_destroy(gpupool_t* pool) {
+  if (pool == nullptr) return kSuccess;
+  if (pool->copy != Registry::copy_mark()) return refuse(pool);
+  return guarded([&] { return destroy(pool); });
+}
+
+gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
+  if (is_live(pool)) [[likely]] {
+    return guarded([&] { return pool->pool->free(ptr, stream); });
+  }
+  if (!may_free_late(pool)) return refuse(pool);
+  return guarded([&] { return free_late(pool, ptr, stream); });
+}
+
+}  // extern "C"

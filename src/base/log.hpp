@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log: a level gate, and one process-wide receiver of lines.
+#pragma once
+
+#include <cstdint>
+
+#include "gpupool/gpupool.h"
+
+namespace gpupool {
+
+/// Whether a line of this level would be sent. One relaxed load.
+bool log_enabled(gpupool_log_level_t level) noexcept;
+
+/// Sends a line, formatted as by printf and cut at 1023 characters. Call it with no lock held.
+[[gnu::format(printf, 2, 3)]] void log_line(gpupool_log_level_t level, const char* format, ...) noexcept;
+
+/// Lines up to `level` go to fn(user, level, line); fn null: to standard error.
+void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcept;
+
+}  // namespace gpupool

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lock for a few instructions' work, that one thread takes almost always.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+namespace gpupool {
+
+/// Uncontended: one atomic exchange to lock, one plain store to unlock. Meets std::lock_guard's needs.
+/// Never held across a driver call, a callback, or anything else that can block.
+class SpinLock {
+ public:
+  void lock() noexcept {
+    if (!locked_.exchange(true, std::memory_order_acquire)) [[likely]]
+      return;
+    lock_contended();
+  }
+
+  void unlock() noexcept { locked_.store(false, std::memory_order_release); }
+
+ private:
+  // Spins for about the time that a holder needs, then lets it run: it may have lost its core.
+  [[gnu::noinline, gnu::cold]] void lock_contended() noexcept {
+    for (unsigned spins = 0;; ++spins) {
+      while (locked_.load(std::memory_order_relaxed)) {
+        if (++spins > 200) {
+          std::this_thread::yield();
+        } else {
+          pause();
+        }
+      }
+      if (!locked_.exchange(true, std::memory_order_acquire)) return;
+    }
+  }
+
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  std::atomic<bool> locked_{false};
+};
+
+}  // namespace gpupool

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Status codes, and the thread's record of its last failure.
+//
+// Internally every fallible function returns Status and nothing throws on purpose. Whoever finds the
+// failure describes it once, with fail(); callers pass the status on. The record is a fixed buffer, so
+// that running out of memory can be reported without needing any.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "gpupool/gpupool.h"
+
+namespace gpupool {
+
+using Status = gpupool_status_t;
+
+inline constexpr Status kSuccess = GPUPOOL_SUCCESS;
+
+/// The last failure of this thread. Trivially destructible on purpose: it must outlive everything.
+struct ErrorRecord {
+  Status status = kSuccess;
+  int32_t driver_code = 0;
+  char message[1024] = {};
+};
+
+ErrorRecord& last_error() noexcept;
+
+/// Records a failure, formatted as by printf, and returns `status`.
+[[gnu::format(printf, 2, 3), gnu::cold]] Status fail(Status status, const char* format, ...) noexcept;
+
+/// The same with the driver's own number.
+[[gnu::format(printf, 3, 4), gnu::cold]] Status fail_driver(Status status, int32_t driver_code,
+                                                            const char* format, ...) noexcept;
+
+/// The name of a status; "unknown status" for a number that is none.
+const char* status_name(Status status) noexcept;
+
+}  // namespace gpupool

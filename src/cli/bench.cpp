@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool bench: how fast cached mallocs and frees are, beside two yardsticks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench_cases.hpp"
+#include "cli/commands.hpp"
+#include "cli/library.hpp"
+#include "cli/output.hpp"
+#include "cli/size.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+constexpr uint64_t kKiB = uint64_t{1} << 10;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+/// Odd, so that the median is one of them.
+constexpr size_t kRepeats = 7;
+
+/// The yardsticks get this share of the time that the case itself gets.
+constexpr double kYardstickShare = 0.25;
+
+/// Larger mallocs of the C library are system calls and no yardstick.
+constexpr uint64_t kMaxLibcSize = 64 * kKiB;
+
+/// Nanoseconds over all repeats, sorted.
+using Times = std::vector<double>;
+
+double median(const Times& times) {
+  return times[times.size() / 2];
+}
+
+struct Row {
+  CaseInfo info;
+  Times own;
+  Times mutex;
+  Times libc;
+};
+
+/// How often a case can be done in `seconds`. Runs it, so it is warm afterwards.
+uint64_t calibrate(BenchCase& bench_case, double seconds) {
+  constexpr double kEnough = 1e6;  // nanoseconds that can be measured well
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  uint64_t count = 64;
+  double each = bench_case.run(count);
+  while (each * static_cast<double>(count) < kEnough && count < kMost) {
+    count *= 2;
+    each = bench_case.run(count);
+  }
+  const double fitting = seconds * 1e9 / std::max(each, 0.1);
+  return std::clamp<uint64_t>(static_cast<uint64_t>(std::min(fitting, static_cast<double>(kMost))), 1, kMost);
+}
+
+/// The case and the yardsticks in turn, so that a machine whose speed drifts slows all of them.
+Row measure(BenchCase& bench_case, double seconds) {
+  const std::unique_ptr<BenchCase> mutex = make_mutex_case();
+  const std::unique_ptr<BenchCase> libc = make_libc_case(std::min(bench_case.info().size, kMaxLibcSize));
+  const double slice = seconds / static_cast<double>(kRepeats);
+  const uint64_t count = calibrate(bench_case, slice);
+  const uint64_t mutex_count = calibrate(*mutex, slice * kYardstickShare);
+  const uint64_t libc_count = calibrate(*libc, slice * kYardstickShare);
+  Row row{bench_case.info(), {}, {}, {}};
+  for (size_t repeat = 0; repeat < kRepeats; ++repeat) {
+    row.own.push_back(bench_case.run(count));
+    row.mutex.push_back(mutex->run(mutex_count));
+    row.libc.push_back(libc->run(libc_count));
+  }
+  for (Times* times : {&row.own, &row.mutex, &row.libc}) std::sort(times->begin(), times->end());
+  return row;
+}
+
+/// Makes a case when its turn comes: each has a pool of its own, and only one is there at a time.
+using Maker = std::function<std::unique_ptr<BenchCase>()>;
+
+std::vector<Maker> all_cases(const gpupool_config_t& config, const std::vector<int>& thread_counts) {
+  std::vector<Maker> makers;
+  for (const uint64_t size : {uint64_t{512}, 64 * kKiB, kMiB, 10 * kMiB, 256 * kMiB}) {
+    makers.push_back([=] { return make_pair_case(config, {"pair", size, 1, 0}, false); });
+  }
+  for (const int threads : thread_counts) {
+    makers.push_back([=] {
+      return make_pair_case(config, {"pair_own_streams", 64 * kKiB, threads, 0}, false);
+    });
+  }
+  for (const int threads : thread_counts) {
+    makers.push_back([=] {
+      return make_pair_case(config, {"pair_one_stream", 64 * kKiB, threads, 0}, true);
+    });
+  }
+  makers.push_back([=] { return make_free_elsewhere_case(config, {"free_elsewhere", 64 * kKiB, 2, 0}); });
+  makers.push_back([=] { return make_churn_case(config, {"churn", 16 * kMiB, 1, 1000}); });
+  makers.push_back([=] { return make_churn_case(config, {"churn", kMiB, 1, 10000}); });
+  makers.push_back([=] { return make_churn_case(config, {"churn", 64 * kKiB, 1, 100000}); });
+  return makers;
+}
+
+nlohmann::ordered_json to_json(const Row& row, const gpupool_device_info_t& device) {
+  return {
+      {"case", row.info.name},
+      {"device", device_label(device)},
+      {"size", row.info.size},
+      {"threads", row.info.threads},
+      {"live_blocks", row.info.live_blocks},
+      {"ns", round_to(median(row.own), 2)},
+      {"ns_min", round_to(row.own.front(), 2)},
+      {"ns_max", round_to(row.own.back(), 2)},
+      {"mutex_ns", round_to(median(row.mutex), 2)},
+      {"libc_ns", round_to(median(row.libc), 2)},
+      {"repeats", kRepeats},
+  };
+}
+
+std::vector<std::string> to_cells(const Row& row) {
+  return {
+      row.info.name,
+      fmt::format("{}{}", row.info.name == "churn" ? "up to " : "", format_bytes(row.info.size)),
+      std::to_string(row.info.threads),
+      row.info.live_blocks == 0 ? "-" : format_count(row.info.live_blocks),
+      fmt::format("{:.1f}", median(row.own)),
+      fmt::format("{:.1f}", row.own.front()),
+      fmt::format("{:.1f}", row.own.back()),
+      fmt::format("{:.1f}", median(row.mutex)),
+      fmt::format("{:.1f}", median(row.libc)),
+      fmt::format("{:.2f}", median(row.own) / median(row.mutex)),
+  };
+}
+
+Table make_table() {
+  return Table({{"case", Table::Align::left},
+                {"size"},
+                {"threads"},
+                {"live blocks"},
+                {"ns"},
+                {"min"},
+                {"max"},
+                {"mutex ns"},
+                {"libc ns"},
+                {"ns/mutex"}});
+}
+
+}  // namespace
+
+int run_bench(const BenchOptions& options) {
+  const gpupool_device_info_t device = find_device(options.device);
+  configure_data(device, false);
+  const std::vector<Maker> cases = all_cases(config_for(device), options.threads);
+  Table table = make_table();
+  Progress progress;
+  progress.begin("bench", cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const std::unique_ptr<BenchCase> bench_case = cases[i]();
+    const Row row = measure(*bench_case, options.seconds);
+    if (options.json) {
+      progress.clear();
+      print_json(to_json(row, device));
+    } else {
+      table.add(to_cells(row));
+    }
+    progress.set(i + 1);
+  }
+  progress.clear();
+  if (!options.json) {
+    fmt::print("device {} ({}); nanoseconds, median, least and most of {} repeats\n\n", device_label(device),
+               device.name, kRepeats);
+    table.print();
+  }
+  return 0;
+}
+
+}  // namespace gpupool::cli

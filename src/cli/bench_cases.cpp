@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_cases.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "cli/workers.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+/// Repeats before the clock runs, so that a new thread's caches are warm.
+constexpr uint64_t kWarmUp = 1000;
+
+/// Makes the compiler believe that `value` is used.
+template <class T>
+void keep(T& value) {
+  asm volatile("" : : "g"(&value) : "memory");
+}
+
+void pair(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i) {
+    gpupool_ptr_t pointer = 0;
+    const gpupool_status_t malloc_status = gpupool_malloc(pool, size, stream, &pointer);
+    if (malloc_status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_malloc", malloc_status);
+    const gpupool_status_t free_status = gpupool_free(pool, pointer, stream);
+    if (free_status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_free", free_status);
+  }
+}
+
+class PairCase : public BenchCase {
+ public:
+  PairCase(const gpupool_config_t& config, CaseInfo info, bool is_one_stream)
+      : BenchCase(std::move(info)), pool_(config) {
+    const int streams = is_one_stream ? 1 : this->info().threads;
+    for (int i = 0; i < streams; ++i) streams_.emplace_back(pool_);
+  }
+
+  double run(uint64_t count) override {
+    const auto work = [this](int thread, uint64_t repeats) {
+      pair(pool_.get(), info().size, streams_[static_cast<size_t>(thread) % streams_.size()].get(), repeats);
+    };
+    return time_threads(
+               info().threads, [&](int thread) { work(thread, std::min(count, kWarmUp)); },
+               [&](int thread) { work(thread, count); }) /
+           static_cast<double>(count);
+  }
+
+ private:
+  Pool pool_;
+  std::vector<OwnedStream> streams_;
+};
+
+/// Carries pointers from one thread to one other. A side that cannot go on spins, then yields; it gives up
+/// when the other side has failed.
+class Ring {
+ public:
+  bool push(gpupool_ptr_t pointer) {
+    const uint64_t tail = tail_.load(std::memory_order_relaxed);
+    if (!wait([&] { return tail - head_.load(std::memory_order_acquire) < kSize; })) return false;
+    slots_[tail % kSize] = pointer;
+    tail_.store(tail + 1, std::memory_order_release);
+    return true;
+  }
+
+  bool pop(gpupool_ptr_t& pointer) {
+    const uint64_t head = head_.load(std::memory_order_relaxed);
+    if (!wait([&] { return tail_.load(std::memory_order_acquire) != head; })) return false;
+    pointer = slots_[head % kSize];
+    head_.store(head + 1, std::memory_order_release);
+    return true;
+  }
+
+  void abandon() { is_abandoned_.store(true, std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kSize = 256;
+  static constexpr size_t kCacheLine = 64;
+  static constexpr int kSpins = 256;
+
+  template <class Condition>
+  bool wait(const Condition& holds) const {
+    for (int spins = 0; !holds(); ++spins) {
+      if (spins < kSpins) continue;
+      if (is_abandoned_.load(std::memory_order_relaxed)) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  std::array<gpupool_ptr_t, kSize> slots_{};
+  alignas(kCacheLine) std::atomic<uint64_t> head_{0};
+  alignas(kCacheLine) std::atomic<uint64_t> tail_{0};
+  alignas(kCacheLine) std::atomic<bool> is_abandoned_{false};
+};
+
+class FreeElsewhereCase : public BenchCase {
+ public:
+  FreeElsewhereCase(const gpupool_config_t& config, CaseInfo info)
+      : BenchCase(std::move(info)), pool_(config), stream_(pool_) {}
+
+  double run(uint64_t count) override {
+    Ring ring;
+    const auto work = [&](int thread) {
+      try {
+        if (thread == 0) {
+          produce(ring, count);
+        } else {
+          consume(ring, count);
+        }
+      } catch (const std::exception&) {
+        ring.abandon();
+        throw;
+      }
+    };
+    return time_threads(
+               2, [](int) {}, work) /
+           static_cast<double>(count);
+  }
+
+ private:
+  void produce(Ring& ring, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      gpupool_ptr_t pointer = 0;
+      const gpupool_status_t status = gpupool_malloc(pool_.get(), info().size, stream_.get(), &pointer);
+      if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_malloc", status);
+      if (!ring.push(pointer)) return;
+    }
+  }
+
+  void consume(Ring& ring, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      gpupool_ptr_t pointer = 0;
+      if (!ring.pop(pointer)) return;
+      const gpupool_status_t status = gpupool_free(pool_.get(), pointer, stream_.get());
+      if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_free", status);
+    }
+  }
+
+  Pool pool_;
+  OwnedStream stream_;
+};
+
+class ChurnCase : public BenchCase {
+ public:
+  ChurnCase(const gpupool_config_t& config, CaseInfo info)
+      : BenchCase(std::move(info)), pool_(config), stream_(pool_), pointers_(this->info().live_blocks) {
+    std::uniform_real_distribution<double> exponent(std::log2(kSmallest),
+                                                    std::log2(static_cast<double>(this->info().size)));
+    for (uint64_t& size : sizes_) size = static_cast<uint64_t>(std::exp2(exponent(random_)));
+  }
+
+  ~ChurnCase() override {
+    for (const gpupool_ptr_t pointer : pointers_) gpupool_free(pool_.get(), pointer, stream_.get());
+  }
+  ChurnCase(const ChurnCase&) = delete;
+  ChurnCase& operator=(const ChurnCase&) = delete;
+
+  double run(uint64_t count) override {
+    return time_threads(
+               1, [&](int) { prepare(); }, [&](int) { replace(count); }) /
+           static_cast<double>(count);
+  }
+
+ private:
+  static constexpr double kSmallest = 512;
+
+  /// The first time: fills the pool, and lets it settle.
+  void prepare() {
+    if (is_prepared_) return;
+    for (gpupool_ptr_t& pointer : pointers_) malloc_into(pointer, random_());
+    replace(2 * pointers_.size());
+    is_prepared_ = true;
+  }
+
+  void replace(uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t random = random_();
+      // The high half picks the block without a division; the low bits pick the size.
+      gpupool_ptr_t& pointer = pointers_[((random >> 32) * pointers_.size()) >> 32];
+      const gpupool_status_t status = gpupool_free(pool_.get(), pointer, stream_.get());
+      if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_free", status);
+      malloc_into(pointer, random);
+    }
+  }
+
+  void malloc_into(gpupool_ptr_t& pointer, uint64_t random) {
+    pointer = 0;
+    const uint64_t size = sizes_[random % sizes_.size()];
+    const gpupool_status_t status = gpupool_malloc(pool_.get(), size, stream_.get(), &pointer);
+    if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_malloc", status);
+  }
+
+  Pool pool_;
+  OwnedStream stream_;
+  std::mt19937_64 random_;  // seeded the same in every run
+  std::array<uint64_t, 1 << 16> sizes_{};
+  std::vector<gpupool_ptr_t> pointers_;
+  bool is_prepared_ = false;
+};
+
+class MutexCase : public BenchCase {
+ public:
+  MutexCase() : BenchCase({"mutex", 0, 1, 0}) {}
+
+  double run(uint64_t count) override {
+    const auto work = [this](uint64_t repeats) {
+      for (uint64_t i = 0; i < repeats; ++i) {
+        mutex_.lock();
+        keep(mutex_);
+        mutex_.unlock();
+      }
+    };
+    return time_threads(
+               1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
+           static_cast<double>(count);
+  }
+
+ private:
+  std::mutex mutex_;
+};
+
+class LibcCase : public BenchCase {
+ public:
+  explicit LibcCase(uint64_t size) : BenchCase({"libc", size, 1, 0}) {}
+
+  double run(uint64_t count) override {
+    const auto work = [this](uint64_t repeats) {
+      for (uint64_t i = 0; i < repeats; ++i) {
+        void* pointer = std::malloc(info().size);
+        keep(pointer);
+        std::free(pointer);
+      }
+    };
+    return time_threads(
+               1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
+           static_cast<double>(count);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream) {
+  return std::make_unique<PairCase>(config, std::move(info), is_one_stream);
+}
+
+std::unique_ptr<BenchCase> make_free_elsewhere_case(const gpupool_config_t& config, CaseInfo info) {
+  return std::make_unique<FreeElsewhereCase>(config, std::move(info));
+}
+
+std::unique_ptr<BenchCase> make_churn_case(const gpupool_config_t& config, CaseInfo info) {
+  return std::make_unique<ChurnCase>(config, std::move(info));
+}
+
+std::unique_ptr<BenchCase> make_mutex_case() {
+  return std::make_unique<MutexCase>();
+}
+
+std::unique_ptr<BenchCase> make_libc_case(uint64_t size) {
+  return std::make_unique<LibcCase>(size);
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gpupool bench measures.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/library.hpp"
+
+namespace gpupool::cli {
+
+/// What a row of the benchmark is about.
+struct CaseInfo {
+  std::string name;
+  uint64_t size;  // of the blocks; the largest where they differ
+  int threads;
+  uint64_t live_blocks;  // that stay live meanwhile
+};
+
+/// Something that can be done any number of times.
+class BenchCase {
+ public:
+  explicit BenchCase(CaseInfo info) : info_(std::move(info)) {}
+  virtual ~BenchCase() = default;
+  BenchCase(const BenchCase&) = delete;
+  BenchCase& operator=(const BenchCase&) = delete;
+
+  const CaseInfo& info() const noexcept { return info_; }
+  /// Does it `count` times on each thread. Returns nanoseconds for one, as a thread sees it.
+  virtual double run(uint64_t count) = 0;
+
+ private:
+  CaseInfo info_;
+};
+
+/// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
+std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream);
+
+/// One thread allocates, and another one frees what it gets from the first through a ring of 256 pointers.
+std::unique_ptr<BenchCase> make_free_elsewhere_case(const gpupool_config_t& config, CaseInfo info);
+
+/// Among info.live_blocks live blocks of 512 bytes to info.size, sizes evenly spread in their logarithm,
+/// one that is picked at random is freed and another allocated in its place. That is counted as one.
+std::unique_ptr<BenchCase> make_churn_case(const gpupool_config_t& config, CaseInfo info);
+
+/// Yardstick: lock and unlock of a mutex that nobody else wants.
+std::unique_ptr<BenchCase> make_mutex_case();
+
+/// Yardstick: malloc and free of the C library.
+std::unique_ptr<BenchCase> make_libc_case(uint64_t size);
+
+}  // namespace gpupool::cli

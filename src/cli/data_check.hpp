@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes every block of a replay and reads it back before it is freed: nobody may have disturbed it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpupool/gpupool.h"
+
+namespace gpupool::cli {
+
+/// Fills are queued behind each malloc, reads before each free, on the block's stream; what was read is
+/// compared later, many blocks at a time, since each comparison waits for the streams.
+class DataCheck {
+ public:
+  /// Borrows pool and streams. `slot_count` as in Trace.
+  DataCheck(gpupool_t* pool, std::span<const gpupool_stream_t> streams, uint32_t slot_count);
+
+  /// Right after a malloc: fills the block with a byte that belongs to `id` alone, or nearly.
+  void write(uint32_t slot, uint64_t id, gpupool_ptr_t ptr, uint64_t bytes, gpupool_stream_t stream);
+
+  /// Right before a free: queues reads of the block's ends and of places between.
+  void read(uint32_t slot, gpupool_stream_t stream);
+
+  /// Waits for the streams and compares everything that was read.
+  void compare();
+
+  uint64_t mismatches() const noexcept { return mismatches_; }
+  /// The first mismatch in words.
+  const std::string& first_mismatch() const noexcept { return first_mismatch_; }
+
+ private:
+  struct Block {
+    gpupool_ptr_t ptr;
+    uint64_t bytes;
+    uint64_t id;
+    std::byte pattern;
+  };
+  struct Sample {
+    size_t staging_offset;
+    size_t size;
+    uint64_t block_offset;
+    Block block;
+  };
+
+  void read_range(const Block& block, uint64_t offset, size_t size, gpupool_stream_t stream);
+  void compare_sample(const Sample& sample);
+
+  gpupool_t* pool_;
+  std::span<const gpupool_stream_t> streams_;
+  std::vector<Block> blocks_;  // by slot
+  std::vector<std::byte> staging_;
+  size_t staging_used_ = 0;
+  std::vector<Sample> samples_;
+  std::mt19937_64 random_;  // seeded the same in every run
+  uint64_t writes_ = 0;
+  uint64_t mismatches_ = 0;
+  std::string first_mismatch_;
+};
+
+}  // namespace gpupool::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people and programs read: tables, lines of JSON, a progress bar, numbers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpupool::cli {
+
+/// A table on standard output, columns as wide as they need to be.
+class Table {
+ public:
+  enum class Align { left, right };
+  struct Column {
+    std::string title;
+    Align align = Align::right;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  /// As many cells as there are columns.
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  void print() const;
+
+ private:
+  void print_row(const std::vector<std::string>& cells, const std::vector<size_t>& widths) const;
+
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// Prints an object as one line on standard output.
+void print_json(const nlohmann::ordered_json& object);
+
+/// Rounds to `digits` decimals, so that JSON shows no more than was measured.
+double round_to(double value, int digits);
+
+/// A progress bar on standard error. It shows only on a terminal, and only once the work has taken a second.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Begins a part of the work: `total` steps.
+  void begin(std::string label, uint64_t total);
+  /// Steps of this part that are done. Cheap; call it as often as convenient.
+  void set(uint64_t done);
+  /// Wipes the bar, so that other lines can be printed.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void draw(uint64_t done);
+
+  bool is_terminal_;
+  bool is_drawn_ = false;
+  Clock::time_point next_draw_;
+  std::string label_;
+  uint64_t total_ = 1;
+};
+
+}  // namespace gpupool::cli

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <span>
+
+#include "cli/data_check.hpp"
+#include "cli/library.hpp"
+#include "cli/size.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Events between two looks at the progress bar.
+constexpr size_t kSlice = 16384;
+
+/// Inconsistencies that are told in words; all are counted.
+constexpr uint64_t kMaxTold = 10;
+
+gpupool_driver_stats_t difference(const gpupool_driver_stats_t& after, const gpupool_driver_stats_t& before) {
+  gpupool_driver_stats_t result{};
+  for (const DriverCall& call : kDriverCalls) {
+    (result.*call.stat).count = (after.*call.stat).count - (before.*call.stat).count;
+    (result.*call.stat).nanoseconds = (after.*call.stat).nanoseconds - (before.*call.stat).nanoseconds;
+  }
+  return result;
+}
+
+gpupool_config_t with_limit(gpupool_config_t config, uint64_t limit_bytes) {
+  config.limit_bytes = limit_bytes;
+  return config;
+}
+
+/// The rules of the simulated device that were broken so far, and the last one in words.
+struct Faults {
+  uint64_t count = 0;
+  std::array<char, 512> text{};
+};
+
+class Replayer {
+ public:
+  Replayer(const Trace& trace, const ReplaySetup& setup, uint64_t cap_bytes, bool stop_at_failure,
+           Progress& progress)
+      : trace_(trace),
+        setup_(setup),
+        stop_at_failure_(stop_at_failure),
+        progress_(progress),
+        pool_(with_limit(setup.config, cap_bytes)),
+        pointers_(trace.slot_count) {
+    for (size_t i = 0; i < trace.streams.size(); ++i) {
+      owned_streams_.emplace_back(pool_);
+      streams_.push_back(owned_streams_.back().get());
+    }
+    if (setup.with_data) data_.emplace(pool_.get(), streams_, trace.slot_count);
+    faults_ = read_faults().count;
+  }
+
+  ReplayResult run() {
+    for (int pass = 1; pass <= setup_.passes && !must_stop(); ++pass) {
+      pass_ = pass;
+      run_pass();
+      check_pool();
+    }
+    const gpupool_stats_t stats = pool_.stats();
+    result_.peak_reserved_bytes = stats.all.reserved_bytes.peak;
+    result_.host_waits = stats.driver.host_wait.count;
+    if (result_.failed_allocations == 0 && stats.all.allocated_bytes.peak != trace_.peak_live_bytes) {
+      report(fmt::format("the pool's peak of allocated bytes is {} and the trace's is {}",
+                         stats.all.allocated_bytes.peak, trace_.peak_live_bytes));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool must_stop() const { return stop_at_failure_ && result_.failed_allocations != 0; }
+
+  void run_pass() {
+    const gpupool_stats_t before = pool_.stats();
+    const Clock::time_point start = Clock::now();
+    for (size_t begin = 0; begin < trace_.events.size() && !must_stop(); begin += kSlice) {
+      const size_t end = std::min(begin + kSlice, trace_.events.size());
+      if (data_) {
+        play<true>(begin, end);
+      } else {
+        play<false>(begin, end);
+      }
+      progress_.set(static_cast<uint64_t>(pass_ - 1) * trace_.events.size() + end);
+    }
+    if (data_) data_->compare();
+    const Clock::time_point stop = Clock::now();
+    free_leftovers();
+
+    const gpupool_stats_t after = pool_.stats();
+    PassResult pass;
+    pass.nanoseconds = std::chrono::duration<double, std::nano>(stop - start).count();
+    pass.driver = difference(after.driver, before.driver);
+    pass.hits = after.hits - before.hits;
+    pass.misses = after.misses - before.misses;
+    pass.steals = after.steals - before.steals;
+    result_.passes.push_back(pass);
+  }
+
+  /// The measured loop. A block that could not be allocated has pointer 0, as one of no bytes has.
+  template <bool with_data>
+  void play(size_t begin, size_t end) {
+    gpupool_t* const pool = pool_.get();
+    for (size_t i = begin; i < end; ++i) {
+      const TraceEvent& event = trace_.events[i];
+      const gpupool_stream_t stream = streams_[event.stream];
+      gpupool_ptr_t& pointer = pointers_[event.slot];
+      if (event.is_malloc) {
+        const gpupool_status_t status = gpupool_malloc(pool, event.bytes, stream, &pointer);
+        if (status != GPUPOOL_SUCCESS) [[unlikely]] {
+          pointer = 0;
+          count_failure(status, i);
+          if (stop_at_failure_) return;
+        }
+        if constexpr (with_data) {
+          if (pointer != 0) data_->write(event.slot, trace_.ids[i], pointer, event.bytes, stream);
+        }
+      } else if (pointer != 0) {
+        if constexpr (with_data) data_->read(event.slot, stream);
+        const gpupool_status_t status = gpupool_free(pool, pointer, stream);
+        pointer = 0;
+        if (status != GPUPOOL_SUCCESS) [[unlikely]] {
+          report(fmt::format("freeing block {} failed: {}", trace_.ids[i], describe(status)));
+        }
+      }
+    }
+  }
+
+  /// Frees what the trace left live, and what a pass that was stopped had not freed yet.
+  void free_leftovers() {
+    const auto free_slot = [&](uint32_t slot, gpupool_stream_t stream) {
+      if (pointers_[slot] == 0) return;
+      if (data_) data_->read(slot, stream);
+      const gpupool_status_t status = gpupool_free(pool_.get(), pointers_[slot], stream);
+      pointers_[slot] = 0;
+      if (status != GPUPOOL_SUCCESS) {
+        report(fmt::format("freeing a block after the pass failed: {}", describe(status)));
+      }
+    };
+    for (const TraceEvent& event : trace_.leftovers) free_slot(event.slot, streams_[event.stream]);
+    if (must_stop()) {
+      for (uint32_t slot = 0; slot < trace_.slot_count; ++slot) free_slot(slot, GPUPOOL_STREAM_UNKNOWN);
+    }
+    if (data_) data_->compare();
+  }
+
+  /// What must hold whenever everything is freed.
+  void check_pool() {
+    const gpupool_status_t status = gpupool_validate(pool_.get());
+    if (status != GPUPOOL_SUCCESS) {
+      report(fmt::format("the pool's records are inconsistent: {}", describe(status)));
+    }
+    const gpupool_stats_t stats = pool_.stats();
+    if (stats.all.allocated_bytes.current != 0 || stats.all.allocated_blocks.current != 0) {
+      report(fmt::format("everything is freed and the pool counts {} blocks of {} bytes as allocated",
+                         stats.all.allocated_blocks.current, stats.all.allocated_bytes.current));
+    }
+    if (const Faults faults = read_faults(); faults.count != faults_) {
+      report(fmt::format("{} rules of the device were broken, the last one: {}", faults.count - faults_,
+                         faults.text.data()),
+             faults.count - faults_);
+      faults_ = faults.count;
+    }
+    if (data_ && data_->mismatches() != mismatches_) {
+      report(fmt::format("{} of the places that were read had been overwritten, the first: {}",
+                         data_->mismatches() - mismatches_, data_->first_mismatch()),
+             data_->mismatches() - mismatches_);
+      mismatches_ = data_->mismatches();
+    }
+  }
+
+  Faults read_faults() const {
+    Faults faults;
+    if (setup_.config.backend == GPUPOOL_BACKEND_SIM) {
+      check(gpupool_sim_faults(setup_.config.device, &faults.count, faults.text.data(), faults.text.size()),
+            "gpupool_sim_faults");
+    }
+    return faults;
+  }
+
+  void count_failure(gpupool_status_t status, size_t index) {
+    if (result_.failed_allocations++ != 0) return;
+    const TraceEvent& event = trace_.events[index];
+    result_.problems.push_back(
+        fmt::format("pass {}, event {}: block {} of {} on stream {} could not be allocated: {}", pass_,
+                    format_count(index + 1), trace_.ids[index], format_bytes(event.bytes),
+                    trace_.streams[event.stream], describe(status)));
+  }
+
+  void report(const std::string& problem, uint64_t count = 1) {
+    if (result_.inconsistencies < kMaxTold) {
+      result_.problems.push_back(fmt::format("pass {}: {}", pass_, problem));
+    }
+    result_.inconsistencies += count;
+  }
+
+  const Trace& trace_;
+  const ReplaySetup& setup_;
+  const bool stop_at_failure_;
+  Progress& progress_;
+  Pool pool_;
+  std::vector<OwnedStream> owned_streams_;
+  std::vector<gpupool_stream_t> streams_;  // by index in Trace::streams
+  std::vector<gpupool_ptr_t> pointers_;    // by slot; 0: none
+  std::optional<DataCheck> data_;
+  uint64_t faults_ = 0;
+  uint64_t mismatches_ = 0;
+  int pass_ = 1;
+  ReplayResult result_;
+};
+
+}  // namespace
+
+uint64_t PassResult::driver_calls() const {
+  uint64_t sum = 0;
+  for (const DriverCall& call : kDriverCalls) sum += (driver.*call.stat).count;
+  return sum;
+}
+
+double PassResult::driver_microseconds() const {
+  uint64_t sum = 0;
+  for (const DriverCall& call : kDriverCalls) sum += (driver.*call.stat).nanoseconds;
+  return static_cast<double>(sum) / 1000;
+}
+
+ReplayResult replay(const Trace& trace, const ReplaySetup& setup, uint64_t cap_bytes, bool stop_at_failure,
+                    Progress& progress) {
+  return Replayer(trace, setup, cap_bytes, stop_at_failure, progress).run();
+}
+
+}  // namespace gpupool::cli

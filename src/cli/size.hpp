@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes as people write them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gpupool::cli {
+
+/// "4096", "512KiB", "1.5GiB": bytes, with an optional suffix B, KiB, MiB, GiB or TiB in any case. Throws
+/// InputError, with `option` in front, for anything else and for what is not a positive whole number of
+/// bytes that fits in 64 bits.
+uint64_t parse_bytes(std::string_view text, std::string_view option);
+
+/// A cap as --cap takes it.
+struct Cap {
+  uint64_t bytes = 0;  // 0: a multiple of the live peak instead
+  double multiple = 0;
+
+  uint64_t for_peak(uint64_t peak_live_bytes) const;
+};
+
+/// "1.05x", or bytes as parse_bytes takes them.
+Cap parse_cap(std::string_view text);
+
+/// `multiple` times `bytes` in whole bytes, rounded up.
+uint64_t scale_bytes(uint64_t bytes, double multiple);
+
+/// "12.4 GiB".
+std::string format_bytes(uint64_t bytes);
+
+/// "63,907".
+std::string format_count(uint64_t count);
+
+}  // namespace gpupool::cli

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an address to the block that starts there, without a hash and without a lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/block.hpp"
+
+namespace gpupool {
+
+/// A radix tree over 48 bits of address. A leaf has an entry for each MiB: the block that starts in it, or,
+/// where several small ones start, a table of its 2,048 possible starts. At most one large block starts in
+/// any MiB, so that only heaps of small blocks pay for tables.
+///
+/// One writer at a time (the pool's lock). find() needs no lock: two or three dependent loads.
+class AddressMap {
+ public:
+  AddressMap();
+  ~AddressMap();
+  AddressMap(const AddressMap&) = delete;
+  AddressMap& operator=(const AddressMap&) = delete;
+
+  /// Whether [address, address + size) can be registered at all.
+  static bool covers(Address address, uint64_t size) noexcept {
+    return address < kLimit && size <= kLimit - address;
+  }
+
+  /// Makes inserting a block at `address` safe. Throws std::bad_alloc.
+  void prepare(Address address);
+
+  /// The address must have been prepared since the last change, and be free.
+  void insert(Block* block) noexcept;
+  void erase(const Block* block) noexcept;
+
+  /// A block that may start at `address`, or null. The caller compares block->address, under its lock.
+  Block* find(Address address) const noexcept {
+    if (address >= kLimit) [[unlikely]]
+      return nullptr;
+    const Leaf* leaf = root_[address >> kLeafShift].load(std::memory_order_acquire);
+    if (leaf == nullptr) [[unlikely]]
+      return nullptr;
+    const uintptr_t entry = leaf->entries[unit_of(address)].load(std::memory_order_acquire);
+    if ((entry & kTableTag) == 0) return reinterpret_cast<Block*>(entry);
+    return table_of(entry)->entries[slot_of(address)].load(std::memory_order_acquire);
+  }
+
+  /// The block with the greatest start that is at most `address`, or null. Writer's side only.
+  Block* find_at_or_before(Address address) const noexcept;
+
+  uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  static constexpr unsigned kUnitShift = 20;
+  static constexpr unsigned kLeafBits = 14;
+  static constexpr unsigned kLeafShift = kUnitShift + kLeafBits;
+  static constexpr unsigned kRootBits = 14;
+  static constexpr Address kLimit = Address{1} << (kLeafShift + kRootBits);
+  static constexpr size_t kSlots = (size_t{1} << kUnitShift) / kUnit;
+  static constexpr uintptr_t kTableTag = 1;
+
+  struct Table {
+    std::array<std::atomic<Block*>, kSlots> entries{};
+    std::array<uint64_t, kSlots / 64> occupied{};
+    uint32_t count = 0;
+  };
+  struct Leaf {
+    std::array<std::atomic<uintptr_t>, size_t{1} << kLeafBits> entries{};
+    std::array<uint64_t, (size_t{1} << kLeafBits) / 64> occupied{};
+  };
+
+  static size_t unit_of(Address address) noexcept {
+    return (address >> kUnitShift) & ((size_t{1} << kLeafBits) - 1);
+  }
+  static size_t slot_of(Address address) noexcept { return (address / kUnit) & (kSlots - 1); }
+  static Table* table_of(uintptr_t entry) noexcept { return reinterpret_cast<Table*>(entry & ~kTableTag); }
+  static Block* last_at_or_before(uintptr_t entry, size_t slot) noexcept;
+
+  std::unique_ptr<std::atomic<Leaf*>[]> root_;
+  std::vector<std::unique_ptr<Leaf>> leaves_;
+  std::vector<std::unique_ptr<Table>> tables_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace gpupool

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/free_index.hpp"
+
+namespace gpupool {
+namespace {
+
+bool before(const Block* a, const Block* b) noexcept {
+  return a->size != b->size ? a->size < b->size : a->address < b->address;
+}
+
+}  // namespace
+
+size_t FreeIndex::bin_of(uint64_t size) noexcept {
+  const uint64_t units = size / kUnit;
+  if (units < (1U << kSubBits)) return static_cast<size_t>(units);
+  const unsigned exponent = log2_floor(units);
+  const uint64_t sub = (units >> (exponent - kSubBits)) & ((1U << kSubBits) - 1);
+  return static_cast<size_t>(((exponent - kSubBits + 1) << kSubBits) + sub);
+}
+
+size_t FreeIndex::first_bin_from(size_t bin) const noexcept {
+  size_t word = bin / 64;
+  if (word >= occupied_.size()) return kBins;
+  uint64_t bits = occupied_[word] & (~uint64_t{0} << (bin % 64));
+  while (bits == 0) {
+    if (++word == occupied_.size()) return kBins;
+    bits = occupied_[word];
+  }
+  return word * 64 + static_cast<size_t>(std::countr_zero(bits));
+}
+
+size_t FreeIndex::last_bin_below(size_t bin) const noexcept {
+  while (bin > 0) {
+    const size_t word = (bin - 1) / 64;
+    const uint64_t bits = occupied_[word] & (~uint64_t{0} >> (63 - (bin - 1) % 64));
+    if (bits != 0) return word * 64 + log2_floor(bits);
+    bin = word * 64;
+  }
+  return kBins;
+}
+
+void FreeIndex::insert(Block* block) noexcept {
+  const size_t bin = bin_of(block->size);
+  Block* prev = nullptr;
+  Block* at = heads_[bin];
+  for (unsigned step = 0; at != nullptr && step < kScan && before(at, block); ++step) {
+    prev = at;
+    at = at->link;
+  }
+  block->link = at;
+  block->link_back = prev;
+  if (at != nullptr) at->link_back = block;
+  (prev != nullptr ? prev->link : heads_[bin]) = block;
+  occupied_[bin / 64] |= uint64_t{1} << (bin % 64);
+  ++count_;
+  bytes_ += block->size;
+}
+
+void FreeIndex::remove(Block* block) noexcept {
+  const size_t bin = bin_of(block->size);
+  if (block->link != nullptr) block->link->link_back = block->link_back;
+  (block->link_back != nullptr ? block->link_back->link : heads_[bin]) = block->link;
+  if (heads_[bin] == nullptr) occupied_[bin / 64] &= ~(uint64_t{1} << (bin % 64));
+  --count_;
+  bytes_ -= block->size;
+}
+
+Block* FreeIndex::find(uint64_t size) const noexcept {
+  const size_t own = bin_of(size);
+  const size_t above = first_bin_from(own + 1);
+  // The bin of the size itself may hold ranges that are too small. Where nothing larger exists, the whole
+  // bin is searched: a fit must never be missed.
+  Block* best = nullptr;
+  unsigned step = 0;
+  for (Block* at = heads_[own]; at != nullptr; at = at->link, ++step) {
+    if (step >= kScan && (best != nullptr || above != kBins)) break;
+    if (at->size >= size && (best == nullptr || before(at, best))) best = at;
+  }
+  if (best != nullptr) return best;
+  return above == kBins ? nullptr : heads_[above];
+}
+
+Block* FreeIndex::largest() const noexcept {
+  const size_t bin = last_bin_below(kBins);
+  return bin == kBins ? nullptr : heads_[bin];
+}
+
+Block* FreeIndex::next_smaller(const Block* block) const noexcept {
+  if (block->link != nullptr) return block->link;
+  const size_t bin = last_bin_below(bin_of(block->size));
+  return bin == kBins ? nullptr : heads_[bin];
+}
+
+bool FreeIndex::contains(const Block* block) const noexcept {
+  for (const Block* at = heads_[bin_of(block->size)]; at != nullptr; at = at->link) {
+    if (at == block) return true;
+  }
+  return false;
+}
+
+bool FreeIndex::is_valid() const noexcept {
+  size_t count = 0;
+  uint64_t bytes = 0;
+  for (size_t bin = 0; bin < kBins; ++bin) {
+    const bool marked = (occupied_[bin / 64] >> (bin % 64) & 1) != 0;
+    if (marked != (heads_[bin] != nullptr)) return false;
+    const Block* prev = nullptr;
+    for (const Block* at = heads_[bin]; at != nullptr; prev = at, at = at->link) {
+      if (at->link_back != prev || bin_of(at->size) != bin) return false;
+      ++count;
+      bytes += at->size;
+    }
+  }
+  return count == count_ && bytes == bytes_;
+}
+
+}  // namespace gpupool

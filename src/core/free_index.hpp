@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Free ranges by size: best fit in a bounded number of steps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/block.hpp"
+
+namespace gpupool {
+
+/// Bins of 1/16 of a power of two with a bitmap over them; within a bin, ranges are sorted by size and then
+/// address as far as kScan steps from its front reach. Best fit is exact for bins up to that length and
+/// within 1/16 of the size beyond. Uses link and link_back of the blocks it holds.
+class FreeIndex {
+ public:
+  void insert(Block* block) noexcept;
+  void remove(Block* block) noexcept;
+
+  /// The smallest range of at least `size`, the lowest address among equals; null if there is none.
+  Block* find(uint64_t size) const noexcept;
+
+  /// The largest range, and from there the next smaller ones (within a bin: next larger). Null at the end.
+  Block* largest() const noexcept;
+  Block* next_smaller(const Block* block) const noexcept;
+
+  bool empty() const noexcept { return count_ == 0; }
+  size_t count() const noexcept { return count_; }
+  uint64_t bytes() const noexcept { return bytes_; }
+
+  /// Re-derives everything. For tests.
+  bool is_valid() const noexcept;
+  bool contains(const Block* block) const noexcept;
+
+ private:
+  static constexpr unsigned kSubBits = 4;
+  static constexpr size_t kBins = 640;
+  static constexpr unsigned kScan = 32;
+
+  static size_t bin_of(uint64_t size) noexcept;
+  size_t first_bin_from(size_t bin) const noexcept;
+  size_t last_bin_below(size_t bin) const noexcept;
+
+  std::array<Block*, kBins> heads_{};
+  std::array<uint64_t, kBins / 64> occupied_{};
+  size_t count_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace gpupool

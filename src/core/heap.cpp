@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/heap.hpp"
+
+#include <algorithm>
+
+namespace gpupool {
+
+// ---- ranges
+
+void Heap::link_after(Block* at, Block* added) noexcept {
+  added->prev = at;
+  added->next = at->next;
+  if (at->next != nullptr) at->next->prev = added;
+  at->next = added;
+}
+
+void Heap::unlink(Block* block) noexcept {
+  (block->prev != nullptr ? block->prev->next : block->region->first) = block->next;
+  if (block->next != nullptr) block->next->prev = block->prev;
+  store_.put(block);
+}
+
+/// Splits a range that is in no index: the first `size` bytes stay, the rest is returned.
+Block* Heap::cut_front(Block* block, uint64_t size) noexcept {
+  Block* rest = store_.get();
+  rest->address = block->address + size;
+  rest->size = block->size - size;
+  rest->heap = this;
+  rest->region = block->region;
+  rest->become(block->state.load(std::memory_order_relaxed));
+  block->size = size;
+  link_after(block, rest);
+  return rest;
+}
+
+/// Makes a range a hole or bare, merged with neighbours of the same state, and indexes it.
+void Heap::make_free(Block* block, State state) noexcept {
+  FreeIndex& index = index_of_state(state);
+  if (Block* next = block->next; next != nullptr && next->is(state)) {
+    index.remove(next);
+    block->size += next->size;
+    unlink(next);
+  }
+  if (Block* prev = block->prev; prev != nullptr && prev->is(state)) {
+    index.remove(prev);
+    prev->size += block->size;
+    unlink(block);
+    block = prev;
+  }
+  block->become(state);
+  index.insert(block);
+}
+
+// ---- blocks
+
+Block* Heap::take(uint64_t size, uint64_t alignment) {
+  Block* hole = holes_.find(size + alignment - kUnit);
+  if (hole == nullptr) return nullptr;
+  store_.reserve(2);
+  const Address start = align_up(hole->address, alignment);
+  map_.prepare(start);
+  holes_.remove(hole);
+  Block* block = hole;
+  if (start != hole->address) {
+    block = cut_front(hole, start - hole->address);
+    holes_.insert(hole);
+  }
+  if (block->size != size) holes_.insert(cut_front(block, size));
+  block->become(State::live);
+  for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
+    if (chunk->users++ == 0) free_chunks_.remove(chunk);
+  });
+  map_.insert(block);
+  return block;
+}
+
+void Heap::give(Block* block, uint64_t epoch, uint64_t age) noexcept {
+  map_.erase(block);
+  block->owner.store(nullptr, std::memory_order_relaxed);
+  for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
+    if (--chunk->users != 0) return;
+    chunk->epoch = epoch;
+    chunk->age = age;
+    free_chunks_.push(chunk);
+  });
+  make_free(block, State::hole);
+}
+
+// ---- memory
+
+void Heap::add_region(Address base, uint64_t size) {
+  store_.reserve(1);
+  Region& region = regions_.emplace_back();
+  region.base = base;
+  region.size = size;
+  Block* range = store_.get();
+  range->address = base;
+  range->size = size;
+  range->heap = this;
+  range->region = &region;
+  range->prev = range->next = nullptr;
+  region.first = range;
+  make_free(range, State::bare);
+}
+
+void Heap::add_segment(Chunk* chunk, uint64_t epoch, uint64_t age) {
+  store_.reserve(1);
+  Region& region = regions_.emplace_back();
+  region.pages.push_back(chunk);
+  region.base = chunk->address;
+  region.size = chunk->size;
+  region.is_segment = true;
+  chunk->heap = this;
+  chunk->region = &region;
+  chunk->users = 0;
+  chunk->epoch = epoch;
+  chunk->age = age;
+  Block* range = store_.get();
+  range->address = region.base;
+  range->size = region.size;
+  range->heap = this;
+  range->region = &region;
+  range->prev = range->next = nullptr;
+  region.first = range;
+  free_chunks_.push(chunk);
+  reserved_ += chunk->size;
+  ++chunk_count_;
+  make_free(range, State::hole);
+}
+
+void Heap::remove_segment(Chunk* chunk) noexcept {
+  reserved_ -= chunk->size;
+  --chunk_count_;
+  Region* region = chunk->region;
+  holes_.remove(region->first);
+  store_.put(region->first);
+  regions_.remove_if([region](const Region& each) { return &each == region; });
+  chunk->heap = nullptr;
+  chunk->region = nullptr;
+}
+
+void Heap::prepare_attach(const Region* region, Address address, uint64_t size) {
+  store_.reserve(4);
+  const size_t pages = region->page_of(address + size);
+  // A region of this heap; only its caller sees it as constant.
+  std::vector<Chunk*>& table = const_cast<Region*>(region)->pages;
+  if (table.size() < pages) table.resize(std::max(pages, table.size() + table.size() / 2));
+}
+
+/// The range that holds `address`: the few after the last block below it lead there.
+Block* Heap::range_around(const Region& region, Address address) const noexcept {
+  Block* range = region.first;
+  Block* before = map_.find_at_or_before(address);
+  if (before != nullptr && before->region == &region) range = before;
+  while (range->end() <= address) range = range->next;
+  return range;
+}
+
+/// Cuts [address, address + size) out of a free range and takes it from the index.
+Block* Heap::isolate(Block* range, Address address, uint64_t size) noexcept {
+  FreeIndex& index = index_of_state(range->state.load(std::memory_order_relaxed));
+  index.remove(range);
+  if (range->address != address) {
+    Block* rest = cut_front(range, address - range->address);
+    index.insert(range);
+    range = rest;
+  }
+  if (range->size != size) index.insert(cut_front(range, size));
+  return range;
+}
+
+void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch, uint64_t age) noexcept {
+  Block* range = range_around(*region, address);
+  assert(range->is(State::bare) && address + chunk->size <= range->end());
+  range = isolate(range, address, chunk->size);
+  const size_t first = region->page_of(address);
+  std::fill_n(region->pages.begin() + static_cast<ptrdiff_t>(first), chunk->size / kGranule, chunk);
+  chunk->address = address;
+  chunk->heap = this;
+  chunk->region = region;
+  chunk->users = 0;
+  chunk->epoch = epoch;
+  chunk->age = age;
+  free_chunks_.push(chunk);
+  reserved_ += chunk->size;
+  ++chunk_count_;
+  make_free(range, State::hole);
+}
+
+Block* Heap::detach(Chunk* chunk) noexcept {
+  Block* range = range_around(*chunk->region, chunk->address);
+  assert(range->is(State::hole) && chunk->end() <= range->end());
+  range = isolate(range, chunk->address, chunk->size);
+  range->become(State::retired);
+  const size_t first = chunk->region->page_of(chunk->address);
+  std::fill_n(chunk->region->pages.begin() + static_cast<ptrdiff_t>(first), chunk->size / kGranule, nullptr);
+  reserved_ -= chunk->size;
+  --chunk_count_;
+  chunk->address = 0;
+  chunk->heap = nullptr;
+  chunk->region = nullptr;
+  return range;
+}
+
+Block* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept {
+  Block* range = range_around(*region, address);
+  assert(range->is(State::bare) && address + size <= range->end());
+  range = isolate(range, address, size);
+  range->become(State::retired);
+  return range;
+}
+
+void Heap::restore(Block* retired) noexcept {
+  make_free(retired, State::bare);
+}
+
+uint64_t Heap::largest_hole() const noexcept {
+  uint64_t largest = 0;
+  const Block* front = holes_.largest();
+  // Within a bin, larger ranges may follow.
+  for (const Block* at = front; at != nullptr; at = at->link) largest = std::max(largest, at->size);
+  return largest;
+}
+
+}  // namespace gpupool

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA device over the driver's table. See device.hpp for the contract and cuda.hpp for how to open one.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "device/cuda_driver.hpp"
+#include "device/cuda_scope.hpp"
+#include "device/device.hpp"
+
+namespace gpupool {
+
+/// What open_cuda() found out about a device.
+struct CudaDeviceSetup {
+  DeviceInfo info;
+  cuda::CUcontext context = nullptr;
+  /// Other devices that may use the memory; no number twice.
+  std::vector<cuda::CUdevice> peers;
+  bool shareable_chunks = false;
+  bool rdma_chunks = false;
+};
+
+/// How chunks of a device are created.
+cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shareable, bool rdma) noexcept;
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup);
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  ~CudaDevice() override;
+
+  const DeviceInfo& info() const noexcept override { return setup_.info; }
+  Status free_memory(uint64_t& free) override;
+  uint64_t now_ns() noexcept override;
+
+  Status reserve_addresses(uint64_t size, Address& base) override;
+  Status release_addresses(Address base, uint64_t size) override;
+  Status create_chunk(uint64_t size, ChunkHandle& chunk) override;
+  Status release_chunk(ChunkHandle chunk) override;
+  Status map(Address address, uint64_t size, ChunkHandle chunk) override;
+  Status set_access(Address address, uint64_t size) override;
+  Status unmap(Address address, uint64_t size) override;
+
+  Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) override;
+  Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) override;
+
+  Status record(Stream stream, Event& event) override;
+  Status query(Event event, bool& passed) override;
+  Status query_stream(Stream stream, bool& idle) override;
+  Status wait(Stream stream, Event event) override;
+  Status synchronize(Event event) override;
+  void recycle(Event event) noexcept override;
+  /// An invalidated capture, which the driver gives no number, is UINT64_MAX until it is ended. Of the legacy
+  /// default stream, which the driver never captures, it is 0 also while another stream's capture makes it
+  /// unusable (the driver's CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; asking does not end that capture).
+  Status capture_id(Stream stream, uint64_t& id) override;
+
+  Status create_stream(Stream& stream) override;
+  Status destroy_stream(Stream stream) override;
+  Status synchronize_stream(Stream stream) override;
+  Status copy(Address destination, Address source, uint64_t size, Stream stream) override;
+  Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override;
+
+ private:
+  CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }
+  Status allocate_device(uint64_t size, Address& address);
+  Status enable_peers();
+  Status enable_peer(cuda::CUdevice peer);
+  Status take_event(cuda::CUevent& event);
+
+  const CudaDriver& driver_;
+  const CudaDeviceSetup setup_;
+  // One descriptor for the device itself and one for each peer.
+  std::vector<cuda::CUmemAccessDesc> access_;
+  // Cleared for good when the driver refuses shareable chunks.
+  std::atomic<bool> shareable_chunks_;
+
+  // The pool of events. Capacity for every event that exists, so that recycle needs no memory.
+  std::mutex event_mutex_;
+  std::vector<cuda::CUevent> free_events_;
+  size_t event_count_ = 0;
+
+  // Held across driver calls, but only until the first allocation of a device with peers is through.
+  std::mutex peer_mutex_;
+  std::atomic<bool> peers_enabled_;
+};
+
+}  // namespace gpupool

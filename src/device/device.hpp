@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device as the pool sees it: the driver's virtual memory, its own malloc, and streams.
+//
+// Preconditions, stated once for all implementations:
+//   - sizes are positive multiples of info().granularity for chunks and mappings, of 512 for malloc;
+//   - addresses given to map, set_access and unmap lie in a range from reserve_addresses;
+//   - a mapping is unmapped whole, and only when no work can touch it;
+//   - out-parameters are never null, and are written on success only.
+// Callers keep them; implementations need not check (the simulated device does, and counts the faults).
+//
+// Every function may be called from any thread. None but synchronize, deallocate, stream_synchronize and
+// destroy_stream may wait for the GPU. A failure is described with fail() or fail_driver(); memory that the
+// device does not have is GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function gives
+// GPUPOOL_ERROR_SHUTTING_DOWN.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace gpupool {
+
+using Address = gpupool_ptr_t;
+using Stream = gpupool_stream_t;
+
+/// A physical chunk, as the driver names it.
+using ChunkHandle = uint64_t;
+
+/// A point in a stream's order. 0 is no event.
+using Event = uint64_t;
+
+enum class Kind : int32_t {
+  device = GPUPOOL_KIND_DEVICE,
+  pinned = GPUPOOL_KIND_PINNED,
+  managed = GPUPOOL_KIND_MANAGED,
+};
+
+/// What never changes about a device.
+struct DeviceInfo {
+  gpupool_backend_t backend = GPUPOOL_BACKEND_SIM;
+  int32_t ordinal = 0;
+  uint32_t capabilities = 0;  // bits of gpupool_capability_t
+  uint64_t total = 0;
+  uint64_t granularity = 0;  // a power of two
+  int32_t driver_version = 0;
+  int32_t compute_capability = 0;
+  char name[128] = {};
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const noexcept = 0;
+
+  /// Bytes free on the device now, whoever holds the rest.
+  virtual Status free_memory(uint64_t& free) = 0;
+
+  /// Monotonic time for measuring calls: virtual on the simulated device.
+  virtual uint64_t now_ns() noexcept = 0;
+
+  // ---- virtual memory
+
+  virtual Status reserve_addresses(uint64_t size, Address& base) = 0;
+  virtual Status release_addresses(Address base, uint64_t size) = 0;
+  virtual Status create_chunk(uint64_t size, ChunkHandle& chunk) = 0;
+  virtual Status release_chunk(ChunkHandle chunk) = 0;
+  virtual Status map(Address address, uint64_t size, ChunkHandle chunk) = 0;
+  /// Makes mapped addresses usable by the device and the peers the device was opened with.
+  virtual Status set_access(Address address, uint64_t size) = 0;
+  /// Takes [address, address + size) away, which is one or several whole mappings.
+  virtual Status unmap(Address address, uint64_t size) = 0;
+
+  // ---- the driver's own malloc; may wait for the GPU
+
+  virtual Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) = 0;
+  virtual Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) = 0;
+
+  // ---- order
+
+  /// Records a new event behind the work queued on stream. Give it back with recycle.
+  virtual Status record(Stream stream, Event& event) = 0;
+  virtual Status query(Event event, bool& passed) = 0;
+  /// Whether everything queued on stream is done.
+  virtual Status query_stream(Stream stream, bool& idle) = 0;
+  /// Makes later work of stream wait for event, on the GPU.
+  virtual Status wait(Stream stream, Event event) = 0;
+  /// Waits for event on the host.
+  virtual Status synchronize(Event event) = 0;
+  virtual void recycle(Event event) noexcept = 0;
+  /// A number that names the capture under way on stream; 0 when there is none.
+  virtual Status capture_id(Stream stream, uint64_t& id) = 0;
+
+  // ---- streams and data, for programs that use no other CUDA library
+
+  virtual Status create_stream(Stream& stream) = 0;
+  virtual Status destroy_stream(Stream stream) = 0;
+  virtual Status synchronize_stream(Stream stream) = 0;
+  virtual Status copy(Address destination, Address source, uint64_t size, Stream stream) = 0;
+  virtual Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) = 0;
+};
+
+}  // namespace gpupool

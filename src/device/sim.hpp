@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulated device: the same semantics as a GPU with virtual memory management, in virtual time.
+//
+// GPUPOOL_SIM in the environment says how devices behave from their first use on, until sim_configure:
+// "capacity=8GiB,data=0,price_scale=2", each part optional; data is 1 for memory of the host (default) or 0
+// for addresses only. A value that is not understood makes every use of a device fail.
+//
+// Rules that are broken are counted (sim_faults), and the call fails with GPUPOOL_ERROR_DRIVER, CUDA's number
+// and words, and changes nothing. A kernel on a GPU would go wrong silently; here sim_work, copy and fill
+// refuse the work at once: 700 for memory that is not usable, 719 for a race with another stream.
+//
+// Time passes only by the prices of calls (sim_prices.hpp), by waiting, and by sim_advance. Stream 0 is one
+// like the others: it does not wait for them.
+//
+// Addresses come out of one space of 2^47 for all devices of a process, whether with data or without; with
+// data they are real reservations, of which a thread sanitizer's build has room for about 1 TiB.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "device/device.hpp"
+
+namespace gpupool {
+
+inline constexpr int32_t kSimDeviceCount = 8;
+
+/// Opens simulated device number `ordinal`. All that open the same number share one device: its capacity,
+/// streams, clock and faults. Fails with INVALID_ARGUMENT for a number that does not exist.
+Status open_sim(int32_t ordinal, std::unique_ptr<Device>& device);
+
+// What gpupool_sim_* do; see gpupool.h.
+
+/// Makes the device anew: nothing allocated, time 0, no streams, no faults, no script. Fails with
+/// INVALID_ARGUMENT while it is open.
+Status sim_configure(int32_t ordinal, const gpupool_sim_config_t& config);
+Status sim_script(int32_t ordinal, const char* script);
+Status sim_work(int32_t ordinal, Stream stream, Address address, uint64_t size, uint64_t nanoseconds);
+Status sim_advance(int32_t ordinal, uint64_t nanoseconds);
+/// While a stream captures, these are faults: query_stream and synchronize_stream of it, query and
+/// synchronize of an event recorded in the capture, and a wait between inside and outside of it.
+Status sim_capture(int32_t ordinal, Stream stream, bool begin);
+Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity);
+
+/// In the child after fork: forgets every simulated device, whose locks other threads may have held.
+void sim_after_fork() noexcept;
+
+}  // namespace gpupool

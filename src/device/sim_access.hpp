@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who touched which physical bytes last, to see races between streams.
+//
+// Virtual times embody all waits: work that waited for other work starts when that has ended, or later. So
+// two accesses race exactly if they come from two streams, at least one writes, and they overlap in time.
+// Nothing is kept, and nothing costs anything, while no work touches memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace gpupool {
+
+class SimAccesses {
+ public:
+  struct Use {
+    Stream stream = 0;
+    uint64_t end = 0;  // when it finishes; 0: there was none
+  };
+
+  /// An access to [offset, offset + size) by another stream that has not ended at `start`, if there is one.
+  std::optional<Use> conflict(uint64_t offset, uint64_t size, Stream stream, uint64_t start,
+                              bool writes) const;
+
+  /// Notes an access. `now` bounds what can still matter: later work starts at now or after it.
+  void note(uint64_t offset, uint64_t size, Use use, bool writes, uint64_t now);
+
+  /// Forgets physical memory that has been given back.
+  void forget(uint64_t offset, uint64_t size);
+
+ private:
+  struct Record {
+    uint64_t end_offset = 0;
+    Use write;
+    std::vector<Use> reads;  // at most one a stream
+  };
+  using Records = std::map<uint64_t, Record>;  // disjoint, by first offset
+
+  Records::const_iterator first_overlap(uint64_t offset) const;
+  void split(uint64_t offset);
+  void note_write(uint64_t offset, uint64_t size, Use use);
+  void note_read(uint64_t offset, uint64_t size, Use use);
+  void drop_finished(uint64_t now);
+
+  Records records_;
+  size_t sweep_at_ = 1024;
+};
+
+}  // namespace gpupool

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data on. A mapping is a real mapping, so two addresses of one chunk are the same memory, and touching what
+// is not mapped is a segmentation fault, as it is an illegal access on a GPU.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "device/sim_backing.hpp"
+
+namespace gpupool {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr off_t kStoreSize = off_t{1} << 62;
+constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+void* pointer(Address address) noexcept {
+  return reinterpret_cast<void*>(address);
+}
+
+Status host_failure(const char* what, uint64_t size) noexcept {
+  return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host can not %s %llu bytes: %s", what,
+              static_cast<unsigned long long>(size), std::strerror(errno));
+}
+
+class HostBacking final : public SimBacking {
+ public:
+  HostBacking() = default;
+  HostBacking(const HostBacking&) = delete;
+  HostBacking& operator=(const HostBacking&) = delete;
+  ~HostBacking() override {
+    if (store_ >= 0) close(store_);
+  }
+
+  bool has_data() const noexcept override { return true; }
+
+  Status reserve(uint64_t size, uint64_t alignment, Address& base) override {
+    size = align_up(size, kPage);
+    const uint64_t extra = alignment > kPage ? alignment : 0;
+    void* const found = mmap(nullptr, size + extra, PROT_NONE, kNothing, -1, 0);
+    if (found == MAP_FAILED) return host_failure("reserve addresses for", size);
+    const auto first = reinterpret_cast<Address>(found);
+    const Address aligned = align_up(first, alignment);
+    if (aligned != first) munmap(found, aligned - first);
+    const uint64_t behind = first + extra - aligned;
+    if (behind != 0) munmap(pointer(aligned + size), behind);
+    base = aligned;
+    return kSuccess;
+  }
+
+  void release(Address base, uint64_t size) noexcept override {
+    munmap(pointer(base), align_up(size, kPage));
+  }
+
+  Status create(uint64_t size, uint64_t& offset) override {
+    if (store_ < 0) {
+      const int store = memfd_create("gpupool", MFD_CLOEXEC);
+      if (store < 0) return host_failure("create a file for", size);
+      if (ftruncate(store, kStoreSize) != 0) {
+        const Status failure = host_failure("create a file for", size);
+        close(store);
+        return failure;
+      }
+      store_ = store;
+    }
+    offset = next_offset_;
+    next_offset_ += align_up(size, kPage);
+    return kSuccess;
+  }
+
+  void discard(uint64_t offset, uint64_t size) noexcept override {
+    fallocate(store_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+              static_cast<off_t>(align_up(size, kPage)));
+  }
+
+  Status map(Address address, uint64_t size, uint64_t offset) override {
+    void* const mapped = mmap(pointer(address), align_up(size, kPage), PROT_NONE, MAP_SHARED | MAP_FIXED,
+                              store_, static_cast<off_t>(offset));
+    return mapped == MAP_FAILED ? host_failure("map", size) : kSuccess;
+  }
+
+  Status set_access(Address address, uint64_t size) override {
+    const int result = mprotect(pointer(address), align_up(size, kPage), PROT_READ | PROT_WRITE);
+    return result != 0 ? host_failure("make accessible", size) : kSuccess;
+  }
+
+  Status unmap(Address address, uint64_t size) override {
+    void* const mapped =
+        mmap(pointer(address), align_up(size, kPage), PROT_NONE, kNothing | MAP_FIXED, -1, 0);
+    return mapped == MAP_FAILED ? host_failure("unmap", size) : kSuccess;
+  }
+
+  // The kernel checks the host's side of a copy, so that a bad pointer is an error and not a crash.
+
+  bool write(uint64_t offset, Address host, uint64_t size) noexcept override {
+    while (size != 0) {
+      const ssize_t done = pwrite(store_, pointer(host), size, static_cast<off_t>(offset));
+      if (!advance(done, offset, host, size)) return false;
+    }
+    return true;
+  }
+
+  bool read(Address host, uint64_t offset, uint64_t size) noexcept override {
+    while (size != 0) {
+      const ssize_t done = pread(store_, pointer(host), size, static_cast<off_t>(offset));
+      if (!advance(done, offset, host, size)) return false;
+    }
+    return true;
+  }
+
+ private:
+  static bool advance(ssize_t done, uint64_t& offset, Address& host, uint64_t& size) noexcept {
+    if (done < 0) return errno == EINTR;
+    if (done == 0) return false;
+    const auto bytes = static_cast<uint64_t>(done);
+    offset += bytes;
+    host += bytes;
+    size -= bytes;
+    return true;
+  }
+
+  int store_ = -1;
+  uint64_t next_offset_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<SimBacking> make_host_backing() {
+  return std::make_unique<HostBacking>();
+}
+
+}  // namespace gpupool

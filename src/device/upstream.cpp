@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/upstream.hpp"
+
+#include <cinttypes>
+#include <utility>
+
+namespace gpupool {
+namespace {
+
+Status no_virtual_memory() noexcept {
+  return fail(GPUPOOL_ERROR_UNSUPPORTED, "an upstream has no virtual memory");
+}
+
+class UpstreamDevice final : public Device {
+ public:
+  UpstreamDevice(std::unique_ptr<Device> streams, const Upstream& upstream)
+      : streams_(std::move(streams)), upstream_(upstream) {}
+
+  const DeviceInfo& info() const noexcept override { return streams_->info(); }
+  Status free_memory(uint64_t& free) override { return streams_->free_memory(free); }
+  uint64_t now_ns() noexcept override { return streams_->now_ns(); }
+
+  Status reserve_addresses(uint64_t, Address&) override { return no_virtual_memory(); }
+  Status release_addresses(Address, uint64_t) override { return no_virtual_memory(); }
+  Status create_chunk(uint64_t, ChunkHandle&) override { return no_virtual_memory(); }
+  Status release_chunk(ChunkHandle) override { return no_virtual_memory(); }
+  Status map(Address, uint64_t, ChunkHandle) override { return no_virtual_memory(); }
+  Status set_access(Address, uint64_t) override { return no_virtual_memory(); }
+  Status unmap(Address, uint64_t) override { return no_virtual_memory(); }
+
+  Status allocate(Kind, uint64_t size, Stream stream, Address& address) override {
+    Address given = 0;
+    const int32_t refused = upstream_.malloc(upstream_.user, size, stream, &given);
+    if (refused != 0 || given == 0) {
+      return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, refused,
+                         "the upstream refused %" PRIu64 " bytes with %d", size, static_cast<int>(refused));
+    }
+    address = given;
+    return kSuccess;
+  }
+
+  Status deallocate(Kind, Address address, uint64_t size, Stream stream) override {
+    upstream_.free(upstream_.user, address, size, stream);
+    return kSuccess;
+  }
+
+  Status record(Stream stream, Event& event) override { return streams_->record(stream, event); }
+  Status query(Event event, bool& passed) override { return streams_->query(event, passed); }
+  Status query_stream(Stream stream, bool& idle) override { return streams_->query_stream(stream, idle); }
+  Status wait(Stream stream, Event event) override { return streams_->wait(stream, event); }
+  Status synchronize(Event event) override { return streams_->synchronize(event); }
+  void recycle(Event event) noexcept override { streams_->recycle(event); }
+  Status capture_id(Stream stream, uint64_t& id) override { return streams_->capture_id(stream, id); }
+
+  Status create_stream(Stream& stream) override { return streams_->create_stream(stream); }
+  Status destroy_stream(Stream stream) override { return streams_->destroy_stream(stream); }
+  Status synchronize_stream(Stream stream) override { return streams_->synchronize_stream(stream); }
+  Status copy(Address destination, Address source, uint64_t size, Stream stream) override {
+    return streams_->copy(destination, source, size, stream);
+  }
+  Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
+    return streams_->fill(destination, value, size, stream);
+  }
+
+ private:
+  std::unique_ptr<Device> streams_;
+  Upstream upstream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_upstream_device(std::unique_ptr<Device> streams, const Upstream& upstream) {
+  return std::make_unique<UpstreamDevice>(std::move(streams), upstream);
+}
+
+}  // namespace gpupool

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backing addresses with chunks: stolen where there is one, created where there is none.
+//
+// Taking a chunk needs no wait. It is mapped at its new address while its old mapping is still there; work
+// queued before may go on using the old one, and stream order keeps it apart from what comes. The old mapping
+// is removed once its stream has passed. A chunk of another stream is preferred idle; one that is still in
+// use makes the new stream wait for the old one, on the GPU, and is taken only before failing.
+#include <algorithm>
+
+#include "pool/pool.hpp"
+
+namespace gpupool {
+
+/// Makes one hole of at least `bytes` in the heap. On failure nothing is lost: what was mapped is a hole.
+Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
+  unmap_retired();
+  StreamHeap& heap = state.heap(group_of(bytes));
+  Growth growth{state, heap, bytes, state.capture != 0 || state.order.capturing(), {}};
+  Status status = kSuccess;
+  for (const bool fresh : {false, true}) {
+    Window window;
+    if (!heap.plan(bytes, alignment, fresh, window)) {
+      if (status = add_region(heap, bytes + alignment); status != kSuccess) return status;
+      if (!heap.plan(bytes, alignment, true, window)) {
+        return fail(GPUPOOL_ERROR_INTERNAL, "no addresses for %llu bytes",
+                    static_cast<unsigned long long>(bytes));
+      }
+    }
+    status = back(growth, window);
+    // Between blocks a gap takes only chunks that fit in it; at fresh addresses any chunk does.
+    if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) break;
+  }
+  return status;
+}
+
+/// Reserves addresses for a heap: as many as the device has memory, which costs nothing, so that holes in
+/// them never matter; fewer where the driver has not so many left.
+Status Pool::add_region(StreamHeap& heap, uint64_t bytes) {
+  uint64_t size = std::bit_ceil(std::max(driver_.info().total, kGranule));
+  if (heap.group() == Group::small) size /= 16;
+  const uint64_t least = align_up(bytes, kGranule);
+  for (size = std::max(align_up(size, kGranule), least);;
+       size = std::max(align_up(size / 2, kGranule), least)) {
+    Address base = 0;
+    const Status status = driver_.reserve_addresses(size, base);
+    if (status == kSuccess) {
+      if (!AddressMap::covers(base, size)) {
+        (void)driver_.release_addresses(base, size);
+        return fail(GPUPOOL_ERROR_UNSUPPORTED, "the driver's addresses do not fit in 48 bits");
+      }
+      heap.add_region(base, size);
+      return kSuccess;
+    }
+    if (size == least) return status;
+  }
+}
+
+Status Pool::back(Growth& growth, const Window& window) {
+  // Chunks that the window has already must not be stolen to fill its gaps.
+  growth.heap.claim_window(window);
+  Status status = kSuccess;
+  Gap gap;
+  while (status == kSuccess && growth.heap.next_gap(window, gap)) status = fill(growth, window, gap);
+  growth.heap.unclaim_window(window);
+  return status;
+}
+
+/// Backs one gap: collects chunks for all of it, maps them, makes them accessible in one call, and only then
+/// takes them from where they were.
+Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
+  const size_t most = gap.size / kGranule;
+  std::vector<Piece> pieces;
+  pieces.reserve(most);
+  retired_.reserve(retired_.size() + most);
+  in_hand_.reserve(in_hand_.size() + most);
+  store_.reserve(4 * most + 4);
+  if (const Status status = collect(growth, gap, pieces); status != kSuccess) {
+    put_back(pieces);
+    return status;
+  }
+  uint64_t total = 0;
+  for (const Piece& piece : pieces) total += piece.chunk->size;
+  growth.heap.prepare_attach(window.region, gap.address, total);
+  if (const Status status = map_pieces(gap, pieces, window.region, growth.heap); status != kSuccess) {
+    put_back(pieces);
+    return status;
+  }
+  Address address = gap.address;
+  for (const Piece& piece : pieces) {
+    Chunk* chunk = piece.chunk;
+    if (piece.from != nullptr) {
+      const uint64_t epoch = chunk->epoch;
+      ++chunk->old_mappings;
+      retired_.push_back({piece.from, detach(chunk), chunk, epoch});
+      ++steals_;
+      if (&piece.from->state() != &growth.state) ++stream_steals_;
+    }
+    attach(growth.heap, window.region, address, chunk, growth.state.order.stamp());
+    // Still this growth's own if the window touches it.
+    if (address < window.end) growth.heap.claim(chunk);
+    address += chunk->size;
+  }
+  return kSuccess;
+}
+
+Status Pool::map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region* region, StreamHeap& heap) {
+  Address address = gap.address;
+  Status status = kSuccess;
+  for (const Piece& piece : pieces) {
+    status = driver_.map(address, piece.chunk->size, piece.chunk->handle);
+    if (status != kSuccess) break;
+    address += piece.chunk->size;
+  }
+  if (status == kSuccess) status = driver_.set_access(gap.address, address - gap.address);
+  if (status == kSuccess || address == gap.address) return status;
+  const ErrorRecord cause = last_error();
+  if (driver_.unmap(gap.address, address - gap.address) != kSuccess) {
+    // These addresses can not be used until the driver takes the mapping back. The chunks stay where they
+    // are.
+    retired_.push_back({&heap, heap.quarantine(region, gap.address, address - gap.address), nullptr, 0});
+  }
+  last_error() = cause;
+  return status;
+}
+
+Status Pool::collect(Growth& growth, const Gap& gap, std::vector<Piece>& pieces) {
+  for (uint64_t covered = 0; covered < gap.size;) {
+    Piece piece{};
+    const Status status = next_piece(growth, gap.size - covered, gap.room - covered, piece);
+    if (status != kSuccess) return status;
+    pieces.push_back(piece);
+    covered += piece.chunk->size;
+  }
+  return kSuccess;
+}
+
+void Pool::put_back(const std::vector<Piece>& pieces) noexcept {
+  for (const Piece& piece : pieces) {
+    if (piece.from != nullptr) {
+      piece.from->unclaim(piece.chunk);
+    } else {
+      in_hand_.push_back(piece.chunk);
+    }
+  }
+}
+
+/// One chunk towards `need` bytes, of at most `room`.
+Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& piece) {
+  if (growth.heap.group() == Group::small) {
+    // Long-lived little blocks must not hold large chunks.
+    room = std::min(room, std::max(need, ladder_.chunk_size(growth.heap.reserved(), kGranule, need, room)));
+  }
+  for (size_t i = 0; i < in_hand_.size(); ++i) {
+    if (in_hand_[i]->size > room) continue;
+    piece = {in_hand_[i], nullptr};
+    in_hand_.erase(in_hand_.begin() + static_cast<ptrdiff_t>(i));
+    return kSuccess;
+  }
+  if (!prefers_creating(need)) {
+    if (steal_own(growth, need, room, piece)) return kSuccess;
+    if (steal_other(growth, need, room, true, piece)) return kSuccess;
+  }
+  const Status status = create_for(growth, need, room, piece.chunk);
+  if (status == kSuccess) return kSuccess;
+  if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
+  if (steal_own(growth, need, room, piece)) return kSuccess;
+  if (steal_other(growth, need, room, growth.capturing, piece)) return kSuccess;
+  return status;
+}
+
+bool Pool::prefers_creating(uint64_t bytes) const noexcept {
+  if (options_.slack <= 0) return false;
+  const auto live = static_cast<double>(counters_.peak_all().allocated.allocated);
+  return static_cast<double>(budget_.used() + bytes) <= (1 + options_.slack) * live;
+}
+
+/// The chunk to take from a heap: the oldest of the largest that are not larger than needed, else of the
+/// smallest that there is room for.
+Chunk* Pool::find_free(StreamHeap& heap, uint64_t need, uint64_t room, bool idle_only) {
+  const ChunkLists& lists = heap.free_chunks();
+  if (lists.count() == 0) return nullptr;
+  const auto usable = [&](Chunk* chunk, uint64_t most) {
+    return chunk->size <= most && (!idle_only || heap.state().order.passed(chunk->epoch, tick_));
+  };
+  const size_t own = ChunkLists::class_of(need);
+  for (size_t at = own + 1; at-- > 0;) {
+    for (Chunk* chunk = lists.oldest(at); chunk != nullptr; chunk = chunk->next) {
+      if (usable(chunk, need)) return chunk;
+    }
+  }
+  for (size_t at = own; at < ChunkLists::kClasses; ++at) {
+    for (Chunk* chunk = lists.oldest(at); chunk != nullptr; chunk = chunk->next) {
+      if (usable(chunk, room)) return chunk;
+    }
+  }
+  return nullptr;
+}
+
+bool Pool::steal_own(Growth& growth, uint64_t need, uint64_t room, Piece& piece) {
+  for (StreamHeap* heap :
+       {&growth.heap, &growth.state.heap(Group::small), &growth.state.heap(Group::large)}) {
+    if (Chunk* chunk = find_free(*heap, need, room, false)) {
+      heap->claim(chunk);
+      piece = {chunk, heap};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Pool::steal_other(Growth& growth, uint64_t need, uint64_t room, bool idle_only, Piece& piece) {
+  for (const auto& state : streams_) {
+    if (state.get() == &growth.state || state->capture != 0) continue;
+    for (StreamHeap& heap : state->heaps) {
+      Chunk* chunk = find_free(heap, need, room, idle_only);
+      if (chunk == nullptr || hold(growth, *state, chunk->epoch) != kSuccess) continue;
+      heap.claim(chunk);
+      piece = {chunk, &heap};
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Makes the growing stream wait for another one, once for each epoch that matters.
+Status Pool::hold(Growth& growth, StreamState& from, uint64_t epoch) {
+  if (from.order.passed(epoch, tick_)) return kSuccess;
+  for (auto& [state, until] : growth.held) {
+    if (state == &from && until >= epoch) return kSuccess;
+  }
+  growth.held.reserve(growth.held.size() + 1);
+  const Status status = from.order.hold(growth.state.order, epoch);
+  if (status == kSuccess) growth.held.emplace_back(&from, epoch);
+  return status;
+}
+
+/// Creates a chunk for part of a gap: of the ladder's size, smaller where the limit or the device has no
+/// room, and last in place of older chunks that could not be used here.
+Status Pool::create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& chunk) {
+  uint64_t size =
+      ladder_.chunk_size(growth.heap.group() == Group::small ? growth.heap.reserved() : budget_.used(),
+                         growth.block, need, room);
+  for (;;) {
+    Status status = create_chunk(size, chunk);
+    if (status == kSuccess) return kSuccess;
+    if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
+    if (size > kGranule) {
+      size = std::max(floor_power_of_two(size / 2), kGranule);
+      continue;
+    }
+    const ErrorRecord cause = last_error();
+    bool blocked = false;
+    Status released = kSuccess;
+    if (!release_oldest(blocked, released)) {
+      last_error() = cause;
+      return released != kSuccess ? released : status;
+    }
+  }
+}
+
+Status Pool::create_chunk(uint64_t size, Chunk*& chunk) {
+  auto created = std::make_unique<Chunk>();
+  if (!budget_.take(size)) {
+    return fail(GPUPOOL_ERROR_OVER_LIMIT, "creating %llu bytes would go over the limit",
+                static_cast<unsigned long long>(size));
+  }
+  const Status status = driver_.create_chunk(size, created->handle);
+  if (status != kSuccess) {
+    budget_.put(size);
+    return status;
+  }
+  created->size = size;
+  reserved_.add(size);
+  chunks_.add(1);
+  chunk = created.release();
+  return kSuccess;
+}
+
+void Pool::attach(StreamHeap& heap, Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept {
+  heap.attach(region, address, chunk, epoch, ++age_);
+  const auto group = static_cast<size_t>(index_of(heap.group()));
+  group_reserved_[group].add(chunk->size);
+  group_chunks_[group].add(1);
+}
+
+Block* Pool::detach(Chunk* chunk) noexcept {
+  const auto group = static_cast<size_t>(index_of(chunk->heap->group()));
+  group_reserved_[group].subtract(chunk->size);
+  group_chunks_[group].subtract(1);
+  return chunk->heap->detach(chunk);
+}
+
+/// Removes the old mappings whose streams have passed, neighbours in one call.
+void Pool::unmap_retired() {
+  size_t kept = 0;
+  for (size_t i = 0; i < retired_.size();) {
+    const auto passed = [&](const Retired& entry) {
+      return entry.heap->state().order.passed(entry.epoch, tick_);
+    };
+    size_t next = i + 1;
+    bool removed = false;
+    if (passed(retired_[i])) {
+      const Address start = retired_[i].range->address;
+      Address end = retired_[i].range->end();
+      while (next < retired_.size() && retired_[next].range->address == end && passed(retired_[next])) {
+        end = retired_[next++].range->end();
+      }
+      removed = driver_.unmap(start, end - start) == kSuccess;
+    }
+    for (; i < next; ++i) {
+      Retired& entry = retired_[i];
+      if (!removed) {
+        retired_[kept++] = entry;
+        continue;
+      }
+      if (entry.chunk != nullptr) --entry.chunk->old_mappings;
+      entry.heap->restore(entry.range);
+    }
+  }
+  retired_.resize(kept);
+}
+
+}  // namespace gpupool

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request to a block, by ever dearer means, or to a report.
+#include <algorithm>
+#include <cinttypes>
+
+#include "pool/pool.hpp"
+#include "pool/registry.hpp"
+
+namespace gpupool {
+namespace {
+
+/// What more memory could help with; everything else fails at once.
+bool is_shortage(Status status) noexcept {
+  return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
+}
+
+}  // namespace
+
+Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
+  ++tick_;
+  StreamHeap& heap = state.heap(group_of(bytes));
+  block = take_cached(heap, bytes, alignment);
+  if (block != nullptr) return kSuccess;
+  Status status = grow(lock, state, bytes, alignment, block);
+  if (!is_shortage(status)) return status;
+
+  ++retries_;
+  if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
+  status = grow(lock, state, bytes, alignment, block);
+  if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
+    empty_other_pools(lock);
+    status = grow(lock, state, bytes, alignment, block);
+  }
+  for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
+    status = grow(lock, state, bytes, alignment, block);
+  }
+  return is_shortage(status) ? fail_malloc(status, bytes) : status;
+}
+
+/// A block from what the stream's heap has, after merging what caches kept apart and what streams have
+/// passed.
+Block* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
+  if (Block* block = heap.take(bytes, alignment)) return block;
+  drain(heap.name());
+  settle_pending();
+  return heap.take(bytes, alignment);
+}
+
+/// Gets memory for the heap and a block from it. Where the lock was given up meanwhile, another thread may
+/// have been quicker, hence the second try.
+Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
+  drain(kNoStream);
+  StreamHeap& heap = state.heap(group_of(bytes));
+  for (int tries = 0; tries < 16; ++tries) {
+    ++tick_;
+    settle_pending();
+    block = heap.take(bytes, alignment);
+    if (block != nullptr) return kSuccess;
+    const Status status =
+        options_.vmm ? grow_vmm(state, bytes, alignment) : grow_segment(lock, state, bytes, alignment);
+    if (status != kSuccess) return status;
+  }
+  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request had got");
+}
+
+bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
+  const gpupool_oom_fn_t fn = oom_fn_;
+  void* user = oom_user_;
+  if (fn == nullptr) return false;
+  ++handler_calls_;
+  lock.unlock();
+  const bool again = fn(user, handle_, bytes, attempt) != 0;
+  lock.lock();
+  return again;
+}
+
+/// Other pools on the same device may be keeping what this one needs.
+void Pool::empty_other_pools(Lock& lock) {
+  const DeviceInfo& own = driver_.info();
+  lock.unlock();
+  const auto pools = Registry::instance().all();
+  for (const auto& pool : pools) {
+    const DeviceInfo& other = pool->driver_.info();
+    if (pool.get() == this || other.backend != own.backend || other.ordinal != own.ordinal) continue;
+    uint64_t released = 0;
+    (void)pool->empty(released);
+  }
+  lock.lock();
+}
+
+/// Explains the shortage in the thread's error record.
+Status Pool::fail_malloc(Status status, uint64_t bytes) {
+  ++failed_mallocs_;
+  const int32_t driver_code = last_error().driver_code;
+  const std::string where = report_locked();
+  const char* what =
+      status == GPUPOOL_ERROR_OVER_LIMIT ? "over the pool's limit" : "the device is out of memory";
+  (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes: %s. %s", bytes, what, where.c_str());
+  return status;
+}
+
+}  // namespace gpupool

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics, snapshots, the report in words, and the check of everything.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+#include "pool/pool.hpp"
+#include "pool/registry.hpp"
+
+namespace gpupool {
+namespace {
+
+gpupool_stat_t stat_of(uint64_t current, uint64_t peak, uint64_t allocated) noexcept {
+  return {current, std::max(peak, current), allocated, allocated - current};
+}
+
+gpupool_stat_t stat_of(const Flow& flow) noexcept {
+  return {flow.current, flow.peak, flow.in, flow.out};
+}
+
+/// `held` is what is freed but pending: active, and not yet freed as far as the active figures go.
+gpupool_stat_group_t group_of_stats(const Amounts& total, const Amounts& live, const Amounts& held,
+                                    const Counters::Peaks& peaks, const Flow& reserved,
+                                    const Flow& chunks) noexcept {
+  gpupool_stat_group_t group{};
+  group.requested_bytes = stat_of(live.requested, peaks.allocated.requested, total.requested);
+  group.allocated_bytes = stat_of(live.allocated, peaks.allocated.allocated, total.allocated);
+  group.allocated_blocks = stat_of(live.blocks, peaks.allocated.blocks, total.blocks);
+  group.active_bytes = stat_of(live.allocated + held.allocated, peaks.active.allocated, total.allocated);
+  group.active_blocks = stat_of(live.blocks + held.blocks, peaks.active.blocks, total.blocks);
+  group.reserved_bytes = stat_of(reserved);
+  group.chunks = stat_of(chunks);
+  return group;
+}
+
+gpupool_call_stat_t call_of(const Driver& driver, Call call) noexcept {
+  const Driver::Tally& tally = driver.tally(call);
+  return {tally.count.load(std::memory_order_relaxed), tally.nanoseconds.load(std::memory_order_relaxed)};
+}
+
+gpupool_driver_stats_t calls_of(const Driver& driver) noexcept {
+  gpupool_driver_stats_t calls{};
+  calls.create = call_of(driver, Call::create);
+  calls.release = call_of(driver, Call::release);
+  calls.map = call_of(driver, Call::map);
+  calls.set_access = call_of(driver, Call::set_access);
+  calls.unmap = call_of(driver, Call::unmap);
+  calls.address = call_of(driver, Call::address);
+  calls.malloc = call_of(driver, Call::allocate);
+  calls.free = call_of(driver, Call::deallocate);
+  calls.event_record = call_of(driver, Call::record);
+  calls.query = call_of(driver, Call::query);
+  calls.stream_wait = call_of(driver, Call::wait);
+  calls.host_wait = call_of(driver, Call::host_wait);
+  return calls;
+}
+
+/// "1.50 GiB"
+std::string size_text(uint64_t bytes) {
+  static constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kNames)) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kNames[unit]);
+  return text;
+}
+
+}  // namespace
+
+/// After fork the driver must not be asked: statistics stay as they were.
+bool Pool::handle_is_usable() const noexcept {
+  return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) != Life::forked;
+}
+
+/// Folds every cache's peaks into the pool's.
+void Pool::publish_all() {
+  for (const auto& cache : caches_) {
+    const std::lock_guard lock(cache->lock);
+    counters_.publish(cache->counters);
+  }
+}
+
+Amounts Pool::live_amounts() {
+  Amounts live;
+  for (const auto& cache : caches_) {
+    const std::lock_guard lock(cache->lock);
+    live += cache->counters.live()[0] + cache->counters.live()[1];
+  }
+  return live;
+}
+
+/// What trimming can not go below: chunks that blocks touch, and what captures keep.
+uint64_t Pool::live_floor() const noexcept {
+  uint64_t releasable = 0;
+  for (const Chunk* chunk : in_hand_) releasable += chunk->size;
+  for (const auto& state : streams_) {
+    if (state->capture != 0) continue;
+    for (const StreamHeap& heap : state->heaps) releasable += heap.free_chunks().bytes();
+  }
+  return budget_.used() - std::min(releasable, budget_.used());
+}
+
+void Pool::stats(gpupool_stats_t& stats) {
+  Lock lock(mutex_);
+  if (handle_is_usable()) {
+    ++tick_;
+    settle_pending();
+  }
+  publish_all();
+  GroupAmounts total{};
+  GroupAmounts live{};
+  stats.hits = stats.misses = 0;
+  for (const auto& cache : caches_) {
+    const std::lock_guard cache_lock(cache->lock);
+    for (size_t g = 0; g < kGroups; ++g) {
+      total[g] += cache->counters.total()[g];
+      live[g] += cache->counters.live()[g];
+    }
+    stats.hits += cache->counters.hits;
+    stats.misses += cache->counters.misses;
+  }
+  const auto group = [&](Group which) {
+    const auto at = static_cast<size_t>(index_of(which));
+    return group_of_stats(total[at], live[at], counters_.pending(which), counters_.peak(which),
+                          group_reserved_[at], group_chunks_[at]);
+  };
+  const Amounts pending = counters_.pending(Group::small) + counters_.pending(Group::large);
+  stats.small = group(Group::small);
+  stats.large = group(Group::large);
+  stats.all = group_of_stats(total[0] + total[1], live[0] + live[1], pending, counters_.peak_all(), reserved_,
+                             chunks_);
+  stats.device = driver_.info().ordinal;
+  stats.limit_bytes = budget_.limit() == Budget::kNone ? 0 : budget_.limit();
+  stats.releasable_bytes = budget_.used() - live_floor();
+  const uint64_t used = stats.all.reserved_bytes.current;
+  stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current);
+  stats.slack_bytes = used - std::min(used, stats.all.active_bytes.current + stats.cached_bytes);
+  stats.driver = calls_of(driver_);
+  stats.steals = steals_;
+  stats.stream_steals = stream_steals_;
+  stats.retries = retries_;
+  stats.oom_handler_calls = handler_calls_;
+  stats.failed_mallocs = failed_mallocs_;
+  stats.streams = by_stream_.size();
+  stats.metadata_bytes = store_.bytes() + map_.bytes() + caches_.size() * sizeof(ThreadCache) +
+                         streams_.size() * sizeof(StreamState) + chunks_.current * sizeof(Chunk);
+}
+
+void Pool::reset_peaks() {
+  Lock lock(mutex_);
+  publish_all();
+  counters_.reset_peaks();
+  reserved_.peak = reserved_.current;
+  chunks_.peak = chunks_.current;
+  for (Flow& flow : group_reserved_) flow.peak = flow.current;
+  for (Flow& flow : group_chunks_) flow.peak = flow.current;
+}
+
+void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
+  const auto add_chunk = [&](const Chunk& chunk, const StreamHeap* heap) {
+    gpupool_segment_t segment{};
+    segment.address = chunk.address;
+    segment.size_bytes = chunk.size;
+    segment.blocks = chunk.users;
+    segment.stream = heap != nullptr ? heap->state().order.stream() : 0;
+    segment.is_small = heap != nullptr && heap->group() == Group::small ? 1 : 0;
+    segments.push_back(segment);
+  };
+  const auto add_block = [&](const Block& range, Stream stream) {
+    gpupool_block_t block{};
+    block.address = range.address;
+    block.allocated_bytes = range.size;
+    block.stream = stream;
+    block.device = driver_.info().ordinal;
+    block.state = GPUPOOL_BLOCK_CACHED;
+    if (range.is(State::pending)) block.state = GPUPOOL_BLOCK_PENDING;
+    if (range.is(State::live)) block.state = GPUPOOL_BLOCK_LIVE;
+    if (!range.is(State::hole)) block.requested_bytes = range.requested;
+    blocks.push_back(block);
+  };
+  {
+    Lock lock(mutex_);
+    // With every cache locked, no block changes hands: the lists are of one moment.
+    for (const auto& cache : caches_) cache->lock.lock();
+    const auto unlock = [this](void*) {
+      for (const auto& cache : caches_) cache->lock.unlock();
+    };
+    const std::unique_ptr<void, decltype(unlock)> guard(this, unlock);
+    for (const auto& state : streams_) {
+      for (const StreamHeap& heap : state->heaps) {
+        for (const Region& region : heap.regions()) {
+          const Chunk* last = nullptr;
+          for (const Chunk* chunk : region.pages) {
+            if (chunk != nullptr && chunk != last) add_chunk(*chunk, &heap);
+            last = chunk;
+          }
+          for (const Block* range = region.first; range != nullptr; range = range->next) {
+            if (!range->is(State::bare) && !range->is(State::retired))
+              add_block(*range, state->order.stream());
+          }
+        }
+      }
+    }
+    for (const Chunk* chunk : in_hand_) add_chunk(*chunk, nullptr);
+  }
+  const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
+  std::sort(segments.begin(), segments.end(), by_address);
+  std::sort(blocks.begin(), blocks.end(), by_address);
+}
+
+std::string Pool::report() {
+  Lock lock(mutex_);
+  return report_locked();
+}
+
+std::string Pool::report_locked() {
+  const Amounts live = live_amounts();
+  const Amounts pending = counters_.pending(Group::small) + counters_.pending(Group::large);
+  const uint64_t used = budget_.used();
+  uint64_t largest = 0;
+  for (const auto& state : streams_) {
+    for (const StreamHeap& heap : state->heaps) largest = std::max(largest, heap.largest_hole());
+  }
+  const DeviceInfo& info = driver_.info();
+  const uint64_t limit = budget_.limit();
+  std::string text =
+      "Device " + std::to_string(info.ordinal) + " (" + info.name + ") has " + size_text(info.total);
+  uint64_t free = 0;
+  if (driver_.device().free_memory(free) == kSuccess) {
+    text += ", of which " + size_text(free) + " is free";
+    const uint64_t taken = info.total - std::min(info.total, free);
+    text += " and " + size_text(taken - std::min(taken, used)) + " is held outside this pool";
+  }
+  text += ". This pool holds " + size_text(used);
+  text += limit == Budget::kNone ? std::string(", without a limit: ")
+                                 : " of a limit of " + size_text(limit) + ": ";
+  text += size_text(live.allocated) + " in " + std::to_string(live.blocks) + " live blocks (" +
+          size_text(live.requested) + " requested), " + size_text(pending.allocated) + " in " +
+          std::to_string(pending.blocks) + " freed blocks that wait for streams, " +
+          size_text(used - std::min(used, live.allocated + pending.allocated)) + " cached, of which " +
+          size_text(used - live_floor()) + " is in chunks that no block touches; the largest free range is " +
+          size_text(largest) + ". " + std::to_string(by_stream_.size()) + " streams.";
+  return text;
+}
+
+Status Pool::validate() {
+  Lock lock(mutex_);
+  for (const auto& cache : caches_) cache->lock.lock();
+  std::string why;
+  uint64_t held = 0;
+  Amounts live;
+  bool good = true;
+  for (const auto& state : streams_) {
+    for (const StreamHeap& heap : state->heaps) {
+      good = good && heap.is_valid(why);
+      held += heap.reserved();
+      for (const Region& region : heap.regions()) {
+        for (const Block* range = region.first; range != nullptr; range = range->next) {
+          if (range->is(State::live)) live += {range->requested, range->size, 1};
+        }
+      }
+    }
+  }
+  Amounts counted;
+  for (const auto& cache : caches_) counted += cache->counters.live()[0] + cache->counters.live()[1];
+  for (const Chunk* chunk : in_hand_) held += chunk->size;
+  for (const auto& cache : caches_) cache->lock.unlock();
+  if (!good) return fail(GPUPOOL_ERROR_INTERNAL, "a heap is inconsistent: %s", why.c_str());
+  if (counted != live) return fail(GPUPOOL_ERROR_INTERNAL, "counters differ from the live blocks");
+  if (options_.vmm && (held != reserved_.current || held != budget_.used())) {
+    return fail(GPUPOOL_ERROR_INTERNAL, "reserved is %" PRIu64 ", chunks hold %" PRIu64, reserved_.current,
+                held);
+  }
+  for (const Pending& entry : pending_) {
+    if (!entry.block->is(State::pending))
+      return fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
+  }
+  return kSuccess;
+}
+
+}  // namespace gpupool

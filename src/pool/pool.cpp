@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handing blocks out and taking them back.
+#include "pool/pool.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "pool/registry.hpp"
+
+namespace gpupool {
+
+Pool::Pool(std::unique_ptr<Device> device, const Options& options)
+    : options_(options), driver_(std::move(device)) {
+  if (options.max_chunk != 0) ladder_.max_chunk = options.max_chunk;
+  (void)budget_.set_limit(options.limit);
+}
+
+Pool::~Pool() = default;
+
+void Pool::set_handle(gpupool_t* handle) noexcept {
+  handle_ = handle;
+  id_ = handle->id;
+}
+
+// ---- the hot path: no driver call, no allocation, no lock but the thread's own
+
+Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
+  if (size == 0) {
+    address = 0;
+    return kSuccess;
+  }
+  if (size > kSizeMax) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "size %" PRIu64 " is larger than any device", size);
+  }
+  const uint64_t bytes = allocated_size(size);
+  if (ThreadCache* cache = ThreadSlots::find(id_); cache != nullptr && alignment <= kUnit) [[likely]] {
+    cache->lock.lock();
+    Lane& lane = cache->lane_of(stream);
+    Block* block = lane.stream == stream ? lane.bins.pop(bytes) : nullptr;
+    if (block != nullptr) [[likely]] {
+      block->requested = size;
+      block->become(State::live);
+      cache->counters.add(group_of(bytes), size, bytes);
+      ++cache->counters.hits;
+      const bool due = cache->counters.due();
+      address = block->address;
+      cache->lock.unlock();
+      if (due) [[unlikely]]
+        publish(*cache);
+      return kSuccess;
+    }
+    cache->lock.unlock();
+  }
+  return malloc_slow(size, bytes, alignment, stream, address);
+}
+
+Status Pool::free(Address address, Stream stream) {
+  if (address == 0) return kSuccess;
+  Block* block = map_.find(address);
+  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
+  if (owner != nullptr) [[likely]] {
+    auto& cache = *static_cast<ThreadCache*>(owner);
+    const std::lock_guard lock(cache.lock);
+    // Under the lock of the block's owner, a live block can not change. Anything else takes the long way.
+    if (block->owner.load(std::memory_order_relaxed) == owner && block->is(State::live) &&
+        block->address == address && !block->shared.load(std::memory_order_relaxed) &&
+        static_cast<StreamHeap*>(block->heap)->name() == stream) [[likely]] {
+      Lane& lane = cache.lane_of(stream);
+      if (lane.stream == stream && lane.bins.push(block)) [[likely]] {
+        block->become(State::cached);
+        cache.counters.subtract(group_of(block->size), block->requested, block->size);
+        return kSuccess;
+      }
+    }
+  }
+  return free_slow(address, stream);
+}
+
+// ---- everything else, under the pool's lock
+
+Status Pool::malloc_slow(uint64_t size, uint64_t bytes, uint64_t alignment, Stream stream, Address& address) {
+  if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a block needs a stream: GPUPOOL_STREAM_UNKNOWN is none");
+  }
+  Lock lock(mutex_);
+  ThreadCache& cache = thread_cache(lock);
+  StreamState* state = nullptr;
+  if (const Status status = stream_state(stream, state); status != kSuccess) return status;
+  Block* block = nullptr;
+  if (const Status status = obtain(lock, *state, bytes, alignment, block); status != kSuccess) return status;
+  address = block->address;
+  hand_out(block, cache, size);
+  return kSuccess;
+}
+
+/// The calling thread's cache, attached now if it has none. Gives the lock up for a moment then.
+ThreadCache& Pool::thread_cache(Lock& lock) {
+  if (ThreadCache* cache = ThreadSlots::find(id_)) return *cache;
+  const auto unused =
+      std::find_if(caches_.begin(), caches_.end(), [](const auto& cache) { return !cache->in_use; });
+  ThreadCache* cache = nullptr;
+  if (unused != caches_.end()) {
+    cache = unused->get();
+  } else {
+    caches_.push_back(std::make_unique<ThreadCache>());
+    cache = caches_.back().get();
+  }
+  cache->in_use = true;
+  lock.unlock();
+  ThreadSlots::remember(id_, cache);
+  lock.lock();
+  return *cache;
+}
+
+void Pool::detach_thread(ThreadCache* cache) noexcept {
+  const std::lock_guard lock(mutex_);
+  cache->in_use = false;
+}
+
+/// Finds or makes the state of a stream: of the capture under way on it, in a capture-aware pool.
+Status Pool::stream_state(Stream stream, StreamState*& state) {
+  uint64_t capture = 0;
+  if (options_.capture_aware) {
+    if (const Status status = driver_.capture_id(stream, capture); status != kSuccess) return status;
+  }
+  StreamState*& known = by_stream_[{stream, capture}];
+  if (known == nullptr) {
+    streams_.push_back(std::make_unique<StreamState>(driver_, store_, map_, stream, capture));
+    known = streams_.back().get();
+    if (options_.capture_aware) {
+      for (StreamHeap& heap : known->heaps) heap.forget_name();
+    }
+  }
+  state = known;
+  return kSuccess;
+}
+
+/// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.
+void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept {
+  const Stream stream = static_cast<StreamHeap*>(block->heap)->name();
+  const uint64_t bytes = block->size;
+  Block* evicted = nullptr;
+  {
+    const std::lock_guard lock(cache.lock);
+    block->requested = requested;
+    block->shared.store(false, std::memory_order_relaxed);
+    block->owner.store(&cache, std::memory_order_release);
+    cache.counters.add(group_of(bytes), requested, bytes);
+    ++cache.counters.misses;
+    if (cache.counters.due()) counters_.publish(cache.counters);
+    Lane& lane = cache.lane_of(stream);
+    if (stream != kNameless && lane.stream != stream) {
+      evicted = lane.bins.drain();
+      lane.stream = stream;
+    }
+  }
+  while (evicted != nullptr) {
+    Block* next = evicted->link;
+    give(evicted);
+    evicted = next;
+  }
+}
+
+void Pool::publish(ThreadCache& cache) {
+  const std::lock_guard lock(mutex_);
+  const std::lock_guard cache_lock(cache.lock);
+  counters_.publish(cache.counters);
+}
+
+/// Turns a block into a hole of its heap.
+void Pool::give(Block* block) noexcept {
+  auto& heap = static_cast<StreamHeap&>(*block->heap);
+  heap.give(block, heap.state().order.stamp(), ++age_);
+}
+
+/// Takes a live block from its holder: cached, counted as freed, in no bin. Null, and a status, if it is
+/// none.
+Block* Pool::take_back(Address address, Status& status) {
+  for (;;) {
+    Block* block = map_.find(address);
+    BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
+    if (owner == nullptr || block->address != address) break;
+    auto& cache = *static_cast<ThreadCache*>(owner);
+    const std::lock_guard lock(cache.lock);
+    // Another thread may have handed the block on since: only owners change without the pool's lock held.
+    if (block->owner.load(std::memory_order_relaxed) != owner) continue;
+    if (!block->is(State::live)) break;
+    block->become(State::cached);
+    cache.counters.subtract(group_of(block->size), block->requested, block->size);
+    return block;
+  }
+  status = not_a_block(address);
+  return nullptr;
+}
+
+Status Pool::not_a_block(Address address) {
+  const Block* near = map_.find_at_or_before(address);
+  if (near != nullptr && address < near->end()) {
+    if (near->address == address) {
+      return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " has been freed already", address);
+    }
+    return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " points into the block at 0x%" PRIx64, address,
+                near->address);
+  }
+  return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " is not a live block of this pool", address);
+}
+
+Status Pool::free_slow(Address address, Stream stream) {
+  Lock lock(mutex_);
+  StreamState* user = nullptr;
+  if (stream != GPUPOOL_STREAM_UNKNOWN) {
+    const Block* block = map_.find(address);
+    const bool own = block != nullptr && block->address == address && block->heap != nullptr &&
+                     static_cast<StreamHeap*>(block->heap)->state().order.stream() == stream;
+    // A block of a released stream may be freed with that stream's old number.
+    const auto known = by_stream_.find({stream, 0});
+    if (!own || options_.capture_aware || (known != by_stream_.end())) {
+      if (const Status status = stream_state(stream, user); status != kSuccess) return status;
+    }
+  }
+  pending_.reserve(pending_.size() + 1);
+  Pending wait{nullptr, {}};
+  wait.uses.reserve(streams_.size());
+  Status status = kSuccess;
+  Block* block = take_back(address, status);
+  if (block == nullptr) return status;
+  StreamState& home = static_cast<StreamHeap*>(block->heap)->state();
+  const auto add = [&](StreamState* state) {
+    const bool same = state == &home || std::any_of(wait.uses.begin(), wait.uses.end(),
+                                                    [&](const auto& use) { return use.first == state; });
+    if (!same) wait.uses.emplace_back(state, state->order.stamp());
+  };
+  if (const auto users = users_.find(block); users != users_.end()) {
+    for (StreamState* state : users->second) add(state);
+    users_.erase(users);
+  }
+  if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    for (const auto& state : streams_) {
+      if (!state->order.released()) add(state.get());
+    }
+  } else if (user != nullptr) {
+    add(user);
+  }
+  block->shared.store(false, std::memory_order_relaxed);
+  if (wait.uses.empty()) {
+    give(block);
+    return kSuccess;
+  }
+  publish_all();
+  counters_.add_pending(group_of(block->size), block->size);
+  block->become(State::pending);
+  block->owner.store(nullptr, std::memory_order_relaxed);
+  wait.block = block;
+  pending_.push_back(std::move(wait));
+  return kSuccess;
+}
+
+}  // namespace gpupool

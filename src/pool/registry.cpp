@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/registry.hpp"
+
+#include <pthread.h>
+
+#include <new>
+
+#include "pool/pool.hpp"
+
+namespace gpupool {
+namespace {
+
+constinit std::atomic<void (*)() noexcept> after_fork_hook{nullptr};
+
+}  // namespace
+
+void set_after_fork_hook(void (*hook)() noexcept) noexcept {
+  after_fork_hook.store(hook);
+}
+
+Registry& Registry::instance() noexcept {
+  // Leaked: handles and the lock must outlive every static object of every program.
+  static Registry* const registry = [] {
+    Registry* created = new Registry;
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    return created;
+  }();
+  return *registry;
+}
+
+const void* Registry::copy_mark() noexcept {
+  static constexpr char kMark = 0;
+  return &kMark;
+}
+
+gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
+  auto* handle = new gpupool_t;
+  handle->copy = copy_mark();
+  handle->pool = pool.get();
+  handle->owner = std::move(pool);
+  const std::lock_guard lock(mutex_);
+  handle->id = ++last_id_;
+  handle->next = first_;
+  first_ = handle;
+  handle->pool->set_handle(handle);
+  return handle;
+}
+
+void Registry::remove(gpupool_t* handle) noexcept {
+  std::shared_ptr<Pool> last;
+  const std::lock_guard lock(mutex_);
+  handle->life.store(Life::gone, std::memory_order_release);
+  handle->pool = nullptr;
+  last.swap(handle->owner);
+}
+
+std::shared_ptr<Pool> Registry::find(uint64_t id) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (gpupool_t* handle = first_; handle != nullptr; handle = handle->next) {
+    if (handle->id == id) return handle->owner;
+  }
+  return nullptr;
+}
+
+std::vector<std::shared_ptr<Pool>> Registry::all() {
+  std::vector<std::shared_ptr<Pool>> pools;
+  const std::lock_guard lock(mutex_);
+  for (gpupool_t* handle = first_; handle != nullptr; handle = handle->next) {
+    if (handle->owner != nullptr) pools.push_back(handle->owner);
+  }
+  return pools;
+}
+
+void Registry::mark_exiting() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (gpupool_t* handle = first_; handle != nullptr; handle = handle->next) {
+    if (handle->owner != nullptr && handle->owner->driver().info().backend == GPUPOOL_BACKEND_CUDA) {
+      handle->life.store(Life::exiting, std::memory_order_release);
+    }
+  }
+}
+
+// Every lock of the library is taken around fork, so that the child finds whole records behind open locks: it
+// can read statistics of the pools it inherited, and is refused everything else.
+
+void Registry::before_fork() noexcept {
+  Registry& registry = instance();
+  registry.mutex_.lock();
+  for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
+    if (handle->owner != nullptr) handle->owner->lock_all();
+  }
+}
+
+void Registry::after_fork_in_parent() noexcept {
+  Registry& registry = instance();
+  for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
+    if (handle->owner != nullptr) handle->owner->unlock_all();
+  }
+  registry.mutex_.unlock();
+}
+
+void Registry::after_fork_in_child() noexcept {
+  Registry& registry = instance();
+  ThreadSlots::forget_all();
+  for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
+    if (handle->owner == nullptr) continue;
+    handle->life.store(Life::forked, std::memory_order_release);
+    handle->owner->unlock_all();
+  }
+  if (auto hook = after_fork_hook.load()) hook();
+  registry.mutex_.unlock();
+}
+
+}  // namespace gpupool

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// All pools of the process: handles that stay readable for ever, threads that end, fork.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gpupool/gpupool.h"
+
+namespace gpupool {
+
+class Pool;
+struct ThreadCache;
+
+/// Where a pool stands. Handles are never freed or reused (64 bytes a pool), so that a call with a handle
+/// that was destroyed finds out instead of crashing.
+enum class Life : uint32_t { live = 1, destroyed = 2, gone = 3, forked = 4, exiting = 5 };
+
+}  // namespace gpupool
+
+/// What a gpupool_t* points to.
+struct alignas(64) gpupool_t {
+  /// Set to this copy of the library, so that a pool of another copy is told apart.
+  const void* copy = nullptr;
+  std::atomic<gpupool::Life> life{gpupool::Life::live};
+  bool is_default = false;
+  uint64_t id = 0;                       // from 1, never reused
+  gpupool::Pool* pool = nullptr;         // for the hot path; null once gone
+  std::shared_ptr<gpupool::Pool> owner;  // guarded by the registry's lock
+  gpupool_t* next = nullptr;
+};
+
+namespace gpupool {
+
+/// The list of handles, and the lock that comes before every pool's. Leaked on purpose.
+class Registry {
+ public:
+  static Registry& instance() noexcept;
+
+  /// Wraps a pool in a handle and lists it. Throws std::bad_alloc.
+  gpupool_t* add(std::shared_ptr<Pool> pool);
+
+  /// Lets a pool go: its handle stays, marked gone.
+  void remove(gpupool_t* handle) noexcept;
+
+  /// The CUDA driver is about to go: nothing may call it any more.
+  void mark_exiting() noexcept;
+
+  /// The mark of this copy of the library.
+  static const void* copy_mark() noexcept;
+
+  /// The pool behind a number; null if it is gone. The result keeps it from going.
+  std::shared_ptr<Pool> find(uint64_t id) noexcept;
+
+  /// Every pool that is not gone. Throws std::bad_alloc.
+  std::vector<std::shared_ptr<Pool>> all();
+
+ private:
+  Registry() = default;
+  static void before_fork() noexcept;
+  static void after_fork_in_parent() noexcept;
+  static void after_fork_in_child() noexcept;
+
+  std::mutex mutex_;
+  gpupool_t* first_ = nullptr;
+  uint64_t last_id_ = 0;
+};
+
+/// What to tell the layers below in the child after fork; set by the layer that knows the devices.
+void set_after_fork_hook(void (*hook)() noexcept) noexcept;
+
+}  // namespace gpupool

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that several streams use, and streams that come and go.
+#include <algorithm>
+#include <cinttypes>
+
+#include "pool/pool.hpp"
+
+namespace gpupool {
+
+Status Pool::record_stream(Address address, Stream stream) {
+  if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
+  }
+  if (address == 0) return kSuccess;
+  Lock lock(mutex_);
+  Block* block = map_.find(address);
+  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
+  if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
+  StreamState* state = nullptr;
+  if (const Status status = stream_state(stream, state); status != kSuccess) return status;
+  if (state == &static_cast<StreamHeap*>(block->heap)->state()) return kSuccess;
+  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
+  if (!block->is(State::live)) {
+    return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
+  }
+  std::vector<StreamState*>& users = users_[block];
+  if (std::find(users.begin(), users.end(), state) == users.end()) users.push_back(state);
+  block->shared.store(true, std::memory_order_relaxed);
+  return kSuccess;
+}
+
+Status Pool::release_stream(Stream stream) {
+  if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
+  }
+  Lock lock(mutex_);
+  const auto known = by_stream_.find({stream, 0});
+  if (known == by_stream_.end()) return kSuccess;
+  StreamState& state = *known->second;
+  drain(stream);
+  if (const Status status = state.order.release(); status != kSuccess) return status;
+  by_stream_.erase(known);
+  // From here on, frees of this stream's blocks take the long way, and no thread has a lane for it.
+  for (StreamHeap& heap : state.heaps) heap.forget_name();
+  for (const auto& cache : caches_) {
+    Block* late = nullptr;
+    {
+      const std::lock_guard cache_lock(cache->lock);
+      Lane& lane = cache->lane_of(stream);
+      if (lane.stream != stream) continue;
+      late = lane.bins.drain();
+      lane.stream = kNoStream;
+    }
+    while (late != nullptr) {
+      Block* next = late->link;
+      give(late);
+      late = next;
+    }
+  }
+  return kSuccess;
+}
+
+Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
+  const Lock lock(mutex_);
+  oom_fn_ = fn;
+  oom_user_ = user;
+  return kSuccess;
+}
+
+Status Pool::synchronize() {
+  Lock lock(mutex_);
+  const Status status = wait_for_streams(lock);
+  settle_pending();
+  if (options_.vmm) unmap_retired();
+  return status;
+}
+
+Status Pool::block_info(Address address, gpupool_block_t& info) {
+  Lock lock(mutex_);
+  const Block* block = map_.find_at_or_before(address);
+  if (block == nullptr || address >= block->end()) return not_a_block(address);
+  BlockOwner* owner = block->owner.load(std::memory_order_acquire);
+  if (owner == nullptr) return not_a_block(block->address);
+  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
+  if (!block->is(State::live)) {
+    return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "the block at 0x%" PRIx64 " has been freed", block->address);
+  }
+  info.address = block->address;
+  info.requested_bytes = block->requested;
+  info.allocated_bytes = block->size;
+  info.stream = static_cast<const StreamHeap*>(block->heap)->state().order.stream();
+  info.state = GPUPOOL_BLOCK_LIVE;
+  info.device = driver_.info().ordinal;
+  return kSuccess;
+}
+
+/// Lets a destroyed pool end: false while blocks are live.
+bool Pool::finish() {
+  Lock lock(mutex_);
+  drain(kNoStream);
+  if (live_amounts().blocks != 0) return false;
+  if (wait_for_streams(lock) != kSuccess) {
+    // The driver has gone, or is broken: what it holds goes with the process.
+    return true;
+  }
+  settle_pending();
+  if (!options_.vmm) {
+    (void)free_segments(lock, 0);
+    return true;
+  }
+  for (const auto& state : streams_) state->capture = 0;  // no graph of this pool runs any more
+  bool blocked = false;
+  (void)release_until(0, blocked);
+  for (const auto& state : streams_) {
+    for (StreamHeap& heap : state->heaps) {
+      for (const Region& region : heap.regions()) (void)driver_.release_addresses(region.base, region.size);
+    }
+  }
+  return true;
+}
+
+void Pool::lock_all() noexcept {
+  mutex_.lock();
+  for (const auto& cache : caches_) cache->lock.lock();
+}
+
+void Pool::unlock_all() noexcept {
+  for (const auto& cache : caches_) cache->lock.unlock();
+  mutex_.unlock();
+}
+
+}  // namespace gpupool

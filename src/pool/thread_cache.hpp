@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one thread keeps of one pool: free blocks by stream and size, and its share of the counters.
+#pragma once
+
+#include <array>
+
+#include "base/spin_lock.hpp"
+#include "core/counters.hpp"
+#include "core/quick_bins.hpp"
+
+namespace gpupool {
+
+struct BlockOwner {};
+
+/// An empty lane; in drain(), all streams.
+inline constexpr Stream kNoStream = GPUPOOL_STREAM_UNKNOWN;
+
+/// What the heaps of a released stream, or of a capture, are called: no caller's stream is.
+inline constexpr Stream kNameless = GPUPOOL_STREAM_UNKNOWN - 1;
+
+/// Quick bins of one stream.
+struct Lane {
+  Stream stream = kNoStream;
+  QuickBins bins;
+};
+
+/// A thread takes the lock of its own cache once a call, uncontended but for frees of its blocks by other
+/// threads and for the pool draining it. Lock order: the pool's lock, then this. Caches live as long as the
+/// pool; when a thread ends, its cache waits for the next new thread.
+struct alignas(64) ThreadCache : BlockOwner {
+  static constexpr size_t kLanes = 8;
+
+  SpinLock lock;
+  bool in_use = false;  // by a thread; guarded by the pool's lock
+  CounterShard counters;
+  std::array<Lane, kLanes> lanes;
+
+  /// The only lane that may hold this stream. Streams are pointers or small numbers.
+  Lane& lane_of(Stream stream) noexcept {
+    return lanes[static_cast<size_t>(stream * 0x9E3779B97F4A7C15U >> 61)];
+  }
+};
+
+}  // namespace gpupool

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the calling thread and a pool's number to the thread's cache, without a lock.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupool {
+
+struct ThreadCache;
+
+/// A direct-mapped table in thread-local storage; pools have numbers from 1, in order, so that eight pools in
+/// use at a time do not get in each other's way. Trivially destructible: a pthread key's destructor returns
+/// the caches when the thread ends, and storage goes with the thread.
+class ThreadSlots {
+ public:
+  /// The thread's cache of a pool, or null if it has none yet. One thread-local load and a compare.
+  static ThreadCache* find(uint64_t pool_id) noexcept {
+    const Slot& slot = slots_[pool_id % kSlots];
+    return slot.pool_id == pool_id ? slot.cache : nullptr;
+  }
+
+  /// Remembers a cache; the cache whose place it takes is returned to its pool. Call without the pool's lock.
+  static void remember(uint64_t pool_id, ThreadCache* cache) noexcept;
+
+  /// Forgets everything without returning it: in the child after fork.
+  static void forget_all() noexcept;
+
+ private:
+  struct Slot {
+    uint64_t pool_id;
+    ThreadCache* cache;
+  };
+  static constexpr size_t kSlots = 8;
+  using Slots = std::array<Slot, kSlots>;
+
+  static void give_back(const Slot& slot) noexcept;
+  static void on_thread_exit(void* slots) noexcept;
+
+  static thread_local constinit Slots slots_;
+};
+
+}  // namespace gpupool

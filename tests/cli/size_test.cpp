@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/size.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cli/library.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+TEST(ParseBytes, takes_numbers_and_suffixes) {
+  EXPECT_EQ(parse_bytes("1", "--cap"), 1u);
+  EXPECT_EQ(parse_bytes("4096B", "--cap"), 4096u);
+  EXPECT_EQ(parse_bytes("512KiB", "--cap"), 512u << 10);
+  EXPECT_EQ(parse_bytes("32mib", "--cap"), 32u << 20);
+  EXPECT_EQ(parse_bytes("1.5 GiB", "--cap"), kGiB + kGiB / 2);
+  EXPECT_EQ(parse_bytes("2TiB", "--cap"), 2048 * kGiB);
+  EXPECT_EQ(parse_bytes("18446744073709551615", "--cap"), ~uint64_t{0});
+  EXPECT_EQ(parse_bytes("9007199254740993", "--cap"), 9007199254740993u) << "2^53 + 1 is no double";
+}
+
+TEST(ParseBytes, refuses_everything_else) {
+  for (const char* text : {"",
+                           "x",
+                           "-1",
+                           "+1",
+                           "0",
+                           "0KiB",
+                           "1.2.3",
+                           "1KB",
+                           "1 Gi",
+                           "1e9",
+                           "0x10",
+                           "KiB",
+                           ".",
+                           "18446744073709551616",
+                           "16777216TiB",
+                           "99999999999999999999GiB",
+                           "0.3",
+                           "1.0001KiB",
+                           "inf",
+                           "nan",
+                           "10 20"}) {
+    EXPECT_THROW(parse_bytes(text, "--cap"), InputError) << text;
+  }
+}
+
+TEST(ParseBytes, names_the_option_and_the_text) {
+  try {
+    parse_bytes("lots", "--max-chunk");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "--max-chunk: 'lots' is not a size such as 4096, 512KiB or 1.5GiB");
+  }
+}
+
+TEST(ParseCap, takes_bytes_and_multiples) {
+  EXPECT_EQ(parse_cap("10GiB").for_peak(1), 10 * kGiB);
+  EXPECT_EQ(parse_cap("1.05x").for_peak(1000), 1050u);
+  EXPECT_EQ(parse_cap("0.5X").for_peak(1001), 501u) << "rounded up";
+}
+
+TEST(ParseCap, refuses_what_is_no_cap) {
+  for (const char* text : {"", "x", "0x", "-1x", "1.05xx", "1,05x", "nanx", "infx", "1e1x", "0"}) {
+    EXPECT_THROW(parse_cap(text), InputError) << text;
+  }
+}
+
+TEST(ScaleBytes, does_not_overflow) {
+  EXPECT_EQ(scale_bytes(uint64_t{1} << 63, 2.0), ~uint64_t{0});
+  EXPECT_EQ(scale_bytes(uint64_t{1} << 40, 1.0), uint64_t{1} << 40);
+}
+
+TEST(Format, is_for_people) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(512), "512 B");
+  EXPECT_EQ(format_bytes(2 << 20), "2 MiB");
+  EXPECT_EQ(format_bytes(kGiB + kGiB / 4), "1.25 GiB");
+  EXPECT_EQ(format_bytes(140 * kGiB + kGiB / 2), "140.5 GiB");
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1000), "1,000");
+  EXPECT_EQ(format_count(1234567), "1,234,567");
+}
+
+}  // namespace
+}  // namespace gpupool::cli

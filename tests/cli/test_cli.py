@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the gpupool command as its users do. GPUPOOL_COMMAND is its path."""
+
+import gzip
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = os.environ["GPUPOOL_COMMAND"]
+MIB = 1 << 20
+
+
+def run(*arguments):
+    """Runs the command; returns exit status, standard output and standard error."""
+    done = subprocess.run(
+        [COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def rounded(size):
+    return (size + 511) // 512 * 512
+
+
+class Workload:
+    """A random trace, with what must be known of it."""
+
+    def __init__(self, events=3000, streams=3, budget=256 * MIB, seed=1):
+        pick = random.Random(seed)
+        live = {}
+        lines = ["# made up"]
+        self.peak = now = 0
+        for number in range(events):
+            size = int(512 * 2 ** pick.uniform(0, 16))
+            if live and now + rounded(size) > budget or pick.random() < 0.4 and live:
+                name = pick.choice(list(live))
+                now -= rounded(live.pop(name))
+                lines.append(f"f {name}")
+            elif now + rounded(size) <= budget:
+                live[number] = size
+                now += rounded(size)
+                lines.append(f"a {number} {size} {pick.randrange(streams)}")
+            self.peak = max(self.peak, now)
+        self.live_at_end = len(live)
+        self.events = len(lines) - 1
+        self.streams = streams
+        self.text = "\n".join(lines) + "\n"
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="gpupool_cli_")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def replay_rows(self, *arguments, status=0):
+        code, out, err = run("replay", "--device", "sim", "--json", *arguments)
+        self.assertEqual(code, status, err)
+        return [json.loads(line) for line in out.splitlines()], err
+
+
+class Front(CommandTest):
+    def test_help_explains_every_command(self):
+        code, out, _ = run("--help")
+        self.assertEqual(code, 0)
+        for word in ("info", "replay", "bench", "Examples:", "Exit status"):
+            self.assertIn(word, out)
+        for command in ("info", "replay", "bench"):
+            code, out, _ = run(command, "--help")
+            self.assertEqual(code, 0)
+            self.assertIn("Examples:", out)
+            self.assertLessEqual(max(map(len, out.splitlines())), 110)
+
+    def test_version(self):
+        code, out, _ = run("--version")
+        self.assertEqual(code, 0)
+        self.assertRegex(out, r"^gpupool \d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage_is_status_2(self):
+        trace = self.write("t.trace", "a 1 512 0\nf 1\n")
+        for arguments in (
+            [],
+            ["destroy"],
+            ["replay"],
+            ["replay", "--passes", "0", trace],
+            ["replay", "--passes", "two", trace],
+            ["replay", "--cap", "lots", trace],
+            ["replay", "--cap", "-1x", trace],
+            ["replay", "--max-chunk", "0", trace],
+            ["replay", "--device", "sim", "--max-chunk", "3MiB", trace],
+            ["replay", "--device", "sim", "--slack", "11", trace],
+            ["replay", "--mode", "magic", trace],
+            ["replay", "--device", "gpu", trace],
+            ["replay", "--device", "sim:99", trace],
+            ["replay", "--device", "cuda:9999", trace],
+            ["bench", "--threads", "0"],
+            ["bench", "--threads", "1,x"],
+            ["bench", "--seconds", "0"],
+            ["info", "--nonsense"],
+        ):
+            with self.subTest(arguments=arguments):
+                code, out, err = run(*arguments)
+                self.assertEqual(code, 2, err)
+                self.assertEqual(out, "")
+                self.assertNotEqual(err, "")
+
+    def test_output_that_can_not_be_written_is_a_failure(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run(
+                [COMMAND, "info"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("could not be written", done.stderr)
+
+
+class Info(CommandTest):
+    def test_json(self):
+        code, out, _ = run("info", "--json")
+        self.assertEqual(code, 0)
+        self.assertEqual(len(out.splitlines()), 1)
+        info = json.loads(out)
+        self.assertIn("sim", info["features"])
+        sims = [d for d in info["devices"] if d["device"].startswith("sim:")]
+        self.assertEqual([d["device"] for d in sims], [f"sim:{n}" for n in range(8)])
+        for device in info["devices"]:
+            self.assertGreater(device["total_bytes"], 0)
+            self.assertLessEqual(device["free_bytes"], device["total_bytes"])
+            self.assertEqual(device["granularity_bytes"] % 4096, 0)
+            self.assertIsInstance(device["capabilities"], list)
+            self.assertIsInstance(device["driver_version"], int)
+            self.assertIsInstance(device["compute_capability"], int)
+            self.assertTrue(device["name"])
+        if "cuda" in info["features"]:
+            self.assertEqual(info["unavailable"], {})
+        else:
+            self.assertRegex(info["unavailable"]["cuda"], r"^GPUPOOL_ERROR_UNAVAILABLE: .+")
+
+    def test_words(self):
+        code, out, _ = run("info")
+        self.assertEqual(code, 0)
+        self.assertIn("sim:0", out)
+        self.assertRegex(out, r"^gpupool \d")
+
+
+class Replay(CommandTest):
+    LISTS = ("ns_per_event", "driver_calls", "driver_time_us", "hits", "misses", "steals")
+
+    def check_row(self, row, workload, passes=2):
+        self.assertEqual(row["device"], "sim:0")
+        self.assertEqual(row["events"], workload.events)
+        self.assertEqual(row["streams"], workload.streams)
+        self.assertEqual(row["peak_live_bytes"], workload.peak)
+        self.assertGreaterEqual(row["peak_reserved_bytes"], workload.peak)
+        self.assertAlmostEqual(
+            row["reserved_over_live"], row["peak_reserved_bytes"] / workload.peak, places=5
+        )
+        self.assertEqual(row["passes"], passes)
+        for name in self.LISTS:
+            self.assertEqual(len(row[name]), passes, name)
+        for index, calls in enumerate(row["driver_calls"]):
+            by_kind = row["driver_calls_by_kind"]
+            self.assertEqual(calls, sum(counts[index] for counts in by_kind.values()))
+        for name in ("host_waits", "failed_allocations", "inconsistencies"):
+            self.assertIsInstance(row[name], int)
+
+    def test_text_and_gzip_by_content(self):
+        one, two = Workload(seed=1), Workload(seed=2, streams=5, events=1000)
+        rows, err = self.replay_rows(
+            self.write("one.trace.gz", one.text), self.write("two", gzip.compress(two.text.encode()))
+        )
+        self.assertEqual(err, "")
+        self.assertEqual([row["trace"] for row in rows], ["one", "two"])
+        self.check_row(rows[0], one)
+        self.check_row(rows[1], two)
+        for row in rows:
+            self.assertEqual(row["failed_allocations"], 0)
+            self.assertEqual(row["inconsistencies"], 0)
+            self.assertNotIn("cap_over_live", row)
+            self.assertGreater(row["driver_calls"][0], row["driver_calls"][1])
+
+    def test_blocks_may_stay_live(self):
+        workload = Workload()
+        self.assertGreater(workload.live_at_end, 0)
+        rows, _ = self.replay_rows("--passes", 3, self.write("t.trace", workload.text))
+        self.check_row(rows[0], workload, passes=3)
+
+    def test_words(self):
+        path = self.write("some.trace", Workload().text)
+        code, out, err = run("replay", "--device", "sim:2", path)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("device sim:2", out)
+        self.assertIn("some", out)
+        self.assertIn("reserved/live", out)
+
+    def test_data(self):
+        workload = Workload(budget=64 * MIB, events=1000)
+        rows, err = self.replay_rows("--data", self.write("t.trace", workload.text))
+        self.assertEqual(err, "")
+        self.check_row(rows[0], workload)
+
+    def test_driver_mode_and_dials(self):
+        workload = Workload()
+        path = self.write("t.trace", workload.text)
+        for options in (["--mode", "driver"], ["--mode", "vmm"], ["--slack", 0.5], ["--max-chunk", "8MiB"]):
+            with self.subTest(options=options):
+                rows, _ = self.replay_rows(*options, path)
+                self.check_row(rows[0], workload)
+
+    def test_cap_that_is_kept(self):
+        workload = Workload()
+        path = self.write("t.trace", workload.text)
+        for cap, limit in (("1.5x", -(-workload.peak * 3 // 2)), ("1GiB", 1 << 30), (str(1 << 30), 1 << 30)):
+            with self.subTest(cap=cap):
+                rows, _ = self.replay_rows("--cap", cap, path)
+                self.check_row(rows[0], workload)
+                self.assertEqual(rows[0]["cap_bytes"], limit)
+                self.assertLessEqual(rows[0]["peak_reserved_bytes"], limit)
+                self.assertEqual(rows[0]["failed_allocations"], 0)
+
+    def test_cap_that_is_too_small(self):
+        workload = Workload()
+        rows, err = self.replay_rows("--cap", "0.5x", self.write("t.trace", workload.text), status=1)
+        self.assertGreater(rows[0]["failed_allocations"], 0)
+        self.assertEqual(rows[0]["inconsistencies"], 0)
+        self.assertLessEqual(rows[0]["peak_reserved_bytes"], rows[0]["cap_bytes"])
+        self.assertRegex(err, r"t: pass 1, event [\d,]+: block \d+ of .* could not be allocated: GPUPOOL_ERROR_")
+        self.assertRegex(err, r"t: [\d,]+ allocations failed")
+
+    def test_find_cap(self):
+        workload = Workload()
+        path = self.write("t.trace", workload.text)
+        rows, _ = self.replay_rows("--find-cap", path)
+        self.check_row(rows[0], workload)
+        cap = rows[0]["cap_over_live"]
+        self.assertGreaterEqual(cap, 1.0)
+        self.assertLessEqual(cap, max(2.0, rows[0]["reserved_over_live"] + 0.001))
+        rows, _ = self.replay_rows("--cap", f"{cap + 1e-6:.6f}x", path)
+        self.assertEqual(rows[0]["failed_allocations"], 0)
+
+
+class BrokenTraces(CommandTest):
+    def assert_refused(self, content, pattern, name="bad.trace"):
+        path = self.write(name, content)
+        for arguments in (["replay", "--device", "sim", path], ["replay", "--device", "sim", "--json", path]):
+            code, out, err = run(*arguments)
+            self.assertEqual(code, 2, err)
+            self.assertEqual(out, "")
+            self.assertRegex(err, "^gpupool: " + re.escape(str(path)) + pattern + "\n$")
+
+    def test_each_way(self):
+        good = "# comment\na 1 512 0\n"
+        for line, pattern in (
+            ("b 1 512 0", ":3: unknown kind of line 'b'.*"),
+            ("alloc 1 512 0", ":3: unknown kind of line 'alloc'.*"),
+            ("a 2 512", ":3: the stream number is missing.*"),
+            ("a", ":3: the block ID is missing.*"),
+            ("f", ":3: the block ID is missing.*"),
+            ("a x 512 0", ":3: the block ID is not a number: 'x'"),
+            ("a 2 1e3 0", ":3: the size in bytes is not a number: '1e3'"),
+            ("a 2 -5 0", ":3: the size in bytes is not a number: '-5'"),
+            ("a 2 512 0 0", ":3: there is more than there should be: '0'"),
+            ("f 1 1", ":3: there is more than there should be: '1'"),
+            ("a 2 18446744073709551616 0", ":3: the size in bytes does not fit in 64 bits.*"),
+            ("a 2 18446744073709551615 0", ":3: block 2 .* more bytes live than 64 bits can count"),
+            ("a 1 512 0", ":3: block 1 is allocated again before it is freed"),
+            ("f 2", ":3: block 2 is freed and is not live"),
+            ("f 1\nf 1", ":4: block 1 is freed and is not live"),
+        ):
+            with self.subTest(line=line):
+                self.assert_refused(good + line + "\n", pattern)
+                self.assert_refused(gzip.compress((good + line + "\n").encode()), pattern, "bad.trace.gz")
+
+    def test_nothing_in_it(self):
+        self.assert_refused("", ": the file is empty")
+        self.assert_refused(gzip.compress(b""), ": the file is empty")
+        self.assert_refused("# only words\n", ":1: the trace ends and nothing was allocated")
+
+    def test_cut_or_damaged_gzip(self):
+        packed = gzip.compress(Workload().text.encode())
+        self.assert_refused(packed[: len(packed) // 2], r":\d+: the gzip data is cut here")
+        self.assert_refused(packed[:-1], r":\d+: the gzip data is cut here")
+        damaged = bytearray(packed)
+        damaged[-6] ^= 0xFF
+        self.assert_refused(bytes(damaged), r":\d+: the gzip data is damaged here: .+")
+
+    def test_not_a_trace_at_all(self):
+        self.assert_refused(bytes(range(256)) * 4, r":\d+: .+")
+
+    def test_cut_text_is_mentioned(self):
+        path = self.write("cut.trace", "a 1 512 0\nf 1")
+        code, _, err = run("replay", "--device", "sim", path)
+        self.assertEqual(code, 0)
+        self.assertIn("may have been cut", err)
+
+    def test_files_that_can_not_be_read(self):
+        for path in (self.folder / "missing.trace", self.folder):
+            code, out, err = run("replay", "--device", "sim", path)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(str(path), err)
+
+    def test_all_traces_are_read_before_the_first_is_played(self):
+        good = self.write("good.trace", "a 1 512 0\nf 1\n")
+        bad = self.write("bad.trace", "a 1 512 0\nf 2\n")
+        code, out, err = run("replay", "--device", "sim", "--json", good, bad)
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("bad.trace:2:", err)
+
+
+class Bench(CommandTest):
+    KEYS = ("case", "size", "threads", "live_blocks", "ns", "ns_min", "ns_max", "mutex_ns", "libc_ns")
+
+    def test_json_rows(self):
+        code, out, err = run("bench", "--device", "sim", "--json", "--threads", "1,2", "--seconds", "0.01")
+        self.assertEqual((code, err), (0, ""))
+        rows = [json.loads(line) for line in out.splitlines()]
+        for row in rows:
+            for key in self.KEYS:
+                self.assertIn(key, row)
+            self.assertLessEqual(row["ns_min"], row["ns"])
+            self.assertLessEqual(row["ns"], row["ns_max"])
+            self.assertGreater(row["mutex_ns"], 0)
+            self.assertGreater(row["libc_ns"], 0)
+        shapes = [(row["case"], row["size"], row["threads"], row["live_blocks"]) for row in rows]
+        self.assertEqual(
+            shapes,
+            [("pair", size, 1, 0) for size in (512, 65536, MIB, 10 * MIB, 256 * MIB)]
+            + [("pair_own_streams", 65536, threads, 0) for threads in (1, 2)]
+            + [("pair_one_stream", 65536, threads, 0) for threads in (1, 2)]
+            + [("free_elsewhere", 65536, 2, 0)]
+            + [("churn", 16 * MIB, 1, 1000), ("churn", MIB, 1, 10000), ("churn", 65536, 1, 100000)],
+        )
+
+    def test_words(self):
+        code, out, err = run("bench", "--device", "sim", "--threads", "1", "--seconds", "0.01")
+        self.assertEqual((code, err), (0, ""))
+        for word in ("pair_own_streams", "free_elsewhere", "churn", "mutex ns", "libc ns"):
+            self.assertIn(word, out)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/trace.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/library.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+std::string complaint(const std::string& text) {
+  try {
+    parse_trace(text, "t.trace");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(ParseTrace, compiles_events) {
+  const Trace trace = parse_trace("# a comment\na 10 100 7\n\na 11 1024 3\nf 10\na 12 512 7\nf 11\n",
+                                  "somewhere/small.trace.gz");
+  EXPECT_EQ(trace.name, "small");
+  EXPECT_EQ(trace.file, "somewhere/small.trace.gz");
+  ASSERT_EQ(trace.events.size(), 5u);
+  EXPECT_EQ(trace.ids, (std::vector<uint64_t>{10, 11, 10, 12, 11}));
+  EXPECT_EQ(trace.streams, (std::vector<uint64_t>{7, 3}));
+  EXPECT_EQ(trace.peak_live_bytes, 1536u) << "512 + 1024; then 1024 + 512";
+  EXPECT_TRUE(trace.is_ended);
+
+  EXPECT_TRUE(trace.events[0].is_malloc);
+  EXPECT_EQ(trace.events[0].bytes, 100u);
+  EXPECT_EQ(trace.events[0].stream, 0);
+  EXPECT_EQ(trace.events[1].stream, 1);
+  EXPECT_FALSE(trace.events[2].is_malloc);
+  EXPECT_EQ(trace.events[2].slot, trace.events[0].slot);
+  EXPECT_EQ(trace.events[3].slot, trace.events[0].slot) << "slots of freed blocks are used again";
+  EXPECT_EQ(trace.events[4].stream, 1) << "freed on the stream it was allocated for";
+  EXPECT_EQ(trace.slot_count, 2u);
+
+  ASSERT_EQ(trace.leftovers.size(), 1u);
+  EXPECT_EQ(trace.leftovers[0].slot, trace.events[3].slot);
+  EXPECT_FALSE(trace.leftovers[0].is_malloc);
+}
+
+TEST(ParseTrace, allows_an_id_again_once_it_is_freed) {
+  const Trace trace = parse_trace("a 1 512 0\nf 1\na 1 1024 0\nf 1\n", "t");
+  EXPECT_EQ(trace.peak_live_bytes, 1024u);
+  EXPECT_TRUE(trace.leftovers.empty());
+}
+
+TEST(ParseTrace, allows_blocks_of_no_bytes) {
+  EXPECT_EQ(parse_trace("a 1 0 0\na 2 1 0\nf 1\nf 2\n", "t").peak_live_bytes, 512u);
+}
+
+TEST(ParseTrace, notices_a_last_line_that_does_not_end) {
+  EXPECT_FALSE(parse_trace("a 1 512 0\nf 1", "t").is_ended);
+}
+
+TEST(ParseTrace, names_the_line_and_what_is_wrong) {
+  EXPECT_EQ(complaint(""), "t.trace: the file is empty");
+  EXPECT_EQ(complaint("# nothing\n"), "t.trace:1: the trace ends and nothing was allocated");
+  EXPECT_EQ(complaint("a 1 0 0\nf 1\n"), "t.trace:2: the trace ends and nothing was allocated");
+  EXPECT_EQ(complaint("a 1 512 0\nx 1\n"),
+            "t.trace:2: unknown kind of line 'x': a line is 'a ID BYTES STREAM', 'f ID' or '# comment'");
+  EXPECT_EQ(complaint("#\na 1 512\n"), "t.trace:2: the stream number is missing in 'a 1 512'");
+  EXPECT_EQ(complaint("a 1\n"), "t.trace:1: the size in bytes is missing in 'a 1'");
+  EXPECT_EQ(complaint("a\n"), "t.trace:1: the block ID is missing in 'a'");
+  EXPECT_EQ(complaint("f \n"), "t.trace:1: the block ID is missing in 'f '");
+  EXPECT_EQ(complaint("a 1 big 0\n"), "t.trace:1: the size in bytes is not a number: 'big'");
+  EXPECT_EQ(complaint("a 1 -512 0\n"), "t.trace:1: the size in bytes is not a number: '-512'");
+  EXPECT_EQ(complaint("a 1 5.5 0\n"), "t.trace:1: the size in bytes is not a number: '5.5'");
+  EXPECT_EQ(complaint("a 0x1 512 0\n"), "t.trace:1: the block ID is not a number: '0x1'");
+  EXPECT_EQ(complaint("a 1 512 0\r\n"), "t.trace:1: the stream number is not a number: '0\\x0d'");
+  EXPECT_EQ(complaint("a 1 99999999999999999999 0\n"),
+            "t.trace:1: the size in bytes does not fit in 64 bits: 99999999999999999999");
+  EXPECT_EQ(complaint("a 1 512 0 5\n"), "t.trace:1: there is more than there should be: '5'");
+  EXPECT_EQ(complaint("a 1 512 0\na 1 512 0\n"), "t.trace:2: block 1 is allocated again before it is freed");
+  EXPECT_EQ(complaint("a 1 512 0\nf 2\n"), "t.trace:2: block 2 is freed and is not live");
+  EXPECT_EQ(complaint("a 1 512 0\nf 1\nf 1\n"), "t.trace:3: block 1 is freed and is not live");
+}
+
+TEST(ParseTrace, refuses_more_bytes_than_can_be_counted) {
+  const std::string words = " bytes makes more bytes live than 64 bits can count";
+  EXPECT_EQ(complaint("a 1 18446744073709551615 0\n"), "t.trace:1: block 1 of 18446744073709551615" + words);
+  EXPECT_EQ(complaint("a 1 9223372036854775808 0\na 2 9223372036854775808 0\n"),
+            "t.trace:2: block 2 of 9223372036854775808" + words);
+}
+
+TEST(ParseTrace, refuses_more_streams_than_can_be_real) {
+  std::string text;
+  for (int i = 0; i < 4096; ++i) text += fmt::format("a {} 512 {}\n", i, i);
+  EXPECT_EQ(complaint(text), "nothing");
+  EXPECT_EQ(complaint(text + "a 9999 512 9999\n"), "t.trace:4097: more than 4096 streams are in use");
+}
+
+TEST(ParseTrace, shows_binary_rubbish_safely) {
+  const std::string what = complaint(std::string("\x1b[31m\0\xff", 7));
+  EXPECT_NE(what.find("'\\x1b[31m\\x00\\xff'"), std::string::npos) << what;
+}
+
+class LoadTrace : public ::testing::Test {
+ protected:
+  LoadTrace() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "gpupool_trace_XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~LoadTrace() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& bytes) const {
+    const std::string path = (folder_ / name).string();
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+
+  static std::string gzip(const std::string& text) {
+    z_stream stream{};
+    deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+    std::string packed(deflateBound(&stream, text.size()), '\0');
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream.avail_in = static_cast<uInt>(text.size());
+    stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+    stream.avail_out = static_cast<uInt>(packed.size());
+    deflate(&stream, Z_FINISH);
+    packed.resize(stream.total_out);
+    deflateEnd(&stream);
+    return packed;
+  }
+
+  std::string complaint(const std::string& bytes) const {
+    const std::string path = write("t.gz", bytes);
+    try {
+      load_trace(path);
+    } catch (const InputError& error) {
+      return std::string(error.what()).substr(path.size());
+    }
+    return "nothing";
+  }
+
+  /// Long enough that it is unpacked in several buffers.
+  static std::string long_text() {
+    std::string text;
+    for (uint32_t i = 0; i < 50000; ++i) text += fmt::format("a {} {} 0\n", i, i * 2654435761u >> 8);
+    return text;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(LoadTrace, knows_gzip_by_its_content) {
+  const std::string text = long_text();
+  EXPECT_EQ(load_trace(write("plain.trace.gz", text)).events.size(), 50000u);
+  EXPECT_EQ(load_trace(write("packed.trace", gzip(text))).events.size(), 50000u);
+}
+
+TEST_F(LoadTrace, reads_members_in_turn_and_ignores_padding) {
+  const std::string both = gzip("a 1 512 0\n") + gzip("f 1\n") + std::string(100, '\0');
+  EXPECT_EQ(load_trace(write("two.gz", both)).events.size(), 2u);
+}
+
+TEST_F(LoadTrace, refuses_gzip_that_is_cut_anywhere) {
+  const std::string packed = gzip("a 1 512 0\na 2 512 0\nf 1\nf 2\n");
+  for (size_t size = 2; size < packed.size(); ++size) {
+    const std::string what = complaint(packed.substr(0, size));
+    EXPECT_NE(what.find("the gzip data is cut here"), std::string::npos) << size << what;
+  }
+  const std::string long_packed = gzip(long_text());
+  const std::string what = complaint(long_packed.substr(0, long_packed.size() / 2));
+  EXPECT_NE(what.find("the gzip data is cut here"), std::string::npos) << what;
+  EXPECT_NE(what.substr(0, 3), ":1:") << "the line says how far the good data went";
+}
+
+TEST_F(LoadTrace, refuses_gzip_that_is_damaged) {
+  std::string packed = gzip(long_text());
+  packed[packed.size() - 6] = static_cast<char>(~packed[packed.size() - 6]);  // in the checksum
+  EXPECT_EQ(complaint(packed), ":50001: the gzip data is damaged here: incorrect data check");
+  EXPECT_EQ(complaint(gzip("a 1 512 0\n") + "rest"), ": 4 bytes after the end of the gzip data");
+}
+
+TEST_F(LoadTrace, says_why_a_file_can_not_be_read) {
+  EXPECT_THROW(load_trace((folder_ / "missing").string()), InputError);
+  EXPECT_THROW(load_trace(folder_.string()), InputError);
+}
+
+}  // namespace
+}  // namespace gpupool::cli

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA device and what belongs to the caller: its context, and its graph captures.
+#include <functional>
+#include <thread>
+
+#include "cuda_fixture.hpp"
+
+namespace gpupool {
+namespace {
+
+using CudaContextTest = CudaTest;
+
+/// The context current on this thread.
+cuda::CUcontext current(const CudaDriver& driver) {
+  cuda::CUcontext context = nullptr;
+  EXPECT_EQ(driver.cuCtxGetCurrent(&context), cuda::CUDA_SUCCESS);
+  return context;
+}
+
+/// Makes one context current for its lifetime, and checks that it still is at the end.
+class Current {
+ public:
+  Current(const CudaDriver& driver, cuda::CUcontext context) : driver_(driver), context_(context) {
+    EXPECT_EQ(driver.cuCtxPushCurrent_v2(context), cuda::CUDA_SUCCESS);
+  }
+  ~Current() {
+    cuda::CUcontext popped = nullptr;
+    EXPECT_EQ(driver_.cuCtxPopCurrent_v2(&popped), cuda::CUDA_SUCCESS);
+    EXPECT_EQ(popped, context_) << "the caller's context was replaced";
+  }
+
+ private:
+  const CudaDriver& driver_;
+  cuda::CUcontext context_;
+};
+
+/// Calls everything that a pool calls, once.
+void use_everything(Device& device) {
+  uint64_t free = 0;
+  EXPECT_EQ(device.free_memory(free), kSuccess);
+  Address base = 0;
+  ChunkHandle chunk = 0;
+  EXPECT_EQ(device.reserve_addresses(kGranule, base), kSuccess);
+  EXPECT_EQ(device.create_chunk(kGranule, chunk), kSuccess);
+  EXPECT_EQ(device.map(base, kGranule, chunk), kSuccess);
+  EXPECT_EQ(device.set_access(base, kGranule), kSuccess);
+  Stream stream = 0;
+  Event event = 0;
+  bool passed = false;
+  EXPECT_EQ(device.create_stream(stream), kSuccess);
+  EXPECT_EQ(device.fill(base, 0, 512, stream), kSuccess);
+  EXPECT_EQ(device.copy(base + 512, base, 512, stream), kSuccess);
+  EXPECT_EQ(device.record(stream, event), kSuccess);
+  EXPECT_EQ(device.query(event, passed), kSuccess);
+  EXPECT_EQ(device.wait(stream, event), kSuccess);
+  EXPECT_EQ(device.synchronize(event), kSuccess);
+  device.recycle(event);
+  EXPECT_EQ(device.query_stream(stream, passed), kSuccess);
+  EXPECT_EQ(device.synchronize_stream(stream), kSuccess);
+  EXPECT_EQ(device.destroy_stream(stream), kSuccess);
+  EXPECT_EQ(device.unmap(base, kGranule), kSuccess);
+  EXPECT_EQ(device.release_chunk(chunk), kSuccess);
+  EXPECT_EQ(device.release_addresses(base, kGranule), kSuccess);
+  for (const Kind kind : {Kind::device, Kind::pinned, Kind::managed}) {
+    Address address = 0;
+    EXPECT_EQ(device.allocate(kind, 512, 0, address), kSuccess);
+    EXPECT_EQ(device.deallocate(kind, address, 512, 0), kSuccess);
+  }
+}
+
+TEST_F(CudaContextTest, ACallerWithoutAContextHasNoneAfterwards) {
+  ASSERT_EQ(current(*driver_), nullptr);
+  use_everything(*device_);
+  EXPECT_EQ(current(*driver_), nullptr);
+}
+
+TEST_F(CudaContextTest, ACallersOtherContextStaysCurrent) {
+  for (const int32_t ordinal : {0, 1}) {
+    const Current mine(*driver_, as_context(fake_.create_context(ordinal)));
+    use_everything(*device_);
+    EXPECT_EQ(fake_.context_depth(), 1);
+  }
+}
+
+TEST_F(CudaContextTest, TheDevicesOwnContextIsNotPushedAgain) {
+  const auto own = as_context(fake_.create_context(0));
+  const Current mine(*driver_, own);
+  const auto device = open();
+  const uint64_t pushes = fake_.calls("cuCtxPushCurrent_v2");
+  use_everything(*device);
+  EXPECT_EQ(fake_.calls("cuCtxPushCurrent_v2"), pushes);
+}
+
+TEST_F(CudaContextTest, ACallersOwnContextIsUsedAndNoPrimaryOneKept) {
+  const int references = fake_.primary_references(0);
+  ASSERT_GT(references, 0);  // from SetUp: the primary context is active
+  const Current mine(*driver_, as_context(fake_.create_context(0)));
+  const auto device = open();
+  ASSERT_NE(device, nullptr) << last_message();
+  EXPECT_EQ(fake_.primary_references(0), references);
+  // Its events belong to that context: the stream would refuse them otherwise.
+  const uintptr_t stream = fake_.create_blocking_stream();
+  Event event = 0;
+  EXPECT_EQ(device->record(stream, event), kSuccess) << last_message();
+  EXPECT_EQ(device_->record(stream, event), GPUPOOL_ERROR_DRIVER);
+  device->recycle(event);
+  EXPECT_EQ(device->destroy_stream(stream), kSuccess);
+}
+
+TEST_F(CudaContextTest, ThePrimaryContextIsRetained) {
+  const int references = fake_.primary_references(0);
+  const auto without_current = open();
+  EXPECT_EQ(fake_.primary_references(0), references + 1);
+  cuda::CUcontext primary = nullptr;
+  ASSERT_EQ(driver_->cuDevicePrimaryCtxRetain(&primary, 0), cuda::CUDA_SUCCESS);
+  const Current mine(*driver_, primary);
+  const auto with_primary_current = open();
+  EXPECT_EQ(fake_.primary_references(0), references + 3);
+  EXPECT_EQ(driver_->cuDevicePrimaryCtxRelease_v2(0), cuda::CUDA_SUCCESS);
+  use_everything(*with_primary_current);
+}
+
+TEST_F(CudaContextTest, AContextOfAnotherDeviceIsNotUsed) {
+  const int references = fake_.primary_references(1);
+  const Current mine(*driver_, as_context(fake_.create_context(0)));
+  const auto device = open(1);
+  EXPECT_EQ(fake_.primary_references(1), references + 1);
+  use_everything(*device);
+}
+
+// ---- capture
+
+class CudaCaptureTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    ASSERT_EQ(device_->create_stream(stream_), kSuccess);
+  }
+  void TearDown() override {
+    EXPECT_EQ(device_->destroy_stream(stream_), kSuccess);
+    CudaTest::TearDown();
+  }
+
+  /// What a stream needs to be named in the controls: its context.
+  cuda::CUcontext primary() {
+    cuda::CUcontext context = nullptr;
+    EXPECT_EQ(driver_->cuDevicePrimaryCtxRetain(&context, 0), cuda::CUDA_SUCCESS);
+    EXPECT_EQ(driver_->cuDevicePrimaryCtxRelease_v2(0), cuda::CUDA_SUCCESS);
+    return context;
+  }
+
+  Stream stream_ = 0;
+};
+
+TEST_F(CudaCaptureTest, CapturesHaveNumbersOfTheirOwn) {
+  uint64_t id = 9;
+  ASSERT_EQ(device_->capture_id(stream_, id), kSuccess);
+  EXPECT_EQ(id, 0u);
+  fake_.begin_capture(stream_, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
+  uint64_t first = 0;
+  ASSERT_EQ(device_->capture_id(stream_, first), kSuccess);
+  EXPECT_NE(first, 0u);
+  EXPECT_EQ(fake_.end_capture(stream_), 1);
+  fake_.begin_capture(stream_, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
+  uint64_t second = 0;
+  ASSERT_EQ(device_->capture_id(stream_, second), kSuccess);
+  EXPECT_NE(second, 0u);
+  EXPECT_NE(second, first);
+  fake_.end_capture(stream_);
+  ASSERT_EQ(device_->capture_id(stream_, id), kSuccess);
+  EXPECT_EQ(id, 0u);
+}
+
+TEST_F(CudaCaptureTest, UnsafeCallsLeaveAGlobalCaptureAlone) {
+  fake_.begin_capture(stream_, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
+  use_everything(*device_);
+  std::thread([this] { use_everything(*device_); }).join();
+  EXPECT_EQ(fake_.capture_mode(), cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_EQ(fake_.end_capture(stream_), 1) << "a call ended the caller's capture";
+}
+
+TEST_F(CudaCaptureTest, ABareDriverCallEndsAGlobalCapture) {
+  fake_.begin_capture(stream_, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
+  cuda::CUdeviceptr pointer = 0;
+  EXPECT_EQ(driver_->cuMemAlloc_v2(&pointer, 512), cuda::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  uint64_t id = 0;
+  EXPECT_EQ(device_->capture_id(stream_, id), kSuccess);
+  EXPECT_EQ(id, UINT64_MAX) << "an invalidated capture";
+  EXPECT_EQ(fake_.end_capture(stream_), 0);
+}
+
+TEST_F(CudaCaptureTest, TheThreadsOwnModeComesBack) {
+  auto mode = cuda::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  ASSERT_EQ(driver_->cuThreadExchangeStreamCaptureMode(&mode), cuda::CUDA_SUCCESS);
+  use_everything(*device_);
+  EXPECT_EQ(fake_.capture_mode(), cuda::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  ASSERT_EQ(driver_->cuThreadExchangeStreamCaptureMode(&mode), cuda::CUDA_SUCCESS);
+}
+
+TEST_F(CudaCaptureTest, TheLegacyStreamBesideACaptureIsNotCapturing) {
+  const Current mine(*driver_, primary());
+  const uintptr_t blocking = fake_.create_blocking_stream();
+  fake_.begin_capture(blocking, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
+  uint64_t id = 9;
+  EXPECT_EQ(device_->capture_id(0, id), kSuccess) << last_message();
+  EXPECT_EQ(id, 0u);
+  Event event = 0;
+  EXPECT_EQ(device_->record(0, event), GPUPOOL_ERROR_DRIVER);
+  EXPECT_EQ(last_error().driver_code, 906);
+  EXPECT_EQ(fake_.end_capture(blocking), 1);
+  EXPECT_EQ(device_->destroy_stream(blocking), kSuccess);
+}
+
+}  // namespace
+}  // namespace gpupool

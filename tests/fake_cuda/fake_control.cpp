@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stand-in driver: what every call begins with, and the controls.
+#include <unistd.h>
+
+#include "fake_state.hpp"
+
+namespace fake {
+
+std::atomic<bool> torn_down{false};
+std::atomic<uint64_t> late_calls{0};
+constinit thread_local ThreadState thread_state;
+
+State& state() {
+  static State* const instance = [] {
+    auto* created = new State;
+    set_defaults(*created);
+    for (int device = 0; device < kDeviceCount; ++device) {
+      created->devices[device].primary = {device, true};
+    }
+    return created;
+  }();
+  return *instance;
+}
+
+Context* current_context() {
+  return thread_state.depth > 0 ? thread_state.stack[thread_state.depth - 1] : nullptr;
+}
+
+void set_defaults(State& state) {
+  state.failures.clear();
+  for (int device = 0; device < kDeviceCount; ++device) {
+    state.devices[device].capacity = kCapacity;
+    state.devices[device].attributes = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+        {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1},
+    };
+    for (int peer = 0; peer < kDeviceCount; ++peer) state.peer_access[device][peer] = device != peer;
+  }
+}
+
+namespace {
+
+CUresult scripted_failure(State& state, const char* function) {
+  CUresult code = CUDA_SUCCESS;
+  for (Failure& failure : state.failures) {
+    if (failure.function != function) continue;
+    ++failure.seen;
+    if (failure.occurrence == 0 || failure.occurrence == failure.seen) code = failure.code;
+  }
+  return code;
+}
+
+}  // namespace
+
+Call::Call(const char* function, unsigned needs) : result_(begin(function, needs)) {}
+
+CUresult Call::begin(const char* function, unsigned needs) {
+  if (torn_down) {
+    ++late_calls;
+    return CUDA_ERROR_DEINITIALIZED;
+  }
+  State& driver = state();
+  // Before the lock, which a thread of the parent may have held.
+  if (driver.process != 0 && driver.process != getpid()) {
+    ++late_calls;
+    return CUDA_ERROR_NOT_INITIALIZED;
+  }
+  lock_ = std::unique_lock(driver.mutex);
+  ++driver.calls[function];
+  if (const CUresult code = scripted_failure(driver, function); code != CUDA_SUCCESS) return code;
+  if ((needs & kNoCapture) != 0 && unsafe_refused(driver)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if ((needs & kContext) != 0 && current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+template <typename Function>
+auto locked(Function function) {
+  const std::lock_guard lock(state().mutex);
+  return function(state());
+}
+
+void fail(const char* function, uint64_t occurrence, uint32_t code) {
+  locked([&](State& driver) {
+    driver.failures.push_back({function, occurrence, 0, static_cast<CUresult>(code)});
+  });
+}
+
+void reset() {
+  locked([](State& driver) { set_defaults(driver); });
+}
+
+uint64_t calls(const char* function) {
+  return locked([&](State& driver) {
+    if (function != nullptr) return driver.calls[function];
+    uint64_t sum = 0;
+    for (const auto& [name, count] : driver.calls) sum += count;
+    return sum;
+  });
+}
+
+FakeCudaLive live() {
+  return locked([](State& driver) {
+    return FakeCudaLive{driver.reservations.size(), driver.chunks.size(), driver.mappings.size(),
+                        driver.allocations.size(),  driver.events.size(), driver.streams.size()};
+  });
+}
+
+FakeCudaSeen seen() {
+  return locked([](State& driver) { return driver.seen; });
+}
+
+uint64_t faults() {
+  return locked([](State& driver) { return driver.faults; });
+}
+
+void set_attribute(int device, uint32_t attribute, int value) {
+  locked([&](State& driver) {
+    driver.devices[device].attributes[static_cast<CUdevice_attribute>(attribute)] = value;
+  });
+}
+
+void set_peer_access(int device, int peer, int can_access) {
+  locked([&](State& driver) { driver.peer_access[device][peer] = can_access != 0; });
+}
+
+void set_capacity(int device, uint64_t bytes) {
+  locked([&](State& driver) { driver.devices[device].capacity = bytes; });
+}
+
+void* create_context(int device) {
+  return locked([&](State& driver) {
+    driver.contexts.push_back(std::make_unique<Context>(Context{device, false}));
+    return driver.contexts.back().get();
+  });
+}
+
+int context_depth() {
+  return thread_state.depth;
+}
+
+int primary_references(int device) {
+  return locked([&](State& driver) { return driver.devices[device].primary_references; });
+}
+
+uint32_t capture_mode() {
+  return thread_state.mode;
+}
+
+FakeStream& stream_of(State& driver, uintptr_t stream) {
+  FakeStream* found = find_stream(driver, reinterpret_cast<CUstream>(stream));
+  if (found == nullptr) std::abort();  // a test's own mistake
+  return *found;
+}
+
+void hold(uintptr_t stream) {
+  locked([&](State& driver) { stream_of(driver, stream).held = true; });
+}
+
+void release(uintptr_t stream) {
+  locked([&](State& driver) {
+    stream_of(driver, stream).held = false;
+    run_streams(driver);
+  });
+}
+
+uintptr_t create_blocking_stream() {
+  return locked([](State& driver) {
+    auto created = std::make_unique<FakeStream>();
+    created->context = current_context();
+    created->blocking = true;
+    const auto handle = reinterpret_cast<CUstream>(created.get());
+    driver.streams.emplace(handle, std::move(created));
+    return reinterpret_cast<uintptr_t>(handle);
+  });
+}
+
+void begin_capture(uintptr_t stream, uint32_t mode) {
+  locked([&](State& driver) {
+    FakeStream& capturing = stream_of(driver, stream);
+    capturing.capture_id = driver.next_capture++;
+    capturing.capture_mode = static_cast<CUstreamCaptureMode>(mode);
+    capturing.capture_thread = std::this_thread::get_id();
+    capturing.invalidated = false;
+  });
+}
+
+int end_capture(uintptr_t stream) {
+  return locked([&](State& driver) {
+    FakeStream& capturing = stream_of(driver, stream);
+    capturing.capture_id = 0;
+    return capturing.invalidated ? 0 : 1;
+  });
+}
+
+int is_torn_down() {
+  return torn_down ? 1 : 0;
+}
+
+uint64_t count_late_calls() {
+  return late_calls;
+}
+
+}  // namespace
+}  // namespace fake
+
+extern "C" const FakeCudaControls* fake_cuda_controls() {
+  using namespace fake;
+  static constexpr FakeCudaControls controls = {
+      .fail = fail,
+      .reset = reset,
+      .calls = calls,
+      .live = live,
+      .seen = seen,
+      .faults = faults,
+      .set_attribute = set_attribute,
+      .set_peer_access = set_peer_access,
+      .set_capacity = set_capacity,
+      .create_context = create_context,
+      .context_depth = context_depth,
+      .primary_references = primary_references,
+      .capture_mode = capture_mode,
+      .hold = hold,
+      .release = release,
+      .create_blocking_stream = create_blocking_stream,
+      .begin_capture = begin_capture,
+      .end_capture = end_capture,
+      .torn_down = is_torn_down,
+      .late_calls = count_late_calls,
+  };
+  return &controls;
+}

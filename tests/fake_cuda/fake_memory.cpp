@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stand-in driver: virtual memory and the driver's own malloc.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "fake_state.hpp"
+
+using namespace fake;
+
+namespace {
+
+// Of a file that only its used parts take memory of.
+constexpr off_t kFileSize = off_t{1} << 42;
+
+void* to_memory(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+bool is_multiple(uint64_t value) {
+  return value != 0 && value % kGranularity == 0;
+}
+
+/// Addresses that hold nothing, or 0.
+uint64_t reserve(uint64_t size) {
+  const uint64_t wanted = size + kGranularity;
+  void* memory = mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+  const auto start = reinterpret_cast<uint64_t>(memory);
+  const uint64_t base = (start + kGranularity - 1) / kGranularity * kGranularity;
+  if (base > start) munmap(memory, base - start);
+  if (const uint64_t rest = start + wanted - (base + size); rest > 0) munmap(to_memory(base + size), rest);
+  return base;
+}
+
+/// The reservation that `address` is in; null if it is in none.
+const std::pair<const uint64_t, uint64_t>* find_reservation(const State& driver, uint64_t address) {
+  auto next = driver.reservations.upper_bound(address);
+  if (next == driver.reservations.begin()) return nullptr;
+  const auto& found = *--next;
+  return address < found.first + found.second ? &found : nullptr;
+}
+
+bool is_reserved(const State& driver, uint64_t address, uint64_t size) {
+  const auto* found = find_reservation(driver, address);
+  return found != nullptr && size <= found->first + found->second - address;
+}
+
+bool overlaps_mapping(const State& driver, uint64_t address, uint64_t size) {
+  auto next = driver.mappings.lower_bound(address + size);
+  if (next == driver.mappings.begin()) return false;
+  --next;
+  return next->first + next->second.size > address;
+}
+
+/// Whether the range is exactly a run of whole neighbouring mappings.
+bool is_whole_mappings(const State& driver, uint64_t address, uint64_t size) {
+  uint64_t at = address;
+  while (at < address + size) {
+    const auto found = driver.mappings.find(at);
+    if (found == driver.mappings.end()) return false;
+    at += found->second.size;
+  }
+  return size != 0 && at == address + size;
+}
+
+int open_file(DeviceState& device) {
+  if (device.file < 0) {
+    device.file = memfd_create("fake_cuda", MFD_CLOEXEC);
+    if (device.file < 0 || ftruncate(device.file, kFileSize) != 0) std::abort();
+  }
+  return device.file;
+}
+
+/// Gives a chunk's memory back when neither its handle nor a mapping holds it any more.
+void drop_if_unused(State& driver, std::map<CUmemGenericAllocationHandle, Chunk>::iterator found) {
+  const Chunk& chunk = found->second;
+  if (!chunk.released || chunk.mappings != 0) return;
+  DeviceState& device = driver.devices[chunk.device];
+  fallocate(open_file(device), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(chunk.offset),
+            static_cast<off_t>(chunk.size));
+  device.used -= chunk.size;
+  driver.chunks.erase(found);
+}
+
+CUresult allocate(Source source, size_t size, uint64_t& address) {
+  State& driver = state();
+  const int number = current_context()->device;
+  DeviceState& device = driver.devices[number];
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t charged = source == Source::device ? size : 0;
+  if (charged > device.capacity - std::min(device.capacity, device.used)) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* memory =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  device.used += charged;
+  address = reinterpret_cast<uint64_t>(memory);
+  driver.allocations[address] = {source, number, size};
+  return CUDA_SUCCESS;
+}
+
+CUresult deallocate(bool host, uint64_t address) {
+  State& driver = state();
+  const auto found = driver.allocations.find(address);
+  if (found == driver.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+  const Allocation& allocation = found->second;
+  if ((allocation.source == Source::host) != host) return CUDA_ERROR_INVALID_VALUE;
+  if (allocation.source == Source::device) driver.devices[allocation.device].used -= allocation.size;
+  munmap(to_memory(address), allocation.size);
+  driver.allocations.erase(found);
+  return CUDA_SUCCESS;
+}
+
+bool is_valid(const CUmemAllocationProp& properties) {
+  return properties.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties.location.id >= 0 &&
+         properties.location.id < kDeviceCount && properties.win32HandleMetaData == nullptr &&
+         properties.requestedHandleTypes <= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+}
+
+/// Whether the device can do what the properties ask for.
+bool is_supported(const CUmemAllocationProp& properties) {
+  auto& attributes = state().devices[properties.location.id].attributes;
+  if (attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] == 0) return false;
+  if (properties.allocFlags.gpuDirectRDMACapable != 0 &&
+      attributes[CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED] == 0) {
+    return false;
+  }
+  return properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+         attributes[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] != 0;
+}
+
+}  // namespace
+
+bool fake::is_usable(const State& driver, int device, uint64_t address, uint64_t size) {
+  const uint64_t end = address + size;
+  for (uint64_t at = address; at < end;) {
+    const auto* reservation = find_reservation(driver, at);
+    if (reservation == nullptr) {
+      // Memory of the host or of cuMemAlloc, up to the next reservation.
+      const auto next = driver.reservations.upper_bound(at);
+      at = next == driver.reservations.end() ? end : next->first;
+      continue;
+    }
+    auto mapping = driver.mappings.upper_bound(at);
+    if (mapping == driver.mappings.begin()) return false;
+    --mapping;
+    const uint64_t mapping_end = mapping->first + mapping->second.size;
+    if (at >= mapping_end || (mapping->second.access >> device & 1) == 0) return false;
+    at = mapping_end;
+  }
+  return true;
+}
+
+extern "C" {
+
+CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size, size_t alignment, CUdeviceptr hint,
+                             unsigned long long flags) {
+  FAKE_CALL(kNoCapture);
+  if (!is_multiple(size) || alignment > kGranularity || hint != 0 || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t base = reserve(size);
+  if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  state().reservations[base] = size;
+  *address = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
+  FAKE_CALL(kNoCapture);
+  const auto found = state().reservations.find(address);
+  if (found == state().reservations.end() || found->second != size) return CUDA_ERROR_INVALID_VALUE;
+  if (overlaps_mapping(state(), address, size)) return CUDA_ERROR_INVALID_VALUE;
+  munmap(to_memory(address), size);
+  state().reservations.erase(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
+                                       CUmemAllocationGranularity_flags) {
+  FAKE_CALL(kNothing);
+  if (!is_valid(*properties)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_supported(*properties)) return CUDA_ERROR_NOT_SUPPORTED;
+  *granularity = kGranularity;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* properties,
+                     unsigned long long flags) {
+  FAKE_CALL(kNoCapture);
+  State& driver = state();
+  if (!is_multiple(size) || flags != 0 || !is_valid(*properties)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_supported(*properties)) return CUDA_ERROR_NOT_SUPPORTED;
+  DeviceState& device = driver.devices[properties->location.id];
+  if (size > device.capacity - std::min(device.capacity, device.used)) return CUDA_ERROR_OUT_OF_MEMORY;
+  driver.seen.chunk_handle_type = properties->requestedHandleTypes;
+  driver.seen.chunk_rdma = properties->allocFlags.gpuDirectRDMACapable;
+  device.used += size;
+  *handle = driver.next_chunk++;
+  driver.chunks[*handle] = {properties->location.id, size, device.next_offset, 0, false};
+  device.next_offset += size;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  FAKE_CALL(kNoCapture);
+  const auto found = state().chunks.find(handle);
+  if (found == state().chunks.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
+  found->second.released = true;
+  drop_if_unused(state(), found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  FAKE_CALL(kNoCapture);
+  State& driver = state();
+  if (address % kGranularity != 0 || !is_multiple(size) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = driver.chunks.find(handle);
+  if (found == driver.chunks.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
+  if (offset != 0 || size != found->second.size) return CUDA_ERROR_NOT_SUPPORTED;  // as measured: 801
+  if (!is_reserved(driver, address, size) || overlaps_mapping(driver, address, size)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  void* memory =
+      mmap(to_memory(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED,
+           open_file(driver.devices[found->second.device]), static_cast<off_t>(found->second.offset));
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++found->second.mappings;
+  driver.mappings[address] = {size, handle, 0};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+  FAKE_CALL(kNoCapture);
+  State& driver = state();
+  if (!is_whole_mappings(driver, address, size)) return CUDA_ERROR_INVALID_VALUE;
+  void* memory = mmap(to_memory(address), size, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (auto mapping = driver.mappings.find(address);
+       mapping != driver.mappings.end() && mapping->first < address + size;) {
+    const auto chunk = driver.chunks.find(mapping->second.chunk);
+    --chunk->second.mappings;
+    drop_if_unused(driver, chunk);
+    mapping = driver.mappings.erase(mapping);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* descriptors, size_t count) {
+  FAKE_CALL(kNoCapture);
+  State& driver = state();
+  if (count == 0 || !is_whole_mappings(driver, address, size)) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t devices = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& descriptor = descriptors[i];
+    const int id = descriptor.location.id;
+    if (descriptor.location.type != CU_MEM_LOCATION_TYPE_DEVICE || id < 0 || id >= kDeviceCount ||
+        descriptor.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || (devices >> id & 1) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    devices |= 1u << id;
+  }
+  if (mprotect(to_memory(address), size, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (auto mapping = driver.mappings.find(address);
+       mapping != driver.mappings.end() && mapping->first < address + size; ++mapping) {
+    mapping->second.access |= devices;
+  }
+  driver.seen.access_devices = devices;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size) {
+  FAKE_CALL(kContext | kNoCapture);
+  uint64_t allocated = 0;
+  const CUresult result = allocate(Source::device, size, allocated);
+  if (result == CUDA_SUCCESS) *address = allocated;
+  return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  FAKE_CALL(kContext | kNoCapture);
+  return deallocate(false, address);
+}
+
+CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
+  FAKE_CALL(kContext | kNoCapture);
+  state().seen.host_flags = flags;
+  uint64_t allocated = 0;
+  const CUresult result = allocate(Source::host, size, allocated);
+  if (result == CUDA_SUCCESS) *address = to_memory(allocated);
+  return result;
+}
+
+CUresult cuMemFreeHost(void* address) {
+  FAKE_CALL(kContext | kNoCapture);
+  return deallocate(true, reinterpret_cast<uint64_t>(address));
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
+  FAKE_CALL(kContext | kNoCapture);
+  if (flags != CU_MEM_ATTACH_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
+  if (state().devices[current_context()->device].attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] == 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  state().seen.managed_flags = flags;
+  uint64_t allocated = 0;
+  const CUresult result = allocate(Source::managed, size, allocated);
+  if (result == CUDA_SUCCESS) *address = allocated;
+  return result;
+}
+
+}  // extern "C"

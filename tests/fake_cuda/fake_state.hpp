@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of the stand-in driver, shared by its source files.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "device/cuda_types.hpp"
+#include "fake_cuda.hpp"
+
+namespace fake {
+
+using namespace gpupool::cuda;
+
+inline constexpr int kDeviceCount = 2;
+inline constexpr uint64_t kCapacity = uint64_t{8} << 30;
+inline constexpr uint64_t kGranularity = uint64_t{2} << 20;
+
+struct Context {
+  int device = 0;
+  bool primary = false;
+};
+
+/// Done or not; shared by the event and by who waits for it.
+using Point = std::shared_ptr<bool>;
+
+/// Something that a stream has yet to do. It can be done once `after`, if any, is.
+struct Task {
+  Point after;
+  std::function<void()> run;
+};
+
+struct FakeStream {
+  Context* context = nullptr;
+  bool blocking = false;
+  bool held = false;
+  std::deque<Task> tasks;
+  // 0: not capturing.
+  uint64_t capture_id = 0;
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id capture_thread;
+  bool invalidated = false;
+};
+
+struct FakeEvent {
+  Context* context = nullptr;
+  Point last;
+  bool captured = false;
+};
+
+struct Chunk {
+  int device = 0;
+  uint64_t size = 0;
+  uint64_t offset = 0;  // in the device's file
+  uint64_t mappings = 0;
+  bool released = false;
+};
+
+struct Mapping {
+  uint64_t size = 0;
+  CUmemGenericAllocationHandle chunk = 0;
+  uint32_t access = 0;  // bit n: device n
+};
+
+enum class Source { device, host, managed };
+
+struct Allocation {
+  Source source = Source::device;
+  int device = 0;
+  uint64_t size = 0;
+};
+
+struct DeviceState {
+  uint64_t capacity = kCapacity;
+  uint64_t used = 0;
+  Context primary;
+  int primary_references = 0;
+  std::map<CUdevice_attribute, int> attributes;
+  // A sparse file that all chunks are parts of; an offset is never used twice.
+  int file = -1;
+  uint64_t next_offset = 0;
+};
+
+struct Failure {
+  std::string function;
+  uint64_t occurrence = 0;  // 0: every one
+  uint64_t seen = 0;
+  CUresult code = CUDA_SUCCESS;
+};
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable progress;
+  pid_t process = 0;  // that called cuInit
+
+  DeviceState devices[kDeviceCount];
+  bool peer_access[kDeviceCount][kDeviceCount] = {};
+  std::set<std::pair<Context*, Context*>> enabled_peers;
+  std::vector<std::unique_ptr<Context>> contexts;
+
+  std::map<uint64_t, uint64_t> reservations;
+  std::map<uint64_t, Mapping> mappings;
+  std::map<CUmemGenericAllocationHandle, Chunk> chunks;
+  CUmemGenericAllocationHandle next_chunk = 1;
+  std::map<uint64_t, Allocation> allocations;
+
+  std::map<CUstream, std::unique_ptr<FakeStream>> streams;
+  // The legacy and the per-thread default stream of each context; the latter is one for all threads here.
+  std::map<std::pair<Context*, uintptr_t>, FakeStream> default_streams;
+  std::map<CUevent, std::unique_ptr<FakeEvent>> events;
+  uint64_t next_capture = 1;
+
+  std::map<std::string, uint64_t> calls;
+  std::vector<Failure> failures;
+  FakeCudaSeen seen = {};
+  uint64_t faults = 0;
+};
+
+/// Never destroyed: calls come until the very end of the process.
+State& state();
+extern std::atomic<bool> torn_down;
+extern std::atomic<uint64_t> late_calls;
+
+/// A thread's stack of contexts and capture mode. Trivial, so that they outlive everything in the thread.
+struct ThreadState {
+  Context* stack[32];
+  int depth;
+  CUstreamCaptureMode mode;
+};
+extern constinit thread_local ThreadState thread_state;
+Context* current_context();
+
+/// What a call needs of its surroundings.
+enum Needs : unsigned { kNothing = 0, kContext = 1, kNoCapture = 2 };
+
+/// The beginning of every call: counts it, gives scripted failures, checks what it needs, and holds the lock
+/// until its end.
+class Call {
+ public:
+  Call(const char* function, unsigned needs);
+  CUresult result() const { return result_; }
+  std::unique_lock<std::mutex>& lock() { return lock_; }
+
+ private:
+  CUresult begin(const char* function, unsigned needs);
+  std::unique_lock<std::mutex> lock_;
+  CUresult result_;
+};
+
+#define FAKE_CALL(needs)            \
+  fake::Call call(__func__, needs); \
+  if (call.result() != CUDA_SUCCESS) return call.result()
+
+/// Sets attributes, peers, capacities and failures to their defaults.
+void set_defaults(State& state);
+
+/// Whether `device` may use [address, address + size): true for memory that no reservation holds.
+bool is_usable(const State& state, int device, uint64_t address, uint64_t size);
+
+/// The stream that a handle names in the current context; null if there is none.
+FakeStream* find_stream(State& state, CUstream handle);
+/// Does all that can be done now, on all streams.
+void run_streams(State& state);
+/// Whether the calling thread may not make a call that is unsafe under capture; invalidates those captures.
+bool unsafe_refused(State& state);
+
+}  // namespace fake
+
+// Declared with the types that the library calls them with: a definition that differs does not compile.
+extern "C" {
+using namespace gpupool::cuda;
+#define FAKE_DECLARE(name, ...) std::type_identity_t<__VA_ARGS__> name;
+GPUPOOL_CUDA_FUNCTIONS(FAKE_DECLARE)
+#undef FAKE_DECLARE
+std::type_identity_t<StreamGetCaptureInfoV2> cuStreamGetCaptureInfo_v2;
+std::type_identity_t<StreamGetCaptureInfoV3> cuStreamGetCaptureInfo_v3;
+}

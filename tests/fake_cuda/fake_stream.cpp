@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stand-in driver: streams, events, capture, and work on memory.
+#include <cstring>
+
+#include "fake_state.hpp"
+
+using namespace fake;
+
+namespace {
+
+FakeEvent* find_event(State& driver, CUevent handle) {
+  const auto found = driver.events.find(handle);
+  return found != driver.events.end() ? found->second.get() : nullptr;
+}
+
+template <typename Function>
+void for_each_stream(State& driver, Function function) {
+  for (auto& [key, stream] : driver.default_streams) function(stream);
+  for (auto& [handle, stream] : driver.streams) function(*stream);
+}
+
+bool run_stream(FakeStream& stream) {
+  bool ran = false;
+  while (!stream.held && !stream.tasks.empty()) {
+    Task& task = stream.tasks.front();
+    if (task.after != nullptr && !*task.after) break;
+    if (task.run) task.run();
+    stream.tasks.pop_front();
+    ran = true;
+  }
+  return ran;
+}
+
+void queue(State& driver, FakeStream& stream, Task task) {
+  stream.tasks.push_back(std::move(task));
+  run_streams(driver);
+}
+
+/// Whether a stream of the context that the legacy default stream would wait for is capturing.
+bool blocks_legacy_stream(State& driver, const Context* context) {
+  bool capturing = false;
+  for (const auto& [handle, stream] : driver.streams) {
+    capturing |= stream->context == context && stream->blocking && stream->capture_id != 0;
+  }
+  return capturing;
+}
+
+bool is_legacy(CUstream handle) {
+  return reinterpret_cast<uintptr_t>(handle) <= kStreamLegacy;
+}
+
+/// Finds the stream of a call that queues work or asks how far it is.
+CUresult use_stream(CUstream handle, FakeStream*& stream) {
+  stream = find_stream(state(), handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (is_legacy(handle) && blocks_legacy_stream(state(), stream->context)) {
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  return CUDA_SUCCESS;
+}
+
+/// The host must not ask about, nor wait for, a stream that is capturing: that ends the capture.
+CUresult use_idle_stream(CUstream handle, FakeStream*& stream) {
+  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  if (stream->capture_id == 0) return CUDA_SUCCESS;
+  stream->invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+/// Queues work on memory, or takes it into the stream's graph.
+CUresult queue_work(CUstream handle, std::function<bool()> is_allowed, std::function<void()> work) {
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  if (!is_allowed()) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (stream->capture_id != 0) return CUDA_SUCCESS;
+  const auto run = [is_allowed = std::move(is_allowed), work = std::move(work)] {
+    if (is_allowed()) {
+      work();
+    } else {
+      ++state().faults;
+    }
+  };
+  queue(state(), *stream, {nullptr, run});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+FakeStream* fake::find_stream(State& driver, CUstream handle) {
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  if (number <= kStreamPerThread) {
+    Context* context = current_context();
+    if (context == nullptr) return nullptr;
+    const uintptr_t kind = number == kStreamPerThread ? kStreamPerThread : kStreamLegacy;
+    FakeStream& stream = driver.default_streams[{context, kind}];
+    stream.context = context;
+    return &stream;
+  }
+  const auto found = driver.streams.find(handle);
+  return found != driver.streams.end() ? found->second.get() : nullptr;
+}
+
+void fake::run_streams(State& driver) {
+  for (bool ran = true; ran;) {
+    ran = false;
+    for_each_stream(driver, [&](FakeStream& stream) { ran |= run_stream(stream); });
+  }
+  driver.progress.notify_all();
+}
+
+bool fake::unsafe_refused(State& driver) {
+  const CUstreamCaptureMode mode = thread_state.mode;
+  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  bool refused = false;
+  for_each_stream(driver, [&](FakeStream& stream) {
+    if (stream.capture_id == 0 || stream.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return;
+    const bool own = stream.capture_thread == std::this_thread::get_id();
+    const bool global =
+        mode == CU_STREAM_CAPTURE_MODE_GLOBAL && stream.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!own && !global) return;
+    stream.invalidated = true;
+    refused = true;
+  });
+  return refused;
+}
+
+extern "C" {
+
+CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
+  FAKE_CALL(kContext | kNoCapture);
+  if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  auto created = std::make_unique<FakeStream>();
+  created->context = current_context();
+  created->blocking = flags == 0;
+  state().seen.stream_flags = flags;
+  *handle = reinterpret_cast<CUstream>(created.get());
+  state().streams.emplace(*handle, std::move(created));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream handle) {
+  FAKE_CALL(kNothing);
+  return state().streams.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuStreamQuery(CUstream handle) {
+  FAKE_CALL(kContext | kNoCapture);
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_idle_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  return stream->tasks.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuStreamSynchronize(CUstream handle) {
+  FAKE_CALL(kContext | kNoCapture);
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_idle_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  state().progress.wait(call.lock(), [&] { return stream->tasks.empty(); });
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags) {
+  FAKE_CALL(kContext);
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  const FakeEvent* event = find_event(state(), event_handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (event->last != nullptr && stream->capture_id == 0) queue(state(), *stream, {event->last, nullptr});
+  return CUDA_SUCCESS;
+}
+
+#ifdef FAKE_CUDA_CAPTURE_INFO_V3
+CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status, uint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** nodes, const CUgraphEdgeData** edges,
+                                   size_t* count) {
+  FAKE_CALL(kContext);
+  if (edges != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+#else
+CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, uint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** nodes, size_t* count) {
+  FAKE_CALL(kContext);
+#endif
+  if (graph != nullptr || nodes != nullptr || count != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  *status = stream->capture_id == 0 ? CU_STREAM_CAPTURE_STATUS_NONE
+            : stream->invalidated   ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                    : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (*status == CU_STREAM_CAPTURE_STATUS_ACTIVE) *id = stream->capture_id;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent* handle, unsigned flags) {
+  FAKE_CALL(kContext);
+  auto created = std::make_unique<FakeEvent>();
+  created->context = current_context();
+  state().seen.event_flags = flags;
+  *handle = reinterpret_cast<CUevent>(created.get());
+  state().events.emplace(*handle, std::move(created));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle) {
+  FAKE_CALL(kNothing);
+  return state().events.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
+  FAKE_CALL(kContext);
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_stream(stream_handle, stream); result != CUDA_SUCCESS) return result;
+  FakeEvent* event = find_event(state(), handle);
+  if (event == nullptr || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  event->captured = stream->capture_id != 0;
+  if (event->captured) return CUDA_SUCCESS;
+  auto done = std::make_shared<bool>(false);
+  event->last = done;
+  queue(state(), *stream, {nullptr, [done] { *done = true; }});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventQuery(CUevent handle) {
+  FAKE_CALL(kNoCapture);
+  const FakeEvent* event = find_event(state(), handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
+  return event->last == nullptr || *event->last ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent handle) {
+  FAKE_CALL(kNoCapture);
+  const FakeEvent* event = find_event(state(), handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
+  const Point last = event->last;
+  if (last != nullptr) state().progress.wait(call.lock(), [&] { return *last; });
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t size, CUstream stream) {
+  FAKE_CALL(kContext);
+  const int device = current_context()->device;
+  return queue_work(
+      stream,
+      [=] {
+        return is_usable(state(), device, destination, size) && is_usable(state(), device, source, size);
+      },
+      [=] {
+        std::memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), size);
+      });
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr destination, unsigned char value, size_t size, CUstream stream) {
+  FAKE_CALL(kContext);
+  const int device = current_context()->device;
+  return queue_work(
+      stream, [=] { return is_usable(state(), device, destination, size); },
+      [=] { std::memset(reinterpret_cast<void*>(destination), value, size); });
+}
+
+}  // extern "C"

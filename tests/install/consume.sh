@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# consume.sh WAY BUILD SOURCE WORK: builds and runs a program that gets gpupool in one of these ways:
+# find_package or pkg_config (from what BUILD installs), add_subdirectory or fetch_content (from SOURCE).
+set -euo pipefail
+way=$1 build=$2 source=$3 work=$4
+here=$(cd "$(dirname "$0")" && pwd)
+rm -rf "$work"
+mkdir -p "$work"
+
+install_and_move() {
+  # Installed in one place and used in another, so that nothing may remember the prefix.
+  cmake --install "$build" --prefix "$work/first" >"$work/install.log"
+  mv "$work/first" "$work/prefix"
+  local file
+  for file in include/gpupool/gpupool.h share/doc/gpupool/LICENSE; do
+    test -f "$work/prefix/$file" || { echo "not installed: $file"; exit 1; }
+  done
+  if [ -x "$build/gpupool" ]; then
+    "$work/prefix/bin/gpupool" info >"$work/info.log" || { echo "the installed command does not run"; exit 1; }
+  fi
+}
+
+with_cmake() {
+  cmake -S "$here/$way" -B "$work/build" -DCMAKE_BUILD_TYPE=Release "$@" >"$work/configure.log"
+  cmake --build "$work/build" --parallel 2 >"$work/build.log" || { cat "$work/build.log"; exit 1; }
+  "$work/build/consumer"
+}
+
+case $way in
+  find_package)
+    install_and_move
+    with_cmake -DCMAKE_PREFIX_PATH="$work/prefix"
+    ;;
+  pkg_config)
+    install_and_move
+    pc=$(find "$work/prefix" -name gpupool.pc)
+    export PKG_CONFIG_PATH=${pc%/*}
+    # shellcheck disable=SC2046
+    "${CC:-cc}" "$here/consumer.c" $(pkg-config --cflags --libs gpupool) -o "$work/consumer"
+    LD_LIBRARY_PATH=$(pkg-config --variable=libdir gpupool) "$work/consumer"
+    ;;
+  add_subdirectory)
+    with_cmake -DGPUPOOL_SOURCE="$source"
+    ;;
+  fetch_content)
+    with_cmake -DFETCHCONTENT_SOURCE_DIR_GPUPOOL="$source"
+    ;;
+  *)
+    echo "no such way: $way"
+    exit 2
+    ;;
+esac

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// fork while other threads allocate: the child never hangs on a lock that a thread held which it does not
+// have.
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/check.h"
+
+enum { kThreads = 3, kForks = 100 };
+
+static gpupool_t* pool;
+static atomic_int stop;
+static atomic_int running;
+
+static void* allocate(void* argument) {
+  const gpupool_stream_t stream = (gpupool_stream_t)(uintptr_t)argument;
+  atomic_fetch_add(&running, 1);
+  for (uint64_t i = 0; !atomic_load(&stop); ++i) {
+    gpupool_ptr_t small = 0;
+    gpupool_ptr_t large = 0;
+    if (gpupool_malloc(pool, 512 + i % 4096, stream, &small) != GPUPOOL_SUCCESS) abort();
+    if (gpupool_malloc(pool, (2 << 20) + (i % 64 << 18), stream, &large) != GPUPOOL_SUCCESS) abort();
+    if (gpupool_free(pool, small, stream) != GPUPOOL_SUCCESS) abort();
+    if (gpupool_free(pool, large, stream) != GPUPOOL_SUCCESS) abort();
+    if (i % 64 == 0 && gpupool_empty(pool, NULL) != GPUPOOL_SUCCESS) abort();
+    gpupool_t* short_lived = NULL;
+    const gpupool_config_t config = config_for(0);
+    if (i % 128 == 0 && gpupool_create(&config, &short_lived) != GPUPOOL_SUCCESS) abort();
+    if (gpupool_destroy(short_lived) != GPUPOOL_SUCCESS) abort();
+  }
+  return NULL;
+}
+
+static int in_child(void) {
+  alarm(20);  // a hang ends the child with a signal
+  gpupool_ptr_t block = 0;
+  CHECK(gpupool_malloc(pool, 4096, 0, &block) == GPUPOOL_ERROR_FORKED);
+  stats_of(pool);
+  gpupool_config_t config = config_for(1);
+  config.backend = GPUPOOL_BACKEND_SIM;
+  gpupool_t* mine = NULL;
+  OK(gpupool_create(&config, &mine));
+  REQUIRE(mine != NULL);
+  block = new_block(mine, UINT64_C(4) << 20);
+  OK(gpupool_free(mine, block, 0));
+  OK(gpupool_destroy(mine));
+  return finish();
+}
+
+int main(void) {
+  alarm(240);
+  pool = new_pool(0);
+  pthread_t threads[kThreads];
+  for (int i = 0; i < kThreads; ++i) {
+    REQUIRE(pthread_create(&threads[i], NULL, allocate, (void*)(uintptr_t)(i == 0 ? 0 : 1000 + i)) == 0);
+  }
+  while (atomic_load(&running) < kThreads) usleep(1000);
+  for (int i = 0; i < kForks && check_failures == 0; ++i) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) _exit(in_child());
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  atomic_store(&stop, 1);
+  for (int i = 0; i < kThreads; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
+  OK(gpupool_validate(pool));
+  OK(gpupool_empty(pool, NULL));
+  CHECK(stats_of(pool).all.reserved_bytes.current == 0);
+  OK(gpupool_destroy(pool));
+  return finish();
+}

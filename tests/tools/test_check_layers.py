@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_layers refuses each include that looks up or sideways, and passes those that look down."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import check_layers  # noqa: E402
+
+
+class Layers(unittest.TestCase):
+    def violations(self, path, text):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / path
+            file.parent.mkdir(parents=True)
+            file.write_text(text)
+            found, count = check_layers.check(Path(folder))
+        self.assertEqual(count, 1)
+        return found
+
+    def test_refused(self):
+        cases = [
+            ("src/base/x.cpp", '#include "core/size.hpp"', "base must not include"),
+            ("src/base/x.cpp", "#include <unistd.h>", "C\\+\\+ library only"),
+            ("src/core/x.cpp", '#include "device/device.hpp"', "core must not include"),
+            ("src/core/x.cpp", '#include "pool/pool.hpp"', "core must not include"),
+            ("src/core/x.cpp", "#include <thread>", "no threads"),
+            ("src/core/x.cpp", "#include <chrono>", "no threads, clock"),
+            ("src/core/x.cpp", "#include <sys/mman.h>", "C\\+\\+ library only"),
+            ("src/device/x.cpp", '#include "core/size.hpp"', "device must not include"),
+            ("src/device/x.cpp", '#include "pool/pool.hpp"', "device must not include"),
+            ("src/device/x.cpp", "#include <fmt/format.h>", "nothing but the system"),
+            ("src/device/x.cpp", '#include "sim.hpp"', "relative to src"),
+            ("src/pool/x.cpp", '#include "device/sim.hpp"', "device/device.hpp only"),
+            ("src/pool/x.cpp", '#include "device/cuda.hpp"', "device/device.hpp only"),
+            ("src/pool/x.cpp", '#include "abi/config.hpp"', "pool must not include"),
+            ("src/pool/x.cpp", '#include "../abi/config.hpp"', "relative to src"),
+            ("src/abi/x.cpp", '#include "cli/size.hpp"', "abi must not include"),
+            ("src/cli/x.cpp", '#include "base/status.hpp"', "installed headers"),
+            ("src/cli/x.cpp", "#include <pool/pool.hpp>", "must not include"),
+            ("src/cli/x.cpp", '#include "gpupool/internal.h"', "installed headers"),
+            ("src/pool/x.cpp", 'extern "C" int f();', "belongs in src/abi"),
+            ("src/pool/x.cpp", "try { f(); } catch (...) {}", "belongs in src/abi"),
+            ("src/pool/x.cpp", "try { f(); } catch( ... ) {}", "belongs in src/abi"),
+            ("src/extra/x.cpp", "", "no layer"),
+            ("examples/x.c", '#include "base/status.hpp"', "only the installed headers"),
+            ("examples/x.c", '#include "../src/base/status.hpp"', "only the installed headers"),
+            ("tests/abi/x.c", "#include <gpupool/internal.h>", "no installed header"),
+            ("bindings/go/x.c", '#include "pool/pool.hpp"', "only the installed headers"),
+        ]
+        for path, text, reason in cases:
+            with self.subTest(path=path, text=text):
+                found = self.violations(path, f"// First line.\n{text}\n")
+                self.assertEqual(len(found), 1)
+                line = 1 if "no layer" in reason else 2
+                self.assertRegex(found[0], f"^{path}:{line}: .*{reason}")
+
+    def test_allowed(self):
+        cases = [
+            ("src/base/x.cpp", '#include "base/log.hpp"\n#include <thread>\n#include "gpupool/gpupool.h"'),
+            ("src/core/x.cpp", '#include "base/bits.hpp"\n#include "core/size.hpp"\n#include <atomic>'),
+            ("src/device/x.cpp", '#include "device/sim.hpp"\n#include <sys/mman.h>\n#include <mutex>'),
+            ("src/pool/x.cpp", '#include "core/heap.hpp"\n#include "device/device.hpp"\n#include <pthread.h>'),
+            ("src/abi/x.cpp", '#include "device/cuda.hpp"\nextern "C" int f() { try {} catch (...) {} }'),
+            ("src/cli/x.cpp", '#include "cli/size.hpp"\n#include <gpupool/gpupool.h>\n#include <fmt/format.h>'),
+            ("src/pool/x.cpp", '// extern "C" and catch (...) in words\n/* #include "abi/x.hpp"\n catch (...) */'),
+            ("tests/abi/x.c", '#include "support/check.h"\n#include <gpupool/gpupool.h>\n#include <dlfcn.h>'),
+            ("examples/x.cpp", "#include <gpupool/gpupool.hpp>"),
+        ]
+        for path, text in cases:
+            with self.subTest(path=path, text=text):
+                self.assertEqual(self.violations(path, text), [])
+
+    def test_an_empty_repository_is_no_success(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(check_layers.main([folder]), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public header as data: a parser, a model, and writers of what is derived from it."""

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes everything that is derived from the public header.
+
+    tools/apigen.py            lints the header and writes the derived files
+    tools/apigen.py --check    writes nothing; fails and names each derived file that is stale
+
+The header's marked region is parsed once into a model (api/parser.py, api/model.py); each derived file
+is one function from the model to text (api/writers). To derive another file, add such a function and
+a line to api/writers/__init__.py.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from api.parser import LintErrors, parse
+from api.writers import OUTPUTS
+
+HEADER = Path("include/gpupool/gpupool.h")
+
+
+def stale_files(root, api):
+    """The derived files whose content differs from what the header says now, with that content."""
+    stale = {}
+    for name, write in OUTPUTS.items():
+        path = root / name
+        text = write(api)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale[path] = text
+    return stale
+
+
+def main(arguments=None):
+    options = argparse.ArgumentParser(description="Writes everything that is derived from the public header.")
+    options.add_argument("--check", action="store_true", help="write nothing; fail if a derived file is stale")
+    options.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the repository")
+    given = options.parse_args(arguments)
+
+    header = given.root / HEADER
+    try:
+        api = parse(header.read_text(encoding="utf-8"), header)
+    except LintErrors as errors:
+        print("\n".join(errors.messages), file=sys.stderr)
+        return 1
+
+    stale = stale_files(given.root, api)
+    for path, text in stale.items():
+        if given.check:
+            print(f"{path}: stale; run tools/apigen.py", file=sys.stderr)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+    return 1 if given.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what a built library shows to the linker against the contract.
+
+    tools/check_exports.py libgpupool.so docs/api.json
+
+The exported symbols must be the contract's functions, no more and no less, each in the version node
+that first had it; no symbol may be unique across the process (it would pin the library); the stack must
+not be executable; dlclose must not unload; and nothing may be needed but the C and C++ runtimes.
+"""
+
+import json
+import re
+import subprocess
+import sys
+
+NEEDED = re.compile(r"(libc|libstdc\+\+|libm|libgcc_s|libdl|libpthread|ld-linux[-\w]*|libc\.musl-[-\w]+)\.so(\.\d+)?")
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def exported_symbols(library):
+    """Pairs of a symbol's name with its version ("" without) and the letter of its type."""
+    symbols = []
+    for line in run("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines():
+        kind, name = line.split()[-2:]
+        if kind != "A":  # the version nodes themselves
+            symbols.append((name, kind))
+    return symbols
+
+
+def symbol_violations(library, contract):
+    expected = {f"{function['name']}@@GPUPOOL_{function['since']}" for function in contract["functions"]}
+    symbols = exported_symbols(library)
+    actual = {name for name, _ in symbols}
+    yield from (f"{name} is missing or has another version" for name in sorted(expected - actual))
+    yield from (f"{name} is exported and is not in the contract" for name in sorted(actual - expected))
+    yield from (f"{name} is unique across the process" for name, kind in symbols if kind == "u")
+    yield from (f"{name} is no function" for name, kind in symbols if kind not in "Tu")
+
+
+def dynamic_violations(library):
+    stack = re.search(r"^\s*GNU_STACK.*", run("readelf", "-lW", library), re.MULTILINE)
+    if not stack or "E" in stack.group().split()[-2]:
+        yield "the stack is executable"
+    dynamic = run("readelf", "-dW", library)
+    for name in re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic):
+        if not NEEDED.fullmatch(name):
+            yield f"{name} is needed"
+    flags = " ".join(re.findall(r"\(FLAGS(?:_1)?\)(.*)", dynamic))
+    if "NODELETE" not in flags:
+        yield "dlclose would unload it (link with -z nodelete)"
+    if "NOW" not in flags:
+        yield "symbols are bound late (link with -z now)"
+    if "STATIC_TLS" in flags:
+        yield "it needs static thread-local storage, so dlopen may fail"
+
+
+def violations(library, contract):
+    return [*symbol_violations(library, contract), *dynamic_violations(library)]
+
+
+def main(arguments):
+    if len(arguments) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    library, contract_path = arguments
+    with open(contract_path, encoding="utf-8") as file:
+        contract = json.load(file)
+    found = violations(library, contract)
+    for reason in found:
+        print(f"{library}: {reason}")
+    if not found:
+        print(f"{library}: exports the {len(contract['functions'])} functions of the contract")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs clang-tidy over the sources of a build, two at a time, and remembers what was clean.
+
+    tools/tidy.py BUILD [FILTER]
+
+BUILD holds compile_commands.json; FILTER is a regular expression on the path within the repository
+(default: src/). A source is skipped while it, every header of ours that it includes, its command and
+.clang-tidy are the same as when it was last found clean.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+SEARCH = ("src", "include", "tests", ".")
+
+
+def closure(source):
+    """The source and every file of the repository that it includes, however deep."""
+    files, waiting = set(), [source]
+    while waiting:
+        path = waiting.pop()
+        if path in files:
+            continue
+        files.add(path)
+        for name in INCLUDE.findall(path.read_bytes()):
+            found = (ROOT / folder / name.decode() for folder in SEARCH)
+            waiting += [file for file in found if file.is_file()]
+    return sorted(files)
+
+
+def fingerprint(source, command):
+    digest = hashlib.sha256(command.encode())
+    digest.update((ROOT / ".clang-tidy").read_bytes())
+    for path in closure(source):
+        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def tidy(build, entry):
+    """clang-tidy's complaint about one source; None where it was clean before, "" where it is now."""
+    source = Path(entry["file"])
+    stamp = build / "tidy" / (str(source.relative_to(ROOT)).replace("/", "__") + ".clean")
+    mark = fingerprint(source, entry["command"])
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == mark:
+        return None
+    done = subprocess.run(["clang-tidy", "-p", build, "--quiet", source], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.write_text(mark, encoding="utf-8")
+        return ""
+    return done.stdout or done.stderr
+
+
+def main(arguments):
+    build = Path(arguments[0]).resolve()
+    wanted = re.compile(arguments[1] if len(arguments) > 1 else "src/")
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    entries = [c for c in commands if Path(c["file"]).is_relative_to(ROOT)]
+    entries = [c for c in entries if wanted.match(str(Path(c["file"]).relative_to(ROOT)))]
+    if not entries:
+        print(f"{build}: no source matches", file=sys.stderr)
+        return 1
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        results = list(workers.map(lambda entry: tidy(build, entry), entries))
+    complaints = [text for text in results if text]
+    print("\n".join(complaints), end="")
+    known = results.count(None)
+    print(f"clang-tidy: {len(entries)} sources, {known} known to be clean, {len(complaints)} with complaints")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
