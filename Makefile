@@ -5,7 +5,7 @@
 
 DEMO_TRACES := tests/data/streams_prefetch.trace.gz tests/data/zero_gather.trace.gz
 FORMATTED = $(shell find src include tests examples -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
-PYTHON_FOLDERS := tools tests/tools
+PYTHON_FOLDERS := tools tests
 # build/venv has clang-format where the system's is another version than the one we write for.
 CLANG_FORMAT = $(firstword $(wildcard build/venv/bin/clang-format) clang-format)
 CTEST := ctest --parallel 2

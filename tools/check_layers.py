@@ -29,19 +29,19 @@ INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp"}
 # Folders outside src that live on the installed headers, and the folders whose helpers they may share.
 OUTSIDE = ("bindings", "examples", "tests/abi", "tests/process", "tests/install")
 
-THREADS_CLOCK_AND_SYSTEM = set(
-    "barrier chrono condition_variable csignal ctime filesystem fstream future iostream latch mutex semaphore"
-    " shared_mutex stop_token syncstream thread".split()
-)
-STANDARD = THREADS_CLOCK_AND_SYSTEM | set(
-    "algorithm any array atomic bit bitset cassert cctype cerrno cfenv cfloat charconv cinttypes climits clocale"
-    " cmath compare complex concepts coroutine csetjmp cstdarg cstddef cstdint cstdio cstdlib cstring cuchar cwchar"
-    " cwctype deque exception execution format forward_list functional initializer_list iomanip ios iosfwd istream"
-    " iterator limits list locale map memory memory_resource new numbers numeric optional ostream queue random"
-    " ranges ratio regex scoped_allocator set source_location span sstream stack stdexcept streambuf string"
-    " string_view strstream system_error tuple type_traits typeindex typeinfo unordered_map unordered_set utility"
-    " valarray variant vector version".split()
-)
+THREADS_CLOCK_AND_SYSTEM = frozenset("""
+    barrier chrono condition_variable csignal ctime filesystem fstream future iostream latch mutex semaphore
+    shared_mutex stop_token syncstream thread
+""".split())
+STANDARD = THREADS_CLOCK_AND_SYSTEM | frozenset("""
+    algorithm any array atomic bit bitset cassert cctype cerrno cfenv cfloat charconv cinttypes climits clocale
+    cmath compare complex concepts coroutine csetjmp cstdarg cstddef cstdint cstdio cstdlib cstring cuchar cwchar
+    cwctype deque exception execution format forward_list functional initializer_list iomanip ios iosfwd istream
+    iterator limits list locale map memory memory_resource new numbers numeric optional ostream queue random
+    ranges ratio regex scoped_allocator set source_location span sstream stack stdexcept streambuf string
+    string_view strstream system_error tuple type_traits typeindex typeinfo unordered_map unordered_set utility
+    valarray variant vector version
+""".split())
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SOURCES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
@@ -86,7 +86,7 @@ def layer_violation(layer, quote, name):
 
 def outside_violation(name):
     """Why a file that lives on the installed headers must not include `name`, or None."""
-    if name.split("/")[0] in LIBRARY and "/" in name or "src/" in name:
+    if name.startswith(tuple(f"{layer}/" for layer in LIBRARY)) or "src/" in name:
         return f"only the installed headers may be included here, not {name}"
     if name.startswith("gpupool/") and name not in INSTALLED:
         return f"{name} is no installed header"

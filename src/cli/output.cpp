@@ -22,6 +22,7 @@ void Table::print() const {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::vector<std::string> rules;
+  rules.reserve(widths.size());
   for (const size_t width : widths) rules.emplace_back(width, '-');
   print_row(titles, widths);
   print_row(rules, widths);

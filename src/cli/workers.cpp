@@ -31,6 +31,7 @@ double time_threads(int threads, const Work& prepare, const Work& work) {
   };
   {
     std::vector<std::jthread> running;
+    running.reserve(static_cast<size_t>(threads));
     for (int thread = 0; thread < threads; ++thread) running.emplace_back(run, thread);
   }
   for (const std::exception_ptr& error : errors) {

@@ -2,6 +2,7 @@
 // A heap: the address ranges of one stream and group of sizes, and which of them chunks back.
 #pragma once
 
+#include <array>
 #include <list>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "core/block.hpp"
 #include "core/chunk.hpp"
 #include "core/free_index.hpp"
+#include "core/ladder.hpp"
+#include "core/supply.hpp"
 
 namespace gpupool {
 
@@ -77,12 +80,16 @@ class Heap {
   /// Takes away the region of a segment whose chunk is claimed.
   void remove_segment(Chunk* chunk) noexcept;
 
-  /// Chooses addresses for a request that no hole fits: where most of it is backed already. False if no
-  /// region has room. `fresh`: where nothing is backed and most room is.
-  bool plan(uint64_t size, uint64_t alignment, bool fresh, Window& window) const noexcept;
+  /// Where a request that no hole fits could go: around the largest holes, and at bare addresses. Returns how
+  /// many places there are; the last is the one with most room.
+  static constexpr size_t kMaxWindows = 18;
+  size_t plan(uint64_t size, uint64_t alignment, std::array<Window, kMaxWindows>& windows) const noexcept;
 
-  /// The first unbacked part of a window; false when all is backed.
-  bool next_gap(const Window& window, Gap& gap) const noexcept;
+  /// The first unbacked part of a window at or after `from`; false when there is none.
+  bool next_gap(const Window& window, Address from, Gap& gap) const noexcept;
+
+  /// What backing a window would take, if `supply` is what may be taken and the rest is created.
+  Cost cost(const Window& window, Supply supply, const Ladder& ladder, uint64_t block) const noexcept;
 
   /// Makes the next attach() and detach() safe. Throws std::bad_alloc.
   void prepare_attach(const Region* region, Address address, uint64_t size);
@@ -135,7 +142,7 @@ class Heap {
     }
   }
   template <typename Visit>
-  void for_free_chunks(const Window& window, Visit visit) noexcept;
+  static void for_free_chunks(const Window& window, Visit visit) noexcept;
   Block* cut_front(Block* block, uint64_t size) noexcept;
   void link_after(Block* at, Block* added) noexcept;
   void unlink(Block* block) noexcept;
@@ -143,7 +150,7 @@ class Heap {
   FreeIndex& index_of_state(State state) noexcept { return state == State::hole ? holes_ : bare_; }
   Block* range_around(const Region& region, Address address) const noexcept;
   Block* isolate(Block* range, Address address, uint64_t size) noexcept;
-  bool extend(const Block* hole, uint64_t size, Window& window, uint64_t& backed) const noexcept;
+  static bool extend(const Block* hole, uint64_t size, Window& window) noexcept;
   bool region_is_valid(const Region& region, std::string& why) const;
 
   Group group_;

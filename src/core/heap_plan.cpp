@@ -17,45 +17,56 @@ bool is_free(const Block* block) noexcept {
 }  // namespace
 
 /// A window of `size` bytes that begins with `hole`, or, where the way up is blocked, ends with it.
-/// `backed` counts the bytes of it that need no driver call.
-bool Heap::extend(const Block* hole, uint64_t size, Window& window, uint64_t& backed) const noexcept {
+bool Heap::extend(const Block* hole, uint64_t size, Window& window) noexcept {
   uint64_t total = 0;
-  backed = 0;
-  for (const Block* at = hole; is_free(at) && total < size; at = at->next) {
-    if (at->is(State::hole)) backed += std::min(at->size, size - total);
-    total += at->size;
-  }
+  for (const Block* at = hole; is_free(at) && total < size; at = at->next) total += at->size;
   Address start = hole->address;
   if (total < size) {
     const Block* below = hole->prev;
     if (below == nullptr || !below->is(State::bare) || below->size < size - total) return false;
-    start = align_down(hole->address - (size - total), kUnit);
+    start -= size - total;
   }
   window = {hole->region, start, start + size};
   return true;
 }
 
-bool Heap::plan(uint64_t size, uint64_t alignment, bool fresh, Window& window) const noexcept {
+size_t Heap::plan(uint64_t size, uint64_t alignment,
+                  std::array<Window, kMaxWindows>& windows) const noexcept {
   // Alignment is rare and small; leaving room for it anywhere in the window is simplest.
   const uint64_t need = size + alignment - kUnit;
-  uint64_t best = 0;
-  if (!fresh) {
-    int tried = 0;
-    for (const Block* hole = holes_.largest(); hole != nullptr && tried < kCandidates;
-         hole = holes_.next_smaller(hole), ++tried) {
-      Window candidate;
-      uint64_t backed = 0;
-      if (hole->size > best && extend(hole, need, candidate, backed) && backed > best) {
-        best = backed;
-        window = candidate;
+  size_t count = 0;
+  int tried = 0;
+  for (const Block* hole = holes_.largest(); hole != nullptr && tried < kCandidates;
+       hole = holes_.next_smaller(hole), ++tried) {
+    if (extend(hole, need, windows[count])) ++count;
+  }
+  for (const Block* bare : {bare_.find(need), bare_.largest()}) {
+    if (bare == nullptr || bare->size < need) continue;
+    windows[count++] = {bare->region, bare->address, bare->address + need};
+  }
+  return count;
+}
+
+Cost Heap::cost(const Window& window, Supply supply, const Ladder& ladder, uint64_t block) const noexcept {
+  for_free_chunks(window, [&](const Chunk* chunk) { supply.remove(chunk->size); });
+  Cost cost;
+  Gap gap;
+  for (Address from = window.start; next_gap(window, from, gap); from = gap.address + gap.size) {
+    for (uint64_t covered = 0; covered < gap.size; ++cost.chunks) {
+      const uint64_t need = gap.size - covered;
+      const uint64_t room = gap.room - covered;
+      const size_t size_class = supply.pick(need, room);
+      if (size_class != Supply::kNone) {
+        supply.remove_class(size_class);
+        covered += Supply::size_of(size_class);
+      } else {
+        const uint64_t size = ladder.chunk_size(reserved_ + cost.created, block, need, room);
+        cost.created += size;
+        covered += size;
       }
     }
-    if (best > 0) return true;
   }
-  const Block* bare = fresh ? bare_.largest() : bare_.find(need);
-  if (bare == nullptr || bare->size < need) return false;
-  window = {bare->region, bare->address, bare->address + need};
-  return true;
+  return cost;
 }
 
 template <typename Visit>
@@ -77,10 +88,11 @@ void Heap::unclaim_window(const Window& window) noexcept {
   for_free_chunks(window, [this](Chunk* chunk) { unclaim(chunk); });
 }
 
-bool Heap::next_gap(const Window& window, Gap& gap) const noexcept {
+bool Heap::next_gap(const Window& window, Address from, Gap& gap) const noexcept {
   const Region& region = *window.region;
   const size_t last = region.page_of(window.end - 1);
-  size_t page = region.page_of(window.start);
+  if (from >= window.end) return false;
+  size_t page = region.page_of(from);
   while (page <= last) {
     const Chunk* chunk = region.chunk_at(page);
     if (chunk == nullptr) break;

@@ -8,28 +8,27 @@
 
 namespace gpupool {
 
-/// Every driver call is paid per chunk, whatever its size; but a chunk is free only when no block touches it.
-/// So chunks grow with what is reserved (few chunks, small waste), and inside a block much larger than that
-/// they grow with the block, since it frees them all at once.
+/// Every driver call is paid per chunk, whatever its size; but a chunk is free only when no block touches it,
+/// and what sticks out of the last block is reserved early. So there are two rungs. Fine chunks pack tightly
+/// and are for pools whose driver calls have cost little so far. Coarse ones are a fixed share of what their
+/// heap holds, up to a middling size that grows slowly for large heaps. On both, chunks inside a block much
+/// larger than that grow with the block, since it frees them all at once.
 struct Ladder {
-  static constexpr uint64_t kDefaultMax = 128 * kMiB;
-  /// A chunk is about this part of what is reserved ...
-  static constexpr uint64_t kHeapShare = 512;
-  /// ... or this part of the block it is created for, if that is more.
-  static constexpr uint64_t kBlockShare = 8;
+  static constexpr uint64_t kDefaultMax = 32 * kMiB;
 
   uint64_t max_chunk = kDefaultMax;
+  bool fine = false;
 
-  /// Size of a chunk to create towards a gap of `gap` bytes for a block of `block` bytes while `reserved`
-  /// bytes are held. At most `room`, which is what can be mapped in one piece.
-  uint64_t chunk_size(uint64_t reserved, uint64_t block, uint64_t gap, uint64_t room) const noexcept {
-    const uint64_t by_heap = floor_power_of_two(std::max(reserved / kHeapShare, kGranule));
-    const uint64_t by_block = floor_power_of_two(std::max(block / kBlockShare, kGranule));
-    uint64_t size = std::min(std::max(by_heap, by_block), max_chunk);
+  /// Size of a chunk to create towards a gap of `gap` bytes for a block of `block` bytes in a heap that holds
+  /// `held`. At most `room`, which is what can be mapped in one piece. Always a power of two.
+  uint64_t chunk_size(uint64_t held, uint64_t block, uint64_t gap, uint64_t room) const noexcept {
+    const uint64_t by_heap = fine ? held / 1024 : std::min(held / 32, std::max(16 * kMiB, held / 512));
+    const uint64_t by_block = fine ? block / 64 : std::max(block / 16, std::min(block, 4 * kMiB));
+    uint64_t size = std::max(by_heap, by_block);
     // What sticks out of the block should be the heap's size, not the block's.
-    if (size > gap) size = std::max(by_heap, floor_power_of_two(gap));
-    size = std::min(size, max_chunk);
-    return std::max(std::min(size, floor_power_of_two(room)), kGranule);
+    if (size > gap) size = std::max(by_heap, gap);
+    size = std::min({size, max_chunk, room});
+    return floor_power_of_two(std::max(size, kGranule));
   }
 };
 

@@ -16,7 +16,8 @@ class QuickBins {
  public:
   /// The last block of this size that was pushed, or null.
   Block* pop(uint64_t size) noexcept {
-    Bin& bin = bins_[slot_of(size)];
+    const size_t slot = slot_of(size);
+    Bin& bin = bins_[slot];
     if (bin.size != size || bin.top == nullptr) return nullptr;
     Block* block = bin.top;
     bin.top = block->link;
@@ -24,28 +25,23 @@ class QuickBins {
   }
 
   bool push(Block* block) noexcept {
-    Bin& bin = bins_[slot_of(block->size)];
+    const size_t slot = slot_of(block->size);
+    Bin& bin = bins_[slot];
     if (bin.size != block->size) {
       if (bin.top != nullptr) return false;
       bin.size = block->size;
     }
     block->link = bin.top;
     bin.top = block;
+    filled_ |= uint64_t{1} << slot;
     return true;
-  }
-
-  /// Takes the stack whose place `size` would get: the way out of a refused push.
-  Block* evict(uint64_t size) noexcept {
-    Bin& bin = bins_[slot_of(size)];
-    Block* stack = bin.top;
-    bin.top = nullptr;
-    return stack;
   }
 
   /// Takes everything, as one list through Block::link.
   Block* drain() noexcept {
     Block* all = nullptr;
-    for (Bin& bin : bins_) {
+    for (; filled_ != 0; filled_ &= filled_ - 1) {
+      Bin& bin = bins_[static_cast<size_t>(std::countr_zero(filled_))];
       while (Block* block = bin.top) {
         bin.top = block->link;
         block->link = all;
@@ -68,6 +64,7 @@ class QuickBins {
   }
 
   std::array<Bin, size_t{1} << kSlotBits> bins_{};
+  uint64_t filled_ = 0;  // slots that may hold a block
 };
 
 }  // namespace gpupool

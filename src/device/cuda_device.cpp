@@ -39,10 +39,7 @@ cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shar
 }
 
 CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
-    : driver_(driver),
-      setup_(std::move(setup)),
-      shareable_chunks_(setup_.shareable_chunks),
-      peers_enabled_(setup_.peers.empty()) {
+    : driver_(driver), setup_(std::move(setup)), shareable_chunks_(setup_.shareable_chunks) {
   const auto grant = [this](cuda::CUdevice device) {
     access_.push_back(
         {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, device}, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
@@ -52,9 +49,8 @@ CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
 }
 
 CudaDevice::~CudaDevice() {
-  // Most often the process is alive and this gives the events back; at its end the driver does.
-  if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;
   const CudaScope scope = enter(CaptureSafety::unsafe);
+  // Once the driver has gone, so have the events.
   if (scope.status() != kSuccess) return;
   for (const CUevent event : free_events_) driver_.cuEventDestroy_v2(event);
 }
@@ -182,13 +178,12 @@ Status CudaDevice::allocate_device(uint64_t size, Address& address) {
 /// Memory of the driver's malloc is accessible to contexts, not to devices as chunks are. The peers' primary
 /// contexts are meant, and retained for ever.
 Status CudaDevice::enable_peers() {
-  if (peers_enabled_.load(std::memory_order_acquire)) return kSuccess;
   const std::lock_guard lock(peer_mutex_);
-  if (peers_enabled_.load(std::memory_order_relaxed)) return kSuccess;
+  if (peers_enabled_) return kSuccess;
   for (const cuda::CUdevice peer : setup_.peers) {
     if (const Status status = enable_peer(peer); status != kSuccess) return status;
   }
-  peers_enabled_.store(true, std::memory_order_release);
+  peers_enabled_ = true;
   return kSuccess;
 }
 

@@ -83,9 +83,9 @@ class CudaDevice final : public Device {
   std::vector<cuda::CUevent> free_events_;
   size_t event_count_ = 0;
 
-  // Held across driver calls, but only until the first allocation of a device with peers is through.
+  // Held across driver calls only by the first allocation of a device with peers, which none can overtake.
   std::mutex peer_mutex_;
-  std::atomic<bool> peers_enabled_;
+  bool peers_enabled_ = false;
 };
 
 }  // namespace gpupool

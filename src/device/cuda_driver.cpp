@@ -6,8 +6,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
-#include <new>
 
 #include "device/cuda.hpp"
 
@@ -19,8 +17,7 @@ namespace {
 
 using cuda::CUresult;
 
-// Neither has a destructor that does anything: threads may still use them while the process exits.
-constinit std::mutex load_mutex;
+// Written by the one thread that brought cuda_state to `loading`, read by all once it is `ready`.
 constinit CudaDriver table;
 
 const char* library_name() noexcept {
@@ -122,24 +119,31 @@ Status initialise() {
   return kSuccess;
 }
 
+/// Called with cuda_state at `loading`, which it ends.
+Status load() {
+  void* library = nullptr;
+  Status status = open_library(library);
+  if (status == kSuccess) status = find_functions(library);
+  if (status == kSuccess) status = initialise();
+  // Unless the driver turned out to be gone.
+  CudaState state = CudaState::loading;
+  cuda_state.compare_exchange_strong(state, status == kSuccess ? CudaState::ready : CudaState::unloaded);
+  cuda_state.notify_all();
+  return status;
+}
+
 }  // namespace
 
 Status load_cuda_driver(const CudaDriver*& driver) {
-  const auto is_open = [] { return cuda_state.load(std::memory_order_acquire) <= CudaState::loading; };
-  if (is_open()) {
-    const std::lock_guard lock(load_mutex);
-    if (is_open()) {
-      cuda_state.store(CudaState::loading);
-      void* library = nullptr;
-      Status status = open_library(library);
-      if (status == kSuccess) status = find_functions(library);
-      if (status == kSuccess) status = initialise();
-      // Not if the driver turned out to be gone meanwhile.
-      CudaState loading = CudaState::loading;
-      cuda_state.compare_exchange_strong(loading,
-                                         status == kSuccess ? CudaState::ready : CudaState::unloaded);
-      if (status != kSuccess) return status;
+  // The state itself is the lock: a child of fork can tell that it was held, and a mutex could hang there.
+  CudaState state = cuda_state.load(std::memory_order_acquire);
+  while (state <= CudaState::loading) {
+    if (state == CudaState::loading) {
+      cuda_state.wait(state);
+    } else if (cuda_state.compare_exchange_strong(state, CudaState::loading)) {
+      if (const Status status = load(); status != kSuccess) return status;
     }
+    state = cuda_state.load(std::memory_order_acquire);
   }
   if (const Status status = cuda_usable(); status != kSuccess) return status;
   driver = &table;
@@ -176,12 +180,8 @@ bool cuda_initialised() noexcept {
 }
 
 void cuda_after_fork() noexcept {
-  if (cuda_state.load() == CudaState::unloaded) {
-    // Another thread of the parent may have been about to load it, and does not exist here to unlock this.
-    new (&load_mutex) std::mutex;
-    return;
-  }
-  cuda_state.store(CudaState::forked);
+  // Also if another thread of the parent was just loading it.
+  if (cuda_state.load() != CudaState::unloaded) cuda_state.store(CudaState::forked);
 }
 
 }  // namespace gpupool

@@ -33,13 +33,6 @@ void SimAccesses::note(uint64_t offset, uint64_t size, Use use, bool writes, uin
   writes ? note_write(offset, size, use) : note_read(offset, size, use);
 }
 
-void SimAccesses::forget(uint64_t offset, uint64_t size) {
-  if (records_.empty()) return;
-  split(offset);
-  split(offset + size);
-  records_.erase(records_.lower_bound(offset), records_.lower_bound(offset + size));
-}
-
 /// Makes no record reach across offset.
 void SimAccesses::split(uint64_t offset) {
   const auto after = records_.lower_bound(offset);

@@ -3,7 +3,8 @@
 //
 // Virtual times embody all waits: work that waited for other work starts when that has ended, or later. So
 // two accesses race exactly if they come from two streams, at least one writes, and they overlap in time.
-// Nothing is kept, and nothing costs anything, while no work touches memory.
+// Physical bytes are never named twice, so memory that is given back needs no care. Nothing is kept, and
+// nothing costs anything, while no work touches memory.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,6 @@ class SimAccesses {
 
   /// Notes an access. `now` bounds what can still matter: later work starts at now or after it.
   void note(uint64_t offset, uint64_t size, Use use, bool writes, uint64_t now);
-
-  /// Forgets physical memory that has been given back.
-  void forget(uint64_t offset, uint64_t size);
 
  private:
   struct Record {

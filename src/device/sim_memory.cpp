@@ -12,7 +12,7 @@ using Long = unsigned long long;  // for printf
 
 /// Whether size bytes at address are a range of whole granules.
 bool is_granular(Address address, uint64_t size) noexcept {
-  return size != 0 && (address | size) % kSimGranularity == 0 && address + size > address;
+  return size != 0 && (address | size) % kSimGranularity == 0;
 }
 
 /// The last entry that begins at or before address, or end().
@@ -118,7 +118,6 @@ void SimMemory::give_back_if_unused(Chunks::iterator chunk) {
   const Chunk& state = chunk->second;
   if (!state.released || state.mappings != 0) return;
   used_ -= state.size;
-  accesses_.forget(state.offset, state.size);
   backing_->discard(state.offset, state.size);
   chunks_.erase(chunk);
 }
@@ -247,7 +246,6 @@ Status SimMemory::deallocate(Kind kind, Address address, uint64_t size) {
     return faults_.refuse(driver_code::kInvalidValue, "deallocate of %#llx, %llu bytes: not allocated so",
                           Long{address}, Long{size});
   }
-  accesses_.forget(found->second.offset, size);
   backing_->release(address, size);
   backing_->discard(found->second.offset, size);
   if (kind != Kind::pinned) used_ -= size;

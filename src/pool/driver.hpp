@@ -41,6 +41,13 @@ class Driver {
   const DeviceInfo& info() const noexcept { return device_->info(); }
   const Tally& tally(Call call) const noexcept { return tallies_[static_cast<size_t>(call)]; }
 
+  /// The time that all calls took so far.
+  uint64_t nanoseconds() const noexcept {
+    uint64_t sum = 0;
+    for (const Tally& each : tallies_) sum += each.nanoseconds.load(std::memory_order_relaxed);
+    return sum;
+  }
+
   Status reserve_addresses(uint64_t size, Address& base) {
     return timed(Call::address, [&] { return device_->reserve_addresses(size, base); });
   }

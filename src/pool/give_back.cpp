@@ -7,23 +7,24 @@
 
 namespace gpupool {
 
-/// Turns what thread caches keep of a stream (kNoStream: of all) into holes.
-void Pool::drain(Stream stream) {
+/// Turns what thread caches keep of a stream (kNoStream: of all) and group into holes.
+void Pool::drain(Stream stream, Group group) {
   for (const auto& cache : caches_) {
     for (Lane& lane : cache->lanes) {
       Block* all = nullptr;
       {
         const std::lock_guard lock(cache->lock);
         if (lane.stream == kNoStream || (stream != kNoStream && lane.stream != stream)) continue;
-        all = lane.bins.drain();
+        all = lane.bins(group).drain();
       }
-      while (all != nullptr) {
-        Block* next = all->link;
-        give(all);
-        all = next;
-      }
+      give_list(all);
     }
   }
+}
+
+void Pool::drain_all() {
+  drain(kNoStream, Group::small);
+  drain(kNoStream, Group::large);
 }
 
 /// Turns freed blocks that every stream has passed into holes.
@@ -143,7 +144,7 @@ Status Pool::trim(uint64_t target, uint64_t& released) {
   Lock lock(mutex_);
   const uint64_t out = reserved_.out;
   ++tick_;
-  drain(kNoStream);
+  drain_all();
   settle_pending();
   Status status = kSuccess;
   if (options_.vmm) {
@@ -151,7 +152,7 @@ Status Pool::trim(uint64_t target, uint64_t& released) {
     status = release_until(target, blocked);
     if (status == kSuccess && blocked && budget_.used() > target) {
       status = wait_for_streams(lock);
-      drain(kNoStream);
+      drain_all();
       settle_pending();
       const Status rest = release_until(target, blocked);
       if (status == kSuccess) status = rest;
@@ -183,15 +184,14 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   }
   if (!options_.vmm) return add_segment(lock, *state, Group::large, missing);
   StreamHeap& heap = state->heap(Group::large);
-  Window window;
-  if (!heap.plan(missing, kUnit, true, window)) {
-    if (const Status status = add_region(heap, missing); status != kSuccess) return status;
-    if (!heap.plan(missing, kUnit, true, window))
-      return fail(GPUPOOL_ERROR_INTERNAL, "no addresses to reserve");
-  }
+  std::array<Window, Heap::kMaxWindows> windows;
+  size_t count = 0;
+  if (const Status status = find_places(heap, missing, kUnit, windows, count); status != kSuccess)
+    return status;
+  const Window window = windows[count - 1];
   Status status = kSuccess;
   Gap gap;
-  while (status == kSuccess && budget_.used() < target && heap.next_gap(window, gap)) {
+  while (status == kSuccess && budget_.used() < target && heap.next_gap(window, window.start, gap)) {
     in_hand_.reserve(in_hand_.size() + 1);
     Chunk* chunk = nullptr;
     const uint64_t size = ladder_.chunk_size(budget_.used(), missing, gap.size, gap.size);
@@ -213,7 +213,7 @@ Status Pool::set_limit(uint64_t limit) {
   if (budget_.set_limit(limit)) return kSuccess;
   {
     Lock lock(mutex_);
-    drain(kNoStream);
+    drain_all();
     if (const uint64_t floor = live_floor(); floor > limit) {
       return fail(GPUPOOL_ERROR_OVER_LIMIT,
                   "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit);

@@ -13,24 +13,79 @@ namespace gpupool {
 
 /// Makes one hole of at least `bytes` in the heap. On failure nothing is lost: what was mapped is a hole.
 Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
-  unmap_retired();
+  if (retired_.size() >= kRetiredMax) unmap_retired();
   StreamHeap& heap = state.heap(group_of(bytes));
-  Growth growth{state, heap, bytes, state.capture != 0 || state.order.capturing(), {}};
-  Status status = kSuccess;
-  for (const bool fresh : {false, true}) {
-    Window window;
-    if (!heap.plan(bytes, alignment, fresh, window)) {
-      if (status = add_region(heap, bytes + alignment); status != kSuccess) return status;
-      if (!heap.plan(bytes, alignment, true, window)) {
-        return fail(GPUPOOL_ERROR_INTERNAL, "no addresses for %llu bytes",
-                    static_cast<unsigned long long>(bytes));
-      }
+  Growth growth{state, heap, bytes, state.capture != 0 || state.order.capturing(), false, ladder_, {}, {}};
+  growth.ladder.fine = can_afford_fine();
+  std::array<Window, Heap::kMaxWindows> windows;
+  size_t count = 0;
+  if (Status found = find_places(heap, bytes, alignment, windows, count); found != kSuccess) return found;
+  // The cheapest place first. If it can not be backed, the one with most room takes chunks of any size, and
+  // last, chunks of other streams that are still busy.
+  count_supply(growth);
+  size_t best = 0;
+  Cost least = heap.cost(windows[0], growth.supply, growth.ladder, bytes);
+  for (size_t i = 1; i < count; ++i) {
+    const Cost cost = heap.cost(windows[i], growth.supply, growth.ladder, bytes);
+    if (cost < least) {
+      least = cost;
+      best = i;
     }
-    status = back(growth, window);
-    // Between blocks a gap takes only chunks that fit in it; at fresh addresses any chunk does.
+  }
+  Status status = back(growth, windows[best]);
+  for (const bool busy : {false, true}) {
     if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) break;
+    if (busy && growth.capturing) break;
+    growth.busy = busy;
+    count = heap.plan(bytes, alignment, windows);
+    status = back(growth, windows[count - 1]);
   }
   return status;
+}
+
+/// Whether to spend on smaller chunks: near the limit, where room is short, and while driver calls have cost less
+/// than two microseconds a malloc and a hundredth of the time so far.
+bool Pool::can_afford_fine() {
+  if (budget_.room() < budget_.limit() / 8) return true;
+  uint64_t mallocs = 0;
+  for (const auto& cache : caches_) {
+    const std::lock_guard lock(cache->lock);
+    mallocs += cache->counters.hits + cache->counters.misses;
+  }
+  const uint64_t elapsed = driver_.device().now_ns() - created_at_;
+  return driver_.nanoseconds() < mallocs * 2000 + elapsed / 100;
+}
+
+/// A stream's own chunks need no wait. Those of others do not either once they are idle; while busy they are
+/// taken only in the last resort, since the growing stream must then wait for theirs.
+bool Pool::may_take(const Growth& growth, const StreamHeap& heap, const Chunk* chunk) {
+  StreamState& state = heap.state();
+  if (&state == &growth.state) return true;
+  if (state.capture != 0) return false;
+  return growth.busy || state.order.passed(chunk->epoch, tick_);
+}
+
+void Pool::count_supply(Growth& growth) {
+  growth.supply = {};
+  for (const auto& state : streams_) {
+    for (const StreamHeap& heap : state->heaps) {
+      for (size_t at = 0; at < ChunkLists::kClasses; ++at) {
+        for (const Chunk* chunk = heap.free_chunks().oldest(at); chunk != nullptr; chunk = chunk->next) {
+          if (may_take(growth, heap, chunk)) growth.supply.add(chunk->size);
+        }
+      }
+    }
+  }
+}
+
+/// The places that a request could go to, at least one; reserves more addresses if there are none.
+Status Pool::find_places(StreamHeap& heap, uint64_t bytes, uint64_t alignment,
+                         std::array<Window, Heap::kMaxWindows>& windows, size_t& count) {
+  count = heap.plan(bytes, alignment, windows);
+  if (count != 0) return kSuccess;
+  if (const Status status = add_region(heap, bytes + alignment); status != kSuccess) return status;
+  count = heap.plan(bytes, alignment, windows);
+  return count != 0 ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a new region of addresses has no room");
 }
 
 /// Reserves addresses for a heap: as many as the device has memory, which costs nothing, so that holes in
@@ -58,9 +113,12 @@ Status Pool::add_region(StreamHeap& heap, uint64_t bytes) {
 Status Pool::back(Growth& growth, const Window& window) {
   // Chunks that the window has already must not be stolen to fill its gaps.
   growth.heap.claim_window(window);
+  count_supply(growth);
   Status status = kSuccess;
   Gap gap;
-  while (status == kSuccess && growth.heap.next_gap(window, gap)) status = fill(growth, window, gap);
+  while (status == kSuccess && growth.heap.next_gap(window, window.start, gap)) {
+    status = fill(growth, window, gap);
+  }
   growth.heap.unclaim_window(window);
   return status;
 }
@@ -148,7 +206,8 @@ void Pool::put_back(const std::vector<Piece>& pieces) noexcept {
 Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& piece) {
   if (growth.heap.group() == Group::small) {
     // Long-lived little blocks must not hold large chunks.
-    room = std::min(room, std::max(need, ladder_.chunk_size(growth.heap.reserved(), kGranule, need, room)));
+    room = std::min(room,
+                    std::max(need, growth.ladder.chunk_size(growth.heap.reserved(), kGranule, need, room)));
   }
   for (size_t i = 0; i < in_hand_.size(); ++i) {
     if (in_hand_[i]->size > room) continue;
@@ -156,16 +215,10 @@ Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& pie
     in_hand_.erase(in_hand_.begin() + static_cast<ptrdiff_t>(i));
     return kSuccess;
   }
-  if (!prefers_creating(need)) {
-    if (steal_own(growth, need, room, piece)) return kSuccess;
-    if (steal_other(growth, need, room, true, piece)) return kSuccess;
-  }
+  if (!prefers_creating(need) && steal(growth, need, room, piece)) return kSuccess;
   const Status status = create_for(growth, need, room, piece.chunk);
-  if (status == kSuccess) return kSuccess;
   if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
-  if (steal_own(growth, need, room, piece)) return kSuccess;
-  if (steal_other(growth, need, room, growth.capturing, piece)) return kSuccess;
-  return status;
+  return steal(growth, need, room, piece) ? kSuccess : status;
 }
 
 bool Pool::prefers_creating(uint64_t bytes) const noexcept {
@@ -174,57 +227,44 @@ bool Pool::prefers_creating(uint64_t bytes) const noexcept {
   return static_cast<double>(budget_.used() + bytes) <= (1 + options_.slack) * live;
 }
 
-/// The chunk to take from a heap: the oldest of the largest that are not larger than needed, else of the
-/// smallest that there is room for.
-Chunk* Pool::find_free(StreamHeap& heap, uint64_t need, uint64_t room, bool idle_only) {
-  const ChunkLists& lists = heap.free_chunks();
-  if (lists.count() == 0) return nullptr;
-  const auto usable = [&](Chunk* chunk, uint64_t most) {
-    return chunk->size <= most && (!idle_only || heap.state().order.passed(chunk->epoch, tick_));
-  };
-  const size_t own = ChunkLists::class_of(need);
-  for (size_t at = own + 1; at-- > 0;) {
-    for (Chunk* chunk = lists.oldest(at); chunk != nullptr; chunk = chunk->next) {
-      if (usable(chunk, need)) return chunk;
+/// Takes the oldest chunk of the size that fits best, the stream's own before others'.
+bool Pool::steal(Growth& growth, uint64_t need, uint64_t room, Piece& piece) {
+  for (;;) {
+    const size_t size_class = growth.supply.pick(need, room);
+    if (size_class == Supply::kNone) return false;
+    StreamHeap* from = nullptr;
+    Chunk* chunk = nullptr;
+    for (StreamHeap& heap : growth.state.heaps) consider(growth, heap, size_class, from, chunk);
+    for (const auto& state : streams_) {
+      if (chunk != nullptr) break;
+      for (StreamHeap& heap : state->heaps) consider(growth, heap, size_class, from, chunk);
     }
-  }
-  for (size_t at = own; at < ChunkLists::kClasses; ++at) {
-    for (Chunk* chunk = lists.oldest(at); chunk != nullptr; chunk = chunk->next) {
-      if (usable(chunk, room)) return chunk;
-    }
-  }
-  return nullptr;
-}
-
-bool Pool::steal_own(Growth& growth, uint64_t need, uint64_t room, Piece& piece) {
-  for (StreamHeap* heap :
-       {&growth.heap, &growth.state.heap(Group::small), &growth.state.heap(Group::large)}) {
-    if (Chunk* chunk = find_free(*heap, need, room, false)) {
-      heap->claim(chunk);
-      piece = {chunk, heap};
+    if (chunk != nullptr && hold(growth, from->state(), chunk->epoch) == kSuccess) {
+      growth.supply.remove_class(size_class);
+      from->claim(chunk);
+      piece = {chunk, from};
       return true;
     }
+    // Creating a chunk may have released some, or the driver refused the wait.
+    growth.supply.clear_class(size_class);
   }
-  return false;
 }
 
-bool Pool::steal_other(Growth& growth, uint64_t need, uint64_t room, bool idle_only, Piece& piece) {
-  for (const auto& state : streams_) {
-    if (state.get() == &growth.state || state->capture != 0) continue;
-    for (StreamHeap& heap : state->heaps) {
-      Chunk* chunk = find_free(heap, need, room, idle_only);
-      if (chunk == nullptr || hold(growth, *state, chunk->epoch) != kSuccess) continue;
-      heap.claim(chunk);
-      piece = {chunk, &heap};
-      return true;
-    }
+/// Keeps the oldest chunk of a class that the growth may take.
+void Pool::consider(const Growth& growth, StreamHeap& heap, size_t size_class, StreamHeap*& from,
+                    Chunk*& best) {
+  for (Chunk* chunk = heap.free_chunks().oldest(size_class); chunk != nullptr; chunk = chunk->next) {
+    if (best != nullptr && best->age < chunk->age) return;
+    if (!may_take(growth, heap, chunk)) continue;
+    from = &heap;
+    best = chunk;
+    return;
   }
-  return false;
 }
 
 /// Makes the growing stream wait for another one, once for each epoch that matters.
 Status Pool::hold(Growth& growth, StreamState& from, uint64_t epoch) {
-  if (from.order.passed(epoch, tick_)) return kSuccess;
+  if (&from == &growth.state || from.order.passed(epoch, tick_)) return kSuccess;
   for (auto& [state, until] : growth.held) {
     if (state == &from && until >= epoch) return kSuccess;
   }
@@ -237,9 +277,7 @@ Status Pool::hold(Growth& growth, StreamState& from, uint64_t epoch) {
 /// Creates a chunk for part of a gap: of the ladder's size, smaller where the limit or the device has no
 /// room, and last in place of older chunks that could not be used here.
 Status Pool::create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& chunk) {
-  uint64_t size =
-      ladder_.chunk_size(growth.heap.group() == Group::small ? growth.heap.reserved() : budget_.used(),
-                         growth.block, need, room);
+  uint64_t size = growth.ladder.chunk_size(growth.heap.reserved(), growth.block, need, room);
   for (;;) {
     Status status = create_chunk(size, chunk);
     if (status == kSuccess) return kSuccess;

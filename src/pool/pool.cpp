@@ -13,6 +13,7 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
     : options_(options), driver_(std::move(device)) {
   if (options.max_chunk != 0) ladder_.max_chunk = options.max_chunk;
   (void)budget_.set_limit(options.limit);
+  created_at_ = driver_.device().now_ns();
 }
 
 Pool::~Pool() = default;
@@ -36,7 +37,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   if (ThreadCache* cache = ThreadSlots::find(id_); cache != nullptr && alignment <= kUnit) [[likely]] {
     cache->lock.lock();
     Lane& lane = cache->lane_of(stream);
-    Block* block = lane.stream == stream ? lane.bins.pop(bytes) : nullptr;
+    Block* block = lane.stream == stream ? lane.bins(group_of(bytes)).pop(bytes) : nullptr;
     if (block != nullptr) [[likely]] {
       block->requested = size;
       block->become(State::live);
@@ -66,7 +67,7 @@ Status Pool::free(Address address, Stream stream) {
         block->address == address && !block->shared.load(std::memory_order_relaxed) &&
         static_cast<StreamHeap*>(block->heap)->name() == stream) [[likely]] {
       Lane& lane = cache.lane_of(stream);
-      if (lane.stream == stream && lane.bins.push(block)) [[likely]] {
+      if (lane.stream == stream && lane.bins(group_of(block->size)).push(block)) [[likely]] {
         block->become(State::cached);
         cache.counters.subtract(group_of(block->size), block->requested, block->size);
         return kSuccess;
@@ -139,7 +140,7 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
 void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept {
   const Stream stream = static_cast<StreamHeap*>(block->heap)->name();
   const uint64_t bytes = block->size;
-  Block* evicted = nullptr;
+  Lane evicted;
   {
     const std::lock_guard lock(cache.lock);
     block->requested = requested;
@@ -150,15 +151,11 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
     if (cache.counters.due()) counters_.publish(cache.counters);
     Lane& lane = cache.lane_of(stream);
     if (stream != kNameless && lane.stream != stream) {
-      evicted = lane.bins.drain();
+      std::swap(evicted, lane);
       lane.stream = stream;
     }
   }
-  while (evicted != nullptr) {
-    Block* next = evicted->link;
-    give(evicted);
-    evicted = next;
-  }
+  for (QuickBins& bins : evicted.groups) give_list(bins.drain());
 }
 
 void Pool::publish(ThreadCache& cache) {
@@ -171,6 +168,15 @@ void Pool::publish(ThreadCache& cache) {
 void Pool::give(Block* block) noexcept {
   auto& heap = static_cast<StreamHeap&>(*block->heap);
   heap.give(block, heap.state().order.stamp(), ++age_);
+}
+
+/// The same for a list through Block::link.
+void Pool::give_list(Block* first) noexcept {
+  while (first != nullptr) {
+    Block* next = first->link;
+    give(first);
+    first = next;
+  }
 }
 
 /// Takes a live block from its holder: cached, counted as freed, in no bin. Null, and a status, if it is

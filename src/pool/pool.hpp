@@ -124,6 +124,10 @@ class Pool {
     uint64_t epoch;
   };
 
+  /// Addresses are free, so old mappings are left until there are this many: a workload that settles never
+  /// pays for removing them.
+  static constexpr size_t kRetiredMax = 1;
+
   /// A freed block that other streams may still be using.
   struct Pending {
     Block* block;
@@ -142,6 +146,9 @@ class Pool {
     StreamHeap& heap;
     uint64_t block;
     bool capturing;
+    bool busy;  // may take chunks whose streams are still using them
+    Ladder ladder;
+    Supply supply;                                        // what may be stolen, by size
     std::vector<std::pair<StreamState*, uint64_t>> held;  // streams waited for so far, and until when
   };
 
@@ -154,6 +161,7 @@ class Pool {
   void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
   Block* take_back(Address address, Status& status);
   void give(Block* block) noexcept;
+  void give_list(Block* first) noexcept;
   void publish(ThreadCache& cache);
 
   // ladder.cpp: from a request to a block, or to a report
@@ -166,6 +174,8 @@ class Pool {
 
   // growth.cpp: backing addresses with chunks
   Status grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment);
+  Status find_places(StreamHeap& heap, uint64_t bytes, uint64_t alignment,
+                     std::array<Window, Heap::kMaxWindows>& windows, size_t& count);
   Status add_region(StreamHeap& heap, uint64_t bytes);
   Status back(Growth& growth, const Window& window);
   Status fill(Growth& growth, const Window& window, const Gap& gap);
@@ -173,9 +183,11 @@ class Pool {
   Status next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& piece);
   Status map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region* region, StreamHeap& heap);
   void put_back(const std::vector<Piece>& pieces) noexcept;
-  bool steal_own(Growth& growth, uint64_t need, uint64_t room, Piece& piece);
-  bool steal_other(Growth& growth, uint64_t need, uint64_t room, bool idle_only, Piece& piece);
-  Chunk* find_free(StreamHeap& heap, uint64_t need, uint64_t room, bool idle_only);
+  bool can_afford_fine();
+  bool may_take(const Growth& growth, const StreamHeap& heap, const Chunk* chunk);
+  void count_supply(Growth& growth);
+  bool steal(Growth& growth, uint64_t need, uint64_t room, Piece& piece);
+  void consider(const Growth& growth, StreamHeap& heap, size_t size_class, StreamHeap*& from, Chunk*& best);
   Status create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& chunk);
   Status create_chunk(uint64_t size, Chunk*& chunk);
   Status hold(Growth& growth, StreamState& from, uint64_t epoch);
@@ -194,7 +206,8 @@ class Pool {
   bool release_oldest(bool& blocked, Status& status);
   Status release_chunk(Chunk* chunk);
   Status wait_for_streams(Lock& lock);
-  void drain(Stream stream);  // kNoStream: all
+  void drain(Stream stream, Group group);  // kNoStream: all
+  void drain_all();
   void settle_pending();
 
   // observe.cpp
@@ -209,6 +222,7 @@ class Pool {
   Options options_;
   Driver driver_;
   Ladder ladder_;
+  uint64_t created_at_ = 0;  // in the device's time
   Budget budget_;
 
   mutable std::mutex mutex_;  // the pool's lock: guards everything below

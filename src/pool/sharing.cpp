@@ -37,25 +37,19 @@ Status Pool::release_stream(Stream stream) {
   const auto known = by_stream_.find({stream, 0});
   if (known == by_stream_.end()) return kSuccess;
   StreamState& state = *known->second;
-  drain(stream);
   if (const Status status = state.order.release(); status != kSuccess) return status;
   by_stream_.erase(known);
   // From here on, frees of this stream's blocks take the long way, and no thread has a lane for it.
   for (StreamHeap& heap : state.heaps) heap.forget_name();
   for (const auto& cache : caches_) {
-    Block* late = nullptr;
+    Lane left;
     {
       const std::lock_guard cache_lock(cache->lock);
       Lane& lane = cache->lane_of(stream);
       if (lane.stream != stream) continue;
-      late = lane.bins.drain();
-      lane.stream = kNoStream;
+      std::swap(left, lane);
     }
-    while (late != nullptr) {
-      Block* next = late->link;
-      give(late);
-      late = next;
-    }
+    for (QuickBins& bins : left.groups) give_list(bins.drain());
   }
   return kSuccess;
 }
@@ -97,7 +91,7 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
 /// Lets a destroyed pool end: false while blocks are live.
 bool Pool::finish() {
   Lock lock(mutex_);
-  drain(kNoStream);
+  drain_all();
   if (live_amounts().blocks != 0) return false;
   if (wait_for_streams(lock) != kSuccess) {
     // The driver has gone, or is broken: what it holds goes with the process.

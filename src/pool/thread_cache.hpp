@@ -21,7 +21,9 @@ inline constexpr Stream kNameless = GPUPOOL_STREAM_UNKNOWN - 1;
 /// Quick bins of one stream.
 struct Lane {
   Stream stream = kNoStream;
-  QuickBins bins;
+  std::array<QuickBins, kGroups> groups;
+
+  QuickBins& bins(Group group) noexcept { return groups[static_cast<size_t>(index_of(group))]; }
 };
 
 /// A thread takes the lock of its own cache once a call, uncontended but for frees of its blocks by other

@@ -2,6 +2,7 @@
 // The CUDA device over the stand-in driver: memory, order, streams, and every driver call failing once.
 #include <cstring>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "cuda_fixture.hpp"
@@ -237,6 +238,7 @@ TEST_F(CudaDeviceTest, EventsAreReused) {
   std::vector<Event> events(40);
   for (int round = 0; round < 3; ++round) {
     for (Event& event : events) ASSERT_EQ(device_->record(0, event), kSuccess);
+    EXPECT_EQ(std::set<Event>(events.begin(), events.end()).size(), events.size()) << "one was given twice";
     for (const Event event : events) device_->recycle(event);
   }
   EXPECT_EQ(fake_.calls("cuEventCreate"), created + events.size());

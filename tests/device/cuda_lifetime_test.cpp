@@ -67,6 +67,20 @@ void require_all(Device& device, Status expected) {
   REQUIRE(open_cuda(0, {}, another) == expected);
 }
 
+/// Runs `body` in a child of fork, as the library's own handler would have it; returns its exit code.
+template <typename Body>
+int in_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    cuda_after_fork();
+    body();
+    std::_Exit(0);
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 class CudaLifetimeTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -141,18 +155,23 @@ TEST_F(CudaLifetimeDeathTest, ADriverThatIsGoneBeforeItIsUsed) {
   EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
 }
 
+void load_with_threads() {
+  std::atomic<int> ready{0};
+  const auto load = [&] {
+    ++ready;
+    while (ready < 4) std::this_thread::yield();
+    open_device();
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(load);
+  for (std::thread& thread : threads) thread.join();
+  REQUIRE(fake_cuda().calls("cuInit") == 1);
+}
+
 TEST_F(CudaLifetimeDeathTest, ThreadsThatLoadItTogetherInitialiseItOnce) {
   const auto body = [] {
-    std::atomic<int> ready{0};
-    const auto load = [&] {
-      ++ready;
-      while (ready < 4) std::this_thread::yield();
-      open_device();
-    };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 4; ++i) threads.emplace_back(load);
-    for (std::thread& thread : threads) thread.join();
-    REQUIRE(fake_cuda().calls("cuInit") == 1);
+    fake_cuda();
+    for (int round = 0; round < 50; ++round) REQUIRE(in_child(load_with_threads) == 0);
     std::_Exit(0);
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
@@ -218,26 +237,15 @@ TEST_F(CudaLifetimeDeathTest, TheDriverItselfCanSayThatItHasGone) {
     fake_cuda().fail("cuMemCreate", 1, cuda::CUDA_ERROR_DEINITIALIZED);
     ChunkHandle chunk = 0;
     REQUIRE(device->create_chunk(kGranule, chunk) == GPUPOOL_ERROR_SHUTTING_DOWN);
+    // Not even to put the caller's context and capture mode back.
+    REQUIRE(fake_cuda().calls("cuCtxPopCurrent_v2") == 0);
+    REQUIRE(fake_cuda().calls("cuThreadExchangeStreamCaptureMode") == 1);
     const uint64_t calls = fake_cuda().calls(nullptr);
     require_all(*device, GPUPOOL_ERROR_SHUTTING_DOWN);
     REQUIRE(fake_cuda().calls(nullptr) == calls);
     std::_Exit(0);
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
-}
-
-/// Runs `body` in a child of fork, as the library's own handler would have it; returns its exit code.
-template <typename Body>
-int in_child(Body body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    cuda_after_fork();
-    body();
-    std::_Exit(0);
-  }
-  int status = 0;
-  if (waitpid(child, &status, 0) != child) return -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 TEST_F(CudaLifetimeDeathTest, AChildOfForkNeverCallsTheDriver) {
@@ -251,6 +259,20 @@ TEST_F(CudaLifetimeDeathTest, AChildOfForkNeverCallsTheDriver) {
             }) == 0);
     uint64_t free = 0;
     REQUIRE(device->free_memory(free) == kSuccess);  // the parent goes on
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CudaLifetimeDeathTest, AChildForkedWhileCudaIsBeingLoadedNeverCallsIt) {
+  const auto body = [] {
+    fake_cuda().on_init([] {
+      REQUIRE(in_child([] {
+                int32_t count = 0;
+                REQUIRE(cuda_device_count(count) == GPUPOOL_ERROR_FORKED);
+              }) == 0);
+    });
+    open_device();
     std::_Exit(0);
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");

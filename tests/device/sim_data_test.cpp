@@ -117,7 +117,9 @@ TEST_F(SimDataTest, HugeReservationIsReal) {
   EXPECT_NE(device->reserve_addresses(64 * kTiB, other), kSuccess);
   EXPECT_NE(last_error().status, GPUPOOL_ERROR_OUT_OF_MEMORY) << "the device's memory is not short";
   EXPECT_EQ(device->release_addresses(base, 64 * kTiB), kSuccess);
-  EXPECT_EQ(device->release_addresses(reserve(64 * kTiB), 64 * kTiB), kSuccess);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(device->release_addresses(reserve(64 * kTiB), 64 * kTiB), kSuccess) << "they can be had again";
+  }
 }
 
 TEST_F(SimDataTest, MallocedMemoryIsReal) {

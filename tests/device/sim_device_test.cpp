@@ -138,8 +138,8 @@ TEST(SimSettingsTest, ReadsTheEnvironmentsLanguage) {
   settings.capacity = 12;
   for (const char* text :
        {"capacity", "capacity=", "capacity=GiB", "capacity=8GB", "capacity=-1", "capacity=1",
-        "capacity=65TiB", "capacity=18446744073709551615TiB", "data=2", "data=", "price_scale=0",
-        "price_scale=nan", "price_scale=-1", "size=8GiB", "data=1,,data=1", ",data=1"}) {
+        "capacity=65TiB", "capacity=16777217TiB", "data=2", "data=", "price_scale=0", "price_scale=nan",
+        "price_scale=-1", "size=8GiB", "data=1,,data=1", ",data=1"}) {
     EXPECT_EQ(sim_settings_from(text, settings), GPUPOOL_ERROR_INVALID_ARGUMENT) << text;
     EXPECT_EQ(settings.capacity, 12U) << text;
   }

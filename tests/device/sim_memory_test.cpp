@@ -51,6 +51,16 @@ TEST_P(SimMemoryTest, AddressSpaceHasItsLimits) {
   expect_fault(device->reserve_addresses(kMiB, base), 1, "reserve_addresses");
 }
 
+TEST_F(SimTest, AddressesCanBeHadAgain) {
+  restart_without_data();
+  for (int i = 0; i < 3; ++i) {
+    const Address base = reserve(64 * kTiB);
+    map(base + 64 * kTiB - kChunk, create());
+    EXPECT_EQ(device->unmap(base + 64 * kTiB - kChunk, kChunk), kSuccess);
+    EXPECT_EQ(device->release_addresses(base, 64 * kTiB), kSuccess);
+  }
+}
+
 TEST_P(SimMemoryTest, ReleaseOfAddressesIsWholeAndUnmapped) {
   const Address base = reserve(4 * kChunk);
   map(base + kChunk, create());

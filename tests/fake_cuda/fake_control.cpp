@@ -8,7 +8,7 @@ namespace fake {
 
 std::atomic<bool> torn_down{false};
 std::atomic<uint64_t> late_calls{0};
-constinit thread_local ThreadState thread_state;
+constinit thread_local ThreadState thread_state = {};
 
 State& state() {
   static State* const instance = [] {
@@ -89,6 +89,10 @@ void fail(const char* function, uint64_t occurrence, uint32_t code) {
   locked([&](State& driver) {
     driver.failures.push_back({function, occurrence, 0, static_cast<CUresult>(code)});
   });
+}
+
+void on_init(void (*hook)()) {
+  locked([&](State& driver) { driver.init_hook = hook; });
 }
 
 void reset() {
@@ -214,6 +218,7 @@ extern "C" const FakeCudaControls* fake_cuda_controls() {
   static constexpr FakeCudaControls controls = {
       .fail = fail,
       .reset = reset,
+      .on_init = on_init,
       .calls = calls,
       .live = live,
       .seen = seen,

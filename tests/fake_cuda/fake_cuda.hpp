@@ -43,6 +43,8 @@ struct FakeCudaControls {
   void (*fail)(const char* function, uint64_t occurrence, uint32_t code);
   /// Ends all failures, and sets attributes, peers and capacities to what they were at the start.
   void (*reset)();
+  /// Called in the middle of cuInit, with no lock held.
+  void (*on_init)(void (*hook)());
   /// Calls of one function so far, or of all (null); failed ones count.
   uint64_t (*calls)(const char* function);
   FakeCudaLive (*live)();

@@ -62,6 +62,11 @@ extern "C" {
 CUresult cuInit(unsigned flags) {
   FAKE_CALL(kNothing);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (state().init_hook != nullptr) {
+    call.lock().unlock();
+    state().init_hook();
+    call.lock().lock();
+  }
   if (state().process == 0) {
     state().process = getpid();
     std::atexit([] { torn_down = true; });

@@ -125,6 +125,7 @@ struct State {
 
   std::map<std::string, uint64_t> calls;
   std::vector<Failure> failures;
+  void (*init_hook)() = nullptr;
   FakeCudaSeen seen = {};
   uint64_t faults = 0;
 };

@@ -19,7 +19,7 @@ static atomic_uint rounds;
 
 static void require(int condition, const char* what) {
   if (condition) return;
-  fprintf(stderr, "%s: %s\n", what, dlerror());
+  fprintf(stderr, "%s\n", what);
   exit(EXIT_FAILURE);
 }
 

@@ -11,12 +11,12 @@
 static int check_failures = 0;
 
 /* A condition that must hold. */
-#define CHECK(condition)                                                            \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-      ++check_failures;                                                             \
-    }                                                                               \
+#define CHECK(condition) check_that(__FILE__, __LINE__, #condition, (condition))
+
+/* One without which later lines make no sense: fails the program at once. */
+#define REQUIRE(condition)                     \
+  do {                                         \
+    if (!CHECK(condition)) exit(EXIT_FAILURE); \
   } while (0)
 
 /* A call that must succeed. */
@@ -29,12 +29,13 @@ static int check_failures = 0;
 #define FAILS_EITHER(expected, other, call) \
   check_status(__FILE__, __LINE__, #call, (call), (expected), (other))
 
-/* Fails the program at once: for what later lines can not do without. */
-#define REQUIRE(condition)                \
-  do {                                    \
-    CHECK(condition);                     \
-    if (!(condition)) exit(EXIT_FAILURE); \
-  } while (0)
+static inline int check_that(const char* file, int line, const char* condition, int holds) {
+  if (!holds) {
+    fprintf(stderr, "%s:%d: %s does not hold\n", file, line, condition);
+    ++check_failures;
+  }
+  return holds;
+}
 
 /* The thread's last error is this status, in words. */
 static inline void check_last_error(const char* file, int line, const char* call, gpupool_status_t status) {

@@ -13,11 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import apigen  # noqa: E402
-from api.model import Enum, Function, Struct  # noqa: E402
-from api.parser import LintErrors, parse  # noqa: E402
-from api.writers import OUTPUTS  # noqa: E402
-from api.writers.export_map import export_map  # noqa: E402
+import apigen
+from api.model import Enum, Function, Struct
+from api.parser import LintErrors, parse
+from api.writers import OUTPUTS
+from api.writers.export_map import export_map
 
 GOOD = """\
 #define GPUPOOL_VERSION_MAJOR 0
@@ -183,7 +183,8 @@ class Checking(unittest.TestCase):
         self.assertIn(str(stale), output)
 
     def test_a_bad_header_writes_nothing(self):
-        self.header.write_text(self.header.read_text().replace("/* gpupool-api-end */", "union x;\n/* gpupool-api-end */"))
+        end = "/* gpupool-api-end */"
+        self.header.write_text(self.header.read_text().replace(end, f"union x;\n{end}"))
         status, output = self.run_apigen()
         self.assertEqual(status, 1)
         self.assertRegex(output, r"gpupool\.h:\d+: 'union' starts nothing")

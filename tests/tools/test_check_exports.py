@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-import check_exports  # noqa: E402
+import check_exports
 
 GOOD_FLAGS = ("-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,noexecstack")
 CONTRACT = {"functions": [{"name": "gpupool_a", "since": "0.1"}, {"name": "gpupool_b", "since": "0.2"}]}
@@ -79,7 +79,8 @@ class Exports(unittest.TestCase):
         self.assertEqual(found, ["libother.so.1 is needed"])
 
     def test_static_tls(self):
-        code = '__attribute__((tls_model("initial-exec"))) __thread int n;\n' + GOOD_CODE.replace("return 0", "return n")
+        variable = '__attribute__((tls_model("initial-exec"))) __thread int n;\n'
+        code = variable + GOOD_CODE.replace("return 0", "return n")
         self.assertIn("thread-local", self.violations(code=code)[0])
 
     def test_the_command_fails_too(self):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-import check_layers  # noqa: E402
+import check_layers
 
 
 class Layers(unittest.TestCase):

@@ -7,7 +7,10 @@ from ..model import Function
 def export_map(api):
     functions = api.of(Function)
     versions = sorted({function.since for function in functions}, key=lambda v: [int(part) for part in v.split(".")])
-    lines = ["/* SPDX-License-Identifier: Apache-2.0 */", "/* Written by tools/apigen.py. A function never changes its node. */"]
+    lines = [
+        "/* SPDX-License-Identifier: Apache-2.0 */",
+        "/* Written by tools/apigen.py. A function never changes its node. */",
+    ]
     previous = ""
     for version in versions:
         lines.append(f"GPUPOOL_{version} {{")

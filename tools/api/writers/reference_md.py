@@ -43,10 +43,10 @@ def _declaration(item):
 
 
 def _signature(head, parameters):
-    words = [f"{parameter.type} {parameter.name}" for parameter in parameters] or ["void"]
+    words = [f"{parameter.type} {parameter.name}," for parameter in parameters] or ["void,"]
+    words[-1] = words[-1].removesuffix(",") + ");"
     lines = [f"{head}("]
-    for number, word in enumerate(words):
-        word += ");" if number == len(words) - 1 else ","
+    for word in words:
         if len(lines[-1]) + 1 + len(word) > _WIDTH:
             lines.append(" " * (len(head) + 1) + word)
         else:
@@ -56,11 +56,16 @@ def _signature(head, parameters):
 
 def _members(item):
     if isinstance(item, Enum):
-        return ["", *_table(("name", "value", ""), [(f"`{v.name}`", v.value, v.doc) for v in item.values if v.value != 0x7FFFFFFF])]
+        rows = [(f"`{v.name}`", v.value, v.doc) for v in item.values if not v.name.endswith("_FORCE32")]
+        return ["", *_table(("name", "value", ""), rows)]
     if isinstance(item, Struct):
-        rows = [(m.offset, f"`{m.type} {m.name}{'' if m.length is None else f'[{m.length}]'}`", m.doc) for m in item.fields]
+        rows = [(m.offset, f"`{m.type} {m.name}{_extent(m)}`", m.doc) for m in item.fields]
         return ["", *_table(("offset", "field", ""), rows), "", f"{item.size} bytes."]
     return []
+
+
+def _extent(member):
+    return "" if member.length is None else f"[{member.length}]"
 
 
 def _table(head, rows):
