@@ -4,6 +4,7 @@
 #include <barrier>
 #include <chrono>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,15 @@ double time_threads(int threads, const Work& prepare, const Work& work) {
   {
     std::vector<std::jthread> running;
     running.reserve(static_cast<size_t>(threads));
-    for (int thread = 0; thread < threads; ++thread) running.emplace_back(run, thread);
+    for (int thread = 0; thread < threads; ++thread) {
+      try {
+        running.emplace_back(run, thread);
+      } catch (const std::system_error&) {
+        // Those that run wait for all: take this one and the rest out of the count.
+        for (int missing = thread; missing < threads; ++missing) start.arrive_and_drop();
+        throw;
+      }
+    }
   }
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);

@@ -2,7 +2,6 @@
 // Threads that start together and are timed each on its own.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 
 namespace gpupool::cli {

@@ -14,7 +14,7 @@ namespace gpupool {
 /// heap holds, up to a middling size that grows slowly for large heaps. On both, chunks inside a block much
 /// larger than that grow with the block, since it frees them all at once.
 struct Ladder {
-  static constexpr uint64_t kDefaultMax = 32 * kMiB;
+  static constexpr uint64_t kDefaultMax = 16 * kMiB;
 
   uint64_t max_chunk = kDefaultMax;
   bool fine = false;

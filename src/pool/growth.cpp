@@ -43,10 +43,10 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
   return status;
 }
 
-/// Whether to spend on smaller chunks: near the limit, where room is short, and while driver calls have cost less
-/// than two microseconds a malloc and a hundredth of the time so far.
+/// Whether to spend on smaller chunks: in the upper half of the limit, where room counts, and while driver
+/// calls have cost less than two microseconds a malloc and a hundredth of the time so far.
 bool Pool::can_afford_fine() {
-  if (budget_.room() < budget_.limit() / 8) return true;
+  if (budget_.room() < budget_.limit() / 2) return true;
   uint64_t mallocs = 0;
   for (const auto& cache : caches_) {
     const std::lock_guard lock(cache->lock);

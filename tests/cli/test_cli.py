@@ -18,9 +18,7 @@ MIB = 1 << 20
 
 def run(*arguments):
     """Runs the command; returns exit status, standard output and standard error."""
-    done = subprocess.run(
-        [COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False
-    )
+    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -119,9 +117,7 @@ class Front(CommandTest):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")
         with open("/dev/full", "w", encoding="ascii") as full:
-            done = subprocess.run(
-                [COMMAND, "info"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-            )
+            done = subprocess.run([COMMAND, "info"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("could not be written", done.stderr)
 
@@ -164,9 +160,7 @@ class Replay(CommandTest):
         self.assertEqual(row["streams"], workload.streams)
         self.assertEqual(row["peak_live_bytes"], workload.peak)
         self.assertGreaterEqual(row["peak_reserved_bytes"], workload.peak)
-        self.assertAlmostEqual(
-            row["reserved_over_live"], row["peak_reserved_bytes"] / workload.peak, places=5
-        )
+        self.assertAlmostEqual(row["reserved_over_live"], row["peak_reserved_bytes"] / workload.peak, places=5)
         self.assertEqual(row["passes"], passes)
         for name in self.LISTS:
             self.assertEqual(len(row[name]), passes, name)
