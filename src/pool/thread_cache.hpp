@@ -29,7 +29,7 @@ struct Lane {
 /// A thread takes the lock of its own cache once a call, uncontended but for frees of its blocks by other
 /// threads and for the pool draining it. Lock order: the pool's lock, then this. Caches live as long as the
 /// pool; when a thread ends, its cache waits for the next new thread.
-struct alignas(64) ThreadCache : BlockOwner {
+struct alignas(128) ThreadCache : BlockOwner {
   static constexpr size_t kLanes = 8;
 
   SpinLock lock;

@@ -34,7 +34,9 @@ static void* work(void* argument) {
   (void)argument;
   while (!atomic_load(&stop)) {
     gpupool_ptr_t block = 0;
-    require(allocate(pool, 1 << 16, 0, &block) == GPUPOOL_SUCCESS, "malloc");
+    const gpupool_status_t status = allocate(pool, 1 << 16, 0, &block);
+    if (status == GPUPOOL_ERROR_SHUTTING_DOWN) return NULL;  // main has returned before this thread
+    require(status == GPUPOOL_SUCCESS, "malloc");
     require(release(pool, block, 0) == GPUPOOL_SUCCESS, "free");
     atomic_fetch_add(&rounds, 1);
   }

@@ -15,7 +15,7 @@ static atomic_int stop;
 static atomic_int running;
 
 static void* allocate(void* argument) {
-  const gpupool_stream_t stream = (gpupool_stream_t)(uintptr_t)argument;
+  const gpupool_stream_t stream = *(const gpupool_stream_t*)argument;
   atomic_fetch_add(&running, 1);
   for (uint64_t i = 0; !atomic_load(&stop); ++i) {
     gpupool_ptr_t small = 0;
@@ -53,8 +53,10 @@ int main(void) {
   alarm(240);
   pool = new_pool(0);
   pthread_t threads[kThreads];
+  gpupool_stream_t streams[kThreads] = {0};  // the first one stays the default stream
+  for (int i = 1; i < kThreads; ++i) OK(gpupool_stream_create(pool, &streams[i]));
   for (int i = 0; i < kThreads; ++i) {
-    REQUIRE(pthread_create(&threads[i], NULL, allocate, (void*)(uintptr_t)(i == 0 ? 0 : 1000 + i)) == 0);
+    REQUIRE(pthread_create(&threads[i], NULL, allocate, &streams[i]) == 0);
   }
   while (atomic_load(&running) < kThreads) usleep(1000);
   for (int i = 0; i < kForks && check_failures == 0; ++i) {
@@ -70,6 +72,7 @@ int main(void) {
   OK(gpupool_validate(pool));
   OK(gpupool_empty(pool, NULL));
   CHECK(stats_of(pool).all.reserved_bytes.current == 0);
+  for (int i = 1; i < kThreads; ++i) OK(gpupool_stream_destroy(pool, streams[i]));
   OK(gpupool_destroy(pool));
   return finish();
 }
