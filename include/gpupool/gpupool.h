@@ -29,14 +29,14 @@
  *   active     allocated, and freed blocks that a stream may still be using
  *   reserved   physical memory held; reserved = active + cached + slack
  *   cached     reserved and free to hand out
- *   slack      reserved, but neither active nor free to hand out: what alignment or rounding cost
+ *   slack      reserved, but neither active nor free to hand out: what a graph's capture keeps
  *   idle       no GPU work can still touch it
  *   steal      map a free chunk at another address
  *
  * OWNERSHIP
  *   A pool belongs to whoever created it, a block to whoever called malloc. Blocks may be freed by any
  *   thread. A pool that is destroyed while blocks are live refuses new blocks, still accepts frees, and
- *   goes away with its last block. Nothing that the library returns points into its own storage, except
+ *   goes away with its last block, whose free may then wait for the GPU. Nothing that the library returns points into its own storage, except
  *   the constant strings of gpupool_status_name and gpupool_version_string.
  *
  * THREADS AND STREAMS
@@ -52,7 +52,7 @@
  * CUDA GRAPHS
  *   While a stream captures, the pool calls nothing that is illegal then. Give a graph a pool of its own
  *   that lives as long as the graph, or create the pool with GPUPOOL_FLAG_CAPTURE_AWARE: then what is
- *   allocated and freed while capturing is reused within that capture only.
+ *   allocated and freed while capturing is reused within that capture only, until the pool is destroyed.
  *
  * ERRORS
  *   Every call returns a status. Out-parameters are written on success, and set to 0 on failure where the

@@ -116,6 +116,20 @@ class Heap {
 
   const ChunkLists& free_chunks() const noexcept { return free_chunks_; }
 
+  /// Calls visit(chunk) for every chunk that backs this heap.
+  template <typename Visit>
+  void for_each_chunk(Visit visit) const {
+    for (const Region& region : regions_) {
+      Chunk* last = nullptr;
+      for (Chunk* chunk : region.pages) {
+        if (chunk == nullptr || chunk == last) continue;
+        if (last != nullptr) visit(last);
+        last = chunk;
+      }
+      if (last != nullptr) visit(last);
+    }
+  }
+
   // ---- numbers
 
   uint64_t reserved() const noexcept { return reserved_; }

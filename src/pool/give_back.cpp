@@ -10,15 +10,15 @@ namespace gpupool {
 /// Turns what thread caches keep of a stream (kNoStream: of all) and group into holes.
 void Pool::drain(Stream stream, Group group) {
   for (const auto& cache : caches_) {
-    for (Lane& lane : cache->lanes) {
-      Block* all = nullptr;
-      {
-        const std::lock_guard lock(cache->lock);
-        if (lane.stream == kNoStream || (stream != kNoStream && lane.stream != stream)) continue;
-        all = lane.bins(group).drain();
+    std::array<Block*, ThreadCache::kLanes> lists{};
+    {
+      const std::lock_guard lock(cache->lock);
+      for (size_t i = 0; i < lists.size(); ++i) {
+        Lane& lane = cache->lanes[i];
+        if (stream == kNoStream || lane.stream == stream) lists[i] = lane.bins(group).drain();
       }
-      give_list(all);
     }
+    for (Block* list : lists) give_list(list);
   }
 }
 
@@ -214,6 +214,10 @@ Status Pool::set_limit(uint64_t limit) {
   {
     Lock lock(mutex_);
     drain_all();
+    if (!pending_.empty()) {
+      if (const Status status = wait_for_streams(lock); status != kSuccess) return status;
+      settle_pending();
+    }
     if (const uint64_t floor = live_floor(); floor > limit) {
       return fail(GPUPOOL_ERROR_OVER_LIMIT,
                   "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit);

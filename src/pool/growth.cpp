@@ -7,6 +7,7 @@
 // use makes the new stream wait for the old one, on the GPU, and is taken only before failing.
 #include <algorithm>
 
+#include "base/defer.hpp"
 #include "pool/pool.hpp"
 
 namespace gpupool {
@@ -113,13 +114,13 @@ Status Pool::add_region(StreamHeap& heap, uint64_t bytes) {
 Status Pool::back(Growth& growth, const Window& window) {
   // Chunks that the window has already must not be stolen to fill its gaps.
   growth.heap.claim_window(window);
+  const Defer unclaim([&] { growth.heap.unclaim_window(window); });
   count_supply(growth);
   Status status = kSuccess;
   Gap gap;
   while (status == kSuccess && growth.heap.next_gap(window, window.start, gap)) {
     status = fill(growth, window, gap);
   }
-  growth.heap.unclaim_window(window);
   return status;
 }
 
@@ -132,17 +133,14 @@ Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
   retired_.reserve(retired_.size() + most);
   in_hand_.reserve(in_hand_.size() + most);
   store_.reserve(4 * most + 4);
-  if (const Status status = collect(growth, gap, pieces); status != kSuccess) {
-    put_back(pieces);
-    return status;
-  }
+  Defer give_up([&] { put_back(pieces); });
+  if (const Status status = collect(growth, gap, pieces); status != kSuccess) return status;
   uint64_t total = 0;
   for (const Piece& piece : pieces) total += piece.chunk->size;
   growth.heap.prepare_attach(window.region, gap.address, total);
-  if (const Status status = map_pieces(gap, pieces, window.region, growth.heap); status != kSuccess) {
-    put_back(pieces);
+  if (const Status status = map_pieces(gap, pieces, window.region, growth.heap); status != kSuccess)
     return status;
-  }
+  give_up.cancel();
   Address address = gap.address;
   for (const Piece& piece : pieces) {
     Chunk* chunk = piece.chunk;
@@ -340,7 +338,8 @@ void Pool::unmap_retired() {
     if (passed(retired_[i])) {
       const Address start = retired_[i].range->address;
       Address end = retired_[i].range->end();
-      while (next < retired_.size() && retired_[next].range->address == end && passed(retired_[next])) {
+      while (next < retired_.size() && retired_[next].range->address == end &&
+             retired_[next].range->region == retired_[i].range->region && passed(retired_[next])) {
         end = retired_[next++].range->end();
       }
       removed = driver_.unmap(start, end - start) == kSuccess;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/defer.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
@@ -105,6 +106,16 @@ uint64_t Pool::live_floor() const noexcept {
   return budget_.used() - std::min(releasable, budget_.used());
 }
 
+/// Free memory that only the capture it was allocated in may reuse.
+uint64_t Pool::kept_by_captures() const noexcept {
+  uint64_t bytes = 0;
+  for (const auto& state : streams_) {
+    if (state->capture == 0) continue;
+    for (const StreamHeap& heap : state->heaps) bytes += heap.hole_bytes();
+  }
+  return bytes;
+}
+
 void Pool::stats(gpupool_stats_t& stats) {
   Lock lock(mutex_);
   if (handle_is_usable()) {
@@ -138,8 +149,8 @@ void Pool::stats(gpupool_stats_t& stats) {
   stats.limit_bytes = budget_.limit() == Budget::kNone ? 0 : budget_.limit();
   stats.releasable_bytes = budget_.used() - live_floor();
   const uint64_t used = stats.all.reserved_bytes.current;
-  stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current);
-  stats.slack_bytes = used - std::min(used, stats.all.active_bytes.current + stats.cached_bytes);
+  stats.slack_bytes = kept_by_captures();
+  stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current + stats.slack_bytes);
   stats.driver = calls_of(driver_);
   stats.steals = steals_;
   stats.stream_steals = stream_steals_;
@@ -187,18 +198,13 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     Lock lock(mutex_);
     // With every cache locked, no block changes hands: the lists are of one moment.
     for (const auto& cache : caches_) cache->lock.lock();
-    const auto unlock = [this](void*) {
+    const Defer unlock([this] {
       for (const auto& cache : caches_) cache->lock.unlock();
-    };
-    const std::unique_ptr<void, decltype(unlock)> guard(this, unlock);
+    });
     for (const auto& state : streams_) {
       for (const StreamHeap& heap : state->heaps) {
+        heap.for_each_chunk([&](const Chunk* chunk) { add_chunk(*chunk, &heap); });
         for (const Region& region : heap.regions()) {
-          const Chunk* last = nullptr;
-          for (const Chunk* chunk : region.pages) {
-            if (chunk != nullptr && chunk != last) add_chunk(*chunk, &heap);
-            last = chunk;
-          }
           for (const Block* range = region.first; range != nullptr; range = range->next) {
             if (!range->is(State::bare) && !range->is(State::retired))
               add_block(*range, state->order.stream());

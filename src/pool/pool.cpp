@@ -16,7 +16,13 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
   created_at_ = driver_.device().now_ns();
 }
 
-Pool::~Pool() = default;
+/// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
+Pool::~Pool() {
+  for (Chunk* chunk : in_hand_) delete chunk;
+  for (const auto& state : streams_) {
+    for (const StreamHeap& heap : state->heaps) heap.for_each_chunk([](Chunk* chunk) { delete chunk; });
+  }
+}
 
 void Pool::set_handle(gpupool_t* handle) noexcept {
   handle_ = handle;
@@ -182,18 +188,16 @@ void Pool::give_list(Block* first) noexcept {
 /// Takes a live block from its holder: cached, counted as freed, in no bin. Null, and a status, if it is
 /// none.
 Block* Pool::take_back(Address address, Status& status) {
-  for (;;) {
-    Block* block = map_.find(address);
-    BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
-    if (owner == nullptr || block->address != address) break;
+  Block* block = map_.find(address);
+  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
+  if (owner != nullptr && block->address == address) {
     auto& cache = *static_cast<ThreadCache*>(owner);
     const std::lock_guard lock(cache.lock);
-    // Another thread may have handed the block on since: only owners change without the pool's lock held.
-    if (block->owner.load(std::memory_order_relaxed) != owner) continue;
-    if (!block->is(State::live)) break;
-    block->become(State::cached);
-    cache.counters.subtract(group_of(block->size), block->requested, block->size);
-    return block;
+    if (block->is(State::live)) {
+      block->become(State::cached);
+      cache.counters.subtract(group_of(block->size), block->requested, block->size);
+      return block;
+    }
   }
   status = not_a_block(address);
   return nullptr;

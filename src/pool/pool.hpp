@@ -214,6 +214,7 @@ class Pool {
   bool handle_is_usable() const noexcept;
   std::string report_locked();
   uint64_t live_floor() const noexcept;
+  uint64_t kept_by_captures() const noexcept;
   void publish_all();
   Amounts live_amounts();
 

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool for C++20: owners that clean up after themselves, over the functions of gpupool.h.
+//
+//     gpupool::Pool pool({.fraction = 0.9});
+//     gpupool::Stream stream(pool);
+//     gpupool::Block block(pool, 1 << 20, stream);
+//     ... queue work that uses block.ptr() on stream ...
+//
+// Everything is inline and calls the C functions only, so this header needs no library but libgpupool, and a
+// program may mix both: handle() and ptr() are what the C functions take. The words, and the rules of threads
+// and streams, are those of gpupool.h.
+//
+// ERRORS are exceptions: every failed call throws gpupool::Error with its status, the driver's number and the
+// library's explanation. Memory that can not be had is gpupool::OutOfMemory. Destructors never throw.
+//
+// LIFETIME. A Block may outlive its Pool: the pool goes away with its last block. A Stream may not: it must be
+// destroyed first, which declaring it after the pool does. Objects that were moved from, and those made by
+// default, own nothing and may only be destroyed or assigned to.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gpupool/gpupool.h"
+
+namespace gpupool {
+
+/// Keeps these names apart from the library's own when it is linked statically. Write gpupool::Pool.
+inline namespace v0 {
+
+/// A call that failed.
+class Error : public std::runtime_error {
+ public:
+  Error(gpupool_status_t status, int32_t driver_code, const std::string& message)
+      : std::runtime_error(message), status_(status), driver_code_(driver_code) {}
+
+  gpupool_status_t status() const noexcept { return status_; }
+  /// The driver's own number, or 0.
+  int32_t driver_code() const noexcept { return driver_code_; }
+
+ private:
+  gpupool_status_t status_;
+  int32_t driver_code_;
+};
+
+/// The device has no more memory, or the pool's limit forbids more. what() explains where the memory is.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws what a failed call of this thread came to; success does nothing. For calls of the C functions.
+inline void check(gpupool_status_t status) {
+  if (status == GPUPOOL_SUCCESS) [[likely]]
+    return;
+  gpupool_error_t details{};
+  details.struct_size = sizeof details;
+  std::string message = gpupool_status_name(status);
+  if (gpupool_last_error(&details) == GPUPOOL_SUCCESS && details.status == status) {
+    message.append(": ").append(details.message);
+  }
+  if (status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT) {
+    throw OutOfMemory(status, details.driver_code, message);
+  }
+  throw Error(status, details.driver_code, message);
+}
+
+enum class Backend : int32_t {
+  automatic = GPUPOOL_BACKEND_AUTO,
+  cuda = GPUPOOL_BACKEND_CUDA,
+  sim = GPUPOOL_BACKEND_SIM,
+};
+
+enum class Mode : int32_t {
+  automatic = GPUPOOL_MODE_AUTO,
+  vmm = GPUPOOL_MODE_VMM,
+  driver = GPUPOOL_MODE_DRIVER,
+  upstream = GPUPOOL_MODE_UPSTREAM,
+};
+
+enum class Kind : int32_t {
+  device = GPUPOOL_KIND_DEVICE,
+  pinned = GPUPOOL_KIND_PINNED,
+  managed = GPUPOOL_KIND_MANAGED,
+};
+
+/// How to create a pool: name what should differ, as in Pool({.limit_bytes = 1 << 30}). The fields are those
+/// of gpupool_config_t.
+struct Config {
+  int32_t device = 0;
+  Backend backend = Backend::automatic;
+  Mode mode = Mode::automatic;
+  Kind kind = Kind::device;
+  /// GPUPOOL_FLAG_CAPTURE_AWARE.
+  bool capture_aware = false;
+  /// Limits, of which the smaller holds; 0: none.
+  double fraction = 0;
+  uint64_t limit_bytes = 0;
+  double slack = 0;
+  uint64_t max_chunk_bytes = 0;
+  /// Needed during the constructor only.
+  std::span<const int32_t> peers{};
+  /// For Mode::upstream.
+  gpupool_upstream_malloc_fn_t upstream_malloc = nullptr;
+  gpupool_upstream_free_fn_t upstream_free = nullptr;
+  void* upstream_user = nullptr;
+
+  gpupool_config_t to_c() const noexcept {
+    gpupool_config_t config{};
+    config.struct_size = sizeof config;
+    config.flags = capture_aware ? uint32_t{GPUPOOL_FLAG_CAPTURE_AWARE} : 0;
+    config.device = device;
+    config.backend = static_cast<int32_t>(backend);
+    config.mode = static_cast<int32_t>(mode);
+    config.kind = static_cast<int32_t>(kind);
+    config.fraction = fraction;
+    config.limit_bytes = limit_bytes;
+    config.slack = slack;
+    config.max_chunk_bytes = max_chunk_bytes;
+    config.peers = peers.data();
+    config.peer_count = static_cast<uint32_t>(peers.size());
+    config.upstream_malloc = upstream_malloc;
+    config.upstream_free = upstream_free;
+    config.upstream_user = upstream_user;
+    return config;
+  }
+};
+
+/// What is mapped and what is in it, sorted by address.
+struct Snapshot {
+  std::vector<gpupool_segment_t> segments;
+  std::vector<gpupool_block_t> blocks;
+};
+
+/// Owns a pool, or borrows a default one.
+class Pool {
+ public:
+  explicit Pool(const Config& config = {}) {
+    const gpupool_config_t c_config = config.to_c();
+    check(gpupool_create(&c_config, &handle_));
+  }
+
+  /// The one pool of a device that everything in this process shares. Destroying the result leaves it.
+  [[nodiscard]] static Pool shared_default(int32_t device = 0) {
+    gpupool_t* handle = nullptr;
+    check(gpupool_default_pool(device, &handle));
+    return Pool(handle, false);
+  }
+
+  Pool(Pool&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), owned_(other.owned_) {}
+  Pool& operator=(Pool&& other) noexcept {
+    Pool old(std::move(*this));
+    handle_ = std::exchange(other.handle_, nullptr);
+    owned_ = other.owned_;
+    return *this;
+  }
+  /// May wait for the GPU. With live blocks, the pool refuses new ones and goes away with its last one.
+  ~Pool() {
+    if (owned_) (void)gpupool_destroy(handle_);
+  }
+
+  /// For the C functions. Stays this object's.
+  [[nodiscard]] gpupool_t* handle() const noexcept { return handle_; }
+
+  // ---- memory, without an owner; Block is the same with one
+
+  [[nodiscard]] gpupool_ptr_t allocate(uint64_t bytes, gpupool_stream_t stream = 0) {
+    gpupool_ptr_t ptr = 0;
+    check(gpupool_malloc(handle_, bytes, stream, &ptr));
+    return ptr;
+  }
+  [[nodiscard]] gpupool_ptr_t allocate_aligned(uint64_t bytes, uint64_t alignment,
+                                               gpupool_stream_t stream = 0) {
+    gpupool_ptr_t ptr = 0;
+    check(gpupool_malloc_aligned(handle_, bytes, alignment, stream, &ptr));
+    return ptr;
+  }
+  void deallocate(gpupool_ptr_t ptr, gpupool_stream_t stream = 0) {
+    check(gpupool_free(handle_, ptr, stream));
+  }
+  void record_stream(gpupool_ptr_t ptr, gpupool_stream_t stream) {
+    check(gpupool_record_stream(handle_, ptr, stream));
+  }
+  [[nodiscard]] gpupool_block_t block_info(gpupool_ptr_t ptr) const {
+    gpupool_block_t block{};
+    check(gpupool_block_info(handle_, ptr, &block, sizeof block));
+    return block;
+  }
+  /// Before a stream of yours is destroyed. A gpupool::Stream does it by itself.
+  void release_stream(gpupool_stream_t stream) { check(gpupool_release_stream(handle_, stream)); }
+  /// Waits for every stream that the pool has seen.
+  void synchronize() { check(gpupool_synchronize(handle_)); }
+
+  // ---- work, queued on a stream: host memory must stay valid until the stream has passed
+
+  void copy(gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t bytes, gpupool_stream_t stream = 0) {
+    check(gpupool_copy(handle_, destination, source, bytes, stream));
+  }
+  void fill(gpupool_ptr_t destination, uint8_t value, uint64_t bytes, gpupool_stream_t stream = 0) {
+    check(gpupool_fill(handle_, destination, value, bytes, stream));
+  }
+
+  // ---- keeping memory, and giving it back
+
+  /// Gives every cached chunk back to the driver; returns the bytes.
+  uint64_t empty() {
+    uint64_t released = 0;
+    check(gpupool_empty(handle_, &released));
+    return released;
+  }
+  uint64_t trim(uint64_t target_bytes) {
+    uint64_t released = 0;
+    check(gpupool_trim(handle_, target_bytes, &released));
+    return released;
+  }
+  void reserve(uint64_t target_bytes, gpupool_stream_t stream = 0) {
+    check(gpupool_reserve(handle_, target_bytes, stream));
+  }
+  void set_limit(uint64_t limit_bytes) { check(gpupool_set_limit(handle_, limit_bytes)); }
+  void set_fraction(double fraction) { check(gpupool_set_fraction(handle_, fraction)); }
+
+  /// Asked before an allocation fails: handler(bytes, attempt) frees something and returns true to have it
+  /// tried again. The handler is not copied: it must live as long as the pool. It must not throw.
+  template <typename Handler>
+    requires std::predicate<Handler&, uint64_t, uint32_t>
+  void set_oom_handler(Handler& handler) {
+    check(gpupool_set_oom_handler(handle_, call_handler<Handler>, &handler));
+  }
+  void clear_oom_handler() { check(gpupool_set_oom_handler(handle_, nullptr, nullptr)); }
+
+  // ---- watching
+
+  [[nodiscard]] gpupool_stats_t stats() const {
+    gpupool_stats_t stats{};
+    stats.struct_size = sizeof stats;
+    check(gpupool_stats(handle_, &stats));
+    return stats;
+  }
+  void reset_peaks() { check(gpupool_reset_peaks(handle_)); }
+  [[nodiscard]] Snapshot snapshot() const;
+  /// Explains in words where the memory is.
+  [[nodiscard]] std::string report() const;
+  /// Checks every promise that the pool's records make to each other. Slow; for tests.
+  void validate() const { check(gpupool_validate(handle_)); }
+
+ private:
+  Pool(gpupool_t* handle, bool owned) noexcept : handle_(handle), owned_(owned) {}
+
+  template <typename Handler>
+  static int32_t call_handler(void* handler, gpupool_t*, uint64_t bytes, uint32_t attempt) noexcept {
+    return (*static_cast<Handler*>(handler))(bytes, attempt) ? 1 : 0;
+  }
+
+  gpupool_t* handle_ = nullptr;
+  bool owned_ = true;
+};
+
+inline Snapshot Pool::snapshot() const {
+  Snapshot all;
+  size_t segments = 0;
+  size_t blocks = 0;
+  // Other threads may add to the lists between asking for the counts and for the contents.
+  do {
+    all.segments.resize(segments);
+    all.blocks.resize(blocks);
+    check(gpupool_snapshot(handle_, all.segments.data(), sizeof(gpupool_segment_t), all.segments.size(),
+                           &segments, all.blocks.data(), sizeof(gpupool_block_t), all.blocks.size(),
+                           &blocks));
+  } while (segments > all.segments.size() || blocks > all.blocks.size());
+  all.segments.resize(segments);
+  all.blocks.resize(blocks);
+  return all;
+}
+
+inline std::string Pool::report() const {
+  std::string text;
+  size_t length = 0;
+  do {
+    text.resize(length);
+    // The terminating zero has room behind the text.
+    check(gpupool_report(handle_, text.data(), text.size() + 1, &length));
+  } while (length > text.size());
+  text.resize(length);
+  return text;
+}
+
+/// Owns a stream that the pool made. Converts to the number that everything else takes.
+class Stream {
+ public:
+  Stream() = default;
+  explicit Stream(Pool& pool) : pool_(pool.handle()) { check(gpupool_stream_create(pool_, &stream_)); }
+
+  Stream(Stream&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), stream_(std::exchange(other.stream_, 0)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    Stream old(std::move(*this));
+    pool_ = std::exchange(other.pool_, nullptr);
+    stream_ = std::exchange(other.stream_, 0);
+    return *this;
+  }
+  /// Blocks of this stream stay valid.
+  ~Stream() {
+    if (pool_ != nullptr) (void)gpupool_stream_destroy(pool_, stream_);
+  }
+
+  operator gpupool_stream_t() const noexcept { return stream_; }  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] gpupool_stream_t id() const noexcept { return stream_; }
+
+  /// Waits until all work queued on it is done.
+  void synchronize() const { check(gpupool_stream_synchronize(pool_, stream_)); }
+
+ private:
+  gpupool_t* pool_ = nullptr;
+  gpupool_stream_t stream_ = 0;
+};
+
+/// Owns a block: remembers its pool and stream, and frees it on that stream.
+class Block {
+ public:
+  Block() = default;
+  Block(Pool& pool, uint64_t bytes, gpupool_stream_t stream = 0)
+      : pool_(pool.handle()), ptr_(pool.allocate(bytes, stream)), size_(bytes), stream_(stream) {}
+
+  Block(Block&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)),
+        ptr_(std::exchange(other.ptr_, 0)),
+        size_(std::exchange(other.size_, 0)),
+        stream_(std::exchange(other.stream_, 0)) {}
+  Block& operator=(Block&& other) noexcept {
+    Block old(std::move(*this));
+    pool_ = std::exchange(other.pool_, nullptr);
+    ptr_ = std::exchange(other.ptr_, 0);
+    size_ = std::exchange(other.size_, 0);
+    stream_ = std::exchange(other.stream_, 0);
+    return *this;
+  }
+  /// Frees it on its stream: what is queued there so far may still use it. Never waits for the GPU.
+  ~Block() {
+    if (ptr_ != 0) (void)gpupool_free(pool_, ptr_, stream_);
+  }
+
+  [[nodiscard]] gpupool_ptr_t ptr() const noexcept { return ptr_; }
+  /// Bytes that were asked for.
+  [[nodiscard]] uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] gpupool_stream_t stream() const noexcept { return stream_; }
+  /// The pool's handle, for the C functions.
+  [[nodiscard]] gpupool_t* pool() const noexcept { return pool_; }
+  explicit operator bool() const noexcept { return ptr_ != 0; }
+
+  /// Another stream uses the block too: say so before the block goes.
+  void record_stream(gpupool_stream_t stream) { check(gpupool_record_stream(pool_, ptr_, stream)); }
+
+  /// Gives the block up: the caller frees it with Pool::deallocate.
+  [[nodiscard]] gpupool_ptr_t release() noexcept {
+    pool_ = nullptr;
+    size_ = 0;
+    stream_ = 0;
+    return std::exchange(ptr_, 0);
+  }
+
+  /// Frees it now.
+  void reset() { reset(stream_); }
+  /// Frees it now, behind the work of another stream too; GPUPOOL_STREAM_UNKNOWN: of all streams.
+  void reset(gpupool_stream_t stream) {
+    gpupool_t* const pool = pool_;
+    check(gpupool_free(pool, release(), stream));
+  }
+
+ private:
+  gpupool_t* pool_ = nullptr;
+  gpupool_ptr_t ptr_ = 0;
+  uint64_t size_ = 0;
+  gpupool_stream_t stream_ = 0;
+};
+
+/// std::span, std::vector, std::array, ...: elements in one piece that may be copied as bytes.
+template <typename Range>
+concept CopyableRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
+                        std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
+
+/// Copies elements to the front of a block, on the block's stream, and waits for that stream.
+/// Throws INVALID_ARGUMENT if the block is too small.
+template <CopyableRange Range>
+void copy_to_device(const Block& destination, const Range& source) {
+  const auto bytes = std::as_bytes(std::span(source));
+  if (bytes.empty()) return;
+  if (bytes.size() > destination.size()) {
+    throw Error(GPUPOOL_ERROR_INVALID_ARGUMENT, 0, "copy_to_device: the block is too small");
+  }
+  const auto from = static_cast<gpupool_ptr_t>(reinterpret_cast<uintptr_t>(bytes.data()));
+  check(gpupool_copy(destination.pool(), destination.ptr(), from, bytes.size(), destination.stream()));
+  check(gpupool_stream_synchronize(destination.pool(), destination.stream()));
+}
+
+/// Fills elements from the front of a block, on the block's stream, and waits for that stream.
+/// Throws INVALID_ARGUMENT if the block is too small.
+template <CopyableRange Range>
+void copy_to_host(Range&& destination, const Block& source) {
+  const auto bytes = std::as_writable_bytes(std::span(destination));
+  if (bytes.empty()) return;
+  if (bytes.size() > source.size()) {
+    throw Error(GPUPOOL_ERROR_INVALID_ARGUMENT, 0, "copy_to_host: the block is too small");
+  }
+  const auto to = static_cast<gpupool_ptr_t>(reinterpret_cast<uintptr_t>(bytes.data()));
+  check(gpupool_copy(source.pool(), to, source.ptr(), bytes.size(), source.stream()));
+  check(gpupool_stream_synchronize(source.pool(), source.stream()));
+}
+
+/// Counts the devices of a backend.
+[[nodiscard]] inline int32_t device_count(Backend backend = Backend::automatic) {
+  int32_t count = 0;
+  check(gpupool_device_count(static_cast<gpupool_backend_t>(backend), &count));
+  return count;
+}
+
+[[nodiscard]] inline gpupool_device_info_t device_info(int32_t device = 0,
+                                                       Backend backend = Backend::automatic) {
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  check(gpupool_device_info(static_cast<gpupool_backend_t>(backend), device, &info));
+  return info;
+}
+
+}  // namespace v0
+}  // namespace gpupool

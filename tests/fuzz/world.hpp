@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated device, pools on it, and a model of what they must be like: the set of live blocks, and who uses
+// them. Every operation is legal for a caller of gpupool.h, or is one that must be refused. After each one the
+// pools are validated, the device must not have seen a broken rule, and results must be as the model says.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "gpupool/gpupool.h"
+
+namespace gpupool::fuzz {
+
+/// A promise was broken; what() says which.
+class Broken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Current and highest value of a quantity.
+struct Track {
+  uint64_t current = 0;
+  uint64_t peak = 0;
+
+  void add(uint64_t amount) {
+    current += amount;
+    if (current > peak) peak = current;
+  }
+};
+
+/// Requested bytes, allocated bytes and blocks of one group.
+struct Tracks {
+  Track requested;
+  Track allocated;
+  Track blocks;
+};
+
+/// Who may still be using a block.
+struct BlockModel {
+  uint64_t requested = 0;
+  uint64_t allocated = 0;
+  gpupool_stream_t home = 0;
+  /// The home stream was released: its number now means another stream to the pool.
+  bool orphan = false;
+  /// The stream whose queue holds the last use, and with it all others; empty once that is known to be over.
+  std::optional<gpupool_stream_t> last_user;
+  std::set<gpupool_stream_t> recorded;
+  /// Used by this stream, which was not recorded: the free must name it.
+  std::optional<gpupool_stream_t> must_name;
+};
+
+struct UpstreamModel {
+  uint64_t next = uint64_t{1} << 40;
+  uint64_t unit = 512;    // 256: hands out addresses that must be refused
+  uint64_t refuse_every = 0;  // 0: never
+  uint64_t calls = 0;
+  std::map<uint64_t, uint64_t> segments;
+  bool good = true;
+};
+
+struct PoolModel {
+  gpupool_t* handle = nullptr;
+  bool vmm = true;
+  bool capture_aware = false;
+  bool destroyed = false;
+  uint64_t limit = 0;
+  uint64_t mallocs = 0;
+  std::map<gpupool_ptr_t, BlockModel> live;
+  Tracks small;
+  Tracks large;
+  Tracks all;
+  std::unique_ptr<UpstreamModel> upstream;
+};
+
+class World {
+ public:
+  struct Setup {
+    uint64_t capacity = 0;
+    double price_scale = 0;
+    /// Read statistics after every operation. They settle what waits for streams, so that not doing so
+    /// leaves more to go wrong.
+    bool watched = false;
+  };
+
+  explicit World(const Setup& setup);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // ---- what can be picked from
+
+  size_t pool_count() const { return pools_.size(); }
+  size_t live_count(size_t pool) const { return pools_[pool]->live.size(); }
+  gpupool_ptr_t live_block(size_t pool, size_t number) const;
+  const std::vector<gpupool_stream_t>& streams() const { return streams_; }
+
+  // ---- operations; Broken if something is not as it must be
+
+  /// True if there is a new pool, the last one.
+  bool create(gpupool_config_t config, UpstreamModel upstream = {});
+  void destroy(size_t pool);
+  /// The block, or 0 if the malloc failed in a way that is allowed.
+  gpupool_ptr_t malloc(size_t pool, uint64_t size, uint64_t alignment, gpupool_stream_t stream);
+  void free(size_t pool, gpupool_ptr_t address, gpupool_stream_t stream);
+  /// The address is not a live block, which must be found out.
+  void free_refused(size_t pool, gpupool_ptr_t address, gpupool_stream_t stream);
+  void block_info(size_t pool, gpupool_ptr_t address);
+  /// Work of a stream on a block, made legal first: after the block's other users, and recorded or, with
+  /// `record` false, named by the free.
+  void use(size_t pool, gpupool_ptr_t address, gpupool_stream_t stream, uint64_t nanoseconds, bool record);
+  void record_stream(size_t pool, gpupool_ptr_t address, gpupool_stream_t stream);
+  void release_stream(size_t pool, gpupool_stream_t stream);
+  void work(gpupool_stream_t stream, uint64_t nanoseconds);
+  void advance(uint64_t nanoseconds);
+  void capture(gpupool_stream_t stream);  // begins, or ends
+  void stream_create();
+  void stream_destroy(gpupool_stream_t stream);
+  void synchronize(size_t pool);
+  void empty(size_t pool);
+  void trim(size_t pool, uint64_t target);
+  void reserve(size_t pool, uint64_t target, gpupool_stream_t stream);
+  void set_limit(size_t pool, uint64_t limit);
+  void set_fraction(size_t pool, double fraction);
+  void set_handler(size_t pool, bool on);
+  void stats(size_t pool);
+  void snapshot(size_t pool);
+  void reset_peaks(size_t pool);
+  void report(size_t pool);
+  void script(const std::string& text);
+
+  /// Frees and destroys everything and checks that nothing is left.
+  void finish();
+
+ private:
+  friend int32_t on_shortage(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
+
+  PoolModel& at(size_t pool) { return *pools_[pool]; }
+  bool is_capturing(gpupool_stream_t stream) const { return capturing_.contains(stream); }
+  bool wait_for(PoolModel& pool, gpupool_stream_t stream);
+  bool named_well(const BlockModel& block, gpupool_stream_t stream) const;
+  /// No capture, no failure: nothing excuses a pool from giving everything back.
+  bool is_calm() const { return !scripted_ && !captured_; }
+  void check_status(gpupool_status_t status, std::initializer_list<gpupool_status_t> allowed,
+                    const char* what) const;
+  void check_stats(PoolModel& pool);
+  void check_malloc_may_fail(const PoolModel& pool, uint64_t size, uint64_t alignment) const;
+  void note_new_block(PoolModel& pool, gpupool_ptr_t address, uint64_t size, uint64_t alignment,
+                      gpupool_stream_t stream);
+  void note_freed(PoolModel& pool, gpupool_ptr_t address);
+  void after();
+  void drop_gone_pools();
+  gpupool_stats_t read_stats(const PoolModel& pool) const;
+  static Tracks& group_of(PoolModel& pool, uint64_t allocated);
+
+  uint64_t capacity_ = 0;
+  bool watched_ = false;
+  bool scripted_ = false;
+  bool captured_ = false;     // some stream captured at some time
+  bool failed_calls_ = false; // a script was set at some time
+  std::vector<std::unique_ptr<PoolModel>> pools_;
+  std::vector<gpupool_stream_t> streams_;
+  std::set<gpupool_stream_t> capturing_;
+};
+
+/// Runs an operation sequence decoded from bytes; Broken if a promise was broken. Any bytes are a sequence.
+void run_sequence(const uint8_t* data, size_t size);
+
+}  // namespace gpupool::fuzz
