@@ -36,8 +36,9 @@
  * OWNERSHIP
  *   A pool belongs to whoever created it, a block to whoever called malloc. Blocks may be freed by any
  *   thread. A pool that is destroyed while blocks are live refuses new blocks, still accepts frees, and
- *   goes away with its last block, whose free may then wait for the GPU. Nothing that the library returns points into its own storage, except
- *   the constant strings of gpupool_status_name and gpupool_version_string.
+ *   goes away with its last block, whose free may then wait for the GPU. Nothing that the library returns
+ *   points into its own storage, except the constant strings of gpupool_status_name and
+ *   gpupool_version_string.
  *
  * THREADS AND STREAMS
  *   Every function may be called from any thread at any time, with one exception: destroying a pool while
@@ -52,7 +53,7 @@
  * CUDA GRAPHS
  *   While a stream captures, the pool calls nothing that is illegal then. Give a graph a pool of its own
  *   that lives as long as the graph, or create the pool with GPUPOOL_FLAG_CAPTURE_AWARE: then what is
- *   allocated and freed while capturing is reused within that capture only, until the pool is destroyed.
+ *   allocated and freed while capturing is reused within that capture only, as long as the pool lives.
  *
  * ERRORS
  *   Every call returns a status. Out-parameters are written on success, and set to 0 on failure where the
