@@ -515,7 +515,7 @@ GPUPOOL_API gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t p
 /* Call before a stream is destroyed: the pool records what it must know of it and never touches the stream
  * again. Its free memory serves other streams. Blocks of it that are live stay valid. A stream that the
  * pool has not seen is no error. Never waits for the GPU.
- * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN), DRIVER, FORKED. */
+ * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream);
 
 /* Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed

@@ -13,14 +13,15 @@
 // ERRORS are exceptions: every failed call throws gpupool::Error with its status, the driver's number and the
 // library's explanation. Memory that can not be had is gpupool::OutOfMemory. Destructors never throw.
 //
-// LIFETIME. A Block may outlive its Pool: the pool goes away with its last block. A Stream may not: it must be
-// destroyed first, which declaring it after the pool does. Objects that were moved from, and those made by
+// LIFETIME. A Block may outlive its Pool: the pool goes away with its last block. A Stream may not: it must
+// be destroyed first, which declaring it after the pool does. Objects that were moved from, and those made by
 // default, own nothing and may only be destroyed or assigned to.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <ranges>
 #include <span>
 #include <stdexcept>
@@ -172,13 +173,8 @@ class Pool {
 
   // ---- memory, without an owner; Block is the same with one
 
-  [[nodiscard]] gpupool_ptr_t allocate(uint64_t bytes, gpupool_stream_t stream = 0) {
-    gpupool_ptr_t ptr = 0;
-    check(gpupool_malloc(handle_, bytes, stream, &ptr));
-    return ptr;
-  }
-  [[nodiscard]] gpupool_ptr_t allocate_aligned(uint64_t bytes, uint64_t alignment,
-                                               gpupool_stream_t stream = 0) {
+  [[nodiscard]] gpupool_ptr_t allocate(uint64_t bytes, gpupool_stream_t stream = 0,
+                                       uint64_t alignment = 512) {
     gpupool_ptr_t ptr = 0;
     check(gpupool_malloc_aligned(handle_, bytes, alignment, stream, &ptr));
     return ptr;
@@ -230,9 +226,10 @@ class Pool {
   /// Asked before an allocation fails: handler(bytes, attempt) frees something and returns true to have it
   /// tried again. The handler is not copied: it must live as long as the pool. It must not throw.
   template <typename Handler>
-    requires std::predicate<Handler&, uint64_t, uint32_t>
+  requires std::predicate<Handler&, uint64_t, uint32_t>
   void set_oom_handler(Handler& handler) {
-    check(gpupool_set_oom_handler(handle_, call_handler<Handler>, &handler));
+    const void* user = std::addressof(handler);
+    check(gpupool_set_oom_handler(handle_, call_handler<Handler>, const_cast<void*>(user)));
   }
   void clear_oom_handler() { check(gpupool_set_oom_handler(handle_, nullptr, nullptr)); }
 
@@ -326,8 +323,8 @@ class Stream {
 class Block {
  public:
   Block() = default;
-  Block(Pool& pool, uint64_t bytes, gpupool_stream_t stream = 0)
-      : pool_(pool.handle()), ptr_(pool.allocate(bytes, stream)), size_(bytes), stream_(stream) {}
+  Block(Pool& pool, uint64_t bytes, gpupool_stream_t stream = 0, uint64_t alignment = 512)
+      : pool_(pool.handle()), ptr_(pool.allocate(bytes, stream, alignment)), size_(bytes), stream_(stream) {}
 
   Block(Block&& other) noexcept
       : pool_(std::exchange(other.pool_, nullptr)),
@@ -366,10 +363,11 @@ class Block {
     return std::exchange(ptr_, 0);
   }
 
-  /// Frees it now.
+  /// Frees it now, if there is one.
   void reset() { reset(stream_); }
   /// Frees it now, behind the work of another stream too; GPUPOOL_STREAM_UNKNOWN: of all streams.
   void reset(gpupool_stream_t stream) {
+    if (ptr_ == 0) return;
     gpupool_t* const pool = pool_;
     check(gpupool_free(pool, release(), stream));
   }
@@ -384,7 +382,7 @@ class Block {
 /// std::span, std::vector, std::array, ...: elements in one piece that may be copied as bytes.
 template <typename Range>
 concept CopyableRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
-                        std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
+    std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
 
 /// Copies elements to the front of a block, on the block's stream, and waits for that stream.
 /// Throws INVALID_ARGUMENT if the block is too small.

@@ -299,7 +299,7 @@ Status CudaDevice::capture_id(Stream stream, uint64_t& id) {
           : driver_.cuStreamGetCaptureInfo_v3(to_stream(stream), &capture, &number, nullptr, nullptr, nullptr,
                                               nullptr);
   if (result == cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
-    id = 0;
+    id = kCaptureElsewhere;
     return kSuccess;
   }
   if (result != CUDA_SUCCESS) {

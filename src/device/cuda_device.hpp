@@ -53,9 +53,9 @@ class CudaDevice final : public Device {
   Status wait(Stream stream, Event event) override;
   Status synchronize(Event event) override;
   void recycle(Event event) noexcept override;
-  /// An invalidated capture, which the driver gives no number, is UINT64_MAX until it is ended. Of the legacy
-  /// default stream, which the driver never captures, it is 0 also while another stream's capture makes it
-  /// unusable (the driver's CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; asking does not end that capture).
+  /// An invalidated capture, which the driver gives no number, is UINT64_MAX until it is ended. The
+  /// legacy default stream is never captured, but other streams' captures can make it unusable: the driver
+  /// says CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and asking does not end that capture.
   Status capture_id(Stream stream, uint64_t& id) override;
 
   Status create_stream(Stream& stream) override;

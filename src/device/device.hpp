@@ -31,6 +31,8 @@ using ChunkHandle = uint64_t;
 /// A point in a stream's order. 0 is no event.
 using Event = uint64_t;
 
+inline constexpr uint64_t kCaptureElsewhere = ~uint64_t{0} - 1;
+
 enum class Kind : int32_t {
   device = GPUPOOL_KIND_DEVICE,
   pinned = GPUPOOL_KIND_PINNED,
@@ -90,7 +92,8 @@ class Device {
   /// Waits for event on the host.
   virtual Status synchronize(Event event) = 0;
   virtual void recycle(Event event) noexcept = 0;
-  /// A number that names the capture under way on stream; 0 when there is none.
+  /// A number that names the capture under way on stream; 0 when there is none. kCaptureElsewhere: the stream
+  /// does not capture, but asking it anything would disturb another one that does (the legacy stream).
   virtual Status capture_id(Stream stream, uint64_t& id) = 0;
 
   // ---- streams and data, for programs that use no other CUDA library

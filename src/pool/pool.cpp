@@ -129,6 +129,7 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
   uint64_t capture = 0;
   if (options_.capture_aware) {
     if (const Status status = driver_.capture_id(stream, capture); status != kSuccess) return status;
+    if (capture == kCaptureElsewhere) capture = 0;
   }
   StreamState*& known = by_stream_[{stream, capture}];
   if (known == nullptr) {

@@ -107,6 +107,9 @@ void StreamOrder::settle(const Mark& mark, bool waited) {
 }
 
 Status StreamOrder::release() {
+  if (capturing()) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph can not be released");
+  }
   if (const Status status = close(); status != kSuccess) return status;
   released_ = true;
   return kSuccess;

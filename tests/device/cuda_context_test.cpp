@@ -197,13 +197,13 @@ TEST_F(CudaCaptureTest, TheThreadsOwnModeComesBack) {
   ASSERT_EQ(driver_->cuThreadExchangeStreamCaptureMode(&mode), cuda::CUDA_SUCCESS);
 }
 
-TEST_F(CudaCaptureTest, TheLegacyStreamBesideACaptureIsNotCapturing) {
+TEST_F(CudaCaptureTest, TheLegacyStreamBesideACaptureIsLeftAlone) {
   const Current mine(*driver_, primary());
   const uintptr_t blocking = fake_.create_blocking_stream();
   fake_.begin_capture(blocking, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
   uint64_t id = 9;
   EXPECT_EQ(device_->capture_id(0, id), kSuccess) << last_message();
-  EXPECT_EQ(id, 0u);
+  EXPECT_EQ(id, kCaptureElsewhere);
   Event event = 0;
   EXPECT_EQ(device_->record(0, event), GPUPOOL_ERROR_DRIVER);
   EXPECT_EQ(last_error().driver_code, 906);

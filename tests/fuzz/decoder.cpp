@@ -100,7 +100,7 @@ class Decoder {
     if ((byte & 128) != 0) config.max_chunk_bytes = 2 * kMiB << bytes_.pick(14);
     UpstreamModel upstream;
     if (config.mode == GPUPOOL_MODE_UPSTREAM) {
-      upstream.unit = bytes_.pick(8) == 0 ? 256 : 512;
+      upstream.crooked = bytes_.pick(8) == 1;
       upstream.refuse_every = bytes_.pick(8);
     }
     world_.create(config, std::move(upstream));

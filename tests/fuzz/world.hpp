@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated device, pools on it, and a model of what they must be like: the set of live blocks, and who uses
-// them. Every operation is legal for a caller of gpupool.h, or is one that must be refused. After each one the
-// pools are validated, the device must not have seen a broken rule, and results must be as the model says.
+// A simulated device, pools on it, and a model of what they must be like: the set of live blocks, and who
+// uses them. Every operation is legal for a caller of gpupool.h, or is one that must be refused. After each
+// one the pools are validated, the device must not have seen a broken rule, and results must be as the model
+// says.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,9 @@ class Broken : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// The simulated device that sequences run on; other tests use other ones.
+inline constexpr int32_t kDevice = 7;
 
 /// Current and highest value of a quantity.
 struct Track {
@@ -56,12 +60,12 @@ struct BlockModel {
 };
 
 struct UpstreamModel {
-  uint64_t next = uint64_t{1} << 40;
-  uint64_t unit = 512;    // 256: hands out addresses that must be refused
+  uint64_t next = 0;
+  bool crooked = false;       // hands out addresses that must be refused
   uint64_t refuse_every = 0;  // 0: never
   uint64_t calls = 0;
   std::map<uint64_t, uint64_t> segments;
-  bool good = true;
+  bool good = true;  // every free matched its malloc
 };
 
 struct PoolModel {
@@ -142,31 +146,46 @@ class World {
 
   PoolModel& at(size_t pool) { return *pools_[pool]; }
   bool is_capturing(gpupool_stream_t stream) const { return capturing_.contains(stream); }
-  bool wait_for(PoolModel& pool, gpupool_stream_t stream);
-  bool named_well(const BlockModel& block, gpupool_stream_t stream) const;
-  /// No capture, no failure: nothing excuses a pool from giving everything back.
-  bool is_calm() const { return !scripted_ && !captured_; }
-  void check_status(gpupool_status_t status, std::initializer_list<gpupool_status_t> allowed,
-                    const char* what) const;
-  void check_stats(PoolModel& pool);
-  void check_malloc_may_fail(const PoolModel& pool, uint64_t size, uint64_t alignment) const;
+  /// Nothing excuses this pool from giving back what no block touches: no failures, no captures.
+  bool is_calm(const PoolModel& pool) const {
+    return !scripted_ && capturing_.empty() && !(pool.capture_aware && captured_);
+  }
+  bool wait_for(const PoolModel& pool, gpupool_stream_t stream);
+  bool may_use(PoolModel& pool, size_t number, gpupool_ptr_t address, gpupool_stream_t stream, bool record);
+  bool is_destroyed(const PoolModel& pool, gpupool_status_t status) const;
   void note_new_block(PoolModel& pool, gpupool_ptr_t address, uint64_t size, uint64_t alignment,
                       gpupool_stream_t stream);
   void note_freed(PoolModel& pool, gpupool_ptr_t address);
-  void after();
   void drop_gone_pools();
+
+  // world_check.cpp
+  void after();
+  void expect(gpupool_status_t status, std::initializer_list<gpupool_status_t> allowed,
+              const char* what) const;
+  void check_stats(const PoolModel& pool) const;
+  void check_shortage(const PoolModel& pool, uint64_t size, uint64_t alignment,
+                      gpupool_status_t status) const;
+  void check_given_back(const PoolModel& pool, uint64_t target) const;
   gpupool_stats_t read_stats(const PoolModel& pool) const;
-  static Tracks& group_of(PoolModel& pool, uint64_t allocated);
+  void read_snapshot(const PoolModel& pool, std::vector<gpupool_segment_t>& segments,
+                     std::vector<gpupool_block_t>& blocks) const;
+  uint64_t free_memory() const;
 
   uint64_t capacity_ = 0;
   bool watched_ = false;
   bool scripted_ = false;
-  bool captured_ = false;     // some stream captured at some time
-  bool failed_calls_ = false; // a script was set at some time
+  bool captured_ = false;  // some stream captured at some time
+  bool leaked_ = false;    // a pool ended while a failure or a capture kept it from giving all back
+  std::optional<std::string> broken_in_callback_;
   std::vector<std::unique_ptr<PoolModel>> pools_;
   std::vector<gpupool_stream_t> streams_;
+  std::set<gpupool_stream_t> created_;
   std::set<gpupool_stream_t> capturing_;
+  uint64_t upstreams_ = 0;
 };
+
+/// Fails with a formatted Broken.
+[[noreturn, gnu::format(printf, 1, 2)]] void broken(const char* format, ...);
 
 /// Runs an operation sequence decoded from bytes; Broken if a promise was broken. Any bytes are a sequence.
 void run_sequence(const uint8_t* data, size_t size);

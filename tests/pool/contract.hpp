@@ -3,8 +3,9 @@
 // of each test a device as it was, on which no rule was broken.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
-#include <utility>
 
 #include "pool/variants.hpp"
 
@@ -22,7 +23,9 @@ class Contract : public testing::TestWithParam<Variant> {
     gpupool_config_t plain = empty_config();
     plain.backend = variant().backend();
     ASSERT_TRUE(ok(gpupool_create(&plain, &lab_)));
-    if (variant().source == Source::pool) ASSERT_TRUE(ok(gpupool_create(&plain, &upstream_pool_)));
+    if (variant().source == Source::pool) {
+      ASSERT_TRUE(ok(gpupool_create(&plain, &upstream_pool_)));
+    }
     free_at_start_ = device_free();
   }
 
@@ -128,7 +131,9 @@ class Contract : public testing::TestWithParam<Variant> {
 
   /// The stream's owner destroys it; every pool of the test but the upstream must have released it.
   void destroy_stream(gpupool_stream_t stream) {
-    if (upstream_pool_ != nullptr) EXPECT_TRUE(ok(gpupool_release_stream(upstream_pool_, stream)));
+    if (upstream_pool_ != nullptr) {
+      EXPECT_TRUE(ok(gpupool_release_stream(upstream_pool_, stream)));
+    }
     EXPECT_TRUE(ok(gpupool_stream_destroy(lab_, stream)));
     std::erase(streams_, stream);
   }

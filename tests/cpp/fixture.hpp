@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of gpupool.hpp share. They are linked to libgpupool and see nothing of its inside.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <gpupool/gpupool.hpp>
+
+inline constexpr gpupool::Config kSim{.backend = gpupool::Backend::sim};
+
+/// The call throws gpupool::Error with this status.
+template <typename Call>
+void expect_error(gpupool_status_t status, Call call) {
+  try {
+    call();
+    ADD_FAILURE() << "no exception";
+  } catch (const gpupool::Error& error) {
+    EXPECT_EQ(error.status(), status) << error.what();
+  }
+}
+
+/// Failures of the simulated driver, of device 0, for a scope.
+class SimScript {
+ public:
+  explicit SimScript(const char* script) { gpupool::check(gpupool_sim_script(0, script)); }
+  ~SimScript() { (void)gpupool_sim_script(0, ""); }
+  SimScript(const SimScript&) = delete;
+  SimScript& operator=(const SimScript&) = delete;
+};
