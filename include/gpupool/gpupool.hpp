@@ -158,9 +158,9 @@ class Pool {
 
   Pool(Pool&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), owned_(other.owned_) {}
   Pool& operator=(Pool&& other) noexcept {
-    Pool old(std::move(*this));
-    handle_ = std::exchange(other.handle_, nullptr);
-    owned_ = other.owned_;
+    Pool taken(std::move(other));
+    std::swap(handle_, taken.handle_);
+    std::swap(owned_, taken.owned_);
     return *this;
   }
   /// May wait for the GPU. With live blocks, the pool refuses new ones and goes away with its last one.
@@ -298,9 +298,9 @@ class Stream {
   Stream(Stream&& other) noexcept
       : pool_(std::exchange(other.pool_, nullptr)), stream_(std::exchange(other.stream_, 0)) {}
   Stream& operator=(Stream&& other) noexcept {
-    Stream old(std::move(*this));
-    pool_ = std::exchange(other.pool_, nullptr);
-    stream_ = std::exchange(other.stream_, 0);
+    Stream taken(std::move(other));
+    std::swap(pool_, taken.pool_);
+    std::swap(stream_, taken.stream_);
     return *this;
   }
   /// Blocks of this stream stay valid.
@@ -332,11 +332,11 @@ class Block {
         size_(std::exchange(other.size_, 0)),
         stream_(std::exchange(other.stream_, 0)) {}
   Block& operator=(Block&& other) noexcept {
-    Block old(std::move(*this));
-    pool_ = std::exchange(other.pool_, nullptr);
-    ptr_ = std::exchange(other.ptr_, 0);
-    size_ = std::exchange(other.size_, 0);
-    stream_ = std::exchange(other.stream_, 0);
+    Block taken(std::move(other));
+    std::swap(pool_, taken.pool_);
+    std::swap(ptr_, taken.ptr_);
+    std::swap(size_, taken.size_);
+    std::swap(stream_, taken.stream_);
     return *this;
   }
   /// Frees it on its stream: what is queued there so far may still use it. Never waits for the GPU.

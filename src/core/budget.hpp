@@ -4,6 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+
+#include "base/spin_lock.hpp"
 
 namespace gpupool {
 
@@ -15,23 +18,26 @@ class Budget {
 
   /// False, and nothing taken, if `bytes` would go over the limit.
   bool take(uint64_t bytes) noexcept {
-    uint64_t used = used_.load(std::memory_order_relaxed);
-    do {
-      const uint64_t limit = limit_.load(std::memory_order_relaxed);
-      if (used > limit || bytes > limit - used) return false;
-    } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_acq_rel));
+    const std::lock_guard lock(lock_);
+    if (bytes > room()) return false;
+    used_.store(used() + bytes, std::memory_order_release);
     return true;
   }
 
-  void put(uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_acq_rel); }
+  void put(uint64_t bytes) noexcept {
+    const std::lock_guard lock(lock_);
+    used_.store(used() - bytes, std::memory_order_release);
+  }
 
   /// Sets the limit; false, and nothing changed, if more than that is used.
   bool set_limit(uint64_t limit) noexcept {
-    const uint64_t old = limit_.exchange(limit, std::memory_order_acq_rel);
-    if (used() <= limit) return true;
-    limit_.store(old, std::memory_order_release);
-    return false;
+    const std::lock_guard lock(lock_);
+    if (used() > limit) return false;
+    limit_.store(limit, std::memory_order_release);
+    return true;
   }
+
+  // These take no lock.
 
   uint64_t used() const noexcept { return used_.load(std::memory_order_acquire); }
   uint64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
@@ -42,6 +48,7 @@ class Budget {
   }
 
  private:
+  SpinLock lock_;  // for changes: the limit and what is used must be looked at together
   std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> limit_{kNone};
 };

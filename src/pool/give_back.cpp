@@ -171,6 +171,9 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   if (target > kSizeMax) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%" PRIu64 " bytes are more than any device has", target);
   }
+  if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
+  }
   Lock lock(mutex_);
   ++tick_;
   StreamState* state = nullptr;

@@ -39,6 +39,7 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
     if (busy && growth.capturing) break;
     growth.busy = busy;
     count = heap.plan(bytes, alignment, windows);
+    if (count == 0) break;  // the place was lost to a mapping that could not be undone
     status = back(growth, windows[count - 1]);
   }
   return status;

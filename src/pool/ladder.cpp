@@ -83,7 +83,10 @@ void Pool::empty_other_pools(Lock& lock) {
   const auto pools = Registry::instance().all();
   for (const auto& pool : pools) {
     const DeviceInfo& other = pool->driver_.info();
-    if (pool.get() == this || other.backend != own.backend || other.ordinal != own.ordinal) continue;
+    // Pools that were inherited over fork have a device that must not be touched.
+    if (pool.get() == this || !pool->handle_is_usable() || other.backend != own.backend ||
+        other.ordinal != own.ordinal)
+      continue;
     uint64_t released = 0;
     (void)pool->empty(released);
   }

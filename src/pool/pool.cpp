@@ -218,14 +218,16 @@ Status Pool::not_a_block(Address address) {
 
 Status Pool::free_slow(Address address, Stream stream) {
   Lock lock(mutex_);
+  // What is no block must not make a stream known.
+  const Block* found = map_.find(address);
+  if (found == nullptr || found->address != address || !found->is(State::live)) return not_a_block(address);
   StreamState* user = nullptr;
   if (stream != GPUPOOL_STREAM_UNKNOWN) {
-    const Block* block = map_.find(address);
-    const bool own = block != nullptr && block->address == address && block->heap != nullptr &&
-                     static_cast<StreamHeap*>(block->heap)->state().order.stream() == stream;
     // A block of a released stream may be freed with that stream's old number.
-    const auto known = by_stream_.find({stream, 0});
-    if (!own || options_.capture_aware || (known != by_stream_.end())) {
+    const StreamOrder& own = static_cast<StreamHeap*>(found->heap)->state().order;
+    const bool is_old =
+        own.stream() == stream && own.released() && by_stream_.find({stream, 0}) == by_stream_.end();
+    if (!is_old) {
       if (const Status status = stream_state(stream, user); status != kSuccess) return status;
     }
   }
@@ -246,9 +248,7 @@ Status Pool::free_slow(Address address, Stream stream) {
     users_.erase(users);
   }
   if (stream == GPUPOOL_STREAM_UNKNOWN) {
-    for (const auto& state : streams_) {
-      if (!state->order.released()) add(state.get());
-    }
+    for (const auto& state : streams_) add(state.get());
   } else if (user != nullptr) {
     add(user);
   }

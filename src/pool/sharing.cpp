@@ -34,13 +34,15 @@ Status Pool::release_stream(Stream stream) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
   }
   Lock lock(mutex_);
-  const auto known = by_stream_.find({stream, 0});
-  if (known == by_stream_.end()) return kSuccess;
-  StreamState& state = *known->second;
-  if (const Status status = state.order.release(); status != kSuccess) return status;
-  by_stream_.erase(known);
-  // From here on, frees of this stream's blocks take the long way, and no thread has a lane for it.
-  for (StreamHeap& heap : state.heaps) heap.forget_name();
+  // In a capture-aware pool, the stream's captures have states of their own.
+  for (auto known = by_stream_.lower_bound({stream, 0});
+       known != by_stream_.end() && known->first.first == stream;) {
+    StreamState& state = *known->second;
+    if (const Status status = state.order.release(); status != kSuccess) return status;
+    known = by_stream_.erase(known);
+    // From here on, frees of this stream's blocks take the long way, and no thread has a lane for it.
+    for (StreamHeap& heap : state.heaps) heap.forget_name();
+  }
   for (const auto& cache : caches_) {
     Lane left;
     {

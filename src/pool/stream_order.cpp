@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/stream_order.hpp"
 
+#include <algorithm>
+
 namespace gpupool {
 
 StreamOrder::~StreamOrder() {
@@ -16,7 +18,8 @@ void StreamOrder::poll() {
   while (!closed_.empty()) {
     bool done = false;
     if (driver_.query(closed_.front().event, done) != kSuccess || !done) return;
-    passed_ = closed_.front().epoch;
+    // An event that came back from a failed wait may be for less than what has passed since.
+    passed_ = std::max(passed_, closed_.front().epoch);
     driver_.recycle(closed_.front().event);
     closed_.pop_front();
   }
@@ -60,7 +63,9 @@ bool StreamOrder::passed(uint64_t epoch, uint64_t tick) {
 
 Status StreamOrder::hold(StreamOrder& later, uint64_t epoch) {
   if (epoch <= passed_) return kSuccess;
-  if (epoch == open_) {
+  if (closed_.empty() || closed_.back().epoch < epoch) {
+    // The epoch is open, or its event is with a thread that waits for it on the host.
+    if (released_) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a thread has the released stream's event");
     if (capturing()) {
       return fail(GPUPOOL_ERROR_UNSUPPORTED, "a stream that captures a graph can not be waited for");
     }

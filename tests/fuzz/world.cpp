@@ -8,6 +8,8 @@
 namespace gpupool::fuzz {
 namespace {
 
+using Long = unsigned long long;  // for printf
+
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kSizeMax = uint64_t{1} << 46;
 constexpr size_t kMaxStreams = 10;
@@ -99,6 +101,9 @@ gpupool_ptr_t World::live_block(size_t pool, size_t number) const {
 // ---- pools
 
 bool World::create(gpupool_config_t config, UpstreamModel upstream) {
+  trace("create: mode %d, kind %d, flags %u, limit %llu, fraction %g, slack %g, max_chunk %llu", config.mode,
+        config.kind, config.flags, Long{config.limit_bytes}, config.fraction, config.slack,
+        Long{config.max_chunk_bytes});
   auto pool = std::make_unique<PoolModel>();
   config.device = kDevice;
   config.backend = GPUPOOL_BACKEND_SIM;
@@ -124,6 +129,7 @@ bool World::create(gpupool_config_t config, UpstreamModel upstream) {
 }
 
 void World::destroy(size_t number) {
+  trace("destroy(%zu)", number);
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_destroy(pool.handle);
   if (is_destroyed(pool, status)) return;
@@ -162,6 +168,8 @@ gpupool_ptr_t World::malloc(size_t number, uint64_t size, uint64_t alignment, gp
   PoolModel& pool = at(number);
   gpupool_ptr_t address = 1;
   const gpupool_status_t status = gpupool_malloc_aligned(pool.handle, size, alignment, stream, &address);
+  trace("0x%llx = malloc(%zu, %llu, %llu, 0x%llx): %s", Long{address}, number, Long{size}, Long{alignment},
+        Long{stream}, gpupool_status_name(status));
   if (broken_in_callback_) broken("in the out-of-memory handler: %s", broken_in_callback_->c_str());
   if (status != GPUPOOL_SUCCESS && address != 0) broken("a failed malloc wrote a pointer");
   const bool valid = alignment <= 2 * kMiB;
@@ -170,7 +178,7 @@ gpupool_ptr_t World::malloc(size_t number, uint64_t size, uint64_t alignment, gp
     expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "malloc of what can not be");
   } else if (size == 0) {
     expect(status, {GPUPOOL_SUCCESS}, "malloc of 0 bytes");
-    if (address != 0) broken("malloc of 0 bytes gave 0x%llx", static_cast<unsigned long long>(address));
+    if (address != 0) broken("malloc of 0 bytes gave 0x%llx", Long{address});
   } else if (status == GPUPOOL_SUCCESS) {
     note_new_block(pool, address, size, alignment, stream);
   } else {
@@ -184,8 +192,7 @@ void World::note_new_block(PoolModel& pool, gpupool_ptr_t address, uint64_t size
                            gpupool_stream_t stream) {
   const uint64_t allocated = (size + 511) / 512 * 512;
   if (address % std::max<uint64_t>(alignment, 512) != 0) {
-    broken("0x%llx is not aligned to %llu", static_cast<unsigned long long>(address),
-           static_cast<unsigned long long>(alignment));
+    broken("0x%llx is not aligned to %llu", Long{address}, Long{alignment});
   }
   for (const auto& other : pools_) {
     const auto after = other->live.lower_bound(address);
@@ -193,8 +200,7 @@ void World::note_new_block(PoolModel& pool, gpupool_ptr_t address, uint64_t size
     const bool hits_previous = after != other->live.begin() &&
                                std::prev(after)->first + std::prev(after)->second.allocated > address;
     if (hits_next || hits_previous) {
-      broken("0x%llx, %llu bytes, overlaps a live block", static_cast<unsigned long long>(address),
-             static_cast<unsigned long long>(allocated));
+      broken("0x%llx, %llu bytes, overlaps a live block", Long{address}, Long{allocated});
     }
   }
   BlockModel block;
@@ -217,6 +223,7 @@ void World::note_freed(PoolModel& pool, gpupool_ptr_t address) {
 }
 
 void World::free(size_t number, gpupool_ptr_t address, gpupool_stream_t stream) {
+  trace("free(%zu, 0x%llx, 0x%llx)", number, Long{address}, Long{stream});
   PoolModel& pool = at(number);
   const BlockModel& block = pool.live.at(address);
   if (block.must_name) stream = *block.must_name;
@@ -230,6 +237,7 @@ void World::free(size_t number, gpupool_ptr_t address, gpupool_stream_t stream) 
 }
 
 void World::free_refused(size_t number, gpupool_ptr_t address, gpupool_stream_t stream) {
+  trace("free_refused(%zu, 0x%llx, 0x%llx)", number, Long{address}, Long{stream});
   PoolModel& pool = at(number);
   if (address == 0 || pool.live.contains(address)) return;
   const uint64_t streams = pool.destroyed ? 0 : read_stats(pool).streams;
@@ -286,6 +294,7 @@ bool World::may_use(PoolModel& pool, size_t number, gpupool_ptr_t address, gpupo
 
 void World::use(size_t number, gpupool_ptr_t address, gpupool_stream_t stream, uint64_t nanoseconds,
                 bool record) {
+  trace("use(%zu, 0x%llx, 0x%llx, %llu, %d)", number, Long{address}, Long{stream}, Long{nanoseconds}, record);
   PoolModel& pool = at(number);
   BlockModel& block = pool.live.at(address);
   if (pool.upstream != nullptr) return;  // its addresses mean nothing to the device
@@ -300,6 +309,7 @@ void World::use(size_t number, gpupool_ptr_t address, gpupool_stream_t stream, u
 }
 
 void World::record_stream(size_t number, gpupool_ptr_t address, gpupool_stream_t stream) {
+  trace("record_stream(%zu, 0x%llx, 0x%llx)", number, Long{address}, Long{stream});
   PoolModel& pool = at(number);
   BlockModel& block = pool.live.at(address);
   const gpupool_status_t status = gpupool_record_stream(pool.handle, address, stream);
@@ -311,6 +321,7 @@ void World::record_stream(size_t number, gpupool_ptr_t address, gpupool_stream_t
 }
 
 void World::release_stream(size_t number, gpupool_stream_t stream) {
+  trace("release_stream(%zu, 0x%llx)", number, Long{stream});
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_release_stream(pool.handle, stream);
   if (is_destroyed(pool, status)) return;
@@ -325,16 +336,19 @@ void World::release_stream(size_t number, gpupool_stream_t stream) {
 }
 
 void World::work(gpupool_stream_t stream, uint64_t nanoseconds) {
+  trace("work(0x%llx, %llu)", Long{stream}, Long{nanoseconds});
   expect(gpupool_sim_work(kDevice, stream, 0, 0, nanoseconds), {GPUPOOL_SUCCESS}, "work");
   after();
 }
 
 void World::advance(uint64_t nanoseconds) {
+  trace("advance(%llu)", Long{nanoseconds});
   expect(gpupool_sim_advance(kDevice, nanoseconds), {GPUPOOL_SUCCESS}, "advance");
   after();
 }
 
 void World::capture(gpupool_stream_t stream) {
+  trace("capture(0x%llx)", Long{stream});
   if (stream == 0) return;
   const bool begin = !is_capturing(stream);
   expect(gpupool_sim_capture(kDevice, stream, begin ? 1 : 0), {GPUPOOL_SUCCESS}, "capture");
@@ -358,6 +372,7 @@ void World::stream_create() {
 
 /// Destroyed pools that still have blocks can not be told, so that then no stream is destroyed.
 void World::stream_destroy(gpupool_stream_t stream) {
+  trace("stream_destroy(0x%llx)", Long{stream});
   const bool all_live =
       std::all_of(pools_.begin(), pools_.end(), [](const auto& pool) { return !pool->destroyed; });
   if (!created_.contains(stream) || is_capturing(stream) || pools_.empty() || !all_live || scripted_) return;
@@ -375,6 +390,7 @@ void World::stream_destroy(gpupool_stream_t stream) {
 }
 
 void World::synchronize(size_t number) {
+  trace("synchronize(%zu)", number);
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_synchronize(pool.handle);
   if (is_destroyed(pool, status)) return;
@@ -385,6 +401,7 @@ void World::synchronize(size_t number) {
 // ---- keeping memory, and giving it back
 
 void World::empty(size_t number) {
+  trace("empty(%zu)", number);
   PoolModel& pool = at(number);
   const uint64_t before = pool.destroyed ? 0 : read_stats(pool).all.reserved_bytes.current;
   uint64_t released = 1;
@@ -398,6 +415,7 @@ void World::empty(size_t number) {
 }
 
 void World::trim(size_t number, uint64_t target) {
+  trace("trim(%zu, %llu)", number, Long{target});
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_trim(pool.handle, target, nullptr);
   if (is_destroyed(pool, status)) return;
@@ -407,6 +425,7 @@ void World::trim(size_t number, uint64_t target) {
 }
 
 void World::reserve(size_t number, uint64_t target, gpupool_stream_t stream) {
+  trace("reserve(%zu, %llu, 0x%llx)", number, Long{target}, Long{stream});
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_reserve(pool.handle, target, stream);
   if (is_destroyed(pool, status)) return;
@@ -415,12 +434,13 @@ void World::reserve(size_t number, uint64_t target, gpupool_stream_t stream) {
   } else if (status != GPUPOOL_SUCCESS) {
     check_shortage(pool, target, 512, status);
   } else if (read_stats(pool).all.reserved_bytes.current < target) {
-    broken("reserve succeeded with less than %llu bytes", static_cast<unsigned long long>(target));
+    broken("reserve succeeded with less than %llu bytes", Long{target});
   }
   after();
 }
 
 void World::set_limit(size_t number, uint64_t limit) {
+  trace("set_limit(%zu, %llu)", number, Long{limit});
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_set_limit(pool.handle, limit);
   if (is_destroyed(pool, status)) return;
@@ -435,6 +455,7 @@ void World::set_limit(size_t number, uint64_t limit) {
 }
 
 void World::set_fraction(size_t number, double fraction) {
+  trace("set_fraction(%zu, %g)", number, fraction);
   PoolModel& pool = at(number);
   if (fraction > 0 && fraction <= 1) {
     // The same as a limit, but for the unit.
@@ -450,6 +471,7 @@ void World::set_fraction(size_t number, double fraction) {
 }
 
 void World::set_handler(size_t number, bool on) {
+  trace("set_handler(%zu, %d)", number, on);
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_set_oom_handler(pool.handle, on ? on_shortage : nullptr, this);
   if (is_destroyed(pool, status)) return;
@@ -479,6 +501,7 @@ void World::report(size_t number) {
 }
 
 void World::script(const std::string& text) {
+  trace("script(\"%s\")", text.c_str());
   expect(gpupool_sim_script(kDevice, text.c_str()), {GPUPOOL_SUCCESS}, "sim_script");
   scripted_ = !text.empty();
 }

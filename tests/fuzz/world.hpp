@@ -187,6 +187,9 @@ class World {
 /// Fails with a formatted Broken.
 [[noreturn, gnu::format(printf, 1, 2)]] void broken(const char* format, ...);
 
+/// Prints a line to standard error if GPUPOOL_FUZZ_TRACE is set: what a finding did.
+[[gnu::format(printf, 1, 2)]] void trace(const char* format, ...);
+
 /// Runs an operation sequence decoded from bytes; Broken if a promise was broken. Any bytes are a sequence.
 void run_sequence(const uint8_t* data, size_t size);
 

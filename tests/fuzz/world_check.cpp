@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 
 #include "fuzz/world.hpp"
 
@@ -55,6 +56,16 @@ void broken(const char* format, ...) {
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   throw Broken(text);
+}
+
+void trace(const char* format, ...) {
+  static const bool on = std::getenv("GPUPOOL_FUZZ_TRACE") != nullptr;
+  if (!on) return;
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  std::fputc('\n', stderr);
 }
 
 void World::expect(gpupool_status_t status, std::initializer_list<gpupool_status_t> allowed,

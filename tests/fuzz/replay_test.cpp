@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fuzzer's sequences without a fuzzer: pseudo-random ones, the same in every run.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "fuzz/world.hpp"
+
+namespace gpupool::fuzz {
+namespace {
+
+constexpr uint32_t kSequences = 400;
+
+/// Long sequences reach deeper, short ones fail in ways that can be read.
+std::vector<uint8_t> sequence(uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<uint8_t> bytes(50 + random() % 1200);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+TEST(Replay, NoSequenceBreaksAPromise) {
+  for (uint32_t seed = 0; seed < kSequences; ++seed) {
+    const std::vector<uint8_t> bytes = sequence(seed);
+    try {
+      run_sequence(bytes.data(), bytes.size());
+    } catch (const Broken& broken) {
+      FAIL() << "sequence " << seed << ": " << broken.what() << "\nGPUPOOL_FUZZ_TRACE=1 shows what it did";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpupool::fuzz
