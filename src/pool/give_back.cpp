@@ -7,24 +7,41 @@
 
 namespace gpupool {
 
-/// Turns what thread caches keep of a stream (kNoStream: of all) and group into holes.
-void Pool::drain(Stream stream, Group group) {
-  for (const auto& cache : caches_) {
-    std::array<Block*, ThreadCache::kLanes> lists{};
-    {
-      const std::lock_guard lock(cache->lock);
-      for (size_t i = 0; i < lists.size(); ++i) {
-        Lane& lane = cache->lanes[i];
-        if (stream == kNoStream || lane.stream == stream) lists[i] = lane.bins(group).drain();
-      }
+/// Turns what a thread cache keeps of a stream (kNoStream: of all) and group into holes.
+void Pool::drain(ThreadCache& cache, Stream stream, Group group) {
+  std::array<Block*, ThreadCache::kLanes> lists{};
+  {
+    const std::lock_guard lock(cache.lock);
+    for (size_t i = 0; i < lists.size(); ++i) {
+      Lane& lane = cache.lanes[i];
+      if (stream == kNoStream || lane.stream == stream) lists[i] = lane.bins(group).drain();
     }
-    for (Block* list : lists) give_list(list);
   }
+  for (Block* list : lists) give_list(list);
+}
+
+void Pool::drain_stream(Stream stream, Group group) {
+  for (const auto& cache : caches_) drain(*cache, stream, group);
 }
 
 void Pool::drain_all() {
-  drain(kNoStream, Group::small);
-  drain(kNoStream, Group::large);
+  for (const auto& cache : caches_) {
+    for (const Group group : {Group::small, Group::large}) drain(*cache, kNoStream, group);
+  }
+}
+
+/// Drains the calling thread's cache, and those whose threads have done nothing since this was last called.
+/// Threads at work keep theirs: taking what they are about to use again would have them take it back from
+/// each other without end, at a driver call a time.
+void Pool::drain_resting() {
+  const ThreadCache* own = ThreadSlots::find(id_);
+  for (const auto& cache : caches_) {
+    if (cache.get() != own) {
+      const std::lock_guard lock(cache->lock);
+      if (std::exchange(cache->touched, false)) continue;
+    }
+    for (const Group group : {Group::small, Group::large}) drain(*cache, kNoStream, group);
+  }
 }
 
 /// Turns freed blocks that every stream has passed into holes.

@@ -25,6 +25,7 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
   if (!is_shortage(status)) return status;
 
   ++retries_;
+  drain_all();
   if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
   status = grow(lock, state, bytes, alignment, block);
   if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
@@ -41,9 +42,9 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
 /// for large blocks, whose best fit is only as good as the holes are whole (0.7 instead of 7 per cent of
 /// waste on a training run); for small ones only when nothing fits.
 Block* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
-  if (heap.group() == Group::large) drain(heap.name(), Group::large);
+  if (heap.group() == Group::large) drain_stream(heap.name(), Group::large);
   if (Block* block = heap.take(bytes, alignment)) return block;
-  drain(heap.name(), Group::small);
+  drain_stream(heap.name(), Group::small);
   settle_pending();
   return heap.take(bytes, alignment);
 }
@@ -51,7 +52,7 @@ Block* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
 /// Gets memory for the heap and a block from it. Where the lock was given up meanwhile, another thread may
 /// have been quicker, hence the second try.
 Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
-  drain_all();
+  drain_resting();
   StreamHeap& heap = state.heap(group_of(bytes));
   for (int tries = 0; tries < 16; ++tries) {
     ++tick_;

@@ -49,6 +49,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
       block->become(State::live);
       cache->counters.add(group_of(bytes), size, bytes);
       ++cache->counters.hits;
+      cache->touched = true;
       const bool due = cache->counters.due();
       address = block->address;
       cache->lock.unlock();
@@ -155,6 +156,7 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
     block->owner.store(&cache, std::memory_order_release);
     cache.counters.add(group_of(bytes), requested, bytes);
     ++cache.counters.misses;
+    cache.touched = true;
     if (cache.counters.due()) counters_.publish(cache.counters);
     Lane& lane = cache.lane_of(stream);
     if (stream != kNameless && lane.stream != stream) {

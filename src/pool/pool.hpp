@@ -206,8 +206,10 @@ class Pool {
   bool release_oldest(bool& blocked, Status& status);
   Status release_chunk(Chunk* chunk);
   Status wait_for_streams(Lock& lock);
-  void drain(Stream stream, Group group);  // kNoStream: all
+  void drain(ThreadCache& cache, Stream stream, Group group);
+  void drain_stream(Stream stream, Group group);
   void drain_all();
+  void drain_resting();
   void settle_pending();
 
   // observe.cpp

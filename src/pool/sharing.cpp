@@ -109,7 +109,11 @@ bool Pool::finish() {
   (void)release_until(0, blocked);
   for (const auto& state : streams_) {
     for (StreamHeap& heap : state->heaps) {
-      for (const Region& region : heap.regions()) (void)driver_.release_addresses(region.base, region.size);
+      for (const Region& region : heap.regions()) {
+        // What could not be unmapped, because a stream captures or the driver refuses, keeps its addresses.
+        if (region.first->size == region.size && region.first->is(State::bare))
+          (void)driver_.release_addresses(region.base, region.size);
+      }
     }
   }
   return true;

@@ -33,7 +33,8 @@ struct alignas(128) ThreadCache : BlockOwner {
   static constexpr size_t kLanes = 8;
 
   SpinLock lock;
-  bool in_use = false;  // by a thread; guarded by the pool's lock
+  bool touched = false;  // since the pool last looked: its thread is at work
+  bool in_use = false;   // by a thread; guarded by the pool's lock
   CounterShard counters;
   std::array<Lane, kLanes> lanes;
 

@@ -44,8 +44,8 @@ class Decoder {
 
  private:
   World::Setup setup() {
-    static constexpr std::array<uint64_t, 8> kCapacities{4,   16,   64,        256,
-                                                         192, 1024, 64 * 1024, 0};  // MiB; 0: default
+    static constexpr std::array<uint64_t, 8> kCapacities{4,   16,  48,   64,
+                                                         192, 256, 1024, 0};  // MiB; 0: default
     World::Setup setup;
     const uint8_t byte = bytes_.byte();
     setup.capacity = kCapacities[byte % kCapacities.size()] * kMiB;
@@ -66,7 +66,7 @@ class Decoder {
       case 5: return 2 * kMiB * (raw % 16) + 512 * (raw >> 8);
       case 6: return (raw % 64) * 64 * 1024;
       case 7: return raw * 1024;
-      case 8: return raw % 16 == 0 ? ~uint64_t{0} - raw : (raw % 16) << 36;
+      case 8: return raw % 16 == 0 ? ~uint64_t{0} - raw : (raw % 16) * 24 * kMiB;
       default: return raw * 100;
     }
   }

@@ -229,7 +229,7 @@ void World::free(size_t number, gpupool_ptr_t address, gpupool_stream_t stream) 
   if (block.must_name) stream = *block.must_name;
   const gpupool_status_t status = gpupool_free(pool.handle, address, stream);
   // Only a capture-aware pool must ask the driver, and may be refused the answer.
-  if (scripted_ && pool.capture_aware && status == GPUPOOL_ERROR_DRIVER) return after();
+  if (pool.capture_aware && is_scripted(status)) return after();
   expect(status, {GPUPOOL_SUCCESS}, "free of a live block");
   note_freed(pool, address);
   drop_gone_pools();
@@ -242,7 +242,7 @@ void World::free_refused(size_t number, gpupool_ptr_t address, gpupool_stream_t 
   if (address == 0 || pool.live.contains(address)) return;
   const uint64_t streams = pool.destroyed ? 0 : read_stats(pool).streams;
   const gpupool_status_t status = gpupool_free(pool.handle, address, stream);
-  if (!(scripted_ && pool.capture_aware && status == GPUPOOL_ERROR_DRIVER)) {
+  if (!(pool.capture_aware && is_scripted(status))) {
     expect(status, {GPUPOOL_ERROR_UNKNOWN_POINTER}, "free of what is not a live block");
   }
   if (!pool.destroyed && read_stats(pool).streams != streams) broken("a refused free added a stream");
@@ -314,7 +314,7 @@ void World::record_stream(size_t number, gpupool_ptr_t address, gpupool_stream_t
   BlockModel& block = pool.live.at(address);
   const gpupool_status_t status = gpupool_record_stream(pool.handle, address, stream);
   if (is_destroyed(pool, status)) return;
-  if (scripted_ && pool.capture_aware && status == GPUPOOL_ERROR_DRIVER) return after();
+  if (pool.capture_aware && is_scripted(status)) return after();
   expect(status, {GPUPOOL_SUCCESS}, "record_stream");
   block.recorded.insert(stream);
   after();
@@ -325,7 +325,8 @@ void World::release_stream(size_t number, gpupool_stream_t stream) {
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_release_stream(pool.handle, stream);
   if (is_destroyed(pool, status)) return;
-  if (!(scripted_ && status == GPUPOOL_ERROR_DRIVER)) {
+  if (is_capturing(stream) && status == GPUPOOL_ERROR_INVALID_ARGUMENT) return after();
+  if (!is_scripted(status)) {
     expect(status, {GPUPOOL_SUCCESS}, "release_stream");
     for (auto& [address, block] : pool.live) {
       block.orphan = block.orphan || block.home == stream;
@@ -394,7 +395,7 @@ void World::synchronize(size_t number) {
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_synchronize(pool.handle);
   if (is_destroyed(pool, status)) return;
-  if (!scripted_ || status != GPUPOOL_ERROR_DRIVER) expect(status, {GPUPOOL_SUCCESS}, "synchronize");
+  if (!is_scripted(status)) expect(status, {GPUPOOL_SUCCESS}, "synchronize");
   after();
 }
 
@@ -407,7 +408,7 @@ void World::empty(size_t number) {
   uint64_t released = 1;
   const gpupool_status_t status = gpupool_empty(pool.handle, &released);
   if (is_destroyed(pool, status)) return;
-  if (!scripted_ || status != GPUPOOL_ERROR_DRIVER) expect(status, {GPUPOOL_SUCCESS}, "empty");
+  if (!is_scripted(status)) expect(status, {GPUPOOL_SUCCESS}, "empty");
   if (before - released != read_stats(pool).all.reserved_bytes.current)
     broken("empty lied about what it released");
   if (status == GPUPOOL_SUCCESS) check_given_back(pool, 0);
@@ -419,7 +420,7 @@ void World::trim(size_t number, uint64_t target) {
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_trim(pool.handle, target, nullptr);
   if (is_destroyed(pool, status)) return;
-  if (!scripted_ || status != GPUPOOL_ERROR_DRIVER) expect(status, {GPUPOOL_SUCCESS}, "trim");
+  if (!is_scripted(status)) expect(status, {GPUPOOL_SUCCESS}, "trim");
   if (status == GPUPOOL_SUCCESS) check_given_back(pool, target);
   after();
 }
@@ -446,7 +447,7 @@ void World::set_limit(size_t number, uint64_t limit) {
   if (is_destroyed(pool, status)) return;
   if (status == GPUPOOL_SUCCESS) {
     pool.limit = limit;
-  } else if (!scripted_ || status != GPUPOOL_ERROR_DRIVER) {
+  } else if (!is_scripted(status)) {
     expect(status, {GPUPOOL_ERROR_OVER_LIMIT}, "set_limit");
     if (is_calm(pool) && pool.live.empty()) broken("set_limit was refused with no live block");
   }

@@ -150,6 +150,10 @@ class World {
   bool is_calm(const PoolModel& pool) const {
     return !scripted_ && capturing_.empty() && !(pool.capture_aware && captured_);
   }
+  /// Whether a failure may be one that was asked for.
+  bool is_scripted(gpupool_status_t status) const {
+    return scripted_ && (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_OUT_OF_MEMORY);
+  }
   bool wait_for(const PoolModel& pool, gpupool_stream_t stream);
   bool may_use(PoolModel& pool, size_t number, gpupool_ptr_t address, gpupool_stream_t stream, bool record);
   bool is_destroyed(const PoolModel& pool, gpupool_status_t status) const;

@@ -90,7 +90,7 @@ void World::after() {
 /// A malloc or reserve failed: it must be for memory, and there must be none.
 void World::check_shortage(const PoolModel& pool, uint64_t size, uint64_t alignment,
                            gpupool_status_t status) const {
-  if (scripted_ && status == GPUPOOL_ERROR_DRIVER) return;
+  if (is_scripted(status)) return;
   const bool crooked = pool.upstream != nullptr && pool.upstream->crooked;
   if (crooked && status == GPUPOOL_ERROR_UNSUPPORTED) return;
   expect(status, {GPUPOOL_ERROR_OUT_OF_MEMORY, GPUPOOL_ERROR_OVER_LIMIT}, "malloc or reserve");
