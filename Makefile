@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build demo test check format-check format tidy lint generate clean
+.PHONY: help setup setup-build build demo test fuzz check format-check format tidy lint generate clean
 
 DEMO_TRACES := tests/data/streams_prefetch.trace.gz tests/data/zero_gather.trace.gz
 FORMATTED = $(shell find src include tests examples -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
@@ -16,6 +16,7 @@ help:
 	@echo "make build      the library and the command, in build/release"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files"
 	@echo "make format     formats the sources"
+	@echo "make fuzz       the fuzzer, for SECONDS=60"
 	@echo "make generate   writes what is derived from include/gpupool/gpupool.h"
 	@echo "make setup      installs what is missing (make demo and make test do so too)"
 	@echo "make clean      removes build/"
@@ -43,6 +44,12 @@ test: setup check
 	@echo "== thread sanitizer"
 	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan && $(CTEST) --preset tsan
 	@echo "All checks passed."
+
+SECONDS ?= 60
+fuzz: setup
+	@cmake --preset fuzz --log-level=WARNING && cmake --build --preset fuzz
+	@mkdir -p build/fuzz/corpus
+	@build/fuzz/tests/fuzz/fuzz_pool -max_total_time=$(SECONDS) -max_len=4096 build/fuzz/corpus
 
 check: setup format-check lint tidy
 

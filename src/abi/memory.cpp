@@ -43,7 +43,7 @@ Status give_back(gpupool_t* pool, uint64_t* out_released, Function give) noexcep
   return on_pool(pool, [&](Pool& self) {
     uint64_t released = 0;
     const Status status = give(self, released);
-    if (out_released != nullptr) *out_released = released;
+    if (status == kSuccess && out_released != nullptr) *out_released = released;
     return status;
   });
 }

@@ -95,18 +95,19 @@ bool Pool::finish() {
   Lock lock(mutex_);
   drain_all();
   if (live_amounts().blocks != 0) return false;
-  if (wait_for_streams(lock) != kSuccess) {
-    // The driver has gone, or is broken: what it holds goes with the process.
-    return true;
-  }
-  settle_pending();
-  if (!options_.vmm) {
-    (void)free_segments(lock, 0);
-    return true;
-  }
   for (const auto& state : streams_) state->capture = 0;  // no graph of this pool runs any more
-  bool blocked = false;
-  (void)release_until(0, blocked);
+  // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
+  // itself has gone, what it holds goes with the process.
+  int in_vain = 0;
+  do {
+    const uint64_t before = budget_.used();
+    bool blocked = false;
+    (void)wait_for_streams(lock);
+    settle_pending();
+    (void)(options_.vmm ? release_until(0, blocked) : free_segments(lock, 0));
+    in_vain = budget_.used() == before ? in_vain + 1 : 0;
+  } while (budget_.used() != 0 && in_vain < 2);
+  if (!options_.vmm) return true;
   for (const auto& state : streams_) {
     for (StreamHeap& heap : state->heaps) {
       for (const Region& region : heap.regions()) {

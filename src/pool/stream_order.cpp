@@ -112,7 +112,9 @@ void StreamOrder::settle(const Mark& mark, bool waited) {
 }
 
 Status StreamOrder::release() {
-  if (capturing()) {
+  uint64_t capture = 0;
+  if (const Status status = driver_.capture_id(stream_, capture); status != kSuccess) return status;
+  if (capture != 0) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph can not be released");
   }
   if (const Status status = close(); status != kSuccess) return status;

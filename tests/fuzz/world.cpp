@@ -182,7 +182,8 @@ gpupool_ptr_t World::malloc(size_t number, uint64_t size, uint64_t alignment, gp
   } else if (status == GPUPOOL_SUCCESS) {
     note_new_block(pool, address, size, alignment, stream);
   } else {
-    check_shortage(pool, size, alignment, status);
+    check_shortage(pool, status);
+    check_nothing_to_be_had(pool, size, alignment);
   }
   after();
   return address;
@@ -433,7 +434,7 @@ void World::reserve(size_t number, uint64_t target, gpupool_stream_t stream) {
   if (stream == GPUPOOL_STREAM_UNKNOWN || target > kSizeMax) {
     expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "reserve of what can not be");
   } else if (status != GPUPOOL_SUCCESS) {
-    check_shortage(pool, target, 512, status);
+    check_shortage(pool, status);
   } else if (read_stats(pool).all.reserved_bytes.current < target) {
     broken("reserve succeeded with less than %llu bytes", Long{target});
   }
@@ -446,7 +447,7 @@ void World::set_limit(size_t number, uint64_t limit) {
   const gpupool_status_t status = gpupool_set_limit(pool.handle, limit);
   if (is_destroyed(pool, status)) return;
   if (status == GPUPOOL_SUCCESS) {
-    pool.limit = limit;
+    pool.limit = limit == ~uint64_t{0} ? 0 : limit;  // as good as none, and said to be none
   } else if (!is_scripted(status)) {
     expect(status, {GPUPOOL_ERROR_OVER_LIMIT}, "set_limit");
     if (is_calm(pool) && pool.live.empty()) broken("set_limit was refused with no live block");

@@ -167,8 +167,8 @@ class World {
   void expect(gpupool_status_t status, std::initializer_list<gpupool_status_t> allowed,
               const char* what) const;
   void check_stats(const PoolModel& pool) const;
-  void check_shortage(const PoolModel& pool, uint64_t size, uint64_t alignment,
-                      gpupool_status_t status) const;
+  void check_shortage(const PoolModel& pool, gpupool_status_t status) const;
+  void check_nothing_to_be_had(const PoolModel& pool, uint64_t size, uint64_t alignment) const;
   void check_given_back(const PoolModel& pool, uint64_t target) const;
   gpupool_stats_t read_stats(const PoolModel& pool) const;
   void read_snapshot(const PoolModel& pool, std::vector<gpupool_segment_t>& segments,

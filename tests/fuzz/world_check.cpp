@@ -87,13 +87,16 @@ void World::after() {
   if (faults != 0) broken("the device saw a broken rule: %s", text);
 }
 
-/// A malloc or reserve failed: it must be for memory, and there must be none.
-void World::check_shortage(const PoolModel& pool, uint64_t size, uint64_t alignment,
-                           gpupool_status_t status) const {
+/// A malloc or reserve failed: it must be for memory, or because of what was scripted.
+void World::check_shortage(const PoolModel& pool, gpupool_status_t status) const {
   if (is_scripted(status)) return;
   const bool crooked = pool.upstream != nullptr && pool.upstream->crooked;
   if (crooked && status == GPUPOOL_ERROR_UNSUPPORTED) return;
   expect(status, {GPUPOOL_ERROR_OUT_OF_MEMORY, GPUPOOL_ERROR_OVER_LIMIT}, "malloc or reserve");
+}
+
+/// A malloc failed, though nothing lives: it must be larger than what can be had.
+void World::check_nothing_to_be_had(const PoolModel& pool, uint64_t size, uint64_t alignment) const {
   const bool nothing_lives = std::all_of(pools_.begin(), pools_.end(), [this](const auto& each) {
     return each->live.empty() && is_calm(*each);
   });

@@ -79,8 +79,7 @@ class Contract : public testing::TestWithParam<Variant> {
   gpupool_device_info_t device_info() const {
     gpupool_device_info_t info{};
     info.struct_size = sizeof info;
-    EXPECT_TRUE(
-        ok(gpupool_device_info(static_cast<gpupool_backend_t>(variant().backend()), kDevice, &info)));
+    EXPECT_TRUE(ok(gpupool_device_info(static_cast<gpupool_backend_t>(variant().backend()), kDevice, &info)));
     return info;
   }
   uint64_t device_free() const { return device_info().free_bytes; }
@@ -143,8 +142,7 @@ class Contract : public testing::TestWithParam<Variant> {
   void work(gpupool_stream_t stream, gpupool_ptr_t block, uint64_t size) {
     if (variant().machine == Machine::sim) {
       const bool touches = variant().takes_work();
-      EXPECT_TRUE(
-          ok(gpupool_sim_work(kDevice, stream, touches ? block : 0, touches ? size : 0, kWorkTime)));
+      EXPECT_TRUE(ok(gpupool_sim_work(kDevice, stream, touches ? block : 0, touches ? size : 0, kWorkTime)));
     } else {
       fake_cuda().hold(stream);
       EXPECT_TRUE(ok(gpupool_fill(lab_, block, 0xee, size, stream)));

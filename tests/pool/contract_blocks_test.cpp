@@ -104,8 +104,8 @@ TEST_P(Blocks, ThatCanNotBeAreRefused) {
   EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, pool.try_malloc(512, kUnknownStream)));
   for (const uint64_t alignment : {uint64_t{0}, uint64_t{3}, uint64_t{768}, 4 * kMiB, UINT64_MAX}) {
     gpupool_ptr_t block = 1;
-    EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                        gpupool_malloc_aligned(pool, 512, alignment, 0, &block)));
+    EXPECT_TRUE(
+        refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_malloc_aligned(pool, 512, alignment, 0, &block)));
     EXPECT_EQ(block, 0u);
   }
   EXPECT_EQ(pool.reserved(), 0u);
@@ -218,8 +218,7 @@ TEST_P(Blocks, ThatAreNoneCanNotBeFreed) {
         for (const gpupool_stream_t stream : {gpupool_stream_t{0}, unseen, kUnknownStream}) {
           EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, gpupool_free(pool, pointer, stream)));
         }
-        EXPECT_TRUE(
-            refused(GPUPOOL_ERROR_UNKNOWN_POINTER, gpupool_record_stream(pool, pointer, unseen)));
+        EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, gpupool_record_stream(pool, pointer, unseen)));
       }
       for (const gpupool_ptr_t pointer : {freed, foreign}) {
         EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, pool.try_info(pointer)));

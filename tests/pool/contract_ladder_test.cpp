@@ -187,14 +187,15 @@ TEST_P(FullDevice, IsToldWithTheDriversNumber) {
 TEST_P(FullDevice, IsEmptiedOfOtherPoolsCaches) {
   PoolUnderTest pool(config());
   PoolUnderTest other(config());
-  other.free(other.malloc(200 * kMiB));
   const gpupool_ptr_t keep = other.malloc(8 * kMiB);
+  other.free(other.malloc(200 * kMiB));
   ASSERT_GE(other.reserved(), 200 * kMiB);
   const gpupool_ptr_t block = pool.malloc(150 * kMiB);
   EXPECT_LE(other.reserved(), 100 * kMiB);
   EXPECT_EQ(other.info(keep).address, keep);
   EXPECT_EQ(pool.stats().failed_mallocs, 0u);
-  EXPECT_EQ(pool.stats().retries, 1u);
+  // A pool beneath this one has its own ladder.
+  EXPECT_EQ(pool.stats().retries, variant().source == Source::pool ? 0u : 1u);
   other.free(keep);
   pool.free(block);
 }

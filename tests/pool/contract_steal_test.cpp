@@ -26,7 +26,9 @@ class Steals : public Contract {
     return block;
   }
 
-  static uint8_t byte_at(gpupool_ptr_t address) { return *reinterpret_cast<const volatile uint8_t*>(address); }
+  static uint8_t byte_at(gpupool_ptr_t address) {
+    return *reinterpret_cast<const volatile uint8_t*>(address);
+  }
 
   gpupool_stream_t busy_ = 0;
   gpupool_stream_t thief_ = 0;

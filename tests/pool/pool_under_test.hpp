@@ -50,8 +50,8 @@ inline testing::AssertionResult refused(gpupool_status_t expected, gpupool_statu
   error.struct_size = sizeof error;
   if (gpupool_last_error(&error) != GPUPOOL_SUCCESS || error.status != static_cast<int32_t>(expected) ||
       error.message[0] == '\0') {
-    return testing::AssertionFailure() << "gpupool_last_error does not tell of "
-                                       << gpupool_status_name(expected);
+    return testing::AssertionFailure()
+           << "gpupool_last_error does not tell of " << gpupool_status_name(expected);
   }
   return testing::AssertionSuccess();
 }

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heaps against a model: every step of random sequences is checked with is_valid(), and against a plain map
+// of what is live and what is backed.
+#include "core/heap.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+namespace gpupool {
+namespace {
+
+constexpr Address kBase = Address{1} << 40;
+
+/// The reference: live blocks by address, and backed granules with the chunk behind each.
+struct Model {
+  std::map<Address, uint64_t> live;
+  std::map<Address, const Chunk*> backed;
+
+  bool is_free(Address start, uint64_t size) const {
+    auto next = live.upper_bound(start);
+    if (next != live.end() && next->first < start + size) return false;
+    if (next == live.begin()) return true;
+    --next;
+    return next->first + next->second <= start;
+  }
+
+  bool is_backed(Address start, uint64_t size) const {
+    for (Address at = align_down(start, kGranule); at < start + size; at += kGranule) {
+      if (backed.find(at) == backed.end()) return false;
+    }
+    return true;
+  }
+
+  bool touches(const Chunk& chunk) const { return !is_free(chunk.address, chunk.size); }
+};
+
+class HeapTest : public ::testing::Test {
+ protected:
+  ~HeapTest() override {
+    for (Chunk* chunk : chunks_) delete chunk;
+  }
+
+  void expect_valid() {
+    std::string why;
+    ASSERT_TRUE(heap_.is_valid(why)) << why;
+  }
+
+  Chunk* new_chunk(uint64_t size) {
+    auto* chunk = new Chunk;
+    chunk->size = size;
+    chunks_.push_back(chunk);
+    return chunk;
+  }
+
+  void attach(Region* region, Address address, Chunk* chunk) {
+    store_.reserve(4);
+    heap_.prepare_attach(region, address, chunk->size);
+    heap_.attach(region, address, chunk, 1, ++age_);
+    for (Address at = address; at < chunk->end(); at += kGranule) model_.backed[at] = chunk;
+  }
+
+  /// Backs a whole window, as the pool does, with chunks of random sizes.
+  void back(const Window& window, std::mt19937& random) {
+    Gap gap;
+    while (heap_.next_gap(window, window.start, gap)) {
+      const uint64_t most = std::min<uint64_t>(gap.room / kGranule, 8);
+      attach(window.region, gap.address, new_chunk(kGranule * floor_power_of_two(1 + random() % most)));
+    }
+  }
+
+  Block* take(uint64_t size, uint64_t alignment) {
+    Block* block = heap_.take(size, alignment);
+    if (block != nullptr) {
+      EXPECT_EQ(block->address % alignment, 0u);
+      EXPECT_EQ(block->size, size);
+      EXPECT_TRUE(model_.is_free(block->address, size)) << "a live block was handed out again";
+      EXPECT_TRUE(model_.is_backed(block->address, size)) << "a block without memory";
+      EXPECT_EQ(map_.find(block->address), block);
+      model_.live[block->address] = size;
+      blocks_.push_back(block);
+    }
+    return block;
+  }
+
+  void give(size_t index) {
+    Block* block = blocks_[index];
+    model_.live.erase(block->address);
+    heap_.give(block, 1, ++age_);
+    blocks_[index] = blocks_.back();
+    blocks_.pop_back();
+  }
+
+  /// Takes some free chunk away and forgets its addresses at once or later.
+  void detach(std::mt19937& random) {
+    Chunk* chunk = heap_.free_chunks().oldest();
+    if (chunk == nullptr) return;
+    ASSERT_FALSE(model_.touches(*chunk)) << "a chunk under a live block counts as free";
+    for (Address at = chunk->address; at < chunk->end(); at += kGranule) model_.backed.erase(at);
+    store_.reserve(2);
+    heap_.claim(chunk);
+    retired_.push_back(heap_.detach(chunk));
+    if (random() % 2 == 0) {
+      for (Block* range : retired_) heap_.restore(range);
+      retired_.clear();
+    }
+  }
+
+  void expect_as_model() {
+    uint64_t reserved = 0;
+    heap_.for_each_chunk([&](const Chunk* chunk) {
+      reserved += chunk->size;
+      EXPECT_EQ(chunk->users == 0, !model_.touches(*chunk));
+    });
+    EXPECT_EQ(reserved, model_.backed.size() * kGranule);
+    EXPECT_EQ(heap_.reserved(), reserved);
+    uint64_t live = 0;
+    for (const auto& [address, size] : model_.live) live += size;
+    EXPECT_EQ(heap_.hole_bytes(), reserved - live);
+  }
+
+  BlockStore store_;
+  AddressMap map_;
+  Heap heap_{Group::large, store_, map_};
+  Model model_;
+  std::vector<Chunk*> chunks_;
+  std::vector<Block*> blocks_;
+  std::vector<Block*> retired_;
+  uint64_t age_ = 0;
+};
+
+class HeapModelTest : public HeapTest, public ::testing::WithParamInterface<unsigned> {};
+
+TEST_P(HeapModelTest, EveryStepKeepsEveryPromise) {
+  std::mt19937 random(GetParam());
+  heap_.add_region(kBase, 4 * kGiB);
+  for (int step = 0; step < 600; ++step) {
+    const uint64_t dice = random() % 10;
+    if (dice < 5) {
+      const uint64_t size = kUnit * (1 + random() % (uint64_t{1} << (1 + random() % 16)));
+      const uint64_t alignment = random() % 8 == 0 ? kUnit << random() % 13 : kUnit;
+      if (take(size, alignment) == nullptr) {
+        std::array<Window, Heap::kMaxWindows> windows;
+        const size_t count = heap_.plan(size, alignment, windows);
+        ASSERT_GT(count, 0u);
+        back(windows[random() % count], random);
+        ASSERT_NE(take(size, alignment), nullptr) << "the backed window holds the request";
+      }
+    } else if (dice < 9) {
+      if (!blocks_.empty()) give(random() % blocks_.size());
+    } else {
+      detach(random);
+    }
+    expect_valid();
+    expect_as_model();
+    if (HasFatalFailure()) return;
+  }
+  while (!blocks_.empty()) give(blocks_.size() - 1);
+  expect_valid();
+  EXPECT_EQ(heap_.hole_bytes(), heap_.reserved());
+  EXPECT_EQ(heap_.free_chunks().bytes(), heap_.reserved()) << "with nothing live, every chunk is free";
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, HeapModelTest, ::testing::Range(0U, 40U));
+
+TEST_F(HeapTest, TakesTheSmallestHoleThatFits) {
+  heap_.add_region(kBase, kGiB);
+  auto* region = const_cast<Region*>(&heap_.regions().front());
+  attach(region, kBase, new_chunk(kGranule));
+  attach(region, kBase + 4 * kGranule, new_chunk(4 * kGranule));
+  EXPECT_EQ(take(kGranule, kUnit)->address, kBase);
+  EXPECT_EQ(take(kGranule, kUnit)->address, kBase + 4 * kGranule);
+  EXPECT_EQ(take(kGiB, kUnit), nullptr);
+}
+
+TEST_F(HeapTest, ACostCountsWhatSupplyDoesNotCover) {
+  heap_.add_region(kBase, kGiB);
+  std::array<Window, Heap::kMaxWindows> windows;
+  ASSERT_GT(heap_.plan(8 * kGranule, kUnit, windows), 0u);
+  Ladder ladder;
+  EXPECT_EQ(heap_.cost(windows[0], Supply{}, ladder, 8 * kGranule).created, 8 * kGranule);
+  Supply supply;
+  supply.add(4 * kGranule);
+  const Cost cost = heap_.cost(windows[0], supply, ladder, 8 * kGranule);
+  EXPECT_EQ(cost.created, 4 * kGranule);
+  EXPECT_GE(cost.chunks, 2u);
+}
+
+TEST_F(HeapTest, SegmentsComeAndGo) {
+  Chunk* chunk = new_chunk(3 * kMiB + kUnit);
+  chunk->address = kBase + kUnit;
+  heap_.add_segment(chunk, 0, ++age_);
+  expect_valid();
+  Block* block = heap_.take(kMiB, kUnit);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(chunk->users, 1u);
+  heap_.give(block, 1, ++age_);
+  expect_valid();
+  heap_.claim(chunk);
+  heap_.remove_segment(chunk);
+  EXPECT_EQ(heap_.reserved(), 0u);
+  expect_valid();
+}
+
+// ---- the check itself must be able to fail
+
+TEST_F(HeapTest, BrokenPromisesAreSeen) {
+  heap_.add_region(kBase, kGiB);
+  auto* region = const_cast<Region*>(&heap_.regions().front());
+  attach(region, kBase, new_chunk(2 * kGranule));
+  Block* block = take(kMiB, kUnit);
+  const auto is_broken = [this] {
+    std::string why;
+    const bool valid = heap_.is_valid(why);
+    EXPECT_EQ(valid, why.empty());
+    return !valid;
+  };
+  ASSERT_FALSE(is_broken());
+
+  block->size += kUnit;
+  EXPECT_TRUE(is_broken()) << "ranges overlap";
+  block->size -= kUnit;
+
+  block->become(State::hole);
+  EXPECT_TRUE(is_broken()) << "a hole that no index knows";
+  block->become(State::live);
+
+  ++chunks_[0]->users;
+  EXPECT_TRUE(is_broken()) << "a user too many";
+  --chunks_[0]->users;
+
+  region->pages[0] = nullptr;
+  EXPECT_TRUE(is_broken()) << "a block without memory";
+  region->pages[0] = chunks_[0];
+
+  map_.erase(block);
+  EXPECT_TRUE(is_broken()) << "a block that is not in the map";
+  map_.prepare(block->address);
+  map_.insert(block);
+  EXPECT_FALSE(is_broken());
+}
+
+}  // namespace
+}  // namespace gpupool

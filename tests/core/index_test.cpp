@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two indexes of ranges: by size and by address, each against a standard container.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "core/address_map.hpp"
+#include "core/free_index.hpp"
+
+namespace gpupool {
+namespace {
+
+struct BySize {
+  bool operator()(const Block* a, const Block* b) const {
+    return a->size != b->size ? a->size < b->size : a->address < b->address;
+  }
+};
+
+TEST(FreeIndex, AgreesWithASortedSet) {
+  std::mt19937_64 random(7);
+  std::vector<Block> blocks(400);
+  FreeIndex index;
+  std::set<Block*, BySize> reference;
+  for (int step = 0; step < 20000; ++step) {
+    Block& block = blocks[random() % blocks.size()];
+    if (reference.count(&block) != 0) {
+      reference.erase(&block);
+      index.remove(&block);
+    } else {
+      block.address = kUnit * (random() % 1000000);
+      block.size = kUnit * (1 + random() % (uint64_t{1} << random() % 30));
+      reference.insert(&block);
+      index.insert(&block);
+    }
+    const uint64_t wanted = kUnit * (1 + random() % (uint64_t{1} << random() % 30));
+    Block probe;
+    probe.size = wanted;
+    const auto best = reference.lower_bound(&probe);
+    const Block* found = index.find(wanted);
+    ASSERT_EQ(found == nullptr, best == reference.end()) << "a fit must never be missed";
+    if (found != nullptr) {
+      ASSERT_GE(found->size, wanted);
+      ASSERT_LE(found->size, (*best)->size + (*best)->size / 8) << "best fit, but for long bins";
+    }
+    ASSERT_EQ(index.count(), reference.size());
+    if (step % 500 == 0) {
+      ASSERT_TRUE(index.is_valid());
+    }
+  }
+}
+
+TEST(FreeIndex, IsExactInShortBinsAndPrefersLowAddresses) {
+  std::vector<Block> blocks(3);
+  FreeIndex index;
+  const Address addresses[] = {3 * kMiB, kMiB, 2 * kMiB};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].address = addresses[i];
+    blocks[i].size = 64 * kKiB;
+    index.insert(&blocks[i]);
+  }
+  EXPECT_EQ(index.find(64 * kKiB), &blocks[1]);
+  EXPECT_EQ(index.find(64 * kKiB + kUnit), nullptr);
+}
+
+TEST(FreeIndex, ListsFromTheLargest) {
+  std::vector<Block> blocks(50);
+  FreeIndex index;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].address = i * kGiB;
+    blocks[i].size = kMiB << i % 10;
+    index.insert(&blocks[i]);
+  }
+  size_t seen = 0;
+  uint64_t last = ~uint64_t{0};
+  for (const Block* at = index.largest(); at != nullptr; at = index.next_smaller(at), ++seen) {
+    EXPECT_LE(at->size, last);
+    last = at->size;
+  }
+  EXPECT_EQ(seen, blocks.size());
+}
+
+TEST(FreeIndex, SeesACorruptedSize) {
+  Block block;
+  block.size = kMiB;
+  FreeIndex index;
+  index.insert(&block);
+  ASSERT_TRUE(index.is_valid());
+  block.size = 64 * kMiB;
+  EXPECT_FALSE(index.is_valid());
+}
+
+TEST(AddressMap, AgreesWithASortedMap) {
+  std::mt19937_64 random(11);
+  AddressMap map;
+  std::map<Address, std::unique_ptr<Block>> reference;
+  for (int step = 0; step < 30000; ++step) {
+    // Few MiB, far apart, so that starts share a MiB, and leaves lie between them.
+    const Address address = (random() % 5) * 37 * kGiB + kUnit * (random() % 8192);
+    const auto known = reference.find(address);
+    if (known == reference.end()) {
+      auto block = std::make_unique<Block>();
+      block->address = address;
+      map.prepare(address);
+      map.insert(block.get());
+      reference[address] = std::move(block);
+    } else if (random() % 2 == 0) {
+      map.erase(known->second.get());
+      reference.erase(known);
+    }
+    const Address probe = (random() % 6) * 37 * kGiB + random() % (8 * kMiB);
+    const Block* found = map.find(align_down(probe, kUnit));
+    const auto exact = reference.find(align_down(probe, kUnit));
+    if (exact != reference.end()) {
+      ASSERT_EQ(found, exact->second.get());
+    } else if (found != nullptr) {
+      ASSERT_NE(found->address, align_down(probe, kUnit)) << "a block that is not there";
+    }
+    auto before = reference.upper_bound(probe);
+    const Block* expected = before == reference.begin() ? nullptr : (--before)->second.get();
+    ASSERT_EQ(map.find_at_or_before(probe), expected) << std::hex << probe;
+  }
+}
+
+TEST(AddressMap, KnowsItsLimit) {
+  EXPECT_TRUE(AddressMap::covers(0, uint64_t{1} << 48));
+  EXPECT_FALSE(AddressMap::covers(kUnit, uint64_t{1} << 48));
+  EXPECT_FALSE(AddressMap::covers(~uint64_t{0}, 1));
+  const AddressMap map;
+  EXPECT_EQ(map.find(~uint64_t{0}), nullptr);
+  EXPECT_EQ(map.find_at_or_before(~uint64_t{0}), nullptr);
+}
+
+}  // namespace
+}  // namespace gpupool

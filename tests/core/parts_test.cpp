@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The small parts: arithmetic, bins, supply, ladder, budget, counters.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "core/budget.hpp"
+#include "core/chunk.hpp"
+#include "core/counters.hpp"
+#include "core/ladder.hpp"
+#include "core/quick_bins.hpp"
+#include "core/supply.hpp"
+
+namespace gpupool {
+namespace {
+
+TEST(Size, RoundsToUnitsAndGroups) {
+  EXPECT_EQ(allocated_size(1), 512u);
+  EXPECT_EQ(allocated_size(512), 512u);
+  EXPECT_EQ(allocated_size(513), 1024u);
+  EXPECT_EQ(group_of(kMiB), Group::small);
+  EXPECT_EQ(group_of(kMiB + kUnit), Group::large);
+  EXPECT_EQ(align_up(kSizeMax - 1, kUnit), kSizeMax);
+}
+
+TEST(QuickBins, GivesBackTheLastOfASize) {
+  QuickBins bins;
+  std::vector<Block> blocks(3);
+  for (Block& block : blocks) {
+    block.size = 4096;
+    ASSERT_TRUE(bins.push(&block));
+  }
+  EXPECT_EQ(bins.pop(8192), nullptr);
+  EXPECT_EQ(bins.pop(4096), &blocks[2]);
+  EXPECT_EQ(bins.pop(4096), &blocks[1]);
+  EXPECT_EQ(bins.drain(), &blocks[0]);
+  EXPECT_EQ(bins.pop(4096), nullptr);
+  EXPECT_EQ(bins.drain(), nullptr);
+}
+
+TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
+  QuickBins bins;
+  std::vector<Block> blocks(500);
+  size_t kept = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].size = kUnit * (i + 1);
+    if (bins.push(&blocks[i])) ++kept;
+  }
+  EXPECT_GT(kept, 30u);
+  EXPECT_LT(kept, blocks.size());
+  size_t drained = 0;
+  for (const Block* at = bins.drain(); at != nullptr; at = at->link) ++drained;
+  EXPECT_EQ(drained, kept);
+}
+
+TEST(ChunkLists, KeepOrderAndCount) {
+  ChunkLists lists;
+  std::vector<Chunk> chunks(4);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    chunks[i].size = i % 2 == 0 ? kGranule : 8 * kGranule;
+    chunks[i].age = i + 1;
+    lists.push(&chunks[i]);
+  }
+  EXPECT_EQ(lists.oldest(), &chunks[0]);
+  lists.remove(&chunks[0]);
+  EXPECT_EQ(lists.oldest(), &chunks[1]);
+  EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[2]);
+  EXPECT_EQ(lists.bytes(), kGranule + 16 * kGranule);
+  EXPECT_EQ(lists.count(), 3u);
+}
+
+TEST(Supply, PicksWhatCoversBestWithinTheRoom) {
+  Supply supply;
+  EXPECT_EQ(supply.pick(kGranule, kGiB), Supply::kNone);
+  supply.add(kGranule);
+  supply.add(4 * kGranule);
+  supply.add(32 * kGranule);
+  EXPECT_EQ(Supply::size_of(supply.pick(3 * kGranule, kGiB)), 4 * kGranule) << "one that covers the rest";
+  EXPECT_EQ(Supply::size_of(supply.pick(3 * kGranule, 3 * kGranule)), kGranule) << "no room for more";
+  EXPECT_EQ(Supply::size_of(supply.pick(16 * kGranule, kGiB)), 4 * kGranule)
+      << "the largest that is not too large";
+  supply.remove(kGranule);
+  supply.remove(4 * kGranule);
+  EXPECT_EQ(Supply::size_of(supply.pick(kGranule, kGiB)), 32 * kGranule) << "better too large than new";
+  EXPECT_EQ(supply.pick(kGranule, 16 * kGranule), Supply::kNone);
+}
+
+TEST(Ladder, GivesPowersOfTwoWithinItsBounds) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    Ladder ladder;
+    ladder.fine = i % 2 == 0;
+    const uint64_t held = random() % (uint64_t{1} << random() % 40);
+    const uint64_t block = kUnit * (1 + random() % (uint64_t{1} << random() % 28));
+    const uint64_t gap = align_up(1 + random() % block, kGranule);
+    const uint64_t room = gap + kGranule * (random() % 64);
+    const uint64_t size = ladder.chunk_size(held, block, gap, room);
+    ASSERT_TRUE(is_power_of_two(size));
+    ASSERT_GE(size, kGranule);
+    ASSERT_LE(size, room);
+    ASSERT_LE(size, ladder.max_chunk);
+  }
+}
+
+TEST(Ladder, FineIsNeverCoarser) {
+  for (uint64_t held = kMiB; held < 256 * kGiB; held *= 2) {
+    const Ladder coarse;
+    Ladder fine;
+    fine.fine = true;
+    EXPECT_LE(fine.chunk_size(held, 64 * kMiB, 64 * kMiB, kGiB),
+              coarse.chunk_size(held, 64 * kMiB, 64 * kMiB, kGiB));
+  }
+}
+
+TEST(Budget, StopsAtTheLimitToTheByte) {
+  Budget budget;
+  ASSERT_TRUE(budget.set_limit(1000));
+  EXPECT_TRUE(budget.take(999));
+  EXPECT_FALSE(budget.take(2));
+  EXPECT_TRUE(budget.take(1));
+  EXPECT_FALSE(budget.take(1));
+  EXPECT_FALSE(budget.set_limit(999)) << "less than what is used";
+  EXPECT_EQ(budget.limit(), 1000u);
+  budget.put(500);
+  EXPECT_EQ(budget.room(), 500u);
+  EXPECT_TRUE(budget.set_limit(500));
+  EXPECT_FALSE(budget.take(~uint64_t{0}));
+}
+
+TEST(Counters, PeaksAreExactWithOneShardHoweverOftenItPublishes) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 50; ++round) {
+    Counters counters;
+    CounterShard shard;
+    std::vector<uint64_t> live;
+    uint64_t current = 0;
+    uint64_t peak = 0;
+    uint64_t total = 0;
+    for (int step = 0; step < 300; ++step) {
+      if (live.empty() || random() % 2 == 0) {
+        live.push_back(kUnit * (1 + random() % 8192));
+        shard.add(group_of(live.back()), live.back() - 1, live.back());
+        current += live.back();
+        total += live.back();
+      } else {
+        std::swap(live[random() % live.size()], live.back());
+        shard.subtract(group_of(live.back()), live.back() - 1, live.back());
+        current -= live.back();
+        live.pop_back();
+      }
+      peak = std::max(peak, current);
+      if (random() % 20 == 0) counters.publish(shard);
+    }
+    counters.publish(shard);
+    EXPECT_EQ(counters.peak_all().allocated.allocated, peak);
+    EXPECT_EQ((shard.live()[0] + shard.live()[1]).allocated, current);
+    EXPECT_EQ((shard.total()[0] + shard.total()[1]).allocated, total);
+  }
+}
+
+TEST(Counters, WhatWaitsForStreamsIsActive) {
+  Counters counters;
+  CounterShard shard;
+  shard.add(Group::small, 100, 512);
+  shard.add(Group::small, 100, 512);
+  counters.publish(shard);
+  shard.subtract(Group::small, 100, 512);
+  counters.publish(shard);
+  counters.add_pending(Group::small, 512);
+  shard.add(Group::small, 100, 512);
+  counters.publish(shard);
+  EXPECT_EQ(counters.peak_all().allocated.allocated, 1024u);
+  EXPECT_EQ(counters.peak_all().active.allocated, 1536u);
+  counters.remove_pending(Group::small, 512);
+  counters.reset_peaks();
+  EXPECT_EQ(counters.peak_all().active.allocated, 1024u);
+}
+
+TEST(Counters, SeveralShardsAreOffByNoMoreThanTheyHold) {
+  Counters counters;
+  std::vector<CounterShard> shards(4);
+  // Each shard peaks while the others are empty: the true peak is one block.
+  for (CounterShard& shard : shards) {
+    shard.add(Group::large, 10 * kMiB, 10 * kMiB);
+    EXPECT_FALSE(shard.due());
+    shard.subtract(Group::large, 10 * kMiB, 10 * kMiB);
+  }
+  for (CounterShard& shard : shards) counters.publish(shard);
+  const uint64_t peak = counters.peak_all().allocated.allocated;
+  EXPECT_GE(peak, 10 * kMiB);
+  EXPECT_LE(peak, 10 * kMiB + 3 * CounterShard::kPublishBytes);
+  shards[0].add(Group::large, 32 * kMiB, 32 * kMiB);
+  EXPECT_TRUE(shards[0].due());
+}
+
+}  // namespace
+}  // namespace gpupool
