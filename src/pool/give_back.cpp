@@ -117,12 +117,15 @@ Status Pool::release_chunk(Chunk* chunk) {
 /// Gives back one chunk: one in hand, else the oldest free one that is idle and has no old mapping left.
 /// False if there is none; `blocked` says that one would be there once streams have passed.
 bool Pool::release_oldest(bool& blocked, Status& status) {
-  if (!in_hand_.empty()) {
-    Chunk* chunk = in_hand_.back();
-    in_hand_.pop_back();
+  const auto unmapped = std::find_if(in_hand_.begin(), in_hand_.end(),
+                                     [](const Chunk* chunk) { return chunk->old_mappings == 0; });
+  if (unmapped != in_hand_.end()) {
+    Chunk* chunk = *unmapped;
+    in_hand_.erase(unmapped);
     status = release_chunk(chunk);
     return status == kSuccess;
   }
+  blocked = blocked || !in_hand_.empty();
   StreamHeap* from = nullptr;
   Chunk* oldest = nullptr;
   for (const auto& state : streams_) {
@@ -208,10 +211,17 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   size_t count = 0;
   if (const Status status = find_places(heap, missing, kUnit, windows, count); status != kSuccess)
     return status;
-  const Window window = windows[count - 1];
+  Window window = windows[count - 1];
   Status status = kSuccess;
   Gap gap;
-  while (status == kSuccess && budget_.used() < target && heap.next_gap(window, window.start, gap)) {
+  while (status == kSuccess && budget_.used() < target) {
+    if (!heap.next_gap(window, window.start, gap)) {
+      // Part of the window was backed already, so the rest goes to addresses of its own.
+      const uint64_t rest = align_up(target - budget_.used(), kGranule);
+      if (status = add_region(heap, rest); status != kSuccess) break;
+      window = windows[heap.plan(rest, kUnit, windows) - 1];
+      continue;
+    }
     in_hand_.reserve(in_hand_.size() + 1);
     Chunk* chunk = nullptr;
     const uint64_t size = ladder_.chunk_size(budget_.used(), missing, gap.size, gap.size);

@@ -172,9 +172,14 @@ Status Pool::map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region
   if (status == kSuccess || address == gap.address) return status;
   const ErrorRecord cause = last_error();
   if (driver_.unmap(gap.address, address - gap.address) != kSuccess) {
-    // These addresses can not be used until the driver takes the mapping back. The chunks stay where they
-    // are.
-    retired_.push_back({&heap, heap.quarantine(region, gap.address, address - gap.address), nullptr, 0});
+    // Until the driver takes the mappings back, these addresses can not be used, nor the chunks given back.
+    Address at = gap.address;
+    for (const Piece& piece : pieces) {
+      if (at == address) break;
+      ++piece.chunk->old_mappings;
+      retired_.push_back({&heap, heap.quarantine(region, at, piece.chunk->size), piece.chunk, 0});
+      at += piece.chunk->size;
+    }
   }
   last_error() = cause;
   return status;
@@ -351,7 +356,7 @@ void Pool::unmap_retired() {
         retired_[kept++] = entry;
         continue;
       }
-      if (entry.chunk != nullptr) --entry.chunk->old_mappings;
+      --entry.chunk->old_mappings;
       entry.heap->restore(entry.range);
     }
   }

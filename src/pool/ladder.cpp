@@ -33,6 +33,8 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
     status = grow(lock, state, bytes, alignment, block);
   }
   for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
+    // What the handler freed may still be in use.
+    if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
     status = grow(lock, state, bytes, alignment, block);
   }
   return is_shortage(status) ? fail_malloc(status, bytes) : status;

@@ -120,7 +120,7 @@ class Pool {
   struct Retired {
     StreamHeap* heap;
     Block* range;
-    Chunk* chunk;  // null: a mapping that could not be undone
+    Chunk* chunk;
     uint64_t epoch;
   };
 
