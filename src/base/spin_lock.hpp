@@ -45,4 +45,16 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
+/// Holds a SpinLock for a scope, for code that may not know of std::lock_guard's header.
+class SpinGuard {
+ public:
+  explicit SpinGuard(SpinLock& lock) noexcept : lock_(lock) { lock_.lock(); }
+  SpinGuard(const SpinGuard&) = delete;
+  SpinGuard& operator=(const SpinGuard&) = delete;
+  ~SpinGuard() { lock_.unlock(); }
+
+ private:
+  SpinLock& lock_;
+};
+
 }  // namespace gpupool

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "base/spin_lock.hpp"
 
@@ -18,20 +17,20 @@ class Budget {
 
   /// False, and nothing taken, if `bytes` would go over the limit.
   bool take(uint64_t bytes) noexcept {
-    const std::lock_guard lock(lock_);
+    const SpinGuard lock(lock_);
     if (bytes > room()) return false;
     used_.store(used() + bytes, std::memory_order_release);
     return true;
   }
 
   void put(uint64_t bytes) noexcept {
-    const std::lock_guard lock(lock_);
+    const SpinGuard lock(lock_);
     used_.store(used() - bytes, std::memory_order_release);
   }
 
   /// Sets the limit; false, and nothing changed, if more than that is used.
   bool set_limit(uint64_t limit) noexcept {
-    const std::lock_guard lock(lock_);
+    const SpinGuard lock(lock_);
     if (used() > limit) return false;
     limit_.store(limit, std::memory_order_release);
     return true;

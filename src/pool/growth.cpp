@@ -213,7 +213,7 @@ Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& pie
     room = std::min(room,
                     std::max(need, growth.ladder.chunk_size(growth.heap.reserved(), kGranule, need, room)));
   }
-  for (size_t i = 0; i < in_hand_.size(); ++i) {
+  for (size_t i = in_hand_.size(); i-- > 0;) {
     if (in_hand_[i]->size > room) continue;
     piece = {in_hand_[i], nullptr};
     in_hand_.erase(in_hand_.begin() + static_cast<ptrdiff_t>(i));

@@ -254,10 +254,11 @@ TEST_P(WaitingLadder, WaitsForFreedBlocksBeforeFailing) {
   pool.free(shared, other);
 
   // On the simulated device, waiting lets time pass. The stand-in's stream is let go once it is waited for.
+  const bool is_sim = variant().machine == Machine::sim;
+  const uint64_t waits = is_sim ? 0 : fake_cuda().calls("cuEventSynchronize");
   std::atomic<bool> done{false};
   std::thread releaser([&] {
-    if (variant().machine == Machine::sim) return;
-    const uint64_t waits = fake_cuda().calls("cuEventSynchronize");
+    if (is_sim) return;
     while (!done && fake_cuda().calls("cuEventSynchronize") == waits) std::this_thread::yield();
     finish(other);
   });

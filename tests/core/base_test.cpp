@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic, records of ranges, and what holds for indexes only up to a length.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "base/bits.hpp"
+#include "core/block.hpp"
+#include "core/counters.hpp"
+#include "core/free_index.hpp"
+
+namespace gpupool {
+namespace {
+
+TEST(Bits, AtTheEndsOfTheirRanges) {
+  EXPECT_FALSE(is_power_of_two(0));
+  EXPECT_TRUE(is_power_of_two(1));
+  EXPECT_TRUE(is_power_of_two(uint64_t{1} << 63));
+  EXPECT_FALSE(is_power_of_two(~uint64_t{0}));
+  EXPECT_EQ(align_down(1023, 512), 512u);
+  EXPECT_EQ(align_up(0, 512), 0u);
+  EXPECT_EQ(align_up(1, 512), 512u);
+  EXPECT_EQ(align_up(512, 512), 512u);
+  EXPECT_EQ(log2_floor(1), 0u);
+  EXPECT_EQ(log2_floor(~uint64_t{0}), 63u);
+  for (unsigned bit = 1; bit < 64; ++bit) {
+    const uint64_t power = uint64_t{1} << bit;
+    EXPECT_EQ(log2_floor(power), bit);
+    EXPECT_EQ(log2_floor(power - 1), bit - 1);
+    EXPECT_EQ(floor_power_of_two(power), power);
+    EXPECT_EQ(floor_power_of_two(power - 1), power / 2);
+  }
+}
+
+TEST(BlockStore, HandsOutEachRecordOnce) {
+  BlockStore store;
+  store.reserve(1000);
+  const uint64_t bytes = store.bytes();
+  std::set<Block*> out;
+  for (int i = 0; i < 1000; ++i) {
+    Block* block = store.get();
+    EXPECT_TRUE(block->is(State::unused));
+    block->become(State::live);
+    EXPECT_TRUE(out.insert(block).second);
+  }
+  EXPECT_EQ(store.in_use(), 1000u);
+  for (Block* block : out) store.put(block);
+  EXPECT_EQ(store.in_use(), 0u);
+  store.reserve(1000);
+  EXPECT_EQ(store.bytes(), bytes) << "records that came back serve again";
+  EXPECT_TRUE(out.contains(store.get()));
+}
+
+/// The smallest range of at least `size`, the lowest among equals.
+Block* best_fit(const std::vector<Block*>& blocks, uint64_t size) {
+  Block* best = nullptr;
+  for (Block* block : blocks) {
+    if (block->size < size) continue;
+    if (best == nullptr || block->size < best->size ||
+        (block->size == best->size && block->address < best->address)) {
+      best = block;
+    }
+  }
+  return best;
+}
+
+TEST(FreeIndex, IsExactWhileBinsAreShort) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    // All sizes in two neighbouring bins, which together hold no more than a search looks at.
+    std::vector<Block> blocks(32);
+    std::vector<Block*> held;
+    FreeIndex index;
+    for (Block& block : blocks) {
+      block.size = 64 * kMiB + kUnit * (random() % (7 * kMiB / kUnit));
+      block.address = kUnit * (random() % 100000);
+    }
+    for (int step = 0; step < 200; ++step) {
+      Block* block = &blocks[random() % blocks.size()];
+      const auto known = std::find(held.begin(), held.end(), block);
+      if (known == held.end()) {
+        index.insert(block);
+        held.push_back(block);
+      } else {
+        index.remove(block);
+        held.erase(known);
+      }
+      const uint64_t wanted = 64 * kMiB + kUnit * (random() % (7 * kMiB / kUnit));
+      ASSERT_EQ(index.find(wanted), best_fit(held, wanted));
+      ASSERT_TRUE(index.is_valid());
+    }
+  }
+}
+
+TEST(FreeIndex, MissesNoFitAtTheEndOfALongBin) {
+  std::vector<Block> blocks(100);
+  FreeIndex index;
+  // The only one that fits is the first to be inserted, and so ends up behind all others.
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].address = i * kGiB;
+    blocks[i].size = i == 0 ? 66 * kMiB : 64 * kMiB + kUnit * (i % 7);
+    index.insert(&blocks[i]);
+  }
+  EXPECT_EQ(index.find(65 * kMiB), &blocks[0]);
+  EXPECT_EQ(index.find(67 * kMiB), nullptr);
+  EXPECT_TRUE(index.contains(&blocks[50]));
+  index.remove(&blocks[50]);
+  EXPECT_FALSE(index.contains(&blocks[50]));
+  EXPECT_TRUE(index.is_valid());
+}
+
+TEST(FreeIndex, SeesBrokenLinks) {
+  std::vector<Block> blocks(3);
+  FreeIndex index;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].address = i * kGiB;
+    blocks[i].size = kMiB;
+    index.insert(&blocks[i]);
+  }
+  ASSERT_TRUE(index.is_valid());
+  blocks[1].link_back = &blocks[2];
+  EXPECT_FALSE(index.is_valid());
+  blocks[1].link_back = &blocks[0];
+  ASSERT_TRUE(index.is_valid());
+  blocks[0].link = &blocks[2];
+  EXPECT_FALSE(index.is_valid());
+}
+
+/// Shards that publish only when they must. The peak found is at least the true one less what the others had
+/// not published when it was reached, and at most the sum of the shards' own peaks.
+TEST(Counters, SeveralShardsBoundThePeak) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    std::mt19937_64 random(seed);
+    Counters counters;
+    std::vector<CounterShard> shards(4);
+    std::vector<std::vector<uint64_t>> live(shards.size());
+    std::vector<uint64_t> current(shards.size());
+    std::vector<uint64_t> own_peak(shards.size());
+    uint64_t all = 0;
+    uint64_t peak = 0;
+    for (int step = 0; step < 2000; ++step) {
+      const size_t at = random() % shards.size();
+      if (live[at].empty() || random() % 100 < (step / 500 % 2 == 0 ? 50u : 80u)) {
+        const uint64_t size = kUnit * (1 + random() % 8192);
+        live[at].push_back(size);
+        shards[at].add(group_of(size), size, size);
+        current[at] += size;
+        all += size;
+        if (shards[at].due()) counters.publish(shards[at]);
+      } else {
+        const uint64_t size = live[at].back();
+        live[at].pop_back();
+        shards[at].subtract(group_of(size), size, size);
+        current[at] -= size;
+        all -= size;
+      }
+      own_peak[at] = std::max(own_peak[at], current[at]);
+      peak = std::max(peak, all);
+    }
+    for (CounterShard& shard : shards) counters.publish(shard);
+    const uint64_t found = counters.peak_all().allocated.allocated;
+    uint64_t most = 0;
+    for (const uint64_t each : own_peak) most += each;
+    EXPECT_LE(found, most);
+    EXPECT_GE(found + (shards.size() - 1) * CounterShard::kPublishBytes, peak);
+  }
+}
+
+TEST(Counters, PeaksOfAGroupAreItsOwn) {
+  Counters counters;
+  CounterShard shard;
+  shard.add(Group::small, 1, kUnit);
+  shard.add(Group::large, 2 * kMiB, 2 * kMiB);
+  shard.subtract(Group::large, 2 * kMiB, 2 * kMiB);
+  shard.add(Group::small, 1, kUnit);
+  counters.publish(shard);
+  EXPECT_EQ(counters.peak(Group::small).allocated, (Amounts{2, 2 * kUnit, 2}));
+  EXPECT_EQ(counters.peak(Group::large).allocated, (Amounts{2 * kMiB, 2 * kMiB, 1}));
+  EXPECT_EQ(counters.peak_all().allocated, (Amounts{2 * kMiB + 1, 2 * kMiB + kUnit, 2}));
+}
+
+}  // namespace
+}  // namespace gpupool

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What random sequences have found, each as a short sequence with a name.
+#include <gtest/gtest.h>
+
+#include "device/sim.hpp"
+#include "fuzz/world.hpp"
+#include "pool/stream_order.hpp"
+
+namespace gpupool::fuzz {
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+/// One pool on a device with `capacity` bytes.
+class Regression : public ::testing::Test {
+ protected:
+  void start(uint64_t capacity, uint32_t flags = 0) {
+    World::Setup setup;
+    setup.capacity = capacity;
+    setup.price_scale = 1;
+    world.emplace(setup);
+    gpupool_config_t config{};
+    config.struct_size = sizeof config;
+    config.flags = flags;
+    world->create(config);
+  }
+
+  std::optional<World> world;
+};
+
+TEST_F(Regression, ARefusedFreeMakesNoStreamKnown) {
+  start(64 * kMiB);
+  const gpupool_ptr_t block = world->malloc(0, kMiB, 512, 1);
+  world->free(0, block, 1);
+  world->free_refused(0, block, 2);
+  world->free_refused(0, 0x1234, 7);
+  world->finish();
+}
+
+TEST_F(Regression, APoolDestroyedWhileAStreamCapturesKeepsWhatThatMayUse) {
+  start(64 * kMiB);
+  const gpupool_ptr_t block = world->malloc(0, 4 * kMiB, 512, 1);
+  world->use(0, block, 1, kMillisecond, false);
+  world->capture(1);
+  world->free(0, block, 1);
+  world->destroy(0);
+  world->finish();
+}
+
+TEST_F(Regression, APoolDestroyedWhileTheDriverUnmapsNothingKeepsItsAddresses) {
+  start(64 * kMiB);
+  world->free(0, world->malloc(0, 4 * kMiB, 512, 1), 1);
+  world->script("unmap:*");
+  world->destroy(0);
+  world->finish();
+}
+
+TEST_F(Regression, AStreamThatTheDriverSaysNothingOfIsNotSaidToCapture) {
+  start(64 * kMiB);
+  world->free(0, world->malloc(0, 4 * kMiB, 512, 1), 1);
+  world->script("query:*");
+  world->release_stream(0, 1);
+  world->finish();
+}
+
+TEST_F(Regression, WhatTheHandlerFreedIsWaitedFor) {
+  start(4 * kMiB);
+  world->set_handler(0, true);
+  const gpupool_ptr_t block = world->malloc(0, 4 * kMiB, 512, 1);
+  world->use(0, block, 2, kMillisecond, false);
+  EXPECT_NE(world->malloc(0, 4 * kMiB, 512, 1), 0u) << "the handler freed all, though stream 2 was using it";
+  world->finish();
+}
+
+TEST_F(Regression, ReserveGoesOnWhereTheBestPlaceIsPartlyBacked) {
+  start(64 * kMiB);
+  // Blocks on every other 8 MiB leave no bare place of more than that, but holes.
+  std::vector<gpupool_ptr_t> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(world->malloc(0, 8 * kMiB, 512, 1));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (i != 3) world->free(0, blocks[i], 1);
+  }
+  world->trim(0, 32 * kMiB);
+  world->reserve(0, 64 * kMiB, 1);
+  world->finish();
+}
+
+TEST_F(Regression, ReserveNeedsAStream) {
+  start(64 * kMiB);
+  world->reserve(0, 2 * kMiB, GPUPOOL_STREAM_UNKNOWN);
+  world->stats(0);
+  world->finish();
+}
+
+TEST_F(Regression, TheOnlyPlaceIsLostToAMappingThatCanNotBeUndone) {
+  start(4 * kMiB);
+  world->script("set_access:1=out_of_memory,unmap:*");
+  world->malloc(0, 4 * kMiB, 512, 1);
+  world->script("");
+  EXPECT_NE(world->malloc(0, 4 * kMiB, 512, 1), 0u);
+  world->finish();
+}
+
+/// A thread's wait failed, and its event came back when more than that was known to have passed.
+TEST(StreamOrderRegression, WhatHasPassedStaysPassed) {
+  gpupool_sim_config_t config{};
+  config.struct_size = sizeof config;
+  config.data = 2;
+  ASSERT_EQ(sim_configure(kDevice, config), kSuccess);
+  std::unique_ptr<Device> device;
+  ASSERT_EQ(open_sim(kDevice, device), kSuccess);
+  Driver driver(std::move(device));
+  StreamOrder order(driver, 1);
+  ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
+  StreamOrder::Mark late;
+  ASSERT_EQ(order.mark(late), kSuccess);
+  ASSERT_NE(late.event, 0u);
+  const uint64_t epoch = order.stamp();
+  ASSERT_EQ(sim_advance(kDevice, 2 * kMillisecond), kSuccess);
+  ASSERT_TRUE(order.passed(epoch, 1));
+  order.settle(late, false);
+  ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
+  EXPECT_FALSE(order.passed(order.stamp(), 2)) << "asks for the late event first";
+  EXPECT_TRUE(order.passed(epoch, 3));
+}
+
+}  // namespace
+}  // namespace gpupool::fuzz
