@@ -92,7 +92,7 @@ install_venv() {
   local stamp=build/venv/installed
   [ "$(cat "$stamp" 2>/dev/null)" = "${wanted[*]}" ] && return 0
   say "installing ${wanted[*]} in build/venv"
-  if python3 -m venv build/venv && build/venv/bin/pip -q install "${wanted[@]}" >build/setup.log 2>&1; then
+  if python3 -m venv build/venv && build/venv/bin/pip -q --retries 1 install "${wanted[@]}" >build/setup.log 2>&1; then
     echo "${wanted[*]}" >"$stamp"
   else
     say "PyPI can not be reached: the checks of ${wanted[*]} will be skipped"
@@ -106,7 +106,7 @@ install_cuda_header() {
   say "fetching cuda.h to $folder"
   local wheels
   wheels=$(mktemp -d)
-  if python3 -m pip -q download --no-deps --only-binary :all: -d "$wheels" 'nvidia-cuda-runtime==13.0.*' \
+  if python3 -m pip -q --retries 1 download --no-deps --only-binary :all: -d "$wheels" 'nvidia-cuda-runtime==13.0.*' \
     >build/setup.log 2>&1; then
     python3 -m zipfile -e "$wheels"/*.whl "$folder"
   else

@@ -9,12 +9,12 @@
 namespace gpupool::fuzz {
 namespace {
 
-constexpr uint32_t kSequences = 400;
+constexpr uint32_t kSequences = 300;
 
 /// Long sequences reach deeper, short ones fail in ways that can be read.
 std::vector<uint8_t> sequence(uint32_t seed) {
   std::mt19937 random(seed);
-  std::vector<uint8_t> bytes(50 + random() % 1200);
+  std::vector<uint8_t> bytes(50 + random() % 600);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   return bytes;
 }

@@ -120,13 +120,13 @@ TEST_P(Limits, BelowWhatIsReservedGiveTheRestBack) {
 // 100 blocks of 10 MB, every second one freed, then 200 MB, with no room left: the freed memory must do.
 TEST_P(Limits, FragmentationDoesNotAddUp) {
   if (!variant().is_vmm()) GTEST_SKIP() << "segments can not be moved";
-  PoolUnderTest pool(config());
+  constexpr uint64_t kLimit = 1'004'000'000;
+  PoolUnderTest pool(config_with_limit(kLimit));
   std::vector<gpupool_ptr_t> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back(pool.malloc(10'000'000));
   for (size_t i = 0; i < blocks.size(); i += 2) pool.free(blocks[i]);
   const uint64_t reserved = pool.reserved();
-  EXPECT_LE(reserved, 1030 * uint64_t{1'000'000});
-  pool.set_limit(reserved);
+  EXPECT_GE(reserved, 1'000'000'000u);
   const gpupool_ptr_t large = pool.malloc(200'000'000);
   EXPECT_EQ(pool.reserved(), reserved);
   EXPECT_EQ(pool.stats().all.reserved_bytes.peak, reserved);
@@ -142,7 +142,7 @@ TEST_P(Limits, EmptyGivesEverythingBack) {
   for (const gpupool_ptr_t block : malloc_many(pool)) pool.free(block);
   pool.free(pool.malloc(100));
   const uint64_t reserved = pool.reserved();
-  EXPECT_GT(reserved, 36 * kMiB);
+  EXPECT_GE(reserved, 36 * kMiB);
   expect_device_agrees(pool);
   EXPECT_EQ(pool.stats().cached_bytes, reserved);
   EXPECT_EQ(pool.empty(), reserved);
@@ -238,6 +238,7 @@ TEST_P(Limits, ChunksAreNoLargerThanTold) {
 }
 
 TEST_P(Limits, SlackSavesDriverCallsAndIsBounded) {
+  if (!variant().is_vmm()) GTEST_SKIP() << "segments can not be moved";
   gpupool_config_t slack = config();
   slack.slack = 0.5;
   PoolUnderTest loose(slack);
@@ -254,10 +255,8 @@ TEST_P(Limits, SlackSavesDriverCallsAndIsBounded) {
   const gpupool_stats_t stats = loose.stats();
   EXPECT_LE(static_cast<double>(stats.all.reserved_bytes.peak),
             1.5 * static_cast<double>(stats.all.allocated_bytes.peak) + static_cast<double>(kGranule));
-  if (variant().is_vmm()) {
-    EXPECT_LE(stats.steals, tight.stats().steals);
-    EXPECT_GE(stats.all.reserved_bytes.peak, tight.stats().all.reserved_bytes.peak);
-  }
+  EXPECT_LT(stats.steals, tight.stats().steals);
+  EXPECT_GT(stats.all.reserved_bytes.peak, tight.stats().all.reserved_bytes.peak);
 }
 
 TEST_P(Limits, ThatTrimWaitForMemoryInUse) {
