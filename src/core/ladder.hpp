@@ -25,7 +25,8 @@ struct Ladder {
     uint64_t by_heap = fine ? held / 1024 : std::min(held / 32, std::max(16 * kMiB, held / 512));
     // Blocks that share chunks of about their own size free none when every second one is freed, unless they
     // fill them exactly.
-    if (held < kGiB) by_heap = std::min(by_heap, std::max(is_power_of_two(block) ? block : block / 2, 4 * kMiB));
+    if (held < kGiB)
+      by_heap = std::min(by_heap, std::max(is_power_of_two(block) ? block : block / 2, 4 * kMiB));
     const uint64_t by_block = fine ? block / 64 : std::max(block / 16, std::min(block, 4 * kMiB));
     uint64_t size = std::max(by_heap, by_block);
     // What sticks out of the block should be the heap's size, not the block's.

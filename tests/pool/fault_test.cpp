@@ -207,7 +207,7 @@ class Workload {
     const gpupool_stats_t stats = read_stats();
     EXPECT_EQ(stats.all.requested_bytes.current, live_bytes_);
     EXPECT_LE(stats.all.reserved_bytes.peak, kLimit);
-    EXPECT_LE(kCapacity - device_free(), kLimit);
+    EXPECT_EQ(kCapacity - device_free(), stats.all.reserved_bytes.current);
   }
 
   bool capture_aware_;
