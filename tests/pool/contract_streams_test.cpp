@@ -229,6 +229,13 @@ TEST_P(IdleStreams, MayGetTheNumberOfOneThatWasReleased) {
   pool.free(old_small, stream);
   pool.free(old_large, stream);
   EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, gpupool_free(pool, old_large, stream)));
+  // The old stream's work may still use them: the new one does not get them as its own.
+  const gpupool_ptr_t small = pool.malloc(1000, stream);
+  const gpupool_ptr_t large = pool.malloc(kBlock, stream);
+  EXPECT_NE(small, old_small);
+  EXPECT_NE(large, old_large);
+  pool.free(small, stream);
+  pool.free(large, stream);
   pool.free(block, stream);
   pool.synchronize();
   EXPECT_EQ(pool.active(), 0u);
