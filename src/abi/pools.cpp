@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools: creation, the default pools, destruction.
 #include <array>
+#include <atomic>
 #include <cstdlib>
-#include <mutex>
 
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
@@ -37,42 +37,8 @@ Status limits_from_environment(gpupool_config_t& config) {
   return kSuccess;
 }
 
-/// The default pools by device. Leaked: they live as long as the process.
-struct Defaults {
-  std::mutex mutex;
-  std::array<gpupool_t*, 64> pools{};
-};
-
-Defaults& defaults() {
-  static auto* const instance = new Defaults;
-  return *instance;
-}
-
-Status default_pool(int32_t device, gpupool_t*& handle) {
-  Defaults& all = defaults();
-  if (device < 0 || static_cast<size_t>(device) >= all.pools.size()) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "there is no device %d", device);
-  }
-  const std::lock_guard lock(all.mutex);
-  gpupool_t*& known = all.pools[static_cast<size_t>(device)];
-  if (known == nullptr || known->life.load() == Life::forked) {
-    gpupool_config_t config{};
-    config.device = device;
-    if (const Status status = limits_from_environment(config); status != kSuccess) return status;
-    gpupool_t* created = nullptr;
-    if (const Status status = create(config, created); status != kSuccess) return status;
-    created->is_default = true;
-    known = created;
-  }
-  handle = known;
-  return kSuccess;
-}
-
-/// Frees in destroyed pools, and the end of those pools, one at a time.
-std::mutex& ending_mutex() {
-  static auto* const mutex = new std::mutex;
-  return *mutex;
-}
+/// The default pools by device. They live as long as the process.
+constinit std::array<std::atomic<gpupool_t*>, 64> default_pools{};
 
 void end_if_empty(gpupool_t* handle) {
   const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
@@ -88,8 +54,33 @@ Status destroy(gpupool_t* handle) {
   if (!handle->life.compare_exchange_strong(expected, Life::destroyed)) {
     return expected == Life::exiting ? kSuccess : refuse(handle);
   }
-  const std::lock_guard lock(ending_mutex());
   end_if_empty(handle);
+  return kSuccess;
+}
+
+/// Without a lock, since a child of fork would inherit it taken: where several threads come first, each
+/// creates a pool, which costs no memory of the device, and one of them stays.
+Status default_pool(int32_t device, gpupool_t*& handle) {
+  if (device < 0 || static_cast<size_t>(device) >= default_pools.size()) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "there is no device %d", device);
+  }
+  std::atomic<gpupool_t*>& slot = default_pools[static_cast<size_t>(device)];
+  gpupool_t* known = slot.load(std::memory_order_acquire);
+  if (known == nullptr || known->life.load() == Life::forked) {
+    gpupool_config_t config{};
+    config.device = device;
+    if (const Status status = limits_from_environment(config); status != kSuccess) return status;
+    gpupool_t* created = nullptr;
+    if (const Status status = create(config, created); status != kSuccess) return status;
+    created->is_default = true;
+    if (slot.compare_exchange_strong(known, created)) {
+      known = created;
+    } else {
+      created->is_default = false;
+      (void)destroy(created);
+    }
+  }
+  handle = known;
   return kSuccess;
 }
 
@@ -99,9 +90,8 @@ Status free_late(gpupool_t* handle, Address address, Stream stream) {
     const Status status = handle->pool->free(address, stream);
     return status == GPUPOOL_ERROR_SHUTTING_DOWN ? kSuccess : status;
   }
-  const std::lock_guard lock(ending_mutex());
-  if (handle->life.load(std::memory_order_acquire) != Life::destroyed) return refuse(handle);
   const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
+  if (pool == nullptr) return refuse(handle);  // another thread has freed the last block
   const Status status = pool->free(address, stream);
   if (status == kSuccess) end_if_empty(handle);
   return status;

@@ -40,7 +40,10 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "size %" PRIu64 " is larger than any device", size);
   }
   const uint64_t bytes = allocated_size(size);
-  if (ThreadCache* cache = ThreadSlots::find(id_); cache != nullptr && alignment <= kUnit) [[likely]] {
+  ThreadCache* cache = ThreadSlots::find(id_);
+  if (cache == nullptr) [[unlikely]]
+    cache = attach_thread();
+  if (alignment <= kUnit) [[likely]] {
     cache->lock.lock();
     Lane& lane = cache->lane_of(stream);
     Block* block = lane.stream == stream ? lane.bins(group_of(bytes)).pop(bytes) : nullptr;
@@ -59,7 +62,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
     }
     cache->lock.unlock();
   }
-  return malloc_slow(size, bytes, alignment, stream, address);
+  return malloc_slow(*cache, size, bytes, alignment, stream, address);
 }
 
 Status Pool::free(Address address, Stream stream) {
@@ -86,12 +89,12 @@ Status Pool::free(Address address, Stream stream) {
 
 // ---- everything else, under the pool's lock
 
-Status Pool::malloc_slow(uint64_t size, uint64_t bytes, uint64_t alignment, Stream stream, Address& address) {
+Status Pool::malloc_slow(ThreadCache& cache, uint64_t size, uint64_t bytes, uint64_t alignment, Stream stream,
+                         Address& address) {
   if (stream == GPUPOOL_STREAM_UNKNOWN) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a block needs a stream: GPUPOOL_STREAM_UNKNOWN is none");
   }
   Lock lock(mutex_);
-  ThreadCache& cache = thread_cache(lock);
   StreamState* state = nullptr;
   if (const Status status = stream_state(stream, state); status != kSuccess) return status;
   Block* block = nullptr;
@@ -101,23 +104,23 @@ Status Pool::malloc_slow(uint64_t size, uint64_t bytes, uint64_t alignment, Stre
   return kSuccess;
 }
 
-/// The calling thread's cache, attached now if it has none. Gives the lock up for a moment then.
-ThreadCache& Pool::thread_cache(Lock& lock) {
-  if (ThreadCache* cache = ThreadSlots::find(id_)) return *cache;
-  const auto unused =
-      std::find_if(caches_.begin(), caches_.end(), [](const auto& cache) { return !cache->in_use; });
+/// Gives the calling thread a cache: one that an ended thread has left, with what is in it, or a new one.
+ThreadCache* Pool::attach_thread() {
   ThreadCache* cache = nullptr;
-  if (unused != caches_.end()) {
-    cache = unused->get();
-  } else {
-    caches_.push_back(std::make_unique<ThreadCache>());
-    cache = caches_.back().get();
+  {
+    const Lock lock(mutex_);
+    const auto unused =
+        std::find_if(caches_.begin(), caches_.end(), [](const auto& each) { return !each->in_use; });
+    if (unused != caches_.end()) {
+      cache = unused->get();
+    } else {
+      caches_.push_back(std::make_unique<ThreadCache>());
+      cache = caches_.back().get();
+    }
+    cache->in_use = true;
   }
-  cache->in_use = true;
-  lock.unlock();
   ThreadSlots::remember(id_, cache);
-  lock.lock();
-  return *cache;
+  return cache;
 }
 
 void Pool::detach_thread(ThreadCache* cache) noexcept {

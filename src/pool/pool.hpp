@@ -107,7 +107,7 @@ class Pool {
   void detach_thread(ThreadCache* cache) noexcept;
 
   /// After gpupool_destroy: whether the last block is gone. Waits for the GPU and gives all memory back if
-  /// so.
+  /// so. True once only.
   bool finish();
 
   void lock_all() noexcept;
@@ -153,10 +153,11 @@ class Pool {
   };
 
   // pool.cpp: blocks
-  Status malloc_slow(uint64_t size, uint64_t bytes, uint64_t alignment, Stream stream, Address& address);
+  Status malloc_slow(ThreadCache& cache, uint64_t size, uint64_t bytes, uint64_t alignment, Stream stream,
+                     Address& address);
   Status free_slow(Address address, Stream stream);
   Status not_a_block(Address address);
-  ThreadCache& thread_cache(Lock& lock);
+  ThreadCache* attach_thread();
   Status stream_state(Stream stream, StreamState*& state);
   void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
   Block* take_back(Address address, Status& status);
@@ -252,6 +253,7 @@ class Pool {
   uint64_t failed_mallocs_ = 0;
   gpupool_oom_fn_t oom_fn_ = nullptr;
   void* oom_user_ = nullptr;
+  bool is_finishing_ = false;
 };
 
 }  // namespace gpupool

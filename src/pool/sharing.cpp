@@ -90,11 +90,12 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   return kSuccess;
 }
 
-/// Lets a destroyed pool end: false while blocks are live.
+/// Lets a destroyed pool end: false while blocks are live, and for all threads but one.
 bool Pool::finish() {
   Lock lock(mutex_);
   drain_all();
-  if (live_amounts().blocks != 0) return false;
+  if (is_finishing_ || live_amounts().blocks != 0) return false;
+  is_finishing_ = true;
   for (const auto& state : streams_) state->capture = 0;  // no graph of this pool runs any more
   // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
   // itself has gone, what it holds goes with the process.
