@@ -14,6 +14,10 @@ namespace gpupool {
 
 /// Makes one hole of at least `bytes` in the heap. On failure nothing is lost: what was mapped is a hole.
 Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
+  if (bytes > budget_.limit()) return fail(GPUPOOL_ERROR_OVER_LIMIT, "the request is larger than the limit");
+  if (bytes > driver_.info().total) {
+    return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than the device");
+  }
   if (retired_.size() >= kRetiredMax) unmap_retired();
   StreamHeap& heap = state.heap(group_of(bytes));
   Growth growth{state, heap, bytes, state.capture != 0 || state.order.capturing(), false, ladder_, {}, {}};

@@ -18,6 +18,7 @@ bool is_shortage(Status status) noexcept {
 
 Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
   ++tick_;
+  const uint64_t reserved = budget_.used();
   StreamHeap& heap = state.heap(group_of(bytes));
   block = take_cached(heap, bytes, alignment);
   if (block != nullptr) return kSuccess;
@@ -37,7 +38,15 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
     if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
     status = grow(lock, state, bytes, alignment, block);
   }
-  return is_shortage(status) ? fail_malloc(status, bytes) : status;
+  if (!is_shortage(status)) return status;
+  if (options_.vmm) {
+    // A failure changes nothing: what was created in vain does not stay.
+    const ErrorRecord cause = last_error();
+    bool blocked = false;
+    (void)release_until(reserved, blocked);
+    last_error() = cause;
+  }
+  return fail_malloc(status, bytes);
 }
 
 /// A block from what the stream's heap has. What caches keep apart is merged first where it matters: always

@@ -199,6 +199,7 @@ class Pool {
 
   // segments.cpp: memory of the driver's own malloc
   Status grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment);
+  uint64_t most_in_segments();
   Status add_segment(Lock& lock, StreamState& state, Group group, uint64_t size);
   Status free_segments(Lock& lock, uint64_t target);
 

@@ -15,6 +15,10 @@ Status Pool::grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64
   const uint64_t held = group == Group::small ? state.heap(group).reserved() : budget_.used();
   const uint64_t usual =
       std::max(align_up(least, kGranule), ladder_.chunk_size(held, least, least, ladder_.max_chunk));
+  if (const uint64_t most = most_in_segments(); budget_.used() + usual > most) {
+    // What the driver does not take back stays cached, which is no reason to fail.
+    (void)free_segments(lock, most - std::min(most, usual));
+  }
   Status status = add_segment(lock, state, group, usual);
   if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
   status = add_segment(lock, state, group, least);
@@ -30,6 +34,15 @@ Status Pool::grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64
     return status;
   }
   return add_segment(lock, state, group, least);
+}
+
+/// Where sizes drift, segments that nothing fits any more would pile up without end. The idle ones among them
+/// are given back where more than twice the live peak would be reserved: a free of the driver's may wait for
+/// the GPU, so they are not given back sooner.
+uint64_t Pool::most_in_segments() {
+  publish_all();
+  const auto live = static_cast<double>(counters_.peak_all().allocated.allocated);
+  return static_cast<uint64_t>((1 + std::max(1.0, options_.slack)) * live);
 }
 
 /// Gets one segment and makes it a hole of the stream's heap.

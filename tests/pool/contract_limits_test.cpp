@@ -137,6 +137,34 @@ TEST_P(Limits, FragmentationDoesNotAddUp) {
   pool.free(large);
 }
 
+TEST_P(Limits, FragmentationDoesNotAddUpUnderALimitThatIsSetLater) {
+  if (!variant().is_vmm()) GTEST_SKIP() << "segments can not be moved";
+  PoolUnderTest pool(config());
+  std::vector<gpupool_ptr_t> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(pool.malloc(10'000'000));
+  const uint64_t reserved = pool.reserved();
+  pool.set_limit(reserved);
+  for (size_t i = 0; i < blocks.size(); i += 2) pool.free(blocks[i]);
+  const gpupool_ptr_t large = pool.malloc(200'000'000);
+  EXPECT_EQ(pool.stats().all.reserved_bytes.peak, reserved);
+  pool.validate();
+  for (size_t i = 1; i < blocks.size(); i += 2) pool.free(blocks[i]);
+  pool.free(large);
+}
+
+TEST_P(Limits, AreNotUsedUpByARequestThatCanNotFit) {
+  PoolUnderTest pool(config_with_limit(64 * kMiB));
+  const gpupool_ptr_t live = pool.malloc(3 * kMiB);
+  const uint64_t reserved = pool.reserved();
+  for (const uint64_t size : {62 * kMiB, 64 * kMiB, 65 * kMiB, 100 * kMiB, 1000 * kMiB}) {
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, pool.try_malloc(size)));
+    EXPECT_LE(pool.reserved(), reserved) << size;
+    expect_device_agrees(pool);
+  }
+  pool.validate();
+  pool.free(live);
+}
+
 TEST_P(Limits, EmptyGivesEverythingBack) {
   PoolUnderTest pool(config());
   for (const gpupool_ptr_t block : malloc_many(pool)) pool.free(block);
@@ -238,7 +266,7 @@ TEST_P(Limits, ChunksAreNoLargerThanTold) {
 }
 
 TEST_P(Limits, SlackSavesDriverCallsAndIsBounded) {
-  if (!variant().is_vmm()) GTEST_SKIP() << "segments can not be moved";
+  if (!variant().is_vmm()) GTEST_SKIP() << "segments have a bound of their own";
   gpupool_config_t slack = config();
   slack.slack = 0.5;
   PoolUnderTest loose(slack);
@@ -257,6 +285,17 @@ TEST_P(Limits, SlackSavesDriverCallsAndIsBounded) {
             1.5 * static_cast<double>(stats.all.allocated_bytes.peak) + static_cast<double>(kGranule));
   EXPECT_LT(stats.steals, tight.stats().steals);
   EXPECT_GT(stats.all.reserved_bytes.peak, tight.stats().all.reserved_bytes.peak);
+}
+
+TEST_P(Limits, SegmentsDoNotPileUpWhereSizesDrift) {
+  PoolUnderTest pool(config());
+  for (uint64_t i = 0; i < 60; ++i) {
+    pool.free(pool.malloc(64 * kMiB + i * kMiB));
+    pool.synchronize();
+  }
+  const gpupool_stats_t stats = pool.stats();
+  EXPECT_LE(stats.all.reserved_bytes.peak, 2 * stats.all.allocated_bytes.peak + kGranule);
+  pool.validate();
 }
 
 TEST_P(Limits, ThatTrimWaitForMemoryInUse) {
