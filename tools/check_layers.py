@@ -27,7 +27,7 @@ LIBRARY = ("base", "core", "device", "pool", "abi")
 CONTRACT = "gpupool/gpupool.h"
 INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp"}
 # Folders outside src that live on the installed headers, and the folders whose helpers they may share.
-OUTSIDE = ("bindings", "examples", "tests/abi", "tests/process", "tests/install")
+OUTSIDE = ("bindings", "examples", "tests/abi", "tests/cpp", "tests/process", "tests/install")
 
 THREADS_CLOCK_AND_SYSTEM = frozenset("""
     barrier chrono condition_variable csignal ctime filesystem fstream future iostream latch mutex semaphore

@@ -40,15 +40,21 @@ inline std::ostream& operator<<(std::ostream& out, const Variant& variant) {
   return out << variant.name;
 }
 
+inline bool has_cuda_driver() {
+  static const bool found = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr;
+  return found;
+}
+
 /// The real driver comes before the stand-in: a process can only have one of them, and a program that runs
-/// all tests in one process on a machine with a GPU is there to see the GPU.
+/// all tests in one process on a machine with a GPU is there to see the GPU. Where there is no driver, the real
+/// one is not listed.
 inline std::vector<Variant> all_variants() {
   using enum Machine;
   constexpr auto kVmm = GPUPOOL_MODE_VMM;
   constexpr auto kDriver = GPUPOOL_MODE_DRIVER;
   constexpr auto kUpstream = GPUPOOL_MODE_UPSTREAM;
   constexpr auto kDevice = GPUPOOL_KIND_DEVICE;
-  return {
+  std::vector<Variant> all = {
       {"sim_vmm", sim, kVmm},
       {"sim_driver", sim, kDriver},
       {"sim_pinned", sim, kDriver, GPUPOOL_KIND_PINNED},
@@ -66,6 +72,10 @@ inline std::vector<Variant> all_variants() {
       {"stand_in_managed", stand_in, kDriver, GPUPOOL_KIND_MANAGED},
       {"stand_in_upstream_host", stand_in, kUpstream, kDevice, Source::host},
   };
+  if (!has_cuda_driver()) {
+    std::erase_if(all, [](const Variant& variant) { return variant.machine == Machine::cuda; });
+  }
+  return all;
 }
 
 template <typename Predicate>
@@ -91,7 +101,6 @@ inline std::string why_not(Machine machine) {
   if (loaded != Machine::sim) return "this process has the other CUDA driver";
   if (machine == Machine::cuda) {
     if (is_named) return "GPUPOOL_LIBCUDA is set";
-    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) == nullptr) return "no CUDA driver";
     if ((gpupool_features() & GPUPOOL_FEATURE_CUDA) == 0) return "no usable GPU";
   } else if (!is_named) {
     setenv("GPUPOOL_LIBCUDA", FAKE_CUDA_LIBRARY, 1);
