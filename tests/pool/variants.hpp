@@ -46,8 +46,8 @@ inline bool has_cuda_driver() {
 }
 
 /// The real driver comes before the stand-in: a process can only have one of them, and a program that runs
-/// all tests in one process on a machine with a GPU is there to see the GPU. Where there is no driver, the real
-/// one is not listed.
+/// all tests in one process on a machine with a GPU is there to see the GPU. Where there is no driver, the
+/// real one is not listed.
 inline std::vector<Variant> all_variants() {
   using enum Machine;
   constexpr auto kVmm = GPUPOOL_MODE_VMM;
