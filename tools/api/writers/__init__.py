@@ -5,17 +5,10 @@ from .contract_json import contract_json
 from .export_map import export_map
 from .layout_c import layout_c
 from .reference_md import reference_md
-from .rust import error_kind_rs, layout_rs
-from .swig import csharp_exceptions, java_exceptions, swig_names
 
 OUTPUTS = {
     "src/abi/gpupool.map": export_map,
     "tests/abi/layout.c": layout_c,
     "docs/api.json": contract_json,
     "docs/api.md": reference_md,
-    "bindings/rust/gpupool-sys/tests/layout/generated.rs": layout_rs,
-    "bindings/rust/gpupool/src/error_kind.rs": error_kind_rs,
-    "bindings/swig/names.swg": swig_names,
-    "bindings/swig/java/GpuPoolException.java": java_exceptions,
-    "bindings/swig/csharp/GpuPoolException.cs": csharp_exceptions,
 }
