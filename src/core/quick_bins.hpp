@@ -37,9 +37,8 @@ class QuickBins {
     return true;
   }
 
-  /// Takes everything, as one list through Block::link.
-  Block* drain() noexcept {
-    Block* all = nullptr;
+  /// Takes everything, as one list through Block::link in front of `all`.
+  Block* drain(Block* all = nullptr) noexcept {
     for (; filled_ != 0; filled_ &= filled_ - 1) {
       Bin& bin = bins_[static_cast<size_t>(std::countr_zero(filled_))];
       while (Block* block = bin.top) {

@@ -7,17 +7,28 @@
 
 namespace gpupool {
 
-/// Turns what a thread cache keeps of a stream (kNoStream: of all) and group into holes.
+/// Turns what a thread's cache keeps of a stream and group into holes.
 void Pool::drain(ThreadCache& cache, Stream stream, Group group) {
-  std::array<Block*, ThreadCache::kLanes> lists{};
+  Block* list = nullptr;
   {
     const std::lock_guard lock(cache.lock);
-    for (size_t i = 0; i < lists.size(); ++i) {
-      Lane& lane = cache.lanes[i];
-      if (stream == kNoStream || lane.stream == stream) lists[i] = lane.bins(group).drain();
+    Lane& lane = cache.lane_of(stream);
+    if (lane.stream != stream) return;
+    list = lane.bins(group).drain();
+  }
+  give_list(list);
+}
+
+/// The same for all that it keeps.
+void Pool::drain(ThreadCache& cache) {
+  Block* list = nullptr;
+  {
+    const std::lock_guard lock(cache.lock);
+    for (const Group group : {Group::large, Group::small}) {
+      for (size_t i = cache.lanes.size(); i-- > 0;) list = cache.lanes[i].bins(group).drain(list);
     }
   }
-  for (Block* list : lists) give_list(list);
+  give_list(list);
 }
 
 void Pool::drain_stream(Stream stream, Group group) {
@@ -25,9 +36,7 @@ void Pool::drain_stream(Stream stream, Group group) {
 }
 
 void Pool::drain_all() {
-  for (const auto& cache : caches_) {
-    for (const Group group : {Group::small, Group::large}) drain(*cache, kNoStream, group);
-  }
+  for (const auto& cache : caches_) drain(*cache);
 }
 
 /// Drains the calling thread's cache, and those whose threads have done nothing since this was last called.
@@ -40,7 +49,7 @@ void Pool::drain_resting() {
       const std::lock_guard lock(cache->lock);
       if (std::exchange(cache->touched, false)) continue;
     }
-    for (const Group group : {Group::small, Group::large}) drain(*cache, kNoStream, group);
+    drain(*cache);
   }
 }
 

@@ -151,7 +151,7 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
 void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept {
   const Stream stream = static_cast<StreamHeap*>(block->heap)->name();
   const uint64_t bytes = block->size;
-  Lane evicted;
+  Block* evicted = nullptr;
   {
     const std::lock_guard lock(cache.lock);
     block->requested = requested;
@@ -163,11 +163,11 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
     if (cache.counters.due()) counters_.publish(cache.counters);
     Lane& lane = cache.lane_of(stream);
     if (stream != kNameless && lane.stream != stream) {
-      std::swap(evicted, lane);
+      evicted = lane.drain();
       lane.stream = stream;
     }
   }
-  for (QuickBins& bins : evicted.groups) give_list(bins.drain());
+  give_list(evicted);
 }
 
 void Pool::publish(ThreadCache& cache) {

@@ -209,6 +209,7 @@ class Pool {
   Status release_chunk(Chunk* chunk);
   Status wait_for_streams(Lock& lock);
   void drain(ThreadCache& cache, Stream stream, Group group);
+  void drain(ThreadCache& cache);
   void drain_stream(Stream stream, Group group);
   void drain_all();
   void drain_resting();

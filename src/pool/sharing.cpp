@@ -44,14 +44,15 @@ Status Pool::release_stream(Stream stream) {
     for (StreamHeap& heap : state.heaps) heap.forget_name();
   }
   for (const auto& cache : caches_) {
-    Lane left;
+    Block* left = nullptr;
     {
       const std::lock_guard cache_lock(cache->lock);
       Lane& lane = cache->lane_of(stream);
       if (lane.stream != stream) continue;
-      std::swap(left, lane);
+      left = lane.drain();
+      lane.stream = kNoStream;
     }
-    for (QuickBins& bins : left.groups) give_list(bins.drain());
+    give_list(left);
   }
   return kSuccess;
 }

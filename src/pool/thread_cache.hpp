@@ -12,7 +12,7 @@ namespace gpupool {
 
 struct BlockOwner {};
 
-/// An empty lane; in drain(), all streams.
+/// An empty lane.
 inline constexpr Stream kNoStream = GPUPOOL_STREAM_UNKNOWN;
 
 /// What the heaps of a released stream, or of a capture, are called: no caller's stream is.
@@ -24,6 +24,9 @@ struct Lane {
   std::array<QuickBins, kGroups> groups;
 
   QuickBins& bins(Group group) noexcept { return groups[static_cast<size_t>(index_of(group))]; }
+
+  /// Takes everything, as one list through Block::link.
+  Block* drain() noexcept { return bins(Group::small).drain(bins(Group::large).drain()); }
 };
 
 /// A thread takes the lock of its own cache once a call, uncontended but for frees of its blocks by other
