@@ -31,7 +31,7 @@
  *   cached     reserved and free to hand out
  *   slack      reserved, but neither active nor free to hand out: what a graph's capture keeps
  *   idle       no GPU work can still touch it
- *   steal      map a free chunk at another address
+ *   steal      map a free chunk at another address, or hand it to another stream where it is
  *
  * OWNERSHIP
  *   A pool belongs to whoever created it, a block to whoever called malloc. Blocks may be freed by any
@@ -371,7 +371,8 @@ typedef struct gpupool_stats_t {
   /* Mallocs served by a thread's own cache, and the others. */
   uint64_t hits;
   uint64_t misses;
-  /* Chunks mapped at another address, and those among them that came from another stream. */
+  /* Free chunks that were taken from where they lay: mapped at another address, or handed to another stream.
+   * And those among them that came from another stream. */
   uint64_t steals;
   uint64_t stream_steals;
   /* Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed. */

@@ -22,16 +22,23 @@ inline bool is_live(const gpupool_t* handle) noexcept {
 /// "argument is NULL"
 [[gnu::cold]] Status refuse_null(const char* argument) noexcept;
 
+/// Tells the log why a call failed.
+[[gnu::cold]] void log_failure(Status status) noexcept;
+
 /// Runs a call of the library; whatever it throws becomes a status.
 template <typename Function>
 Status guarded(Function function) noexcept {
+  Status status = kSuccess;
   try {
-    return function();
+    status = function();
   } catch (const std::bad_alloc&) {
-    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no memory for the pool's records");
+    status = fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no memory for the pool's records");
   } catch (...) {
-    return fail(GPUPOOL_ERROR_INTERNAL, "an unexpected exception inside the library");
+    status = fail(GPUPOOL_ERROR_INTERNAL, "an unexpected exception inside the library");
   }
+  if (status != kSuccess) [[unlikely]]
+    log_failure(status);
+  return status;
 }
 
 /// The same on a live pool.

@@ -7,6 +7,7 @@
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
+#include "base/log.hpp"
 
 namespace gpupool::abi {
 namespace {
@@ -15,7 +16,13 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   std::unique_ptr<Device> device;
   Pool::Options options;
   if (const Status status = open_device(config, device, options); status != kSuccess) return status;
+  const DeviceInfo info = device->info();
   handle = Registry::instance().add(std::make_shared<Pool>(std::move(device), options));
+  if (log_enabled(GPUPOOL_LOG_INFO)) {
+    log_line(GPUPOOL_LOG_INFO, "pool %llu created on device %d (%s), mode %s, driver %d",
+             static_cast<unsigned long long>(handle->id), info.ordinal, info.name,
+             options.vmm ? "vmm" : "driver or upstream", info.driver_version);
+  }
   return kSuccess;
 }
 
@@ -42,7 +49,11 @@ constinit std::array<std::atomic<gpupool_t*>, 64> default_pools{};
 
 void end_if_empty(gpupool_t* handle) {
   const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
-  if (pool != nullptr && pool->finish()) Registry::instance().remove(handle);
+  if (pool == nullptr || !pool->finish()) return;
+  Registry::instance().remove(handle);
+  if (log_enabled(GPUPOOL_LOG_INFO)) {
+    log_line(GPUPOOL_LOG_INFO, "pool %llu has ended", static_cast<unsigned long long>(handle->id));
+  }
 }
 
 Status destroy(gpupool_t* handle) {
@@ -124,6 +135,17 @@ Status refuse(const gpupool_t* handle) noexcept {
 
 Status refuse_null(const char* argument) noexcept {
   return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is NULL", argument);
+}
+
+void log_failure(Status status) noexcept {
+  gpupool_log_level_t level = GPUPOOL_LOG_INFO;  // the caller's mistakes, which the caller is told
+  if (status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT)
+    level = GPUPOOL_LOG_WARNING;
+  if (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_INTERNAL ||
+      status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) {
+    level = GPUPOOL_LOG_ERROR;
+  }
+  if (log_enabled(level)) log_line(level, "%s: %s", gpupool_status_name(status), last_error().message);
 }
 
 }  // namespace gpupool::abi

@@ -69,4 +69,12 @@ void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcep
   level_gate.store(level, std::memory_order_relaxed);
 }
 
+void lock_log() noexcept {
+  receiver_lock.lock();
+}
+
+void unlock_log() noexcept {
+  receiver_lock.unlock();
+}
+
 }  // namespace gpupool

@@ -17,4 +17,8 @@ bool log_enabled(gpupool_log_level_t level) noexcept;
 /// Lines up to `level` go to fn(user, level, line); fn null: to standard error.
 void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcept;
 
+/// Around fork: the child must not find the log's lock taken.
+void lock_log() noexcept;
+void unlock_log() noexcept;
+
 }  // namespace gpupool

@@ -17,12 +17,12 @@ void Heap::link_after(Block* at, Block* added) noexcept {
 void Heap::unlink(Block* block) noexcept {
   (block->prev != nullptr ? block->prev->next : block->region->first) = block->next;
   if (block->next != nullptr) block->next->prev = block->prev;
-  store_.put(block);
+  space_.store.put(block);
 }
 
 /// Splits a range that is in no index: the first `size` bytes stay, the rest is returned.
 Block* Heap::cut_front(Block* block, uint64_t size) noexcept {
-  Block* rest = store_.get();
+  Block* rest = space_.store.get();
   rest->address = block->address + size;
   rest->size = block->size - size;
   rest->heap = this;
@@ -36,12 +36,12 @@ Block* Heap::cut_front(Block* block, uint64_t size) noexcept {
 /// Makes a range a hole or bare, merged with neighbours of the same state, and indexes it.
 void Heap::make_free(Block* block, State state) noexcept {
   FreeIndex& index = index_of_state(state);
-  if (Block* next = block->next; next != nullptr && next->is(state)) {
+  if (Block* next = block->next; next != nullptr && next->heap == this && next->is(state)) {
     index.remove(next);
     block->size += next->size;
     unlink(next);
   }
-  if (Block* prev = block->prev; prev != nullptr && prev->is(state)) {
+  if (Block* prev = block->prev; prev != nullptr && prev->heap == this && prev->is(state)) {
     index.remove(prev);
     prev->size += block->size;
     unlink(block);
@@ -56,9 +56,9 @@ void Heap::make_free(Block* block, State state) noexcept {
 Block* Heap::take(uint64_t size, uint64_t alignment) {
   Block* hole = holes_.find(size + alignment - kUnit);
   if (hole == nullptr) return nullptr;
-  store_.reserve(2);
+  space_.store.reserve(2);
   const Address start = align_up(hole->address, alignment);
-  map_.prepare(start);
+  space_.map.prepare(start);
   holes_.remove(hole);
   Block* block = hole;
   if (start != hole->address) {
@@ -70,12 +70,12 @@ Block* Heap::take(uint64_t size, uint64_t alignment) {
   for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
     if (chunk->users++ == 0) free_chunks_.remove(chunk);
   });
-  map_.insert(block);
+  space_.map.insert(block);
   return block;
 }
 
 void Heap::give(Block* block, uint64_t epoch, uint64_t age) noexcept {
-  map_.erase(block);
+  space_.map.erase(block);
   block->owner.store(nullptr, std::memory_order_relaxed);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (--chunk->users != 0) return;
@@ -89,11 +89,11 @@ void Heap::give(Block* block, uint64_t epoch, uint64_t age) noexcept {
 // ---- memory
 
 void Heap::add_region(Address base, uint64_t size) {
-  store_.reserve(1);
-  Region& region = regions_.emplace_back();
+  space_.store.reserve(1);
+  Region& region = space_.regions.emplace_back();
   region.base = base;
   region.size = size;
-  Block* range = store_.get();
+  Block* range = space_.store.get();
   range->address = base;
   range->size = size;
   range->heap = this;
@@ -104,8 +104,8 @@ void Heap::add_region(Address base, uint64_t size) {
 }
 
 void Heap::add_segment(Chunk* chunk, uint64_t epoch, uint64_t age) {
-  store_.reserve(1);
-  Region& region = regions_.emplace_back();
+  space_.store.reserve(1);
+  Region& region = space_.regions.emplace_back();
   region.pages.push_back(chunk);
   region.base = chunk->address;
   region.size = chunk->size;
@@ -115,7 +115,7 @@ void Heap::add_segment(Chunk* chunk, uint64_t epoch, uint64_t age) {
   chunk->users = 0;
   chunk->epoch = epoch;
   chunk->age = age;
-  Block* range = store_.get();
+  Block* range = space_.store.get();
   range->address = region.base;
   range->size = region.size;
   range->heap = this;
@@ -133,14 +133,14 @@ void Heap::remove_segment(Chunk* chunk) noexcept {
   --chunk_count_;
   Region* region = chunk->region;
   holes_.remove(region->first);
-  store_.put(region->first);
-  regions_.remove_if([region](const Region& each) { return &each == region; });
+  space_.store.put(region->first);
+  space_.regions.remove_if([region](const Region& each) { return &each == region; });
   chunk->heap = nullptr;
   chunk->region = nullptr;
 }
 
 void Heap::prepare_attach(const Region* region, Address address, uint64_t size) {
-  store_.reserve(4);
+  space_.store.reserve(4);
   const size_t pages = region->page_of(address + size);
   // A region of this heap; only its caller sees it as constant.
   std::vector<Chunk*>& table = const_cast<Region*>(region)->pages;
@@ -150,7 +150,7 @@ void Heap::prepare_attach(const Region* region, Address address, uint64_t size) 
 /// The range that holds `address`: the few after the last block below it lead there.
 Block* Heap::range_around(const Region& region, Address address) const noexcept {
   Block* range = region.first;
-  Block* before = map_.find_at_or_before(address);
+  Block* before = space_.map.find_at_or_before(address);
   if (before != nullptr && before->region == &region) range = before;
   while (range->end() <= address) range = range->next;
   return range;
@@ -208,6 +208,23 @@ Block* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept
   range = isolate(range, address, size);
   range->become(State::retired);
   return range;
+}
+
+void Heap::hand_over(const Window& run, Heap& to, uint64_t age) noexcept {
+  Block* range = isolate(range_around(*run.region, run.start), run.start, run.end - run.start);
+  for_chunks(*run.region, run.start, run.end, [&](Chunk* chunk) {
+    free_chunks_.remove(chunk);
+    reserved_ -= chunk->size;
+    --chunk_count_;
+    chunk->heap = &to;
+    chunk->epoch = 0;  // the other stream has not used it yet
+    chunk->age = age;
+    to.free_chunks_.push(chunk);
+    to.reserved_ += chunk->size;
+    ++to.chunk_count_;
+  });
+  range->heap = &to;
+  to.make_free(range, State::hole);
 }
 
 void Heap::restore(Block* retired) noexcept {

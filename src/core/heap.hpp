@@ -3,33 +3,14 @@
 #pragma once
 
 #include <array>
-#include <list>
 #include <string>
-#include <vector>
 
-#include "core/address_map.hpp"
-#include "core/block.hpp"
-#include "core/chunk.hpp"
 #include "core/free_index.hpp"
 #include "core/ladder.hpp"
+#include "core/space.hpp"
 #include "core/supply.hpp"
 
 namespace gpupool {
-
-/// A run of addresses, covered by ranges (Block records) in address order. `pages` says which chunk backs
-/// each granule, as far up as anything was ever mapped. A segment is a region that one chunk backs for good.
-struct Region {
-  Address base = 0;
-  uint64_t size = 0;
-  bool is_segment = false;
-  Block* first = nullptr;
-  std::vector<Chunk*> pages;
-
-  Address end() const noexcept { return base + size; }
-  size_t page_of(Address address) const noexcept { return (address - base) / kGranule; }
-  Address page_address(size_t page) const noexcept { return base + page * kGranule; }
-  Chunk* chunk_at(size_t page) const noexcept { return page < pages.size() ? pages[page] : nullptr; }
-};
 
 /// Where a request that no hole fits should go: [start, end) in one region, all of it free.
 struct Window {
@@ -46,14 +27,13 @@ struct Gap {
 };
 
 /// Pure bookkeeping: no lock, no driver. All of one heap belongs to one stream, so what is freed here can be
-/// handed out here again at once; only chunks leave it, whole.
+/// handed out here again at once; only chunks leave it, whole: to other addresses, or where they are.
 ///
-/// Promises (is_valid): ranges cover each region without gaps; neighbouring holes are merged, and so are
-/// neighbouring bare ranges; holes and blocks lie on backed granules, bare and retired ranges on none;
-/// a chunk's users are the blocks that touch it; free chunks, and only they, are in `free_chunks()`.
+/// Promises (is_valid): its holes and bare ranges, and only they, are in its indexes; its free chunks, and
+/// only they, are in `free_chunks()`; reserved() is what backs it.
 class Heap {
  public:
-  Heap(Group group, BlockStore& store, AddressMap& map) : group_(group), store_(store), map_(map) {}
+  Heap(Group group, Space& space) : group_(group), space_(space) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -116,19 +96,12 @@ class Heap {
 
   const ChunkLists& free_chunks() const noexcept { return free_chunks_; }
 
-  /// Calls visit(chunk) for every chunk that backs this heap.
-  template <typename Visit>
-  void for_each_chunk(Visit visit) const {
-    for (const Region& region : regions_) {
-      Chunk* last = nullptr;
-      for (Chunk* chunk : region.pages) {
-        if (chunk == nullptr || chunk == last) continue;
-        if (last != nullptr) visit(last);
-        last = chunk;
-      }
-      if (last != nullptr) visit(last);
-    }
-  }
+  /// The run of free chunks that lies in one hole, holds a block of `size` and is the smallest such; false if
+  /// there is none. Looks at a few holes only.
+  bool find_run(uint64_t size, Window& run) const noexcept;
+
+  /// Gives a run of free chunks to another heap, mapped as they are. Needs two spare records.
+  void hand_over(const Window& run, Heap& to, uint64_t age) noexcept;
 
   // ---- numbers
 
@@ -136,25 +109,12 @@ class Heap {
   uint64_t chunk_count() const noexcept { return chunk_count_; }
   uint64_t hole_bytes() const noexcept { return holes_.bytes(); }
   uint64_t largest_hole() const noexcept;
-  const std::list<Region>& regions() const noexcept { return regions_; }
 
-  /// Re-derives every promise; says in `why` which one is broken. For tests, and for gpupool_validate.
+  /// Re-derives every promise; says in `why` which one is broken. For tests, and for gpupool_validate, beside
+  /// Space::is_valid().
   bool is_valid(std::string& why) const;
 
  private:
-  /// Visits every chunk that touches [start, end), all of which is backed.
-  template <typename Visit>
-  static void for_chunks(const Region& region, Address start, Address end, Visit visit) noexcept {
-    if (region.is_segment) {
-      visit(region.pages.front());
-      return;
-    }
-    for (Address at = start; at < end;) {
-      Chunk* chunk = region.pages[region.page_of(at)];
-      at = chunk->end();
-      visit(chunk);
-    }
-  }
   template <typename Visit>
   static void for_free_chunks(const Window& window, Visit visit) noexcept;
   Block* cut_front(Block* block, uint64_t size) noexcept;
@@ -165,12 +125,9 @@ class Heap {
   Block* range_around(const Region& region, Address address) const noexcept;
   Block* isolate(Block* range, Address address, uint64_t size) noexcept;
   static bool extend(const Block* hole, uint64_t size, Window& window) noexcept;
-  bool region_is_valid(const Region& region, std::string& why) const;
 
   Group group_;
-  BlockStore& store_;
-  AddressMap& map_;
-  std::list<Region> regions_;
+  Space& space_;
   FreeIndex holes_;
   FreeIndex bare_;
   ChunkLists free_chunks_;

@@ -17,43 +17,60 @@ bool broken(std::string& why, const char* what, Address address) {
   return false;
 }
 
+bool is_free(const Block* block) {
+  return block->is(State::hole) || block->is(State::bare);
+}
+
 bool is_block(const Block* block) {
   return block->is(State::live) || block->is(State::cached) || block->is(State::pending);
 }
 
-}  // namespace
+bool range_is_valid(const Region& region, const Block* block, const AddressMap& map, std::string& why) {
+  const Block* prev = block->prev;
+  if (is_free(block) && prev != nullptr && prev->heap == block->heap && prev->state == block->state)
+    return broken(why, "holes not merged", block->address);
+  if (is_block(block) != (map.find(block->address) == block))
+    return broken(why, "address map differs", block->address);
+  const bool backed = is_block(block) || block->is(State::hole);
+  if (region.is_segment) return backed || broken(why, "part of a segment is not backed", block->address);
+  const size_t last = region.page_of(block->end() - 1);
+  for (size_t page = region.page_of(block->address); page <= last; ++page) {
+    const Chunk* chunk = region.chunk_at(page);
+    if ((chunk != nullptr) != backed) return broken(why, "backing differs", block->address);
+    if (chunk != nullptr && chunk->heap != block->heap)
+      return broken(why, "chunk of another heap", block->address);
+    if (!backed && page >= region.pages.size()) break;
+  }
+  return true;
+}
 
-bool Heap::region_is_valid(const Region& region, std::string& why) const {
+bool region_is_valid(const Region& region, const AddressMap& map, std::string& why) {
   std::unordered_map<const Chunk*, uint32_t> users;
   Address at = region.base;
   const Block* prev = nullptr;
   for (const Block* block = region.first; block != nullptr; prev = block, block = block->next) {
-    if (block->address != at || block->size == 0 || block->prev != prev || block->region != &region ||
-        block->heap != this) {
+    if (block->address != at || block->size == 0 || block->prev != prev || block->region != &region)
       return broken(why, "ranges do not cover the region", at);
-    }
+    if (!range_is_valid(region, block, map, why)) return false;
     at = block->end();
-    const bool free = block->is(State::hole) || block->is(State::bare);
-    if (free && prev != nullptr && prev->state == block->state) return broken(why, "holes not merged", at);
-    if (block->is(State::hole) && !holes_.contains(block)) return broken(why, "hole not indexed", at);
-    if (block->is(State::bare) && !bare_.contains(block)) return broken(why, "bare range not indexed", at);
-    if (is_block(block) != (map_.find(block->address) == block))
-      return broken(why, "address map differs", at);
-    if (!region.is_segment) {
-      const bool backed = is_block(block) || block->is(State::hole);
-      const size_t last = region.page_of(block->end() - 1);
-      for (size_t page = region.page_of(block->address); page <= last; ++page) {
-        if ((region.chunk_at(page) != nullptr) != backed) return broken(why, "backing differs", at);
-        if (!backed && page >= region.pages.size()) break;
-      }
-    }
     if (is_block(block)) {
       for_chunks(region, block->address, block->end(), [&](Chunk* chunk) { ++users[chunk]; });
     }
   }
   if (at != region.end()) return broken(why, "ranges end before the region", at);
-  for (const Chunk* chunk : region.pages) {
-    if (chunk != nullptr && chunk->users != users[chunk]) return broken(why, "users differ", chunk->address);
+  bool good = true;
+  for_each_chunk(region, [&](const Chunk* chunk) {
+    good = good && chunk->users == users[chunk] && chunk->region == &region &&
+           region.chunk_at(region.is_segment ? 0 : region.page_of(chunk->address)) == chunk;
+  });
+  return good || broken(why, "a chunk's users or place differ", region.base);
+}
+
+}  // namespace
+
+bool Space::is_valid(std::string& why) const {
+  for (const Region& region : regions) {
+    if (!region_is_valid(region, map, why)) return false;
   }
   return true;
 }
@@ -64,25 +81,19 @@ bool Heap::is_valid(std::string& why) const {
   uint64_t chunks = 0;
   uint64_t free_bytes = 0;
   size_t ranges = 0;
-  for (const Region& region : regions_) {
-    if (!region_is_valid(region, why)) return false;
+  for (const Region& region : space_.regions) {
     for (const Block* block = region.first; block != nullptr; block = block->next) {
-      if (block->is(State::hole) || block->is(State::bare)) ++ranges;
+      if (block->heap != this || !is_free(block)) continue;
+      ++ranges;
+      if (!(block->is(State::hole) ? holes_ : bare_).contains(block))
+        return broken(why, "free range not indexed", block->address);
     }
-    for (size_t page = 0; page < region.pages.size();) {
-      const Chunk* chunk = region.pages[page];
-      if (chunk == nullptr) {
-        ++page;
-        continue;
-      }
-      if (chunk->heap != this || chunk->region != &region || chunk->address != region.page_address(page)) {
-        return broken(why, "chunk is not where the page says", chunk->address);
-      }
+    for_each_chunk(region, [&](const Chunk* chunk) {
+      if (chunk->heap != this) return;
       reserved += chunk->size;
       if (chunk->users == 0) free_bytes += chunk->size;
       ++chunks;
-      page = region.is_segment ? region.pages.size() : region.page_of(chunk->end());
-    }
+    });
   }
   if (ranges != holes_.count() + bare_.count()) return broken(why, "index holds unknown ranges", 0);
   if (reserved != reserved_ || chunks != chunk_count_) return broken(why, "reserved differs", 0);

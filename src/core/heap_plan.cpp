@@ -10,8 +10,8 @@ namespace {
 /// Holes that plan() looks at, from the largest: more are rarely better, and each is a walk.
 constexpr int kCandidates = 16;
 
-bool is_free(const Block* block) noexcept {
-  return block != nullptr && (block->is(State::hole) || block->is(State::bare));
+bool is_free_in(const Heap* heap, const Block* block) noexcept {
+  return block != nullptr && block->heap == heap && (block->is(State::hole) || block->is(State::bare));
 }
 
 }  // namespace
@@ -19,11 +19,11 @@ bool is_free(const Block* block) noexcept {
 /// A window of `size` bytes that begins with `hole`, or, where the way up is blocked, ends with it.
 bool Heap::extend(const Block* hole, uint64_t size, Window& window) noexcept {
   uint64_t total = 0;
-  for (const Block* at = hole; is_free(at) && total < size; at = at->next) total += at->size;
+  for (const Block* at = hole; is_free_in(hole->heap, at) && total < size; at = at->next) total += at->size;
   Address start = hole->address;
   if (total < size) {
     const Block* below = hole->prev;
-    if (below == nullptr || !below->is(State::bare) || below->size < size - total) return false;
+    if (!is_free_in(hole->heap, below) || !below->is(State::bare) || below->size < size - total) return false;
     start -= size - total;
   }
   window = {hole->region, start, start + size};
@@ -104,6 +104,26 @@ bool Heap::next_gap(const Window& window, Address from, Gap& gap) const noexcept
   gap.room = range->end() - gap.address;
   gap.size = std::min(gap.room, align_up(window.end - gap.address, kGranule));
   return true;
+}
+
+bool Heap::find_run(uint64_t size, Window& run) const noexcept {
+  uint64_t least = ~uint64_t{0};
+  int tried = 0;
+  for (Block* hole = holes_.find(size); hole != nullptr && tried < kCandidates; hole = hole->link, ++tried) {
+    // Only at its ends can a hole share chunks with blocks.
+    const Region& region = *hole->region;
+    Window found{hole->region, 0, 0};
+    for_chunks(region, hole->address, hole->end(), [&](const Chunk* chunk) {
+      if (chunk->users != 0 || found.end - found.start >= size) return;
+      if (found.start == 0) found.start = chunk->address;
+      found.end = chunk->end();
+    });
+    const uint64_t total = found.end - found.start;
+    if (total < size || total >= least) continue;
+    least = total;
+    run = found;
+  }
+  return least != ~uint64_t{0};
 }
 
 }  // namespace gpupool

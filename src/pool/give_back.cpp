@@ -104,7 +104,7 @@ Status Pool::wait_for_streams(Lock& lock) {
 Status Pool::release_chunk(Chunk* chunk) {
   if (chunk->heap != nullptr) {
     auto* heap = static_cast<StreamHeap*>(chunk->heap);
-    store_.reserve(2);
+    space_.store.reserve(2);
     in_hand_.reserve(in_hand_.size() + 1);
     if (const Status status = driver_.unmap(chunk->address, chunk->size); status != kSuccess) {
       heap->unclaim(chunk);

@@ -137,7 +137,7 @@ Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
   pieces.reserve(most);
   retired_.reserve(retired_.size() + most);
   in_hand_.reserve(in_hand_.size() + most);
-  store_.reserve(4 * most + 4);
+  space_.store.reserve(4 * most + 4);
   Defer give_up([&] { put_back(pieces); });
   if (const Status status = collect(growth, gap, pieces); status != kSuccess) return status;
   uint64_t total = 0;

@@ -70,6 +70,7 @@ Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t align
     settle_pending();
     block = heap.take(bytes, alignment);
     if (block != nullptr) return kSuccess;
+    if (take_over(state, bytes, alignment)) continue;
     const Status status =
         options_.vmm ? grow_vmm(state, bytes, alignment) : grow_segment(lock, state, bytes, alignment);
     if (status != kSuccess) return status;

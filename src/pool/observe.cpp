@@ -158,7 +158,7 @@ void Pool::stats(gpupool_stats_t& stats) {
   stats.oom_handler_calls = handler_calls_;
   stats.failed_mallocs = failed_mallocs_;
   stats.streams = by_stream_.size();
-  stats.metadata_bytes = store_.bytes() + map_.bytes() + caches_.size() * sizeof(ThreadCache) +
+  stats.metadata_bytes = space_.store.bytes() + space_.map.bytes() + caches_.size() * sizeof(ThreadCache) +
                          streams_.size() * sizeof(StreamState) + chunks_.current * sizeof(Chunk);
 }
 
@@ -173,7 +173,8 @@ void Pool::reset_peaks() {
 }
 
 void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
-  const auto add_chunk = [&](const Chunk& chunk, const StreamHeap* heap) {
+  const auto add_chunk = [&](const Chunk& chunk) {
+    const auto* heap = static_cast<const StreamHeap*>(chunk.heap);
     gpupool_segment_t segment{};
     segment.address = chunk.address;
     segment.size_bytes = chunk.size;
@@ -182,11 +183,11 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     segment.is_small = heap != nullptr && heap->group() == Group::small ? 1 : 0;
     segments.push_back(segment);
   };
-  const auto add_block = [&](const Block& range, Stream stream) {
+  const auto add_block = [&](const Block& range) {
     gpupool_block_t block{};
     block.address = range.address;
     block.allocated_bytes = range.size;
-    block.stream = stream;
+    block.stream = static_cast<const StreamHeap*>(range.heap)->state().order.stream();
     block.device = driver_.info().ordinal;
     block.state = GPUPOOL_BLOCK_CACHED;
     if (range.is(State::pending)) block.state = GPUPOOL_BLOCK_PENDING;
@@ -201,18 +202,13 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     const Defer unlock([this] {
       for (const auto& cache : caches_) cache->lock.unlock();
     });
-    for (const auto& state : streams_) {
-      for (const StreamHeap& heap : state->heaps) {
-        heap.for_each_chunk([&](const Chunk* chunk) { add_chunk(*chunk, &heap); });
-        for (const Region& region : heap.regions()) {
-          for (const Block* range = region.first; range != nullptr; range = range->next) {
-            if (!range->is(State::bare) && !range->is(State::retired))
-              add_block(*range, state->order.stream());
-          }
-        }
+    for (const Region& region : space_.regions) {
+      for_each_chunk(region, [&](const Chunk* chunk) { add_chunk(*chunk); });
+      for (const Block* range = region.first; range != nullptr; range = range->next) {
+        if (!range->is(State::bare) && !range->is(State::retired)) add_block(*range);
       }
     }
-    for (const Chunk* chunk : in_hand_) add_chunk(*chunk, nullptr);
+    for (const Chunk* chunk : in_hand_) add_chunk(*chunk);
   }
   const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
   std::sort(segments.begin(), segments.end(), by_address);
@@ -260,16 +256,16 @@ Status Pool::validate() {
   std::string why;
   uint64_t held = 0;
   Amounts live;
-  bool good = true;
+  bool good = space_.is_valid(why);
   for (const auto& state : streams_) {
     for (const StreamHeap& heap : state->heaps) {
       good = good && heap.is_valid(why);
       held += heap.reserved();
-      for (const Region& region : heap.regions()) {
-        for (const Block* range = region.first; range != nullptr; range = range->next) {
-          if (range->is(State::live)) live += {range->requested, range->size, 1};
-        }
-      }
+    }
+  }
+  for (const Region& region : space_.regions) {
+    for (const Block* range = region.first; range != nullptr; range = range->next) {
+      if (range->is(State::live)) live += {range->requested, range->size, 1};
     }
   }
   Amounts counted;

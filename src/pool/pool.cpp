@@ -19,9 +19,7 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
 /// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
 Pool::~Pool() {
   for (Chunk* chunk : in_hand_) delete chunk;
-  for (const auto& state : streams_) {
-    for (const StreamHeap& heap : state->heaps) heap.for_each_chunk([](Chunk* chunk) { delete chunk; });
-  }
+  for (const Region& region : space_.regions) for_each_chunk(region, [](Chunk* chunk) { delete chunk; });
 }
 
 void Pool::set_handle(gpupool_t* handle) noexcept {
@@ -67,7 +65,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 
 Status Pool::free(Address address, Stream stream) {
   if (address == 0) return kSuccess;
-  Block* block = map_.find(address);
+  Block* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner != nullptr) [[likely]] {
     auto& cache = *static_cast<ThreadCache*>(owner);
@@ -137,7 +135,7 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
   }
   StreamState*& known = by_stream_[{stream, capture}];
   if (known == nullptr) {
-    streams_.push_back(std::make_unique<StreamState>(driver_, store_, map_, stream, capture));
+    streams_.push_back(std::make_unique<StreamState>(driver_, space_, stream, capture));
     known = streams_.back().get();
     if (options_.capture_aware) {
       for (StreamHeap& heap : known->heaps) heap.forget_name();
@@ -194,7 +192,7 @@ void Pool::give_list(Block* first) noexcept {
 /// Takes a live block from its holder: cached, counted as freed, in no bin. Null, and a status, if it is
 /// none.
 Block* Pool::take_back(Address address, Status& status) {
-  Block* block = map_.find(address);
+  Block* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner != nullptr && block->address == address) {
     auto& cache = *static_cast<ThreadCache*>(owner);
@@ -210,7 +208,7 @@ Block* Pool::take_back(Address address, Status& status) {
 }
 
 Status Pool::not_a_block(Address address) {
-  const Block* near = map_.find_at_or_before(address);
+  const Block* near = space_.map.find_at_or_before(address);
   if (near != nullptr && address < near->end()) {
     if (near->address == address) {
       return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " has been freed already", address);
@@ -224,7 +222,7 @@ Status Pool::not_a_block(Address address) {
 Status Pool::free_slow(Address address, Stream stream) {
   Lock lock(mutex_);
   // What is no block must not make a stream known.
-  const Block* found = map_.find(address);
+  const Block* found = space_.map.find(address);
   if (found == nullptr || found->address != address || !found->is(State::live)) return not_a_block(address);
   StreamState* user = nullptr;
   if (stream != GPUPOOL_STREAM_UNKNOWN) {

@@ -32,8 +32,8 @@ struct StreamState;
 /// A heap that knows its stream.
 class StreamHeap final : public Heap {
  public:
-  StreamHeap(Group group, BlockStore& store, AddressMap& map, StreamState& state, Stream name)
-      : Heap(group, store, map), state_(state), name_(name) {}
+  StreamHeap(Group group, Space& space, StreamState& state, Stream name)
+      : Heap(group, space), state_(state), name_(name) {}
 
   StreamState& state() const noexcept { return state_; }
 
@@ -48,11 +48,11 @@ class StreamHeap final : public Heap {
 
 /// All that the pool knows of a stream. In a capture-aware pool, each capture has a state of its own.
 struct StreamState {
-  StreamState(Driver& driver, BlockStore& store, AddressMap& map, Stream stream, uint64_t capture_number)
+  StreamState(Driver& driver, Space& space, Stream stream, uint64_t capture_number)
       : order(driver, stream),
         capture(capture_number),
-        heaps{StreamHeap{Group::small, store, map, *this, stream},
-              StreamHeap{Group::large, store, map, *this, stream}} {}
+        heaps{StreamHeap{Group::small, space, *this, stream},
+              StreamHeap{Group::large, space, *this, stream}} {}
 
   StreamHeap& heap(Group group) noexcept { return heaps[static_cast<size_t>(index_of(group))]; }
 
@@ -173,6 +173,10 @@ class Pool {
   void empty_other_pools(Lock& lock);
   Status fail_malloc(Status status, uint64_t bytes);
 
+  // handover.cpp: memory of other streams, where it is
+  bool take_over(StreamState& state, uint64_t bytes, uint64_t alignment);
+  bool is_idle(StreamState& state, const Window& run);
+
   // growth.cpp: backing addresses with chunks
   Status grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment);
   Status find_places(StreamHeap& heap, uint64_t bytes, uint64_t alignment,
@@ -231,9 +235,8 @@ class Pool {
   uint64_t created_at_ = 0;  // in the device's time
   Budget budget_;
 
-  mutable std::mutex mutex_;  // the pool's lock: guards everything below
-  BlockStore store_;
-  AddressMap map_;                                                 // find() without the lock
+  mutable std::mutex mutex_;                                       // the pool's lock: guards everything below
+  Space space_;                                                    // its map without the lock
   std::map<std::pair<Stream, uint64_t>, StreamState*> by_stream_;  // and capture
   std::vector<std::unique_ptr<StreamState>> streams_;
   std::vector<std::unique_ptr<ThreadCache>> caches_;

@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "base/log.hpp"
 #include "pool/pool.hpp"
 
 namespace gpupool {
@@ -89,10 +90,12 @@ void Registry::before_fork() noexcept {
   for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
     if (handle->owner != nullptr) handle->owner->lock_all();
   }
+  lock_log();
 }
 
 void Registry::after_fork_in_parent() noexcept {
   Registry& registry = instance();
+  unlock_log();
   for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
     if (handle->owner != nullptr) handle->owner->unlock_all();
   }
@@ -101,6 +104,7 @@ void Registry::after_fork_in_parent() noexcept {
 
 void Registry::after_fork_in_child() noexcept {
   Registry& registry = instance();
+  unlock_log();
   ThreadSlots::forget_all();
   for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
     if (handle->owner == nullptr) continue;

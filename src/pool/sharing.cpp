@@ -13,7 +13,7 @@ Status Pool::record_stream(Address address, Stream stream) {
   }
   if (address == 0) return kSuccess;
   Lock lock(mutex_);
-  Block* block = map_.find(address);
+  Block* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
   StreamState* state = nullptr;
@@ -74,7 +74,7 @@ Status Pool::synchronize() {
 
 Status Pool::block_info(Address address, gpupool_block_t& info) {
   Lock lock(mutex_);
-  const Block* block = map_.find_at_or_before(address);
+  const Block* block = space_.map.find_at_or_before(address);
   if (block == nullptr || address >= block->end()) return not_a_block(address);
   BlockOwner* owner = block->owner.load(std::memory_order_acquire);
   if (owner == nullptr) return not_a_block(block->address);
@@ -110,14 +110,11 @@ bool Pool::finish() {
     in_vain = budget_.used() == before ? in_vain + 1 : 0;
   } while (budget_.used() != 0 && in_vain < 2);
   if (!options_.vmm) return true;
-  for (const auto& state : streams_) {
-    for (StreamHeap& heap : state->heaps) {
-      for (const Region& region : heap.regions()) {
-        // What could not be unmapped, because a stream captures or the driver refuses, keeps its addresses.
-        if (region.first->size == region.size && region.first->is(State::bare))
-          (void)driver_.release_addresses(region.base, region.size);
-      }
-    }
+  for (const Region& region : space_.regions) {
+    // What could not be unmapped, because a stream captures or the driver refuses, keeps its addresses.
+    const Block* range = region.first;
+    while (range != nullptr && range->is(State::bare)) range = range->next;
+    if (range == nullptr) (void)driver_.release_addresses(region.base, region.size);
   }
   return true;
 }

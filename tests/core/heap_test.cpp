@@ -45,6 +45,7 @@ class HeapTest : public ::testing::Test {
 
   void expect_valid() {
     std::string why;
+    ASSERT_TRUE(space_.is_valid(why)) << why;
     ASSERT_TRUE(heap_.is_valid(why)) << why;
   }
 
@@ -56,7 +57,7 @@ class HeapTest : public ::testing::Test {
   }
 
   void attach(Region* region, Address address, Chunk* chunk) {
-    store_.reserve(4);
+    space_.store.reserve(4);
     heap_.prepare_attach(region, address, chunk->size);
     heap_.attach(region, address, chunk, 1, ++age_);
     for (Address at = address; at < chunk->end(); at += kGranule) model_.backed[at] = chunk;
@@ -78,7 +79,7 @@ class HeapTest : public ::testing::Test {
       EXPECT_EQ(block->size, size);
       EXPECT_TRUE(model_.is_free(block->address, size)) << "a live block was handed out again";
       EXPECT_TRUE(model_.is_backed(block->address, size)) << "a block without memory";
-      EXPECT_EQ(map_.find(block->address), block);
+      EXPECT_EQ(space_.map.find(block->address), block);
       model_.live[block->address] = size;
       blocks_.push_back(block);
     }
@@ -99,7 +100,7 @@ class HeapTest : public ::testing::Test {
     if (chunk == nullptr) return;
     ASSERT_FALSE(model_.touches(*chunk)) << "a chunk under a live block counts as free";
     for (Address at = chunk->address; at < chunk->end(); at += kGranule) model_.backed.erase(at);
-    store_.reserve(2);
+    space_.store.reserve(2);
     heap_.claim(chunk);
     retired_.push_back(heap_.detach(chunk));
     if (random() % 2 == 0) {
@@ -110,10 +111,12 @@ class HeapTest : public ::testing::Test {
 
   void expect_as_model() {
     uint64_t reserved = 0;
-    heap_.for_each_chunk([&](const Chunk* chunk) {
-      reserved += chunk->size;
-      EXPECT_EQ(chunk->users == 0, !model_.touches(*chunk));
-    });
+    for (const Region& region : space_.regions) {
+      for_each_chunk(region, [&](const Chunk* chunk) {
+        reserved += chunk->size;
+        EXPECT_EQ(chunk->users == 0, !model_.touches(*chunk));
+      });
+    }
     EXPECT_EQ(reserved, model_.backed.size() * kGranule);
     EXPECT_EQ(heap_.reserved(), reserved);
     uint64_t live = 0;
@@ -121,9 +124,8 @@ class HeapTest : public ::testing::Test {
     EXPECT_EQ(heap_.hole_bytes(), reserved - live);
   }
 
-  BlockStore store_;
-  AddressMap map_;
-  Heap heap_{Group::large, store_, map_};
+  Space space_;
+  Heap heap_{Group::large, space_};
   Model model_;
   std::vector<Chunk*> chunks_;
   std::vector<Block*> blocks_;
@@ -167,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, HeapModelTest, ::testing::Range(0U, 40U));
 
 TEST_F(HeapTest, TakesTheSmallestHoleThatFits) {
   heap_.add_region(kBase, kGiB);
-  auto* region = const_cast<Region*>(&heap_.regions().front());
+  auto* region = &space_.regions.front();
   attach(region, kBase, new_chunk(kGranule));
   attach(region, kBase + 4 * kGranule, new_chunk(4 * kGranule));
   EXPECT_EQ(take(kGranule, kUnit)->address, kBase);
@@ -204,16 +206,53 @@ TEST_F(HeapTest, SegmentsComeAndGo) {
   expect_valid();
 }
 
+TEST_F(HeapTest, ARunOfFreeChunksChangesHandsWhereItIs) {
+  heap_.add_region(kBase, kGiB);
+  Heap other(Group::large, space_);
+  for (uint64_t i = 0; i < 4; ++i)
+    attach(&space_.regions.front(), kBase + i * 2 * kGranule, new_chunk(2 * kGranule));
+  Block* block = take(kGranule, kUnit);  // touches the first chunk, so three are free
+  Window run;
+  EXPECT_FALSE(heap_.find_run(6 * kGranule + kUnit, run));
+  ASSERT_TRUE(heap_.find_run(3 * kGranule, run));
+  EXPECT_EQ(run.start, kBase + 2 * kGranule);
+  EXPECT_EQ(run.end, kBase + 6 * kGranule);
+  space_.store.reserve(2);
+  heap_.hand_over(run, other, ++age_);
+  expect_valid();
+  std::string why;
+  EXPECT_TRUE(other.is_valid(why)) << why;
+  EXPECT_EQ(other.reserved(), 4 * kGranule);
+  EXPECT_EQ(heap_.reserved(), 4 * kGranule);
+
+  Block* theirs = other.take(4 * kGranule, kUnit);
+  ASSERT_NE(theirs, nullptr);
+  EXPECT_EQ(theirs->address, run.start);
+  EXPECT_EQ(heap_.take(3 * kGranule, kUnit), nullptr) << "what is left lies on both sides of it";
+  other.give(theirs, 1, ++age_);
+  expect_valid();
+  EXPECT_EQ(other.hole_bytes(), 4 * kGranule) << "holes of different heaps stay apart";
+
+  // Taken from there, the addresses are bare ones of the other heap.
+  Chunk* chunk = other.free_chunks().oldest();
+  space_.store.reserve(2);
+  other.claim(chunk);
+  other.restore(other.detach(chunk));
+  expect_valid();
+  EXPECT_TRUE(other.is_valid(why)) << why;
+  EXPECT_NE(block, nullptr);
+}
+
 // ---- the check itself must be able to fail
 
 TEST_F(HeapTest, BrokenPromisesAreSeen) {
   heap_.add_region(kBase, kGiB);
-  auto* region = const_cast<Region*>(&heap_.regions().front());
+  auto* region = &space_.regions.front();
   attach(region, kBase, new_chunk(2 * kGranule));
   Block* block = take(kMiB, kUnit);
   const auto is_broken = [this] {
     std::string why;
-    const bool valid = heap_.is_valid(why);
+    const bool valid = space_.is_valid(why) && heap_.is_valid(why);
     EXPECT_EQ(valid, why.empty());
     return !valid;
   };
@@ -235,10 +274,10 @@ TEST_F(HeapTest, BrokenPromisesAreSeen) {
   EXPECT_TRUE(is_broken()) << "a block without memory";
   region->pages[0] = chunks_[0];
 
-  map_.erase(block);
+  space_.map.erase(block);
   EXPECT_TRUE(is_broken()) << "a block that is not in the map";
-  map_.prepare(block->address);
-  map_.insert(block);
+  space_.map.prepare(block->address);
+  space_.map.insert(block);
   EXPECT_FALSE(is_broken());
 }
 

@@ -203,6 +203,31 @@ TEST(UpstreamPools, TellWhatTheUpstreamDid) {
 }
 
 // On a device of its own: a default pool stays until the process ends.
+TEST(Log, TellsOfPoolsAndFailures) {
+  std::vector<std::pair<int32_t, std::string>> lines;
+  const auto receive = [](void* user, int32_t level, const char* message) {
+    static_cast<std::vector<std::pair<int32_t, std::string>>*>(user)->emplace_back(level, message);
+  };
+  ASSERT_TRUE(ok(gpupool_set_log(receive, &lines, GPUPOOL_LOG_INFO)));
+  {
+    gpupool_config_t config = empty_config();
+    config.backend = GPUPOOL_BACKEND_SIM;
+    config.limit_bytes = 4 * kMiB;
+    PoolUnderTest pool(config);
+    EXPECT_FALSE(lines.empty()) << "a pool was created";
+    lines.clear();
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, pool.try_malloc(64 * kMiB)));
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_EQ(lines[0].first, GPUPOOL_LOG_WARNING);
+    EXPECT_EQ(lines[0].second, "GPUPOOL_ERROR_OVER_LIMIT: " + last_message());
+    lines.clear();
+    ASSERT_TRUE(ok(gpupool_set_log(receive, &lines, GPUPOOL_LOG_ERROR)));
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, pool.try_malloc(64 * kMiB)));
+    EXPECT_TRUE(lines.empty());
+  }
+  ASSERT_TRUE(ok(gpupool_set_log(nullptr, nullptr, GPUPOOL_LOG_OFF)));
+}
+
 TEST(DefaultPool, IsOneForAllThreads) {
   setenv("GPUPOOL_BACKEND", "sim", 1);
   constexpr int32_t kDevice = 7;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all heaps of a pool share: regions of addresses, which chunk backs what, and where blocks start.
+#pragma once
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "core/address_map.hpp"
+#include "core/block.hpp"
+#include "core/chunk.hpp"
+
+namespace gpupool {
+
+/// A run of addresses, covered by ranges (Block records) in address order. `pages` says which chunk backs
+/// each granule, as far up as anything was ever mapped. A segment is a region that one chunk backs for good.
+struct Region {
+  Address base = 0;
+  uint64_t size = 0;
+  bool is_segment = false;
+  Block* first = nullptr;
+  std::vector<Chunk*> pages;
+
+  Address end() const noexcept { return base + size; }
+  size_t page_of(Address address) const noexcept { return (address - base) / kGranule; }
+  Address page_address(size_t page) const noexcept { return base + page * kGranule; }
+  Chunk* chunk_at(size_t page) const noexcept { return page < pages.size() ? pages[page] : nullptr; }
+};
+
+/// Ranges of a region may belong to different heaps: chunks change hands where they are.
+///
+/// Promises (is_valid): ranges cover each region without gaps; neighbouring holes of one heap are merged, and
+/// so are its neighbouring bare ranges; holes and blocks lie on backed granules, bare and retired ranges on
+/// none; a chunk's users are the blocks that touch it, and all that touches it belongs to its heap.
+struct Space {
+  BlockStore store;
+  AddressMap map;
+  std::list<Region> regions;
+
+  /// Re-derives every promise; says in `why` which one is broken.
+  bool is_valid(std::string& why) const;
+};
+
+/// Calls visit(chunk) for every chunk that backs a region.
+template <typename Visit>
+void for_each_chunk(const Region& region, Visit visit) {
+  Chunk* last = nullptr;
+  for (Chunk* chunk : region.pages) {
+    if (chunk == nullptr || chunk == last) continue;
+    if (last != nullptr) visit(last);
+    last = chunk;
+  }
+  if (last != nullptr) visit(last);
+}
+
+/// Calls visit(chunk) for every chunk that touches [start, end), all of which is backed.
+template <typename Visit>
+void for_chunks(const Region& region, Address start, Address end, Visit visit) noexcept {
+  if (region.is_segment) {
+    visit(region.pages.front());
+    return;
+  }
+  for (Address at = start; at < end;) {
+    Chunk* chunk = region.pages[region.page_of(at)];
+    at = chunk->end();
+    visit(chunk);
+  }
+}
+
+}  // namespace gpupool

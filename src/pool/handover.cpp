@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Free memory of another stream, taken over where it is mapped: no driver call but the question whether the
+// GPU is done with it. Streams that take turns with buffers of like sizes would otherwise pay for moving the
+// same chunks back and forth, and segments could not change hands at all.
+#include <algorithm>
+
+#include "pool/pool.hpp"
+
+namespace gpupool {
+/// Hands the run of idle chunks that fits best to the stream's heap, which has a hole for the request then.
+/// False if there is none that is not much larger: it would hold what others then lack. Chunks can be fitted
+/// together instead, segments can not, so that they may be larger.
+bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment) {
+  const uint64_t need = bytes + alignment - kUnit;
+  const uint64_t most = std::max(options_.vmm ? need + need / 8 : 2 * need, kGranule);
+  StreamHeap& heap = state.heap(group_of(bytes));
+  StreamHeap* from = nullptr;
+  Window best;
+  for (const auto& other : streams_) {
+    if (other.get() == &state || other->capture != 0) continue;
+    StreamHeap& candidate = other->heap(heap.group());
+    Window run;
+    if (!candidate.find_run(need, run) || run.end - run.start > most) continue;
+    if (from != nullptr && run.end - run.start >= best.end - best.start) continue;
+    if (!is_idle(*other, run)) continue;
+    from = &candidate;
+    best = run;
+  }
+  if (from == nullptr) return false;
+  space_.store.reserve(2);
+  for_chunks(*best.region, best.start, best.end, [this](const Chunk*) {
+    ++steals_;
+    ++stream_steals_;
+  });
+  from->hand_over(best, heap, ++age_);
+  return true;
+}
+
+bool Pool::is_idle(StreamState& state, const Window& run) {
+  uint64_t epoch = 0;
+  for_chunks(*run.region, run.start, run.end,
+             [&](const Chunk* chunk) { epoch = std::max(epoch, chunk->epoch); });
+  return state.order.passed(epoch, tick_);
+}
+
+}  // namespace gpupool
