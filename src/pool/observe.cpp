@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <string>
+#include <unordered_map>
 
 #include "base/defer.hpp"
 #include "pool/pool.hpp"
@@ -95,9 +96,23 @@ Amounts Pool::live_amounts() {
   return live;
 }
 
-/// What trimming can not go below: chunks that blocks touch, and what captures keep.
-uint64_t Pool::live_floor() const noexcept {
+/// What trimming can not go below: chunks that blocks touch, and what captures keep. Visits every block that is
+/// in a thread's cache, since those hold nothing.
+uint64_t Pool::live_floor() const {
   uint64_t releasable = 0;
+  std::unordered_map<const Chunk*, uint32_t> cached;
+  for (const auto& cache : caches_) {
+    const std::lock_guard lock(cache->lock);
+    for (const Lane& lane : cache->lanes) {
+      for (const QuickBins& bins : lane.groups) {
+        bins.for_each([&](const Block* block) {
+          for_chunks(*block->region, block->address, block->end(), [&](const Chunk* chunk) {
+            if (++cached[chunk] == chunk->users) releasable += chunk->size;
+          });
+        });
+      }
+    }
+  }
   for (const Chunk* chunk : in_hand_) releasable += chunk->size;
   for (const auto& state : streams_) {
     if (state->capture != 0) continue;

@@ -222,7 +222,7 @@ class Pool {
   // observe.cpp
   bool handle_is_usable() const noexcept;
   std::string report_locked();
-  uint64_t live_floor() const noexcept;
+  uint64_t live_floor() const;
   uint64_t kept_by_captures() const noexcept;
   void publish_all();
   Amounts live_amounts();

@@ -173,6 +173,7 @@ TEST_P(Limits, EmptyGivesEverythingBack) {
   EXPECT_GE(reserved, 36 * kMiB);
   expect_device_agrees(pool);
   EXPECT_EQ(pool.stats().cached_bytes, reserved);
+  EXPECT_EQ(pool.stats().releasable_bytes, reserved);
   EXPECT_EQ(pool.empty(), reserved);
   const gpupool_stats_t stats = pool.stats();
   EXPECT_EQ(stats.all.reserved_bytes.current, 0u);

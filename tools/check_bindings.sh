@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks every binding, and that all of them see the same: check_bindings.sh [FOLDER...], by default all folders
+# that have a check.sh. Expects a release build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/languages.sh
+
+folders=("$@")
+[ ${#folders[@]} -gt 0 ] || folders=(bindings/* examples/node)
+for folder in "${folders[@]}"; do
+  name=$(basename "$folder")
+  mkdir -p "build/bindings/$name"
+  "$folder/check.sh" "$root/build/bindings/$name"
+done

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that every binding offers every function of the C interface.
+
+    check_coverage.py [ROOT]
+
+A function counts as offered when a source of the binding that was written by hand names it. One that a binding
+leaves out stands in its excused.json, {"gpupool_x": "why"}; an excuse for what is offered is stale.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+# What each binding's own sources are; derived files name every function and prove nothing.
+SOURCES = {
+    "python": ("native/*.c", "native/glue.h", "src/gpupool/**/*.py"),
+    "rust": ("gpupool/src/**/*.rs",),
+    "go": ("*.go", "*.c", "*.h"),
+    "swig": ("*.i", "src/*.hpp", "languages/*.swg"),
+}
+DERIVED = re.compile(r"(Written|generated) by tools/apigen\.py")
+
+
+def named_in(binding, patterns):
+    names = set()
+    for pattern in patterns:
+        for path in binding.glob(pattern):
+            text = path.read_text(encoding="utf-8")
+            if not DERIVED.search(text[:400]):
+                names |= set(re.findall(r"\bgpupool_[a-z0-9_]+\b", text))
+    return names
+
+
+def check(root):
+    contract = json.loads((root / "docs/api.json").read_text(encoding="utf-8"))
+    functions = [function["name"] for function in contract["functions"]]
+    problems = []
+    for folder in sorted(path for path in (root / "bindings").iterdir() if path.is_dir()):
+        if folder.name not in SOURCES:
+            problems.append(f"{folder.name}: tools/check_coverage.py does not know its sources")
+            continue
+        offered = named_in(folder, SOURCES[folder.name])
+        excuses = folder / "excused.json"
+        excused = json.loads(excuses.read_text(encoding="utf-8")) if excuses.exists() else {}
+        problems += [f"{folder.name}: {name} is neither offered nor excused" for name in functions
+                     if name not in offered and name not in excused]
+        problems += [f"{folder.name}: the excuse for {name} is stale" for name in excused
+                     if name in offered or name not in functions]
+        problems += [f"{folder.name}: the excuse for {name} gives no reason" for name, why in excused.items() if not why]
+    return problems
+
+
+def main(arguments):
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    problems = check(root)
+    print("\n".join(problems) if problems else "every binding offers every function, or says why not")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

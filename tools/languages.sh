@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# To be sourced in the repository's root: installs the release build to build/prefix and sets what the bindings
+# need to find it, and the toolchains that tools/setup.sh put in build/venv.
+root=$PWD
+cmake --install build/release --prefix build/prefix >/dev/null
+
+export GPUPOOL_PREFIX=$root/build/prefix
+export PKG_CONFIG_PATH=$GPUPOOL_PREFIX/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+export LD_LIBRARY_PATH=$GPUPOOL_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PATH=$GPUPOOL_PREFIX/bin:$PATH
+for folder in build/venv/lib/python3*/site-packages/go/bin; do
+  [ ! -x "$folder/go" ] || PATH=$root/$folder:$PATH
+done
