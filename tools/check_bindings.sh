@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 . tools/languages.sh
 
 folders=("$@")
-[ ${#folders[@]} -gt 0 ] || folders=(bindings/* examples/node)
+[ ${#folders[@]} -gt 0 ] || folders=(bindings/*/ examples/node/)
 for folder in "${folders[@]}"; do
   name=$(basename "$folder")
   mkdir -p "build/bindings/$name"

@@ -27,7 +27,7 @@ inline bool is_live(const gpupool_t* handle) noexcept {
 
 /// Runs a call of the library; whatever it throws becomes a status.
 template <typename Function>
-Status guarded(Function function) noexcept {
+[[gnu::always_inline]] inline Status guarded(Function function) noexcept {
   Status status = kSuccess;
   try {
     status = function();
@@ -43,7 +43,7 @@ Status guarded(Function function) noexcept {
 
 /// The same on a live pool.
 template <typename Function>
-Status on_pool(gpupool_t* handle, Function function) noexcept {
+[[gnu::always_inline]] inline Status on_pool(gpupool_t* handle, Function function) noexcept {
   if (!is_live(handle)) [[unlikely]]
     return refuse(handle);
   return guarded([&] { return function(*handle->pool); });

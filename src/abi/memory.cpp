@@ -24,8 +24,8 @@ void copy_list(const std::vector<Struct>& from, void* to, size_t size, size_t ca
   for (size_t i = 0; i < count; ++i) write_element(from[i], at + i * size, size);
 }
 
-Status malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment, gpupool_stream_t stream,
-                      gpupool_ptr_t* out_ptr) noexcept {
+inline Status malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment, gpupool_stream_t stream,
+                             gpupool_ptr_t* out_ptr) noexcept {
   if (out_ptr == nullptr) [[unlikely]]
     return refuse_null("out_ptr");
   *out_ptr = 0;

@@ -46,6 +46,10 @@ struct Amounts {
     blocks -= other.blocks;
     return *this;
   }
+  /// In any of the three.
+  bool exceeds(const Amounts& other) const noexcept {
+    return (requested > other.requested) | (allocated > other.allocated) | (blocks > other.blocks);
+  }
   void raise_to(const Amounts& other) noexcept {
     requested = std::max(requested, other.requested);
     allocated = std::max(allocated, other.allocated);
@@ -67,23 +71,20 @@ class CounterShard {
   static constexpr uint64_t kPublishBytes = 16 * kMiB;
   static constexpr uint64_t kPublishBlocks = 4096;
 
-  void add(Group group, uint64_t requested, uint64_t allocated) noexcept {
+  /// True where the pool should publish this shard now. On the hot path: peaks are only written where they
+  /// rise.
+  bool add(Group group, uint64_t requested, uint64_t allocated) noexcept {
     const Amounts block{requested, allocated, 1};
     const auto at = static_cast<size_t>(index_of(group));
     total_[at] += block;
     live_[at] += block;
-    peak_[at].raise_to(live_[at]);
-    peak_all_.raise_to(live_[0] + live_[1]);
+    if (!(live_[at].exceeds(peak_[at]) | (live_[0] + live_[1]).exceeds(peak_all_))) [[likely]]
+      return false;
+    return raise(at);
   }
 
   void subtract(Group group, uint64_t requested, uint64_t allocated) noexcept {
     live_[static_cast<size_t>(index_of(group))] -= {requested, allocated, 1};
-  }
-
-  /// Whether the pool should publish this shard now.
-  bool due() const noexcept {
-    return peak_all_.allocated > published_.allocated + kPublishBytes ||
-           peak_all_.blocks > published_.blocks + kPublishBlocks;
   }
 
   const GroupAmounts& total() const noexcept { return total_; }
@@ -94,6 +95,14 @@ class CounterShard {
 
  private:
   friend class Counters;
+
+  [[gnu::noinline]] bool raise(size_t at) noexcept {
+    peak_[at].raise_to(live_[at]);
+    peak_all_.raise_to(live_[0] + live_[1]);
+    return peak_all_.allocated > published_.allocated + kPublishBytes ||
+           peak_all_.blocks > published_.blocks + kPublishBlocks;
+  }
+
   GroupAmounts total_{};
   GroupAmounts live_{};
   GroupAmounts peak_{};  // of live, since the last publishing

@@ -48,10 +48,9 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
     if (block != nullptr) [[likely]] {
       block->requested = size;
       block->become(State::live);
-      cache->counters.add(group_of(bytes), size, bytes);
+      const bool due = cache->counters.add(group_of(bytes), size, bytes);
       ++cache->counters.hits;
       cache->touched = true;
-      const bool due = cache->counters.due();
       address = block->address;
       cache->lock.unlock();
       if (due) [[unlikely]]
@@ -155,10 +154,9 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
     block->requested = requested;
     block->shared.store(false, std::memory_order_relaxed);
     block->owner.store(&cache, std::memory_order_release);
-    cache.counters.add(group_of(bytes), requested, bytes);
+    if (cache.counters.add(group_of(bytes), requested, bytes)) counters_.publish(cache.counters);
     ++cache.counters.misses;
     cache.touched = true;
-    if (cache.counters.due()) counters_.publish(cache.counters);
     Lane& lane = cache.lane_of(stream);
     if (stream != kNameless && lane.stream != stream) {
       evicted = lane.drain();

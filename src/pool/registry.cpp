@@ -29,11 +29,6 @@ Registry& Registry::instance() noexcept {
   return *registry;
 }
 
-const void* Registry::copy_mark() noexcept {
-  static constexpr char kMark = 0;
-  return &kMark;
-}
-
 gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
   auto* handle = new gpupool_t;
   handle->copy = copy_mark();

@@ -146,10 +146,10 @@ TEST(Counters, SeveralShardsBoundThePeak) {
       if (live[at].empty() || random() % 100 < (step / 500 % 2 == 0 ? 50u : 80u)) {
         const uint64_t size = kUnit * (1 + random() % 8192);
         live[at].push_back(size);
-        shards[at].add(group_of(size), size, size);
+        const bool due = shards[at].add(group_of(size), size, size);
         current[at] += size;
         all += size;
-        if (shards[at].due()) counters.publish(shards[at]);
+        if (due) counters.publish(shards[at]);
       } else {
         const uint64_t size = live[at].back();
         live[at].pop_back();
@@ -172,10 +172,10 @@ TEST(Counters, SeveralShardsBoundThePeak) {
 TEST(Counters, PeaksOfAGroupAreItsOwn) {
   Counters counters;
   CounterShard shard;
-  shard.add(Group::small, 1, kUnit);
-  shard.add(Group::large, 2 * kMiB, 2 * kMiB);
+  (void)shard.add(Group::small, 1, kUnit);
+  (void)shard.add(Group::large, 2 * kMiB, 2 * kMiB);
   shard.subtract(Group::large, 2 * kMiB, 2 * kMiB);
-  shard.add(Group::small, 1, kUnit);
+  (void)shard.add(Group::small, 1, kUnit);
   counters.publish(shard);
   EXPECT_EQ(counters.peak(Group::small).allocated, (Amounts{2, 2 * kUnit, 2}));
   EXPECT_EQ(counters.peak(Group::large).allocated, (Amounts{2 * kMiB, 2 * kMiB, 1}));

@@ -162,13 +162,13 @@ TEST(Counters, PeaksAreExactWithOneShardHoweverOftenItPublishes) {
 TEST(Counters, WhatWaitsForStreamsIsActive) {
   Counters counters;
   CounterShard shard;
-  shard.add(Group::small, 100, 512);
-  shard.add(Group::small, 100, 512);
+  (void)shard.add(Group::small, 100, 512);
+  (void)shard.add(Group::small, 100, 512);
   counters.publish(shard);
   shard.subtract(Group::small, 100, 512);
   counters.publish(shard);
   counters.add_pending(Group::small, 512);
-  shard.add(Group::small, 100, 512);
+  (void)shard.add(Group::small, 100, 512);
   counters.publish(shard);
   EXPECT_EQ(counters.peak_all().allocated.allocated, 1024u);
   EXPECT_EQ(counters.peak_all().active.allocated, 1536u);
@@ -182,16 +182,14 @@ TEST(Counters, SeveralShardsAreOffByNoMoreThanTheyHold) {
   std::vector<CounterShard> shards(4);
   // Each shard peaks while the others are empty: the true peak is one block.
   for (CounterShard& shard : shards) {
-    shard.add(Group::large, 10 * kMiB, 10 * kMiB);
-    EXPECT_FALSE(shard.due());
+    EXPECT_FALSE(shard.add(Group::large, 10 * kMiB, 10 * kMiB));
     shard.subtract(Group::large, 10 * kMiB, 10 * kMiB);
   }
   for (CounterShard& shard : shards) counters.publish(shard);
   const uint64_t peak = counters.peak_all().allocated.allocated;
   EXPECT_GE(peak, 10 * kMiB);
   EXPECT_LE(peak, 10 * kMiB + 3 * CounterShard::kPublishBytes);
-  shards[0].add(Group::large, 32 * kMiB, 32 * kMiB);
-  EXPECT_TRUE(shards[0].due());
+  EXPECT_TRUE(shards[0].add(Group::large, 32 * kMiB, 32 * kMiB));
 }
 
 }  // namespace

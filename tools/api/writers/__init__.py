@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """One function from the model to text for each derived file."""
 
+from .cffi_py import cffi_cdef, python_enums, python_errors, python_structs
 from .contract_json import contract_json
 from .export_map import export_map
+from .go import go_constants, go_layout_test, go_structs
 from .layout_c import layout_c
 from .reference_md import reference_md
+from .rust import error_kind_rs, layout_rs
+from .swig import csharp_exceptions, java_exceptions, swig_names
 
 OUTPUTS = {
     "src/abi/gpupool.map": export_map,
     "tests/abi/layout.c": layout_c,
     "docs/api.json": contract_json,
     "docs/api.md": reference_md,
+    "bindings/go/constants.go": go_constants,
+    "bindings/go/structs.go": go_structs,
+    "bindings/go/layout_test.go": go_layout_test,
+    "bindings/python/native/gpupool.cdef.h": cffi_cdef,
+    "bindings/python/src/gpupool/_enums.py": python_enums,
+    "bindings/python/src/gpupool/_structs.py": python_structs,
+    "bindings/python/src/gpupool/_status_errors.py": python_errors,
+    "bindings/rust/gpupool-sys/tests/layout/generated.rs": layout_rs,
+    "bindings/rust/gpupool/src/error_kind.rs": error_kind_rs,
+    "bindings/swig/names.swg": swig_names,
+    "bindings/swig/java/GpuPoolException.java": java_exceptions,
+    "bindings/swig/csharp/GpuPoolException.cs": csharp_exceptions,
 }

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One crossing an operation. A goroutine may be on another thread in its next call, where gpupool_last_error
+ * knows nothing of a failure, so each function here also brings the details of its own failure back. Results
+ * are structs by value: cgo then needs no memory of Go's heap, and stacks may move while a callback runs.
+ */
+#ifndef GPUPOOL_GO_BRIDGE_H
+#define GPUPOOL_GO_BRIDGE_H
+
+#include <gpupool/gpupool.h>
+#include <stdlib.h>
+
+typedef struct {
+  uint64_t value;
+  /* What went wrong, for bridge_drop; NULL: nothing. */
+  gpupool_error_t* details;
+} bridge_result;
+
+/* In callbacks.c: stands for every failure that there is no memory to tell of. */
+extern gpupool_error_t bridge_no_memory;
+
+static inline gpupool_error_t* bridge_details(gpupool_status_t status) {
+  gpupool_error_t* details = (gpupool_error_t*)calloc(1, sizeof *details);
+  if (details == NULL) return &bridge_no_memory;
+  details->struct_size = sizeof *details;
+  (void)gpupool_last_error(details);
+  details->status = status;
+  return details;
+}
+
+static inline void bridge_drop(gpupool_error_t* details) {
+  if (details != &bridge_no_memory) free(details);
+}
+
+static inline bridge_result bridge_done(gpupool_status_t status, uint64_t value) {
+  const bridge_result result = {value, status == GPUPOOL_SUCCESS ? NULL : bridge_details(status)};
+  return result;
+}
+
+/* In callbacks.c. */
+int32_t bridge_on_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
+int32_t bridge_upstream_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
+void bridge_upstream_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
+void bridge_on_log(void* user, int32_t level, const char* message);
+
+/* ---- pools */
+
+static inline bridge_result bridge_config_init(gpupool_config_t* config) {
+  return bridge_done(gpupool_config_init(config, sizeof *config), 0);
+}
+
+static inline bridge_result bridge_create(gpupool_config_t config, const int32_t* peers, uintptr_t upstream) {
+  gpupool_t* pool = NULL;
+  config.peers = peers;
+  if (upstream != 0) {
+    config.upstream_malloc = bridge_upstream_malloc;
+    config.upstream_free = bridge_upstream_free;
+    config.upstream_user = (void*)upstream;
+  }
+  const gpupool_status_t status = gpupool_create(&config, &pool);
+  return bridge_done(status, (uint64_t)(uintptr_t)pool);
+}
+
+static inline bridge_result bridge_default_pool(int32_t device) {
+  gpupool_t* pool = NULL;
+  const gpupool_status_t status = gpupool_default_pool(device, &pool);
+  return bridge_done(status, (uint64_t)(uintptr_t)pool);
+}
+
+/* A number that names the pool, as Go keeps it: the library compares it, and refuses those of no pool. */
+static inline gpupool_t* bridge_pool(uintptr_t pool) {
+  return (gpupool_t*)pool;
+}
+
+static inline bridge_result bridge_destroy(uintptr_t pool) {
+  return bridge_done(gpupool_destroy(bridge_pool(pool)), 0);
+}
+
+static inline bridge_result bridge_set_oom_handler(uintptr_t pool, gpupool_oom_fn_t fn, uintptr_t user) {
+  return bridge_done(gpupool_set_oom_handler(bridge_pool(pool), fn, (void*)user), 0);
+}
+
+static inline bridge_result bridge_set_log(gpupool_log_fn_t fn, int32_t level) {
+  return bridge_done(gpupool_set_log(fn, NULL, level), 0);
+}
+
+/* ---- memory */
+
+static inline bridge_result bridge_malloc(uintptr_t pool, uint64_t size, uintptr_t stream) {
+  gpupool_ptr_t ptr = 0;
+  const gpupool_status_t status = gpupool_malloc(bridge_pool(pool), size, stream, &ptr);
+  return bridge_done(status, ptr);
+}
+
+static inline bridge_result bridge_malloc_aligned(uintptr_t pool, uint64_t size, uint64_t alignment,
+                                                  uintptr_t stream) {
+  gpupool_ptr_t ptr = 0;
+  const gpupool_status_t status = gpupool_malloc_aligned(bridge_pool(pool), size, alignment, stream, &ptr);
+  return bridge_done(status, ptr);
+}
+
+static inline bridge_result bridge_free(uintptr_t pool, uint64_t ptr, uintptr_t stream) {
+  return bridge_done(gpupool_free(bridge_pool(pool), ptr, stream), 0);
+}
+
+static inline bridge_result bridge_record_stream(uintptr_t pool, uint64_t ptr, uintptr_t stream) {
+  return bridge_done(gpupool_record_stream(bridge_pool(pool), ptr, stream), 0);
+}
+
+static inline bridge_result bridge_block_info(uintptr_t pool, uint64_t ptr, void* block, size_t size) {
+  return bridge_done(gpupool_block_info(bridge_pool(pool), ptr, (gpupool_block_t*)block, size), 0);
+}
+
+static inline bridge_result bridge_release_stream(uintptr_t pool, uintptr_t stream) {
+  return bridge_done(gpupool_release_stream(bridge_pool(pool), stream), 0);
+}
+
+static inline bridge_result bridge_synchronize(uintptr_t pool) {
+  return bridge_done(gpupool_synchronize(bridge_pool(pool)), 0);
+}
+
+/* ---- keeping memory, and giving it back */
+
+static inline bridge_result bridge_empty(uintptr_t pool) {
+  uint64_t released = 0;
+  const gpupool_status_t status = gpupool_empty(bridge_pool(pool), &released);
+  return bridge_done(status, released);
+}
+
+static inline bridge_result bridge_trim(uintptr_t pool, uint64_t target) {
+  uint64_t released = 0;
+  const gpupool_status_t status = gpupool_trim(bridge_pool(pool), target, &released);
+  return bridge_done(status, released);
+}
+
+static inline bridge_result bridge_reserve(uintptr_t pool, uint64_t target, uintptr_t stream) {
+  return bridge_done(gpupool_reserve(bridge_pool(pool), target, stream), 0);
+}
+
+static inline bridge_result bridge_set_fraction(uintptr_t pool, double fraction) {
+  return bridge_done(gpupool_set_fraction(bridge_pool(pool), fraction), 0);
+}
+
+static inline bridge_result bridge_set_limit(uintptr_t pool, uint64_t limit) {
+  return bridge_done(gpupool_set_limit(bridge_pool(pool), limit), 0);
+}
+
+/* ---- watching */
+
+static inline bridge_result bridge_stats(uintptr_t pool, void* stats) {
+  return bridge_done(gpupool_stats(bridge_pool(pool), (gpupool_stats_t*)stats), 0);
+}
+
+static inline bridge_result bridge_reset_peaks(uintptr_t pool) {
+  return bridge_done(gpupool_reset_peaks(bridge_pool(pool)), 0);
+}
+
+typedef struct {
+  bridge_result result;
+  size_t segments;
+  size_t blocks;
+} bridge_counts;
+
+static inline bridge_counts bridge_snapshot(uintptr_t pool, void* segments, size_t segment_size,
+                                            size_t segment_capacity, void* blocks, size_t block_size,
+                                            size_t block_capacity) {
+  bridge_counts counts = {{0, NULL}, 0, 0};
+  const gpupool_status_t status = gpupool_snapshot(
+      bridge_pool(pool), (gpupool_segment_t*)segments, segment_size, segment_capacity, &counts.segments,
+      (gpupool_block_t*)blocks, block_size, block_capacity, &counts.blocks);
+  counts.result = bridge_done(status, 0);
+  return counts;
+}
+
+static inline bridge_result bridge_report(uintptr_t pool, char* text, size_t capacity) {
+  size_t length = 0;
+  const gpupool_status_t status = gpupool_report(bridge_pool(pool), text, capacity, &length);
+  return bridge_done(status, length);
+}
+
+static inline bridge_result bridge_validate(uintptr_t pool) {
+  return bridge_done(gpupool_validate(bridge_pool(pool)), 0);
+}
+
+/* ---- streams and data */
+
+static inline bridge_result bridge_stream_create(uintptr_t pool) {
+  gpupool_stream_t stream = 0;
+  const gpupool_status_t status = gpupool_stream_create(bridge_pool(pool), &stream);
+  return bridge_done(status, stream);
+}
+
+static inline bridge_result bridge_stream_destroy(uintptr_t pool, uintptr_t stream) {
+  return bridge_done(gpupool_stream_destroy(bridge_pool(pool), stream), 0);
+}
+
+static inline bridge_result bridge_stream_synchronize(uintptr_t pool, uintptr_t stream) {
+  return bridge_done(gpupool_stream_synchronize(bridge_pool(pool), stream), 0);
+}
+
+static inline bridge_result bridge_copy(uintptr_t pool, uint64_t destination, uint64_t source, uint64_t size,
+                                        uintptr_t stream) {
+  return bridge_done(gpupool_copy(bridge_pool(pool), destination, source, size, stream), 0);
+}
+
+/* Between the device and memory of Go, which stays where it is during this call only: hence the wait. */
+static inline bridge_result bridge_copy_host(uintptr_t pool, uint64_t block, void* host, uint64_t size,
+                                             int to_host, uintptr_t stream) {
+  const uint64_t address = (uint64_t)(uintptr_t)host;
+  gpupool_status_t status =
+      gpupool_copy(bridge_pool(pool), to_host ? address : block, to_host ? block : address, size, stream);
+  if (status == GPUPOOL_SUCCESS) status = gpupool_stream_synchronize(bridge_pool(pool), stream);
+  return bridge_done(status, 0);
+}
+
+static inline bridge_result bridge_fill(uintptr_t pool, uint64_t destination, uint32_t value, uint64_t size,
+                                        uintptr_t stream) {
+  return bridge_done(gpupool_fill(bridge_pool(pool), destination, value, size, stream), 0);
+}
+
+/* ---- devices */
+
+static inline bridge_result bridge_device_count(int32_t backend) {
+  int32_t count = 0;
+  const gpupool_status_t status = gpupool_device_count((gpupool_backend_t)backend, &count);
+  return bridge_done(status, (uint64_t)count);
+}
+
+static inline bridge_result bridge_device_info(int32_t backend, int32_t device, gpupool_device_info_t* info) {
+  return bridge_done(gpupool_device_info((gpupool_backend_t)backend, device, info), 0);
+}
+
+/* ---- the simulated device */
+
+static inline bridge_result bridge_sim_configure(int32_t device, gpupool_sim_config_t config) {
+  config.struct_size = sizeof config;
+  return bridge_done(gpupool_sim_configure(device, &config), 0);
+}
+
+static inline bridge_result bridge_sim_script(int32_t device, const char* script) {
+  return bridge_done(gpupool_sim_script(device, script), 0);
+}
+
+static inline bridge_result bridge_sim_work(int32_t device, uintptr_t stream, uint64_t ptr, uint64_t size,
+                                            uint64_t nanoseconds) {
+  return bridge_done(gpupool_sim_work(device, stream, ptr, size, nanoseconds), 0);
+}
+
+static inline bridge_result bridge_sim_advance(int32_t device, uint64_t nanoseconds) {
+  return bridge_done(gpupool_sim_advance(device, nanoseconds), 0);
+}
+
+static inline bridge_result bridge_sim_capture(int32_t device, uintptr_t stream, int32_t begin) {
+  return bridge_done(gpupool_sim_capture(device, stream, begin), 0);
+}
+
+static inline bridge_result bridge_sim_faults(int32_t device, char* text, size_t capacity) {
+  uint64_t count = 0;
+  const gpupool_status_t status = gpupool_sim_faults(device, &count, text, capacity);
+  return bridge_done(status, count);
+}
+
+#endif

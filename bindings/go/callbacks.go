@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupool
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime/cgo"
+	"runtime/debug"
+	"sync/atomic"
+)
+
+// OOMHandler is asked before an allocation of size bytes fails; attempt counts from 1. It frees something and returns
+// true to have the allocation tried again, or false to let it fail. It runs on the goroutine that allocates and may
+// use the pool.
+type OOMHandler func(size uint64, attempt int) bool
+
+// Upstream is where a pool with WithUpstream gets its memory from. The library calls it from any goroutine; it must
+// not use the same pool. It is kept until the last memory is back.
+type Upstream interface {
+	// Malloc gives size bytes, aligned to at least 512, or an error for "no more memory".
+	Malloc(size uint64, stream Stream) (Ptr, error)
+	// Free takes back what Malloc gave, with the same size. No work of the GPU uses it any more.
+	Free(ptr Ptr, size uint64, stream Stream)
+}
+
+// LogFunc receives a line of the log. It must not call this package.
+type LogFunc func(level LogLevel, message string)
+
+var logFunc atomic.Pointer[LogFunc]
+
+// SetOOMHandler sets what is asked before an allocation of this pool fails; nil: nothing. When the call returns, the
+// old handler may still be running elsewhere. A handler that refers to the pool keeps it from being collected: such a
+// pool must be closed. A handler that panics ends the program.
+func (p *Pool) SetOOMHandler(handler OOMHandler) error {
+	c := p.core
+	if !c.enter() {
+		return ErrClosed
+	}
+	defer c.leave()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if handler == nil {
+		c.oom.Store(nil)
+		return check(C.bridge_set_oom_handler(c.handle, nil, 0))
+	}
+	if c.user == 0 {
+		c.user = cgo.NewHandle(c)
+	}
+	c.oom.Store(&handler)
+	return check(C.bridge_set_oom_handler(c.handle, C.gpupool_oom_fn_t(C.bridge_on_oom), C.uintptr_t(c.user)))
+}
+
+// SetLog sends lines of the log up to level to log; nil: to standard error. For the whole process. At first
+// GPUPOOL_LOG=error|warning|info|debug in the environment decides.
+func SetLog(log LogFunc, level LogLevel) error {
+	if log == nil {
+		return check(C.bridge_set_log(nil, C.int32_t(level)))
+	}
+	logFunc.Store(&log)
+	return check(C.bridge_set_log(C.gpupool_log_fn_t(C.bridge_on_log), C.int32_t(level)))
+}
+
+// ---- what callbacks.c calls
+
+//export gpupoolGoOutOfMemory
+func gpupoolGoOutOfMemory(user C.uintptr_t, size C.uint64_t, attempt C.uint32_t) C.int32_t {
+	defer endOnPanic()
+	handler := coreOf(user).oom.Load()
+	if handler != nil && (*handler)(uint64(size), int(attempt)) {
+		return 1
+	}
+	return 0
+}
+
+//export gpupoolGoUpstreamMalloc
+func gpupoolGoUpstreamMalloc(user C.uintptr_t, size C.uint64_t, stream C.uintptr_t) C.uint64_t {
+	defer endOnPanic()
+	c := coreOf(user)
+	ptr, err := c.upstream.Malloc(uint64(size), Stream(stream))
+	if err != nil || ptr == 0 {
+		return 0
+	}
+	c.holders.Add(1)
+	return C.uint64_t(ptr)
+}
+
+//export gpupoolGoUpstreamFree
+func gpupoolGoUpstreamFree(user C.uintptr_t, ptr, size C.uint64_t, stream C.uintptr_t) {
+	defer endOnPanic()
+	c := coreOf(user)
+	c.upstream.Free(Ptr(ptr), uint64(size), Stream(stream))
+	c.release()
+}
+
+//export gpupoolGoLog
+func gpupoolGoLog(level C.int32_t, message *C.char) {
+	defer endOnPanic()
+	if log := logFunc.Load(); log != nil {
+		(*log)(LogLevel(level), C.GoString(message))
+	}
+}
+
+func coreOf(user C.uintptr_t) *core { return cgo.Handle(user).Value().(*core) }
+
+// endOnPanic keeps a panic from unwinding frames of C++, which would leave the library in the middle of a call.
+func endOnPanic() {
+	if reason := recover(); reason != nil {
+		fmt.Fprintf(os.Stderr, "panic in a callback of gpupool: %v\n\n%s", reason, debug.Stack())
+		os.Exit(2)
+	}
+}

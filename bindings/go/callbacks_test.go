@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupool_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	gpupool "github.com/gpupool/gpupool/bindings/go"
+)
+
+func TestOOMHandler(t *testing.T) {
+	pool := newPool(t, gpupool.WithLimit(64*mib))
+	cache := []*gpupool.Block{must(pool.Alloc(32*mib, 0))(t), must(pool.Alloc(32*mib, 0))(t)}
+	var attempts []int
+	ok(t, pool.SetOOMHandler(func(size uint64, attempt int) bool {
+		equal(t, size, 48*mib)
+		attempts = append(attempts, attempt)
+		if len(cache) == 0 {
+			return false
+		}
+		ok(t, cache[0].Close())
+		cache = cache[1:]
+		return true
+	}))
+	block := must(pool.Alloc(48*mib, 0))(t)
+	if !slices.Equal(attempts, []int{1, 2}) {
+		t.Error(attempts)
+	}
+	_, err := pool.Alloc(48*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	if !slices.Equal(attempts, []int{1, 2, 1}) {
+		t.Error(attempts)
+	}
+	ok(t, pool.SetOOMHandler(nil))
+	_, err = pool.Alloc(48*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	equal(t, must(pool.Stats())(t).OOMHandlerCalls, 3)
+	ok(t, block.Close())
+}
+
+// A handler is inside a call, so that the pool may go only when that call has ended.
+func TestCloseInOOMHandler(t *testing.T) {
+	pool := newPool(t, gpupool.WithLimit(16*mib))
+	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
+		ok(t, pool.Close())
+		return false
+	}))
+	_, err := pool.Malloc(32*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	_, err = pool.Malloc(1, 0)
+	fails(t, err, gpupool.ErrClosed)
+}
+
+func TestPanicInHandler(t *testing.T) {
+	if os.Getenv("GPUPOOL_TEST_PANIC") != "" {
+		pool := newPool(t, gpupool.WithLimit(16*mib))
+		ok(t, pool.SetOOMHandler(func(uint64, int) bool { panic("in a handler") }))
+		defer func() { _ = recover() }()
+		_, _ = pool.Malloc(32*mib, 0)
+		return
+	}
+	program := exec.Command(os.Args[0], "-test.run=^TestPanicInHandler$")
+	program.Env = append(os.Environ(), "GPUPOOL_TEST_PANIC=1")
+	output, err := program.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(output), "in a handler") {
+		t.Errorf("%v: %s", err, output)
+	}
+}
+
+// lender lends blocks of another pool.
+type lender struct {
+	pool  *gpupool.Pool
+	mutex sync.Mutex
+	lent  map[gpupool.Ptr]uint64
+}
+
+func (l *lender) Malloc(size uint64, stream gpupool.Stream) (gpupool.Ptr, error) {
+	ptr, err := l.pool.Malloc(size, stream)
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if err == nil {
+		l.lent[ptr] = size
+	}
+	return ptr, err
+}
+
+func (l *lender) Free(ptr gpupool.Ptr, size uint64, stream gpupool.Stream) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.lent[ptr] != size {
+		panic("another size comes back")
+	}
+	delete(l.lent, ptr)
+	_ = l.pool.Free(ptr, stream)
+}
+
+func TestUpstream(t *testing.T) {
+	bank := &lender{pool: newPool(t, gpupool.WithLimit(64*mib)), lent: map[gpupool.Ptr]uint64{}}
+	pool := newPool(t, gpupool.WithUpstream(bank))
+	block := must(pool.Alloc(16*mib, 0))(t)
+	if len(bank.lent) == 0 {
+		t.Error("nothing is lent")
+	}
+	_, err := pool.Alloc(128*mib, 0)
+	fails(t, err, gpupool.ErrOutOfMemory)
+	ok(t, pool.Close())
+	ok(t, block.Close()) // the last one brings everything back
+	equal(t, len(bank.lent), 0)
+	equal(t, must(bank.pool.Stats())(t).All.AllocatedBlocks.Current, 0)
+}
+
+func TestLog(t *testing.T) {
+	var mutex sync.Mutex
+	var lines []string
+	ok(t, gpupool.SetLog(func(level gpupool.LogLevel, message string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		lines = append(lines, message)
+	}, gpupool.LogDebug))
+	pool := newPool(t)
+	ok(t, pool.Free(must(pool.Malloc(mib, 0))(t), 0))
+	_ = must(pool.Empty())(t)
+	_, err := newPool(t, gpupool.WithLimit(2*mib)).Malloc(64*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	ok(t, gpupool.SetLog(nil, gpupool.LogOff))
+	if len(lines) == 0 {
+		t.Error("nothing was logged")
+	}
+	fails(t, gpupool.SetLog(nil, 9), gpupool.ErrInvalidArgument)
+}

@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that is checked of the Go binding: check.sh FOLDER builds in FOLDER (absolute). Expects pkg-config to find
+# the installed library, LD_LIBRARY_PATH to lead to it, and GPUPOOL_PREFIX to say where it is.
+set -euo pipefail
+cd "$(dirname "$0")"
+: "${GPUPOOL_PREFIX:?}" "${LD_LIBRARY_PATH:?}"
+export GOCACHE=$1/cache GOFLAGS="-buildvcs=false -p=2" GOTOOLCHAIN=local GPUPOOL_BACKEND=sim
+# Go's cache does not see that an installed header has changed, nor a library.
+header=$(sha256sum "$GPUPOOL_PREFIX/include/gpupool/gpupool.h" | cut -c 1-16)
+export CGO_CFLAGS="-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -DGPUPOOL_GO_HEADER=0x$header"
+bin=$1/bin
+mkdir -p "$bin"
+
+echo "== go: format"
+unformatted=$(gofmt -l .)
+if [ -n "$unformatted" ]; then
+  echo "gofmt would change: $unformatted" >&2
+  exit 1
+fi
+echo "== go: vet"
+go vet ./...
+echo "== go: tests and examples, with the race detector"
+go test -race -count=1 .
+echo "== go: programs"
+go build -o "$bin" ./cmd/...
+"$bin/basic" >/dev/null
+"$bin/scenario" ../../tests/scenario/*.json >/dev/null
+SCENARIO_RUNNER="$bin/scenario" python3 -B ../../tests/scenario/test_runner.py -q
+echo "== go: replay"
+for trace in streams_prefetch zero_gather; do
+  file=../../tests/data/$trace.trace.gz
+  { "$GPUPOOL_PREFIX/bin/gpupool" replay --json "$file" && "$bin/replay" "$file"; } >"$1/replays.json"
+  python3 -B ../../tools/compare_replays.py "$1/replays.json"
+done

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupool
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"runtime"
+	"runtime/cgo"
+	"unsafe"
+)
+
+// Pool is a pool of memory on one device. Its methods may be called by any number of goroutines at any time; after
+// Close they give ErrClosed.
+type Pool struct {
+	core    *core
+	cleanup runtime.Cleanup
+}
+
+// New creates a pool. It takes no memory from the device yet.
+//
+// Errors: ErrInvalidArgument (no such device, a fraction outside of 0..1, ...), ErrUnavailable, ErrUnsupported (a mode
+// or kind that the device can not do), ErrDriver.
+func New(with ...Option) (*Pool, error) {
+	var o options
+	if err := check(C.bridge_config_init(&o.config)); err != nil {
+		return nil, err
+	}
+	for _, option := range with {
+		option(&o)
+	}
+	c := newCore()
+	if o.upstream != nil {
+		c.upstream = o.upstream
+		c.user = cgo.NewHandle(c)
+	}
+	o.config.peer_count = C.uint32_t(len(o.peers))
+	peers := (*C.int32_t)(unsafe.SliceData(o.peers))
+	result := C.bridge_create(o.config, peers, C.uintptr_t(c.user))
+	if err := check(result); err != nil {
+		c.release()
+		return nil, err
+	}
+	c.handle = C.uintptr_t(result.value)
+	return newPool(c), nil
+}
+
+// DefaultPool gives the one pool of a device that everything in this process shares, in whatever language, created on
+// first use. GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment limit it. Closing the result leaves the pool.
+func DefaultPool(device int) (*Pool, error) {
+	result := C.bridge_default_pool(clamp(device))
+	if err := check(result); err != nil {
+		return nil, err
+	}
+	c := newCore()
+	c.handle, c.borrowed = C.uintptr_t(result.value), true
+	return newPool(c), nil
+}
+
+func newPool(c *core) *Pool {
+	p := &Pool{core: c}
+	p.cleanup = runtime.AddCleanup(p, func(c *core) { _ = c.close() }, c)
+	return p
+}
+
+// Close gives the pool's memory back. With live blocks, the pool refuses new ones from now on and goes away with its
+// last free; if other goroutines are inside a call, with the last of these. May wait for the GPU. A second Close
+// gives ErrClosed.
+func (p *Pool) Close() error {
+	p.cleanup.Stop()
+	return p.core.close()
+}
+
+// Handle is the gpupool_t* for other C code. It stays the pool's.
+func (p *Pool) Handle() unsafe.Pointer { return unsafe.Pointer(C.bridge_pool(p.core.handle)) }
+
+// ---- memory
+
+// Malloc allocates size bytes for work on stream, aligned to 512, and leaves it to the caller to free them. Size 0
+// gives address 0. A cached block costs no call of the driver. Only before failing it may wait for the GPU.
+//
+// Errors: ErrOutOfMemory, ErrOverLimit, ErrInvalidArgument, ErrDriver, ErrHostOutOfMemory, ErrShuttingDown, ErrForked.
+func (p *Pool) Malloc(size uint64, stream Stream) (Ptr, error) {
+	c := p.core
+	if !c.enter() {
+		return 0, ErrClosed
+	}
+	result := C.bridge_malloc(c.handle, C.uint64_t(size), C.uintptr_t(stream))
+	c.leave()
+	return Ptr(result.value), check(result)
+}
+
+// MallocAligned is Malloc with an alignment: a power of two of up to 2 MiB.
+func (p *Pool) MallocAligned(size, alignment uint64, stream Stream) (Ptr, error) {
+	result, err := p.inside(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_malloc_aligned(pool, C.uint64_t(size), C.uint64_t(alignment), C.uintptr_t(stream))
+	})
+	return Ptr(result), err
+}
+
+// Free takes back what Malloc gave; also after Close. Work queued on stream so far may still use it. A stream other
+// than the block's counts as RecordStream; StreamUnknown waits for all streams that the pool has seen. Address 0 does
+// nothing. Never waits for the GPU.
+//
+// Errors: ErrUnknownPointer (foreign, freed already, or inside a block), ErrInvalidArgument, ErrForked.
+func (p *Pool) Free(ptr Ptr, stream Stream) error { return p.core.free(ptr, stream) }
+
+// RecordStream says that stream uses the block too: once freed, it is reused only when stream has passed the work
+// that was queued on it by then.
+func (p *Pool) RecordStream(ptr Ptr, stream Stream) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_record_stream(pool, C.uint64_t(ptr), C.uintptr_t(stream))
+	})
+}
+
+// BlockInfo describes the live block that ptr points into, anywhere.
+func (p *Pool) BlockInfo(ptr Ptr) (BlockInfo, error) {
+	var info BlockInfo
+	err := p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_block_info(pool, C.uint64_t(ptr), unsafe.Pointer(&info), C.size_t(unsafe.Sizeof(info)))
+	})
+	return info, err
+}
+
+// ---- keeping memory, and giving it back
+
+// Empty gives every cached chunk back to the driver, and says how many bytes that were. Waits for streams that may
+// still use freed memory.
+func (p *Pool) Empty() (released uint64, err error) {
+	return p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_empty(pool) })
+}
+
+// Trim gives cached chunks back, the oldest first, until reserved is at most target bytes or nothing more can be
+// given back. Waits as Empty does.
+func (p *Pool) Trim(target uint64) (released uint64, err error) {
+	return p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_trim(pool, C.uint64_t(target)) })
+}
+
+// Reserve creates memory until reserved is at least target bytes, mapped for stream and ready to be handed out. It
+// keeps what it got if it can not get all.
+func (p *Pool) Reserve(target uint64, stream Stream) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_reserve(pool, C.uint64_t(target), C.uintptr_t(stream))
+	})
+}
+
+// SetFraction limits reserved memory to a fraction of the device's, in (0, 1]. Replaces the pool's limit; cached
+// memory above it is given back. ErrOverLimit if live blocks hold more.
+func (p *Pool) SetFraction(fraction float64) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_fraction(pool, C.double(fraction)) })
+}
+
+// SetLimit is SetFraction in bytes; 0 takes the limit away.
+func (p *Pool) SetLimit(bytes uint64) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_limit(pool, C.uint64_t(bytes)) })
+}
+
+// do makes a call that keeps the pool from being destroyed.
+func (p *Pool) do(call func(pool C.uintptr_t) C.bridge_result) error {
+	_, err := p.inside(call)
+	return err
+}
+
+// inside is do for a call with a result, which is 0 where it fails.
+func (p *Pool) inside(call func(pool C.uintptr_t) C.bridge_result) (uint64, error) {
+	if !p.core.enter() {
+		return 0, ErrClosed
+	}
+	defer p.core.leave()
+	result := call(p.core.handle)
+	return uint64(result.value), check(result)
+}

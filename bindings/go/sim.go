@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupool
+
+// #include "bridge.h"
+import "C"
+
+import "unsafe"
+
+// SimConfig says how a simulated device behaves. Zero means default.
+type SimConfig struct {
+	// Addresses only, for speed. Else blocks are real memory of the host.
+	WithoutData bool
+	// Default: 150754820096, an H200's.
+	CapacityBytes uint64
+	// Multiplies the measured prices of driver calls. Default: 1.
+	PriceScale float64
+}
+
+// SimConfigure sets how a simulated device behaves. Possible only while no pool uses it.
+func SimConfigure(device int, config SimConfig) error {
+	c := C.gpupool_sim_config_t{
+		data:           1,
+		capacity_bytes: C.uint64_t(config.CapacityBytes),
+		price_scale:    C.double(config.PriceScale),
+	}
+	if config.WithoutData {
+		c.data = 2
+	}
+	return check(C.bridge_sim_configure(clamp(device), c))
+}
+
+// SimScript makes calls of the simulated driver fail: "CALL:NUMBER[=ERROR]" with commas, as gpupool.h has it, such as
+// "create:1=out_of_memory,map:*". An empty script ends all failures.
+func SimScript(device int, script string) error {
+	text := C.CString(script)
+	defer C.free(unsafe.Pointer(text))
+	return check(C.bridge_sim_script(clamp(device), text))
+}
+
+// SimWork queues work that takes nanoseconds of virtual time on a stream, and reads and writes size bytes at ptr. An
+// access that a GPU would not survive is counted: see SimFaults.
+func SimWork(device int, stream Stream, ptr Ptr, size, nanoseconds uint64) error {
+	return check(C.bridge_sim_work(clamp(device), C.uintptr_t(stream), C.uint64_t(ptr), C.uint64_t(size),
+		C.uint64_t(nanoseconds)))
+}
+
+// SimAdvance lets virtual time pass.
+func SimAdvance(device int, nanoseconds uint64) error {
+	return check(C.bridge_sim_advance(clamp(device), C.uint64_t(nanoseconds)))
+}
+
+// SimCapture begins or ends the capture of a graph on a stream.
+func SimCapture(device int, stream Stream, begin bool) error {
+	var number C.int32_t
+	if begin {
+		number = 1
+	}
+	return check(C.bridge_sim_capture(clamp(device), C.uintptr_t(stream), number))
+}
+
+// SimFaults counts the rules of the device that were broken so far: use of unmapped memory, races between streams,
+// calls that are illegal during capture. The last one is described in words.
+func SimFaults(device int) (count uint64, last string, err error) {
+	text := make([]byte, 1024)
+	result := C.bridge_sim_faults(clamp(device), (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
+	if err := check(result); err != nil {
+		return 0, "", err
+	}
+	return uint64(result.value), C.GoString((*C.char)(unsafe.Pointer(&text[0]))), nil
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks the Python binding: style, types, the wheel, and all tests on the simulated device.
+#
+#   check.sh FOLDER    everything that is built goes to FOLDER, an absolute path
+#
+# With GPUPOOL_PREFIX, the library is taken from that installation; else it is built.
+set -euo pipefail
+build=${1:?usage: check.sh FOLDER}
+cd "$(dirname "$0")"
+python=$build/venv/bin/python
+sources=(. ../../examples/python)
+
+tools=(ruff==0.14.5 mypy==2.4.1 types-cffi==2.1.0.20260827 pytest==9.2.0 hypothesis==6.170.15
+  numpy scikit-build-core==1.1.2 cffi==2.1.1)
+if [ "$(cat "$build/venv/installed" 2>/dev/null)" != "${tools[*]}" ]; then
+  echo "== python: tools"
+  mkdir -p "$build"
+  python3 -m venv "$build/venv"
+  "$python" -m pip -q --disable-pip-version-check install "${tools[@]}"
+  echo "${tools[*]}" >"$build/venv/installed"
+fi
+
+echo "== python: format and lint"
+"$build/venv/bin/ruff" format -q --no-cache --check --config ruff.toml "${sources[@]}"
+"$build/venv/bin/ruff" check -q --no-cache --config ruff.toml "${sources[@]}"
+clang_format=$(PATH=../../build/venv/bin:$PATH command -v clang-format || true)
+if [ -n "$clang_format" ]; then
+  "$clang_format" --dry-run --Werror native/*.c native/glue.h native/dlpack.h
+else
+  echo "no clang-format: skipped"
+fi
+
+echo "== python: types"
+"$build/venv/bin/mypy" --no-error-summary --cache-dir "$build/mypy"
+
+echo "== python: wheel"
+rm -rf "$build/wheels"
+"$python" -m pip -q --disable-pip-version-check wheel . --no-deps --no-build-isolation -w "$build/wheels" \
+  -C build-dir="$build/cmake"
+"$python" -m pip -q --disable-pip-version-check install --force-reinstall --no-deps "$build"/wheels/*.whl
+size=$(stat -c %s "$build"/wheels/*.whl)
+[ "$size" -le 2097152 ] || { echo "the wheel has $size bytes, more than 2 MiB" >&2; exit 1; }
+
+echo "== python: tests"
+HYPOTHESIS_STORAGE_DIRECTORY=$build/hypothesis "$python" -B -m pytest

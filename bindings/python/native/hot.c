@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The extension module gpupool._hot: malloc and free as methods in C, for half the price of a method in
+ * Python over cffi. Everything else of a pool is written in Python, in the class that is derived from this
+ * one. */
+#include <Python.h>
+#include <gpupool/gpupool.h>
+#include <string.h>
+
+#include "glue.h"
+
+typedef struct hot_t {
+  PyObject base;
+  /* One of the pool's owners, which a call holds on to while it runs. */
+  PyObject* owner;
+  /* What owner points to. */
+  gpupool_py_pool_t* pool;
+  /* 1: refuses everything but frees; owner only keeps the record of the pool. */
+  int is_closed;
+} hot_t;
+
+/* Sizes, addresses: anything with __index__. Returns 0 with an exception. */
+static int to_number(PyObject* object, uint64_t* number) {
+  PyObject* index = PyNumber_Index(object);
+  if (index == NULL) return 0;
+  *number = PyLong_AsUnsignedLongLong(index);
+  Py_DECREF(index);
+  return !(*number == UINT64_MAX && PyErr_Occurred());
+}
+
+static int to_stream(hot_t* self, PyObject* object, uint64_t* stream) {
+  if (PyLong_Check(object)) return to_number(object, stream);
+  PyObject* number = PyObject_CallMethod((PyObject*)self, "_stream_number", "O", object);
+  if (number == NULL) return 0;
+  const int is_good = to_number(number, stream);
+  Py_DECREF(number);
+  return is_good;
+}
+
+/* Both methods are called as (number, stream=0), with their names or without. */
+static int read_arguments(hot_t* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
+                          const char* first, uint64_t* number, uint64_t* stream) {
+  PyObject* given[2] = {NULL, NULL};
+  const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
+  if (count + named > 2) {
+    PyErr_Format(PyExc_TypeError, "this takes %s and stream, not %zd arguments", first, count + named);
+    return 0;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) given[i] = arguments[i];
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    PyObject* name = PyTuple_GetItem(names, i);
+    const int at = PyUnicode_CompareWithASCIIString(name, "stream") == 0 ? 1
+                   : PyUnicode_CompareWithASCIIString(name, first) == 0  ? 0
+                                                                         : -1;
+    if (at < 0 || given[at] != NULL) {
+      PyErr_Format(PyExc_TypeError, "unexpected argument '%U'", name);
+      return 0;
+    }
+    given[at] = arguments[count + i];
+  }
+  if (given[0] == NULL) {
+    PyErr_Format(PyExc_TypeError, "missing argument '%s'", first);
+    return 0;
+  }
+  *stream = 0;
+  return to_number(given[0], number) && (given[1] == NULL || to_stream(self, given[1], stream));
+}
+
+static PyObject* raise_failure(hot_t* self, int32_t status) {
+  PyObject* error = PyObject_CallMethod((PyObject*)self, "_failure", "i", (int)status);
+  if (error != NULL) {
+    PyErr_SetObject((PyObject*)Py_TYPE(error), error);
+    Py_DECREF(error);
+  }
+  return NULL;
+}
+
+static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  hot_t* self = (hot_t*)object;
+  uint64_t size = 0;
+  uint64_t stream = 0;
+  if (!read_arguments(self, arguments, count, names, "size", &size, &stream)) return NULL;
+  PyObject* owner = self->owner;
+  gpupool_t* pool = self->is_closed ? NULL : self->pool->handle;
+  gpupool_ptr_t address = 0;
+  gpupool_status_t status = GPUPOOL_SUCCESS;
+  Py_INCREF(owner);
+  Py_BEGIN_ALLOW_THREADS status = gpupool_malloc(pool, size, (gpupool_stream_t)stream, &address);
+  Py_END_ALLOW_THREADS
+      /* The failure is explained before anything else can fail on this thread. */
+      PyObject* result =
+          status == GPUPOOL_SUCCESS ? PyLong_FromUnsignedLongLong(address) : raise_failure(self, status);
+  Py_DECREF(owner);
+  return result;
+}
+
+static PyObject* hot_free(PyObject* object, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  hot_t* self = (hot_t*)object;
+  uint64_t address = 0;
+  uint64_t stream = 0;
+  if (!read_arguments(self, arguments, count, names, "address", &address, &stream)) return NULL;
+  PyObject* owner = self->owner;
+  gpupool_py_pool_t* pool = self->pool;
+  const int is_closed = self->is_closed;
+  int32_t status = GPUPOOL_SUCCESS;
+  Py_INCREF(owner);
+  Py_BEGIN_ALLOW_THREADS status =
+      is_closed ? gpupool_py_free_late(pool, address, (gpupool_stream_t)stream)
+                : (int32_t)gpupool_free(pool->handle, address, (gpupool_stream_t)stream);
+  Py_END_ALLOW_THREADS if (status == GPUPOOL_SUCCESS) {
+    Py_DECREF(owner);
+    Py_RETURN_NONE;
+  }
+  raise_failure(self, status);
+  Py_DECREF(owner);
+  return NULL;
+}
+
+/* _bind(owner, address, is_closed): owner is the object that keeps the gpupool_py_pool_t at address. */
+static PyObject* hot_bind(PyObject* object, PyObject* arguments) {
+  hot_t* self = (hot_t*)object;
+  PyObject* owner = NULL;
+  unsigned long long address = 0;
+  int is_closed = 0;
+  if (!PyArg_ParseTuple(arguments, "OKp", &owner, &address, &is_closed)) return NULL;
+  PyObject* old = self->owner;
+  Py_INCREF(owner);
+  self->owner = owner;
+  self->pool = (gpupool_py_pool_t*)(uintptr_t)address;
+  self->is_closed = is_closed;
+  /* The last owner may destroy the pool. */
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
+static PyObject* hot_owner(PyObject* object, void* unused) {
+  (void)unused;
+  PyObject* owner = ((hot_t*)object)->owner;
+  Py_INCREF(owner);
+  return owner;
+}
+
+static PyObject* hot_is_closed(PyObject* object, void* unused) {
+  (void)unused;
+  return PyBool_FromLong(((hot_t*)object)->is_closed);
+}
+
+/* What is not bound yet refuses as a pool that has gone does. */
+static gpupool_py_pool_t unbound = {.is_destroyed = 1};
+
+static PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
+  (void)arguments;
+  (void)names;
+  hot_t* self = (hot_t*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self == NULL) return NULL;
+  Py_INCREF(Py_None);
+  self->owner = Py_None;
+  self->pool = &unbound;
+  self->is_closed = 1;
+  return (PyObject*)self;
+}
+
+static void hot_dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  Py_XDECREF(((hot_t*)object)->owner);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+PyDoc_STRVAR(
+    malloc_doc,
+    "malloc($self, size, stream=0)\n--\n\n"
+    "The address of size bytes for work on stream, a multiple of 512; 0 for size 0. alloc() is the same "
+    "with\n"
+    "an owner. Raises OutOfMemoryError, OverLimitError, InvalidArgumentError, DriverError, ForkedError.");
+
+PyDoc_STRVAR(
+    free_doc,
+    "free($self, address, stream=0)\n--\n\n"
+    "Frees a block by its address. Work queued on stream so far may still use it. A stream other than the\n"
+    "block's counts as record_stream; STREAM_UNKNOWN stands for all streams that the pool has seen. Address\n"
+    "0 does nothing. Works on a closed pool. Never waits for the GPU. Raises UnknownPointerError, "
+    "ForkedError, InvalidArgumentError.");
+
+static PyMethodDef hot_methods[] = {
+    {"malloc", (PyCFunction)(void (*)(void))hot_malloc, METH_FASTCALL | METH_KEYWORDS, malloc_doc},
+    {"free", (PyCFunction)(void (*)(void))hot_free, METH_FASTCALL | METH_KEYWORDS, free_doc},
+    {"_bind", hot_bind, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef hot_properties[] = {
+    {"_owner", hot_owner, NULL, NULL, NULL},
+    {"is_closed", hot_is_closed, NULL, "Whether the pool was closed.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot hot_slots[] = {
+    {Py_tp_new, hot_new},
+    {Py_tp_dealloc, hot_dealloc},
+    {Py_tp_methods, hot_methods},
+    {Py_tp_getset, hot_properties},
+    {0, NULL},
+};
+
+static PyType_Spec hot_spec = {
+    .name = "gpupool._hot.HotCalls",
+    .basicsize = sizeof(hot_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = hot_slots,
+};
+
+static struct PyModuleDef hot_module = {
+    PyModuleDef_HEAD_INIT, "gpupool._hot", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__hot(void) {
+  PyObject* module = PyModule_Create(&hot_module);
+  PyObject* type = module == NULL ? NULL : PyType_FromSpec(&hot_spec);
+  if (type == NULL || PyModule_AddObject(module, "HotCalls", type) != 0) {
+    Py_XDECREF(type);
+    Py_XDECREF(module);
+    return NULL;
+  }
+  return module;
+}

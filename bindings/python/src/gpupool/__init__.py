@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pool of GPU memory for a whole program.
+
+    import gpupool
+
+    with gpupool.Pool(fraction=0.9) as pool:
+        with pool.alloc(1 << 20) as buffer:
+            tensor = torch.from_dlpack(buffer)
+
+A Pool keeps what it got from the driver and hands out blocks of it: as a Buffer, which frees itself and which other
+libraries take without a copy, or as an address. Where there is no GPU, the same works on an exact simulated device;
+gpupool.sim is its laboratory. Errors are exceptions below gpupool.Error.
+
+The words and the rules of threads and streams are those of the C header, gpupool.h.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from . import sim
+from ._buffer import Buffer
+from ._callbacks import set_log
+from ._default import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+    snapshot,
+    synchronize,
+)
+from ._enums import (
+    STREAM_UNKNOWN,
+    VERSION,
+    Backend,
+    BlockState,
+    Capability,
+    Feature,
+    Kind,
+    LogLevel,
+    Mode,
+    Status,
+)
+from ._error import Error
+from ._library import device_count, device_info, features, version, version_number
+from ._pool import Pool, default_pool
+from ._retry import collect_garbage, empty_caches, retry_on_oom
+from ._statistics import Snapshot
+from ._status_errors import (
+    DriverError,
+    ForkedError,
+    HostOutOfMemoryError,
+    InternalError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    OverLimitError,
+    ShuttingDownError,
+    UnavailableError,
+    UnknownPointerError,
+    UnsupportedError,
+)
+from ._stream import Stream, StreamLike
+from ._structs import Block, CallStat, DeviceInfo, DriverStats, Segment, Stat, StatGroup, Stats
+
+if TYPE_CHECKING:
+    from ._dlpack import BorrowedTensor, from_dlpack
+
+__version__ = version()
+
+__all__ = [
+    "STREAM_UNKNOWN",
+    "VERSION",
+    "Backend",
+    "Block",
+    "BlockState",
+    "BorrowedTensor",
+    "Buffer",
+    "CallStat",
+    "Capability",
+    "DeviceInfo",
+    "DriverError",
+    "DriverStats",
+    "Error",
+    "Feature",
+    "ForkedError",
+    "HostOutOfMemoryError",
+    "InternalError",
+    "InvalidArgumentError",
+    "Kind",
+    "LogLevel",
+    "Mode",
+    "OutOfMemoryError",
+    "OverLimitError",
+    "Pool",
+    "Segment",
+    "ShuttingDownError",
+    "Snapshot",
+    "Stat",
+    "StatGroup",
+    "Stats",
+    "Status",
+    "Stream",
+    "StreamLike",
+    "UnavailableError",
+    "UnknownPointerError",
+    "UnsupportedError",
+    "collect_garbage",
+    "default_pool",
+    "device_count",
+    "device_info",
+    "empty_cache",
+    "empty_caches",
+    "features",
+    "from_dlpack",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "reset_peak_memory_stats",
+    "retry_on_oom",
+    "set_log",
+    "set_per_process_memory_fraction",
+    "sim",
+    "snapshot",
+    "synchronize",
+    "version",
+    "version_number",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """DLPack needs ctypes, which most programs do without."""
+    if name in ("BorrowedTensor", "from_dlpack"):
+        from . import _dlpack  # noqa: PLC0415
+
+        return getattr(_dlpack, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

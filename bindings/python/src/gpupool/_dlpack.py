@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DLPack: memory lent to other libraries and borrowed from them, without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ._native import ffi, lib
+from ._status_errors import InvalidArgumentError, UnknownPointerError
+
+if TYPE_CHECKING:
+    from ._buffer import Buffer
+
+CPU, CUDA, CUDA_PINNED, CUDA_MANAGED = 1, 2, 3, 13
+_READ_ONLY = 1
+
+# The names must outlive every capsule, so they stay on the heap for ever.
+_NAMES = {name: ctypes.create_string_buffer(name) for name in (b"dltensor", b"dltensor_versioned")}
+_USED_NAMES = {name: ctypes.create_string_buffer(b"used_" + name) for name in _NAMES}
+for _text in (*_NAMES.values(), *_USED_NAMES.values()):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_text))
+
+_new = ctypes.pythonapi.PyCapsule_New
+_new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_set_name = ctypes.pythonapi.PyCapsule_SetName
+_set_name.restype, _set_name.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_void_p)
+
+
+def _address(pointer: Any) -> int:
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+_DROP = _address(ffi.addressof(lib, "gpupool_py_drop_capsule"))
+
+
+def capsule(block: Any, size: int, device: tuple[int, int], versioned: bool) -> Any:
+    """A capsule with a tensor of the block's bytes, which keeps the block until it is gone."""
+    name = b"dltensor_versioned" if versioned else b"dltensor"
+    export = lib.gpupool_py_export_versioned if versioned else lib.gpupool_py_export_legacy
+    tensor = export(block, size, device)
+    if not tensor:
+        raise UnknownPointerError("the buffer has been freed")
+    return _new(_address(tensor), ctypes.addressof(_NAMES[name]), _DROP)
+
+
+class BorrowedTensor:
+    """Memory of another library, which this object keeps alive until it is freed or dropped.
+
+    Its address can be given to Pool.copy and to whatever takes addresses.
+    """
+
+    __slots__ = ("__weakref__", "_capsule", "_tensor", "device", "dtype", "is_read_only", "shape", "strides")
+
+    device: tuple[int, int]
+    """DLPack's kind of device and the device's number: (1, 0) is the host, (2, 0) the first GPU."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements."""
+    dtype: str
+    """As in NumPy's array interface: "<f4"; bfloat16 and others that NumPy does not know are "bfloat16", "code5"."""
+    is_read_only: bool
+
+    def __init__(self, tensor: Any, read_only: bool) -> None:
+        managed = tensor.tensor
+        if managed.type.lanes != 1:
+            raise InvalidArgumentError("tensors of vectors are not supported")
+        self._tensor = tensor
+        self.device = (managed.device.type, managed.device.number)
+        self.shape = tuple(managed.shape[i] for i in range(managed.dimensions))
+        self.dtype = _type_name(managed.type.code, managed.type.bits)
+        self.is_read_only = read_only
+        if managed.strides:
+            self.strides = tuple(managed.strides[i] for i in range(managed.dimensions))
+        else:
+            self.strides = _c_order(self.shape)
+
+    @property
+    def address(self) -> int:
+        """Of the first element. Raises UnknownPointerError if the tensor has been freed."""
+        managed = self._managed()
+        return _address(managed.data) + int(managed.byte_offset)
+
+    @property
+    def nbytes(self) -> int:
+        """From the first element to the last one, if the elements lie in C order without gaps."""
+        managed = self._managed()
+        if self.strides != _c_order(self.shape):
+            raise InvalidArgumentError(f"the elements of a tensor with strides {self.strides} do not lie in a row")
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count * int(managed.type.bits) // 8
+
+    def _managed(self) -> Any:
+        if self._tensor is None:
+            raise UnknownPointerError("the tensor has been freed")
+        return self._tensor.tensor
+
+    def free(self) -> None:
+        """Gives the memory back to its library. Freeing it again does nothing."""
+        self._tensor = None
+
+    def __enter__(self) -> BorrowedTensor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.free()
+
+    def __repr__(self) -> str:
+        return f"<gpupool.BorrowedTensor {self.dtype} {self.shape} on device {self.device}>"
+
+
+def from_dlpack(source: Any, *, stream: int | None = None) -> BorrowedTensor:
+    """Borrows the memory of a tensor of another library, with no copy.
+
+    source has __dlpack__, as arrays of PyTorch, CuPy, JAX and NumPy do. stream is passed on to it: the stream that
+    will use the memory, in DLPack's numbers (1: the legacy default stream; None: its library's choice).
+    Raises InvalidArgumentError for a version of DLPack that is too new.
+    """
+    try:
+        taken = source.__dlpack__(stream=stream, max_version=(1, 0))
+    except TypeError:
+        taken = source.__dlpack__(stream=stream)
+    for name, kind, delete in (
+        (b"dltensor_versioned", "dlpack_versioned_t *", lib.gpupool_py_delete_versioned),
+        (b"dltensor", "dlpack_legacy_t *", lib.gpupool_py_delete_legacy),
+    ):
+        if _is_valid(taken, name):
+            pointer = ffi.cast(kind, _get_pointer(taken, name))
+            _set_name(taken, ctypes.addressof(_USED_NAMES[name]))
+            tensor = ffi.gc(pointer, delete)
+            if name == b"dltensor":
+                return BorrowedTensor(tensor, False)
+            if tensor.major != 1:
+                raise InvalidArgumentError(f"this tensor is of DLPack {tensor.major}.{tensor.minor}; 1.x is known")
+            return BorrowedTensor(tensor, bool(tensor.flags & _READ_ONLY))
+    raise TypeError("__dlpack__() returned no capsule with a tensor that nobody has taken")
+
+
+def export(
+    buffer: Buffer,
+    stream: int | None,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> Any:
+    """Buffer.__dlpack__."""
+    device = buffer.__dlpack_device__()
+    if copy:
+        raise BufferError("a buffer is lent as it is; it makes no copies")
+    if dl_device is not None and tuple(dl_device) != device:
+        raise BufferError(f"the buffer is on device {device} and not on {tuple(dl_device)}")
+    if device[0] == CPU and not buffer._is_on_host():
+        raise BufferError("this simulated device has addresses only; see gpupool.sim.configure")
+    _order(buffer, device, stream)
+    return capsule(buffer._block(), buffer.nbytes, device, max_version is not None and max_version[0] >= 1)
+
+
+def _order(buffer: Buffer, device: tuple[int, int], stream: int | None) -> None:
+    """Makes sure that the consumer finds what was written, and that the pool knows the stream that it uses."""
+    if stream == -1:
+        return
+    if stream is None and device[0] != CUDA:
+        buffer.synchronize()  # the host may read it at once
+        return
+    if device[0] == CPU or stream == 0:
+        raise BufferError(f"stream {stream} does not fit device {device}: the host has none, and 0 is ambiguous")
+    consumer = 0 if stream in (None, 1) else stream
+    if consumer != buffer.stream:
+        buffer.synchronize()
+        buffer.record_stream(consumer)
+
+
+def _c_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return tuple(strides)
+
+
+def _type_name(code: int, bits: int) -> str:
+    letter = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}.get(code)
+    if letter is None or bits % 8:
+        return f"bfloat{bits}" if code == 4 else f"code{code}_{bits}"
+    return f"{'|' if bits == 8 else '<'}{letter}{bits // 8}"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tools/apigen.py.
+"""Numbers of the C interface."""
+
+from enum import IntEnum, IntFlag
+
+VERSION_MAJOR = 0
+VERSION_MINOR = 1
+VERSION_PATCH = 0
+VERSION = 100
+"""MAJOR * 10000 + MINOR * 100 + PATCH; compare with gpupool_version()."""
+STREAM_UNKNOWN = 0xFFFFFFFFFFFFFFFF
+"""For gpupool_free: "any stream that this pool has seen may still be using the block"."""
+
+
+class Status(IntEnum):
+    """What a call came to. The numbers never change."""
+
+    SUCCESS = 0
+    INVALID_ARGUMENT = 1
+    """An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."""
+    OUT_OF_MEMORY = 2
+    """The device has no more memory, and nothing that the pool could do has helped."""
+    HOST_OUT_OF_MEMORY = 3
+    """The library could not get memory on the host for its own records."""
+    OVER_LIMIT = 4
+    """The call would bring reserved memory above the pool's limit."""
+    UNKNOWN_POINTER = 5
+    """The pointer is not a live block of this pool: foreign, freed already, or inside a block."""
+    UNAVAILABLE = 6
+    """The backend can not be used here: no driver, no GPU, or no such device."""
+    UNSUPPORTED = 7
+    """This device or this mode can not do it, or a struct has fields that this version does not know."""
+    DRIVER = 8
+    """The driver refused a call; gpupool_error_t.driver_code has its number."""
+    SHUTTING_DOWN = 9
+    """The process is exiting and the driver has gone."""
+    FORKED = 10
+    """The pool was created before fork, in the parent process."""
+    INTERNAL = 11
+    """A promise of the library itself was broken. Please report it."""
+
+
+class Backend(IntEnum):
+    """Where memory comes from."""
+
+    AUTO = 0
+    """CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the
+    environment decides instead.
+    """
+    CUDA = 1
+    SIM = 2
+
+
+class Mode(IntEnum):
+    """How memory is got from the backend."""
+
+    AUTO = 0
+    """vmm where the device and the kind allow it, else driver."""
+    VMM = 1
+    """Chunks that are mapped where they are needed: tightest. Kind device only."""
+    DRIVER = 2
+    """Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem."""
+    UPSTREAM = 3
+    """Segments from the callbacks in gpupool_config_t."""
+
+
+class Kind(IntEnum):
+    """What kind of memory."""
+
+    DEVICE = 0
+    PINNED = 1
+    """Page-locked memory of the host that the device can read and write."""
+    MANAGED = 2
+    """Memory that the driver moves between host and device."""
+
+
+class Flag(IntFlag):
+    """Bits of gpupool_config_t.flags."""
+
+    CAPTURE_AWARE = 1
+    """Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated
+    and freed while capturing is reused within that capture only. Costs a driver query a call.
+    """
+
+
+class Feature(IntFlag):
+    """Bits of gpupool_features(): what this build can do."""
+
+    SIM = 1
+    """The simulated device. Always there."""
+    CUDA = 2
+    """A CUDA driver with at least one device can be used in this process."""
+
+
+class Capability(IntFlag):
+    """Bits of gpupool_device_info_t.capabilities."""
+
+    VMM = 1
+    RDMA = 2
+    MANAGED = 4
+
+
+class BlockState(IntEnum):
+    """State of a block in gpupool_block_t."""
+
+    LIVE = 1
+    """Handed out."""
+    PENDING = 2
+    """Freed, but a stream may still be using it."""
+    CACHED = 3
+    """Free to hand out."""
+
+
+class LogLevel(IntEnum):
+    """Levels of the log."""
+
+    OFF = 0
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
+    DEBUG = 4

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every call on a pool goes through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._enums import Status
+from ._error import Error, check, failure
+from ._hot import HotCalls
+from ._native import ffi, lib
+from ._status_errors import InvalidArgumentError, OutOfMemoryError
+from ._stream import stream_number
+
+
+class Handle(HotCalls):
+    """Holds one of the pool's owners. Closing drops it; a call that is under way on another thread holds it too, so
+    that the pool stays until that has returned. malloc and free are those of the base class."""
+
+    _stream_number = staticmethod(stream_number)
+
+    def _hold(self, record: Any) -> None:
+        """Takes a new record, with its owner and its reference."""
+        self._record = ffi.gc(record, lib.gpupool_py_pool_forget)
+        owner = ffi.gc(record, lib.gpupool_py_pool_drop)
+        self._bind(owner, int(ffi.cast("uintptr_t", record)), False)
+
+    def _let_go(self) -> None:
+        """Drops the owner; the last one destroys the pool."""
+        self._bind(self._record, int(ffi.cast("uintptr_t", self._record)), True)
+
+    def _open(self) -> Any:
+        """The owner, which keeps the pool as long as somebody has it, also if another thread closes the pool."""
+        owner = self._owner
+        if self.is_closed:
+            raise InvalidArgumentError("the pool is closed")
+        return owner
+
+    def _call(self, function: Any, *arguments: Any) -> None:
+        owner = self._open()
+        status = function(owner.handle, *arguments)
+        if status:
+            raise self._failure(status)
+
+    def _failure(self, status: int) -> Error:
+        """The exception for a call on this pool that has just failed on this thread."""
+        error = failure(status)
+        if self.is_closed and error.status == Status.INVALID_ARGUMENT:
+            return InvalidArgumentError("the pool is closed")
+        if isinstance(error, OutOfMemoryError):
+            error.report = self.report()
+        return error
+
+    def report(self) -> str:
+        """Explains in words where the pool's memory is: limit, live, cached, what waits for streams."""
+        owner = self._open()
+        length, room, text = ffi.new("size_t *"), 0, ffi.NULL
+        while True:
+            check(lib.gpupool_report(owner.handle, text, room, length))
+            if length[0] < room:
+                return str(ffi.string(text).decode(errors="replace"))
+            room = length[0] + 1
+            text = ffi.new("char[]", room)

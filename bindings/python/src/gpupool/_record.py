@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain data. As a frozen dataclass, but an import of gpupool would take twice as long with those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Record:
+    """Named values that do not change. Equal to a record of its kind with equal values."""
+
+    __slots__ = ()
+
+    def __init__(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} can not be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} can not be changed")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The values by name; records and lists of them become dicts too, as for JSON."""
+        return {name: _plain(getattr(self, name)) for name in type(self).__annotations__}
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        values = (f"{name}={getattr(self, name)!r}" for name in type(self).__annotations__)
+        return f"{type(self).__name__}({', '.join(values)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restored, (type(self), {name: getattr(self, name) for name in type(self).__annotations__}))
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in type(self).__annotations__)
+
+
+def _restored(kind: type[Record], values: dict[str, Any]) -> Record:
+    return kind(**values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.as_dict()
+    return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watching a pool: its statistics, also under PyTorch's names, and where its memory is."""
+
+from __future__ import annotations
+
+from ._handle import Handle
+from ._native import ffi, lib
+from ._record import Record
+from ._structs import Block, Segment, Stats
+from ._torch_names import memory_stats, memory_summary
+
+
+class Snapshot(Record):
+    """What is mapped and what is in it, at one moment, sorted by address."""
+
+    __slots__ = ("blocks", "segments")
+
+    segments: tuple[Segment, ...]
+    blocks: tuple[Block, ...]
+
+
+class Watched(Handle):
+    """The part of Pool that looks and changes nothing. Any thread may look at any time."""
+
+    def stats(self) -> Stats:
+        """Everything that the library counts. Works on inherited pools after fork."""
+        stats = ffi.new("gpupool_stats_t *", {"struct_size": ffi.sizeof("gpupool_stats_t")})
+        self._call(lib.gpupool_stats, stats)
+        return Stats._of(stats)
+
+    def reset_peak_memory_stats(self) -> None:
+        """Sets every peak to the current value."""
+        self._call(lib.gpupool_reset_peaks)
+
+    def memory_allocated(self) -> int:
+        """Bytes of live blocks, each rounded up to 512."""
+        return self.stats().all.allocated_bytes.current
+
+    def max_memory_allocated(self) -> int:
+        """The most bytes that live blocks had since the start or reset_peak_memory_stats."""
+        return self.stats().all.allocated_bytes.peak
+
+    def memory_reserved(self) -> int:
+        """Bytes of physical memory that the pool holds."""
+        return self.stats().all.reserved_bytes.current
+
+    def max_memory_reserved(self) -> int:
+        """The most bytes that the pool held since the start or reset_peak_memory_stats."""
+        return self.stats().all.reserved_bytes.peak
+
+    def memory_stats(self) -> dict[str, int]:
+        """The statistics under the names of torch.cuda.memory_stats, sorted.
+
+        Segments are chunks. Where a key counts what this pool does not have (blocks that were split off, blocks over
+        a size limit), it is 0, as it is in PyTorch with expandable segments; max_split_size is -1, for "none".
+        """
+        return memory_stats(self.stats())
+
+    def memory_summary(self, abbreviated: bool = False) -> str:
+        """The statistics as a table for people, of the form of torch.cuda.memory_summary. abbreviated leaves out the
+        lines of the large and the small heaps."""
+        return memory_summary(self.stats(), abbreviated)
+
+    def snapshot(self) -> Snapshot:
+        """Lists what is mapped and what is in it. Raises HostOutOfMemoryError."""
+        counts = ffi.new("size_t[2]")
+        segments, blocks = ffi.NULL, ffi.NULL
+        room = (0, 0)
+        while True:
+            self._call(
+                lib.gpupool_snapshot,
+                *(segments, ffi.sizeof("gpupool_segment_t"), room[0], counts),
+                *(blocks, ffi.sizeof("gpupool_block_t"), room[1], counts + 1),
+            )
+            if counts[0] <= room[0] and counts[1] <= room[1]:
+                break
+            # Other threads may add to the lists in between.
+            room = (counts[0], counts[1])
+            segments, blocks = ffi.new("gpupool_segment_t[]", room[0]), ffi.new("gpupool_block_t[]", room[1])
+        return Snapshot(
+            segments=tuple(Segment._of(segments[i]) for i in range(counts[0])),
+            blocks=tuple(Block._of(blocks[i]) for i in range(counts[1])),
+        )
+
+    def block_info(self, address: int) -> Block:
+        """Describes the live block that contains an address. Raises UnknownPointerError."""
+        block = ffi.new("gpupool_block_t *")
+        self._call(lib.gpupool_block_info, address, block, ffi.sizeof("gpupool_block_t"))
+        return Block._of(block)
+
+    def validate(self) -> None:
+        """Checks every promise that the pool's records make to each other. Slow; for tests. Raises InternalError."""
+        self._call(lib.gpupool_validate)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tools/apigen.py.
+"""One exception for each status of the library."""
+
+from ._enums import Status
+from ._error import Error
+
+
+class InvalidArgumentError(Error, ValueError, status=Status.INVALID_ARGUMENT):
+    """An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."""
+
+
+class OutOfMemoryError(Error, MemoryError, status=Status.OUT_OF_MEMORY):
+    """The device has no more memory, and nothing that the pool could do has helped."""
+
+
+class HostOutOfMemoryError(Error, MemoryError, status=Status.HOST_OUT_OF_MEMORY):
+    """The library could not get memory on the host for its own records."""
+
+
+class OverLimitError(OutOfMemoryError, status=Status.OVER_LIMIT):
+    """The call would bring reserved memory above the pool's limit."""
+
+
+class UnknownPointerError(Error, ValueError, status=Status.UNKNOWN_POINTER):
+    """The pointer is not a live block of this pool: foreign, freed already, or inside a block."""
+
+
+class UnavailableError(Error, status=Status.UNAVAILABLE):
+    """The backend can not be used here: no driver, no GPU, or no such device."""
+
+
+class UnsupportedError(Error, status=Status.UNSUPPORTED):
+    """This device or this mode can not do it, or a struct has fields that this version does not know."""
+
+
+class DriverError(Error, status=Status.DRIVER):
+    """The driver refused a call; gpupool_error_t.driver_code has its number."""
+
+
+class ShuttingDownError(Error, status=Status.SHUTTING_DOWN):
+    """The process is exiting and the driver has gone."""
+
+
+class ForkedError(Error, status=Status.FORKED):
+    """The pool was created before fork, in the parent process."""
+
+
+class InternalError(Error, status=Status.INTERNAL):
+    """A promise of the library itself was broken. Please report it."""

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams: queues of work on a device."""
+
+from __future__ import annotations
+
+import operator
+from types import TracebackType
+from typing import Any, Protocol, SupportsIndex, Union
+
+from ._error import check
+from ._native import ffi, lib
+from ._status_errors import InvalidArgumentError
+
+# What a closed stream points to.
+_CLOSED = ffi.new("gpupool_py_stream_t *")
+
+
+class CudaStream(Protocol):
+    """A stream of another library, by NVIDIA's protocol."""
+
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+
+StreamLike = Union[int, "Stream", CudaStream, Any]
+"""A stream's number (the CUstream; 0 is the legacy default stream), a Stream, or a stream of another library:
+an object with __cuda_stream__(), .cuda_stream (PyTorch) or .ptr (CuPy)."""
+
+
+def stream_number(stream: StreamLike) -> int:
+    """The number that the library takes. TypeError: this is no stream."""
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for attribute in ("cuda_stream", "ptr"):
+        if hasattr(stream, attribute):
+            return int(getattr(stream, attribute))
+    if isinstance(stream, SupportsIndex):
+        return operator.index(stream)
+    raise TypeError(f"a stream is an int or has __cuda_stream__(), not {type(stream).__name__!r}")
+
+
+class Stream:
+    """A stream that a pool made, by Pool.stream(). It ends when it is closed or dropped.
+
+    It may outlive its Pool object. Buffers of the stream keep it from being dropped. int(stream) is its number, and
+    libraries that know __cuda_stream__ take it as it is.
+    """
+
+    __slots__ = ("__weakref__", "_record")
+
+    def __init__(self, record: Any) -> None:
+        self._record = record
+
+    def _open(self) -> Any:
+        """The record, which stays as long as somebody has it, also if another thread closes the stream."""
+        record = self._record
+        if record is _CLOSED:
+            raise InvalidArgumentError("the stream is closed")
+        return record
+
+    @property
+    def is_closed(self) -> bool:
+        return self._record is _CLOSED
+
+    def __int__(self) -> int:
+        return int(self._open().number)
+
+    __index__ = __int__
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, int(self))
+
+    def synchronize(self) -> None:
+        """Waits until the stream has done all work queued on it. Raises DriverError, ForkedError, and
+        InvalidArgumentError if the stream is closed."""
+        status = lib.gpupool_py_stream_synchronize(self._open())
+        if status and self.is_closed:
+            raise InvalidArgumentError("the stream is closed")
+        check(status)
+
+    def close(self) -> None:
+        """Releases the stream from its pool and destroys it. Other pools that have seen it must release it first.
+        Its buffers stay valid. Closing it again does nothing. Raises DriverError, ForkedError."""
+        record = self._record
+        self._record = _CLOSED
+        if record is not _CLOSED:
+            check(lib.gpupool_py_stream_close(record))
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<gpupool.Stream, closed>" if self.is_closed else f"<gpupool.Stream {int(self):#x}>"

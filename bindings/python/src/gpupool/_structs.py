@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tools/apigen.py.
+"""What the library tells about itself, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._enums import Backend, BlockState, Capability
+from ._native import ffi
+from ._record import Record
+
+
+class DeviceInfo(Record):
+    """A device, as gpupool_device_info sees it."""
+
+    __slots__ = (
+        "backend",
+        "capabilities",
+        "compute_capability",
+        "device",
+        "driver_version",
+        "free_bytes",
+        "granularity_bytes",
+        "name",
+        "total_bytes",
+    )
+
+    backend: Backend
+    """A gpupool_backend_t: GPUPOOL_BACKEND_CUDA or GPUPOOL_BACKEND_SIM."""
+    device: int
+    capabilities: Capability
+    """Bits of gpupool_capability_t."""
+    total_bytes: int
+    free_bytes: int
+    """What the device itself says is free now, whoever holds the rest."""
+    granularity_bytes: int
+    """Sizes of chunks are multiples of this."""
+    driver_version: int
+    """As the driver gives it: 13000 is 13.0. 0 for the simulated device."""
+    compute_capability: int
+    """Compute capability: 90 is 9.0."""
+    name: str
+
+    @classmethod
+    def _of(cls, c: Any) -> DeviceInfo:
+        return cls(
+            backend=Backend(c.backend),
+            device=c.device,
+            capabilities=Capability(c.capabilities),
+            total_bytes=c.total_bytes,
+            free_bytes=c.free_bytes,
+            granularity_bytes=c.granularity_bytes,
+            driver_version=c.driver_version,
+            compute_capability=c.compute_capability,
+            name=ffi.string(c.name).decode(errors="replace"),
+        )
+
+
+class Stat(Record):
+    """One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever
+    no call is in flight. peak is exact while one thread allocates, and at most 16 MiB (or 4096 blocks) a
+    thread too high with several; of reserved bytes and chunks it is always exact.
+    """
+
+    __slots__ = (
+        "current",
+        "peak",
+        "total_allocated",
+        "total_freed",
+    )
+
+    current: int
+    peak: int
+    total_allocated: int
+    total_freed: int
+
+    @classmethod
+    def _of(cls, c: Any) -> Stat:
+        return cls(
+            current=c.current,
+            peak=c.peak,
+            total_allocated=c.total_allocated,
+            total_freed=c.total_freed,
+        )
+
+
+class StatGroup(Record):
+    """The quantities of a group of blocks; see WORDS above. Bytes, and counts of blocks and chunks."""
+
+    __slots__ = (
+        "active_blocks",
+        "active_bytes",
+        "allocated_blocks",
+        "allocated_bytes",
+        "chunks",
+        "requested_bytes",
+        "reserved_bytes",
+    )
+
+    requested_bytes: Stat
+    allocated_bytes: Stat
+    active_bytes: Stat
+    reserved_bytes: Stat
+    allocated_blocks: Stat
+    active_blocks: Stat
+    chunks: Stat
+
+    @classmethod
+    def _of(cls, c: Any) -> StatGroup:
+        return cls(
+            requested_bytes=Stat._of(c.requested_bytes),
+            allocated_bytes=Stat._of(c.allocated_bytes),
+            active_bytes=Stat._of(c.active_bytes),
+            reserved_bytes=Stat._of(c.reserved_bytes),
+            allocated_blocks=Stat._of(c.allocated_blocks),
+            active_blocks=Stat._of(c.active_blocks),
+            chunks=Stat._of(c.chunks),
+        )
+
+
+class CallStat(Record):
+    """How often a driver function was called, and the time that the calls took (virtual time on the simulated
+    device). Failed calls count too.
+    """
+
+    __slots__ = (
+        "count",
+        "nanoseconds",
+    )
+
+    count: int
+    nanoseconds: int
+
+    @classmethod
+    def _of(cls, c: Any) -> CallStat:
+        return cls(
+            count=c.count,
+            nanoseconds=c.nanoseconds,
+        )
+
+
+class DriverStats(Record):
+    """Calls of the driver by kind."""
+
+    __slots__ = (
+        "address",
+        "create",
+        "event_record",
+        "free",
+        "host_wait",
+        "malloc",
+        "map",
+        "query",
+        "release",
+        "set_access",
+        "stream_wait",
+        "unmap",
+    )
+
+    create: CallStat
+    release: CallStat
+    map: CallStat
+    set_access: CallStat
+    unmap: CallStat
+    address: CallStat
+    """Reserving and releasing addresses."""
+    malloc: CallStat
+    """The driver's own malloc and free, or the upstream's."""
+    free: CallStat
+    event_record: CallStat
+    query: CallStat
+    """Queries of events, streams and capture."""
+    stream_wait: CallStat
+    """One stream made to wait for another, on the GPU."""
+    host_wait: CallStat
+    """The host waiting for the GPU."""
+
+    @classmethod
+    def _of(cls, c: Any) -> DriverStats:
+        return cls(
+            create=CallStat._of(c.create),
+            release=CallStat._of(c.release),
+            map=CallStat._of(c.map),
+            set_access=CallStat._of(c.set_access),
+            unmap=CallStat._of(c.unmap),
+            address=CallStat._of(c.address),
+            malloc=CallStat._of(c.malloc),
+            free=CallStat._of(c.free),
+            event_record=CallStat._of(c.event_record),
+            query=CallStat._of(c.query),
+            stream_wait=CallStat._of(c.stream_wait),
+            host_wait=CallStat._of(c.host_wait),
+        )
+
+
+class Stats(Record):
+    """Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks
+    of a group are those whose chunks back its heaps now.
+    """
+
+    __slots__ = (
+        "all",
+        "cached_bytes",
+        "device",
+        "driver",
+        "failed_mallocs",
+        "hits",
+        "large",
+        "limit_bytes",
+        "metadata_bytes",
+        "misses",
+        "oom_handler_calls",
+        "releasable_bytes",
+        "retries",
+        "slack_bytes",
+        "small",
+        "steals",
+        "stream_steals",
+        "streams",
+    )
+
+    device: int
+    limit_bytes: int
+    """The limit in force, in bytes: what gpupool_set_limit or gpupool_set_fraction came to; 0: none."""
+    cached_bytes: int
+    releasable_bytes: int
+    """The part of cached_bytes that gpupool_empty would give back: chunks that no block touches."""
+    slack_bytes: int
+    all: StatGroup
+    large: StatGroup
+    small: StatGroup
+    driver: DriverStats
+    hits: int
+    """Mallocs served by a thread's own cache, and the others."""
+    misses: int
+    steals: int
+    """Free chunks that were taken from where they lay: mapped at another address, or handed to another stream.
+    And those among them that came from another stream.
+    """
+    stream_steals: int
+    retries: int
+    """Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed."""
+    oom_handler_calls: int
+    failed_mallocs: int
+    streams: int
+    """Streams that this pool has seen and that were not released."""
+    metadata_bytes: int
+    """Host memory of the pool's own records."""
+
+    @classmethod
+    def _of(cls, c: Any) -> Stats:
+        return cls(
+            device=c.device,
+            limit_bytes=c.limit_bytes,
+            cached_bytes=c.cached_bytes,
+            releasable_bytes=c.releasable_bytes,
+            slack_bytes=c.slack_bytes,
+            all=StatGroup._of(c.all),
+            large=StatGroup._of(c.large),
+            small=StatGroup._of(c.small),
+            driver=DriverStats._of(c.driver),
+            hits=c.hits,
+            misses=c.misses,
+            steals=c.steals,
+            stream_steals=c.stream_steals,
+            retries=c.retries,
+            oom_handler_calls=c.oom_handler_calls,
+            failed_mallocs=c.failed_mallocs,
+            streams=c.streams,
+            metadata_bytes=c.metadata_bytes,
+        )
+
+
+class Block(Record):
+    """A block as gpupool_block_info and gpupool_snapshot give it."""
+
+    __slots__ = (
+        "address",
+        "allocated_bytes",
+        "device",
+        "requested_bytes",
+        "state",
+        "stream",
+    )
+
+    address: int
+    requested_bytes: int
+    allocated_bytes: int
+    stream: int
+    state: BlockState
+    """A gpupool_block_state_t."""
+    device: int
+
+    @classmethod
+    def _of(cls, c: Any) -> Block:
+        return cls(
+            address=c.address,
+            requested_bytes=c.requested_bytes,
+            allocated_bytes=c.allocated_bytes,
+            stream=c.stream,
+            state=BlockState(c.state),
+            device=c.device,
+        )
+
+
+class Segment(Record):
+    """Mapped memory as gpupool_snapshot gives it: a chunk at its address."""
+
+    __slots__ = (
+        "address",
+        "blocks",
+        "is_small",
+        "size_bytes",
+        "stream",
+    )
+
+    address: int
+    size_bytes: int
+    stream: int
+    """The stream whose heap it backs."""
+    blocks: int
+    """Blocks that touch it. 0: gpupool_empty would give it back."""
+    is_small: int
+    """1: in a heap of small blocks."""
+
+    @classmethod
+    def _of(cls, c: Any) -> Segment:
+        return cls(
+            address=c.address,
+            size_bytes=c.size_bytes,
+            stream=c.stream,
+            blocks=c.blocks,
+            is_small=c.is_small,
+        )

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated device: a laboratory. It obeys CUDA's rules for memory and streams, in virtual time, and tells when
+they are broken. There are 8, numbered from 0; on others these functions raise InvalidArgumentError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ._error import check
+from ._native import ffi, lib
+from ._record import Record
+from ._stream import StreamLike, stream_number
+
+
+class Faults(Record):
+    """The rules of a device that were broken so far."""
+
+    __slots__ = ("count", "last")
+
+    count: int
+    last: str
+    """The last one in words."""
+
+
+def configure(device: int = 0, *, data: bool | None = None, capacity_bytes: int = 0, price_scale: float = 0.0) -> None:
+    """Sets how a simulated device behaves; possible only while no pool uses it.
+
+    data: whether blocks are real memory of the host, with true aliasing (the default), or addresses only, for speed.
+    capacity_bytes: 0 is an H200's. price_scale: multiplies the prices of driver calls, an H200's too.
+    Raises InvalidArgumentError (no such device, in use, out of range).
+    """
+    config = ffi.new("gpupool_sim_config_t *", {"struct_size": ffi.sizeof("gpupool_sim_config_t")})
+    config.data = 0 if data is None else 1 if data else 2
+    config.capacity_bytes = capacity_bytes
+    config.price_scale = price_scale
+    check(lib.gpupool_sim_configure(device, config))
+
+
+def script(text: str, device: int = 0) -> None:
+    """Makes driver calls fail: "CALL:NUMBER[=ERROR]" with commas. CALL is create, release, map, set_access, unmap,
+    address, malloc, free, event_record, query, stream_wait or host_wait; NUMBER counts its occurrences from 1,
+    starting now, or is * for all; ERROR is out_of_memory or error. "" ends all failures."""
+    check(lib.gpupool_sim_script(device, text.encode()))
+
+
+def work(nanoseconds: int, stream: StreamLike = 0, *, address: int = 0, size: int = 0, device: int = 0) -> None:
+    """Queues work of some virtual time on a stream, which reads and writes size bytes at address."""
+    check(lib.gpupool_sim_work(device, stream_number(stream), address, size, nanoseconds))
+
+
+def advance(nanoseconds: int, device: int = 0) -> None:
+    """Lets virtual time pass."""
+    check(lib.gpupool_sim_advance(device, nanoseconds))
+
+
+@contextmanager
+def capture(stream: StreamLike, device: int = 0) -> Iterator[None]:
+    """Within it, the stream captures a graph."""
+    number = stream_number(stream)
+    check(lib.gpupool_sim_capture(device, number, 1))
+    try:
+        yield
+    finally:
+        check(lib.gpupool_sim_capture(device, number, 0))
+
+
+def faults(device: int = 0) -> Faults:
+    """Use of memory that is not mapped, races between streams, unmapping what is in use, and calls that are illegal
+    during capture."""
+    count = ffi.new("uint64_t *")
+    text = ffi.new("char[]", 1024)
+    check(lib.gpupool_sim_faults(device, count, text, 1024))
+    return Faults(count=int(count[0]), last=ffi.string(text).decode(errors="replace"))

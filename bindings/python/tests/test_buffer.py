@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Buffers free themselves, once, in any order with their pool, and keep what is made of them."""
+
+import gc
+import threading
+from collections.abc import Callable
+
+import pytest
+from conftest import MIB
+
+import gpupool
+
+numpy = pytest.importorskip("numpy")
+
+
+def test_with(pool: gpupool.Pool) -> None:
+    with pool.alloc(1000) as buffer:
+        assert (len(buffer), buffer.nbytes, buffer.stream, buffer.pool) == (1000, 1000, 0, pool)
+        assert repr(buffer) == f"<gpupool.Buffer of 1000 bytes, at {buffer.address:#x}>"
+        assert pool.memory_allocated() == 1024
+    assert pool.memory_allocated() == 0
+    assert buffer.is_freed
+    assert repr(buffer) == "<gpupool.Buffer of 1000 bytes, freed>"
+    buffer.free()
+
+
+def test_dropped(pool: gpupool.Pool) -> None:
+    buffer = pool.alloc(1000)
+    del buffer
+    assert pool.memory_allocated() == 0
+    cycle: list[object] = [pool.alloc(1000)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert pool.memory_allocated() == 0
+
+
+USES: dict[str, Callable[[gpupool.Buffer], object]] = {
+    "address": lambda buffer: buffer.address,
+    "copy_from_host": lambda buffer: buffer.copy_from_host(b"x"),
+    "copy_to_host": lambda buffer: buffer.copy_to_host(),
+    "fill": lambda buffer: buffer.fill(1),
+    "record_stream": lambda buffer: buffer.record_stream(1),
+    "synchronize": lambda buffer: buffer.synchronize(),
+    "view": lambda buffer: buffer.view(),
+    "numpy": lambda buffer: buffer.numpy(),
+    "dlpack": lambda buffer: buffer.__dlpack__(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_freed_buffer(pool: gpupool.Pool, use: str) -> None:
+    buffer = pool.alloc(1000)
+    buffer.free()
+    with pytest.raises(gpupool.UnknownPointerError, match="the buffer has been freed"):
+        USES[use](buffer)
+
+
+def test_a_block_that_was_freed_by_its_address(pool: gpupool.Pool) -> None:
+    buffer = pool.alloc(1000)
+    pool.free(buffer.address)
+    with pytest.raises(gpupool.UnknownPointerError, match="freed already"):
+        buffer.free()
+
+
+def test_no_bytes(pool: gpupool.Pool) -> None:
+    with pool.alloc(0) as buffer:
+        assert buffer.address == 0
+        buffer.copy_from_host(b"")
+        assert buffer.copy_to_host() == b""
+        assert len(buffer.numpy()) == 0
+        assert len(numpy.from_dlpack(buffer)) == 0
+
+
+def test_pool_closed_first() -> None:
+    pool = gpupool.Pool(6)
+    stream = pool.stream()
+    kept, dropped, raw = pool.alloc(5 * MIB), pool.alloc(MIB, stream), pool.malloc(MIB)
+    pool.close()
+    assert kept.copy_to_host(size=1) == b"\0"
+    del dropped
+    kept.free()
+    kept.free()
+    stream.close()
+    with pytest.raises(gpupool.InvalidArgumentError, match="in use"):
+        gpupool.sim.configure(6)
+    with pytest.raises(gpupool.UnknownPointerError):
+        pool.free(raw + 1)
+    pool.free(raw)
+    with pytest.raises(gpupool.InvalidArgumentError, match="the pool is closed"):
+        pool.free(raw)
+    gpupool.sim.configure(6)
+
+
+def test_pool_dropped_first() -> None:
+    pool = gpupool.Pool(5)
+    buffer, stream = pool.alloc(MIB), pool.stream()
+    view = buffer.numpy()
+    del pool
+    gc.collect()
+    buffer.copy_from_host(b"abc")
+    del buffer
+    assert bytes(view[:3]) == b"abc"
+    stream.synchronize()
+    del stream, view
+    gpupool.sim.configure(5)
+
+
+def test_close_gives_the_cache_back() -> None:
+    gpupool.sim.configure(4, capacity_bytes=64 * MIB)
+    pool = gpupool.Pool(4)
+    keeps, cached = pool.alloc(2 * MIB), pool.alloc(40 * MIB)
+    cached.free()
+    pool.close()
+    assert gpupool.device_info(4).free_bytes >= 60 * MIB
+    keeps.free()
+    assert gpupool.device_info(4).free_bytes == 64 * MIB
+
+
+def test_freed_by_another_thread(pool: gpupool.Pool) -> None:
+    buffers = [pool.alloc(1000) for _ in range(100)]
+
+    def work() -> None:
+        for buffer in buffers:
+            buffer.free()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pool.stats().all.allocated_blocks.total_freed == 100
+
+
+def test_copies(pool: gpupool.Pool) -> None:
+    with pool.alloc(1000, pool.stream()) as buffer:
+        buffer.fill(7)
+        buffer.copy_from_host(numpy.arange(10, dtype="uint8"), offset=100)
+        buffer.copy_from_host(bytearray(b"end"), offset=997)
+        content = buffer.copy_to_host()
+        assert content == b"\7" * 100 + bytes(range(10)) + b"\7" * 887 + b"end"
+        assert buffer.copy_to_host(105, 3) == b"\5\6\7"
+        for offset, size in ((-1, None), (1001, None), (1, 1000)):
+            with pytest.raises(ValueError, match="not all in a buffer of 1000"):
+                buffer.copy_to_host(offset, size)
+        with pytest.raises(ValueError, match="not all in"):
+            buffer.copy_from_host(b"xx", offset=999)
+        with pytest.raises(TypeError):
+            buffer.copy_from_host(7)
+
+
+def test_raw_copies(pool: gpupool.Pool) -> None:
+    with pool.alloc(1000) as a, pool.alloc(1000) as b:
+        a.copy_from_host(b"hello")
+        pool.copy(b.address, a.address, 5)
+        pool.fill(b.address + 4, ord("!"), 1)
+        assert b.copy_to_host(size=5) == b"hell!"
+
+
+def test_numpy(pool: gpupool.Pool) -> None:
+    buffer = pool.alloc(4 * 6)
+    array = buffer.numpy("float32", (2, 3))
+    array[:] = numpy.arange(6).reshape(2, 3)
+    assert buffer.copy_to_host(20) == numpy.float32(5).tobytes()
+    assert array.ctypes.data == buffer.address
+    part = array[1:, 1:]
+    buffer.free()
+    del array
+    assert pool.memory_allocated() == 512
+    assert part.tolist() == [[4, 5]]
+    del part
+    assert pool.memory_allocated() == 0
+
+
+def test_view(pool: gpupool.Pool) -> None:
+    with pool.alloc(8) as buffer:
+        view = buffer.view()
+        view[:] = b"12345678"
+        assert buffer.copy_to_host() == b"12345678"
+        part = view.cast("H")
+    del view
+    assert pool.memory_allocated() == 512
+    del part
+    assert pool.memory_allocated() == 0
+
+
+def test_a_device_without_data() -> None:
+    gpupool.sim.configure(3, data=False)
+    with gpupool.Pool(3) as pool, pool.alloc(1000) as buffer:
+        with pytest.raises(gpupool.UnsupportedError, match="can not reach"):
+            buffer.numpy()
+        with pytest.raises(BufferError, match="addresses only"):
+            numpy.from_dlpack(buffer)
+        with pytest.raises(gpupool.UnsupportedError):
+            buffer.copy_to_host()
+        assert pool.stats().all.allocated_blocks.total_allocated == 1
+    gpupool.sim.configure(3)
+
+
+def test_no_cuda_interface_here(pool: gpupool.Pool) -> None:
+    assert not hasattr(pool.alloc(8), "__cuda_array_interface__")
+
+
+def test_adopted(pool: gpupool.Pool) -> None:
+    with gpupool.Buffer(pool, pool.malloc(1000), 1000) as buffer:
+        buffer.fill(1)
+    assert pool.memory_allocated() == 0

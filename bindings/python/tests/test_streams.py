@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of the pool and of other libraries, and what the pool does with them."""
+
+import gc
+
+import pytest
+from conftest import MIB
+
+import gpupool
+
+
+class Foreign:
+    """A stream of another library, in each of the ways that they have."""
+
+    def __init__(self, attribute: str, number: int) -> None:
+        self.__dict__[attribute] = number
+
+
+class Cuda:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self.number)
+
+
+def test_each_kind_of_stream(pool: gpupool.Pool) -> None:
+    stream = pool.stream()
+    number = int(stream)
+    for given in (stream, number, Cuda(number), Foreign("cuda_stream", number), Foreign("ptr", number)):
+        address = pool.malloc(1000, given)
+        assert pool.block_info(address).stream == number
+        pool.record_stream(address, given)
+        pool.free(address, given)
+        with pool.alloc(1000, given) as buffer:
+            assert buffer.stream == number
+    assert stream.__cuda_stream__() == (0, number)
+    assert repr(stream) == f"<gpupool.Stream {number:#x}>"
+
+
+def test_another_stream_must_pass_first(pool: gpupool.Pool) -> None:
+    with pool.stream() as one, pool.stream() as two:
+        address = pool.malloc(5 * MIB, one)
+        gpupool.sim.work(1_000_000, two, address=0, size=0)
+        pool.free(address, two)
+        assert pool.stats().all.active_bytes.current == 5 * MIB
+        assert pool.memory_allocated() == 0
+        pool.synchronize()
+        assert pool.stats().all.active_bytes.current == 0
+
+
+def test_an_unknown_stream(pool: gpupool.Pool) -> None:
+    with pool.stream() as one, pool.stream() as two:
+        pool.free(pool.malloc(MIB, two), two)
+        gpupool.sim.work(1_000_000, two)
+        pool.free(pool.malloc(5 * MIB, one), gpupool.STREAM_UNKNOWN)
+        assert pool.stats().all.active_bytes.current > 0
+        with pytest.raises(gpupool.InvalidArgumentError):
+            pool.record_stream(pool.malloc(512), gpupool.STREAM_UNKNOWN)
+
+
+def test_record_stream_of_a_buffer(pool: gpupool.Pool) -> None:
+    with pool.stream() as one, pool.stream() as two:
+        buffer = pool.alloc(5 * MIB, one)
+        buffer.record_stream(two)
+        gpupool.sim.work(1_000_000, two, address=buffer.address, size=5 * MIB)
+        buffer.free()
+        assert pool.stats().all.active_bytes.current == 5 * MIB
+        two.synchronize()
+        assert pool.stats().all.active_bytes.current == 0
+
+
+def test_closed(pool: gpupool.Pool) -> None:
+    stream = pool.stream()
+    assert not stream.is_closed
+    stream.close()
+    stream.close()
+    assert stream.is_closed
+    assert repr(stream) == "<gpupool.Stream, closed>"
+    uses = (stream.synchronize, lambda: int(stream), lambda: pool.malloc(512, stream), lambda: pool.alloc(512, stream))
+    for use in uses:
+        with pytest.raises(gpupool.InvalidArgumentError, match="the stream is closed"):
+            use()
+    assert pool.memory_allocated() == 0
+
+
+def test_dropped_streams_are_released(pool: gpupool.Pool) -> None:
+    before = pool.stats().streams
+    for _ in range(3):
+        stream = pool.stream()
+        pool.free(pool.malloc(512, stream), stream)
+    del stream
+    gc.collect()
+    assert pool.stats().streams == before
+
+
+def test_a_buffer_keeps_its_stream(pool: gpupool.Pool) -> None:
+    buffer = pool.alloc(MIB, pool.stream())
+    gc.collect()
+    buffer.synchronize()
+    buffer.copy_from_host(b"abc")
+    buffer.free()
+
+
+def test_a_stream_closed_before_its_buffers(pool: gpupool.Pool) -> None:
+    stream = pool.stream()
+    buffer = pool.alloc(MIB, stream)
+    stream.close()
+    for use in (buffer.synchronize, buffer.copy_to_host, buffer.fill, buffer.view, buffer.__dlpack__):
+        with pytest.raises(gpupool.InvalidArgumentError, match="the stream is closed"):
+            use()
+    buffer.free()
+    assert pool.memory_allocated() == 0
+    pool.validate()
+
+
+def test_release_stream(pool: gpupool.Pool) -> None:
+    pool.free(pool.malloc(5 * MIB, 77), 77)
+    streams = pool.stats().streams
+    pool.release_stream(Cuda(77))
+    assert pool.stats().streams == streams - 1
+    pool.release_stream(78)

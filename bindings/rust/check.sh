@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that is checked of the Rust binding: check.sh FOLDER builds in FOLDER (absolute). Expects the library
+# to be installed where GPUPOOL_PREFIX says, and LD_LIBRARY_PATH to lead to it.
+set -euo pipefail
+cd "$(dirname "$0")"
+export CARGO_TARGET_DIR=$1 GPUPOOL_BACKEND=sim
+: "${GPUPOOL_PREFIX:?}" "${LD_LIBRARY_PATH:?}"
+
+# Debian's Rust comes without these two.
+has() { cargo "$1" --version >/dev/null 2>&1 || { echo "== rust: no cargo $1 here, skipped"; return 1; }; }
+
+echo "== rust: format"
+if has fmt; then cargo fmt --check; fi
+echo "== rust: clippy"
+if has clippy; then
+  cargo clippy --quiet --locked --workspace --all-targets --features gpupool/cudarc -- --deny warnings
+fi
+echo "== rust: documentation"
+RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --no-deps --features gpupool/cudarc
+echo "== rust: tests"
+cargo test --quiet --locked --workspace --features gpupool/cudarc 2>&1 | sed -E '/^(running .*|\.+|)$/d'
+shopt -s nullglob
+scenarios=(../../tests/scenario/*.json)
+if ((${#scenarios[@]})); then
+  echo "== rust: scenarios"
+  "$CARGO_TARGET_DIR/debug/examples/scenario" "${scenarios[@]}" >/dev/null
+fi

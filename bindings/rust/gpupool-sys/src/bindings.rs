@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by bindgen from gpupool.h: see the feature `generate`.
+
+#[doc = " An address on the device. An integer, because most holders can not read through it."]
+pub type gpupool_ptr_t = u64;
+#[doc = " A stream: the CUstream as an integer, or a number from gpupool_stream_create."]
+pub type gpupool_stream_t = usize;
+#[doc = " Receives a line of the log. message is valid during the call only. Called with no lock held. It must\n not call gpupool."]
+pub type gpupool_log_fn_t = ::core::option::Option<
+    unsafe extern "C" fn(user: *mut ::core::ffi::c_void, level: i32, message: *const ::core::ffi::c_char),
+>;
+#[doc = " Asked before a malloc fails: size bytes are wanted, attempt counts from 1. Free something and return\n non-zero to have the malloc tried again, or return 0 to let it fail. Called on the thread of the malloc\n with no lock held; it may call any function of this library on any pool."]
+pub type gpupool_oom_fn_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        user: *mut ::core::ffi::c_void,
+        pool: *mut gpupool_t,
+        size: u64,
+        attempt: u32,
+    ) -> i32,
+>;
+#[doc = " Upstream of a pool: writes size bytes' address, aligned to at least 512, to out_ptr and returns 0, or\n returns non-zero for \"no more memory\". Called with no lock held, from any thread."]
+pub type gpupool_upstream_malloc_fn_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        user: *mut ::core::ffi::c_void,
+        size: u64,
+        stream: gpupool_stream_t,
+        out_ptr: *mut gpupool_ptr_t,
+    ) -> i32,
+>;
+#[doc = " Takes back what gpupool_upstream_malloc_fn_t gave, with the same size. No GPU work uses it any more."]
+pub type gpupool_upstream_free_fn_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        user: *mut ::core::ffi::c_void,
+        ptr: gpupool_ptr_t,
+        size: u64,
+        stream: gpupool_stream_t,
+    ),
+>;
+#[doc = " A pool. Opaque."]
+#[repr(C)]
+#[derive(Debug)]
+pub struct gpupool_t {
+    _unused: [u8; 0],
+}
+#[repr(transparent)]
+#[doc = " What a call came to. The numbers never change."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_status_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Where memory comes from."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_backend_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " How memory is got from the backend."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_mode_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " What kind of memory."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_kind_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Bits of gpupool_config_t.flags."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_flag_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Bits of gpupool_features(): what this build can do."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_feature_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Bits of gpupool_device_info_t.capabilities."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_capability_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " State of a block in gpupool_block_t."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_block_state_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Levels of the log."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_log_level_t(pub ::core::ffi::c_uint);
+#[doc = " Details of a failure."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct gpupool_error_t {
+    pub struct_size: u32,
+    #[doc = " A gpupool_status_t."]
+    pub status: i32,
+    #[doc = " The driver's own number, or 0."]
+    pub driver_code: i32,
+    pub reserved0: u32,
+    #[doc = " In words, with a terminating zero. An out-of-memory message explains where the memory is."]
+    pub message: [::core::ffi::c_char; 1024usize],
+}
+#[doc = " How to create a pool. All zero (after struct_size) is a good choice; see gpupool_config_init."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct gpupool_config_t {
+    pub struct_size: u32,
+    #[doc = " Bits of gpupool_flag_t; unknown bits are refused."]
+    pub flags: u32,
+    #[doc = " Number of the device, from 0."]
+    pub device: i32,
+    #[doc = " A gpupool_backend_t."]
+    pub backend: i32,
+    #[doc = " A gpupool_mode_t."]
+    pub mode: i32,
+    #[doc = " A gpupool_kind_t."]
+    pub kind: i32,
+    #[doc = " Limit as a fraction of the device's memory, in (0, 1]; 0: no such limit."]
+    pub fraction: f64,
+    #[doc = " Limit in bytes; 0: no such limit. The smaller of the two holds."]
+    pub limit_bytes: u64,
+    #[doc = " How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]:\n 0.1 allows 10 per cent. 0: default, tight; see docs/architecture.md."]
+    pub slack: f64,
+    #[doc = " Size of the largest chunk, a power of two from 2 MiB; 0: default."]
+    pub max_chunk_bytes: u64,
+    #[doc = " Other devices that may access this pool's memory: peer_count numbers. Copied. vmm and driver modes."]
+    pub peers: *const i32,
+    #[doc = " For GPUPOOL_MODE_UPSTREAM: both callbacks, and what they get as user."]
+    pub upstream_malloc: gpupool_upstream_malloc_fn_t,
+    pub upstream_free: gpupool_upstream_free_fn_t,
+    pub upstream_user: *mut ::core::ffi::c_void,
+    pub peer_count: u32,
+    pub reserved0: u32,
+    pub reserved: [u64; 4usize],
+}
+#[doc = " A device, as gpupool_device_info sees it."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct gpupool_device_info_t {
+    pub struct_size: u32,
+    #[doc = " A gpupool_backend_t: GPUPOOL_BACKEND_CUDA or GPUPOOL_BACKEND_SIM."]
+    pub backend: i32,
+    pub device: i32,
+    #[doc = " Bits of gpupool_capability_t."]
+    pub capabilities: u32,
+    pub total_bytes: u64,
+    #[doc = " What the device itself says is free now, whoever holds the rest."]
+    pub free_bytes: u64,
+    #[doc = " Sizes of chunks are multiples of this."]
+    pub granularity_bytes: u64,
+    #[doc = " As the driver gives it: 13000 is 13.0. 0 for the simulated device."]
+    pub driver_version: i32,
+    #[doc = " Compute capability: 90 is 9.0."]
+    pub compute_capability: i32,
+    pub name: [::core::ffi::c_char; 128usize],
+}
+#[doc = " One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever\n no call is in flight. peak is exact while one thread allocates, and at most 16 MiB (or 4096 blocks) a\n thread too high with several; of reserved bytes and chunks it is always exact."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_stat_t {
+    pub current: u64,
+    pub peak: u64,
+    pub total_allocated: u64,
+    pub total_freed: u64,
+}
+#[doc = " The quantities of a group of blocks; see WORDS above. Bytes, and counts of blocks and chunks."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_stat_group_t {
+    pub requested_bytes: gpupool_stat_t,
+    pub allocated_bytes: gpupool_stat_t,
+    pub active_bytes: gpupool_stat_t,
+    pub reserved_bytes: gpupool_stat_t,
+    pub allocated_blocks: gpupool_stat_t,
+    pub active_blocks: gpupool_stat_t,
+    pub chunks: gpupool_stat_t,
+}
+#[doc = " How often a driver function was called, and the time that the calls took (virtual time on the simulated\n device). Failed calls count too."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_call_stat_t {
+    pub count: u64,
+    pub nanoseconds: u64,
+}
+#[doc = " Calls of the driver by kind."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_driver_stats_t {
+    pub create: gpupool_call_stat_t,
+    pub release: gpupool_call_stat_t,
+    pub map: gpupool_call_stat_t,
+    pub set_access: gpupool_call_stat_t,
+    pub unmap: gpupool_call_stat_t,
+    #[doc = " Reserving and releasing addresses."]
+    pub address: gpupool_call_stat_t,
+    #[doc = " The driver's own malloc and free, or the upstream's."]
+    pub malloc: gpupool_call_stat_t,
+    pub free: gpupool_call_stat_t,
+    pub event_record: gpupool_call_stat_t,
+    #[doc = " Queries of events, streams and capture."]
+    pub query: gpupool_call_stat_t,
+    #[doc = " One stream made to wait for another, on the GPU."]
+    pub stream_wait: gpupool_call_stat_t,
+    #[doc = " The host waiting for the GPU."]
+    pub host_wait: gpupool_call_stat_t,
+}
+#[doc = " Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks\n of a group are those whose chunks back its heaps now."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_stats_t {
+    pub struct_size: u32,
+    pub device: i32,
+    #[doc = " The limit in force, in bytes: what gpupool_set_limit or gpupool_set_fraction came to; 0: none."]
+    pub limit_bytes: u64,
+    pub cached_bytes: u64,
+    #[doc = " The part of cached_bytes that gpupool_empty would give back: chunks that no block touches."]
+    pub releasable_bytes: u64,
+    pub slack_bytes: u64,
+    pub all: gpupool_stat_group_t,
+    pub large: gpupool_stat_group_t,
+    pub small: gpupool_stat_group_t,
+    pub driver: gpupool_driver_stats_t,
+    #[doc = " Mallocs served by a thread's own cache, and the others."]
+    pub hits: u64,
+    pub misses: u64,
+    #[doc = " Chunks mapped at another address, and those among them that came from another stream."]
+    pub steals: u64,
+    pub stream_steals: u64,
+    #[doc = " Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed."]
+    pub retries: u64,
+    pub oom_handler_calls: u64,
+    pub failed_mallocs: u64,
+    #[doc = " Streams that this pool has seen and that were not released."]
+    pub streams: u64,
+    #[doc = " Host memory of the pool's own records."]
+    pub metadata_bytes: u64,
+}
+#[doc = " A block as gpupool_block_info and gpupool_snapshot give it."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_block_t {
+    pub address: gpupool_ptr_t,
+    pub requested_bytes: u64,
+    pub allocated_bytes: u64,
+    pub stream: gpupool_stream_t,
+    #[doc = " A gpupool_block_state_t."]
+    pub state: i32,
+    pub device: i32,
+}
+#[doc = " Mapped memory as gpupool_snapshot gives it: a chunk at its address."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_segment_t {
+    pub address: gpupool_ptr_t,
+    pub size_bytes: u64,
+    #[doc = " The stream whose heap it backs."]
+    pub stream: gpupool_stream_t,
+    #[doc = " Blocks that touch it. 0: gpupool_empty would give it back."]
+    pub blocks: u32,
+    #[doc = " 1: in a heap of small blocks."]
+    pub is_small: u32,
+}
+#[doc = " How a simulated device behaves; see gpupool_sim_configure. Zero means default."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_sim_config_t {
+    pub struct_size: u32,
+    #[doc = " 1: blocks are real memory of the host with true aliasing, and a gpupool_ptr_t may be cast to a pointer\n and used. 2: addresses only, for speed. 0: default, 1."]
+    pub data: u32,
+    #[doc = " Default: 150754820096, an H200's."]
+    pub capacity_bytes: u64,
+    #[doc = " Multiplies the measured prices of driver calls. Default: 1."]
+    pub price_scale: f64,
+    pub reserved: [u64; 4usize],
+}
+pub const GPUPOOL_VERSION_MAJOR: u32 = 0;
+pub const GPUPOOL_VERSION_MINOR: u32 = 1;
+pub const GPUPOOL_VERSION_PATCH: u32 = 0;
+pub const GPUPOOL_VERSION: u32 = 100;
+pub const GPUPOOL_SUCCESS: gpupool_status_t = gpupool_status_t(0);
+#[doc = " An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."]
+pub const GPUPOOL_ERROR_INVALID_ARGUMENT: gpupool_status_t = gpupool_status_t(1);
+#[doc = " The device has no more memory, and nothing that the pool could do has helped."]
+pub const GPUPOOL_ERROR_OUT_OF_MEMORY: gpupool_status_t = gpupool_status_t(2);
+#[doc = " The library could not get memory on the host for its own records."]
+pub const GPUPOOL_ERROR_HOST_OUT_OF_MEMORY: gpupool_status_t = gpupool_status_t(3);
+#[doc = " The call would bring reserved memory above the pool's limit."]
+pub const GPUPOOL_ERROR_OVER_LIMIT: gpupool_status_t = gpupool_status_t(4);
+#[doc = " The pointer is not a live block of this pool: foreign, freed already, or inside a block."]
+pub const GPUPOOL_ERROR_UNKNOWN_POINTER: gpupool_status_t = gpupool_status_t(5);
+#[doc = " The backend can not be used here: no driver, no GPU, or no such device."]
+pub const GPUPOOL_ERROR_UNAVAILABLE: gpupool_status_t = gpupool_status_t(6);
+#[doc = " This device or this mode can not do it, or a struct has fields that this version does not know."]
+pub const GPUPOOL_ERROR_UNSUPPORTED: gpupool_status_t = gpupool_status_t(7);
+#[doc = " The driver refused a call; gpupool_error_t.driver_code has its number."]
+pub const GPUPOOL_ERROR_DRIVER: gpupool_status_t = gpupool_status_t(8);
+#[doc = " The process is exiting and the driver has gone."]
+pub const GPUPOOL_ERROR_SHUTTING_DOWN: gpupool_status_t = gpupool_status_t(9);
+#[doc = " The pool was created before fork, in the parent process."]
+pub const GPUPOOL_ERROR_FORKED: gpupool_status_t = gpupool_status_t(10);
+#[doc = " A promise of the library itself was broken. Please report it."]
+pub const GPUPOOL_ERROR_INTERNAL: gpupool_status_t = gpupool_status_t(11);
+#[doc = " A promise of the library itself was broken. Please report it."]
+pub const GPUPOOL_STATUS_FORCE32: gpupool_status_t = gpupool_status_t(2147483647);
+#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the\n environment decides instead."]
+pub const GPUPOOL_BACKEND_AUTO: gpupool_backend_t = gpupool_backend_t(0);
+#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the\n environment decides instead."]
+pub const GPUPOOL_BACKEND_CUDA: gpupool_backend_t = gpupool_backend_t(1);
+#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the\n environment decides instead."]
+pub const GPUPOOL_BACKEND_SIM: gpupool_backend_t = gpupool_backend_t(2);
+#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the\n environment decides instead."]
+pub const GPUPOOL_BACKEND_FORCE32: gpupool_backend_t = gpupool_backend_t(2147483647);
+#[doc = " vmm where the device and the kind allow it, else driver."]
+pub const GPUPOOL_MODE_AUTO: gpupool_mode_t = gpupool_mode_t(0);
+#[doc = " Chunks that are mapped where they are needed: tightest. Kind device only."]
+pub const GPUPOOL_MODE_VMM: gpupool_mode_t = gpupool_mode_t(1);
+#[doc = " Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem."]
+pub const GPUPOOL_MODE_DRIVER: gpupool_mode_t = gpupool_mode_t(2);
+#[doc = " Segments from the callbacks in gpupool_config_t."]
+pub const GPUPOOL_MODE_UPSTREAM: gpupool_mode_t = gpupool_mode_t(3);
+#[doc = " Segments from the callbacks in gpupool_config_t."]
+pub const GPUPOOL_MODE_FORCE32: gpupool_mode_t = gpupool_mode_t(2147483647);
+pub const GPUPOOL_KIND_DEVICE: gpupool_kind_t = gpupool_kind_t(0);
+#[doc = " Page-locked memory of the host that the device can read and write."]
+pub const GPUPOOL_KIND_PINNED: gpupool_kind_t = gpupool_kind_t(1);
+#[doc = " Memory that the driver moves between host and device."]
+pub const GPUPOOL_KIND_MANAGED: gpupool_kind_t = gpupool_kind_t(2);
+#[doc = " Memory that the driver moves between host and device."]
+pub const GPUPOOL_KIND_FORCE32: gpupool_kind_t = gpupool_kind_t(2147483647);
+#[doc = " Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated\n and freed while capturing is reused within that capture only. Costs a driver query a call."]
+pub const GPUPOOL_FLAG_CAPTURE_AWARE: gpupool_flag_t = gpupool_flag_t(1);
+#[doc = " Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated\n and freed while capturing is reused within that capture only. Costs a driver query a call."]
+pub const GPUPOOL_FLAG_FORCE32: gpupool_flag_t = gpupool_flag_t(2147483647);
+#[doc = " The simulated device. Always there."]
+pub const GPUPOOL_FEATURE_SIM: gpupool_feature_t = gpupool_feature_t(1);
+#[doc = " A CUDA driver with at least one device can be used in this process."]
+pub const GPUPOOL_FEATURE_CUDA: gpupool_feature_t = gpupool_feature_t(2);
+#[doc = " A CUDA driver with at least one device can be used in this process."]
+pub const GPUPOOL_FEATURE_FORCE32: gpupool_feature_t = gpupool_feature_t(2147483647);
+pub const GPUPOOL_CAPABILITY_VMM: gpupool_capability_t = gpupool_capability_t(1);
+pub const GPUPOOL_CAPABILITY_RDMA: gpupool_capability_t = gpupool_capability_t(2);
+pub const GPUPOOL_CAPABILITY_MANAGED: gpupool_capability_t = gpupool_capability_t(4);
+pub const GPUPOOL_CAPABILITY_FORCE32: gpupool_capability_t = gpupool_capability_t(2147483647);
+#[doc = " Handed out."]
+pub const GPUPOOL_BLOCK_LIVE: gpupool_block_state_t = gpupool_block_state_t(1);
+#[doc = " Freed, but a stream may still be using it."]
+pub const GPUPOOL_BLOCK_PENDING: gpupool_block_state_t = gpupool_block_state_t(2);
+#[doc = " Free to hand out."]
+pub const GPUPOOL_BLOCK_CACHED: gpupool_block_state_t = gpupool_block_state_t(3);
+#[doc = " Free to hand out."]
+pub const GPUPOOL_BLOCK_FORCE32: gpupool_block_state_t = gpupool_block_state_t(2147483647);
+pub const GPUPOOL_LOG_OFF: gpupool_log_level_t = gpupool_log_level_t(0);
+pub const GPUPOOL_LOG_ERROR: gpupool_log_level_t = gpupool_log_level_t(1);
+pub const GPUPOOL_LOG_WARNING: gpupool_log_level_t = gpupool_log_level_t(2);
+pub const GPUPOOL_LOG_INFO: gpupool_log_level_t = gpupool_log_level_t(3);
+pub const GPUPOOL_LOG_DEBUG: gpupool_log_level_t = gpupool_log_level_t(4);
+pub const GPUPOOL_LOG_FORCE32: gpupool_log_level_t = gpupool_log_level_t(2147483647);
+impl Default for gpupool_error_t {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl Default for gpupool_config_t {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl Default for gpupool_device_info_t {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+extern "C" {
+    #[doc = " The version of the loaded library, as GPUPOOL_VERSION. Never fails."]
+    pub fn gpupool_version() -> u32;
+    #[doc = " The same in words, such as \"0.1.0\". A constant string."]
+    pub fn gpupool_version_string() -> *const ::core::ffi::c_char;
+    #[doc = " Bits of gpupool_feature_t. The first call may load the CUDA driver."]
+    pub fn gpupool_features() -> u64;
+    #[doc = " The name of a status, such as \"GPUPOOL_ERROR_OVER_LIMIT\"; \"unknown status\" for others. A constant string."]
+    pub fn gpupool_status_name(status: gpupool_status_t) -> *const ::core::ffi::c_char;
+    #[doc = " Copies the details of the calling thread's last failure; status is GPUPOOL_SUCCESS if there was none.\n Successful calls leave it as it is. error->struct_size must be set.\n Errors: INVALID_ARGUMENT (error is NULL or too short)."]
+    pub fn gpupool_last_error(error: *mut gpupool_error_t) -> gpupool_status_t;
+    #[doc = " Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. GPUPOOL_LOG=error|warning|\n info|debug in the environment sets the level at start; without it the level is GPUPOOL_LOG_OFF.\n Errors: INVALID_ARGUMENT (unknown level)."]
+    pub fn gpupool_set_log(
+        fn_: gpupool_log_fn_t,
+        user: *mut ::core::ffi::c_void,
+        level: i32,
+    ) -> gpupool_status_t;
+    #[doc = " Counts the devices of a backend. The simulated backend has 8.\n Errors: INVALID_ARGUMENT; UNAVAILABLE, with the reason in gpupool_last_error."]
+    pub fn gpupool_device_count(backend: gpupool_backend_t, out_count: *mut i32) -> gpupool_status_t;
+    #[doc = " Describes a device. info->struct_size must be set.\n Errors: INVALID_ARGUMENT (NULL, too short, no such device); UNAVAILABLE; DRIVER."]
+    pub fn gpupool_device_info(
+        backend: gpupool_backend_t,
+        device: i32,
+        info: *mut gpupool_device_info_t,
+    ) -> gpupool_status_t;
+    #[doc = " Clears config and sets struct_size. Pass sizeof(gpupool_config_t).\n Errors: INVALID_ARGUMENT (NULL or too short); UNSUPPORTED (longer than this version knows)."]
+    pub fn gpupool_config_init(config: *mut gpupool_config_t, struct_size: usize) -> gpupool_status_t;
+    #[doc = " Creates a pool. config NULL means all defaults. Takes no memory from the device yet. Uses the current\n CUDA context if it belongs to the device, else the device's primary context.\n Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,\n UNSUPPORTED (mode, kind or peers that the device can not do; non-zero unknown tail), DRIVER,\n HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_create(config: *const gpupool_config_t, out_pool: *mut *mut gpupool_t)
+        -> gpupool_status_t;
+    #[doc = " The one pool of a device that everything in this process shares, created on first use with defaults\n (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its limits).\n It belongs to the process: gpupool_destroy refuses it.\n Errors: as gpupool_create."]
+    pub fn gpupool_default_pool(device: i32, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
+    #[doc = " Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new\n ones from now on and goes away with its last free. May wait for the GPU.\n Errors: INVALID_ARGUMENT (destroyed already, or a default pool)."]
+    pub fn gpupool_destroy(pool: *mut gpupool_t) -> gpupool_status_t;
+    #[doc = " Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0. A cached block costs no\n driver call. Before failing, the pool takes idle blocks of other streams, waits for blocks that streams\n are still using, empties other pools' caches and asks the out-of-memory handler; only that may wait for\n the GPU.\n Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, DRIVER, SHUTTING_DOWN, FORKED, HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_malloc(
+        pool: *mut gpupool_t,
+        size: u64,
+        stream: gpupool_stream_t,
+        out_ptr: *mut gpupool_ptr_t,
+    ) -> gpupool_status_t;
+    #[doc = " The same, aligned to alignment: a power of two of up to 2 MiB."]
+    pub fn gpupool_malloc_aligned(
+        pool: *mut gpupool_t,
+        size: u64,
+        alignment: u64,
+        stream: gpupool_stream_t,
+        out_ptr: *mut gpupool_ptr_t,
+    ) -> gpupool_status_t;
+    #[doc = " Frees a block. Work queued on stream so far may still use it; it is reused in stream order. A stream\n other than the block's counts as gpupool_record_stream; GPUPOOL_STREAM_UNKNOWN waits for all streams\n that the pool has seen. Pointer 0 does nothing. Never waits for the GPU.\n Errors: UNKNOWN_POINTER, FORKED, INVALID_ARGUMENT."]
+    pub fn gpupool_free(
+        pool: *mut gpupool_t,
+        ptr: gpupool_ptr_t,
+        stream: gpupool_stream_t,
+    ) -> gpupool_status_t;
+    #[doc = " Says that stream uses the block too: once freed, it is reused only when stream has passed the work that\n was queued on it when the block was freed. Pointer 0, or the block's own stream, does nothing.\n Errors: UNKNOWN_POINTER, INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN), FORKED."]
+    pub fn gpupool_record_stream(
+        pool: *mut gpupool_t,
+        ptr: gpupool_ptr_t,
+        stream: gpupool_stream_t,
+    ) -> gpupool_status_t;
+    #[doc = " Describes the block that contains ptr, which may point anywhere inside it. block_size is\n sizeof(gpupool_block_t).\n Errors: UNKNOWN_POINTER (not inside a live block), INVALID_ARGUMENT, FORKED."]
+    pub fn gpupool_block_info(
+        pool: *mut gpupool_t,
+        ptr: gpupool_ptr_t,
+        block: *mut gpupool_block_t,
+        block_size: usize,
+    ) -> gpupool_status_t;
+    #[doc = " Call before a stream is destroyed: the pool records what it must know of it and never touches the stream\n again. Its free memory serves other streams. Blocks of it that are live stay valid. A stream that the\n pool has not seen is no error. Never waits for the GPU.\n Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED."]
+    pub fn gpupool_release_stream(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed\n blocks that waited for them free to hand out.\n Errors: DRIVER, FORKED."]
+    pub fn gpupool_synchronize(pool: *mut gpupool_t) -> gpupool_status_t;
+    #[doc = " Gives every cached chunk back to the driver: reserved falls to the chunks that live blocks touch. Waits\n for streams that may still use freed memory. out_released_bytes may be NULL.\n Errors: DRIVER, FORKED."]
+    pub fn gpupool_empty(pool: *mut gpupool_t, out_released_bytes: *mut u64) -> gpupool_status_t;
+    #[doc = " Gives cached chunks back, the oldest first, until reserved is at most target_bytes or nothing more can\n be given back. Waits as gpupool_empty does. out_released_bytes may be NULL."]
+    pub fn gpupool_trim(
+        pool: *mut gpupool_t,
+        target_bytes: u64,
+        out_released_bytes: *mut u64,
+    ) -> gpupool_status_t;
+    #[doc = " Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out.\n Keeps what it got if it can not get all.\n Errors: OVER_LIMIT, OUT_OF_MEMORY, DRIVER, SHUTTING_DOWN, FORKED."]
+    pub fn gpupool_reserve(
+        pool: *mut gpupool_t,
+        target_bytes: u64,
+        stream: gpupool_stream_t,
+    ) -> gpupool_status_t;
+    #[doc = " Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces the pool's limit. Cached\n memory above the new limit is given back, as by gpupool_trim.\n Errors: INVALID_ARGUMENT (not in (0, 1], NaN); OVER_LIMIT (live blocks hold more: nothing changes)."]
+    pub fn gpupool_set_fraction(pool: *mut gpupool_t, fraction: f64) -> gpupool_status_t;
+    #[doc = " The same in bytes; 0 takes the limit away."]
+    pub fn gpupool_set_limit(pool: *mut gpupool_t, limit_bytes: u64) -> gpupool_status_t;
+    #[doc = " Sets the handler that is asked before a malloc of this pool fails; fn NULL: none. When the call returns,\n the old handler may still be running on another thread."]
+    pub fn gpupool_set_oom_handler(
+        pool: *mut gpupool_t,
+        fn_: gpupool_oom_fn_t,
+        user: *mut ::core::ffi::c_void,
+    ) -> gpupool_status_t;
+    #[doc = " Fills stats. stats->struct_size must be set; it is set to the bytes that were filled.\n Errors: INVALID_ARGUMENT. Works on inherited pools after fork."]
+    pub fn gpupool_stats(pool: *mut gpupool_t, stats: *mut gpupool_stats_t) -> gpupool_status_t;
+    #[doc = " Sets every peak to the current value."]
+    pub fn gpupool_reset_peaks(pool: *mut gpupool_t) -> gpupool_status_t;
+    #[doc = " Lists what is mapped and what is in it, at one moment: segments and blocks sorted by address. Writes at\n most the capacities and sets the counts to what there is, so that capacity 0 (with NULL) asks for them.\n The sizes are sizeof(gpupool_segment_t) and sizeof(gpupool_block_t).\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_snapshot(
+        pool: *mut gpupool_t,
+        segments: *mut gpupool_segment_t,
+        segment_size: usize,
+        segment_capacity: usize,
+        out_segment_count: *mut usize,
+        blocks: *mut gpupool_block_t,
+        block_size: usize,
+        block_capacity: usize,
+        out_block_count: *mut usize,
+    ) -> gpupool_status_t;
+    #[doc = " Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for\n streams, what others hold. Writes at most capacity bytes with a terminating zero (text may be NULL with\n capacity 0); out_length is the length of the whole text without it, and may be NULL."]
+    pub fn gpupool_report(
+        pool: *mut gpupool_t,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_length: *mut usize,
+    ) -> gpupool_status_t;
+    #[doc = " Checks every promise that the pool's records make to each other. Slow; for tests.\n Errors: INTERNAL, with what is wrong in gpupool_last_error."]
+    pub fn gpupool_validate(pool: *mut gpupool_t) -> gpupool_status_t;
+    #[doc = " Creates a stream on the pool's device that does not synchronise with the legacy default stream.\n Errors: DRIVER, FORKED."]
+    pub fn gpupool_stream_create(pool: *mut gpupool_t, out_stream: *mut gpupool_stream_t)
+        -> gpupool_status_t;
+    #[doc = " Releases the stream from this pool (gpupool_release_stream) and destroys it. Other pools that have seen\n it must release it first."]
+    pub fn gpupool_stream_destroy(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " Waits until the stream has done all work queued on it."]
+    pub fn gpupool_stream_synchronize(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory\n must stay valid until the stream has passed.\n Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT."]
+    pub fn gpupool_copy(
+        pool: *mut gpupool_t,
+        destination: gpupool_ptr_t,
+        source: gpupool_ptr_t,
+        size: u64,
+        stream: gpupool_stream_t,
+    ) -> gpupool_status_t;
+    #[doc = " Queues a fill of size bytes with value (its low 8 bits) on stream. On a simulated device without data\n the access is checked and nothing is written."]
+    pub fn gpupool_fill(
+        pool: *mut gpupool_t,
+        destination: gpupool_ptr_t,
+        value: u32,
+        size: u64,
+        stream: gpupool_stream_t,
+    ) -> gpupool_status_t;
+    #[doc = " Sets how simulated device number `device` behaves. Possible only while no pool uses it.\n config->struct_size must be set.\n Errors: INVALID_ARGUMENT (no such device, in use, fields out of range); UNSUPPORTED (unknown tail)."]
+    pub fn gpupool_sim_configure(device: i32, config: *const gpupool_sim_config_t) -> gpupool_status_t;
+    #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait or\n host_wait; NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is\n out_of_memory or error (default). An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
+    pub fn gpupool_sim_script(device: i32, script: *const ::core::ffi::c_char) -> gpupool_status_t;
+    #[doc = " Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,\n is an error of the simulated device: see gpupool_sim_faults."]
+    pub fn gpupool_sim_work(
+        device: i32,
+        stream: gpupool_stream_t,
+        ptr: gpupool_ptr_t,
+        size: u64,
+        nanoseconds: u64,
+    ) -> gpupool_status_t;
+    #[doc = " Lets virtual time pass."]
+    pub fn gpupool_sim_advance(device: i32, nanoseconds: u64) -> gpupool_status_t;
+    #[doc = " Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do."]
+    pub fn gpupool_sim_capture(device: i32, stream: gpupool_stream_t, begin: i32) -> gpupool_status_t;
+    #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, races between streams,\n unmapping what is in use, calls that are illegal during capture. The last one is described in words in\n text as by gpupool_report. out_count may be NULL."]
+    pub fn gpupool_sim_faults(
+        device: i32,
+        out_count: *mut u64,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+    ) -> gpupool_status_t;
+}

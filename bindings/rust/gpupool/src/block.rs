@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Blocks that free themselves.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::mem::{size_of_val, ManuallyDrop};
+
+use gpupool_sys as sys;
+
+use crate::{BlockInfo, Error, Result, Stream, StreamId};
+
+/// Elements that may be copied to and from a device as bytes.
+///
+/// # Safety
+/// Every pattern of bytes is a value of the type.
+pub unsafe trait Pod: Copy + Send + Sync + 'static {}
+
+macro_rules! pod {
+    ($($type:ty)*) => { $(
+        // SAFETY: every pattern of bytes is a number.
+        unsafe impl Pod for $type {}
+    )* };
+}
+pod!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
+
+// SAFETY: an array has no bytes but its elements'.
+unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
+
+/// Bytes on the device, freed on their stream when dropped: work that is queued there may still use them.
+/// Never waits for the GPU. `S` is how it holds the stream; see [`Block::new`].
+pub struct Block<S: Borrow<Stream> = Stream> {
+    address: u64,
+    bytes: u64,
+    stream: S,
+}
+
+impl<S: Borrow<Stream>> Block<S> {
+    /// Allocates `bytes` for work on `stream`, aligned to 512. 0 bytes have address 0. Given a [`Stream`], the
+    /// block owns a share of it and may go anywhere; given a `&Stream` it borrows it, which is cheapest.
+    ///
+    /// ```
+    /// use gpupool::{Block, Pool};
+    ///
+    /// # fn main() -> gpupool::Result<()> {
+    /// let stream = Pool::new()?.create_stream()?;
+    /// for _ in 0..3 {
+    ///     let block = Block::new(&stream, 1 << 20)?;
+    ///     assert_ne!(block.address(), 0);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn new(stream: S, bytes: u64) -> Result<Block<S>> {
+        let address = stream.borrow().malloc(bytes)?;
+        Ok(Block { address, bytes, stream })
+    }
+
+    /// The same, aligned to `alignment`: a power of two of up to 2 MiB.
+    pub fn aligned(stream: S, bytes: u64, alignment: u64) -> Result<Block<S>> {
+        let address = stream.borrow().malloc_aligned(bytes, alignment)?;
+        Ok(Block { address, bytes, stream })
+    }
+
+    /// Takes over what [`Stream::malloc`] or [`into_raw`](Block::into_raw) gave.
+    ///
+    /// # Safety
+    /// It is a live block of the stream's pool of at least that many bytes, and nobody else frees it.
+    pub unsafe fn from_raw(stream: S, address: u64, bytes: u64) -> Block<S> {
+        Block { address, bytes, stream }
+    }
+
+    /// Gives the block up: from now on it is the caller's to free.
+    #[must_use = "nobody else frees it"]
+    pub fn into_raw(self) -> u64 {
+        self.take_apart().0
+    }
+
+    /// Address on the device: a CUdeviceptr.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes that were asked for.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The stream it belongs to.
+    #[inline]
+    pub fn stream(&self) -> &Stream {
+        self.stream.borrow()
+    }
+
+    /// What the pool knows of it. A block of 0 bytes is unknown to it.
+    pub fn info(&self) -> Result<BlockInfo> {
+        self.stream().pool().block_info(self.address)
+    }
+
+    /// Says that another stream of the same pool uses the block too: once freed, it is reused only when that one
+    /// has passed the work that was queued on it when the block was freed.
+    pub fn record_stream(&self, other: &Stream) -> Result<()> {
+        self.stream().check_pool(other)?;
+        // SAFETY: both streams are there.
+        unsafe { self.stream().pool().record_stream(self.address, other.id()) }
+    }
+
+    /// Copies `source` to the block, from `offset_bytes` on. Waits for the stream.
+    pub fn write<T: Pod>(&mut self, offset_bytes: u64, source: &[T]) -> Result<()> {
+        // SAFETY: the stream has passed before the source goes.
+        unsafe { self.write_async(offset_bytes, source) }?;
+        self.stream().synchronize()
+    }
+
+    /// Copies from the block, from `offset_bytes` on, to `destination`. Waits for the stream.
+    pub fn read<T: Pod>(&self, offset_bytes: u64, destination: &mut [T]) -> Result<()> {
+        // SAFETY: the stream has passed before the destination goes.
+        unsafe { self.read_async(offset_bytes, destination) }?;
+        self.stream().synchronize()
+    }
+
+    /// Queues a copy of `source` to the block.
+    ///
+    /// # Safety
+    /// `source` stays as it is until the stream has passed.
+    pub unsafe fn write_async<T: Pod>(&mut self, offset_bytes: u64, source: &[T]) -> Result<()> {
+        let bytes = size_of_val(source) as u64;
+        let destination = self.place(offset_bytes, bytes)?;
+        // SAFETY: the range is inside the block; the caller keeps the source.
+        unsafe { self.copy(destination, source.as_ptr() as u64, bytes) }
+    }
+
+    /// Queues a copy from the block to `destination`.
+    ///
+    /// # Safety
+    /// `destination` stays, and nobody looks at it, until the stream has passed.
+    pub unsafe fn read_async<T: Pod>(&self, offset_bytes: u64, destination: &mut [T]) -> Result<()> {
+        let bytes = size_of_val(destination) as u64;
+        let source = self.place(offset_bytes, bytes)?;
+        // SAFETY: the range is inside the block; the caller keeps the destination; every pattern of bytes is a T.
+        unsafe { self.copy(destination.as_mut_ptr() as u64, source, bytes) }
+    }
+
+    /// Queues a copy of the first `bytes` of another block of the same pool on this block's stream. What another
+    /// stream still does to that block is not waited for: [synchronize](Stream::synchronize) with it first.
+    pub fn copy_from<R: Borrow<Stream>>(&mut self, source: &Block<R>, bytes: u64) -> Result<()> {
+        source.record_stream(self.stream())?;
+        let destination = self.place(0, bytes)?;
+        let from = source.place(0, bytes)?;
+        // SAFETY: both ranges are inside their blocks, and recorded to stay until this stream has passed.
+        unsafe { self.copy(destination, from, bytes) }
+    }
+
+    /// Queues a fill of the whole block with `value`.
+    pub fn fill(&mut self, value: u8) -> Result<()> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        let stream = self.stream();
+        // SAFETY: the block is live and stays the stream's.
+        unsafe { stream.pool().fill(self.address, value, self.bytes, stream.id()) }
+    }
+
+    /// Frees it now and says whether that worked. Dropping it does the same and says nothing.
+    pub fn free(self) -> Result<()> {
+        let (address, stream) = self.take_apart();
+        let owner = stream.borrow();
+        // SAFETY: the block was ours.
+        unsafe { owner.pool().free(address, owner.id()) }
+    }
+
+    /// Frees it now, behind the work of `other` too.
+    pub fn free_on(self, other: &Stream) -> Result<()> {
+        self.stream().check_pool(other)?;
+        let (address, stream) = self.take_apart();
+        // SAFETY: the block was ours, and both streams are there.
+        unsafe { stream.borrow().pool().free(address, other.id()) }
+    }
+
+    /// Frees it now, behind the work of all streams that the pool has seen.
+    pub fn free_on_all(self) -> Result<()> {
+        let (address, stream) = self.take_apart();
+        // SAFETY: the block was ours.
+        unsafe { stream.borrow().pool().free(address, StreamId::UNKNOWN) }
+    }
+
+    /// Address and stream without the block that would free it.
+    fn take_apart(self) -> (u64, S) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is neither used nor dropped any more.
+        (this.address, unsafe { std::ptr::read(&this.stream) })
+    }
+
+    /// The address of a range inside the block.
+    fn place(&self, offset_bytes: u64, bytes: u64) -> Result<u64> {
+        let end = offset_bytes.checked_add(bytes);
+        if end.is_some_and(|end| end <= self.bytes) {
+            Ok(self.address + offset_bytes)
+        } else {
+            Err(Error::invalid(format!(
+                "{bytes} bytes at {offset_bytes} are not inside a block of {} bytes",
+                self.bytes
+            )))
+        }
+    }
+
+    /// # Safety
+    /// As [`Pool::copy`](crate::Pool::copy).
+    unsafe fn copy(&self, destination: u64, source: u64, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let stream = self.stream();
+        // SAFETY: the caller says so.
+        unsafe { stream.pool().copy(destination, source, bytes, stream.id()) }
+    }
+}
+
+impl<S: Borrow<Stream>> Drop for Block<S> {
+    #[inline]
+    fn drop(&mut self) {
+        let stream = self.stream.borrow();
+        // SAFETY: the block is ours. Nothing can be done about a failure.
+        let _ = unsafe { sys::gpupool_free(stream.handle(), self.address, stream.number()) };
+    }
+}
+
+impl<S: Borrow<Stream>> fmt::Debug for Block<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("bytes", &self.bytes)
+            .finish()
+    }
+}

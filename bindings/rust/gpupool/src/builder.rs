@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How to create a pool.
+
+use std::mem::size_of;
+use std::ptr;
+
+use gpupool_sys as sys;
+
+use crate::callbacks::Upstream;
+use crate::error::check;
+use crate::{Backend, Pool, Result, StreamId};
+
+/// How memory is got from the backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// `Vmm` where the device and the kind allow it, else `Driver`.
+    #[default]
+    Auto,
+    /// Chunks that are mapped where they are needed: tightest. [`Kind::Device`] only.
+    Vmm,
+    /// Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem.
+    Driver,
+}
+
+impl Mode {
+    fn number(self) -> i32 {
+        let mode = match self {
+            Mode::Auto => sys::GPUPOOL_MODE_AUTO,
+            Mode::Vmm => sys::GPUPOOL_MODE_VMM,
+            Mode::Driver => sys::GPUPOOL_MODE_DRIVER,
+        };
+        mode.0 as i32
+    }
+}
+
+/// What kind of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The device's own.
+    #[default]
+    Device,
+    /// Page-locked memory of the host that the device can read and write.
+    Pinned,
+    /// Memory that the driver moves between host and device.
+    Managed,
+}
+
+impl Kind {
+    fn number(self) -> i32 {
+        let kind = match self {
+            Kind::Device => sys::GPUPOOL_KIND_DEVICE,
+            Kind::Pinned => sys::GPUPOOL_KIND_PINNED,
+            Kind::Managed => sys::GPUPOOL_KIND_MANAGED,
+        };
+        kind.0 as i32
+    }
+}
+
+/// Names what a pool should have that is not default.
+///
+/// ```
+/// use gpupool::{Backend, Pool};
+///
+/// # fn main() -> gpupool::Result<()> {
+/// let pool = Pool::builder().backend(Backend::Sim).limit_bytes(1 << 30).build()?;
+/// assert_eq!(pool.stats()?.limit_bytes, 1 << 30);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Default)]
+#[must_use]
+pub struct Builder {
+    device: i32,
+    backend: Backend,
+    mode: Mode,
+    kind: Kind,
+    capture_aware: bool,
+    fraction: f64,
+    limit_bytes: u64,
+    slack: f64,
+    max_chunk_bytes: u64,
+    peers: Vec<i32>,
+    upstream: Option<Box<Upstream>>,
+}
+
+impl Builder {
+    /// Number of the device, from 0. Default: 0.
+    pub fn device(mut self, device: i32) -> Builder {
+        self.device = device;
+        self
+    }
+
+    /// Default: CUDA where there is a usable GPU, else the simulated device.
+    pub fn backend(mut self, backend: Backend) -> Builder {
+        self.backend = backend;
+        self
+    }
+
+    /// How memory is got from the backend.
+    pub fn mode(mut self, mode: Mode) -> Builder {
+        self.mode = mode;
+        self
+    }
+
+    /// What kind of memory.
+    pub fn kind(mut self, kind: Kind) -> Builder {
+        self.kind = kind;
+        self
+    }
+
+    /// Asks the driver at every malloc and free whether the stream is capturing a graph; what is allocated and
+    /// freed while capturing is reused within that capture only. Costs a driver query a call.
+    pub fn capture_aware(mut self, capture_aware: bool) -> Builder {
+        self.capture_aware = capture_aware;
+        self
+    }
+
+    /// Limits reserved memory to a fraction of the device's, in (0, 1]; 0: no such limit, the default.
+    pub fn fraction(mut self, fraction: f64) -> Builder {
+        self.fraction = fraction;
+        self
+    }
+
+    /// Limits reserved memory in bytes; 0: no such limit, the default. The smaller of both limits holds.
+    pub fn limit_bytes(mut self, limit_bytes: u64) -> Builder {
+        self.limit_bytes = limit_bytes;
+        self
+    }
+
+    /// How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]: 0.1
+    /// allows 10 per cent. 0: default, tight.
+    pub fn slack(mut self, slack: f64) -> Builder {
+        self.slack = slack;
+        self
+    }
+
+    /// Size of the largest chunk, a power of two from 2 MiB; 0: default.
+    pub fn max_chunk_bytes(mut self, max_chunk_bytes: u64) -> Builder {
+        self.max_chunk_bytes = max_chunk_bytes;
+        self
+    }
+
+    /// Other devices that may access this pool's memory.
+    pub fn peers(mut self, peers: &[i32]) -> Builder {
+        self.peers = peers.to_vec();
+        self
+    }
+
+    /// Takes memory from your own functions instead of the backend's; heaps, statistics, limits and the rest
+    /// work the same over it. `malloc` gets the size and the stream, and returns an address aligned to at least
+    /// 512, or None for "no more memory". `free` takes back what it gave, with address, size and stream; no
+    /// work uses it any more. Both are called with no lock held, from any thread. A panic in `malloc` counts as
+    /// None, in `free` as done.
+    ///
+    /// # Safety
+    /// `malloc` returns addresses of that many bytes, which nothing else uses and which the device may read and
+    /// write until `free` gets them.
+    pub unsafe fn upstream<M, F>(mut self, malloc: M, free: F) -> Builder
+    where
+        M: Fn(u64, StreamId) -> Option<u64> + Send + Sync + 'static,
+        F: Fn(u64, u64, StreamId) + Send + Sync + 'static,
+    {
+        self.upstream = Some(Box::new(Upstream { malloc: Box::new(malloc), free: Box::new(free) }));
+        self
+    }
+
+    /// Creates the pool. Takes no memory from the device yet. Uses the current CUDA context if it belongs to the
+    /// device, else the device's primary context.
+    pub fn build(self) -> Result<Pool> {
+        let mut config = sys::gpupool_config_t::default();
+        // SAFETY: the struct is as long as the call says.
+        check(unsafe { sys::gpupool_config_init(&mut config, size_of::<sys::gpupool_config_t>()) })?;
+        if self.capture_aware {
+            config.flags = sys::GPUPOOL_FLAG_CAPTURE_AWARE.0;
+        }
+        config.device = self.device;
+        config.backend = self.backend.number();
+        config.mode = self.mode.number();
+        config.kind = self.kind.number();
+        config.fraction = self.fraction;
+        config.limit_bytes = self.limit_bytes;
+        config.slack = self.slack;
+        config.max_chunk_bytes = self.max_chunk_bytes;
+        config.peers = self.peers.as_ptr();
+        config.peer_count = self.peers.len() as u32;
+        if let Some(upstream) = &self.upstream {
+            config.mode = sys::GPUPOOL_MODE_UPSTREAM.0 as i32;
+            config.upstream_malloc = Some(Upstream::malloc);
+            config.upstream_free = Some(Upstream::free);
+            config.upstream_user = upstream.as_user();
+        }
+        let mut handle = ptr::null_mut();
+        // SAFETY: peers are copied; the pool keeps the upstream for as long as it may be called.
+        check(unsafe { sys::gpupool_create(&config, &mut handle) })?;
+        Ok(Pool::adopt(handle, self.backend, self.upstream))
+    }
+}

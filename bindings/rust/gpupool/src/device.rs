@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Devices and where they come from.
+
+use std::mem::size_of;
+
+use gpupool_sys as sys;
+
+use crate::error::{check, text};
+use crate::Result;
+
+/// Where memory comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// CUDA where there is a usable GPU, else the simulated device. `GPUPOOL_BACKEND=cuda|sim` in the environment
+    /// decides instead.
+    #[default]
+    Auto,
+    /// A GPU.
+    Cuda,
+    /// The simulated device.
+    Sim,
+}
+
+impl Backend {
+    fn to_c(self) -> sys::gpupool_backend_t {
+        match self {
+            Backend::Auto => sys::GPUPOOL_BACKEND_AUTO,
+            Backend::Cuda => sys::GPUPOOL_BACKEND_CUDA,
+            Backend::Sim => sys::GPUPOOL_BACKEND_SIM,
+        }
+    }
+
+    pub(crate) fn number(self) -> i32 {
+        self.to_c().0 as i32
+    }
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// `Cuda` or `Sim`.
+    pub backend: Backend,
+    /// Number of the device, from 0.
+    pub device: i32,
+    /// It can map physical memory where it is needed: [`Mode::Vmm`](crate::Mode::Vmm).
+    pub has_vmm: bool,
+    /// Other devices of the machine can reach its memory by GPUDirect RDMA.
+    pub has_rdma: bool,
+    /// It knows memory that the driver moves: [`Kind::Managed`](crate::Kind::Managed).
+    pub has_managed: bool,
+    /// Its memory.
+    pub total_bytes: u64,
+    /// What the device itself says is free now, whoever holds the rest.
+    pub free_bytes: u64,
+    /// Sizes of chunks are multiples of this.
+    pub granularity_bytes: u64,
+    /// As the driver gives it: 13000 is 13.0. 0 for the simulated device.
+    pub driver_version: i32,
+    /// Compute capability: 90 is 9.0.
+    pub compute_capability: i32,
+    /// Such as "NVIDIA H200".
+    pub name: String,
+}
+
+impl From<sys::gpupool_device_info_t> for DeviceInfo {
+    fn from(info: sys::gpupool_device_info_t) -> DeviceInfo {
+        let can = |capability: sys::gpupool_capability_t| info.capabilities & capability.0 != 0;
+        DeviceInfo {
+            backend: match sys::gpupool_backend_t(info.backend as u32) {
+                sys::GPUPOOL_BACKEND_CUDA => Backend::Cuda,
+                _ => Backend::Sim,
+            },
+            device: info.device,
+            has_vmm: can(sys::GPUPOOL_CAPABILITY_VMM),
+            has_rdma: can(sys::GPUPOOL_CAPABILITY_RDMA),
+            has_managed: can(sys::GPUPOOL_CAPABILITY_MANAGED),
+            total_bytes: info.total_bytes,
+            free_bytes: info.free_bytes,
+            granularity_bytes: info.granularity_bytes,
+            driver_version: info.driver_version,
+            compute_capability: info.compute_capability,
+            name: text(&info.name),
+        }
+    }
+}
+
+/// Counts the devices of a backend. Where there is no GPU, asking for [`Backend::Cuda`] is
+/// [`Unavailable`](crate::ErrorKind::Unavailable) with the reason.
+pub fn device_count(backend: Backend) -> Result<i32> {
+    let mut count = 0;
+    // SAFETY: the out-parameter is a local.
+    check(unsafe { sys::gpupool_device_count(backend.to_c(), &mut count) })?;
+    Ok(count)
+}
+
+/// Describes a device.
+pub fn device_info(backend: Backend, device: i32) -> Result<DeviceInfo> {
+    let mut info = sys::gpupool_device_info_t {
+        struct_size: size_of::<sys::gpupool_device_info_t>() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the struct says how long it is.
+    check(unsafe { sys::gpupool_device_info(backend.to_c(), device, &mut info) })?;
+    Ok(info.into())
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pool of GPU memory: mallocs and frees that cost tens of nanoseconds, memory that is packed tightly, limited,
+//! watched and given back. The same pool serves C, C++, Python, Go and others in one process, and where there is
+//! no GPU an exact simulated device takes its place.
+//!
+//! ```
+//! use gpupool::Pool;
+//!
+//! # fn main() -> gpupool::Result<()> {
+//! let pool = Pool::new()?;
+//! let stream = pool.create_stream()?;
+//! let mut numbers = stream.vec_from(&[1.0f32, 2.0, 3.0])?; // a copy on the device
+//! assert_eq!(numbers.to_vec()?, [1.0, 2.0, 3.0]);
+//! numbers.fill_bytes(0)?;
+//! drop(numbers); // at once free for other blocks of the stream
+//! assert_eq!(pool.stats()?.all.allocated_bytes.current, 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Words
+//!
+//! A [`Pool`] holds *reserved* memory of one device in *chunks*, and hands out *blocks* of it. A block belongs to
+//! a [`Stream`], the queue of GPU work that uses it; freed memory is reused in the order of that queue, so
+//! neither malloc nor free waits for the GPU. [`Stats`] explains *requested*, *allocated*, *active*, *reserved*
+//! and *cached* bytes.
+//!
+//! # Which level to use
+//!
+//! - [`PoolVec`] is a typed array on the device, [`Block`] a range of bytes. Both free themselves. Made from a
+//!   `Stream` they own a share of it and may go anywhere; made from a `&Stream` they borrow it, which saves the
+//!   count of shares (15 ns): [`Block::new`].
+//! - [`Stream::malloc`] and [`Pool::malloc`] deal in addresses, for allocator plug-ins. Whatever takes a
+//!   [`StreamId`], a bare number, and would have the driver use it, is unsafe: nothing proves that such a stream
+//!   still exists.
+//!
+//! # Lifetime and threads
+//!
+//! Everything may be used and dropped on any thread, in any order: a stream keeps its pool, a block its stream.
+//! `Pool` and `Stream` are cheap to clone. The last one to go gives the memory back to the driver, and may wait
+//! for the GPU then. A pool can not implement `std::alloc::Allocator`, because the host can not read and write
+//! through device addresses.
+//!
+//! # Errors
+//!
+//! Every failure is an [`Error`] with its [`ErrorKind`], the driver's number and an explanation. A call that
+//! fails changes nothing.
+#![deny(missing_docs, unsafe_op_in_unsafe_fn)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+mod block;
+mod builder;
+mod callbacks;
+#[cfg(feature = "cudarc")]
+mod cudarc;
+mod device;
+mod error;
+mod error_kind;
+mod library;
+mod observe;
+mod pool;
+mod raw;
+pub mod sim;
+mod snapshot;
+mod stats;
+mod stream;
+mod vec;
+
+pub use block::{Block, Pod};
+pub use builder::{Builder, Kind, Mode};
+#[cfg(feature = "cudarc")]
+pub use cudarc::CudaLoan;
+pub use device::{device_count, device_info, Backend, DeviceInfo};
+pub use error::{Error, Result};
+pub use error_kind::ErrorKind;
+pub use library::{features, log_to, log_to_stderr, version, version_string, Features, LogLevel};
+pub use pool::Pool;
+pub use snapshot::{BlockInfo, BlockState, Segment, Snapshot};
+pub use stats::{CallStat, DriverStats, Stat, StatGroup, Stats};
+pub use stream::{Stream, StreamId};
+pub use vec::PoolVec;
+
+/// The C functions, for what this crate does not cover.
+pub use gpupool_sys as sys;

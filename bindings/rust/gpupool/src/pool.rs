@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pool: its life, and keeping or giving back memory. What looks at it is in observe.rs, what deals in
+//! bare numbers in raw.rs.
+
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use gpupool_sys as sys;
+
+use crate::callbacks::{OomSlot, Upstream};
+use crate::error::check;
+use crate::{observe, Backend, Builder, Result, StreamId};
+
+/// A pool of a device's memory. Clones are the same pool; it goes when the last of them, of its streams and of
+/// its blocks has gone.
+#[derive(Clone)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    handle: *mut sys::gpupool_t,
+    backend: Backend,
+    oom: OnceLock<&'static OomSlot>,
+    upstream: Option<Box<Upstream>>,
+}
+
+// SAFETY: every function of the library may be called from any thread. The one exception, destroying a pool
+// while another thread is inside a call on it, can not happen: a call needs a share of `Inner`.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// The pools that [`Pool::default_for`] has given out. They belong to the process and never go.
+static DEFAULTS: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
+
+impl Pool {
+    /// Creates a pool of device 0 with default settings: a GPU where there is one, else the simulated device.
+    /// Takes no memory from the device yet.
+    pub fn new() -> Result<Pool> {
+        Pool::builder().build()
+    }
+
+    /// Names what should differ from the defaults.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The one pool of a device that everything in this process shares, whatever its language. Created on first
+    /// use; the environment's `GPUPOOL_FRACTION` and `GPUPOOL_LIMIT` set its limits.
+    pub fn default_for(device: i32) -> Result<Pool> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the out-parameter is a local.
+        check(unsafe { sys::gpupool_default_pool(device, &mut handle) })?;
+        let mut known = DEFAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = known.iter().find(|pool| pool.handle() == handle) {
+            return Ok(pool.clone());
+        }
+        let pool = Pool::adopt(handle, Backend::Auto, None);
+        known.push(pool.clone());
+        Ok(pool)
+    }
+
+    /// Takes over a handle that nobody else destroys.
+    pub(crate) fn adopt(
+        handle: *mut sys::gpupool_t,
+        backend: Backend,
+        upstream: Option<Box<Upstream>>,
+    ) -> Pool {
+        Pool { inner: Arc::new(Inner { handle, backend, oom: OnceLock::new(), upstream }) }
+    }
+
+    /// For the C functions. Stays this object's.
+    #[inline]
+    pub fn handle(&self) -> *mut sys::gpupool_t {
+        self.inner.handle
+    }
+
+    /// What its memory was asked of; see [`device_info`](Pool::device_info) for what that came to.
+    pub(crate) fn backend(&self) -> Backend {
+        self.inner.backend
+    }
+
+    /// Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
+    /// blocks that waited for them free to hand out.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_synchronize(self.handle()) })
+    }
+
+    /// Gives every cached chunk back to the driver: reserved falls to the chunks that live blocks touch. Waits
+    /// for streams that may still use freed memory. Returns the bytes that were released.
+    pub fn empty(&self) -> Result<u64> {
+        let mut released = 0;
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_empty(self.handle(), &mut released) })?;
+        Ok(released)
+    }
+
+    /// Gives cached chunks back, the oldest first, until reserved is at most `target_bytes` or nothing more can
+    /// be given back. Waits as [`empty`](Pool::empty) does. Returns the bytes that were released.
+    pub fn trim(&self, target_bytes: u64) -> Result<u64> {
+        let mut released = 0;
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_trim(self.handle(), target_bytes, &mut released) })?;
+        Ok(released)
+    }
+
+    /// Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces the pool's limit. Cached
+    /// memory above it is given back; if live blocks hold more, it is
+    /// [`OverLimit`](crate::ErrorKind::OverLimit) and nothing changes.
+    pub fn set_fraction(&self, fraction: f64) -> Result<()> {
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_set_fraction(self.handle(), fraction) })
+    }
+
+    /// The same in bytes; 0 takes the limit away.
+    pub fn set_limit(&self, limit_bytes: u64) -> Result<()> {
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_set_limit(self.handle(), limit_bytes) })
+    }
+
+    /// Has `handler` asked before a malloc of this pool fails, on the thread of that malloc: with the bytes that
+    /// are wanted and the attempt, from 1. It frees something and returns true to have the malloc tried again,
+    /// or returns false to let it fail. It may call anything. A panic in it counts as false. It replaces an
+    /// earlier handler, which may still be running on another thread.
+    ///
+    /// A handler that owns a clone of this pool keeps the pool for ever, unless it is
+    /// [cleared](Pool::clear_oom_handler).
+    pub fn set_oom_handler<F>(&self, handler: F) -> Result<()>
+    where
+        F: Fn(u64, u32) -> bool + Send + Sync + 'static,
+    {
+        // The library may ask on another thread even after the handler was replaced, so what it gets as `user`
+        // must stay: one slot a pool, for ever. The handler in it goes in time.
+        let slot = *self.inner.oom.get_or_init(|| Box::leak(Box::default()));
+        // SAFETY: the slot is 'static and what the function expects.
+        check(unsafe { sys::gpupool_set_oom_handler(self.handle(), Some(OomSlot::ask), slot.as_user()) })?;
+        slot.set(Some(Arc::new(handler)));
+        Ok(())
+    }
+
+    /// From now on nobody is asked before a malloc fails.
+    pub fn clear_oom_handler(&self) -> Result<()> {
+        // SAFETY: no handler needs no user.
+        check(unsafe { sys::gpupool_set_oom_handler(self.handle(), None, ptr::null_mut()) })?;
+        if let Some(slot) = self.inner.oom.get() {
+            slot.set(None);
+        }
+        Ok(())
+    }
+
+    /// For streams of your own: call it before the stream is destroyed. The pool records what it must know of it
+    /// and never touches it again. Blocks of it that are live stay valid. A [`Stream`](crate::Stream) does this
+    /// by itself when it goes. A stream that the pool has not seen is no error. Never waits for the GPU.
+    pub fn release_stream(&self, stream: StreamId) -> Result<()> {
+        // SAFETY: the pool touches only streams that it has seen, so any number will do.
+        check(unsafe { sys::gpupool_release_stream(self.handle(), stream.number()) })
+    }
+
+    /// Destroys the pool now, whoever else has a share of it. With live blocks it goes away with the last one of
+    /// them; mallocs, and everything but frees, are refused from now on. May wait for the GPU. A default pool is
+    /// refused.
+    ///
+    /// # Safety
+    /// No other thread may be inside a call on this pool or on what belongs to it, drops included.
+    pub unsafe fn destroy(&self) -> Result<()> {
+        // SAFETY: the caller says so.
+        check(unsafe { sys::gpupool_destroy(self.handle()) })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let is_empty = observe::has_no_blocks(self.handle);
+        // SAFETY: this is the last share, so nobody is inside a call. Refused if it was destroyed before.
+        let _ = unsafe { sys::gpupool_destroy(self.handle) };
+        if !is_empty {
+            // Blocks of raw mallocs that are still live go back to the upstream when they are freed.
+            std::mem::forget(self.upstream.take());
+        }
+        if let Some(slot) = self.oom.get() {
+            slot.set(None);
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pool").field(&self.handle()).finish()
+    }
+}

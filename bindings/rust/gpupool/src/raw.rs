@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pool in bare numbers, for allocator plug-ins: addresses and streams that the caller vouches for.
+
+use gpupool_sys as sys;
+
+use crate::error::check;
+use crate::{Pool, Result, StreamId};
+
+impl Pool {
+    /// Allocates `bytes` for work on `stream`, aligned to 512. As [`Stream::malloc`](crate::Stream::malloc), for
+    /// a stream that is known by its number only.
+    ///
+    /// # Safety
+    /// `stream` is a stream of the pool's device, and stays until it is [released](Pool::release_stream).
+    #[inline]
+    pub unsafe fn malloc(&self, bytes: u64, stream: StreamId) -> Result<u64> {
+        let mut address = 0;
+        // SAFETY: the caller says so.
+        check(unsafe { sys::gpupool_malloc(self.handle(), bytes, stream.number(), &mut address) })?;
+        Ok(address)
+    }
+
+    /// The same, aligned to `alignment`: a power of two of up to 2 MiB.
+    ///
+    /// # Safety
+    /// As [`malloc`](Pool::malloc).
+    #[inline]
+    pub unsafe fn malloc_aligned(&self, bytes: u64, alignment: u64, stream: StreamId) -> Result<u64> {
+        let mut address = 0;
+        // SAFETY: the caller says so.
+        check(unsafe {
+            sys::gpupool_malloc_aligned(self.handle(), bytes, alignment, stream.number(), &mut address)
+        })?;
+        Ok(address)
+    }
+
+    /// Frees a block by its address. Work queued on `stream` so far may still use it; it is reused in stream
+    /// order. A stream other than the block's counts as [`record_stream`](Pool::record_stream);
+    /// [`StreamId::UNKNOWN`] waits for all streams that the pool has seen. Address 0 does nothing. What is no
+    /// live block of this pool is [`UnknownPointer`](crate::ErrorKind::UnknownPointer). Never waits for the GPU.
+    ///
+    /// # Safety
+    /// Nobody uses the block from now on, but for work that is queued on `stream` already. `stream` as for
+    /// [`malloc`](Pool::malloc).
+    #[inline]
+    pub unsafe fn free(&self, address: u64, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller says so.
+        check(unsafe { sys::gpupool_free(self.handle(), address, stream.number()) })
+    }
+
+    /// Says that `stream` uses the block too: once freed, it is reused only when `stream` has passed the work
+    /// that was queued on it when the block was freed.
+    ///
+    /// # Safety
+    /// `stream` as for [`malloc`](Pool::malloc).
+    pub unsafe fn record_stream(&self, address: u64, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller says so.
+        check(unsafe { sys::gpupool_record_stream(self.handle(), address, stream.number()) })
+    }
+
+    /// Queues a copy of `bytes` on `stream`. Either address may be on the device or on the host.
+    ///
+    /// # Safety
+    /// Both are memory of that many bytes, which stays, and which nobody else uses in ways that a copy must not
+    /// see, until `stream` has passed. `stream` as for [`malloc`](Pool::malloc).
+    pub unsafe fn copy(&self, destination: u64, source: u64, bytes: u64, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller says so.
+        check(unsafe { sys::gpupool_copy(self.handle(), destination, source, bytes, stream.number()) })
+    }
+
+    /// Queues a fill of `bytes` with `value` on `stream`.
+    ///
+    /// # Safety
+    /// As [`copy`](Pool::copy).
+    pub unsafe fn fill(&self, destination: u64, value: u8, bytes: u64, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller says so.
+        check(unsafe { sys::gpupool_fill(self.handle(), destination, value.into(), bytes, stream.number()) })
+    }
+}

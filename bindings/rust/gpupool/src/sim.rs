@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The simulated device: a laboratory with exact rules, virtual time and failures on order. For tests of your own
+//! programs where there is no GPU, and of what they do when the driver fails.
+//!
+//! ```
+//! use gpupool::{sim, Backend, Pool};
+//!
+//! # fn main() -> gpupool::Result<()> {
+//! sim::configure(3, &sim::Config { capacity_bytes: 64 << 20, ..Default::default() })?;
+//! let pool = Pool::builder().backend(Backend::Sim).device(3).build()?;
+//! let failure = pool.create_stream()?.block(1 << 30).unwrap_err();
+//! assert!(failure.is_out_of_memory());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::ffi::CString;
+use std::mem::size_of;
+
+use gpupool_sys as sys;
+
+use crate::error::{check, text};
+use crate::{Error, Result, StreamId};
+
+/// How a simulated device behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Config {
+    /// What stands behind addresses.
+    pub data: Data,
+    /// Memory of the device; 0: an H200's.
+    pub capacity_bytes: u64,
+    /// Multiplies the measured prices of driver calls; 0: default, 1.
+    pub price_scale: f64,
+}
+
+/// What stands behind the addresses of a simulated device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Data {
+    /// Real memory of the host with true aliasing: an address may be cast to a pointer and used.
+    #[default]
+    Host,
+    /// Nothing, for speed. Copies are refused.
+    None,
+}
+
+/// Sets how simulated device number `device` behaves. Possible only while no pool uses it.
+pub fn configure(device: i32, config: &Config) -> Result<()> {
+    let c_config = sys::gpupool_sim_config_t {
+        struct_size: size_of::<sys::gpupool_sim_config_t>() as u32,
+        data: match config.data {
+            Data::Host => 1,
+            Data::None => 2,
+        },
+        capacity_bytes: config.capacity_bytes,
+        price_scale: config.price_scale,
+        ..Default::default()
+    };
+    // SAFETY: the struct says how long it is.
+    check(unsafe { sys::gpupool_sim_configure(device, &c_config) })
+}
+
+/// Makes calls of the simulated driver fail. The script is a list `CALL:NUMBER[=ERROR]` with commas: CALL is
+/// create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait or host_wait;
+/// NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or
+/// error (default). An empty script ends all failures.
+pub fn script(device: i32, script: &str) -> Result<()> {
+    let script = CString::new(script).map_err(|_| Error::invalid("the script contains a zero"))?;
+    // SAFETY: the string ends with a zero.
+    check(unsafe { sys::gpupool_sim_script(device, script.as_ptr()) })
+}
+
+/// Queues work of so much virtual time on a stream, which reads and writes `bytes` at `address` (both may be 0).
+/// An access to memory that is not mapped, or that another stream's unfinished work still uses, breaks a rule
+/// of the device: see [`faults`].
+pub fn work(device: i32, stream: StreamId, address: u64, bytes: u64, nanoseconds: u64) -> Result<()> {
+    // SAFETY: the simulated device checks the numbers, and touches no memory.
+    check(unsafe { sys::gpupool_sim_work(device, stream.number(), address, bytes, nanoseconds) })
+}
+
+/// Lets virtual time pass.
+pub fn advance(device: i32, nanoseconds: u64) -> Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { sys::gpupool_sim_advance(device, nanoseconds) })
+}
+
+/// Begins capture on a stream, as cuStreamBeginCapture does.
+pub fn begin_capture(device: i32, stream: StreamId) -> Result<()> {
+    // SAFETY: the simulated device checks the numbers.
+    check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 1) })
+}
+
+/// Ends capture on a stream, as cuStreamEndCapture does.
+pub fn end_capture(device: i32, stream: StreamId) -> Result<()> {
+    // SAFETY: the simulated device checks the numbers.
+    check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 0) })
+}
+
+/// Rules of the device that were broken so far: use of unmapped memory, races between streams, unmapping what is
+/// in use, calls that are illegal during capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// How many.
+    pub count: u64,
+    /// The last one in words.
+    pub last: String,
+}
+
+/// Counts the rules of the device that were broken so far.
+pub fn faults(device: i32) -> Result<Faults> {
+    let mut count = 0;
+    let mut last = [0; 512];
+    // SAFETY: the text is as long as the call says.
+    check(unsafe { sys::gpupool_sim_faults(device, &mut count, last.as_mut_ptr(), last.len()) })?;
+    Ok(Faults { count, last: text(&last) })
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Streams: queues of GPU work, each as one pool sees it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gpupool_sys as sys;
+
+use crate::error::check;
+use crate::{Block, Error, Pod, Pool, PoolVec, Result};
+
+/// A stream as a bare number: a CUstream or cudaStream_t cast to an integer, or [`Stream::id`]. It says nothing of
+/// whether the stream still exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(usize);
+
+impl StreamId {
+    /// The legacy default stream.
+    pub const DEFAULT: StreamId = StreamId(0);
+    /// For frees: "any stream that the pool has seen may still be using the block".
+    pub const UNKNOWN: StreamId = StreamId(sys::GPUPOOL_STREAM_UNKNOWN);
+
+    /// A CUstream as an integer.
+    pub const fn from_number(number: usize) -> StreamId {
+        StreamId(number)
+    }
+
+    /// The integer again.
+    pub const fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// A stream of a pool, from which its blocks are made. Clones are the same stream; it goes when the last of
+/// them, and of the blocks that were made from them, has gone.
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// The pool's, copied to where mallocs and frees find it.
+    handle: *mut sys::gpupool_t,
+    id: StreamId,
+    end: End,
+    pool: Pool,
+    #[cfg(feature = "cudarc")]
+    cuda: Option<Arc<::cudarc::driver::CudaStream>>,
+}
+
+/// What happens to the stream itself when its last share goes.
+pub(crate) enum End {
+    Destroy,
+    Release,
+    Nothing,
+}
+
+// SAFETY: the handle may be used from any thread, and `pool` keeps it.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Pool {
+    /// Creates a stream on the pool's device that does not synchronise with the legacy default stream.
+    pub fn create_stream(&self) -> Result<Stream> {
+        let mut number = 0;
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_stream_create(self.handle(), &mut number) })?;
+        Ok(Stream::new(self, StreamId(number), End::Destroy))
+    }
+
+    /// The legacy default stream, which is always there.
+    pub fn default_stream(&self) -> Stream {
+        Stream::new(self, StreamId::DEFAULT, End::Nothing)
+    }
+
+    /// A stream of another library. It is not destroyed when the result and its blocks have gone, only released
+    /// from the pool.
+    ///
+    /// # Safety
+    /// It is a stream of the pool's device, and stays until the last clone of the result, and the last block that
+    /// was made from it, has gone.
+    pub unsafe fn adopt_stream(&self, id: StreamId) -> Stream {
+        Stream::new(self, id, End::Release)
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(pool: &Pool, id: StreamId, end: End) -> Stream {
+        Stream {
+            inner: Arc::new(Inner {
+                handle: pool.handle(),
+                id,
+                end,
+                pool: pool.clone(),
+                #[cfg(feature = "cudarc")]
+                cuda: None,
+            }),
+        }
+    }
+
+    /// The same with a stream of cudarc, which stays until the result has gone.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn with_cuda(pool: &Pool, cuda: Arc<::cudarc::driver::CudaStream>) -> Stream {
+        Stream {
+            inner: Arc::new(Inner {
+                handle: pool.handle(),
+                id: StreamId(cuda.cu_stream() as usize),
+                end: End::Release,
+                pool: pool.clone(),
+                cuda: Some(cuda),
+            }),
+        }
+    }
+
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn cuda(&self) -> Option<&Arc<::cudarc::driver::CudaStream>> {
+        self.inner.cuda.as_ref()
+    }
+
+    /// The pool that it belongs to.
+    pub fn pool(&self) -> &Pool {
+        &self.inner.pool
+    }
+
+    #[inline]
+    pub(crate) fn handle(&self) -> *mut sys::gpupool_t {
+        self.inner.handle
+    }
+
+    /// Its number: a CUstream, where the device is a GPU. Good for as long as the stream is.
+    #[inline]
+    pub fn id(&self) -> StreamId {
+        self.inner.id
+    }
+
+    #[inline]
+    pub(crate) fn number(&self) -> usize {
+        self.inner.id.0
+    }
+
+    /// Refuses streams of another pool, which could go without this pool being told.
+    pub(crate) fn check_pool(&self, other: &Stream) -> Result<()> {
+        if self.handle() == other.handle() {
+            Ok(())
+        } else {
+            Err(Error::invalid("the stream belongs to another pool"))
+        }
+    }
+
+    /// Allocates a block that owns a share of the stream; see [`Block::new`].
+    pub fn block(&self, bytes: u64) -> Result<Block> {
+        Block::new(self.clone(), bytes)
+    }
+
+    /// Allocates an array of `len` elements, whose values are whatever the memory held before.
+    pub fn vec<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
+        PoolVec::new(self.clone(), len)
+    }
+
+    /// Allocates an array and copies `source` to it. Waits for the stream.
+    pub fn vec_from<T: Pod>(&self, source: &[T]) -> Result<PoolVec<T>> {
+        PoolVec::from_slice(self.clone(), source)
+    }
+
+    /// Allocates `bytes` for work on this stream, aligned to 512, and returns the address. Nobody frees it but
+    /// [`Pool::free`]. 0 bytes give address 0. A cached block costs no driver call; only where memory is short
+    /// may it wait for the GPU.
+    #[inline]
+    pub fn malloc(&self, bytes: u64) -> Result<u64> {
+        let mut address = 0;
+        // SAFETY: pool and stream are good while self is there.
+        check(unsafe { sys::gpupool_malloc(self.handle(), bytes, self.number(), &mut address) })?;
+        Ok(address)
+    }
+
+    /// The same, aligned to `alignment`: a power of two of up to 2 MiB.
+    #[inline]
+    pub fn malloc_aligned(&self, bytes: u64, alignment: u64) -> Result<u64> {
+        let mut address = 0;
+        // SAFETY: pool and stream are good while self is there.
+        check(unsafe {
+            sys::gpupool_malloc_aligned(self.handle(), bytes, alignment, self.number(), &mut address)
+        })?;
+        Ok(address)
+    }
+
+    /// Creates memory until the pool's reserved bytes are at least `target_bytes`, mapped for this stream and
+    /// ready to be handed out. Keeps what it got if it can not get all.
+    pub fn reserve(&self, target_bytes: u64) -> Result<()> {
+        // SAFETY: pool and stream are good while self is there.
+        check(unsafe { sys::gpupool_reserve(self.handle(), target_bytes, self.number()) })
+    }
+
+    /// Waits until it has done all work queued on it.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: pool and stream are good while self is there.
+        check(unsafe { sys::gpupool_stream_synchronize(self.handle(), self.number()) })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the pool is still there, and nobody else has the stream. Nothing can be done about a failure.
+        let _ = unsafe {
+            match self.end {
+                End::Destroy => sys::gpupool_stream_destroy(self.handle, self.id.0),
+                End::Release => sys::gpupool_release_stream(self.handle, self.id.0),
+                End::Nothing => return,
+            }
+        };
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Stream").field(&self.number()).finish()
+    }
+}

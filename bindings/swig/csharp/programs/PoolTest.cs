@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+using System;
+using System.Collections.Generic;
+using System.Linq;
+using System.Runtime.CompilerServices;
+using System.Threading;
+using GpuPool;
+
+/// <summary>Tests of the C# binding on the simulated device.</summary>
+public static class PoolTest {
+  private const ulong MiB = 1 << 20;
+
+  private static void Same<T>(T found, T expected) {
+    if (!EqualityComparer<T>.Default.Equals(found, expected)) {
+      throw new Exception("expected " + expected + ", found " + found);
+    }
+  }
+
+  private static void IsTrue(bool condition) {
+    Same(condition, true);
+  }
+
+  private static E Thrown<E>(Action code) where E : Exception {
+    try {
+      code();
+    } catch (E problem) {
+      return problem;
+    }
+    throw new Exception("expected " + typeof(E) + ", nothing was thrown");
+  }
+
+  private static Pool Limited(ulong bytes) {
+    return new Pool(new Config { Backend = Backend.Sim, LimitBytes = bytes });
+  }
+
+  private static ulong Live(Pool pool) {
+    return pool.Stats().All.AllocatedBytes.Current;
+  }
+
+  private static void TestLibrary() {
+    IsTrue(Library.Version() >= 100 && Library.VersionString().StartsWith("0.", StringComparison.Ordinal));
+    IsTrue((Library.Features() & (ulong)Feature.Sim) != 0);
+    Same(Library.DeviceCount(Backend.Sim), 8);
+    Same(Library.DeviceInfo(Backend.Sim, 1).TotalBytes, 150754820096UL);
+    Same(Library.DeviceInfo(Backend.Sim, 1).Backend, Backend.Sim);
+    Same(Library.StatusName(Status.OverLimit), "GPUPOOL_ERROR_OVER_LIMIT");
+    Thrown<GpuPoolInvalidArgumentException>(() => Library.DeviceInfo(Backend.Sim, 8));
+    if ((Library.Features() & (ulong)Feature.Cuda) == 0) {
+      Thrown<GpuPoolUnavailableException>(() => Library.DeviceCount(Backend.Cuda));
+    }
+    Library.SetLog(LogLevel.Off);
+  }
+
+  private static void TestAddresses() {
+    using (var pool = new Pool()) {
+      ulong address = pool.Malloc(1000);
+      Same(pool.BlockInfo(address + 999).Address, address);
+      Same(pool.BlockInfo(address).RequestedBytes, 1000UL);
+      Same(pool.BlockInfo(address).State, BlockState.Live);
+      Same(Live(pool), 1024UL);
+      pool.Free(address);
+      Same(pool.Malloc(0), 0UL);
+      pool.Free(0);
+      ulong aligned = pool.MallocAligned(512, 2 * MiB);
+      Same(aligned % (2 * MiB), 0UL);
+      pool.Free(aligned, Library.StreamUnknown);
+      Same(Live(pool), 0UL);
+      GpuPoolException failure = Thrown<GpuPoolUnknownPointerException>(() => pool.Free(aligned));
+      Same(failure.Status, Status.UnknownPointer);
+      Same(failure.DriverCode, 0);
+      IsTrue(Thrown<GpuPoolUnknownPointerException>(() => pool.Free(ulong.MaxValue - 511)).Message
+                 .Contains((string)"0xfffffffffffffe00"));
+      Thrown<GpuPoolException>(() => pool.Malloc(ulong.MaxValue));
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.MallocAligned(1, 3));
+    }
+  }
+
+  private static void TestBlocks() {
+    using (var pool = new Pool()) {
+      byte[] sent = { 1, 2, 3, 252 };
+      using (Block block = pool.Allocate(1000)) {
+        block.Fill(9);
+        block.Write(sent, 100);
+        IsTrue(block.Read(100, 4).SequenceEqual(sent));
+        Same(block.Read().Length, 1000);
+        Same(block.Read(999)[0], (byte)9);
+        Same(block.Read(1000).Length, 0);
+        Thrown<GpuPoolInvalidArgumentException>(() => block.Write(sent, 997));
+        Thrown<GpuPoolInvalidArgumentException>(() => block.Read(0, 1001));
+        Thrown<GpuPoolInvalidArgumentException>(() => block.Read(ulong.MaxValue, 2));
+        Thrown<NullReferenceException>(() => block.Write(null));
+        Block copy = pool.Allocate(1000);
+        pool.Copy(copy.Address, block.Address, 1000);
+        pool.Fill(copy.Address, 7, 10);
+        Same(copy.Read(9, 1)[0], (byte)7);
+        Same(copy.Read(103, 1)[0], (byte)252);
+        copy.Free();
+        IsTrue(copy.IsFreed);
+        Thrown<GpuPoolUnknownPointerException>(copy.Free);
+        Thrown<GpuPoolInvalidArgumentException>(() => copy.Read());
+        Thrown<GpuPoolInvalidArgumentException>(() => Same(copy.Address, 0UL));
+        copy.Dispose();
+      }
+      Same(Live(pool), 0UL);
+      Block given = pool.Allocate(1);
+      pool.Free(given.Release());
+      Thrown<GpuPoolInvalidArgumentException>(() => given.Release());
+      given.Dispose();
+      pool.Validate();
+    }
+  }
+
+  private static void TestStreams() {
+    using (var pool = new Pool()) {
+      Stream stream = pool.CreateStream();
+      using (Block block = pool.Allocate(MiB, stream, 4096)) {
+        Same(block.Stream, stream.Id);
+        block.RecordStream(0);
+        pool.RecordStream(block.Address, 0);
+        block.Free(Library.StreamUnknown);
+      }
+      stream.Synchronize();
+      pool.SynchronizeStream(stream);
+      pool.Synchronize();
+      pool.ReleaseStream(stream);
+      stream.Dispose();
+      stream.Dispose();
+      IsTrue(stream.IsClosed);
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.Malloc(1, stream));
+      Stream closed = pool.CreateStream();
+      Block left = pool.Allocate(512, closed);
+      closed.Dispose();
+      Thrown<GpuPoolInvalidArgumentException>(() => left.Read());
+      Thrown<GpuPoolInvalidArgumentException>(() => left.Fill(1));
+      left.Free();
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.ReleaseStream(Library.StreamUnknown));
+    }
+  }
+
+  private static void TestLimits() {
+    using (Pool pool = Limited(64 * MiB)) {
+      GpuPoolOutOfMemoryException failure = Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB));
+      IsTrue(failure.Message.Contains((string)"limit"));
+      pool.Reserve(16 * MiB);
+      IsTrue(pool.Stats().All.ReservedBytes.Current >= 16 * MiB);
+      IsTrue(pool.Trim(2 * MiB) > 0);
+      pool.Empty();
+      Same(pool.Stats().All.ReservedBytes.Current, 0UL);
+      pool.SetLimit(128 * MiB);
+      Same(pool.Stats().LimitBytes, 128 * MiB);
+      pool.SetFraction(0.5);
+      Same(pool.Stats().LimitBytes, 150754820096UL / 2);
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.SetFraction(double.NaN));
+      pool.ResetPeaks();
+      Same(pool.Stats().All.ReservedBytes.Peak, 0UL);
+    }
+  }
+
+  private static void TestHandlers() {
+    using (Pool pool = Limited(64 * MiB)) {
+      Block cache = pool.Allocate(60 * MiB);
+      var attempts = new List<uint>();
+      pool.SetOomHandler((size, attempt) => {
+        Same(size, 32 * MiB);
+        attempts.Add(attempt);
+        cache.Dispose();
+        return attempt < 2;
+      });
+      GC.Collect();
+      pool.Allocate(32 * MiB).Free();
+      IsTrue(attempts.SequenceEqual(new[] { 1U }));
+      pool.SetOomHandler((size, attempt) => { throw new TimeoutException("from the handler"); });
+      Same(Thrown<TimeoutException>(() => pool.Malloc(65 * MiB)).Message, "from the handler");
+      pool.SetOomHandler((size, attempt) => {
+        Thrown<GpuPoolInvalidArgumentException>(pool.Dispose);
+        return false;
+      });
+      Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB));
+      pool.SetOomHandler(null);
+      Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB));
+    }
+  }
+
+  private static void TestWatching() {
+    using (var pool = new Pool())
+    using (Block block = pool.Allocate(3 * MiB)) {
+      Snapshot snapshot = pool.Snapshot();
+      BlockInfo[] live = snapshot.Blocks.Where(b => b.State == BlockState.Live).ToArray();
+      Same(live.Length, 1);
+      Same(live[0].Address, block.Address);
+      IsTrue(snapshot.Segments[0].SizeBytes > 0);
+      IsTrue(pool.Report().Contains((string)"1 live block"));
+      Same(pool.Stats().Large.AllocatedBlocks.Current, 1UL);
+      IsTrue(pool.Stats().Driver.Create.Count > 0);
+    }
+  }
+
+  private static void TestClosing() {
+    var pool = new Pool();
+    Block block = pool.Allocate(MiB);
+    Stream stream = pool.CreateStream();
+    pool.Dispose();
+    pool.Dispose();
+    IsTrue(pool.IsClosed);
+    IsTrue(Thrown<GpuPoolInvalidArgumentException>(() => pool.Malloc(1)).Message.Contains((string)"closed"));
+    Thrown<GpuPoolInvalidArgumentException>(() => pool.Stats());
+    Thrown<GpuPoolInvalidArgumentException>(() => pool.Allocate(1));
+    Thrown<GpuPoolInvalidArgumentException>(() => pool.CreateStream());
+    Thrown<GpuPoolInvalidArgumentException>(() => pool.SetOomHandler((size, attempt) => false));
+    Thrown<GpuPoolInvalidArgumentException>(() => block.Read());
+    Thrown<GpuPoolInvalidArgumentException>(stream.Synchronize);
+    stream.Dispose();
+    block.Free();
+  }
+
+  [MethodImpl(MethodImplOptions.NoInlining)]
+  private static void DropBlocks(Pool pool) {
+    for (int i = 0; i < 100; ++i) pool.Allocate(1000, pool.CreateStream());
+  }
+
+  [MethodImpl(MethodImplOptions.NoInlining)]
+  private static Block BlockOfDroppedPool() {
+    var pool = new Pool();
+    return pool.Allocate(100, pool.CreateStream());
+  }
+
+  private static void TestCollecting() {
+    using (var pool = new Pool()) {
+      // The collector looks at stacks without knowing types, so a few may stay.
+      DropBlocks(pool);
+      for (int i = 0; i < 500 && Live(pool) > 10 * 1024; ++i) {
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+      }
+      IsTrue(Live(pool) <= 10 * 1024);
+    }
+    // A pool, and a stream, that are dropped before their block.
+    Block block = BlockOfDroppedPool();
+    for (int i = 0; i < 3; ++i) {
+      GC.Collect();
+      GC.WaitForPendingFinalizers();
+    }
+    block.Write(new byte[] { 1 });
+    block.Free();
+  }
+
+  private static void TestThreads() {
+    using (var pool = new Pool()) {
+      Block elsewhere = pool.Allocate(5);
+      var threads = new List<Thread> { new Thread(elsewhere.Free) };
+      for (int t = 0; t < 4; ++t) {
+        threads.Add(new Thread(() => {
+          for (ulong i = 0; i < 1000; ++i) pool.Allocate(1000 + i).Dispose();
+        }));
+      }
+      threads.ForEach(thread => thread.Start());
+      threads.ForEach(thread => thread.Join());
+      Same(Live(pool), 0UL);
+      pool.Validate();
+    }
+  }
+
+  private static void TestSharedPool() {
+    Pool first = Pool.Shared();
+    Pool second = Pool.Shared(0);
+    ulong address = first.Malloc(512);
+    first.Dispose();
+    Thrown<GpuPoolInvalidArgumentException>(() => first.Malloc(1));
+    second.Free(address);
+    Thrown<GpuPoolInvalidArgumentException>(() => Pool.Shared(99));
+  }
+
+  private static void TestConfigs() {
+    var config = new Config { Backend = Backend.Sim, Device = 2 };
+    config.SetCaptureAware(true);
+    config.AddPeer(3);
+    config.AddPeer(4);
+    using (var pool = new Pool(config)) Same(pool.Stats().Device, 2);
+    config.AddPeer(99);
+    Thrown<GpuPoolInvalidArgumentException>(() => new Pool(config));
+    Thrown<GpuPoolInvalidArgumentException>(() => new Pool(new Config { Fraction = 2 }));
+    Thrown<ArgumentNullException>(() => new Pool(null));
+  }
+
+  private static void TestSimulatedDevice() {
+    const int device = 5;
+    var sim = new SimConfig { CapacityBytes = 64 * MiB };
+    Library.SimConfigure(device, sim);
+    using (var pool = new Pool(new Config { Backend = Backend.Sim, Device = device })) {
+      Thrown<GpuPoolInvalidArgumentException>(() => Library.SimConfigure(device, sim));
+      Thrown<GpuPoolOutOfMemoryException>(() => pool.Malloc(65 * MiB));
+      pool.Empty();
+      Library.SimScript(device, "create:*=error");
+      Thrown<GpuPoolDriverException>(() => pool.Malloc(MiB));
+      Library.SimScript(device, "");
+      Thrown<GpuPoolInvalidArgumentException>(() => Library.SimScript(device, "nonsense"));
+      Stream stream = pool.CreateStream();
+      Library.SimCapture(device, stream, true);
+      Library.SimCapture(device, stream, false);
+      Same(Library.SimFaults(device), 0UL);
+      Library.SimAdvance(device, 1000);
+      Thrown<GpuPoolDriverException>(() => Library.SimWork(device, stream, 512, 512, 1000));
+      Same(Library.SimFaults(device), 1UL);
+      IsTrue(Library.SimLastFault(device) != "");
+    }
+  }
+
+  public static void Main() {
+    Action[] tests = { TestLibrary, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers, TestWatching,
+                       TestClosing, TestCollecting, TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
+    foreach (Action test in tests) test();
+    Console.WriteLine("C#: {0} tests passed", tests.Length);
+  }
+}

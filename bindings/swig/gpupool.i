@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// One interface for every language. It reads gpupool.h itself for numbers and structs, and src/ for the objects,
+// which are the same everywhere. What a language wants its own way (integers, bytes, callbacks, exceptions) is in
+// languages/<language>.swg, which defines
+//
+//   %gpupool_constant(c_name, script_name, java_name, csharp_name)   how a constant is called
+//   typemaps for 64-bit integers, (const char* data, size_t length), OomHandler* and, in scripts, streams
+//   %gpupool_copied(TYPE)                                             a member struct is handed out as a copy
+//   %gpupool_raises                                                   what a failed call does
+%module gpupool
+
+%{
+#include <gpupool/gpupool.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "library.hpp"
+#include "objects.hpp"
+
+using namespace binding;
+%}
+
+%include <stdint.i>
+%include <std_string.i>
+
+#if defined(SWIGJAVA)
+%include "languages/java.swg"
+#elif defined(SWIGCSHARP)
+%include "languages/csharp.swg"
+#elif defined(SWIGLUA)
+%include "languages/lua.swg"
+#elif defined(SWIGRUBY)
+%include "languages/ruby.swg"
+#else
+#error "this language has no file in languages/ yet: see README.md"
+#endif
+
+// ---- the header: numbers and structs. Its functions are called by the objects.
+
+%include "names.swg"
+
+// SWIG would guess a narrower type for it. The version's macros are the header's; version() is the library's.
+%constant uint64_t STREAM_UNKNOWN = GPUPOOL_STREAM_UNKNOWN;
+
+// The member would otherwise point into a struct that the language may have collected.
+%gpupool_copied(gpupool_stat_t)
+%gpupool_copied(gpupool_stat_group_t)
+%gpupool_copied(gpupool_call_stat_t)
+%gpupool_copied(gpupool_driver_stats_t)
+
+// These come from the library only.
+%nodefaultctor gpupool_device_info_t;
+%nodefaultctor gpupool_stat_t;
+%nodefaultctor gpupool_stat_group_t;
+%nodefaultctor gpupool_call_stat_t;
+%nodefaultctor gpupool_driver_stats_t;
+%nodefaultctor gpupool_stats_t;
+%nodefaultctor gpupool_block_t;
+%nodefaultctor gpupool_segment_t;
+
+// Each enum has its own names where the language has scopes: both Mode.AUTO and Backend.AUTO.
+#if defined(SWIGJAVA) || defined(SWIGCSHARP)
+#define enum enum class
+#endif
+%include <gpupool/gpupool.h>
+#undef enum
+
+%gpupool_raises
+
+%extend gpupool_config_t {
+  gpupool_config_t() {
+    auto config = std::make_unique<gpupool_config_t>();
+    check(gpupool_config_init(config.get(), sizeof *config));
+    return config.release();
+  }
+  ~gpupool_config_t() {
+    delete[] $self->peers;
+    delete $self;
+  }
+  // Asks the driver at every malloc and free whether the stream is capturing a graph.
+  void set_capture_aware(bool aware) {
+    const uint32_t flag = GPUPOOL_FLAG_CAPTURE_AWARE;
+    $self->flags = aware ? $self->flags | flag : $self->flags & ~flag;
+  }
+  // Another device that may access the pool's memory.
+  void add_peer(int32_t device) {
+    const uint32_t count = $self->peer_count;
+    auto* const peers = new int32_t[count + 1];
+    std::copy_n($self->peers, count, peers);
+    peers[count] = device;
+    delete[] $self->peers;
+    $self->peers = peers;
+    $self->peer_count = count + 1;
+  }
+}
+
+%extend gpupool_sim_config_t {
+  gpupool_sim_config_t() {
+    auto* const config = new gpupool_sim_config_t{};
+    config->struct_size = sizeof *config;
+    return config;
+  }
+}
+
+// ---- the objects
+
+%ignore binding::OomHandler;
+%nodefaultctor binding::Stream;
+%nodefaultctor binding::Block;
+%nodefaultctor binding::Snapshot;
+%ignore binding::Stream::Stream;
+%ignore binding::Block::Block;
+%ignore binding::Snapshot::Snapshot;
+%newobject binding::Pool::shared;
+%newobject binding::Pool::allocate;
+%newobject binding::Pool::create_stream;
+%newobject binding::Pool::snapshot;
+
+%include "library.hpp"
+%include "objects.hpp"

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.gpupool.Backend;
+import org.gpupool.Block;
+import org.gpupool.BlockState;
+import org.gpupool.Config;
+import org.gpupool.Feature;
+import org.gpupool.GpuPool;
+import org.gpupool.GpuPoolException;
+import org.gpupool.GpuPoolException.InvalidArgumentException;
+import org.gpupool.GpuPoolException.OutOfMemoryException;
+import org.gpupool.GpuPoolException.OverLimitException;
+import org.gpupool.GpuPoolException.UnavailableException;
+import org.gpupool.GpuPoolException.UnknownPointerException;
+import org.gpupool.LogLevel;
+import org.gpupool.Pool;
+import org.gpupool.SimConfig;
+import org.gpupool.Status;
+import org.gpupool.Stream;
+
+/** Tests of the Java binding on the simulated device. */
+public final class PoolTest {
+  private static final long MIB = 1 << 20;
+
+  private interface Code {
+    void run() throws Exception;
+  }
+
+  private static void same(Object found, Object expected) {
+    if (!expected.equals(found)) throw new AssertionError("expected " + expected + ", found " + found);
+  }
+
+  private static void isTrue(boolean condition) { same(condition, true); }
+
+  private static <E extends Throwable> E thrown(Class<E> type, Code code) {
+    try {
+      code.run();
+    } catch (Throwable problem) {
+      if (type.isInstance(problem)) return type.cast(problem);
+      throw new AssertionError("expected " + type + ", caught " + problem, problem);
+    }
+    throw new AssertionError("expected " + type + ", nothing was thrown");
+  }
+
+  private static Pool limited(long bytes) {
+    Config config = new Config();
+    config.setBackend(Backend.SIM);
+    config.setLimitBytes(bytes);
+    return new Pool(config);
+  }
+
+  private static long live(Pool pool) { return pool.stats().getAll().getAllocatedBytes().getCurrent(); }
+
+  private static void library() {
+    isTrue(GpuPool.version() >= 100 && GpuPool.versionString().startsWith("0."));
+    isTrue((GpuPool.features() & Feature.SIM.swigValue()) != 0);
+    same(GpuPool.deviceCount(Backend.SIM), 8);
+    same(GpuPool.deviceInfo(Backend.SIM, 1).getTotalBytes(), 150754820096L);
+    same(GpuPool.deviceInfo(Backend.SIM, 1).getBackend(), Backend.SIM);
+    same(GpuPool.statusName(Status.OVER_LIMIT), "GPUPOOL_ERROR_OVER_LIMIT");
+    thrown(InvalidArgumentException.class, () -> GpuPool.deviceInfo(Backend.SIM, 8));
+    if ((GpuPool.features() & Feature.CUDA.swigValue()) == 0) {
+      thrown(UnavailableException.class, () -> GpuPool.deviceCount(Backend.CUDA));
+    }
+    GpuPool.setLog(LogLevel.OFF);
+  }
+
+  private static void addresses() {
+    try (Pool pool = new Pool()) {
+      long address = pool.malloc(1000);
+      same(pool.blockInfo(address + 999).getAddress(), address);
+      same(pool.blockInfo(address).getRequestedBytes(), 1000L);
+      same(pool.blockInfo(address).getState(), BlockState.LIVE);
+      same(live(pool), 1024L);
+      pool.free(address);
+      same(pool.malloc(0), 0L);
+      pool.free(0);
+      long aligned = pool.mallocAligned(512, 2 * MIB);
+      same(aligned % (2 * MIB), 0L);
+      pool.free(aligned, GpuPool.STREAM_UNKNOWN);
+      same(live(pool), 0L);
+      GpuPoolException failure = thrown(UnknownPointerException.class, () -> pool.free(aligned));
+      same(failure.getStatus(), Status.UNKNOWN_POINTER);
+      same(failure.getDriverCode(), 0);
+      isTrue(thrown(UnknownPointerException.class, () -> pool.free(-512))
+                 .getMessage()
+                 .contains("0xfffffffffffffe00"));
+      thrown(GpuPoolException.class, () -> pool.malloc(-1));
+      thrown(InvalidArgumentException.class, () -> pool.mallocAligned(1, 3));
+    }
+  }
+
+  private static void blocks() {
+    try (Pool pool = new Pool()) {
+      byte[] sent = {1, 2, 3, -4};
+      try (Block block = pool.allocate(1000)) {
+        block.fill(9);
+        block.write(sent, 100);
+        isTrue(Arrays.equals(block.read(100, 4), sent));
+        same(block.read().length, 1000);
+        same(block.read(999)[0], (byte) 9);
+        same(block.read(1000).length, 0);
+        thrown(InvalidArgumentException.class, () -> block.write(sent, 997));
+        thrown(InvalidArgumentException.class, () -> block.read(0, 1001));
+        thrown(InvalidArgumentException.class, () -> block.read(-1, 2));
+        thrown(NullPointerException.class, () -> block.write(null));
+        Block copy = pool.allocate(1000);
+        pool.copy(copy.address(), block.address(), 1000);
+        pool.fill(copy.address(), 7, 10);
+        same(copy.read(9, 1)[0], (byte) 7);
+        same(copy.read(103, 1)[0], (byte) -4);
+        copy.free();
+        isTrue(copy.isFreed());
+        thrown(UnknownPointerException.class, copy::free);
+        thrown(InvalidArgumentException.class, copy::address);
+        thrown(InvalidArgumentException.class, copy::read);
+        copy.close();
+      }
+      same(live(pool), 0L);
+      Block given = pool.allocate(1);
+      pool.free(given.release());
+      thrown(InvalidArgumentException.class, given::release);
+      given.close();
+      pool.validate();
+    }
+  }
+
+  private static void streams() {
+    try (Pool pool = new Pool()) {
+      Stream stream = pool.createStream();
+      try (Block block = pool.allocate(MIB, stream.id(), 4096)) {
+        same(block.stream(), stream.id());
+        block.recordStream(0);
+        pool.recordStream(block.address(), 0);
+        block.free(GpuPool.STREAM_UNKNOWN);
+      }
+      stream.synchronize();
+      pool.synchronizeStream(stream.id());
+      pool.synchronize();
+      pool.releaseStream(stream.id());
+      stream.close();
+      stream.close();
+      isTrue(stream.isClosed());
+      thrown(InvalidArgumentException.class, stream::id);
+      Stream closed = pool.createStream();
+      Block left = pool.allocate(512, closed.id());
+      closed.close();
+      thrown(InvalidArgumentException.class, left::read);
+      thrown(InvalidArgumentException.class, () -> left.fill(1));
+      left.free();
+      thrown(InvalidArgumentException.class, () -> pool.releaseStream(GpuPool.STREAM_UNKNOWN));
+    }
+  }
+
+  private static void limits() {
+    try (Pool pool = limited(64 * MIB)) {
+      GpuPoolException failure = thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
+      isTrue(failure instanceof OutOfMemoryException && failure.getMessage().contains("limit"));
+      pool.reserve(16 * MIB);
+      isTrue(pool.stats().getAll().getReservedBytes().getCurrent() >= 16 * MIB);
+      isTrue(pool.trim(2 * MIB) > 0);
+      pool.empty();
+      same(pool.stats().getAll().getReservedBytes().getCurrent(), 0L);
+      pool.setLimit(128 * MIB);
+      same(pool.stats().getLimitBytes(), 128 * MIB);
+      pool.setFraction(0.5);
+      same(pool.stats().getLimitBytes(), 150754820096L / 2);
+      thrown(InvalidArgumentException.class, () -> pool.setFraction(Double.NaN));
+      pool.resetPeaks();
+      same(pool.stats().getAll().getReservedBytes().getPeak(), 0L);
+    }
+  }
+
+  private static void handlers() {
+    try (Pool pool = limited(64 * MIB)) {
+      List<Block> cache = new ArrayList<>(List.of(pool.allocate(60 * MIB)));
+      List<Integer> attempts = new ArrayList<>();
+      pool.setOomHandler((size, attempt) -> {
+        same(size, 32 * MIB);
+        attempts.add(attempt);
+        cache.forEach(Block::close);
+        return attempt < 2;
+      });
+      pool.allocate(32 * MIB).free();
+      same(attempts, List.of(1));
+      pool.setOomHandler((size, attempt) -> { throw new IllegalStateException("from the handler"); });
+      same(thrown(IllegalStateException.class, () -> pool.malloc(65 * MIB)).getMessage(), "from the handler");
+      pool.setOomHandler((size, attempt) -> {
+        thrown(InvalidArgumentException.class, pool::close);
+        return false;
+      });
+      thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
+      pool.setOomHandler(null);
+      thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
+    }
+  }
+
+  private static void watching() {
+    try (Pool pool = new Pool()) {
+      Block block = pool.allocate(3 * MIB);
+      var snapshot = pool.snapshot();
+      var live = snapshot.blocks().stream().filter(b -> b.getState() == BlockState.LIVE).toList();
+      same(live.size(), 1);
+      same(live.get(0).getAddress(), block.address());
+      isTrue(snapshot.segments().get(0).getSizeBytes() > 0);
+      thrown(InvalidArgumentException.class, () -> snapshot.segment(snapshot.segmentCount()));
+      thrown(UnsupportedOperationException.class, () -> snapshot.blocks().clear());
+      isTrue(pool.report().contains("1 live block"));
+      same(pool.stats().getLarge().getAllocatedBlocks().getCurrent(), 1L);
+      isTrue(pool.stats().getDriver().getCreate().getCount() > 0);
+    }
+  }
+
+  private static void closing() {
+    Pool pool = new Pool();
+    Block block = pool.allocate(MIB);
+    Stream stream = pool.createStream();
+    pool.close();
+    pool.close();
+    isTrue(pool.isClosed());
+    isTrue(thrown(InvalidArgumentException.class, () -> pool.malloc(1)).getMessage().contains("closed"));
+    thrown(InvalidArgumentException.class, pool::stats);
+    thrown(InvalidArgumentException.class, () -> pool.allocate(1));
+    thrown(InvalidArgumentException.class, pool::createStream);
+    thrown(InvalidArgumentException.class, () -> pool.setOomHandler((size, attempt) -> false));
+    thrown(InvalidArgumentException.class, block::read);
+    thrown(InvalidArgumentException.class, stream::synchronize);
+    stream.close();
+    block.free();
+  }
+
+  /** Collects until it holds; a collector needs no exact moment. */
+  private static void untilCollected(Pool pool, long expectedLive) throws InterruptedException {
+    for (int i = 0; i < 500 && live(pool) != expectedLive; ++i) {
+      System.gc();
+      Thread.sleep(10);
+    }
+    same(live(pool), expectedLive);
+  }
+
+  private static void collecting() throws Exception {
+    try (Pool pool = new Pool()) {
+      for (int i = 0; i < 100; ++i) pool.allocate(1000, pool.createStream().id());
+      untilCollected(pool, 0);
+    }
+    // A pool, and a stream, that are dropped before their block.
+    Pool dropped = new Pool();
+    Block block = dropped.allocate(100, dropped.createStream().id());
+    dropped = null;
+    for (int i = 0; i < 3; ++i) System.gc();
+    block.write(new byte[] {1});
+    block.free();
+  }
+
+  private static void threads() throws Exception {
+    try (Pool pool = new Pool()) {
+      List<Thread> threads = new ArrayList<>();
+      for (int t = 0; t < 4; ++t) {
+        threads.add(new Thread(() -> {
+          for (int i = 0; i < 1000; ++i) pool.allocate(1000 + i).close();
+        }));
+      }
+      Block elsewhere = pool.allocate(5);
+      threads.add(new Thread(elsewhere::free));
+      for (Thread thread : threads) thread.start();
+      for (Thread thread : threads) thread.join();
+      same(live(pool), 0L);
+      pool.validate();
+    }
+  }
+
+  private static void sharedPool() {
+    Pool first = Pool.shared();
+    Pool second = Pool.shared(0);
+    long address = first.malloc(512);
+    first.close();
+    thrown(InvalidArgumentException.class, () -> first.malloc(1));
+    second.free(address);
+    thrown(InvalidArgumentException.class, () -> Pool.shared(99));
+  }
+
+  private static void configs() {
+    Config config = new Config();
+    config.setBackend(Backend.SIM);
+    config.setDevice(2);
+    config.setCaptureAware(true);
+    config.addPeer(3);
+    config.addPeer(4);
+    try (Pool pool = new Pool(config)) {
+      same(pool.stats().getDevice(), 2);
+    }
+    config.addPeer(99);
+    thrown(InvalidArgumentException.class, () -> new Pool(config));
+    config.setFraction(2);
+    thrown(InvalidArgumentException.class, () -> new Pool(config));
+    thrown(NullPointerException.class, () -> new Pool(null));
+  }
+
+  private static void simulatedDevice() {
+    int device = 5;
+    SimConfig sim = new SimConfig();
+    sim.setCapacityBytes(64 * MIB);
+    GpuPool.simConfigure(device, sim);
+    Config config = new Config();
+    config.setBackend(Backend.SIM);
+    config.setDevice(device);
+    try (Pool pool = new Pool(config)) {
+      thrown(InvalidArgumentException.class, () -> GpuPool.simConfigure(device, sim));
+      thrown(OutOfMemoryException.class, () -> pool.malloc(65 * MIB));
+      GpuPool.simScript(device, "create:*=error");
+      thrown(GpuPoolException.DriverException.class, () -> pool.malloc(MIB));
+      GpuPool.simScript(device, "");
+      thrown(InvalidArgumentException.class, () -> GpuPool.simScript(device, "nonsense"));
+      Stream stream = pool.createStream();
+      GpuPool.simCapture(device, stream.id(), true);
+      GpuPool.simCapture(device, stream.id(), false);
+      same(GpuPool.simFaults(device), 0L);
+      GpuPool.simAdvance(device, 1000);
+      thrown(
+          GpuPoolException.DriverException.class, () -> GpuPool.simWork(device, stream.id(), 512, 512, 1000));
+      same(GpuPool.simFaults(device), 1L);
+      isTrue(!GpuPool.simLastFault(device).isEmpty());
+    }
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    Code[] tests = {
+        PoolTest::library,
+        PoolTest::addresses,
+        PoolTest::blocks,
+        PoolTest::streams,
+        PoolTest::limits,
+        PoolTest::handlers,
+        PoolTest::watching,
+        PoolTest::closing,
+        PoolTest::collecting,
+        PoolTest::threads,
+        PoolTest::sharedPool,
+        PoolTest::configs,
+        PoolTest::simulatedDevice,
+    };
+    for (Code test : tests) test.run();
+    System.out.println("Java: " + tests.length + " tests passed");
+  }
+}

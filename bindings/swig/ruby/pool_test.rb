@@ -1,0 +1,309 @@
+# frozen_string_literal: true
+
+# SPDX-License-Identifier: Apache-2.0
+# Tests of the Ruby binding on the simulated device.
+require "gpupool"
+require "minitest/autorun"
+
+class PoolTest < Minitest::Test
+  MIB = 1 << 20
+  Pool = GpuPool::Pool
+
+  def live(pool)
+    pool.stats.all.allocated_bytes.current
+  end
+
+  def refused(&code)
+    assert_raises(GpuPool::InvalidArgumentError, &code)
+  end
+
+  def test_library
+    assert_operator GpuPool.version, :>=, 100
+    assert_match(/\A0\./, GpuPool.version_string)
+    assert_equal Encoding::UTF_8, GpuPool.version_string.encoding
+    refute_equal 0, GpuPool.features & GpuPool::FEATURE_SIM
+    assert_equal 8, GpuPool.device_count(GpuPool::BACKEND_SIM)
+    info = GpuPool.device_info(GpuPool::BACKEND_SIM, 1)
+    assert_equal [150_754_820_096, GpuPool::BACKEND_SIM], [info.total_bytes, info.backend]
+    assert_equal "GPUPOOL_ERROR_OVER_LIMIT", GpuPool.status_name(GpuPool::ERROR_OVER_LIMIT)
+    refused { GpuPool.device_info(GpuPool::BACKEND_SIM, 8) }
+    if (GpuPool.features & GpuPool::FEATURE_CUDA).zero?
+      assert_raises(GpuPool::UnavailableError) { GpuPool.device_count(GpuPool::BACKEND_CUDA) }
+    end
+    GpuPool.set_log(GpuPool::LOG_OFF)
+  end
+
+  def test_every_status_has_a_class
+    GpuPool.constants.grep(/\AERROR_/).each do |constant|
+      status = GpuPool.const_get(constant)
+      error = GpuPool::Error.of(status, 7, "words")
+      assert_equal "GPUPOOL_#{constant}", error.status_name
+      refute_instance_of GpuPool::Error, error
+      assert_equal [7, "words"], [error.driver_code, error.message]
+    end
+  end
+
+  def test_addresses
+    Pool.open do |pool|
+      address = pool.malloc(1000)
+      info = pool.block_info(address + 999)
+      assert_equal [address, 1000, GpuPool::BLOCK_LIVE], [info.address, info.requested_bytes, info.state]
+      assert_equal 1024, live(pool)
+      pool.free(address)
+      assert_equal 0, pool.malloc(0)
+      pool.free(0)
+      aligned = pool.malloc_aligned(512, 2 * MIB)
+      assert_equal 0, aligned % (2 * MIB)
+      pool.free(aligned, GpuPool::STREAM_UNKNOWN)
+      assert_equal 0, live(pool)
+      error = assert_raises(GpuPool::UnknownPointerError) { pool.free(aligned) }
+      assert_equal [GpuPool::ERROR_UNKNOWN_POINTER, 0], [error.status, error.driver_code]
+      error = assert_raises(GpuPool::UnknownPointerError) { pool.free((2**64) - 512) }
+      assert_includes error.message, "0xfffffffffffffe00"
+      assert_raises(GpuPool::Error) { pool.malloc((2**64) - 1) }
+      refused { pool.malloc_aligned(1, 3) }
+    end
+  end
+
+  def test_arguments
+    Pool.open do |pool|
+      assert_raises(RangeError) { pool.malloc(-1) }
+      assert_raises(RangeError) { pool.malloc(2**64) }
+      assert_raises(TypeError) { pool.malloc("1") }
+      assert_raises(TypeError) { pool.malloc(1.5) }
+      assert_raises(TypeError) { pool.malloc(1, :stream) }
+      assert_raises(ArgumentError) { pool.malloc }
+      assert_raises(TypeError) { pool.oom_handler = 5 }
+    end
+  end
+
+  def test_blocks
+    Pool.open do |pool|
+      pool.allocate(1000) do |block|
+        block.fill(9)
+        block.write("\x01\x00\xff", 100)
+        assert_equal "\x01\x00\xff".b, block.read(100, 3)
+        assert_equal 1000, block.read.size
+        assert_equal "\x09", block.read(999)
+        assert_equal "", block.read(1000)
+        refused { block.write("abc", 998) }
+        refused { block.read(0, 1001) }
+        refused { block.read((2**64) - 1, 2) }
+        assert_raises(TypeError) { block.write(nil) }
+        copy = pool.allocate(1000)
+        pool.copy(copy.address, block.address, 1000)
+        pool.fill(copy.address, 7, 10)
+        assert_equal "\x07\x09", copy.read(9, 2)
+        copy.free
+        assert_predicate copy, :freed?
+        assert_raises(GpuPool::UnknownPointerError) { copy.free }
+        refused { copy.address }
+        refused { copy.read }
+        copy.close
+      end
+      assert_equal 0, live(pool)
+      given = pool.allocate(1)
+      pool.free(given.release)
+      refused { given.release }
+      pool.validate
+    end
+  end
+
+  def test_streams
+    Pool.open do |pool|
+      stream = pool.create_stream
+      pool.allocate(MIB, stream, 4096) do |block|
+        assert_equal stream.id, block.stream
+        block.record_stream(0)
+        pool.record_stream(block.address, 0)
+        block.free(GpuPool::STREAM_UNKNOWN)
+      end
+      stream.synchronize
+      pool.synchronize_stream(stream)
+      pool.synchronize
+      pool.release_stream(stream)
+      2.times { stream.close }
+      assert_predicate stream, :closed?
+      refused { stream.id }
+      refused { pool.malloc(1, stream) }
+      refused { pool.release_stream(GpuPool::STREAM_UNKNOWN) }
+      closed = pool.create_stream(&:itself)
+      assert_predicate closed, :closed?
+    end
+  end
+
+  def test_a_block_whose_stream_is_closed
+    Pool.open do |pool|
+      block = pool.create_stream { |stream| pool.allocate(512, stream) }
+      refused { block.read }
+      refused { block.fill(1) }
+      block.free
+    end
+  end
+
+  def test_limits
+    Pool.open(backend: :sim, limit_bytes: 64 * MIB) do |pool|
+      error = assert_raises(GpuPool::OverLimitError) { pool.malloc(65 * MIB) }
+      assert_kind_of GpuPool::OutOfMemoryError, error
+      assert_includes error.message, "limit"
+      pool.reserve(16 * MIB)
+      assert_operator pool.stats.all.reserved_bytes.current, :>=, 16 * MIB
+      assert_operator pool.trim(2 * MIB), :>, 0
+      pool.empty
+      assert_equal 0, pool.stats.all.reserved_bytes.current
+      pool.limit_bytes = 128 * MIB
+      assert_equal 128 * MIB, pool.stats.limit_bytes
+      pool.fraction = 0.5
+      assert_equal 150_754_820_096 / 2, pool.stats.limit_bytes
+      refused { pool.fraction = Float::NAN }
+      pool.reset_peaks
+      assert_equal 0, pool.stats.all.reserved_bytes.peak
+    end
+  end
+
+  def test_handlers
+    Pool.open(backend: :sim, limit_bytes: 64 * MIB) do |pool|
+      cache = pool.allocate(60 * MIB)
+      asked = []
+      pool.on_out_of_memory do |size, attempt|
+        asked << [size, attempt]
+        cache.close
+        attempt < 2
+      end
+      GC.start
+      pool.allocate(32 * MIB).free
+      assert_equal [[32 * MIB, 1]], asked
+      pool.on_out_of_memory { raise IOError, "from the handler" }
+      assert_equal "from the handler", assert_raises(IOError) { pool.malloc(65 * MIB) }.message
+      pool.on_out_of_memory { throw :out, 5 }
+      assert_equal(5, catch(:out) { pool.malloc(65 * MIB) })
+      pool.on_out_of_memory do
+        refused { pool.close }
+        nil
+      end
+      assert_raises(GpuPool::OverLimitError) { pool.malloc(65 * MIB) }
+      pool.oom_handler = nil
+      assert_raises(GpuPool::OverLimitError) { pool.malloc(65 * MIB) }
+    end
+  end
+
+  def test_watching
+    Pool.open do |pool|
+      pool.allocate(3 * MIB) do |block|
+        snapshot = pool.snapshot
+        live = snapshot.blocks.select { |each| each.state == GpuPool::BLOCK_LIVE }
+        assert_equal [block.address], live.map(&:address)
+        assert_operator snapshot.segments.first.size_bytes, :>, 0
+        refused { snapshot.segment(snapshot.segment_count) }
+        assert_includes pool.report, "1 live block"
+        assert_equal 1, pool.stats.large.allocated_blocks.current
+        assert_operator pool.stats.driver.create.count, :>, 0
+      end
+    end
+  end
+
+  def test_closing
+    pool = Pool.new
+    block = pool.allocate(MIB)
+    stream = pool.create_stream
+    2.times { pool.close }
+    assert_predicate pool, :closed?
+    assert_includes refused { pool.malloc(1) }.message, "closed"
+    refused { pool.stats }
+    refused { pool.allocate(1) }
+    refused { pool.create_stream }
+    refused { pool.on_out_of_memory { nil } }
+    refused { block.read }
+    refused { stream.synchronize }
+    stream.close
+    block.free
+  end
+
+  def test_a_pool_is_closed_when_its_block_of_code_raises
+    pool = nil
+    assert_raises(IOError) do
+      Pool.open do |opened|
+        pool = opened
+        raise IOError
+      end
+    end
+    assert_predicate pool, :closed?
+  end
+
+  def test_collecting
+    Pool.open do |pool|
+      # The collector looks at the stack without knowing types, so a few may stay.
+      100.times { pool.allocate(1000, pool.create_stream) }
+      GC.start
+      assert_operator live(pool), :<=, 10 * 1024
+    end
+    # Pools and streams that are dropped before their blocks.
+    blocks = Array.new(20) { Pool.new.then { |pool| pool.allocate(100, pool.create_stream) } }
+    GC.start
+    blocks.each { |block| block.write("a") }
+    blocks.each(&:free)
+  end
+
+  def test_a_copied_statistic_outlives_what_it_came_from
+    Pool.open do |pool|
+      pool.malloc(512)
+      stats = Array.new(100) { pool.stats.all.allocated_bytes }
+      GC.start
+      assert_equal [512], stats.map(&:current).uniq
+    end
+  end
+
+  def test_threads
+    Pool.open do |pool|
+      threads = Array.new(4) { Thread.new { 500.times { |i| pool.allocate(1000 + i).close } } }
+      elsewhere = pool.allocate(5)
+      threads << Thread.new { elsewhere.free }
+      threads.each(&:join)
+      assert_equal 0, live(pool)
+      pool.validate
+    end
+  end
+
+  def test_shared_pool
+    first = Pool.shared
+    second = Pool.shared(0)
+    address = first.malloc(512)
+    first.close
+    refused { first.malloc(1) }
+    second.free(address)
+    refused { Pool.shared(99) }
+  end
+
+  def test_configs
+    Pool.open(backend: :sim, device: 2, capture_aware: true, peers: [3, 4], mode: :vmm, kind: :device) do |pool|
+      assert_equal 2, pool.stats.device
+    end
+    refused { Pool.new(backend: :sim, peers: [99]) }
+    refused { Pool.new(fraction: 2.0) }
+    assert_raises(ArgumentError) { Pool.new(limit: 5) }
+    assert_raises(NameError) { Pool.new(backend: :abacus) }
+    Pool.open(GpuPool::Config.new(limit_bytes: MIB)) { |pool| assert_equal MIB, pool.stats.limit_bytes }
+  end
+
+  def test_simulated_device
+    device = 5
+    GpuPool.configure_sim(device, capacity_bytes: 64 * MIB)
+    Pool.open(backend: :sim, device:) do |pool|
+      refused { GpuPool.configure_sim(device) }
+      assert_raises(GpuPool::OutOfMemoryError) { pool.malloc(65 * MIB) }
+      pool.empty
+      GpuPool.sim_script(device, "create:*=error")
+      assert_raises(GpuPool::DriverError) { pool.malloc(MIB) }
+      GpuPool.sim_script(device, "")
+      refused { GpuPool.sim_script(device, "nonsense") }
+      stream = pool.create_stream
+      GpuPool.sim_capture(device, stream, true)
+      GpuPool.sim_capture(device, stream, false)
+      assert_equal 0, GpuPool.sim_faults(device)
+      GpuPool.sim_advance(device, 1000)
+      assert_raises(GpuPool::DriverError) { GpuPool.sim_work(device, stream, 512, 512, 1000) }
+      assert_equal 1, GpuPool.sim_faults(device)
+      refute_empty GpuPool.sim_last_fault(device)
+    end
+  end
+end

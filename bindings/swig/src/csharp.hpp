@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only C# needs: functions of csharp/Callbacks.cs that the native code calls.
+#pragma once
+
+#include <string>
+
+#include "core.hpp"
+
+namespace binding {
+
+struct CsharpCallbacks {
+  void (*raise)(int32_t status, int32_t driver_code, const char* message);
+  void (*take_bytes)(const void* data, uint64_t length);
+  int32_t (*ask)(void* handler, uint64_t size, uint32_t attempt);
+  void (*release)(void* handler);
+};
+
+inline CsharpCallbacks csharp_callbacks;
+
+/// A delegate, held by a GCHandle.
+class CsharpHandler : public OomHandler {
+ public:
+  explicit CsharpHandler(void* handler) : handler_(handler) {}
+  ~CsharpHandler() override { csharp_callbacks.release(handler_); }
+  bool ask(uint64_t size, uint32_t attempt) noexcept override {
+    return csharp_callbacks.ask(handler_, size, attempt) != 0;
+  }
+
+ private:
+  void* handler_;
+};
+
+/// Leaves an exception pending.
+inline void raise_in_csharp(const gpupool_error_t& error) {
+  csharp_callbacks.raise(error.status, error.driver_code, error.message);
+}
+
+/// Leaves bytes for the caller to take.
+inline void give_to_csharp(const std::string& bytes) {
+  csharp_callbacks.take_bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace binding
+
+/// Called once, before anything else.
+extern "C" __attribute__((used, visibility("default"))) inline void gpupool_csharp_set_callbacks(
+    const binding::CsharpCallbacks* callbacks) {
+  binding::csharp_callbacks = *callbacks;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures on their way from the library to the exceptions of a language.
+#pragma once
+
+#include <gpupool/gpupool.h>
+
+#include <cstdio>
+#include <exception>
+
+namespace binding {
+
+/// Thrown between the objects and the wrappers only; the wrappers turn it into the language's own exception.
+struct Failure {
+  gpupool_error_t details;
+};
+
+inline gpupool_error_t make_error(gpupool_status_t status, const char* why) noexcept {
+  gpupool_error_t error{};
+  error.status = status;
+  (void)std::snprintf(error.message, sizeof error.message, "%s", why);
+  return error;
+}
+
+/// For what the library can not know: that a native object has been closed, or a range is outside a block.
+[[noreturn]] inline void refuse(const char* why, gpupool_status_t status = GPUPOOL_ERROR_INVALID_ARGUMENT) {
+  throw Failure{make_error(status, why)};
+}
+
+/// Reads the thread's last error in the same native call that failed, so that no other code of the language
+/// (a collector, a scheduler) comes between.
+[[noreturn]] inline void fail(gpupool_status_t status) {
+  Failure failure{};
+  failure.details.struct_size = sizeof failure.details;
+  if (gpupool_last_error(&failure.details) != GPUPOOL_SUCCESS || failure.details.status != status) {
+    refuse(gpupool_status_name(status), status);
+  }
+  throw failure;
+}
+
+inline void check(gpupool_status_t status) {
+  if (status != GPUPOOL_SUCCESS) [[unlikely]]
+    fail(status);
+}
+
+/// Inside a catch (...): what was caught. Plain data, so that a language may leave the wrapper by longjmp.
+inline gpupool_error_t caught_error() noexcept {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return failure.details;
+  } catch (const std::exception& error) {
+    // The objects themselves only run out of the host's memory.
+    return make_error(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, error.what());
+  }
+}
+
+}  // namespace binding

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only Java needs: handlers, exceptions and byte arrays.
+#pragma once
+
+#include <jni.h>
+
+#include <string>
+
+#include "core.hpp"
+
+namespace binding {
+
+/// An org.gpupool.OomHandler. An exception of it stays pending, and so is thrown when the malloc returns.
+class JavaHandler : public OomHandler {
+ public:
+  JavaHandler(JNIEnv* jenv, jobject handler) : handler_(jenv->NewGlobalRef(handler)) {
+    jenv->GetJavaVM(&machine_);
+    method_ = jenv->GetMethodID(jenv->GetObjectClass(handler), "freeSome", "(JI)Z");
+  }
+  // A thread that is no Java thread can not give the reference back: the handler of a default pool, which
+  // goes only when a Java thread replaces it, or that of a pool, which goes on a Java thread.
+  ~JavaHandler() override {
+    if (JNIEnv* const jenv = environment()) jenv->DeleteGlobalRef(handler_);
+  }
+
+  bool ask(uint64_t size, uint32_t attempt) noexcept override {
+    JNIEnv* const jenv = environment();
+    if (jenv == nullptr || jenv->ExceptionCheck() != 0) return false;
+    const jboolean answer = jenv->CallBooleanMethod(handler_, method_, static_cast<jlong>(size), attempt);
+    return jenv->ExceptionCheck() == 0 && answer != 0;
+  }
+
+ private:
+  /// Of this thread; null if it is no Java thread.
+  JNIEnv* environment() const {
+    void* jenv = nullptr;
+    return machine_->GetEnv(&jenv, JNI_VERSION_1_8) == JNI_OK ? static_cast<JNIEnv*>(jenv) : nullptr;
+  }
+
+  JavaVM* machine_ = nullptr;
+  jobject handler_;
+  jmethodID method_ = nullptr;
+};
+
+/// Leaves a GpuPoolException pending, or what the out-of-memory handler has thrown.
+inline void raise_in_java(JNIEnv* jenv, const gpupool_error_t& error) {
+  if (jenv->ExceptionCheck() != 0) return;
+  const jclass type = jenv->FindClass("org/gpupool/GpuPoolException");
+  if (type == nullptr) return;
+  const jmethodID make =
+      jenv->GetStaticMethodID(type, "of", "(IILjava/lang/String;)Lorg/gpupool/GpuPoolException;");
+  const jstring message = jenv->NewStringUTF(error.message);
+  if (make == nullptr || message == nullptr) return;
+  const jobject exception =
+      jenv->CallStaticObjectMethod(type, make, error.status, error.driver_code, message);
+  if (jenv->ExceptionCheck() == 0) jenv->Throw(static_cast<jthrowable>(exception));
+}
+
+/// The bytes of a byte[] for the time of a call.
+class JavaBytes {
+ public:
+  JavaBytes() = default;
+  JavaBytes(const JavaBytes&) = delete;
+  JavaBytes& operator=(const JavaBytes&) = delete;
+  ~JavaBytes() {
+    if (bytes_ != nullptr) jenv_->ReleaseByteArrayElements(array_, bytes_, JNI_ABORT);
+  }
+
+  char* open(JNIEnv* jenv, jbyteArray array) {
+    jenv_ = jenv;
+    array_ = array;
+    bytes_ = jenv->GetByteArrayElements(array, nullptr);
+    return reinterpret_cast<char*>(bytes_);
+  }
+
+ private:
+  JNIEnv* jenv_ = nullptr;
+  jbyteArray array_ = nullptr;
+  jbyte* bytes_ = nullptr;
+};
+
+/// Null, with an exception pending, if Java can not have an array of that size.
+inline jbyteArray new_byte_array(JNIEnv* jenv, const std::string& bytes) {
+  const auto length = static_cast<jsize>(bytes.size());
+  const jbyteArray array = jenv->NewByteArray(length);
+  if (array != nullptr) {
+    jenv->SetByteArrayRegion(array, 0, length, reinterpret_cast<const jbyte*>(bytes.data()));
+  }
+  return array;
+}
+
+}  // namespace binding

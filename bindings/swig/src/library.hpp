@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of the library that belong to no pool. SWIG reads this file.
+#pragma once
+
+#include <string>
+
+#include "failure.hpp"
+
+namespace binding {
+
+/// The version of the loaded library: major * 10000 + minor * 100 + patch.
+inline uint32_t version() {
+  return gpupool_version();
+}
+inline std::string version_string() {
+  return gpupool_version_string();
+}
+/// Bits of Feature.
+inline uint64_t features() {
+  return gpupool_features();
+}
+/// The name of a status in C.
+inline std::string status_name(gpupool_status_t status) {
+  return gpupool_status_name(status);
+}
+/// Sends lines of the log up to this level to standard error.
+inline void set_log(gpupool_log_level_t level) {
+  check(gpupool_set_log(nullptr, nullptr, level));
+}
+
+inline int32_t device_count(gpupool_backend_t backend) {
+  int32_t count = 0;
+  check(gpupool_device_count(backend, &count));
+  return count;
+}
+inline gpupool_device_info_t device_info(gpupool_backend_t backend, int32_t device) {
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  check(gpupool_device_info(backend, device, &info));
+  return info;
+}
+
+// ---- the simulated device: see gpupool.h
+
+inline void sim_configure(int32_t device, const gpupool_sim_config_t& config) {
+  check(gpupool_sim_configure(device, &config));
+}
+inline void sim_script(int32_t device, const std::string& script) {
+  check(gpupool_sim_script(device, script.c_str()));
+}
+inline void sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t address, uint64_t size,
+                     uint64_t nanoseconds) {
+  check(gpupool_sim_work(device, stream, address, size, nanoseconds));
+}
+inline void sim_advance(int32_t device, uint64_t nanoseconds) {
+  check(gpupool_sim_advance(device, nanoseconds));
+}
+inline void sim_capture(int32_t device, gpupool_stream_t stream, bool begin) {
+  check(gpupool_sim_capture(device, stream, begin ? 1 : 0));
+}
+/// How many rules of the device were broken so far.
+inline uint64_t sim_faults(int32_t device) {
+  uint64_t count = 0;
+  check(gpupool_sim_faults(device, &count, nullptr, 0));
+  return count;
+}
+/// The last one in words; empty if there was none.
+inline std::string sim_last_fault(int32_t device) {
+  char text[1024] = "";
+  check(gpupool_sim_faults(device, nullptr, text, sizeof text));
+  return text;
+}
+
+}  // namespace binding

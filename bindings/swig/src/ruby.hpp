@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only Ruby needs: integers of 64 bits, handlers and exceptions.
+#pragma once
+
+#include <ruby.h>
+
+#include "core.hpp"
+
+namespace binding {
+
+/// Refuses what is no integer, negative, or wider than 64 bits.
+inline uint64_t to_uint64(VALUE value) {
+  if (!RB_INTEGER_TYPE_P(value)) rb_raise(rb_eTypeError, "no implicit conversion into Integer");
+  uint64_t number = 0;
+  const int sign = rb_integer_pack(value, &number, 1, sizeof number, 0,
+                                   INTEGER_PACK_LSWORD_FIRST | INTEGER_PACK_NATIVE_BYTE_ORDER);
+  if (sign < 0 || sign > 1) rb_raise(rb_eRangeError, "not an unsigned integer of 64 bits");
+  return number;
+}
+
+/// While a Ruby program is inside a call of the library on this thread, where it holds the interpreter's
+/// lock.
+class RubyCall {
+ public:
+  /// What a handler throws goes to *thrown, as a state for rb_jump_tag.
+  explicit RubyCall(int* thrown) : outer_(current), thrown_(thrown) { current = this; }
+  RubyCall(const RubyCall&) = delete;
+  RubyCall& operator=(const RubyCall&) = delete;
+  ~RubyCall() { current = outer_; }
+
+  int* thrown() const { return thrown_; }
+
+  static inline thread_local RubyCall* current = nullptr;
+
+ private:
+  RubyCall* outer_;
+  int* thrown_;
+};
+
+/// An object with a method call. It is asked only on a thread that is inside a call from Ruby.
+class RubyHandler : public OomHandler {
+ public:
+  explicit RubyHandler(VALUE handler) : handler_(new VALUE(handler)) { rb_gc_register_address(handler_); }
+  /// Another language may have replaced it, in a default pool on a thread of its own: then it is left alone.
+  ~RubyHandler() override {
+    if (ruby_native_thread_p() == 0) return;
+    rb_gc_unregister_address(handler_);
+    delete handler_;
+  }
+
+  bool ask(uint64_t size, uint32_t attempt) noexcept override {
+    const RubyCall* const call = RubyCall::current;
+    if (call == nullptr) return false;
+    const Question question{*handler_, size, attempt};
+    const VALUE answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown());
+    return *call->thrown() == 0 && RTEST(answer);
+  }
+
+ private:
+  struct Question {
+    VALUE handler;
+    uint64_t size;
+    uint32_t attempt;
+  };
+
+  static VALUE put(VALUE pointer) {
+    const auto& question = *reinterpret_cast<const Question*>(pointer);
+    return rb_funcall(question.handler, rb_intern("call"), 2, ULL2NUM(question.size),
+                      UINT2NUM(question.attempt));
+  }
+
+  VALUE* handler_;
+};
+
+/// Throws the failure, or what a handler has thrown.
+[[noreturn]] inline void raise_in_ruby(const gpupool_error_t& error, int thrown = 0) {
+  if (thrown != 0) rb_jump_tag(thrown);
+  const VALUE type = rb_path2class("GpuPool::Error");
+  rb_exc_raise(rb_funcall(type, rb_intern("of"), 3, INT2NUM(error.status), INT2NUM(error.driver_code),
+                          rb_utf8_str_new_cstr(error.message)));
+}
+
+}  // namespace binding

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check of the bindings' coverage can fail, and fails for the right reasons."""
+
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import check_coverage  # noqa: E402
+
+
+class Coverage(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.write("docs/api.json", json.dumps({"functions": [{"name": "gpupool_a"}, {"name": "gpupool_b"}]}))
+        self.write("bindings/go/pool.go", "C.gpupool_a(); C.gpupool_b()")
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def test_all_is_offered(self):
+        self.assertEqual(check_coverage.check(self.root), [])
+
+    def test_a_function_is_missing(self):
+        self.write("bindings/go/pool.go", "C.gpupool_a()  // gpupool_b2, xgpupool_b")
+        self.assertEqual(check_coverage.check(self.root), ["go: gpupool_b is neither offered nor excused"])
+
+    def test_a_derived_file_does_not_count(self):
+        self.write("bindings/go/pool.go", "C.gpupool_a()")
+        self.write("bindings/go/table.go", "// Written by tools/apigen.py\nC.gpupool_b()")
+        self.assertEqual(len(check_coverage.check(self.root)), 1)
+
+    def test_an_excuse_needs_a_reason_and_a_need(self):
+        self.write("bindings/go/pool.go", "C.gpupool_a()")
+        self.write("bindings/go/excused.json", json.dumps({"gpupool_b": "there is no need"}))
+        self.assertEqual(check_coverage.check(self.root), [])
+        self.write("bindings/go/excused.json", json.dumps({"gpupool_b": ""}))
+        self.assertEqual(check_coverage.check(self.root), ["go: the excuse for gpupool_b gives no reason"])
+        self.write("bindings/go/excused.json", json.dumps({"gpupool_b": "why", "gpupool_a": "why"}))
+        self.assertEqual(check_coverage.check(self.root), ["go: the excuse for gpupool_a is stale"])
+
+    def test_an_unknown_binding_is_seen(self):
+        self.write("bindings/perl/pool.pm", "gpupool_a gpupool_b")
+        self.assertEqual(len(check_coverage.check(self.root)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
