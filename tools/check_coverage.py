@@ -48,7 +48,7 @@ def check(root):
                      if name not in offered and name not in excused]
         problems += [f"{folder.name}: the excuse for {name} is stale" for name in excused
                      if name in offered or name not in functions]
-        problems += [f"{folder.name}: the excuse for {name} gives no reason" for name, why in excused.items() if not why]
+        problems += [f"{folder.name}: the excuse for {name} gives no reason" for name in excused if not excused[name]]
     return problems
 
 

@@ -17,7 +17,7 @@ say "Rust: cargo build"
 CARGO_TARGET_DIR=$demo/rust cargo build -q --locked --release --manifest-path bindings/rust/Cargo.toml \
   --example basic --example replay
 say "Go: go build"
-(cd bindings/go && go build -o "$demo/go/" ./cmd/replay)
+(cd bindings/go && go build -o "$demo/go/" ./cmd/basic ./cmd/replay)
 say "Java, C#, Lua and Ruby: swig"
 make -s -j2 -C bindings/swig BUILD="$demo/swig" all
 
@@ -29,6 +29,7 @@ in_language() { # in_language NAME COMMAND...: what it prints, with the name in 
 in_language Python "$demo/python/bin/python" examples/python/basic.py
 in_language ctypes python3 examples/python/ctypes_dlopen.py
 in_language Rust "$demo/rust/release/examples/basic"
+in_language Go "$demo/go/basic"
 in_language Java run_java Basic
 in_language 'C#' env LD_LIBRARY_PATH="$demo/swig/csharp:$LD_LIBRARY_PATH" mono "$demo/swig/csharp/Basic.exe"
 in_language Lua env LUA_PATH="$demo/swig/lua/?.lua;;" LUA_CPATH="$demo/swig/lua/?.so;;" lua5.4 examples/lua/basic.lua

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import check_coverage  # noqa: E402
+import check_coverage
 
 
 class Coverage(unittest.TestCase):
