@@ -93,6 +93,7 @@ void Heap::add_region(Address base, uint64_t size) {
   Region& region = space_.regions.emplace_back();
   region.base = base;
   region.size = size;
+  region.home = this;
   Block* range = space_.store.get();
   range->address = base;
   range->size = size;
@@ -109,6 +110,7 @@ void Heap::add_segment(Chunk* chunk, uint64_t epoch, uint64_t age) {
   region.pages.push_back(chunk);
   region.base = chunk->address;
   region.size = chunk->size;
+  region.home = this;
   region.is_segment = true;
   chunk->heap = this;
   chunk->region = &region;
@@ -228,7 +230,11 @@ void Heap::hand_over(const Window& run, Heap& to, uint64_t age) noexcept {
 }
 
 void Heap::restore(Block* retired) noexcept {
-  make_free(retired, State::bare);
+  // Back to whoever has the addresses around it: left to each heap that was here, they would never merge
+  // again.
+  Heap& home = *retired->region->home;
+  retired->heap = &home;
+  home.make_free(retired, State::bare);
 }
 
 uint64_t Heap::largest_hole() const noexcept {

@@ -92,7 +92,7 @@ class Heap {
   Block* quarantine(Region* region, Address address, uint64_t size) noexcept;
 
   /// The old mapping of a retired range is gone: its addresses are bare again.
-  void restore(Block* retired) noexcept;
+  static void restore(Block* retired) noexcept;
 
   const ChunkLists& free_chunks() const noexcept { return free_chunks_; }
 

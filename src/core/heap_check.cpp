@@ -31,6 +31,8 @@ bool range_is_valid(const Region& region, const Block* block, const AddressMap& 
     return broken(why, "holes not merged", block->address);
   if (is_block(block) != (map.find(block->address) == block))
     return broken(why, "address map differs", block->address);
+  if (block->is(State::bare) && block->heap != region.home)
+    return broken(why, "bare range away from home", block->address);
   const bool backed = is_block(block) || block->is(State::hole);
   if (region.is_segment) return backed || broken(why, "part of a segment is not backed", block->address);
   const size_t last = region.page_of(block->end() - 1);

@@ -17,6 +17,7 @@ namespace gpupool {
 struct Region {
   Address base = 0;
   uint64_t size = 0;
+  Heap* home = nullptr;  // whose its bare ranges are
   bool is_segment = false;
   Block* first = nullptr;
   std::vector<Chunk*> pages;

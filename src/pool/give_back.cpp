@@ -110,7 +110,7 @@ Status Pool::release_chunk(Chunk* chunk) {
       heap->unclaim(chunk);
       return status;
     }
-    heap->restore(detach(chunk));
+    Heap::restore(detach(chunk));
   }
   if (const Status status = driver_.release_chunk(chunk->handle); status != kSuccess) {
     in_hand_.push_back(chunk);

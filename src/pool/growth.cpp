@@ -361,7 +361,7 @@ void Pool::unmap_retired() {
         continue;
       }
       --entry.chunk->old_mappings;
-      entry.heap->restore(entry.range);
+      Heap::restore(entry.range);
     }
   }
   retired_.resize(kept);

@@ -104,7 +104,7 @@ class HeapTest : public ::testing::Test {
     heap_.claim(chunk);
     retired_.push_back(heap_.detach(chunk));
     if (random() % 2 == 0) {
-      for (Block* range : retired_) heap_.restore(range);
+      for (Block* range : retired_) Heap::restore(range);
       retired_.clear();
     }
   }
@@ -233,11 +233,11 @@ TEST_F(HeapTest, ARunOfFreeChunksChangesHandsWhereItIs) {
   expect_valid();
   EXPECT_EQ(other.hole_bytes(), 4 * kGranule) << "holes of different heaps stay apart";
 
-  // Taken from there, the addresses are bare ones of the other heap.
+  // Taken from there, the addresses go back to the heap that has those around them.
   Chunk* chunk = other.free_chunks().oldest();
   space_.store.reserve(2);
   other.claim(chunk);
-  other.restore(other.detach(chunk));
+  Heap::restore(other.detach(chunk));
   expect_valid();
   EXPECT_TRUE(other.is_valid(why)) << why;
   EXPECT_NE(block, nullptr);
