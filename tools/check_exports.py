@@ -4,9 +4,10 @@
 
     tools/check_exports.py libgpupool.so docs/api.json
 
-The exported symbols must be the contract's functions, no more and no less, each in the version node
-that first had it; no symbol may be unique across the process (it would pin the library); the stack must
-not be executable; dlclose must not unload; and nothing may be needed but the C and C++ runtimes.
+The exported symbols must be the contract's functions and those for frameworks, no more and no less, each
+in the version node that first had it; no symbol may be unique across the process (it would pin the
+library); the stack must not be executable; dlclose must not unload; and nothing may be needed but the C
+and C++ runtimes.
 """
 
 import json
@@ -32,7 +33,8 @@ def exported_symbols(library):
 
 
 def symbol_violations(library, contract):
-    expected = {f"{function['name']}@@GPUPOOL_{function['since']}" for function in contract["functions"]}
+    functions = [*contract["functions"], *contract.get("framework_functions", [])]
+    expected = {f"{function['name']}@@GPUPOOL_{function['since']}" for function in functions}
     symbols = exported_symbols(library)
     actual = {name for name, _ in symbols}
     yield from (f"{name} is missing or has another version" for name in sorted(expected - actual))

@@ -19,13 +19,13 @@ MAY_SEE = {
     "core": {"base", "core"},
     "device": {"base", "device"},
     "pool": {"base", "core", "pool", "device/device.hpp"},
-    "abi": {"base", "core", "device", "pool", "abi"},
+    "abi": {"base", "core", "device", "pool", "abi", "gpupool/frameworks.h"},
     "cli": {"cli"},
 }
 LIBRARY = ("base", "core", "device", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
-INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp"}
+INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/frameworks.h"}
 # Folders outside src that live on the installed headers, and the folders whose helpers they may share.
 OUTSIDE = ("bindings", "examples", "tests/abi", "tests/cpp", "tests/process", "tests/install")
 

@@ -50,7 +50,7 @@ class Registry {
   void mark_exiting() noexcept;
 
   /// The mark of this copy of the library.
-  static const void* copy_mark() noexcept { return &copy_mark_; }
+  static const void* copy_mark() noexcept { return &kCopyMark; }
 
   /// The pool behind a number; null if it is gone. The result keeps it from going.
   std::shared_ptr<Pool> find(uint64_t id) noexcept;
@@ -64,7 +64,7 @@ class Registry {
   static void after_fork_in_parent() noexcept;
   static void after_fork_in_child() noexcept;
 
-  static constexpr char copy_mark_ = 0;
+  static constexpr char kCopyMark = 0;
 
   std::mutex mutex_;
   gpupool_t* first_ = nullptr;

@@ -3,6 +3,7 @@
 
 import json
 
+from ..frameworks import FRAMEWORK_FUNCTIONS
 from ..model import Alias, Callback, Define, Enum, Function, Opaque, Struct
 
 
@@ -18,6 +19,7 @@ def contract_json(api):
         "callbacks": [_callable(callback) for callback in api.of(Callback)],
         "structs": [_struct(struct) for struct in api.of(Struct)],
         "functions": [{**_callable(function), "since": function.since} for function in api.of(Function)],
+        "framework_functions": [{"name": name, "since": since} for name, since in FRAMEWORK_FUNCTIONS.items()],
     }
     return json.dumps(contract, indent=1, ensure_ascii=False) + "\n"
 

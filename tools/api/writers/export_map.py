@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The linker's version script: the explicit list of exported functions, by the version that added them."""
 
+from ..frameworks import FRAMEWORK_FUNCTIONS
 from ..model import Function
 
 
 def export_map(api):
-    functions = api.of(Function)
-    versions = sorted({function.since for function in functions}, key=lambda v: [int(part) for part in v.split(".")])
+    functions = {function.name: function.since for function in api.of(Function)} | FRAMEWORK_FUNCTIONS
+    versions = sorted(set(functions.values()), key=lambda v: [int(part) for part in v.split(".")])
     lines = [
         "/* SPDX-License-Identifier: Apache-2.0 */",
         "/* Written by tools/apigen.py. A function never changes its node. */",
@@ -15,7 +16,7 @@ def export_map(api):
     for version in versions:
         lines.append(f"GPUPOOL_{version} {{")
         lines.append("  global:")
-        lines += [f"    {function.name};" for function in functions if function.since == version]
+        lines += [f"    {name};" for name, since in functions.items() if since == version]
         if not previous:
             lines += ["  local:", "    *;"]
         lines.append(f"}}{previous};")
