@@ -5,8 +5,8 @@ from ..frameworks import FRAMEWORK_FUNCTIONS
 from ..model import Function
 
 
-def export_map(api):
-    functions = {function.name: function.since for function in api.of(Function)} | FRAMEWORK_FUNCTIONS
+def export_map(api, framework_functions=FRAMEWORK_FUNCTIONS):
+    functions = {function.name: function.since for function in api.of(Function)} | framework_functions
     versions = sorted(set(functions.values()), key=lambda v: [int(part) for part in v.split(".")])
     lines = [
         "/* SPDX-License-Identifier: Apache-2.0 */",

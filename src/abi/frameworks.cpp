@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions that frameworks call through function pointers.
+#include "gpupool/frameworks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "abi/torch_pools.hpp"
+#include "base/status.hpp"
+
+using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::abi;  // NOLINT
+
+namespace {
+
+TorchPools& pools() {
+  return TorchPools::instance();
+}
+
+MempoolId number(gpupool_torch_mempool_t id) {
+  return {id.first, id.second};
+}
+
+gpupool_ptr_t address(const void* ptr) {
+  return reinterpret_cast<gpupool_ptr_t>(ptr);
+}
+
+/// As PyTorch writes sizes.
+std::string in_units(uint64_t bytes) {
+  constexpr std::array<const char*, 4> kUnits = {"bytes", "KiB", "MiB", "GiB"};
+  size_t unit = 0;
+  auto amount = static_cast<double>(bytes);
+  for (; amount >= 1024 && unit + 1 < kUnits.size(); ++unit) amount /= 1024;
+  std::array<char, 64> text{};
+  (void)std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.2f %s", amount, kUnits[unit]);
+  return text.data();
+}
+
+std::string shortage(size_t size, int device, const char* report) {
+  std::string text =
+      "CUDA out of memory. Tried to allocate " + in_units(size) + ". GPU " + std::to_string(device);
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  if (gpupool_device_info(GPUPOOL_BACKEND_AUTO, device, &info) == kSuccess) {
+    text += " has a total capacity of " + in_units(info.total_bytes) + " of which " +
+            in_units(info.free_bytes) + " is free";
+  }
+  return text + ". gpupool: " + report;
+}
+
+/// A size beyond any device's addresses is refused as such, but is a shortage to PyTorch.
+constexpr uint64_t kBeyondAddresses = uint64_t{1} << 47;
+
+/// In words why the last call failed, and whether memory was short.
+std::string explain(size_t size, int device, bool& is_shortage) {
+  const ErrorRecord record = last_error();
+  is_shortage = record.status == GPUPOOL_ERROR_OUT_OF_MEMORY || record.status == GPUPOOL_ERROR_OVER_LIMIT ||
+                (record.status == GPUPOOL_ERROR_INVALID_ARGUMENT && size >= kBeyondAddresses);
+  return is_shortage ? shortage(size, device, record.message) : std::string("gpupool: ") + record.message;
+}
+
+void check(gpupool_status_t status) {
+  if (status != kSuccess) throw std::runtime_error(std::string("gpupool: ") + last_error().message);
+}
+
+}  // namespace
+
+extern "C" {
+
+void* gpupool_torch_alloc(size_t size, int device, void* stream) {
+  gpupool_ptr_t ptr = 0;
+  return pools().malloc(size, device, stream, ptr) == kSuccess ? reinterpret_cast<void*>(ptr) : nullptr;
+}
+
+void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream) {
+  void* ptr = gpupool_torch_alloc(size, device, stream);
+  if (ptr == nullptr && size != 0) [[unlikely]] {
+    bool is_shortage = false;
+    throw std::runtime_error(explain(size, device, is_shortage));
+  }
+  return ptr;
+}
+
+void gpupool_torch_free(void* ptr, size_t, int device, void* stream) {
+  if (ptr != nullptr) (void)pools().free(address(ptr), device, stream);
+}
+
+int gpupool_torch_explain(size_t size, int device, char* text, size_t capacity) {
+  bool is_shortage = false;
+  const std::string words = explain(size, device, is_shortage);
+  if (capacity != 0) {
+    const size_t length = std::min(words.size(), capacity - 1);
+    std::memcpy(text, words.data(), length);
+    text[length] = '\0';
+  }
+  return is_shortage ? 1 : 0;
+}
+
+void gpupool_torch_record_stream(void* ptr, void* stream) {
+  (void)pools().on_owner([&](gpupool_t* pool) {
+    return gpupool_record_stream(pool, address(ptr), reinterpret_cast<gpupool_stream_t>(stream));
+  });
+}
+
+void gpupool_torch_reset(void) {
+  pools().empty_all();
+}
+
+void gpupool_torch_memory_fraction(double fraction, int device) {
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  check(gpupool_device_info(GPUPOOL_BACKEND_AUTO, device, &info));
+  const auto limit = static_cast<uint64_t>(fraction * static_cast<double>(info.total_bytes));
+  check(pools().set_limit(device, std::max(limit, uint64_t{1})));
+}
+
+void gpupool_torch_init(int device_count) {
+  if (device_count == 0) return;
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  check(gpupool_device_info(GPUPOOL_BACKEND_AUTO, 0, &info));
+  if (info.backend != GPUPOOL_BACKEND_CUDA) {
+    throw std::runtime_error(
+        "gpupool serves the simulated device here, whose memory no GPU can use: take "
+        "GPUPOOL_BACKEND=sim out of the environment");
+  }
+  const char* limit = std::getenv("GPUPOOL_LIMIT");
+  if (limit != nullptr && std::strtoull(limit, nullptr, 10) > info.total_bytes) {
+    throw std::runtime_error(std::string("gpupool: GPUPOOL_LIMIT is ") + limit + " bytes, more than the " +
+                             std::to_string(info.total_bytes) + " of " + info.name);
+  }
+}
+
+void* gpupool_torch_base_alloc(void* ptr, size_t* size) {
+  gpupool_block_t block{};
+  const gpupool_status_t status = pools().on_owner(
+      [&](gpupool_t* pool) { return gpupool_block_info(pool, address(ptr), &block, sizeof block); });
+  if (size != nullptr) *size = status == kSuccess ? block.allocated_bytes : 0;
+  return status == kSuccess ? reinterpret_cast<void*>(block.address) : ptr;
+}
+
+void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_mempool_t id, const void* filter) {
+  const auto* accepts = static_cast<const StreamFilter*>(filter);
+  check(pools().begin(device, number(id), accepts != nullptr ? *accepts : StreamFilter()));
+}
+
+void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_mempool_t id) {
+  pools().end(device, number(id));
+}
+
+void gpupool_torch_release_pool(int device, gpupool_torch_mempool_t id) {
+  pools().release(device, number(id));
+}
+
+void gpupool_torch_retain_pool(int device, gpupool_torch_mempool_t id) {
+  check(pools().retain(device, number(id)));
+}
+
+int gpupool_torch_pool_use_count(int device, gpupool_torch_mempool_t id) {
+  return pools().use_count(device, number(id));
+}
+
+size_t gpupool_torch_pools(int device, gpupool_t** found, gpupool_torch_mempool_t* ids, size_t capacity) {
+  const auto all = pools().list(device);
+  for (size_t i = 0; i < std::min(all.size(), capacity); ++i) {
+    found[i] = all[i].second;
+    if (ids != nullptr) ids[i] = {all[i].first.first, all[i].first.second};
+  }
+  return all.size();
+}
+
+uint64_t gpupool_torch_limit(int device) {
+  return pools().limit(device);
+}
+
+}  // extern "C"

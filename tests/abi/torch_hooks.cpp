@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PyTorch calls through pointers, as PyTorch calls it: with its C++ types, on several devices, with
+// pools of graphs, to the end of memory.
+#include <gpupool/frameworks.h>
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "support/check.h"
+
+namespace {
+
+using MempoolId = std::pair<uint64_t, uint64_t>;
+
+constexpr size_t kMiB = size_t{1} << 20;
+void* const kStream = reinterpret_cast<void*>(16);
+void* const kOther = reinterpret_cast<void*>(32);
+
+// PyTorch gets the hooks as addresses, and has types of its own for them.
+template <typename Hook, typename Function>
+Hook as_hook(Function* function) {
+  return reinterpret_cast<Hook>(reinterpret_cast<uintptr_t>(function));
+}
+using Begin = void (*)(int, MempoolId, std::function<bool(void*)>);
+using End = void (*)(int, MempoolId);
+const auto begin_pool = as_hook<Begin>(&gpupool_torch_begin_allocate_to_pool);
+const auto end_pool = as_hook<End>(&gpupool_torch_end_allocate_to_pool);
+const auto release_pool = as_hook<End>(&gpupool_torch_release_pool);
+
+gpupool_stats_t stats(int device) {
+  gpupool_t* pool = nullptr;
+  OK(gpupool_default_pool(device, &pool));
+  return stats_of(pool);
+}
+
+std::string thrown(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void test_blocks() {
+  CHECK(gpupool_torch_alloc(0, 0, nullptr) == nullptr);
+  void* block = gpupool_torch_alloc(1000, 1, kStream);
+  REQUIRE(block != nullptr);
+  CHECK(stats(1).all.allocated_bytes.current == 1024);
+  size_t size = 0;
+  CHECK(gpupool_torch_base_alloc(static_cast<char*>(block) + 700, &size) == block && size == 1024);
+  gpupool_torch_record_stream(block, kOther);
+  gpupool_torch_free(block, 1000, 1, kStream);
+  CHECK(stats(1).all.allocated_bytes.current == 0);
+  // Not live any more: nothing happens, and it is its own base.
+  gpupool_torch_free(block, 1000, 1, kStream);
+  gpupool_torch_record_stream(block, kOther);
+  CHECK(gpupool_torch_base_alloc(block, &size) == block && size == 0);
+  gpupool_torch_free(nullptr, 0, 1, kStream);
+  CHECK(stats(1).all.allocated_bytes.current == 0);
+  CHECK(stats(1).all.reserved_bytes.current != 0);
+  gpupool_torch_reset();
+  CHECK(stats(1).all.reserved_bytes.current == 0);
+}
+
+void test_shortage() {
+  gpupool_torch_memory_fraction(0.25, 2);
+  const uint64_t limit = gpupool_torch_limit(2);
+  CHECK(limit == stats(2).limit_bytes && limit > 0);
+  char text[2048];
+  CHECK(gpupool_torch_alloc(limit + kMiB, 2, nullptr) == nullptr);
+  CHECK(gpupool_torch_explain(limit + kMiB, 2, text, sizeof text) == 1);
+  CHECK(std::string(text).rfind("CUDA out of memory. Tried to allocate ", 0) == 0);
+  CHECK(std::string(text).find(" GiB. GPU 2 has a total capacity of ") != std::string::npos);
+  char cut[8];
+  (void)gpupool_torch_explain(kMiB, 2, cut, sizeof cut);
+  CHECK(std::string(cut) == "CUDA ou");
+  CHECK(thrown([&] { gpupool_torch_alloc_or_throw(limit + kMiB, 2, nullptr); }) == text);
+  CHECK(gpupool_torch_alloc_or_throw(0, 2, nullptr) == nullptr);
+  CHECK(gpupool_torch_alloc(size_t{1} << 60, 2, nullptr) == nullptr);
+  CHECK(gpupool_torch_explain(size_t{1} << 60, 2, text, sizeof text) == 1);
+  CHECK(std::string(text).rfind("CUDA out of memory. Tried to allocate 1073741824.00 GiB.", 0) == 0);
+  // Other failures are no shortage.
+  CHECK(gpupool_torch_alloc(1, 77, nullptr) == nullptr);
+  CHECK(gpupool_torch_explain(1, 77, text, sizeof text) == 0);
+  CHECK(std::string(text).rfind("gpupool: ", 0) == 0);
+  void* live = gpupool_torch_alloc(64 * kMiB, 2, nullptr);
+  CHECK(thrown([] { gpupool_torch_memory_fraction(0.0, 2); }).find("gpupool: ") == 0);
+  CHECK(gpupool_torch_limit(2) == limit);
+  gpupool_torch_free(live, 64 * kMiB, 2, nullptr);
+}
+
+// What a graph allocates and frees is used again by that graph only, and all is given back with it.
+void test_graph_pools() {
+  const MempoolId id{0, 7};
+  const gpupool_torch_mempool_t number{0, 7};
+  begin_pool(3, id, [](void* stream) { return stream == kStream; });
+  void* inside = gpupool_torch_alloc(kMiB, 3, kStream);
+  void* outside = gpupool_torch_alloc(kMiB, 3, kOther);
+  CHECK(stats(3).all.allocated_bytes.current == kMiB);
+  gpupool_torch_free(inside, kMiB, 3, kStream);
+  CHECK(gpupool_torch_alloc(kMiB, 3, kStream) == inside);
+  end_pool(3, id);
+  gpupool_torch_free(inside, kMiB, 3, kStream);
+  void* later = gpupool_torch_alloc(kMiB, 3, kStream);
+  CHECK(later != inside);
+
+  CHECK(gpupool_torch_pool_use_count(3, number) == 1);
+  begin_pool(3, id, nullptr);  // another graph shares the pool
+  CHECK(gpupool_torch_alloc(kMiB, 3, kStream) == inside);
+  end_pool(3, id);
+  end_pool(3, id);  // once too often
+  CHECK(gpupool_torch_pool_use_count(3, number) == 2);
+  gpupool_t* pools[2] = {};
+  gpupool_torch_mempool_t ids[2];
+  CHECK(gpupool_torch_pools(3, pools, ids, 2) == 2);
+  CHECK(ids[0].second == 0 && ids[1].second == 7);
+  CHECK(stats_of(pools[1]).all.allocated_bytes.current == kMiB);
+  release_pool(3, id);
+  release_pool(3, id);
+  release_pool(3, id);  // once too often
+  CHECK(gpupool_torch_pools(3, nullptr, nullptr, 0) == 1);
+  // Its last block outlives it.
+  CHECK(gpupool_torch_base_alloc(later, nullptr) == later);
+  gpupool_torch_free(inside, kMiB, 3, kStream);
+  FAILS(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_free(pools[1], 512, 0));
+  gpupool_torch_free(outside, kMiB, 3, kOther);
+  gpupool_torch_free(later, kMiB, 3, kStream);
+  CHECK(stats(3).all.allocated_bytes.current == 0);
+}
+
+// The limit holds for the default pool and those of graphs together, and moves to where it is needed.
+void test_shared_limit() {
+  const MempoolId id{1, 0};
+  gpupool_torch_memory_fraction(0.5, 4);
+  const uint64_t limit = gpupool_torch_limit(4);
+  const size_t half = limit / 2 / kMiB * kMiB;
+  void* live = gpupool_torch_alloc(half, 4, nullptr);
+  begin_pool(4, id, nullptr);
+  CHECK(gpupool_torch_alloc(half + half / 2, 4, nullptr) == nullptr);
+  void* graph = gpupool_torch_alloc(half / 2, 4, nullptr);
+  REQUIRE(graph != nullptr);
+  end_pool(4, id);
+  CHECK(gpupool_torch_limit(4) == limit);
+  // The graph's pool was given all the room that there was; the default pool takes back what it left.
+  void* more = gpupool_torch_alloc(half / 4, 4, nullptr);
+  CHECK(more != nullptr);
+  CHECK(gpupool_torch_alloc(half / 2, 4, nullptr) == nullptr);
+  gpupool_torch_free(graph, half / 2, 4, nullptr);
+  release_pool(4, id);
+  CHECK(gpupool_torch_limit(4) == limit && stats(4).limit_bytes == limit);
+  gpupool_torch_free(more, half / 4, 4, nullptr);
+  gpupool_torch_free(live, half, 4, nullptr);
+  void* all = gpupool_torch_alloc(limit / 512 * 512 - 2 * kMiB, 4, nullptr);
+  CHECK(all != nullptr);
+  gpupool_torch_free(all, 0, 4, nullptr);
+}
+
+void test_retain() {
+  const gpupool_torch_mempool_t id{0, 9};
+  CHECK(gpupool_torch_pool_use_count(5, id) == 0);
+  gpupool_torch_retain_pool(5, id);
+  CHECK(gpupool_torch_pool_use_count(5, id) == 1);
+  void* block = gpupool_torch_alloc(kMiB, 5, nullptr);  // not routed there
+  CHECK(stats(5).all.allocated_bytes.current == kMiB);
+  gpupool_torch_free(block, kMiB, 5, nullptr);
+  gpupool_torch_release_pool(5, id);
+  CHECK(gpupool_torch_pool_use_count(5, id) == 0);
+  CHECK(thrown([&] { gpupool_torch_retain_pool(99, id); }) == "gpupool: there is no device 99");
+  CHECK(thrown([&] { begin_pool(99, MempoolId{0, 1}, nullptr); }) == "gpupool: there is no device 99");
+}
+
+}  // namespace
+
+int main() {
+  gpupool_torch_init(0);
+  const char* backend = getenv("GPUPOOL_BACKEND");
+  const bool is_sim = backend != nullptr && std::string(backend) == "sim";
+  CHECK(thrown([] { gpupool_torch_init(1); }).empty() != is_sim);
+  if (!is_sim) {
+    setenv("GPUPOOL_LIMIT", "1000000000000000000", 1);
+    CHECK(thrown([] {
+            gpupool_torch_init(1);
+          }).rfind("gpupool: GPUPOOL_LIMIT is 1000000000000000000 bytes, more than", 0) == 0);
+  }
+  if (!is_sim) return finish();  // the rest needs many devices and streams of any name
+  test_blocks();
+  test_shortage();
+  test_graph_pools();
+  test_shared_limit();
+  test_retain();
+  return finish();
+}
