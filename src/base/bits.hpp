@@ -36,4 +36,9 @@ constexpr uint64_t floor_power_of_two(uint64_t value) noexcept {
   return std::bit_floor(value);
 }
 
+/// Spreads a number over [0, 2^bits): Fibonacci hashing, one multiplication.
+constexpr size_t hash_to(unsigned bits, uint64_t number) noexcept {
+  return static_cast<size_t>(number * 0x9E3779B97F4A7C15U >> (64 - bits));
+}
+
 }  // namespace gpupool

@@ -31,21 +31,22 @@ enum class State : uint8_t {
 /// One range. From live to cached and back it changes under its owner's lock; everything else, and every
 /// other state, under the pool's lock. Records are never given back while the pool lives, so that a thread
 /// that looks up a foreign pointer finds a record, though perhaps of another block. Records share no cache
-/// line: neighbours are handed to different threads.
+/// line: neighbours are handed to different threads. All that merging looks at in a neighbour is in the
+/// first.
 struct alignas(64) Block {
   Address address = 0;
   uint64_t size = 0;
-  uint64_t requested = 0;
-  std::atomic<BlockOwner*> owner{nullptr};
   Heap* heap = nullptr;
-  std::atomic<State> state{State::unused};
-  /// Other streams have used it: a free takes the long way.
-  std::atomic<bool> shared{false};
-  Region* region = nullptr;
   Block* prev = nullptr;  // in address order, within the region
   Block* next = nullptr;
   Block* link = nullptr;       // next in whatever list the state says
   Block* link_back = nullptr;  // previous in a free index
+  std::atomic<State> state{State::unused};
+  /// Other streams have used it: a free takes the long way.
+  std::atomic<bool> shared{false};
+  std::atomic<BlockOwner*> owner{nullptr};
+  uint64_t requested = 0;
+  Region* region = nullptr;
 
   Address end() const noexcept { return address + size; }
   bool is(State wanted) const noexcept { return state.load(std::memory_order_relaxed) == wanted; }

@@ -65,18 +65,26 @@ void FreeIndex::remove(Block* block) noexcept {
   bytes_ -= block->size;
 }
 
+void FreeIndex::resize(Block* block, Address address, uint64_t size) noexcept {
+  const bool stays = bin_of(size) == bin_of(block->size) &&
+                     (block->link_back == nullptr || block->link_back->size < size) &&
+                     (block->link == nullptr || size < block->link->size);
+  if (!stays) remove(block);
+  if (stays) bytes_ += size - block->size;
+  block->address = address;
+  block->size = size;
+  if (!stays) insert(block);
+}
+
 Block* FreeIndex::find(uint64_t size) const noexcept {
   const size_t own = bin_of(size);
   const size_t above = first_bin_from(own + 1);
   // The bin of the size itself may hold ranges that are too small. Where nothing larger exists, the whole
   // bin is searched: a fit must never be missed.
-  Block* best = nullptr;
   unsigned step = 0;
-  for (Block* at = heads_[own]; at != nullptr; at = at->link, ++step) {
-    if (step >= kScan && (best != nullptr || above != kBins)) break;
-    if (at->size >= size && (best == nullptr || before(at, best))) best = at;
+  for (Block* at = heads_[own]; at != nullptr && (step < kScan || above == kBins); at = at->link, ++step) {
+    if (at->size >= size) return at;
   }
-  if (best != nullptr) return best;
   return above == kBins ? nullptr : heads_[above];
 }
 

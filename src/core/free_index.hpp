@@ -9,15 +9,19 @@
 
 namespace gpupool {
 
-/// Bins of 1/16 of a power of two with a bitmap over them; within a bin, ranges are sorted by size and then
+/// Bins of 1/32 of a power of two with a bitmap over them; within a bin, ranges are sorted by size and then
 /// address as far as kScan steps from its front reach. Best fit is exact for bins up to that length and
-/// within 1/16 of the size beyond. Uses link and link_back of the blocks it holds.
+/// within 1/32 of the size beyond. Uses link and link_back of the blocks it holds.
 class FreeIndex {
  public:
   void insert(Block* block) noexcept;
   void remove(Block* block) noexcept;
 
-  /// The smallest range of at least `size`, the lowest address among equals; null if there is none.
+  /// Gives a range other bounds. Where its place among the others stays, nothing is moved.
+  void resize(Block* block, Address address, uint64_t size) noexcept;
+
+  /// The smallest range of at least `size`, the lowest address among equals, as far as bins are sorted; null
+  /// if there is none.
   Block* find(uint64_t size) const noexcept;
 
   /// The largest range, and from there the next smaller ones (within a bin: next larger). Null at the end.
@@ -33,9 +37,9 @@ class FreeIndex {
   bool contains(const Block* block) const noexcept;
 
  private:
-  static constexpr unsigned kSubBits = 4;
-  static constexpr size_t kBins = 640;
-  static constexpr unsigned kScan = 32;
+  static constexpr unsigned kSubBits = 5;
+  static constexpr size_t kBins = 1280;
+  static constexpr unsigned kScan = 16;
 
   static size_t bin_of(uint64_t size) noexcept;
   size_t first_bin_from(size_t bin) const noexcept;

@@ -7,48 +7,60 @@ namespace gpupool {
 
 // ---- ranges
 
-void Heap::link_after(Block* at, Block* added) noexcept {
-  added->prev = at;
-  added->next = at->next;
-  if (at->next != nullptr) at->next->prev = added;
-  at->next = added;
-}
-
 void Heap::unlink(Block* block) noexcept {
   (block->prev != nullptr ? block->prev->next : block->region->first) = block->next;
   if (block->next != nullptr) block->next->prev = block->prev;
   space_.store.put(block);
 }
 
-/// Splits a range that is in no index: the first `size` bytes stay, the rest is returned.
-Block* Heap::cut_front(Block* block, uint64_t size) noexcept {
-  Block* rest = space_.store.get();
-  rest->address = block->address + size;
-  rest->size = block->size - size;
-  rest->heap = this;
-  rest->region = block->region;
-  rest->become(block->state.load(std::memory_order_relaxed));
-  block->size = size;
-  link_after(block, rest);
-  return rest;
+/// Splits a free range: the front comes back as a range in no index, the rest stays in `index`.
+Block* Heap::cut_front(FreeIndex& index, Block* range, uint64_t size) noexcept {
+  Block* front = space_.store.get();
+  front->address = range->address;
+  front->size = size;
+  front->heap = this;
+  front->region = range->region;
+  front->become(range->state.load(std::memory_order_relaxed));
+  front->prev = range->prev;
+  front->next = range;
+  (range->prev != nullptr ? range->prev->next : range->region->first) = front;
+  range->prev = front;
+  index.resize(range, range->address + size, range->size - size);
+  return front;
+}
+
+/// Cuts [address, address + size) out of a free range, and out of its index.
+Block* Heap::isolate(Block* range, Address address, uint64_t size) noexcept {
+  FreeIndex& index = index_of_state(range->state.load(std::memory_order_relaxed));
+  if (range->address != address) index.insert(cut_front(index, range, address - range->address));
+  if (range->size != size) return cut_front(index, range, size);
+  index.remove(range);
+  return range;
 }
 
 /// Makes a range a hole or bare, merged with neighbours of the same state, and indexes it.
 void Heap::make_free(Block* block, State state) noexcept {
   FreeIndex& index = index_of_state(state);
-  if (Block* next = block->next; next != nullptr && next->heap == this && next->is(state)) {
-    index.remove(next);
-    block->size += next->size;
-    unlink(next);
-  }
-  if (Block* prev = block->prev; prev != nullptr && prev->heap == this && prev->is(state)) {
-    index.remove(prev);
-    prev->size += block->size;
+  Block* prev = block->prev;
+  Block* next = block->next;
+  const bool joins_prev = prev != nullptr && prev->is(state) && prev->heap == this;
+  const bool joins_next = next != nullptr && next->is(state) && next->heap == this;
+  if (joins_prev) {
+    const Address end = joins_next ? next->end() : block->end();
+    if (joins_next) {
+      index.remove(next);
+      unlink(next);
+    }
     unlink(block);
-    block = prev;
+    index.resize(prev, prev->address, end - prev->address);
+  } else if (joins_next) {
+    const Address address = block->address;
+    unlink(block);
+    index.resize(next, address, next->end() - address);
+  } else {
+    block->become(state);
+    index.insert(block);
   }
-  block->become(state);
-  index.insert(block);
 }
 
 // ---- blocks
@@ -59,13 +71,7 @@ Block* Heap::take(uint64_t size, uint64_t alignment) {
   space_.store.reserve(2);
   const Address start = align_up(hole->address, alignment);
   space_.map.prepare(start);
-  holes_.remove(hole);
-  Block* block = hole;
-  if (start != hole->address) {
-    block = cut_front(hole, start - hole->address);
-    holes_.insert(hole);
-  }
-  if (block->size != size) holes_.insert(cut_front(block, size));
+  Block* block = isolate(hole, start, size);
   block->become(State::live);
   for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
     if (chunk->users++ == 0) free_chunks_.remove(chunk);
@@ -155,19 +161,6 @@ Block* Heap::range_around(const Region& region, Address address) const noexcept 
   Block* before = space_.map.find_at_or_before(address);
   if (before != nullptr && before->region == &region) range = before;
   while (range->end() <= address) range = range->next;
-  return range;
-}
-
-/// Cuts [address, address + size) out of a free range and takes it from the index.
-Block* Heap::isolate(Block* range, Address address, uint64_t size) noexcept {
-  FreeIndex& index = index_of_state(range->state.load(std::memory_order_relaxed));
-  index.remove(range);
-  if (range->address != address) {
-    Block* rest = cut_front(range, address - range->address);
-    index.insert(range);
-    range = rest;
-  }
-  if (range->size != size) index.insert(cut_front(range, size));
   return range;
 }
 

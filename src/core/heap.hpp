@@ -117,8 +117,7 @@ class Heap {
  private:
   template <typename Visit>
   static void for_free_chunks(const Window& window, Visit visit) noexcept;
-  Block* cut_front(Block* block, uint64_t size) noexcept;
-  void link_after(Block* at, Block* added) noexcept;
+  Block* cut_front(FreeIndex& index, Block* range, uint64_t size) noexcept;
   void unlink(Block* block) noexcept;
   void make_free(Block* block, State state) noexcept;
   FreeIndex& index_of_state(State state) noexcept { return state == State::hole ? holes_ : bare_; }

@@ -9,9 +9,9 @@
 
 namespace gpupool {
 
-/// A direct-mapped table of stacks of equal blocks. Pushing a size whose place another size holds is refused,
-/// unless that stack is empty. What is in here is not merged with its neighbours, so the pool drains it
-/// before it takes memory from the device: what is kept here costs no reserved memory.
+/// A direct-mapped table of stacks of equal blocks. A block whose place another size holds goes to a list of
+/// loose ones, where no request finds it. What is in here is not merged with its neighbours, so the pool
+/// drains it before it takes memory from the device: what is kept here costs no reserved memory.
 class QuickBins {
  public:
   /// The last block of this size that was pushed, or null.
@@ -24,28 +24,27 @@ class QuickBins {
     return block;
   }
 
-  bool push(Block* block) noexcept {
+  void push(Block* block) noexcept {
     const size_t slot = slot_of(block->size);
     Bin& bin = bins_[slot];
     if (bin.size != block->size) {
-      if (bin.top != nullptr) return false;
+      if (bin.top != nullptr) {
+        block->link = loose_;
+        loose_ = block;
+        return;
+      }
       bin.size = block->size;
     }
     block->link = bin.top;
     bin.top = block;
     filled_ |= uint64_t{1} << slot;
-    return true;
   }
 
   /// Takes everything, as one list through Block::link in front of `all`.
   Block* drain(Block* all = nullptr) noexcept {
+    all = move(loose_, all);
     for (; filled_ != 0; filled_ &= filled_ - 1) {
-      Bin& bin = bins_[static_cast<size_t>(std::countr_zero(filled_))];
-      while (Block* block = bin.top) {
-        bin.top = block->link;
-        block->link = all;
-        all = block;
-      }
+      all = move(bins_[static_cast<size_t>(std::countr_zero(filled_))].top, all);
     }
     return all;
   }
@@ -56,6 +55,7 @@ class QuickBins {
     for (const Bin& bin : bins_) {
       for (const Block* block = bin.top; block != nullptr; block = block->link) visit(block);
     }
+    for (const Block* block = loose_; block != nullptr; block = block->link) visit(block);
   }
 
  private:
@@ -66,12 +66,21 @@ class QuickBins {
     Block* top = nullptr;
   };
 
-  static size_t slot_of(uint64_t size) noexcept {
-    return static_cast<size_t>((size / kUnit) * 0x9E3779B97F4A7C15U >> (64 - kSlotBits));
+  /// Empties one list into another.
+  static Block* move(Block*& from, Block* to) noexcept {
+    while (Block* block = from) {
+      from = block->link;
+      block->link = to;
+      to = block;
+    }
+    return to;
   }
+
+  static size_t slot_of(uint64_t size) noexcept { return hash_to(kSlotBits, size / kUnit); }
 
   std::array<Bin, size_t{1} << kSlotBits> bins_{};
   uint64_t filled_ = 0;  // slots that may hold a block
+  Block* loose_ = nullptr;
 };
 
 }  // namespace gpupool

@@ -74,7 +74,8 @@ Status Pool::free(Address address, Stream stream) {
         block->address == address && !block->shared.load(std::memory_order_relaxed) &&
         static_cast<StreamHeap*>(block->heap)->name() == stream) [[likely]] {
       Lane& lane = cache.lane_of(stream);
-      if (lane.stream == stream && lane.bins(group_of(block->size)).push(block)) [[likely]] {
+      if (lane.stream == stream) [[likely]] {
+        lane.bins(group_of(block->size)).push(block);
         block->become(State::cached);
         cache.counters.subtract(group_of(block->size), block->requested, block->size);
         return kSuccess;
@@ -132,15 +133,22 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
     if (const Status status = driver_.capture_id(stream, capture); status != kSuccess) return status;
     if (capture == kCaptureElsewhere) capture = 0;
   }
-  StreamState*& known = by_stream_[{stream, capture}];
-  if (known == nullptr) {
+  StreamState*& recent = recent_[hash_to(kRecentBits, stream)];
+  if (capture == 0 && recent != nullptr && recent->order.stream() == stream && !recent->order.released()) {
+    state = recent;
+    return kSuccess;
+  }
+  if (const auto known = by_stream_.find({stream, capture}); known != by_stream_.end()) {
+    state = known->second;
+  } else {
     streams_.push_back(std::make_unique<StreamState>(driver_, space_, stream, capture));
-    known = streams_.back().get();
+    state = streams_.back().get();
+    by_stream_.emplace(std::pair{stream, capture}, state);
     if (options_.capture_aware) {
-      for (StreamHeap& heap : known->heaps) heap.forget_name();
+      for (StreamHeap& heap : state->heaps) heap.forget_name();
     }
   }
-  state = known;
+  if (capture == 0) recent = state;
   return kSuccess;
 }
 
@@ -232,9 +240,13 @@ Status Pool::free_slow(Address address, Stream stream) {
       if (const Status status = stream_state(stream, user); status != kSuccess) return status;
     }
   }
-  pending_.reserve(pending_.size() + 1);
+  const bool may_wait = stream == GPUPOOL_STREAM_UNKNOWN || found->shared.load(std::memory_order_relaxed) ||
+                        (user != nullptr && user != &static_cast<StreamHeap*>(found->heap)->state());
   Pending wait{nullptr, {}};
-  wait.uses.reserve(streams_.size());
+  if (may_wait) {
+    pending_.reserve(pending_.size() + 1);
+    wait.uses.reserve(streams_.size());
+  }
   Status status = kSuccess;
   Block* block = take_back(address, status);
   if (block == nullptr) return status;

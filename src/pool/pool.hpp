@@ -128,6 +128,9 @@ class Pool {
   /// pays for removing them.
   static constexpr size_t kRetiredMax = 1;
 
+  /// Streams that are found without a search.
+  static constexpr unsigned kRecentBits = 4;
+
   /// A freed block that other streams may still be using.
   struct Pending {
     Block* block;
@@ -239,6 +242,7 @@ class Pool {
   Space space_;                                                    // its map without the lock
   std::map<std::pair<Stream, uint64_t>, StreamState*> by_stream_;  // and capture
   std::vector<std::unique_ptr<StreamState>> streams_;
+  std::array<StreamState*, size_t{1} << kRecentBits> recent_{};  // of by_stream_, without captures
   std::vector<std::unique_ptr<ThreadCache>> caches_;
   std::vector<Retired> retired_;
   std::vector<Pending> pending_;

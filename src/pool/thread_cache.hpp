@@ -33,18 +33,16 @@ struct Lane {
 /// threads and for the pool draining it. Lock order: the pool's lock, then this. Caches live as long as the
 /// pool; when a thread ends, its cache waits for the next new thread.
 struct alignas(128) ThreadCache : BlockOwner {
-  static constexpr size_t kLanes = 8;
+  static constexpr unsigned kLaneBits = 3;
 
   SpinLock lock;
   bool touched = false;  // since the pool last looked: its thread is at work
   bool in_use = false;   // by a thread; guarded by the pool's lock
   CounterShard counters;
-  std::array<Lane, kLanes> lanes;
+  std::array<Lane, size_t{1} << kLaneBits> lanes;
 
   /// The only lane that may hold this stream. Streams are pointers or small numbers.
-  Lane& lane_of(Stream stream) noexcept {
-    return lanes[static_cast<size_t>(stream * 0x9E3779B97F4A7C15U >> 61)];
-  }
+  Lane& lane_of(Stream stream) noexcept { return lanes[hash_to(kLaneBits, stream)]; }
 };
 
 }  // namespace gpupool
