@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `PEER bench` measures: the cases of `gpupool bench`, over any peer. See harness.hpp for what a peer
+// is.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/workers.hpp"
+#include "latency.hpp"
+
+namespace gpupool_bench {
+
+constexpr uint64_t kKiB = uint64_t{1} << 10;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+template <class Peer>
+uint64_t must_malloc(Peer& peer, uint64_t bytes, typename Peer::Stream stream) {
+  const uint64_t address = peer.malloc(bytes, stream);
+  if (address == 0) throw std::runtime_error("out of memory");
+  return address;
+}
+
+/// What a thread of a program does once before it allocates, where the peer needs that.
+template <class Peer>
+void enter_thread() {
+  if constexpr (requires { Peer::enter_thread(); }) Peer::enter_thread();
+}
+
+/// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
+template <class Peer>
+class PairCase {
+ public:
+  PairCase(uint64_t size, int threads, bool is_one_stream) : peer_(0), size_(size), threads_(threads) {
+    for (int i = 0; i < (is_one_stream ? 1 : threads); ++i) streams_.push_back(peer_.new_stream());
+  }
+
+  double run(uint64_t count) {
+    const auto work = [this](int thread, uint64_t repeats) {
+      const auto stream = streams_[static_cast<size_t>(thread) % streams_.size()];
+      for (uint64_t i = 0; i < repeats; ++i) peer_.free(must_malloc(peer_, size_, stream), size_, stream);
+    };
+    constexpr uint64_t kWarmUp = 1000;
+    return gpupool::cli::time_threads(
+               threads_,
+               [&](int thread) {
+                 enter_thread<Peer>();
+                 work(thread, std::min(count, kWarmUp));
+               },
+               [&](int thread) { work(thread, count); }) /
+           static_cast<double>(count);
+  }
+
+ private:
+  Peer peer_;
+  uint64_t size_;
+  int threads_;
+  std::vector<typename Peer::Stream> streams_;
+};
+
+/// The yardstick: lock and unlock of a mutex that nobody else wants.
+class MutexCase {
+ public:
+  double run(uint64_t count) {
+    const auto work = [&](int) {
+      for (uint64_t i = 0; i < count; ++i) {
+        mutex_.lock();
+        asm volatile("" : : "g"(&mutex_) : "memory");
+        mutex_.unlock();
+      }
+    };
+    return gpupool::cli::time_threads(
+               1, [](int) {}, work) /
+           static_cast<double>(count);
+  }
+
+ private:
+  std::mutex mutex_;
+};
+
+/// One thread allocates, and another frees what it gets from the first, at most 256 blocks later.
+template <class Peer>
+class FreeElsewhereCase {
+ public:
+  explicit FreeElsewhereCase(uint64_t size) : peer_(0), size_(size), stream_(peer_.new_stream()) {}
+
+  double run(uint64_t count) {
+    std::atomic<uint64_t> head{0};
+    std::atomic<uint64_t> tail{0};
+    std::atomic<bool> has_failed{false};
+    const auto wait_until = [&](const auto& holds) {
+      for (int spins = 0; !holds(); ++spins) {
+        if (spins > 256) std::this_thread::yield();
+        if (has_failed) throw std::runtime_error("the other thread failed");
+      }
+    };
+    const auto work = [&](int thread) {
+      try {
+        for (uint64_t i = 0; i < count; ++i) {
+          if (thread == 0) {
+            const uint64_t address = must_malloc(peer_, size_, stream_);
+            wait_until([&] { return i - head.load(std::memory_order_acquire) < kRing; });
+            ring_[i % kRing] = address;
+            tail.store(i + 1, std::memory_order_release);
+          } else {
+            wait_until([&] { return tail.load(std::memory_order_acquire) > i; });
+            const uint64_t address = ring_[i % kRing];
+            head.store(i + 1, std::memory_order_release);
+            peer_.free(address, size_, stream_);
+          }
+        }
+      } catch (const std::exception&) {
+        has_failed = true;
+        throw;
+      }
+    };
+    return gpupool::cli::time_threads(
+               2, [](int) { enter_thread<Peer>(); }, work) /
+           static_cast<double>(count);
+  }
+
+ private:
+  static constexpr uint64_t kRing = 256;
+  Peer peer_;
+  uint64_t size_;
+  typename Peer::Stream stream_;
+  std::array<uint64_t, kRing> ring_{};
+};
+
+/// Many live blocks, of which a random one is freed and replaced by one of another size, from 512 bytes to
+/// `size`, evenly spread in their logarithm.
+template <class Peer>
+class Churn {
+ public:
+  Churn(uint64_t live_blocks, uint64_t size) : peer_(0), stream_(peer_.new_stream()), blocks_(live_blocks) {
+    std::uniform_real_distribution<double> exponent(9, std::log2(static_cast<double>(size)));
+    for (uint64_t& each : sizes_) each = static_cast<uint64_t>(std::exp2(exponent(random_)));
+    for (Block& block : blocks_) fill(block, random_());
+    for (uint64_t i = 0; i < 2 * live_blocks; ++i) replace();
+  }
+  ~Churn() {
+    for (const Block& block : blocks_) peer_.free(block.address, block.bytes, stream_);
+  }
+  Churn(const Churn&) = delete;
+  Churn& operator=(const Churn&) = delete;
+
+  void replace() { fill(free_one(), random_()); }
+
+  /// The same with a clock around the malloc, which goes to `histogram`.
+  void replace_timed(Histogram& histogram) {
+    Block& block = free_one();
+    const uint64_t random = random_();
+    const Clock::time_point start = Clock::now();
+    fill(block, random);
+    histogram.add(nanoseconds_since(start));
+  }
+
+  double run(uint64_t count) {
+    const auto work = [&](int) {
+      for (uint64_t i = 0; i < count; ++i) replace();
+    };
+    return gpupool::cli::time_threads(
+               1, [](int) { enter_thread<Peer>(); }, work) /
+           static_cast<double>(count);
+  }
+
+  Peer& peer() { return peer_; }
+
+ private:
+  struct Block {
+    uint64_t address;
+    uint64_t bytes;
+  };
+  Block& free_one() {
+    // The high half picks without a division.
+    Block& block = blocks_[((random_() >> 32) * blocks_.size()) >> 32];
+    peer_.free(block.address, block.bytes, stream_);
+    return block;
+  }
+
+  void fill(Block& block, uint64_t random) {
+    block.bytes = sizes_[random % sizes_.size()];
+    block.address = must_malloc(peer_, block.bytes, stream_);
+  }
+
+  Peer peer_;
+  typename Peer::Stream stream_;
+  std::mt19937_64 random_;  // seeded the same in every run
+  std::array<uint64_t, 1 << 16> sizes_{};
+  std::vector<Block> blocks_;
+};
+
+}  // namespace gpupool_bench
