@@ -26,7 +26,7 @@ echo "== python: format and lint"
 "$build/venv/bin/ruff" check -q --no-cache --config ruff.toml "${sources[@]}"
 clang_format=$(PATH=../../build/venv/bin:$PATH command -v clang-format || true)
 if [ -n "$clang_format" ]; then
-  "$clang_format" --dry-run --Werror native/*.c native/glue.h native/dlpack.h
+  "$clang_format" --dry-run --Werror native/*.c native/*.cpp native/glue.h native/dlpack.h
 else
   echo "no clang-format: skipped"
 fi

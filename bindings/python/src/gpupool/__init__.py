@@ -14,6 +14,7 @@ gpupool.sim is its laboratory. Errors are exceptions below gpupool.Error.
 The words and the rules of threads and streams are those of the C header, gpupool.h.
 """
 
+import os as _os
 from typing import TYPE_CHECKING, Any
 
 from . import sim
@@ -66,7 +67,9 @@ from ._stream import Stream, StreamLike
 from ._structs import Block, CallStat, DeviceInfo, DriverStats, Segment, Stat, StatGroup, Stats
 
 if TYPE_CHECKING:
+    from ._cuda_array import BorrowedArray, from_cuda_array
     from ._dlpack import BorrowedTensor, from_dlpack
+    from .frameworks import install
 
 __version__ = version()
 
@@ -76,6 +79,7 @@ __all__ = [
     "Backend",
     "Block",
     "BlockState",
+    "BorrowedArray",
     "BorrowedTensor",
     "Buffer",
     "CallStat",
@@ -114,7 +118,9 @@ __all__ = [
     "empty_cache",
     "empty_caches",
     "features",
+    "from_cuda_array",
     "from_dlpack",
+    "install",
     "max_memory_allocated",
     "max_memory_reserved",
     "memory_allocated",
@@ -133,10 +139,28 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """DLPack needs ctypes, which most programs do without."""
-    if name in ("BorrowedTensor", "from_dlpack"):
-        from . import _dlpack  # noqa: PLC0415
+# What most programs do without: DLPack needs ctypes, and a framework's module imports the framework.
+_LATER = {
+    "BorrowedArray": "_cuda_array",
+    "BorrowedTensor": "_dlpack",
+    "from_cuda_array": "_cuda_array",
+    "from_dlpack": "_dlpack",
+    "install": "frameworks",
+}
+_FRAMEWORK_MODULES = ("cuda_core", "cupy", "jax", "numba", "rmm", "torch", "triton", "warp")
 
-        return getattr(_dlpack, name)
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module  # noqa: PLC0415
+
+    if name in _FRAMEWORK_MODULES:
+        return import_module(f".{name}", __name__)
+    if name in _LATER:
+        return getattr(import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if _os.environ.get("GPUPOOL_INSTALL") or _os.environ.get("GPUPOOL_CAP"):
+    from .frameworks._environment import activate as _activate
+
+    _activate()

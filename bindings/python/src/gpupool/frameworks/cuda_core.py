@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool in cuda.core.
+
+    gpupool.install("cuda.core")                          # every device's memory_resource, in this thread; or
+    device.memory_resource = gpupool.cuda_core.MemoryResource(device.device_id)
+
+cuda.core keeps a Device for each thread. Before a cuda.core Stream is closed, call
+gpupool.default_pool(device).release_stream(stream) if the pool has served it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .._enums import STREAM_UNKNOWN
+from .._library import device_count
+from .._stream import StreamLike
+from . import Undo
+from ._pools import plain, pool_of
+
+try:
+    _core: Any = importlib.import_module("cuda.core")
+    _core.MemoryResource  # noqa: B018  that of versions before 0.5 is elsewhere
+except (ImportError, AttributeError):
+    _core = importlib.import_module("cuda.core.experimental")
+
+
+class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
+    """Memory of a device's default pool."""
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = int(device_id)
+
+    def allocate(self, size: int, stream: StreamLike = 0, **_: Any) -> Any:
+        """A cuda.core.Buffer for work on stream. Raises as Pool.malloc."""
+        pointer = pool_of(self._device_id).malloc(size, plain(stream or 0))
+        try:
+            return _core.Buffer.from_handle(pointer, size, mr=self, stream=stream or None)
+        except TypeError:  # Before 1.0, a Buffer has no stream of its own.
+            return _core.Buffer.from_handle(pointer, size, mr=self)
+
+    def deallocate(self, ptr: Any, size: int, stream: StreamLike | None = None, **_: Any) -> None:
+        """Frees it in the stream's order; without one, in that of all streams that the pool has seen."""
+        pool_of(self._device_id).free(int(ptr), STREAM_UNKNOWN if stream is None else plain(stream))
+
+    @property
+    def is_device_accessible(self) -> bool:
+        return True
+
+    @property
+    def is_host_accessible(self) -> bool:
+        return False
+
+    @property
+    def is_managed(self) -> bool:
+        return False
+
+    @property
+    def device_id(self) -> int:
+        return self._device_id
+
+
+def check() -> None:
+    """cuda.core takes a memory resource at any time."""
+
+
+def put() -> Undo:
+    """Sets the memory resource of every device for this thread; returns how to undo it."""
+    devices = [_core.Device(index) for index in range(device_count())]
+    for device in devices:
+        device.memory_resource = MemoryResource(device.device_id)
+
+    def undo() -> None:
+        for device in devices:
+            device.memory_resource = _core.DeviceMemoryResource(device.device_id)
+
+    return undo

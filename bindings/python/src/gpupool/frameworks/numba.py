@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool in Numba.
+
+    gpupool.install("numba")                              # before the first use of the GPU, or in the environment:
+    NUMBA_CUDA_MEMORY_MANAGER=gpupool.numba
+
+Numba does not say which streams use an array. Its memory is therefore handed out when no stream can touch it any more,
+and freed for all streams that the pool has seen: right, and a few microseconds dearer than the other frameworks'.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import weakref
+from contextlib import suppress
+from typing import Any
+
+from .._error import Error
+from .._pool import default_pool
+from .._status_errors import OutOfMemoryError
+from . import Undo, _any_stream
+
+_cuda: Any = importlib.import_module("numba.cuda")
+_driver: Any = importlib.import_module("numba.cuda.cudadrv.driver")
+
+
+def _free(device: int, address: int) -> None:
+    # A finalizer may run in a forked child or after the driver has gone: nothing is handed out any more.
+    with suppress(Error):
+        _any_stream.free(device, address)
+
+
+class MemoryManager(_cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
+    """Numba's External Memory Management: device memory from the default pool; page-locked and managed memory stays
+    Numba's own."""
+
+    interface_version = 1
+
+    def initialize(self) -> None:
+        """There is nothing to do: the pool comes into being with the first array."""
+
+    def memalloc(self, size: int) -> Any:
+        """Raises CudaAPIError with CUDA_ERROR_OUT_OF_MEMORY, as Numba does."""
+        device = self.context.device.id
+        try:
+            address = _any_stream.malloc(device, size)
+        except OutOfMemoryError as error:
+            raise _driver.CudaAPIError(_driver.binding.CUresult.CUDA_ERROR_OUT_OF_MEMORY, str(error)) from error
+        pointer = ctypes.c_void_p(address)
+        return _cuda.MemoryPointer(weakref.proxy(self.context), pointer, size, finalizer=lambda: _free(device, address))
+
+    def get_ipc_handle(self, memory: Any) -> Any:
+        """Raises NotImplementedError: the driver gives none for mapped memory."""
+        raise NotImplementedError(
+            "CUDA gives no IPC handle for memory that gpupool has mapped; allocate what other processes shall open "
+            "without gpupool"
+        )
+
+    def get_memory_info(self) -> Any:
+        """What is left under the pool's limit, and that limit; without one, of the device."""
+        pool = default_pool(self.context.device.id)
+        device, stats = pool.device_info(), pool.stats()
+        held = stats.all.reserved_bytes.current
+        total = stats.limit_bytes or device.total_bytes
+        free = min(total - held, device.free_bytes) + held - stats.all.allocated_bytes.current
+        return _cuda.MemoryInfo(free=free, total=total)
+
+
+_numba_memory_manager = MemoryManager
+
+
+def check() -> None:
+    """Raises RuntimeError if Numba has begun with another memory manager."""
+    current = _driver._memory_manager
+    if current in (None, MemoryManager):
+        return
+    if current.__module__.startswith("numba."):
+        raise RuntimeError(
+            'gpupool.install("numba") comes too late: Numba has set up CUDA with its own memory manager, and keeps it. '
+            "Call it before the first use of the GPU, or set NUMBA_CUDA_MEMORY_MANAGER=gpupool.numba in the environment"
+        )
+    raise RuntimeError(
+        f"Numba has a memory manager of another library already ({current.__module__}.{current.__name__}); leave that "
+        "numba.cuda.set_memory_manager, or NUMBA_CUDA_MEMORY_MANAGER, out"
+    )
+
+
+def put() -> Undo:
+    """Makes it Numba's memory manager; returns how to undo it."""
+    before = _driver._memory_manager
+    _cuda.set_memory_manager(MemoryManager)
+
+    def undo() -> None:
+        _driver._memory_manager = before
+
+    return undo

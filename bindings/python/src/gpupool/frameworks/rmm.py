@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool in RMM, and so in cuDF, cuML and what else takes its memory from RMM.
+
+    gpupool.install("rmm")
+    rmm.mr.set_current_device_resource(gpupool.rmm.resource(0))         # or for one device
+
+RMM calls Python for each block here. C++ programs use include/gpupool/cuda_mr.hpp, which costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .._library import device_count
+from . import Undo
+from ._pools import plain, pool_of
+
+_rmm: Any = importlib.import_module("rmm")
+
+
+def resource(device: int) -> Any:
+    """An RMM memory resource on the default pool of a device. A shortage raises MemoryError."""
+
+    def allocate(size: int, stream: Any) -> int:
+        return pool_of(device).malloc(size, plain(stream))
+
+    def deallocate(address: int, size: int, stream: Any) -> None:
+        pool_of(device).free(address, plain(stream))
+
+    return _rmm.mr.CallbackMemoryResource(allocate, deallocate)
+
+
+def check() -> None:
+    """Raises RuntimeError if RMM was given a pool already."""
+    for device in range(device_count()):
+        current = type(_rmm.mr.get_per_device_resource(device)).__name__
+        if current not in ("CudaMemoryResource", "CallbackMemoryResource"):
+            raise RuntimeError(
+                f"RMM has a {current} already for device {device}; leave rmm.reinitialize and "
+                "set_current_device_resource out"
+            )
+
+
+def put() -> Undo:
+    """Sets the resource of every device; returns how to undo it."""
+    before = {device: _rmm.mr.get_per_device_resource(device) for device in range(device_count())}
+    for device in before:
+        _rmm.mr.set_per_device_resource(device, resource(device))
+
+    def undo() -> None:
+        for device, old in before.items():
+            _rmm.mr.set_per_device_resource(device, old)
+
+    return undo

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool in PyTorch.
+
+    import torch
+    import gpupool
+
+    gpupool.install("torch", cap="40%")     # all of PyTorch's GPU memory, before the first of it is used
+
+    with gpupool.torch.mem_pool():          # or only what is allocated in here, at any time
+        model = build()
+
+After install, torch.cuda's own functions tell of gpupool: memory_allocated, memory_stats, memory_summary,
+memory_snapshot, empty_cache, set_per_process_memory_fraction. A shortage raises torch.OutOfMemoryError that says where
+the memory is. docs/pytorch.md has the whole of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import _torch_plain, _torch_shim
+from ._cap import Cap, apply_cap, parse_cap
+
+
+class _State:
+    """What was installed in this process."""
+
+    mode: str = ""
+    cap: Cap = Cap()
+    mem_pools: dict[int, Any] = {}
+
+
+def install(cap: str | float | None = None) -> str:
+    """Gives all of PyTorch's CUDA memory to the default pool of each device; returns "shim" or "pluggable", the way in
+    which that was done.
+
+    cap: "40%" of the device, "8GiB", a number of bytes, or a fraction as a float; None leaves the limit as it is.
+
+    The first time for a version of PyTorch, this compiles a small library, for about ten seconds. Where that can not
+    be done, a warning says why, and PyTorch's pluggable interface is used, which can do less: see docs/pytorch.md.
+    GPUPOOL_TORCH_SHIM=0 in the environment asks for that.
+
+    Raises RuntimeError if PyTorch has used its own allocator already, is not installed or sees no GPU, or if gpupool
+    is in place with another cap; ValueError for a cap that is none; OverLimitError for one below what is in use.
+    """
+    wanted = parse_cap(cap)
+    if _State.mode:
+        if cap is None or wanted == _State.cap:
+            return _State.mode
+        raise RuntimeError(
+            f"gpupool is PyTorch's allocator already, with {_State.cap} as its cap; to change that, call "
+            "torch.cuda.set_per_process_memory_fraction, or gpupool.default_pool(device).set_limit"
+        )
+    torch = _import_torch()
+    _check_ready(torch)
+    apply_cap(wanted)
+    _State.mode = _install(torch)
+    _State.cap = wanted
+    return _State.mode
+
+
+def installed() -> str:
+    """ "shim" or "pluggable" after install, else ""."""
+    return _State.mode
+
+
+def create_mem_pool() -> Any:
+    """A torch.cuda.MemPool whose segments come from gpupool's default pool. They go back when the MemPool and all of
+    its tensors are gone."""
+    torch = _import_torch()
+    if _State.mode == "shim":
+        return torch.cuda.MemPool()
+    if _State.mode:
+        raise RuntimeError("all of PyTorch's memory is gpupool's; a MemPool besides needs the shim")
+    return torch.cuda.MemPool(_torch_plain.create(torch, "gpupool_torch_alloc").allocator())
+
+
+@contextmanager
+def mem_pool(device: Any = None, *, pool: Any = None) -> Iterator[Any]:
+    """Within it, what this thread allocates on a device (the current one by default) comes from gpupool, by way of
+    PyTorch's own cache. pool is what create_mem_pool gave; without it, a device has one for the whole process.
+
+    Other threads are not affected, also not autograd's, so what backward allocates stays outside.
+    """
+    torch = _import_torch()
+    if _State.mode == "pluggable":
+        yield None
+        return
+    index = torch.cuda.current_device() if device is None else torch.device(device).index or 0
+    if pool is None:
+        if index not in _State.mem_pools:
+            _State.mem_pools[index] = create_mem_pool()
+        pool = _State.mem_pools[index]
+    with torch.cuda.use_mem_pool(pool, device=index):
+        yield pool
+
+
+def _import_torch() -> Any:
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise RuntimeError('gpupool.install("torch"): PyTorch is not installed') from error
+    if torch.version.cuda is None:
+        raise RuntimeError(f"PyTorch {torch.__version__} was built without CUDA; gpupool has nothing to serve")
+    return torch
+
+
+def _check_ready(torch: Any) -> None:
+    if os.environ.get("GPUPOOL_BACKEND") == "sim":
+        raise RuntimeError(
+            "GPUPOOL_BACKEND=sim asks for the simulated device, whose memory no GPU can use: take it out of the "
+            "environment"
+        )
+    if torch.cuda.is_initialized():
+        raise RuntimeError(_TOO_LATE)
+    if torch.cuda.get_allocator_backend() == "pluggable":
+        raise RuntimeError(
+            "PyTorch has an allocator of another library already (torch.cuda.memory.change_current_allocator); it "
+            "takes one for a process. Leave that call out, or use gpupool.torch.mem_pool()"
+        )
+    if torch.cuda.device_count() == 0:
+        raise RuntimeError("PyTorch sees no GPU (torch.cuda.device_count() is 0), so it has no memory to pool")
+
+
+def _install(torch: Any) -> str:
+    if os.environ.get("GPUPOOL_TORCH_SHIM") != "0":
+        try:
+            if _torch_shim.load(torch).gpupool_torch_install() != 0:
+                raise RuntimeError(_TOO_LATE)
+            return "shim"
+        except _torch_shim.ShimError as error:
+            warnings.warn(
+                f"gpupool's allocator for PyTorch could not be built: {error}. PyTorch's pluggable interface is used: "
+                "a shortage raises RuntimeError, and the history of allocations is not recorded",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+    _torch_plain.install(torch)
+    return "pluggable"
+
+
+_TOO_LATE = (
+    'gpupool.install("torch") comes too late: PyTorch has set up CUDA with an allocator of its own, and keeps it. Call '
+    "it right after `import torch`, before anything that uses the GPU, or set GPUPOOL_INSTALL=torch in the "
+    "environment. For a part of the program, `with gpupool.torch.mem_pool():` works at any time"
+)

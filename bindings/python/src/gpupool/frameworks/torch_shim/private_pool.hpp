@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of CUDA graphs, and of torch.cuda.MemPool. A graph's kernels have addresses built in, so what it
+// used must stay where it is, mapped and out of other hands, for as long as the graph may run, also while it
+// is free. So such a pool takes segments from the device's pool, cuts them itself, and gives them back only
+// once no graph uses it any more.
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace gpupool_torch {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+using c10::CachingDeviceAllocator::BlockInfo;
+using c10::CachingDeviceAllocator::DeviceStats;
+using c10::CachingDeviceAllocator::SegmentInfo;
+
+/// What a device's private pools hand out, and the segments of the device's pool that it comes from.
+struct PrivateUsage {
+  DeviceStats blocks;
+  Stat segments;
+  Stat segment_bytes;
+};
+
+/// Where segments come from and go to; get gives null where memory is short.
+struct SegmentSource {
+  std::function<void*(size_t)> get;
+  std::function<void(void*, size_t)> give_back;
+};
+
+/// A live block, as a checkpoint keeps it.
+struct PrivateBlock {
+  uintptr_t address;
+  size_t size;
+  size_t requested;
+  cudaStream_t stream;
+};
+
+/// Guarded by the caller.
+class PrivatePool {
+ public:
+  PrivatePool(c10::DeviceIndex device, c10::MempoolId_t id, SegmentSource source, PrivateUsage& usage)
+      : device(device), id(id), source_(std::move(source)), usage_(usage) {}
+
+  const c10::DeviceIndex device;
+  const c10::MempoolId_t id;
+  int users = 0;
+  bool no_split = false;
+
+  /// Null where memory is short.
+  void* malloc(size_t requested, cudaStream_t stream) {
+    const size_t size = std::max<size_t>((requested + 511) / 512 * 512, 512);
+    const bool is_small = size <= kSmallSize;
+    auto found = free_.lower_bound({is_small, stream, size, 0});
+    if (found == free_.end() || std::get<0>(*found) != is_small || std::get<1>(*found) != stream) {
+      const uintptr_t address = add_segment(size, is_small, stream);
+      if (address == 0) return nullptr;
+      found = free_.find(key(blocks_.find(address)));
+    }
+    const Place place = blocks_.find(std::get<3>(*found));
+    cut(place, place->first, size, !is_small);
+    hand_out(place, requested);
+    return reinterpret_cast<void*>(place->first);
+  }
+
+  /// can_query: no graph is being captured.
+  void free(void* ptr, bool can_query) {
+    const Place place = blocks_.find(reinterpret_cast<uintptr_t>(ptr));
+    Block& block = place->second;
+    count(&DeviceStats::allocation, block, -1);
+    count(&DeviceStats::allocated_bytes, block, -static_cast<int64_t>(block.size));
+    if (block.users.empty()) return complete(place);
+    block.state = State::kPending;
+    pending_.push_back(place->first);
+    if (can_query) finish_pending();
+  }
+
+  void record_stream(void* ptr, cudaStream_t stream) {
+    blocks_.find(reinterpret_cast<uintptr_t>(ptr))->second.users.insert(stream);
+  }
+
+  /// Notes where the streams are that used freed blocks, and completes blocks that they have passed. What was
+  /// freed during a capture waits for its end: a stream can not be asked before.
+  void finish_pending() {
+    std::erase_if(pending_, [this](uintptr_t address) {
+      const Place place = blocks_.find(address);
+      Block& block = place->second;
+      for (cudaStream_t stream : block.users) {
+        cudaEvent_t event = nullptr;
+        C10_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+        C10_CUDA_CHECK(cudaEventRecord(event, stream));
+        block.events.push_back(event);
+      }
+      block.users.clear();
+      std::erase_if(block.events, [](cudaEvent_t event) {
+        const cudaError_t state = cudaEventQuery(event);
+        if (state == cudaErrorNotReady) {
+          (void)cudaGetLastError();
+          return false;
+        }
+        C10_CUDA_CHECK(state);
+        C10_CUDA_CHECK(cudaEventDestroy(event));
+        return true;
+      });
+      if (!block.events.empty()) return false;
+      complete(place);
+      return true;
+    });
+  }
+
+  /// Gives back what no block is in. The caller has waited for the device.
+  void give_back() {
+    finish_pending();
+    for (Place place = blocks_.begin(); place != blocks_.end();) {
+      const auto segment = segments_.find(place->second.segment);
+      if (place->second.state != State::kFree || place->second.size != segment->second) {
+        ++place;
+        continue;
+      }
+      usage_.segments.decrease(1);
+      usage_.segment_bytes.decrease(segment->second);
+      source_.give_back(reinterpret_cast<void*>(segment->first), segment->second);
+      free_.erase(key(place));
+      segments_.erase(segment);
+      place = blocks_.erase(place);
+    }
+  }
+
+  bool is_empty() const { return segments_.empty(); }
+
+  std::vector<PrivateBlock> live() const {
+    std::vector<PrivateBlock> all;
+    for (const auto& [address, block] : blocks_) {
+      if (block.state == State::kLive) all.push_back({address, block.size, block.requested, block.stream});
+    }
+    return all;
+  }
+
+  /// Frees what is live and makes exactly these blocks live. The caller has waited for the device.
+  void set_live(const std::vector<PrivateBlock>& wanted) {
+    finish_pending();
+    for (const PrivateBlock& each : live()) {
+      blocks_.find(each.address)->second.users.clear();
+      free(reinterpret_cast<void*>(each.address), true);
+    }
+    for (const PrivateBlock& each : wanted) {
+      Place place = blocks_.upper_bound(each.address);
+      TORCH_CHECK(place != blocks_.begin(), "gpupool: a checkpoint of another pool");
+      --place;
+      TORCH_CHECK(place->second.state == State::kFree &&
+                      each.address + each.size <= place->first + place->second.size,
+                  "gpupool: a block of the checkpoint is in use");
+      hand_out(cut(place, each.address, each.size, false), each.requested);
+    }
+  }
+
+  /// Its segments as PyTorch's structs, with blocks that cover them, by address.
+  std::map<uintptr_t, SegmentInfo> describe() const {
+    std::map<uintptr_t, SegmentInfo> all;
+    for (const auto& [address, block] : blocks_) {
+      SegmentInfo& segment = all[block.segment];
+      segment.device = device;
+      segment.address = block.segment;
+      segment.total_size = segments_.at(block.segment);
+      segment.stream = block.stream;
+      segment.is_large = !block.is_small;
+      segment.is_expandable = true;
+      segment.owner_private_pool_id = id;
+      BlockInfo info;
+      info.size = block.size;
+      info.requested_size = block.requested;
+      info.allocated = block.state == State::kLive;
+      info.active = block.state != State::kFree;
+      segment.requested_size += block.requested;
+      segment.allocated_size += info.allocated ? block.size : 0;
+      segment.active_size += info.active ? block.size : 0;
+      segment.blocks.push_back(std::move(info));
+    }
+    return all;
+  }
+
+ private:
+  enum class State { kFree, kLive, kPending };
+  struct Block {
+    size_t size = 0;
+    size_t requested = 0;
+    uintptr_t segment = 0;
+    cudaStream_t stream = nullptr;
+    bool is_small = false;
+    State state = State::kFree;
+    std::set<cudaStream_t> users;  // other streams
+    std::vector<cudaEvent_t> events;
+  };
+  using Blocks = std::map<uintptr_t, Block>;
+  using Place = Blocks::iterator;
+  using Key = std::tuple<bool, cudaStream_t, size_t, uintptr_t>;
+
+  static constexpr size_t kSmallSize = size_t{1} << 20;
+  static constexpr size_t kPage = size_t{2} << 20;
+  static constexpr size_t kSharedSegment = size_t{20} << 20;  // for blocks of less than half of it
+
+  static Key key(Place place) {
+    return {place->second.is_small, place->second.stream, place->second.size, place->first};
+  }
+
+  void count(StatArray DeviceStats::*quantity, const Block& block, int64_t change) {
+    for (const StatType type :
+         {StatType::AGGREGATE, block.is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL}) {
+      Stat& stat = (usage_.blocks.*quantity)[static_cast<size_t>(type)];
+      change > 0 ? stat.increase(static_cast<size_t>(change)) : stat.decrease(static_cast<size_t>(-change));
+    }
+  }
+
+  /// 0 where memory is short.
+  uintptr_t add_segment(size_t size, bool is_small, cudaStream_t stream) {
+    size_t bytes = (size + kPage - 1) / kPage * kPage;
+    void* ptr = nullptr;
+    if (!is_small && !no_split && size < kSharedSegment / 2) ptr = source_.get(kSharedSegment);
+    if (ptr != nullptr) {
+      bytes = kSharedSegment;
+    } else if ((ptr = source_.get(bytes)) == nullptr) {
+      return 0;
+    }
+    const auto address = reinterpret_cast<uintptr_t>(ptr);
+    usage_.segments.increase(1);
+    usage_.segment_bytes.increase(bytes);
+    segments_[address] = bytes;
+    Block& block = blocks_[address];
+    block.size = bytes;
+    block.segment = address;
+    block.stream = stream;
+    block.is_small = is_small;
+    free_.insert(key(blocks_.find(address)));
+    return address;
+  }
+
+  /// Takes a free block out of the index and leaves [address, address + size) of it; a rest of a large one is
+  /// cut off only if it is of use to another.
+  Place cut(Place place, uintptr_t address, size_t size, bool is_coarse) {
+    free_.erase(key(place));
+    if (address > place->first) {
+      const Place rest = split(place, address - place->first);
+      free_.insert(key(place));
+      place = rest;
+    }
+    const size_t left = place->second.size - size;
+    if (left > (is_coarse ? kSmallSize : 0) && !no_split) free_.insert(key(split(place, size)));
+    return place;
+  }
+
+  /// Makes two of a free block, and gives the second.
+  Place split(Place place, size_t size) {
+    Block second = place->second;
+    second.size -= size;
+    place->second.size = size;
+    return blocks_.emplace(place->first + size, std::move(second)).first;
+  }
+
+  void hand_out(Place place, size_t requested) {
+    Block& block = place->second;
+    block.state = State::kLive;
+    block.requested = requested;
+    count(&DeviceStats::allocation, block, 1);
+    count(&DeviceStats::active, block, 1);
+    count(&DeviceStats::allocated_bytes, block, static_cast<int64_t>(block.size));
+    count(&DeviceStats::active_bytes, block, static_cast<int64_t>(block.size));
+    count(&DeviceStats::requested_bytes, block, static_cast<int64_t>(requested));
+  }
+
+  /// A block that no stream uses any more is free, and one with its free neighbours.
+  void complete(Place place) {
+    Block& block = place->second;
+    count(&DeviceStats::active, block, -1);
+    count(&DeviceStats::active_bytes, block, -static_cast<int64_t>(block.size));
+    count(&DeviceStats::requested_bytes, block, -static_cast<int64_t>(block.requested));
+    block.state = State::kFree;
+    block.requested = 0;
+    block.users.clear();
+    const Place next = std::next(place);
+    if (next != blocks_.end() && joins(place, next)) place = join(place, next);
+    if (place != blocks_.begin() && joins(std::prev(place), place)) place = join(std::prev(place), place);
+    free_.insert(key(place));
+  }
+
+  bool joins(Place one, Place next) const {
+    return one->second.state == State::kFree && next->second.state == State::kFree &&
+           one->second.segment == next->second.segment;
+  }
+
+  Place join(Place one, Place next) {
+    free_.erase(key(one));  // the one that just became free is not in there
+    free_.erase(key(next));
+    one->second.size += next->second.size;
+    blocks_.erase(next);
+    return one;
+  }
+
+  SegmentSource source_;
+  PrivateUsage& usage_;
+  Blocks blocks_;
+  std::set<Key> free_;
+  std::map<uintptr_t, size_t> segments_;
+  std::vector<uintptr_t> pending_;
+};
+
+}  // namespace gpupool_torch

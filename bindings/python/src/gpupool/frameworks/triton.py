@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool in Triton: the memory that kernels ask for when they are launched.
+
+    gpupool.install("triton")       # or triton.set_allocator(gpupool.triton.allocator)
+
+Triton keeps its allocator by thread and context; call it in each thread that launches such kernels.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .._buffer import Buffer
+from . import Undo
+from ._pools import plain, pool_of
+
+_triton: Any = importlib.import_module("triton")
+
+
+class Memory:
+    """A block that is freed on its stream when it is dropped, as a Triton kernel wants it."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    def data_ptr(self) -> int:
+        """Its address."""
+        return self.buffer.address
+
+
+def allocator(size: int, alignment: int, stream: int | None) -> Memory:
+    """For triton.set_allocator: memory of the current device's default pool. stream None is the current one. Raises as
+    Pool.alloc."""
+    driver = _triton.runtime.driver.active
+    device = driver.get_current_device()
+    number = driver.get_current_stream(device) if stream is None else stream
+    return Memory(pool_of(device).alloc(size, plain(number), alignment=max(alignment, 512)))
+
+
+def check() -> None:
+    """Triton takes an allocator at any time."""
+
+
+def put() -> Undo:
+    """Makes `allocator` Triton's in this thread; returns how to undo it."""
+    allocation: Any = importlib.import_module("triton.runtime._allocation")
+    before = allocation._allocator.get()
+    _triton.set_allocator(allocator)
+    return lambda: _triton.set_allocator(before)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool in NVIDIA Warp, from its version 1.15.
+
+gpupool.install("warp")
+with wp.ScopedAllocator(device, gpupool.warp.Allocator(device)): ...      # or for a while
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import suppress
+from typing import Any
+
+from .._error import Error
+from . import Undo
+from ._pools import plain, pool_of
+
+_warp: Any = importlib.import_module("warp")
+
+
+class Allocator:
+    """Memory of a device's default pool, for work on the stream that is the device's current one in Warp."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = _warp.get_device(device)
+
+    def _stream(self) -> int:
+        return plain(self._device.stream.cuda_stream or 0)
+
+    def allocate(self, size_in_bytes: int) -> int:
+        """Raises as Pool.malloc."""
+        return pool_of(self._device.ordinal).malloc(size_in_bytes, self._stream())
+
+    def deallocate(self, ptr: int, size_in_bytes: int) -> None:
+        """Freed on another stream than it was allocated for, it waits for both."""
+        with suppress(Error):  # at exit, when the driver has gone
+            pool_of(self._device.ordinal).free(ptr, self._stream())
+
+
+def check() -> None:
+    """Raises RuntimeError if this version of Warp takes no allocator, or has one of another library."""
+    if not hasattr(_warp, "set_device_allocator"):
+        raise RuntimeError(f"gpupool needs Warp 1.15, which takes allocators; this is {_warp.__version__}")
+    for device in _warp.get_cuda_devices():
+        current = _warp.get_device_allocator(device)
+        if not isinstance(current, Allocator) and not type(current).__module__.startswith("warp._src.context"):
+            raise RuntimeError(
+                f"Warp has an allocator of another library already ({type(current).__name__} on {device}); leave that "
+                "warp.set_cuda_allocator out"
+            )
+
+
+def put() -> Undo:
+    """Sets the allocator of every device; returns how to undo it."""
+    for device in _warp.get_cuda_devices():
+        _warp.set_device_allocator(device, Allocator(device))
+    return lambda: _warp.set_cuda_allocator(None)

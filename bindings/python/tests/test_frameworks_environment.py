@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUPOOL_INSTALL, GPUPOOL_CAP and `python -m gpupool`, with stand-ins for the frameworks."""
+
+from pathlib import Path
+
+from test_frameworks_install import FAKES, run
+
+PROGRAM = """
+import sys
+import gpupool, gpupool.frameworks
+gpupool.frameworks._check_gpu = lambda: None
+assert "cupy" not in sys.modules
+import cupy
+assert cupy.cuda.get_allocator() is gpupool.cupy.allocator
+assert cupy.__spec__.loader is cupy.__loader__ and "gpupool" not in type(cupy.__loader__).__module__
+assert gpupool.frameworks.installed() == ("cupy",)
+assert "warp" not in sys.modules
+assert gpupool.default_pool(0).stats().limit_bytes == 3 << 30
+print(__name__, sys.argv[1:])
+"""
+
+
+def test_a_framework_is_given_the_pool_when_it_is_imported() -> None:
+    done = run("-c", PROGRAM, "x", GPUPOOL_INSTALL="warp, cupy", GPUPOOL_CAP="3GiB")
+    assert (done.stdout, done.stderr) == ("__main__ ['x']\n", "")
+
+
+def test_a_program_that_does_not_mention_gpupool() -> None:
+    done = run("-c", "import sys; print('gpupool' in sys.modules)", GPUPOOL_INSTALL="cupy")
+    assert (done.stdout, done.stderr) == ("True\n", "")
+    done = run("-c", "import sys; print('gpupool' in sys.modules)")
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_numba_goes_by_its_own_variable() -> None:
+    done = run("-c", "import os; print(os.environ['NUMBA_CUDA_MEMORY_MANAGER'])", GPUPOOL_INSTALL="numba")
+    assert (done.stdout, done.stderr) == ("gpupool.numba\n", "")
+
+
+def test_a_framework_that_was_imported_before() -> None:
+    program = (
+        "import os, cupy, gpupool.frameworks as f\n"
+        "f._check_gpu = lambda: None\n"
+        "os.environ['GPUPOOL_INSTALL'] = 'cupy'\n"
+        "from gpupool.frameworks._environment import activate\n"
+        "activate(); activate()\n"
+        "print(f.installed())"
+    )
+    done = run("-c", program)
+    assert (done.stdout, done.stderr) == ("('cupy',)\n", "")
+
+
+def test_what_can_not_be_installed_says_so() -> None:
+    assert (
+        "GPUPOOL_BACKEND=sim asks for the simulated device" in run("-c", "import cupy", GPUPOOL_INSTALL="cupy").stderr
+    )
+    assert 'did you mean "cupy"?' in run("-c", "import gpupool", GPUPOOL_INSTALL="cuppy").stderr
+    assert "cap is 'x'" in run("-c", "import gpupool", GPUPOOL_CAP="x").stderr
+    assert "No module named 'nowhere'" in run("-c", "import nowhere", GPUPOOL_INSTALL="cupy").stderr
+
+
+def test_hidden_gpus_are_left_alone() -> None:
+    done = run("-c", "import cupy; print(cupy.state.emptied)", GPUPOOL_INSTALL="cupy", CUDA_VISIBLE_DEVICES="")
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_running_a_program(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    done = run("-m", "gpupool", "--cap", "3GiB", str(script), "--cap", "1")
+    assert (done.stdout, done.stderr) == ("__main__ ['--cap', '1']\n", "")
+    done = run(
+        "-m", "gpupool", "--install", "cupy", "--cap", "3GiB", "-m", "program", "y", PYTHONPATH=f"{tmp_path}:{FAKES}"
+    )
+    assert (done.stdout, done.stderr) == ("__main__ ['y']\n", "")
+
+
+def test_running_what_can_not_be_run() -> None:
+    for arguments, message in (
+        ((), "name a program"),
+        (("nowhere.py",), "there is no nowhere.py"),
+        (("--cap", "x", "nowhere.py"), "cap is 'x'"),
+        (("--install", "cuppy", "nowhere.py"), 'did you mean "cupy"?'),
+    ):
+        done = run("-m", "gpupool", *arguments)
+        assert done.returncode == 2 and message in done.stderr
