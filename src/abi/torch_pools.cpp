@@ -69,11 +69,13 @@ gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupo
   return status;
 }
 
+/// Graphs' pools keep what they have: their kernels may use it again.
 void TorchPools::empty_all() {
-  (void)on_owner([](gpupool_t* pool) {
-    (void)gpupool_empty(pool, nullptr);
-    return GPUPOOL_ERROR_UNKNOWN_POINTER;  // and on to the next
-  });
+  for (int device = 0; device < static_cast<int>(kDevices); ++device) {
+    for (const auto& [id, pool] : list(device)) {
+      if (id == MempoolId{}) (void)gpupool_empty(pool, nullptr);
+    }
+  }
 }
 
 // ---- pools of graphs
@@ -99,6 +101,7 @@ gpupool_status_t TorchPools::retain_locked(int device, MempoolId id, gpupool_t*&
   if (is_first) limit_[device] = stats_of(shared).limit_bytes;
   gpupool_config_t config{};
   config.struct_size = sizeof config;
+  config.flags = GPUPOOL_FLAG_CAPTURE_AWARE;
   config.device = device;
   config.limit_bytes = limit_[device] != 0 ? kLeastLimit : 0;
   owned_.reserve(owned_.size() + 1);
@@ -227,8 +230,9 @@ gpupool_status_t TorchPools::set_limit(int device, uint64_t limit) {
 }
 
 uint64_t TorchPools::limit(int device) {
+  gpupool_t* shared = nullptr;
+  if (default_pool(device, shared) != kSuccess) return 0;
   const auto all = list(device);
-  if (all.empty()) return 0;
   if (all.size() == 1) return stats_of(all.front().second).limit_bytes;
   const std::lock_guard lock(mutex_);
   return limit_[device];

@@ -65,6 +65,13 @@ def _cuda_folders() -> Iterator[Path]:
     yield Path("/usr/local/cuda/include")
 
 
+def _standard_library() -> list[str]:
+    """The C++ library that PyTorch has loaded. A compiler may have only the static one, and two in a process clash."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    paths = {line.split(maxsplit=5)[-1] for line in lines if "/libstdc++.so." in line}
+    return sorted(paths)[:1]
+
+
 def _build(torch: Any, path: Path) -> None:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
     if compiler is None:
@@ -85,7 +92,7 @@ def _build(torch: Any, path: Path) -> None:
                 *("-I", str(_PACKAGE / "include")),
                 *("-isystem", str(root / "include"), "-isystem", str(cuda)),
                 str(_SOURCES / "allocator.cpp"),
-                *(f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", str(library)),
+                *(f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", str(library), *_standard_library()),
                 *(f"-Wl,-rpath,{root / 'lib'}", f"-Wl,-rpath,{library.parent}"),
             ]
             result = subprocess.run(command, capture_output=True, text=True, check=False)

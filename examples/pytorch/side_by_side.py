@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an example in processes of its own: under PyTorch's allocator, as it is and with expandable segments, and
+under gpupool. A process can not change its allocator."""
+
+import json
+import os
+import subprocess
+import sys
+
+SETTINGS = {
+    "native": {},
+    "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
+    "gpupool": {"GPUPOOL_EXAMPLE": "1"},
+}
+
+
+def use_allocator():
+    """Called first in a child: installs gpupool where it is the one to be measured."""
+    if "GPUPOOL_EXAMPLE" in os.environ:
+        import gpupool.torch  # noqa: PLC0415
+
+        gpupool.torch.install()
+
+
+def is_child():
+    return "--child" in sys.argv
+
+
+def report(result):
+    """Called last in a child."""
+    print(json.dumps(result), flush=True)
+
+
+def run(setting, *arguments):
+    """What a child of the program reported."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTORCH_ALLOC_CONF"}
+    process = subprocess.run(
+        [sys.executable, sys.argv[0], "--child", *arguments],
+        env=environment | SETTINGS[setting],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def run_all(*arguments):
+    return {setting: run(setting, *arguments) for setting in SETTINGS}
+
+
+def print_table(title, rows, columns):
+    """rows: names with a cell for each column."""
+    width = max(len(name) for name, _ in rows) + 2
+    print(f"\n{title}\n{'':{width}}" + "".join(f"{column:>16}" for column in columns))
+    for name, cells in rows:
+        print(f"{name:{width}}" + "".join(f"{cell:>16}" for cell in cells))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a small transformer under PyTorch's own allocator, as it is and with expandable segments, and under gpupool:
+step time, memory and loss side by side.
+
+    python train_step.py [--steps N] [--repeats N]
+"""
+
+import argparse
+import os
+import statistics
+import time
+
+import side_by_side
+
+GIB = 1 << 30
+LAYERS, WIDTH, HEADS, VOCABULARY, BATCH = 12, 1024, 16, 16384, 12
+
+
+def build(torch):
+    functional = torch.nn.functional
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(WIDTH) for _ in range(2))
+            self.attention = torch.nn.Linear(WIDTH, 3 * WIDTH)
+            self.mix = torch.nn.Linear(WIDTH, WIDTH)
+            self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+
+        def forward(self, x):
+            heads = self.attention(self.norms[0](x)).unflatten(-1, (3, HEADS, WIDTH // HEADS))
+            query, key, value = heads.permute(2, 0, 3, 1, 4)
+            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = x + self.mix(mixed.transpose(1, 2).flatten(-2))
+            return x + self.down(functional.gelu(self.up(self.norms[1](x))))
+
+    return torch.nn.Sequential(
+        torch.nn.Embedding(VOCABULARY, WIDTH), *(Layer() for _ in range(LAYERS)), torch.nn.Linear(WIDTH, VOCABULARY)
+    )
+
+
+def measure(steps):
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    side_by_side.use_allocator()
+    import torch  # noqa: PLC0415
+
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True)
+    # Memory that is not initialised would be filled, which costs the same everywhere and shows nothing.
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    model = build(torch).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    lengths = torch.randint(128, 1025, (steps,)).tolist()  # no two batches need the same sizes
+    losses, times = [], []
+    for length in lengths:
+        tokens = torch.randint(VOCABULARY, (BATCH, length + 1)).cuda()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            scores = model(tokens[:, :-1])
+            loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1).float(), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / length)
+        losses.append(loss.item())
+    stats = torch.cuda.memory_stats()
+    side_by_side.report(
+        {
+            "ms": statistics.median(times[5:]) * 512 * 1000,
+            "total_s": sum(times[i] * lengths[i] for i in range(steps)),
+            "reserved": torch.cuda.max_memory_reserved(),
+            "allocated": torch.cuda.max_memory_allocated(),
+            "driver_calls": stats["num_device_alloc"] + stats["num_device_free"],
+            "losses": losses,
+        }
+    )
+
+
+def main(steps, repeats):
+    # In turn, so that a change of the machine's mood meets all of them.
+    found = {setting: [] for setting in side_by_side.SETTINGS}
+    for _ in range(repeats):
+        for setting, results in found.items():
+            results.append(side_by_side.run(setting, "--steps", str(steps)))
+
+    def spread(name, unit):
+        values = {setting: sorted(result[name] for result in results) for setting, results in found.items()}
+        return [f"{each[0]:.2f}..{each[-1]:.2f} {unit}" for each in values.values()]
+
+    first = {setting: results[0] for setting, results in found.items()}
+    rows = [
+        ("step of 512 tokens a row, median", spread("ms", "ms")),
+        (f"all {steps} steps", spread("total_s", "s")),
+        ("peak allocated", [f"{each['allocated'] / GIB:.3f} GiB" for each in first.values()]),
+        ("peak reserved", [f"{each['reserved'] / GIB:.3f} GiB" for each in first.values()]),
+        ("reserved / allocated", [f"{each['reserved'] / each['allocated']:.4f}" for each in first.values()]),
+        ("memory calls of the driver", [str(each["driver_calls"]) for each in first.values()]),
+        ("last loss", [f"{each['losses'][-1]:.6f}" for each in first.values()]),
+    ]
+    side_by_side.print_table(f"training, {repeats} runs each", rows, list(found))
+    for setting, results in found.items():
+        assert all(each["losses"] == first["native"]["losses"] for each in results), f"{setting}: other losses"
+    best = {setting: min(each["ms"] for each in results) for setting, results in found.items()}
+    assert first["gpupool"]["reserved"] <= first["expandable"]["reserved"]
+    assert first["gpupool"]["reserved"] <= 1.03 * first["gpupool"]["allocated"]
+    assert best["gpupool"] <= 1.03 * min(best["native"], best["expandable"])
+    print("The losses are the same, bit for bit; gpupool reserves least and is as fast.")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    measure(given.steps) if given.child else main(given.steps, given.repeats)

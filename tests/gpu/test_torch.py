@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool in PyTorch, on a GPU. Each process installs it once, so that the tests run others and look at them."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CASES = re.findall(r"^def (case_\w+)", (HERE / "torch_cases.py").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | environment,
+    )
+
+
+@cache
+def why_not():
+    """Why these tests can not run here; empty if they can."""
+    for name in ("torch", "gpupool"):
+        if importlib.util.find_spec(name) is None:
+            return f"{name} is not installed"
+    return "" if run("-c", "import torch; torch.ones(1).cuda()").returncode == 0 else "PyTorch has no GPU here"
+
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+
+@cache
+def results(shim):
+    """What the cases came to, and the whole process."""
+    process = run(str(HERE / "torch_cases.py"), GPUPOOL_TORCH_SHIM=shim)
+    lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+    return {line["case"]: line["failure"] for line in lines}, process
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("shim", ["1", "0"], ids=["shim", "pluggable"])
+def test_swap(shim, case):
+    found, process = results(shim)
+    assert case in found, process.stderr[-3000:]
+    assert found[case] == ""
+
+
+@pytest.mark.parametrize("shim", ["1", "0"], ids=["shim", "pluggable"])
+def test_exit_with_live_tensors(shim):
+    _, process = results(shim)
+    assert process.returncode == 0, process.stderr[-3000:]
+
+
+def output(code):
+    """What a program prints that must end well."""
+    process = run("-c", code)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
+
+
+def test_reduce_overhead():
+    """torch.compile with graphs: training and inference, shapes that change, and outputs that are kept."""
+    text = output(
+        "import torch, gpupool.torch\n"
+        "mode = gpupool.torch.install()\n"
+        "torch.manual_seed(0)\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).cuda()\n"
+        "fast = torch.compile(model, mode='reduce-overhead')\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)\n"
+        "for step in range(12):\n"
+        "    given = torch.randn(32 if step % 4 else 48, 64, device='cuda')\n"
+        "    torch.compiler.cudagraph_mark_step_begin()\n"
+        "    wanted = model(given).square().mean()\n"
+        "    loss = fast(given).square().mean()\n"
+        "    torch.testing.assert_close(loss, wanted, rtol=1e-3, atol=1e-4)\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+        "    optimizer.zero_grad()\n"
+        "    torch.cuda.empty_cache()\n"
+        "with torch.inference_mode():\n"
+        "    for step in range(6):\n"
+        "        given = torch.randn(16, 64, device='cuda')\n"
+        "        first = fast(given).clone()\n"
+        "        torch.testing.assert_close(fast(first), model(model(given)), rtol=1e-3, atol=1e-3)\n"
+        "from torch._inductor.cudagraph_trees import get_manager\n"
+        "print('graphs', get_manager(0, create_if_none_exists=False).new_graph_id().id)\n"
+    )
+    assert int(text.split()[-1]) >= 4
+
+
+def test_sharing_between_processes():
+    process = run(str(HERE / "torch_ipc.py"))
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert process.stdout.splitlines() == ["sent 3", "changed by the other process", "given back"]
+
+
+def test_too_late():
+    text = output(
+        "import torch, gpupool.torch\n"
+        "torch.ones(1).cuda()\n"
+        "try: gpupool.torch.install()\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    assert "comes too late" in text and "right after `import torch`" in text
+
+
+def test_a_cap_above_the_card():
+    text = output(
+        "import torch, gpupool.torch\n"
+        "gpupool.torch.install('9TiB')\n"
+        "try: torch.ones(1).cuda()\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    assert "9895604649984 bytes, more than" in text
+
+
+def test_mem_pool():
+    text = output(
+        "import torch, gpupool, gpupool.torch\n"
+        "outside = torch.ones(1 << 20, device='cuda')\n"
+        "assert gpupool.default_pool(0).memory_reserved() == 0\n"
+        "with gpupool.torch.mem_pool() as pool:\n"
+        "    inside = torch.ones(50 << 20, device='cuda')\n"
+        "assert gpupool.default_pool(0).memory_allocated() == 200 << 20\n"
+        "assert torch.cuda.memory_allocated() == 204 << 20\n"
+        "address = inside.data_ptr()\n"
+        "del inside\n"
+        "with gpupool.torch.mem_pool() as again:\n"
+        "    inside = torch.ones(50 << 20, device='cuda')\n"
+        "assert again is pool and inside.data_ptr() == address\n"
+        "own = gpupool.torch.create_mem_pool()\n"
+        "with gpupool.torch.mem_pool(pool=own):\n"
+        "    other = torch.ones(10 << 20, device='cuda')\n"
+        "assert gpupool.default_pool(0).memory_allocated() == 240 << 20\n"
+        "del other, own\n"
+        "torch.cuda.empty_cache()\n"
+        "assert gpupool.default_pool(0).memory_allocated() == 200 << 20\n"
+        "gpupool.default_pool(0).set_limit(300 << 20)\n"
+        "try:\n"
+        "    with gpupool.torch.mem_pool(): torch.ones(100 << 20, device='cuda')\n"
+        "except torch.OutOfMemoryError as error: print(error)\n"
+    )
+    assert "CUDA out of memory" in text
+
+
+def test_fork_after_cuda():
+    text = output(
+        "import os, torch, gpupool.torch\n"
+        "gpupool.torch.install()\n"
+        "kept = torch.ones(1000, device='cuda')\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    try: torch.ones(1, device='cuda')\n"
+        "    except RuntimeError as error: print(error, flush=True)\n"
+        "    del kept\n"
+        "    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert int(kept.sum()) == 1000\n"
+    )
+    assert "forked subprocess" in text
