@@ -115,9 +115,24 @@ class CounterShard {
 ///
 /// A peak is found as the published sum plus what each shard's own peak adds to it. With one shard that is
 /// exact. With several, shards need not have peaked at the same moment: the error is at most what they had
-/// not published, kPublishBytes a shard.
+/// not published, kPublishBytes a shard. For that, what others have freed since must be published before a
+/// shard that would raise a peak.
 class Counters {
  public:
+  /// Whether publishing this shard would raise a peak. Call with the shard's lock held.
+  bool would_raise(const CounterShard& shard) const noexcept {
+    const auto raises = [](const Peaks& peaks, const Amounts& reached, const Amounts& pending) {
+      return reached.exceeds(peaks.allocated) || (reached + pending).exceeds(peaks.active);
+    };
+    const Amounts all = published_all_ - shard.published_ + shard.peak_all_;
+    if (raises(peak_all_, all, pending_[0] + pending_[1])) return true;
+    for (size_t g = 0; g < kGroups; ++g) {
+      const Amounts reached = published_[g] - shard.published_group_[g] + shard.peak_[g];
+      if (raises(peaks_[g], reached, pending_[g])) return true;
+    }
+    return false;
+  }
+
   /// Folds a shard's peaks into the pool's. Call with the shard's lock held.
   void publish(CounterShard& shard) noexcept {
     const Amounts live = shard.live_[0] + shard.live_[1];

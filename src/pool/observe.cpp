@@ -87,6 +87,22 @@ void Pool::publish_all() {
   }
 }
 
+/// Folds one cache's peaks into the pool's, after the others' where it would raise them.
+void Pool::publish(ThreadCache& cache) noexcept {
+  bool raises = false;
+  {
+    const std::lock_guard lock(cache.lock);
+    raises = counters_.would_raise(cache.counters);
+  }
+  for (const auto& each : caches_) {
+    if (each.get() == &cache || !raises) continue;
+    const std::lock_guard lock(each->lock);
+    counters_.publish(each->counters);
+  }
+  const std::lock_guard lock(cache.lock);
+  counters_.publish(cache.counters);
+}
+
 Amounts Pool::live_amounts() {
   Amounts live;
   for (const auto& cache : caches_) {

@@ -53,8 +53,10 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
       cache->touched = true;
       address = block->address;
       cache->lock.unlock();
-      if (due) [[unlikely]]
+      if (due) [[unlikely]] {
+        const Lock lock(mutex_);
         publish(*cache);
+      }
       return kSuccess;
     }
     cache->lock.unlock();
@@ -157,12 +159,13 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
   const Stream stream = static_cast<StreamHeap*>(block->heap)->name();
   const uint64_t bytes = block->size;
   Block* evicted = nullptr;
+  bool due = false;
   {
     const std::lock_guard lock(cache.lock);
     block->requested = requested;
     block->shared.store(false, std::memory_order_relaxed);
     block->owner.store(&cache, std::memory_order_release);
-    if (cache.counters.add(group_of(bytes), requested, bytes)) counters_.publish(cache.counters);
+    due = cache.counters.add(group_of(bytes), requested, bytes);
     ++cache.counters.misses;
     cache.touched = true;
     Lane& lane = cache.lane_of(stream);
@@ -172,12 +175,7 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
     }
   }
   give_list(evicted);
-}
-
-void Pool::publish(ThreadCache& cache) {
-  const std::lock_guard lock(mutex_);
-  const std::lock_guard cache_lock(cache.lock);
-  counters_.publish(cache.counters);
+  if (due) publish(cache);
 }
 
 /// Turns a block into a hole of its heap.

@@ -166,7 +166,6 @@ class Pool {
   Block* take_back(Address address, Status& status);
   void give(Block* block) noexcept;
   void give_list(Block* first) noexcept;
-  void publish(ThreadCache& cache);
 
   // ladder.cpp: from a request to a block, or to a report
   Status obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block);
@@ -228,6 +227,7 @@ class Pool {
   uint64_t live_floor() const;
   uint64_t kept_by_captures() const noexcept;
   void publish_all();
+  void publish(ThreadCache& cache) noexcept;
   Amounts live_amounts();
 
   gpupool_t* handle_ = nullptr;

@@ -185,6 +185,25 @@ TEST_P(Threads, CountEveryBlockOnce) {
   EXPECT_GE(stats.all.allocated_blocks.peak, 1u);
 }
 
+// What one thread has freed is not counted again when another one allocates.
+TEST_P(Threads, TakeTurnsWithoutRaisingThePeak) {
+  PoolUnderTest pool(config());
+  constexpr uint64_t kSize = 8 << 20;
+  constexpr int kBlocks = 16;
+  const auto use_all = [&](gpupool_stream_t stream) {
+    std::vector<gpupool_ptr_t> blocks;
+    for (int n = 0; n < kBlocks; ++n) blocks.push_back(pool.malloc(kSize, stream));
+    for (const gpupool_ptr_t block : blocks) pool.free(block, stream);
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    use_all(0);
+    run_threads(1, [&](size_t) { use_all(1); });
+  }
+  const gpupool_stat_t allocated = pool.stats().all.allocated_bytes;
+  EXPECT_GE(allocated.peak, kBlocks * kSize);
+  EXPECT_LE(allocated.peak, kBlocks * kSize + 2 * (16u << 20));
+}
+
 // Blocks are freed by a thread that never allocates, some of them for another stream.
 TEST_P(Threads, FreeWhatOthersAllocated) {
   PoolUnderTest pool(config());
