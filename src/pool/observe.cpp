@@ -251,6 +251,20 @@ std::string Pool::report() {
   return report_locked();
 }
 
+/// How many chunks there are of each size: "3 x 2.00 MiB, 1 x 16.00 MiB". Segments count as the power of two
+/// below their size.
+std::string Pool::chunks_by_size() const {
+  std::map<uint64_t, uint64_t> counts;
+  const auto add = [&](const Chunk* chunk) { ++counts[floor_power_of_two(chunk->size)]; };
+  for (const Region& region : space_.regions) for_each_chunk(region, add);
+  std::for_each(in_hand_.begin(), in_hand_.end(), add);
+  std::string text;
+  for (const auto& [size, count] : counts) {
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + size_text(size);
+  }
+  return text.empty() ? "none" : text;
+}
+
 std::string Pool::report_locked() {
   const Amounts live = live_amounts();
   const Amounts pending = counters_.pending(Group::small) + counters_.pending(Group::large);
@@ -277,7 +291,8 @@ std::string Pool::report_locked() {
           std::to_string(pending.blocks) + " freed blocks that wait for streams, " +
           size_text(used - std::min(used, live.allocated + pending.allocated)) + " cached, of which " +
           size_text(used - live_floor()) + " is in chunks that no block touches; the largest free range is " +
-          size_text(largest) + ". " + std::to_string(by_stream_.size()) + " streams.";
+          size_text(largest) + ". Chunks: " + chunks_by_size() + ". " + std::to_string(by_stream_.size()) +
+          " streams.";
   return text;
 }
 

@@ -224,6 +224,7 @@ class Pool {
   // observe.cpp
   bool handle_is_usable() const noexcept;
   std::string report_locked();
+  std::string chunks_by_size() const;
   uint64_t live_floor() const;
   uint64_t kept_by_captures() const noexcept;
   void publish_all();
