@@ -37,17 +37,23 @@ struct alignas(64) Block {
   Address address = 0;
   uint64_t size = 0;
   Heap* heap = nullptr;
+  std::atomic<BlockOwner*> owner{nullptr};
+  std::atomic<State> state{State::unused};
+  /// Other streams have used it: a free takes the long way.
+  std::atomic<bool> shared{false};
+  /// Bytes at the end that were not asked for.
+  uint16_t unasked = 0;
   Block* prev = nullptr;  // in address order, within the region
   Block* next = nullptr;
   Block* link = nullptr;       // next in whatever list the state says
   Block* link_back = nullptr;  // previous in a free index
-  std::atomic<State> state{State::unused};
-  /// Other streams have used it: a free takes the long way.
-  std::atomic<bool> shared{false};
-  std::atomic<BlockOwner*> owner{nullptr};
-  uint64_t requested = 0;
   Region* region = nullptr;
 
+  uint64_t requested() const noexcept { return size - unasked; }
+  void set_requested(uint64_t bytes) noexcept {
+    assert(bytes <= size && size - bytes < kUnit);
+    unasked = static_cast<uint16_t>(size - bytes);
+  }
   Address end() const noexcept { return address + size; }
   bool is(State wanted) const noexcept { return state.load(std::memory_order_relaxed) == wanted; }
   void become(State wanted) noexcept { state.store(wanted, std::memory_order_relaxed); }

@@ -90,7 +90,8 @@ class CounterShard {
   const GroupAmounts& total() const noexcept { return total_; }
   const GroupAmounts& live() const noexcept { return live_; }
 
-  uint64_t hits = 0;
+  /// All mallocs, and those of them that the cache could not serve.
+  uint64_t mallocs() const noexcept { return total_[0].blocks + total_[1].blocks; }
   uint64_t misses = 0;
 
  private:

@@ -27,7 +27,7 @@ class QuickBins {
   void push(Block* block) noexcept {
     const size_t slot = slot_of(block->size);
     Bin& bin = bins_[slot];
-    if (bin.size != block->size) {
+    if (bin.size != block->size) [[unlikely]] {
       if (bin.top != nullptr) {
         block->link = loose_;
         loose_ = block;

@@ -56,7 +56,7 @@ bool Pool::can_afford_fine() {
   uint64_t mallocs = 0;
   for (const auto& cache : caches_) {
     const std::lock_guard lock(cache->lock);
-    mallocs += cache->counters.hits + cache->counters.misses;
+    mallocs += cache->counters.mallocs();
   }
   const uint64_t elapsed = driver_.device().now_ns() - created_at_;
   return driver_.nanoseconds() < mallocs * 2000 + elapsed / 100;

@@ -163,7 +163,7 @@ void Pool::stats(gpupool_stats_t& stats) {
       total[g] += cache->counters.total()[g];
       live[g] += cache->counters.live()[g];
     }
-    stats.hits += cache->counters.hits;
+    stats.hits += cache->counters.mallocs() - cache->counters.misses;
     stats.misses += cache->counters.misses;
   }
   const auto group = [&](Group which) {
@@ -223,7 +223,7 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     block.state = GPUPOOL_BLOCK_CACHED;
     if (range.is(State::pending)) block.state = GPUPOOL_BLOCK_PENDING;
     if (range.is(State::live)) block.state = GPUPOOL_BLOCK_LIVE;
-    if (!range.is(State::hole)) block.requested_bytes = range.requested;
+    if (!range.is(State::hole)) block.requested_bytes = range.requested();
     blocks.push_back(block);
   };
   {
@@ -311,7 +311,7 @@ Status Pool::validate() {
   }
   for (const Region& region : space_.regions) {
     for (const Block* range = region.first; range != nullptr; range = range->next) {
-      if (range->is(State::live)) live += {range->requested, range->size, 1};
+      if (range->is(State::live)) live += {range->requested(), range->size, 1};
     }
   }
   Amounts counted;

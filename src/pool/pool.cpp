@@ -46,10 +46,9 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
     Lane& lane = cache->lane_of(stream);
     Block* block = lane.stream == stream ? lane.bins(group_of(bytes)).pop(bytes) : nullptr;
     if (block != nullptr) [[likely]] {
-      block->requested = size;
+      block->set_requested(size);
       block->become(State::live);
       const bool due = cache->counters.add(group_of(bytes), size, bytes);
-      ++cache->counters.hits;
       cache->touched = true;
       address = block->address;
       cache->lock.unlock();
@@ -79,7 +78,7 @@ Status Pool::free(Address address, Stream stream) {
       if (lane.stream == stream) [[likely]] {
         lane.bins(group_of(block->size)).push(block);
         block->become(State::cached);
-        cache.counters.subtract(group_of(block->size), block->requested, block->size);
+        cache.counters.subtract(group_of(block->size), block->requested(), block->size);
         return kSuccess;
       }
     }
@@ -162,7 +161,7 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
   bool due = false;
   {
     const std::lock_guard lock(cache.lock);
-    block->requested = requested;
+    block->set_requested(requested);
     block->shared.store(false, std::memory_order_relaxed);
     block->owner.store(&cache, std::memory_order_release);
     due = cache.counters.add(group_of(bytes), requested, bytes);
@@ -203,7 +202,7 @@ Block* Pool::take_back(Address address, Status& status) {
     const std::lock_guard lock(cache.lock);
     if (block->is(State::live)) {
       block->become(State::cached);
-      cache.counters.subtract(group_of(block->size), block->requested, block->size);
+      cache.counters.subtract(group_of(block->size), block->requested(), block->size);
       return block;
     }
   }

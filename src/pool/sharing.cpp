@@ -83,7 +83,7 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "the block at 0x%" PRIx64 " has been freed", block->address);
   }
   info.address = block->address;
-  info.requested_bytes = block->requested;
+  info.requested_bytes = block->requested();
   info.allocated_bytes = block->size;
   info.stream = static_cast<const StreamHeap*>(block->heap)->state().order.stream();
   info.state = GPUPOOL_BLOCK_LIVE;
