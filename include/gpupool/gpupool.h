@@ -573,8 +573,8 @@ GPUPOOL_API gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t
                                               size_t* out_block_count);
 
 /* Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for
- * streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero (text may be NULL with
- * capacity 0); out_length is the length of the whole text without it, and may be NULL. */
+ * streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero (text may
+ * be NULL with capacity 0); out_length is the length of the whole text without it, and may be NULL. */
 GPUPOOL_API gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 
 /* Checks every promise that the pool's records make to each other. Slow; for tests.

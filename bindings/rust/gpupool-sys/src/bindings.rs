@@ -485,7 +485,7 @@ extern "C" {
         block_capacity: usize,
         out_block_count: *mut usize,
     ) -> gpupool_status_t;
-    #[doc = " Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for\n streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero (text may be NULL with\n capacity 0); out_length is the length of the whole text without it, and may be NULL."]
+    #[doc = " Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for\n streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero (text may\n be NULL with capacity 0); out_length is the length of the whole text without it, and may be NULL."]
     pub fn gpupool_report(
         pool: *mut gpupool_t,
         text: *mut ::core::ffi::c_char,
