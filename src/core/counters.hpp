@@ -104,8 +104,8 @@ class CounterShard {
            peak_all_.blocks > published_.blocks + kPublishBlocks;
   }
 
+  GroupAmounts live_{};  // first, beside the cache's lock: all that a free by another thread changes
   GroupAmounts total_{};
-  GroupAmounts live_{};
   GroupAmounts peak_{};  // of live, since the last publishing
   Amounts peak_all_{};
   Amounts published_{};  // live of all, as of the last publishing

@@ -37,7 +37,8 @@ class QuickBins {
     }
     block->link = bin.top;
     bin.top = block;
-    filled_ |= uint64_t{1} << slot;
+    // Mostly it is set already, and this line stays shared with a thread that frees this one's blocks.
+    if ((filled_ >> slot & 1) == 0) filled_ |= uint64_t{1} << slot;
   }
 
   /// Takes everything, as one list through Block::link in front of `all`.
@@ -78,9 +79,9 @@ class QuickBins {
 
   static size_t slot_of(uint64_t size) noexcept { return hash_to(kSlotBits, size / kUnit); }
 
-  std::array<Bin, size_t{1} << kSlotBits> bins_{};
   uint64_t filled_ = 0;  // slots that may hold a block
   Block* loose_ = nullptr;
+  std::array<Bin, size_t{1} << kSlotBits> bins_{};
 };
 
 }  // namespace gpupool
