@@ -57,11 +57,11 @@ std::string shortage(size_t size, int device, const char* report) {
 constexpr uint64_t kBeyondAddresses = uint64_t{1} << 47;
 
 /// In words why the last call failed, and whether memory was short.
-std::string explain(size_t size, int device, bool& is_shortage) {
+std::string explain(size_t size, int device, bool& is_short) {
   const ErrorRecord record = last_error();
-  is_shortage = record.status == GPUPOOL_ERROR_OUT_OF_MEMORY || record.status == GPUPOOL_ERROR_OVER_LIMIT ||
-                (record.status == GPUPOOL_ERROR_INVALID_ARGUMENT && size >= kBeyondAddresses);
-  return is_shortage ? shortage(size, device, record.message) : std::string("gpupool: ") + record.message;
+  is_short = is_shortage(record.status) ||
+             (record.status == GPUPOOL_ERROR_INVALID_ARGUMENT && size >= kBeyondAddresses);
+  return is_short ? shortage(size, device, record.message) : std::string("gpupool: ") + record.message;
 }
 
 void check(gpupool_status_t status) {
@@ -80,8 +80,8 @@ void* gpupool_torch_alloc(size_t size, int device, void* stream) {
 void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream) {
   void* ptr = gpupool_torch_alloc(size, device, stream);
   if (ptr == nullptr && size != 0) [[unlikely]] {
-    bool is_shortage = false;
-    throw std::runtime_error(explain(size, device, is_shortage));
+    bool is_short = false;
+    throw std::runtime_error(explain(size, device, is_short));
   }
   return ptr;
 }
@@ -91,14 +91,14 @@ void gpupool_torch_free(void* ptr, size_t, int device, void* stream) {
 }
 
 int gpupool_torch_explain(size_t size, int device, char* text, size_t capacity) {
-  bool is_shortage = false;
-  const std::string words = explain(size, device, is_shortage);
+  bool is_short = false;
+  const std::string words = explain(size, device, is_short);
   if (capacity != 0) {
     const size_t length = std::min(words.size(), capacity - 1);
     std::memcpy(text, words.data(), length);
     text[length] = '\0';
   }
-  return is_shortage ? 1 : 0;
+  return is_short ? 1 : 0;
 }
 
 void gpupool_torch_record_stream(void* ptr, void* stream) {

@@ -139,8 +139,7 @@ Status refuse_null(const char* argument) noexcept {
 
 void log_failure(Status status) noexcept {
   gpupool_log_level_t level = GPUPOOL_LOG_INFO;  // the caller's mistakes, which the caller is told
-  if (status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT)
-    level = GPUPOOL_LOG_WARNING;
+  if (is_shortage(status)) level = GPUPOOL_LOG_WARNING;
   if (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_INTERNAL ||
       status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) {
     level = GPUPOOL_LOG_ERROR;

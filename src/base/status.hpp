@@ -17,6 +17,11 @@ using Status = gpupool_status_t;
 
 inline constexpr Status kSuccess = GPUPOOL_SUCCESS;
 
+/// What more memory could help with; everything else fails at once.
+constexpr bool is_shortage(Status status) noexcept {
+  return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
+}
+
 /// The last failure of this thread. Trivially destructible on purpose: it must outlive everything.
 struct ErrorRecord {
   Status status = kSuccess;

@@ -31,8 +31,7 @@ enum class State : uint8_t {
 /// One range. From live to cached and back it changes under its owner's lock; everything else, and every
 /// other state, under the pool's lock. Records are never given back while the pool lives, so that a thread
 /// that looks up a foreign pointer finds a record, though perhaps of another block. Records share no cache
-/// line: neighbours are handed to different threads. All that merging looks at in a neighbour is in the
-/// first.
+/// line: neighbours are handed to different threads. The first line has all that the hot path looks at.
 struct alignas(64) Block {
   Address address = 0;
   uint64_t size = 0;

@@ -69,8 +69,11 @@ void FreeIndex::resize(Block* block, Address address, uint64_t size) noexcept {
   const bool stays = bin_of(size) == bin_of(block->size) &&
                      (block->link_back == nullptr || block->link_back->size < size) &&
                      (block->link == nullptr || size < block->link->size);
-  if (!stays) remove(block);
-  if (stays) bytes_ += size - block->size;
+  if (stays) {
+    bytes_ += size - block->size;
+  } else {
+    remove(block);
+  }
   block->address = address;
   block->size = size;
   if (!stays) insert(block);

@@ -39,7 +39,7 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
   }
   Status status = back(growth, windows[best]);
   for (const bool busy : {false, true}) {
-    if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) break;
+    if (!is_shortage(status)) break;
     if (busy && growth.capturing) break;
     growth.busy = busy;
     count = heap.plan(bytes, alignment, windows);
@@ -225,7 +225,7 @@ Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& pie
   }
   if (!prefers_creating(need) && steal(growth, need, room, piece)) return kSuccess;
   const Status status = create_for(growth, need, room, piece.chunk);
-  if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
+  if (!is_shortage(status)) return status;
   return steal(growth, need, room, piece) ? kSuccess : status;
 }
 
@@ -289,7 +289,7 @@ Status Pool::create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& ch
   for (;;) {
     Status status = create_chunk(size, chunk);
     if (status == kSuccess) return kSuccess;
-    if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
+    if (!is_shortage(status)) return status;
     if (size > kGranule) {
       size = std::max(floor_power_of_two(size / 2), kGranule);
       continue;

@@ -7,14 +7,6 @@
 #include "pool/registry.hpp"
 
 namespace gpupool {
-namespace {
-
-/// What more memory could help with; everything else fails at once.
-bool is_shortage(Status status) noexcept {
-  return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
-}
-
-}  // namespace
 
 Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
   ++tick_;

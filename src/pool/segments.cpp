@@ -20,9 +20,9 @@ Status Pool::grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64
     (void)free_segments(lock, most - std::min(most, usual));
   }
   Status status = add_segment(lock, state, group, usual);
-  if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
+  if (!is_shortage(status)) return status;
   status = add_segment(lock, state, group, least);
-  if (status != GPUPOOL_ERROR_OUT_OF_MEMORY && status != GPUPOOL_ERROR_OVER_LIMIT) return status;
+  if (!is_shortage(status)) return status;
   // Cached segments that do not fit this request may make room for one that does.
   const ErrorRecord cause = last_error();
   const uint64_t before = budget_.used();

@@ -2,15 +2,14 @@
 """gpupool in frameworks other than PyTorch, on a GPU: each case of others_cases.py in a process of its own."""
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from programs import run
 
 CASES_FILE = Path(__file__).parent / "others_cases.py"
 SOURCE = CASES_FILE.read_text(encoding="utf-8")
@@ -19,17 +18,6 @@ ENVIRONMENTS = {
     "case_numba_by_its_variable": {"NUMBA_CUDA_MEMORY_MANAGER": "gpupool.numba"},
     "case_from_the_environment": {"GPUPOOL_INSTALL": "torch,cupy,warp", "GPUPOOL_CAP": "40%"},
 }
-
-
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=os.environ | environment,
-    )
 
 
 @cache

@@ -3,28 +3,15 @@
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from programs import run
 
 HERE = Path(__file__).parent
 CASES = re.findall(r"^def (case_\w+)", (HERE / "torch_cases.py").read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=os.environ | environment,
-    )
 
 
 @cache
