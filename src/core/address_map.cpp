@@ -2,29 +2,6 @@
 #include "core/address_map.hpp"
 
 namespace gpupool {
-namespace {
-
-void set_bit(uint64_t* words, size_t bit) noexcept {
-  words[bit / 64] |= uint64_t{1} << (bit % 64);
-}
-void clear_bit(uint64_t* words, size_t bit) noexcept {
-  words[bit / 64] &= ~(uint64_t{1} << (bit % 64));
-}
-
-constexpr size_t kNone = ~size_t{0};
-
-/// The highest set bit at or below `bit`, or kNone.
-size_t last_bit(const uint64_t* words, size_t bit) noexcept {
-  size_t word = bit / 64;
-  uint64_t bits = words[word] & (~uint64_t{0} >> (63 - bit % 64));
-  while (bits == 0) {
-    if (word == 0) return kNone;
-    bits = words[--word];
-  }
-  return word * 64 + log2_floor(bits);
-}
-
-}  // namespace
 
 AddressMap::AddressMap()
     : root_(std::make_unique<std::atomic<Leaf*>[]>(size_t{1} << kRootBits)),
@@ -51,7 +28,7 @@ void AddressMap::prepare(Address address) {
   Block* first = reinterpret_cast<Block*>(old);
   const size_t slot = slot_of(first->address);
   table->entries[slot].store(first, std::memory_order_relaxed);
-  set_bit(table->occupied.data(), slot);
+  table->occupied.set(slot);
   table->count = 1;
   entry.store(reinterpret_cast<uintptr_t>(table) | kTableTag, std::memory_order_release);
 }
@@ -66,13 +43,13 @@ void AddressMap::insert(Block* block) noexcept {
     const size_t slot = slot_of(block->address);
     assert(table->entries[slot].load(std::memory_order_relaxed) == nullptr);
     table->entries[slot].store(block, std::memory_order_release);
-    set_bit(table->occupied.data(), slot);
+    table->occupied.set(slot);
     ++table->count;
   } else {
     assert(old == 0);
     entry.store(reinterpret_cast<uintptr_t>(block), std::memory_order_release);
   }
-  set_bit(leaf->occupied.data(), unit);
+  leaf->occupied.set(unit);
 }
 
 void AddressMap::erase(const Block* block) noexcept {
@@ -85,13 +62,13 @@ void AddressMap::erase(const Block* block) noexcept {
     const size_t slot = slot_of(block->address);
     assert(table->entries[slot].load(std::memory_order_relaxed) == block);
     table->entries[slot].store(nullptr, std::memory_order_release);
-    clear_bit(table->occupied.data(), slot);
+    table->occupied.clear(slot);
     if (--table->count != 0) return;
   } else {
     assert(reinterpret_cast<const Block*>(old) == block);
     entry.store(0, std::memory_order_release);
   }
-  clear_bit(leaf->occupied.data(), unit);
+  leaf->occupied.clear(unit);
 }
 
 Block* AddressMap::last_at_or_before(uintptr_t entry, size_t slot) noexcept {
@@ -100,8 +77,9 @@ Block* AddressMap::last_at_or_before(uintptr_t entry, size_t slot) noexcept {
     return block != nullptr && slot_of(block->address) <= slot ? block : nullptr;
   }
   const Table* table = table_of(entry);
-  const size_t found = last_bit(table->occupied.data(), slot);
-  return found == kNone ? nullptr : table->entries[found].load(std::memory_order_relaxed);
+  const size_t found = table->occupied.last_to(slot);
+  return found == decltype(table->occupied)::kNone ? nullptr
+                                                   : table->entries[found].load(std::memory_order_relaxed);
 }
 
 Block* AddressMap::find_at_or_before(Address address) const noexcept {
@@ -110,14 +88,15 @@ Block* AddressMap::find_at_or_before(Address address) const noexcept {
   size_t slot = slot_of(address);
   for (size_t root = address >> kLeafShift;; --root) {
     if (const Leaf* leaf = root_[root].load(std::memory_order_relaxed)) {
-      for (size_t found = last_bit(leaf->occupied.data(), unit); found != kNone;) {
+      constexpr size_t kNone = decltype(leaf->occupied)::kNone;
+      for (size_t found = leaf->occupied.last_to(unit); found != kNone;) {
         if (found != unit) slot = kSlots - 1;
         const uintptr_t entry = leaf->entries[found].load(std::memory_order_relaxed);
         if (Block* block = last_at_or_before(entry, slot)) return block;
         if (found == 0) break;
         unit = found - 1;
         slot = kSlots - 1;
-        found = last_bit(leaf->occupied.data(), unit);
+        found = leaf->occupied.last_to(unit);
       }
     }
     if (root == 0) return nullptr;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/bitmap.hpp"
 #include "core/block.hpp"
 
 namespace gpupool {
@@ -64,12 +65,12 @@ class AddressMap {
 
   struct Table {
     std::array<std::atomic<Block*>, kSlots> entries{};
-    std::array<uint64_t, kSlots / 64> occupied{};
+    Bitmap<kSlots> occupied;
     uint32_t count = 0;
   };
   struct Leaf {
     std::array<std::atomic<uintptr_t>, size_t{1} << kLeafBits> entries{};
-    std::array<uint64_t, (size_t{1} << kLeafBits) / 64> occupied{};
+    Bitmap<size_t{1} << kLeafBits> occupied;
   };
 
   static size_t unit_of(Address address) noexcept {

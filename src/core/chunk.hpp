@@ -2,6 +2,7 @@
 // Physical memory, and the lists in which free chunks wait.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -50,8 +51,9 @@ class ChunkLists {
     chunk->next = nullptr;
     (list.last != nullptr ? list.last->next : list.first) = chunk;
     list.last = chunk;
+    ++list.count;
+    list.latest = std::max(list.latest, chunk->epoch);
     bytes_ += chunk->size;
-    ++count_;
   }
 
   void remove(Chunk* chunk) noexcept {
@@ -59,12 +61,17 @@ class ChunkLists {
     (chunk->prev != nullptr ? chunk->prev->next : list.first) = chunk->next;
     (chunk->next != nullptr ? chunk->next->prev : list.last) = chunk->prev;
     chunk->prev = chunk->next = nullptr;
+    --list.count;
     bytes_ -= chunk->size;
-    --count_;
   }
 
   /// The oldest of a class; go on with ->next.
   Chunk* oldest(size_t size_class) const noexcept { return lists_[size_class].first; }
+
+  size_t count(size_t size_class) const noexcept { return lists_[size_class].count; }
+
+  /// An epoch that no chunk of the class is later than.
+  uint64_t latest_epoch(size_t size_class) const noexcept { return lists_[size_class].latest; }
 
   /// The oldest of all, or null.
   Chunk* oldest() const noexcept {
@@ -76,16 +83,16 @@ class ChunkLists {
   }
 
   uint64_t bytes() const noexcept { return bytes_; }
-  size_t count() const noexcept { return count_; }
 
  private:
   struct List {
     Chunk* first = nullptr;
     Chunk* last = nullptr;
+    size_t count = 0;
+    uint64_t latest = 0;
   };
   std::array<List, kClasses> lists_{};
   uint64_t bytes_ = 0;
-  size_t count_ = 0;
 };
 
 }  // namespace gpupool

@@ -18,27 +18,6 @@ size_t FreeIndex::bin_of(uint64_t size) noexcept {
   return static_cast<size_t>(((exponent - kSubBits + 1) << kSubBits) + sub);
 }
 
-size_t FreeIndex::first_bin_from(size_t bin) const noexcept {
-  size_t word = bin / 64;
-  if (word >= occupied_.size()) return kBins;
-  uint64_t bits = occupied_[word] & (~uint64_t{0} << (bin % 64));
-  while (bits == 0) {
-    if (++word == occupied_.size()) return kBins;
-    bits = occupied_[word];
-  }
-  return word * 64 + static_cast<size_t>(std::countr_zero(bits));
-}
-
-size_t FreeIndex::last_bin_below(size_t bin) const noexcept {
-  while (bin > 0) {
-    const size_t word = (bin - 1) / 64;
-    const uint64_t bits = occupied_[word] & (~uint64_t{0} >> (63 - (bin - 1) % 64));
-    if (bits != 0) return word * 64 + log2_floor(bits);
-    bin = word * 64;
-  }
-  return kBins;
-}
-
 void FreeIndex::insert(Block* block) noexcept {
   const size_t bin = bin_of(block->size);
   Block* prev = nullptr;
@@ -51,7 +30,7 @@ void FreeIndex::insert(Block* block) noexcept {
   block->link_back = prev;
   if (at != nullptr) at->link_back = block;
   (prev != nullptr ? prev->link : heads_[bin]) = block;
-  occupied_[bin / 64] |= uint64_t{1} << (bin % 64);
+  occupied_.set(bin);
   ++count_;
   bytes_ += block->size;
 }
@@ -60,7 +39,7 @@ void FreeIndex::remove(Block* block) noexcept {
   const size_t bin = bin_of(block->size);
   if (block->link != nullptr) block->link->link_back = block->link_back;
   (block->link_back != nullptr ? block->link_back->link : heads_[bin]) = block->link;
-  if (heads_[bin] == nullptr) occupied_[bin / 64] &= ~(uint64_t{1} << (bin % 64));
+  if (heads_[bin] == nullptr) occupied_.clear(bin);
   --count_;
   bytes_ -= block->size;
 }
@@ -81,25 +60,26 @@ void FreeIndex::resize(Block* block, Address address, uint64_t size) noexcept {
 
 Block* FreeIndex::find(uint64_t size) const noexcept {
   const size_t own = bin_of(size);
-  const size_t above = first_bin_from(own + 1);
+  const size_t above = occupied_.first_from(own + 1);
   // The bin of the size itself may hold ranges that are too small. Where nothing larger exists, the whole
   // bin is searched: a fit must never be missed.
   unsigned step = 0;
-  for (Block* at = heads_[own]; at != nullptr && (step < kScan || above == kBins); at = at->link, ++step) {
+  for (Block* at = heads_[own]; at != nullptr && (step < kScan || above == kNone); at = at->link, ++step) {
     if (at->size >= size) return at;
   }
-  return above == kBins ? nullptr : heads_[above];
+  return above == kNone ? nullptr : heads_[above];
 }
 
 Block* FreeIndex::largest() const noexcept {
-  const size_t bin = last_bin_below(kBins);
-  return bin == kBins ? nullptr : heads_[bin];
+  const size_t bin = occupied_.last_to(kBins - 1);
+  return bin == kNone ? nullptr : heads_[bin];
 }
 
 Block* FreeIndex::next_smaller(const Block* block) const noexcept {
   if (block->link != nullptr) return block->link;
-  const size_t bin = last_bin_below(bin_of(block->size));
-  return bin == kBins ? nullptr : heads_[bin];
+  const size_t own = bin_of(block->size);
+  const size_t bin = own != 0 ? occupied_.last_to(own - 1) : kNone;
+  return bin == kNone ? nullptr : heads_[bin];
 }
 
 bool FreeIndex::contains(const Block* block) const noexcept {
@@ -113,8 +93,7 @@ bool FreeIndex::is_valid() const noexcept {
   size_t count = 0;
   uint64_t bytes = 0;
   for (size_t bin = 0; bin < kBins; ++bin) {
-    const bool marked = (occupied_[bin / 64] >> (bin % 64) & 1) != 0;
-    if (marked != (heads_[bin] != nullptr)) return false;
+    if (occupied_.has(bin) != (heads_[bin] != nullptr)) return false;
     const Block* prev = nullptr;
     for (const Block* at = heads_[bin]; at != nullptr; prev = at, at = at->link) {
       if (at->link_back != prev || bin_of(at->size) != bin) return false;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/bitmap.hpp"
 #include "core/block.hpp"
 
 namespace gpupool {
@@ -40,13 +41,12 @@ class FreeIndex {
   static constexpr unsigned kSubBits = 5;
   static constexpr size_t kBins = 1280;
   static constexpr unsigned kScan = 16;
+  static constexpr size_t kNone = Bitmap<kBins>::kNone;
 
   static size_t bin_of(uint64_t size) noexcept;
-  size_t first_bin_from(size_t bin) const noexcept;
-  size_t last_bin_below(size_t bin) const noexcept;
 
   std::array<Block*, kBins> heads_{};
-  std::array<uint64_t, kBins / 64> occupied_{};
+  Bitmap<kBins> occupied_;
   size_t count_ = 0;
   uint64_t bytes_ = 0;
 };

@@ -16,7 +16,9 @@ class Supply {
  public:
   static constexpr size_t kNone = ChunkLists::kClasses;
 
-  void add(uint64_t size) noexcept { ++counts_[ChunkLists::class_of(size)]; }
+  void add_class(size_t size_class, size_t count) noexcept {
+    counts_[size_class] += static_cast<int64_t>(count);
+  }
   void remove(uint64_t size) noexcept { --counts_[ChunkLists::class_of(size)]; }
   void remove_class(size_t size_class) noexcept { --counts_[size_class]; }
   /// There was none after all.

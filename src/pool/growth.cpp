@@ -62,26 +62,39 @@ bool Pool::can_afford_fine() {
   return driver_.nanoseconds() < mallocs * 2000 + elapsed / 100;
 }
 
-/// A stream's own chunks need no wait. Those of others do not either once they are idle; while busy they are
+/// Whether a heap's chunks that became free in `epoch` may move to the growing stream. Its own need no wait.
+/// Those of others do not either once they are idle; while busy they are
 /// taken only in the last resort, since the growing stream must then wait for theirs.
-bool Pool::may_take(const Growth& growth, const StreamHeap& heap, const Chunk* chunk) {
+bool Pool::may_take(const Growth& growth, const StreamHeap& heap, uint64_t epoch) {
   StreamState& state = heap.state();
   if (&state == &growth.state) return true;
   if (state.capture != 0) return false;
-  return growth.busy || state.order.passed(chunk->epoch, tick_);
+  return growth.busy || state.order.passed(epoch, tick_);
 }
 
 void Pool::count_supply(Growth& growth) {
   growth.supply = {};
   for (const auto& state : streams_) {
     for (const StreamHeap& heap : state->heaps) {
+      const ChunkLists& chunks = heap.free_chunks();
+      if (chunks.bytes() == 0) continue;
       for (size_t at = 0; at < ChunkLists::kClasses; ++at) {
-        for (const Chunk* chunk = heap.free_chunks().oldest(at); chunk != nullptr; chunk = chunk->next) {
-          if (may_take(growth, heap, chunk)) growth.supply.add(chunk->size);
-        }
+        if (chunks.count(at) != 0) growth.supply.add_class(at, count_class(growth, heap, at));
       }
     }
   }
+}
+
+/// How many chunks of a class the growth may take. They are looked at one by one only while the GPU is
+/// behind.
+size_t Pool::count_class(const Growth& growth, const StreamHeap& heap, size_t size_class) {
+  const ChunkLists& chunks = heap.free_chunks();
+  if (may_take(growth, heap, chunks.latest_epoch(size_class))) return chunks.count(size_class);
+  size_t count = 0;
+  for (const Chunk* chunk = chunks.oldest(size_class); chunk != nullptr; chunk = chunk->next) {
+    if (may_take(growth, heap, chunk->epoch)) ++count;
+  }
+  return count;
 }
 
 /// The places that a request could go to, at least one; reserves more addresses if there are none.
@@ -263,7 +276,7 @@ void Pool::consider(const Growth& growth, StreamHeap& heap, size_t size_class, S
                     Chunk*& best) {
   for (Chunk* chunk = heap.free_chunks().oldest(size_class); chunk != nullptr; chunk = chunk->next) {
     if (best != nullptr && best->age < chunk->age) return;
-    if (!may_take(growth, heap, chunk)) continue;
+    if (!may_take(growth, heap, chunk->epoch)) continue;
     from = &heap;
     best = chunk;
     return;

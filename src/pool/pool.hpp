@@ -191,8 +191,9 @@ class Pool {
   Status map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region* region, StreamHeap& heap);
   void put_back(const std::vector<Piece>& pieces) noexcept;
   bool can_afford_fine();
-  bool may_take(const Growth& growth, const StreamHeap& heap, const Chunk* chunk);
+  bool may_take(const Growth& growth, const StreamHeap& heap, uint64_t epoch);
   void count_supply(Growth& growth);
+  size_t count_class(const Growth& growth, const StreamHeap& heap, size_t size_class);
   bool steal(Growth& growth, uint64_t need, uint64_t room, Piece& piece);
   void consider(const Growth& growth, StreamHeap& heap, size_t size_class, StreamHeap*& from, Chunk*& best);
   Status create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& chunk);

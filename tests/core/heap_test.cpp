@@ -184,7 +184,7 @@ TEST_F(HeapTest, ACostCountsWhatSupplyDoesNotCover) {
   Ladder ladder;
   EXPECT_EQ(heap_.cost(windows[0], Supply{}, ladder, 8 * kGranule).created, 8 * kGranule);
   Supply supply;
-  supply.add(4 * kGranule);
+  supply.add_class(ChunkLists::class_of(4 * kGranule), 1);
   const Cost cost = heap_.cost(windows[0], supply, ladder, 8 * kGranule);
   EXPECT_EQ(cost.created, 4 * kGranule);
   EXPECT_GE(cost.chunks, 2u);

@@ -2,9 +2,12 @@
 // The small parts: arithmetic, bins, supply, ladder, budget, counters.
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <random>
+#include <set>
 #include <vector>
 
+#include "core/bitmap.hpp"
 #include "core/budget.hpp"
 #include "core/chunk.hpp"
 #include "core/counters.hpp"
@@ -60,28 +63,61 @@ TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
   EXPECT_EQ(found + drained, blocks.size());
 }
 
+TEST(Bitmap, AgreesWithASet) {
+  using Bits = Bitmap<3 * 4096>;
+  Bits bits;
+  std::set<size_t> set;
+  std::mt19937 random(7);
+  for (int step = 0; step < 20000; ++step) {
+    // In turns sparse and dense, so that words and whole runs of words are empty.
+    const size_t bit = random() % 8 == 0 ? random() % (3 * 4096) : random() % 3 * 4096 + random() % 64;
+    if (random() % 2 == 0) {
+      bits.set(bit);
+      set.insert(bit);
+    } else {
+      bits.clear(bit);
+      set.erase(bit);
+    }
+    if (step % 1000 == 999) {
+      for (const size_t each : set) bits.clear(each);
+      set.clear();
+    }
+    const size_t from = random() % (3 * 4096);
+    const auto after = set.lower_bound(from);
+    const auto above = set.upper_bound(from);
+    ASSERT_EQ(bits.has(from), set.count(from) != 0);
+    ASSERT_EQ(bits.first_from(from), after == set.end() ? Bits::kNone : *after);
+    ASSERT_EQ(bits.last_to(from), above == set.begin() ? Bits::kNone : *std::prev(above));
+  }
+  EXPECT_EQ(bits.first_from(3 * 4096), Bits::kNone);
+}
+
 TEST(ChunkLists, KeepOrderAndCount) {
   ChunkLists lists;
   std::vector<Chunk> chunks(4);
   for (size_t i = 0; i < chunks.size(); ++i) {
     chunks[i].size = i % 2 == 0 ? kGranule : 8 * kGranule;
     chunks[i].age = i + 1;
+    chunks[i].epoch = 9 - i;
     lists.push(&chunks[i]);
   }
   EXPECT_EQ(lists.oldest(), &chunks[0]);
   lists.remove(&chunks[0]);
   EXPECT_EQ(lists.oldest(), &chunks[1]);
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[2]);
+  EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(kGranule)), 9u) << "a bound, though its chunk has gone";
+  EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(8 * kGranule)), 8u);
   EXPECT_EQ(lists.bytes(), kGranule + 16 * kGranule);
-  EXPECT_EQ(lists.count(), 3u);
+  EXPECT_EQ(lists.count(ChunkLists::class_of(kGranule)), 1u);
+  EXPECT_EQ(lists.count(ChunkLists::class_of(8 * kGranule)), 2u);
 }
 
 TEST(Supply, PicksWhatCoversBestWithinTheRoom) {
   Supply supply;
   EXPECT_EQ(supply.pick(kGranule, kGiB), Supply::kNone);
-  supply.add(kGranule);
-  supply.add(4 * kGranule);
-  supply.add(32 * kGranule);
+  supply.add_class(ChunkLists::class_of(kGranule), 1);
+  supply.add_class(ChunkLists::class_of(4 * kGranule), 1);
+  supply.add_class(ChunkLists::class_of(32 * kGranule), 1);
   EXPECT_EQ(Supply::size_of(supply.pick(3 * kGranule, kGiB)), 4 * kGranule) << "one that covers the rest";
   EXPECT_EQ(Supply::size_of(supply.pick(3 * kGranule, 3 * kGranule)), kGranule) << "no room for more";
   EXPECT_EQ(Supply::size_of(supply.pick(16 * kGranule, kGiB)), 4 * kGranule)
