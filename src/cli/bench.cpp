@@ -92,6 +92,7 @@ std::vector<Maker> all_cases(const gpupool_config_t& config, const std::vector<i
     });
   }
   makers.push_back([=] { return make_free_elsewhere_case(config, {"free_elsewhere", 64 * kKiB, 2, 0}); });
+  makers.push_back([] { return make_ring_case({"ring", 0, 2, 0}); });
   makers.push_back([=] { return make_churn_case(config, {"churn", 16 * kMiB, 1, 1000}); });
   makers.push_back([=] { return make_churn_case(config, {"churn", kMiB, 1, 10000}); });
   makers.push_back([=] { return make_churn_case(config, {"churn", 64 * kKiB, 1, 100000}); });

@@ -41,6 +41,9 @@ std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseIn
 /// One thread allocates, and another one frees what it gets from the first through a ring of 256 pointers.
 std::unique_ptr<BenchCase> make_free_elsewhere_case(const gpupool_config_t& config, CaseInfo info);
 
+/// The same without the pool: what handing a pointer to another thread costs.
+std::unique_ptr<BenchCase> make_ring_case(CaseInfo info);
+
 /// Among info.live_blocks live blocks of 512 bytes to info.size, sizes evenly spread in their logarithm,
 /// one that is picked at random is freed and another allocated in its place. That is counted as one.
 std::unique_ptr<BenchCase> make_churn_case(const gpupool_config_t& config, CaseInfo info);

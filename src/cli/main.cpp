@@ -87,6 +87,7 @@ constexpr const char* kBenchExamples =
     "  pair_own_streams   the same by several threads, each on its own stream; ns as a thread sees it\n"
     "  pair_one_stream    the same with all threads on one stream\n"
     "  free_elsewhere     one thread allocates and another frees\n"
+    "  ring               the same without the pool: a pointer is handed to another thread\n"
     "  churn              a random one of many live blocks is freed and replaced by one of another\n"
     "                     size; ns for the free and the malloc together\n"
     "\n"

@@ -21,6 +21,7 @@ LIVE_SECONDS = {
     "streams_prefetch": 4.3,
     "zero_gather": 0.74,
 }
+YARDSTICKS = {"mutex": "lock and unlock of a mutex", "ring": "the handing over of free_elsewhere, alone"}
 QUANTILES = {"p50_ns": "50 %", "p99_ns": "99 %", "p9999_ns": "99.99 %", "most_ns": "all"}
 
 
@@ -85,7 +86,7 @@ def bench_table(results):
     for case, size, threads, live in dict.fromkeys(key[1:] for key in results.bench):
         lines = [results.bench.get((peer, case, size, threads, live)) for peer in results.peers]
         name = f"{case}, {live:,} live, up to {size_name(size)}" if live else f"{case}, {size_name(size)}"
-        name = "lock and unlock of a mutex" if case == "mutex" else name
+        name = YARDSTICKS.get(case, name)
         rows.append([name, str(threads), *(number(line and line["ns"], 1) for line in lines)])
     return table(["case", "threads", *results.peers], rows)
 

@@ -135,6 +135,8 @@ void run_bench(const Options& options) {
   {
     FreeElsewhereCase<Peer> elsewhere(64 * kKiB);
     measure(about<Peer>("free_elsewhere", 64 * kKiB, 2, 0), elsewhere, options.seconds);
+    RingCase ring;
+    measure(about<Peer>("ring", 0, 2, 0), ring, options.seconds);
   }
   for (const uint64_t live_blocks : options.live_blocks) {
     Churn<Peer> churn(live_blocks, churn_size(live_blocks));
