@@ -22,8 +22,8 @@ inline bool is_live(const gpupool_t* handle) noexcept {
 /// "argument is NULL"
 [[gnu::cold]] Status refuse_null(const char* argument) noexcept;
 
-/// Tells the log why a call failed.
-[[gnu::cold]] void log_failure(Status status) noexcept;
+/// Tells the log why a call failed. Returns the status, so that what fails costs the hot path no register.
+[[gnu::cold]] Status log_failure(Status status) noexcept;
 
 /// Runs a call of the library; whatever it throws becomes a status.
 template <typename Function>
@@ -37,8 +37,8 @@ template <typename Function>
     status = fail(GPUPOOL_ERROR_INTERNAL, "an unexpected exception inside the library");
   }
   if (status != kSuccess) [[unlikely]]
-    log_failure(status);
-  return status;
+    return log_failure(status);
+  return kSuccess;
 }
 
 /// The same on a live pool.

@@ -95,23 +95,26 @@ Status default_pool(int32_t device, gpupool_t*& handle) {
   return kSuccess;
 }
 
-/// A free in a pool that is not live: destroyed with blocks left, or the driver is going.
-Status free_late(gpupool_t* handle, Address address, Stream stream) {
-  if (handle->life.load(std::memory_order_acquire) == Life::exiting) {
-    const Status status = handle->pool->free(address, stream);
-    return status == GPUPOOL_ERROR_SHUTTING_DOWN ? kSuccess : status;
-  }
-  const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
-  if (pool == nullptr) return refuse(handle);  // another thread has freed the last block
-  const Status status = pool->free(address, stream);
-  if (status == kSuccess) end_if_empty(handle);
-  return status;
-}
-
-bool may_free_late(const gpupool_t* handle) {
+bool may_free_late(const gpupool_t* handle) noexcept {
   if (handle == nullptr || handle->copy != Registry::copy_mark()) return false;
   const Life life = handle->life.load(std::memory_order_acquire);
   return life == Life::destroyed || life == Life::exiting;
+}
+
+/// A free in a pool that is not live: destroyed with blocks left, or the driver is going.
+[[gnu::noinline, gnu::cold]] Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept {
+  if (!may_free_late(handle)) return refuse(handle);
+  return guarded([&] {
+    if (handle->life.load(std::memory_order_acquire) == Life::exiting) {
+      const Status status = handle->pool->free(address, stream);
+      return status == GPUPOOL_ERROR_SHUTTING_DOWN ? kSuccess : status;
+    }
+    const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
+    if (pool == nullptr) return refuse(handle);  // another thread has freed the last block
+    const Status status = pool->free(address, stream);
+    if (status == kSuccess) end_if_empty(handle);
+    return status;
+  });
 }
 
 }  // namespace
@@ -137,7 +140,7 @@ Status refuse_null(const char* argument) noexcept {
   return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is NULL", argument);
 }
 
-void log_failure(Status status) noexcept {
+Status log_failure(Status status) noexcept {
   gpupool_log_level_t level = GPUPOOL_LOG_INFO;  // the caller's mistakes, which the caller is told
   if (is_shortage(status)) level = GPUPOOL_LOG_WARNING;
   if (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_INTERNAL ||
@@ -145,6 +148,7 @@ void log_failure(Status status) noexcept {
     level = GPUPOOL_LOG_ERROR;
   }
   if (log_enabled(level)) log_line(level, "%s: %s", gpupool_status_name(status), last_error().message);
+  return status;
 }
 
 }  // namespace gpupool::abi
@@ -190,11 +194,9 @@ gpupool_status_t gpupool_destroy(gpupool_t* pool) {
 }
 
 gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
-  if (is_live(pool)) [[likely]] {
-    return guarded([&] { return pool->pool->free(ptr, stream); });
-  }
-  if (!may_free_late(pool)) return refuse(pool);
-  return guarded([&] { return free_late(pool, ptr, stream); });
+  if (!is_live(pool)) [[unlikely]]
+    return free_late(pool, ptr, stream);
+  return guarded([&] { return pool->pool->free(ptr, stream); });
 }
 
 }  // extern "C"

@@ -12,10 +12,11 @@ namespace gpupool {
 class SpinLock {
  public:
   void lock() noexcept {
-    if (!locked_.exchange(true, std::memory_order_acquire)) [[likely]]
-      return;
-    lock_contended();
+    if (!try_lock()) [[unlikely]]
+      lock_contended();
   }
+
+  bool try_lock() noexcept { return !locked_.exchange(true, std::memory_order_acquire); }
 
   void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 
@@ -30,7 +31,7 @@ class SpinLock {
           pause();
         }
       }
-      if (!locked_.exchange(true, std::memory_order_acquire)) return;
+      if (try_lock()) return;
     }
   }
 

@@ -71,16 +71,28 @@ class CounterShard {
   static constexpr uint64_t kPublishBytes = 16 * kMiB;
   static constexpr uint64_t kPublishBlocks = 4096;
 
-  /// True where the pool should publish this shard now. On the hot path: peaks are only written where they
-  /// rise.
-  bool add(Group group, uint64_t requested, uint64_t allocated) noexcept {
+  /// Counts a block. True where that may raise a peak: then call raise(). On the hot path: peaks are only
+  /// written where they rise.
+  bool count(Group group, uint64_t requested, uint64_t allocated) noexcept {
     const Amounts block{requested, allocated, 1};
     const auto at = static_cast<size_t>(index_of(group));
     total_[at] += block;
     live_[at] += block;
-    if (!(live_[at].exceeds(peak_[at]) | (live_[0] + live_[1]).exceeds(peak_all_))) [[likely]]
-      return false;
-    return raise(at);
+    return live_[at].exceeds(peak_[at]) | (live_[0] + live_[1]).exceeds(peak_all_);
+  }
+
+  /// True where the pool should publish this shard now.
+  bool raise(Group group) noexcept {
+    const auto at = static_cast<size_t>(index_of(group));
+    peak_[at].raise_to(live_[at]);
+    peak_all_.raise_to(live_[0] + live_[1]);
+    return peak_all_.allocated > published_.allocated + kPublishBytes ||
+           peak_all_.blocks > published_.blocks + kPublishBlocks;
+  }
+
+  /// Both.
+  bool add(Group group, uint64_t requested, uint64_t allocated) noexcept {
+    return count(group, requested, allocated) && raise(group);
   }
 
   void subtract(Group group, uint64_t requested, uint64_t allocated) noexcept {
@@ -96,13 +108,6 @@ class CounterShard {
 
  private:
   friend class Counters;
-
-  [[gnu::noinline]] bool raise(size_t at) noexcept {
-    peak_[at].raise_to(live_[at]);
-    peak_all_.raise_to(live_[0] + live_[1]);
-    return peak_all_.allocated > published_.allocated + kPublishBytes ||
-           peak_all_.blocks > published_.blocks + kPublishBlocks;
-  }
 
   GroupAmounts live_{};  // first, beside the cache's lock: all that a free by another thread changes
   GroupAmounts total_{};

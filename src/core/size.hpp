@@ -32,7 +32,12 @@ constexpr int index_of(Group group) noexcept {
   return static_cast<int>(group);
 }
 
-/// requested in [1, kSizeMax].
+/// In [1, kSizeMax].
+constexpr bool is_valid_size(uint64_t requested) noexcept {
+  return requested - 1 < kSizeMax;
+}
+
+/// Of a valid size.
 constexpr uint64_t allocated_size(uint64_t requested) noexcept {
   return align_up(requested, kUnit);
 }

@@ -27,76 +27,122 @@ void Pool::set_handle(gpupool_t* handle) noexcept {
   id_ = handle->id;
 }
 
-// ---- the hot path: no driver call, no allocation, no lock but the thread's own
+// ---- the hot path: no driver call, no allocation, no lock but the thread's own. What is rare is in
+// functions of its own that are called last, so that the common way saves no registers.
 
 Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
-  if (size == 0) {
-    address = 0;
-    return kSuccess;
-  }
-  if (size > kSizeMax) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "size %" PRIu64 " is larger than any device", size);
-  }
-  const uint64_t bytes = allocated_size(size);
   ThreadCache* cache = ThreadSlots::find(id_);
   if (cache == nullptr) [[unlikely]]
-    cache = attach_thread();
-  if (alignment <= kUnit) [[likely]] {
-    cache->lock.lock();
-    Lane& lane = cache->lane_of(stream);
-    Block* block = lane.stream == stream ? lane.bins(group_of(bytes)).pop(bytes) : nullptr;
-    if (block != nullptr) [[likely]] {
-      block->set_requested(size);
-      block->become(State::live);
-      const bool due = cache->counters.add(group_of(bytes), size, bytes);
-      cache->touched = true;
-      address = block->address;
-      cache->lock.unlock();
-      if (due) [[unlikely]] {
-        const Lock lock(mutex_);
-        publish(*cache);
-      }
-      return kSuccess;
-    }
-    cache->lock.unlock();
+    return malloc_first(size, alignment, stream, address);
+  if (alignment > kUnit || !is_valid_size(size)) [[unlikely]]
+    return malloc_slow(size, alignment, stream, address);
+  if (!cache->lock.try_lock()) [[unlikely]]
+    return malloc_contended(*cache, size, stream, address);
+  return malloc_locked(*cache, size, stream, address);
+}
+
+/// The thread's first malloc: its cache may be one that an ended thread has left, with blocks in it.
+[[gnu::noinline, gnu::cold]] Status Pool::malloc_first(uint64_t size, uint64_t alignment, Stream stream,
+                                                       Address& address) {
+  attach_thread();
+  return malloc(size, alignment, stream, address);
+}
+
+/// With the cache's lock, which it gives up.
+[[gnu::always_inline]] inline Status Pool::malloc_locked(ThreadCache& cache, uint64_t size, Stream stream,
+                                                         Address& address) {
+  const uint64_t bytes = allocated_size(size);
+  const Group group = group_of(bytes);
+  Lane& lane = cache.lane_of(stream);
+  Block* block = lane.stream == stream ? lane.bins(group).pop(bytes) : nullptr;
+  if (block == nullptr) [[unlikely]] {
+    cache.lock.unlock();
+    return malloc_slow(size, kUnit, stream, address);
   }
-  return malloc_slow(*cache, size, bytes, alignment, stream, address);
+  block->set_requested(size);
+  block->become(State::live);
+  address = block->address;
+  cache.touched = true;
+  if (cache.counters.count(group, size, bytes)) [[unlikely]]
+    return raise_peak(cache, group);
+  cache.lock.unlock();
+  return kSuccess;
+}
+
+[[gnu::noinline, gnu::cold]] Status Pool::malloc_contended(ThreadCache& cache, uint64_t size, Stream stream,
+                                                           Address& address) {
+  cache.lock.lock();
+  return malloc_locked(cache, size, stream, address);
+}
+
+/// Ends a malloc that may have raised a peak.
+[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Group group) {
+  const bool due = cache.counters.raise(group);
+  cache.lock.unlock();
+  if (due) {
+    const Lock lock(mutex_);
+    publish(cache);
+  }
+  return kSuccess;
 }
 
 Status Pool::free(Address address, Stream stream) {
   if (address == 0) return kSuccess;
   Block* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
-  if (owner != nullptr) [[likely]] {
-    auto& cache = *static_cast<ThreadCache*>(owner);
-    const std::lock_guard lock(cache.lock);
-    // Under the lock of the block's owner, a live block can not change. Anything else takes the long way.
-    if (block->owner.load(std::memory_order_relaxed) == owner && block->is(State::live) &&
-        block->address == address && !block->shared.load(std::memory_order_relaxed) &&
-        static_cast<StreamHeap*>(block->heap)->name() == stream) [[likely]] {
-      Lane& lane = cache.lane_of(stream);
-      if (lane.stream == stream) [[likely]] {
-        lane.bins(group_of(block->size)).push(block);
-        block->become(State::cached);
-        cache.counters.subtract(group_of(block->size), block->requested(), block->size);
-        return kSuccess;
-      }
-    }
+  if (owner == nullptr) [[unlikely]]
+    return free_slow(address, stream);
+  if (!static_cast<ThreadCache*>(owner)->lock.try_lock()) [[unlikely]]
+    return free_contended(*owner, *block, address, stream);
+  return free_locked(*owner, *block, address, stream);
+}
+
+/// With the lock of the block's owner, which it gives up. Under it, a live block can not change; anything but
+/// a live block of the stream takes the long way.
+[[gnu::always_inline]] inline Status Pool::free_locked(BlockOwner& owner, Block& block, Address address,
+                                                       Stream stream) {
+  auto& cache = static_cast<ThreadCache&>(owner);
+  Lane& lane = cache.lane_of(stream);
+  if (block.owner.load(std::memory_order_relaxed) != &owner || !block.is(State::live) ||
+      block.address != address || block.shared.load(std::memory_order_relaxed) ||
+      static_cast<StreamHeap*>(block.heap)->name() != stream || lane.stream != stream) [[unlikely]] {
+    cache.lock.unlock();
+    return free_slow(address, stream);
   }
-  return free_slow(address, stream);
+  const Group group = group_of(block.size);
+  lane.bins(group).push(&block);
+  block.become(State::cached);
+  cache.counters.subtract(group, block.requested(), block.size);
+  cache.lock.unlock();
+  return kSuccess;
+}
+
+[[gnu::noinline, gnu::cold]] Status Pool::free_contended(BlockOwner& owner, Block& block, Address address,
+                                                         Stream stream) {
+  static_cast<ThreadCache&>(owner).lock.lock();
+  return free_locked(owner, block, address, stream);
 }
 
 // ---- everything else, under the pool's lock
 
-Status Pool::malloc_slow(ThreadCache& cache, uint64_t size, uint64_t bytes, uint64_t alignment, Stream stream,
-                         Address& address) {
+Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
+  if (size == 0) {
+    address = 0;
+    return kSuccess;
+  }
+  if (!is_valid_size(size)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "size %" PRIu64 " is larger than any device", size);
+  }
   if (stream == GPUPOOL_STREAM_UNKNOWN) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a block needs a stream: GPUPOOL_STREAM_UNKNOWN is none");
   }
+  // Taken now: what serves this pool may be another one, whose cache then takes this one's slot.
+  ThreadCache& cache = *ThreadSlots::find(id_);
   Lock lock(mutex_);
   StreamState* state = nullptr;
   if (const Status status = stream_state(stream, state); status != kSuccess) return status;
   Block* block = nullptr;
+  const uint64_t bytes = allocated_size(size);
   if (const Status status = obtain(lock, *state, bytes, alignment, block); status != kSuccess) return status;
   address = block->address;
   hand_out(block, cache, size);
@@ -104,7 +150,7 @@ Status Pool::malloc_slow(ThreadCache& cache, uint64_t size, uint64_t bytes, uint
 }
 
 /// Gives the calling thread a cache: one that an ended thread has left, with what is in it, or a new one.
-ThreadCache* Pool::attach_thread() {
+void Pool::attach_thread() {
   ThreadCache* cache = nullptr;
   {
     const Lock lock(mutex_);
@@ -119,7 +165,6 @@ ThreadCache* Pool::attach_thread() {
     cache->in_use = true;
   }
   ThreadSlots::remember(id_, cache);
-  return cache;
 }
 
 void Pool::detach_thread(ThreadCache* cache) noexcept {

@@ -156,11 +156,16 @@ class Pool {
   };
 
   // pool.cpp: blocks
-  Status malloc_slow(ThreadCache& cache, uint64_t size, uint64_t bytes, uint64_t alignment, Stream stream,
-                     Address& address);
+  Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
+  Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
+  Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
+  Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
+  Status raise_peak(ThreadCache& cache, Group group);
+  Status free_locked(BlockOwner& owner, Block& block, Address address, Stream stream);
+  Status free_contended(BlockOwner& owner, Block& block, Address address, Stream stream);
   Status free_slow(Address address, Stream stream);
   Status not_a_block(Address address);
-  ThreadCache* attach_thread();
+  void attach_thread();
   Status stream_state(Stream stream, StreamState*& state);
   void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
   Block* take_back(Address address, Status& status);
