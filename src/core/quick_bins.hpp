@@ -31,6 +31,7 @@ class QuickBins {
       if (bin.top != nullptr) {
         block->link = loose_;
         loose_ = block;
+        ++loose_count_;
         return;
       }
       bin.size = block->size;
@@ -41,9 +42,22 @@ class QuickBins {
     if ((filled_ >> slot & 1) == 0) filled_ |= uint64_t{1} << slot;
   }
 
+  /// Two loose blocks, as a list through Block::link, where there are more than kLooseMax; else null. Taken
+  /// at each miss, it keeps them few: draining thousands would be a wait of a tenth of a millisecond.
+  Block* surplus() noexcept {
+    if (loose_count_ <= kLooseMax) return nullptr;
+    Block* first = loose_;
+    Block* second = first->link;
+    loose_ = second->link;
+    second->link = nullptr;
+    loose_count_ -= 2;
+    return first;
+  }
+
   /// Takes everything, as one list through Block::link in front of `all`.
   Block* drain(Block* all = nullptr) noexcept {
     all = move(loose_, all);
+    loose_count_ = 0;
     for (; filled_ != 0; filled_ &= filled_ - 1) {
       all = move(bins_[static_cast<size_t>(std::countr_zero(filled_))].top, all);
     }
@@ -61,6 +75,7 @@ class QuickBins {
 
  private:
   static constexpr unsigned kSlotBits = 6;
+  static constexpr size_t kLooseMax = 64;
 
   struct Bin {
     uint64_t size = 0;
@@ -81,6 +96,7 @@ class QuickBins {
 
   uint64_t filled_ = 0;  // slots that may hold a block
   Block* loose_ = nullptr;
+  size_t loose_count_ = 0;
   std::array<Bin, size_t{1} << kSlotBits> bins_{};
 };
 

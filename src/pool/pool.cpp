@@ -213,7 +213,9 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
     ++cache.counters.misses;
     cache.touched = true;
     Lane& lane = cache.lane_of(stream);
-    if (stream != kNameless && lane.stream != stream) {
+    if (lane.stream == stream) {
+      evicted = lane.bins(group_of(bytes)).surplus();
+    } else if (stream != kNameless) {
       evicted = lane.drain();
       lane.stream = stream;
     }

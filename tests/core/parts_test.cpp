@@ -92,6 +92,29 @@ TEST(Bitmap, AgreesWithASet) {
   EXPECT_EQ(bits.first_from(3 * 4096), Bits::kNone);
 }
 
+TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
+  QuickBins bins;
+  std::vector<Block> blocks(500);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].size = kUnit * (i + 1);
+    bins.push(&blocks[i]);
+  }
+  size_t given = 0;
+  size_t turns = 0;
+  for (; const Block* at = bins.surplus(); ++turns) {
+    for (; at != nullptr; at = at->link) ++given;
+  }
+  EXPECT_EQ(given, 2 * turns);
+  size_t left = 0;
+  bins.for_each([&](const Block*) { ++left; });
+  EXPECT_EQ(given + left, blocks.size());
+  EXPECT_LE(left, 64u + 64u) << "a block for each place, and a bounded number of loose ones";
+  for (const Block* at = bins.drain(); at != nullptr; at = at->link) --left;
+  EXPECT_EQ(left, 0u);
+  for (Block& block : blocks) bins.push(&block);
+  EXPECT_NE(bins.surplus(), nullptr) << "counted anew after a drain";
+}
+
 TEST(ChunkLists, KeepOrderAndCount) {
   ChunkLists lists;
   std::vector<Chunk> chunks(4);
