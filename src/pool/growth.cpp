@@ -63,8 +63,8 @@ bool Pool::can_afford_fine() {
 }
 
 /// Whether a heap's chunks that became free in `epoch` may move to the growing stream. Its own need no wait.
-/// Those of others do not either once they are idle; while busy they are
-/// taken only in the last resort, since the growing stream must then wait for theirs.
+/// Those of others do not either once they are idle; while busy they are taken only in the last resort, since
+/// the growing stream must then wait for theirs.
 bool Pool::may_take(const Growth& growth, const StreamHeap& heap, uint64_t epoch) {
   StreamState& state = heap.state();
   if (&state == &growth.state) return true;
