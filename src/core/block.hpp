@@ -30,9 +30,10 @@ enum class State : uint8_t {
 
 /// One range. From live to cached and back it changes under its owner's lock; everything else, and every
 /// other state, under the pool's lock. Records are never given back while the pool lives, so that a thread
-/// that looks up a foreign pointer finds a record, though perhaps of another block. Records share no cache
-/// line: neighbours are handed to different threads. The first line has all that the hot path looks at.
-struct alignas(64) Block {
+/// that looks up a foreign pointer finds a record, though perhaps of another block. Records share no pair of
+/// cache lines, which processors fetch together: neighbours are handed to different threads. The first line
+/// has all that the hot path looks at.
+struct alignas(128) Block {
   Address address = 0;
   uint64_t size = 0;
   Heap* heap = nullptr;

@@ -118,6 +118,15 @@ void test_graph_pools() {
   CHECK(gpupool_torch_pools(3, pools, ids, 2) == 2);
   CHECK(ids[0].second == 0 && ids[1].second == 7);
   CHECK(stats_of(pools[1]).all.allocated_bytes.current == kMiB);
+  // A graph that runs again expects its memory where it was, also what is free in between.
+  const uint64_t kept = stats_of(pools[1]).all.reserved_bytes.current;
+  gpupool_torch_free(inside, kMiB, 3, kStream);
+  gpupool_torch_reset();
+  CHECK(kept != 0 && stats_of(pools[1]).all.reserved_bytes.current == kept);
+  begin_pool(3, id, nullptr);
+  CHECK(gpupool_torch_alloc(kMiB, 3, kStream) == inside);
+  end_pool(3, id);
+  release_pool(3, id);
   release_pool(3, id);
   release_pool(3, id);
   release_pool(3, id);  // once too often
