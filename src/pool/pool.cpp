@@ -32,7 +32,7 @@ void Pool::set_handle(gpupool_t* handle) noexcept {
 
 Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
   ThreadCache* cache = ThreadSlots::find(id_);
-  if (cache == nullptr) [[unlikely]]
+  if (cache == nullptr && is_valid_size(size)) [[unlikely]]
     return malloc_first(size, alignment, stream, address);
   if (alignment > kUnit || !is_valid_size(size)) [[unlikely]]
     return malloc_slow(size, alignment, stream, address);

@@ -29,6 +29,14 @@ static void* leave_block(void* argument) {
   return NULL;
 }
 
+// Gets nothing, and so needs no cache.
+static void* ask_for_nothing(void* argument) {
+  gpupool_ptr_t block = 1;
+  if (gpupool_malloc((gpupool_t*)argument, 0, 0, &block) != GPUPOOL_SUCCESS || block != 0) abort();
+  if (gpupool_malloc((gpupool_t*)argument, UINT64_MAX, 0, &block) == GPUPOOL_SUCCESS) abort();
+  return NULL;
+}
+
 static void run(void* (*function)(void*), void* argument) {
   pthread_t thread;
   REQUIRE(pthread_create(&thread, NULL, function, argument) == 0);
@@ -62,5 +70,11 @@ int main(void) {
   CHECK(stats_of(pool).all.reserved_bytes.current == 0);
   OK(gpupool_validate(pool));
   OK(gpupool_destroy(pool));
+
+  gpupool_t* unused = new_pool(0);
+  const uint64_t before = stats_of(unused).metadata_bytes;
+  run(ask_for_nothing, unused);
+  CHECK(stats_of(unused).metadata_bytes == before);
+  OK(gpupool_destroy(unused));
   return finish();
 }
