@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <exception>
 #include <mutex>
 #include <random>
-#include <thread>
 
+#include "cli/ring.hpp"
 #include "cli/workers.hpp"
 
 namespace gpupool::cli {
@@ -58,100 +56,24 @@ class PairCase : public BenchCase {
   std::vector<OwnedStream> streams_;
 };
 
-/// Carries pointers from one thread to one other. A side that cannot go on spins, then yields; it gives up
-/// when the other side has failed. Each side looks at the other's position only when it must.
-class Ring {
- public:
-  bool push(gpupool_ptr_t pointer) {
-    const uint64_t tail = tail_.load(std::memory_order_relaxed);
-    const auto has_room = [&] {
-      head_seen_ = head_.load(std::memory_order_acquire);
-      return tail - head_seen_ < kSize;
-    };
-    if (tail - head_seen_ == kSize && !wait(has_room)) return false;
-    slots_[tail % kSize] = pointer;
-    tail_.store(tail + 1, std::memory_order_release);
-    return true;
-  }
-
-  bool pop(gpupool_ptr_t& pointer) {
-    const uint64_t head = head_.load(std::memory_order_relaxed);
-    const auto has_some = [&] {
-      tail_seen_ = tail_.load(std::memory_order_acquire);
-      return tail_seen_ != head;
-    };
-    if (tail_seen_ == head && !wait(has_some)) return false;
-    pointer = slots_[head % kSize];
-    head_.store(head + 1, std::memory_order_release);
-    return true;
-  }
-
-  void abandon() { is_abandoned_.store(true, std::memory_order_relaxed); }
-
- private:
-  static constexpr size_t kSize = 256;
-  static constexpr size_t kCacheLine = 64;
-  static constexpr int kSpins = 256;
-
-  template <class Condition>
-  bool wait(const Condition& holds) const {
-    for (int spins = 0; !holds(); ++spins) {
-      if (spins < kSpins) continue;
-      if (is_abandoned_.load(std::memory_order_relaxed)) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-
-  std::array<gpupool_ptr_t, kSize> slots_{};
-  alignas(kCacheLine) std::atomic<uint64_t> head_{0};
-  uint64_t tail_seen_ = 0;  // by the side that moves the head
-  alignas(kCacheLine) std::atomic<uint64_t> tail_{0};
-  uint64_t head_seen_ = 0;  // by the side that moves the tail
-  alignas(kCacheLine) std::atomic<bool> is_abandoned_{false};
-};
-
-/// One thread calls make() and another use() with what was made, `count` times. Nanoseconds for one.
-template <class Make, class Use>
-double through_ring(uint64_t count, const Make& make, const Use& use) {
-  Ring ring;
-  const auto work = [&](int thread) {
-    try {
-      for (uint64_t i = 0; i < count; ++i) {
-        gpupool_ptr_t pointer = 0;
-        if (thread == 0) {
-          make(pointer);
-          if (!ring.push(pointer)) return;
-        } else {
-          if (!ring.pop(pointer)) return;
-          use(pointer);
-        }
-      }
-    } catch (const std::exception&) {
-      ring.abandon();
-      throw;
-    }
-  };
-  return time_threads(
-             2, [](int) {}, work) /
-         static_cast<double>(count);
-}
-
 class FreeElsewhereCase : public BenchCase {
  public:
   FreeElsewhereCase(const gpupool_config_t& config, CaseInfo info)
       : BenchCase(std::move(info)), pool_(config), stream_(pool_) {}
 
   double run(uint64_t count) override {
-    const auto make = [this](gpupool_ptr_t& pointer) {
+    const auto make = [this] {
+      gpupool_ptr_t pointer = 0;
       const gpupool_status_t status = gpupool_malloc(pool_.get(), info().size, stream_.get(), &pointer);
       if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_malloc", status);
+      return pointer;
     };
     const auto use = [this](gpupool_ptr_t pointer) {
       const gpupool_status_t status = gpupool_free(pool_.get(), pointer, stream_.get());
       if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_free", status);
     };
-    return through_ring(count, make, use);
+    return through_ring(
+        count, [] {}, make, use);
   }
 
  private:
@@ -163,10 +85,7 @@ class RingCase : public BenchCase {
  public:
   explicit RingCase(CaseInfo info) : BenchCase(std::move(info)) {}
 
-  double run(uint64_t count) override {
-    return through_ring(
-        count, [](gpupool_ptr_t& pointer) { pointer = 1; }, [](gpupool_ptr_t pointer) { keep(pointer); });
-  }
+  double run(uint64_t count) override { return time_ring(count); }
 };
 
 class ChurnCase : public BenchCase {

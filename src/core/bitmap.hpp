@@ -38,7 +38,7 @@ class Bitmap {
     const size_t word = bit / 64;
     if (const uint64_t bits = words_[word] & ~(mask(bit) - 1)) return first_of(word, bits);
     size_t top = word / 64;
-    uint64_t filled = filled_[top] & ~(mask(word) - 1) & ~mask(word);
+    uint64_t filled = filled_[top] & ~up_to(word);
     while (filled == 0) {
       if (++top == filled_.size()) return kNone;
       filled = filled_[top];
@@ -50,7 +50,7 @@ class Bitmap {
   /// The greatest member that is at most `bit`, or kNone.
   size_t last_to(size_t bit) const noexcept {
     const size_t word = bit / 64;
-    if (const uint64_t bits = words_[word] & (mask(bit) | (mask(bit) - 1))) return last_of(word, bits);
+    if (const uint64_t bits = words_[word] & up_to(bit)) return last_of(word, bits);
     size_t top = word / 64;
     uint64_t filled = filled_[top] & (mask(word) - 1);
     while (filled == 0) {
@@ -63,6 +63,7 @@ class Bitmap {
 
  private:
   static constexpr uint64_t mask(size_t bit) noexcept { return uint64_t{1} << (bit % 64); }
+  static constexpr uint64_t up_to(size_t bit) noexcept { return mask(bit) | (mask(bit) - 1); }
   static size_t first_of(size_t word, uint64_t bits) noexcept {
     return word * 64 + static_cast<size_t>(std::countr_zero(bits));
   }

@@ -42,13 +42,18 @@ TEST(QuickBins, GivesBackTheLastOfASize) {
   EXPECT_EQ(bins.drain(), nullptr);
 }
 
-TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
-  QuickBins bins;
-  std::vector<Block> blocks(500);
+/// Many more sizes than there are places.
+void push_all_sizes(QuickBins& bins, std::vector<Block>& blocks) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].size = kUnit * (i + 1);
     bins.push(&blocks[i]);
   }
+}
+
+TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
+  QuickBins bins;
+  std::vector<Block> blocks(500);
+  push_all_sizes(bins, blocks);
   size_t seen = 0;
   bins.for_each([&](const Block*) { ++seen; });
   EXPECT_EQ(seen, blocks.size());
@@ -95,10 +100,7 @@ TEST(Bitmap, AgreesWithASet) {
 TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
   QuickBins bins;
   std::vector<Block> blocks(500);
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    blocks[i].size = kUnit * (i + 1);
-    bins.push(&blocks[i]);
-  }
+  push_all_sizes(bins, blocks);
   size_t given = 0;
   size_t turns = 0;
   for (; const Block* at = bins.surplus(); ++turns) {

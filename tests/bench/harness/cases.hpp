@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -13,9 +12,9 @@
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "cli/ring.hpp"
 #include "cli/workers.hpp"
 #include "latency.hpp"
 
@@ -88,49 +87,6 @@ class MutexCase {
   std::mutex mutex_;
 };
 
-/// Hands addresses from one thread to another, at most 256 ahead: make() on one, use() on the other, `count`
-/// times. Each side looks at the other's position only when it must.
-template <class Enter, class Make, class Use>
-double through_ring(uint64_t count, const Enter& enter, const Make& make, const Use& use) {
-  constexpr uint64_t kRing = 256;
-  std::array<uint64_t, kRing> ring{};
-  alignas(64) std::atomic<uint64_t> head{0};
-  alignas(64) std::atomic<uint64_t> tail{0};
-  alignas(64) std::atomic<bool> has_failed{false};
-  const auto wait_until = [&](const auto& holds) {
-    for (int spins = 0; !holds(); ++spins) {
-      if (spins > 256) std::this_thread::yield();
-      if (has_failed) throw std::runtime_error("the other thread failed");
-    }
-  };
-  const auto work = [&](int thread) {
-    try {
-      uint64_t seen = 0;
-      for (uint64_t i = 0; i < count; ++i) {
-        if (thread == 0) {
-          const uint64_t address = make();
-          if (i - seen == kRing) {
-            wait_until([&] { return i - (seen = head.load(std::memory_order_acquire)) < kRing; });
-          }
-          ring[i % kRing] = address;
-          tail.store(i + 1, std::memory_order_release);
-        } else {
-          if (seen == i) wait_until([&] { return (seen = tail.load(std::memory_order_acquire)) > i; });
-          const uint64_t address = ring[i % kRing];
-          head.store(i + 1, std::memory_order_release);
-          use(address);
-        }
-      }
-    } catch (const std::exception&) {
-      has_failed = true;
-      throw;
-    }
-  };
-  return gpupool::cli::time_threads(
-             2, [&](int) { enter(); }, work) /
-         static_cast<double>(count);
-}
-
 /// One thread allocates, and another frees what it gets from the first.
 template <class Peer>
 class FreeElsewhereCase {
@@ -138,7 +94,7 @@ class FreeElsewhereCase {
   explicit FreeElsewhereCase(uint64_t size) : peer_(0), size_(size), stream_(peer_.new_stream()) {}
 
   double run(uint64_t count) {
-    return through_ring(
+    return gpupool::cli::through_ring(
         count, enter_thread<Peer>, [this] { return must_malloc(peer_, size_, stream_); },
         [this](uint64_t address) { peer_.free(address, size_, stream_); });
   }
@@ -152,13 +108,7 @@ class FreeElsewhereCase {
 /// The yardstick for it: handing addresses over, and nothing else.
 class RingCase {
  public:
-  double run(uint64_t count) {
-    return through_ring(
-        count, [] {}, [] { return uint64_t{1}; },
-        [](uint64_t address) {
-          asm volatile("" : : "g"(&address) : "memory");
-        });
-  }
+  double run(uint64_t count) { return gpupool::cli::time_ring(count); }
 };
 
 /// Many live blocks, of which a random one is freed and replaced by one of another size, from 512 bytes to
