@@ -2,9 +2,10 @@
 """What three habits save, measured: gradient accumulation, mixed precision and activation checkpointing, under
 PyTorch's allocators and under gpupool.
 
-python savings.py
+    python savings.py [--repeats N]
 """
 
+import argparse
 import time
 
 import side_by_side
@@ -57,13 +58,15 @@ def measure():
     side_by_side.report(results)
 
 
-def main():
-    found = side_by_side.run_all()
+def main(repeats):
+    # In turn, so that a change of the machine's mood meets all of them.
+    runs = [side_by_side.run_all() for _ in range(repeats)]
+    found = runs[0]
     names = list(found["gpupool"])
     rows = [(name, [f"{result[name]['reserved'] / MIB:,.0f} MiB" for result in found.values()]) for name in names]
     side_by_side.print_table(f"peak reserved by a step over {ROWS} rows of {LENGTH}", rows, list(found))
-    rows = [(name, [f"{result[name]['ms']:.1f} ms" for result in found.values()]) for name in names]
-    side_by_side.print_table("the step's time, best of 4", rows, list(found))
+    rows = [(name, [spread(run[setting][name]["ms"] for run in runs) for setting in found]) for name in names]
+    side_by_side.print_table(f"the step's time, best of 4, ms, in {repeats} runs", rows, list(found))
     plain = found["gpupool"]["plain"]["reserved"]
     for name in names[1:]:
         part = found["gpupool"][name]["reserved"] / plain
@@ -74,5 +77,14 @@ def main():
     print("gpupool reserves least in each.")
 
 
+def spread(times):
+    times = sorted(times)
+    return f"{times[0]:.1f}..{times[-1]:.1f}"
+
+
 if __name__ == "__main__":
-    measure() if side_by_side.is_child() else main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    measure() if given.child else main(given.repeats)

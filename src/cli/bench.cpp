@@ -41,16 +41,17 @@ struct Row {
   Times libc;
 };
 
-/// How often a case can be done in `seconds`. Runs it, so it is warm afterwards.
+/// How often a case can be done in `seconds`. Runs it, so it is warm afterwards. By the least of three runs:
+/// one in which a thread did not get a core would make the case look slow, and its repeats too short.
 uint64_t calibrate(BenchCase& bench_case, double seconds) {
   constexpr double kEnough = 1e6;  // nanoseconds that can be measured well
   constexpr uint64_t kMost = uint64_t{1} << 30;
+  const auto time = [&](uint64_t count) {
+    return std::min({bench_case.run(count), bench_case.run(count), bench_case.run(count)});
+  };
   uint64_t count = 64;
-  double each = bench_case.run(count);
-  while (each * static_cast<double>(count) < kEnough && count < kMost) {
-    count *= 2;
-    each = bench_case.run(count);
-  }
+  double each = time(count);
+  while (each * static_cast<double>(count) < kEnough && count < kMost) each = time(count *= 2);
   const double fitting = seconds * 1e9 / std::max(each, 0.1);
   return std::clamp<uint64_t>(static_cast<uint64_t>(std::min(fitting, static_cast<double>(kMost))), 1, kMost);
 }

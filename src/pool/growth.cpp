@@ -50,7 +50,9 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
 }
 
 /// Whether to spend on smaller chunks: in the upper half of the limit, where room counts, and while driver
-/// calls have cost less than two microseconds a malloc and a hundredth of the time so far.
+/// calls have cost less than a hundredth of the time so far, but at least 2 us and at most 4 us a malloc. At
+/// most, since small chunks stay dear: those that the idle seconds of a program's start would pay for cost 4
+/// per cent of each training step.
 bool Pool::can_afford_fine() {
   if (budget_.room() < budget_.limit() / 2) return true;
   uint64_t mallocs = 0;
@@ -59,7 +61,7 @@ bool Pool::can_afford_fine() {
     mallocs += cache->counters.mallocs();
   }
   const uint64_t elapsed = driver_.device().now_ns() - created_at_;
-  return driver_.nanoseconds() < mallocs * 2000 + elapsed / 100;
+  return driver_.nanoseconds() < std::clamp(elapsed / 100, mallocs * 2000, mallocs * 4000);
 }
 
 /// Whether a heap's chunks that became free in `epoch` may move to the growing stream. Its own need no wait.

@@ -9,7 +9,7 @@ import sys
 def run(*arguments, **environment):
     """Runs Python with these arguments, and these variables added to the environment."""
     return subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-X", "faulthandler", *arguments],
         capture_output=True,
         text=True,
         check=False,
