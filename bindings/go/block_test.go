@@ -145,6 +145,8 @@ func TestStreams(t *testing.T) {
 	ok(t, pool.Synchronize())
 	equal(t, must(pool.Stats())(t).All.ActiveBytes.Current, 0)
 	ok(t, other.Synchronize())
+	ok(t, pool.ParkStream(other.Stream))
+	ok(t, must(pool.Alloc(4*mib, other.Stream))(t).Close())
 	ok(t, pool.ReleaseStream(other.Stream))
 	ok(t, other.Close())
 	fails(t, other.Close(), gpupool.ErrClosed)

@@ -115,6 +115,10 @@ static inline bridge_result bridge_release_stream(uintptr_t pool, uintptr_t stre
   return bridge_done(gpupool_release_stream(bridge_pool(pool), stream), 0);
 }
 
+static inline bridge_result bridge_park_stream(uintptr_t pool, uintptr_t stream) {
+  return bridge_done(gpupool_park_stream(bridge_pool(pool), stream), 0);
+}
+
 static inline bridge_result bridge_synchronize(uintptr_t pool) {
   return bridge_done(gpupool_synchronize(bridge_pool(pool)), 0);
 }

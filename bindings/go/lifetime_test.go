@@ -33,7 +33,8 @@ func TestClosedPool(t *testing.T) {
 	ok(t, pool.Close())
 	for _, err := range []error{
 		pool.Close(), pool.Validate(), pool.Synchronize(), pool.SetLimit(0), pool.SetFraction(1), pool.ResetPeaks(),
-		pool.Reserve(1, 0), pool.RecordStream(ptr, 0), pool.ReleaseStream(0), pool.SynchronizeStream(0),
+		pool.Reserve(1, 0), pool.RecordStream(ptr, 0), pool.ReleaseStream(0), pool.ParkStream(0),
+		pool.SynchronizeStream(0),
 		pool.Fill(ptr, 0, 1, 0), pool.Copy(ptr, ptr, 1, 0), pool.SetOOMHandler(nil), stream.Close(), block.Fill(0),
 		block.RecordStream(0),
 	} {

@@ -75,6 +75,12 @@ func (p *Pool) ReleaseStream(stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_release_stream(pool, C.uintptr_t(stream)) })
 }
 
+// ParkStream is to be called after each free on a stream of somebody else's whose end nobody announces: the pool does
+// not touch it until it is named again, by a malloc for example. Its memory stays its own. Never waits for the GPU.
+func (p *Pool) ParkStream(stream Stream) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_park_stream(pool, C.uintptr_t(stream)) })
+}
+
 // SynchronizeStream waits until a stream has done all work queued on it.
 func (p *Pool) SynchronizeStream(stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result {

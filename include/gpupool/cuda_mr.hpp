@@ -60,9 +60,11 @@ class PoolResource {
     return malloc_for(number(stream), bytes, alignment);
   }
 
-  /// In stream order. Never waits for the GPU.
+  /// In stream order. Never waits for the GPU. The stream may be destroyed afterwards.
   void deallocate(cuda::stream_ref stream, void* ptr, std::size_t, std::size_t = kAlignment) noexcept {
-    (void)gpupool_free(pool_, address(ptr), unchecked_number(stream));
+    const gpupool_stream_t known = unchecked_number(stream);
+    (void)gpupool_free(pool_, address(ptr), known);
+    if (known != 0) (void)gpupool_park_stream(pool_, known);
   }
 
   /// Memory that any stream may use at once; waits for the legacy default stream.

@@ -192,6 +192,8 @@ class Pool {
   }
   /// Before a stream of yours is destroyed. A gpupool::Stream does it by itself.
   void release_stream(gpupool_stream_t stream) { check(gpupool_release_stream(handle_, stream)); }
+  /// After each free on a stream whose end nobody announces. The next malloc on it takes it up again.
+  void park_stream(gpupool_stream_t stream) { check(gpupool_park_stream(handle_, stream)); }
   /// Waits for every stream that the pool has seen.
   void synchronize() { check(gpupool_synchronize(handle_)); }
 

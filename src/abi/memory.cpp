@@ -95,6 +95,10 @@ gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream
   return on_pool(pool, [&](Pool& self) { return self.release_stream(stream); });
 }
 
+gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream) {
+  return on_pool(pool, [&](Pool& self) { return self.park_stream(stream); });
+}
+
 gpupool_status_t gpupool_synchronize(gpupool_t* pool) {
   return on_pool(pool, [](Pool& self) { return self.synchronize(); });
 }

@@ -184,18 +184,28 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
     state = recent;
     return kSuccess;
   }
-  if (const auto known = by_stream_.find({stream, capture}); known != by_stream_.end()) {
+  const auto known = by_stream_.find({stream, capture});
+  if (known != by_stream_.end() && (!known->second->order.released() || revive(*known->second))) {
     state = known->second;
   } else {
     streams_.push_back(std::make_unique<StreamState>(driver_, space_, stream, capture));
     state = streams_.back().get();
-    by_stream_.emplace(std::pair{stream, capture}, state);
+    by_stream_.insert_or_assign({stream, capture}, state);
     if (options_.capture_aware) {
-      for (StreamHeap& heap : state->heaps) heap.forget_name();
+      for (StreamHeap& heap : state->heaps) heap.set_name(kNameless);
     }
   }
   if (capture == 0) recent = state;
   return kSuccess;
+}
+
+/// Takes a parked stream up again. False where its state can not serve it, and stays for what it holds.
+bool Pool::revive(StreamState& state) {
+  if (!state.order.revive()) return false;
+  if (!options_.capture_aware) {
+    for (StreamHeap& heap : state.heaps) heap.set_name(state.order.stream());
+  }
+  return true;
 }
 
 /// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.

@@ -37,9 +37,9 @@ class StreamHeap final : public Heap {
 
   StreamState& state() const noexcept { return state_; }
 
-  /// The stream whose frees may go to quick bins; kNameless once released, or if a capture has it.
+  /// The stream whose frees may go to quick bins; kNameless once released or parked, or if a capture has it.
   Stream name() const noexcept { return name_.load(std::memory_order_relaxed); }
-  void forget_name() noexcept { name_.store(kNameless, std::memory_order_relaxed); }
+  void set_name(Stream name) noexcept { name_.store(name, std::memory_order_relaxed); }
 
  private:
   StreamState& state_;
@@ -89,6 +89,7 @@ class Pool {
   Status record_stream(Address address, Stream stream);
   Status block_info(Address address, gpupool_block_t& block);
   Status release_stream(Stream stream);
+  Status park_stream(Stream stream);
   Status synchronize();
   Status empty(uint64_t& released) { return trim(0, released); }
   Status trim(uint64_t target, uint64_t& released);
@@ -155,6 +156,10 @@ class Pool {
     std::vector<std::pair<StreamState*, uint64_t>> held;  // streams waited for so far, and until when
   };
 
+  // sharing.cpp: streams that come and go
+  Status leave_stream(Stream stream, bool for_good);
+  Status leave(StreamState& state);
+
   // pool.cpp: blocks
   Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
@@ -167,6 +172,7 @@ class Pool {
   Status not_a_block(Address address);
   void attach_thread();
   Status stream_state(Stream stream, StreamState*& state);
+  bool revive(StreamState& state);
   void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
   Block* take_back(Address address, Status& status);
   void give(Block* block) noexcept;

@@ -30,6 +30,15 @@ Status Pool::record_stream(Address address, Stream stream) {
 }
 
 Status Pool::release_stream(Stream stream) {
+  return leave_stream(stream, true);
+}
+
+Status Pool::park_stream(Stream stream) {
+  return leave_stream(stream, false);
+}
+
+/// Touches a stream no more: for good, or until it is named again.
+Status Pool::leave_stream(Stream stream, bool for_good) {
   if (stream == GPUPOOL_STREAM_UNKNOWN) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
   }
@@ -37,11 +46,21 @@ Status Pool::release_stream(Stream stream) {
   // In a capture-aware pool, the stream's captures have states of their own.
   for (auto known = by_stream_.lower_bound({stream, 0});
        known != by_stream_.end() && known->first.first == stream;) {
-    StreamState& state = *known->second;
-    if (const Status status = state.order.release(); status != kSuccess) return status;
-    known = by_stream_.erase(known);
-    // From here on, frees of this stream's blocks take the long way, and no thread has a lane for it.
-    for (StreamHeap& heap : state.heaps) heap.forget_name();
+    if (const Status status = leave(*known->second); status != kSuccess) return status;
+    known = for_good ? by_stream_.erase(known) : std::next(known);
+  }
+  return kSuccess;
+}
+
+/// Records what must be known of a stream that may end now.
+Status Pool::leave(StreamState& state) {
+  const Stream stream = state.order.stream();
+  // First, so that no free can slip in after what is recorded: from here on, frees of this stream's blocks
+  // take the long way, and no thread has a lane for it.
+  std::array<Stream, kGroups> names;
+  for (size_t g = 0; g < kGroups; ++g) {
+    names[g] = state.heaps[g].name();
+    state.heaps[g].set_name(kNameless);
   }
   for (const auto& cache : caches_) {
     Block* left = nullptr;
@@ -54,7 +73,11 @@ Status Pool::release_stream(Stream stream) {
     }
     give_list(left);
   }
-  return kSuccess;
+  const Status status = state.order.release();
+  if (status != kSuccess) {
+    for (size_t g = 0; g < kGroups; ++g) state.heaps[g].set_name(names[g]);
+  }
+  return status;
 }
 
 Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {

@@ -112,6 +112,7 @@ void StreamOrder::settle(const Mark& mark, bool waited) {
 }
 
 Status StreamOrder::release() {
+  if (released_) return kSuccess;
   uint64_t capture = 0;
   if (const Status status = driver_.capture_id(stream_, capture); status != kSuccess) return status;
   if (capture != 0) {
@@ -120,6 +121,16 @@ Status StreamOrder::release() {
   if (const Status status = close(); status != kSuccess) return status;
   released_ = true;
   return kSuccess;
+}
+
+bool StreamOrder::revive() {
+  poll();
+  if (passed_ < stamp()) {
+    const bool has_event = !closed_.empty() && closed_.back().epoch == stamp();
+    if (!has_event || capturing() || driver_.wait(stream_, closed_.back().event) != kSuccess) return false;
+  }
+  released_ = false;
+  return true;
 }
 
 }  // namespace gpupool

@@ -46,8 +46,12 @@ class StreamOrder {
   /// Gives a mark back, waited for or not.
   void settle(const Mark& mark, bool waited);
 
-  /// The caller is about to destroy the stream: closes the epoch and never touches the stream again.
+  /// The caller may be about to destroy the stream: closes the epoch and touches the stream no more.
   Status release();
+
+  /// Takes the number up again, for the same stream or a new one, which from here on comes after all that was
+  /// stamped. False, and nothing has changed, where it can not be made to wait for that.
+  bool revive();
 
  private:
   void poll();

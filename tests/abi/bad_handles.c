@@ -22,6 +22,7 @@ static void test_bad_pool(gpupool_t* pool) {
   gpupool_block_t description;
   FAILS(INVALID, gpupool_block_info(pool, 512, &description, sizeof description));
   FAILS(INVALID, gpupool_release_stream(pool, 1));
+  FAILS(INVALID, gpupool_park_stream(pool, 1));
   FAILS(INVALID, gpupool_synchronize(pool));
 
   uint64_t released = 1;

@@ -142,6 +142,8 @@ static void test_streams(gpupool_t* pool, gpupool_ptr_t live) {
   FAILS(INVALID, gpupool_record_stream(pool, live, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
   FAILS(INVALID, gpupool_release_stream(pool, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
   OK(gpupool_release_stream(pool, 12345));  // never seen
+  FAILS(INVALID, gpupool_park_stream(pool, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
+  OK(gpupool_park_stream(pool, 12345));
 }
 
 static void test_limits(gpupool_t* pool) {

@@ -142,6 +142,13 @@ TEST(Stream, IsReleasedByNumber) {
   EXPECT_EQ(pool.stats().streams, 0u);
 }
 
+TEST(Stream, IsParkedByNumber) {
+  Pool pool(kSim);
+  const Block block(pool, 1000, 77);
+  pool.park_stream(77);
+  EXPECT_EQ(pool.stats().streams, 1u);
+}
+
 TEST(Data, GoesThereAndBack) {
   Pool pool(kSim);
   const Stream stream(pool);

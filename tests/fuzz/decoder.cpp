@@ -175,7 +175,8 @@ class Decoder {
       case 4: return world_.advance(nanoseconds());
       case 5:
       case 6: return free_wrong(pool);
-      case 7: return world_.release_stream(pool, stream());
+      case 7:
+        return bytes_.flag() ? world_.park_stream(pool, stream()) : world_.release_stream(pool, stream());
       case 8: return world_.capture(stream());
       case 9: return world_.stream_create();
       case 10: return world_.stream_destroy(stream());

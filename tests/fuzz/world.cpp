@@ -337,6 +337,16 @@ void World::release_stream(size_t number, gpupool_stream_t stream) {
   after();
 }
 
+void World::park_stream(size_t number, gpupool_stream_t stream) {
+  trace("park_stream(%zu, 0x%llx)", number, Long{stream});
+  PoolModel& pool = at(number);
+  const gpupool_status_t status = gpupool_park_stream(pool.handle, stream);
+  if (is_destroyed(pool, status)) return;
+  if (is_capturing(stream) && status == GPUPOOL_ERROR_INVALID_ARGUMENT) return after();
+  if (!is_scripted(status)) expect(status, {GPUPOOL_SUCCESS}, "park_stream");
+  after();
+}
+
 void World::work(gpupool_stream_t stream, uint64_t nanoseconds) {
   trace("work(0x%llx, %llu)", Long{stream}, Long{nanoseconds});
   expect(gpupool_sim_work(kDevice, stream, 0, 0, nanoseconds), {GPUPOOL_SUCCESS}, "work");
@@ -378,7 +388,13 @@ void World::stream_destroy(gpupool_stream_t stream) {
   const bool all_live =
       std::all_of(pools_.begin(), pools_.end(), [](const auto& pool) { return !pool->destroyed; });
   if (!created_.contains(stream) || is_capturing(stream) || pools_.empty() || !all_live || scripted_) return;
-  for (size_t i = 0; i < pools_.size(); ++i) release_stream(i, stream);
+  // A pool may be told that a stream ends, or that it may end at any time: then nothing may name it again.
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    const auto& live = pools_[i]->live;
+    const bool is_named =
+        std::any_of(live.begin(), live.end(), [&](const auto& each) { return each.second.home == stream; });
+    is_named ? release_stream(i, stream) : park_stream(i, stream);
+  }
   expect(gpupool_stream_destroy(pools_[0]->handle, stream), {GPUPOOL_SUCCESS}, "stream_destroy");
   std::erase(streams_, stream);
   created_.erase(stream);

@@ -120,6 +120,7 @@ class World {
   void use(size_t pool, gpupool_ptr_t address, gpupool_stream_t stream, uint64_t nanoseconds, bool record);
   void record_stream(size_t pool, gpupool_ptr_t address, gpupool_stream_t stream);
   void release_stream(size_t pool, gpupool_stream_t stream);
+  void park_stream(size_t pool, gpupool_stream_t stream);
   void work(gpupool_stream_t stream, uint64_t nanoseconds);
   void advance(uint64_t nanoseconds);
   void capture(gpupool_stream_t stream);  // begins, or ends

@@ -19,6 +19,7 @@ static void inherited_pool_is_refused(void) {
   FAILS(GPUPOOL_ERROR_FORKED, gpupool_free(pool, blocks[0], 0));
   FAILS(GPUPOOL_ERROR_FORKED, gpupool_record_stream(pool, blocks[0], 1));
   FAILS(GPUPOOL_ERROR_FORKED, gpupool_release_stream(pool, 1));
+  FAILS(GPUPOOL_ERROR_FORKED, gpupool_park_stream(pool, 1));
   FAILS(GPUPOOL_ERROR_FORKED, gpupool_synchronize(pool));
   FAILS(GPUPOOL_ERROR_FORKED, gpupool_empty(pool, NULL));
   FAILS(GPUPOOL_ERROR_FORKED, gpupool_reserve(pool, UINT64_C(1) << 30, 0));

@@ -207,6 +207,7 @@ gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream
 gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream);
 gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_block_t* block, size_t block_size);
 gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream);
+gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream);
 gpupool_status_t gpupool_synchronize(gpupool_t* pool);
 gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_released_bytes);
 gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes, uint64_t* out_released_bytes);

@@ -145,6 +145,7 @@ CLOSED_CALLS: dict[str, Callable[[gpupool.Pool], object]] = {
     "alloc": lambda pool: pool.alloc(512),
     "record_stream": lambda pool: pool.record_stream(4096, 0),
     "release_stream": lambda pool: pool.release_stream(0),
+    "park_stream": lambda pool: pool.park_stream(0),
     "stream": lambda pool: pool.stream(),
     "synchronize": lambda pool: pool.synchronize(),
     "copy": lambda pool: pool.copy(0, 0, 0),

@@ -101,6 +101,39 @@ def test_all_on_one_pool() -> None:
     """)
 
 
+def test_streams_may_end() -> None:
+    works("""
+        gpupool.install("cuda.core", "rmm", "warp")
+        import cuda.core, rmm, warp
+        pool, owner = gpupool.default_pool(0), gpupool.Pool(0)
+        resources = (rmm.mr.get_per_device_resource(0), cuda.core.Device(0).memory_resource)
+        for allocate, free in (
+            (resources[0].allocate, resources[0].deallocate),
+            (lambda size, stream: resources[1].allocate(size, stream=stream).handle, resources[1].deallocate),
+        ):
+            stream = owner.stream()
+            address = allocate(1 << 20, stream)
+            assert pool.block_info(address).stream == int(stream)
+            free(address, 1 << 20, stream)
+            creates = pool.stats().driver.create.count
+            assert allocate(1 << 20, stream) == address
+            free(address, 1 << 20, stream)
+            assert pool.stats().driver.create.count == creates
+            stream.close()
+
+        warp.device.stream = warp.Stream(0x60)
+        address = warp.device.allocator.allocate(1000)
+        assert pool.block_info(address).stream == 0x60
+        warp.device.allocator.deallocate(address, 1000)
+        streams = pool.stats().streams
+        warp.device.stream = warp.Stream(None)
+        assert warp.destroyed == [0x60] and pool.stats().streams == streams - 1
+        pool.synchronize()
+        pool.empty_cache()
+        assert pool.memory_reserved() == 0 and gpupool.sim.faults(0).count == 0
+    """)
+
+
 def test_cupy_tells_of_the_pool_and_releases_streams() -> None:
     works("""
         import cupy

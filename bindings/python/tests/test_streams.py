@@ -120,3 +120,14 @@ def test_release_stream(pool: gpupool.Pool) -> None:
     pool.release_stream(Cuda(77))
     assert pool.stats().streams == streams - 1
     pool.release_stream(78)
+
+
+def test_park_stream(pool: gpupool.Pool) -> None:
+    address = pool.malloc(5 * MIB, 77)
+    pool.free(address, 77)
+    pool.park_stream(Cuda(77))
+    creates = pool.stats().driver.create.count
+    assert pool.malloc(5 * MIB, 77) == address
+    assert pool.stats().driver.create.count == creates
+    pool.free(address, 77)
+    pool.park_stream(78)

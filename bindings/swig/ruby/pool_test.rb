@@ -121,6 +121,7 @@ class PoolTest < Minitest::Test
       stream.synchronize
       pool.synchronize_stream(stream)
       pool.synchronize
+      pool.park_stream(stream)
       pool.release_stream(stream)
       2.times { stream.close }
       assert_predicate stream, :closed?

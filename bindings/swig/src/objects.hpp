@@ -211,6 +211,8 @@ class Pool {
 
   /// Call it before a stream of yours is destroyed. A Stream does it by itself.
   void release_stream(gpupool_stream_t stream) { check(gpupool_release_stream(handle(), stream)); }
+  /// Call it after each free on a stream whose end nobody announces; the next malloc takes it up again.
+  void park_stream(gpupool_stream_t stream) { check(gpupool_park_stream(handle(), stream)); }
   /// Waits for every stream that the pool has seen.
   void synchronize() { check(gpupool_synchronize(handle())); }
   void synchronize_stream(gpupool_stream_t stream) { check(gpupool_stream_synchronize(handle(), stream)); }

@@ -170,6 +170,12 @@ class Pool(Watched):
         InvalidArgumentError for a stream that is capturing."""
         self._call(lib.gpupool_release_stream, stream_number(stream))
 
+    def park_stream(self, stream: StreamLike) -> None:
+        """Call it after each free on a stream of another library that does not tell when it destroys streams: the pool
+        does not touch it until it is named again, by a malloc for example. Its memory stays its own. Never waits for
+        the GPU. Raises DriverError, ForkedError, and InvalidArgumentError for a stream that is capturing."""
+        self._call(lib.gpupool_park_stream, stream_number(stream))
+
     def synchronize(self) -> None:
         """Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
         blocks that waited for them free to hand out. Raises DriverError, ForkedError."""

@@ -443,6 +443,8 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Call before a stream is destroyed: the pool records what it must know of it and never touches the stream\n again. Its free memory serves other streams. Blocks of it that are live stay valid. A stream that the\n pool has not seen is no error. Never waits for the GPU.\n Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED."]
     pub fn gpupool_release_stream(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " Call after each free on a stream whose end nobody will announce: the pool records what it must know of it\n and does not touch it until it is named again, so that it may be destroyed meanwhile; blocks of it that are\n still live are then freed on other streams. Its memory stays its own: the next malloc on it, or on a new\n stream with its number, comes after all that was recorded. About a microsecond for both. A stream that the\n pool has not seen is no error. Never waits for the GPU.\n Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED."]
+    pub fn gpupool_park_stream(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
     #[doc = " Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed\n blocks that waited for them free to hand out.\n Errors: DRIVER, FORKED."]
     pub fn gpupool_synchronize(pool: *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Gives every cached chunk back to the driver: reserved falls to the chunks that live blocks touch. Waits\n for streams that may still use freed memory. out_released_bytes may be NULL.\n Errors: DRIVER, FORKED."]

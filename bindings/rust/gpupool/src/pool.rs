@@ -159,6 +159,14 @@ impl Pool {
         check(unsafe { sys::gpupool_release_stream(self.handle(), stream.number()) })
     }
 
+    /// For streams whose end nobody announces: call it after each free on them. The pool does not touch the stream
+    /// until it is named again, by a malloc for example; its memory stays its own. A stream that the pool has not
+    /// seen is no error. Never waits for the GPU.
+    pub fn park_stream(&self, stream: StreamId) -> Result<()> {
+        // SAFETY: as release_stream.
+        check(unsafe { sys::gpupool_park_stream(self.handle(), stream.number()) })
+    }
+
     /// Destroys the pool now, whoever else has a share of it. With live blocks it goes away with the last one of
     /// them; mallocs, and everything but frees, are refused from now on. May wait for the GPU. A default pool is
     /// refused.

@@ -123,6 +123,8 @@ fn a_freed_block_waits_for_the_streams_that_were_recorded() -> Result<()> {
     assert_eq!(pool.stats()?.all.active_blocks.current, 0);
     stream.block(8 * MIB)?.free_on(&other)?;
     stream.block(8 * MIB)?.free_on_all()?;
+    pool.park_stream(other.id())?;
+    other.block(8 * MIB)?.free()?;
     pool.release_stream(other.id())?;
     assert_eq!(sim::faults(4)?, sim::Faults::default());
     Ok(())

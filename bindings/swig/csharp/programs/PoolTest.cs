@@ -122,6 +122,7 @@ public static class PoolTest {
       stream.Synchronize();
       pool.SynchronizeStream(stream);
       pool.Synchronize();
+      pool.ParkStream(stream);
       pool.ReleaseStream(stream);
       stream.Dispose();
       stream.Dispose();

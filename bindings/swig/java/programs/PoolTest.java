@@ -140,6 +140,7 @@ public final class PoolTest {
       stream.synchronize();
       pool.synchronizeStream(stream.id());
       pool.synchronize();
+      pool.parkStream(stream.id());
       pool.releaseStream(stream.id());
       stream.close();
       stream.close();

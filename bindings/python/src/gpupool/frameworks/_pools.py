@@ -4,9 +4,17 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from .._error import Error
 from .._pool import Pool, default_pool
+from .._status_errors import InvalidArgumentError
 from .._stream import StreamLike, stream_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LEGACY, _PER_THREAD = 1, 2
 
@@ -32,3 +40,31 @@ def plain(stream: StreamLike) -> int:
             "for each thread"
         )
     return 0 if number == _LEGACY else number
+
+
+def free_last(device: int, address: int, stream: StreamLike) -> None:
+    """Frees on a stream that may be destroyed afterwards, of which its library tells nobody."""
+    pool, number = pool_of(device), plain(stream)
+    pool.free(address, number)
+    if number:
+        with suppress(InvalidArgumentError):  # it is capturing a graph
+            pool.park_stream(number)
+
+
+def release_streams_before_they_end(kind: Any, identify: Callable[[Any], tuple[int, int]]) -> None:
+    """Makes the destructor of another library's class of streams release each from the pool first, which must not be
+    asked about a stream that is no more. identify: the device and number of a stream, which it may not have. Once
+    done, it stays."""
+    destroy = kind.__del__
+    if getattr(destroy, "__module__", None) == __name__:
+        return
+
+    def release_and_destroy(stream: Any) -> None:
+        # Nothing is handed out any more when the driver is going, and in a forked child.
+        with suppress(AttributeError, Error):
+            device, number = identify(stream)
+            if (number or 0) > _PER_THREAD and not sys.is_finalizing():
+                pool_of(device).release_stream(number)
+        destroy(stream)
+
+    kind.__del__ = release_and_destroy

@@ -4,8 +4,7 @@
     gpupool.install("cuda.core")                          # every device's memory_resource, in this thread; or
     device.memory_resource = gpupool.cuda_core.MemoryResource(device.device_id)
 
-cuda.core keeps a Device for each thread. Before a cuda.core Stream is closed, call
-gpupool.default_pool(device).release_stream(stream) if the pool has served it.
+cuda.core keeps a Device for each thread.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .._enums import STREAM_UNKNOWN
 from .._library import device_count
 from .._stream import StreamLike
 from . import Undo
-from ._pools import plain, pool_of
+from ._pools import free_last, plain, pool_of
 
 try:
     _core: Any = importlib.import_module("cuda.core")
@@ -41,8 +40,12 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
             return _core.Buffer.from_handle(pointer, size, mr=self)
 
     def deallocate(self, ptr: Any, size: int, stream: StreamLike | None = None, **_: Any) -> None:
-        """Frees it in the stream's order; without one, in that of all streams that the pool has seen."""
-        pool_of(self._device_id).free(int(ptr), STREAM_UNKNOWN if stream is None else plain(stream))
+        """Frees it in the stream's order; without one, in that of all streams that the pool has seen. The stream may be
+        closed afterwards."""
+        if stream is None:
+            pool_of(self._device_id).free(int(ptr), STREAM_UNKNOWN)
+        else:
+            free_last(self._device_id, int(ptr), stream)
 
     @property
     def is_device_accessible(self) -> bool:

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import sys
-from contextlib import suppress
 from typing import Any
 
-from .._error import Error
 from .._native import ffi, lib
-from .._pool import default_pool
 from . import Undo
 from ._cupy_pool import DefaultPool
+from ._pools import release_streams_before_they_end
 
 cupy: Any = importlib.import_module("cupy")
 
@@ -46,6 +43,7 @@ def _function(name: str) -> int:
 _malloc = cupy.cuda.CFunctionAllocator(
     _current_stream(), _function("gpupool_py_cupy_malloc"), _function("gpupool_py_cupy_free"), lib
 ).malloc
+release_streams_before_they_end(cupy.cuda.Stream, lambda stream: (stream.device_id, stream.ptr))
 
 
 def allocator(size: int) -> Any:
@@ -80,27 +78,9 @@ def put() -> Undo:
     cupy.cuda.set_allocator(allocator)
     own_pool().free_all_blocks()
     cupy.get_default_memory_pool = DefaultPool
-    _release_streams_before_they_end()
 
     def undo() -> None:
         cupy.cuda.set_allocator(before)
         cupy.get_default_memory_pool = own_pool
 
     return undo
-
-
-def _release_streams_before_they_end() -> None:
-    """A pool must be told before a stream is destroyed. Once done, it stays."""
-    destroy = cupy.cuda.Stream.__del__
-    if getattr(destroy, "__module__", None) == __name__:
-        return
-
-    def release_and_destroy(stream: Any) -> None:
-        number = getattr(stream, "ptr", 0)
-        if number > 2 and not sys.is_finalizing():
-            # Nothing is handed out any more when the driver is going, and in a forked child.
-            with suppress(Error):
-                default_pool(stream.device_id).release_stream(number)
-        destroy(stream)
-
-    cupy.cuda.Stream.__del__ = release_and_destroy

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._library import device_count
 from . import Undo
-from ._pools import plain, pool_of
+from ._pools import free_last, plain, pool_of
 
 _rmm: Any = importlib.import_module("rmm")
 
@@ -26,7 +26,7 @@ def resource(device: int) -> Any:
         return pool_of(device).malloc(size, plain(stream))
 
     def deallocate(address: int, size: int, stream: Any) -> None:
-        pool_of(device).free(address, plain(stream))
+        free_last(device, address, stream)
 
     return _rmm.mr.CallbackMemoryResource(allocate, deallocate)
 

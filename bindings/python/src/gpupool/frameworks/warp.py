@@ -13,9 +13,10 @@ from typing import Any
 
 from .._error import Error
 from . import Undo
-from ._pools import plain, pool_of
+from ._pools import plain, pool_of, release_streams_before_they_end
 
 _warp: Any = importlib.import_module("warp")
+release_streams_before_they_end(_warp.Stream, lambda stream: (stream.device.ordinal, stream.cuda_stream))
 
 
 class Allocator:

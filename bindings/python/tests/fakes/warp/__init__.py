@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warp: its devices and their allocators."""
+"""Warp: its devices, their allocators and streams."""
+
+from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +15,21 @@ class DefaultAllocator:
 
 DefaultAllocator.__module__ = "warp._src.context"
 
-device = SimpleNamespace(
-    ordinal=0, stream=SimpleNamespace(cuda_stream=None), allocator=DefaultAllocator(), is_cuda=True
-)
+destroyed: list[int] = []
+
+
+class Stream:
+    def __init__(self, cuda_stream: int | None) -> None:
+        self.cuda_stream = cuda_stream
+        self.device = device
+
+    def __del__(self) -> None:
+        if self.cuda_stream:
+            destroyed.append(self.cuda_stream)
+
+
+device = SimpleNamespace(ordinal=0, stream=None, allocator=DefaultAllocator(), is_cuda=True)
+device.stream = Stream(None)
 
 
 def get_device(wanted: Any) -> Any:

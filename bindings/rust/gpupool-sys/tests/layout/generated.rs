@@ -206,6 +206,7 @@ const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, gpupool_stream_t) -
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, gpupool_stream_t) -> gpupool_status_t = gpupool_record_stream;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut gpupool_block_t, usize) -> gpupool_status_t = gpupool_block_info;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_status_t = gpupool_release_stream;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_status_t = gpupool_park_stream;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_synchronize;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut u64) -> gpupool_status_t = gpupool_empty;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, *mut u64) -> gpupool_status_t = gpupool_trim;
