@@ -58,11 +58,16 @@ def main(names, repeats):
     for _ in range(repeats):
         for setting, runs in found.items():
             runs.append(side_by_side.run(setting, *names))
+            print(f"{setting}:", *(brief(name, result) for name, result in runs[-1].items()), flush=True)
     for name in names:
         report(name, {setting: [run[name] for run in runs] for setting, runs in found.items()})
     failures = [text for name in names for text in shortcomings(name, found)]
     print("\n" + "\n".join(failures or ["gpupool is as fast, reserves least, and trains to the same losses."]))
     assert not failures
+
+
+def brief(name, result):
+    return f"{name} {result['ms']:.2f} ms {result['reserved'] / result['allocated']:.3f}"
 
 
 def report(name, found):

@@ -522,7 +522,7 @@ GPUPOOL_API gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_str
 /* Call after each free on a stream whose end nobody will announce: the pool records what it must know of it
  * and does not touch it until it is named again, so that it may be destroyed meanwhile; blocks of it that are
  * still live are then freed on other streams. Its memory stays its own: the next malloc on it, or on a new
- * stream with its number, comes after all that was recorded. About a microsecond for both. A stream that the
+ * stream with its number, comes after all that was recorded. A microsecond or two for both. A stream that the
  * pool has not seen is no error. Never waits for the GPU.
  * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream);

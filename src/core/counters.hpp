@@ -78,7 +78,9 @@ class CounterShard {
     const auto at = static_cast<size_t>(index_of(group));
     total_[at] += block;
     live_[at] += block;
-    return live_[at].exceeds(peak_[at]) | (live_[0] + live_[1]).exceeds(peak_all_);
+    const bool of_group = live_[at].exceeds(peak_[at]);
+    const bool of_all = (live_[0] + live_[1]).exceeds(peak_all_);
+    return of_group | of_all;  // one branch
   }
 
   /// True where the pool should publish this shard now.

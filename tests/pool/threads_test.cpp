@@ -355,6 +355,20 @@ TEST_P(Threads, BringTheirStreamsAndTakeThemAway) {
   expect_nothing_left(pool);
 }
 
+// Some free in the fast way what others park at that moment.
+TEST_P(Threads, OnStreamsThatAreParked) {
+  PoolUnderTest pool(config(64 * kMiB));
+  uint64_t round = 0;
+  run_beside(
+      4, [&](size_t i) { churn(pool, i % 2, i, 400); },
+      [&] {
+        EXPECT_TRUE(ok(gpupool_park_stream(pool, round % 2)));
+        disturb(pool, round++);
+      });
+  expect_nothing_left(pool);
+  EXPECT_EQ(pool.stats().streams, 2u);
+}
+
 TEST_P(Threads, EndADestroyedPoolBetweenThem) {
   for (int round = 0; round < 10; ++round) {
     PoolUnderTest pool(config());
