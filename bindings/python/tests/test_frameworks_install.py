@@ -128,6 +128,10 @@ def test_streams_may_end() -> None:
         streams = pool.stats().streams
         warp.device.stream = warp.Stream(None)
         assert warp.destroyed == [0x60] and pool.stats().streams == streams - 1
+        warp.device.stream = warp.Stream(0x61, owner=False)
+        warp.device.allocator.deallocate(warp.device.allocator.allocate(1000), 1000)
+        warp.device.stream = warp.Stream(None)
+        assert pool.stats().streams == streams, "others may go on using it"
         pool.synchronize()
         pool.empty_cache()
         assert pool.memory_reserved() == 0 and gpupool.sim.faults(0).count == 0

@@ -16,7 +16,11 @@ from . import Undo
 from ._pools import plain, pool_of, release_streams_before_they_end
 
 _warp: Any = importlib.import_module("warp")
-release_streams_before_they_end(_warp.Stream, lambda stream: (stream.device.ordinal, stream.cuda_stream))
+release_streams_before_they_end(
+    _warp.Stream,
+    # Streams of others go on when Warp's object ends.
+    lambda stream: (stream.device.ordinal, stream.cuda_stream if stream.owner else 0),
+)
 
 
 class Allocator:

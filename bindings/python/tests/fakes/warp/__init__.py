@@ -19,8 +19,8 @@ destroyed: list[int] = []
 
 
 class Stream:
-    def __init__(self, cuda_stream: int | None) -> None:
-        self.cuda_stream = cuda_stream
+    def __init__(self, cuda_stream: int | None, owner: bool = True) -> None:
+        self.cuda_stream, self.owner = cuda_stream, owner
         self.device = device
 
     def __del__(self) -> None:
