@@ -54,17 +54,13 @@ def measure():
 
 
 def main():
-    # In turn, so that a change of the machine's mood meets all of them.
-    found = {setting: [] for setting in side_by_side.SETTINGS}
-    for _ in range(3):
-        for setting, results in found.items():
-            results.append(side_by_side.run(setting))
+    found = side_by_side.run_in_turn(3)
     names = list(found["gpupool"][0])
     rows = []
     for name in names:
         unit = "ms" if "threads" in name else "ns"
-        spread = [sorted(result[name] for result in results) for results in found.values()]
-        rows.append((name, [f"{each[0]:,.0f}..{each[-1]:,.0f} {unit}" for each in spread]))
+        spreads = [side_by_side.spread((result[name] for result in results), 0) for results in found.values()]
+        rows.append((name, [f"{each} {unit}" for each in spreads]))
     side_by_side.print_table("cost of allocations, three runs", rows, list(found))
     for name in names:
         best = {setting: min(result[name] for result in results) for setting, results in found.items()}

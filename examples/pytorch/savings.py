@@ -59,13 +59,13 @@ def measure():
 
 
 def main(repeats):
-    # In turn, so that a change of the machine's mood meets all of them.
-    runs = [side_by_side.run_all() for _ in range(repeats)]
-    found = runs[0]
+    runs = side_by_side.run_in_turn(repeats)
+    found = {setting: results[0] for setting, results in runs.items()}
     names = list(found["gpupool"])
     rows = [(name, [f"{result[name]['reserved'] / MIB:,.0f} MiB" for result in found.values()]) for name in names]
     side_by_side.print_table(f"peak reserved by a step over {ROWS} rows of {LENGTH}", rows, list(found))
-    rows = [(name, [spread(run[setting][name]["ms"] for run in runs) for setting in found]) for name in names]
+    times = {name: [[result[name]["ms"] for result in results] for results in runs.values()] for name in names}
+    rows = [(name, [side_by_side.spread(each, 1) for each in times[name]]) for name in names]
     side_by_side.print_table(f"the step's time, best of 4, ms, in {repeats} runs", rows, list(found))
     plain = found["gpupool"]["plain"]["reserved"]
     for name in names[1:]:
@@ -75,11 +75,6 @@ def main(repeats):
         best = min(found[setting][name]["reserved"] for setting in ("native", "expandable"))
         assert found["gpupool"][name]["reserved"] <= best, name
     print("gpupool reserves least in each.")
-
-
-def spread(times):
-    times = sorted(times)
-    return f"{times[0]:.1f}..{times[-1]:.1f}"
 
 
 if __name__ == "__main__":

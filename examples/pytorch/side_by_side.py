@@ -48,6 +48,23 @@ def run_all(*arguments):
     return {setting: run(setting, *arguments) for setting in SETTINGS}
 
 
+def run_in_turn(repeats, *arguments, tell=lambda setting, result: None):
+    """What the children of each setting reported. In turn, so that a change of the machine's mood meets all of them.
+    tell: called with each as it comes."""
+    found = {setting: [] for setting in SETTINGS}
+    for _ in range(repeats):
+        for setting, results in found.items():
+            results.append(run(setting, *arguments))
+            tell(setting, results[-1])
+    return found
+
+
+def spread(values, digits=2):
+    """The least and the most of them."""
+    values = sorted(values)
+    return f"{values[0]:,.{digits}f}..{values[-1]:,.{digits}f}"
+
+
 def print_table(title, rows, columns):
     """rows: names with a cell for each column."""
     width = max(len(name) for name, _ in rows) + 2

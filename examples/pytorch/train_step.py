@@ -79,15 +79,10 @@ def measure(steps):
 
 
 def main(steps, repeats):
-    # In turn, so that a change of the machine's mood meets all of them.
-    found = {setting: [] for setting in side_by_side.SETTINGS}
-    for _ in range(repeats):
-        for setting, results in found.items():
-            results.append(side_by_side.run(setting, "--steps", str(steps)))
+    found = side_by_side.run_in_turn(repeats, "--steps", str(steps))
 
     def spread(name, unit):
-        values = {setting: sorted(result[name] for result in results) for setting, results in found.items()}
-        return [f"{each[0]:.2f}..{each[-1]:.2f} {unit}" for each in values.values()]
+        return [f"{side_by_side.spread(result[name] for result in results)} {unit}" for results in found.values()]
 
     first = {setting: results[0] for setting, results in found.items()}
     rows = [

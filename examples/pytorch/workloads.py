@@ -53,12 +53,7 @@ def measure(names):
 
 
 def main(names, repeats):
-    # In turn, so that a change of the machine's mood meets all of them.
-    found = {setting: [] for setting in side_by_side.SETTINGS}
-    for _ in range(repeats):
-        for setting, runs in found.items():
-            runs.append(side_by_side.run(setting, *names))
-            print(f"{setting}:", *(brief(name, result) for name, result in runs[-1].items()), flush=True)
+    found = side_by_side.run_in_turn(repeats, *names, tell=print_run)
     for name in names:
         report(name, {setting: [run[name] for run in runs] for setting, runs in found.items()})
     failures = [text for name in names for text in shortcomings(name, found)]
@@ -66,8 +61,11 @@ def main(names, repeats):
     assert not failures
 
 
-def brief(name, result):
-    return f"{name} {result['ms']:.2f} ms {result['reserved'] / result['allocated']:.3f}"
+def print_run(setting, results):
+    """So that figures are there even if a later run is cut off."""
+    for name, result in results.items():
+        ratio = result["reserved"] / result["allocated"]
+        print(f"{setting}, {name}: {result['ms']:.2f} ms a step, reserved / allocated {ratio:.3f}", flush=True)
 
 
 def report(name, found):
@@ -77,8 +75,7 @@ def report(name, found):
         return [write(results) for results in found.values()]
 
     def spread(results, key):
-        values = sorted(result[key] for result in results)
-        return f"{values[0]:.2f}..{values[-1]:.2f}"
+        return side_by_side.spread(result[key] for result in results)
 
     rows = [
         ("mean step once warm, ms", row(lambda results: spread(results, "ms"))),

@@ -11,6 +11,7 @@
 #include "cli/library.hpp"
 #include "cli/output.hpp"
 #include "cli/size.hpp"
+#include "cli/workers.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -41,19 +42,9 @@ struct Row {
   Times libc;
 };
 
-/// How often a case can be done in `seconds`. Runs it, so it is warm afterwards. By the least of three runs:
-/// one in which a thread did not get a core would make the case look slow, and its repeats too short.
-uint64_t calibrate(BenchCase& bench_case, double seconds) {
-  constexpr double kEnough = 1e6;  // nanoseconds that can be measured well
-  constexpr uint64_t kMost = uint64_t{1} << 30;
-  const auto time = [&](uint64_t count) {
-    return std::min({bench_case.run(count), bench_case.run(count), bench_case.run(count)});
-  };
-  uint64_t count = 64;
-  double each = time(count);
-  while (each * static_cast<double>(count) < kEnough && count < kMost) each = time(count *= 2);
-  const double fitting = seconds * 1e9 / std::max(each, 0.1);
-  return std::clamp<uint64_t>(static_cast<uint64_t>(std::min(fitting, static_cast<double>(kMost))), 1, kMost);
+/// How often a case can be done in `seconds`.
+uint64_t repeats_in(BenchCase& bench_case, double seconds) {
+  return calibrate([&](uint64_t count) { return bench_case.run(count); }, seconds);
 }
 
 /// The case and the yardsticks in turn, so that a machine whose speed drifts slows all of them.
@@ -61,9 +52,9 @@ Row measure(BenchCase& bench_case, double seconds) {
   const std::unique_ptr<BenchCase> mutex = make_mutex_case();
   const std::unique_ptr<BenchCase> libc = make_libc_case(std::min(bench_case.info().size, kMaxLibcSize));
   const double slice = seconds / static_cast<double>(kRepeats);
-  const uint64_t count = calibrate(bench_case, slice);
-  const uint64_t mutex_count = calibrate(*mutex, slice * kYardstickShare);
-  const uint64_t libc_count = calibrate(*libc, slice * kYardstickShare);
+  const uint64_t count = repeats_in(bench_case, slice);
+  const uint64_t mutex_count = repeats_in(*mutex, slice * kYardstickShare);
+  const uint64_t libc_count = repeats_in(*libc, slice * kYardstickShare);
   Row row{bench_case.info(), {}, {}, {}};
   for (size_t repeat = 0; repeat < kRepeats; ++repeat) {
     row.own.push_back(bench_case.run(count));

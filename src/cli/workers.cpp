@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/workers.hpp"
 
+#include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <exception>
@@ -49,6 +50,17 @@ double time_threads(int threads, const Work& prepare, const Work& work) {
   double sum = 0;
   for (const double each : nanoseconds) sum += each;
   return sum / threads;
+}
+
+uint64_t calibrate(const std::function<double(uint64_t count)>& run, double seconds) {
+  constexpr double kEnough = 1e6;  // nanoseconds that can be measured well
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  const auto time = [&](uint64_t count) { return std::min({run(count), run(count), run(count)}); };
+  uint64_t count = 64;
+  double each = time(count);
+  while (each * static_cast<double>(count) < kEnough && count < kMost) each = time(count *= 2);
+  const double fitting = seconds * 1e9 / std::max(each, 0.1);
+  return std::clamp<uint64_t>(static_cast<uint64_t>(std::min(fitting, static_cast<double>(kMost))), 1, kMost);
 }
 
 }  // namespace gpupool::cli

@@ -2,6 +2,7 @@
 // Threads that start together and are timed each on its own.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 namespace gpupool::cli {
@@ -15,5 +16,10 @@ using Work = std::function<void(int thread)>;
 /// Even one thread is a new one: a process that never had a second thread gets cheaper locks and malloc
 /// from the C library, and programs that use a GPU are not like that.
 double time_threads(int threads, const Work& prepare, const Work& work);
+
+/// How often something can be done in `seconds`, at least once. `run` does it so often and returns the
+/// nanoseconds for one; it is warm afterwards. Found by the least of three runs: one in which a thread did
+/// not get a core would make it look slow, and what is measured with the result too short.
+uint64_t calibrate(const std::function<double(uint64_t count)>& run, double seconds);
 
 }  // namespace gpupool::cli

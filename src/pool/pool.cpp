@@ -185,27 +185,24 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
     return kSuccess;
   }
   const auto known = by_stream_.find({stream, capture});
-  if (known != by_stream_.end() && (!known->second->order.released() || revive(*known->second))) {
-    state = known->second;
-  } else {
-    streams_.push_back(std::make_unique<StreamState>(driver_, space_, stream, capture));
-    state = streams_.back().get();
-    by_stream_.insert_or_assign({stream, capture}, state);
-    if (options_.capture_aware) {
-      for (StreamHeap& heap : state->heaps) heap.set_name(kNameless);
+  state = known != by_stream_.end() ? known->second : nullptr;
+  if (state == nullptr || state->order.released()) {
+    // A parked stream is taken up again; where its state can not serve it, that stays for what it holds.
+    if (state == nullptr || !state->order.revive()) {
+      streams_.push_back(std::make_unique<StreamState>(driver_, space_, stream, capture));
+      state = streams_.back().get();
+      by_stream_.insert_or_assign({stream, capture}, state);
     }
+    state->set_name(name_of(*state));
   }
   if (capture == 0) recent = state;
   return kSuccess;
 }
 
-/// Takes a parked stream up again. False where its state can not serve it, and stays for what it holds.
-bool Pool::revive(StreamState& state) {
-  if (!state.order.revive()) return false;
-  if (!options_.capture_aware) {
-    for (StreamHeap& heap : state.heaps) heap.set_name(state.order.stream());
-  }
-  return true;
+/// What the heaps of a stream in use are called. Which capture is under way only the driver knows, so that in
+/// a capture-aware pool frees take the long way and ask.
+Stream Pool::name_of(const StreamState& state) const noexcept {
+  return options_.capture_aware ? kNameless : state.order.stream();
 }
 
 /// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.

@@ -32,8 +32,7 @@ struct StreamState;
 /// A heap that knows its stream.
 class StreamHeap final : public Heap {
  public:
-  StreamHeap(Group group, Space& space, StreamState& state, Stream name)
-      : Heap(group, space), state_(state), name_(name) {}
+  StreamHeap(Group group, Space& space, StreamState& state) : Heap(group, space), state_(state) {}
 
   StreamState& state() const noexcept { return state_; }
 
@@ -43,7 +42,7 @@ class StreamHeap final : public Heap {
 
  private:
   StreamState& state_;
-  std::atomic<Stream> name_;
+  std::atomic<Stream> name_{kNameless};
 };
 
 /// All that the pool knows of a stream. In a capture-aware pool, each capture has a state of its own.
@@ -51,10 +50,12 @@ struct StreamState {
   StreamState(Driver& driver, Space& space, Stream stream, uint64_t capture_number)
       : order(driver, stream),
         capture(capture_number),
-        heaps{StreamHeap{Group::small, space, *this, stream},
-              StreamHeap{Group::large, space, *this, stream}} {}
+        heaps{StreamHeap{Group::small, space, *this}, StreamHeap{Group::large, space, *this}} {}
 
   StreamHeap& heap(Group group) noexcept { return heaps[static_cast<size_t>(index_of(group))]; }
+  void set_name(Stream name) noexcept {
+    for (StreamHeap& heap : heaps) heap.set_name(name);
+  }
 
   StreamOrder order;
   uint64_t capture;  // 0: not a capture's
@@ -172,7 +173,7 @@ class Pool {
   Status not_a_block(Address address);
   void attach_thread();
   Status stream_state(Stream stream, StreamState*& state);
-  bool revive(StreamState& state);
+  Stream name_of(const StreamState& state) const noexcept;
   void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
   Block* take_back(Address address, Status& status);
   void give(Block* block) noexcept;

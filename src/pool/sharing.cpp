@@ -57,11 +57,7 @@ Status Pool::leave(StreamState& state) {
   const Stream stream = state.order.stream();
   // First, so that no free can slip in after what is recorded: from here on, frees of this stream's blocks
   // take the long way, and no thread has a lane for it.
-  std::array<Stream, kGroups> names;
-  for (size_t g = 0; g < kGroups; ++g) {
-    names[g] = state.heaps[g].name();
-    state.heaps[g].set_name(kNameless);
-  }
+  state.set_name(kNameless);
   for (const auto& cache : caches_) {
     Block* left = nullptr;
     {
@@ -74,9 +70,7 @@ Status Pool::leave(StreamState& state) {
     give_list(left);
   }
   const Status status = state.order.release();
-  if (status != kSuccess) {
-    for (size_t g = 0; g < kGroups; ++g) state.heaps[g].set_name(names[g]);
-  }
+  if (status != kSuccess) state.set_name(name_of(state));
   return status;
 }
 

@@ -155,6 +155,7 @@ class World {
   bool is_scripted(gpupool_status_t status) const {
     return scripted_ && (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_OUT_OF_MEMORY);
   }
+  bool lets_go(gpupool_stream_t stream, gpupool_status_t status, const char* what) const;
   bool wait_for(const PoolModel& pool, gpupool_stream_t stream);
   bool may_use(PoolModel& pool, size_t number, gpupool_ptr_t address, gpupool_stream_t stream, bool record);
   bool is_destroyed(const PoolModel& pool, gpupool_status_t status) const;

@@ -71,10 +71,7 @@ class Capture : public Contract {
   gpupool_stream_t stream_ = 0;
   gpupool_stream_t other_ = 0;
 };
-INSTANTIATE_TEST_SUITE_P(On, Capture, testing::ValuesIn(variants_where([](const Variant& variant) {
-                           return variant.is_controlled();
-                         })),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(On, Capture, testing::ValuesIn(controlled_variants()), name_of);
 
 TEST_P(Capture, IsNotDisturbedByAnything) {
   for (const bool is_aware : {false, true}) {

@@ -240,10 +240,7 @@ TEST_P(FullDevice, GivesWhatIsFreeInChunksOfAnySize) {
 // ---- waiting for memory that streams still use
 
 class WaitingLadder : public Contract {};
-INSTANTIATE_TEST_SUITE_P(On, WaitingLadder, testing::ValuesIn(variants_where([](const Variant& variant) {
-                           return variant.is_controlled();
-                         })),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(On, WaitingLadder, testing::ValuesIn(controlled_variants()), name_of);
 
 TEST_P(WaitingLadder, WaitsForFreedBlocksBeforeFailing) {
   PoolUnderTest pool(config_with_limit(64 * kMiB));

@@ -98,20 +98,23 @@ class ParkedBusyStreams : public Contract {
     other_ = new_stream();
   }
 
+  /// Frees a block that its stream is still using, and parks that.
+  gpupool_ptr_t park_busy_block(PoolUnderTest& pool) {
+    const gpupool_ptr_t block = pool.malloc(kBlock, busy_);
+    work(busy_, block, kBlock);
+    pool.free(block, busy_);
+    park(pool, busy_);
+    return block;
+  }
+
   gpupool_stream_t busy_ = 0;
   gpupool_stream_t other_ = 0;
 };
-INSTANTIATE_TEST_SUITE_P(On, ParkedBusyStreams, testing::ValuesIn(variants_where([](const Variant& variant) {
-                           return variant.is_controlled();
-                         })),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(On, ParkedBusyStreams, testing::ValuesIn(controlled_variants()), name_of);
 
 TEST_P(ParkedBusyStreams, GetTheirMemoryInOrder) {
   PoolUnderTest pool(config());
-  const gpupool_ptr_t block = pool.malloc(kBlock, busy_);
-  work(busy_, block, kBlock);
-  pool.free(block, busy_);
-  park(pool, busy_);
+  const gpupool_ptr_t block = park_busy_block(pool);
   // It might be a new stream with that number: it waits for the old one's work, on the GPU.
   EXPECT_EQ(pool.malloc(kBlock, busy_), block);
   EXPECT_EQ(pool.stats().driver.stream_wait.count, 1u);
@@ -145,10 +148,7 @@ TEST_P(ParkedBusyStreams, AreWaitedForWhereTheyWereUsedAgain) {
 
 TEST_P(ParkedBusyStreams, MayBeDestroyed) {
   PoolUnderTest pool(config());
-  const gpupool_ptr_t block = pool.malloc(kBlock, busy_);
-  work(busy_, block, kBlock);
-  pool.free(block, busy_);
-  park(pool, busy_);
+  park_busy_block(pool);
   finish(busy_);
   destroy_stream(busy_);
   pool.empty();

@@ -54,10 +54,7 @@ class BusyStreams : public Contract {
     if (variant().machine == Machine::stand_in) finish(home_);
   }
 };
-INSTANTIATE_TEST_SUITE_P(On, BusyStreams, testing::ValuesIn(variants_where([](const Variant& variant) {
-                           return variant.is_controlled();
-                         })),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(On, BusyStreams, testing::ValuesIn(controlled_variants()), name_of);
 
 TEST_P(BusyStreams, WithholdABlockThatWasRecordedOnThem) {
   PoolUnderTest pool(config());

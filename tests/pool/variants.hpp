@@ -87,6 +87,11 @@ std::vector<Variant> variants_where(Predicate predicate) {
   return chosen;
 }
 
+/// Those whose streams can be kept busy, and the time that passes is the test's.
+inline std::vector<Variant> controlled_variants() {
+  return variants_where([](const Variant& variant) { return variant.is_controlled(); });
+}
+
 inline std::string name_of(const testing::TestParamInfo<Variant>& info) {
   return info.param.name;
 }

@@ -86,19 +86,12 @@ inline Options parse(int argc, char** argv) {
   return options;
 }
 
-/// Runs a case in slices until `seconds` are used up, and prints the median of them. How much is a slice is
-/// found by the least of three runs: one in which a thread did not get a core would make it too short.
+/// Runs a case in slices until `seconds` are used up, and prints the median of them.
 template <class Case>
 void measure(const JsonLine& about, Case& bench_case, double seconds) {
-  constexpr size_t kRepeats = 5;   // odd, so that the median is one of them
-  constexpr double kEnough = 1e6;  // nanoseconds that can be measured well
-  const auto time = [&](uint64_t repeats) {
-    return std::min({bench_case.run(repeats), bench_case.run(repeats), bench_case.run(repeats)});
-  };
-  uint64_t count = 64;
-  double each = time(count);
-  while (each * static_cast<double>(count) < kEnough) each = time(count *= 2);
-  count = std::max<uint64_t>(64, static_cast<uint64_t>(seconds * 1e9 / kRepeats / each));
+  constexpr size_t kRepeats = 5;  // odd, so that the median is one of them
+  const auto run = [&](uint64_t repeats) { return bench_case.run(repeats); };
+  const uint64_t count = std::max<uint64_t>(64, gpupool::cli::calibrate(run, seconds / kRepeats));
   std::vector<double> times;
   for (size_t i = 0; i < kRepeats; ++i) times.push_back(bench_case.run(count));
   std::sort(times.begin(), times.end());
