@@ -83,6 +83,7 @@ std::vector<Maker> all_cases(const gpupool_config_t& config, const std::vector<i
       return make_pair_case(config, {"pair_one_stream", 64 * kKiB, threads, 0}, true);
     });
   }
+  makers.push_back([=] { return make_parked_pair_case(config, {"pair_parked", 64 * kKiB, 1, 0}); });
   makers.push_back([=] { return make_free_elsewhere_case(config, {"free_elsewhere", 64 * kKiB, 2, 0}); });
   makers.push_back([] { return make_ring_case({"ring", 0, 2, 0}); });
   makers.push_back([=] { return make_churn_case(config, {"churn", 16 * kMiB, 1, 1000}); });

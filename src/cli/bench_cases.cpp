@@ -56,6 +56,29 @@ class PairCase : public BenchCase {
   std::vector<OwnedStream> streams_;
 };
 
+class ParkedPairCase : public BenchCase {
+ public:
+  ParkedPairCase(const gpupool_config_t& config, CaseInfo info)
+      : BenchCase(std::move(info)), pool_(config), stream_(pool_) {}
+
+  double run(uint64_t count) override {
+    const auto work = [this](uint64_t repeats) {
+      for (uint64_t i = 0; i < repeats; ++i) {
+        pair(pool_.get(), info().size, stream_.get(), 1);
+        const gpupool_status_t status = gpupool_park_stream(pool_.get(), stream_.get());
+        if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_park_stream", status);
+      }
+    };
+    return time_threads(
+               1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
+           static_cast<double>(count);
+  }
+
+ private:
+  Pool pool_;
+  OwnedStream stream_;
+};
+
 class FreeElsewhereCase : public BenchCase {
  public:
   FreeElsewhereCase(const gpupool_config_t& config, CaseInfo info)
@@ -189,6 +212,10 @@ class LibcCase : public BenchCase {
 
 std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream) {
   return std::make_unique<PairCase>(config, std::move(info), is_one_stream);
+}
+
+std::unique_ptr<BenchCase> make_parked_pair_case(const gpupool_config_t& config, CaseInfo info) {
+  return std::make_unique<ParkedPairCase>(config, std::move(info));
 }
 
 std::unique_ptr<BenchCase> make_free_elsewhere_case(const gpupool_config_t& config, CaseInfo info) {

@@ -38,6 +38,9 @@ class BenchCase {
 /// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
 std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream);
 
+/// malloc, free and gpupool_park_stream, as for a library whose streams may end at any time.
+std::unique_ptr<BenchCase> make_parked_pair_case(const gpupool_config_t& config, CaseInfo info);
+
 /// One thread allocates, and another one frees what it gets from the first through a ring of 256 pointers.
 std::unique_ptr<BenchCase> make_free_elsewhere_case(const gpupool_config_t& config, CaseInfo info);
 

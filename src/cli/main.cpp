@@ -86,6 +86,7 @@ constexpr const char* kBenchExamples =
     "  pair               malloc and free of one block, again and again\n"
     "  pair_own_streams   the same by several threads, each on its own stream; ns as a thread sees it\n"
     "  pair_one_stream    the same with all threads on one stream\n"
+    "  pair_parked        malloc, free and gpupool_park_stream: a stream that may end at any time\n"
     "  free_elsewhere     one thread allocates and another frees\n"
     "  ring               the same without the pool: a pointer is handed to another thread\n"
     "  churn              a random one of many live blocks is freed and replaced by one of another\n"

@@ -333,6 +333,7 @@ class Bench(CommandTest):
             [("pair", size, 1, 0) for size in (512, 65536, MIB, 10 * MIB, 256 * MIB)]
             + [("pair_own_streams", 65536, threads, 0) for threads in (1, 2)]
             + [("pair_one_stream", 65536, threads, 0) for threads in (1, 2)]
+            + [("pair_parked", 65536, 1, 0)]
             + [("free_elsewhere", 65536, 2, 0), ("ring", 0, 2, 0)]
             + [("churn", 16 * MIB, 1, 1000), ("churn", MIB, 1, 10000), ("churn", 65536, 1, 100000)],
         )
