@@ -239,7 +239,9 @@ def test_too_late_and_allocators_of_others() -> None:
         import warp
         del warp.set_device_allocator
         warp.__version__ = "1.2.0"
+        destroy = warp.Stream.__del__
         refused("warp")
+        assert warp.Stream.__del__ is destroy
     """)
     assert "gpupool needs CuPy 14; this is 13.4.0" in works("""
         import cupy

@@ -16,11 +16,11 @@ from . import Undo
 from ._pools import plain, pool_of, release_streams_before_they_end
 
 _warp: Any = importlib.import_module("warp")
-release_streams_before_they_end(
-    _warp.Stream,
+
+
+def _identify(stream: Any) -> tuple[int, int]:
     # Streams of others go on when Warp's object ends.
-    lambda stream: (stream.device.ordinal, stream.cuda_stream if stream.owner else 0),
-)
+    return stream.device.ordinal, stream.cuda_stream if stream.owner else 0
 
 
 class Allocator:
@@ -28,6 +28,7 @@ class Allocator:
 
     def __init__(self, device: Any) -> None:
         self._device = _warp.get_device(device)
+        release_streams_before_they_end(_warp.Stream, _identify)
 
     def _stream(self) -> int:
         return plain(self._device.stream.cuda_stream or 0)
