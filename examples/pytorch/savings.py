@@ -60,20 +60,24 @@ def measure():
 
 def main(repeats):
     runs = side_by_side.run_in_turn(repeats)
-    found = {setting: results[0] for setting, results in runs.items()}
-    names = list(found["gpupool"])
-    rows = [(name, [f"{result[name]['reserved'] / MIB:,.0f} MiB" for result in found.values()]) for name in names]
-    side_by_side.print_table(f"peak reserved by a step over {ROWS} rows of {LENGTH}", rows, list(found))
-    times = {name: [[result[name]["ms"] for result in results] for results in runs.values()] for name in names}
-    rows = [(name, [side_by_side.spread(each, 1) for each in times[name]]) for name in names]
-    side_by_side.print_table(f"the step's time, best of 4, ms, in {repeats} runs", rows, list(found))
-    plain = found["gpupool"]["plain"]["reserved"]
+    names = list(runs["gpupool"][0])
+
+    def measured(name, key):
+        return {setting: [result[name][key] for result in results] for setting, results in runs.items()}
+
+    reserved = {name: measured(name, "reserved") for name in names}
+    rows = [(name, [f"{max(each) / MIB:,.0f} MiB" for each in reserved[name].values()]) for name in names]
+    side_by_side.print_table(
+        f"peak reserved by a step over {ROWS} rows of {LENGTH}, most of {repeats} runs", rows, list(runs)
+    )
+    rows = [(name, [side_by_side.spread(each, 1) for each in measured(name, "ms").values()]) for name in names]
+    side_by_side.print_table(f"the step's time, best of 4, ms, in {repeats} runs", rows, list(runs))
+    plain = min(reserved["plain"]["gpupool"])
     for name in names[1:]:
-        part = found["gpupool"][name]["reserved"] / plain
-        print(f"{name}: {1 - part:.0%} saved")
-        assert part < 0.8, name
-        best = min(found[setting][name]["reserved"] for setting in ("native", "expandable"))
-        assert found["gpupool"][name]["reserved"] <= best, name
+        ours = max(reserved[name]["gpupool"])
+        print(f"{name}: {1 - ours / plain:.0%} saved")
+        assert ours < 0.8 * plain, name
+        assert ours <= min(reserved[name]["native"] + reserved[name]["expandable"]), name
     print("gpupool reserves least in each.")
 
 

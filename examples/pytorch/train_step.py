@@ -85,12 +85,13 @@ def main(steps, repeats):
         return [f"{side_by_side.spread(result[name] for result in results)} {unit}" for results in found.values()]
 
     first = {setting: results[0] for setting, results in found.items()}
+    reserved = {setting: max(each["reserved"] for each in results) for setting, results in found.items()}
     rows = [
         ("step of 512 tokens a row, median", spread("ms", "ms")),
         (f"all {steps} steps", spread("total_s", "s")),
         ("peak allocated", [f"{each['allocated'] / GIB:.3f} GiB" for each in first.values()]),
-        ("peak reserved", [f"{each['reserved'] / GIB:.3f} GiB" for each in first.values()]),
-        ("reserved / allocated", [f"{each['reserved'] / each['allocated']:.4f}" for each in first.values()]),
+        ("peak reserved, most", [f"{each / GIB:.3f} GiB" for each in reserved.values()]),
+        ("reserved / allocated", [f"{reserved[name] / each['allocated']:.4f}" for name, each in first.items()]),
         ("memory calls of the driver", [str(each["driver_calls"]) for each in first.values()]),
         ("last loss", [f"{each['losses'][-1]:.6f}" for each in first.values()]),
     ]
@@ -98,8 +99,8 @@ def main(steps, repeats):
     for setting, results in found.items():
         assert all(each["losses"] == first["native"]["losses"] for each in results), f"{setting}: other losses"
     best = {setting: min(each["ms"] for each in results) for setting, results in found.items()}
-    assert first["gpupool"]["reserved"] <= first["expandable"]["reserved"]
-    assert first["gpupool"]["reserved"] <= 1.03 * first["gpupool"]["allocated"]
+    assert reserved["gpupool"] <= min(each["reserved"] for each in found["expandable"])
+    assert reserved["gpupool"] <= 1.03 * min(each["allocated"] for each in found["gpupool"])
     assert best["gpupool"] <= 1.03 * min(best["native"], best["expandable"])
     print("The losses are the same, bit for bit; gpupool reserves least and is as fast.")
 
