@@ -33,6 +33,14 @@ void pair(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, uint64_t coun
   }
 }
 
+/// Times `work(count)` on one thread that has warmed up. Returns nanoseconds for one.
+template <class Repeats>
+double time_one_thread(uint64_t count, const Repeats& work) {
+  return time_threads(
+             1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
+         static_cast<double>(count);
+}
+
 class PairCase : public BenchCase {
  public:
   PairCase(const gpupool_config_t& config, CaseInfo info, bool is_one_stream)
@@ -62,16 +70,12 @@ class ParkedPairCase : public BenchCase {
       : BenchCase(std::move(info)), pool_(config), stream_(pool_) {}
 
   double run(uint64_t count) override {
-    const auto work = [this](uint64_t repeats) {
+    return time_one_thread(count, [this](uint64_t repeats) {
       for (uint64_t i = 0; i < repeats; ++i) {
         pair(pool_.get(), info().size, stream_.get(), 1);
-        const gpupool_status_t status = gpupool_park_stream(pool_.get(), stream_.get());
-        if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_park_stream", status);
+        check(gpupool_park_stream(pool_.get(), stream_.get()), "gpupool_park_stream");
       }
-    };
-    return time_threads(
-               1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
-           static_cast<double>(count);
+    });
   }
 
  private:
@@ -174,16 +178,13 @@ class MutexCase : public BenchCase {
   MutexCase() : BenchCase({"mutex", 0, 1, 0}) {}
 
   double run(uint64_t count) override {
-    const auto work = [this](uint64_t repeats) {
+    return time_one_thread(count, [this](uint64_t repeats) {
       for (uint64_t i = 0; i < repeats; ++i) {
         mutex_.lock();
         keep(mutex_);
         mutex_.unlock();
       }
-    };
-    return time_threads(
-               1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
-           static_cast<double>(count);
+    });
   }
 
  private:
@@ -195,16 +196,13 @@ class LibcCase : public BenchCase {
   explicit LibcCase(uint64_t size) : BenchCase({"libc", size, 1, 0}) {}
 
   double run(uint64_t count) override {
-    const auto work = [this](uint64_t repeats) {
+    return time_one_thread(count, [this](uint64_t repeats) {
       for (uint64_t i = 0; i < repeats; ++i) {
         void* pointer = std::malloc(info().size);
         keep(pointer);
         std::free(pointer);
       }
-    };
-    return time_threads(
-               1, [&](int) { work(kWarmUp); }, [&](int) { work(count); }) /
-           static_cast<double>(count);
+    });
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that start together and are timed each on its own.
+// Threads that start together and are timed each on its own, and how often to do what is timed.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,6 @@
 namespace gpupool::fuzz {
 namespace {
 
-using Long = unsigned long long;  // for printf
-
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kSizeMax = uint64_t{1} << 46;
 

@@ -24,6 +24,8 @@ class Broken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+using Long = unsigned long long;  // for printf
+
 /// The simulated device that sequences run on; other tests use other ones.
 inline constexpr int32_t kDevice = 7;
 

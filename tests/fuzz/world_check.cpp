@@ -10,8 +10,6 @@
 namespace gpupool::fuzz {
 namespace {
 
-using Long = unsigned long long;  // for printf
-
 constexpr uint64_t kGranule = uint64_t{2} << 20;
 
 std::string last_message() {

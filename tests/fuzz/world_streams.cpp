@@ -7,8 +7,6 @@
 namespace gpupool::fuzz {
 namespace {
 
-using Long = unsigned long long;  // for printf
-
 constexpr size_t kMaxStreams = 10;
 
 }  // namespace
@@ -140,7 +138,11 @@ void World::stream_destroy(gpupool_stream_t stream) {
     const auto& live = pools_[i]->live;
     const bool is_named =
         std::any_of(live.begin(), live.end(), [&](const auto& each) { return each.second.home == stream; });
-    is_named ? release_stream(i, stream) : park_stream(i, stream);
+    if (is_named) {
+      release_stream(i, stream);
+    } else {
+      park_stream(i, stream);
+    }
   }
   expect(gpupool_stream_destroy(pools_[0]->handle, stream), {GPUPOOL_SUCCESS}, "stream_destroy");
   std::erase(streams_, stream);

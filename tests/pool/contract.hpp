@@ -149,6 +149,14 @@ class Contract : public testing::TestWithParam<Variant> {
     }
   }
 
+  /// Frees a block that its stream is still using.
+  gpupool_ptr_t free_busy_block(PoolUnderTest& pool, gpupool_stream_t stream, uint64_t size) {
+    const gpupool_ptr_t block = pool.malloc(size, stream);
+    work(stream, block, size);
+    pool.free(block, stream);
+    return block;
+  }
+
   /// Lets a stream do what is queued on it.
   void finish(gpupool_stream_t stream) {
     if (variant().machine == Machine::sim) {

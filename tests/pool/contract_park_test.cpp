@@ -100,9 +100,7 @@ class ParkedBusyStreams : public Contract {
 
   /// Frees a block that its stream is still using, and parks that.
   gpupool_ptr_t park_busy_block(PoolUnderTest& pool) {
-    const gpupool_ptr_t block = pool.malloc(kBlock, busy_);
-    work(busy_, block, kBlock);
-    pool.free(block, busy_);
+    const gpupool_ptr_t block = free_busy_block(pool, busy_, kBlock);
     park(pool, busy_);
     return block;
   }

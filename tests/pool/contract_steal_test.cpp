@@ -18,14 +18,6 @@ class Steals : public Contract {
     thief_ = new_stream();
   }
 
-  /// All the room under the limit, freed but in use.
-  gpupool_ptr_t free_busy_block(PoolUnderTest& pool) {
-    const gpupool_ptr_t block = pool.malloc(kBlock, busy_);
-    work(busy_, block, kBlock);
-    pool.free(block, busy_);
-    return block;
-  }
-
   static uint8_t byte_at(gpupool_ptr_t address) {
     return *reinterpret_cast<const volatile uint8_t*>(address);
   }
@@ -40,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(On, Steals, testing::ValuesIn(variants_where([](const V
 
 TEST_P(Steals, OfBusyMemoryWaitOnTheGpu) {
   PoolUnderTest pool(config_with_limit(kBlock));
-  free_busy_block(pool);
+  free_busy_block(pool, busy_, kBlock);
   const gpupool_ptr_t block = pool.malloc(kBlock, thief_);
   const gpupool_stats_t stats = pool.stats();
   EXPECT_EQ(stats.all.reserved_bytes.peak, kBlock);
@@ -62,7 +54,7 @@ TEST_P(Steals, OfBusyMemoryComeAfterThoseOfIdleMemory) {
   PoolUnderTest pool(config_with_limit(2 * kBlock));
   const gpupool_stream_t idle = new_stream();
   const gpupool_ptr_t unused = pool.malloc(kBlock, idle);
-  free_busy_block(pool);
+  free_busy_block(pool, busy_, kBlock);
   pool.free(unused, idle);
   const gpupool_ptr_t block = pool.malloc(kBlock, thief_);
   EXPECT_EQ(pool.stats().driver.stream_wait.count, 0u);
@@ -76,7 +68,7 @@ TEST_P(Steals, OfBusyMemoryComeAfterThoseOfIdleMemory) {
 TEST_P(Steals, OfWhatWasStolenBeforeWaitForBoth) {
   PoolUnderTest pool(config_with_limit(kBlock));
   const gpupool_stream_t third = new_stream();
-  free_busy_block(pool);
+  free_busy_block(pool, busy_, kBlock);
   gpupool_ptr_t block = pool.malloc(kBlock, thief_);
   pool.free(block, thief_);
   block = pool.malloc(kBlock, third);
@@ -96,7 +88,7 @@ TEST_P(Steals, OfWhatWasStolenBeforeWaitForBoth) {
 TEST_P(Steals, WaitOnTheGpuWhileAnotherThreadWaitsOnTheHost) {
   if (variant().machine != Machine::stand_in) GTEST_SKIP() << "waiting takes no time";
   PoolUnderTest pool(config_with_limit(kBlock));
-  free_busy_block(pool);
+  free_busy_block(pool, busy_, kBlock);
   pool.trim(kBlock);  // gives nothing back; what threads keep goes to the heaps, in the open epoch
   const uint64_t waits = fake_cuda().calls("cuEventSynchronize");
   std::thread waiter([&] { pool.synchronize(); });
@@ -114,7 +106,7 @@ TEST_P(Steals, WaitOnTheGpuWhileAnotherThreadWaitsOnTheHost) {
 
 TEST_P(Steals, OfAReleasedStreamsBusyMemoryWaitOnTheGpu) {
   PoolUnderTest pool(config_with_limit(kBlock));
-  free_busy_block(pool);
+  free_busy_block(pool, busy_, kBlock);
   EXPECT_TRUE(ok(gpupool_release_stream(pool, busy_)));
   const gpupool_ptr_t block = pool.malloc(kBlock, thief_);
   EXPECT_TRUE(ok(gpupool_fill(lab_, block, 0x44, kBlock, thief_)));
@@ -129,7 +121,7 @@ TEST_P(Steals, OfAReleasedStreamsBusyMemoryWaitOnTheGpu) {
 // The chunk is mapped twice while the old work runs; afterwards the old address must not be left behind.
 TEST_P(Steals, LeaveNothingMappedBehind) {
   PoolUnderTest pool(config_with_limit(kBlock));
-  const gpupool_ptr_t old_block = free_busy_block(pool);
+  const gpupool_ptr_t old_block = free_busy_block(pool, busy_, kBlock);
   const gpupool_ptr_t block = pool.malloc(kBlock, thief_);
   EXPECT_NE(block, old_block);
   finish(busy_);

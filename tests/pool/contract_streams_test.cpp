@@ -148,9 +148,7 @@ TEST_P(BusyStreams, AreWaitedForBySynchronize) {
 
 TEST_P(BusyStreams, OfABlockItselfDoNotKeepItFromBeingReusedThere) {
   PoolUnderTest pool(config());
-  const gpupool_ptr_t block = pool.malloc(kBlock, home_);
-  work(home_, block, kBlock);
-  pool.free(block, home_);
+  free_busy_block(pool, home_, kBlock);
   EXPECT_EQ(pool.active(), 0u);
   const gpupool_ptr_t next = pool.malloc(kBlock, home_);
   work(home_, next, kBlock);
