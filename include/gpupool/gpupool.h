@@ -20,7 +20,8 @@
  * WORDS
  *   device     a GPU, or the simulated device
  *   stream     the caller's queue of GPU work: a CUstream or cudaStream_t cast to an integer; 0 is the
- *              legacy default stream
+ *              legacy default stream, and so is 1 (CU_STREAM_LEGACY). 2 (CU_STREAM_PER_THREAD) is refused:
+ *              it names another queue on each thread, so no order could be kept by it
  *   pool       what gpupool_create gives: heaps, streams, a limit, statistics
  *   chunk      physical memory from the driver, always mapped whole
  *   block      what gpupool_malloc hands out
@@ -51,9 +52,12 @@
  *   name the other stream in the free): it is then handed out again only when those streams have passed.
  *
  * CUDA GRAPHS
- *   While a stream captures, the pool calls nothing that is illegal then. Give a graph a pool of its own
- *   that lives as long as the graph, or create the pool with GPUPOOL_FLAG_CAPTURE_AWARE: then what is
- *   allocated and freed while capturing is reused within that capture only, as long as the pool lives.
+ *   While a stream captures, the pool calls nothing that is illegal then. What a capture has used stays
+ *   mapped at its addresses, since the graph may run again. Create the pool with GPUPOOL_FLAG_CAPTURE_AWARE:
+ *   then what is allocated and freed while capturing is reused within that capture only, until
+ *   gpupool_release_capture says that the graph is gone, or the pool ends. Or give a graph a new pool of its
+ *   own, without the flag, that lives as long as the graph: it notices a capture when it grows, and from then
+ *   on moves nothing and gives nothing back.
  *
  * ERRORS
  *   Every call returns a status. Out-parameters are written on success, and set to 0 on failure where the
@@ -95,10 +99,10 @@ extern "C" {
  * No macros with arguments, attributes, bit-fields, unions, varargs or inline functions in here. */
 
 #define GPUPOOL_VERSION_MAJOR 0
-#define GPUPOOL_VERSION_MINOR 1
+#define GPUPOOL_VERSION_MINOR 2
 #define GPUPOOL_VERSION_PATCH 0
 /* MAJOR * 10000 + MINOR * 100 + PATCH; compare with gpupool_version(). */
-#define GPUPOOL_VERSION 100
+#define GPUPOOL_VERSION 200
 
 /* For gpupool_free: "any stream that this pool has seen may still be using the block". */
 #define GPUPOOL_STREAM_UNKNOWN 0xffffffffffffffff
@@ -446,6 +450,19 @@ GPUPOOL_API gpupool_status_t gpupool_last_error(gpupool_error_t* error);
  * Errors: INVALID_ARGUMENT (unknown level). */
 GPUPOOL_API gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level);
 
+/* Reads a size as people write it. "4096", "512KiB", "1.5 GiB" and "2g" count in powers of 1,024, "8GB" in
+ * powers of 1,000; they set *out_bytes, and *out_share to 0. "40%" sets *out_share to 0.4, for
+ * gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; where out_share is NULL, a share is
+ * refused. The environment and every binding read sizes with this function. Since 0.2. Errors:
+ * INVALID_ARGUMENT (anything else, zero included). */
+GPUPOOL_API gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share);
+
+/* Reads a device as people write it: "cuda", "cuda:1", "sim", "sim:3", "auto", or a number alone, which
+ * leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2. Errors:
+ * INVALID_ARGUMENT (anything else). */
+GPUPOOL_API gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_backend,
+                                                  int32_t* out_device);
+
 /* ---- devices ---------------------------------------------------------------------------------- */
 
 /* Counts the devices of a backend. The simulated backend has 8.
@@ -483,7 +500,8 @@ GPUPOOL_API gpupool_status_t gpupool_destroy(gpupool_t* pool);
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-/* Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0. A cached block costs no
+/* Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0; a size that no device has
+ * is OUT_OF_MEMORY, however large. A cached block costs no
  * driver call. Before failing, the pool takes idle blocks of other streams, waits for blocks that streams
  * are still using, empties other pools' caches and asks the out-of-memory handler; only that may wait for
  * the GPU.
@@ -526,6 +544,24 @@ GPUPOOL_API gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_str
  * pool has not seen is no error. Never waits for the GPU.
  * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream);
+
+/* The number of the capture under way on stream, as the driver gives it; 0: none. Since 0.2.
+ * Errors: INVALID_ARGUMENT, DRIVER, FORKED. */
+GPUPOOL_API gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_t stream,
+                                                uint64_t* out_capture);
+
+/* Says that the graph which a capture made will not run any more, so that its memory is the pool's again:
+ * what the capture freed serves other requests, and its blocks that are still live are like any others. Call
+ * it when the graph and all its copies are destroyed and their launches are done; waits for launches on
+ * streams that the pool has seen. A capture that the pool has not seen is no error. Since 0.2. Errors:
+ * INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED. */
+GPUPOOL_API gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture);
+
+/* Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever
+ * that is mapped. A peer that can access it already, and the pool's own device, are no error. There is no way
+ * back but the pool's end. Since 0.2. Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (the two devices
+ * cannot access each other, or the memory comes from an upstream), DRIVER, FORKED. */
+GPUPOOL_API gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer);
 
 /* Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
  * blocks that waited for them free to hand out.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <span>
 
+#include "base/parse.hpp"
 #include "device/cuda.hpp"
 #include "device/sim.hpp"
 #include "device/upstream.hpp"
@@ -42,10 +43,13 @@ Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t>
   (void)Registry::instance();
   if (const Status status = check_ordinal(ordinal, backend); status != kSuccess) return status;
   if (backend == GPUPOOL_BACKEND_SIM) {
+    std::unique_ptr<Device> opened;
+    if (const Status status = open_sim(ordinal, opened); status != kSuccess) return status;
     for (const int32_t peer : peers) {
-      if (const Status status = check_ordinal(peer, backend); status != kSuccess) return status;
+      if (const Status status = opened->add_peer(peer, true); status != kSuccess) return status;
     }
-    return open_sim(ordinal, device);
+    device = std::move(opened);
+    return kSuccess;
   }
   const Status status = open_cuda(ordinal, peers, device);
   if (status == kSuccess) watch_exit();
@@ -61,8 +65,12 @@ Status check_fields(const gpupool_config_t& config) {
   }
   if (config.mode < GPUPOOL_MODE_AUTO || config.mode > GPUPOOL_MODE_UPSTREAM) return refuse("unknown mode");
   if (config.kind < GPUPOOL_KIND_DEVICE || config.kind > GPUPOOL_KIND_MANAGED) return refuse("unknown kind");
-  if (!(config.fraction >= 0 && config.fraction <= 1)) return refuse("fraction is not in 0..1");
-  if (!(config.slack >= 0 && config.slack <= 10)) return refuse("slack is not in 0..10");
+  if (!(config.fraction >= 0 && config.fraction <= 1)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction is %g, not in 0..1", config.fraction);
+  }
+  if (!(config.slack >= 0 && config.slack <= 10)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "slack is %g, not in 0..10", config.slack);
+  }
   if (config.max_chunk_bytes != 0 &&
       (!is_power_of_two(config.max_chunk_bytes) || config.max_chunk_bytes < kGranule ||
        config.max_chunk_bytes > kMaxChunk)) {
@@ -142,7 +150,9 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
   options.max_chunk = config.max_chunk_bytes;
   if (config.limit_bytes != 0) options.limit = config.limit_bytes;
   if (config.fraction > 0) {
-    const auto share = static_cast<uint64_t>(config.fraction * static_cast<double>(info.total));
+    uint64_t share = 0;
+    const Status status = bytes_of_share(config.fraction, info.total, share);
+    if (status != kSuccess) return status;
     options.limit = std::min(options.limit, share);
   }
   if (config.mode == GPUPOOL_MODE_UPSTREAM) {

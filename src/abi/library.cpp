@@ -4,6 +4,7 @@
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
 #include "base/log.hpp"
+#include "base/parse.hpp"
 #include "device/cuda.hpp"
 #include "device/sim.hpp"
 
@@ -89,6 +90,33 @@ gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level)
   }
   set_log(fn, user, static_cast<gpupool_log_level_t>(level));
   return kSuccess;
+}
+
+gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share) {
+  if (out_bytes == nullptr) return refuse_null("out_bytes");
+  *out_bytes = 0;
+  if (out_share != nullptr) *out_share = 0;
+  if (text == nullptr) return refuse_null("text");
+  return guarded([&]() -> Status {
+    uint64_t bytes = 0;
+    double share = 0;
+    if (const Status status = parse_size("size", text, bytes, share); status != kSuccess) return status;
+    if (share != 0 && out_share == nullptr) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "size is \"%.64s\", a share, and bytes are wanted", text);
+    }
+    *out_bytes = bytes;
+    if (out_share != nullptr) *out_share = share;
+    return kSuccess;
+  });
+}
+
+gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_backend, int32_t* out_device) {
+  if (out_backend == nullptr) return refuse_null("out_backend");
+  if (out_device == nullptr) return refuse_null("out_device");
+  *out_backend = GPUPOOL_BACKEND_AUTO;
+  *out_device = 0;
+  if (text == nullptr) return refuse_null("text");
+  return guarded([&] { return parse_device(text, *out_backend, *out_device); });
 }
 
 gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_count) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks, limits and watching: one screen a function at most.
+// Blocks, limits, and watching a pool.
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
+#include "base/parse.hpp"
 
 using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
 using namespace gpupool::abi;  // NOLINT
@@ -99,6 +100,20 @@ gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream) {
   return on_pool(pool, [&](Pool& self) { return self.park_stream(stream); });
 }
 
+gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_t stream, uint64_t* out_capture) {
+  if (out_capture == nullptr) return refuse_null("out_capture");
+  *out_capture = 0;
+  return on_pool(pool, [&](Pool& self) { return self.capture_id(stream, *out_capture); });
+}
+
+gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture) {
+  return on_pool(pool, [&](Pool& self) { return self.release_capture(capture); });
+}
+
+gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer) {
+  return on_pool(pool, [&](Pool& self) { return self.enable_peer(peer); });
+}
+
 gpupool_status_t gpupool_synchronize(gpupool_t* pool) {
   return on_pool(pool, [](Pool& self) { return self.synchronize(); });
 }
@@ -119,11 +134,9 @@ gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool
 
 gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction) {
   return on_pool(pool, [&](Pool& self) -> Status {
-    if (!(fraction > 0 && fraction <= 1)) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction %g is not in (0, 1]", fraction);
-    }
-    const auto total = static_cast<double>(self.driver().info().total);
-    return self.set_limit(static_cast<uint64_t>(fraction * total));
+    uint64_t limit = 0;
+    const Status status = bytes_of_share(fraction, self.driver().info().total, limit);
+    return status == kSuccess ? self.set_limit(limit) : status;
   });
 }
 

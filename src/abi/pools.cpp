@@ -8,6 +8,7 @@
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
 #include "base/log.hpp"
+#include "base/parse.hpp"
 
 namespace gpupool::abi {
 namespace {
@@ -26,20 +27,17 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   return kSuccess;
 }
 
-/// Limits of default pools from the environment: GPUPOOL_FRACTION in (0, 1], GPUPOOL_LIMIT in bytes.
+/// Limits of default pools from the environment: GPUPOOL_FRACTION is a share, GPUPOOL_LIMIT a size or a
+/// share.
 Status limits_from_environment(gpupool_config_t& config) {
-  char* end = nullptr;
-  if (const char* text = std::getenv("GPUPOOL_FRACTION"); text != nullptr && *text != '\0') {
-    config.fraction = std::strtod(text, &end);
-    if (*end != '\0' || !(config.fraction > 0 && config.fraction <= 1)) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_FRACTION is \"%.64s\", not in (0, 1]", text);
-    }
-  }
   if (const char* text = std::getenv("GPUPOOL_LIMIT"); text != nullptr && *text != '\0') {
-    config.limit_bytes = std::strtoull(text, &end, 10);
-    if (*end != '\0' || *text == '-' || config.limit_bytes == 0) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_LIMIT is \"%.64s\", not a number of bytes", text);
-    }
+    const Status status = parse_size("GPUPOOL_LIMIT", text, config.limit_bytes, config.fraction);
+    if (status != kSuccess) return status;
+  }
+  if (const char* text = std::getenv("GPUPOOL_FRACTION"); text != nullptr && *text != '\0') {
+    double share = 0;
+    if (const Status status = parse_share("GPUPOOL_FRACTION", text, share); status != kSuccess) return status;
+    config.fraction = config.fraction > 0 ? std::min(config.fraction, share) : share;
   }
   return kSuccess;
 }

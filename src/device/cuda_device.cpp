@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_device.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cinttypes>
 #include <utility>
@@ -130,6 +131,7 @@ Status CudaDevice::map(Address address, uint64_t size, ChunkHandle chunk) {
 Status CudaDevice::set_access(Address address, uint64_t size) {
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
+  const std::lock_guard lock(peer_mutex_);
   const CUresult result = driver_.cuMemSetAccess(address, size, access_.data(), access_.size());
   if (result == CUDA_SUCCESS) return kSuccess;
   return cuda_failed(result, "cuMemSetAccess(address 0x%" PRIx64 ", size %" PRIu64 ", %zu devices)", address,
@@ -142,6 +144,32 @@ Status CudaDevice::unmap(Address address, uint64_t size) {
   const CUresult result = driver_.cuMemUnmap(address, size);
   if (result == CUDA_SUCCESS) return kSuccess;
   return cuda_failed(result, "cuMemUnmap(address 0x%" PRIx64 ", size %" PRIu64 ")", address, size);
+}
+
+// ---- peers
+
+Status CudaDevice::add_peer(int32_t peer, bool all) {
+  if (const Status status = check_peer(driver_, setup_.info.ordinal, peer); status != kSuccess) return status;
+  {
+    const std::lock_guard lock(peer_mutex_);
+    const auto known = std::ranges::find(access_, peer, [](const auto& each) { return each.location.id; });
+    if (known != access_.end()) {
+      known->flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    } else {
+      access_.push_back(
+          {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, peer}, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+    }
+  }
+  if (!all) return kSuccess;
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  return scope.status() == kSuccess ? enable_peers() : scope.status();
+}
+
+void CudaDevice::drop_peer(int32_t peer) noexcept {
+  const std::lock_guard lock(peer_mutex_);
+  for (cuda::CUmemAccessDesc& each : access_) {
+    if (each.location.id == peer) each.flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  }
 }
 
 // ---- the driver's own malloc
@@ -179,11 +207,9 @@ Status CudaDevice::allocate_device(uint64_t size, Address& address) {
 /// contexts are meant, and retained for ever.
 Status CudaDevice::enable_peers() {
   const std::lock_guard lock(peer_mutex_);
-  if (peers_enabled_) return kSuccess;
-  for (const cuda::CUdevice peer : setup_.peers) {
-    if (const Status status = enable_peer(peer); status != kSuccess) return status;
+  for (; enabled_ < access_.size(); ++enabled_) {
+    if (const Status status = enable_peer(access_[enabled_].location.id); status != kSuccess) return status;
   }
-  peers_enabled_ = true;
   return kSuccess;
 }
 

@@ -25,6 +25,9 @@ struct CudaDeviceSetup {
 /// How chunks of a device are created.
 cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shareable, bool rdma) noexcept;
 
+/// Whether `peer` may access the memory of `device`; the device itself may.
+Status check_peer(const CudaDriver& driver, cuda::CUdevice device, cuda::CUdevice peer);
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup);
@@ -43,6 +46,9 @@ class CudaDevice final : public Device {
   Status map(Address address, uint64_t size, ChunkHandle chunk) override;
   Status set_access(Address address, uint64_t size) override;
   Status unmap(Address address, uint64_t size) override;
+
+  Status add_peer(int32_t peer, bool all) override;
+  void drop_peer(int32_t peer) noexcept override;
 
   Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) override;
   Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) override;
@@ -73,8 +79,6 @@ class CudaDevice final : public Device {
 
   const CudaDriver& driver_;
   const CudaDeviceSetup setup_;
-  // One descriptor for the device itself and one for each peer.
-  std::vector<cuda::CUmemAccessDesc> access_;
   // Cleared for good when the driver refuses shareable chunks.
   std::atomic<bool> shareable_chunks_;
 
@@ -83,9 +87,11 @@ class CudaDevice final : public Device {
   std::vector<cuda::CUevent> free_events_;
   size_t event_count_ = 0;
 
-  // Held across driver calls only by the first allocation of a device with peers, which none can overtake.
+  // Held across driver calls only by the first allocation after a peer was added, which none can overtake.
   std::mutex peer_mutex_;
-  bool peers_enabled_ = false;
+  // One descriptor for the device itself and one for each peer that it ever had.
+  std::vector<cuda::CUmemAccessDesc> access_;
+  size_t enabled_ = 1;  // so many of them can reach what cuMemAlloc gives
 };
 
 }  // namespace gpupool

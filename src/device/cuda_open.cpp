@@ -78,27 +78,12 @@ Status read_capabilities(const CudaDriver& driver, CudaDeviceSetup& setup) {
   return read_granularity(driver, setup, setup.info.granularity);
 }
 
-Status add_peers(const CudaDriver& driver, int32_t device_count, std::span<const int32_t> peers,
-                 CudaDeviceSetup& setup) {
-  const CUdevice device = setup.info.ordinal;
+Status add_peers(const CudaDriver& driver, std::span<const int32_t> peers, CudaDeviceSetup& setup) {
   for (const int32_t peer : peers) {
-    if (peer < 0 || peer >= device_count) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer %d does not exist: there are %d CUDA devices", peer,
-                  device_count);
-    }
-    if (peer == device) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer %d is the device itself", peer);
-    }
-    int can_access = 0;
-    const CUresult result = driver.cuDeviceCanAccessPeer(&can_access, peer, device);
-    if (result != CUDA_SUCCESS) {
-      return cuda_failed(result, "cuDeviceCanAccessPeer(%d, %d)", peer, device);
-    }
-    if (can_access == 0) {
-      return fail(GPUPOOL_ERROR_UNSUPPORTED, "CUDA device %d can not access the memory of device %d", peer,
-                  device);
-    }
-    if (std::ranges::find(setup.peers, peer) == setup.peers.end()) setup.peers.push_back(peer);
+    if (const Status status = check_peer(driver, setup.info.ordinal, peer); status != kSuccess) return status;
+    const bool known =
+        peer == setup.info.ordinal || std::ranges::find(setup.peers, peer) != setup.peers.end();
+    if (!known) setup.peers.push_back(peer);
   }
   return kSuccess;
 }
@@ -157,6 +142,22 @@ Status count_devices(const CudaDriver& driver, int32_t& count) {
 
 }  // namespace
 
+Status check_peer(const CudaDriver& driver, CUdevice device, CUdevice peer) {
+  int32_t count = 0;
+  if (const Status status = count_devices(driver, count); status != kSuccess) return status;
+  if (peer < 0 || peer >= count) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer %d does not exist: there are %d CUDA devices", peer,
+                count);
+  }
+  if (peer == device) return kSuccess;
+  int can_access = 0;
+  const CUresult result = driver.cuDeviceCanAccessPeer(&can_access, peer, device);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceCanAccessPeer(%d, %d)", peer, device);
+  if (can_access != 0) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNSUPPORTED, "CUDA device %d cannot access the memory of device %d", peer,
+              device);
+}
+
 Status cuda_device_count(int32_t& count) {
   const CudaDriver* driver = nullptr;
   if (const Status status = load_cuda_driver(driver); status != kSuccess) return status;
@@ -176,7 +177,7 @@ Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_pt
   CudaDeviceSetup setup;
   Status status = read_identity(*driver, ordinal, setup.info);
   if (status == kSuccess) status = read_capabilities(*driver, setup);
-  if (status == kSuccess) status = add_peers(*driver, count, peers, setup);
+  if (status == kSuccess) status = add_peers(*driver, peers, setup);
   if (status == kSuccess) status = choose_context(*driver, ordinal, setup.context);
   if (status != kSuccess) return status;
   device = std::make_unique<CudaDevice>(*driver, std::move(setup));

@@ -70,6 +70,7 @@ enum CUmemLocationType : unsigned {
 };
 
 enum CUmemAccess_flags : unsigned {
+  CU_MEM_ACCESS_FLAGS_PROT_NONE = 0x0,
   CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 0x3,
 };
 

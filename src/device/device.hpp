@@ -8,8 +8,9 @@
 //   - out-parameters are never null, and are written on success only.
 // Callers keep them; implementations need not check (the simulated device does, and counts the faults).
 //
-// Every function may be called from any thread. None but synchronize, deallocate, stream_synchronize and
-// destroy_stream may wait for the GPU. A failure is described with fail() or fail_driver(); memory that the
+// Every function may be called from any thread. None but synchronize, allocate, deallocate,
+//  synchronize_stream and destroy_stream may wait for the GPU. A failure is described with fail() or
+//  fail_driver(); memory that the
 // device does not have is GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function gives
 // GPUPOOL_ERROR_SHUTTING_DOWN.
 #pragma once
@@ -70,10 +71,18 @@ class Device {
   virtual Status create_chunk(uint64_t size, ChunkHandle& chunk) = 0;
   virtual Status release_chunk(ChunkHandle chunk) = 0;
   virtual Status map(Address address, uint64_t size, ChunkHandle chunk) = 0;
-  /// Makes mapped addresses usable by the device and the peers the device was opened with.
+  /// Makes mapped addresses usable by the device and its peers.
   virtual Status set_access(Address address, uint64_t size) = 0;
   /// Takes [address, address + size) away, which is one or several whole mappings.
   virtual Status unmap(Address address, uint64_t size) = 0;
+
+  // ---- peers: other devices that may touch this one's memory
+
+  /// Adds a peer: from now on set_access gives it access too. Where `all` is true it may also touch
+  /// everything that allocate gives, past and future. A known peer, and the device itself, are no error.
+  virtual Status add_peer(int32_t peer, bool all) = 0;
+  /// From now on set_access takes the peer's access away.
+  virtual void drop_peer(int32_t peer) noexcept = 0;
 
   // ---- the driver's own malloc; may wait for the GPU
 

@@ -64,13 +64,30 @@ class SimDevice final : public Device {
     const std::lock_guard lock(state_.mutex);
     const double cost = price_of_mappings(price::kSetAccess, address, size);
     if (const Status status = machine_.enter(SimCall::set_access, cost); status != kSuccess) return status;
-    return machine_.memory.set_access(address, size);
+    return machine_.memory.set_access(address, size, accessors_);
   }
   Status unmap(Address address, uint64_t size) override {
     const std::lock_guard lock(state_.mutex);
     const double cost = price_of_mappings(price::kUnmap, address, size);
     if (const Status status = machine_.enter(SimCall::unmap, cost); status != kSuccess) return status;
     return machine_.memory.unmap(address, size, machine_.clock.now());
+  }
+
+  // ---- peers
+
+  Status add_peer(int32_t peer, bool all) override {
+    if (peer < 0 || peer >= kSimDeviceCount) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer %d does not exist: there are %d simulated devices",
+                  peer, kSimDeviceCount);
+    }
+    const std::lock_guard lock(state_.mutex);
+    accessors_ |= uint64_t{1} << peer;
+    if (all) machine_.memory.share_allocations(accessors_);
+    return kSuccess;
+  }
+  void drop_peer(int32_t peer) noexcept override {
+    const std::lock_guard lock(state_.mutex);
+    if (peer != machine_.info.ordinal) accessors_ &= ~(uint64_t{1} << peer);
   }
 
   // ---- the driver's own malloc
@@ -158,6 +175,8 @@ class SimDevice final : public Device {
 
   SimState& state_;
   SimMachine& machine_;
+  uint64_t accessors_ =
+      uint64_t{1} << machine_.info.ordinal;  // devices that mappings are made usable for, as bits
 };
 
 /// Runs action(machine) under the lock of a device, which need not be open.

@@ -36,6 +36,7 @@ SimMachine::SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressS
   info.granularity = kSimGranularity;
   info.compute_capability = 90;
   std::snprintf(info.name, sizeof info.name, "gpupool simulated device");
+  memory.share_allocations(uint64_t{1} << ordinal);
 }
 
 Status SimMachine::queue(const char* what, Stream stream, std::span<const Access> accesses,

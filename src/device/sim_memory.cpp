@@ -148,7 +148,7 @@ Status SimMemory::map(Address address, uint64_t size, ChunkHandle chunk) {
                           Long{address}, Long{size}, Long{before->first});
   }
   const auto [extent, inserted] =
-      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, false, 0});
+      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, 0, 0});
   if (const Status status = backing_->map(address, size, found->second.offset); status != kSuccess) {
     extents_.erase(extent);
     return status;
@@ -171,13 +171,13 @@ Status SimMemory::check_whole_mappings(const char* call, Address address, uint64
                         Long{address}, Long{size});
 }
 
-Status SimMemory::set_access(Address address, uint64_t size) {
+Status SimMemory::set_access(Address address, uint64_t size, uint64_t accessors) {
   if (const Status status = check_whole_mappings("set_access", address, size); status != kSuccess) {
     return status;
   }
   if (const Status status = backing_->set_access(address, size); status != kSuccess) return status;
   for (auto it = extents_.find(address); it != extents_.end() && it->first - address < size; ++it) {
-    it->second.usable = true;
+    it->second.accessors = accessors;
   }
   return kSuccess;
 }
@@ -217,7 +217,7 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
   if (on_device) {
     if (const Status status = take(size); status != kSuccess) return status;
   }
-  Extent extent{size, 0, 0, kind, true, 0};
+  Extent extent{size, 0, 0, kind, allocation_accessors_, 0};
   Address found = 0;
   if (const Status status = back(size, extent, found); status != kSuccess) {
     if (on_device) used_ -= size;
@@ -253,6 +253,14 @@ Status SimMemory::deallocate(Kind kind, Address address, uint64_t size) {
   return kSuccess;
 }
 
+/// As a context's peer access does: for what there is and for what comes.
+void SimMemory::share_allocations(uint64_t accessors) noexcept {
+  allocation_accessors_ |= accessors;
+  for (auto& [address, extent] : extents_) {
+    if (extent.chunk == 0) extent.accessors |= accessors;
+  }
+}
+
 // ---- what work may touch
 
 bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& pieces) {
@@ -260,7 +268,7 @@ bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& piec
   const Address end = address + size;
   for (auto it = entry_at(extents_, address); address < end; ++it) {
     if (it == extents_.end() || it->first > address || address - it->first >= it->second.size ||
-        !it->second.usable) {
+        it->second.accessors == 0) {
       return false;
     }
     const uint64_t skip = address - it->first;

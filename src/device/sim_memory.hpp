@@ -28,7 +28,7 @@ class SimMemory {
     uint64_t offset = 0;    // of the physical memory
     ChunkHandle chunk = 0;  // 0: a block of the driver's malloc
     Kind kind = Kind::device;
-    bool usable = false;
+    uint64_t accessors = 0;   // devices that may touch it, as bits
     uint64_t used_until = 0;  // when the last work that touches it through these addresses ends
   };
 
@@ -54,12 +54,14 @@ class SimMemory {
   Status create_chunk(uint64_t size, ChunkHandle& chunk);
   Status release_chunk(ChunkHandle chunk);
   Status map(Address address, uint64_t size, ChunkHandle chunk);
-  Status set_access(Address address, uint64_t size);
+  Status set_access(Address address, uint64_t size, uint64_t accessors);
   /// A fault where work that uses these addresses ends after `now`.
   Status unmap(Address address, uint64_t size, uint64_t now);
 
   Status allocate(Kind kind, uint64_t size, Address& address);
   Status deallocate(Kind kind, Address address, uint64_t size);
+  /// Adds devices that may touch what allocate() gives, past and future.
+  void share_allocations(uint64_t accessors) noexcept;
 
   /// The size of a chunk by its handle; 0 for none.
   uint64_t chunk_size(ChunkHandle chunk) const;
@@ -95,6 +97,7 @@ class SimMemory {
   std::unique_ptr<SimBacking> backing_;
   SimFaults& faults_;
   SimAccesses accesses_;
+  uint64_t allocation_accessors_ = 0;
   uint64_t used_ = 0;
   uint64_t reserved_ = 0;
   ChunkHandle next_chunk_ = 1;

@@ -28,6 +28,11 @@ class UpstreamDevice final : public Device {
   Status set_access(Address, uint64_t) override { return no_virtual_memory(); }
   Status unmap(Address, uint64_t) override { return no_virtual_memory(); }
 
+  Status add_peer(int32_t, bool) override {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "who may access an upstream's memory is the upstream's to say");
+  }
+  void drop_peer(int32_t) noexcept override {}
+
   Status allocate(Kind, uint64_t size, Stream stream, Address& address) override {
     Address given = 0;
     const int32_t refused = upstream_.malloc(upstream_.user, size, stream, &given);

@@ -66,6 +66,8 @@ class Driver {
   Status set_access(Address address, uint64_t size) {
     return timed(Call::set_access, [&] { return device_->set_access(address, size); });
   }
+  Status add_peer(int32_t peer, bool all) { return device_->add_peer(peer, all); }
+  void drop_peer(int32_t peer) noexcept { device_->drop_peer(peer); }
   Status unmap(Address address, uint64_t size) {
     return timed(Call::unmap, [&] { return device_->unmap(address, size); });
   }

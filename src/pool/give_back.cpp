@@ -138,7 +138,7 @@ bool Pool::release_oldest(bool& blocked, Status& status) {
   StreamHeap* from = nullptr;
   Chunk* oldest = nullptr;
   for (const auto& state : streams_) {
-    if (state->capture != 0) continue;
+    if (keeps_mappings(*state)) continue;
     for (StreamHeap& heap : state->heaps) {
       for (size_t size_class = 0; size_class < ChunkLists::kClasses; ++size_class) {
         for (Chunk* chunk = heap.free_chunks().oldest(size_class); chunk != nullptr; chunk = chunk->next) {
@@ -200,9 +200,7 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   if (target > kSizeMax) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%" PRIu64 " bytes are more than any device has", target);
   }
-  if (stream == GPUPOOL_STREAM_UNKNOWN) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
-  }
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
   Lock lock(mutex_);
   ++tick_;
   StreamState* state = nullptr;

@@ -13,14 +13,14 @@
 namespace gpupool {
 
 /// Makes one hole of at least `bytes` in the heap. On failure nothing is lost: what was mapped is a hole.
-Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment) {
+Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bool capturing) {
   if (bytes > budget_.limit()) return fail(GPUPOOL_ERROR_OVER_LIMIT, "the request is larger than the limit");
   if (bytes > driver_.info().total) {
     return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than the device");
   }
   if (retired_.size() >= kRetiredMax) unmap_retired();
   StreamHeap& heap = state.heap(group_of(bytes));
-  Growth growth{state, heap, bytes, state.capture != 0 || state.order.capturing(), false, ladder_, {}, {}};
+  Growth growth{state, heap, bytes, capturing, false, ladder_, {}, {}};
   growth.ladder.fine = can_afford_fine();
   std::array<Window, Heap::kMaxWindows> windows;
   size_t count = 0;
@@ -69,8 +69,8 @@ bool Pool::can_afford_fine() {
 /// the growing stream must then wait for theirs.
 bool Pool::may_take(const Growth& growth, const StreamHeap& heap, uint64_t epoch) {
   StreamState& state = heap.state();
+  if (keeps_mappings(state) && !(growth.capturing && &state == &growth.state)) return false;
   if (&state == &growth.state) return true;
-  if (state.capture != 0) return false;
   return growth.busy || state.order.passed(epoch, tick_);
 }
 
@@ -356,7 +356,8 @@ void Pool::unmap_retired() {
   size_t kept = 0;
   for (size_t i = 0; i < retired_.size();) {
     const auto passed = [&](const Retired& entry) {
-      return entry.heap->state().order.passed(entry.epoch, tick_);
+      StreamState& state = entry.heap->state();
+      return !keeps_mappings(state) && state.order.passed(entry.epoch, tick_);
     };
     size_t next = i + 1;
     bool removed = false;

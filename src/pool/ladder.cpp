@@ -56,6 +56,7 @@ Block* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
 /// have been quicker, hence the second try.
 Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
   drain_resting();
+  const bool capturing = note_capture(state);
   StreamHeap& heap = state.heap(group_of(bytes));
   for (int tries = 0; tries < 16; ++tries) {
     ++tick_;
@@ -63,8 +64,8 @@ Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t align
     block = heap.take(bytes, alignment);
     if (block != nullptr) return kSuccess;
     if (take_over(state, bytes, alignment)) continue;
-    const Status status =
-        options_.vmm ? grow_vmm(state, bytes, alignment) : grow_segment(lock, state, bytes, alignment);
+    const Status status = options_.vmm ? grow_vmm(state, bytes, alignment, capturing)
+                                       : grow_segment(lock, state, bytes, alignment);
     if (status != kSuccess) return status;
   }
   return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request had got");

@@ -131,7 +131,7 @@ uint64_t Pool::live_floor() const {
   }
   for (const Chunk* chunk : in_hand_) releasable += chunk->size;
   for (const auto& state : streams_) {
-    if (state->capture != 0) continue;
+    if (keeps_mappings(*state)) continue;
     for (const StreamHeap& heap : state->heaps) releasable += heap.free_chunks().bytes();
   }
   return budget_.used() - std::min(releasable, budget_.used());

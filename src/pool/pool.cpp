@@ -130,11 +130,10 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
     address = 0;
     return kSuccess;
   }
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
   if (!is_valid_size(size)) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "size %" PRIu64 " is larger than any device", size);
-  }
-  if (stream == GPUPOOL_STREAM_UNKNOWN) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a block needs a stream: GPUPOOL_STREAM_UNKNOWN is none");
+    const Lock lock(mutex_);
+    return fail_malloc(fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than any device"), size);
   }
   // Taken now: what serves this pool may be another one, whose cache then takes this one's slot.
   ThreadCache& cache = *ThreadSlots::find(id_);
@@ -170,6 +169,21 @@ void Pool::attach_thread() {
 void Pool::detach_thread(ThreadCache* cache) noexcept {
   const std::lock_guard lock(mutex_);
   cache->in_use = false;
+}
+
+/// Whether a number can be a stream of the pool's. CU_STREAM_LEGACY becomes the 0 that it means.
+Status Pool::check_stream(Stream& stream) {
+  constexpr Stream kLegacy = 1;
+  constexpr Stream kPerThread = 2;
+  if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
+  }
+  if (stream == kPerThread) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "stream 2 is the per-thread default stream, another queue on each thread: create a stream");
+  }
+  if (stream == kLegacy) stream = 0;
+  return kSuccess;
 }
 
 /// Finds or makes the state of a stream: of the capture under way on it, in a capture-aware pool.
@@ -283,6 +297,7 @@ Status Pool::free_slow(Address address, Stream stream) {
   if (found == nullptr || found->address != address || !found->is(State::live)) return not_a_block(address);
   StreamState* user = nullptr;
   if (stream != GPUPOOL_STREAM_UNKNOWN) {
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     // A block of a released stream may be freed with that stream's old number.
     const StreamOrder& own = static_cast<StreamHeap*>(found->heap)->state().order;
     const bool is_old =

@@ -91,6 +91,9 @@ class Pool {
   Status block_info(Address address, gpupool_block_t& block);
   Status release_stream(Stream stream);
   Status park_stream(Stream stream);
+  Status capture_id(Stream stream, uint64_t& capture);
+  Status release_capture(uint64_t capture);
+  Status enable_peer(int32_t peer);
   Status synchronize();
   Status empty(uint64_t& released) { return trim(0, released); }
   Status trim(uint64_t target, uint64_t& released);
@@ -161,6 +164,13 @@ class Pool {
   Status leave_stream(Stream stream, bool for_good);
   Status leave(StreamState& state);
 
+  // captures.cpp: memory that graphs use
+  bool note_capture(const StreamState& state);
+  bool keeps_mappings(const StreamState& state) const noexcept;
+
+  // peers.cpp
+  Status set_access_everywhere();
+
   // pool.cpp: blocks
   Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
@@ -172,6 +182,7 @@ class Pool {
   Status free_slow(Address address, Stream stream);
   Status not_a_block(Address address);
   void attach_thread();
+  static Status check_stream(Stream& stream);
   Status stream_state(Stream stream, StreamState*& state);
   Stream name_of(const StreamState& state) const noexcept;
   void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
@@ -192,7 +203,7 @@ class Pool {
   bool is_idle(StreamState& state, const Window& run);
 
   // growth.cpp: backing addresses with chunks
-  Status grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment);
+  Status grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bool capturing);
   Status find_places(StreamHeap& heap, uint64_t bytes, uint64_t alignment,
                      std::array<Window, Heap::kMaxWindows>& windows, size_t& count);
   Status add_region(StreamHeap& heap, uint64_t bytes);
@@ -260,6 +271,7 @@ class Pool {
   std::vector<std::unique_ptr<ThreadCache>> caches_;
   std::vector<Retired> retired_;
   std::vector<Pending> pending_;
+  std::vector<uint64_t> captures_;                               // that a pool without the flag has grown for
   std::unordered_map<Block*, std::vector<StreamState*>> users_;  // of live blocks that others use too
   std::vector<Chunk*> in_hand_;
   Counters counters_;

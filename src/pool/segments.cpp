@@ -84,7 +84,7 @@ Status Pool::free_segments(Lock& lock, uint64_t target) {
   uint64_t left = budget_.used();
   ++tick_;
   for (const auto& state : streams_) {
-    if (state->capture != 0) continue;
+    if (keeps_mappings(*state)) continue;
     for (StreamHeap& heap : state->heaps) {
       for (size_t size_class = ChunkLists::kClasses; size_class-- > 0 && left > target;) {
         for (Chunk* chunk = heap.free_chunks().oldest(size_class); chunk != nullptr && left > target;) {

@@ -8,9 +8,7 @@
 namespace gpupool {
 
 Status Pool::record_stream(Address address, Stream stream) {
-  if (stream == GPUPOOL_STREAM_UNKNOWN) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
-  }
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
   if (address == 0) return kSuccess;
   Lock lock(mutex_);
   Block* block = space_.map.find(address);
@@ -39,9 +37,7 @@ Status Pool::park_stream(Stream stream) {
 
 /// Touches a stream no more: for good, or until it is named again.
 Status Pool::leave_stream(Stream stream, bool for_good) {
-  if (stream == GPUPOOL_STREAM_UNKNOWN) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
-  }
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
   Lock lock(mutex_);
   // In a capture-aware pool, the stream's captures have states of their own.
   for (auto known = by_stream_.lower_bound({stream, 0});
@@ -114,7 +110,9 @@ bool Pool::finish() {
   drain_all();
   if (is_finishing_ || live_amounts().blocks != 0) return false;
   is_finishing_ = true;
-  for (const auto& state : streams_) state->capture = 0;  // no graph of this pool runs any more
+  // No graph of this pool runs any more.
+  for (const auto& state : streams_) state->capture = 0;
+  captures_.clear();
   // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
   // itself has gone, what it holds goes with the process.
   int in_vain = 0;

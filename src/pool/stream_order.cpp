@@ -123,6 +123,11 @@ Status StreamOrder::release() {
   return kSuccess;
 }
 
+void StreamOrder::end() noexcept {
+  all_passed();
+  released_ = true;
+}
+
 bool StreamOrder::revive() {
   poll();
   if (passed_ < stamp()) {

@@ -24,6 +24,11 @@ static void test_bad_pool(gpupool_t* pool) {
   FAILS(INVALID, gpupool_release_stream(pool, 1));
   FAILS(INVALID, gpupool_park_stream(pool, 1));
   FAILS(INVALID, gpupool_synchronize(pool));
+  uint64_t capture = 1;
+  FAILS(INVALID, gpupool_capture_id(pool, 0, &capture));
+  CHECK(capture == 0);
+  FAILS(INVALID, gpupool_release_capture(pool, 1));
+  FAILS(INVALID, gpupool_enable_peer(pool, 1));
 
   uint64_t released = 1;
   FAILS(INVALID, gpupool_empty(pool, &released));

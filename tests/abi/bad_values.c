@@ -140,6 +140,11 @@ static void test_streams(gpupool_t* pool, gpupool_ptr_t live) {
   FAILS(INVALID, gpupool_malloc(pool, 512, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN, &block));
   CHECK(block == 0);
   FAILS(INVALID, gpupool_record_stream(pool, live, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
+  FAILS(INVALID, gpupool_release_capture(pool, 0));
+  FAILS(INVALID, gpupool_capture_id(pool, 0, NULL));
+  FAILS(INVALID, gpupool_enable_peer(pool, -1));
+  FAILS(INVALID, gpupool_enable_peer(pool, 8));
+  OK(gpupool_enable_peer(pool, 0));
   FAILS(INVALID, gpupool_release_stream(pool, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
   OK(gpupool_release_stream(pool, 12345));  // never seen
   FAILS(INVALID, gpupool_park_stream(pool, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
@@ -147,7 +152,8 @@ static void test_streams(gpupool_t* pool, gpupool_ptr_t live) {
 }
 
 static void test_limits(gpupool_t* pool) {
-  const double fractions[] = {0.0, -0.25, 1.0000001, (double)NAN, (double)INFINITY, -(double)INFINITY};
+  const double fractions[] = {
+      0.0, 1e-300, -0.25, 1.0000001, (double)NAN, (double)INFINITY, -(double)INFINITY};
   for (size_t i = 0; i < sizeof fractions / sizeof fractions[0]; ++i) {
     FAILS(INVALID, gpupool_set_fraction(pool, fractions[i]));
   }

@@ -273,7 +273,7 @@ _Static_assert(GPUPOOL_LOG_DEBUG == 4, "layout");
 _Static_assert(GPUPOOL_LOG_FORCE32 == 2147483647, "layout");
 
 _Static_assert(GPUPOOL_VERSION_MAJOR == 0, "layout");
-_Static_assert(GPUPOOL_VERSION_MINOR == 1, "layout");
+_Static_assert(GPUPOOL_VERSION_MINOR == 2, "layout");
 _Static_assert(GPUPOOL_VERSION_PATCH == 0, "layout");
-_Static_assert(GPUPOOL_VERSION == 100, "layout");
+_Static_assert(GPUPOOL_VERSION == 200, "layout");
 _Static_assert(GPUPOOL_STREAM_UNKNOWN == 0xffffffffffffffff, "layout");

@@ -185,10 +185,10 @@ TEST(Data, TooMuchIsRefused) {
 
 TEST(Pool, RecordsStreamsOfPlainPointers) {
   Pool pool(kSim);
-  const gpupool_ptr_t ptr = pool.allocate(1000, 1);
-  pool.record_stream(ptr, 2);
-  expect_error(GPUPOOL_ERROR_UNKNOWN_POINTER, [&] { pool.record_stream(ptr + 1, 2); });
-  pool.deallocate(ptr, 1);
+  const gpupool_ptr_t ptr = pool.allocate(1000, 11);
+  pool.record_stream(ptr, 12);
+  expect_error(GPUPOOL_ERROR_UNKNOWN_POINTER, [&] { pool.record_stream(ptr + 1, 12); });
+  pool.deallocate(ptr, 11);
   expect_error(GPUPOOL_ERROR_UNKNOWN_POINTER, [&] { (void)pool.block_info(ptr); });
 }
 

@@ -52,13 +52,14 @@ TEST_F(CudaDeviceTest, ChecksPeers) {
   std::unique_ptr<Device> device;
   EXPECT_EQ(open_cuda(0, std::vector<int32_t>{2}, device), GPUPOOL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(open_cuda(0, std::vector<int32_t>{-1}, device), GPUPOOL_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(open_cuda(0, std::vector<int32_t>{0}, device), GPUPOOL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(open_cuda(0, std::vector<int32_t>{0}, device), kSuccess);  // itself: as on the simulated device
+  device.reset();
   fake_.set_peer_access(0, 1, 0);  // the other direction, which does not matter
   EXPECT_EQ(open_cuda(0, std::vector<int32_t>{1}, device), kSuccess);
   device.reset();
   fake_.set_peer_access(1, 0, 0);
   EXPECT_EQ(open_cuda(0, std::vector<int32_t>{1}, device), GPUPOOL_ERROR_UNSUPPORTED);
-  EXPECT_EQ(last_message(), "CUDA device 1 can not access the memory of device 0");
+  EXPECT_EQ(last_message(), "CUDA device 1 cannot access the memory of device 0");
   EXPECT_EQ(device, nullptr);
 }
 
@@ -73,6 +74,25 @@ TEST_F(CudaDeviceTest, MemoryIsAccessibleToPeers) {
   EXPECT_EQ(fake_.seen().access_devices, 3u);
   EXPECT_EQ(fake_.calls("cuMemSetAccess"), calls + 1);
   unmap_granule(*shared, both);
+}
+
+TEST_F(CudaDeviceTest, PeersComeToALivingDevice) {
+  const Mapped before = map_granule(*device_);
+  EXPECT_EQ(device_->add_peer(2, false), GPUPOOL_ERROR_INVALID_ARGUMENT);
+  ASSERT_EQ(device_->add_peer(1, false), kSuccess) << last_message();
+  ASSERT_EQ(device_->add_peer(1, false), kSuccess) << last_message();
+  ASSERT_EQ(device_->set_access(before.address, kGranule), kSuccess);
+  EXPECT_EQ(fake_.seen().access_devices, 3u);
+  const Mapped after = map_granule(*device_);
+  EXPECT_EQ(fake_.seen().access_devices, 3u);
+  device_->drop_peer(1);
+  ASSERT_EQ(device_->set_access(before.address, kGranule), kSuccess);
+  EXPECT_EQ(fake_.seen().access_devices, 1u);
+  unmap_granule(*device_, before);
+  unmap_granule(*device_, after);
+  const uint64_t calls = fake_.calls("cuCtxEnablePeerAccess");
+  ASSERT_EQ(device_->add_peer(1, true), kSuccess) << last_message();
+  EXPECT_EQ(fake_.calls("cuCtxEnablePeerAccess"), calls + 1) << "for what cuMemAlloc has given already";
 }
 
 TEST_F(CudaDeviceTest, PeersAreEnabledForTheDriversMallocOnce) {

@@ -255,22 +255,24 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
   FAKE_CALL(kNoCapture);
   State& driver = state();
   if (count == 0 || !is_whole_mappings(driver, address, size)) return CUDA_ERROR_INVALID_VALUE;
-  uint32_t devices = 0;
+  uint32_t named = 0;
+  uint32_t granted = 0;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& descriptor = descriptors[i];
     const int id = descriptor.location.id;
     if (descriptor.location.type != CU_MEM_LOCATION_TYPE_DEVICE || id < 0 || id >= kDeviceCount ||
-        descriptor.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || (devices >> id & 1) != 0) {
+        (named >> id & 1) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    devices |= 1u << id;
+    named |= 1u << id;
+    if (descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) granted |= 1u << id;
   }
   if (mprotect(to_memory(address), size, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   for (auto mapping = driver.mappings.find(address);
        mapping != driver.mappings.end() && mapping->first < address + size; ++mapping) {
-    mapping->second.access |= devices;
+    mapping->second.access = (mapping->second.access & ~named) | granted;
   }
-  driver.seen.access_devices = devices;
+  driver.seen.access_devices = granted;
   return CUDA_SUCCESS;
 }
 

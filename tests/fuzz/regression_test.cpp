@@ -31,26 +31,26 @@ class Regression : public ::testing::Test {
 
 TEST_F(Regression, ARefusedFreeMakesNoStreamKnown) {
   start(64 * kMiB);
-  const gpupool_ptr_t block = world->malloc(0, kMiB, 512, 1);
-  world->free(0, block, 1);
-  world->free_refused(0, block, 2);
+  const gpupool_ptr_t block = world->malloc(0, kMiB, 512, 11);
+  world->free(0, block, 11);
+  world->free_refused(0, block, 12);
   world->free_refused(0, 0x1234, 7);
   world->finish();
 }
 
 TEST_F(Regression, APoolDestroyedWhileAStreamCapturesKeepsWhatThatMayUse) {
   start(64 * kMiB);
-  const gpupool_ptr_t block = world->malloc(0, 4 * kMiB, 512, 1);
-  world->use(0, block, 1, kMillisecond, false);
-  world->capture(1);
-  world->free(0, block, 1);
+  const gpupool_ptr_t block = world->malloc(0, 4 * kMiB, 512, 11);
+  world->use(0, block, 11, kMillisecond, false);
+  world->capture(11);
+  world->free(0, block, 11);
   world->destroy(0);
   world->finish();
 }
 
 TEST_F(Regression, APoolDestroyedWhileTheDriverUnmapsNothingKeepsItsAddresses) {
   start(64 * kMiB);
-  world->free(0, world->malloc(0, 4 * kMiB, 512, 1), 1);
+  world->free(0, world->malloc(0, 4 * kMiB, 512, 11), 11);
   world->script("unmap:*");
   world->destroy(0);
   world->finish();
@@ -58,18 +58,19 @@ TEST_F(Regression, APoolDestroyedWhileTheDriverUnmapsNothingKeepsItsAddresses) {
 
 TEST_F(Regression, AStreamThatTheDriverSaysNothingOfIsNotSaidToCapture) {
   start(64 * kMiB);
-  world->free(0, world->malloc(0, 4 * kMiB, 512, 1), 1);
+  world->free(0, world->malloc(0, 4 * kMiB, 512, 11), 11);
   world->script("query:*");
-  world->release_stream(0, 1);
+  world->release_stream(0, 11);
   world->finish();
 }
 
 TEST_F(Regression, WhatTheHandlerFreedIsWaitedFor) {
   start(4 * kMiB);
   world->set_handler(0, true);
-  const gpupool_ptr_t block = world->malloc(0, 4 * kMiB, 512, 1);
-  world->use(0, block, 2, kMillisecond, false);
-  EXPECT_NE(world->malloc(0, 4 * kMiB, 512, 1), 0u) << "the handler freed all, though stream 2 was using it";
+  const gpupool_ptr_t block = world->malloc(0, 4 * kMiB, 512, 11);
+  world->use(0, block, 12, kMillisecond, false);
+  EXPECT_NE(world->malloc(0, 4 * kMiB, 512, 11), 0u)
+      << "the handler freed all, though stream 12 was using it";
   world->finish();
 }
 
@@ -77,12 +78,12 @@ TEST_F(Regression, ReserveGoesOnWhereTheBestPlaceIsPartlyBacked) {
   start(64 * kMiB);
   // Blocks on every other 8 MiB leave no bare place of more than that, but holes.
   std::vector<gpupool_ptr_t> blocks;
-  for (int i = 0; i < 8; ++i) blocks.push_back(world->malloc(0, 8 * kMiB, 512, 1));
+  for (int i = 0; i < 8; ++i) blocks.push_back(world->malloc(0, 8 * kMiB, 512, 11));
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (i != 3) world->free(0, blocks[i], 1);
+    if (i != 3) world->free(0, blocks[i], 11);
   }
   world->trim(0, 32 * kMiB);
-  world->reserve(0, 64 * kMiB, 1);
+  world->reserve(0, 64 * kMiB, 11);
   world->finish();
 }
 
@@ -96,7 +97,7 @@ TEST_F(Regression, ReserveNeedsAStream) {
 TEST_F(Regression, TheOnlyPlaceIsLostToAMappingThatCanNotBeUndone) {
   start(4 * kMiB);
   world->script("set_access:1=out_of_memory,unmap:*");
-  EXPECT_NE(world->malloc(0, 4 * kMiB, 512, 1), 0u) << "there are other addresses";
+  EXPECT_NE(world->malloc(0, 4 * kMiB, 512, 11), 0u) << "there are other addresses";
   world->finish();
 }
 

@@ -76,7 +76,7 @@ World::World(const Setup& setup) : watched_(setup.watched) {
   config.price_scale = setup.price_scale;
   expect(gpupool_sim_configure(kDevice, &config), {GPUPOOL_SUCCESS}, "sim_configure");
   capacity_ = free_memory();
-  streams_ = {0, 1, 2, 7, GPUPOOL_STREAM_UNKNOWN - 1};
+  streams_ = {0, 3, 4, 7, GPUPOOL_STREAM_UNKNOWN - 1};
 }
 
 /// After a broken promise: lets go of the device as well as that goes.
@@ -149,7 +149,7 @@ void World::drop_gone_pools() {
     if (!pool->destroyed || !pool->live.empty()) return false;
     expect(gpupool_free(pool->handle, 512, 0), {GPUPOOL_ERROR_INVALID_ARGUMENT},
            "free in a pool that is gone");
-    if (!is_calm(*pool)) {
+    if (!is_calm()) {
       leaked_ = true;
     } else if (pool->upstream != nullptr && !(pool->upstream->good && pool->upstream->segments.empty())) {
       broken("a pool that is gone kept %zu segments of its upstream, or gave wrong ones back",
@@ -171,8 +171,10 @@ gpupool_ptr_t World::malloc(size_t number, uint64_t size, uint64_t alignment, gp
   if (status != GPUPOOL_SUCCESS && address != 0) broken("a failed malloc wrote a pointer");
   const bool valid = alignment <= 2 * kMiB;
   if (is_destroyed(pool, status)) return 0;
-  if (!valid || (size != 0 && (stream == GPUPOOL_STREAM_UNKNOWN || size > kSizeMax))) {
+  if (!valid || (size != 0 && stream == GPUPOOL_STREAM_UNKNOWN)) {
     expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "malloc of what can not be");
+  } else if (size > kSizeMax) {
+    expect(status, {GPUPOOL_ERROR_OUT_OF_MEMORY}, "malloc of more than any device has");
   } else if (size == 0) {
     expect(status, {GPUPOOL_SUCCESS}, "malloc of 0 bytes");
     if (address != 0) broken("malloc of 0 bytes gave 0x%llx", Long{address});
@@ -316,7 +318,7 @@ void World::set_limit(size_t number, uint64_t limit) {
     pool.limit = limit == ~uint64_t{0} ? 0 : limit;  // as good as none, and said to be none
   } else if (!is_scripted(status)) {
     expect(status, {GPUPOOL_ERROR_OVER_LIMIT}, "set_limit");
-    if (is_calm(pool) && pool.live.empty()) broken("set_limit was refused with no live block");
+    if (is_calm() && pool.live.empty()) broken("set_limit was refused with no live block");
   }
   check_stats(pool);
   after();

@@ -149,10 +149,8 @@ class World {
 
   PoolModel& at(size_t pool) { return *pools_[pool]; }
   bool is_capturing(gpupool_stream_t stream) const { return capturing_.contains(stream); }
-  /// Nothing excuses this pool from giving back what no block touches: no failures, no captures.
-  bool is_calm(const PoolModel& pool) const {
-    return !scripted_ && capturing_.empty() && !(pool.capture_aware && captured_);
-  }
+  /// Nothing excuses a pool from giving back what no block touches: no failures, no captures.
+  bool is_calm() const { return !scripted_ && capturing_.empty() && !captured_; }
   /// Whether a failure may be one that was asked for.
   bool is_scripted(gpupool_status_t status) const {
     return scripted_ && (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_OUT_OF_MEMORY);

@@ -95,9 +95,8 @@ void World::check_shortage(const PoolModel& pool, gpupool_status_t status) const
 
 /// A malloc failed, though nothing lives: it must be larger than what can be had.
 void World::check_nothing_to_be_had(const PoolModel& pool, uint64_t size, uint64_t alignment) const {
-  const bool nothing_lives = std::all_of(pools_.begin(), pools_.end(), [this](const auto& each) {
-    return each->live.empty() && is_calm(*each);
-  });
+  const bool nothing_lives = std::all_of(
+      pools_.begin(), pools_.end(), [this](const auto& each) { return each->live.empty() && is_calm(); });
   if (!pool.vmm || !nothing_lives || leaked_) return;
   const uint64_t most = pool.limit == 0 ? capacity_ : std::min(capacity_, pool.limit);
   const uint64_t need = (size + 511) / 512 * 512 + std::max<uint64_t>(alignment, 512) - 512;
@@ -109,7 +108,7 @@ void World::check_nothing_to_be_had(const PoolModel& pool, uint64_t size, uint64
 
 /// After empty or trim.
 void World::check_given_back(const PoolModel& pool, uint64_t target) const {
-  if (!is_calm(pool)) return;
+  if (!is_calm()) return;
   const uint64_t reserved = read_stats(pool).all.reserved_bytes.current;
   if (reserved <= target) return;
   if (pool.live.empty()) {

@@ -99,8 +99,9 @@ TEST_P(Blocks, OfSizeZeroArePointerZero) {
 TEST_P(Blocks, ThatCanNotBeAreRefused) {
   PoolUnderTest pool(config());
   for (const uint64_t size : {UINT64_MAX, UINT64_MAX - 511, (uint64_t{1} << 46) + 1}) {
-    EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, pool.try_malloc(size)));
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_OUT_OF_MEMORY, pool.try_malloc(size)));
   }
+  EXPECT_EQ(pool.stats().failed_mallocs, 3u);
   EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, pool.try_malloc(512, kUnknownStream)));
   for (const uint64_t alignment : {uint64_t{0}, uint64_t{3}, uint64_t{768}, 4 * kMiB, UINT64_MAX}) {
     gpupool_ptr_t block = 1;

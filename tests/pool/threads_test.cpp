@@ -175,7 +175,7 @@ TEST_P(Threads, OnOneStream) {
 TEST_P(Threads, CountEveryBlockOnce) {
   PoolUnderTest pool(config());
   run_threads(4, [&](size_t i) {
-    for (int n = 0; n < 500; ++n) pool.free(pool.malloc(700, i % 2), i % 2);
+    for (int n = 0; n < 500; ++n) pool.free(pool.malloc(700, 10 + i % 2), 10 + i % 2);
   });
   const gpupool_stats_t stats = pool.stats();
   EXPECT_EQ(stats.hits + stats.misses, 2000u);
@@ -217,11 +217,11 @@ TEST_P(Threads, FreeWhatOthersAllocated) {
       std::mt19937_64 random(i);
       for (uint64_t n = 0; n < kEach; ++n) {
         Block block{0, 16 + random() % 20000 / 8 * 8};
-        EXPECT_TRUE(ok(gpupool_malloc(pool, block.size, i, &block.address)));
+        EXPECT_TRUE(ok(gpupool_malloc(pool, block.size, 10 + i, &block.address)));
         mark(block);
         if (n % 16 == 0) pool.record_stream(block.address, 50);
         const std::lock_guard lock(mutex);
-        queue.emplace_back(block, i);
+        queue.emplace_back(block, 10 + i);
         changed.notify_one();
       }
       return;
@@ -243,7 +243,7 @@ TEST_P(Threads, ComeAndGo) {
   PoolUnderTest pool(config());
   uint64_t settled = 0;
   for (uint64_t round = 0; round < 30; ++round) {
-    run_threads(4, [&](size_t i) { churn(pool, i, round * 4 + i, 40); });
+    run_threads(4, [&](size_t i) { churn(pool, 10 + i, round * 4 + i, 40); });
     if (round == 4) settled = pool.stats().metadata_bytes;
   }
   // What ended threads kept is kept on by new ones, not added to.
@@ -257,8 +257,8 @@ TEST_P(Threads, FreeABlockOnceBetweenThem) {
   for (const bool is_shared : {false, true}) {
     std::vector<gpupool_ptr_t> blocks;
     for (size_t i = 0; i < kBlocks; ++i) {
-      blocks.push_back(pool.malloc(i % 10 == 0 ? 2 * kMiB : 600, 1));
-      if (is_shared) pool.record_stream(blocks.back(), 2);
+      blocks.push_back(pool.malloc(i % 10 == 0 ? 2 * kMiB : 600, 11));
+      if (is_shared) pool.record_stream(blocks.back(), 12);
     }
     std::array<std::atomic<int>, kBlocks> freed{};
     run_threads(4, [&](size_t thread) {
@@ -286,7 +286,7 @@ TEST_P(Threads, NeverExceedTheLimit) {
         std::mt19937_64 random(i);
         for (int n = 0; n < 60; ++n) {
           Block block{0, 16 + random() % (12 * kMiB) / 8 * 8};
-          const gpupool_status_t status = pool.try_malloc(block.size, i, block.address);
+          const gpupool_status_t status = pool.try_malloc(block.size, 10 + i, block.address);
           if (status != GPUPOOL_SUCCESS) {
             EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, status));
             continue;
@@ -295,7 +295,7 @@ TEST_P(Threads, NeverExceedTheLimit) {
           mark(block);
           std::this_thread::yield();
           expect_marked(block);
-          pool.free(block.address, i);
+          pool.free(block.address, 10 + i);
         }
       },
       [&] {
@@ -321,7 +321,7 @@ TEST_P(Threads, KeepToALimitThatMoves) {
       [&](size_t i) {
         for (int n = 0; n < 150; ++n) {
           gpupool_ptr_t block = 0;
-          if (pool.try_malloc(kMiB + i * kMiB, i, block) == GPUPOOL_SUCCESS) pool.free(block, i);
+          if (pool.try_malloc(kMiB + i * kMiB, 10 + i, block) == GPUPOOL_SUCCESS) pool.free(block, 10 + i);
         }
       },
       [&] {
@@ -360,9 +360,9 @@ TEST_P(Threads, OnStreamsThatAreParked) {
   PoolUnderTest pool(config(64 * kMiB));
   uint64_t round = 0;
   run_beside(
-      4, [&](size_t i) { churn(pool, i % 2, i, 400); },
+      4, [&](size_t i) { churn(pool, 10 + i % 2, i, 400); },
       [&] {
-        EXPECT_TRUE(ok(gpupool_park_stream(pool, round % 2)));
+        EXPECT_TRUE(ok(gpupool_park_stream(pool, 10 + round % 2)));
         disturb(pool, round++);
       });
   expect_nothing_left(pool);
@@ -398,9 +398,9 @@ TEST_P(Threads, InTwoPoolsThatEmptyEachOther) {
     PoolUnderTest& pool = i % 2 == 0 ? first : second;
     for (uint64_t n = 0; n < 40; ++n) {
       gpupool_ptr_t block = 0;
-      const gpupool_status_t status = pool.try_malloc(4 * kMiB + n % 5 * kMiB, i, block);
+      const gpupool_status_t status = pool.try_malloc(4 * kMiB + n % 5 * kMiB, 10 + i, block);
       if (status == GPUPOOL_SUCCESS) {
-        pool.free(block, i);
+        pool.free(block, 10 + i);
       } else {
         EXPECT_TRUE(refused(GPUPOOL_ERROR_OUT_OF_MEMORY, status));
       }

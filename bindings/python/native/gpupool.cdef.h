@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Written by tools/apigen.py for cffi. */
 #define GPUPOOL_VERSION_MAJOR 0
-#define GPUPOOL_VERSION_MINOR 1
+#define GPUPOOL_VERSION_MINOR 2
 #define GPUPOOL_VERSION_PATCH 0
-#define GPUPOOL_VERSION 100
+#define GPUPOOL_VERSION 200
 #define GPUPOOL_STREAM_UNKNOWN 0xffffffffffffffff
 typedef struct gpupool_t gpupool_t;
 typedef uint64_t gpupool_ptr_t;
@@ -195,6 +195,8 @@ uint64_t gpupool_features(void);
 const char* gpupool_status_name(gpupool_status_t status);
 gpupool_status_t gpupool_last_error(gpupool_error_t* error);
 gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level);
+gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share);
+gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_backend, int32_t* out_device);
 gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_count);
 gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, gpupool_device_info_t* info);
 gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_t struct_size);
@@ -208,6 +210,9 @@ gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr, gpupo
 gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_block_t* block, size_t block_size);
 gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream);
 gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream);
+gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_t stream, uint64_t* out_capture);
+gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture);
+gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer);
 gpupool_status_t gpupool_synchronize(gpupool_t* pool);
 gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_released_bytes);
 gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes, uint64_t* out_released_bytes);

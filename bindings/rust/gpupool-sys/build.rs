@@ -17,7 +17,7 @@ fn main() {
         use_prefix(Path::new(&prefix));
         return;
     }
-    let found = pkg_config::Config::new().range_version("0.1.0".."0.2.0").probe("gpupool");
+    let found = pkg_config::Config::new().range_version("0.2.0".."0.3.0").probe("gpupool");
     match found {
         Ok(library) => {
             for path in library.include_paths {

@@ -5,9 +5,9 @@
 from enum import IntEnum, IntFlag
 
 VERSION_MAJOR = 0
-VERSION_MINOR = 1
+VERSION_MINOR = 2
 VERSION_PATCH = 0
-VERSION = 100
+VERSION = 200
 """MAJOR * 10000 + MINOR * 100 + PATCH; compare with gpupool_version()."""
 STREAM_UNKNOWN = 0xFFFFFFFFFFFFFFFF
 """For gpupool_free: "any stream that this pool has seen may still be using the block"."""

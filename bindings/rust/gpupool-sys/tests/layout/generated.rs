@@ -179,9 +179,9 @@ const _: () = assert!(GPUPOOL_LOG_DEBUG.0 == 4);
 const _: () = assert!(GPUPOOL_LOG_FORCE32.0 == 2147483647);
 
 const _: () = assert!(GPUPOOL_VERSION_MAJOR as u64 == 0);
-const _: () = assert!(GPUPOOL_VERSION_MINOR as u64 == 1);
+const _: () = assert!(GPUPOOL_VERSION_MINOR as u64 == 2);
 const _: () = assert!(GPUPOOL_VERSION_PATCH as u64 == 0);
-const _: () = assert!(GPUPOOL_VERSION as u64 == 100);
+const _: () = assert!(GPUPOOL_VERSION as u64 == 200);
 const _: () = assert!(GPUPOOL_STREAM_UNKNOWN as u64 == 0xffffffffffffffff);
 
 const _: fn(unsafe extern "C" fn(*mut c_void, i32, *const c_char)) -> gpupool_log_fn_t = Some;
@@ -194,6 +194,8 @@ const _: unsafe extern "C" fn() -> u64 = gpupool_features;
 const _: unsafe extern "C" fn(gpupool_status_t) -> *const c_char = gpupool_status_name;
 const _: unsafe extern "C" fn(*mut gpupool_error_t) -> gpupool_status_t = gpupool_last_error;
 const _: unsafe extern "C" fn(gpupool_log_fn_t, *mut c_void, i32) -> gpupool_status_t = gpupool_set_log;
+const _: unsafe extern "C" fn(*const c_char, *mut u64, *mut f64) -> gpupool_status_t = gpupool_parse_size;
+const _: unsafe extern "C" fn(*const c_char, *mut gpupool_backend_t, *mut i32) -> gpupool_status_t = gpupool_parse_device;
 const _: unsafe extern "C" fn(gpupool_backend_t, *mut i32) -> gpupool_status_t = gpupool_device_count;
 const _: unsafe extern "C" fn(gpupool_backend_t, i32, *mut gpupool_device_info_t) -> gpupool_status_t = gpupool_device_info;
 const _: unsafe extern "C" fn(*mut gpupool_config_t, usize) -> gpupool_status_t = gpupool_config_init;
@@ -207,6 +209,9 @@ const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, gpupool_stream_t) -
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut gpupool_block_t, usize) -> gpupool_status_t = gpupool_block_info;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_status_t = gpupool_release_stream;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_status_t = gpupool_park_stream;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t, *mut u64) -> gpupool_status_t = gpupool_capture_id;
+const _: unsafe extern "C" fn(*mut gpupool_t, u64) -> gpupool_status_t = gpupool_release_capture;
+const _: unsafe extern "C" fn(*mut gpupool_t, i32) -> gpupool_status_t = gpupool_enable_peer;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_synchronize;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut u64) -> gpupool_status_t = gpupool_empty;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, *mut u64) -> gpupool_status_t = gpupool_trim;

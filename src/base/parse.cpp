@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/parse.hpp"
+
+#include <array>
+#include <charconv>
+#include <cinttypes>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace gpupool {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  uint64_t factor;
+};
+
+constexpr std::array<Unit, 14> kUnits = {{
+    {"", 1},
+    {"b", 1},
+    {"k", uint64_t{1} << 10},
+    {"m", uint64_t{1} << 20},
+    {"g", uint64_t{1} << 30},
+    {"t", uint64_t{1} << 40},
+    {"kib", uint64_t{1} << 10},
+    {"mib", uint64_t{1} << 20},
+    {"gib", uint64_t{1} << 30},
+    {"tib", uint64_t{1} << 40},
+    {"kb", 1000},
+    {"mb", 1000 * 1000},
+    {"gb", uint64_t{1000} * 1000 * 1000},
+    {"tb", uint64_t{1000} * 1000 * 1000 * 1000},
+}};
+
+/// 2^64 as a double; every smaller double converts to uint64_t.
+constexpr double kTwoTo64 = 18446744073709551616.0;
+
+/// For "%.*s": at most 64 characters, so that the rest of a message is not lost.
+int shown(std::string_view text) noexcept {
+  return static_cast<int>(std::min<size_t>(text.size(), 64));
+}
+
+char lower(char letter) noexcept {
+  return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
+
+bool equal_ignoring_case(std::string_view text, std::string_view lower_case) noexcept {
+  if (text.size() != lower_case.size()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (lower(text[i]) != lower_case[i]) return false;
+  }
+  return true;
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<uint64_t> factor_of(std::string_view unit) noexcept {
+  for (const Unit& each : kUnits) {
+    if (equal_ignoring_case(unit, each.name)) return each.factor;
+  }
+  return std::nullopt;
+}
+
+/// A finite decimal number without a sign, from all of the text. In every locale the decimal sign is a point.
+std::optional<double> decimal(std::string_view text) noexcept {
+  double value = 0;
+  if (text.empty() || text.front() == '-' || text.front() == '+') return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+/// "40" of "40%".
+std::optional<double> percentage(std::string_view text) noexcept {
+  if (text.empty() || text.back() != '%') return std::nullopt;
+  const std::optional<double> percent = decimal(trimmed(text.substr(0, text.size() - 1)));
+  if (!percent || !(*percent > 0 && *percent <= 100)) return std::nullopt;
+  return *percent / 100;
+}
+
+Status refuse(std::string_view name, std::string_view text, const char* why) noexcept {
+  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%.*s is \"%.*s\", %s", shown(name), name.data(), shown(text),
+              text.data(), why);
+}
+
+}  // namespace
+
+Status parse_size(std::string_view name, std::string_view text, uint64_t& bytes, double& share) {
+  const std::string_view all = trimmed(text);
+  if (!all.empty() && all.back() == '%') {
+    const std::optional<double> found = percentage(all);
+    if (!found) return refuse(name, text, "not a share in (0%, 100%]");
+    bytes = 0;
+    share = *found;
+    return kSuccess;
+  }
+  const size_t number_end = std::min(all.find_first_not_of("0123456789."), all.size());
+  const std::string_view digits = all.substr(0, number_end);
+  const std::optional<uint64_t> factor = factor_of(trimmed(all.substr(number_end)));
+  const std::optional<double> value = decimal(digits);
+  if (!factor || !value) {
+    return refuse(name, text, "not a size such as 4096, 512KiB, 1.5GiB or 8GB, or a share such as 40%");
+  }
+  uint64_t result = 0;  // whole numbers stay apart from the double, which is exact only up to 2^53
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), result);
+  const bool is_whole = error == std::errc() && end == digits.data() + digits.size();
+  if (is_whole && result <= std::numeric_limits<uint64_t>::max() / *factor) {
+    result *= *factor;
+  } else {
+    const double scaled = *value * static_cast<double>(*factor);
+    if (is_whole || scaled >= kTwoTo64) return refuse(name, text, "which does not fit in 64 bits");
+    if (scaled != std::floor(scaled)) return refuse(name, text, "not a whole number of bytes");
+    result = static_cast<uint64_t>(scaled);
+  }
+  if (result == 0) return refuse(name, text, "which is no bytes at all");
+  bytes = result;
+  share = 0;
+  return kSuccess;
+}
+
+Status parse_share(std::string_view name, std::string_view text, double& share) {
+  const std::string_view all = trimmed(text);
+  std::optional<double> found = percentage(all);
+  if (!found) found = decimal(all);
+  if (!found || !(*found > 0 && *found <= 1)) return refuse(name, text, "not a share such as 0.4 or 40%");
+  share = *found;
+  return kSuccess;
+}
+
+Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& ordinal) {
+  std::string_view all = trimmed(text);
+  gpupool_backend_t kind = GPUPOOL_BACKEND_AUTO;
+  const size_t colon = all.find(':');
+  const std::string_view word = all.substr(0, colon);
+  bool has_number = colon != std::string_view::npos;
+  std::string_view number = has_number ? all.substr(colon + 1) : "0";
+  if (equal_ignoring_case(word, "cuda")) {
+    kind = GPUPOOL_BACKEND_CUDA;
+  } else if (equal_ignoring_case(word, "sim")) {
+    kind = GPUPOOL_BACKEND_SIM;
+  } else if (!equal_ignoring_case(word, "auto")) {
+    if (has_number)
+      number = "";
+    else
+      number = word;
+  }
+  int32_t value = -1;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size() || number.empty() || value < 0) {
+    return refuse("device", text, "not a device such as cuda, cuda:1, sim, sim:3, auto or 2");
+  }
+  backend = kind;
+  ordinal = value;
+  return kSuccess;
+}
+
+Status bytes_of_share(double share, uint64_t total, uint64_t& bytes) {
+  if (!(share > 0 && share <= 1)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction %g is not in (0, 1]", share);
+  }
+  const auto result = static_cast<uint64_t>(share * static_cast<double>(total));
+  if (result == 0) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction %g of %" PRIu64 " bytes is no byte", share, total);
+  }
+  bytes = result;
+  return kSuccess;
+}
+
+}  // namespace gpupool

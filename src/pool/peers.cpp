@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other devices that may access the pool's memory.
+#include "pool/pool.hpp"
+
+namespace gpupool {
+
+/// What is mapped from now on gets the peer's access as it is mapped; this gives it to what is mapped
+/// already.
+Status Pool::enable_peer(int32_t peer) {
+  const Lock lock(mutex_);
+  if (const Status status = driver_.add_peer(peer, !options_.vmm); status != kSuccess || !options_.vmm) {
+    return status;
+  }
+  const Status status = set_access_everywhere();
+  if (status == kSuccess) return kSuccess;
+  const ErrorRecord cause = last_error();
+  driver_.drop_peer(peer);
+  (void)set_access_everywhere();
+  last_error() = cause;
+  return status;
+}
+
+/// Old mappings included: work that was queued before a chunk moved may still use them.
+Status Pool::set_access_everywhere() {
+  Status status = kSuccess;
+  const auto set = [&](Address address, uint64_t size) {
+    const Status done = driver_.set_access(address, size);
+    if (status == kSuccess) status = done;
+  };
+  for (const Region& region : space_.regions) {
+    for_each_chunk(region, [&](const Chunk* chunk) { set(chunk->address, chunk->size); });
+  }
+  for (const Retired& entry : retired_) set(entry.range->address, entry.range->size);
+  return status;
+}
+
+}  // namespace gpupool
