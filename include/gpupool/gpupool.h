@@ -552,9 +552,9 @@ GPUPOOL_API gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_
 
 /* Says that the graph which a capture made will not run any more, so that its memory is the pool's again:
  * what the capture freed serves other requests, and its blocks that are still live are like any others. Call
- * it when the graph and all its copies are destroyed and their launches are done; waits for launches on
- * streams that the pool has seen. A capture that the pool has not seen is no error. Since 0.2. Errors:
- * INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED. */
+ * it when the graph and all its copies are destroyed and all their launches are done. A capture that the pool
+ * has not seen is no error. Never waits for the GPU. Since 0.2. Errors: INVALID_ARGUMENT (capture 0, or one
+ * that is still under way), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture);
 
 /* Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever
