@@ -51,6 +51,12 @@ internal static class Callbacks {
     return true;
   }
 
+  /// <summary>The argument, which must be there.</summary>
+  internal static T NotNull<T>(T argument, string name) where T : class {
+    if (argument == null) throw new ArgumentNullException(name);
+    return argument;
+  }
+
   /// <summary>What a native function that returns bytes has left.</summary>
   internal static byte[] TakenBytes() {
     byte[] taken = bytes;

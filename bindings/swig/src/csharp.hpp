@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core.hpp"
+#include "words.hpp"
 
 namespace binding {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "core.hpp"
+#include "words.hpp"
 
 namespace binding {
 
@@ -54,6 +54,15 @@ inline void raise_in_java(JNIEnv* jenv, const gpupool_error_t& error) {
   const jobject exception =
       jenv->CallStaticObjectMethod(type, make, error.status, error.driver_code, message);
   if (jenv->ExceptionCheck() == 0) jenv->Throw(static_cast<jthrowable>(exception));
+}
+
+/// In UTF-8, near enough.
+inline std::string java_text(JNIEnv* jenv, jstring string) {
+  const char* const characters = jenv->GetStringUTFChars(string, nullptr);
+  if (characters == nullptr) return {};
+  std::string text = characters;
+  jenv->ReleaseStringUTFChars(string, characters);
+  return text;
 }
 
 /// The bytes of a byte[] for the time of a call.

@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "core.hpp"
+#include "words.hpp"
 
 namespace binding {
 

@@ -4,17 +4,37 @@
 
 #include <ruby.h>
 
-#include "core.hpp"
+#include "words.hpp"
 
 namespace binding {
 
+/// The argument as "size is 1.5".
+[[noreturn]] inline void refuse_argument(VALUE type, const char* argument, VALUE value, const char* wanted) {
+  VALUE text = rb_inspect(value);
+  rb_raise(type, "%s is %s: %s is wanted", argument, StringValueCStr(text), wanted);
+}
+
 /// Refuses what is no integer, negative, or wider than 64 bits.
-inline uint64_t to_uint64(VALUE value) {
-  if (!RB_INTEGER_TYPE_P(value)) rb_raise(rb_eTypeError, "no implicit conversion into Integer");
+inline uint64_t to_uint64(VALUE value, const char* argument, const char* wanted = "an Integer") {
+  if (!RB_INTEGER_TYPE_P(value)) refuse_argument(rb_eTypeError, argument, value, wanted);
   uint64_t number = 0;
   const int sign = rb_integer_pack(value, &number, 1, sizeof number, 0,
                                    INTEGER_PACK_LSWORD_FIRST | INTEGER_PACK_NATIVE_BYTE_ORDER);
-  if (sign < 0 || sign > 1) rb_raise(rb_eRangeError, "not an unsigned integer of 64 bits");
+  if (sign < 0 || sign > 1)
+    refuse_argument(rb_eRangeError, argument, value, "an Integer from 0 to 2**64 - 1");
+  return number;
+}
+
+inline int32_t to_int32(VALUE value, const char* argument) {
+  if (!RB_INTEGER_TYPE_P(value)) refuse_argument(rb_eTypeError, argument, value, "an Integer");
+  int32_t number = 0;
+  const int sign =
+      rb_integer_pack(value, &number, 1, sizeof number, 0,
+                      INTEGER_PACK_LSWORD_FIRST | INTEGER_PACK_NATIVE_BYTE_ORDER | INTEGER_PACK_2COMP);
+  // An overflow of two's complement is one of the sign, too.
+  if (sign < -1 || sign > 1 || (sign < 0) != (number < 0)) {
+    refuse_argument(rb_eRangeError, argument, value, "an Integer of 32 bits");
+  }
   return number;
 }
 
