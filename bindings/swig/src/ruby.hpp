@@ -4,6 +4,8 @@
 
 #include <ruby.h>
 
+#include <cstring>
+
 #include "words.hpp"
 
 namespace binding {
@@ -37,6 +39,41 @@ inline int32_t to_int32(VALUE value, const char* argument) {
   }
   return number;
 }
+
+/// "binding::Pool *" is Pool, "std::string const &" is String.
+inline std::string ruby_type_name(std::string_view type) {
+  if (type.find("string") != type.npos || type.find("char") != type.npos) return "String";
+  if (type == "double") return "Float";
+  if (type == "bool") return "true or false";
+  if (type.starts_with("gpupool_config_t")) return "Config";
+  if (type.starts_with("gpupool_sim_config_t")) return "SimConfig";
+  if (type.starts_with("binding::")) type.remove_prefix(9);
+  return std::string(type.substr(0, type.find_first_of(" *&")));
+}
+
+/// In words of Ruby what SWIG's own code would say of C++. Argument 1 of a method is the object; functions of
+/// the module have the namespace in their names.
+inline const char* wrong_type(const char* type, const char* method, int index, VALUE value) {
+  std::string_view name = method;
+  if (name.starts_with("binding::")) {
+    name.remove_prefix(9);
+  } else {
+    --index;
+  }
+  const VALUE text = rb_sprintf("%s: argument %d is %+" PRIsVALUE ": %s is wanted", name.data(), index, value,
+                                ruby_type_name(type).c_str());
+  return RSTRING_PTR(text);
+}
+[[noreturn]] inline void raise_wrong_overload(const char* method) {
+  const char* const dot = std::strchr(method, '.');
+  std::string_view name = dot == nullptr ? method : dot + 1;
+  if (name == "new") name = std::string_view(method, dot - method);
+  const char* const wanted = arguments_of(name);
+  rb_raise(rb_eArgError, "%s: these arguments do not fit: %s is wanted", method,
+           wanted == nullptr ? "another list" : wanted);
+}
+#define Ruby_Format_TypeError(text, type, method, index, value) wrong_type(type, method, index, value)
+#define Ruby_Format_OverloadedError(count, most, method, prototypes) raise_wrong_overload(method)
 
 /// While a Ruby program is inside a call of the library on this thread, where it holds the interpreter's
 /// lock.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core.hpp"
 
@@ -44,6 +45,16 @@ inline void set_limit(gpupool_config_t& config, const std::string& limit) {
   check(gpupool_parse_size(limit.c_str(), &bytes, &share));
   config.limit_bytes = bytes;
   config.fraction = share;
+}
+
+/// What a script may give to a method that SWIG overloads, for messages. Null: it is none of these.
+inline const char* arguments_of(std::string_view method) {
+  if (method == "Pool") return "nothing, a Config, or strings: a device and a limit";
+  if (method == "read") return "an offset and a length, or none of them";
+  if (method == "free") return "a stream, or nothing";
+  if (method.starts_with("set_limit") || method == "limit=")
+    return "a number of bytes, or a string such as 8GiB or 40%";
+  return nullptr;
 }
 
 // ---- objects
