@@ -267,7 +267,8 @@ public static class PoolTest {
     Block block = pool.Allocate(1000, stream);
     Same(pool.ToString(), "pool on sim:1: 2 MiB of 64 MiB reserved, 1 block live");
     Same(pool.Stats().ToString(), "2 MiB of 64 MiB reserved, 1 block live");
-    Same(block.ToString(), string.Format("block of 1000 bytes at 0x{0:x} on stream 0x{1:x}", block.Address, stream.Id));
+    Same(block.ToString(),
+         string.Format("block of 1000 bytes at 0x{0:x} on stream 0x{1:x}", block.Address, stream.Id));
     block.Free();
     Same(block.ToString(), "block of 1000 bytes: freed");
     Same(stream.ToString(), string.Format("stream 0x{0:x}", stream.Id));
@@ -398,7 +399,8 @@ public static class PoolTest {
 
   public static void Main() {
     Action[] tests = { TestLibrary, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers, TestWatching,
-                       TestClosing, TestWords, TestCaptures, TestCollecting, TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
+                       TestClosing, TestWords, TestCaptures, TestCollecting, TestThreads,
+                       TestSharedPool, TestConfigs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);
   }

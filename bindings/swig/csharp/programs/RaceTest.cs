@@ -58,8 +58,8 @@ public static class RaceTest {
   private static void Streams() {
     using (var pool = new Pool(Name)) {
       Stream stream = pool.CreateStream();
-      Race("the stream is closed", stream.Dispose, stream.Synchronize, () => pool.Free(pool.Malloc(512, stream), stream),
-           () => pool.Allocate(512, stream).Dispose());
+      Race("the stream is closed", stream.Dispose, stream.Synchronize,
+           () => pool.Free(pool.Malloc(512, stream), stream), () => pool.Allocate(512, stream).Dispose());
     }
   }
 
