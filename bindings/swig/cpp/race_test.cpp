@@ -124,7 +124,8 @@ int main(int count, char** arguments) try {
   const int rounds = again(gates) + again(pools) + again(blocks) + again(streams) + again(contents);
   demand(sim_faults(kDevice) == 0, sim_last_fault(kDevice).c_str());
   // Nothing is left: a device in use cannot be configured.
-  gpupool_sim_config_t config{.struct_size = sizeof config};
+  gpupool_sim_config_t config{};
+  config.struct_size = sizeof config;
   sim_configure(kDevice, config);
   std::printf("C++: %d races passed\n", rounds);
 } catch (const Failure& failure) {
