@@ -53,7 +53,7 @@ chosen() { [[ " ${languages[*]} " == *" $1 "* ]]; }
 
 say "format"
 if has clang-format; then
-  clang-format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/OomHandler.java \
+  clang-format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver}.java \
     $here/java/programs/*.java examples/java/*.java
 fi
 if grep -nE $'\t| $|^.{121}' $here/*/*.{cs,lua,rb,swg} $here/csharp/programs/*.cs examples/{csharp,lua,ruby}/*; then

@@ -45,6 +45,21 @@ function tests.library()
   gpupool.set_log(gpupool.LOG_OFF)
 end
 
+function tests.logging()
+  local lines = {}
+  gpupool.set_log(gpupool.LOG_INFO, function(level, message) lines[#lines + 1] = level .. " " .. message end)
+  collectgarbage()
+  local pool = gpupool.open("sim", "64MiB")
+  assert(lines[1]:find("^3 pool "))
+  fails("OVER_LIMIT", pool.malloc, pool, 65 * MIB)
+  assert(lines[2]:find("^2 GPUPOOL_ERROR_OVER_LIMIT: malloc of 68157440 bytes"))
+  pool:close()
+  gpupool.set_log(gpupool.LOG_OFF)
+  local count = #lines
+  gpupool.open():close()
+  same(#lines, count)
+end
+
 function tests.addresses()
   local pool <close> = gpupool.open()
   local address = pool:malloc(1000)

@@ -33,6 +33,25 @@ class PoolTest < Minitest::Test
     GpuPool.set_log(GpuPool::LOG_OFF)
   end
 
+  def test_logging
+    lines = []
+    GC.start # what the collector ends is logged to standard error
+    GpuPool.set_log(GpuPool::LOG_INFO, ->(level, message) { lines << [level, message] })
+    GC.start
+    Pool.open("sim", limit: 64 * MIB) do |pool|
+      assert_match(/\Apool /, lines.assoc(GpuPool::LOG_INFO).last)
+      assert_raises(GpuPool::OverLimitError) { pool.malloc(65 * MIB) }
+      assert_match(/\AGPUPOOL_ERROR_OVER_LIMIT: malloc of 68157440 bytes/, lines.assoc(GpuPool::LOG_WARNING).last)
+    end
+    says("receiver is 5: an object with a method call(level, message)", TypeError) do
+      GpuPool.set_log(GpuPool::LOG_INFO, 5)
+    end
+    GpuPool.set_log(GpuPool::LOG_OFF)
+    count = lines.size
+    Pool.new.close
+    assert_equal count, lines.size
+  end
+
   def test_every_status_has_a_class
     GpuPool.constants.grep(/\AERROR_/).each do |constant|
       status = GpuPool.const_get(constant)

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core.hpp"
+#include "log.hpp"
 
 namespace binding {
 
@@ -23,9 +24,10 @@ inline uint64_t features() {
 inline std::string status_name(gpupool_status_t status) {
   return gpupool_status_name(status);
 }
-/// Sends lines of the log up to this level to standard error.
-inline void set_log(gpupool_log_level_t level) {
-  check(gpupool_set_log(nullptr, nullptr, level));
+/// Sends lines of the log up to this level to a function of the language, for the whole process; without one
+/// to standard error. It may be called on any thread, and must not call gpupool. What it throws is printed.
+inline void set_log(gpupool_log_level_t level, LogReceiver* receiver = nullptr) {
+  LogSlot::set(level, std::shared_ptr<LogReceiver>(receiver));
 }
 
 /// A size as people write it, in bytes: "4096", "1.5 GiB", "8GB". Since 0.2.

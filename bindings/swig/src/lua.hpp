@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "log.hpp"
 #include "words.hpp"
 
 namespace binding {
@@ -119,7 +120,7 @@ inline bool is_whole_number(lua_State* L, int index) {
   return is_whole != 0;
 }
 
-// ---- out-of-memory handlers
+// ---- functions that the library calls
 
 /// While a Lua program is inside a call of the library on this thread: its state, so that a handler can run.
 class LuaCall {
@@ -178,27 +179,46 @@ inline void begin_program(lua_State* L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &LuaCall::current);
 }
 
-/// A function. It is asked only on a thread that is inside a call from the same Lua program.
-class LuaHandler : public OomHandler {
+/// A function of a Lua program. It is called only on a thread that is inside a call from that program.
+class LuaFunction {
  public:
-  LuaHandler(lua_State* L, int index) : program_(program_of(L)) {
+  LuaFunction(lua_State* L, int index) : program_(program_of(L)) {
     lua_pushvalue(L, index);
     reference_ = luaL_ref(L, LUA_REGISTRYINDEX);
   }
+  LuaFunction(const LuaFunction&) = delete;
+  LuaFunction& operator=(const LuaFunction&) = delete;
   /// Another program may have replaced it, on another thread or when this one has ended: then it is left
   /// alone.
-  ~LuaHandler() override {
+  ~LuaFunction() {
     if (program_->thread == std::this_thread::get_id() && program_->is_open) {
       luaL_unref(program_->main_thread, LUA_REGISTRYINDEX, reference_);
     }
   }
 
-  bool ask(uint64_t size, uint32_t attempt) noexcept override {
+  /// Puts it on the stack of the call that this thread is inside; null: it is none of the program's.
+  LuaCall* push() const noexcept {
     LuaCall* const call = LuaCall::current;
+    if (call == nullptr) return nullptr;
+    lua_State* const L = call->state();
+    if (lua_checkstack(L, 8) == 0 || program_of(L) != program_) return nullptr;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, reference_);
+    return call;
+  }
+
+ private:
+  LuaProgramPtr program_;
+  int reference_;
+};
+
+class LuaHandler : public OomHandler {
+ public:
+  LuaHandler(lua_State* L, int index) : function_(L, index) {}
+
+  bool ask(uint64_t size, uint32_t attempt) noexcept override {
+    LuaCall* const call = function_.push();
     if (call == nullptr) return false;
     lua_State* const L = call->state();
-    if (lua_checkstack(L, 8) == 0 || program_of(L) != program_) return false;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, reference_);
     lua_pushinteger(L, static_cast<lua_Integer>(size));
     lua_pushinteger(L, attempt);
     if (lua_pcall(L, 2, 1, 0) != LUA_OK) {
@@ -211,8 +231,29 @@ class LuaHandler : public OomHandler {
   }
 
  private:
-  LuaProgramPtr program_;
-  int reference_;
+  LuaFunction function_;
+};
+
+class LuaReceiver : public LogReceiver {
+ public:
+  LuaReceiver(lua_State* L, int index) : function_(L, index) {}
+
+  bool take(int32_t level, const char* message) noexcept override {
+    LuaCall* const call = function_.push();
+    if (call == nullptr) return false;
+    lua_State* const L = call->state();
+    lua_pushinteger(L, level);
+    lua_pushstring(L, message);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK) {
+      const char* const problem = luaL_tolstring(L, -1, nullptr);
+      (void)std::fprintf(stderr, "gpupool: the function that receives the log failed: %s\n", problem);
+      lua_pop(L, 2);
+    }
+    return true;
+  }
+
+ private:
+  LuaFunction function_;
 };
 
 // ---- errors and metamethods

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "log.hpp"
 #include "words.hpp"
 
 namespace binding {
@@ -127,6 +128,48 @@ class RubyHandler : public OomHandler {
   }
 
   VALUE* handler_;
+};
+
+/// An object with a method call. Lines from threads that are not inside a call from Ruby, and from the
+/// collector, go to standard error.
+class RubyReceiver : public LogReceiver {
+ public:
+  explicit RubyReceiver(VALUE receiver) : receiver_(new VALUE(receiver)) {
+    rb_gc_register_address(receiver_);
+  }
+  ~RubyReceiver() override {
+    if (ruby_native_thread_p() == 0) return;
+    rb_gc_unregister_address(receiver_);
+    delete receiver_;
+  }
+
+  bool take(int32_t level, const char* message) noexcept override {
+    if (RubyCall::current == nullptr || rb_during_gc() != 0) return false;
+    const Line line{*receiver_, level, message};
+    int thrown = 0;
+    (void)rb_protect(put, reinterpret_cast<VALUE>(&line), &thrown);
+    if (thrown != 0) {
+      const char* const problem = rb_obj_classname(rb_errinfo());
+      (void)std::fprintf(stderr, "gpupool: the object that receives the log failed: %s\n", problem);
+      rb_set_errinfo(Qnil);
+    }
+    return true;
+  }
+
+ private:
+  struct Line {
+    VALUE receiver;
+    int32_t level;
+    const char* message;
+  };
+
+  static VALUE put(VALUE pointer) {
+    const auto& line = *reinterpret_cast<const Line*>(pointer);
+    return rb_funcall(line.receiver, rb_intern("call"), 2, INT2NUM(line.level),
+                      rb_utf8_str_new_cstr(line.message));
+  }
+
+  VALUE* receiver_;
 };
 
 /// Throws the failure, or what a handler has thrown.

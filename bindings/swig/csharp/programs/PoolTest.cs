@@ -51,6 +51,23 @@ public static class PoolTest {
     Library.SetLog(LogLevel.Off);
   }
 
+  private static void TestLogging() {
+    var lines = new List<string>();
+    Library.SetLog(LogLevel.Info, (level, message) => { lock (lines) lines.Add(level + " " + message); });
+    GC.Collect();
+    using (Pool pool = Limited(64 * MiB)) {
+      IsTrue(lines[0].StartsWith("Info pool ", StringComparison.Ordinal));
+      var elsewhere = new Thread(() => Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB)));
+      elsewhere.Start();
+      elsewhere.Join();
+      IsTrue(lines[1].StartsWith("Warning GPUPOOL_ERROR_OVER_LIMIT: malloc", StringComparison.Ordinal));
+    }
+    Library.SetLog(LogLevel.Off);
+    int count = lines.Count;
+    new Pool().Dispose();
+    Same(lines.Count, count);
+  }
+
   private static void TestAddresses() {
     using (var pool = new Pool()) {
       ulong address = pool.Malloc(1000);
@@ -398,8 +415,8 @@ public static class PoolTest {
   }
 
   public static void Main() {
-    Action[] tests = { TestLibrary, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers, TestWatching,
-                       TestClosing, TestWords, TestCaptures, TestCollecting, TestThreads,
+    Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
+                       TestWatching, TestClosing, TestWords, TestCaptures, TestCollecting, TestThreads,
                        TestSharedPool, TestConfigs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);

@@ -68,6 +68,26 @@ public final class PoolTest {
     GpuPool.setLog(LogLevel.OFF);
   }
 
+  private static void logging() throws Exception {
+    List<String> lines = java.util.Collections.synchronizedList(new ArrayList<>());
+    GpuPool.setLog(LogLevel.INFO, (level, message) -> lines.add(level + " " + message));
+    try (Pool pool = limited(MIB * 64)) {
+      isTrue(lines.get(0).startsWith("INFO pool "));
+      Thread elsewhere = new Thread(() -> thrown(OverLimitException.class, () -> pool.malloc(65 * MIB)));
+      elsewhere.start();
+      elsewhere.join();
+      isTrue(lines.get(1).startsWith("WARNING GPUPOOL_ERROR_OVER_LIMIT: malloc of 68157440 bytes"));
+      // What a handler throws is still thrown by the malloc, after its line.
+      pool.setOomHandler((size, attempt) -> { throw new IllegalStateException("from the handler"); });
+      thrown(IllegalStateException.class, () -> pool.malloc(65 * MIB));
+      same(lines.size(), 3);
+    }
+    GpuPool.setLog(LogLevel.OFF);
+    int count = lines.size();
+    new Pool().close();
+    same(lines.size(), count);
+  }
+
   private static void addresses() {
     try (Pool pool = new Pool()) {
       long address = pool.malloc(1000);
@@ -459,6 +479,7 @@ public final class PoolTest {
   public static void main(String[] arguments) throws Exception {
     Code[] tests = {
         PoolTest::library,
+        PoolTest::logging,
         PoolTest::addresses,
         PoolTest::blocks,
         PoolTest::streams,
