@@ -40,9 +40,9 @@ class HandlerSlot {
 
   /// Null: none.
   void set(gpupool_t* pool, std::shared_ptr<OomHandler> handler) {
-    const bool is_set = handler != nullptr;
+    // First, since it may be refused.
+    check(gpupool_set_oom_handler(pool, handler ? ask : nullptr, this));
     exchange(std::move(handler));
-    check(gpupool_set_oom_handler(pool, is_set ? ask : nullptr, this));
   }
   /// When the pool is destroyed.
   void drop() noexcept { exchange(nullptr); }

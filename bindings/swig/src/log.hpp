@@ -22,12 +22,10 @@ class LogReceiver {
 class LogSlot {
  public:
   static void set(gpupool_log_level_t level, std::shared_ptr<LogReceiver> receiver) {
-    const bool is_set = receiver != nullptr;
-    {
-      const std::lock_guard lock(slot().mutex_);
-      slot().receiver_.swap(receiver);
-    }
-    check(gpupool_set_log(is_set ? receive : nullptr, nullptr, level));
+    // First, since it may refuse the level.
+    check(gpupool_set_log(receiver ? receive : nullptr, nullptr, level));
+    const std::lock_guard lock(slot().mutex_);
+    slot().receiver_.swap(receiver);
   }
 
  private:

@@ -27,6 +27,7 @@ inline std::string_view lua_type_name(std::string_view type) {
   if (type.find("string") != type.npos || type.find("char") != type.npos) return "string";
   if (type.starts_with("gpupool_config_t")) return "Config";
   if (type.starts_with("gpupool_sim_config_t")) return "SimConfig";
+  if (type.starts_with("gpupool_")) return "constant of the module";
   if (type.starts_with("binding::")) type.remove_prefix(9);
   return type.substr(0, type.find_first_of(" *&"));
 }

@@ -258,9 +258,13 @@ class Pool {
   }
   /// In words: "pool on sim:0: 2 MiB of 64 MiB reserved, 1 block live".
   std::string to_string() const {
-    if (is_closed()) return "pool: closed";
-    const gpupool_stats_t stats = this->stats();
-    return "pool on " + describe_device(core_->backend(), stats.device) + ": " + describe_stats(stats);
+    try {
+      const gpupool_stats_t stats = this->stats();
+      return "pool on " + describe_device(core_->backend(), stats.device) + ": " + describe_stats(stats);
+    } catch (const Failure&) {
+      if (!is_closed()) throw;
+      return "pool: closed";
+    }
   }
 
  private:

@@ -48,6 +48,7 @@ inline std::string ruby_type_name(std::string_view type) {
   if (type == "bool") return "true or false";
   if (type.starts_with("gpupool_config_t")) return "Config";
   if (type.starts_with("gpupool_sim_config_t")) return "SimConfig";
+  if (type.starts_with("gpupool_")) return "a constant of GpuPool";
   if (type.starts_with("binding::")) type.remove_prefix(9);
   return std::string(type.substr(0, type.find_first_of(" *&")));
 }
