@@ -103,7 +103,9 @@ class PoolTest < Minitest::Test
       says("device is 4294967296: an Integer of 32 bits is wanted", RangeError) { pool.enable_peer(2**32) }
       says("read: these arguments do not fit: an offset and a length", ArgumentError) { pool.allocate(1).read(:all) }
       says("parse_size: argument 1 is nil: String is wanted", ArgumentError) { GpuPool.parse_size(nil) }
-      says("device_count: argument 1 is :sim: a constant of GpuPool is wanted", TypeError) { GpuPool.device_count(:sim) }
+      says("device_count: argument 1 is :sim: a constant of GpuPool is wanted", TypeError) do
+        GpuPool.device_count(:sim)
+      end
       says("sim_configure: argument 2 is 5: SimConfig is wanted", TypeError) { GpuPool.sim_configure(5, 5) }
       refused { GpuPool.set_log(9) }
       assert_raises(ArgumentError) { pool.malloc }
