@@ -4,19 +4,24 @@
 #include "_cgo_export.h"
 #include "bridge.h"
 
-gpupool_error_t bridge_no_memory = {
-    .struct_size = sizeof(gpupool_error_t),
-    .status = GPUPOOL_ERROR_HOST_OUT_OF_MEMORY,
-    .message = "the host has no memory to tell what went wrong",
+bridge_failure bridge_no_memory = {
+    .details =
+        {
+            .struct_size = sizeof(gpupool_error_t),
+            .status = GPUPOOL_ERROR_HOST_OUT_OF_MEMORY,
+            .message = "the host has no memory to tell what went wrong",
+        },
 };
+
+_Thread_local uintptr_t bridge_panic;
 
 int32_t bridge_on_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt) {
   (void)pool;
-  return gpupoolGoOutOfMemory((uintptr_t)user, size, attempt);
+  return gpupoolGoOutOfMemory((uintptr_t)user, size, attempt, &bridge_panic);
 }
 
 int32_t bridge_upstream_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {
-  *out_ptr = gpupoolGoUpstreamMalloc((uintptr_t)user, size, stream);
+  *out_ptr = gpupoolGoUpstreamMalloc((uintptr_t)user, size, stream, &bridge_panic);
   return *out_ptr == 0;
 }
 

@@ -58,18 +58,77 @@ func TestCloseInOOMHandler(t *testing.T) {
 }
 
 func TestPanicInHandler(t *testing.T) {
+	pool := newPool(t, gpupool.WithLimit(16*mib))
+	cause := errors.New("my own bug")
+	ok(t, pool.SetOOMHandler(func(size uint64, _ int) bool {
+		if size == 48*mib {
+			panic("no error")
+		}
+		panic(cause)
+	}))
+	_, err := pool.Malloc(32*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	fails(t, err, cause)
+	says(t, err, "my own bug")
+	_, err = pool.Alloc(48*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	var panicked *gpupool.PanicError
+	if !errors.As(err, &panicked) || panicked.Value != "no error" || !strings.Contains(string(panicked.Stack), "TestPanic") {
+		t.Errorf("%+v", panicked)
+	}
+
+	// It belongs to that call alone.
+	ok(t, pool.SetOOMHandler(nil))
+	_, err = pool.Malloc(32*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	if errors.As(err, &panicked) {
+		t.Error(err)
+	}
+	ok(t, pool.Free(must(pool.Malloc(mib, 0))(t), 0))
+}
+
+// A handler may use the pool, and its own calls may fail by a panic of their own.
+func TestPanicInsideAHandlersCall(t *testing.T) {
+	pool, other := newPool(t, gpupool.WithLimit(16*mib)), newPool(t, gpupool.WithLimit(16*mib))
+	ok(t, other.SetOOMHandler(func(uint64, int) bool { panic("inner") }))
+	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
+		says(t, second(other.Malloc(32*mib, 0)), "inner")
+		panic("outer")
+	}))
+	err := second(pool.Malloc(32*mib, 0))
+	says(t, err, "outer")
+	if strings.Contains(err.Error(), "inner") {
+		t.Error(err)
+	}
+}
+
+// panicking is an upstream with a bug.
+type panicking struct{}
+
+func (panicking) Malloc(uint64, gpupool.Stream) (gpupool.Ptr, error) { panic("a broken upstream") }
+
+func (panicking) Free(gpupool.Ptr, uint64, gpupool.Stream) {}
+
+func TestPanicInUpstream(t *testing.T) {
+	pool := newPool(t, gpupool.WithUpstream(panicking{}))
+	err := second(pool.Malloc(32*mib, 0))
+	fails(t, err, gpupool.ErrOutOfMemory)
+	says(t, err, "a broken upstream")
+}
+
+// No call could tell of these.
+func TestPanicInLog(t *testing.T) {
 	if os.Getenv("GPUPOOL_TEST_PANIC") != "" {
-		pool := newPool(t, gpupool.WithLimit(16*mib))
-		ok(t, pool.SetOOMHandler(func(uint64, int) bool { panic("in a handler") }))
+		ok(t, gpupool.SetLog(func(gpupool.LogLevel, string) { panic("in a log function") }, gpupool.LogDebug))
 		defer func() { _ = recover() }()
-		_, _ = pool.Malloc(32*mib, 0)
+		_ = newPool(t)
 		return
 	}
-	program := exec.Command(os.Args[0], "-test.run=^TestPanicInHandler$")
+	program := exec.Command(os.Args[0], "-test.run=^TestPanicInLog$")
 	program.Env = append(os.Environ(), "GPUPOOL_TEST_PANIC=1")
 	output, err := program.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(output), "in a handler") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(output), "in a log function") {
 		t.Errorf("%v: %s", err, output)
 	}
 }
