@@ -10,7 +10,8 @@
 #include <gpupool/gpupool.h>
 #include <stdlib.h>
 
-/* What went wrong, and a handle of Go's of the panic of a callback, or 0. Without a status it is the panic alone. */
+/* What went wrong, and a handle of Go's of the panic of a callback, or 0. Without a status it is the panic
+ * alone. */
 typedef struct {
   gpupool_error_t details;
   uintptr_t panic;

@@ -124,8 +124,7 @@ func gpupoolGoLog(level C.int32_t, message *C.char) {
 
 func coreOf(user C.uintptr_t) *core { return cgo.Handle(user).Value().(*core) }
 
-// keepPanic keeps a panic from unwinding frames of C++, and keeps it for the call of the library that asked: a callback
-// runs on the thread of that call, where panicked is.
+// keepPanic keeps a panic from unwinding frames of C++, and keeps it for the call of the library that asked.
 func keepPanic(panicked *C.uintptr_t) {
 	if reason := recover(); reason != nil {
 		_ = takePanic(*panicked) // an earlier one of the same call

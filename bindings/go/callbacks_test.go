@@ -116,6 +116,21 @@ func TestPanicInUpstream(t *testing.T) {
 	says(t, err, "a broken upstream")
 }
 
+// A panic belongs to the call whose callback it was in, whatever other callbacks of that call do.
+func TestPanicInUpstreamBeforeAHandler(t *testing.T) {
+	pool, other := newPool(t, gpupool.WithUpstream(panicking{})), newPool(t)
+	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
+		ok(t, other.Free(must(other.Malloc(mib, 0))(t), 0))
+		_, err := other.Malloc(1<<60, 0)
+		var panicked *gpupool.PanicError
+		if fails(t, err, gpupool.ErrOutOfMemory); errors.As(err, &panicked) {
+			t.Error(err)
+		}
+		return false
+	}))
+	says(t, second(pool.Malloc(32*mib, 0)), "a broken upstream")
+}
+
 // No call could tell of these.
 func TestPanicInLog(t *testing.T) {
 	if os.Getenv("GPUPOOL_TEST_PANIC") != "" {

@@ -18,7 +18,7 @@ type options struct {
 
 // WithDevice takes this device, instead of the first: a number, or words as ParseDevice reads them, such as "cuda:1".
 // Words that name a backend choose it, as WithBackend does; the last option counts.
-func WithDevice[Device int | string](device Device) Option {
+func WithDevice[D int | string](device D) Option {
 	return func(o *options) {
 		switch device := any(device).(type) {
 		case int:
@@ -59,7 +59,7 @@ func WithFraction(fraction float64) Option {
 
 // WithLimit limits reserved memory: to a number of bytes, where 0 is no such limit, or to words as ParseSize reads them,
 // such as "8GiB", or "40%" of the device's memory.
-func WithLimit[Size int | int64 | uint64 | string](limit Size) Option {
+func WithLimit[L int | int64 | uint64 | string](limit L) Option {
 	return func(o *options) {
 		switch limit := any(limit).(type) {
 		case int:
