@@ -180,18 +180,26 @@ func TestWritesThatDoNotFitSayWhy(t *testing.T) {
 // another block's by then.
 func TestCloseAmongCopies(t *testing.T) {
 	pool := newPool(t)
-	for range 200 {
-		block := must(pool.Alloc(mib, 0))(t)
-		done := make(chan error)
+	data := make([]byte, 64<<10)
+	for range 300 {
+		block := must(pool.Alloc(uint64(len(data)), 0))(t)
+		started, done := make(chan bool, 1), make(chan error)
 		go func() {
-			_, err := block.WriteAt(make([]byte, mib), 0)
-			done <- err
+			for {
+				if _, err := block.WriteAt(data, 0); err != nil {
+					done <- err
+					return
+				}
+				select {
+				case started <- true:
+				default:
+				}
+			}
 		}()
+		<-started
 		ok(t, block.Close())
 		_ = must(pool.Empty())(t)
-		if err := <-done; err != nil {
-			fails(t, err, gpupool.ErrFreed)
-		}
+		fails(t, <-done, gpupool.ErrFreed)
 	}
 	equal(t, must(pool.Stats())(t).All.AllocatedBlocks.Current, 0)
 }
