@@ -20,8 +20,8 @@ type OOMHandler func(size uint64, attempt int) bool
 
 // Upstream is where a pool with WithUpstream gets its memory from. The library calls it from any goroutine; it must
 // not use the same pool. It is kept until the last memory is back. A panic in Malloc counts as "no more memory": the
-// call that asked fails with an Error that wraps a PanicError, or, if memory is found elsewhere, the panic is written to
-// standard error. A panic in Free ends the program.
+// call that asked fails with an Error that wraps a PanicError, or, if memory is found elsewhere, the panic is written
+// to standard error. A panic in Free ends the program.
 type Upstream interface {
 	// Malloc gives size bytes, aligned to at least 512, or an error for "no more memory".
 	Malloc(size uint64, stream Stream) (Ptr, error)
@@ -141,7 +141,8 @@ func takePanic(kept C.uintptr_t) *PanicError {
 	return cgo.Handle(kept).Value().(*PanicError)
 }
 
-// endOnPanic is for callbacks of which no call could tell. It keeps a panic from unwinding frames of C++, which would leave the library in the middle of a call.
+// endOnPanic is for callbacks of which no call could tell. It keeps a panic from unwinding frames of C++, which would
+// leave the library in the middle of a call.
 func endOnPanic() {
 	if reason := recover(); reason != nil {
 		fmt.Fprintf(os.Stderr, "panic in a callback of gpupool: %v\n\n%s", reason, debug.Stack())

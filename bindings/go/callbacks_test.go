@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -73,7 +74,8 @@ func TestPanicInHandler(t *testing.T) {
 	_, err = pool.Alloc(48*mib, 0)
 	fails(t, err, gpupool.ErrOverLimit)
 	var panicked *gpupool.PanicError
-	if !errors.As(err, &panicked) || panicked.Value != "no error" || !strings.Contains(string(panicked.Stack), "TestPanic") {
+	if !errors.As(err, &panicked) || panicked.Value != "no error" ||
+		!strings.Contains(string(panicked.Stack), "TestPanic") {
 		t.Errorf("%+v", panicked)
 	}
 
@@ -102,23 +104,55 @@ func TestPanicInsideAHandlersCall(t *testing.T) {
 	}
 }
 
-// panicking is an upstream with a bug.
-type panicking struct{}
+// panicking is an upstream with a bug, until it is mended.
+type panicking struct{ isMended *bool }
 
-func (panicking) Malloc(uint64, gpupool.Stream) (gpupool.Ptr, error) { panic("a broken upstream") }
+func (p panicking) Malloc(uint64, gpupool.Stream) (gpupool.Ptr, error) {
+	if *p.isMended {
+		return 1 << 40, nil
+	}
+	panic("a broken upstream")
+}
 
 func (panicking) Free(gpupool.Ptr, uint64, gpupool.Stream) {}
 
 func TestPanicInUpstream(t *testing.T) {
-	pool := newPool(t, gpupool.WithUpstream(panicking{}))
+	pool := newPool(t, gpupool.WithUpstream(panicking{new(bool)}))
 	err := second(pool.Malloc(32*mib, 0))
 	fails(t, err, gpupool.ErrOutOfMemory)
 	says(t, err, "a broken upstream")
 }
 
+// There is no error that could tell of a panic if the pool finds memory after it.
+func TestPanicInUpstreamThatIsMended(t *testing.T) {
+	isMended := false
+	pool := newPool(t, gpupool.WithUpstream(panicking{&isMended}))
+	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
+		isMended = true
+		return true
+	}))
+	words := standardError(t, func() { ok(t, pool.Free(must(pool.Malloc(mib, 0))(t), 0)) })
+	if !strings.HasPrefix(words, "gpupool: a callback panicked: a broken upstream\n") {
+		t.Errorf("found %q", words)
+	}
+	equal(t, standardError(t, func() { _ = must(pool.Stats())(t) }), "")
+}
+
+// standardError is what is written there while f runs.
+func standardError(t *testing.T, f func()) string {
+	t.Helper()
+	before := os.Stderr
+	defer func() { os.Stderr = before }()
+	file := must(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
+	defer file.Close()
+	os.Stderr = file
+	f()
+	return string(must(os.ReadFile(file.Name()))(t))
+}
+
 // A panic belongs to the call whose callback it was in, whatever other callbacks of that call do.
 func TestPanicInUpstreamBeforeAHandler(t *testing.T) {
-	pool, other := newPool(t, gpupool.WithUpstream(panicking{})), newPool(t)
+	pool, other := newPool(t, gpupool.WithUpstream(panicking{new(bool)})), newPool(t)
 	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
 		ok(t, other.Free(must(other.Malloc(mib, 0))(t), 0))
 		_, err := other.Malloc(1<<60, 0)

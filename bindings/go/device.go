@@ -61,7 +61,7 @@ func DeviceInfo(backend Backend, number int) (Device, error) {
 	}, nil
 }
 
-// DeviceInfo describes the pool's device as it is now.
+// DeviceInfo describes the pool's device as it is now. Since 0.2.
 func (p *Pool) DeviceInfo() (Device, error) {
 	stats, err := p.Stats()
 	if err != nil {

@@ -35,7 +35,7 @@ func (e closedError) Error() string { return "gpupool: " + string(e) }
 func (e closedError) Is(target error) bool { return target == ErrClosed }
 
 // PanicError is a panic in an OOMHandler, or in Malloc of an Upstream. The call that asked there returns an Error which
-// wraps it: errors.As finds it, and where the panic's value is an error, errors.Is finds that.
+// wraps it: errors.As finds it, and where the panic's value is an error, errors.Is finds that. Since 0.2.
 type PanicError struct {
 	// What the function panicked with.
 	Value any

@@ -37,6 +37,7 @@ var checkVersion = sync.OnceValue(func() error {
 
 // ParseSize reads a size as people write it. "4096", "512KiB", "1.5 GiB" and "2g" count in powers of 1,024, "8GB" in
 // powers of 1,000; these are bytes. "40%" is a share, 0.4, for WithFraction or SetFraction. The other result is 0.
+// Since 0.2.
 //
 // Errors: ErrInvalidArgument (anything else, zero included).
 func ParseSize(text string) (bytes uint64, share float64, err error) {
@@ -54,6 +55,7 @@ func ParseSize(text string) (bytes uint64, share float64, err error) {
 
 // ParseDevice reads a device as people write it: "cuda", "cuda:1", "sim", "sim:3", "auto", or a number alone, which
 // leaves the backend to BackendAuto. It does not ask whether the device is there.
+// Since 0.2.
 //
 // Errors: ErrInvalidArgument (anything else).
 func ParseDevice(text string) (backend Backend, number int, err error) {

@@ -57,8 +57,8 @@ func WithFraction(fraction float64) Option {
 	return func(o *options) { o.config.fraction = C.double(fraction) }
 }
 
-// WithLimit limits reserved memory: to a number of bytes, where 0 is no such limit, or to words as ParseSize reads them,
-// such as "8GiB", or "40%" of the device's memory.
+// WithLimit limits reserved memory: to a number of bytes, where 0 is no such limit, or to words as ParseSize reads
+// them, such as "8GiB", or "40%" of the device's memory.
 func WithLimit[L int | int64 | uint64 | string](limit L) Option {
 	return func(o *options) {
 		switch limit := any(limit).(type) {
@@ -94,7 +94,7 @@ func (o *options) fail(err error) {
 
 // WithGCBeforeOOM runs the garbage collector once before an allocation fails, and before an OOMHandler is asked, and
 // frees the blocks that it finds unreachable: the collector does not see how much of the GPU's memory hangs on them. An
-// allocation costs more, since the pool keeps a list of its blocks.
+// allocation costs more, since the pool keeps a list of its blocks. Since 0.2.
 func WithGCBeforeOOM() Option {
 	return func(o *options) { o.collects = true }
 }

@@ -194,7 +194,7 @@ func (p *Pool) SetLimit(bytes uint64) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_limit(pool, C.uint64_t(bytes)) })
 }
 
-// SetLimitTo is SetLimit or SetFraction in words, as ParseSize reads them: "8GiB", "40%".
+// SetLimitTo is SetLimit or SetFraction in words, as ParseSize reads them: "8GiB", "40%". Since 0.2.
 func (p *Pool) SetLimitTo(limit string) error {
 	bytes, share, err := ParseSize(limit)
 	if err != nil {
@@ -207,9 +207,9 @@ func (p *Pool) SetLimitTo(limit string) error {
 }
 
 // EnablePeer lets the device with number peer access all memory of this pool, what it has and what it gets. There is no
-// way back but the pool's end. The pool's own device, and one that has access already, are no error.
+// way back but the pool's end. The pool's own device, and one that has access already, are no error. Since 0.2.
 //
-// Errors: ErrInvalidArgument (no such device), ErrUnsupported (the devices can not access each other, or the memory
+// Errors: ErrInvalidArgument (no such device), ErrUnsupported (the devices cannot access each other, or the memory
 // comes from an Upstream), ErrDriver, ErrForked.
 func (p *Pool) EnablePeer(peer int) error {
 	number, err := deviceNumber(peer)

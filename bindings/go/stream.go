@@ -13,8 +13,8 @@ import (
 // Ptr is an address on the device. It is a number, because most holders can not read through it.
 type Ptr uint64
 
-// Stream is a queue of the GPU's work: a CUstream or cudaStream_t as a number. 0 is the legacy default stream, and so is
-// 1 (CU_STREAM_LEGACY). 2 (CU_STREAM_PER_THREAD) is refused: it names another queue on each thread.
+// Stream is a queue of the GPU's work: a CUstream or cudaStream_t as a number. 0 is the legacy default stream, and so
+// is 1 (CU_STREAM_LEGACY). 2 (CU_STREAM_PER_THREAD) is refused: it names another queue on each thread.
 type Stream uintptr
 
 // StreamUnknown, in a free, stands for any stream that the pool has seen.
@@ -147,7 +147,7 @@ func (p *Pool) Synchronize() error {
 
 // ---- captures of CUDA graphs
 
-// CaptureID is the number of the capture under way on a stream, as the driver gives it; 0: none.
+// CaptureID is the number of the capture under way on a stream, as the driver gives it; 0: none. Since 0.2.
 //
 // Errors: ErrInvalidArgument, ErrDriver, ErrForked.
 func (p *Pool) CaptureID(stream Stream) (uint64, error) {
@@ -155,8 +155,8 @@ func (p *Pool) CaptureID(stream Stream) (uint64, error) {
 }
 
 // ReleaseCapture says that the graph which a capture made will not run any more, so that its memory is the pool's
-// again. To be called when the graph and its copies are destroyed; waits for launches on streams that the pool has seen.
-// A capture that the pool has not seen is no error.
+// again. To be called when the graph and its copies are destroyed; waits for launches on streams that the pool has
+// seen. A capture that the pool has not seen is no error. Since 0.2.
 //
 // Errors: ErrInvalidArgument (capture 0, or one that is still under way), ErrDriver, ErrForked.
 func (p *Pool) ReleaseCapture(capture uint64) error {

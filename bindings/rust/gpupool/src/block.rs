@@ -33,7 +33,7 @@ unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
 numbers!(half::f16 half::bf16);
 
 /// Lets arrays of a type be on the device: [`Pod`](crate::Pod), as `bytemuck::AnyBitPattern` proves it. A blanket
-/// implementation would forbid the implementations of other crates once anybody turns the feature on.
+/// implementation would forbid the implementations of other crates once anybody turns the feature on. Since 0.2.
 ///
 /// ```
 /// #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]

@@ -91,7 +91,7 @@ pub struct Builder {
 
 impl Builder {
     /// The device: its number, from 0, or words such as "cuda:1", or a [`Device`]. What names a backend chooses it,
-    /// as [`backend`](Builder::backend) does; the last call counts. Default: 0. What can not be read is an error of
+    /// as [`backend`](Builder::backend) does; the last call counts. Default: 0. What cannot be read is an error of
     /// [`build`](Builder::build).
     pub fn device<D>(mut self, device: D) -> Builder
     where
@@ -147,8 +147,8 @@ impl Builder {
         self
     }
 
-    /// The same in words: "8GiB", or "40%" of the device's memory; or as a [`Limit`]. What can not be read is an error
-    /// of [`build`](Builder::build).
+    /// The same in words: "8GiB", or "40%" of the device's memory; or as a [`Limit`]. What cannot be read is an error
+    /// of [`build`](Builder::build). Since 0.2.
     pub fn limit<L>(mut self, limit: L) -> Builder
     where
         L: TryInto<Limit>,

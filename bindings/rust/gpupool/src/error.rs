@@ -64,7 +64,7 @@ impl Error {
         Error::new(sys::GPUPOOL_ERROR_OUT_OF_MEMORY, 0, message)
     }
 
-    /// What this version can not do.
+    /// What this version cannot do.
     #[cold]
     pub(crate) fn unsupported(message: String) -> Error {
         Error::new(sys::GPUPOOL_ERROR_UNSUPPORTED, 0, message)

@@ -24,7 +24,7 @@ pub fn version_string() -> &'static str {
     version.to_str().unwrap_or("")
 }
 
-/// Refuses a library of another version than these bindings: structs may differ then. `vendored` can not fail here.
+/// Refuses a library of another version than these bindings: structs may differ then. `vendored` cannot fail here.
 pub(crate) fn check_version() -> Result<()> {
     let built = sys::GPUPOOL_VERSION;
     if version() / 100 == built / 100 {

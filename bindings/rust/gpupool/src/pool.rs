@@ -122,7 +122,7 @@ impl Pool {
         check(unsafe { sys::gpupool_set_limit(self.handle(), limit_bytes) })
     }
 
-    /// The same in bytes, as a share, or in words: "8GiB", "40%".
+    /// The same in bytes, as a share, or in words: "8GiB", "40%". Since 0.2.
     pub fn set_limit_to<L>(&self, limit: L) -> Result<()>
     where
         L: TryInto<Limit>,
@@ -135,8 +135,9 @@ impl Pool {
     }
 
     /// Lets device number `peer` access all memory of this pool, what it has and what it gets. There is no way back but
-    /// the pool's end. The pool's own device, and one that has access already, are no error. Two devices that can not
+    /// the pool's end. The pool's own device, and one that has access already, are no error. Two devices that cannot
     /// access each other, and memory of an upstream, are [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// Since 0.2.
     pub fn enable_peer(&self, peer: i32) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_enable_peer(self.handle(), peer) })

@@ -61,7 +61,7 @@ impl Pool {
     /// Says that the graph which a capture made, and [`Stream::capture_id`](crate::Stream::capture_id) gave the number
     /// of, will not run any more, so that its memory is the pool's again. Waits for launches on streams that the pool
     /// has seen. A capture that the pool has not seen is no error, one that is under way is
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument). Since 0.2.
     ///
     /// # Safety
     /// The graph and all its copies are destroyed.

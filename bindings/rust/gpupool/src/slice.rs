@@ -8,7 +8,7 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::{Error, Pod, Result, Stream};
 
-/// A part of a [`PoolVec`](crate::PoolVec), to read from: [`PoolVec::slice`](crate::PoolVec::slice).
+/// A part of a [`PoolVec`](crate::PoolVec), to read from: [`PoolVec::slice`](crate::PoolVec::slice). Since 0.2.
 pub struct PoolSlice<'a, T: Pod> {
     stream: &'a Stream,
     /// The whole block, which streams are recorded for.
@@ -109,7 +109,8 @@ impl<'a, T: Pod> PoolSlice<'a, T> {
     }
 }
 
-/// A part of a [`PoolVec`](crate::PoolVec), to read and write: [`PoolVec::slice_mut`](crate::PoolVec::slice_mut).
+/// A part of a [`PoolVec`](crate::PoolVec), to read and write: [`PoolVec::slice_mut`](crate::PoolVec::slice_mut). Since
+/// 0.2.
 pub struct PoolSliceMut<'a, T: Pod> {
     part: PoolSlice<'a, T>,
     elements: PhantomData<&'a mut [T]>,

@@ -185,7 +185,7 @@ impl Stream {
         PoolVec::new(self.clone(), len)
     }
 
-    /// Allocates an array of `len` elements, all of whose bytes will be 0 for what is queued from now on.
+    /// Allocates an array of `len` elements, all of whose bytes will be 0 for what is queued from now on. Since 0.2.
     pub fn alloc_zeros<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
         PoolVec::alloc_zeros(self.clone(), len)
     }
@@ -224,7 +224,7 @@ impl Stream {
         check(unsafe { sys::gpupool_reserve(self.handle(), target_bytes, self.number()) })
     }
 
-    /// The number of the capture of a CUDA graph that is under way on it, as the driver gives it.
+    /// The number of the capture of a CUDA graph that is under way on it, as the driver gives it. Since 0.2.
     pub fn capture_id(&self) -> Result<Option<u64>> {
         let mut capture = 0;
         // SAFETY: pool and stream are good while self is there.

@@ -28,6 +28,7 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     }
 
     /// Allocates `len` elements, all of whose bytes will be 0 for what is queued on the stream from now on.
+    /// Since 0.2.
     pub fn alloc_zeros(stream: S, len: usize) -> Result<PoolVec<T, S>> {
         let mut array = PoolVec::new(stream, len)?;
         array.fill_bytes(0)?;

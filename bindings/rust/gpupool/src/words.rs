@@ -12,7 +12,7 @@ use crate::error::check;
 use crate::{Backend, Error, Result};
 
 /// A limit of reserved memory. As text, "4096", "512KiB", "1.5 GiB" and "2g" count in powers of 1,024, "8GB" in powers
-/// of 1,000, and "40%" is a share of the device's memory.
+/// of 1,000, and "40%" is a share of the device's memory. Since 0.2.
 ///
 /// ```
 /// use gpupool::Limit;
@@ -57,6 +57,7 @@ impl From<u64> for Limit {
 
 /// A device by backend and number. As text it is "cuda", "cuda:1", "sim", "sim:3" or "auto"; a number alone leaves the
 /// backend to [`Backend::Auto`]. Whether there is such a device is another question.
+/// Since 0.2.
 ///
 /// ```
 /// use gpupool::{Backend, Device};
@@ -106,7 +107,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// For conversions that can not fail.
+/// For conversions that cannot fail.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Error {
         match never {}
