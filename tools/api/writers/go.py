@@ -152,7 +152,7 @@ def _comment(doc, indent="\t"):
 def _aligned(rows):
     """Columns as gofmt has them: each as wide as its longest entry that has another one behind it."""
     widths = [max((len(row[i]) for row in rows if any(row[i + 1 :])), default=0) for i in range(len(rows[0]))]
-    return [" ".join(f"{cell:{width}}" for cell, width in zip(row, widths)).rstrip(" ") for row in rows]
+    return [" ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip(" ") for row in rows]
 
 
 _LAYOUT_TEST = """\
