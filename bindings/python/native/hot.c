@@ -18,6 +18,27 @@ typedef struct hot_t {
   int is_closed;
 } hot_t;
 
+/* A call on a pool in which the library may call functions of the user, on this thread. What they raise
+ * cannot pass through the library, and waits here until the call returns. */
+typedef struct call_t {
+  struct call_t* outer;
+  const gpupool_t* pool;
+  /* A list, or NULL: none. See _callbacks.py for what is in it. */
+  PyObject* raised;
+} call_t;
+
+/* The innermost one. */
+static _Thread_local call_t* current_call;
+
+static call_t* begin_call(call_t* call, const gpupool_t* pool) {
+  *call = (call_t){.outer = current_call, .pool = pool, .raised = NULL};
+  return current_call = call;
+}
+
+static void end_call(call_t* call) {
+  current_call = call->outer;
+}
+
 /* Sizes, addresses: anything with __index__. Returns 0 with an exception. */
 static int to_number(PyObject* object, uint64_t* number) {
   PyObject* index = PyNumber_Index(object);
@@ -65,13 +86,30 @@ static int read_arguments(hot_t* self, PyObject* const* arguments, Py_ssize_t co
   return to_number(given[0], number) && (given[1] == NULL || to_stream(self, given[1], stream));
 }
 
-static PyObject* raise_failure(hot_t* self, int32_t status) {
-  PyObject* error = PyObject_CallMethod((PyObject*)self, "_failure", "i", (int)status);
-  if (error != NULL) {
-    PyErr_SetObject((PyObject*)Py_TYPE(error), error);
-    Py_DECREF(error);
-  }
+/* Raises an exception as it is, with its own context. Takes the reference. */
+static void raise(PyObject* error) {
+  PyObject* type = (PyObject*)Py_TYPE(error);
+  Py_INCREF(type);
+  PyErr_Restore(type, error, PyException_GetTraceback(error));
+}
+
+static PyObject* raise_failure(hot_t* self, int32_t status, PyObject* raised) {
+  PyObject* error =
+      PyObject_CallMethod((PyObject*)self, "_failure", "iO", (int)status, raised == NULL ? Py_None : raised);
+  if (error != NULL) raise(error);
   return NULL;
+}
+
+/* What was raised in a call that succeeded all the same. */
+static void report(PyObject* raised) {
+  const Py_ssize_t count = raised == NULL ? 0 : PyList_Size(raised);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* error = PyTuple_GetItem(PyList_GetItem(raised, i), 0);
+    PyObject* function = PyTuple_GetItem(PyList_GetItem(raised, i), 1);
+    Py_INCREF(error);
+    raise(error);
+    PyErr_WriteUnraisable(function);
+  }
 }
 
 static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
@@ -83,12 +121,49 @@ static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssi
   gpupool_t* pool = self->is_closed ? NULL : self->pool->handle;
   gpupool_ptr_t address = 0;
   gpupool_status_t status = GPUPOOL_SUCCESS;
+  call_t call;
   Py_INCREF(owner);
+  begin_call(&call, pool);
   Py_BEGIN_ALLOW_THREADS status = gpupool_malloc(pool, size, (gpupool_stream_t)stream, &address);
-  Py_END_ALLOW_THREADS
-      /* The failure is explained before anything else can fail on this thread. */
-      PyObject* result =
-          status == GPUPOOL_SUCCESS ? PyLong_FromUnsignedLongLong(address) : raise_failure(self, status);
+  Py_END_ALLOW_THREADS end_call(&call);
+  if (status == GPUPOOL_SUCCESS) report(call.raised);
+  /* The failure is explained before anything else can fail on this thread. */
+  PyObject* result = status == GPUPOOL_SUCCESS ? PyLong_FromUnsignedLongLong(address)
+                                               : raise_failure(self, status, call.raised);
+  Py_XDECREF(call.raised);
+  Py_DECREF(owner);
+  return result;
+}
+
+/* _ask(function, ...): calls a function of the library on this pool, other than gpupool_malloc, that may call
+ * those of the user. Raises what its status stands for. */
+static PyObject* hot_ask(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
+  hot_t* self = (hot_t*)object;
+  PyObject* owner = self->owner;
+  PyObject* handle = PyObject_GetAttrString(owner, "handle");
+  PyObject* given = handle == NULL ? NULL : PyTuple_New(count);
+  if (given == NULL) {
+    Py_XDECREF(handle);
+    return NULL;
+  }
+  PyTuple_SetItem(given, 0, handle);
+  for (Py_ssize_t i = 1; i < count; ++i) {
+    Py_INCREF(arguments[i]);
+    PyTuple_SetItem(given, i, arguments[i]);
+  }
+  call_t call;
+  Py_INCREF(owner);
+  begin_call(&call, self->pool->handle);
+  PyObject* result = PyObject_Call(arguments[0], given, NULL);
+  end_call(&call);
+  const long status = result == NULL ? -1 : PyLong_AsLong(result);
+  if (status == GPUPOOL_SUCCESS) report(call.raised);
+  if (status > 0) {
+    Py_CLEAR(result);
+    raise_failure(self, (int32_t)status, call.raised);
+  }
+  Py_XDECREF(call.raised);
+  Py_DECREF(given);
   Py_DECREF(owner);
   return result;
 }
@@ -110,7 +185,7 @@ static PyObject* hot_free(PyObject* object, PyObject* const* arguments, Py_ssize
     Py_DECREF(owner);
     Py_RETURN_NONE;
   }
-  raise_failure(self, status);
+  raise_failure(self, status, NULL);
   Py_DECREF(owner);
   return NULL;
 }
@@ -184,6 +259,7 @@ PyDoc_STRVAR(
 static PyMethodDef hot_methods[] = {
     {"malloc", (PyCFunction)(void (*)(void))hot_malloc, METH_FASTCALL | METH_KEYWORDS, malloc_doc},
     {"free", (PyCFunction)(void (*)(void))hot_free, METH_FASTCALL | METH_KEYWORDS, free_doc},
+    {"_ask", (PyCFunction)(void (*)(void))hot_ask, METH_FASTCALL, NULL},
     {"_bind", hot_bind, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -209,8 +285,27 @@ static PyType_Spec hot_spec = {
     .slots = hot_slots,
 };
 
+/* keep(pool, what): has the call on the pool with this handle in which this thread is raise `what` when it
+ * has returned. False: it is in none, and nobody would. */
+static PyObject* keep(PyObject* module, PyObject* arguments) {
+  (void)module;
+  unsigned long long pool = 0;
+  PyObject* what = NULL;
+  if (!PyArg_ParseTuple(arguments, "KO", &pool, &what)) return NULL;
+  call_t* call = current_call;
+  if (call == NULL || (uintptr_t)call->pool != pool) Py_RETURN_FALSE;
+  if (call->raised == NULL && (call->raised = PyList_New(0)) == NULL) return NULL;
+  if (PyList_Append(call->raised, what) != 0) return NULL;
+  Py_RETURN_TRUE;
+}
+
+static PyMethodDef hot_functions[] = {
+    {"keep", keep, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef hot_module = {
-    PyModuleDef_HEAD_INIT, "gpupool._hot", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "gpupool._hot", NULL, -1, hot_functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__hot(void) {
   PyObject* module = PyModule_Create(&hot_module);

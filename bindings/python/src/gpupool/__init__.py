@@ -139,6 +139,13 @@ __all__ = [
 ]
 
 
+# What a traceback and help() call them, and where pickle looks for them.
+for _public in __all__:
+    if isinstance(_class := globals().get(_public), type):
+        _class.__module__ = __name__
+del _public, _class
+
+
 # What most programs do without: DLPack needs ctypes, and a framework's module imports the framework.
 _LATER = {
     "BorrowedArray": "_cuda_array",
@@ -158,6 +165,10 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_FRAMEWORK_MODULES, *(name for name in globals() if name.startswith("__"))})
 
 
 if _os.environ.get("GPUPOOL_INSTALL") or _os.environ.get("GPUPOOL_CAP"):

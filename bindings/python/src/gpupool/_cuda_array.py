@@ -11,6 +11,7 @@ from ._status_errors import InvalidArgumentError
 class BorrowedArray:
     """Memory of another library, which this object keeps alive."""
 
+    __module__ = "gpupool"
     __slots__ = ("_source", "address", "dtype", "is_read_only", "nbytes", "shape", "stream", "strides")
 
     address: int

@@ -55,6 +55,7 @@ class BorrowedTensor:
     Its address can be given to Pool.copy and to whatever takes addresses.
     """
 
+    __module__ = "gpupool"
     __slots__ = ("__weakref__", "_capsule", "_tensor", "device", "dtype", "is_read_only", "shape", "strides")
 
     device: tuple[int, int]

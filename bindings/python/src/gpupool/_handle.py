@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._callbacks import Raised, chained
 from ._enums import Status
-from ._error import Error, check, failure
+from ._error import check, failure
 from ._hot import HotCalls
 from ._native import ffi, lib
 from ._status_errors import InvalidArgumentError, OutOfMemoryError
@@ -42,14 +43,19 @@ class Handle(HotCalls):
         if status:
             raise self._failure(status)
 
-    def _failure(self, status: int) -> Error:
+    def _call_asking(self, function: Any, *arguments: Any) -> None:
+        """The same for a function that may ask the out-of-memory handler or an upstream."""
+        self._open()
+        self._ask(function, *arguments)
+
+    def _failure(self, status: int, raised: list[Raised] | None = None) -> BaseException:
         """The exception for a call on this pool that has just failed on this thread."""
         error = failure(status)
         if self.is_closed and error.status == Status.INVALID_ARGUMENT:
             return InvalidArgumentError("the pool is closed")
         if isinstance(error, OutOfMemoryError):
             error.report = self.report()
-        return error
+        return chained(error, raised) if raised else error
 
     def report(self) -> str:
         """Explains in words where the pool's memory is: limit, live, cached, what waits for streams."""

@@ -9,7 +9,15 @@ from types import TracebackType
 from typing import Any
 
 from ._buffer import Buffer
-from ._callbacks import Handlers, OomHandler, Upstream, UpstreamFree, UpstreamMalloc, user_pointer
+from ._callbacks import (
+    Handlers,
+    OomHandler,
+    Upstream,
+    UpstreamFree,
+    UpstreamMalloc,
+    check_callable,
+    user_pointer,
+)
 from ._enums import STREAM_UNKNOWN, Backend, Flag, Kind, Mode
 from ._error import check
 from ._library import choose, device_info
@@ -78,6 +86,8 @@ class Pool(Watched):
         config.peers = peer_numbers
         config.peer_count = len(peers)
         if upstream is not None:
+            for name, given in zip(("upstream's malloc", "upstream's free"), upstream, strict=True):
+                check_callable(name, given)
             memory = Upstream(*upstream)
             config.upstream_malloc = lib.gpupool_py_call_malloc
             config.upstream_free = lib.gpupool_py_call_free
@@ -85,6 +95,8 @@ class Pool(Watched):
             weakref.finalize(self, memory.close).atexit = False
         handle = ffi.new("gpupool_t **")
         check(lib.gpupool_create(config, handle))
+        if upstream is not None:
+            memory.pool = int(ffi.cast("uintptr_t", handle[0]))
         self._take(handle[0], device, choose(Kind, kind), choose(Backend, backend), is_default=False)
 
     def _take(self, handle: Any, device: int, kind: Kind, backend: Backend, *, is_default: bool) -> None:
@@ -130,18 +142,17 @@ class Pool(Watched):
     def malloc_aligned(self, size: int, alignment: int, stream: StreamLike = 0) -> int:
         """What malloc does, aligned to a power of two of up to 2 MiB."""
         address = ffi.new("gpupool_ptr_t *")
-        self._call(lib.gpupool_malloc_aligned, size, alignment, stream_number(stream), address)
+        self._call_asking(lib.gpupool_malloc_aligned, size, alignment, stream_number(stream), address)
         return int(address[0])
 
     def alloc(self, size: int, stream: StreamLike = 0, *, alignment: int = 512) -> Buffer:
         """A block of size bytes for work on stream, which frees itself. Raises as malloc."""
-        owner = self._open()
         address = self.malloc(size, stream) if alignment == _ALIGNMENT else self.malloc_aligned(size, alignment, stream)
         buffer = Buffer.__new__(Buffer)
         try:
-            buffer._take(self, owner, address, size, stream)
+            buffer._take(self, self._open(), address, size, stream)
         except BaseException:
-            lib.gpupool_free(owner.handle, address, STREAM_UNKNOWN)
+            self.free(address, STREAM_UNKNOWN)
             raise
         return buffer
 
@@ -210,7 +221,7 @@ class Pool(Watched):
     def reserve(self, target_bytes: int, stream: StreamLike = 0) -> None:
         """Creates memory until target_bytes are reserved, ready for stream. Keeps what it got if it can not get all.
         Raises OverLimitError, OutOfMemoryError, DriverError, ForkedError."""
-        self._call(lib.gpupool_reserve, target_bytes, stream_number(stream))
+        self._call_asking(lib.gpupool_reserve, target_bytes, stream_number(stream))
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:
         """Limits reserved memory to a fraction of the device's, in (0, 1], in place of any other limit. Cached memory
@@ -223,8 +234,10 @@ class Pool(Watched):
 
     def set_oom_handler(self, handler: OomHandler | None) -> None:
         """Sets what is asked before a malloc of this pool fails: handler(size, attempt) frees something and returns
-        true to have it tried again. It runs on the thread of the malloc and may use any pool. None: no handler. The
-        old handler may still be running on another thread when this returns."""
+        true to have it tried again. It runs on the thread of the malloc and may use any pool. What it raises is raised
+        by the malloc. None: no handler. The old handler may still be running on another thread when this returns.
+        Raises TypeError for what cannot be called."""
+        check_callable("handler", handler)
         self._handlers.oom = handler
         function = lib.gpupool_py_call_oom if handler is not None else ffi.NULL
         self._call(lib.gpupool_set_oom_handler, function, user_pointer(self._handlers.number))
