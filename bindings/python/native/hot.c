@@ -39,22 +39,19 @@ static void end_call(call_t* call) {
   current_call = call->outer;
 }
 
-/* Sizes, addresses: anything with __index__. Returns 0 with an exception. */
-static int to_number(PyObject* object, uint64_t* number) {
-  PyObject* index = PyNumber_Index(object);
-  if (index == NULL) return 0;
-  *number = PyLong_AsUnsignedLongLong(index);
-  Py_DECREF(index);
-  return !(*number == UINT64_MAX && PyErr_Occurred());
-}
-
-static int to_stream(hot_t* self, PyObject* object, uint64_t* stream) {
-  if (PyLong_Check(object)) return to_number(object, stream);
-  PyObject* number = PyObject_CallMethod((PyObject*)self, "_stream_number", "O", object);
-  if (number == NULL) return 0;
-  const int is_good = to_number(number, stream);
-  Py_DECREF(number);
-  return is_good;
+/* Plain numbers; _number(name, object) makes them of anything else, or says what is wrong. Returns 0 with an
+ * exception. */
+static int to_number(hot_t* self, const char* name, PyObject* object, uint64_t* number) {
+  if (PyLong_CheckExact(object)) {
+    *number = PyLong_AsUnsignedLongLong(object);
+    if (*number != UINT64_MAX || !PyErr_Occurred()) return 1;
+    PyErr_Clear();
+  }
+  PyObject* made = PyObject_CallMethod((PyObject*)self, "_number", "sO", name, object);
+  if (made == NULL) return 0;
+  *number = PyLong_AsUnsignedLongLong(made);
+  Py_DECREF(made);
+  return *number != UINT64_MAX || !PyErr_Occurred();
 }
 
 /* Both methods are called as (number, stream=0), with their names or without. */
@@ -83,7 +80,8 @@ static int read_arguments(hot_t* self, PyObject* const* arguments, Py_ssize_t co
     return 0;
   }
   *stream = 0;
-  return to_number(given[0], number) && (given[1] == NULL || to_stream(self, given[1], stream));
+  return to_number(self, first, given[0], number) &&
+         (given[1] == NULL || to_number(self, "stream", given[1], stream));
 }
 
 /* Raises an exception as it is, with its own context. Takes the reference. */
@@ -285,6 +283,13 @@ static PyType_Spec hot_spec = {
     .slots = hot_slots,
 };
 
+/* new_bytes(size): bytes that have no value yet, for their maker to write before anybody else sees them. */
+static PyObject* new_bytes(PyObject* module, PyObject* size) {
+  (void)module;
+  const Py_ssize_t count = PyLong_AsSsize_t(size);
+  return count < 0 ? NULL : PyBytes_FromStringAndSize(NULL, count);
+}
+
 /* keep(pool, what): has the call on the pool with this handle in which this thread is raise `what` when it
  * has returned. False: it is in none, and nobody would. */
 static PyObject* keep(PyObject* module, PyObject* arguments) {
@@ -301,6 +306,7 @@ static PyObject* keep(PyObject* module, PyObject* arguments) {
 
 static PyMethodDef hot_functions[] = {
     {"keep", keep, METH_VARARGS, NULL},
+    {"new_bytes", new_bytes, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -18,7 +18,8 @@ import os as _os
 from typing import TYPE_CHECKING, Any
 
 from . import sim
-from ._buffer import Buffer
+from ._arguments import parse_device, parse_size
+from ._buffer import Buffer, BufferSlice
 from ._callbacks import set_log
 from ._default import (
     empty_cache,
@@ -82,6 +83,7 @@ __all__ = [
     "BorrowedArray",
     "BorrowedTensor",
     "Buffer",
+    "BufferSlice",
     "CallStat",
     "Capability",
     "DeviceInfo",
@@ -127,6 +129,8 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "parse_device",
+    "parse_size",
     "reset_peak_memory_stats",
     "retry_on_oom",
     "set_log",

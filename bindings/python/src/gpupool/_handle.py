@@ -5,20 +5,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._arguments import address, size
 from ._callbacks import Raised, chained
 from ._enums import Status
 from ._error import check, failure
 from ._hot import HotCalls
 from ._native import ffi, lib
+from ._owner import Owner
 from ._status_errors import InvalidArgumentError, OutOfMemoryError
 from ._stream import stream_number
 
 
-class Handle(HotCalls):
+class Handle(Owner, HotCalls):
     """Holds one of the pool's owners. Closing drops it; a call that is under way on another thread holds it too, so
     that the pool stays until that has returned. malloc and free are those of the base class."""
 
-    _stream_number = staticmethod(stream_number)
+    __slots__ = ("_record",)
+
+    _owns = "memory; share the object itself, and give other processes pools of their own"
+
+    @staticmethod
+    def _number(name: str, value: Any) -> int:
+        """What malloc and free take for a size, an address or a stream. Raises for what is none."""
+        if name == "size":
+            return size(name, value)
+        return address(name, value) if name == "address" else stream_number(value)
 
     def _hold(self, record: Any) -> None:
         """Takes a new record, with its owner and its reference."""

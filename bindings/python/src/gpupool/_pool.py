@@ -6,8 +6,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
+from ._arguments import address as address_of
+from ._arguments import byte, device_and_backend, integer, share, size_or_share
+from ._arguments import size as size_of
 from ._buffer import Buffer
 from ._callbacks import (
     Handlers,
@@ -19,15 +22,18 @@ from ._callbacks import (
     user_pointer,
 )
 from ._enums import STREAM_UNKNOWN, Backend, Flag, Kind, Mode
-from ._error import check
-from ._library import choose, device_info
+from ._error import Error, check
+from ._library import BackendName, choose, device_info
 from ._native import ffi, lib
-from ._statistics import Watched
+from ._statistics import Watched, use_in_words
 from ._status_errors import HostOutOfMemoryError, InvalidArgumentError
-from ._stream import Stream, StreamLike, stream_number
+from ._stream import Stream, StreamLike, using
 from ._structs import DeviceInfo
 
 _ALIGNMENT = 512
+
+ModeName = Literal["auto", "vmm", "driver", "upstream"]
+KindName = Literal["device", "pinned", "managed"]
 
 
 class Pool(Watched):
@@ -39,29 +45,34 @@ class Pool(Watched):
     Everything may be called from any thread. The library is called without Python's lock held. Sizes are in bytes.
     """
 
+    __slots__ = ("__weakref__", "_configured_backend", "_handlers", "_info", "device", "kind")
+
     device: int
     kind: Kind
 
     def __init__(
         self,
-        device: int = 0,
+        device: int | str = 0,
         *,
-        backend: Backend | str = Backend.AUTO,
-        mode: Mode | str = Mode.AUTO,
-        kind: Kind | str = Kind.DEVICE,
-        fraction: float = 0.0,
-        limit_bytes: int = 0,
+        backend: Backend | BackendName = Backend.AUTO,
+        mode: Mode | ModeName = Mode.AUTO,
+        kind: Kind | KindName = Kind.DEVICE,
+        limit: int | float | str | None = None,
+        fraction: float | str = 0.0,
+        limit_bytes: int | str = 0,
         slack: float = 0.0,
-        max_chunk_bytes: int = 0,
+        max_chunk_bytes: int | str = 0,
         peers: Sequence[int] = (),
         capture_aware: bool = False,
         upstream: tuple[UpstreamMalloc, UpstreamFree] | None = None,
     ) -> None:
-        """Takes no memory from the device yet. 0 stands for the default everywhere.
+        """Takes no memory from the device yet. 0 stands for the default everywhere. Sizes may be texts: "8GiB".
 
+        device: its number, or a name that may say the backend as well: "cuda:1", "sim".
         backend: "auto" (CUDA where there is a usable GPU, else the simulated device), "cuda" or "sim".
         mode: "vmm", "driver" or "auto"; kind: "device", "pinned" (on the host) or "managed".
-        fraction, limit_bytes: what may be reserved, as a part of the device's memory and in bytes; the smaller holds.
+        limit: what may be reserved: "8GiB", "40%" of the device's memory, bytes as an int, or a share as a float.
+        fraction, limit_bytes: the same, as a share and in bytes; the smaller holds.
         slack: how much more than the live peak may be reserved to save driver calls: 0.1 is 10 per cent.
         max_chunk_bytes: the largest chunk, a power of two from 2 MiB.
         peers: other devices that may access this pool's memory.
@@ -73,16 +84,19 @@ class Pool(Watched):
         config = ffi.new("gpupool_config_t *")
         check(lib.gpupool_config_init(config, ffi.sizeof("gpupool_config_t")))
         config.flags = Flag.CAPTURE_AWARE if capture_aware else 0
-        config.device = device
-        config.backend = choose(Backend, backend)
+        config.device, chosen = device_and_backend(device, choose(Backend, backend))
+        config.backend = chosen
         wanted = choose(Mode, mode)
         config.mode = Mode.UPSTREAM if upstream is not None and wanted == Mode.AUTO else wanted
         config.kind = choose(Kind, kind)
-        config.fraction = fraction
-        config.limit_bytes = limit_bytes
+        config.fraction, config.limit_bytes = share("fraction", fraction), size_of("limit_bytes", limit_bytes)
+        if limit is not None:
+            if config.fraction or config.limit_bytes:
+                raise InvalidArgumentError("limit stands for fraction and limit_bytes: give either it or them")
+            config.limit_bytes, config.fraction = size_or_share("limit", limit)
         config.slack = slack
-        config.max_chunk_bytes = max_chunk_bytes
-        peer_numbers = ffi.new("int32_t[]", list(peers))
+        config.max_chunk_bytes = size_of("max_chunk_bytes", max_chunk_bytes)
+        peer_numbers = ffi.new("int32_t[]", [integer("peers", peer, -(2**31), 2**31 - 1) for peer in peers])
         config.peers = peer_numbers
         config.peer_count = len(peers)
         if upstream is not None:
@@ -97,7 +111,7 @@ class Pool(Watched):
         check(lib.gpupool_create(config, handle))
         if upstream is not None:
             memory.pool = int(ffi.cast("uintptr_t", handle[0]))
-        self._take(handle[0], device, choose(Kind, kind), choose(Backend, backend), is_default=False)
+        self._take(handle[0], config.device, Kind(config.kind), chosen, is_default=False)
 
     def _take(self, handle: Any, device: int, kind: Kind, backend: Backend, *, is_default: bool) -> None:
         record = lib.gpupool_py_pool_new(handle, is_default)
@@ -135,22 +149,32 @@ class Pool(Watched):
             self.close()
 
     def __repr__(self) -> str:
-        return f"<gpupool.Pool of device {self.device}, {self.kind.name.lower()}{', closed' * self.is_closed}>"
+        kind = "" if self.kind == Kind.DEVICE else f", {self.kind.name.lower()}"
+        try:
+            where = f"<gpupool.Pool on {self._backend().name.lower()}:{self.device}{kind}"
+            return f"{where}, closed>" if self.is_closed else f"{where}: {use_in_words(self.stats())}>"
+        except Error:  # closed meanwhile, or the device cannot be asked in a forked child
+            return f"<gpupool.Pool on device {self.device}{kind}>"
 
     # ---- memory
 
-    def malloc_aligned(self, size: int, alignment: int, stream: StreamLike = 0) -> int:
+    def malloc_aligned(self, size: int | str, alignment: int, stream: StreamLike = 0) -> int:
         """What malloc does, aligned to a power of two of up to 2 MiB."""
-        address = ffi.new("gpupool_ptr_t *")
-        self._call_asking(lib.gpupool_malloc_aligned, size, alignment, stream_number(stream), address)
+        address, count = ffi.new("gpupool_ptr_t *"), size_of("size", size)
+        with using(stream) as number:
+            self._call_asking(lib.gpupool_malloc_aligned, count, integer("alignment", alignment), number, address)
         return int(address[0])
 
-    def alloc(self, size: int, stream: StreamLike = 0, *, alignment: int = 512) -> Buffer:
+    def alloc(self, size: int | str, stream: StreamLike = 0, *, alignment: int = 512) -> Buffer:
         """A block of size bytes for work on stream, which frees itself. Raises as malloc."""
-        address = self.malloc(size, stream) if alignment == _ALIGNMENT else self.malloc_aligned(size, alignment, stream)
+        count = size_of("size", size)
+        if alignment == _ALIGNMENT:
+            address = self.malloc(count, stream)
+        else:
+            address = self.malloc_aligned(count, alignment, stream)
         buffer = Buffer.__new__(Buffer)
         try:
-            buffer._take(self, self._open(), address, size, stream)
+            buffer._take(self, self._open(), address, count, stream)
         except BaseException:
             self.free(address, STREAM_UNKNOWN)
             raise
@@ -159,7 +183,8 @@ class Pool(Watched):
     def record_stream(self, address: int, stream: StreamLike) -> None:
         """Says that stream uses the block too: once freed, it is reused only when stream has passed the work that was
         queued on it by then. Raises UnknownPointerError, InvalidArgumentError (STREAM_UNKNOWN), ForkedError."""
-        self._call(lib.gpupool_record_stream, address, stream_number(stream))
+        with using(stream) as number:
+            self._call(lib.gpupool_record_stream, address_of("address", address), number)
 
     # ---- streams and data
 
@@ -179,28 +204,56 @@ class Pool(Watched):
         """Call it before another library destroys a stream that this pool has seen: its free memory then serves other
         streams. Live blocks of it stay valid. Never waits for the GPU. Raises DriverError, ForkedError, and
         InvalidArgumentError for a stream that is capturing."""
-        self._call(lib.gpupool_release_stream, stream_number(stream))
+        with using(stream) as number:
+            self._call(lib.gpupool_release_stream, number)
 
     def park_stream(self, stream: StreamLike) -> None:
         """Call it after each free on a stream of another library that does not tell when it destroys streams: the pool
         does not touch it until it is named again, by a malloc for example. Its memory stays its own. Never waits for
         the GPU. Raises DriverError, ForkedError, and InvalidArgumentError for a stream that is capturing."""
-        self._call(lib.gpupool_park_stream, stream_number(stream))
+        with using(stream) as number:
+            self._call(lib.gpupool_park_stream, number)
+
+    def capture_id(self, stream: StreamLike) -> int:
+        """The number of the capture of a CUDA graph that is under way on a stream; 0: none. Since 0.2. Raises
+        DriverError, ForkedError."""
+        capture = ffi.new("uint64_t *")
+        with using(stream) as number:
+            self._call(lib.gpupool_capture_id, number, capture)
+        return int(capture[0])
+
+    def release_capture(self, capture: int) -> None:
+        """Says that the graph which a capture made will not run any more, so that its memory is the pool's again. Call
+        it when the graph and all its copies are destroyed; waits for their launches. A capture that the pool has not
+        seen is no error. Since 0.2. Raises InvalidArgumentError (0, or still under way), DriverError, ForkedError."""
+        self._call(lib.gpupool_release_capture, integer("capture", capture))
+
+    def enable_peer(self, peer: int) -> None:
+        """Lets device number peer access all memory of this pool, now and later. There is no way back but the pool's
+        end. Since 0.2. Raises InvalidArgumentError (no such device), UnsupportedError (the devices cannot, or the
+        memory comes from an upstream), DriverError, ForkedError."""
+        self._call(lib.gpupool_enable_peer, integer("peer", peer, -(2**31), 2**31 - 1, "the number of a device"))
 
     def synchronize(self) -> None:
         """Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
         blocks that waited for them free to hand out. Raises DriverError, ForkedError."""
         self._call(lib.gpupool_synchronize)
 
-    def copy(self, destination: int, source: int, size: int, stream: StreamLike = 0) -> None:
+    def copy(self, destination: int, source: int, size: int | str, stream: StreamLike = 0) -> None:
         """Queues a copy of size bytes between addresses of the device or of the host. Host memory must stay valid
         until the stream has passed. Raises DriverError, InvalidArgumentError, UnsupportedError (a simulated device
         without data)."""
-        self._call(lib.gpupool_copy, destination, source, size, stream_number(stream))
+        addresses = address_of("destination", destination), address_of("source", source)
+        with using(stream) as number:
+            self._call(lib.gpupool_copy, *addresses, size_of("size", size), number)
 
-    def fill(self, address: int, value: int, size: int, stream: StreamLike = 0) -> None:
-        """Queues a fill of size bytes with value, 0 to 255. Raises DriverError, InvalidArgumentError."""
-        self._call(lib.gpupool_fill, address, value, size, stream_number(stream))
+    def fill(self, address: int, value: int, size: int | str, stream: StreamLike = 0) -> None:
+        """Queues a fill of size bytes with value, 0 to 255. Raises DriverError, InvalidArgumentError, and
+        ValueError for another value."""
+        with using(stream) as number:
+            self._call(
+                lib.gpupool_fill, address_of("address", address), byte("value", value), size_of("size", size), number
+            )
 
     # ---- keeping memory, and giving it back
 
@@ -211,26 +264,33 @@ class Pool(Watched):
         self._call(lib.gpupool_empty, released)
         return int(released[0])
 
-    def trim(self, target_bytes: int) -> int:
+    def trim(self, target_bytes: int | str) -> int:
         """Gives cached chunks back, the oldest first, until at most target_bytes are reserved or nothing more can be
         given back; returns the bytes. Waits and raises as empty_cache."""
         released = ffi.new("uint64_t *")
-        self._call(lib.gpupool_trim, target_bytes, released)
+        self._call(lib.gpupool_trim, size_of("target_bytes", target_bytes), released)
         return int(released[0])
 
-    def reserve(self, target_bytes: int, stream: StreamLike = 0) -> None:
+    def reserve(self, target_bytes: int | str, stream: StreamLike = 0) -> None:
         """Creates memory until target_bytes are reserved, ready for stream. Keeps what it got if it can not get all.
         Raises OverLimitError, OutOfMemoryError, DriverError, ForkedError."""
-        self._call_asking(lib.gpupool_reserve, target_bytes, stream_number(stream))
+        with using(stream) as number:
+            self._call_asking(lib.gpupool_reserve, size_of("target_bytes", target_bytes), number)
 
-    def set_per_process_memory_fraction(self, fraction: float) -> None:
-        """Limits reserved memory to a fraction of the device's, in (0, 1], in place of any other limit. Cached memory
-        above it is given back. Raises InvalidArgumentError, OverLimitError (live blocks hold more)."""
-        self._call(lib.gpupool_set_fraction, fraction)
+    def set_per_process_memory_fraction(self, fraction: float | str) -> None:
+        """Limits reserved memory to a share of the device's, in (0, 1] or such as "40%", in place of any other limit.
+        Cached memory above it is given back. Raises InvalidArgumentError, OverLimitError (live blocks hold more)."""
+        self._call(lib.gpupool_set_fraction, share("fraction", fraction))
 
-    def set_limit(self, limit_bytes: int) -> None:
-        """The same in bytes; 0 takes the limit away."""
-        self._call(lib.gpupool_set_limit, limit_bytes)
+    def set_limit(self, limit: int | float | str) -> None:
+        """Limits reserved memory to bytes, as an int or such as "2GiB", or to a share of the device's, as a float or
+        such as "40%", in place of any other limit; 0 takes the limit away. Raises as
+        set_per_process_memory_fraction."""
+        limit_bytes, part = size_or_share("limit", limit)
+        if part:
+            self.set_per_process_memory_fraction(part)
+        else:
+            self._call(lib.gpupool_set_limit, limit_bytes)
 
     def set_oom_handler(self, handler: OomHandler | None) -> None:
         """Sets what is asked before a malloc of this pool fails: handler(size, attempt) frees something and returns

@@ -35,6 +35,21 @@ class Record:
         values = (f"{name}={getattr(self, name)!r}" for name in type(self).__annotations__)
         return f"{type(self).__name__}({', '.join(values)})"
 
+    def __str__(self) -> str:
+        """Several lines, if there are records in it."""
+        values = {name: getattr(self, name) for name in type(self).__annotations__}
+        if not any(isinstance(value, Record) for value in values.values()):
+            return ", ".join(f"{name} {value}" for name, value in values.items())
+        width = max(map(len, values))
+        lines = [type(self).__name__]
+        for name, value in values.items():
+            first, *rest = str(value).splitlines() or [""]
+            if rest:
+                lines += [name, *(f"  {line}" for line in rest)]
+            else:
+                lines.append(f"{name:<{width}}  {first}")
+        return "\n  ".join(lines)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restored, (type(self), {name: getattr(self, name) for name in type(self).__annotations__}))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ._arguments import size as size_of
 from ._error import check
 from ._native import ffi, lib
 from ._record import Record
@@ -24,7 +25,9 @@ class Faults(Record):
     """The last one in words."""
 
 
-def configure(device: int = 0, *, data: bool | None = None, capacity_bytes: int = 0, price_scale: float = 0.0) -> None:
+def configure(
+    device: int = 0, *, data: bool | None = None, capacity_bytes: int | str = 0, price_scale: float = 0.0
+) -> None:
     """Sets how a simulated device behaves; possible only while no pool uses it.
 
     data: whether blocks are real memory of the host, with true aliasing (the default), or addresses only, for speed.
@@ -33,7 +36,7 @@ def configure(device: int = 0, *, data: bool | None = None, capacity_bytes: int 
     """
     config = ffi.new("gpupool_sim_config_t *", {"struct_size": ffi.sizeof("gpupool_sim_config_t")})
     config.data = 0 if data is None else 1 if data else 2
-    config.capacity_bytes = capacity_bytes
+    config.capacity_bytes = size_of("capacity_bytes", capacity_bytes)
     config.price_scale = price_scale
     check(lib.gpupool_sim_configure(device, config))
 
