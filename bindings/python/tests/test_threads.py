@@ -261,5 +261,6 @@ def test_a11_a_free_waits_for_what_other_threads_do(pool: gpupool.Pool) -> None:
             thread.join()
         sys.setswitchinterval(interval)
     assert errors == []
-    assert set(outcomes) == {"in time", "the buffer has been freed", "the stream is closed"}
+    assert outcomes["in time"]
+    assert set(outcomes) <= {"in time", "the buffer has been freed", "the stream is closed"}
     assert pool.memory_allocated() == 0
