@@ -176,6 +176,6 @@ def __dir__() -> list[str]:
 
 
 if _os.environ.get("GPUPOOL_INSTALL") or _os.environ.get("GPUPOOL_CAP"):
-    from .frameworks._environment import activate as _activate
+    from .frameworks._environment import activate_at_start as _activate_at_start
 
-    _activate()
+    _activate_at_start()
