@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import sim
 from ._arguments import parse_device, parse_size
+from ._array import Array
 from ._buffer import Buffer, BufferSlice
 from ._callbacks import set_log
 from ._default import (
@@ -77,6 +78,7 @@ __version__ = version()
 __all__ = [
     "STREAM_UNKNOWN",
     "VERSION",
+    "Array",
     "Backend",
     "Block",
     "BlockState",

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import operator
-from typing import SupportsIndex
 
 from ._enums import Backend
 from ._error import check, failure
@@ -16,9 +15,12 @@ MOST = 2**64 - 1
 
 def integer(name: str, value: object, least: int = 0, most: int = MOST, kind: str = "an int") -> int:
     """A number of any integer type. Raises TypeError, and OverflowError outside of least..most."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    if type(value) is int:
+        number = value
+    elif isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it is {kind}")
-    number = operator.index(value)
+    else:
+        number = operator.index(value)
     if not least <= number <= most:
         raise OverflowError(f"{name} is {number}; it is {least} to {most}")
     return number

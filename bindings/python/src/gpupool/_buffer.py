@@ -13,6 +13,8 @@ from ._status_errors import HostOutOfMemoryError
 from ._stream import StreamLike, stream_number
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from ._pool import Pool
 
 
@@ -31,23 +33,10 @@ class _Sliced(Content):
         return BufferSlice(self, start, max(0, stop - start))
 
 
-class Buffer(_Sliced):
-    """A block of a pool's memory, from Pool.alloc(). It is freed by free(), at the end of a `with`, or when it is
-    dropped, on the stream that it was allocated for.
-
-    Any thread may free it, before or after its pool. Tensors and arrays that were made of it without a copy, by
-    DLPack or numpy(), and its slices (buffer[16:32]) keep the block until they are gone as well. A buffer that was
-    freed raises UnknownPointerError.
-
-    Other libraries take it by DLPack or by __cuda_array_interface__, as a row of bytes.
-    """
+class Owned(Content):
+    """A whole block, which this object frees."""
 
     __slots__ = ("__weakref__",)
-
-    def __init__(self, pool: Pool, address: int, nbytes: int, stream: StreamLike = 0) -> None:
-        """Takes over a block: address is what pool.malloc(nbytes, stream) returned. Raises InvalidArgumentError if the
-        pool is closed."""
-        self._take(pool, pool._open(), address, nbytes, stream)
 
     def _take(self, pool: Pool, owner: Any, address: int, nbytes: int, stream: StreamLike) -> None:
         self._number = stream_number(stream)
@@ -72,13 +61,32 @@ class Buffer(_Sliced):
         if record is not FREED:
             check(lib.gpupool_py_block_free(record))
 
-    def __enter__(self) -> Buffer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.free()
+
+
+class Buffer(Owned, _Sliced):
+    """A block of a pool's memory, from Pool.alloc(). It is freed by free(), at the end of a `with`, or when it is
+    dropped, on the stream that it was allocated for.
+
+    Any thread may free it, before or after its pool. Tensors and arrays that were made of it without a copy, by
+    DLPack or numpy(), and its slices (buffer[16:32]) keep the block until they are gone as well. A buffer that was
+    freed raises UnknownPointerError.
+
+    Other libraries take it by DLPack or by __cuda_array_interface__, as a row of bytes.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, pool: Pool, address: int, nbytes: int, stream: StreamLike = 0) -> None:
+        """Takes over a block: address is what pool.malloc(nbytes, stream) returned. Raises InvalidArgumentError if the
+        pool is closed."""
+        self._take(pool, pool._open(), address, nbytes, stream)
 
 
 class BufferSlice(_Sliced):

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ._arguments import byte
@@ -14,8 +12,8 @@ from ._error import check
 from ._hot import new_bytes
 from ._native import ffi, lib
 from ._owner import Owner
-from ._status_errors import UnknownPointerError, UnsupportedError
-from ._stream import StreamLike, using
+from ._status_errors import InvalidArgumentError, UnknownPointerError, UnsupportedError
+from ._stream import Stream, StreamLike, using
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +25,29 @@ if TYPE_CHECKING:
 FREED = ffi.new("gpupool_py_block_t *")
 
 _Out = TypeVar("_Out")
+
+
+class _Held:
+    """Keeps a block, and a stream, as long as they are used."""
+
+    __slots__ = ("_block", "_stream")
+
+    def __init__(self, block: Any, stream: Any = None) -> None:
+        self._block = block
+        self._stream = stream
+
+    def __enter__(self) -> Any:
+        if not lib.gpupool_py_block_hold(self._block):
+            raise UnknownPointerError("the buffer has been freed")
+        if self._stream is not None and not lib.gpupool_py_stream_hold(self._stream):
+            lib.gpupool_py_block_release(self._block)
+            raise InvalidArgumentError("the stream is closed")
+        return self._block
+
+    def __exit__(self, *error: object) -> None:
+        if self._stream is not None:
+            lib.gpupool_py_stream_release(self._stream)
+        lib.gpupool_py_block_release(self._block)
 
 
 class Content(Owner):
@@ -47,26 +68,16 @@ class Content(Owner):
     """So that a Stream is not destroyed before its blocks."""
     _number: int
     """The stream's."""
-    _element = "|u1"
-    """As in NumPy's array interface."""
 
-    @contextmanager
-    def _held(self) -> Iterator[Any]:
-        """The block, which is not freed before the end."""
-        block = self._record
-        if not lib.gpupool_py_block_hold(block):
-            raise UnknownPointerError("the buffer has been freed")
-        try:
-            yield block
-        finally:
-            lib.gpupool_py_block_release(block)
+    def _held(self) -> _Held:
+        """For a `with`, which gets the block: it is not freed before the end."""
+        return _Held(self._record)
 
-    @contextmanager
-    def _queue(self) -> Iterator[tuple[Any, int]]:
-        """The pool's handle and the number of the block's stream, to queue work on; neither the block nor the stream
-        ends before. Raises InvalidArgumentError if it is a Stream that was closed."""
-        with self._held() as block, using(self._stream) as stream:
-            yield block.pool.handle, stream
+    def _queue(self) -> _Held:
+        """The same to queue work on the block's stream, which does not end before either. Raises InvalidArgumentError
+        if it is a Stream that was closed."""
+        stream = self._stream
+        return _Held(self._record, stream._record if isinstance(stream, Stream) else None)
 
     # ---- what it is
 
@@ -94,6 +105,11 @@ class Content(Owner):
         return self._number
 
     @property
+    def _element(self) -> str:
+        """Its type, as in NumPy's array interface."""
+        return "|u1"
+
+    @property
     def _extents(self) -> tuple[int, ...]:
         """The shape, in elements."""
         return (self._nbytes,)
@@ -117,8 +133,8 @@ class Content(Owner):
     def synchronize(self) -> None:
         """Waits for the work queued on the buffer's stream. As everything that uses the stream, it raises
         InvalidArgumentError if that is a Stream which was closed."""
-        with self._queue() as (pool, stream):
-            check(lib.gpupool_stream_synchronize(pool, stream))
+        with self._queue() as block:
+            check(lib.gpupool_stream_synchronize(block.pool.handle, self._number))
 
     def copy_from_host(self, data: Any, offset: int = 0) -> None:
         """Copies bytes, or anything with a buffer such as a NumPy array, to the block from offset on; in the order of
@@ -129,8 +145,8 @@ class Content(Owner):
         except (ValueError, BufferError):
             source = ffi.from_buffer(memoryview(data).tobytes())
         start = self._part(offset, len(source))
-        with self._queue() as (pool, stream):
-            _copy(pool, self.address + start, _address(source), len(source), stream)
+        with self._queue() as block:
+            self._copy(block, block.address + self._offset + start, _address(source), len(source))
 
     @overload
     def copy_to_host(self, offset: int = 0, size: int | None = None) -> bytes: ...
@@ -147,8 +163,8 @@ class Content(Owner):
             size = len(target) if target is not None else max(0, self.nbytes - offset)
         start = self._part(offset, size)
         result = new_bytes(size) if target is None else out
-        with self._queue() as (pool, stream):
-            _copy(pool, _address(ffi.from_buffer(result)), self.address + start, size, stream)
+        with self._queue() as block:
+            self._copy(block, _address(ffi.from_buffer(result)), block.address + self._offset + start, size)
         return result
 
     def __bytes__(self) -> bytes:
@@ -157,8 +173,14 @@ class Content(Owner):
     def fill(self, value: int = 0) -> None:
         """Queues a fill with value, 0 to 255, on the buffer's stream. Raises ValueError for another value."""
         number = byte("value", value)
-        with self._queue() as (pool, stream):
-            check(lib.gpupool_fill(pool, self.address, number, self.nbytes, stream))
+        with self._queue() as block:
+            address = block.address + self._offset
+            check(lib.gpupool_fill(block.pool.handle, address, number, self._nbytes, self._number))
+
+    def _copy(self, block: Any, destination: int, source: int, size: int) -> None:
+        pool = block.pool.handle
+        check(lib.gpupool_copy(pool, destination, source, size, self._number))
+        check(lib.gpupool_stream_synchronize(pool, self._number))
 
     def _part(self, offset: int, size: int) -> int:
         """The offset of a part, which is all in here."""
@@ -177,8 +199,9 @@ class Content(Owner):
         if self._pool._backend() != Backend.SIM:
             return self._pool.kind != Kind.DEVICE
         to, size = ffi.new("char *"), min(1, self.nbytes)
-        with self._queue() as (pool, stream):
-            return bool(lib.gpupool_copy(pool, _address(to), self.address, size, stream) != Status.UNSUPPORTED)
+        with self._queue() as block:
+            copied = lib.gpupool_copy(block.pool.handle, _address(to), block.address, size, self._number)
+            return bool(copied != Status.UNSUPPORTED)
 
     def view(self) -> memoryview:
         """The block's own bytes, writable, where the host can reach them: on a simulated device with data, and of
@@ -194,11 +217,15 @@ class Content(Owner):
             held = ffi.gc(start, lambda _, release=lib.gpupool_py_block_release: release(block))
             return memoryview(ffi.buffer(held, self.nbytes))
 
-    def numpy(self, dtype: npt.DTypeLike = "uint8", shape: int | tuple[int, ...] = -1) -> np.ndarray[Any, Any]:
-        """The same as a NumPy array."""
+    def numpy(
+        self, dtype: npt.DTypeLike | None = None, shape: int | tuple[int, ...] | None = None
+    ) -> np.ndarray[Any, Any]:
+        """The same as a NumPy array: by default of bytes, or of an Array's own type and shape."""
         import numpy  # noqa: PLC0415  most programs do without
 
-        return numpy.frombuffer(self.view(), dtype).reshape(shape)
+        own = shape is None and dtype is None
+        found = numpy.frombuffer(self.view(), self._element if dtype is None else dtype)
+        return found.reshape(self._extents if own else -1 if shape is None else shape)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """What numpy.asarray takes: the bytes themselves, where the host can reach them; else it raises TypeError."""
@@ -252,8 +279,3 @@ class Content(Owner):
 
 def _address(data: Any) -> int:
     return int(ffi.cast("uintptr_t", data))
-
-
-def _copy(pool: Any, destination: int, source: int, size: int, stream: int) -> None:
-    check(lib.gpupool_copy(pool, destination, source, size, stream))
-    check(lib.gpupool_stream_synchronize(pool, stream))

@@ -6,12 +6,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ._arguments import address as address_of
 from ._arguments import byte, device_and_backend, integer, share, size_or_share
 from ._arguments import size as size_of
-from ._buffer import Buffer
+from ._array import Array
+from ._buffer import Buffer, Owned
 from ._callbacks import (
     Handlers,
     OomHandler,
@@ -30,6 +31,10 @@ from ._status_errors import HostOutOfMemoryError, InvalidArgumentError
 from ._stream import Stream, StreamLike, using
 from ._structs import DeviceInfo
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_Owned = TypeVar("_Owned", bound=Owned)
 _ALIGNMENT = 512
 
 ModeName = Literal["auto", "vmm", "driver", "upstream"]
@@ -167,18 +172,33 @@ class Pool(Watched):
 
     def alloc(self, size: int | str, stream: StreamLike = 0, *, alignment: int = 512) -> Buffer:
         """A block of size bytes for work on stream, which frees itself. Raises as malloc."""
-        count = size_of("size", size)
-        if alignment == _ALIGNMENT:
-            address = self.malloc(count, stream)
-        else:
-            address = self.malloc_aligned(count, alignment, stream)
-        buffer = Buffer.__new__(Buffer)
+        return self._own(Buffer.__new__(Buffer), size_of("size", size), stream, alignment)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = "float32", stream: StreamLike = 0) -> Array:
+        """A block for an array, whose content is whatever was there. Needs NumPy. Since 0.2. Raises as malloc, and
+        TypeError for types that no GPU library has."""
+        made = Array.__new__(Array)
+        return self._own(made, made._describe(shape, dtype), stream)
+
+    def array(self, data: npt.ArrayLike, stream: StreamLike = 0) -> Array:
+        """A copy of a NumPy array, or of whatever numpy.asarray takes, in a block. Returns when it is copied. Raises as
+        empty."""
+        import numpy  # noqa: PLC0415  most programs do without
+
+        given = numpy.asarray(data)
+        made = self.empty(given.shape, given.dtype, stream)
+        made.copy_from_host(numpy.ascontiguousarray(given))
+        return made
+
+    def _own(self, made: _Owned, size: int, stream: StreamLike, alignment: int = _ALIGNMENT) -> _Owned:
+        """Gives it a new block."""
+        address = self.malloc(size, stream) if alignment == _ALIGNMENT else self.malloc_aligned(size, alignment, stream)
         try:
-            buffer._take(self, self._open(), address, count, stream)
+            made._take(self, self._open(), address, size, stream)
         except BaseException:
             self.free(address, STREAM_UNKNOWN)
             raise
-        return buffer
+        return made
 
     def record_stream(self, address: int, stream: StreamLike) -> None:
         """Says that stream uses the block too: once freed, it is reused only when stream has passed the work that was

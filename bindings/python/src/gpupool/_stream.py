@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Protocol, SupportsIndex, Union
+from typing import Any, Protocol, Union
 
 from ._arguments import integer
 from ._error import check
@@ -45,6 +45,8 @@ an object with __cuda_stream__(), .cuda_stream (PyTorch) or .ptr (CuPy)."""
 
 def stream_number(stream: StreamLike) -> int:
     """The number that the library takes. TypeError: this is no stream. OverflowError: no stream has such a number."""
+    if type(stream) is int:
+        return integer("stream", stream)
     number: object = stream
     if hasattr(stream, "__cuda_stream__"):
         number = stream.__cuda_stream__()[1]
@@ -53,7 +55,7 @@ def stream_number(stream: StreamLike) -> int:
             if hasattr(stream, attribute):
                 number = getattr(stream, attribute)
                 break
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError(
             f"stream is {stream!r}, which is none: it is a number, or has __cuda_stream__(), .cuda_stream or .ptr"
         )
