@@ -47,6 +47,18 @@ MISTAKES: dict[str, Case] = {
     "backend=9": (ValueError, "9 is no backend", lambda p: gpupool.Pool(backend=9)),  # type: ignore[arg-type]
     "kind=None": (ValueError, "None is no kind", lambda p: gpupool.Pool(kind=None)),  # type: ignore[arg-type]
     "peers=['1']": (TypeError, "peers is '1'", lambda p: gpupool.Pool(peers=["1"])),  # type: ignore[list-item]
+    "slack='10%'": (TypeError, "slack is '10%'", lambda p: gpupool.Pool(slack="10%")),  # type: ignore[arg-type]
+    "default_pool('cuda:0')": (
+        TypeError,
+        "device is 'cuda:0', of type str; it is the number of a device",
+        lambda p: gpupool.default_pool("cuda:0"),  # type: ignore[arg-type]
+    ),
+    "sim.advance(1.5)": (TypeError, r"nanoseconds is 1\.5", lambda p: gpupool.sim.advance(1.5)),  # type: ignore[arg-type]
+    "sim.configure('sim:1')": (
+        TypeError,
+        "device is 'sim:1'",
+        lambda p: gpupool.sim.configure("sim:1"),  # type: ignore[arg-type]
+    ),
     "alloc(-1)": (OverflowError, "size is -1; it is 0 to", lambda p: p.alloc(-1)),
     "malloc(-1)": (OverflowError, "size is -1; it is 0 to", lambda p: p.malloc(-1)),
     "alloc(True)": (TypeError, "size is True", lambda p: p.alloc(True)),

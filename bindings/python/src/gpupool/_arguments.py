@@ -26,6 +26,18 @@ def integer(name: str, value: object, least: int = 0, most: int = MOST, kind: st
     return number
 
 
+def real(name: str, value: object, kind: str = "a number") -> float:
+    """Raises TypeError for what is no number."""
+    if isinstance(value, (bool, str)) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it is {kind}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def device_number(name: str, value: object) -> int:
+    """Raises TypeError, OverflowError; the library knows which devices there are."""
+    return integer(name, value, -(2**31), 2**31 - 1, "the number of a device")
+
+
 def byte(name: str, value: object) -> int:
     """Raises ValueError outside of 0..255."""
     try:
@@ -74,10 +86,7 @@ def share(name: str, value: object) -> float:
                 f'{name} is {value!r}; it is a share of the device\'s memory, such as 0.4 or "40%"'
             )
         return found
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f'{name} is {value!r}; it is a share of the device\'s memory, such as 0.4 or "40%"') from None
+    number = real(name, value, 'a share of the device\'s memory, such as 0.4 or "40%"')
     if not 0 <= number <= 1:
         raise InvalidArgumentError(f"{name} is {value!r}; it is a share of the device's memory, above 0 and up to 1")
     return number

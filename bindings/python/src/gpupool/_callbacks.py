@@ -12,16 +12,18 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ._enums import LogLevel
 from ._error import Error, check
 from ._hot import keep
+from ._library import choose
 from ._native import ffi, lib
 
 OomHandler = Callable[[int, int], object]
 """handler(size, attempt): frees something and returns true to have the malloc of size bytes tried again. attempt
 counts from 1."""
+LevelName = Literal["off", "error", "warning", "info", "debug"]
 LogHandler = Callable[[LogLevel, str], object]
 UpstreamMalloc = Callable[[int, int], "int | None"]
 """malloc(size, stream): the address of size bytes, a multiple of 512; 0 or None for "no more memory"."""
@@ -156,14 +158,15 @@ def gpupool_py_on_log(user: Any, level: int, message: Any) -> None:
         handler(LogLevel(level), ffi.string(message).decode(errors="replace"))
 
 
-def set_log(handler: LogHandler | None, level: LogLevel | str = LogLevel.INFO) -> None:
+def set_log(handler: LogHandler | None, level: LogLevel | LevelName = LogLevel.INFO) -> None:
     """Sends lines of the log up to `level` ("off", "error", "warning", "info", "debug") to handler(level, message);
     handler None: to standard error. For the whole process.
 
-    The handler runs on the thread that logs and must not call gpupool."""
+    The handler runs on the thread that logs and must not call gpupool. Raises ValueError for another level, TypeError
+    for a handler that cannot be called."""
     global _log_handler  # noqa: PLW0603
     check_callable("handler", handler)
-    number = LogLevel[level.upper()] if isinstance(level, str) else level
+    number = choose(LogLevel, level)
     if handler is not None:
         _log_handler = handler
     check(lib.gpupool_set_log(lib.gpupool_py_call_log if handler is not None else ffi.NULL, ffi.NULL, number))

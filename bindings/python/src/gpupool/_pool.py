@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ._arguments import address as address_of
-from ._arguments import byte, device_and_backend, integer, share, size_or_share
+from ._arguments import byte, device_and_backend, device_number, integer, real, share, size_or_share
 from ._arguments import size as size_of
 from ._array import Array
 from ._buffer import Buffer, Owned
@@ -99,9 +99,9 @@ class Pool(Watched):
             if config.fraction or config.limit_bytes:
                 raise InvalidArgumentError("limit stands for fraction and limit_bytes: give either it or them")
             config.limit_bytes, config.fraction = size_or_share("limit", limit)
-        config.slack = slack
+        config.slack = real("slack", slack)
         config.max_chunk_bytes = size_of("max_chunk_bytes", max_chunk_bytes)
-        peer_numbers = ffi.new("int32_t[]", [integer("peers", peer, -(2**31), 2**31 - 1) for peer in peers])
+        peer_numbers = ffi.new("int32_t[]", [device_number("peers", peer) for peer in peers])
         config.peers = peer_numbers
         config.peer_count = len(peers)
         if upstream is not None:
@@ -252,7 +252,7 @@ class Pool(Watched):
         """Lets device number peer access all memory of this pool, now and later. There is no way back but the pool's
         end. Since 0.2. Raises InvalidArgumentError (no such device), UnsupportedError (the devices cannot, or the
         memory comes from an upstream), DriverError, ForkedError."""
-        self._call(lib.gpupool_enable_peer, integer("peer", peer, -(2**31), 2**31 - 1, "the number of a device"))
+        self._call(lib.gpupool_enable_peer, device_number("peer", peer))
 
     def synchronize(self) -> None:
         """Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
@@ -344,7 +344,7 @@ def default_pool(device: int = 0) -> Pool:
     """The one pool of a device that everything in this process shares, in any language, created on first use with
     defaults; GPUPOOL_BACKEND, GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment are heeded. Raises as Pool."""
     handle = ffi.new("gpupool_t **")
-    check(lib.gpupool_default_pool(device, handle))
+    check(lib.gpupool_default_pool(device_number("device", device), handle))
     known = _default_pools.get(device)
     # After fork, the child has another one.
     if known is None or known._record.handle != handle[0]:
