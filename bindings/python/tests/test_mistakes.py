@@ -86,6 +86,7 @@ MISTAKES: dict[str, Case] = {
     "set_limit(-1)": (OverflowError, "limit is -1", lambda p: p.set_limit(-1)),
     "set_limit(1.5)": (ValueError, r"limit is 1\.5; as a float it is a share", lambda p: p.set_limit(1.5)),
     "set_limit(True)": (TypeError, "limit is True", lambda p: p.set_limit(True)),
+    "p.device = 3": (AttributeError, "device", lambda p: setattr(p, "device", 3)),
     "p.limit = 3": (AttributeError, "limit", lambda p: setattr(p, "limit", 3)),
     "b.nbytes = 3": (AttributeError, "nbytes", lambda p: setattr(p.alloc(1), "nbytes", 3)),
     "parse_size('lots')": (ValueError, 'size is "lots", not a size', lambda p: gpupool.parse_size("lots")),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ._arguments import integer, size
 from ._content import FREED, Content
 from ._error import check
 from ._native import ffi, lib
@@ -38,9 +39,9 @@ class Owned(Content):
 
     __slots__ = ("__weakref__",)
 
-    def _take(self, pool: Pool, owner: Any, address: int, nbytes: int, stream: StreamLike) -> None:
-        self._number = stream_number(stream)
-        record = lib.gpupool_py_block_new(owner, address, self._number)
+    def _take(self, pool: Pool, owner: Any, address: int, nbytes: int, stream: StreamLike, number: int) -> None:
+        self._number = number
+        record = lib.gpupool_py_block_new(owner, address, number)
         if not record:
             raise HostOutOfMemoryError("the host has no memory for a buffer's record")
         self._record = ffi.gc(record, lib.gpupool_py_block_forget)
@@ -86,7 +87,9 @@ class Buffer(Owned, _Sliced):
     def __init__(self, pool: Pool, address: int, nbytes: int, stream: StreamLike = 0) -> None:
         """Takes over a block: address is what pool.malloc(nbytes, stream) returned. Raises InvalidArgumentError if the
         pool is closed."""
-        self._take(pool, pool._open(), address, nbytes, stream)
+        self._take(
+            pool, pool._open(), integer("address", address), size("nbytes", nbytes), stream, stream_number(stream)
+        )
 
 
 class BufferSlice(_Sliced):

@@ -12,8 +12,8 @@ from ._error import check
 from ._hot import new_bytes
 from ._native import ffi, lib
 from ._owner import Owner
-from ._status_errors import InvalidArgumentError, UnknownPointerError, UnsupportedError
-from ._stream import Stream, StreamLike, using
+from ._status_errors import UnknownPointerError, UnsupportedError
+from ._stream import Stream, StreamLike, Using, hold
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,9 +39,12 @@ class _Held:
     def __enter__(self) -> Any:
         if not lib.gpupool_py_block_hold(self._block):
             raise UnknownPointerError("the buffer has been freed")
-        if self._stream is not None and not lib.gpupool_py_stream_hold(self._stream):
-            lib.gpupool_py_block_release(self._block)
-            raise InvalidArgumentError("the stream is closed")
+        if self._stream is not None:
+            try:
+                hold(self._stream)
+            except BaseException:
+                lib.gpupool_py_block_release(self._block)
+                raise
         return self._block
 
     def __exit__(self, *error: object) -> None:
@@ -125,7 +128,7 @@ class Content(Owner):
     def record_stream(self, stream: StreamLike) -> None:
         """Says that stream uses the block too: once freed, it is reused only when stream has passed the work that
         was queued on it by then."""
-        with self._held() as block, using(stream) as number:
+        with self._held() as block, Using(stream) as number:
             check(lib.gpupool_record_stream(block.pool.handle, block.address, number))
 
     # ---- copies

@@ -28,7 +28,7 @@ from ._library import BackendName, choose, device_info
 from ._native import ffi, lib
 from ._statistics import Watched, use_in_words
 from ._status_errors import HostOutOfMemoryError, InvalidArgumentError
-from ._stream import Stream, StreamLike, using
+from ._stream import Stream, StreamLike, Using
 from ._structs import DeviceInfo
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ class Pool(Watched):
     Everything may be called from any thread. The library is called without Python's lock held. Sizes are in bytes.
     """
 
-    __slots__ = ("__weakref__", "_configured_backend", "_handlers", "_info", "device", "kind")
-
-    device: int
-    kind: Kind
+    __slots__ = ("__weakref__", "_configured_backend", "_device", "_handlers", "_info", "_kind")
 
     def __init__(
         self,
@@ -124,8 +121,8 @@ class Pool(Watched):
             lib.gpupool_destroy(handle)
             raise HostOutOfMemoryError("the host has no memory for a pool's record")
         self._hold(record)
-        self.device = device
-        self.kind = kind
+        self._device = device
+        self._kind = kind
         self._configured_backend = backend
         self._handlers = Handlers()
         self._info: DeviceInfo | None = None
@@ -166,7 +163,7 @@ class Pool(Watched):
     def malloc_aligned(self, size: int | str, alignment: int, stream: StreamLike = 0) -> int:
         """What malloc does, aligned to a power of two of up to 2 MiB."""
         address, count = ffi.new("gpupool_ptr_t *"), size_of("size", size)
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call_asking(lib.gpupool_malloc_aligned, count, integer("alignment", alignment), number, address)
         return int(address[0])
 
@@ -192,18 +189,22 @@ class Pool(Watched):
 
     def _own(self, made: _Owned, size: int, stream: StreamLike, alignment: int = _ALIGNMENT) -> _Owned:
         """Gives it a new block."""
-        address = self.malloc(size, stream) if alignment == _ALIGNMENT else self.malloc_aligned(size, alignment, stream)
-        try:
-            made._take(self, self._open(), address, size, stream)
-        except BaseException:
-            self.free(address, STREAM_UNKNOWN)
-            raise
+        with Using(stream) as number:
+            if alignment == _ALIGNMENT:
+                address = self.malloc(size, number)
+            else:
+                address = self.malloc_aligned(size, alignment, number)
+            try:
+                made._take(self, self._open(), address, size, stream, number)
+            except BaseException:
+                self.free(address, STREAM_UNKNOWN)
+                raise
         return made
 
     def record_stream(self, address: int, stream: StreamLike) -> None:
         """Says that stream uses the block too: once freed, it is reused only when stream has passed the work that was
         queued on it by then. Raises UnknownPointerError, InvalidArgumentError (STREAM_UNKNOWN), ForkedError."""
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call(lib.gpupool_record_stream, address_of("address", address), number)
 
     # ---- streams and data
@@ -224,21 +225,21 @@ class Pool(Watched):
         """Call it before another library destroys a stream that this pool has seen: its free memory then serves other
         streams. Live blocks of it stay valid. Never waits for the GPU. Raises DriverError, ForkedError, and
         InvalidArgumentError for a stream that is capturing."""
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call(lib.gpupool_release_stream, number)
 
     def park_stream(self, stream: StreamLike) -> None:
         """Call it after each free on a stream of another library that does not tell when it destroys streams: the pool
         does not touch it until it is named again, by a malloc for example. Its memory stays its own. Never waits for
         the GPU. Raises DriverError, ForkedError, and InvalidArgumentError for a stream that is capturing."""
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call(lib.gpupool_park_stream, number)
 
     def capture_id(self, stream: StreamLike) -> int:
         """The number of the capture of a CUDA graph that is under way on a stream; 0: none. Since 0.2. Raises
         DriverError, ForkedError."""
         capture = ffi.new("uint64_t *")
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call(lib.gpupool_capture_id, number, capture)
         return int(capture[0])
 
@@ -264,13 +265,13 @@ class Pool(Watched):
         until the stream has passed. Raises DriverError, InvalidArgumentError, UnsupportedError (a simulated device
         without data)."""
         addresses = address_of("destination", destination), address_of("source", source)
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call(lib.gpupool_copy, *addresses, size_of("size", size), number)
 
     def fill(self, address: int, value: int, size: int | str, stream: StreamLike = 0) -> None:
         """Queues a fill of size bytes with value, 0 to 255. Raises DriverError, InvalidArgumentError, and
         ValueError for another value."""
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call(
                 lib.gpupool_fill, address_of("address", address), byte("value", value), size_of("size", size), number
             )
@@ -294,7 +295,7 @@ class Pool(Watched):
     def reserve(self, target_bytes: int | str, stream: StreamLike = 0) -> None:
         """Creates memory until target_bytes are reserved, ready for stream. Keeps what it got if it can not get all.
         Raises OverLimitError, OutOfMemoryError, DriverError, ForkedError."""
-        with using(stream) as number:
+        with Using(stream) as number:
             self._call_asking(lib.gpupool_reserve, size_of("target_bytes", target_bytes), number)
 
     def set_per_process_memory_fraction(self, fraction: float | str) -> None:
@@ -323,6 +324,15 @@ class Pool(Watched):
         self._call(lib.gpupool_set_oom_handler, function, user_pointer(self._handlers.number))
 
     # ---- the device
+
+    @property
+    def device(self) -> int:
+        """Its number."""
+        return self._device
+
+    @property
+    def kind(self) -> Kind:
+        return self._kind
 
     def device_info(self) -> DeviceInfo:
         """The device as it is now. Raises DriverError."""

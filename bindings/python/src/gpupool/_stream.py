@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Union
 
@@ -62,14 +60,30 @@ def stream_number(stream: StreamLike) -> int:
     return integer("stream", number)
 
 
-@contextmanager
-def using(stream: StreamLike) -> Iterator[int]:
-    """The stream's number. If it is a Stream, another thread's close() waits until the end."""
-    if isinstance(stream, Stream):
-        with stream._held() as record:
-            yield int(record.number)
-    else:
-        yield stream_number(stream)
+class Using:
+    """For a `with`, which gets the stream's number. If it is a Stream, another thread's close() waits until the end."""
+
+    __slots__ = ("_record", "_stream")
+
+    def __init__(self, stream: StreamLike) -> None:
+        self._stream = stream
+        self._record = stream._record if isinstance(stream, Stream) else None
+
+    def __enter__(self) -> int:
+        if self._record is None:
+            return stream_number(self._stream)
+        hold(self._record)
+        return int(self._record.number)
+
+    def __exit__(self, *error: object) -> None:
+        if self._record is not None:
+            lib.gpupool_py_stream_release(self._record)
+
+
+def hold(record: Any) -> None:
+    """Keeps a Stream's record from being closed until gpupool_py_stream_release."""
+    if not lib.gpupool_py_stream_hold(record):
+        raise InvalidArgumentError("the stream is closed")
 
 
 class Stream(Owner):
@@ -93,17 +107,6 @@ class Stream(Owner):
             raise InvalidArgumentError("the stream is closed")
         return record
 
-    @contextmanager
-    def _held(self) -> Iterator[Any]:
-        """The record; the stream is not destroyed before the end."""
-        record = self._record
-        if not lib.gpupool_py_stream_hold(record):
-            raise InvalidArgumentError("the stream is closed")
-        try:
-            yield record
-        finally:
-            lib.gpupool_py_stream_release(record)
-
     @property
     def is_closed(self) -> bool:
         return self._record is _CLOSED
@@ -119,8 +122,12 @@ class Stream(Owner):
     def synchronize(self) -> None:
         """Waits until the stream has done all work queued on it. Raises DriverError, ForkedError, and
         InvalidArgumentError if the stream is closed."""
-        with self._held() as record:
+        record = self._record
+        hold(record)
+        try:
             check(lib.gpupool_stream_synchronize(record.pool.handle, record.number))
+        finally:
+            lib.gpupool_py_stream_release(record)
 
     def close(self) -> None:
         """Releases the stream from its pool and destroys it. Other pools that have seen it must release it first.
