@@ -85,7 +85,7 @@ static int read_arguments(hot_t* self, PyObject* const* arguments, Py_ssize_t co
 }
 
 /* Raises an exception as it is, with its own context. Takes the reference. */
-static void raise(PyObject* error) {
+static void set_error(PyObject* error) {
   PyObject* type = (PyObject*)Py_TYPE(error);
   Py_INCREF(type);
   PyErr_Restore(type, error, PyException_GetTraceback(error));
@@ -94,7 +94,7 @@ static void raise(PyObject* error) {
 static PyObject* raise_failure(hot_t* self, int32_t status, PyObject* raised) {
   PyObject* error =
       PyObject_CallMethod((PyObject*)self, "_failure", "iO", (int)status, raised == NULL ? Py_None : raised);
-  if (error != NULL) raise(error);
+  if (error != NULL) set_error(error);
   return NULL;
 }
 
@@ -105,7 +105,7 @@ static void report(PyObject* raised) {
     PyObject* error = PyTuple_GetItem(PyList_GetItem(raised, i), 0);
     PyObject* function = PyTuple_GetItem(PyList_GetItem(raised, i), 1);
     Py_INCREF(error);
-    raise(error);
+    set_error(error);
     PyErr_WriteUnraisable(function);
   }
 }
