@@ -201,10 +201,8 @@ def test_b_what_is_printed() -> None:
         assert repr(pool) == "<gpupool.Pool on sim:2: 2 MiB of 32 MiB reserved, 1 block live>"
         lines = str(pool.stats()).splitlines()
         assert lines[0] == "Stats"
-        assert "limit_bytes        33554432" in [line.strip() for line in lines]
-        assert "requested_bytes   current 1000, peak 1000, total_allocated 1000, total_freed 0" in [
-            line.strip() for line in lines
-        ]
+        assert "  limit_bytes        33554432" in lines
+        assert "    requested_bytes   current 1000, peak 1000, total_allocated 1000, total_freed 0" in lines
         assert max(map(len, lines)) < 120
     assert repr(pool) == "<gpupool.Pool on sim:2, closed>"
     gpupool.sim.configure(2)

@@ -45,7 +45,7 @@ class Record:
         for name, value in values.items():
             first, *rest = str(value).splitlines() or [""]
             if rest:
-                lines += [name, *(f"  {line}" for line in rest)]
+                lines += [name, *rest]
             else:
                 lines.append(f"{name:<{width}}  {first}")
         return "\n  ".join(lines)
