@@ -215,7 +215,7 @@ Remains remains_of_many_captures(const gpupool_config_t& config, uint64_t (*take
   uint64_t metadata = 0;
   for (int i = 0; i < 100; ++i) {
     Graph graph(pool, stream);
-    graph.launch();
+    if (i % 10 == 0) graph.launch();
     graph.free_results();
     graph.release();
     if (i == 9) {
