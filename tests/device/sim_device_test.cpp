@@ -201,11 +201,21 @@ TEST_F(SimDeviceTest, AChildHasNewDevices) {
   EXPECT_EQ(fault_count(), 1U);
 }
 
-/// Another thread holds the lock of the device nearly always, so nearly every child inherits it locked.
+/// Others hold the locks of the devices nearly always, one or all of them.
 TEST_F(SimDeviceTest, ForkWhileOthersUseTheDevice) {
   std::atomic<bool> stop = false;
   std::thread other([&] {
-    while (!stop) record(1);
+    while (!stop) device->recycle(record(1));
+  });
+  std::thread worker([&] {
+    const Address address = reserve(kChunk);
+    const ChunkHandle chunk = create();
+    while (!stop) {
+      map(address, chunk);
+      EXPECT_EQ(device->fill(address, 1, kChunk, 2), kSuccess);
+      EXPECT_EQ(device->synchronize_stream(2), kSuccess);
+      EXPECT_EQ(device->unmap(address, kChunk), kSuccess);
+    }
   });
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(holds_in_child([] {
@@ -217,6 +227,7 @@ TEST_F(SimDeviceTest, ForkWhileOthersUseTheDevice) {
   }
   stop = true;
   other.join();
+  worker.join();
 }
 
 TEST_F(SimDeviceTest, ThreadsShareADevice) {
