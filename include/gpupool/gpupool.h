@@ -683,8 +683,8 @@ GPUPOOL_API gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanose
  * and copies that are queued meanwhile are kept for gpupool_sim_launch, and not done. */
 GPUPOOL_API gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin);
 
-/* Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses of
- * then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that
+/* Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses
+ * of then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that
  * gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What
  * a capture recorded stays until the device is configured anew. Since 0.2.
  * Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,
@@ -692,8 +692,8 @@ GPUPOOL_API gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_
 GPUPOOL_API gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream);
 
 /* Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's
- * without access, races between streams, unmapping what is in use, calls that are illegal during capture. The last one is described in words in
- * text as by gpupool_report. out_count may be NULL. */
+ * without access, races between streams, unmapping what is in use, calls that are illegal during capture. The
+ * last one is described in words in text as by gpupool_report. out_count may be NULL. */
 GPUPOOL_API gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text,
                                                 size_t capacity);
 

@@ -560,9 +560,9 @@ extern "C" {
     pub fn gpupool_sim_advance(device: i32, nanoseconds: u64) -> gpupool_status_t;
     #[doc = " Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work, fills\n and copies that are queued meanwhile are kept for gpupool_sim_launch, and not done."]
     pub fn gpupool_sim_capture(device: i32, stream: gpupool_stream_t, begin: i32) -> gpupool_status_t;
-    #[doc = " Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses of\n then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that\n gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What\n a capture recorded stays until the device is configured anew. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,\n UNSUPPORTED as for work, fills and copies."]
+    #[doc = " Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses\n of then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that\n gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What\n a capture recorded stays until the device is configured anew. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,\n UNSUPPORTED as for work, fills and copies."]
     pub fn gpupool_sim_launch(device: i32, capture: u64, stream: gpupool_stream_t) -> gpupool_status_t;
-    #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's\n without access, races between streams, unmapping what is in use, calls that are illegal during capture. The last one is described in words in\n text as by gpupool_report. out_count may be NULL."]
+    #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's\n without access, races between streams, unmapping what is in use, calls that are illegal during capture. The\n last one is described in words in text as by gpupool_report. out_count may be NULL."]
     pub fn gpupool_sim_faults(
         device: i32,
         out_count: *mut u64,
