@@ -256,13 +256,16 @@ pub struct gpupool_segment_t {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct gpupool_sim_config_t {
     pub struct_size: u32,
-    #[doc = " 1: blocks are real memory of the host with true aliasing, and a gpupool_ptr_t may be cast to a pointer\n and used. 2: addresses only, for speed. 0: default, 1."]
+    #[doc = " 1: blocks are real memory of the host with true aliasing, and a gpupool_ptr_t may be cast to a pointer\n and used; a fork copies it, so that parent and child do not see each other's writes. 2: addresses only,\n for speed. 0: default, 1."]
     pub data: u32,
     #[doc = " Default: 150754820096, an H200's."]
     pub capacity_bytes: u64,
     #[doc = " Multiplies the measured prices of driver calls. Default: 1."]
     pub price_scale: f64,
-    pub reserved: [u64; 4usize],
+    #[doc = " 1: any number is a stream from its first use on. 2: only numbers from gpupool_stream_create, and 0, are;\n the others are errors of the simulated device, as they crash a GPU's driver. 0: default, 1. Since 0.2."]
+    pub streams: u32,
+    pub reserved0: u32,
+    pub reserved: [u64; 3usize],
 }
 pub const GPUPOOL_VERSION_MAJOR: u32 = 0;
 pub const GPUPOOL_VERSION_MINOR: u32 = 2;
@@ -545,7 +548,7 @@ extern "C" {
     pub fn gpupool_sim_configure(device: i32, config: *const gpupool_sim_config_t) -> gpupool_status_t;
     #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait or\n host_wait; NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is\n out_of_memory or error (default). An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
     pub fn gpupool_sim_script(device: i32, script: *const ::core::ffi::c_char) -> gpupool_status_t;
-    #[doc = " Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,\n is an error of the simulated device: see gpupool_sim_faults."]
+    #[doc = " Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,\n is an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's\n memory that device number `device` has no access to: see gpupool_enable_peer. gpupool_fill is work too;\n gpupool_copy may touch the memory of any device."]
     pub fn gpupool_sim_work(
         device: i32,
         stream: gpupool_stream_t,
@@ -555,9 +558,11 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Lets virtual time pass."]
     pub fn gpupool_sim_advance(device: i32, nanoseconds: u64) -> gpupool_status_t;
-    #[doc = " Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do."]
+    #[doc = " Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work, fills\n and copies that are queued meanwhile are kept for gpupool_sim_launch, and not done."]
     pub fn gpupool_sim_capture(device: i32, stream: gpupool_stream_t, begin: i32) -> gpupool_status_t;
-    #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, races between streams,\n unmapping what is in use, calls that are illegal during capture. The last one is described in words in\n text as by gpupool_report. out_count may be NULL."]
+    #[doc = " Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses\n of then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that\n gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What\n a capture recorded stays until the device is configured anew. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,\n UNSUPPORTED as for work, fills and copies."]
+    pub fn gpupool_sim_launch(device: i32, capture: u64, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's\n without access, races between streams, unmapping what is in use, calls that are illegal during capture. The\n last one is described in words in text as by gpupool_report. out_count may be NULL."]
     pub fn gpupool_sim_faults(
         device: i32,
         out_count: *mut u64,
