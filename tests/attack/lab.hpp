@@ -29,6 +29,15 @@ using pool_test::refused;
 inline constexpr uint32_t kAddressesOnly = 2;
 inline constexpr uint32_t kWithData = 1;
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+/// What the process may grow by for reasons of its own; a sanitizer keeps what is freed for a while.
+inline constexpr uint64_t kNoise = kIsSanitized ? 600 * kMiB : 2 * kMiB;
+
 /// Sets a simulated device up that no pool uses. Capacity 0: an H200's.
 inline void configure_device(int32_t device, uint32_t data, uint64_t capacity = 0) {
   gpupool_sim_config_t config{};
@@ -62,10 +71,10 @@ inline testing::AssertionResult has_no_faults(int32_t device) {
   return testing::AssertionFailure() << faults << " faults, the last: " << text;
 }
 
-/// A number from the environment, which makes a run larger.
+/// A number from the environment, which makes a run larger; sanitizers make the usual one smaller.
 inline uint64_t size_from(const char* variable, uint64_t usual) {
   const char* const text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : kIsSanitized ? usual / 5 : usual;
 }
 
 /// Processor time of this thread, which other processes do not lengthen.
