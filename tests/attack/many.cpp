@@ -2,7 +2,7 @@
 // Many at once (findings D1, D3 to D6): streams, pools, blocks that wait, that are cached or live, holes of
 // nearly one size. No call costs more with many than with few.
 //
-// ATTACK_BLOCKS (200,000), ATTACK_HOLES (50,000): how many.
+// ATTACK_BLOCKS (200,000), ATTACK_HOLES (20,000): how many.
 #include <memory>
 #include <utility>
 
@@ -226,7 +226,7 @@ uint64_t cost_among_holes(uint64_t holes, uint64_t size, uint64_t more, uint64_t
 
 TEST_F(Many, SmallHolesThatAreTooSmall) {
   const uint64_t few = cost_among_holes(2'000, 64 * 512, 512, 2000);
-  const uint64_t many = cost_among_holes(size_from("ATTACK_HOLES", 50'000), 64 * 512, 512, 2000);
+  const uint64_t many = cost_among_holes(size_from("ATTACK_HOLES", 20'000), 64 * 512, 512, 2000);
   expect_like(few, many, 3, 3'000, "a malloc among small holes");
 }
 TEST_F(Many, LargeHolesThatAreTooSmall) {
