@@ -507,6 +507,49 @@ TEST_F(CaptureThat, IsFollowedByTrim) {
 TEST_F(CaptureThat, IsFollowedByEmpty) {
   run_both([](PoolUnderTest& pool, gpupool_stream_t) { pool.empty(); });
 }
+/// A pool that ends while a stream that it has seen captures for somebody else: what it can not give back
+/// then comes back later, when another pool looks for memory.
+void end_in_capture(bool with_last_free, bool busy) {
+  configure_device(kDevice, kAddressesOnly, kGiB);
+  PoolUnderTest other(sim_config(kDevice));
+  const uint64_t free_at_start = free_on_device(kDevice);
+  {
+    PoolUnderTest pool(sim_config(kDevice));
+    const gpupool_ptr_t block = pool.malloc(40 * kMiB, 11);
+    pool.free(pool.malloc(60 * kMiB, 11), 11);
+    pool.free(pool.malloc(100, 11), 12);
+    if (busy) {
+      ASSERT_TRUE(ok(gpupool_sim_work(kDevice, 11, block, 40 * kMiB, 1'000'000)));
+    }
+    if (!with_last_free) pool.free(block, 11);
+    if (!with_last_free) {
+      ASSERT_TRUE(ok(gpupool_sim_capture(kDevice, 11, 1)));
+    }
+    gpupool_t* const handle = pool.give_up();
+    ASSERT_TRUE(ok(gpupool_destroy(handle)));
+    if (with_last_free) {
+      ASSERT_TRUE(ok(gpupool_sim_capture(kDevice, 11, 1)));
+      ASSERT_TRUE(ok(gpupool_free(handle, block, kUnknownStream)));
+    }
+  }
+  ASSERT_TRUE(ok(gpupool_sim_capture(kDevice, 11, 0)));
+  ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, 2'000'000)));
+  other.free(other.malloc(1000 * kMiB, 13), 13);
+  other.empty();
+  EXPECT_EQ(free_on_device(kDevice), free_at_start);
+  EXPECT_TRUE(has_no_faults(kDevice));
+}
+
+TEST(PoolThatEndsInACapture, IsDestroyed) {
+  end_in_capture(false, false);
+}
+TEST(PoolThatEndsInACapture, IsDestroyedBusy) {
+  end_in_capture(false, true);
+}
+TEST(PoolThatEndsInACapture, LosesItsLastBlock) {
+  end_in_capture(true, true);
+}
+
 // What is live when its capture is released is like any other block: its stream may go on using it.
 TEST(ReleasedCapture, LeavesBlocksLikeAnyOthers) {
   configure_device(kDevice, kWithData, kGiB);
