@@ -171,6 +171,7 @@ struct PoolCosts {
 
 TEST_F(Ever, Pools) {
   std::vector<std::unique_ptr<PoolUnderTest>> live;
+  live.reserve(64);
   for (int i = 0; i < 64; ++i) live.push_back(std::make_unique<PoolUnderTest>(sim_config(kDevice)));
   const auto pair = [&](uint64_t i) {
     PoolUnderTest& pool = *live[i % live.size()];
