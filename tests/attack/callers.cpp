@@ -202,7 +202,7 @@ TEST_F(Callers, MayUseAPoolWhileTheirThreadsEnd) {
   pool_of_destructors = pool;
   // The library's own key comes first, so that its destructor runs before ours in each round.
   std::thread([&] { pool.free(pool.malloc(1000, 11), 11); }).join();
-  for (const uintptr_t rounds : {1, 3, 100}) {
+  for (const uintptr_t rounds : {1U, 3U, 100U}) {
     SCOPED_TRACE(std::to_string(rounds) + " rounds of destructors");
     ASSERT_EQ(pthread_key_create(&late_key, use_late), 0);
     const auto run_threads = [&](int count) {

@@ -64,7 +64,7 @@ TEST(ManyDevices, HaveManyStreamsEach) {
   }
   std::vector<std::unique_ptr<PoolUnderTest>> pools;
   for (int32_t device = 0; device < 8; ++device) {
-    pools.push_back(std::make_unique<PoolUnderTest>(sim_config(device)));
+    pools.push_back(std::make_unique<PoolUnderTest>(sim_config(device)));  // NOLINT: eight of them
   }
   for (int i = 0; i < 300; ++i) {
     for (auto& pool : pools) {
