@@ -23,6 +23,14 @@ def run(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
+def run_with(environment, *arguments):
+    """The same with variables of the environment."""
+    done = subprocess.run(
+        [COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, env=os.environ | environment
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
 def rounded(size):
     return (size + 511) // 512 * 512
 
@@ -174,7 +182,7 @@ class Info(CommandTest):
         self.assertRegex(rows[0], r"^sim:0 to sim:7 +\S")
 
     def test_one_device(self):
-        for name, label in (("sim", "sim:0"), ("sim:3", "sim:3"), ("SIM:7", "sim:7"), ("2", "sim:2"), ("auto", "sim:0")):
+        for name, label in (("sim", "sim:0"), ("SIM:3", "sim:3"), ("2", "sim:2"), ("auto", "sim:0")):
             with self.subTest(name=name):
                 code, out, err = run("info", "--device", name, "--json")
                 self.assertEqual((code, err), (0, ""))
@@ -393,6 +401,30 @@ class BrokenTraces(CommandTest):
         code, out, err = run("replay", "--device", "sim", "--json", good, bad)
         self.assertEqual((code, out), (2, ""))
         self.assertIn("bad.trace:2:", err)
+
+
+class Environment(CommandTest):
+    def test_levels_of_the_log(self):
+        path = self.write("t.trace", "a 1 512 0\nf 1\n")
+        quiet = run("replay", "--device", "sim", path)[0]
+        self.assertEqual(quiet, 0)
+        for level, lines in (("", 0), ("off", 0), ("error", 0), ("warning", 0), ("info", 2)):
+            code, _, err = run_with({"GPUPOOL_LOG": level}, "replay", "--device", "sim", path)
+            self.assertEqual((code, len(err.splitlines())), (0, lines), err)
+
+    def test_each_variable_with_a_typo_is_named_with_what_is_allowed(self):
+        path = self.write("t.trace", "a 1 512 0\nf 1\n")
+        code, _, err = run_with({"GPUPOOL_LOG": "verbose"}, "replay", "--device", "sim", path, path)
+        self.assertEqual(code, 0)
+        self.assertEqual(
+            err, 'gpupool: GPUPOOL_LOG is "verbose", not off, error, warning, info or debug: nothing is logged\n'
+        )
+        code, _, err = run_with({"GPUPOOL_BACKEND": "gpu"}, "replay", path)
+        self.assertEqual(code, 2)
+        self.assertIn('GPUPOOL_BACKEND is "gpu", not cuda or sim', err)
+        code, _, err = run_with({"GPUPOOL_SIM": "capacity=lots"}, "replay", "--device", "sim", path)
+        self.assertEqual(code, 2)
+        self.assertIn("GPUPOOL_SIM: 'capacity=lots'", err)
 
 
 class Bench(CommandTest):
