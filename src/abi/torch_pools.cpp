@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/torch_pools.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 #include "base/status.hpp"
+#include "pool/registry.hpp"
 
 namespace gpupool::abi {
 namespace {
@@ -20,9 +23,16 @@ gpupool_stats_t stats_of(gpupool_t* pool) {
 
 }  // namespace
 
-/// Leaked on purpose: PyTorch frees until the very end of the process.
+/// Leaked on purpose: PyTorch frees until the very end of the process. Its lock is taken around fork, and
+/// comes before the registry's, whose handlers are therefore registered first: they run in reverse order.
 TorchPools& TorchPools::instance() {
-  static auto* const pools = new TorchPools;
+  static TorchPools* const pools = [] {
+    (void)Registry::instance();
+    auto* created = new TorchPools;
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] { instance().mutex_.unlock(); });
+    return created;
+  }();
   return *pools;
 }
 
