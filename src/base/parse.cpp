@@ -165,7 +165,8 @@ Status bytes_of_share(double share, uint64_t total, uint64_t& bytes) {
   }
   const auto result = static_cast<uint64_t>(share * static_cast<double>(total));
   if (result == 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction is %g, and of %" PRIu64 " bytes that is no byte", share, total);
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction is %g, and of %" PRIu64 " bytes that is no byte",
+                share, total);
   }
   bytes = result;
   return kSuccess;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <thread>
 
 namespace gpupool {
 
@@ -21,32 +20,12 @@ class SpinLock {
   void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 
  private:
-  // Spins for about the time that a holder needs, then lets it run: it may have lost its core.
-  [[gnu::noinline, gnu::cold]] void lock_contended() noexcept {
-    for (unsigned spins = 0;; ++spins) {
-      while (locked_.load(std::memory_order_relaxed)) {
-        if (++spins > 200) {
-          std::this_thread::yield();
-        } else {
-          pause();
-        }
-      }
-      if (try_lock()) return;
-    }
-  }
-
-  static void pause() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-  }
+  [[gnu::cold]] void lock_contended() noexcept;
 
   std::atomic<bool> locked_{false};
 };
 
-/// Holds a SpinLock for a scope, for code that may not know of std::lock_guard's header.
+/// Holds a SpinLock for a scope. Core uses it, which may not see <mutex> and the locks of the system in it.
 class SpinGuard {
  public:
   explicit SpinGuard(SpinLock& lock) noexcept : lock_(lock) { lock_.lock(); }
