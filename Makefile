@@ -67,8 +67,8 @@ format:
 	@$(CLANG_FORMAT) -i $(FORMATTED)
 
 lint:
-	@echo "== generated files, layers and locks" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
-	  python3 tools/check_locks.py
+	@echo "== generated files, layers, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
+	  python3 tools/check_locks.py && python3 tools/check_words.py
 	@if [ -x build/venv/bin/ruff ]; then echo "== ruff" && build/venv/bin/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not there, skipped"; fi
 
