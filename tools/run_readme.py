@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the blocks of code in README.md, so that what a newcomer copies works.
 
-    tools/run_readme.py FOLDER [--page PAGE] [LANGUAGE...]
+    tools/run_readme.py [--page PAGE] [--without LANGUAGE] FOLDER [LANGUAGE...]
 
 Each block is built and run in a folder of its own under FOLDER, with what a program of its language has around it
 (below). The environment is that of tools/languages.sh: an installed library, its command, the toolchains. A block
@@ -154,8 +154,8 @@ def run(folder, way, block, first_c):
     return "" if done.returncode == 0 else f"exit status {done.returncode}\n{done.stdout}"
 
 
-def run_page(page, work, languages, ways=WAYS):
-    """Runs the blocks of a page; the number of those that ran, and all complaints."""
+def run_page(page, work, languages, without=(), ways=WAYS):
+    """Runs the blocks of a page (of all languages if none is named); how many ran, and all complaints."""
     name = page.name
     try:
         blocks = blocks_of(page.read_text(encoding="utf-8"))
@@ -167,8 +167,9 @@ def run_page(page, work, languages, ways=WAYS):
         place = f"{name}:{block.line}: {block.language or 'no language'}"
         if languages and block.language not in languages:
             continue
-        if block.reason:
-            print(f"{place}: not run: {block.reason}")
+        reason = "left out" if block.language in without else block.reason
+        if reason:
+            print(f"{place}: not run: {reason}")
         elif block.language not in ways:
             complaints.append(f"{place}: not known how to run; if it cannot be, precede it by <!-- not run: REASON -->")
         else:
@@ -184,9 +185,10 @@ def main(arguments):
     parser = argparse.ArgumentParser(description="Runs the blocks of code in README.md.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--page", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--without", action="append", default=[], metavar="LANGUAGE")
     parser.add_argument("languages", nargs="*", metavar="LANGUAGE")
     options = parser.parse_args(arguments)
-    count, complaints = run_page(options.page, options.folder.resolve(), options.languages)
+    count, complaints = run_page(options.page, options.folder.resolve(), options.languages, options.without)
     print("\n".join(complaints) if complaints else f"{count} blocks ran")
     return 1 if complaints or count == 0 else 0
 

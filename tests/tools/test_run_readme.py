@@ -20,11 +20,11 @@ def block(language, text):
 
 
 class Readme(unittest.TestCase):
-    def run_page(self, text, *languages):
+    def run_page(self, text, *languages, without=()):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out:
             page = Path(folder) / "PAGE.md"
             page.write_text(text)
-            count, complaints = run_readme.run_page(page, Path(folder) / "work", languages, WAYS)
+            count, complaints = run_readme.run_page(page, Path(folder) / "work", languages, without, WAYS)
         return count, complaints, out.getvalue()
 
     def test_blocks_that_work(self):
@@ -48,6 +48,11 @@ class Readme(unittest.TestCase):
         count, complaints, out = self.run_page("<!-- not run: needs a GPU -->\n" + block("sh", "false"))
         self.assertEqual((count, complaints), (0, []))
         self.assertIn("PAGE.md:2: sh: not run: needs a GPU", out)
+
+    def test_a_language_that_is_left_out(self):
+        count, complaints, out = self.run_page(block("sh", "false") + block("py", ""), without=["sh"])
+        self.assertEqual((count, complaints), (1, []))
+        self.assertIn("PAGE.md:1: sh: not run: left out", out)
 
     def test_a_language_that_is_not_known(self):
         for language in ("cobol", ""):
