@@ -22,8 +22,8 @@ using SimDataTest = SimTest;
 constexpr uint64_t kHuge = 0;  // the sanitizer's shadow takes most of them
 constexpr uint64_t kTooHuge = 0;
 #elif defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kHuge =
-    32 * kTiB;  // the sanitizer's allocator stands in the middle, where depends on its release
+// The sanitizer's allocator stands in the middle of them, where depends on its release.
+constexpr uint64_t kHuge = 32 * kTiB;
 constexpr uint64_t kTooHuge = 112 * kTiB;
 #else
 constexpr uint64_t kHuge = 64 * kTiB;
