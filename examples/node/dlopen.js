@@ -62,7 +62,7 @@ function withDirections(prototype) {
     .replace(/\w+_fn_t/g, "$& *");
 }
 
-const [header, library = "libgpupool.so.0"] = process.argv.slice(2);
+const [header, library = "libgpupool.so.0.2"] = process.argv.slice(2);
 assert(header, "usage: node dlopen.js HEADER [LIBRARY]");
 const { functions: gpupool, constants } = load(header, library);
 
