@@ -168,7 +168,7 @@ install_cuda_header() {
     >build/setup.log 2>&1; then
     python3 -m zipfile -e "$wheels"/*.whl "$folder"
   else
-    say "PyPI can not be reached: our declarations of the driver will not be checked against cuda.h"
+    say "PyPI cannot be reached: our declarations of the driver will not be checked against cuda.h"
   fi
   rm -rf "$wheels"
 }

@@ -16,7 +16,7 @@ inline bool is_live(const gpupool_t* handle) noexcept {
          handle->life.load(std::memory_order_acquire) == Life::live;
 }
 
-/// Says why a handle can not be used; success if it can.
+/// Says why a handle cannot be used; success if it can.
 [[gnu::cold]] Status refuse(const gpupool_t* handle) noexcept;
 
 /// "argument is NULL"

@@ -57,7 +57,7 @@ void end_if_empty(gpupool_t* handle) {
 Status destroy(gpupool_t* handle) {
   if (handle->is_default) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "a default pool belongs to the process and can not be destroyed");
+                "a default pool belongs to the process and cannot be destroyed");
   }
   Life expected = Life::live;
   if (!handle->life.compare_exchange_strong(expected, Life::destroyed)) {

@@ -33,7 +33,7 @@ std::string describe(gpupool_status_t status);
 /// Throws LibraryError unless status is success.
 void check(gpupool_status_t status, std::string_view what);
 
-/// Whether a status says that the caller asked for what can not be, rather than that something broke.
+/// Whether a status says that the caller asked for what cannot be, rather than that something broke.
 bool is_callers_fault(gpupool_status_t status) noexcept;
 
 /// The device that `text` names, as gpupool_parse_device reads it. Throws InputError when there is none.

@@ -42,7 +42,7 @@ constexpr const char* kMore =
 
 constexpr const char* kInfoAbout =
     "Shows the version of the library, what it can do, every device with\n"
-    "its memory, and, where CUDA can not be used, why.\n";
+    "its memory, and, where CUDA cannot be used, why.\n";
 
 constexpr const char* kInfoExamples =
     "Examples:\n"

@@ -68,7 +68,7 @@ void SimAccesses::note_read(uint64_t offset, uint64_t size, Use use) {
   }
 }
 
-/// Keeps the map small: records that all ended by `now` can not race with anything that is still to come.
+/// Keeps the map small: records that all ended by `now` cannot race with anything that is still to come.
 void SimAccesses::drop_finished(uint64_t now) {
   std::erase_if(records_, [now](const auto& entry) {
     const Record& record = entry.second;

@@ -9,7 +9,7 @@
 namespace gpupool {
 /// Hands the run of idle chunks that fits best to the stream's heap, which has a hole for the request then.
 /// False if there is none that is not much larger: it would hold what others then lack. Chunks can be fitted
-/// together instead, segments can not, so that they may be larger.
+/// together instead, segments cannot, so that they may be larger.
 bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment) {
   const uint64_t need = bytes + alignment - kUnit;
   const uint64_t most = std::max(options_.vmm ? need + need / 8 : 2 * need, kGranule);

@@ -112,7 +112,7 @@ Amounts Pool::live_amounts() {
   return live;
 }
 
-/// What trimming can not go below: chunks that blocks touch, and what captures keep. Visits every block that
+/// What trimming cannot go below: chunks that blocks touch, and what captures keep. Visits every block that
 /// is in a thread's cache, since those hold nothing.
 uint64_t Pool::live_floor() const {
   uint64_t releasable = 0;

@@ -97,7 +97,7 @@ Status Pool::free(Address address, Stream stream) {
   return free_locked(*owner, *block, address, stream);
 }
 
-/// With the lock of the block's owner, which it gives up. Under it, a live block can not change; anything but
+/// With the lock of the block's owner, which it gives up. Under it, a live block cannot change; anything but
 /// a live block of the stream takes the long way.
 [[gnu::always_inline]] inline Status Pool::free_locked(BlockOwner& owner, Block& block, Address address,
                                                        Stream stream) {
@@ -201,7 +201,7 @@ Status Pool::stream_state(Stream stream, StreamState*& state) {
   const auto known = by_stream_.find({stream, capture});
   state = known != by_stream_.end() ? known->second : nullptr;
   if (state == nullptr || state->order.released()) {
-    // A parked stream is taken up again; where its state can not serve it, that stays for what it holds.
+    // A parked stream is taken up again; where its state cannot serve it, that stays for what it holds.
     if (state == nullptr || !state->order.revive()) {
       streams_.push_back(std::make_unique<StreamState>(driver_, space_, stream, capture));
       state = streams_.back().get();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the driver's own malloc, or the user's, hands out in segments. They can not be moved, so they
-// are got in the ladder's sizes, and given back whole. Both calls may wait for the GPU or call the user: the
-// lock is given up around them.
+// Memory that the driver's own malloc, or the user's, hands out in segments. They cannot be moved, so they
+// are obtained in the ladder's sizes, and given back whole. Both calls may wait for the GPU or call the user:
+// the lock is given up around them.
 #include <algorithm>
 #include <cinttypes>
 

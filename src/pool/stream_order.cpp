@@ -67,7 +67,7 @@ Status StreamOrder::hold(StreamOrder& later, uint64_t epoch) {
     // The epoch is open, or its event is with a thread that waits for it on the host.
     if (released_) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a thread has the released stream's event");
     if (capturing()) {
-      return fail(GPUPOOL_ERROR_UNSUPPORTED, "a stream that captures a graph can not be waited for");
+      return fail(GPUPOOL_ERROR_UNSUPPORTED, "a stream that captures a graph cannot be waited for");
     }
     if (const Status status = close(); status != kSuccess) return status;
   }
@@ -116,7 +116,7 @@ Status StreamOrder::release() {
   uint64_t capture = 0;
   if (const Status status = driver_.capture_id(stream_, capture); status != kSuccess) return status;
   if (capture != 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph can not be released");
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph cannot be released");
   }
   if (const Status status = close(); status != kSuccess) return status;
   released_ = true;

@@ -53,7 +53,7 @@ class StreamOrder {
   void end() noexcept;
 
   /// Takes the number up again, for the same stream or a new one, which from here on comes after all that was
-  /// stamped. False, and nothing has changed, where it can not be made to wait for that.
+  /// stamped. False, and nothing has changed, where it cannot be made to wait for that.
   bool revive();
 
  private:

@@ -142,7 +142,7 @@ class Front(CommandTest):
                 run(word), (2, "", f"gpupool: there is no command '{word}'; there are info, replay, bench\n")
             )
 
-    def test_output_that_can_not_be_written_is_a_failure(self):
+    def test_output_that_cannot_be_written_is_a_failure(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")
         with open("/dev/full", "w", encoding="ascii") as full:
@@ -389,7 +389,7 @@ class BrokenTraces(CommandTest):
         self.assertEqual(code, 0)
         self.assertIn("may have been cut", err)
 
-    def test_files_that_can_not_be_read(self):
+    def test_files_that_cannot_be_read(self):
         for path in (self.folder / "missing.trace", self.folder):
             code, out, err = run("replay", "--device", "sim", path)
             self.assertEqual((code, out), (2, ""))

@@ -204,7 +204,7 @@ TEST_F(LoadTrace, refuses_gzip_that_is_damaged) {
   EXPECT_EQ(complaint(gzip("a 1 512 0\n") + "rest"), ": 4 bytes after the end of the gzip data");
 }
 
-TEST_F(LoadTrace, says_why_a_file_can_not_be_read) {
+TEST_F(LoadTrace, says_why_a_file_cannot_be_read) {
   EXPECT_THROW(load_trace((folder_ / "missing").string()), InputError);
   EXPECT_THROW(load_trace(folder_.string()), InputError);
 }

@@ -38,7 +38,7 @@ Address address_of(const void* host) {
   return reinterpret_cast<Address>(host);
 }
 
-/// Bytes of the host that chunks and malloced blocks hold, mapped or not: the blocks of the devices' files.
+/// Bytes of the host that chunks and allocated blocks hold, mapped or not: the blocks of the devices' files.
 uint64_t host_memory() {
   uint64_t sum = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -129,7 +129,7 @@ TEST_F(SimDataTest, HugeReservationIsReal) {
   }
 }
 
-TEST_F(SimDataTest, MallocedMemoryIsReal) {
+TEST_F(SimDataTest, AllocatedMemoryIsReal) {
   for (const Kind kind : {Kind::device, Kind::managed, Kind::pinned}) {
     for (const uint64_t size : {uint64_t{512}, 5 * kMiB}) {
       Address block = 0;
@@ -141,7 +141,7 @@ TEST_F(SimDataTest, MallocedMemoryIsReal) {
   }
 }
 
-TEST_F(SimDataTest, HostMemoryReturnsWithMallocedBlocks) {
+TEST_F(SimDataTest, HostMemoryReturnsWithAllocatedBlocks) {
   constexpr uint64_t kSize = 32 * kMiB;
   const uint64_t before = host_memory();
   Address block = 0;

@@ -22,7 +22,7 @@ ENVIRONMENTS = {
 
 @cache
 def why_not():
-    """Why these tests can not run here; empty if they can."""
+    """Why these tests cannot run here; empty if they can."""
     if importlib.util.find_spec("gpupool") is None:
         return "gpupool is not installed"
     program = "import gpupool; assert gpupool.Feature.CUDA in gpupool.features()"

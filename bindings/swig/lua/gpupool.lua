@@ -12,7 +12,7 @@ local gpupool = setmetatable({}, { __index = core })
 local function option_value(option, value)
   if type(value) ~= "string" then return value end
   local number = core[(option .. "_" .. value):upper()]
-  if not number then error(("gpupool: %s can not be %q"):format(option, value), 4) end
+  if not number then error(("gpupool: %s cannot be %q"):format(option, value), 4) end
   return number
 end
 

@@ -74,7 +74,7 @@ class Core {
 
   /// The handle may still be used: the library refuses it, but accepts the frees of live blocks.
   void close() {
-    if (handlers_at_work_ != 0) refuse("a pool can not be closed by its own out-of-memory handler");
+    if (handlers_at_work_ != 0) refuse("a pool cannot be closed by its own out-of-memory handler");
     check(destroy());
   }
 

@@ -21,7 +21,7 @@ inline gpupool_error_t make_error(gpupool_status_t status, const char* why) noex
   return error;
 }
 
-/// For what the library can not know: that a native object has been closed, or a range is outside a block.
+/// For what the library cannot know: that a native object has been closed, or a range is outside a block.
 [[noreturn]] inline void refuse(const char* why, gpupool_status_t status = GPUPOOL_ERROR_INVALID_ARGUMENT) {
   throw Failure{make_error(status, why)};
 }

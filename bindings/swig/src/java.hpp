@@ -17,7 +17,7 @@ class JavaHandler : public OomHandler {
     jenv->GetJavaVM(&machine_);
     method_ = jenv->GetMethodID(jenv->GetObjectClass(handler), "freeSome", "(JI)Z");
   }
-  // A thread that is no Java thread can not give the reference back: the handler of a default pool, which
+  // A thread that is no Java thread cannot give the reference back: the handler of a default pool, which
   // goes only when a Java thread replaces it, or that of a pool, which goes on a Java thread.
   ~JavaHandler() override {
     if (JNIEnv* const jenv = environment()) jenv->DeleteGlobalRef(handler_);
@@ -79,7 +79,7 @@ class JavaBytes {
   jbyte* bytes_ = nullptr;
 };
 
-/// Null, with an exception pending, if Java can not have an array of that size.
+/// Null, with an exception pending, if Java cannot have an array of that size.
 inline jbyteArray new_byte_array(JNIEnv* jenv, const std::string& bytes) {
   const auto length = static_cast<jsize>(bytes.size());
   const jbyteArray array = jenv->NewByteArray(length);

@@ -172,7 +172,7 @@ class Buffer:
         Raises UnsupportedError."""
         block = self._block()
         if not self._is_on_host():
-            raise UnsupportedError("the host can not reach this memory; see copy_to_host")
+            raise UnsupportedError("the host cannot reach this memory; see copy_to_host")
         self.synchronize()
         if not lib.gpupool_py_block_hold(block):
             raise UnknownPointerError("the buffer has been freed")
@@ -223,7 +223,7 @@ class Buffer:
         """A capsule for the other library's from_dlpack. stream is the one that will use the tensor: 1 or None for
         the legacy default stream, -1 for "no ordering, please". If it is not the buffer's, this waits for what is
         queued on the buffer's stream, and the pool remembers the stream as one that uses the block.
-        Raises BufferError for what can not be had without a copy."""
+        Raises BufferError for what cannot be had without a copy."""
         from . import _dlpack  # noqa: PLC0415
 
         return _dlpack.export(self, stream, max_version, dl_device, copy)

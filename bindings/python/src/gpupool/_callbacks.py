@@ -2,7 +2,7 @@
 """Functions of the user that the library calls.
 
 The library gets a number as `user` and the functions are found by it here, so that a call that comes late finds
-nothing instead of freed memory. What a function raises can not pass through the library: it goes to
+nothing instead of freed memory. What a function raises cannot pass through the library: it goes to
 sys.unraisablehook, and the library is told "no".
 """
 

@@ -108,7 +108,7 @@ class Pool(Watched):
         if self.is_closed:
             return
         if owner.is_default:
-            raise InvalidArgumentError("a default pool belongs to the process and can not be closed")
+            raise InvalidArgumentError("a default pool belongs to the process and cannot be closed")
         self._let_go()
         # Buffers and streams keep the pool, but need not keep its cache. In a forked child there is nothing to give.
         lib.gpupool_empty(owner.handle, ffi.NULL)
@@ -208,7 +208,7 @@ class Pool(Watched):
         return int(released[0])
 
     def reserve(self, target_bytes: int, stream: StreamLike = 0) -> None:
-        """Creates memory until target_bytes are reserved, ready for stream. Keeps what it got if it can not get all.
+        """Creates memory until target_bytes are reserved, ready for stream. Keeps what it got if it cannot get all.
         Raises OverLimitError, OutOfMemoryError, DriverError, ForkedError."""
         self._call(lib.gpupool_reserve, target_bytes, stream_number(stream))
 

@@ -16,10 +16,10 @@ class Record:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} can not be changed")
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{type(self).__name__} can not be changed")
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def as_dict(self) -> dict[str, Any]:
         """The values by name; records and lists of them become dicts too, as for JSON."""

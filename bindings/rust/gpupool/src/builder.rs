@@ -10,7 +10,7 @@ use crate::callbacks::Upstream;
 use crate::error::check;
 use crate::{Backend, Pool, Result, StreamId};
 
-/// How memory is got from the backend.
+/// How memory is obtained from the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
@@ -98,7 +98,7 @@ impl Builder {
         self
     }
 
-    /// How memory is got from the backend.
+    /// How memory is obtained from the backend.
     pub fn mode(mut self, mode: Mode) -> Builder {
         self.mode = mode;
         self

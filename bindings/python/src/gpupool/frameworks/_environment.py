@@ -20,7 +20,7 @@ from ._cap import apply_cap, parse_cap
 
 
 def activate() -> None:
-    """Heeds both variables as they are now. Called when gpupool is imported. Raises ValueError for what they can not
+    """Heeds both variables as they are now. Called when gpupool is imported. Raises ValueError for what they cannot
     be; a failure to install is raised by the framework's import."""
     apply_cap(parse_cap(os.environ.get("GPUPOOL_CAP")))
     names = [_known(name.strip()) for name in os.environ.get("GPUPOOL_INSTALL", "").split(",") if name.strip()]
