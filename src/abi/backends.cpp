@@ -17,7 +17,6 @@
 namespace gpupool::abi {
 namespace {
 
-constexpr uint32_t kMaxPeers = 64;
 constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
 
 void after_fork() noexcept {
@@ -59,9 +58,9 @@ Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t>
 }
 
 Status check_peers(const gpupool_config_t& config) {
-  if (config.peer_count > kMaxPeers) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer_count is %u, not 0 to %u", config.peer_count,
-                kMaxPeers);
+  if (config.peer_count > kMaxDevices) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer_count is %u, not 0 to %zu", config.peer_count,
+                kMaxDevices);
   }
   if (config.peer_count != 0 && config.peers == nullptr) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peers is NULL, and peer_count is %u", config.peer_count);

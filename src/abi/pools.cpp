@@ -2,6 +2,7 @@
 // Pools: creation, the default pools, destruction.
 #include <array>
 #include <atomic>
+#include <cinttypes>
 #include <cstdlib>
 
 #include "abi/backends.hpp"
@@ -20,9 +21,8 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   const DeviceInfo info = device->info();
   handle = Registry::instance().add(std::make_shared<Pool>(std::move(device), options));
   if (log_enabled(GPUPOOL_LOG_INFO)) {
-    log_line(GPUPOOL_LOG_INFO, "pool %llu created on device %d (%s), mode %s, driver %d",
-             static_cast<unsigned long long>(handle->id), info.ordinal, info.name,
-             options.vmm ? "vmm" : "driver or upstream", info.driver_version);
+    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " created on device %d (%s), mode %s, driver %d", handle->id,
+             info.ordinal, info.name, options.vmm ? "vmm" : "driver or upstream", info.driver_version);
   }
   return kSuccess;
 }
@@ -43,14 +43,14 @@ Status limits_from_environment(gpupool_config_t& config) {
 }
 
 /// The default pools by device. They live as long as the process.
-constinit std::array<std::atomic<gpupool_t*>, 64> default_pools{};
+constinit std::array<std::atomic<gpupool_t*>, kMaxDevices> default_pools{};
 
 void end_if_empty(gpupool_t* handle) {
   const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
   if (pool == nullptr || !pool->finish()) return;
   Registry::instance().remove(handle);
   if (log_enabled(GPUPOOL_LOG_INFO)) {
-    log_line(GPUPOOL_LOG_INFO, "pool %llu has ended", static_cast<unsigned long long>(handle->id));
+    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " has ended", handle->id);
   }
 }
 
@@ -70,10 +70,9 @@ Status destroy(gpupool_t* handle) {
 /// Without a lock, since a child of fork would inherit it taken: where several threads come first, each
 /// creates a pool, which costs no memory of the device, and one of them stays.
 Status default_pool(int32_t device, gpupool_t*& handle) {
-  if (device < 0 || static_cast<size_t>(device) >= default_pools.size()) {
+  if (device < 0 || static_cast<size_t>(device) >= kMaxDevices) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "there is no device %d: default pools are of devices 0 to %zu", device,
-                default_pools.size() - 1);
+                "there is no device %d: default pools are of devices 0 to %zu", device, kMaxDevices - 1);
   }
   std::atomic<gpupool_t*>& slot = default_pools[static_cast<size_t>(device)];
   gpupool_t* known = slot.load(std::memory_order_acquire);

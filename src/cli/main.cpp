@@ -62,6 +62,7 @@ constexpr const char* kReplayExamples =
     "  # comment\n"
     "  a ID BYTES STREAM   block ID is allocated; each number of a stream becomes a real stream\n"
     "  f ID                block ID is freed, on the stream it was allocated for\n"
+    "It has at most 67,108,864 lines of at most 4,096 characters.\n"
     "\n"
     "What is printed:\n"
     "  live peak       most bytes live at once, each block rounded up to 512\n"
