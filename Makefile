@@ -14,7 +14,7 @@ help:
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library and the command, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
-	@echo "make check      style only: format, clang-tidy, ruff, generated files"
+	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzer, for SECONDS=60"
 	@echo "make generate   writes what is derived from include/gpupool/gpupool.h"
