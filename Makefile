@@ -5,8 +5,8 @@
 
 FORMATTED = $(shell find src include tests examples -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests
-# build/venv has clang-format where the system's is another version than the one we write for.
-CLANG_FORMAT = $(firstword $(wildcard build/venv/bin/clang-format) clang-format)
+# The checkers are those that tools/setup.sh puts here, in the versions that we write for.
+CHECKERS := build/checkers
 CTEST := ctest --parallel 2
 
 help:
@@ -14,7 +14,7 @@ help:
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library and the command, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
-	@echo "make check      style only: format, clang-tidy, ruff, generated files"
+	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzer, for SECONDS=60"
 	@echo "make generate   writes what is derived from include/gpupool/gpupool.h"
@@ -61,14 +61,16 @@ fuzz: setup
 check: setup format-check lint tidy
 
 format-check:
-	@echo "== format" && $(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
+	@if [ -x $(CHECKERS)/clang-format ]; then echo "== format" && $(CHECKERS)/clang-format --dry-run --Werror $(FORMATTED); \
+	else echo "== clang-format: not there, skipped"; fi
 
-format:
-	@$(CLANG_FORMAT) -i $(FORMATTED)
+format: setup
+	@$(CHECKERS)/clang-format -i $(FORMATTED)
 
 lint:
-	@echo "== generated files and layers" && python3 tools/apigen.py --check && python3 tools/check_layers.py
-	@if [ -x build/venv/bin/ruff ]; then echo "== ruff" && build/venv/bin/ruff check $(PYTHON_FOLDERS); \
+	@echo "== generated files, layers, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
+	  python3 tools/check_locks.py && python3 tools/check_words.py
+	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not there, skipped"; fi
 
 tidy:

@@ -5,9 +5,9 @@
     tools/check_exports.py libgpupool.so docs/api.json
 
 The exported symbols must be the contract's functions and those for frameworks, no more and no less, each
-in the version node that first had it; no symbol may be unique across the process (it would pin the
-library); the stack must not be executable; dlclose must not unload; and nothing may be needed but the C
-and C++ runtimes.
+in the version node that first had it; the soname must be that of the contract's version; no symbol may be
+unique across the process (it would pin the library); the stack must not be executable; dlclose must not
+unload; and nothing may be needed but the C and C++ runtimes.
 """
 
 import json
@@ -43,6 +43,19 @@ def symbol_violations(library, contract):
     yield from (f"{name} is no function" for name, kind in symbols if kind not in "Tu")
 
 
+def soname_of(version):
+    """What a program that was linked to this version asks the loader for: what may differ is not in it."""
+    major, minor, _ = version.split(".")
+    return f"libgpupool.so.{major}.{minor}" if major == "0" else f"libgpupool.so.{major}"
+
+
+def soname_violations(library, contract):
+    found = re.findall(r"\(SONAME\).*\[(.+)\]", run("readelf", "-dW", library))
+    expected = soname_of(contract["version"])
+    if found != [expected]:
+        yield f"its soname is {' '.join(found) or 'missing'}, not {expected}"
+
+
 def dynamic_violations(library):
     stack = re.search(r"^\s*GNU_STACK.*", run("readelf", "-lW", library), re.MULTILINE)
     if not stack or "E" in stack.group().split()[-2]:
@@ -61,7 +74,11 @@ def dynamic_violations(library):
 
 
 def violations(library, contract):
-    return [*symbol_violations(library, contract), *dynamic_violations(library)]
+    return [
+        *symbol_violations(library, contract),
+        *soname_violations(library, contract),
+        *dynamic_violations(library),
+    ]
 
 
 def main(arguments):

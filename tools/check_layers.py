@@ -5,8 +5,9 @@
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
 
-Names each violation as file:line. Besides the includes it checks that extern "C" and catch (...) stand
-in src/abi only, and that only src/abi names a concrete device.
+Names each violation as file:line. What core may not see, it may not see through another header of ours either.
+Besides the includes it checks that extern "C" and catch (...) stand in src/abi only, and that only src/abi names a
+concrete device.
 """
 
 import re
@@ -25,7 +26,7 @@ MAY_SEE = {
 LIBRARY = ("base", "core", "device", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
-INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/frameworks.h"}
+INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/frameworks.h", "gpupool/cuda_mr.hpp"}
 # Folders outside src that live on the installed headers, and the folders whose helpers they may share.
 OUTSIDE = ("bindings", "examples", "tests/abi", "tests/cpp", "tests/process", "tests/install")
 
@@ -84,6 +85,29 @@ def layer_violation(layer, quote, name):
     return f'{layer} must not include "{name}"'
 
 
+def includes_of(path):
+    """(line, quote, name) of each include of a file."""
+    for number, line in enumerate(without_comments(path.read_text(encoding="utf-8")).split("\n"), 1):
+        include = INCLUDE.match(line)
+        if include:
+            yield number, *include.groups()
+
+
+def way_to_system(root, name, seen):
+    """How a header of ours comes to threads, clocks or the system: the headers on the way; [] if it does not."""
+    header = root / "src" / name
+    if name in seen or not header.is_file():
+        return []
+    seen.add(name)
+    for _, quote, inner in includes_of(header):
+        if quote == "<" and inner in THREADS_CLOCK_AND_SYSTEM:
+            return [name, f"<{inner}>"]
+        way = way_to_system(root, inner, seen) if quote == '"' else []
+        if way:
+            return [name, *way]
+    return []
+
+
 def outside_violation(name):
     """Why a file that lives on the installed headers must not include `name`, or None."""
     if name.startswith(tuple(f"{layer}/" for layer in LIBRARY)) or "src/" in name:
@@ -109,14 +133,14 @@ def check_file(path, root):
     if layer is not None and layer not in MAY_SEE:
         yield f"{relative}:1: src/{layer} is no layer"
         return
-    for number, line in enumerate(without_comments(path.read_text(encoding="utf-8")).split("\n"), 1):
-        include = INCLUDE.match(line)
-        if include:
-            quote, name = include.groups()
-            reason = layer_violation(layer, quote, name) if layer else outside_violation(name)
-            if reason:
-                yield f"{relative}:{number}: {reason}"
-        if layer:
+    for number, quote, name in includes_of(path):
+        reason = layer_violation(layer, quote, name) if layer else outside_violation(name)
+        if reason:
+            yield f"{relative}:{number}: {reason}"
+        elif layer == "core" and quote == '"' and (way := way_to_system(root, name, set())):
+            yield f"{relative}:{number}: core has no threads, clock or operating system, and gets {' -> '.join(way)}"
+    if layer:
+        for number, line in enumerate(without_comments(path.read_text(encoding="utf-8")).split("\n"), 1):
             for reason in text_violations(layer, line):
                 yield f"{relative}:{number}: {reason}"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # To be sourced in the repository's root: installs the release build to build/prefix and sets what the bindings
-# need to find it, and the toolchains that tools/setup.sh put in build/venv.
+# need to find it, and the toolchains and checkers that tools/setup.sh put in build/venv.
 root=$PWD
 cmake --install build/release --prefix build/prefix >/dev/null
 
@@ -8,6 +8,14 @@ export GPUPOOL_PREFIX=$root/build/prefix
 export PKG_CONFIG_PATH=$GPUPOOL_PREFIX/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export LD_LIBRARY_PATH=$GPUPOOL_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PATH=$GPUPOOL_PREFIX/bin:$PATH
+PATH=$root/build/checkers:$PATH
 for folder in build/venv/lib/python3*/site-packages/go/bin; do
   [ ! -x "$folder/go" ] || PATH=$root/$folder:$PATH
 done
+
+# rust_fits: whether the Rust that is here is recent enough for the binding's tests and their dependencies.
+rust_fits() {
+  local rust
+  rust=$(rustc --version 2>/dev/null | cut -d ' ' -f 2)
+  [ -n "$rust" ] && [ "$(printf '%s\n' 1.88 "$rust" | sort -V | head -n 1)" = 1.88 ]
+}

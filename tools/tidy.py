@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang-tidy over the sources of a build, two at a time, and remembers what was clean.
+"""Runs clang-tidy over the sources of a build, on all cores, and remembers what was clean.
 
     tools/tidy.py BUILD [FILTER]
 
 BUILD holds compile_commands.json; FILTER is a regular expression on the path within the repository
-(default: src/). A source is skipped while it, every header of ours that it includes, its command and
-.clang-tidy are the same as when it was last found clean.
+(default: src/). A source is skipped while it, every header of ours that it includes, its command, .clang-tidy and
+clang-tidy itself are the same as when it was last found clean. Only the clang-tidy of build/checkers is used, which
+tools/setup.sh installs: other versions complain about other things. Without it nothing is checked.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SEARCH = ("src", "include", "tests", ".")
+TIDY = ROOT / "build/checkers/clang-tidy"
 GCC_ONLY = " -mtls-dialect=gnu2"  # clang before 19 does not know it
 
 
@@ -38,22 +40,22 @@ def closure(source):
     return sorted(files)
 
 
-def fingerprint(source, command):
-    digest = hashlib.sha256(command.encode())
+def fingerprint(source, command, version):
+    digest = hashlib.sha256(f"{version}\0{command}".encode())
     digest.update((ROOT / ".clang-tidy").read_bytes())
     for path in closure(source):
         digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-def tidy(folder, entry):
+def tidy(folder, version, entry):
     """clang-tidy's complaint about one source; None where it was clean before, "" where it is now."""
     source = Path(entry["file"])
     stamp = folder / (str(source.relative_to(ROOT)).replace("/", "__") + ".clean")
-    mark = fingerprint(source, entry["command"])
+    mark = fingerprint(source, entry["command"], version)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == mark:
         return None
-    done = subprocess.run(["clang-tidy", "-p", folder, "--quiet", source], capture_output=True, text=True, check=False)
+    done = subprocess.run([TIDY, "-p", folder, "--quiet", source], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         stamp.write_text(mark, encoding="utf-8")
         return ""
@@ -61,6 +63,10 @@ def tidy(folder, entry):
 
 
 def main(arguments):
+    if not TIDY.exists():
+        print("clang-tidy: not there, skipped")
+        return 0
+    version = subprocess.run([TIDY, "--version"], capture_output=True, text=True, check=True).stdout
     build = Path(arguments[0]).resolve()
     wanted = re.compile(arguments[1] if len(arguments) > 1 else "src/")
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
@@ -75,7 +81,7 @@ def main(arguments):
         print(f"{build}: no source matches", file=sys.stderr)
         return 1
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        results = list(workers.map(lambda entry: tidy(folder, entry), entries))
+        results = list(workers.map(lambda entry: tidy(folder, version, entry), entries))
     complaints = [text for text in results if text]
     print("\n".join(complaints), end="")
     known = results.count(None)

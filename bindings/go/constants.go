@@ -26,10 +26,10 @@ const (
 	// The pointer is not a live block of this pool: foreign, freed already, or inside a block.
 	ErrUnknownPointer Status = 5
 
-	// The backend can not be used here: no driver, no GPU, or no such device.
+	// The backend cannot be used here: no driver, no GPU, or no such device.
 	ErrUnavailable Status = 6
 
-	// This device or this mode can not do it, or a struct has fields that this version does not know.
+	// This device or this mode cannot do it, or a struct has fields that this version does not know.
 	ErrUnsupported Status = 7
 
 	// The driver refused a call; gpupool_error_t.driver_code has its number.
@@ -58,7 +58,7 @@ const (
 	BackendSim Backend = 2
 )
 
-// How memory is got from the backend.
+// How memory is obtained from the backend.
 type Mode int32
 
 const (

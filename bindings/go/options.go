@@ -42,7 +42,7 @@ func WithBackend(backend Backend) Option {
 	return func(o *options) { o.config.backend = C.int32_t(backend) }
 }
 
-// WithMode says how memory is got from the backend.
+// WithMode says how memory is obtained from the backend.
 func WithMode(mode Mode) Option {
 	return func(o *options) { o.config.mode = C.int32_t(mode) }
 }

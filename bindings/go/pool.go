@@ -21,7 +21,7 @@ type Pool struct {
 // New creates a pool. It takes no memory from the device yet.
 //
 // Errors: ErrInvalidArgument (no such device, a fraction outside of 0..1, ...), ErrUnavailable, ErrUnsupported (a mode
-// or kind that the device can not do), ErrDriver.
+// or kind that the device cannot do), ErrDriver.
 func New(with ...Option) (*Pool, error) {
 	var o options
 	if err := checkVersion(); err != nil {
@@ -176,7 +176,7 @@ func (p *Pool) Trim(target uint64) (released uint64, err error) {
 }
 
 // Reserve creates memory until reserved is at least target bytes, mapped for stream and ready to be handed out. It
-// keeps what it got if it can not get all.
+// keeps what it got if it cannot get all.
 func (p *Pool) Reserve(target uint64, stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result {
 		return C.bridge_reserve(pool, C.uint64_t(target), C.uintptr_t(stream))

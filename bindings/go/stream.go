@@ -10,7 +10,7 @@ import (
 	"runtime"
 )
 
-// Ptr is an address on the device. It is a number, because most holders can not read through it.
+// Ptr is an address on the device. It is a number, because most holders cannot read through it.
 type Ptr uint64
 
 // Stream is a queue of the GPU's work: a CUstream or cudaStream_t as a number. 0 is the legacy default stream, and so

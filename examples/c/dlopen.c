@@ -38,7 +38,7 @@ static int load(const char* file) {
 }
 
 int main(int argc, char** argv) {
-  if (!load(argc > 1 ? argv[1] : "libgpupool.so.0")) return EXIT_FAILURE;
+  if (!load(argc > 1 ? argv[1] : "libgpupool.so.0.2")) return EXIT_FAILURE;
   printf("gpupool %s, built against %d.%d.%d\n", gpupool.version_string(), GPUPOOL_VERSION_MAJOR,
          GPUPOOL_VERSION_MINOR, GPUPOOL_VERSION_PATCH);
   if (gpupool.version() < GPUPOOL_VERSION) {

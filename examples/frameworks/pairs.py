@@ -76,7 +76,7 @@ def main():
             )
             found.append(json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None)
         if None in found:
-            print(f"{framework:20} can not run here")
+            print(f"{framework:20} cannot run here")
             continue
         native, ours = found
         print(f"{framework:20} {native[0]:11.0f}{ours[0]:11.0f} {native[1]:11.0f}{ours[1]:11.0f}")

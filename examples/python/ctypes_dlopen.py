@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool from any Python, with nothing but the shared library and the text of gpupool.h.
 
-python ctypes_dlopen.py [libgpupool.so.0]
+python ctypes_dlopen.py [libgpupool.so.0.2]
 """
 
 import ctypes
@@ -63,4 +63,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "libgpupool.so.0")
+    main(sys.argv[1] if len(sys.argv) > 1 else "libgpupool.so.0.2")

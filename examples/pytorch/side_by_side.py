@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an example in processes of its own: under PyTorch's allocator, as it is and with expandable segments, and
-under gpupool. A process can not change its allocator."""
+under gpupool. A process cannot change its allocator."""
 
 import json
 import os

@@ -103,7 +103,7 @@ class PoolResource {
     const gpupool_stream_t known = unchecked_number(stream);
     if (known == kPerThread) {
       throw std::invalid_argument(
-          "gpupool can not serve the per-thread default stream: create one for each thread");
+          "gpupool cannot serve the per-thread default stream: create one for each thread");
     }
     return known;
   }

@@ -70,7 +70,7 @@ typedef struct gpupool_torch_mempool_t {
  * comes from a pool of its own, which is made at its first use, gets one more user, and shares the limit of
  * the default pool. filter is the address of a std::function<bool(cudaStream_t)> of libstdc++, which is
  * copied: what a C++ caller passes where its signature has the function by value. NULL accepts every stream.
- * Throws std::runtime_error if the pool can not be made. */
+ * Throws std::runtime_error if the pool cannot be made. */
 GPUPOOL_API void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_mempool_t id,
                                                       const void* filter);
 

@@ -112,7 +112,7 @@ extern "C" {
 /* A pool. Opaque. */
 typedef struct gpupool_t gpupool_t;
 
-/* An address on the device. An integer, because most holders can not read through it. */
+/* An address on the device. An integer, because most holders cannot read through it. */
 typedef uint64_t gpupool_ptr_t;
 
 /* A stream: the CUstream as an integer, or a number from gpupool_stream_create. */
@@ -131,9 +131,9 @@ typedef enum gpupool_status_t {
   GPUPOOL_ERROR_OVER_LIMIT = 4,
   /* The pointer is not a live block of this pool: foreign, freed already, or inside a block. */
   GPUPOOL_ERROR_UNKNOWN_POINTER = 5,
-  /* The backend can not be used here: no driver, no GPU, or no such device. */
+  /* The backend cannot be used here: no driver, no GPU, or no such device. */
   GPUPOOL_ERROR_UNAVAILABLE = 6,
-  /* This device or this mode can not do it, or a struct has fields that this version does not know. */
+  /* This device or this mode cannot do it, or a struct has fields that this version does not know. */
   GPUPOOL_ERROR_UNSUPPORTED = 7,
   /* The driver refused a call; gpupool_error_t.driver_code has its number. */
   GPUPOOL_ERROR_DRIVER = 8,
@@ -156,7 +156,7 @@ typedef enum gpupool_backend_t {
   GPUPOOL_BACKEND_FORCE32 = 0x7fffffff
 } gpupool_backend_t;
 
-/* How memory is got from the backend. */
+/* How memory is obtained from the backend. */
 typedef enum gpupool_mode_t {
   /* vmm where the device and the kind allow it, else driver. */
   GPUPOOL_MODE_AUTO = 0,
@@ -488,7 +488,7 @@ GPUPOOL_API gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_
 /* Creates a pool. config NULL means all defaults. Takes no memory from the device yet. Uses the current
  * CUDA context if it belongs to the device, else the device's primary context.
  * Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,
- * UNSUPPORTED (mode, kind or peers that the device can not do; non-zero unknown tail), DRIVER,
+ * UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,
  * HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool);
 
@@ -586,7 +586,7 @@ GPUPOOL_API gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes
                                           uint64_t* out_released_bytes);
 
 /* Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out.
- * Keeps what it got if it can not get all.
+ * Keeps what it got if it cannot get all.
  * Errors: OVER_LIMIT, OUT_OF_MEMORY, DRIVER, SHUTTING_DOWN, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool_stream_t stream);
 

@@ -11,7 +11,7 @@
 // and streams, are those of gpupool.h.
 //
 // ERRORS are exceptions: every failed call throws gpupool::Error with its status, the driver's number and the
-// library's explanation. Memory that can not be had is gpupool::OutOfMemory. Destructors never throw.
+// library's explanation. Memory that cannot be had is gpupool::OutOfMemory. Destructors never throw.
 //
 // LIFETIME. A Block may outlive its Pool: the pool goes away with its last block. A Stream may not: it must
 // be destroyed first, which declaring it after the pool does. Objects that were moved from, and those made by

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/backends.hpp"
 
+#include <cinttypes>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include "base/parse.hpp"
 #include "device/cuda.hpp"
@@ -15,7 +17,6 @@
 namespace gpupool::abi {
 namespace {
 
-constexpr uint32_t kMaxPeers = 64;
 constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
 
 /// Once CUDA is initialised: before the driver goes, pools stop calling it. Hooks run in reverse order, so
@@ -53,39 +54,75 @@ Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t>
   return status;
 }
 
+Status check_peers(const gpupool_config_t& config) {
+  if (config.peer_count > kMaxDevices) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer_count is %u, not 0 to %zu", config.peer_count,
+                kMaxDevices);
+  }
+  if (config.peer_count != 0 && config.peers == nullptr) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peers is NULL, and peer_count is %u", config.peer_count);
+  }
+  return kSuccess;
+}
+
+/// The upstream's two callbacks go with GPUPOOL_MODE_UPSTREAM, and only with it.
+Status check_upstream(const gpupool_config_t& config) {
+  const bool wanted = config.mode == GPUPOOL_MODE_UPSTREAM;
+  for (const auto& [name, is_set] : {std::pair{"upstream_malloc", config.upstream_malloc != nullptr},
+                                     std::pair{"upstream_free", config.upstream_free != nullptr}}) {
+    if (is_set == wanted) continue;
+    return wanted ? fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is NULL, and mode 3 (upstream) needs it", name)
+                  : fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is set, and mode is %d, not 3 (upstream)", name,
+                         config.mode);
+  }
+  return kSuccess;
+}
+
+Status check_reserved(const gpupool_config_t& config) {
+  if (config.reserved0 != 0) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved0 is %u, not 0", config.reserved0);
+  }
+  for (size_t i = 0; i < std::size(config.reserved); ++i) {
+    if (config.reserved[i] == 0) continue;
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved[%zu] is %" PRIu64 ", not 0", i, config.reserved[i]);
+  }
+  return kSuccess;
+}
+
 /// Ranges of single fields. NaN fails every comparison.
 Status check_fields(const gpupool_config_t& config) {
-  const auto refuse = [](const char* what) { return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s", what); };
   constexpr uint32_t kKnownFlags = GPUPOOL_FLAG_CAPTURE_AWARE;
+  constexpr Status kInvalid = GPUPOOL_ERROR_INVALID_ARGUMENT;
   if ((config.flags & ~kKnownFlags) != 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "unknown flags 0x%x", config.flags & ~kKnownFlags);
+    return fail(kInvalid, "flags is 0x%x, with bits other than 0x1 (capture-aware)", config.flags);
   }
-  if (config.mode < GPUPOOL_MODE_AUTO || config.mode > GPUPOOL_MODE_UPSTREAM) return refuse("unknown mode");
-  if (config.kind < GPUPOOL_KIND_DEVICE || config.kind > GPUPOOL_KIND_MANAGED) return refuse("unknown kind");
+  if (config.mode < GPUPOOL_MODE_AUTO || config.mode > GPUPOOL_MODE_UPSTREAM) {
+    return fail(kInvalid, "mode is %d, not 0 (auto), 1 (vmm), 2 (driver) or 3 (upstream)", config.mode);
+  }
+  if (config.kind < GPUPOOL_KIND_DEVICE || config.kind > GPUPOOL_KIND_MANAGED) {
+    return fail(kInvalid, "kind is %d, not 0 (device), 1 (pinned) or 2 (managed)", config.kind);
+  }
   if (!(config.fraction >= 0 && config.fraction <= 1)) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction is %g, not in 0..1", config.fraction);
+    return fail(kInvalid, "fraction is %g, not in (0, 1], nor 0 for no such limit", config.fraction);
   }
   if (!(config.slack >= 0 && config.slack <= 10)) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "slack is %g, not in 0..10", config.slack);
+    return fail(kInvalid, "slack is %g, not in [0, 10]", config.slack);
   }
   if (config.max_chunk_bytes != 0 &&
       (!is_power_of_two(config.max_chunk_bytes) || config.max_chunk_bytes < kGranule ||
        config.max_chunk_bytes > kMaxChunk)) {
-    return refuse("max_chunk_bytes is not a power of two from 2 MiB to 16 GiB");
-  }
-  if (config.peer_count > kMaxPeers || (config.peer_count != 0 && config.peers == nullptr)) {
-    return refuse("peers is NULL, or peer_count larger than 64");
-  }
-  const bool upstream = config.mode == GPUPOOL_MODE_UPSTREAM;
-  if (upstream != (config.upstream_malloc != nullptr) || upstream != (config.upstream_free != nullptr)) {
-    return refuse("the upstream's two callbacks go with GPUPOOL_MODE_UPSTREAM, and only with it");
+    return fail(kInvalid,
+                "max_chunk_bytes is %" PRIu64
+                ", not a power of two from 2 MiB to 16 GiB, nor 0 for the default",
+                config.max_chunk_bytes);
   }
   if (config.mode == GPUPOOL_MODE_VMM && config.kind != GPUPOOL_KIND_DEVICE) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "virtual memory management is for kind device only");
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "kind is %d, and mode 1 (vmm) is for kind 0 (device) only",
+                config.kind);
   }
-  const bool reserved = config.reserved0 != 0 || config.reserved[0] != 0 || config.reserved[1] != 0 ||
-                        config.reserved[2] != 0 || config.reserved[3] != 0;
-  if (reserved) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a reserved field is not zero");
+  for (const auto& check : {check_peers, check_upstream, check_reserved}) {
+    if (const Status status = check(config); status != kSuccess) return status;
+  }
   return kSuccess;
 }
 
@@ -93,7 +130,7 @@ Status check_fields(const gpupool_config_t& config) {
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {
   if (wanted < GPUPOOL_BACKEND_AUTO || wanted > GPUPOOL_BACKEND_SIM) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "unknown backend %d", wanted);
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "backend is %d, not 0 (auto), 1 (cuda) or 2 (sim)", wanted);
   }
   backend = static_cast<gpupool_backend_t>(wanted);
   if (backend != GPUPOOL_BACKEND_AUTO) return kSuccess;
@@ -137,10 +174,12 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
   options.vmm = config.mode == GPUPOOL_MODE_VMM ||
                 (config.mode == GPUPOOL_MODE_AUTO && can_map && options.kind == Kind::device);
   if (options.vmm && !can_map) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "device %d has no virtual memory management", config.device);
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "mode is 1 (vmm), and device %d has no virtual memory management",
+                config.device);
   }
   if (options.kind == Kind::managed && (info.capabilities & GPUPOOL_CAPABILITY_MANAGED) == 0) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "device %d has no managed memory", config.device);
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "kind is 2 (managed), and device %d has no managed memory",
+                config.device);
   }
   options.capture_aware = (config.flags & GPUPOOL_FLAG_CAPTURE_AWARE) != 0;
   options.slack = config.slack;

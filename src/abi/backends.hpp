@@ -9,6 +9,9 @@
 
 namespace gpupool::abi {
 
+/// No backend numbers its devices further.
+inline constexpr size_t kMaxDevices = 64;
+
 /// What AUTO means in this process: GPUPOOL_BACKEND, else CUDA if there is a usable GPU, else the simulated
 /// device. Other values are checked and returned as they are.
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend);

@@ -16,11 +16,14 @@ inline bool is_live(const gpupool_t* handle) noexcept {
          handle->life.load(std::memory_order_acquire) == Life::live;
 }
 
-/// Says why a handle can not be used; success if it can.
+/// Says why a handle cannot be used; success if it can.
 [[gnu::cold]] Status refuse(const gpupool_t* handle) noexcept;
 
 /// "argument is NULL"
 [[gnu::cold]] Status refuse_null(const char* argument) noexcept;
+
+/// A free in a pool that is not live: destroyed with blocks left, or the driver is going.
+[[gnu::noinline, gnu::cold]] Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept;
 
 /// Tells the log why a call failed. Returns the status, so that what fails costs the hot path no register.
 [[gnu::cold]] Status log_failure(Status status) noexcept;

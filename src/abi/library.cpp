@@ -86,7 +86,8 @@ gpupool_status_t gpupool_last_error(gpupool_error_t* error) {
 
 gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level) {
   if (level < GPUPOOL_LOG_OFF || level > GPUPOOL_LOG_DEBUG) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "unknown log level %d", level);
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "level is %d, not 0 (off), 1 (error), 2 (warning), 3 (info) or 4 (debug)", level);
   }
   set_log(fn, user, static_cast<gpupool_log_level_t>(level));
   return kSuccess;
@@ -131,7 +132,8 @@ gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_co
 
 gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, gpupool_device_info_t* info) {
   if (info == nullptr) return refuse_null("info");
-  if (const Status status = check_size(info->struct_size, "info"); status != kSuccess) return status;
+  if (const Status status = check_size(info->struct_size, "info->struct_size"); status != kSuccess)
+    return status;
   return guarded([&]() -> Status {
     gpupool_device_info_t whole{};
     const Status status = describe(backend, device, whole);
@@ -179,7 +181,8 @@ gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool_sim_config_
   if (config == nullptr) return refuse_null("config");
   return guarded([&]() -> Status {
     gpupool_sim_config_t whole{};
-    if (const Status status = read_struct(config, whole, "config"); status != kSuccess) return status;
+    if (const Status status = read_struct(config, whole, "config->struct_size"); status != kSuccess)
+      return status;
     return sim_configure(device, whole);
   });
 }

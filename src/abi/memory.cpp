@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks, limits, and watching a pool.
+#include <cinttypes>
+
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
@@ -69,10 +71,16 @@ gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t
                                         gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {
   if (!is_power_of_two(alignment) || alignment > kAlignmentMax) {
     if (out_ptr != nullptr) *out_ptr = 0;
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "alignment %llu is not a power of two of up to 2 MiB",
-                static_cast<unsigned long long>(alignment));
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "alignment is %" PRIu64 ", not a power of two of up to 2 MiB",
+                alignment);
   }
   return malloc_aligned(pool, size, std::max(alignment, kUnit), stream, out_ptr);
+}
+
+gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
+  if (!is_live(pool)) [[unlikely]]
+    return free_late(pool, ptr, stream);
+  return guarded([&] { return pool->pool->free(ptr, stream); });
 }
 
 gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
@@ -82,7 +90,7 @@ gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr, gpupo
 gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_block_t* block,
                                     size_t block_size) {
   if (block == nullptr) return refuse_null("block");
-  if (const Status status = check_size(block_size, "block"); status != kSuccess) return status;
+  if (const Status status = check_size(block_size, "block_size"); status != kSuccess) return status;
   std::memset(static_cast<void*>(block), 0, block_size);
   return on_pool(pool, [&](Pool& self) {
     gpupool_block_t found{};
@@ -151,7 +159,8 @@ gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, v
 
 gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats) {
   if (stats == nullptr) return refuse_null("stats");
-  if (const Status status = check_size(stats->struct_size, "stats"); status != kSuccess) return status;
+  if (const Status status = check_size(stats->struct_size, "stats->struct_size"); status != kSuccess)
+    return status;
   if (!can_watch(pool)) return refuse(pool);
   return guarded([&] {
     gpupool_stats_t whole{};
@@ -177,8 +186,8 @@ gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, 
   *out_segment_count = *out_block_count = 0;
   if (segment_capacity != 0 && segments == nullptr) return refuse_null("segments");
   if (block_capacity != 0 && blocks == nullptr) return refuse_null("blocks");
-  if (const Status status = check_size(segment_size, "segment"); status != kSuccess) return status;
-  if (const Status status = check_size(block_size, "block"); status != kSuccess) return status;
+  if (const Status status = check_size(segment_size, "segment_size"); status != kSuccess) return status;
+  if (const Status status = check_size(block_size, "block_size"); status != kSuccess) return status;
   return on_pool(pool, [&](Pool& self) {
     std::vector<gpupool_segment_t> all_segments;
     std::vector<gpupool_block_t> all_blocks;

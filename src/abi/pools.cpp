@@ -2,6 +2,7 @@
 // Pools: creation, the default pools, destruction.
 #include <array>
 #include <atomic>
+#include <cinttypes>
 #include <cstdlib>
 
 #include "abi/backends.hpp"
@@ -20,9 +21,8 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   const DeviceInfo info = device->info();
   handle = Registry::instance().add(std::make_shared<Pool>(std::move(device), options));
   if (log_enabled(GPUPOOL_LOG_INFO)) {
-    log_line(GPUPOOL_LOG_INFO, "pool %llu created on device %d (%s), mode %s, driver %d",
-             static_cast<unsigned long long>(handle->id), info.ordinal, info.name,
-             options.vmm ? "vmm" : "driver or upstream", info.driver_version);
+    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " created on device %d (%s), mode %s, driver %d", handle->id,
+             info.ordinal, info.name, options.vmm ? "vmm" : "driver or upstream", info.driver_version);
   }
   return kSuccess;
 }
@@ -43,21 +43,21 @@ Status limits_from_environment(gpupool_config_t& config) {
 }
 
 /// The default pools by device. They live as long as the process.
-constinit std::array<std::atomic<gpupool_t*>, 64> default_pools{};
+constinit std::array<std::atomic<gpupool_t*>, kMaxDevices> default_pools{};
 
 void end_if_empty(gpupool_t* handle) {
   const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
   if (pool == nullptr || !pool->finish()) return;
   Registry::instance().remove(handle);
   if (log_enabled(GPUPOOL_LOG_INFO)) {
-    log_line(GPUPOOL_LOG_INFO, "pool %llu has ended", static_cast<unsigned long long>(handle->id));
+    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " has ended", handle->id);
   }
 }
 
 Status destroy(gpupool_t* handle) {
   if (handle->is_default) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "a default pool belongs to the process and can not be destroyed");
+                "a default pool belongs to the process and cannot be destroyed");
   }
   Life expected = Life::live;
   if (!handle->life.compare_exchange_strong(expected, Life::destroyed)) {
@@ -70,8 +70,9 @@ Status destroy(gpupool_t* handle) {
 /// Without a lock, since a child of fork would inherit it taken: where several threads come first, each
 /// creates a pool, which costs no memory of the device, and one of them stays.
 Status default_pool(int32_t device, gpupool_t*& handle) {
-  if (device < 0 || static_cast<size_t>(device) >= default_pools.size()) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "there is no device %d", device);
+  if (device < 0 || static_cast<size_t>(device) >= kMaxDevices) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "there is no device %d: default pools are of devices 0 to %zu", device, kMaxDevices - 1);
   }
   std::atomic<gpupool_t*>& slot = default_pools[static_cast<size_t>(device)];
   gpupool_t* known = slot.load(std::memory_order_acquire);
@@ -97,22 +98,6 @@ bool may_free_late(const gpupool_t* handle) noexcept {
   if (handle == nullptr || handle->copy != Registry::copy_mark()) return false;
   const Life life = handle->life.load(std::memory_order_acquire);
   return life == Life::destroyed || life == Life::exiting;
-}
-
-/// A free in a pool that is not live: destroyed with blocks left, or the driver is going.
-[[gnu::noinline, gnu::cold]] Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept {
-  if (!may_free_late(handle)) return refuse(handle);
-  return guarded([&] {
-    if (handle->life.load(std::memory_order_acquire) == Life::exiting) {
-      const Status status = handle->pool->free(address, stream);
-      return status == GPUPOOL_ERROR_SHUTTING_DOWN ? kSuccess : status;
-    }
-    const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
-    if (pool == nullptr) return refuse(handle);  // another thread has freed the last block
-    const Status status = pool->free(address, stream);
-    if (status == kSuccess) end_if_empty(handle);
-    return status;
-  });
 }
 
 }  // namespace
@@ -149,6 +134,21 @@ Status log_failure(Status status) noexcept {
   return status;
 }
 
+Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept {
+  if (!may_free_late(handle)) return refuse(handle);
+  return guarded([&] {
+    if (handle->life.load(std::memory_order_acquire) == Life::exiting) {
+      const Status status = handle->pool->free(address, stream);
+      return status == GPUPOOL_ERROR_SHUTTING_DOWN ? kSuccess : status;
+    }
+    const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
+    if (pool == nullptr) return refuse(handle);  // another thread has freed the last block
+    const Status status = pool->free(address, stream);
+    if (status == kSuccess) end_if_empty(handle);
+    return status;
+  });
+}
+
 }  // namespace gpupool::abi
 
 using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
@@ -158,9 +158,11 @@ extern "C" {
 
 gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_t struct_size) {
   if (config == nullptr) return refuse_null("config");
-  if (const Status status = check_size(struct_size, "config"); status != kSuccess) return status;
+  if (const Status status = check_size(struct_size, "struct_size"); status != kSuccess) return status;
   if (struct_size > sizeof(gpupool_config_t)) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "config is longer than this version of the library knows");
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "struct_size is %zu, and version %s knows the first %zu bytes of config", struct_size,
+                gpupool_version_string(), sizeof(gpupool_config_t));
   }
   std::memset(static_cast<void*>(config), 0, struct_size);
   config->struct_size = static_cast<uint32_t>(struct_size);
@@ -173,7 +175,8 @@ gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_
   return guarded([&]() -> Status {
     gpupool_config_t whole{};
     if (config != nullptr) {
-      if (const Status status = read_struct(config, whole, "config"); status != kSuccess) return status;
+      if (const Status status = read_struct(config, whole, "config->struct_size"); status != kSuccess)
+        return status;
     }
     return create(whole, *out_pool);
   });
@@ -189,12 +192,6 @@ gpupool_status_t gpupool_destroy(gpupool_t* pool) {
   if (pool == nullptr) return kSuccess;
   if (pool->copy != Registry::copy_mark()) return refuse(pool);
   return guarded([&] { return destroy(pool); });
-}
-
-gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream) {
-  if (!is_live(pool)) [[unlikely]]
-    return free_late(pool, ptr, stream);
-  return guarded([&] { return pool->pool->free(ptr, stream); });
 }
 
 }  // extern "C"

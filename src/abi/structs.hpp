@@ -15,24 +15,31 @@ inline constexpr size_t kShortest = 8;
 /// No struct will ever be this long: a guard against garbage in struct_size.
 inline constexpr size_t kLongest = 64 * 1024;
 
-inline Status check_size(size_t size, const char* name) noexcept {
+/// Checks how much of a struct the caller says to know; `argument` is what the message calls that size.
+inline Status check_size(size_t size, const char* argument) noexcept {
   if (size >= kShortest && size <= kLongest) return kSuccess;
-  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s has a struct_size of %zu: set it to sizeof", name, size);
+  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is %zu, not %zu to %zu: it is the sizeof of the struct",
+              argument, size, kShortest, kLongest);
+}
+
+/// For a struct that is longer than what this library knows, and says something there.
+inline Status refuse_longer(const char* argument, size_t size, size_t known, size_t offset) noexcept {
+  return fail(
+      GPUPOOL_ERROR_UNSUPPORTED,
+      "%s is %zu, and byte %zu is not zero: version %d.%d.%d knows the first %zu bytes, and the rest must be "
+      "zero",
+      argument, size, offset, GPUPOOL_VERSION_MAJOR, GPUPOOL_VERSION_MINOR, GPUPOOL_VERSION_PATCH, known);
 }
 
 /// Reads a struct of any version: what the caller does not know is zero; what this library does not know must
-/// be zero.
+/// be zero. `argument` is what messages call its struct_size.
 template <typename Struct>
-Status read_struct(const Struct* in, Struct& out, const char* name) noexcept {
+Status read_struct(const Struct* in, Struct& out, const char* argument) noexcept {
   const size_t size = in->struct_size;
-  if (const Status status = check_size(size, name); status != kSuccess) return status;
+  if (const Status status = check_size(size, argument); status != kSuccess) return status;
   const auto* bytes = reinterpret_cast<const unsigned char*>(in);
-  if (size > sizeof(Struct) &&
-      std::any_of(bytes + sizeof(Struct), bytes + size, [](unsigned char byte) { return byte != 0; })) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED,
-                "%s has fields that version "
-                "%d.%d.%d does not know",
-                name, GPUPOOL_VERSION_MAJOR, GPUPOOL_VERSION_MINOR, GPUPOOL_VERSION_PATCH);
+  for (size_t offset = sizeof(Struct); offset < size; ++offset) {
+    if (bytes[offset] != 0) return refuse_longer(argument, size, sizeof(Struct), offset);
   }
   out = {};
   std::memcpy(&out, in, std::min(size, sizeof(Struct)));

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/torch_pools.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 #include "base/status.hpp"
+#include "pool/registry.hpp"
 
 namespace gpupool::abi {
 namespace {
@@ -20,9 +23,16 @@ gpupool_stats_t stats_of(gpupool_t* pool) {
 
 }  // namespace
 
-/// Leaked on purpose: PyTorch frees until the very end of the process.
+/// Leaked on purpose: PyTorch frees until the very end of the process. Its lock is taken around fork, and
+/// comes before the registry's, whose handlers are therefore registered first: they run in reverse order.
 TorchPools& TorchPools::instance() {
-  static auto* const pools = new TorchPools;
+  static TorchPools* const pools = [] {
+    (void)Registry::instance();
+    auto* created = new TorchPools;
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] { instance().mutex_.unlock(); });
+    return created;
+  }();
   return *pools;
 }
 
@@ -60,7 +70,7 @@ gpupool_status_t TorchPools::free(gpupool_ptr_t ptr, int device, void* stream) {
 
 gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupool_t*)>& function) {
   gpupool_status_t status = GPUPOOL_ERROR_UNKNOWN_POINTER;
-  for (int device = 0; device < static_cast<int>(kDevices); ++device) {
+  for (int device = 0; device < static_cast<int>(kMaxDevices); ++device) {
     for (const auto& [id, pool] : list(device)) {
       status = function(pool);
       if (status == kSuccess) return status;
@@ -71,7 +81,7 @@ gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupo
 
 /// Graphs' pools keep what they have: their kernels may use it again.
 void TorchPools::empty_all() {
-  for (int device = 0; device < static_cast<int>(kDevices); ++device) {
+  for (int device = 0; device < static_cast<int>(kMaxDevices); ++device) {
     for (const auto& [id, pool] : list(device)) {
       if (id == MempoolId{}) (void)gpupool_empty(pool, nullptr);
     }
@@ -185,7 +195,7 @@ std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
 
 std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
   std::vector<std::pair<MempoolId, gpupool_t*>> pools;
-  if (device < 0 || device >= static_cast<int>(kDevices)) return pools;
+  if (device < 0 || device >= static_cast<int>(kMaxDevices)) return pools;
   gpupool_t* shared = nullptr;
   if (!used_[device].load(std::memory_order_relaxed)) return pools;
   if (gpupool_default_pool(device, &shared) == kSuccess) pools.emplace_back(MempoolId{}, shared);

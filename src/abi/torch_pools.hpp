@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "abi/backends.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::abi {
@@ -57,7 +58,6 @@ class TorchPools {
     gpupool_t* pool;
     StreamFilter filter;
   };
-  static constexpr size_t kDevices = 64;
 
   gpupool_status_t default_pool(int device, gpupool_t*& pool);
   gpupool_t* routed(int device, void* stream);
@@ -68,11 +68,11 @@ class TorchPools {
 
   std::atomic<size_t> route_count_{0};
   std::atomic<size_t> owned_count_{0};
-  std::atomic<bool> used_[kDevices] = {};
+  std::atomic<bool> used_[kMaxDevices] = {};
   std::mutex mutex_;
   std::vector<Owned> owned_;
   std::vector<Route> routes_;
-  uint64_t limit_[kDevices] = {};  // of a device with graph pools
+  uint64_t limit_[kMaxDevices] = {};  // of a device with graph pools
 };
 
 }  // namespace gpupool::abi

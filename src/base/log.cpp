@@ -5,7 +5,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <string_view>
 
 #include "base/spin_lock.hpp"
 
@@ -23,25 +23,39 @@ constinit std::atomic<int> level_gate{kUnset};
 constinit SpinLock receiver_lock;
 constinit Receiver receiver{nullptr, nullptr};
 
-int level_from_environment() noexcept {
-  static constexpr const char* kNames[] = {"off", "error", "warning", "info", "debug"};
-  const char* text = std::getenv("GPUPOOL_LOG");
-  if (text == nullptr) return GPUPOOL_LOG_OFF;
+/// The level that GPUPOOL_LOG names; kUnset if it names none that there is.
+int level_of(std::string_view text) noexcept {
+  static constexpr std::string_view kNames[] = {"off", "error", "warning", "info", "debug"};
+  if (text.empty()) return GPUPOOL_LOG_OFF;
   for (int level = 0; level < 5; ++level) {
-    if (std::strcmp(text, kNames[level]) == 0) return level;
+    if (text == kNames[level]) return level;
   }
-  return GPUPOOL_LOG_OFF;
+  return kUnset;
+}
+
+/// Reads GPUPOOL_LOG. Of several threads that come first, one sets the level, and says so if the text is
+/// none.
+int gate_from_environment() noexcept {
+  const char* text = std::getenv("GPUPOOL_LOG");
+  const int found = text == nullptr ? GPUPOOL_LOG_OFF : level_of(text);
+  const int level = found == kUnset ? GPUPOOL_LOG_OFF : found;
+  int gate = kUnset;
+  if (!level_gate.compare_exchange_strong(gate, level, std::memory_order_relaxed)) return gate;
+  if (found == kUnset) {
+    std::fprintf(
+        stderr,
+        "gpupool: GPUPOOL_LOG is \"%.64s\", not off, error, warning, info or debug: nothing is logged\n",
+        text);
+  }
+  return level;
 }
 
 }  // namespace
 
 bool log_enabled(gpupool_log_level_t level) noexcept {
   int gate = level_gate.load(std::memory_order_relaxed);
-  if (gate == kUnset) {
-    gate = level_from_environment();
-    int expected = kUnset;
-    if (!level_gate.compare_exchange_strong(expected, gate, std::memory_order_relaxed)) gate = expected;
-  }
+  if (gate == kUnset) [[unlikely]]
+    gate = gate_from_environment();
   return level <= gate;
 }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The log: a level gate, and one process-wide receiver of lines.
+//
+// Unless set_log came first, the level is read from GPUPOOL_LOG where it is first asked for: when the first
+// pool is created, or the first call fails. A text that is no level is named once on standard error, and
+// nothing is logged.
 #pragma once
 
 #include <cstdint>

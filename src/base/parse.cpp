@@ -161,11 +161,12 @@ Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& 
 
 Status bytes_of_share(double share, uint64_t total, uint64_t& bytes) {
   if (!(share > 0 && share <= 1)) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction %g is not in (0, 1]", share);
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction is %g, not in (0, 1]", share);
   }
   const auto result = static_cast<uint64_t>(share * static_cast<double>(total));
   if (result == 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction %g of %" PRIu64 " bytes is no byte", share, total);
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "fraction is %g, and of %" PRIu64 " bytes that is no byte",
+                share, total);
   }
   bytes = result;
   return kSuccess;

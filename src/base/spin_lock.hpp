@@ -27,7 +27,7 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
-/// Holds a SpinLock for a scope, for code that may not know of std::lock_guard's header.
+/// Holds a SpinLock for a scope. Core uses it, which may not see <mutex> and the locks of the system in it.
 class SpinGuard {
  public:
   explicit SpinGuard(SpinLock& lock) noexcept : lock_(lock) { lock_.lock(); }

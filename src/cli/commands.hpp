@@ -8,6 +8,7 @@
 namespace gpupool::cli {
 
 struct InfoOptions {
+  std::string device;  // empty: all there are
   bool json = false;
 };
 

@@ -106,6 +106,30 @@ void print_as_json(const std::vector<Backend>& backends) {
   print_json(json);
 }
 
+/// Everything in a device's row but its label.
+std::vector<std::string> to_cells(const gpupool_device_info_t& device) {
+  return {device.name,
+          format_bytes(device.total_bytes),
+          format_bytes(device.free_bytes),
+          format_bytes(device.granularity_bytes),
+          driver_version(device),
+          compute_capability(device),
+          join(words_of(device.capabilities, kCapabilities, &Word::meaning))};
+}
+
+/// A row for each GPU, and one row for neighbours of the simulated devices that are alike.
+void add_rows(Table& table, const std::vector<gpupool_device_info_t>& devices) {
+  for (size_t first = 0, last = 0; first < devices.size(); first = ++last) {
+    std::vector<std::string> cells = to_cells(devices[first]);
+    const bool may_share = devices[first].backend == GPUPOOL_BACKEND_SIM;
+    while (may_share && last + 1 < devices.size() && to_cells(devices[last + 1]) == cells) ++last;
+    std::string label = device_label(devices[first]);
+    if (last != first) label += fmt::format(" to {}", device_label(devices[last]));
+    cells.insert(cells.begin(), std::move(label));
+    table.add(std::move(cells));
+  }
+}
+
 void print_for_people(const std::vector<Backend>& backends) {
   fmt::print("gpupool {}\n", gpupool_version_string());
   fmt::print("features: {}\n\n", join(words_of(gpupool_features(), kFeatures, &Word::meaning)));
@@ -118,14 +142,7 @@ void print_for_people(const std::vector<Backend>& backends) {
                {"driver"},
                {"compute"},
                {"can do", Align::left}});
-  for (const Backend& backend : backends) {
-    for (const auto& device : backend.devices) {
-      table.add({device_label(device), device.name, format_bytes(device.total_bytes),
-                 format_bytes(device.free_bytes), format_bytes(device.granularity_bytes),
-                 driver_version(device), compute_capability(device),
-                 join(words_of(device.capabilities, kCapabilities, &Word::meaning))});
-    }
-  }
+  for (const Backend& backend : backends) add_rows(table, backend.devices);
   table.print();
   for (const Backend& backend : backends) {
     if (!backend.why_unavailable.empty()) {
@@ -137,8 +154,12 @@ void print_for_people(const std::vector<Backend>& backends) {
 }  // namespace
 
 int run_info(const InfoOptions& options) {
-  const std::vector<Backend> backends = {find_backend("cuda", GPUPOOL_BACKEND_CUDA),
-                                         find_backend("sim", GPUPOOL_BACKEND_SIM)};
+  std::vector<Backend> backends;
+  if (options.device.empty()) {
+    backends = {find_backend("cuda", GPUPOOL_BACKEND_CUDA), find_backend("sim", GPUPOOL_BACKEND_SIM)};
+  } else {
+    backends = {{"", {find_device(options.device)}, ""}};
+  }
   if (options.json) {
     print_as_json(backends);
   } else {

@@ -3,43 +3,21 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <utility>
 
 namespace gpupool::cli {
-namespace {
 
-struct DeviceName {
-  gpupool_backend_t backend;
-  int32_t number;
-};
-
-DeviceName parse_device(std::string_view text) {
-  if (text == "auto") return {GPUPOOL_BACKEND_AUTO, 0};
-  const size_t colon = text.find(':');
-  const std::string_view backend = text.substr(0, colon);
-  int32_t number = 0;
-  bool is_good = backend == "sim" || backend == "cuda";
-  if (colon != std::string_view::npos) {
-    const std::string_view digits = text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    is_good = is_good && error == std::errc() && end == digits.data() + digits.size() && number >= 0;
-  }
-  if (!is_good) {
-    throw InputError(fmt::format("--device: '{}' is none of auto, sim, sim:N, cuda, cuda:N", text));
-  }
-  return {backend == "sim" ? GPUPOOL_BACKEND_SIM : GPUPOOL_BACKEND_CUDA, number};
-}
-
-}  // namespace
-
-std::string describe(gpupool_status_t status) {
+std::string last_words(gpupool_status_t status) {
   gpupool_error_t error{};
   error.struct_size = sizeof error;
-  const bool has_words =
-      gpupool_last_error(&error) == GPUPOOL_SUCCESS && error.status == status && error.message[0] != 0;
-  return has_words ? fmt::format("{}: {}", gpupool_status_name(status), error.message)
-                   : std::string(gpupool_status_name(status));
+  if (gpupool_last_error(&error) != GPUPOOL_SUCCESS || error.status != status) return "";
+  return error.message;
+}
+
+std::string describe(gpupool_status_t status) {
+  const std::string words = last_words(status);
+  const std::string name = gpupool_status_name(status);
+  return words.empty() ? name : fmt::format("{}: {}", name, words);
 }
 
 LibraryError::LibraryError(std::string_view what, gpupool_status_t status)
@@ -54,13 +32,17 @@ bool is_callers_fault(gpupool_status_t status) noexcept {
          status == GPUPOOL_ERROR_UNSUPPORTED;
 }
 
-gpupool_device_info_t find_device(std::string_view text) {
-  const DeviceName name = parse_device(text);
+gpupool_device_info_t find_device(const std::string& text) {
+  gpupool_backend_t backend{};
+  int32_t number = 0;
+  if (const auto status = gpupool_parse_device(text.c_str(), &backend, &number); status != GPUPOOL_SUCCESS) {
+    throw InputError(fmt::format("--device: {}", last_words(status)));
+  }
   gpupool_device_info_t info{};
   info.struct_size = sizeof info;
-  const gpupool_status_t status = gpupool_device_info(name.backend, name.number, &info);
+  const gpupool_status_t status = gpupool_device_info(backend, number, &info);
   if (is_callers_fault(status)) {
-    throw InputError(fmt::format("device {} can not be used: {}", text, describe(status)));
+    throw InputError(fmt::format("device {} cannot be used: {}", text, describe(status)));
   }
   check(status, fmt::format("device {}", text));
   return info;
@@ -89,7 +71,7 @@ gpupool_config_t config_for(const gpupool_device_info_t& info) {
 Pool::Pool(const gpupool_config_t& config) {
   const gpupool_status_t status = gpupool_create(&config, &pool_);
   if (is_callers_fault(status)) {
-    throw InputError(fmt::format("a pool with these options can not be created: {}", describe(status)));
+    throw InputError(fmt::format("a pool with these options cannot be created: {}", describe(status)));
   }
   check(status, "creating a pool");
 }

@@ -24,17 +24,20 @@ class LibraryError : public std::runtime_error {
   LibraryError(std::string_view what, gpupool_status_t status);
 };
 
+/// The words of gpupool_last_error for a status that a call of this thread just gave; "" if there are none.
+std::string last_words(gpupool_status_t status);
+
 /// "STATUS_NAME: the words of gpupool_last_error", for a status that a call of this thread just gave.
 std::string describe(gpupool_status_t status);
 
 /// Throws LibraryError unless status is success.
 void check(gpupool_status_t status, std::string_view what);
 
-/// Whether a status says that the caller asked for what can not be, rather than that something broke.
+/// Whether a status says that the caller asked for what cannot be, rather than that something broke.
 bool is_callers_fault(gpupool_status_t status) noexcept;
 
-/// The device that `text` names: auto, sim, sim:N, cuda or cuda:N. Throws InputError when there is none.
-gpupool_device_info_t find_device(std::string_view text);
+/// The device that `text` names, as gpupool_parse_device reads it. Throws InputError when there is none.
+gpupool_device_info_t find_device(const std::string& text);
 
 /// "sim:0" or "cuda:1".
 std::string device_label(const gpupool_device_info_t& info);

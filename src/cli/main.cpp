@@ -7,8 +7,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <numeric>
+#include <string_view>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/library.hpp"
@@ -25,11 +29,12 @@ constexpr const char* kAbout =
     "through a pool, and measures how fast the pool is. It needs no GPU: where there is none,\n"
     "everything runs on a simulated H200.\n";
 
-constexpr const char* kExamples =
-    "Examples:\n"
+constexpr const char* kToTry =
     "  gpupool info                        what is there, and why CUDA is not available\n"
     "  gpupool replay lm_train.trace.gz    how much memory a recorded workload takes\n"
-    "  gpupool bench                       how long a malloc and a free take\n"
+    "  gpupool bench                       how long a malloc and a free take\n";
+
+constexpr const char* kMore =
     "  gpupool replay --help               all about one command\n"
     "\n"
     "Exit status: 0 all went well; 1 a failed allocation, an inconsistency or an error of the\n"
@@ -37,11 +42,12 @@ constexpr const char* kExamples =
 
 constexpr const char* kInfoAbout =
     "Shows the version of the library, what it can do, every device with\n"
-    "its memory, and, where CUDA can not be used, why.\n";
+    "its memory, and, where CUDA cannot be used, why.\n";
 
 constexpr const char* kInfoExamples =
     "Examples:\n"
     "  gpupool info\n"
+    "  gpupool info --device cuda:0\n"
     "  gpupool info --json | jq '.unavailable'";
 
 constexpr const char* kReplayAbout =
@@ -52,10 +58,11 @@ constexpr const char* kReplayAbout =
     "pass everything is freed and the pool's records are checked.\n";
 
 constexpr const char* kReplayExamples =
-    "A trace is a text file, possibly packed with gzip, with one event a line:\n"
+    "A trace is a text file, possibly packed with gzip, with one event a line; - is standard input:\n"
     "  # comment\n"
     "  a ID BYTES STREAM   block ID is allocated; each number of a stream becomes a real stream\n"
     "  f ID                block ID is freed, on the stream it was allocated for\n"
+    "It has at most 67,108,864 lines of at most 4,096 characters.\n"
     "\n"
     "What is printed:\n"
     "  live peak       most bytes live at once, each block rounded up to 512\n"
@@ -72,6 +79,7 @@ constexpr const char* kReplayExamples =
     "  gpupool replay --cap 1.05x lm_train.trace.gz         does it fit into 5 % more than is live?\n"
     "  gpupool replay --find-cap --json lm_serve.trace.gz   what is the least it fits into?\n"
     "  gpupool replay --device cuda:0 --data my.trace       is every block left alone?\n"
+    "  make_trace | gpupool replay -                        a trace that is no file\n"
     "\n"
     "Exit status: 0 all went well; 1 an allocation failed or something was inconsistent; 2 bad input.";
 
@@ -98,13 +106,15 @@ constexpr const char* kBenchExamples =
     "  gpupool bench --device sim --json > bench.jsonl";
 
 constexpr const char* kDeviceHelp =
-    "auto (CUDA where there is a usable GPU, else sim), cuda, cuda:N, sim, sim:N";
+    "auto (CUDA where there is a usable GPU, else sim), cuda, cuda:N, sim, sim:N, N";
 
 constexpr const char* kJsonHelp = "Print JSON for programs, one object a line, and nothing else";
 
 CLI::App* add_info(CLI::App& app, InfoOptions& options) {
   CLI::App* command = app.add_subcommand("info", kInfoAbout);
   command->footer(kInfoExamples);
+  command->add_option("--device", options.device, "Only this one: cuda:N, sim:N, ...")
+      ->option_text("NAME [all]");
   command->add_flag("--json", options.json, kJsonHelp);
   return command;
 }
@@ -153,9 +163,47 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
   return command;
 }
 
+/// How many letters must be added, taken away or changed to make one word of the other.
+size_t distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// Where the first argument looks like a command and is none, says so, with the command that may be meant.
+void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  constexpr size_t kMaxDistance = 2;
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word.empty() || word.front() == '-') return;
+  std::string names;
+  std::string nearest;
+  size_t least = kMaxDistance + 1;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const std::string name = command->get_name();
+    const size_t letters = distance(word, name);
+    if (letters == 0) return;
+    if (letters < std::min(least, name.size())) {
+      least = letters;
+      nearest = fmt::format("; did you mean {}?", name);
+    }
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (nearest.empty()) nearest = "; there are " + names;
+  throw InputError(fmt::format("there is no command '{}'{}", word.substr(0, 64), nearest));
+}
+
 int run(int argc, char** argv) {
   CLI::App app(kAbout, "gpupool");
-  app.footer(kExamples);
+  app.footer(fmt::format("Examples:\n{}{}", kToTry, kMore));
   app.set_version_flag("--version", std::string("gpupool ") + gpupool_version_string(),
                        "Print the version of the library");
   app.set_help_flag("--help,-h", "Print this help");
@@ -166,6 +214,7 @@ int run(int argc, char** argv) {
   const CLI::App* info = add_info(app, info_options);
   const CLI::App* replay = add_replay(app, replay_options);
   const CLI::App* bench = add_bench(app, bench_options);
+  refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -174,7 +223,10 @@ int run(int argc, char** argv) {
   if (info->parsed()) return run_info(info_options);
   if (replay->parsed()) return run_replay(replay_options);
   if (bench->parsed()) return run_bench(bench_options);
-  fmt::print(stderr, "{}", app.help());
+  fmt::print(
+      stderr,
+      "gpupool: one pool of GPU memory for programs in any language. Try:\n{}gpupool --help says more.\n",
+      kToTry);
   return kBadInput;
 }
 

@@ -59,7 +59,7 @@ std::vector<Trace> load_traces(const std::vector<std::string>& files) {
   return traces;
 }
 
-/// Memory that the host can still give without swapping; nothing where that can not be known.
+/// Memory that the host can still give without swapping; nothing where that cannot be known.
 std::optional<uint64_t> available_host_bytes() {
   std::ifstream file("/proc/meminfo");
   std::string word;

@@ -8,9 +8,8 @@
 
 namespace gpupool::cli {
 
-/// "4096", "512KiB", "1.5GiB": bytes, with an optional suffix B, KiB, MiB, GiB or TiB in any case. Throws
-/// InputError, with `option` in front, for anything else and for what is not a positive whole number of
-/// bytes that fits in 64 bits.
+/// "4096", "512KiB", "8GB": bytes, as gpupool_parse_size reads them. Throws InputError, with `option` in
+/// front, for anything else, shares included.
 uint64_t parse_bytes(std::string_view text, std::string_view option);
 
 /// A cap as --cap takes it.

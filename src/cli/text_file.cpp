@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -19,20 +18,49 @@ namespace {
 
 constexpr size_t kBufferSize = size_t{1} << 18;
 
-std::string read_bytes(const std::string& path) {
-  const auto refuse = [&](int error) {
-    return InputError(fmt::format("{}: can not be read: {}", path, std::strerror(error)));
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) throw refuse(errno);
-  std::string bytes;
-  std::vector<char> buffer(kBufferSize);
-  while (const size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
-    bytes.append(buffer.data(), count);
+/// The bytes of a file, a bounded number of them at a time.
+class Bytes {
+ public:
+  explicit Bytes(const std::string& path) : label_(file_label(path)), buffer_(kBufferSize) {
+    if (path == "-") {
+      file_ = {stdin, [](std::FILE*) { return 0; }};
+    } else {
+      file_ = {std::fopen(path.c_str(), "rb"), std::fclose};
+    }
+    if (!file_) throw cannot_be_read(errno);
   }
-  if (std::ferror(file.get()) != 0) throw refuse(errno);
-  return bytes;
-}
+
+  /// What comes next: at least two bytes, unless the file ends before. Empty at its end.
+  std::string_view next() {
+    if (end_ - begin_ < 2 && !is_at_end_) {
+      std::copy(buffer_.begin() + begin_, buffer_.begin() + end_, buffer_.begin());
+      end_ -= begin_;
+      begin_ = 0;
+      const size_t wanted = buffer_.size() - static_cast<size_t>(end_);
+      const size_t count = std::fread(buffer_.data() + end_, 1, wanted, file_.get());
+      if (std::ferror(file_.get()) != 0) throw cannot_be_read(errno);
+      is_at_end_ = count < wanted;
+      end_ += static_cast<std::ptrdiff_t>(count);
+    }
+    return {buffer_.data() + begin_, static_cast<size_t>(end_ - begin_)};
+  }
+
+  void consume(size_t count) { begin_ += static_cast<std::ptrdiff_t>(count); }
+
+  const std::string& label() const { return label_; }
+
+ private:
+  InputError cannot_be_read(int error) const {
+    return InputError(fmt::format("{}: cannot be read: {}", label_, std::strerror(error)));
+  }
+
+  std::string label_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, std::fclose};
+  std::vector<char> buffer_;
+  std::ptrdiff_t begin_ = 0;
+  std::ptrdiff_t end_ = 0;
+  bool is_at_end_ = false;
+};
 
 bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1f\x8b");
@@ -41,8 +69,8 @@ bool is_gzip(std::string_view bytes) {
 /// Unpacks one gzip file of possibly several members, one after the other.
 class Unpacker {
  public:
-  Unpacker(const std::string& path, std::string_view packed)
-      : path_(path), packed_(packed), buffer_(kBufferSize) {
+  Unpacker(Bytes& packed, const std::function<void(std::string_view)>& use)
+      : packed_(packed), use_(use), buffer_(kBufferSize) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
@@ -50,16 +78,9 @@ class Unpacker {
   Unpacker(const Unpacker&) = delete;
   Unpacker& operator=(const Unpacker&) = delete;
 
-  std::string run() {
-    while (!packed_.empty()) {
-      if (!is_gzip(packed_)) {
-        // Tapes and some tools pad with zeroes; all else is not what gzip wrote.
-        if (packed_.find_first_not_of('\0') == std::string_view::npos) break;
-        throw InputError(fmt::format("{}: {} bytes after the end of the gzip data", path_, packed_.size()));
-      }
-      unpack_member();
-    }
-    return std::move(text_);
+  void run() {
+    while (is_gzip(packed_.next())) unpack_member();
+    expect_padding();
   }
 
  private:
@@ -67,18 +88,16 @@ class Unpacker {
     inflateReset(&stream_);
     int result = Z_OK;
     while (result != Z_STREAM_END) {
-      const size_t count = std::min<size_t>(packed_.size(), std::numeric_limits<uInt>::max());
+      const std::string_view packed = packed_.next();
       // zlib does not write through next_in; its type only says so if ZLIB_CONST is defined.
-      stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed_.data()));
-      stream_.avail_in = static_cast<uInt>(count);
+      stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+      stream_.avail_in = static_cast<uInt>(packed.size());
       stream_.next_out = reinterpret_cast<Bytef*>(buffer_.data());
       stream_.avail_out = static_cast<uInt>(buffer_.size());
       result = inflate(&stream_, Z_NO_FLUSH);
-      packed_.remove_prefix(count - stream_.avail_in);
-      text_.append(buffer_.data(), buffer_.size() - stream_.avail_out);
-      if (result == Z_BUF_ERROR || (result == Z_OK && packed_.empty() && stream_.avail_out != 0)) {
-        throw InputError(place() + "the gzip data is cut here");
-      }
+      packed_.consume(packed.size() - stream_.avail_in);
+      pass_on({buffer_.data(), buffer_.size() - stream_.avail_out});
+      if (result == Z_BUF_ERROR) throw InputError(place() + "the gzip data is cut here");
       if (result != Z_OK && result != Z_STREAM_END) {
         throw InputError(fmt::format("{}the gzip data is damaged here: {}", place(),
                                      stream_.msg != nullptr ? stream_.msg : zError(result)));
@@ -86,23 +105,51 @@ class Unpacker {
     }
   }
 
-  /// "file:line: ", for the line in which the good data ends.
-  std::string place() const {
-    return fmt::format("{}:{}: ", path_, std::count(text_.begin(), text_.end(), '\n') + 1);
+  void pass_on(std::string_view text) {
+    lines_ += std::count(text.begin(), text.end(), '\n');
+    if (!text.empty()) use_(text);
   }
 
-  const std::string& path_;
-  std::string_view packed_;
+  /// Tapes and some tools pad with zeroes; all else is not what gzip wrote.
+  void expect_padding() {
+    uint64_t count = 0;
+    bool is_padding = true;
+    for (std::string_view rest = packed_.next(); !rest.empty(); rest = packed_.next()) {
+      count += rest.size();
+      is_padding = is_padding && rest.find_first_not_of('\0') == std::string_view::npos;
+      packed_.consume(rest.size());
+    }
+    if (!is_padding) {
+      throw InputError(fmt::format("{}: {} bytes after the end of the gzip data", packed_.label(), count));
+    }
+  }
+
+  /// "file:line: ", for the line in which the good data ends.
+  std::string place() const { return fmt::format("{}:{}: ", packed_.label(), lines_ + 1); }
+
+  Bytes& packed_;
+  const std::function<void(std::string_view)>& use_;
   std::vector<char> buffer_;
-  std::string text_;
+  std::ptrdiff_t lines_ = 0;
   z_stream stream_{};
 };
 
 }  // namespace
 
-std::string read_text(const std::string& path) {
-  std::string bytes = read_bytes(path);
-  return is_gzip(bytes) ? Unpacker(path, bytes).run() : bytes;
+std::string file_label(const std::string& path) {
+  return path == "-" ? "standard input" : path;
+}
+
+void read_text(const std::string& path, const std::function<void(std::string_view)>& use) {
+  Bytes bytes(path);
+  if (is_gzip(bytes.next())) {
+    Unpacker(bytes, use).run();
+    return;
+  }
+  for (std::string_view text = bytes.next(); !text.empty(); text = bytes.next()) {
+    use(text);
+    bytes.consume(text.size());
+  }
 }
 
 }  // namespace gpupool::cli

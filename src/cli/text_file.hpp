@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a text file that may be compressed.
+// Reading a text file that may be compressed, piece by piece.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace gpupool::cli {
 
-/// The whole text of a file, unpacked if its content (not its name) says that it is gzip. Throws InputError
-/// if the file can not be read, or its gzip data is damaged, cut, or followed by something else.
-std::string read_text(const std::string& path);
+/// What a message calls a file: its path, and "standard input" for "-".
+std::string file_label(const std::string& path);
+
+/// Hands the text of a file ("-": standard input) to `use` in pieces of bounded size, unpacked if its content
+/// (not its name) says that it is gzip. The pieces are valid during the call only. Nothing of the text is
+/// kept, so a small file that unpacks to a huge text costs no memory. Throws InputError if the file cannot be
+/// read, or its gzip data is damaged, cut, or followed by something else.
+void read_text(const std::string& path, const std::function<void(std::string_view)>& use);
 
 }  // namespace gpupool::cli

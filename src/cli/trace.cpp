@@ -19,6 +19,10 @@ constexpr uint64_t kBlockAlignment = 512;
 /// Each stream of a trace becomes a real stream; a trace with more is surely broken.
 constexpr size_t kMaxStreams = 4096;
 
+/// Bounds of what is kept, so that a small packed file cannot fill the host's memory: 24 bytes an event.
+constexpr uint64_t kMaxLines = uint64_t{1} << 26;
+constexpr size_t kMaxLine = 4096;
+
 constexpr std::string_view kSpaces = " \t";
 
 /// What stands in a line, for an error message: short, and with nothing that upsets a terminal.
@@ -32,35 +36,53 @@ std::string quote(std::string_view text) {
   return fmt::format("'{}{}'", shown, text.size() > kMaxShown ? "..." : "");
 }
 
+/// Makes a trace of text that comes in pieces, cut anywhere.
 class Parser {
  public:
-  Parser(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+  /// `label` is what messages call the file.
+  explicit Parser(std::string label) : label_(std::move(label)) {}
 
-  Trace run() {
-    if (text_.empty()) throw InputError(file_ + ": the file is empty");
-    while (!text_.empty()) {
-      const size_t end = text_.find('\n');
-      ++line_;
-      parse_line(text_.substr(0, end));
+  void feed(std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      const std::string_view piece = text.substr(0, end);
+      if (begun_.size() + piece.size() > kMaxLine) throw too_long();
       if (end == std::string_view::npos) {
-        trace_.is_ended = false;
-        break;
+        begun_ += piece;
+        return;
       }
-      text_.remove_prefix(end + 1);
+      if (begun_.empty()) {
+        parse_line(piece);
+      } else {
+        begun_ += piece;
+        parse_line(begun_);
+        begun_.clear();
+      }
+      text.remove_prefix(end + 1);
     }
-    if (trace_.peak_live_bytes == 0) {
-      throw InputError(fmt::format("{}:{}: the trace ends and nothing was allocated", file_, line_));
-    }
-    finish();
+  }
+
+  Trace finish() {
+    trace_.is_ended = begun_.empty();
+    if (!trace_.is_ended) parse_line(begun_);
+    if (line_ == 0) throw InputError(label_ + ": the file is empty");
+    if (trace_.peak_live_bytes == 0) throw refuse("the trace ends and nothing was allocated");
+    list_leftovers();
     return std::move(trace_);
   }
 
- private:
   InputError refuse(std::string_view why) const {
-    return InputError(fmt::format("{}:{}: {}", file_, line_, why));
+    return InputError(fmt::format("{}:{}: {}", label_, line_, why));
+  }
+
+ private:
+  InputError too_long() const {
+    return InputError(
+        fmt::format("{}:{}: the line is longer than {} characters", label_, line_ + 1, kMaxLine));
   }
 
   void parse_line(std::string_view line) {
+    if (++line_ > kMaxLines) throw refuse(fmt::format("a trace has at most {} lines", kMaxLines));
     line_text_ = line;
     rest_ = line;
     const std::string_view kind = next_field();
@@ -155,7 +177,7 @@ class Parser {
     return found->second;
   }
 
-  void finish() {
+  void list_leftovers() {
     for (const auto& [id, event] : live_) {
       trace_.leftovers.push_back(event);
       trace_.leftovers.back().is_malloc = false;
@@ -165,8 +187,8 @@ class Parser {
               [](const TraceEvent& a, const TraceEvent& b) { return a.slot < b.slot; });
   }
 
-  std::string_view text_;
-  const std::string& file_;
+  std::string label_;
+  std::string begun_;  // the begin of a line whose end is in a later piece
   uint64_t line_ = 0;
   std::string_view line_text_;
   std::string_view rest_;
@@ -178,6 +200,7 @@ class Parser {
 };
 
 std::string trace_name(std::string_view file) {
+  if (file == "-") return "stdin";
   std::string_view name = file.substr(file.rfind('/') + 1);
   for (const std::string_view ending : {".gz", ".txt", ".trace"}) {
     if (name.size() > ending.size() && name.ends_with(ending)) name.remove_suffix(ending.size());
@@ -185,17 +208,28 @@ std::string trace_name(std::string_view file) {
   return std::string(name);
 }
 
-}  // namespace
-
-Trace parse_trace(std::string_view text, const std::string& file) {
-  Trace trace = Parser(text, file).run();
+Trace name_trace(Trace trace, const std::string& file) {
   trace.file = file;
   trace.name = trace_name(file);
   return trace;
 }
 
+}  // namespace
+
+Trace parse_trace(std::string_view text, const std::string& file) {
+  Parser parser(file_label(file));
+  parser.feed(text);
+  return name_trace(parser.finish(), file);
+}
+
 Trace load_trace(const std::string& file) {
-  return parse_trace(read_text(file), file);
+  Parser parser(file_label(file));
+  try {
+    read_text(file, [&](std::string_view text) { parser.feed(text); });
+    return name_trace(parser.finish(), file);
+  } catch (const std::bad_alloc&) {
+    throw parser.refuse("the trace does not fit in this machine's memory");
+  }
 }
 
 }  // namespace gpupool::cli

@@ -41,7 +41,8 @@ struct Trace {
 /// Reads a trace from its text. Throws InputError "file:line: what is wrong".
 Trace parse_trace(std::string_view text, const std::string& file);
 
-/// Reads a trace file, plain or gzip.
+/// Reads a trace file, plain or gzip; "-" is standard input. What it keeps is bounded, whatever the file
+/// unpacks to: lines of at most 4,096 characters, and at most 2^26 of them.
 Trace load_trace(const std::string& file);
 
 }  // namespace gpupool::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of address ranges. They live outside the memory they describe, which the host can not touch.
+// Records of address ranges. They live outside the memory they describe, which the host cannot touch.
 #pragma once
 
 #include <atomic>

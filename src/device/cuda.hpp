@@ -14,10 +14,10 @@ Status cuda_device_count(int32_t& count);
 
 /// Opens CUDA device number `ordinal`, in the caller's current context if that belongs to the device, else
 /// in its primary context (retained for ever). Memory mapped through the result is accessible to `peers` too.
-/// INVALID_ARGUMENT for a number that does not exist; UNSUPPORTED for peers that can not access it.
+/// INVALID_ARGUMENT for a number that does not exist; UNSUPPORTED for peers that cannot access it.
 Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device);
 
-/// Whether this process has initialised the CUDA driver: a child of fork can not use it then.
+/// Whether this process has initialised the CUDA driver: a child of fork cannot use it then.
 bool cuda_initialised() noexcept;
 
 /// In the child after fork: every CUDA call gives FORKED from now on if the parent had initialised it.

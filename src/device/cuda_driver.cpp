@@ -31,11 +31,10 @@ Status open_library(void*& library) {
   library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return kSuccess;
   const char* reason = dlerror();
-  return fail(
-      GPUPOOL_ERROR_UNAVAILABLE,
-      "the CUDA driver can not be loaded (%s): is the NVIDIA driver installed, and was this container "
-      "started with access to the GPUs?",
-      reason != nullptr ? reason : library_name());
+  return fail(GPUPOOL_ERROR_UNAVAILABLE,
+              "the CUDA driver cannot be loaded (%s): is the NVIDIA driver installed, and was this container "
+              "started with access to the GPUs?",
+              reason != nullptr ? reason : library_name());
 }
 
 template <typename Function>
@@ -153,7 +152,7 @@ Status load_cuda_driver(const CudaDriver*& driver) {
 Status cuda_unusable() noexcept {
   if (cuda_state.load(std::memory_order_acquire) == CudaState::forked) {
     return fail(GPUPOOL_ERROR_FORKED,
-                "this process was forked after CUDA was initialised, and can not use it: start processes "
+                "this process was forked after CUDA was initialised, and cannot use it: start processes "
                 "that use CUDA with exec (in Python: multiprocessing with \"spawn\")");
   }
   return fail(GPUPOOL_ERROR_SHUTTING_DOWN, "the process is exiting, and the CUDA driver has gone");

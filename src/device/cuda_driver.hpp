@@ -34,7 +34,7 @@ extern std::atomic<CudaState> cuda_state;
 /// reason that a newcomer can act on, where there is no driver or no GPU; SHUTTING_DOWN; FORKED.
 Status load_cuda_driver(const CudaDriver*& driver);
 
-/// Describes why a driver that was ready can not be called any more: SHUTTING_DOWN or FORKED.
+/// Describes why a driver that was ready cannot be called any more: SHUTTING_DOWN or FORKED.
 [[gnu::cold]] Status cuda_unusable() noexcept;
 
 /// Asked before every call of the driver. Costs one load.

@@ -92,7 +92,7 @@ void SimAccesses::replace(std::span<const Access> accesses, Records records) noe
   records_.merge(records);
 }
 
-/// Keeps the map small: records that all ended by `now` can not race with anything that is still to come.
+/// Keeps the map small: records that all ended by `now` cannot race with anything that is still to come.
 void SimAccesses::drop_finished(uint64_t now) {
   std::erase_if(records_, [now](const auto& entry) {
     const Record& record = entry.second;

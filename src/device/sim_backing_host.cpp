@@ -24,7 +24,7 @@ void* pointer(Address address) noexcept {
 }
 
 Status host_failure(const char* what, uint64_t size) noexcept {
-  return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host can not %s %llu bytes: %s", what,
+  return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host cannot %s %llu bytes: %s", what,
               static_cast<unsigned long long>(size), std::strerror(errno));
 }
 

@@ -140,7 +140,7 @@ Status SimStreams::begin_capture(Stream number) {
   SimStream* stream = nullptr;
   if (const Status status = find("begin_capture", number, stream); status != kSuccess) return status;
   if (number == 0) {
-    return faults_.refuse(driver_code::kCaptureUnsupported, "begin_capture on stream 0, which can not");
+    return faults_.refuse(driver_code::kCaptureUnsupported, "begin_capture on stream 0, which cannot");
   }
   if (stream->capture != 0) {
     return faults_.refuse(driver_code::kIllegalState, "begin_capture: stream %#llx is capturing already",

@@ -6,7 +6,7 @@
 // In a capture-aware pool each capture has a state of its own, whose memory nothing else gets. Within it
 // chunks may move, since the graph's own order keeps what it reads apart from what it writes later; their old
 // mappings stay. A pool without that flag only sees captures when it grows. From the first one on it moves
-// nothing and gives nothing back, for it can not tell what the graph uses.
+// nothing and gives nothing back, for it cannot tell what the graph uses.
 #include <algorithm>
 
 #include "pool/pool.hpp"

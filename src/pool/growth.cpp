@@ -43,7 +43,7 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bo
   std::array<Window, Heap::kMaxWindows> windows;
   size_t count = 0;
   if (Status found = find_places(heap, bytes, alignment, windows, count); found != kSuccess) return found;
-  // The cheapest place first. If it can not be backed, the one with most room takes chunks of any size, and
+  // The cheapest place first. If it cannot be backed, the one with most room takes chunks of any size, and
   // last, chunks of other streams that are still busy.
   count_supply(growth);
   size_t best = 0;
@@ -227,7 +227,7 @@ Status Pool::map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region
   if (status == kSuccess || address == gap.address) return status;
   const ErrorRecord cause = last_error();
   if (driver_.unmap(gap.address, address - gap.address) != kSuccess) {
-    // Until the driver takes the mappings back, these addresses can not be used, nor the chunks given back.
+    // Until the driver takes the mappings back, these addresses cannot be used, nor the chunks given back.
     Address at = gap.address;
     for (const Piece& piece : pieces) {
       if (at == address) break;

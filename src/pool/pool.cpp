@@ -101,7 +101,7 @@ Status Pool::free(Address address, Stream stream) {
   return free_locked(*owner, *block, address, stream);
 }
 
-/// With the lock of the block's owner, which it gives up. Under it, a live block can not change; anything but
+/// With the lock of the block's owner, which it gives up. Under it, a live block cannot change; anything but
 /// a live block of the stream takes the long way.
 [[gnu::always_inline]] inline Status Pool::free_locked(BlockOwner& owner, Block& block, Address address,
                                                        Stream stream) {

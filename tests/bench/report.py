@@ -177,7 +177,7 @@ def write_table(results):
     caps = "1.02 times the live peak (1.05 where less than 4 GB is live)"
     sections = [
         f"Measured by tests/bench/compare_gpu.sh on {machine.get('gpu')}, {machine.get('cores')} cores, "
-        f"{machine.get('date')}: {versions}. What each table says, and what it can not say, is in "
+        f"{machine.get('date')}: {versions}. What each table says, and what it cannot say, is in "
         "tests/bench/README.md.",
     ]
     if results.bench:

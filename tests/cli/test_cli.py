@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import subprocess
 import tempfile
 import unittest
@@ -19,6 +20,14 @@ MIB = 1 << 20
 def run(*arguments):
     """Runs the command; returns exit status, standard output and standard error."""
     done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def run_with(environment, *arguments):
+    """The same with variables of the environment."""
+    done = subprocess.run(
+        [COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, env=os.environ | environment
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -105,7 +114,10 @@ class Front(CommandTest):
             ["bench", "--threads", "0"],
             ["bench", "--threads", "1,x"],
             ["bench", "--seconds", "0"],
+            ["replay", "--cap", "40%", trace],
             ["info", "--nonsense"],
+            ["info", "--device", "sim:8"],
+            ["info", "--device", "gpu"],
         ):
             with self.subTest(arguments=arguments):
                 code, out, err = run(*arguments)
@@ -113,7 +125,24 @@ class Front(CommandTest):
                 self.assertEqual(out, "")
                 self.assertNotEqual(err, "")
 
-    def test_output_that_can_not_be_written_is_a_failure(self):
+    def test_no_command_shows_what_to_try(self):
+        code, out, err = run()
+        self.assertEqual((code, out), (2, ""))
+        self.assertLessEqual(len(err.splitlines()), 6)
+        for line in ("gpupool info", "gpupool replay", "gpupool bench", "gpupool --help"):
+            self.assertIn(line, err)
+
+    def test_a_command_with_a_typo_is_recognised(self):
+        for word, meant in (("inf", "info"), ("infos", "info"), ("relpay", "replay"), ("brench", "bench")):
+            self.assertEqual(
+                run(word, "--json"), (2, "", f"gpupool: there is no command '{word}'; did you mean {meant}?\n")
+            )
+        for word in ("destroy", "x", "help"):
+            self.assertEqual(
+                run(word), (2, "", f"gpupool: there is no command '{word}'; there are info, replay, bench\n")
+            )
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")
         with open("/dev/full", "w", encoding="ascii") as full:
@@ -147,8 +176,24 @@ class Info(CommandTest):
     def test_words(self):
         code, out, _ = run("info")
         self.assertEqual(code, 0)
-        self.assertIn("sim:0", out)
         self.assertRegex(out, r"^gpupool \d")
+        rows = [line for line in out.splitlines() if line.startswith("sim:")]
+        self.assertEqual(len(rows), 1, "the simulated devices are alike")
+        self.assertRegex(rows[0], r"^sim:0 to sim:7 +\S")
+
+    def test_one_device(self):
+        for name, label in (("sim", "sim:0"), ("SIM:3", "sim:3"), ("2", "sim:2"), ("auto", "sim:0")):
+            with self.subTest(name=name):
+                code, out, err = run("info", "--device", name, "--json")
+                self.assertEqual((code, err), (0, ""))
+                info = json.loads(out)
+                self.assertEqual([d["device"] for d in info["devices"]], [label])
+                self.assertEqual(info["unavailable"], {})
+                code, out, _ = run("info", "--device", name)
+                self.assertRegex(out, rf"(?m)^{label} ")
+                self.assertEqual((code, out.count("sim:")), (0, 1))
+        code, out, err = run("info", "--device", "sim:8")
+        self.assertIn("there is no device 8: the backend has 8", err)
 
 
 class Replay(CommandTest):
@@ -290,6 +335,51 @@ class BrokenTraces(CommandTest):
         damaged[-6] ^= 0xFF
         self.assert_refused(bytes(damaged), r":\d+: the gzip data is damaged here: .+")
 
+    def test_gzip_that_unpacks_to_very_much(self):
+        """A megabyte that unpacks to a gigabyte is refused, and costs the memory of neither."""
+        zeroes = gzip.compress(bytes(1 << 24), compresslevel=9) * 64
+        no_lines = gzip.compress(b"\n" * (1 << 20), compresslevel=9) * 65
+        for content, words in (
+            (zeroes, "1: the line is longer than 4096 characters"),
+            (no_lines, "67108865: a trace has at most 67108864 lines"),
+        ):
+            path = self.write("bomb.trace.gz", content)
+            with subprocess.Popen(
+                [COMMAND, "replay", "--device", "sim", path], stderr=subprocess.PIPE, text=True
+            ) as command:
+                err = command.stderr.read()
+                _, status, usage = os.wait4(command.pid, 0)
+                command.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual((command.returncode, err), (2, f"gpupool: {path}:{words}\n"))
+            self.assertLess(usage.ru_maxrss * 1024, 256 * MIB)
+
+    def test_a_trace_that_does_not_fit_in_memory(self):
+        if b"__asan_init" in pathlib.Path(COMMAND).read_bytes():
+            self.skipTest("the address sanitizer needs all addresses")
+        path = self.write("bomb.trace.gz", gzip.compress(b"a 1 512 0\nf 1\n" * (1 << 18), compresslevel=9) * 32)
+        done = subprocess.run(
+            [COMMAND, "replay", "--device", "sim", path],
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 * MIB, 256 * MIB)),
+        )
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertRegex(done.stderr, rf"^gpupool: {path}:\d+: the trace does not fit in this machine's memory\n$")
+
+    def test_standard_input(self):
+        workload = Workload(events=200)
+        for content in (workload.text.encode(), gzip.compress(workload.text.encode())):
+            done = subprocess.run(
+                [COMMAND, "replay", "--device", "sim", "--json", "-"], input=content, capture_output=True, check=False
+            )
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            row = json.loads(done.stdout)
+            self.assertEqual((row["trace"], row["file"], row["events"]), ("stdin", "-", workload.events))
+        for content, words in ((b"", ": the file is empty"), (b"a 1\n", ":1: the size in bytes is missing in 'a 1'")):
+            done = subprocess.run([COMMAND, "replay", "-"], input=content, capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stderr.decode()), (2, f"gpupool: standard input{words}\n"))
+
     def test_not_a_trace_at_all(self):
         self.assert_refused(bytes(range(256)) * 4, r":\d+: .+")
 
@@ -299,7 +389,7 @@ class BrokenTraces(CommandTest):
         self.assertEqual(code, 0)
         self.assertIn("may have been cut", err)
 
-    def test_files_that_can_not_be_read(self):
+    def test_files_that_cannot_be_read(self):
         for path in (self.folder / "missing.trace", self.folder):
             code, out, err = run("replay", "--device", "sim", path)
             self.assertEqual((code, out), (2, ""))
@@ -311,6 +401,30 @@ class BrokenTraces(CommandTest):
         code, out, err = run("replay", "--device", "sim", "--json", good, bad)
         self.assertEqual((code, out), (2, ""))
         self.assertIn("bad.trace:2:", err)
+
+
+class Environment(CommandTest):
+    def test_levels_of_the_log(self):
+        path = self.write("t.trace", "a 1 512 0\nf 1\n")
+        quiet = run("replay", "--device", "sim", path)[0]
+        self.assertEqual(quiet, 0)
+        for level, lines in (("", 0), ("off", 0), ("error", 0), ("warning", 0), ("info", 2)):
+            code, _, err = run_with({"GPUPOOL_LOG": level}, "replay", "--device", "sim", path)
+            self.assertEqual((code, len(err.splitlines())), (0, lines), err)
+
+    def test_each_variable_with_a_typo_is_named_with_what_is_allowed(self):
+        path = self.write("t.trace", "a 1 512 0\nf 1\n")
+        code, _, err = run_with({"GPUPOOL_LOG": "verbose"}, "replay", "--device", "sim", path, path)
+        self.assertEqual(code, 0)
+        self.assertEqual(
+            err, 'gpupool: GPUPOOL_LOG is "verbose", not off, error, warning, info or debug: nothing is logged\n'
+        )
+        code, _, err = run_with({"GPUPOOL_BACKEND": "gpu"}, "replay", path)
+        self.assertEqual(code, 2)
+        self.assertIn('GPUPOOL_BACKEND is "gpu", not cuda or sim', err)
+        code, _, err = run_with({"GPUPOOL_SIM": "capacity=lots"}, "replay", "--device", "sim", path)
+        self.assertEqual(code, 2)
+        self.assertIn("GPUPOOL_SIM: 'capacity=lots'", err)
 
 
 class Bench(CommandTest):

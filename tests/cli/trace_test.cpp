@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -100,6 +101,13 @@ TEST(ParseTrace, refuses_more_streams_than_can_be_real) {
   EXPECT_EQ(complaint(text + "a 9999 512 9999\n"), "t.trace:4097: more than 4096 streams are in use");
 }
 
+TEST(ParseTrace, refuses_lines_that_are_no_lines) {
+  const std::string longest = "#" + std::string(4095, 'x') + "\n";
+  EXPECT_EQ(complaint("a 1 512 0\n" + longest), "nothing");
+  EXPECT_EQ(complaint("a 1 512 0\nx" + longest), "t.trace:2: the line is longer than 4096 characters");
+  EXPECT_EQ(complaint(std::string(5000, '\0')), "t.trace:1: the line is longer than 4096 characters");
+}
+
 TEST(ParseTrace, shows_binary_rubbish_safely) {
   const std::string what = complaint(std::string("\x1b[31m\0\xff", 7));
   EXPECT_NE(what.find("'\\x1b[31m\\x00\\xff'"), std::string::npos) << what;
@@ -159,9 +167,22 @@ TEST_F(LoadTrace, knows_gzip_by_its_content) {
   EXPECT_EQ(load_trace(write("packed.trace", gzip(text))).events.size(), 50000u);
 }
 
+TEST_F(LoadTrace, reads_lines_that_are_cut_by_its_buffers) {
+  std::string text;
+  for (int i = 0; text.size() < (size_t{3} << 18); ++i) text += fmt::format("a {} 512 0\nf {}\n", i, i);
+  const size_t events = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  EXPECT_EQ(load_trace(write("plain.trace", text)).events.size(), events);
+  EXPECT_EQ(load_trace(write("packed.trace", gzip(text))).events.size(), events);
+}
+
 TEST_F(LoadTrace, reads_members_in_turn_and_ignores_padding) {
   const std::string both = gzip("a 1 512 0\n") + gzip("f 1\n") + std::string(100, '\0');
   EXPECT_EQ(load_trace(write("two.gz", both)).events.size(), 2u);
+  const std::string far = gzip("a 1 512 0\nf 1\n") + std::string(size_t{1} << 19, '\0');
+  EXPECT_EQ(load_trace(write("far.gz", far)).events.size(), 2u) << "more padding than a buffer holds";
+  std::string many;  // so many that some begin at the end of a buffer
+  for (int i = 0; many.size() < (size_t{1} << 19); ++i) many += gzip(fmt::format("a {} 512 0\n", i));
+  EXPECT_GT(load_trace(write("many.gz", many)).events.size(), 10000u);
 }
 
 TEST_F(LoadTrace, refuses_gzip_that_is_cut_anywhere) {
@@ -183,7 +204,7 @@ TEST_F(LoadTrace, refuses_gzip_that_is_damaged) {
   EXPECT_EQ(complaint(gzip("a 1 512 0\n") + "rest"), ": 4 bytes after the end of the gzip data");
 }
 
-TEST_F(LoadTrace, says_why_a_file_can_not_be_read) {
+TEST_F(LoadTrace, says_why_a_file_cannot_be_read) {
   EXPECT_THROW(load_trace((folder_ / "missing").string()), InputError);
   EXPECT_THROW(load_trace(folder_.string()), InputError);
 }

@@ -386,7 +386,7 @@ TEST_F(CudaDeviceTest, EveryFailureKeepsItsNumberAndName) {
   unmap_granule(*device_, mapped);
 }
 
-TEST_F(CudaDeviceTest, ErrorsThatTheDriverCanNotNameAreReported) {
+TEST_F(CudaDeviceTest, ErrorsThatTheDriverCannotNameAreReported) {
   fake_.fail("cuMemCreate", 1, 12345);
   ChunkHandle chunk = 0;
   EXPECT_EQ(device_->create_chunk(kGranule, chunk), GPUPOOL_ERROR_DRIVER);

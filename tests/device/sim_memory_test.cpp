@@ -207,7 +207,7 @@ TEST_P(SimMemoryTest, MallocCountsDeviceAndManaged) {
   expect_fault(work(1, pinned, 1, 0), 700, "unmapped address");
 }
 
-TEST_P(SimMemoryTest, MallocedMemoryIsNotAMapping) {
+TEST_P(SimMemoryTest, AllocatedMemoryIsNotAMapping) {
   Address block = 0;
   ASSERT_EQ(device->allocate(Kind::device, kChunk, 0, block), kSuccess);
   expect_fault(device->unmap(block, kChunk), 1, "not whole mappings");

@@ -94,7 +94,7 @@ TEST_F(Regression, ReserveNeedsAStream) {
   world->finish();
 }
 
-TEST_F(Regression, TheOnlyPlaceIsLostToAMappingThatCanNotBeUndone) {
+TEST_F(Regression, TheOnlyPlaceIsLostToAMappingThatCannotBeUndone) {
   start(4 * kMiB);
   world->script("set_access:1=out_of_memory,unmap:*");
   EXPECT_NE(world->malloc(0, 4 * kMiB, 512, 11), 0u) << "there are other addresses";

@@ -172,7 +172,7 @@ gpupool_ptr_t World::malloc(size_t number, uint64_t size, uint64_t alignment, gp
   const bool valid = alignment <= 2 * kMiB;
   if (is_destroyed(pool, status)) return 0;
   if (!valid || (size != 0 && stream == GPUPOOL_STREAM_UNKNOWN)) {
-    expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "malloc of what can not be");
+    expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "malloc of what cannot be");
   } else if (size > kSizeMax) {
     expect(status, {GPUPOOL_ERROR_OUT_OF_MEMORY}, "malloc of more than any device has");
   } else if (size == 0) {
@@ -300,7 +300,7 @@ void World::reserve(size_t number, uint64_t target, gpupool_stream_t stream) {
   const gpupool_status_t status = gpupool_reserve(pool.handle, target, stream);
   if (is_destroyed(pool, status)) return;
   if (stream == GPUPOOL_STREAM_UNKNOWN || target > kSizeMax) {
-    expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "reserve of what can not be");
+    expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "reserve of what cannot be");
   } else if (status != GPUPOOL_SUCCESS) {
     check_shortage(pool, status);
   } else if (read_stats(pool).all.reserved_bytes.current < target) {

@@ -11,7 +11,7 @@ constexpr size_t kMaxStreams = 10;
 
 }  // namespace
 
-/// Waits on the host for a stream; false if that can not be done now.
+/// Waits on the host for a stream; false if that cannot be done now.
 bool World::wait_for(const PoolModel& pool, gpupool_stream_t stream) {
   if (is_capturing(stream) || pool.destroyed) return false;
   const gpupool_status_t status = gpupool_stream_synchronize(pool.handle, stream);
@@ -127,7 +127,7 @@ void World::stream_create() {
   after();
 }
 
-/// Destroyed pools that still have blocks can not be told, so that then no stream is destroyed.
+/// Destroyed pools that still have blocks cannot be told, so that then no stream is destroyed.
 void World::stream_destroy(gpupool_stream_t stream) {
   trace("stream_destroy(0x%llx)", Long{stream});
   const bool all_live =

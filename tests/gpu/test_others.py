@@ -22,7 +22,7 @@ ENVIRONMENTS = {
 
 @cache
 def why_not():
-    """Why these tests can not run here; empty if they can."""
+    """Why these tests cannot run here; empty if they can."""
     if importlib.util.find_spec("gpupool") is None:
         return "gpupool is not installed"
     program = "import gpupool; assert gpupool.Feature.CUDA in gpupool.features()"
@@ -72,7 +72,7 @@ def test_rmm_in_cpp(tmp_path):
     command += [f"-isystem{path}" for path in (*includes, cuda / "include")]
     command += [str(CASES_FILE.parent / "rmm_resource.cpp"), "-o", str(program)]
     command += [text for path in (*libraries, folder("gpupool")) for text in (f"-L{path}", f"-Wl,-rpath,{path}")]
-    command += ["-lrmm", "-lrapids_logger", "-lcudart", "-l:libgpupool.so.0"]
+    command += ["-lrmm", "-lrapids_logger", "-lcudart", "-l:libgpupool.so.0.2"]
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert built.returncode == 0, built.stderr[-3000:]
     done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=100)

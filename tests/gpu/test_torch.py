@@ -16,7 +16,7 @@ CASES = re.findall(r"^def (case_\w+)", (HERE / "torch_cases.py").read_text(encod
 
 @cache
 def why_not():
-    """Why these tests can not run here; empty if they can."""
+    """Why these tests cannot run here; empty if they can."""
     for name in ("torch", "gpupool"):
         if importlib.util.find_spec(name) is None:
             return f"{name} is not installed"

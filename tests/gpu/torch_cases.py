@@ -224,7 +224,7 @@ def case_training():
 
 
 def case_convolution_with_benchmark():
-    """cudnn.benchmark asks how much memory there is, which a pluggable allocator can not answer."""
+    """cudnn.benchmark asks how much memory there is, which a pluggable allocator cannot answer."""
     torch.backends.cudnn.benchmark = True
     try:
         layer = torch.nn.Conv2d(3, 16, 3, padding=1).cuda()

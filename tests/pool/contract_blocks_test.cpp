@@ -96,7 +96,7 @@ TEST_P(Blocks, OfSizeZeroArePointerZero) {
   EXPECT_EQ(count_calls(stats.driver), 0u);
 }
 
-TEST_P(Blocks, ThatCanNotBeAreRefused) {
+TEST_P(Blocks, ThatCannotBeAreRefused) {
   PoolUnderTest pool(config());
   for (const uint64_t size : {UINT64_MAX, UINT64_MAX - 511, (uint64_t{1} << 46) + 1}) {
     EXPECT_TRUE(refused(GPUPOOL_ERROR_OUT_OF_MEMORY, pool.try_malloc(size)));
@@ -207,7 +207,7 @@ void expect_same(const gpupool_stats_t& before, const gpupool_stats_t& after) {
   EXPECT_EQ(before.streams, after.streams);
 }
 
-TEST_P(Blocks, ThatAreNoneCanNotBeFreed) {
+TEST_P(Blocks, ThatAreNoneCannotBeFreed) {
   PoolUnderTest pool(config());
   PoolUnderTest other(config());
   const gpupool_stream_t unseen = new_stream();

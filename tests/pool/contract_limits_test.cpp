@@ -86,7 +86,7 @@ TEST_P(Limits, AreHeldToTheLastByte) {
   EXPECT_EQ(pool.stats().all.reserved_bytes.peak, kLimit);
 }
 
-TEST_P(Limits, CanNotBeSetBelowWhatIsLive) {
+TEST_P(Limits, CannotBeSetBelowWhatIsLive) {
   PoolUnderTest pool(config_with_limit(200 * kMiB));
   const gpupool_ptr_t live = pool.malloc(64 * kMiB);
   pool.free(pool.malloc(32 * kMiB));
@@ -119,7 +119,7 @@ TEST_P(Limits, BelowWhatIsReservedGiveTheRestBack) {
 
 // 100 blocks of 10 MB, every second one freed, then 200 MB, with no room left: the freed memory must do.
 TEST_P(Limits, FragmentationDoesNotAddUp) {
-  if (!variant().is_vmm()) GTEST_SKIP() << "segments can not be moved";
+  if (!variant().is_vmm()) GTEST_SKIP() << "segments cannot be moved";
   constexpr uint64_t kLimit = 1'004'000'000;
   PoolUnderTest pool(config_with_limit(kLimit));
   std::vector<gpupool_ptr_t> blocks;
@@ -138,7 +138,7 @@ TEST_P(Limits, FragmentationDoesNotAddUp) {
 }
 
 TEST_P(Limits, FragmentationDoesNotAddUpUnderALimitThatIsSetLater) {
-  if (!variant().is_vmm()) GTEST_SKIP() << "segments can not be moved";
+  if (!variant().is_vmm()) GTEST_SKIP() << "segments cannot be moved";
   PoolUnderTest pool(config());
   std::vector<gpupool_ptr_t> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back(pool.malloc(10'000'000));
@@ -152,7 +152,7 @@ TEST_P(Limits, FragmentationDoesNotAddUpUnderALimitThatIsSetLater) {
   pool.free(large);
 }
 
-TEST_P(Limits, AreNotUsedUpByARequestThatCanNotFit) {
+TEST_P(Limits, AreNotUsedUpByARequestThatCannotFit) {
   PoolUnderTest pool(config_with_limit(64 * kMiB));
   const gpupool_ptr_t live = pool.malloc(3 * kMiB);
   const uint64_t reserved = pool.reserved();
@@ -300,7 +300,7 @@ TEST_P(Limits, SegmentsDoNotPileUpWhereSizesDrift) {
 }
 
 TEST_P(Limits, ThatTrimWaitForMemoryInUse) {
-  if (variant().machine != Machine::sim) GTEST_SKIP() << "a held stream can not be waited for";
+  if (variant().machine != Machine::sim) GTEST_SKIP() << "a held stream cannot be waited for";
   PoolUnderTest pool(config());
   const gpupool_stream_t home = new_stream();
   const gpupool_stream_t other = new_stream();

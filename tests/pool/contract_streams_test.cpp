@@ -19,7 +19,7 @@ class BusyStreams : public Contract {
     other_ = new_stream();
   }
 
-  /// The freed block of the home stream can not be had, though nothing else is free; then it can.
+  /// The freed block of the home stream cannot be had, though nothing else is free; then it can.
   void expect_withheld_until_passed(PoolUnderTest& pool, std::initializer_list<gpupool_stream_t> busy) {
     const gpupool_stats_t freed = pool.stats();
     EXPECT_EQ(freed.all.allocated_bytes.current, 0u);
@@ -135,7 +135,7 @@ TEST_P(BusyStreams, WithheldBlocksAreNotLive) {
 }
 
 TEST_P(BusyStreams, AreWaitedForBySynchronize) {
-  if (variant().machine != Machine::sim) GTEST_SKIP() << "a held stream can not be waited for";
+  if (variant().machine != Machine::sim) GTEST_SKIP() << "a held stream cannot be waited for";
   PoolUnderTest pool(config());
   const gpupool_ptr_t block = pool.malloc(kBlock, home_);
   work(other_, block, kBlock);

@@ -156,7 +156,7 @@ TEST_P(Data, IsUndisturbedWithRoom) {
 }
 
 TEST_P(Data, IsUndisturbedUnderATightCap) {
-  // Segments can not be moved: they need room for what they waste.
+  // Segments cannot be moved: they need room for what they waste.
   PoolUnderTest pool(config_with_limit(variant().is_vmm() ? 96 * kMiB : 512 * kMiB));
   run(pool, 64 * kMiB, 1000);
   if (variant().is_vmm()) {

@@ -96,7 +96,7 @@ inline std::string name_of(const testing::TestParamInfo<Variant>& info) {
   return info.param.name;
 }
 
-/// Why this process can not test on a machine; empty if it can. The library loads a CUDA driver once: the
+/// Why this process cannot test on a machine; empty if it can. The library loads a CUDA driver once: the
 /// one that GPUPOOL_LIBCUDA names if it is set, else the real one or the stand-in, whichever a test of this
 /// process asks for first.
 inline std::string why_not(Machine machine) {

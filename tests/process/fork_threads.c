@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fork while other threads allocate: the child never hangs on a lock that a thread held which it does not
 // have.
+#include <gpupool/frameworks.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -33,8 +34,23 @@ static void* allocate(void* argument) {
   return NULL;
 }
 
+// The lock of PyTorch's pools comes before all others.
+static const gpupool_torch_mempool_t kGraph = {0, 1};
+
+static void* use_graph_pools(void* argument) {
+  (void)argument;
+  atomic_fetch_add(&running, 1);
+  while (!atomic_load(&stop)) {
+    gpupool_torch_retain_pool(0, kGraph);
+    gpupool_torch_release_pool(0, kGraph);
+    usleep(50);
+  }
+  return NULL;
+}
+
 static int in_child(void) {
   alarm(20);  // a hang ends the child with a signal
+  CHECK(gpupool_torch_pool_use_count(0, kGraph) >= 0);
   gpupool_ptr_t block = 0;
   CHECK(gpupool_malloc(pool, 4096, 0, &block) == GPUPOOL_ERROR_FORKED);
   stats_of(pool);
@@ -58,7 +74,9 @@ int main(void) {
   for (int i = 0; i < kThreads; ++i) {
     REQUIRE(pthread_create(&threads[i], NULL, allocate, &streams[i]) == 0);
   }
-  while (atomic_load(&running) < kThreads) usleep(1000);
+  pthread_t graphs;
+  REQUIRE(pthread_create(&graphs, NULL, use_graph_pools, NULL) == 0);
+  while (atomic_load(&running) < kThreads + 1) usleep(1000);
   for (int i = 0; i < kForks && check_failures == 0; ++i) {
     const pid_t child = fork();
     REQUIRE(child >= 0);
@@ -69,6 +87,7 @@ int main(void) {
   }
   atomic_store(&stop, 1);
   for (int i = 0; i < kThreads; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
+  REQUIRE(pthread_join(graphs, NULL) == 0);
   OK(gpupool_validate(pool));
   OK(gpupool_empty(pool, NULL));
   CHECK(stats_of(pool).all.reserved_bytes.current == 0);

@@ -16,7 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import check_exports
 
 GOOD_FLAGS = ("-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,noexecstack")
-CONTRACT = {"functions": [{"name": "gpupool_a", "since": "0.1"}, {"name": "gpupool_b", "since": "0.2"}]}
+CONTRACT = {
+    "version": "0.2.3",
+    "functions": [{"name": "gpupool_a", "since": "0.1"}, {"name": "gpupool_b", "since": "0.2"}],
+}
 GOOD_MAP = "GPUPOOL_0.1 { global: gpupool_a; local: *; }; GPUPOOL_0.2 { global: gpupool_b; } GPUPOOL_0.1;"
 GOOD_CODE = "int gpupool_a(void) { return 0; }\nint gpupool_b(void) { return 1; }\nint stray(void) { return 2; }\n"
 
@@ -35,10 +38,11 @@ class Exports(unittest.TestCase):
         subprocess.run(command, check=True)
         return library
 
-    def violations(self, code=GOOD_CODE, version_map=GOOD_MAP, flags=GOOD_FLAGS):
+    def violations(self, code=GOOD_CODE, version_map=GOOD_MAP, flags=GOOD_FLAGS, soname="libgpupool.so.0.2"):
         script = self.folder / "x.map"
         script.write_text(version_map)
-        library = self.compile("libx.so", code, f"-Wl,--version-script={script}", *flags)
+        named = [f"-Wl,-soname,{soname}"] if soname else []
+        library = self.compile("libx.so", code, f"-Wl,--version-script={script}", *named, *flags)
         return check_exports.violations(str(library), CONTRACT)
 
     def test_good(self):
@@ -65,6 +69,11 @@ class Exports(unittest.TestCase):
         found = self.violations(code=GOOD_CODE.replace("int gpupool_b(void) { return 1; }", unique))
         self.assertIn("gpupool_b@@GPUPOOL_0.2 is unique across the process", found)
 
+    def test_soname(self):
+        for soname, words in (("libgpupool.so.0", "libgpupool.so.0"), ("libx.so.0.2", "libx.so.0.2"), ("", "missing")):
+            self.assertEqual(self.violations(soname=soname), [f"its soname is {words}, not libgpupool.so.0.2"])
+        self.assertEqual(check_exports.soname_of("1.4.0"), "libgpupool.so.1")
+
     def test_executable_stack(self):
         found = self.violations(flags=(*GOOD_FLAGS[:2], "-Wl,-z,execstack"))
         self.assertEqual(found, ["the stack is executable"])
@@ -85,7 +94,7 @@ class Exports(unittest.TestCase):
 
     def test_the_command_fails_too(self):
         contract = self.folder / "api.json"
-        contract.write_text(json.dumps({"functions": []}))
+        contract.write_text(json.dumps({"version": "0.2.3", "functions": []}))
         library = self.compile("libx.so", GOOD_CODE, *GOOD_FLAGS)
         with contextlib.redirect_stdout(io.StringIO()) as output:
             self.assertEqual(check_exports.main([str(library), str(contract)]), 1)

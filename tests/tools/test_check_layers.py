@@ -74,6 +74,21 @@ class Layers(unittest.TestCase):
             with self.subTest(path=path, text=text):
                 self.assertEqual(self.violations(path, text), [])
 
+    def test_core_sees_no_thread_through_a_header_of_ours(self):
+        files = {
+            "src/base/lock.hpp": "#include <atomic>\n#include <thread>\n",
+            "src/base/guard.hpp": '#include "base/lock.hpp"\n#include "base/guard.hpp"\n',
+            "src/core/x.cpp": '#include <vector>\n#include "base/guard.hpp"\n',
+            "src/pool/x.cpp": '#include "base/guard.hpp"\n',
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in files.items():
+                (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+                (Path(folder) / path).write_text(text)
+            found, _ = check_layers.check(Path(folder))
+        self.assertEqual(len(found), 1)
+        self.assertRegex(found[0], "^src/core/x.cpp:2: .* base/guard.hpp -> base/lock.hpp -> <thread>$")
+
     def test_an_empty_repository_is_no_success(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(check_layers.main([folder]), 1)

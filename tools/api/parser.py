@@ -282,7 +282,7 @@ class _Parser:
                 break
             name = self.word("the name of a parameter")
             if of == model.Type("void"):
-                self.refuse("a parameter can not be void", name)
+                self.refuse("a parameter cannot be void", name)
             parameters.append(model.Parameter(name.text, of))
             if not self.accept(","):
                 self.expect(")")

@@ -50,7 +50,7 @@ def test_a_framework_that_was_imported_before() -> None:
     assert (done.stdout, done.stderr) == ("('cupy',)\n", "")
 
 
-def test_what_can_not_be_installed_says_so() -> None:
+def test_what_cannot_be_installed_says_so() -> None:
     assert (
         "GPUPOOL_BACKEND=sim asks for the simulated device" in run("-c", "import cupy", GPUPOOL_INSTALL="cupy").stderr
     )
@@ -153,7 +153,7 @@ def test_running_a_program(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("__main__ ['y']\n", "")
 
 
-def test_running_what_can_not_be_run() -> None:
+def test_running_what_cannot_be_run() -> None:
     for arguments, message in (
         ((), "name a program"),
         (("nowhere.py",), "there is no nowhere.py"),

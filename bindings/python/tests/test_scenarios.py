@@ -45,7 +45,7 @@ def test_basic_example() -> None:
 def test_example_with_nothing_but_the_library() -> None:
     import gpupool  # noqa: PLC0415
 
-    library = Path(gpupool.__file__).with_name("libgpupool.so.0")
+    library = Path(gpupool.__file__).with_name("libgpupool.so.0.2")
     assert "freed already" in run(sys.executable, "-I", ROOT / "examples/python/ctypes_dlopen.py", library)
 
 

@@ -77,13 +77,13 @@ public class GpuPoolUnknownPointerException : GpuPoolException {
       : base(status, driverCode, message) {}
 }
 
-/// <summary>The backend can not be used here: no driver, no GPU, or no such device.</summary>
+/// <summary>The backend cannot be used here: no driver, no GPU, or no such device.</summary>
 public class GpuPoolUnavailableException : GpuPoolException {
   protected internal GpuPoolUnavailableException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
 }
 
-/// <summary>This device or this mode can not do it, or a struct has fields that this version does not know.</summary>
+/// <summary>This device or this mode cannot do it, or a struct has fields that this version does not know.</summary>
 public class GpuPoolUnsupportedException : GpuPoolException {
   protected internal GpuPoolUnsupportedException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}

@@ -100,7 +100,7 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** The backend can not be used here: no driver, no GPU, or no such device. */
+  /** The backend cannot be used here: no driver, no GPU, or no such device. */
   public static class UnavailableException extends GpuPoolException {
     private static final long serialVersionUID = 1;
 
@@ -109,7 +109,7 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** This device or this mode can not do it, or a struct has fields that this version does not know. */
+  /** This device or this mode cannot do it, or a struct has fields that this version does not know. */
   public static class UnsupportedException extends GpuPoolException {
     private static final long serialVersionUID = 1;
 

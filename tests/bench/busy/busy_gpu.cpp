@@ -26,7 +26,7 @@ struct Options {
   int passes = 2;
   uint64_t ahead_ms = 200;
   double cap_over_live = 0;  // 0: none
-  /// A pool for each stream: what it is like when streams can not take from each other.
+  /// A pool for each stream: what it is like when streams cannot take from each other.
   bool is_pool_per_stream = false;
 };
 

@@ -33,7 +33,7 @@ struct Driver {
 
   Driver() {
     library_ = dlopen("libcuda.so.1", RTLD_NOW);
-    if (library_ == nullptr) throw std::runtime_error("libcuda.so.1 can not be loaded");
+    if (library_ == nullptr) throw std::runtime_error("libcuda.so.1 cannot be loaded");
     bind(init, "cuInit");
     bind(primary_retain, "cuDevicePrimaryCtxRetain");
     bind(set_current, "cuCtxSetCurrent");

@@ -101,7 +101,7 @@ class TraceReader {
 
 inline Trace load_trace(const std::string& file) {
   std::ifstream text(file);
-  if (!text) throw std::runtime_error(file + ": can not be read");
+  if (!text) throw std::runtime_error(file + ": cannot be read");
   TraceReader reader;
   for (std::string line; std::getline(text, line);) reader.read(line);
   return reader.finish(file);

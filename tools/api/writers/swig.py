@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What SWIG can not derive from the header by itself: native names, and the exceptions of Java and C#."""
+"""What SWIG cannot derive from the header by itself: native names, and the exceptions of Java and C#."""
 
 import re
 

@@ -28,9 +28,9 @@ class Status(IntEnum):
     UNKNOWN_POINTER = 5
     """The pointer is not a live block of this pool: foreign, freed already, or inside a block."""
     UNAVAILABLE = 6
-    """The backend can not be used here: no driver, no GPU, or no such device."""
+    """The backend cannot be used here: no driver, no GPU, or no such device."""
     UNSUPPORTED = 7
-    """This device or this mode can not do it, or a struct has fields that this version does not know."""
+    """This device or this mode cannot do it, or a struct has fields that this version does not know."""
     DRIVER = 8
     """The driver refused a call; gpupool_error_t.driver_code has its number."""
     SHUTTING_DOWN = 9
@@ -53,7 +53,7 @@ class Backend(IntEnum):
 
 
 class Mode(IntEnum):
-    """How memory is got from the backend."""
+    """How memory is obtained from the backend."""
 
     AUTO = 0
     """vmm where the device and the kind allow it, else driver."""

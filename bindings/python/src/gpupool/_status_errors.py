@@ -27,11 +27,11 @@ class UnknownPointerError(Error, ValueError, status=Status.UNKNOWN_POINTER):
 
 
 class UnavailableError(Error, status=Status.UNAVAILABLE):
-    """The backend can not be used here: no driver, no GPU, or no such device."""
+    """The backend cannot be used here: no driver, no GPU, or no such device."""
 
 
 class UnsupportedError(Error, status=Status.UNSUPPORTED):
-    """This device or this mode can not do it, or a struct has fields that this version does not know."""
+    """This device or this mode cannot do it, or a struct has fields that this version does not know."""
 
 
 class DriverError(Error, status=Status.DRIVER):

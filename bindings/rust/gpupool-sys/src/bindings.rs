@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Written by bindgen from gpupool.h: see the feature `generate`.
 
-#[doc = " An address on the device. An integer, because most holders can not read through it."]
+#[doc = " An address on the device. An integer, because most holders cannot read through it."]
 pub type gpupool_ptr_t = u64;
 #[doc = " A stream: the CUstream as an integer, or a number from gpupool_stream_create."]
 pub type gpupool_stream_t = usize;
@@ -51,7 +51,7 @@ pub struct gpupool_status_t(pub ::core::ffi::c_uint);
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct gpupool_backend_t(pub ::core::ffi::c_uint);
 #[repr(transparent)]
-#[doc = " How memory is got from the backend."]
+#[doc = " How memory is obtained from the backend."]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct gpupool_mode_t(pub ::core::ffi::c_uint);
 #[repr(transparent)]
@@ -282,9 +282,9 @@ pub const GPUPOOL_ERROR_HOST_OUT_OF_MEMORY: gpupool_status_t = gpupool_status_t(
 pub const GPUPOOL_ERROR_OVER_LIMIT: gpupool_status_t = gpupool_status_t(4);
 #[doc = " The pointer is not a live block of this pool: foreign, freed already, or inside a block."]
 pub const GPUPOOL_ERROR_UNKNOWN_POINTER: gpupool_status_t = gpupool_status_t(5);
-#[doc = " The backend can not be used here: no driver, no GPU, or no such device."]
+#[doc = " The backend cannot be used here: no driver, no GPU, or no such device."]
 pub const GPUPOOL_ERROR_UNAVAILABLE: gpupool_status_t = gpupool_status_t(6);
-#[doc = " This device or this mode can not do it, or a struct has fields that this version does not know."]
+#[doc = " This device or this mode cannot do it, or a struct has fields that this version does not know."]
 pub const GPUPOOL_ERROR_UNSUPPORTED: gpupool_status_t = gpupool_status_t(7);
 #[doc = " The driver refused a call; gpupool_error_t.driver_code has its number."]
 pub const GPUPOOL_ERROR_DRIVER: gpupool_status_t = gpupool_status_t(8);
@@ -415,7 +415,7 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Clears config and sets struct_size. Pass sizeof(gpupool_config_t).\n Errors: INVALID_ARGUMENT (NULL or too short); UNSUPPORTED (longer than this version knows)."]
     pub fn gpupool_config_init(config: *mut gpupool_config_t, struct_size: usize) -> gpupool_status_t;
-    #[doc = " Creates a pool. config NULL means all defaults. Takes no memory from the device yet. Uses the current\n CUDA context if it belongs to the device, else the device's primary context.\n Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,\n UNSUPPORTED (mode, kind or peers that the device can not do; non-zero unknown tail), DRIVER,\n HOST_OUT_OF_MEMORY."]
+    #[doc = " Creates a pool. config NULL means all defaults. Takes no memory from the device yet. Uses the current\n CUDA context if it belongs to the device, else the device's primary context.\n Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,\n UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,\n HOST_OUT_OF_MEMORY."]
     pub fn gpupool_create(config: *const gpupool_config_t, out_pool: *mut *mut gpupool_t)
         -> gpupool_status_t;
     #[doc = " The one pool of a device that everything in this process shares, created on first use with defaults\n (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its limits).\n It belongs to the process: gpupool_destroy refuses it.\n Errors: as gpupool_create."]
@@ -480,7 +480,7 @@ extern "C" {
         target_bytes: u64,
         out_released_bytes: *mut u64,
     ) -> gpupool_status_t;
-    #[doc = " Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out.\n Keeps what it got if it can not get all.\n Errors: OVER_LIMIT, OUT_OF_MEMORY, DRIVER, SHUTTING_DOWN, FORKED."]
+    #[doc = " Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out.\n Keeps what it got if it cannot get all.\n Errors: OVER_LIMIT, OUT_OF_MEMORY, DRIVER, SHUTTING_DOWN, FORKED."]
     pub fn gpupool_reserve(
         pool: *mut gpupool_t,
         target_bytes: u64,

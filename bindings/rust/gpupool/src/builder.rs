@@ -10,7 +10,7 @@ use crate::callbacks::Upstream;
 use crate::error::check;
 use crate::{library, Backend, Device, Error, Limit, Pool, Result, StreamId};
 
-/// How memory is got from the backend.
+/// How memory is obtained from the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
@@ -116,7 +116,7 @@ impl Builder {
         self
     }
 
-    /// How memory is got from the backend.
+    /// How memory is obtained from the backend.
     pub fn mode(mut self, mode: Mode) -> Builder {
         self.mode = mode;
         self

@@ -17,9 +17,9 @@ pub enum ErrorKind {
     OverLimit,
     /// The pointer is not a live block of this pool: foreign, freed already, or inside a block.
     UnknownPointer,
-    /// The backend can not be used here: no driver, no GPU, or no such device.
+    /// The backend cannot be used here: no driver, no GPU, or no such device.
     Unavailable,
-    /// This device or this mode can not do it, or a struct has fields that this version does not know.
+    /// This device or this mode cannot do it, or a struct has fields that this version does not know.
     Unsupported,
     /// The driver refused a call; gpupool_error_t.driver_code has its number.
     Driver,

@@ -38,7 +38,7 @@
 //!
 //! Everything may be used and dropped on any thread, in any order: a stream keeps its pool, a block its stream.
 //! `Pool` and `Stream` are cheap to clone. The last one to go gives the memory back to the driver, and may wait
-//! for the GPU then. A pool can not implement `std::alloc::Allocator`, because the host can not read and write
+//! for the GPU then. A pool cannot implement `std::alloc::Allocator`, because the host cannot read and write
 //! through device addresses.
 //!
 //! # Errors

@@ -27,7 +27,7 @@ struct Inner {
 }
 
 // SAFETY: every function of the library may be called from any thread. The one exception, destroying a pool
-// while another thread is inside a call on it, can not happen: a call needs a share of `Inner`.
+// while another thread is inside a call on it, cannot happen: a call needs a share of `Inner`.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}

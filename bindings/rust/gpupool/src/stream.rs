@@ -218,7 +218,7 @@ impl Stream {
     }
 
     /// Creates memory until the pool's reserved bytes are at least `target_bytes`, mapped for this stream and
-    /// ready to be handed out. Keeps what it got if it can not get all.
+    /// ready to be handed out. Keeps what it got if it cannot get all.
     pub fn reserve(&self, target_bytes: u64) -> Result<()> {
         // SAFETY: pool and stream are good while self is there.
         check(unsafe { sys::gpupool_reserve(self.handle(), target_bytes, self.number()) })

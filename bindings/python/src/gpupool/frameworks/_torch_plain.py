@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's pluggable allocator: what there is where the shim can not be built.
+"""PyTorch's pluggable allocator: what there is where the shim cannot be built.
 
 PyTorch asks a pluggable allocator for memory and nothing else; its statistics then raise. So the functions of
 torch._C that PyTorch's Python code gets its figures from are replaced, and everything above them stays PyTorch's own.

@@ -41,7 +41,7 @@ def install(cap: str | float | None = None) -> str:
 
     cap: "40%" of the device, "8GiB", a number of bytes, or a fraction as a float; None leaves the limit as it is.
 
-    The first time for a version of PyTorch, this compiles a small library, for about ten seconds. Where that can not
+    The first time for a version of PyTorch, this compiles a small library, for about ten seconds. Where that cannot
     be done, a warning says why, and PyTorch's pluggable interface is used, which can do less: see docs/pytorch.md.
     GPUPOOL_TORCH_SHIM=0 in the environment asks for that.
 

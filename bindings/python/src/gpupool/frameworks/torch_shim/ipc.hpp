@@ -85,7 +85,7 @@ class Imported {
     close(process);
     const Driver::Access access{.device = device_};
     TORCH_CHECK(driver.set_access(address_, size_, &access, 1) == 0,
-                "gpupool: a shared tensor can not be used on device ", int(device_));
+                "gpupool: a shared tensor cannot be used on device ", int(device_));
   }
 
   ~Imported() {
@@ -115,7 +115,7 @@ class Imported {
                 imported);
     const int mapped = Driver::instance().map(address_ + mapped_, chunk.size, 0, handle, 0);
     (void)Driver::instance().release(handle);
-    TORCH_CHECK(mapped == 0, "gpupool: a shared tensor's memory can not be mapped: error ", mapped);
+    TORCH_CHECK(mapped == 0, "gpupool: a shared tensor's memory cannot be mapped: error ", mapped);
     mapped_ += chunk.size;
   }
 
@@ -134,7 +134,7 @@ class Sharing {
     gpupool_block_t block{};
     TORCH_CHECK(pool != nullptr && gpupool_block_info(pool, reinterpret_cast<uintptr_t>(ptr), &block,
                                                       sizeof block) == GPUPOOL_SUCCESS,
-                "gpupool: ", ptr, " is in no live block, so that it can not be shared");
+                "gpupool: ", ptr, " is in no live block, so that it cannot be shared");
     const std::lock_guard lock(mutex_);
     Export& own = exports_[block.address];
     if (own.handle.empty()) own = exported(pool, block);

@@ -92,7 +92,7 @@ class PrivatePool {
   }
 
   /// Notes where the streams are that used freed blocks, and completes blocks that they have passed. What was
-  /// freed during a capture waits for its end: a stream can not be asked before.
+  /// freed during a capture waits for its end: a stream cannot be asked before.
   void finish_pending() {
     std::erase_if(pending_, [this](uintptr_t address) {
       const Place place = blocks_.find(address);

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a refused call says: one line that names the argument, its value and what is allowed.
+#include <stddef.h>
+
+#include "support/check.h"
+
+#define INVALID GPUPOOL_ERROR_INVALID_ARGUMENT
+#define UNSUPPORTED GPUPOOL_ERROR_UNSUPPORTED
+
+// The last call of this thread failed, and its message is this.
+static void says(int line, gpupool_status_t status, gpupool_status_t expected, const char* words) {
+  gpupool_error_t error;
+  error.struct_size = sizeof error;
+  check_status(__FILE__, line, words, status, expected, expected);
+  CHECK(gpupool_last_error(&error) == GPUPOOL_SUCCESS);
+  if (strcmp(error.message, words) != 0) {
+    fprintf(stderr, "%s:%d: \"%s\"\n  instead of \"%s\"\n", __FILE__, line, error.message, words);
+    ++check_failures;
+  }
+}
+#define SAYS(expected, words, call) says(__LINE__, (call), (expected), (words))
+
+static gpupool_status_t create(const gpupool_config_t* config) {
+  gpupool_t* pool = NULL;
+  return gpupool_create(config, &pool);
+}
+
+// A configuration that is good but for one field.
+#define FIELD_SAYS(expected, words, field, value) \
+  do {                                            \
+    gpupool_config_t bad = config_for(0);         \
+    bad.field = (value);                          \
+    SAYS(expected, words, create(&bad));          \
+  } while (0)
+
+static int32_t no_upstream(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {
+  (void)user, (void)size, (void)stream, (void)out_ptr;
+  return 1;
+}
+
+static void test_fields(void) {
+  FIELD_SAYS(INVALID, "there is no device -1: the backend has 8", device, -1);
+  FIELD_SAYS(INVALID, "there is no device 99: the backend has 8", device, 99);
+  FIELD_SAYS(INVALID, "backend is 9, not 0 (auto), 1 (cuda) or 2 (sim)", backend, 9);
+  FIELD_SAYS(INVALID, "flags is 0x9, with bits other than 0x1 (capture-aware)", flags, 9);
+  FIELD_SAYS(INVALID, "mode is 4, not 0 (auto), 1 (vmm), 2 (driver) or 3 (upstream)", mode, 4);
+  FIELD_SAYS(INVALID, "kind is -1, not 0 (device), 1 (pinned) or 2 (managed)", kind, -1);
+  FIELD_SAYS(INVALID, "fraction is 50, not in (0, 1], nor 0 for no such limit", fraction, 50);
+  FIELD_SAYS(INVALID, "slack is -0.5, not in [0, 10]", slack, -0.5);
+  FIELD_SAYS(INVALID,
+             "max_chunk_bytes is 3145728, not a power of two from 2 MiB to 16 GiB, nor 0 for the default",
+             max_chunk_bytes, 3 << 20);
+  FIELD_SAYS(INVALID, "peer_count is 65, not 0 to 64", peer_count, 65);
+  FIELD_SAYS(INVALID, "peers is NULL, and peer_count is 1", peer_count, 1);
+  FIELD_SAYS(INVALID, "upstream_malloc is NULL, and mode 3 (upstream) needs it", mode, GPUPOOL_MODE_UPSTREAM);
+  FIELD_SAYS(INVALID, "upstream_malloc is set, and mode is 0, not 3 (upstream)", upstream_malloc,
+             no_upstream);
+  FIELD_SAYS(UNSUPPORTED, "reserved0 is 7, not 0", reserved0, 7);
+  FIELD_SAYS(UNSUPPORTED, "reserved[2] is 7, not 0", reserved[2], 7);
+
+  gpupool_config_t config = config_for(0);
+  config.mode = GPUPOOL_MODE_UPSTREAM;
+  config.upstream_malloc = no_upstream;
+  SAYS(INVALID, "upstream_free is NULL, and mode 3 (upstream) needs it", create(&config));
+  config = config_for(0);
+  config.mode = GPUPOOL_MODE_VMM;
+  config.kind = GPUPOOL_KIND_PINNED;
+  SAYS(UNSUPPORTED, "kind is 1, and mode 1 (vmm) is for kind 0 (device) only", create(&config));
+}
+
+static void test_sizes_of_structs(gpupool_t* pool) {
+  gpupool_config_t config = config_for(0);
+  config.struct_size = 0;
+  SAYS(INVALID, "config->struct_size is 0, not 8 to 65536: it is the sizeof of the struct", create(&config));
+  SAYS(INVALID, "struct_size is 7, not 8 to 65536: it is the sizeof of the struct",
+       gpupool_config_init(&config, 7));
+  char words[256];
+  snprintf(words, sizeof words, "struct_size is 1000, and version %s knows the first %zu bytes of config",
+           gpupool_version_string(), sizeof config);
+  SAYS(UNSUPPORTED, words, gpupool_config_init(&config, 1000));
+
+  struct {
+    gpupool_config_t known;
+    unsigned char tail[8];
+  } longer;
+  memset(&longer, 0, sizeof longer);
+  longer.known = config_for(0);
+  longer.known.struct_size = sizeof longer;
+  longer.tail[3] = 1;
+  snprintf(
+      words, sizeof words,
+      "config->struct_size is %zu, and byte %zu is not zero: version %s knows the first %zu bytes, and the "
+      "rest must be zero",
+      sizeof longer, sizeof config + 3, gpupool_version_string(), sizeof config);
+  SAYS(UNSUPPORTED, words, create(&longer.known));
+
+  gpupool_stats_t stats;
+  stats.struct_size = 4;
+  SAYS(INVALID, "stats->struct_size is 4, not 8 to 65536: it is the sizeof of the struct",
+       gpupool_stats(pool, &stats));
+  gpupool_device_info_t info;
+  info.struct_size = 70000;
+  SAYS(INVALID, "info->struct_size is 70000, not 8 to 65536: it is the sizeof of the struct",
+       gpupool_device_info(GPUPOOL_BACKEND_SIM, 0, &info));
+  gpupool_block_t block;
+  SAYS(INVALID, "block_size is 0, not 8 to 65536: it is the sizeof of the struct",
+       gpupool_block_info(pool, 0, &block, 0));
+  size_t segments = 0;
+  size_t blocks = 0;
+  SAYS(INVALID, "segment_size is 1, not 8 to 65536: it is the sizeof of the struct",
+       gpupool_snapshot(pool, NULL, 1, 0, &segments, NULL, sizeof block, 0, &blocks));
+}
+
+static void test_calls(gpupool_t* pool) {
+  gpupool_ptr_t ptr = 0;
+  gpupool_t* other = NULL;
+  SAYS(INVALID, "pool is NULL", gpupool_malloc(NULL, 512, 0, &ptr));
+  SAYS(INVALID, "out_ptr is NULL", gpupool_malloc(pool, 512, 0, NULL));
+  SAYS(INVALID, "alignment is 3, not a power of two of up to 2 MiB",
+       gpupool_malloc_aligned(pool, 512, 3, 0, &ptr));
+  SAYS(INVALID, "fraction is 1.5, not in (0, 1]", gpupool_set_fraction(pool, 1.5));
+  SAYS(INVALID, "fraction is 1e-20, and of 150754820096 bytes that is no byte",
+       gpupool_set_fraction(pool, 1e-20));
+  SAYS(INVALID, "level is 9, not 0 (off), 1 (error), 2 (warning), 3 (info) or 4 (debug)",
+       gpupool_set_log(NULL, NULL, 9));
+  SAYS(INVALID, "there is no device 64: default pools are of devices 0 to 63",
+       gpupool_default_pool(64, &other));
+  SAYS(INVALID, "begin is 2, not 0 or 1", gpupool_sim_capture(0, 0, 2));
+}
+
+int main(void) {
+  gpupool_t* pool = new_pool(0);
+  test_fields();
+  test_sizes_of_structs(pool);
+  test_calls(pool);
+  OK(gpupool_destroy(pool));
+  return finish();
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that every lock of the library stands in the table of docs/architecture.md, and nothing else does.
+
+The table, in the section "Locks", has a row for each lock: its place in the order in which locks are taken, the
+file and the name of the variable, what it guards, and how fork treats it: `taken` around it, or `excused:` with the
+reason why a child never meets it held. A lock that nobody thought of at fork is a child that hangs.
+"""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from check_layers import LIBRARY, SOURCES, without_comments
+
+PAGE = "docs/architecture.md"
+LOCK = (
+    r"std::(?:recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex|std::condition_variable(?:_any)?|"
+    r"std::(?:once|atomic)_flag|std::(?:binary_|counting_)semaphore|SpinLock|pthread_\w+_t"
+)
+# Types of pthread that are no locks.
+NO_LOCK = {"pthread_t", "pthread_key_t", "pthread_attr_t", "pthread_mutexattr_t", "pthread_rwlockattr_t"}
+MENTION = re.compile(rf"\b(class\s+|struct\s+)?({LOCK})\b\s*([^\s])(\w*)\s*([;{{=(\[,)]?)")
+ROW = re.compile(r"\| (\d+|leaf) \| `([^`]+)`, `([^`]+)` \| (.+) \| (taken|excused: \S.*) \|")
+HEADER = re.compile(r"\| order \|.*|\|[-|]+\|")
+
+
+def locks_in(text):
+    """(line, name) of each lock that a text declares; name None where the checker cannot read the declaration."""
+    code = without_comments(text)
+    for match in MENTION.finditer(code):
+        definition, kind, first, rest, after = match.groups()
+        if kind in NO_LOCK or definition or first in ">&:":  # the type itself, a template's argument, a reference
+            continue
+        line = code.count("\n", 0, match.start()) + 1
+        is_name = re.fullmatch(r"[A-Za-z_]", first) and after in (";", "{", "=")
+        yield line, first + rest if is_name else None
+
+
+def locks_of(root):
+    """Counts of (file, name) in the layers of the library, and what could not be read."""
+    found, unread = Counter(), []
+    for layer in LIBRARY:
+        for path in sorted((root / "src" / layer).rglob("*")):
+            if path.suffix not in SOURCES:
+                continue
+            for line, name in locks_in(path.read_text(encoding="utf-8")):
+                if name is None:
+                    unread.append(f"{path.relative_to(root)}:{line}: a lock that is no plain variable")
+                else:
+                    found[(str(path.relative_to(root / "src")), name)] += 1
+    return found, unread
+
+
+def rows_of(text):
+    """Counts of (file, name) in the table, and the rows that are none."""
+    section = re.search(r"^## Locks\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    if section is None:
+        return Counter(), [f"{PAGE}: no section Locks"]
+    listed, wrong, last = Counter(), [], 0
+    for line in section.group(1).splitlines():
+        if not line.startswith("|") or HEADER.fullmatch(line):
+            continue
+        row = ROW.fullmatch(line)
+        if row is None:
+            wrong.append(f"{PAGE}: not | order | `file`, `name` | what it guards | taken, or excused: why |: {line}")
+            continue
+        order = float("inf") if row.group(1) == "leaf" else int(row.group(1))
+        if order < last:
+            wrong.append(f"{PAGE}: `{row.group(2)}`, `{row.group(3)}` is not in order")
+        last = order
+        listed[(row.group(2), row.group(3))] += 1
+    return listed, wrong
+
+
+def check(root):
+    """All complaints about a repository, and how many locks it has."""
+    found, complaints = locks_of(root)
+    listed, wrong = rows_of((root / PAGE).read_text(encoding="utf-8"))
+    complaints += wrong
+    for file, name in (found - listed).elements():
+        complaints.append(f"src/{file}: the lock {name} has no row in {PAGE}, section Locks")
+    for file, name in (listed - found).elements():
+        complaints.append(f"{PAGE}: there is no lock {name} in src/{file}")
+    return complaints, found.total()
+
+
+def main(arguments):
+    root = Path(arguments[0]).resolve() if arguments else Path(__file__).resolve().parent.parent
+    complaints, count = check(root)
+    print("\n".join(complaints) if complaints else f"{count} locks have their place, and one around fork")
+    return 1 if complaints or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

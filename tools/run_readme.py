@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the blocks of code in README.md, so that what a newcomer copies works.
+
+    tools/run_readme.py [--page PAGE] [--without LANGUAGE] FOLDER [LANGUAGE...]
+
+Each block is built and run in a folder of its own under FOLDER, with what a program of its language has around it
+(below). The environment is that of tools/languages.sh: an installed library, its command, the toolchains. A block
+that cannot run here is preceded by a line `<!-- not run: REASON -->`; a block of an unknown language without one is
+a failure.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FENCE = re.compile(r"```(\w*)")
+MARK = re.compile(r"<!-- not run: (\S.*) -->")
+
+
+@dataclass
+class Block:
+    """A block of code: where it begins, its language, its text, and why it is not run."""
+
+    line: int
+    language: str
+    text: str
+    reason: str | None
+
+
+@dataclass
+class Way:
+    """How a language's blocks are run: what stands around them, in which file, beside which others, by which shell."""
+
+    file: str
+    command: str
+    before: str = ""
+    after: str = ""
+    others: dict = field(default_factory=dict)
+
+
+C = Way("app.c", "cc -Wall -Werror app.c $(pkg-config --cflags --libs gpupool) -o app\n./app")
+WAYS = {
+    "c": C,
+    "cpp": Way(
+        "app.cpp",
+        "c++ -std=c++20 -Wall -Werror app.cpp $(pkg-config --cflags --libs gpupool) -o app\n./app",
+        before="#include <gpupool/gpupool.hpp>\nint main() {\n  const gpupool_stream_t stream = 0;\n",
+        after="  return block.ptr() == 0;\n}\n",
+    ),
+    "rust": Way(
+        "src/main.rs",
+        "cargo run --quiet",
+        before="use gpupool::Pool;\nfn main() -> gpupool::Result<()> {\n",
+        after="    assert_eq!(block.bytes(), 1 << 20);\n    Ok(())\n}\n",
+        others={
+            "Cargo.toml": '[package]\nname = "readme"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n'
+            f'[dependencies]\ngpupool = {{ path = "{ROOT}/bindings/rust/gpupool" }}\n',
+            "Cargo.lock": lambda: (ROOT / "bindings/rust/Cargo.lock").read_text(encoding="utf-8"),
+        },
+    ),
+    "go": Way(
+        "main.go",
+        "go run .",
+        before='package main\n\nimport gpupool "github.com/gpupool/gpupool/bindings/go"\n\n'
+        "func main() {\n\tvar stream gpupool.Stream\n",
+        after="\tif err != nil {\n\t\tpanic(err)\n\t}\n\tdefer pool.Close()\n\tdefer block.Close()\n}\n",
+        others={
+            "go.mod": "module readme\n\ngo 1.24\n\nrequire github.com/gpupool/gpupool/bindings/go v0.0.0\n\n"
+            f"replace github.com/gpupool/gpupool/bindings/go => {ROOT}/bindings/go\n"
+        },
+    ),
+    "cmake": Way(
+        "CMakeLists.txt",
+        'cmake -S . -B build -DCMAKE_PREFIX_PATH="$GPUPOOL_PREFIX" >configure.log\n'
+        "cmake --build build >build.log\nbuild/app",
+        before="cmake_minimum_required(VERSION 3.25)\nproject(readme C)\nadd_executable(app app.c)\n",
+        others={"app.c": "the page's first block of C"},
+    ),
+    "sh": Way("block.sh", "bash -eu block.sh", others={"app.c": "the page's first block of C"}),
+}
+
+
+def blocks_of(text):
+    """The blocks of a page. Raises ValueError for a mark without a block, and for a block without an end."""
+    blocks, mark, lines = [], None, iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        fence = FENCE.fullmatch(line)
+        if fence:
+            inside = []
+            for _, inner in lines:
+                if inner == "```":
+                    break
+                inside.append(inner)
+            else:
+                raise ValueError(f"line {number}: the block does not end")
+            blocks.append(Block(number, fence.group(1), "\n".join(inside) + "\n", mark))
+            mark = None
+        elif mark is not None:
+            raise ValueError(f"line {number}: no block follows the mark")
+        elif line.startswith("<!-- not run"):
+            match = MARK.fullmatch(line)
+            if match is None:
+                raise ValueError(f"line {number}: a mark is <!-- not run: REASON -->")
+            mark = match.group(1)
+    return blocks
+
+
+def prepare(folder, way, block, first_c):
+    """Writes what the block needs to run, and the data that its commands may name."""
+    texts = {"app.c": first_c, way.file: way.before + block.text + way.after}
+    for name, text in way.others.items():
+        texts.setdefault(name, text() if callable(text) else text)
+    for name, text in texts.items():
+        if name == way.file or name in way.others:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    tests = folder / "tests"
+    if not tests.exists():
+        tests.symlink_to(ROOT / "tests")
+
+
+def environment():
+    """With the folders that the bindings' own checks build in, so that little is built twice."""
+    build = ROOT / "build/bindings"
+    ours = {
+        "CARGO_TARGET_DIR": str(build / "rust"),
+        "GOCACHE": str(build / "go/cache"),
+        "GOFLAGS": "-buildvcs=false -p=2",
+        "GOTOOLCHAIN": "local",
+        "GPUPOOL_BACKEND": "sim",
+    }
+    return os.environ | ours
+
+
+def run(folder, way, block, first_c):
+    """What went wrong with a block; "" if nothing did."""
+    folder.mkdir(parents=True, exist_ok=True)
+    prepare(folder, way, block, first_c)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", way.command],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return "" if done.returncode == 0 else f"exit status {done.returncode}\n{done.stdout}"
+
+
+def run_page(page, work, languages, without=(), ways=WAYS):
+    """Runs the blocks of a page (of all languages if none is named); how many ran, and all complaints."""
+    name = page.name
+    try:
+        blocks = blocks_of(page.read_text(encoding="utf-8"))
+    except ValueError as error:
+        return 0, [f"{name}: {error}"]
+    first_c = next((block.text for block in blocks if block.language == "c"), "")
+    count, complaints = 0, []
+    for block in blocks:
+        place = f"{name}:{block.line}: {block.language or 'no language'}"
+        if languages and block.language not in languages:
+            continue
+        reason = "left out" if block.language in without else block.reason
+        if reason:
+            print(f"{place}: not run: {reason}")
+        elif block.language not in ways:
+            complaints.append(f"{place}: not known how to run; if it cannot be, precede it by <!-- not run: REASON -->")
+        else:
+            print(f"{place}: run", flush=True)
+            count += 1
+            what = run(work / f"{block.line}_{block.language}", ways[block.language], block, first_c)
+            if what:
+                complaints.append(f"{place}: {what}")
+    return count, complaints
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description="Runs the blocks of code in README.md.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--page", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--without", action="append", default=[], metavar="LANGUAGE")
+    parser.add_argument("languages", nargs="*", metavar="LANGUAGE")
+    options = parser.parse_args(arguments)
+    count, complaints = run_page(options.page, options.folder.resolve(), options.languages, options.without)
+    print("\n".join(complaints) if complaints else f"{count} blocks ran")
+    return 1 if complaints or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
