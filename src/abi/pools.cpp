@@ -45,15 +45,6 @@ Status limits_from_environment(gpupool_config_t& config) {
 /// The default pools by device. They live as long as the process.
 constinit std::array<std::atomic<gpupool_t*>, kMaxDevices> default_pools{};
 
-void end_if_empty(gpupool_t* handle) {
-  const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
-  if (pool == nullptr || !pool->finish()) return;
-  Registry::instance().remove(handle);
-  if (log_enabled(GPUPOOL_LOG_INFO)) {
-    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " has ended", handle->id);
-  }
-}
-
 Status destroy(gpupool_t* handle) {
   if (handle->is_default) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
@@ -63,7 +54,7 @@ Status destroy(gpupool_t* handle) {
   if (!handle->life.compare_exchange_strong(expected, Life::destroyed)) {
     return expected == Life::exiting ? kSuccess : refuse(handle);
   }
-  end_if_empty(handle);
+  Registry::instance().end_if_empty(*handle);
   return kSuccess;
 }
 
@@ -144,7 +135,7 @@ Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept {
     const std::shared_ptr<Pool> pool = Registry::instance().find(handle->id);
     if (pool == nullptr) return refuse(handle);  // another thread has freed the last block
     const Status status = pool->free(address, stream);
-    if (status == kSuccess) end_if_empty(handle);
+    if (status == kSuccess) Registry::instance().end_if_empty(*handle);
     return status;
   });
 }

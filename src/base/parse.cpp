@@ -127,7 +127,8 @@ Status parse_share(std::string_view name, std::string_view text, double& share) 
   const std::string_view all = trimmed(text);
   std::optional<double> found = percentage(all);
   if (!found) found = decimal(all);
-  if (!found || !(*found > 0 && *found <= 1)) return refuse(name, text, "not a share such as 0.4 or 40%");
+  if (!found || !(*found >= 1e-12 && *found <= 1))
+    return refuse(name, text, "not a share such as 0.4 or 40%");
   share = *found;
   return kSuccess;
 }

@@ -16,8 +16,16 @@ bool is_free_in(const Heap* heap, const Block* block) noexcept {
 
 }  // namespace
 
-/// A window of `size` bytes that begins with `hole`, or, where the way up is blocked, ends with it.
+/// A window of `size` bytes that ends with `hole`, or else begins with it. Downwards first: bare addresses
+/// below a hole have mostly been used before, and a heap that always grew upwards would need ever new records
+/// for them.
 bool Heap::extend(const Block* hole, uint64_t size, Window& window) noexcept {
+  const Block* under = hole->prev;
+  const uint64_t missing = size - std::min(size, hole->size);
+  if (missing != 0 && is_free_in(hole->heap, under) && under->is(State::bare) && under->size >= missing) {
+    window = {hole->region, hole->address - missing, hole->end()};
+    return true;
+  }
   uint64_t total = 0;
   for (const Block* at = hole; is_free_in(hole->heap, at) && total < size; at = at->next) total += at->size;
   Address start = hole->address;

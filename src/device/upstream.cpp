@@ -35,7 +35,13 @@ class UpstreamDevice final : public Device {
 
   Status allocate(Kind, uint64_t size, Stream stream, Address& address) override {
     Address given = 0;
-    const int32_t refused = upstream_.malloc(upstream_.user, size, stream, &given);
+    int32_t refused = 0;
+    try {
+      refused = upstream_.malloc(upstream_.user, size, stream, &given);
+    } catch (...) {
+      return fail(GPUPOOL_ERROR_INTERNAL, "the upstream's malloc of %" PRIu64 " bytes threw an exception",
+                  size);
+    }
     if (refused != 0 || given == 0) {
       return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, refused,
                          "the upstream refused %" PRIu64 " bytes with %d", size, static_cast<int>(refused));
@@ -45,8 +51,12 @@ class UpstreamDevice final : public Device {
   }
 
   Status deallocate(Kind, Address address, uint64_t size, Stream stream) override {
-    upstream_.free(upstream_.user, address, size, stream);
-    return kSuccess;
+    try {
+      upstream_.free(upstream_.user, address, size, stream);
+      return kSuccess;
+    } catch (...) {
+      return fail(GPUPOOL_ERROR_INTERNAL, "the upstream's free of 0x%" PRIx64 " threw an exception", address);
+    }
   }
 
   Status record(Stream stream, Event& event) override { return streams_->record(stream, event); }

@@ -160,9 +160,10 @@ Status Pool::add_region(StreamHeap& heap, uint64_t bytes) {
   }
 }
 
-void Pool::release_region(const Region& region) noexcept {
+void Pool::release_region(Region& region) noexcept {
   if (driver_.release_addresses(region.base, region.size) == kSuccess) {
     reserved_addresses.fetch_sub(region.size, std::memory_order_relaxed);
+    region.size = 0;
   }
 }
 

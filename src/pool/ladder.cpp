@@ -24,7 +24,7 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
   const auto give_back = [&] {
     const ErrorRecord cause = last_error();
     bool blocked = false;
-    if (options_.vmm) (void)release_until(reserved, blocked);
+    (void)(options_.vmm ? release_until(reserved, blocked) : free_segments(lock, reserved));
     last_error() = cause;
   };
   Defer on_failure(give_back);
@@ -118,6 +118,9 @@ void Pool::empty_other_pools(Lock& lock) {
       continue;
     uint64_t released = 0;
     (void)pool->empty(released);
+    if (pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed) {
+      Registry::instance().end_if_empty(*pool->handle_);
+    }
   }
 }
 

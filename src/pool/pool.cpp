@@ -49,7 +49,10 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 [[gnu::noinline, gnu::cold]] Status Pool::malloc_first(uint64_t size, uint64_t alignment, Stream stream,
                                                        Address& address) {
   attach_thread();
-  return malloc(size, alignment, stream, address);
+  const Status status = malloc(size, alignment, stream, address);
+  // A destructor of the thread's own may call after ours, for which there may be no next round.
+  if (ThreadSlots::is_ending()) ThreadSlots::forget(id_);
+  return status;
 }
 
 /// With the cache's lock, which it gives up.
@@ -271,7 +274,7 @@ Status Pool::find_user(const Block& block, Stream stream, bool& is_other, Stream
   StreamState& home = heap_of(block).state();
   // A block of a released stream may be freed with that stream's old number.
   const bool is_old = home.order.stream() == stream && home.order.released() && !streams_.knows(stream);
-  if (!is_old && streams_.find(stream, user) != kSuccess) user = nullptr;
+  if (!is_old) user = &streams_.find_user(stream);
   is_other = !is_old && user != &home;
   return kSuccess;
 }

@@ -76,7 +76,7 @@ class Pool {
   void detach_thread(ThreadCache* cache) noexcept;
 
   /// After gpupool_destroy: whether the last block is gone. Waits for the GPU and gives all memory back if
-  /// so. True once only.
+  /// so. True once only, when the device has it.
   bool finish();
 
   void lock_all() noexcept;
@@ -162,7 +162,8 @@ class Pool {
                      std::array<Window, Heap::kMaxWindows>& windows, size_t& count);
   uint64_t region_size(Group group) const noexcept;
   Status add_region(StreamHeap& heap, uint64_t bytes);
-  void release_region(const Region& region) noexcept;
+  void release_region(Region& region) noexcept;
+  void release_regions() noexcept;
   Status back(Growth& growth, const Window& window);
   Status fill(Growth& growth, const Window& window, const Gap& gap);
   Status collect(Growth& growth, const Gap& gap, std::vector<Piece>& pieces);

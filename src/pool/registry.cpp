@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <cinttypes>
 #include <new>
 
 #include "base/log.hpp"
@@ -30,50 +31,52 @@ Registry& Registry::instance() noexcept {
 }
 
 gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
-  auto* handle = new gpupool_t;
+  auto handle = std::make_unique<gpupool_t>();
   handle->copy = copy_mark();
   handle->pool = pool.get();
   handle->owner = std::move(pool);
   const std::lock_guard lock(mutex_);
-  handle->id = ++last_id_;
-  handle->next = first_;
-  first_ = handle;
-  handle->pool->set_handle(handle);
-  return handle;
+  handles_.push_back(handle.get());
+  handle->id = handles_.size();
+  live_.push_back(handle.get());
+  handle->pool->set_handle(handle.get());
+  return handle.release();
 }
 
-void Registry::remove(gpupool_t* handle) noexcept {
-  std::shared_ptr<Pool> last;
-  const std::lock_guard lock(mutex_);
-  handle->life.store(Life::gone, std::memory_order_release);
-  handle->pool = nullptr;
-  last.swap(handle->owner);
+void Registry::end_if_empty(gpupool_t& handle) {
+  std::shared_ptr<Pool> pool = find(handle.id);
+  if (pool == nullptr || !pool->finish()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    handle.life.store(Life::gone, std::memory_order_release);
+    handle.pool = nullptr;
+    live_.remove(&handle);
+    handle.owner.reset();
+  }
+  pool.reset();
+  if (log_enabled(GPUPOOL_LOG_INFO)) log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " has ended", handle.id);
 }
 
 std::shared_ptr<Pool> Registry::find(uint64_t id) noexcept {
   const std::lock_guard lock(mutex_);
-  for (gpupool_t* handle = first_; handle != nullptr; handle = handle->next) {
-    if (handle->id == id) return handle->owner;
-  }
-  return nullptr;
+  return id - 1 < handles_.size() ? handles_[id - 1]->owner : nullptr;
 }
 
 std::vector<std::shared_ptr<Pool>> Registry::all() {
   std::vector<std::shared_ptr<Pool>> pools;
   const std::lock_guard lock(mutex_);
-  for (gpupool_t* handle = first_; handle != nullptr; handle = handle->next) {
-    if (handle->owner != nullptr) pools.push_back(handle->owner);
-  }
+  pools.reserve(live_.count());
+  for_each_live([&](const gpupool_t& handle) { pools.push_back(handle.owner); });
   return pools;
 }
 
 void Registry::mark_exiting() noexcept {
   const std::lock_guard lock(mutex_);
-  for (gpupool_t* handle = first_; handle != nullptr; handle = handle->next) {
-    if (handle->owner != nullptr && handle->owner->driver().info().backend == GPUPOOL_BACKEND_CUDA) {
-      handle->life.store(Life::exiting, std::memory_order_release);
+  for_each_live([](gpupool_t& handle) {
+    if (handle.owner->driver().info().backend == GPUPOOL_BACKEND_CUDA) {
+      handle.life.store(Life::exiting, std::memory_order_release);
     }
-  }
+  });
 }
 
 // Every lock of the library is taken around fork, so that the child finds whole records behind open locks: it
@@ -82,18 +85,14 @@ void Registry::mark_exiting() noexcept {
 void Registry::before_fork() noexcept {
   Registry& registry = instance();
   registry.mutex_.lock();
-  for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
-    if (handle->owner != nullptr) handle->owner->lock_all();
-  }
+  registry.for_each_live([](gpupool_t& handle) { handle.owner->lock_all(); });
   lock_log();
 }
 
 void Registry::after_fork_in_parent() noexcept {
   Registry& registry = instance();
   unlock_log();
-  for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
-    if (handle->owner != nullptr) handle->owner->unlock_all();
-  }
+  registry.for_each_live([](gpupool_t& handle) { handle.owner->unlock_all(); });
   registry.mutex_.unlock();
 }
 
@@ -101,11 +100,10 @@ void Registry::after_fork_in_child() noexcept {
   Registry& registry = instance();
   unlock_log();
   ThreadSlots::forget_all();
-  for (gpupool_t* handle = registry.first_; handle != nullptr; handle = handle->next) {
-    if (handle->owner == nullptr) continue;
-    handle->life.store(Life::forked, std::memory_order_release);
-    handle->owner->unlock_all();
-  }
+  registry.for_each_live([](gpupool_t& handle) {
+    handle.life.store(Life::forked, std::memory_order_release);
+    handle.owner->unlock_all();
+  });
   if (auto hook = after_fork_hook.load()) hook();
   registry.mutex_.unlock();
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/list.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool {
@@ -30,7 +31,8 @@ struct alignas(64) gpupool_t {
   uint64_t id = 0;                       // from 1, never reused
   gpupool::Pool* pool = nullptr;         // for the hot path; null once gone
   std::shared_ptr<gpupool::Pool> owner;  // guarded by the registry's lock
-  gpupool_t* next = nullptr;
+  gpupool_t* live_prev = nullptr;        // in the registry's list
+  gpupool_t* live_next = nullptr;
 };
 
 namespace gpupool {
@@ -43,8 +45,9 @@ class Registry {
   /// Wraps a pool in a handle and lists it. Throws std::bad_alloc.
   gpupool_t* add(std::shared_ptr<Pool> pool);
 
-  /// Lets a pool go: its handle stays, marked gone.
-  void remove(gpupool_t* handle) noexcept;
+  /// Lets a destroyed pool go, once its last block is gone and the device has all its memory again: its
+  /// handle stays, marked gone. May wait for the GPU. Otherwise whoever needs memory tries again.
+  void end_if_empty(gpupool_t& handle);
 
   /// The CUDA driver is about to go: nothing may call it any more.
   void mark_exiting() noexcept;
@@ -59,7 +62,14 @@ class Registry {
   std::vector<std::shared_ptr<Pool>> all();
 
  private:
+  using LiveList = List<gpupool_t, &gpupool_t::live_prev, &gpupool_t::live_next>;
+
   Registry() = default;
+  template <typename Visit>
+  void for_each_live(Visit visit) const {
+    for (gpupool_t* handle = live_.first(); handle != nullptr; handle = LiveList::after(handle))
+      visit(*handle);
+  }
   static void before_fork() noexcept;
   static void after_fork_in_parent() noexcept;
   static void after_fork_in_child() noexcept;
@@ -67,8 +77,8 @@ class Registry {
   static constexpr char kCopyMark = 0;
 
   std::mutex mutex_;
-  gpupool_t* first_ = nullptr;
-  uint64_t last_id_ = 0;
+  std::vector<gpupool_t*> handles_;  // of all pools there ever were, by number from 1
+  LiveList live_;                    // those that are not gone
 };
 
 /// What to tell the layers below in the child after fork; set by the layer that knows the devices.

@@ -15,9 +15,7 @@ Status Pool::record_stream(Address address, Stream stream) {
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
   pending_.prepare();
-  StreamState* state = nullptr;
-  // A stream of which the driver tells nothing counts as any.
-  if (streams_.find(stream, state) != kSuccess) state = nullptr;
+  StreamState* state = &streams_.find_user(stream);
   if (state == &heap_of(*block).state()) return kSuccess;
   const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
   if (!block->is(State::live)) {
@@ -80,7 +78,8 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   return kSuccess;
 }
 
-/// Lets a destroyed pool end: false while blocks are live, and for all threads but one.
+/// Lets a destroyed pool end: false while blocks are live, for all threads but one, and while a stream that
+/// captures keeps memory from going: then it may be tried again.
 bool Pool::finish() {
   Lock lock = enter();
   drain_all();
@@ -96,12 +95,16 @@ bool Pool::finish() {
     settle_pending(true);
     options_.vmm ? unmap_all() : (void)free_segments(lock, 0);
   }
-  if (!options_.vmm) return true;
-  for (const Region& region : space_.regions) {
+  if (options_.vmm) release_regions();
+  is_finishing_ = ledger_.used() == 0 || !handle_is_usable();
+  return is_finishing_;
+}
+
+void Pool::release_regions() noexcept {
+  for (Region& region : space_.regions) {
     // What could not be unmapped, because a stream captures or the driver refuses, keeps its addresses.
-    if (is_unmapped(region)) release_region(region);
+    if (region.size != 0 && is_unmapped(region)) release_region(region);
   }
-  return true;
 }
 
 void Pool::lock_all() noexcept {

@@ -134,11 +134,6 @@ Status StreamOrder::release() {
   return kSuccess;
 }
 
-void StreamOrder::end() noexcept {
-  all_passed();
-  released_ = true;
-}
-
 bool StreamOrder::revive() {
   poll();
   if (passed_ < stamp()) {

@@ -51,9 +51,6 @@ class StreamOrder {
   /// The caller may be about to destroy the stream: closes the epoch and touches the stream no more.
   Status release();
 
-  /// All is done that the stream ever did, and it is touched no more: a capture whose graph is gone.
-  void end() noexcept;
-
   /// Takes the number up again, for the same stream or a new one, which from here on comes after all that was
   /// stamped. False, and nothing has changed, where it cannot be made to wait for that.
   bool revive();

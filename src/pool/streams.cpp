@@ -2,6 +2,7 @@
 #include "pool/streams.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 
 #include "base/defer.hpp"
 
@@ -25,11 +26,20 @@ Status Streams::find(Stream stream, StreamState*& state) {
   uint64_t capture = 0;
   if (const Status status = capture_of(stream, capture); status != kSuccess) return status;
   if (capture != 0) return find_capture(stream, capture, state);
+  state = &find_stream(stream);
+  return kSuccess;
+}
+
+StreamState& Streams::find_user(Stream stream) {
+  StreamState* state = nullptr;
+  return find(stream, state) == kSuccess ? *state : find_stream(stream);
+}
+
+StreamState& Streams::find_stream(Stream stream) {
   StreamState*& recent = recent_[hash_to(kRecentBits, stream)];
-  if (recent != nullptr && recent->capture == 0 && recent->order.stream() == stream &&
+  if (recent != nullptr && recent->graph == 0 && recent->order.stream() == stream &&
       !recent->order.released()) {
-    state = recent;
-    return kSuccess;
+    return *recent;
   }
   const auto [known, is_new] = by_stream_.try_emplace(stream, nullptr);
   if (is_new || (known->second->order.released() && !take_up(*known->second))) {
@@ -38,9 +48,9 @@ Status Streams::find(Stream stream, StreamState*& state) {
     known->second = take_over_or_make(stream, 0);
     forget.cancel();
   }
-  state = recent = known->second;
-  state->set_name(name_of(*state));
-  return kSuccess;
+  recent = known->second;
+  recent->set_name(name_of(*recent));
+  return *recent;
 }
 
 Status Streams::find_capture(Stream stream, uint64_t capture, StreamState*& state) {
@@ -64,6 +74,7 @@ bool Streams::take_up(StreamState& parked) {
 
 /// A state that nobody uses, made the new stream's, or a new one.
 StreamState* Streams::take_over_or_make(Stream stream, uint64_t capture) {
+  sweep_ended();
   StreamState* state = take_over_from(released_, stream);
   if (state == nullptr && parked_.count() > kParkedKept) state = take_over_from(parked_, stream);
   if (state == nullptr) {
@@ -71,7 +82,7 @@ StreamState* Streams::take_over_or_make(Stream stream, uint64_t capture) {
     state = created.get();
     states_.push_back(std::move(created));
   }
-  state->capture = capture;
+  state->capture = state->graph = capture;
   for (StreamHeap& heap : state->heaps) heap.set_shares(capture == 0);
   return state;
 }
@@ -99,22 +110,44 @@ Status Streams::release_captures(Stream stream) {
 }
 
 Status Streams::end_capture(uint64_t capture) {
-  for (auto each = by_capture_.lower_bound({capture, 0});
-       each != by_capture_.end() && each->first.first == capture;) {
-    StreamState* state = each->second;
+  const auto first = by_capture_.lower_bound({capture, 0});
+  for (auto each = first; each != by_capture_.end() && each->first.first == capture; ++each) {
     uint64_t now = 0;
-    if (!state->order.released()) {
-      if (const Status status = driver_.capture_id(each->first.second, now); status != kSuccess)
-        return status;
-      if (now == capture) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the capture is still under way");
-    }
-    state->order.end();
+    if (each->second->order.released()) continue;
+    if (const Status status = driver_.capture_id(each->first.second, now); status != kSuccess) return status;
+    if (now == capture)
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "capture %" PRIu64 " is still under way", capture);
+  }
+  for (auto each = first; each != by_capture_.end() && each->first.first == capture;) {
+    StreamState* state = (each++)->second;
+    if (state->capture == 0) continue;
     state->capture = 0;
     for (StreamHeap& heap : state->heaps) heap.set_shares(true);
-    released_.push_back(state);
-    each = by_capture_.erase(each);
+    if (!leave_ended(*state)) ended_.push_back(state);
   }
+  sweep_ended();
   return kSuccess;
+}
+
+/// Lets the state of an ended capture go to whoever takes it over. False while blocks are in it, which their
+/// stream may still use, or while the stream captures again and cannot say what it has done so far.
+bool Streams::leave_ended(StreamState& state) noexcept {
+  if (state.has_blocks()) return false;
+  const ErrorRecord before = last_error();
+  const bool left = state.order.release() == kSuccess;
+  last_error() = before;
+  if (!left) return false;
+  by_capture_.erase({state.graph, state.order.stream()});
+  released_.push_back(&state);
+  return true;
+}
+
+/// Looks at a few of those that could not go before.
+void Streams::sweep_ended() noexcept {
+  for (size_t tries = std::min(ended_.count(), kTries); tries-- > 0;) {
+    StreamState* state = ended_.pop_front();
+    if (!leave_ended(*state)) ended_.push_back(state);
+  }
 }
 
 void Streams::end_captures() noexcept {

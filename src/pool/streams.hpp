@@ -52,7 +52,7 @@ struct StreamState {
   }
 
   StreamOrder order;
-  uint64_t capture = 0;  // 0: not a capture's
+  uint64_t capture = 0;  // 0: not a capture's, or of one whose graph is gone
   uint32_t inside = 0;   // calls at work on it that may have given the lock up: it stays its stream's
   std::array<StreamHeap, kGroups> heaps;
 
@@ -63,6 +63,7 @@ struct StreamState {
   StreamState* waited_next = nullptr;
   Block* waiting_first = nullptr;  // through Block::link
   Block* waiting_last = nullptr;
+  uint64_t graph = 0;  // the capture that it was made for
 };
 
 /// What a stream leaves serves the next one: a state that nobody uses, that holds no block and that the GPU
@@ -78,6 +79,9 @@ class Streams {
   /// Finds or makes the state of a stream: of the capture under way on it, in a capture-aware pool. Takes a
   /// parked stream up again. Throws std::bad_alloc before anything has changed.
   Status find(Stream stream, StreamState*& state);
+  /// The same for a stream that uses another one's block, where the driver does not tell whether it captures:
+  /// that of the stream itself, which then passes nothing before the driver tells. Throws std::bad_alloc.
+  StreamState& find_user(Stream stream);
 
   /// Whether the stream itself, not a capture of it, is known.
   bool knows(Stream stream) const noexcept { return by_stream_.contains(stream); }
@@ -100,7 +104,9 @@ class Streams {
   /// Calls visit(state) for each capture's.
   template <typename Visit>
   void for_each_capture(Visit visit) const {
-    for (const auto& [key, state] : by_capture_) visit(*state);
+    for (const auto& [key, state] : by_capture_) {
+      if (state->capture != 0) visit(*state);
+    }
   }
   uint64_t bytes() const noexcept { return states_.size() * sizeof(StreamState); }
 
@@ -118,11 +124,14 @@ class Streams {
   static constexpr size_t kTries = 4;
 
   Status capture_of(Stream stream, uint64_t& capture);
+  StreamState& find_stream(Stream stream);
   Status find_capture(Stream stream, uint64_t capture, StreamState*& state);
   Status release_captures(Stream stream);
   bool take_up(StreamState& parked);
   StreamState* take_over_or_make(Stream stream, uint64_t capture);
   StreamState* take_over_from(LeftList& list, Stream stream);
+  void sweep_ended() noexcept;
+  bool leave_ended(StreamState& state) noexcept;
   Stream name_of(const StreamState& state) const noexcept;
 
   Driver& driver_;
@@ -130,10 +139,13 @@ class Streams {
   const bool capture_aware_;
   uint64_t round_ = 0;
   std::unordered_map<Stream, StreamState*> by_stream_;
-  std::map<std::pair<uint64_t, Stream>, StreamState*> by_capture_;  // until the graph is gone
+  using CaptureKey = std::pair<uint64_t, Stream>;
+  std::map<CaptureKey, StreamState*> by_capture_;  // until the graph, and what was left live, is gone
   std::vector<std::unique_ptr<StreamState>> states_;
   std::array<StreamState*, size_t{1} << kRecentBits> recent_{};  // of by_stream_, without captures
   LeftList released_;
+  LeftList ended_;   // of captures whose graphs are gone, with blocks that are used on; these are in
+                     // by_capture_ too
   LeftList parked_;  // these are in by_stream_ too
 };
 

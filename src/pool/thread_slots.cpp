@@ -9,6 +9,7 @@
 namespace gpupool {
 
 thread_local constinit ThreadSlots::Slots ThreadSlots::slots_{};
+thread_local constinit bool ThreadSlots::ending_ = false;
 
 void ThreadSlots::give_back(const Slot& slot) noexcept {
   if (slot.cache == nullptr) return;
@@ -17,6 +18,7 @@ void ThreadSlots::give_back(const Slot& slot) noexcept {
 }
 
 void ThreadSlots::on_thread_exit(void* slots) noexcept {
+  ending_ = true;
   for (Slot& slot : *static_cast<Slots*>(slots)) {
     const Slot old = slot;
     slot = {};
@@ -33,6 +35,14 @@ void ThreadSlots::remember(uint64_t pool_id, ThreadCache* cache) noexcept {
   pthread_setspecific(key, &slots_);
   const Slot old = slots_[pool_id % kSlots];
   slots_[pool_id % kSlots] = {pool_id, cache};
+  give_back(old);
+}
+
+void ThreadSlots::forget(uint64_t pool_id) noexcept {
+  Slot& slot = slots_[pool_id % kSlots];
+  if (slot.pool_id != pool_id) return;
+  const Slot old = slot;
+  slot = {};
   give_back(old);
 }
 

@@ -24,6 +24,12 @@ class ThreadSlots {
   /// Remembers a cache; the cache whose place it takes is returned to its pool. Call without the pool's lock.
   static void remember(uint64_t pool_id, ThreadCache* cache) noexcept;
 
+  /// Whether this thread is ending, so that what it is given now may never be returned by itself.
+  static bool is_ending() noexcept { return ending_; }
+
+  /// Returns the thread's cache of a pool at once. Call without the pool's lock.
+  static void forget(uint64_t pool_id) noexcept;
+
   /// Forgets everything without returning it: in the child after fork.
   static void forget_all() noexcept;
 
@@ -39,6 +45,7 @@ class ThreadSlots {
   static void on_thread_exit(void* slots) noexcept;
 
   static thread_local constinit Slots slots_;
+  static thread_local constinit bool ending_;
 };
 
 }  // namespace gpupool

@@ -55,7 +55,7 @@ TEST_F(CaptureThat, IsFollowedByTrim) {
 TEST_F(CaptureThat, IsFollowedByEmpty) {
   run_both([](PoolUnderTest& pool, gpupool_stream_t) { pool.empty(); });
 }
-/// A pool that ends while a stream that it has seen captures for somebody else: what it can not give back
+/// A pool that ends while a stream that it has seen captures for somebody else: what it cannot give back
 /// then comes back later, when another pool looks for memory.
 void end_in_capture(bool with_last_free, bool busy) {
   configure_device(kDevice, kAddressesOnly, kGiB);

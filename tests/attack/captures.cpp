@@ -351,7 +351,7 @@ class Story {
   void release() {
     Graph* const graph = any_graph(true);
     if (graph == nullptr) return;
-    // A pool that is destroyed while a stream which it has seen captures can not wait for that stream.
+    // A pool that is destroyed while a stream which it has seen captures cannot wait for that stream.
     if (graph->owns_pool && any_graph(false) != nullptr) return;
     trace("release", graph->used.empty() ? Block{} : graph->used[0]);
     EXPECT_TRUE(ok(gpupool_release_capture(graph->pool, graph->capture)));

@@ -98,7 +98,7 @@ TEST_F(SimPeersTest, AccessIsOneWay) {
   expect_no_access(peer_work(base, 1), base);
 }
 
-TEST_F(SimPeersTest, MallocedMemoryIsSharedAsAContextShares) {
+TEST_F(SimPeersTest, AllocatedMemoryIsSharedAsAContextShares) {
   Address block = 0;
   Address pinned = 0;
   Address managed = 0;
