@@ -313,6 +313,10 @@ static inline bridge_result bridge_sim_capture(int32_t device, uintptr_t stream,
   return bridge_done(gpupool_sim_capture(device, stream, begin), 0);
 }
 
+static inline bridge_result bridge_sim_launch(int32_t device, uint64_t capture, uintptr_t stream) {
+  return bridge_done(gpupool_sim_launch(device, capture, stream), 0);
+}
+
 static inline bridge_result bridge_sim_faults(int32_t device, char* text, size_t capacity) {
   uint64_t count = 0;
   const gpupool_status_t status = gpupool_sim_faults(device, &count, text, capacity);

@@ -182,6 +182,45 @@ func TestCaptures(t *testing.T) {
 	equal(t, must(pool.Stats())(t).All.ReservedBytes.Current, 0)
 }
 
+func TestSimLaunch(t *testing.T) {
+	configure(t, 5, gpupool.SimConfig{})
+	pool := newPool(t, gpupool.WithDevice(5), gpupool.WithCaptureAware())
+	stream, other := must(pool.NewStream())(t), must(pool.NewStream())(t)
+	block := must(pool.Alloc(4, stream.Stream))(t)
+	_ = must(block.WriteAt([]byte("then"), 0))(t)
+	ok(t, gpupool.SimCapture(5, stream.Stream, true))
+	capture := must(pool.CaptureID(stream.Stream))(t)
+	ok(t, gpupool.SimWork(5, stream.Stream, block.Ptr(), 4, 1e6))
+	ok(t, block.Fill('n'))
+	fails(t, gpupool.SimLaunch(5, capture, other.Stream), gpupool.ErrInvalidArgument)
+	ok(t, gpupool.SimCapture(5, stream.Stream, false))
+	bytes := make([]byte, 4)
+	_ = must(block.ReadAt(bytes, 0))(t)
+	equal(t, string(bytes), "then")
+	ok(t, gpupool.SimLaunch(5, capture, other.Stream))
+	ok(t, other.Synchronize())
+	_ = must(block.ReadAt(bytes, 0))(t)
+	equal(t, string(bytes), "nnnn")
+	fails(t, gpupool.SimLaunch(5, capture+1, other.Stream), gpupool.ErrInvalidArgument)
+	fails(t, gpupool.SimLaunch(1<<40, capture, other.Stream), gpupool.ErrInvalidArgument)
+	count, last, err := gpupool.SimFaults(5)
+	ok(t, err)
+	if count != 0 {
+		t.Error(last)
+	}
+	ok(t, pool.Close())
+	ok(t, block.Close())
+}
+
+func TestStrictStreams(t *testing.T) {
+	configure(t, 6, gpupool.SimConfig{StrictStreams: true})
+	pool := newPool(t, gpupool.WithDevice(6))
+	stream := must(pool.NewStream())(t)
+	ok(t, gpupool.SimWork(6, stream.Stream, 0, 0, 1))
+	fails(t, gpupool.SimWork(6, 12345, 0, 0, 1), gpupool.ErrDriver)
+	ok(t, pool.Close())
+}
+
 func TestPeers(t *testing.T) {
 	pool := newPool(t)
 	ok(t, pool.EnablePeer(1))

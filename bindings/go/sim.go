@@ -15,6 +15,8 @@ type SimConfig struct {
 	CapacityBytes uint64
 	// Multiplies the measured prices of driver calls. Default: 1.
 	PriceScale float64
+	// Only streams that a pool made, and 0, are streams; any other number is a fault. Since 0.2.
+	StrictStreams bool
 }
 
 // SimConfigure sets how a simulated device behaves. Possible only while no pool uses it.
@@ -26,6 +28,9 @@ func SimConfigure(device int, config SimConfig) error {
 	}
 	if config.WithoutData {
 		c.data = 2
+	}
+	if config.StrictStreams {
+		c.streams = 2
 	}
 	if err := checkVersion(); err != nil {
 		return err
@@ -59,7 +64,8 @@ func SimAdvance(device int, nanoseconds uint64) error {
 	})
 }
 
-// SimCapture begins or ends the capture of a graph on a stream.
+// SimCapture begins or ends the capture of a graph on a stream. Work, fills and copies that are queued meanwhile are
+// kept for SimLaunch, and not done.
 func SimCapture(device int, stream Stream, begin bool) error {
 	var begins C.int32_t
 	if begin {
@@ -67,6 +73,18 @@ func SimCapture(device int, stream Stream, begin bool) error {
 	}
 	return onDevice(device, func(number C.int32_t) C.bridge_result {
 		return C.bridge_sim_capture(number, C.uintptr_t(stream), begins)
+	})
+}
+
+// SimLaunch queues on a stream of the device what an ended capture recorded, any number of times: at the addresses of
+// then, which must be mapped now. capture is what Pool.CaptureID gave while it was under way. Host memory that recorded
+// copies use must still be there. Since 0.2.
+//
+// Errors: ErrInvalidArgument (no such device, no such capture on it, or one that is under way); ErrDriver and
+// ErrUnsupported as for work, fills and copies.
+func SimLaunch(device int, capture uint64, stream Stream) error {
+	return onDevice(device, func(number C.int32_t) C.bridge_result {
+		return C.bridge_sim_launch(number, C.uint64_t(capture), C.uintptr_t(stream))
 	})
 }
 

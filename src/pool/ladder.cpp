@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serving a request: cheap sources first, then expensive ones, then an error report.
 #include <algorithm>
+#include <array>
 #include <cinttypes>
 
 #include "base/defer.hpp"
@@ -10,8 +11,22 @@
 namespace gpupool {
 namespace {
 
-/// Out-of-memory handlers that this thread is inside. A malloc in a handler asks none: it would never end.
-constinit thread_local int handlers_inside = 0;
+/// The pools whose out-of-memory handlers this thread is inside, the outermost first. A malloc in a handler
+/// asks none of them again: it would never end.
+class Asked {
+ public:
+  bool may_ask(const Pool* pool) const {
+    const auto end = pools_.begin() + count_;
+    return count_ < pools_.size() && std::find(pools_.begin(), end, pool) == end;
+  }
+  void enter(const Pool* pool) { pools_[count_++] = pool; }
+  void leave() { --count_; }
+
+ private:
+  std::array<const Pool*, 8> pools_{};
+  uint32_t count_ = 0;
+};
+constinit thread_local Asked asked;
 
 }  // namespace
 
@@ -89,15 +104,15 @@ Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t align
 bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
   const gpupool_oom_fn_t fn = oom_fn_;
   void* user = oom_user_;
-  if (fn == nullptr || handlers_inside != 0) return false;
+  if (fn == nullptr || !asked.may_ask(this)) return false;
   ++handler_calls_;
   lock.unlock();
   const Defer relock([&] {
-    handlers_inside -= 1;
+    asked.leave();
     lock.lock();
     streams_.next_round();
   });
-  handlers_inside += 1;
+  asked.enter(this);
   return fn(user, handle_, bytes, attempt) != 0;
 }
 

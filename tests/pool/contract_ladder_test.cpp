@@ -57,6 +57,28 @@ TEST_P(Ladder, AsksTheHandlerWhichMayFreeBlocks) {
   pool.free(block);
 }
 
+TEST_P(Ladder, AMallocInAHandlerAsksOtherPoolsHandlersOnly) {
+  PoolUnderTest pool(config_with_limit(kLimit));
+  PoolUnderTest other(config_with_limit(kLimit));
+  Handler handler;
+  Handler others;
+  handler.answer = [&](const Handler::Call&) {
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, other.try_malloc(2 * kLimit)));
+    return false;
+  };
+  others.answer = [&](const Handler::Call&) {
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, pool.try_malloc(2 * kLimit))) << "and does not ask again";
+    return false;
+  };
+  set_handler(pool, handler);
+  set_handler(other, others);
+  for (size_t round = 1; round <= 2; ++round) {
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, pool.try_malloc(2 * kLimit)));
+    EXPECT_EQ(handler.calls.size(), round);
+    EXPECT_EQ(others.calls.size(), round);
+  }
+}
+
 TEST_P(Ladder, AsksTheHandlerAgainUntilItGivesUp) {
   PoolUnderTest pool(config_with_limit(kLimit));
   Handler handler;

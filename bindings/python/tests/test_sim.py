@@ -50,6 +50,41 @@ def test_capture() -> None:
         assert pool.stats().slack_bytes >= 5 * MIB
 
 
+def test_a_launch_does_what_was_captured() -> None:
+    with gpupool.Pool("sim:2", capture_aware=True) as pool, pool.stream() as stream, pool.stream() as other:
+        faults = sim.faults(2)
+        with pool.alloc(4, stream) as buffer:
+            buffer.copy_from_host(b"then")
+            with sim.capture(stream, 2):
+                capture = pool.capture_id(stream)
+                sim.work(1_000_000, stream, address=buffer.address, size=4, device=2)
+                pool.fill(buffer.address, ord("n"), 4, stream)
+                with pytest.raises(gpupool.InvalidArgumentError):
+                    sim.launch(capture, other, 2)
+            assert bytes(buffer) == b"then"
+            sim.launch(capture, other, device=2)
+            other.synchronize()
+            assert bytes(buffer) == b"nnnn"
+            with pytest.raises(gpupool.InvalidArgumentError, match=str(capture + 1)):
+                sim.launch(capture + 1, other, 2)
+            with pytest.raises(gpupool.InvalidArgumentError):
+                sim.launch(capture, device=3)
+            with pytest.raises(TypeError, match="capture"):
+                sim.launch("1")  # type: ignore[arg-type]
+        assert sim.faults(2) == faults
+
+
+def test_strict_streams_refuse_numbers_that_nobody_made() -> None:
+    sim.configure(2, strict_streams=True)
+    with gpupool.Pool(2) as pool, pool.stream() as stream:
+        sim.work(1, stream, device=2)
+        with pytest.raises(gpupool.DriverError):
+            sim.work(1, 12345, device=2)
+    sim.configure(2)
+    with gpupool.Pool(2):
+        sim.work(1, 12345, device=2)
+
+
 def test_configure() -> None:
     sim.configure(2, capacity_bytes=128 * MIB, price_scale=2.0)
     assert gpupool.device_info(2).total_bytes == 128 * MIB

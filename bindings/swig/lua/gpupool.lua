@@ -53,7 +53,7 @@ local pool_options = {
   end,
 }
 
-local sim_options = { data = set, capacity_bytes = set, price_scale = set }
+local sim_options = { data = set, capacity_bytes = set, price_scale = set, streams = set }
 
 -- A pool, by its device and limit in words: open("cuda:1", "8GiB"), open("sim", "40%"); or with the options of
 -- gpupool_config_t as a table: open { backend = "sim", limit_bytes = 1 << 30, peers = { 1 } }, in which device and

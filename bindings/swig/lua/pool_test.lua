@@ -171,6 +171,28 @@ function tests.captures()
   fails("INVALID_ARGUMENT", pool.enable_peer, pool, 99)
 end
 
+function tests.launches()
+  gpupool.sim_configure(7, { streams = 2 })
+  local pool <close> = gpupool.open { device = "sim:7", capture_aware = true }
+  local stream <close> = pool:create_stream()
+  local other <close> = pool:create_stream()
+  local block <close> = pool:allocate(4, stream)
+  block:write("then")
+  gpupool.sim_capture(7, stream, true)
+  local capture = pool:capture_id(stream)
+  gpupool.sim_work(7, stream, block:address(), 4, 1000000)
+  block:fill(string.byte("n"))
+  fails("INVALID_ARGUMENT", gpupool.sim_launch, 7, capture, other)
+  gpupool.sim_capture(7, stream, false)
+  same(block:read(), "then")
+  gpupool.sim_launch(7, capture, other)
+  other:synchronize()
+  same(block:read(), "nnnn")
+  fails("INVALID_ARGUMENT", gpupool.sim_launch, 7, capture + 1, other)
+  same(gpupool.sim_faults(7), 0)
+  fails("DRIVER", gpupool.sim_launch, 7, capture, 12345)
+end
+
 function tests.blocks()
   local pool <close> = gpupool.open()
   do

@@ -165,6 +165,29 @@ class PoolTest < Minitest::Test
     end
   end
 
+  def test_launches
+    GpuPool.configure_sim(7, streams: 2)
+    Pool.open(device: "sim:7", capture_aware: true) do |pool|
+      stream = pool.create_stream
+      other = pool.create_stream
+      block = pool.allocate(4, stream)
+      block.write("then")
+      GpuPool.sim_capture(7, stream, true)
+      capture = pool.capture_id(stream)
+      GpuPool.sim_work(7, stream, block.address, 4, 1_000_000)
+      block.fill("n".ord)
+      refused { GpuPool.sim_launch(7, capture, other) }
+      GpuPool.sim_capture(7, stream, false)
+      assert_equal "then", block.read
+      GpuPool.sim_launch(7, capture, other)
+      other.synchronize
+      assert_equal "nnnn", block.read
+      refused { GpuPool.sim_launch(7, capture + 1, other) }
+      assert_equal 0, GpuPool.sim_faults(7)
+      assert_raises(GpuPool::DriverError) { GpuPool.sim_launch(7, capture, 12_345) }
+    end
+  end
+
   def test_captures
     Pool.open(device: "sim:4", capture_aware: true) do |pool|
       stream = pool.create_stream

@@ -79,9 +79,16 @@ inline void sim_work(int32_t device, StreamArgument stream, gpupool_ptr_t addres
 inline void sim_advance(int32_t device, uint64_t nanoseconds) {
   check(gpupool_sim_advance(device, nanoseconds));
 }
+/// Work, fills and copies that are queued meanwhile are kept for sim_launch, and not done.
 inline void sim_capture(int32_t device, StreamArgument stream, bool begin) {
   const StreamUse use(stream);
   check(gpupool_sim_capture(device, use.number(), begin ? 1 : 0));
+}
+/// Queues on a stream of the device what an ended capture recorded, by the number that Pool's capture_id
+/// gave. Since 0.2.
+inline void sim_launch(int32_t device, uint64_t capture, StreamArgument stream) {
+  const StreamUse use(stream);
+  check(gpupool_sim_launch(device, capture, use.number()));
 }
 /// How many rules of the device were broken so far.
 inline uint64_t sim_faults(int32_t device) {

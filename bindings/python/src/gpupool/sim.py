@@ -13,7 +13,7 @@ from ._arguments import size as size_of
 from ._error import check
 from ._native import ffi, lib
 from ._record import Record
-from ._stream import StreamLike, stream_number
+from ._stream import StreamLike, Using, stream_number
 
 
 class Faults(Record):
@@ -27,18 +27,25 @@ class Faults(Record):
 
 
 def configure(
-    device: int = 0, *, data: bool | None = None, capacity_bytes: int | str = 0, price_scale: float = 0.0
+    device: int = 0,
+    *,
+    data: bool | None = None,
+    capacity_bytes: int | str = 0,
+    price_scale: float = 0.0,
+    strict_streams: bool = False,
 ) -> None:
     """Sets how a simulated device behaves; possible only while no pool uses it.
 
     data: whether blocks are real memory of the host, with true aliasing (the default), or addresses only, for speed.
     capacity_bytes: 0 is an H200's. price_scale: multiplies the prices of driver calls, an H200's too.
+    strict_streams: only streams that a pool made, and 0, are streams; any other number is a fault. Since 0.2.
     Raises InvalidArgumentError (no such device, in use, out of range).
     """
     config = ffi.new("gpupool_sim_config_t *", {"struct_size": ffi.sizeof("gpupool_sim_config_t")})
     config.data = 0 if data is None else 1 if data else 2
     config.capacity_bytes = size_of("capacity_bytes", capacity_bytes)
     config.price_scale = real("price_scale", price_scale)
+    config.streams = 2 if strict_streams else 1
     check(lib.gpupool_sim_configure(device_number("device", device), config))
 
 
@@ -61,13 +68,25 @@ def advance(nanoseconds: int, device: int = 0) -> None:
 
 @contextmanager
 def capture(stream: StreamLike, device: int = 0) -> Iterator[None]:
-    """Within it, the stream captures a graph."""
+    """Within it, the stream captures a graph: work, fills and copies are kept for launch, and not done."""
     number = stream_number(stream)
     check(lib.gpupool_sim_capture(device, number, 1))
     try:
         yield
     finally:
         check(lib.gpupool_sim_capture(device, number, 0))
+
+
+def launch(capture: int, stream: StreamLike = 0, device: int = 0) -> None:
+    """Queues on a stream of the device what an ended capture recorded, any number of times.
+
+    capture: what Pool.capture_id gave while it was under way. The addresses are those of then, which must be mapped
+    now. Since 0.2. Raises InvalidArgumentError (no such device, no such capture on it, or one that is under way),
+    DriverError, and UnsupportedError as the copies do.
+    """
+    number = device_number("device", device)
+    with Using(stream) as on:
+        check(lib.gpupool_sim_launch(number, integer("capture", capture), on))
 
 
 def faults(device: int = 0) -> Faults:

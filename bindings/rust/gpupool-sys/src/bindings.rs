@@ -466,7 +466,7 @@ extern "C" {
         stream: gpupool_stream_t,
         out_capture: *mut u64,
     ) -> gpupool_status_t;
-    #[doc = " Says that the graph which a capture made will not run any more, so that its memory is the pool's again:\n what the capture freed serves other requests, and its blocks that are still live are like any others. Call\n it when the graph and all its copies are destroyed and their launches are done; waits for launches on\n streams that the pool has seen. A capture that the pool has not seen is no error. Since 0.2. Errors:\n INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED."]
+    #[doc = " Says that the graph which a capture made will not run any more, so that its memory is the pool's again:\n what the capture freed serves other requests, and its blocks that are still live are like any others. Call\n it when the graph and all its copies are destroyed and all their launches are done. A capture that the pool\n has not seen is no error. Never waits for the GPU. Since 0.2. Errors: INVALID_ARGUMENT (capture 0, or one\n that is still under way), DRIVER, FORKED."]
     pub fn gpupool_release_capture(pool: *mut gpupool_t, capture: u64) -> gpupool_status_t;
     #[doc = " Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever\n that is mapped. A peer that can access it already, and the pool's own device, are no error. There is no way\n back but the pool's end. Since 0.2. Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (the two devices\n cannot access each other, or the memory comes from an upstream), DRIVER, FORKED."]
     pub fn gpupool_enable_peer(pool: *mut gpupool_t, peer: i32) -> gpupool_status_t;

@@ -31,6 +31,8 @@ pub struct Config {
     pub capacity_bytes: u64,
     /// Multiplies the measured prices of driver calls; 0: default, 1.
     pub price_scale: f64,
+    /// Only streams that a pool made, and 0, are streams; any other number breaks a rule of the device. Since 0.2.
+    pub strict_streams: bool,
 }
 
 /// What stands behind the addresses of a simulated device.
@@ -54,6 +56,7 @@ pub fn configure(device: i32, config: &Config) -> Result<()> {
         },
         capacity_bytes: config.capacity_bytes,
         price_scale: config.price_scale,
+        streams: if config.strict_streams { 2 } else { 1 },
         ..Default::default()
     };
     // SAFETY: the struct says how long it is.
@@ -84,7 +87,8 @@ pub fn advance(device: i32, nanoseconds: u64) -> Result<()> {
     check(unsafe { sys::gpupool_sim_advance(device, nanoseconds) })
 }
 
-/// Begins capture on a stream, as cuStreamBeginCapture does.
+/// Begins capture on a stream, as cuStreamBeginCapture does. Work, fills and copies that are queued meanwhile are kept
+/// for [`launch`], and not done.
 pub fn begin_capture(device: i32, stream: StreamId) -> Result<()> {
     // SAFETY: the simulated device checks the numbers.
     check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 1) })
@@ -94,6 +98,23 @@ pub fn begin_capture(device: i32, stream: StreamId) -> Result<()> {
 pub fn end_capture(device: i32, stream: StreamId) -> Result<()> {
     // SAFETY: the simulated device checks the numbers.
     check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 0) })
+}
+
+/// Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses of then,
+/// which must be mapped now, or it breaks a rule of the device. `capture` is the number that
+/// [`Stream::capture_id`](crate::Stream::capture_id) gave while it was under way; any stream of the device will do, any
+/// number of times. Since 0.2.
+///
+/// # Errors
+/// `InvalidArgument` for no such device, no such capture on it, or one that is still under way; `Driver` and
+/// `Unsupported` as for work, fills and copies.
+///
+/// # Safety
+/// What was recorded is done again: the memory that it reads and writes, on the device and on the host, must still be
+/// the caller's.
+pub unsafe fn launch(device: i32, capture: u64, stream: StreamId) -> Result<()> {
+    // SAFETY: as the caller promises.
+    check(unsafe { sys::gpupool_sim_launch(device, capture, stream.number()) })
 }
 
 /// Rules of the device that were broken so far: use of unmapped memory, races between streams, unmapping what is

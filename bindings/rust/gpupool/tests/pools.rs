@@ -171,6 +171,42 @@ fn a_captures_memory_comes_back_when_its_graph_is_gone() -> Result<()> {
 }
 
 #[test]
+fn a_launch_does_what_was_captured() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).device(5).capture_aware(true).build()?;
+    let (stream, other) = (pool.create_stream()?, pool.create_stream()?);
+    // SAFETY: what is captured uses `block`, which is there to the end.
+    let launch = |capture| unsafe { sim::launch(5, capture, other.id()) };
+    let mut block = stream.block(4)?;
+    block.write(0, &[1_u8; 4])?;
+    sim::begin_capture(5, stream.id())?;
+    let capture = stream.capture_id()?.expect("it has a number");
+    sim::work(5, stream.id(), block.address(), 4, 1_000_000)?;
+    block.fill(7)?;
+    assert_eq!(launch(capture).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    sim::end_capture(5, stream.id())?;
+    let mut bytes = [0_u8; 4];
+    block.read(0, &mut bytes)?;
+    assert_eq!(bytes, [1; 4]);
+    launch(capture)?;
+    other.synchronize()?;
+    block.read(0, &mut bytes)?;
+    assert_eq!(bytes, [7; 4]);
+    assert_eq!(launch(capture + 1).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(sim::faults(5)?, sim::Faults::default());
+    Ok(())
+}
+
+#[test]
+fn strict_streams_are_those_that_a_pool_made() -> Result<()> {
+    let nobodys = StreamId::from_number(12345);
+    sim::configure(3, &sim::Config { strict_streams: true, ..Default::default() })?;
+    let pool = Pool::builder().backend(Backend::Sim).device(3).build()?;
+    sim::work(3, pool.create_stream()?.id(), 0, 0, 1)?;
+    assert_eq!(sim::work(3, nobodys, 0, 0, 1).unwrap_err().kind(), ErrorKind::Driver);
+    Ok(())
+}
+
+#[test]
 fn peers_are_added_to_a_living_pool() -> Result<()> {
     let pool = sim_pool();
     let _block = pool.default_stream().block(MIB)?;

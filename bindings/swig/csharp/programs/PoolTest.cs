@@ -303,6 +303,31 @@ public static class PoolTest {
     using (var quarter = new Pool(config)) Same(quarter.Stats().LimitBytes, 150754820096UL / 4);
   }
 
+  private static void TestLaunches() {
+    Library.SimConfigure(7, new SimConfig { Streams = 2 });
+    var config = new Config { Backend = Backend.Sim, Device = 7 };
+    config.SetCaptureAware(true);
+    using (var pool = new Pool(config))
+    using (Stream stream = pool.CreateStream())
+    using (Stream other = pool.CreateStream())
+    using (Block block = pool.Allocate(4, stream)) {
+      block.Write(new byte[] { 1, 1, 1, 1 });
+      Library.SimCapture(7, stream, true);
+      ulong capture = pool.CaptureId(stream);
+      Library.SimWork(7, stream, block.Address, 4, 1000000);
+      block.Fill(9);
+      Thrown<GpuPoolInvalidArgumentException>(() => Library.SimLaunch(7, capture, other));
+      Library.SimCapture(7, stream, false);
+      IsTrue(block.Read().SequenceEqual(new byte[] { 1, 1, 1, 1 }));
+      Library.SimLaunch(7, capture, other);
+      other.Synchronize();
+      IsTrue(block.Read().SequenceEqual(new byte[] { 9, 9, 9, 9 }));
+      Thrown<GpuPoolInvalidArgumentException>(() => Library.SimLaunch(7, capture + 1, other));
+      Same(Library.SimFaults(7), 0UL);
+      Thrown<GpuPoolDriverException>(() => Library.SimLaunch(7, capture, 12345));
+    }
+  }
+
   private static void TestCaptures() {
     var config = new Config { Backend = Backend.Sim, Device = 4 };
     config.SetCaptureAware(true);
@@ -416,8 +441,8 @@ public static class PoolTest {
 
   public static void Main() {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
-                       TestWatching, TestClosing, TestWords, TestCaptures, TestCollecting, TestThreads,
-                       TestSharedPool, TestConfigs, TestSimulatedDevice };
+                       TestWatching, TestClosing, TestWords, TestCaptures, TestLaunches, TestCollecting,
+                       TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);
   }

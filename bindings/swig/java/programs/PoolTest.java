@@ -359,6 +359,32 @@ public final class PoolTest {
     }
   }
 
+  private static void launches() {
+    SimConfig sim = new SimConfig();
+    sim.setStreams(2);
+    GpuPool.simConfigure(7, sim);
+    Config config = new Config();
+    config.setDevice("sim:7");
+    config.setCaptureAware(true);
+    try (Pool pool = new Pool(config); Stream stream = pool.createStream();
+         Stream other = pool.createStream(); Block block = pool.allocate(4, stream)) {
+      block.write(new byte[] {1, 1, 1, 1});
+      GpuPool.simCapture(7, stream.id(), true);
+      long capture = pool.captureId(stream);
+      GpuPool.simWork(7, stream.id(), block.address(), 4, 1_000_000);
+      block.fill(9);
+      thrown(InvalidArgumentException.class, () -> GpuPool.simLaunch(7, capture, other.id()));
+      GpuPool.simCapture(7, stream.id(), false);
+      isTrue(Arrays.equals(block.read(), new byte[] {1, 1, 1, 1}));
+      GpuPool.simLaunch(7, capture, other.id());
+      other.synchronize();
+      isTrue(Arrays.equals(block.read(), new byte[] {9, 9, 9, 9}));
+      thrown(InvalidArgumentException.class, () -> GpuPool.simLaunch(7, capture + 1, other.id()));
+      same(GpuPool.simFaults(7), 0L);
+      thrown(GpuPoolException.DriverException.class, () -> GpuPool.simLaunch(7, capture, 12345));
+    }
+  }
+
   private static void captures() {
     Config config = new Config();
     config.setDevice("sim:4");
@@ -489,6 +515,7 @@ public final class PoolTest {
         PoolTest::closing,
         PoolTest::words,
         PoolTest::captures,
+        PoolTest::launches,
         PoolTest::collecting,
         PoolTest::threads,
         PoolTest::sharedPool,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every allocation looks up: the device's pool, and what the pool calls the stream."""
+"""What every allocation looks up, the device's pool, and the ends of streams of other libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .._stream import StreamLike, stream_number
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LEGACY, _PER_THREAD = 1, 2
+# 0 and 1 are the legacy default stream and 2 is the per-thread one, which nobody destroys.
+_LAST_DEFAULT = 2
 
 _known: dict[int, Pool] = {}
 # A forked child has pools of its own.
@@ -31,22 +32,11 @@ def pool_of(device: int) -> Pool:
     return pool
 
 
-def plain(stream: StreamLike) -> int:
-    """The number by which the pool knows a stream. Raises ValueError for the per-thread default stream."""
-    number = stream_number(stream)
-    if number == _PER_THREAD:
-        raise ValueError(
-            "gpupool cannot serve the per-thread default stream, which is another one in each thread; create a stream "
-            "for each thread"
-        )
-    return 0 if number == _LEGACY else number
-
-
 def free_last(device: int, address: int, stream: StreamLike) -> None:
     """Frees on a stream that may be destroyed afterwards, of which its library tells nobody."""
-    pool, number = pool_of(device), plain(stream)
+    pool, number = pool_of(device), stream_number(stream)
     pool.free(address, number)
-    if number:
+    if number > _LAST_DEFAULT:
         with suppress(InvalidArgumentError):  # it is capturing a graph
             pool.park_stream(number)
 
@@ -63,7 +53,7 @@ def release_streams_before_they_end(kind: Any, identify: Callable[[Any], tuple[i
         # Nothing is handed out any more when the driver is going, and in a forked child.
         with suppress(AttributeError, Error):
             device, number = identify(stream)
-            if (number or 0) > _PER_THREAD and not sys.is_finalizing():
+            if (number or 0) > _LAST_DEFAULT and not sys.is_finalizing():
                 pool_of(device).release_stream(number)
         destroy(stream)
 

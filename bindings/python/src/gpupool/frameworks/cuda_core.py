@@ -16,7 +16,7 @@ from .._enums import STREAM_UNKNOWN
 from .._library import device_count
 from .._stream import StreamLike
 from . import Undo
-from ._pools import free_last, plain, pool_of
+from ._pools import free_last, pool_of
 
 try:
     _core: Any = importlib.import_module("cuda.core")
@@ -33,7 +33,7 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
 
     def allocate(self, size: int, stream: StreamLike = 0, **_: Any) -> Any:
         """A cuda.core.Buffer for work on stream. Raises as Pool.malloc."""
-        pointer = pool_of(self._device_id).malloc(size, plain(stream or 0))
+        pointer = pool_of(self._device_id).malloc(size, stream or 0)
         try:
             return _core.Buffer.from_handle(pointer, size, mr=self, stream=stream or None)
         except TypeError:  # Before 1.0, a Buffer has no stream of its own.

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._library import device_count
 from . import Undo
-from ._pools import free_last, plain, pool_of
+from ._pools import free_last, pool_of
 
 _rmm: Any = importlib.import_module("rmm")
 
@@ -23,7 +23,7 @@ def resource(device: int) -> Any:
     """An RMM memory resource on the default pool of a device. A shortage raises MemoryError."""
 
     def allocate(size: int, stream: Any) -> int:
-        return pool_of(device).malloc(size, plain(stream))
+        return pool_of(device).malloc(size, stream)
 
     def deallocate(address: int, size: int, stream: Any) -> None:
         free_last(device, address, stream)

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._buffer import Buffer
 from . import Undo
-from ._pools import plain, pool_of
+from ._pools import pool_of
 
 _triton: Any = importlib.import_module("triton")
 
@@ -37,7 +37,7 @@ def allocator(size: int, alignment: int, stream: int | None) -> Memory:
     driver = _triton.runtime.driver.active
     device = driver.get_current_device()
     number = driver.get_current_stream(device) if stream is None else stream
-    return Memory(pool_of(device).alloc(size, plain(number), alignment=max(alignment, 512)))
+    return Memory(pool_of(device).alloc(size, number, alignment=max(alignment, 512)))
 
 
 def check() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._error import Error
 from . import Undo
-from ._pools import plain, pool_of, release_streams_before_they_end
+from ._pools import pool_of, release_streams_before_they_end
 
 _warp: Any = importlib.import_module("warp")
 
@@ -31,7 +31,7 @@ class Allocator:
         release_streams_before_they_end(_warp.Stream, _identify)
 
     def _stream(self) -> int:
-        return plain(self._device.stream.cuda_stream or 0)
+        return self._device.stream.cuda_stream or 0
 
     def allocate(self, size_in_bytes: int) -> int:
         """Raises as Pool.malloc."""
