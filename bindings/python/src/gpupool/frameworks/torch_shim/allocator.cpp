@@ -9,7 +9,6 @@
 #include <cuda_runtime_api.h>
 #include <gpupool/frameworks.h>
 
-#include <array>
 #include <atomic>
 #include <string>
 #include <unordered_set>
@@ -24,6 +23,7 @@
 #include "private_pools.hpp"
 #include "shortages.hpp"
 #include "statistics.hpp"
+#include "supply.hpp"
 #include "uncached.hpp"
 #include "watching.hpp"
 
@@ -163,7 +163,7 @@ class Allocator final : public CUDAAllocator {
                      const std::vector<std::string>& skipped) override {
     const bool was_on = history_.is_on();
     history_.configure(enabled, context, capacity, when, clear, skipped);
-    if (enabled && !was_on) watching_.restart(device_count_);
+    if (enabled && !was_on) watching_.start(device_count_);
   }
   bool isHistoryEnabled() override { return history_.is_on(); }
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& words) override {
@@ -318,8 +318,12 @@ class Allocator final : public CUDAAllocator {
       if (ptr == nullptr) raise_shortage(size, device, "CUDA out of memory. The cache is switched off.");
     } else {
       Block block{size, stream, device, nullptr, stack};
-      ptr = try_obtain(size, device, stream, block.owner);
-      if (C10_UNLIKELY(ptr == nullptr)) ptr = obtain_at_last(size, device, stream, block.owner);
+      ptr = supply_.malloc(size, device, stream, block.owner);
+      if (C10_UNLIKELY(ptr == nullptr)) {
+        std::string why;
+        ptr = supply_.malloc_at_last(size, device, stream, block.owner, why);
+        if (ptr == nullptr) raise_shortage(size, device, why.c_str());
+      }
       if (C10_UNLIKELY(history_.is_watched())) {
         watching_.note_mappings(device, false);
         history_.record(TraceEntry::ALLOC, subject_of(ptr, block), stack);
@@ -331,40 +335,6 @@ class Allocator final : public CUDAAllocator {
       (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
     }
     return ptr;
-  }
-
-  void* try_obtain(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
-    if (C10_UNLIKELY(privates_.is_routing())) {
-      void* ptr = privates_.malloc(size, device, stream, owner);
-      if (owner != nullptr) return ptr;
-    }
-    gpupool_ptr_t ptr = 0;
-    gpupool_t* pool = devices_.use(device);
-    if (pool != nullptr) (void)gpupool_malloc(pool, size, number(stream), &ptr);
-    return reinterpret_cast<void*>(ptr);
-  }
-
-  /// Takes from pools that lend, gives back what graphs left, lets PyTorch free what it only keeps for other
-  /// processes, and tries again.
-  void* obtain_at_last(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
-    std::array<char, 2048> text;
-    bool is_shortage = gpupool_torch_explain(size, device, text.data(), text.size()) != 0;
-    bool freed = false;
-    if (is_shortage) {
-      if (owner == nullptr) {
-        if (void* ptr = privates_.malloc_in_shortage(size, device, stream, owner)) return ptr;
-      }
-      freed = privates_.give_back({0, 0});
-      for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
-        freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
-      }
-    }
-    if (freed) {
-      if (void* ptr = try_obtain(size, device, stream, owner)) return ptr;
-      is_shortage = gpupool_torch_explain(size, device, text.data(), text.size()) != 0;
-    }
-    TORCH_CHECK(is_shortage, text.data());
-    raise_shortage(size, device, text.data());
   }
 
   [[noreturn]] void raise_shortage(size_t size, DeviceIndex device, const char* text) {
@@ -399,6 +369,7 @@ class Allocator final : public CUDAAllocator {
   PrivatePools privates_{devices_, [this](const PrivatePool& pool, const Segment& segment, bool has_come) {
                            note_segment(pool, segment, has_come);
                          }};
+  Supply supply_{devices_, privates_};
   Statistics statistics_{devices_, privates_};
   Watching watching_{history_, blocks_, devices_, privates_};
   Shortages shortages_{history_, statistics_};

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device_pools.hpp"
 #include "private_pool.hpp"
 
 namespace gpupool_torch {
@@ -43,26 +44,23 @@ class Mappings {
     std::vector<Range> mapped;
   };
 
-  /// Forgets what was mapped: the next update only looks.
-  void restart() {
+  /// From here on: what is mapped now is no change.
+  template <typename Segments>
+  void start(int device, gpupool_t* pool, Segments private_segments) {
     const std::lock_guard lock(mutex_);
-    devices_.clear();
+    devices_[device] = {calls_of(pool), ranges_of(pool, private_segments())};
   }
 
   /// What has changed since the last update of this device.
   template <typename Segments>
   Changes update(int device, gpupool_t* pool, Segments private_segments, bool is_sure_of_change) {
     const std::lock_guard lock(mutex_);
-    const auto [entry, is_first] = devices_.try_emplace(device);
-    Known& known = entry->second;
-    const gpupool_driver_stats_t calls = stats_of(pool).driver;
-    const uint64_t count =
-        calls.map.count + calls.unmap.count + calls.release.count + calls.malloc.count + calls.free.count;
-    if (!is_first && !is_sure_of_change && count == known.calls) return {};
+    Known& known = devices_[device];
+    const uint64_t calls = calls_of(pool);
+    if (!is_sure_of_change && calls == known.calls) return {};
     std::vector<Range> now = ranges_of(pool, private_segments());
-    Changes changes;
-    if (!is_first) changes = {without(known.ranges, now), without(now, known.ranges)};
-    known = {count, std::move(now)};
+    Changes changes{without(known.ranges, now), without(now, known.ranges)};
+    known = {calls, std::move(now)};
     return changes;
   }
 
@@ -71,6 +69,12 @@ class Mappings {
     uint64_t calls = 0;
     std::vector<Range> ranges;
   };
+
+  /// How often the driver was asked for what changes the mappings.
+  static uint64_t calls_of(gpupool_t* pool) {
+    const gpupool_driver_stats_t calls = stats_of(pool).driver;
+    return calls.map.count + calls.unmap.count + calls.release.count + calls.malloc.count + calls.free.count;
+  }
 
   /// Neighbours that serve one stream are one range.
   static std::vector<Range> ranges_of(gpupool_t* pool, const std::map<uintptr_t, SegmentInfo>& privates) {

@@ -159,6 +159,7 @@ class PrivatePool {
   }
 
   bool is_empty() const { return segments_.empty(); }
+  bool is_foreign() const { return source_.is_foreign; }
 
   std::vector<PrivateBlock> live() const {
     std::vector<PrivateBlock> all;

@@ -18,9 +18,10 @@ namespace gpupool_torch {
 /// blocks that cover it. Segments of private pools stand for themselves, also those that are blocks here.
 class Snapshot {
  public:
-  /// blocks: where the stacks are.
+  /// pool: null where the device's own was not used yet. blocks: where the stacks are.
   Snapshot(DeviceIndex device, gpupool_t* pool, std::map<uintptr_t, SegmentInfo> privates, Blocks& blocks)
       : device_(device), privates_(std::move(privates)), stacks_(blocks) {
+    if (pool == nullptr) return;
     (void)stats_of(pool);  // settles freed blocks that streams have passed, as reading the statistics will
     size_t segment_count = 0;
     size_t block_count = 0;
@@ -110,9 +111,9 @@ class Snapshot {
 
   BlockInfo used(const gpupool_block_t& block) {
     BlockInfo info = free_range(block.allocated_bytes);
-    if (block.state == GPUPOOL_BLOCK_LIVE) info.context_when_allocated = stacks_.stack_of(block.address);
-    info.requested_size = block.requested_bytes;
     info.allocated = block.state == GPUPOOL_BLOCK_LIVE;
+    info.requested_size = info.allocated ? block.requested_bytes : 0;  // as the statistics count it
+    if (info.allocated) info.context_when_allocated = stacks_.stack_of(block.address);
     info.active = true;
     return info;
   }

@@ -24,9 +24,11 @@ class Watching {
       : history_(history), blocks_(blocks), devices_(devices), privates_(privates) {}
 
   /// The history has been switched on: what is mapped now is no event.
-  void restart(int device_count) {
-    mappings_.restart();
-    note_all_mappings(device_count);
+  void start(int device_count) {
+    for (int device = 0; device < device_count; ++device) {
+      const auto segments = [&] { return privates_.segments(static_cast<DeviceIndex>(device)); };
+      if (gpupool_t* pool = devices_.find(device)) mappings_.start(device, pool, segments);
+    }
   }
 
   void note_all_mappings(int device_count) {
@@ -82,9 +84,7 @@ class Watching {
 
   std::vector<SegmentInfo> segments_of(DeviceIndex device) {
     std::vector<SegmentInfo> all;
-    if (gpupool_t* pool = devices_.find(device)) {
-      Snapshot(device, pool, privates_.segments(device), blocks_).append_to(all);
-    }
+    Snapshot(device, devices_.find(device), privates_.segments(device), blocks_).append_to(all);
     return all;
   }
 
