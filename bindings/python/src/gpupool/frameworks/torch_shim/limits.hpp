@@ -66,10 +66,13 @@ class Limits {
     add(std::any_of(divisions.begin(), divisions.end(), [](size_t each) { return each > 1; }),
         "roundup_power2_divisions");
     add(CUDAAllocatorConfig::release_lock_on_cudamalloc(), "release_lock_on_cudamalloc");
+    add(CUDAAllocatorConfig::graph_capture_record_stream_reuse(), "graph_capture_record_stream_reuse");
     if (names.empty()) return;
     TORCH_WARN(
         "gpupool serves PyTorch's GPU memory, so that these settings of PYTORCH_ALLOC_CONF do nothing: ",
-        names, ". It maps memory where it is needed, and has no segments to split, collect or round for.");
+        names,
+        ". It maps memory where it is needed, and has no segments to split, collect or round for; what a "
+        "graph frees with other streams at work stays the graph's until its capture ends.");
   }
 
  private:
