@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <gpupool/frameworks.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <string>
@@ -59,7 +60,7 @@ class Allocator final : public CUDAAllocator {
   }
 
   void raw_delete(void* ptr) override {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || is_inherited_) return;
     if (const auto* trace = c10::impl::GPUTrace::get_trace()) {
       (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
     }
@@ -82,7 +83,8 @@ class Allocator final : public CUDAAllocator {
   }
 
   void recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stream) override {
-    if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block) return;  // nothing, or not ours
+    if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block || is_inherited_)
+      return;  // nothing of ours
     const auto block = blocks_.find(ptr.get());
     if (!block || block->stream == stream.stream()) return;
     if (block->owner != nullptr) return privates_.record_stream(block->owner, ptr.get(), stream.stream());
@@ -111,6 +113,10 @@ class Allocator final : public CUDAAllocator {
   }
 
   bool initialized() override { return initialized_; }
+
+  /// In a child of fork. Its blocks are the parent's, and other threads may have held any lock here.
+  void after_fork() { is_inherited_ = initialized_.load(); }
+
   std::string name() override { return "gpupool"; }
   void enable(bool enabled) override { uncached_.set_enabled(enabled); }
   bool isEnabled() const override { return uncached_.is_enabled(); }
@@ -310,6 +316,7 @@ class Allocator final : public CUDAAllocator {
 
   void* obtain(size_t size, DeviceIndex device, cudaStream_t stream) {
     if (size == 0) return nullptr;
+    TORCH_CHECK(!is_inherited_, "gpupool: CUDA cannot be used in a forked child of a process that used it");
     const Stack stack = history_.gather(RecordContext::STATE);
     const ActingStack acting(stack);
     void* ptr = nullptr;
@@ -374,6 +381,7 @@ class Allocator final : public CUDAAllocator {
   Watching watching_{history_, blocks_, devices_, privates_};
   Shortages shortages_{history_, statistics_};
   std::atomic<bool> initialized_{false};
+  std::atomic<bool> is_inherited_{false};
   std::atomic<int> device_count_{0};
 };
 
@@ -396,6 +404,7 @@ extern "C" __attribute__((visibility("default"))) int gpupool_torch_install() {
   auto& ours = gpupool_torch::instance();
   if (allocator.load() == &ours) return 0;
   if (allocator.load()->initialized()) return 1;
+  pthread_atfork(nullptr, nullptr, [] { gpupool_torch::instance().after_fork(); });
   c10::SetAllocator(c10::DeviceType::CUDA, &ours);
   allocator.store(&ours);
   return 0;
