@@ -48,6 +48,19 @@ TEST_F(PyTorch, AGraphThatIsDeletedWhileAnotherIsCapturedIsGivenBackLater) {
   torch->raw_delete(inside);
 }
 
+TEST_F(PyTorch, WhereTheDeviceCannotBeWaitedForAGraphsMemoryStays) {
+  begin({1, 0});
+  void* one = torch->raw_alloc(4 * kMiB);
+  torch->raw_delete(one);
+  torch->endAllocateToPool(0, {1, 0});
+  fake_cuda().fail("cuStreamSynchronize", 0, 4);  // the driver is going
+  torch->releasePool(0, {1, 0});
+  EXPECT_TRUE(is_usable(0, one, 4 * kMiB, main));
+  fake_cuda().reset();
+  torch->emptyCache();
+  EXPECT_FALSE(is_usable(0, one, 4 * kMiB, main));
+}
+
 TEST_F(PyTorch, AMemPoolCountsItsUsersAndIsEmptyAfterThem) {
   const Id id{0, 5};
   torch->createOrIncrefPool(0, id);

@@ -203,13 +203,21 @@ class PrivatePools {
   }
 
   /// Whether the device has done all its work: a graph may still run that was deleted just now. Not while
-  /// anybody captures there, who may not be disturbed, and not where the driver is gone.
-  static bool has_passed(DeviceIndex device) {
-    const c10::cuda::CUDAGuard guard(device);
-    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
-    if (cudaDeviceSynchronize() == cudaSuccess) return true;
-    (void)cudaGetLastError();
-    return false;
+  /// anybody captures there, who may not be disturbed, and not where the driver is gone. Never throws, since
+  /// graphs end in destructors.
+  static bool has_passed(DeviceIndex device) noexcept {
+    int before = 0;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    bool has_passed = false;
+    if (cudaGetDevice(&before) == cudaSuccess && cudaSetDevice(device) == cudaSuccess) {
+      if (cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess) {
+        has_passed = cudaDeviceSynchronize() == cudaSuccess;
+        (void)cudaThreadExchangeStreamCaptureMode(&mode);
+      }
+      (void)cudaSetDevice(before);
+    }
+    if (!has_passed) (void)cudaGetLastError();
+    return has_passed;
   }
 
   /// A segment is free for any stream at once, since a graph may use it on one that the device's pool does
