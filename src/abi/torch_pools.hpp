@@ -28,7 +28,8 @@ using StreamFilter = std::function<bool(void*)>;
 /// PyTorch copies between devices with no word to its allocator, so from the second device on, each device
 /// may use the memory of the others, as far as they can reach each other.
 ///
-/// The lock is taken around fork, before the library's own. Functions that return a status leave the reason in gpupool_last_error. All may throw std::bad_alloc.
+/// The lock is taken around fork, before the library's own. Functions that return a status leave the reason
+/// in gpupool_last_error. All may throw std::bad_alloc.
 class TorchPools {
  public:
   static TorchPools& instance();
