@@ -33,7 +33,9 @@ step() {
 wheel() {
   local found=${GPUPOOL_WHEEL:-}
   if [ -z "$found" ]; then
-    "$python" -m pip wheel -q bindings/python --no-deps -w "$folder/wheels" || return 1
+    local isolation=()  # without a network, what builds it has to be there
+    "$python" -c "import scikit_build_core, cffi" && isolation=(--no-build-isolation)
+    "$python" -m pip wheel -q bindings/python --no-deps "${isolation[@]}" -w "$folder/wheels" || return 1
     found=$(ls -t "$folder"/wheels/gpupool-*.whl | head -1)
   fi
   rm -rf "$folder/site"
