@@ -6,130 +6,224 @@ package gpupool
 import "C"
 
 import (
+	"fmt"
 	"io"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
 )
 
-// Block is memory of a pool that frees itself: on Close, or some time after it became unreachable. It keeps its pool
-// from being collected. It is an io.ReaderAt and an io.WriterAt.
+// Block is memory of a pool that frees itself: on Close, or some time after it became unreachable. It stays usable
+// when its pool, or the OwnedStream that it was allocated for, is closed before it. It is an io.ReaderAt and an
+// io.WriterAt.
 type Block struct {
-	pool    *Pool
 	life    *blockLife
 	size    uint64
 	cleanup runtime.Cleanup
 }
 
+// blockLife is inside its pool, and inside its stream where the pool created that: neither goes before it. Calls that
+// use the memory are inside the block, so that another goroutine's Close waits for them with the free.
 type blockLife struct {
-	core   *core
-	ptr    Ptr
-	stream Stream
-	freed  atomic.Bool
+	gate
+	core     *core
+	owner    *streamLife // nil: somebody else's stream
+	ptr      Ptr
+	stream   Stream
+	closed   atomic.Bool
+	behind   Stream // what it is freed behind; of the one who set closed
+	released bool   // also
 }
 
 // Alloc is Malloc with an owner. The block is freed on this stream.
 func (p *Pool) Alloc(size uint64, stream Stream) (*Block, error) {
-	ptr, err := p.Malloc(size, stream)
+	c, err := p.enter()
 	if err != nil {
 		return nil, err
 	}
-	return p.own(ptr, size, stream), nil
+	owner := c.ownerOf(stream)
+	return c.own(C.bridge_malloc(c.handle, C.uint64_t(size), C.uintptr_t(stream)), owner, size, stream)
 }
 
 // AllocAligned is MallocAligned with an owner.
 func (p *Pool) AllocAligned(size, alignment uint64, stream Stream) (*Block, error) {
-	ptr, err := p.MallocAligned(size, alignment, stream)
+	c, err := p.enter()
 	if err != nil {
 		return nil, err
 	}
-	return p.own(ptr, size, stream), nil
+	owner := c.ownerOf(stream)
+	result := C.bridge_malloc_aligned(c.handle, C.uint64_t(size), C.uint64_t(alignment), C.uintptr_t(stream))
+	return c.own(result, owner, size, stream)
 }
 
-func (p *Pool) own(ptr Ptr, size uint64, stream Stream) *Block {
-	b := &Block{pool: p, life: &blockLife{core: p.core, ptr: ptr, stream: stream}, size: size}
-	b.cleanup = runtime.AddCleanup(b, func(life *blockLife) { _ = life.free(life.stream) }, b.life)
-	return b
+// own makes a block of what a malloc gave. It keeps the places in pool and stream that were taken for the malloc.
+func (c *core) own(result C.bridge_result, owner *streamLife, size uint64, stream Stream) (*Block, error) {
+	if err := check(result); err != nil {
+		owner.leave()
+		c.leave()
+		return nil, err
+	}
+	life := &blockLife{core: c, owner: owner, ptr: Ptr(result.value), stream: stream}
+	b := &Block{life: life, size: size}
+	b.cleanup = runtime.AddCleanup(b, func(life *blockLife) { _ = life.close(life.stream) }, life)
+	if c.forgotten != nil {
+		c.forgotten.watch(b)
+	}
+	return b, nil
 }
 
 // Ptr is the block's address; 0 for a block of no bytes. Whoever uses it must keep the block reachable, if only by
 // closing it afterwards.
-func (b *Block) Ptr() Ptr { return b.life.ptr }
+func (b *Block) Ptr() Ptr {
+	if b == nil || b.life == nil {
+		return 0
+	}
+	return b.life.ptr
+}
 
 // Size is the number of bytes that were asked for.
-func (b *Block) Size() uint64 { return b.size }
+func (b *Block) Size() uint64 {
+	if b == nil {
+		return 0
+	}
+	return b.size
+}
 
 // Stream is the one that the block was allocated for.
-func (b *Block) Stream() Stream { return b.life.stream }
+func (b *Block) Stream() Stream {
+	if b == nil || b.life == nil {
+		return 0
+	}
+	return b.life.stream
+}
 
 // Close frees the block on its stream: work queued there so far may still use it. It may be called on any goroutine,
-// and after the pool was closed. Never waits for the GPU. A second Close gives ErrFreed.
-func (b *Block) Close() error { return b.CloseOn(b.life.stream) }
+// and after the pool was closed. If another goroutine is inside a call on the block, that frees it when it leaves.
+// Never waits for the GPU. A second Close gives ErrFreed; Close of nil does nothing.
+func (b *Block) Close() error { return b.CloseOn(b.Stream()) }
 
 // CloseOn frees the block behind the work of another stream too; StreamUnknown: of all streams.
 func (b *Block) CloseOn(stream Stream) error {
-	b.cleanup.Stop()
-	return b.life.free(stream)
-}
-
-func (l *blockLife) free(stream Stream) error {
-	if l.freed.Swap(true) {
-		return ErrFreed
+	if b == nil || b.life == nil {
+		return nil
 	}
-	return l.core.free(l.ptr, stream)
+	b.cleanup.Stop()
+	return b.life.close(stream)
 }
 
 // Release gives the block up: the caller frees the address with Pool.Free. ErrFreed if it is freed already.
 func (b *Block) Release() (Ptr, error) {
+	if b == nil || b.life == nil {
+		return 0, errNoBlock
+	}
 	b.cleanup.Stop()
-	if b.life.freed.Swap(true) {
+	if b.life.closed.Swap(true) {
 		return 0, ErrFreed
 	}
-	return b.life.ptr, nil
+	b.life.released = true
+	return b.life.ptr, b.life.shut()
+}
+
+func (l *blockLife) close(behind Stream) error {
+	if l.closed.Swap(true) {
+		return ErrFreed
+	}
+	l.behind = behind
+	return l.shut()
+}
+
+func (l *blockLife) shut() error {
+	if _, last := l.gate.close(); last {
+		return l.end()
+	}
+	return nil
+}
+
+func (l *blockLife) leave() {
+	if l.gate.leave() {
+		_ = l.end()
+	}
+}
+
+func (l *blockLife) end() error {
+	var err error
+	if !l.released {
+		err = check(C.bridge_free(l.core.handle, C.uint64_t(l.ptr), C.uintptr_t(l.behind)))
+	}
+	if l.core.forgotten != nil {
+		l.core.forgotten.drop(l)
+	}
+	l.owner.leave()
+	l.core.leave()
+	return err
+}
+
+// enter keeps the block from being freed until leave.
+func (b *Block) enter() (*blockLife, error) {
+	if b == nil || b.life == nil {
+		return nil, errNoBlock
+	}
+	if b.life.closed.Load() || !b.life.enter() {
+		return nil, ErrFreed
+	}
+	return b.life, nil
 }
 
 // RecordStream says that stream uses the block too; to be called before the block is closed.
 func (b *Block) RecordStream(stream Stream) error {
-	if b.life.freed.Load() {
-		return ErrFreed
+	l, err := b.enter()
+	if err != nil {
+		return err
 	}
-	return b.pool.RecordStream(b.life.ptr, stream)
+	defer l.leave()
+	return check(C.bridge_record_stream(l.core.handle, C.uint64_t(l.ptr), C.uintptr_t(stream)))
 }
 
 // Fill queues a fill of the whole block with value on its stream.
 func (b *Block) Fill(value byte) error {
-	if b.life.freed.Load() {
-		return ErrFreed
+	l, err := b.enter()
+	if err != nil {
+		return err
 	}
-	return b.pool.Fill(b.life.ptr, value, b.size, b.life.stream)
+	defer l.leave()
+	return check(C.bridge_fill(l.core.handle, C.uint64_t(l.ptr), C.uint32_t(value), C.uint64_t(b.size),
+		C.uintptr_t(l.stream)))
 }
 
 // WriteAt copies p to the block from byte offset on, after the work queued on the block's stream so far, and waits for
-// it. io.ErrShortWrite, and nothing is copied, if it does not fit.
+// it. If it does not fit, nothing is copied, and the error says so and is io.ErrShortWrite for errors.Is.
 func (b *Block) WriteAt(p []byte, offset int64) (int, error) {
+	l, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer l.leave()
 	if offset < 0 {
 		return 0, refuse("the offset %d is negative", offset)
 	}
 	if uint64(offset) > b.size || uint64(len(p)) > b.size-uint64(offset) {
-		return 0, io.ErrShortWrite
+		return 0, fmt.Errorf("gpupool: %d bytes at %d are not inside a block of %d bytes: %w", len(p), offset, b.size,
+			io.ErrShortWrite)
 	}
-	return b.copyHost(p, uint64(offset), 0)
+	return l.copyHost(p, uint64(offset), 0)
 }
 
 // ReadAt fills p from byte offset of the block on, after the work queued on the block's stream so far, and waits for
 // it. Where the block ends before, it is io.EOF after what there is.
 func (b *Block) ReadAt(p []byte, offset int64) (int, error) {
+	l, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer l.leave()
 	if offset < 0 {
 		return 0, refuse("the offset %d is negative", offset)
 	}
-	if b.life.freed.Load() {
-		return 0, ErrFreed
-	}
 	left := b.size - min(uint64(offset), b.size)
 	if uint64(len(p)) <= left {
-		return b.copyHost(p, uint64(offset), 1)
+		return l.copyHost(p, uint64(offset), 1)
 	}
-	n, err := b.copyHost(p[:left], uint64(offset), 1)
+	n, err := l.copyHost(p[:left], uint64(offset), 1)
 	if err == nil {
 		err = io.EOF
 	}
@@ -137,18 +231,12 @@ func (b *Block) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 // copyHost may give C memory of Go, because the call waits for the copy.
-func (b *Block) copyHost(p []byte, offset uint64, toHost C.int) (int, error) {
-	if b.life.freed.Load() {
-		return 0, ErrFreed
-	}
+func (l *blockLife) copyHost(p []byte, offset uint64, toHost C.int) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	err := b.pool.do(func(pool C.uintptr_t) C.bridge_result {
-		return C.bridge_copy_host(pool, C.uint64_t(b.life.ptr)+C.uint64_t(offset), unsafe.Pointer(&p[0]),
-			C.uint64_t(len(p)), toHost, C.uintptr_t(b.life.stream))
-	})
-	runtime.KeepAlive(b) // or it could be freed during the copy
+	err := check(C.bridge_copy_host(l.core.handle, C.uint64_t(l.ptr)+C.uint64_t(offset), unsafe.Pointer(&p[0]),
+		C.uint64_t(len(p)), toHost, C.uintptr_t(l.stream)))
 	if err != nil {
 		return 0, err
 	}

@@ -165,3 +165,67 @@ func TestStreams(t *testing.T) {
 	}
 	ok(t, mine.Close())
 }
+
+func TestWritesThatDoNotFitSayWhy(t *testing.T) {
+	block := must(newPool(t).Alloc(10, 0))(t)
+	defer block.Close()
+	_, err := block.WriteAt([]byte("text"), 8)
+	fails(t, err, io.ErrShortWrite)
+	says(t, err, "4 bytes at 8 are not inside a block of 10 bytes")
+	_, err = block.ReadAt([]byte("text"), -3)
+	says(t, err, "-3 is negative")
+}
+
+// A block that is closed while another goroutine copies to it is freed when that has left: its memory must not be
+// another block's by then.
+func TestCloseAmongCopies(t *testing.T) {
+	pool := newPool(t)
+	data := make([]byte, 64<<10)
+	for range 300 {
+		block := must(pool.Alloc(uint64(len(data)), 0))(t)
+		started, done := make(chan bool, 1), make(chan error)
+		go func() {
+			for {
+				if _, err := block.WriteAt(data, 0); err != nil {
+					done <- err
+					return
+				}
+				select {
+				case started <- true:
+				default:
+				}
+			}
+		}()
+		<-started
+		ok(t, block.Close())
+		_ = must(pool.Empty())(t)
+		fails(t, <-done, gpupool.ErrFreed)
+	}
+	equal(t, must(pool.Stats())(t).All.AllocatedBlocks.Current, 0)
+}
+
+// What was made for a stream stays usable when that is closed.
+func TestBlocksOfAClosedStream(t *testing.T) {
+	pool := newPool(t, gpupool.WithDevice(5))
+	stream := must(pool.NewStream())(t)
+	block := must(pool.Alloc(1000, stream.Stream))(t)
+	ok(t, stream.Close())
+	fails(t, stream.Synchronize(), gpupool.ErrClosed)
+	says(t, stream.Close(), "the stream is closed")
+	ok(t, block.Fill('x'))
+	text := make([]byte, 1)
+	equal(t, must(block.ReadAt(text, 999))(t), 1)
+	equal(t, string(text), "x")
+	equal(t, must(pool.Stats())(t).Streams, 1)
+	ok(t, block.Close())
+	equal(t, must(pool.Stats())(t).Streams, 0)
+}
+
+func TestBadStreams(t *testing.T) {
+	pool := newPool(t)
+	_, err := pool.Alloc(1000, 2)
+	fails(t, err, gpupool.ErrInvalidArgument)
+	says(t, err, "stream 2")
+	block := must(pool.Alloc(1000, 1))(t) // the legacy default stream, by its other number
+	ok(t, block.CloseOn(0))
+}

@@ -10,30 +10,43 @@
 #include <gpupool/gpupool.h>
 #include <stdlib.h>
 
+/* What went wrong, and a handle of Go's of the panic of a callback, or 0. Without a status it is the panic
+ * alone. */
+typedef struct {
+  gpupool_error_t details;
+  uintptr_t panic;
+} bridge_failure;
+
 typedef struct {
   uint64_t value;
-  /* What went wrong, for bridge_drop; NULL: nothing. */
-  gpupool_error_t* details;
+  /* For bridge_drop; NULL: nothing. */
+  bridge_failure* failed;
 } bridge_result;
 
 /* In callbacks.c: stands for every failure that there is no memory to tell of. */
-extern gpupool_error_t bridge_no_memory;
+extern bridge_failure bridge_no_memory;
 
-static inline gpupool_error_t* bridge_details(gpupool_status_t status) {
-  gpupool_error_t* details = (gpupool_error_t*)calloc(1, sizeof *details);
-  if (details == NULL) return &bridge_no_memory;
-  details->struct_size = sizeof *details;
-  (void)gpupool_last_error(details);
-  details->status = status;
-  return details;
+/* In callbacks.c: the panic of a callback in the call that this thread is in. */
+extern _Thread_local uintptr_t bridge_panic;
+
+static inline bridge_failure* bridge_fail(gpupool_status_t status) {
+  bridge_failure* failed = (bridge_failure*)calloc(1, sizeof *failed);
+  if (failed == NULL) return &bridge_no_memory;
+  failed->details.struct_size = sizeof failed->details;
+  (void)gpupool_last_error(&failed->details);
+  failed->details.status = status;
+  failed->panic = bridge_panic;
+  bridge_panic = 0;
+  return failed;
 }
 
-static inline void bridge_drop(gpupool_error_t* details) {
-  if (details != &bridge_no_memory) free(details);
+static inline void bridge_drop(bridge_failure* failed) {
+  if (failed != &bridge_no_memory) free(failed);
 }
 
 static inline bridge_result bridge_done(gpupool_status_t status, uint64_t value) {
-  const bridge_result result = {value, status == GPUPOOL_SUCCESS ? NULL : bridge_details(status)};
+  const int is_good = status == GPUPOOL_SUCCESS && bridge_panic == 0;
+  const bridge_result result = {value, is_good ? NULL : bridge_fail(status)};
   return result;
 }
 
@@ -117,6 +130,20 @@ static inline bridge_result bridge_release_stream(uintptr_t pool, uintptr_t stre
 
 static inline bridge_result bridge_park_stream(uintptr_t pool, uintptr_t stream) {
   return bridge_done(gpupool_park_stream(bridge_pool(pool), stream), 0);
+}
+
+static inline bridge_result bridge_capture_id(uintptr_t pool, uintptr_t stream) {
+  uint64_t capture = 0;
+  const gpupool_status_t status = gpupool_capture_id(bridge_pool(pool), stream, &capture);
+  return bridge_done(status, capture);
+}
+
+static inline bridge_result bridge_release_capture(uintptr_t pool, uint64_t capture) {
+  return bridge_done(gpupool_release_capture(bridge_pool(pool), capture), 0);
+}
+
+static inline bridge_result bridge_enable_peer(uintptr_t pool, int32_t peer) {
+  return bridge_done(gpupool_enable_peer(bridge_pool(pool), peer), 0);
 }
 
 static inline bridge_result bridge_synchronize(uintptr_t pool) {
@@ -220,6 +247,34 @@ static inline bridge_result bridge_copy_host(uintptr_t pool, uint64_t block, voi
 static inline bridge_result bridge_fill(uintptr_t pool, uint64_t destination, uint32_t value, uint64_t size,
                                         uintptr_t stream) {
   return bridge_done(gpupool_fill(bridge_pool(pool), destination, value, size, stream), 0);
+}
+
+/* ---- sizes and devices in words */
+
+typedef struct {
+  bridge_result bytes;
+  double share;
+} bridge_size;
+
+static inline bridge_size bridge_parse_size(const char* text) {
+  bridge_size size = {{0, NULL}, 0};
+  uint64_t bytes = 0;
+  const gpupool_status_t status = gpupool_parse_size(text, &bytes, &size.share);
+  size.bytes = bridge_done(status, bytes);
+  return size;
+}
+
+typedef struct {
+  bridge_result number;
+  gpupool_backend_t backend;
+} bridge_device;
+
+static inline bridge_device bridge_parse_device(const char* text) {
+  bridge_device device = {{0, NULL}, GPUPOOL_BACKEND_AUTO};
+  int32_t number = 0;
+  const gpupool_status_t status = gpupool_parse_device(text, &device.backend, &number);
+  device.number = bridge_done(status, (uint64_t)number);
+  return device;
 }
 
 /* ---- devices */

@@ -15,11 +15,13 @@ import (
 
 // OOMHandler is asked before an allocation of size bytes fails; attempt counts from 1. It frees something and returns
 // true to have the allocation tried again, or false to let it fail. It runs on the goroutine that allocates and may
-// use the pool.
+// use the pool. If it panics, the allocation fails, with an Error that wraps a PanicError.
 type OOMHandler func(size uint64, attempt int) bool
 
 // Upstream is where a pool with WithUpstream gets its memory from. The library calls it from any goroutine; it must
-// not use the same pool. It is kept until the last memory is back.
+// not use the same pool. It is kept until the last memory is back. A panic in Malloc counts as "no more memory": the
+// call that asked fails with an Error that wraps a PanicError, or, if memory is found elsewhere, the panic is written
+// to standard error. A panic in Free ends the program.
 type Upstream interface {
 	// Malloc gives size bytes, aligned to at least 512, or an error for "no more memory".
 	Malloc(size uint64, stream Stream) (Ptr, error)
@@ -27,30 +29,38 @@ type Upstream interface {
 	Free(ptr Ptr, size uint64, stream Stream)
 }
 
-// LogFunc receives a line of the log. It must not call this package.
+// LogFunc receives a line of the log. It must not call this package. A panic in it ends the program.
 type LogFunc func(level LogLevel, message string)
 
 var logFunc atomic.Pointer[LogFunc]
 
 // SetOOMHandler sets what is asked before an allocation of this pool fails; nil: nothing. When the call returns, the
 // old handler may still be running elsewhere. A handler that refers to the pool keeps it from being collected: such a
-// pool must be closed. A handler that panics ends the program.
+// pool must be closed. A handler that panics makes the allocation fail: see PanicError.
 func (p *Pool) SetOOMHandler(handler OOMHandler) error {
-	c := p.core
-	if !c.enter() {
-		return ErrClosed
+	c, err := p.enter()
+	if err != nil {
+		return err
 	}
 	defer c.leave()
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if handler == nil {
-		c.oom.Store(nil)
-		return check(C.bridge_set_oom_handler(c.handle, nil, 0))
+	if handler != nil {
+		c.oom.Store(&handler)
+		return c.askHandler()
 	}
+	c.oom.Store(nil)
+	if c.forgotten != nil {
+		return nil // the collector still helps
+	}
+	return check(C.bridge_set_oom_handler(c.handle, nil, 0))
+}
+
+// askHandler has the library ask this core before an allocation fails.
+func (c *core) askHandler() error {
 	if c.user == 0 {
 		c.user = cgo.NewHandle(c)
 	}
-	c.oom.Store(&handler)
 	return check(C.bridge_set_oom_handler(c.handle, C.gpupool_oom_fn_t(C.bridge_on_oom), C.uintptr_t(c.user)))
 }
 
@@ -67,9 +77,17 @@ func SetLog(log LogFunc, level LogLevel) error {
 // ---- what callbacks.c calls
 
 //export gpupoolGoOutOfMemory
-func gpupoolGoOutOfMemory(user C.uintptr_t, size C.uint64_t, attempt C.uint32_t) C.int32_t {
-	defer endOnPanic()
-	handler := coreOf(user).oom.Load()
+func gpupoolGoOutOfMemory(user C.uintptr_t, size C.uint64_t, attempt C.uint32_t, panicked *C.uintptr_t) C.int32_t {
+	defer keepPanic(panicked)
+	c := coreOf(user)
+	if c.forgotten != nil {
+		if attempt == 1 {
+			c.forgotten.collect()
+			return 1
+		}
+		attempt-- // as the handler counts
+	}
+	handler := c.oom.Load()
 	if handler != nil && (*handler)(uint64(size), int(attempt)) {
 		return 1
 	}
@@ -77,8 +95,8 @@ func gpupoolGoOutOfMemory(user C.uintptr_t, size C.uint64_t, attempt C.uint32_t)
 }
 
 //export gpupoolGoUpstreamMalloc
-func gpupoolGoUpstreamMalloc(user C.uintptr_t, size C.uint64_t, stream C.uintptr_t) C.uint64_t {
-	defer endOnPanic()
+func gpupoolGoUpstreamMalloc(user C.uintptr_t, size C.uint64_t, stream C.uintptr_t, panicked *C.uintptr_t) C.uint64_t {
+	defer keepPanic(panicked)
 	c := coreOf(user)
 	ptr, err := c.upstream.Malloc(uint64(size), Stream(stream))
 	if err != nil || ptr == 0 {
@@ -106,7 +124,25 @@ func gpupoolGoLog(level C.int32_t, message *C.char) {
 
 func coreOf(user C.uintptr_t) *core { return cgo.Handle(user).Value().(*core) }
 
-// endOnPanic keeps a panic from unwinding frames of C++, which would leave the library in the middle of a call.
+// keepPanic keeps a panic from unwinding frames of C++, and keeps it for the call of the library that asked.
+func keepPanic(panicked *C.uintptr_t) {
+	if reason := recover(); reason != nil {
+		_ = takePanic(*panicked) // an earlier one of the same call
+		*panicked = C.uintptr_t(cgo.NewHandle(&PanicError{Value: reason, Stack: debug.Stack()}))
+	}
+}
+
+// takePanic gives what keepPanic kept; nil for 0.
+func takePanic(kept C.uintptr_t) *PanicError {
+	if kept == 0 {
+		return nil
+	}
+	defer cgo.Handle(kept).Delete()
+	return cgo.Handle(kept).Value().(*PanicError)
+}
+
+// endOnPanic is for callbacks of which no call could tell. It keeps a panic from unwinding frames of C++, which would
+// leave the library in the middle of a call.
 func endOnPanic() {
 	if reason := recover(); reason != nil {
 		fmt.Fprintf(os.Stderr, "panic in a callback of gpupool: %v\n\n%s", reason, debug.Stack())

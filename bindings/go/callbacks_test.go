@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -58,18 +59,125 @@ func TestCloseInOOMHandler(t *testing.T) {
 }
 
 func TestPanicInHandler(t *testing.T) {
+	pool := newPool(t, gpupool.WithLimit(16*mib))
+	cause := errors.New("my own bug")
+	ok(t, pool.SetOOMHandler(func(size uint64, _ int) bool {
+		if size == 48*mib {
+			panic("no error")
+		}
+		panic(cause)
+	}))
+	_, err := pool.Malloc(32*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	fails(t, err, cause)
+	says(t, err, "my own bug")
+	_, err = pool.Alloc(48*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	var panicked *gpupool.PanicError
+	if !errors.As(err, &panicked) || panicked.Value != "no error" ||
+		!strings.Contains(string(panicked.Stack), "TestPanic") {
+		t.Errorf("%+v", panicked)
+	}
+
+	// It belongs to that call alone.
+	ok(t, pool.SetOOMHandler(nil))
+	_, err = pool.Malloc(32*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	if errors.As(err, &panicked) {
+		t.Error(err)
+	}
+	ok(t, pool.Free(must(pool.Malloc(mib, 0))(t), 0))
+}
+
+// A handler may use the pool, and its own calls may fail by a panic of their own.
+func TestPanicInsideAHandlersCall(t *testing.T) {
+	pool, other := newPool(t, gpupool.WithLimit(16*mib)), newPool(t, gpupool.WithLimit(16*mib))
+	ok(t, other.SetOOMHandler(func(uint64, int) bool { panic("inner") }))
+	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
+		says(t, second(other.Malloc(32*mib, 0)), "inner")
+		panic("outer")
+	}))
+	err := second(pool.Malloc(32*mib, 0))
+	says(t, err, "outer")
+	if strings.Contains(err.Error(), "inner") {
+		t.Error(err)
+	}
+}
+
+// panicking is an upstream with a bug, until it is mended.
+type panicking struct{ isMended *bool }
+
+func (p panicking) Malloc(uint64, gpupool.Stream) (gpupool.Ptr, error) {
+	if *p.isMended {
+		return 1 << 40, nil
+	}
+	panic("a broken upstream")
+}
+
+func (panicking) Free(gpupool.Ptr, uint64, gpupool.Stream) {}
+
+func TestPanicInUpstream(t *testing.T) {
+	pool := newPool(t, gpupool.WithUpstream(panicking{new(bool)}))
+	err := second(pool.Malloc(32*mib, 0))
+	fails(t, err, gpupool.ErrOutOfMemory)
+	says(t, err, "a broken upstream")
+}
+
+// There is no error that could tell of a panic if the pool finds memory after it.
+func TestPanicInUpstreamThatIsMended(t *testing.T) {
+	isMended := false
+	pool := newPool(t, gpupool.WithUpstream(panicking{&isMended}))
+	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
+		isMended = true
+		return true
+	}))
+	words := standardError(t, func() { ok(t, pool.Free(must(pool.Malloc(mib, 0))(t), 0)) })
+	if !strings.HasPrefix(words, "gpupool: a callback panicked: a broken upstream\n") {
+		t.Errorf("found %q", words)
+	}
+	equal(t, standardError(t, func() { _ = must(pool.Stats())(t) }), "")
+}
+
+// standardError is what is written there while f runs.
+func standardError(t *testing.T, f func()) string {
+	t.Helper()
+	before := os.Stderr
+	defer func() { os.Stderr = before }()
+	file := must(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
+	defer file.Close()
+	os.Stderr = file
+	f()
+	return string(must(os.ReadFile(file.Name()))(t))
+}
+
+// A panic belongs to the call whose callback it was in, whatever other callbacks of that call do.
+func TestPanicInUpstreamBeforeAHandler(t *testing.T) {
+	pool, other := newPool(t, gpupool.WithUpstream(panicking{new(bool)})), newPool(t)
+	ok(t, pool.SetOOMHandler(func(uint64, int) bool {
+		ok(t, other.Free(must(other.Malloc(mib, 0))(t), 0))
+		_, err := other.Malloc(1<<60, 0)
+		var panicked *gpupool.PanicError
+		if fails(t, err, gpupool.ErrOutOfMemory); errors.As(err, &panicked) {
+			t.Error(err)
+		}
+		return false
+	}))
+	says(t, second(pool.Malloc(32*mib, 0)), "a broken upstream")
+}
+
+// No call could tell of these.
+func TestPanicInLog(t *testing.T) {
 	if os.Getenv("GPUPOOL_TEST_PANIC") != "" {
-		pool := newPool(t, gpupool.WithLimit(16*mib))
-		ok(t, pool.SetOOMHandler(func(uint64, int) bool { panic("in a handler") }))
+		ok(t, gpupool.SetLog(func(gpupool.LogLevel, string) { panic("in a log function") }, gpupool.LogDebug))
 		defer func() { _ = recover() }()
-		_, _ = pool.Malloc(32*mib, 0)
+		_ = newPool(t)
 		return
 	}
-	program := exec.Command(os.Args[0], "-test.run=^TestPanicInHandler$")
+	program := exec.Command(os.Args[0], "-test.run=^TestPanicInLog$")
 	program.Env = append(os.Environ(), "GPUPOOL_TEST_PANIC=1")
 	output, err := program.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(output), "in a handler") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(output), "in a log function") {
 		t.Errorf("%v: %s", err, output)
 	}
 }

@@ -27,6 +27,17 @@ go build -o "$bin" ./cmd/...
 "$bin/basic" >/dev/null
 "$bin/scenario" ../../tests/scenario/*.json >/dev/null
 SCENARIO_RUNNER="$bin/scenario" python3 -B ../../tests/scenario/test_runner.py -q
+echo "== go: the README's programs and commands, and a build without cgo"
+mkdir -p "$1/readme"
+block() { awk -v fence="\`\`\`$1" '$0 == fence {inside = 1; next} /^```/ {inside = 0} inside' README.md; }
+block go >"$1/readme/main.go"
+go run "$1/readme/main.go" | grep >/dev/null "^pool on sim:0: 2 MiB of 8 GiB reserved, 1 block live$"
+mkdir -p "$1/home"
+(cd ../.. && HOME=$1/home GOPATH=$1/home/go bash -euc "$(cd bindings/go && block sh)" >/dev/null)
+if words=$(CGO_ENABLED=0 go build . 2>&1) || [[ $words != *"gpupool needs cgo"* || $words == *undefined* ]]; then
+  echo "without cgo: $words" >&2
+  exit 1
+fi
 echo "== go: replay"
 for trace in streams_prefetch zero_gather; do
   file=../../tests/data/$trace.trace.gz

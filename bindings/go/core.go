@@ -6,33 +6,36 @@ package gpupool
 import "C"
 
 import (
-	"math"
 	"runtime/cgo"
 	"sync"
 	"sync/atomic"
 )
 
-// core is what a Pool and its blocks share: the library's pool, which must not be destroyed while a call is inside.
-// The last one out destroys it, so that Close is safe at any time, also from a callback. That costs a call two atomic
-// additions.
+// core is what a Pool shares with its blocks and streams: the library's pool, which must not be destroyed while a call
+// is inside. The last one out destroys it, so that Close is safe at any time, also from a callback. That costs a call
+// two atomic additions. A block is inside for as long as it lives, so that it can be read and written after the
+// pool was closed.
 type core struct {
+	gate
 	handle   C.uintptr_t
-	borrowed bool // a default pool, which belongs to the process
+	backend  Backend // that was asked for
+	borrowed bool    // a default pool, which belongs to the process
 
-	// Calls that are inside, plus closed once the pool is to go.
-	calls atomic.Int64
+	// Open streams that the pool created: Stream to *streamLife.
+	streams sync.Map
 
-	// Held while the pool is destroyed, and by frees that come later: the library accepts them.
+	// Held while the pool is destroyed, and by frees that come after Close: the library accepts them.
 	mutex     sync.Mutex
 	destroyed bool
 	err       error // of destroying
 
 	// For callbacks, to which C gives user: a handle of this core, or 0. It goes when holders, the pool until it is
 	// destroyed and each piece of upstream's memory, come down to 0.
-	oom      atomic.Pointer[OOMHandler]
-	upstream Upstream
-	user     cgo.Handle
-	holders  atomic.Int64
+	oom       atomic.Pointer[OOMHandler]
+	forgotten *forgotten // nil: the collector is not asked for help
+	upstream  Upstream
+	user      cgo.Handle
+	holders   atomic.Int64
 }
 
 func newCore() *core {
@@ -41,49 +44,52 @@ func newCore() *core {
 	return c
 }
 
-const closed = math.MinInt64
-
-// enter keeps the pool from being destroyed until leave; false: it is closed.
-func (c *core) enter() bool { return c.calls.Add(1) > 0 || c.refuse() }
-
-//go:noinline
-func (c *core) refuse() bool {
-	c.leave()
-	return false
+// enter is a call on the pool: it keeps the pool from being destroyed until leave.
+func (p *Pool) enter() (*core, error) {
+	if p == nil || p.core == nil {
+		return nil, errNoPool
+	}
+	if !p.core.enter() {
+		return nil, errPoolClosed
+	}
+	return p.core, nil
 }
 
 func (c *core) leave() {
-	if c.calls.Add(-1) == closed {
+	if c.gate.leave() {
 		c.destroy()
 	}
 }
 
-// close refuses calls from now on, and destroys the pool, at once or when the last call leaves it.
+// close refuses calls from now on, and destroys the pool, at once or when the last call and the last block leave it.
 func (c *core) close() error {
-	for {
-		calls := c.calls.Load()
-		if calls < 0 {
-			return ErrClosed
-		}
-		if c.calls.CompareAndSwap(calls, calls+closed) {
-			if calls == 0 {
-				c.destroy()
-				return c.err
-			}
-			return nil
-		}
+	closed, last := c.gate.close()
+	if !closed {
+		return errPoolClosed
 	}
+	if last {
+		c.destroy()
+		return c.err
+	}
+	return nil
 }
 
+// destroy takes the pool's own streams along. Only addresses of Malloc may still be live.
 func (c *core) destroy() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.destroyed {
-		return
-	}
 	c.destroyed = true
+	c.streams.Range(func(stream, _ any) bool {
+		if err := check(C.bridge_stream_destroy(c.handle, C.uintptr_t(stream.(Stream)))); err != nil {
+			c.err = err
+		}
+		return true
+	})
+	c.streams.Clear()
 	if !c.borrowed {
-		c.err = check(C.bridge_destroy(c.handle))
+		if err := check(C.bridge_destroy(c.handle)); err != nil {
+			c.err = err
+		}
 	}
 	c.release()
 }
@@ -102,10 +108,6 @@ func (c *core) free(ptr Ptr, stream Stream) error {
 		c.leave()
 		return check(result)
 	}
-	return c.freeLate(ptr, stream)
-}
-
-func (c *core) freeLate(ptr Ptr, stream Stream) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return check(C.bridge_free(c.handle, C.uint64_t(ptr), C.uintptr_t(stream)))

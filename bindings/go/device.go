@@ -5,15 +5,6 @@ package gpupool
 // #include "bridge.h"
 import "C"
 
-// Version is that of the loaded library: major * 10000 + minor * 100 + patch.
-func Version() int { return int(C.gpupool_version()) }
-
-// VersionString is the same in words, such as "0.1.0".
-func VersionString() string { return C.GoString(C.gpupool_version_string()) }
-
-// Features tells what this build of the library can do. The first call may load the CUDA driver.
-func Features() Feature { return Feature(C.gpupool_features()) }
-
 // Device is a GPU, or a simulated one.
 type Device struct {
 	// BackendCUDA or BackendSim.
@@ -36,6 +27,9 @@ type Device struct {
 // DeviceCount counts the devices of a backend; the simulated one has 8.
 // Errors: ErrInvalidArgument; ErrUnavailable, with the reason.
 func DeviceCount(backend Backend) (int, error) {
+	if err := checkVersion(); err != nil {
+		return 0, err
+	}
 	result := C.bridge_device_count(C.int32_t(backend))
 	return int(result.value), check(result)
 }
@@ -43,8 +37,15 @@ func DeviceCount(backend Backend) (int, error) {
 // DeviceInfo describes a device as it is now.
 // Errors: ErrInvalidArgument (no such device), ErrUnavailable, ErrDriver.
 func DeviceInfo(backend Backend, number int) (Device, error) {
+	if err := checkVersion(); err != nil {
+		return Device{}, err
+	}
+	device, err := deviceNumber(number)
+	if err != nil {
+		return Device{}, err
+	}
 	info := C.gpupool_device_info_t{struct_size: C.sizeof_gpupool_device_info_t}
-	if err := check(C.bridge_device_info(C.int32_t(backend), clamp(number), &info)); err != nil {
+	if err := check(C.bridge_device_info(C.int32_t(backend), device, &info)); err != nil {
 		return Device{}, err
 	}
 	return Device{
@@ -58,4 +59,21 @@ func DeviceInfo(backend Backend, number int) (Device, error) {
 		DriverVersion:     int(info.driver_version),
 		ComputeCapability: int(info.compute_capability),
 	}, nil
+}
+
+// DeviceInfo describes the pool's device as it is now. Since 0.2.
+func (p *Pool) DeviceInfo() (Device, error) {
+	stats, err := p.Stats()
+	if err != nil {
+		return Device{}, err
+	}
+	return DeviceInfo(p.core.backend, int(stats.Device))
+}
+
+// deviceNumber is a device's number as the library takes it.
+func deviceNumber(device int) (C.int32_t, error) {
+	if int(int32(device)) != device {
+		return 0, refuse("there is no device %d: devices are numbered from 0", device)
+	}
+	return C.int32_t(device), nil
 }

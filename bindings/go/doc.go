@@ -4,7 +4,7 @@
 // from the driver, and tightly, because it moves physical memory to the addresses that need it. Where there is no GPU,
 // the same calls work on a simulated device.
 //
-//	pool, err := gpupool.New(gpupool.WithFraction(0.9))
+//	pool, err := gpupool.New(gpupool.WithDevice("cuda:0"), gpupool.WithLimit("90%"))
 //	...
 //	defer pool.Close()
 //	block, err := pool.Alloc(1<<20, stream)
@@ -25,7 +25,8 @@
 //
 // [Pool], [Block] and [OwnedStream] are given back by Close. One that becomes unreachable is closed by the garbage
 // collector, some time; that is a safety net, not a plan, because the collector does not see how much of the GPU's
-// memory hangs on a small object. Blocks may be closed after their pool.
+// memory hangs on a small object; [WithGCBeforeOOM] runs it once before an allocation fails. Blocks may be used and
+// closed after their pool and their stream, which stay until then. A pool takes its own streams along.
 //
 // [Pool.Malloc] and [Pool.Free] are the same with addresses that nobody looks after, for allocators and for speed.
 //
@@ -35,5 +36,6 @@
 //
 //	if errors.Is(err, gpupool.ErrOutOfMemory) { ... }
 //
-// A pool or stream that was closed gives [ErrClosed], a block that was freed [ErrFreed].
+// A pool or stream that was closed gives [ErrClosed], as nil and zero values do, a block that was freed [ErrFreed]. A
+// panic of an [OOMHandler] comes back in the error of the call that asked, as a [PanicError].
 package gpupool

@@ -8,14 +8,48 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 )
 
 var (
-	// ErrClosed says that the pool or the stream was closed before.
-	ErrClosed = errors.New("gpupool: it is closed")
+	// ErrClosed says that the pool, stream or block was closed before, or never was one: a nil or zero value. The error's
+	// words say which; errors.Is finds it.
+	ErrClosed = errors.New("gpupool: what was used is closed")
 	// ErrFreed says that the block was freed before, or released.
 	ErrFreed = errors.New("gpupool: the block is freed")
 )
+
+// closedError is an ErrClosed that says what is closed.
+type closedError string
+
+const (
+	errPoolClosed   closedError = "the pool is closed"
+	errStreamClosed closedError = "the stream is closed"
+	errNoPool       closedError = "the pool is nil or a zero value, as good as closed; New makes pools"
+	errNoStream     closedError = "the stream is nil or a zero value, as good as closed; Pool.NewStream makes streams"
+	errNoBlock      closedError = "the block is nil or a zero value, as good as closed; Pool.Alloc makes blocks"
+)
+
+func (e closedError) Error() string { return "gpupool: " + string(e) }
+
+func (e closedError) Is(target error) bool { return target == ErrClosed }
+
+// PanicError is a panic in an OOMHandler, or in Malloc of an Upstream. The call that asked there returns an Error which
+// wraps it: errors.As finds it, and where the panic's value is an error, errors.Is finds that. Since 0.2.
+type PanicError struct {
+	// What the function panicked with.
+	Value any
+	// Where, as debug.Stack gives it.
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("a callback panicked: %v", e.Value) }
+
+// Unwrap is the panic's value if that is an error.
+func (e *PanicError) Unwrap() error {
+	cause, _ := e.Value.(error)
+	return cause
+}
 
 // Error is a call that the library refused.
 type Error struct {
@@ -25,10 +59,24 @@ type Error struct {
 	DriverCode int
 	// Why, in words. When memory ran out, it explains where the memory is.
 	Message string
+
+	panicked *PanicError
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("gpupool: %s: %s", e.Status.String(), e.Message)
+	text := fmt.Sprintf("gpupool: %s: %s", e.Status.String(), e.Message)
+	if e.panicked != nil {
+		text += "; " + e.panicked.Error()
+	}
+	return text
+}
+
+// Unwrap is a PanicError if a callback panicked during the call, else nil.
+func (e *Error) Unwrap() error {
+	if e.panicked == nil {
+		return nil
+	}
+	return e.panicked
 }
 
 // Is makes errors.Is find the status. Being over a pool's limit is also a way of being out of memory.
@@ -51,18 +99,25 @@ func (s Status) Error() string { return "gpupool: " + s.String() }
 
 // check turns what a call came to into an error.
 func check(result C.bridge_result) error {
-	if result.details == nil {
+	if result.failed == nil {
 		return nil
 	}
-	return failure(result.details)
+	return failure(result.failed)
 }
 
-func failure(details *C.gpupool_error_t) error {
-	defer C.bridge_drop(details)
+func failure(failed *C.bridge_failure) error {
+	defer C.bridge_drop(failed)
+	panicked := takePanic(failed.panic)
+	if failed.details.status == C.GPUPOOL_SUCCESS {
+		// The pool found memory elsewhere, so there is no error that could tell of the panic.
+		fmt.Fprintf(os.Stderr, "gpupool: %v\n\n%s", panicked, panicked.Stack)
+		return nil
+	}
 	return &Error{
-		Status:     Status(details.status),
-		DriverCode: int(details.driver_code),
-		Message:    C.GoString(&details.message[0]),
+		Status:     Status(failed.details.status),
+		DriverCode: int(failed.details.driver_code),
+		Message:    C.GoString(&failed.details.message[0]),
+		panicked:   panicked,
 	}
 }
 

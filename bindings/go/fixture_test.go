@@ -4,6 +4,7 @@ package gpupool_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	gpupool "github.com/gpupool/gpupool/bindings/go"
@@ -47,6 +48,14 @@ func fails(t testing.TB, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Fatalf("expected %v, found %v", target, err)
+	}
+}
+
+// says checks the words of an error.
+func says(t testing.TB, err error, words string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) {
+		t.Fatalf("expected %q, found %v", words, err)
 	}
 }
 

@@ -12,11 +12,28 @@ type options struct {
 	config   C.gpupool_config_t
 	peers    []int32
 	upstream Upstream
+	collects bool
+	err      error // the first of an option
 }
 
-// WithDevice takes the device with this number, instead of the first.
-func WithDevice(device int) Option {
-	return func(o *options) { o.config.device = clamp(device) }
+// WithDevice takes this device, instead of the first: a number, or words as ParseDevice reads them, such as "cuda:1".
+// Words that name a backend choose it, as WithBackend does; the last option counts.
+func WithDevice[D int | string](device D) Option {
+	return func(o *options) {
+		switch device := any(device).(type) {
+		case int:
+			number, err := deviceNumber(device)
+			o.config.device = number
+			o.fail(err)
+		case string:
+			backend, number, err := ParseDevice(device)
+			o.config.device = C.int32_t(number)
+			if backend != BackendAuto {
+				o.config.backend = C.int32_t(backend)
+			}
+			o.fail(err)
+		}
+	}
 }
 
 // WithBackend takes devices of this backend. The default is CUDA where there is a usable GPU, else the simulated
@@ -40,9 +57,46 @@ func WithFraction(fraction float64) Option {
 	return func(o *options) { o.config.fraction = C.double(fraction) }
 }
 
-// WithLimit limits reserved memory in bytes; 0: no such limit.
-func WithLimit(bytes uint64) Option {
-	return func(o *options) { o.config.limit_bytes = C.uint64_t(bytes) }
+// WithLimit limits reserved memory: to a number of bytes, where 0 is no such limit, or to words as ParseSize reads
+// them, such as "8GiB", or "40%" of the device's memory.
+func WithLimit[L int | int64 | uint64 | string](limit L) Option {
+	return func(o *options) {
+		switch limit := any(limit).(type) {
+		case int:
+			o.limit(int64(limit))
+		case int64:
+			o.limit(limit)
+		case uint64:
+			o.config.limit_bytes = C.uint64_t(limit)
+		case string:
+			bytes, share, err := ParseSize(limit)
+			o.config.limit_bytes = C.uint64_t(bytes)
+			if share > 0 {
+				o.config.fraction = C.double(share)
+			}
+			o.fail(err)
+		}
+	}
+}
+
+func (o *options) limit(bytes int64) {
+	if bytes < 0 {
+		o.fail(refuse("the limit of %d bytes is negative", bytes))
+	}
+	o.config.limit_bytes = C.uint64_t(bytes)
+}
+
+func (o *options) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// WithGCBeforeOOM runs the garbage collector once before an allocation fails, and before an OOMHandler is asked, and
+// frees the blocks that it finds unreachable: the collector does not see how much of the GPU's memory hangs on them. An
+// allocation costs more, since the pool keeps a list of its blocks. Since 0.2.
+func WithGCBeforeOOM() Option {
+	return func(o *options) { o.collects = true }
 }
 
 // WithSlack says how much more than the live peak may be reserved to save calls of the driver, as a fraction in
@@ -61,7 +115,9 @@ func WithPeers(devices ...int) Option {
 	return func(o *options) {
 		o.peers = nil
 		for _, device := range devices {
-			o.peers = append(o.peers, int32(clamp(device)))
+			number, err := deviceNumber(device)
+			o.peers = append(o.peers, int32(number))
+			o.fail(err)
 		}
 	}
 }
@@ -78,12 +134,4 @@ func WithUpstream(upstream Upstream) Option {
 		o.upstream = upstream
 		o.config.mode = C.GPUPOOL_MODE_UPSTREAM
 	}
-}
-
-// clamp keeps a number that is out of range out of range: no device has number -1.
-func clamp(device int) C.int32_t {
-	if int(int32(device)) != device {
-		return -1
-	}
-	return C.int32_t(device)
 }

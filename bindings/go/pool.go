@@ -24,32 +24,57 @@ type Pool struct {
 // or kind that the device can not do), ErrDriver.
 func New(with ...Option) (*Pool, error) {
 	var o options
+	if err := checkVersion(); err != nil {
+		return nil, err
+	}
 	if err := check(C.bridge_config_init(&o.config)); err != nil {
 		return nil, err
 	}
 	for _, option := range with {
 		option(&o)
 	}
+	if o.err != nil {
+		return nil, o.err
+	}
 	c := newCore()
-	if o.upstream != nil {
+	c.backend = Backend(o.config.backend)
+	if o.upstream != nil || o.collects {
 		c.upstream = o.upstream
 		c.user = cgo.NewHandle(c)
 	}
+	var upstream C.uintptr_t
+	if o.upstream != nil {
+		upstream = C.uintptr_t(c.user)
+	}
 	o.config.peer_count = C.uint32_t(len(o.peers))
 	peers := (*C.int32_t)(unsafe.SliceData(o.peers))
-	result := C.bridge_create(o.config, peers, C.uintptr_t(c.user))
+	result := C.bridge_create(o.config, peers, upstream)
 	if err := check(result); err != nil {
 		c.release()
 		return nil, err
 	}
 	c.handle = C.uintptr_t(result.value)
+	if o.collects {
+		c.forgotten = newForgotten()
+		if err := c.askHandler(); err != nil {
+			_ = c.close()
+			return nil, err
+		}
+	}
 	return newPool(c), nil
 }
 
 // DefaultPool gives the one pool of a device that everything in this process shares, in whatever language, created on
 // first use. GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment limit it. Closing the result leaves the pool.
 func DefaultPool(device int) (*Pool, error) {
-	result := C.bridge_default_pool(clamp(device))
+	if err := checkVersion(); err != nil {
+		return nil, err
+	}
+	number, err := deviceNumber(device)
+	if err != nil {
+		return nil, err
+	}
+	result := C.bridge_default_pool(number)
 	if err := check(result); err != nil {
 		return nil, err
 	}
@@ -64,16 +89,24 @@ func newPool(c *core) *Pool {
 	return p
 }
 
-// Close gives the pool's memory back. With live blocks, the pool refuses new ones from now on and goes away with its
-// last free; if other goroutines are inside a call, with the last of these. May wait for the GPU. A second Close
-// gives ErrClosed.
+// Close closes the pool and its own streams, and gives its memory back. It may be called at any time: the pool refuses
+// calls from now on, and goes away when other goroutines have left it and its last Block was closed; blocks can be read
+// and written until then. May wait for the GPU. A second Close gives ErrClosed; Close of nil does nothing.
 func (p *Pool) Close() error {
+	if p == nil || p.core == nil {
+		return nil
+	}
 	p.cleanup.Stop()
 	return p.core.close()
 }
 
-// Handle is the gpupool_t* for other C code. It stays the pool's.
-func (p *Pool) Handle() unsafe.Pointer { return unsafe.Pointer(C.bridge_pool(p.core.handle)) }
+// Handle is the gpupool_t* for other C code. It stays the pool's. It is nil for a nil Pool.
+func (p *Pool) Handle() unsafe.Pointer {
+	if p == nil || p.core == nil {
+		return nil
+	}
+	return unsafe.Pointer(C.bridge_pool(p.core.handle))
+}
 
 // ---- memory
 
@@ -82,9 +115,9 @@ func (p *Pool) Handle() unsafe.Pointer { return unsafe.Pointer(C.bridge_pool(p.c
 //
 // Errors: ErrOutOfMemory, ErrOverLimit, ErrInvalidArgument, ErrDriver, ErrHostOutOfMemory, ErrShuttingDown, ErrForked.
 func (p *Pool) Malloc(size uint64, stream Stream) (Ptr, error) {
-	c := p.core
-	if !c.enter() {
-		return 0, ErrClosed
+	c, err := p.enter()
+	if err != nil {
+		return 0, err
 	}
 	result := C.bridge_malloc(c.handle, C.uint64_t(size), C.uintptr_t(stream))
 	c.leave()
@@ -104,7 +137,12 @@ func (p *Pool) MallocAligned(size, alignment uint64, stream Stream) (Ptr, error)
 // nothing. Never waits for the GPU.
 //
 // Errors: ErrUnknownPointer (foreign, freed already, or inside a block), ErrInvalidArgument, ErrForked.
-func (p *Pool) Free(ptr Ptr, stream Stream) error { return p.core.free(ptr, stream) }
+func (p *Pool) Free(ptr Ptr, stream Stream) error {
+	if p == nil || p.core == nil {
+		return errNoPool
+	}
+	return p.core.free(ptr, stream)
+}
 
 // RecordStream says that stream uses the block too: once freed, it is reused only when stream has passed the work
 // that was queued on it by then.
@@ -156,6 +194,31 @@ func (p *Pool) SetLimit(bytes uint64) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_limit(pool, C.uint64_t(bytes)) })
 }
 
+// SetLimitTo is SetLimit or SetFraction in words, as ParseSize reads them: "8GiB", "40%". Since 0.2.
+func (p *Pool) SetLimitTo(limit string) error {
+	bytes, share, err := ParseSize(limit)
+	if err != nil {
+		return err
+	}
+	if share > 0 {
+		return p.SetFraction(share)
+	}
+	return p.SetLimit(bytes)
+}
+
+// EnablePeer lets the device with number peer access all memory of this pool, what it has and what it gets. There is no
+// way back but the pool's end. The pool's own device, and one that has access already, are no error. Since 0.2.
+//
+// Errors: ErrInvalidArgument (no such device), ErrUnsupported (the devices cannot access each other, or the memory
+// comes from an Upstream), ErrDriver, ErrForked.
+func (p *Pool) EnablePeer(peer int) error {
+	number, err := deviceNumber(peer)
+	if err != nil {
+		return err
+	}
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_enable_peer(pool, number) })
+}
+
 // do makes a call that keeps the pool from being destroyed.
 func (p *Pool) do(call func(pool C.uintptr_t) C.bridge_result) error {
 	_, err := p.inside(call)
@@ -164,10 +227,11 @@ func (p *Pool) do(call func(pool C.uintptr_t) C.bridge_result) error {
 
 // inside is do for a call with a result, which is 0 where it fails.
 func (p *Pool) inside(call func(pool C.uintptr_t) C.bridge_result) (uint64, error) {
-	if !p.core.enter() {
-		return 0, ErrClosed
+	c, err := p.enter()
+	if err != nil {
+		return 0, err
 	}
-	defer p.core.leave()
-	result := call(p.core.handle)
+	defer c.leave()
+	result := call(c.handle)
 	return uint64(result.value), check(result)
 }

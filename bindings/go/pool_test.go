@@ -81,6 +81,12 @@ func TestBadOptions(t *testing.T) {
 		{gpupool.WithKind(9), gpupool.ErrInvalidArgument},
 		{gpupool.WithPeers(0, 99), gpupool.ErrInvalidArgument},
 		{gpupool.WithMode(gpupool.ModeUpstream), gpupool.ErrInvalidArgument},
+		{gpupool.WithPeers(1 << 40), gpupool.ErrInvalidArgument},
+		{gpupool.WithDevice("gpu"), gpupool.ErrInvalidArgument},
+		{gpupool.WithDevice("sim:1\x00"), gpupool.ErrInvalidArgument},
+		{gpupool.WithLimit("8 bananas"), gpupool.ErrInvalidArgument},
+		{gpupool.WithLimit("140%"), gpupool.ErrInvalidArgument},
+		{gpupool.WithLimit(-1), gpupool.ErrInvalidArgument},
 	} {
 		_, err := gpupool.New(gpupool.WithBackend(gpupool.BackendSim), c.with)
 		fails(t, err, c.status)
@@ -92,6 +98,96 @@ func TestBadOptions(t *testing.T) {
 		_, err := gpupool.New(gpupool.WithBackend(gpupool.BackendCUDA))
 		fails(t, err, gpupool.ErrUnavailable)
 	}
+}
+
+// An error names the argument, its value and what is allowed.
+func TestMistakesAreNamed(t *testing.T) {
+	pool := newPool(t)
+	for words, err := range map[string]error{
+		"no device 99":                       second(gpupool.New(gpupool.WithDevice("sim:99"))),
+		"no device 4294967296":               second(gpupool.New(gpupool.WithDevice(1 << 32))),
+		"no device 8589934592":               gpupool.SimAdvance(1<<33, 1),
+		"fraction is 50":                     second(gpupool.New(gpupool.WithFraction(50))),
+		`size is "8 bananas"`:                second(gpupool.New(gpupool.WithLimit("8 bananas"))),
+		"not a size such as 4096, 512KiB":    pool.SetLimitTo("much"),
+		`"gpu"`:                              second(gpupool.New(gpupool.WithDevice("gpu"))),
+		"the limit of -5 bytes is negative":  second(gpupool.New(gpupool.WithLimit(-5))),
+		"alignment 3 is not a power of two":  second(pool.AllocAligned(10, 3, 0)),
+		"0 is the number of no capture":      pool.ReleaseCapture(0),
+		`script is "map:1\x00", with a zero`: gpupool.SimScript(1, "map:1\x00"),
+	} {
+		fails(t, err, gpupool.ErrInvalidArgument)
+		says(t, err, words)
+	}
+	fails(t, second(pool.Alloc(1<<50, 0)), gpupool.ErrOutOfMemory)
+	fails(t, second(pool.Alloc(1<<63, 0)), gpupool.ErrOutOfMemory)
+}
+
+func TestSizesAndDevicesInWords(t *testing.T) {
+	bytes, share, err := gpupool.ParseSize("1.5 GiB")
+	ok(t, err)
+	equal(t, bytes, 3<<29)
+	equal(t, share, 0)
+	bytes, share, err = gpupool.ParseSize("40%")
+	ok(t, err)
+	equal(t, bytes, 0)
+	equal(t, share, 0.4)
+	for _, bad := range []string{"", "0", "-1", "8 bananas", "8GiB\x00"} {
+		_, _, err = gpupool.ParseSize(bad)
+		fails(t, err, gpupool.ErrInvalidArgument)
+	}
+	for text, expected := range map[string]gpupool.Device{
+		"cuda": {Backend: gpupool.BackendCUDA}, "cuda:1": {Backend: gpupool.BackendCUDA, Number: 1},
+		"sim:3": {Backend: gpupool.BackendSim, Number: 3}, "auto": {}, "5": {Number: 5},
+	} {
+		backend, number, err := gpupool.ParseDevice(text)
+		ok(t, err)
+		equal(t, gpupool.Device{Backend: backend, Number: number}, expected)
+	}
+	_, _, err = gpupool.ParseDevice("gpu")
+	fails(t, err, gpupool.ErrInvalidArgument)
+
+	configure(t, 1, gpupool.SimConfig{CapacityBytes: 1 << 30})
+	pool := must(gpupool.New(gpupool.WithDevice("sim:1"), gpupool.WithLimit("50%")))(t)
+	equal(t, must(pool.Stats())(t).LimitBytes, 1<<29)
+	ok(t, pool.SetLimitTo("16 MiB"))
+	equal(t, must(pool.Stats())(t).LimitBytes, 16*mib)
+	ok(t, pool.SetLimitTo("25%"))
+	equal(t, must(pool.Stats())(t).LimitBytes, 1<<28)
+	equal(t, must(pool.DeviceInfo())(t).Number, 1)
+	ok(t, pool.Close())
+	pool = newPool(t, gpupool.WithDevice("2"), gpupool.WithLimit("64MiB")) // of the backend that newPool asks for
+	equal(t, must(pool.DeviceInfo())(t).Backend, gpupool.BackendSim)
+	equal(t, must(pool.DeviceInfo())(t).Number, 2)
+}
+
+func TestCaptures(t *testing.T) {
+	pool := newPool(t, gpupool.WithDevice(5), gpupool.WithCaptureAware())
+	stream := must(pool.NewStream())(t)
+	equal(t, must(pool.CaptureID(stream.Stream))(t), 0)
+	ok(t, gpupool.SimCapture(5, stream.Stream, true))
+	capture := must(pool.CaptureID(stream.Stream))(t)
+	if capture == 0 {
+		t.Error("the capture has no number")
+	}
+	ok(t, pool.Free(must(pool.Malloc(mib, stream.Stream))(t), stream.Stream))
+	fails(t, pool.ReleaseCapture(capture), gpupool.ErrInvalidArgument)
+	ok(t, gpupool.SimCapture(5, stream.Stream, false))
+	_ = must(pool.Empty())(t)
+	if must(pool.Stats())(t).All.ReservedBytes.Current == 0 {
+		t.Error("the graph's memory is gone")
+	}
+	ok(t, pool.ReleaseCapture(capture))
+	_ = must(pool.Empty())(t)
+	equal(t, must(pool.Stats())(t).All.ReservedBytes.Current, 0)
+}
+
+func TestPeers(t *testing.T) {
+	pool := newPool(t)
+	ok(t, pool.EnablePeer(1))
+	ok(t, pool.EnablePeer(0))
+	fails(t, pool.EnablePeer(99), gpupool.ErrInvalidArgument)
+	fails(t, pool.EnablePeer(1<<40), gpupool.ErrInvalidArgument)
 }
 
 func TestErrorsExplain(t *testing.T) {

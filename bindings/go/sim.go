@@ -27,45 +27,69 @@ func SimConfigure(device int, config SimConfig) error {
 	if config.WithoutData {
 		c.data = 2
 	}
-	return check(C.bridge_sim_configure(clamp(device), c))
+	if err := checkVersion(); err != nil {
+		return err
+	}
+	return onDevice(device, func(number C.int32_t) C.bridge_result { return C.bridge_sim_configure(number, c) })
 }
 
 // SimScript makes calls of the simulated driver fail: "CALL:NUMBER[=ERROR]" with commas, as gpupool.h has it, such as
 // "create:1=out_of_memory,map:*". An empty script ends all failures.
 func SimScript(device int, script string) error {
-	text := C.CString(script)
+	text, err := cString("script", script)
+	if err != nil {
+		return err
+	}
 	defer C.free(unsafe.Pointer(text))
-	return check(C.bridge_sim_script(clamp(device), text))
+	return onDevice(device, func(number C.int32_t) C.bridge_result { return C.bridge_sim_script(number, text) })
 }
 
 // SimWork queues work that takes nanoseconds of virtual time on a stream, and reads and writes size bytes at ptr. An
 // access that a GPU would not survive is counted: see SimFaults.
 func SimWork(device int, stream Stream, ptr Ptr, size, nanoseconds uint64) error {
-	return check(C.bridge_sim_work(clamp(device), C.uintptr_t(stream), C.uint64_t(ptr), C.uint64_t(size),
-		C.uint64_t(nanoseconds)))
+	return onDevice(device, func(number C.int32_t) C.bridge_result {
+		return C.bridge_sim_work(number, C.uintptr_t(stream), C.uint64_t(ptr), C.uint64_t(size), C.uint64_t(nanoseconds))
+	})
 }
 
 // SimAdvance lets virtual time pass.
 func SimAdvance(device int, nanoseconds uint64) error {
-	return check(C.bridge_sim_advance(clamp(device), C.uint64_t(nanoseconds)))
+	return onDevice(device, func(number C.int32_t) C.bridge_result {
+		return C.bridge_sim_advance(number, C.uint64_t(nanoseconds))
+	})
 }
 
 // SimCapture begins or ends the capture of a graph on a stream.
 func SimCapture(device int, stream Stream, begin bool) error {
-	var number C.int32_t
+	var begins C.int32_t
 	if begin {
-		number = 1
+		begins = 1
 	}
-	return check(C.bridge_sim_capture(clamp(device), C.uintptr_t(stream), number))
+	return onDevice(device, func(number C.int32_t) C.bridge_result {
+		return C.bridge_sim_capture(number, C.uintptr_t(stream), begins)
+	})
 }
 
 // SimFaults counts the rules of the device that were broken so far: use of unmapped memory, races between streams,
 // calls that are illegal during capture. The last one is described in words.
 func SimFaults(device int) (count uint64, last string, err error) {
 	text := make([]byte, 1024)
-	result := C.bridge_sim_faults(clamp(device), (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
-	if err := check(result); err != nil {
+	err = onDevice(device, func(number C.int32_t) C.bridge_result {
+		result := C.bridge_sim_faults(number, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
+		count = uint64(result.value)
+		return result
+	})
+	if err != nil {
 		return 0, "", err
 	}
-	return uint64(result.value), C.GoString((*C.char)(unsafe.Pointer(&text[0]))), nil
+	return count, C.GoString((*C.char)(unsafe.Pointer(&text[0]))), nil
+}
+
+// onDevice makes a call with the number of a device.
+func onDevice(device int, call func(number C.int32_t) C.bridge_result) error {
+	number, err := deviceNumber(device)
+	if err != nil {
+		return err
+	}
+	return check(call(number))
 }

@@ -8,65 +8,116 @@ import "C"
 import (
 	"math"
 	"runtime"
-	"sync/atomic"
 )
 
 // Ptr is an address on the device. It is a number, because most holders can not read through it.
 type Ptr uint64
 
-// Stream is a queue of the GPU's work: a CUstream or cudaStream_t as a number. 0 is the legacy default stream.
+// Stream is a queue of the GPU's work: a CUstream or cudaStream_t as a number. 0 is the legacy default stream, and so
+// is 1 (CU_STREAM_LEGACY). 2 (CU_STREAM_PER_THREAD) is refused: it names another queue on each thread.
 type Stream uintptr
 
 // StreamUnknown, in a free, stands for any stream that the pool has seen.
 const StreamUnknown Stream = math.MaxUint64
 
-// OwnedStream is a stream that a pool created. It must be closed before the pool; one that is still open then stays
-// until the process ends.
+// OwnedStream is a stream that a pool created. It is closed by Close, or with its pool.
 type OwnedStream struct {
 	Stream
-	pool    *Pool
+	pool    *Pool // which must not be collected before
 	life    *streamLife
 	cleanup runtime.Cleanup
 }
 
+// streamLife is open while the pool's streams have it. Blocks are inside, so that the last of them ends a stream that
+// was closed before.
 type streamLife struct {
+	gate
 	core   *core
 	stream Stream
-	closed atomic.Bool
 }
 
 // NewStream creates a stream on the pool's device that does not synchronise with the legacy default stream.
 func (p *Pool) NewStream() (*OwnedStream, error) {
-	number, err := p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_stream_create(pool) })
+	c, err := p.enter()
 	if err != nil {
 		return nil, err
 	}
-	s := &OwnedStream{Stream: Stream(number), pool: p, life: &streamLife{core: p.core, stream: Stream(number)}}
-	s.cleanup = runtime.AddCleanup(s, func(life *streamLife) { _ = life.close() }, s.life)
+	defer c.leave()
+	result := C.bridge_stream_create(c.handle)
+	if err := check(result); err != nil {
+		return nil, err
+	}
+	life := &streamLife{core: c, stream: Stream(result.value)}
+	c.streams.Store(life.stream, life)
+	s := &OwnedStream{Stream: life.stream, pool: p, life: life}
+	s.cleanup = runtime.AddCleanup(s, func(life *streamLife) { _ = life.close() }, life)
 	return s, nil
 }
 
-// Close releases the stream from its pool and destroys it. Blocks of it that are live stay valid. Other pools that
-// have seen it must release it first. A second Close gives ErrClosed.
+// ownerOf enters the stream if the pool created it and it is open; else it is nil.
+func (c *core) ownerOf(stream Stream) *streamLife {
+	if stream == 0 {
+		return nil
+	}
+	if life, ok := c.streams.Load(stream); ok && life.(*streamLife).enter() {
+		return life.(*streamLife)
+	}
+	return nil
+}
+
+// Close releases the stream from its pool and destroys it, at once or when its last Block was closed: blocks of it stay
+// valid and can be read and written. Other pools that have seen it must release it first. A second Close, or one after
+// the pool's, gives ErrClosed; Close of nil does nothing.
 func (s *OwnedStream) Close() error {
+	if s == nil || s.life == nil {
+		return nil
+	}
 	s.cleanup.Stop()
 	return s.life.close()
 }
 
 func (l *streamLife) close() error {
-	if l.closed.Swap(true) || !l.core.enter() {
-		return ErrClosed
+	if !l.core.enter() {
+		return errStreamClosed // its pool takes it along
 	}
 	defer l.core.leave()
+	closed, last := l.gate.close()
+	if !closed {
+		return errStreamClosed
+	}
+	l.core.streams.Delete(l.stream) // before the driver may give its number to another
+	if last {
+		return l.end()
+	}
+	return nil
+}
+
+// leave is for those who are inside the pool, too.
+func (l *streamLife) leave() {
+	if l != nil && l.gate.leave() {
+		_ = l.end()
+	}
+}
+
+func (l *streamLife) end() error {
 	return check(C.bridge_stream_destroy(l.core.handle, C.uintptr_t(l.stream)))
 }
 
 // Synchronize waits until the stream has done all work queued on it.
 func (s *OwnedStream) Synchronize() error {
-	if s.life.closed.Load() {
-		return ErrClosed
+	if s == nil || s.life == nil {
+		return errNoStream
 	}
-	return s.pool.SynchronizeStream(s.Stream)
+	c, err := s.pool.enter()
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	if !s.life.enter() {
+		return errStreamClosed
+	}
+	defer s.life.leave()
+	return check(C.bridge_stream_synchronize(c.handle, C.uintptr_t(s.Stream)))
 }
 
 // ReleaseStream is to be called before a stream of somebody else's is destroyed: the pool never touches it again, and
@@ -92,6 +143,24 @@ func (p *Pool) SynchronizeStream(stream Stream) error {
 // out.
 func (p *Pool) Synchronize() error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_synchronize(pool) })
+}
+
+// ---- captures of CUDA graphs
+
+// CaptureID is the number of the capture under way on a stream, as the driver gives it; 0: none. Since 0.2.
+//
+// Errors: ErrInvalidArgument, ErrDriver, ErrForked.
+func (p *Pool) CaptureID(stream Stream) (uint64, error) {
+	return p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_capture_id(pool, C.uintptr_t(stream)) })
+}
+
+// ReleaseCapture says that the graph which a capture made will not run any more, so that its memory is the pool's
+// again. To be called when the graph and its copies are destroyed; waits for launches on streams that the pool has
+// seen. A capture that the pool has not seen is no error. Since 0.2.
+//
+// Errors: ErrInvalidArgument (capture 0, or one that is still under way), ErrDriver, ErrForked.
+func (p *Pool) ReleaseCapture(capture uint64) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_release_capture(pool, C.uint64_t(capture)) })
 }
 
 // ---- work, queued on a stream

@@ -7,6 +7,8 @@ cd "$(dirname "$0")"
 export CARGO_TARGET_DIR=$1 GPUPOOL_BACKEND=sim
 : "${GPUPOOL_PREFIX:?}" "${LD_LIBRARY_PATH:?}"
 
+features=gpupool/bytemuck,gpupool/cudarc,gpupool/half,gpupool/serde
+
 # Debian's Rust comes without these two.
 has() { cargo "$1" --version >/dev/null 2>&1 || { echo "== rust: no cargo $1 here, skipped"; return 1; }; }
 
@@ -14,12 +16,18 @@ echo "== rust: format"
 if has fmt; then cargo fmt --check; fi
 echo "== rust: clippy"
 if has clippy; then
-  cargo clippy --quiet --locked --workspace --all-targets --features gpupool/cudarc -- --deny warnings
+  cargo clippy --quiet --locked --workspace --all-targets --features $features -- --deny warnings
 fi
+echo "== rust: each feature alone"
+for feature in bytemuck half serde; do
+  cargo check --quiet --locked -p gpupool --features "$feature"
+done
 echo "== rust: documentation"
-RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --no-deps --features gpupool/cudarc
+RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --no-deps --features $features
 echo "== rust: tests"
-cargo test --quiet --locked --workspace --features gpupool/cudarc 2>&1 | sed -E '/^(running .*|\.+|)$/d'
+cargo test --quiet --locked --workspace --features $features 2>&1 | sed -E '/^(running .*|\.+|)$/d'
+echo "== rust: where the library is looked for"
+./check_build.sh "$CARGO_TARGET_DIR/check"
 shopt -s nullglob
 scenarios=(../../tests/scenario/*.json)
 if ((${#scenarios[@]})); then

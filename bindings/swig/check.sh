@@ -53,8 +53,8 @@ chosen() { [[ " ${languages[*]} " == *" $1 "* ]]; }
 
 say "format"
 if has clang-format; then
-  clang-format --dry-run --Werror $here/src/*.hpp $here/java/OomHandler.java $here/java/programs/*.java \
-    examples/java/*.java
+  clang-format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver}.java \
+    $here/java/programs/*.java examples/java/*.java
 fi
 if grep -nE $'\t| $|^.{121}' $here/*/*.{cs,lua,rb,swg} $here/csharp/programs/*.cs examples/{csharp,lua,ruby}/*; then
   say "tabs, spaces at the end, or lines of more than 120 characters" >&2
@@ -69,6 +69,14 @@ fi
 say "build: ${languages[*]}"
 make -j2 -C $here --no-print-directory BUILD="$build" "${languages[@]}"
 
+say "C++"
+read -ra flags <<<"$(if [ -n "${GPUPOOL_PREFIX:-}" ]; then
+  echo "-I$GPUPOOL_PREFIX/include -L$GPUPOOL_PREFIX/lib -lgpupool"; else pkg-config --cflags --libs gpupool; fi)"
+read -ra compiler <<<"${CXX:-g++}"
+"${compiler[@]}" -std=c++20 -O1 -Wall -Wextra -Werror -I$here/src $here/cpp/race_test.cpp "${flags[@]}" -pthread \
+  -o "$build/race_test"
+"$build/race_test"
+
 # run LANGUAGE PROGRAM ARGUMENT...: a Java or C# program by its name, a script by its file.
 run() {
   case $1 in
@@ -80,10 +88,26 @@ run() {
   esac
 }
 
-declare -A tests=([java]=PoolTest [csharp]=PoolTest [lua]=$here/lua/pool_test.lua [ruby]=$here/ruby/pool_test.rb)
+declare -A tests=([java]="PoolTest RaceTest" [csharp]="PoolTest RaceTest" [lua]=$here/lua/pool_test.lua
+  [ruby]=$here/ruby/pool_test.rb)
 declare -A runners=([java]=RunScenarios [csharp]=RunScenarios [lua]=$here/lua/run_scenarios.lua
   [ruby]=$here/ruby/run_scenarios.rb)
 declare -A basics=([java]=Basic [csharp]=Basic [lua]=examples/lua/basic.lua [ruby]=examples/ruby/basic.rb)
+
+# The program in README.md, and what it must print.
+declare -A readmes=([java]=Readme [csharp]=Readme [lua]=$build/readme.lua [ruby]=$build/readme.rb)
+declare -A printed=([java]=2097152 [csharp]=2097152 [lua]="GPUPOOL_ERROR_OUT_OF_MEMORY" [ruby]=bytes)
+build_readme() {
+  $here/readme.py "$1" >"$build/readme.$1"
+  case $1 in
+    java)
+      mkdir -p "$build/readme" && cp "$build/readme.java" "$build/readme/Readme.java"
+      javac -cp "$build/java/gpupool.jar" -d "$build/java/programs" "$build/readme/Readme.java"
+      ;;
+    csharp) mcs -out:"$build/csharp/Readme.exe" -r:"$build/csharp/GpuPool.dll" "$build/readme.csharp" ;;
+    ruby) mv "$build/readme.ruby" "$build/readme.rb" ;;
+  esac
+}
 
 # A scenario that must fail, and at which step.
 wrong='{"name": "wrong", "steps": [{"op": "create", "pool": "p"},
@@ -92,11 +116,20 @@ echo "$wrong" >"$build/wrong.json"
 
 for language in "${languages[@]}"; do
   say "$language"
-  if ! run "$language" "${tests[$language]}" >"$build/tests.log" 2>&1 || grep -i warning "$build/tests.log"; then
-    cat "$build/tests.log"
+  for each in ${tests[$language]}; do
+    if ! run "$language" "$each" >"$build/tests.log" 2>&1 || grep -i warning "$build/tests.log"; then
+      cat "$build/tests.log"
+      exit 1
+    fi
+    tail -n 1 "$build/tests.log"
+  done
+  build_readme "$language"
+  if ! run "$language" "${readmes[$language]}" >"$build/readme.log" 2>&1 ||
+    ! grep -q "${printed[$language]}" "$build/readme.log"; then
+    say "the program in README.md does not print ${printed[$language]}:" >&2
+    cat "$build/readme.log"
     exit 1
   fi
-  tail -n 1 "$build/tests.log"
   run "$language" "${basics[$language]}" >"$build/basic.log" || { cat "$build/basic.log"; exit 1; }
   run "$language" "${runners[$language]}" tests/scenario/*.json >"$build/scenarios.$language"
   cmp "$build/scenarios.${languages[0]}" "$build/scenarios.$language"

@@ -4,7 +4,8 @@
 // languages/<language>.swg, which defines
 //
 //   %gpupool_constant(c_name, script_name, java_name, csharp_name)   how a constant is called
-//   typemaps for 64-bit integers, (const char* data, size_t length), OomHandler* and, in scripts, streams
+//   typemaps for 64-bit integers, (const char* data, size_t length), OomHandler* and StreamArgument: a number, or,
+//   in scripts, a Stream as well; languages with types get overloads from languages/by_stream.swg
 //   %gpupool_copied(TYPE)                                             a member struct is handed out as a copy
 //   %gpupool_raises                                                   what a failed call does
 %module gpupool
@@ -13,7 +14,6 @@
 #include <gpupool/gpupool.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "library.hpp"
 #include "objects.hpp"
@@ -70,14 +70,16 @@ using namespace binding;
 
 %extend gpupool_config_t {
   gpupool_config_t() {
-    auto config = std::make_unique<gpupool_config_t>();
-    check(gpupool_config_init(config.get(), sizeof *config));
-    return config.release();
+    return new gpupool_config_t(default_config());
   }
   ~gpupool_config_t() {
     delete[] $self->peers;
     delete $self;
   }
+  // "cuda:1", "sim", "2". Since 0.2.
+  void set_device(const std::string& device) { binding::set_device(*$self, device); }
+  // "8GiB", or "40%" of the device. Replaces both limits. Since 0.2.
+  void set_limit(const std::string& limit) { binding::set_limit(*$self, limit); }
   // Asks the driver at every malloc and free whether the stream is capturing a graph.
   void set_capture_aware(bool aware) {
     const uint32_t flag = GPUPOOL_FLAG_CAPTURE_AWARE;
@@ -103,9 +105,16 @@ using namespace binding;
   }
 }
 
+%extend gpupool_stats_t {
+  // In words: "2 MiB of 64 MiB reserved, 1 block live".
+  std::string to_string() const { return describe_stats(*$self); }
+}
+
 // ---- the objects
 
-%ignore binding::OomHandler;
+%nodefaultctor binding::DeviceChoice;
+%immutable binding::DeviceChoice::backend;
+%immutable binding::DeviceChoice::device;
 %nodefaultctor binding::Stream;
 %nodefaultctor binding::Block;
 %nodefaultctor binding::Snapshot;
@@ -117,5 +126,9 @@ using namespace binding;
 %newobject binding::Pool::create_stream;
 %newobject binding::Pool::snapshot;
 
+#if defined(SWIGJAVA) || defined(SWIGCSHARP)
+%include "languages/by_stream.swg"
+#endif
 %include "library.hpp"
+%include "blocks.hpp"
 %include "objects.hpp"

@@ -20,10 +20,9 @@ public final class Basic {
     config.setLimitBytes(1L << 30);
     try (Pool pool = new Pool(config); Stream stream = pool.createStream()) {
       byte[] sent = "there and back".getBytes(StandardCharsets.UTF_8);
-      try (Block here = pool.allocate(1 << 20, stream.id());
-           Block there = pool.allocate(1 << 20, stream.id())) {
+      try (Block here = pool.allocate(1 << 20, stream); Block there = pool.allocate(1 << 20, stream)) {
         here.write(sent);
-        pool.copy(there.address(), here.address(), here.size(), stream.id());
+        pool.copy(there.address(), here.address(), here.size(), stream);
         System.out.println(new String(there.read(0, sent.length), StandardCharsets.UTF_8));
       }
       try {

@@ -24,18 +24,19 @@ echo "== node: dlopen"
 node "$1/dlopen.js" "$header" >"$1/output.txt"
 
 echo "== node: bad input"
-# refused WORDS ARGUMENTS...: the example ends with a failure that has these words.
+# refused WORDS ARGUMENTS...: the example ends with a failure of one line that has these words.
 refused() {
   if node "$1/dlopen.js" "${@:3}" >"$1/output.txt" 2>&1; then
     echo "dlopen.js ${*:3} succeeds" >&2
     exit 1
   fi
-  if ! grep -q "$2" "$1/output.txt"; then
-    echo "dlopen.js ${*:3} does not say $2:" >&2
+  if ! grep -q "$2" "$1/output.txt" || [ "$(wc -l <"$1/output.txt")" != 1 ]; then
+    echo "dlopen.js ${*:3} does not say $2 in one line:" >&2
     cat "$1/output.txt" >&2
     exit 1
   fi
 }
 refused "$1" "usage: "
 refused "$1" "no such file" /nowhere.h
+refused "$1" "is no gpupool.h" package.json
 refused "$1" "cannot open shared object" "$header" libnowhere.so

@@ -10,7 +10,9 @@ import koffi from "koffi";
 
 /** Everything that the header's marked region declares: { functions by name, constants by name }. */
 function load(header, library) {
-  const [, region] = readFileSync(header, "utf8").match(/(\/\* gpupool-api-begin[^]*)\/\* gpupool-api-end/);
+  const found = readFileSync(header, "utf8").match(/(\/\* gpupool-api-begin[^]*)\/\* gpupool-api-end/);
+  if (!found) throw new Error(`${header} is no gpupool.h`);
+  const [, region] = found;
   const text = region.replace(/\/\*[^]*?\*\//g, ""); // without comments
   const constants = {};
   for (const [, name, value] of text.matchAll(/#define (\w+) (\w+)/g)) constants[name] = BigInt(value);
@@ -62,9 +64,23 @@ function withDirections(prototype) {
     .replace(/\w+_fn_t/g, "$& *");
 }
 
+/** Ends the program with one line, for what its user can mend. */
+function giveUp(status, line) {
+  console.error(line);
+  process.exit(status);
+}
+
+function loaded(header, library) {
+  try {
+    return load(header, library);
+  } catch (error) {
+    return giveUp(1, `dlopen.js: ${error.message}`);
+  }
+}
+
 const [header, library = "libgpupool.so.0"] = process.argv.slice(2);
-assert(header, "usage: node dlopen.js HEADER [LIBRARY]");
-const { functions: gpupool, constants } = load(header, library);
+if (!header) giveUp(2, "usage: node dlopen.js HEADER [LIBRARY], where HEADER is the path of gpupool.h");
+const { functions: gpupool, constants } = loaded(header, library);
 
 /** Fails with what the library says of this thread's last failure. */
 function check(status) {

@@ -69,4 +69,6 @@ def main(trace: Path, picture: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python picture.py TRACE.gz OUT.svg")
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -90,4 +90,6 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python replay.py TRACE.gz")
     main(Path(sys.argv[1]))

@@ -416,13 +416,18 @@ typedef struct gpupool_segment_t {
 typedef struct gpupool_sim_config_t {
   uint32_t struct_size;
   /* 1: blocks are real memory of the host with true aliasing, and a gpupool_ptr_t may be cast to a pointer
-   * and used. 2: addresses only, for speed. 0: default, 1. */
+   * and used; a fork copies it, so that parent and child do not see each other's writes. 2: addresses only,
+   * for speed. 0: default, 1. */
   uint32_t data;
   /* Default: 150754820096, an H200's. */
   uint64_t capacity_bytes;
   /* Multiplies the measured prices of driver calls. Default: 1. */
   double price_scale;
-  uint64_t reserved[4];
+  /* 1: any number is a stream from its first use on. 2: only numbers from gpupool_stream_create, and 0, are;
+   * the others are errors of the simulated device, as they crash a GPU's driver. 0: default, 1. Since 0.2. */
+  uint32_t streams;
+  uint32_t reserved0;
+  uint64_t reserved[3];
 } gpupool_sim_config_t;
 
 /* ---- the library ------------------------------------------------------------------------------ */
@@ -552,9 +557,9 @@ GPUPOOL_API gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_
 
 /* Says that the graph which a capture made will not run any more, so that its memory is the pool's again:
  * what the capture freed serves other requests, and its blocks that are still live are like any others. Call
- * it when the graph and all its copies are destroyed and their launches are done; waits for launches on
- * streams that the pool has seen. A capture that the pool has not seen is no error. Since 0.2. Errors:
- * INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED. */
+ * it when the graph and all its copies are destroyed and all their launches are done. A capture that the pool
+ * has not seen is no error. Never waits for the GPU. Since 0.2. Errors: INVALID_ARGUMENT (capture 0, or one
+ * that is still under way), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture);
 
 /* Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever
@@ -665,19 +670,30 @@ GPUPOOL_API gpupool_status_t gpupool_sim_script(int32_t device, const char* scri
 
 /* Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both
  * may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,
- * is an error of the simulated device: see gpupool_sim_faults. */
+ * is an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's
+ * memory that device number `device` has no access to: see gpupool_enable_peer. gpupool_fill is work too;
+ * gpupool_copy may touch the memory of any device. */
 GPUPOOL_API gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr,
                                               uint64_t size, uint64_t nanoseconds);
 
 /* Lets virtual time pass. */
 GPUPOOL_API gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds);
 
-/* Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. */
+/* Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work, fills
+ * and copies that are queued meanwhile are kept for gpupool_sim_launch, and not done. */
 GPUPOOL_API gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin);
 
-/* Counts the rules of the device that were broken so far: use of unmapped memory, races between streams,
- * unmapping what is in use, calls that are illegal during capture. The last one is described in words in
- * text as by gpupool_report. out_count may be NULL. */
+/* Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses
+ * of then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that
+ * gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What
+ * a capture recorded stays until the device is configured anew. Since 0.2.
+ * Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,
+ * UNSUPPORTED as for work, fills and copies. */
+GPUPOOL_API gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream);
+
+/* Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's
+ * without access, races between streams, unmapping what is in use, calls that are illegal during capture. The
+ * last one is described in words in text as by gpupool_report. out_count may be NULL. */
 GPUPOOL_API gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text,
                                                 size_t capacity);
 

@@ -18,11 +18,6 @@ namespace {
 constexpr uint32_t kMaxPeers = 64;
 constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
 
-void after_fork() noexcept {
-  sim_after_fork();
-  cuda_after_fork();
-}
-
 /// Once CUDA is initialised: before the driver goes, pools stop calling it. Hooks run in reverse order, so
 /// this one, registered after cuInit, runs while the driver is still whole.
 void watch_exit() {
@@ -39,14 +34,16 @@ Status check_ordinal(int32_t ordinal, gpupool_backend_t backend) {
 
 Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
             std::unique_ptr<Device>& device) {
-  set_after_fork_hook(after_fork);
+  // Locks are taken around fork in the reverse of this order: those of the pools, then the devices'.
+  sim_watch_fork();
+  set_after_fork_hook(cuda_after_fork);
   (void)Registry::instance();
   if (const Status status = check_ordinal(ordinal, backend); status != kSuccess) return status;
   if (backend == GPUPOOL_BACKEND_SIM) {
     std::unique_ptr<Device> opened;
     if (const Status status = open_sim(ordinal, opened); status != kSuccess) return status;
     for (const int32_t peer : peers) {
-      if (const Status status = opened->add_peer(peer, true); status != kSuccess) return status;
+      if (const Status status = opened->add_peer(peer, false); status != kSuccess) return status;
     }
     device = std::move(opened);
     return kSuccess;

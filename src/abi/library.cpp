@@ -206,6 +206,10 @@ gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, in
   });
 }
 
+gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream) {
+  return guarded([&] { return sim_launch(device, capture, stream); });
+}
+
 gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text, size_t capacity) {
   if (out_count != nullptr) *out_count = 0;
   if (capacity != 0 && text == nullptr) return refuse_null("text");

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <thread>
 
 namespace gpupool {
 
 /// Uncontended: one atomic exchange to lock, one plain store to unlock. Meets std::lock_guard's needs.
-/// Never held across a driver call, a callback, or anything else that can block.
+/// Never held across a driver call, a callback, or anything else that can block. Who waits long sleeps in
+/// between, so that the holder can run even where the one who waits has a higher priority and the only core.
 class SpinLock {
  public:
   void lock() noexcept {
@@ -21,27 +21,8 @@ class SpinLock {
   void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 
  private:
-  // Spins for about the time that a holder needs, then lets it run: it may have lost its core.
-  [[gnu::noinline, gnu::cold]] void lock_contended() noexcept {
-    for (unsigned spins = 0;; ++spins) {
-      while (locked_.load(std::memory_order_relaxed)) {
-        if (++spins > 200) {
-          std::this_thread::yield();
-        } else {
-          pause();
-        }
-      }
-      if (try_lock()) return;
-    }
-  }
-
-  static void pause() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-  }
+  bool is_locked() const noexcept { return locked_.load(std::memory_order_relaxed); }
+  [[gnu::noinline, gnu::cold]] void lock_contended() noexcept;
 
   std::atomic<bool> locked_{false};
 };

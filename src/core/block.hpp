@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cassert>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "core/size.hpp"
@@ -13,6 +14,9 @@ namespace gpupool {
 
 class Heap;
 struct Region;
+
+/// A stream that uses a block beside its own.
+struct BlockUse;
 
 /// Whoever holds the lock under which a live or cached block changes: a thread's cache.
 struct BlockOwner;
@@ -39,7 +43,7 @@ struct alignas(128) Block {
   Heap* heap = nullptr;
   std::atomic<BlockOwner*> owner{nullptr};
   std::atomic<State> state{State::unused};
-  /// Other streams have used it: a free takes the long way.
+  /// Other streams use it, as `uses` says: a free takes the long way.
   std::atomic<bool> shared{false};
   /// Bytes at the end that were not asked for.
   uint16_t unasked = 0;
@@ -48,6 +52,7 @@ struct alignas(128) Block {
   Block* link = nullptr;       // next in whatever list the state says
   Block* link_back = nullptr;  // previous in a free index
   Region* region = nullptr;
+  BlockUse* uses = nullptr;  // of a live or pending block
 
   uint64_t requested() const noexcept { return size - unasked; }
   void set_requested(uint64_t bytes) noexcept {
@@ -68,6 +73,16 @@ class BlockStore {
     while (spare_ < count) {
       slabs_.push_back(std::make_unique<Block[]>(kSlab));
       for (size_t i = kSlab; i-- > 0;) put(&slabs_.back()[i]);
+    }
+  }
+
+  /// The same; false where there is no memory.
+  bool try_reserve(size_t count) noexcept {
+    try {
+      reserve(count);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
     }
   }
 

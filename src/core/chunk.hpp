@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/list.hpp"
 #include "core/size.hpp"
 
 namespace gpupool {
@@ -28,14 +29,20 @@ struct Chunk {
   uint64_t age = 0;
   /// Old mappings of it that are still to be removed: its memory does not return to the device before.
   uint32_t old_mappings = 0;
-  Chunk* prev = nullptr;
+  uint32_t cached_users = 0;  // scratch of whoever counts them
+  Chunk* prev = nullptr;      // in a list of its heap's, or of those in hand
   Chunk* next = nullptr;
+  Chunk* shared_prev = nullptr;  // in a list of the space's
+  Chunk* shared_next = nullptr;
 
   Address end() const noexcept { return address + size; }
 };
 
-/// Free chunks by power of two of their size, the oldest first.
-class ChunkLists {
+using ChunkList = List<Chunk, &Chunk::prev, &Chunk::next>;
+
+/// Free chunks by power of two of their size, those that became free first in front.
+template <Chunk* Chunk::*kPrev, Chunk* Chunk::*kNext>
+class ChunkClasses {
  public:
   static constexpr size_t kClasses = 24;
 
@@ -46,53 +53,36 @@ class ChunkLists {
   }
 
   void push(Chunk* chunk) noexcept {
-    List& list = lists_[class_of(chunk->size)];
-    chunk->prev = list.last;
-    chunk->next = nullptr;
-    (list.last != nullptr ? list.last->next : list.first) = chunk;
-    list.last = chunk;
-    ++list.count;
-    list.latest = std::max(list.latest, chunk->epoch);
+    const size_t at = class_of(chunk->size);
+    lists_[at].push_back(chunk);
+    latest_[at] = std::max(latest_[at], chunk->epoch);
     bytes_ += chunk->size;
   }
 
   void remove(Chunk* chunk) noexcept {
-    List& list = lists_[class_of(chunk->size)];
-    (chunk->prev != nullptr ? chunk->prev->next : list.first) = chunk->next;
-    (chunk->next != nullptr ? chunk->next->prev : list.last) = chunk->prev;
-    chunk->prev = chunk->next = nullptr;
-    --list.count;
+    lists_[class_of(chunk->size)].remove(chunk);
     bytes_ -= chunk->size;
   }
 
-  /// The oldest of a class; go on with ->next.
-  Chunk* oldest(size_t size_class) const noexcept { return lists_[size_class].first; }
+  /// The oldest of a class; go on with after().
+  Chunk* oldest(size_t size_class) const noexcept { return lists_[size_class].first(); }
+  static Chunk* after(const Chunk* chunk) noexcept { return chunk->*kNext; }
 
-  size_t count(size_t size_class) const noexcept { return lists_[size_class].count; }
+  size_t count(size_t size_class) const noexcept { return lists_[size_class].count(); }
 
-  /// An epoch that no chunk of the class is later than.
-  uint64_t latest_epoch(size_t size_class) const noexcept { return lists_[size_class].latest; }
-
-  /// The oldest of all, or null.
-  Chunk* oldest() const noexcept {
-    Chunk* best = nullptr;
-    for (const List& list : lists_) {
-      if (list.first != nullptr && (best == nullptr || list.first->age < best->age)) best = list.first;
-    }
-    return best;
-  }
+  /// An epoch that no chunk of the class is later than, where all belong to one stream.
+  uint64_t latest_epoch(size_t size_class) const noexcept { return latest_[size_class]; }
 
   uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  struct List {
-    Chunk* first = nullptr;
-    Chunk* last = nullptr;
-    size_t count = 0;
-    uint64_t latest = 0;
-  };
-  std::array<List, kClasses> lists_{};
+  std::array<List<Chunk, kPrev, kNext>, kClasses> lists_{};
+  std::array<uint64_t, kClasses> latest_{};
   uint64_t bytes_ = 0;
 };
+
+/// Those of one heap, and those of all heaps that share theirs.
+using ChunkLists = ChunkClasses<&Chunk::prev, &Chunk::next>;
+using SharedChunkLists = ChunkClasses<&Chunk::shared_prev, &Chunk::shared_next>;
 
 }  // namespace gpupool

@@ -64,45 +64,69 @@ struct Amounts {
 using GroupAmounts = std::array<Amounts, kGroups>;
 
 /// What one thread's cache has counted. Guarded by the cache's lock. A block counts where it was allocated,
-/// whichever thread frees it, so that `live` is never negative.
+/// whichever thread frees it, so that no figure is ever negative.
+///
+/// Between two folds (see Counters) a shard remembers the most that it held. Once that has grown by its
+/// allowance, count() and raise() ask for the next fold.
 class CounterShard {
  public:
-  /// How far a shard's peak may run ahead of what it has published: the bound that gpupool_stat_t states.
-  static constexpr uint64_t kPublishBytes = 16 * kMiB;
-  static constexpr uint64_t kPublishBlocks = 4096;
+  /// The least allowance: the bound that gpupool_stat_t states.
+  static constexpr uint64_t kAllowanceBytes = 16 * kMiB;
+  static constexpr uint64_t kAllowanceBlocks = 4096;
 
-  /// Counts a block. True where that may raise a peak: then call raise(). On the hot path: peaks are only
-  /// written where they rise.
+  /// Counts a block. True where that may raise a peak: then call raise(). On the hot path: two additions and
+  /// two comparisons, and no write but to the sums.
   bool count(Group group, uint64_t requested, uint64_t allocated) noexcept {
     const Amounts block{requested, allocated, 1};
     const auto at = static_cast<size_t>(index_of(group));
     total_[at] += block;
     live_[at] += block;
-    const bool of_group = live_[at].exceeds(peak_[at]);
-    const bool of_all = (live_[0] + live_[1]).exceeds(peak_all_);
+    const bool of_group = live_[at].exceeds(watch_[at]);
+    const bool of_all = (live_[0] + live_[1]).exceeds(watch_[kGroups]);
     return of_group | of_all;  // one branch
   }
 
-  /// True where the pool should publish this shard now.
-  bool raise(Group group) noexcept {
-    const auto at = static_cast<size_t>(index_of(group));
-    peak_[at].raise_to(live_[at]);
-    peak_all_.raise_to(live_[0] + live_[1]);
-    return peak_all_.allocated > published_.allocated + kPublishBytes ||
-           peak_all_.blocks > published_.blocks + kPublishBlocks;
+  /// Notes what count() has raised. True where that is more than was allowed: then nothing is noted, and the
+  /// pool must fold all shards before the malloc returns. The block counts from the fold on, beside what the
+  /// other shards hold then; beside what they held at any time since the last fold, it would raise the peak
+  /// too far.
+  bool raise() noexcept {
+    for (size_t at = 0; at < kSums; ++at) {
+      const Amounts live = live_of(at);
+      if (live.exceeds(allowed_[at].live) || (live + pending_of(at)).exceeds(allowed_[at].active))
+        return true;
+    }
+    for (size_t at = 0; at < kSums; ++at) {
+      const Amounts live = live_of(at);
+      reached_[at].live.raise_to(live);
+      reached_[at].active.raise_to(live + pending_of(at));
+    }
+    set_watch();
+    return false;
   }
 
   /// Both.
   bool add(Group group, uint64_t requested, uint64_t allocated) noexcept {
-    return count(group, requested, allocated) && raise(group);
+    return count(group, requested, allocated) && raise();
   }
 
   void subtract(Group group, uint64_t requested, uint64_t allocated) noexcept {
     live_[static_cast<size_t>(index_of(group))] -= {requested, allocated, 1};
   }
 
+  /// A block that was subtract()ed still waits for streams, and no longer does.
+  void add_pending(Group group, uint64_t requested, uint64_t allocated) noexcept {
+    pending_[static_cast<size_t>(index_of(group))] += {requested, allocated, 1};
+    set_watch();
+  }
+  void remove_pending(Group group, uint64_t requested, uint64_t allocated) noexcept {
+    pending_[static_cast<size_t>(index_of(group))] -= {requested, allocated, 1};
+    set_watch();
+  }
+
   const GroupAmounts& total() const noexcept { return total_; }
   const GroupAmounts& live() const noexcept { return live_; }
+  const GroupAmounts& pending() const noexcept { return pending_; }
 
   /// All mallocs, and those of them that the cache could not serve.
   uint64_t mallocs() const noexcept { return total_[0].blocks + total_[1].blocks; }
@@ -111,87 +135,117 @@ class CounterShard {
  private:
   friend class Counters;
 
+  /// Small blocks, large blocks, and all.
+  static constexpr size_t kSums = kGroups + 1;
+
+  /// Live: handed out. Active: pending as well.
+  struct Level {
+    Amounts live;
+    Amounts active;
+  };
+  static constexpr Amounts kLeast{kAllowanceBytes, kAllowanceBytes, kAllowanceBlocks};
+  static constexpr Level kLeastLevel{kLeast, kLeast};
+
+  Amounts live_of(size_t at) const noexcept { return at < kGroups ? live_[at] : live_[0] + live_[1]; }
+  Amounts pending_of(size_t at) const noexcept {
+    return at < kGroups ? pending_[at] : pending_[0] + pending_[1];
+  }
+
+  /// What is live can reach this much before either of the peaks rises.
+  void set_watch() noexcept {
+    for (size_t at = 0; at < kSums; ++at) {
+      const Amounts room = reached_[at].active - pending_of(at);
+      watch_[at] = {std::min(reached_[at].live.requested, room.requested),
+                    std::min(reached_[at].live.allocated, room.allocated),
+                    std::min(reached_[at].live.blocks, room.blocks)};
+    }
+  }
+
   GroupAmounts live_{};  // first, beside the cache's lock: all that a free by another thread changes
   GroupAmounts total_{};
-  GroupAmounts peak_{};  // of live, since the last publishing
-  Amounts peak_all_{};
-  Amounts published_{};  // live of all, as of the last publishing
-  GroupAmounts published_group_{};
+  std::array<Amounts, kSums> watch_{};
+  GroupAmounts pending_{};
+  std::array<Level, kSums> reached_{};                                          // since the last fold
+  std::array<Level, kSums> allowed_ = {kLeastLevel, kLeastLevel, kLeastLevel};  // until the next one
 };
 
-/// The pool's side: what the shards have published, and peaks. Guarded by the pool's lock.
+/// The pool's side: peaks. Guarded by the pool's lock.
 ///
-/// A peak is found as the published sum plus what each shard's own peak adds to it. With one shard that is
-/// exact. With several, shards need not have peaked at the same moment: the error is at most what they had
-/// not published, kPublishBytes a shard. For that, what others have freed since must be published before a
-/// shard that would raise a peak.
+/// A fold looks at all shards at one moment. What the pool held at any time since the last one is at most the
+/// sum of what each shard reached, so peaks are never too low. With one shard they are exact. With several,
+/// shards need not have reached their most at the same moment: each may have risen by its allowance since the
+/// fold, which bounds how far a peak is too high. Far below a known peak, allowances are larger: there is
+/// nothing to learn there.
 class Counters {
  public:
-  /// Whether publishing this shard would raise a peak. Call with the shard's lock held.
-  bool would_raise(const CounterShard& shard) const noexcept {
-    const auto raises = [](const Peaks& peaks, const Amounts& reached, const Amounts& pending) {
-      return reached.exceeds(peaks.allocated) || (reached + pending).exceeds(peaks.active);
-    };
-    const Amounts all = published_all_ - shard.published_ + shard.peak_all_;
-    if (raises(peak_all_, all, pending_[0] + pending_[1])) return true;
-    for (size_t g = 0; g < kGroups; ++g) {
-      const Amounts reached = published_[g] - shard.published_group_[g] + shard.peak_[g];
-      if (raises(peaks_[g], reached, pending_[g])) return true;
-    }
-    return false;
-  }
-
-  /// Folds a shard's peaks into the pool's. Call with the shard's lock held.
-  void publish(CounterShard& shard) noexcept {
-    const Amounts live = shard.live_[0] + shard.live_[1];
-    for (size_t g = 0; g < kGroups; ++g) {
-      const Amounts base = published_[g] - shard.published_group_[g];
-      raise(peaks_[g], base + shard.peak_[g], pending_[g]);
-      published_[g] = base + shard.live_[g];
-      shard.published_group_[g] = shard.peak_[g] = shard.live_[g];
-    }
-    const Amounts base = published_all_ - shard.published_;
-    raise(peak_all_, base + shard.peak_all_, pending_[0] + pending_[1]);
-    published_all_ = base + live;
-    shard.published_ = shard.peak_all_ = live;
-  }
-
-  /// A block is freed but waits for streams (add), or no longer does. Publish every shard first: peaks of
-  /// active bytes are found between such changes.
-  void add_pending(Group group, uint64_t allocated) noexcept {
-    pending_[static_cast<size_t>(index_of(group))] += {0, allocated, 1};
-  }
-  void remove_pending(Group group, uint64_t allocated) noexcept {
-    pending_[static_cast<size_t>(index_of(group))] -= {0, allocated, 1};
-  }
-
-  /// Publish every shard first.
-  void reset_peaks() noexcept {
-    for (size_t g = 0; g < kGroups; ++g) peaks_[g] = {published_[g], published_[g] + pending_[g]};
-    peak_all_ = {published_all_, published_all_ + pending_[0] + pending_[1]};
-  }
-
   struct Peaks {
-    Amounts allocated;
-    Amounts active;  // allocated and blocks only
+    Amounts live;
+    Amounts active;
   };
-  const Peaks& peak(Group group) const noexcept { return peaks_[static_cast<size_t>(index_of(group))]; }
-  const Peaks& peak_all() const noexcept { return peak_all_; }
-  const Amounts& pending(Group group) const noexcept {
-    return pending_[static_cast<size_t>(index_of(group))];
+
+  /// `for_each` calls what it is given with every shard; all of them are locked.
+  template <typename ForEach>
+  void fold(ForEach for_each) noexcept {
+    std::array<Peaks, CounterShard::kSums> reached{};
+    std::array<Peaks, CounterShard::kSums> now{};
+    uint64_t shards = 0;
+    for_each([&](const CounterShard& shard) {
+      ++shards;
+      for (size_t at = 0; at < reached.size(); ++at) {
+        reached[at].live += shard.reached_[at].live;
+        reached[at].active += shard.reached_[at].active;
+        now[at].live += shard.live_of(at);
+        now[at].active += shard.live_of(at) + shard.pending_of(at);
+      }
+    });
+    for (size_t at = 0; at < reached.size(); ++at) {
+      peaks_[at].live.raise_to(reached[at].live);
+      peaks_[at].live.raise_to(now[at].live);
+      peaks_[at].active.raise_to(reached[at].active);
+      peaks_[at].active.raise_to(now[at].active);
+    }
+    restart(for_each, now, shards);
   }
+
+  /// Sets every peak to the current value. `for_each` as above.
+  template <typename ForEach>
+  void reset_peaks(ForEach for_each) noexcept {
+    peaks_ = {};
+    for_each([](CounterShard& shard) { shard.reached_ = {}; });
+    fold(for_each);
+  }
+
+  const Peaks& peak(Group group) const noexcept { return peaks_[static_cast<size_t>(index_of(group))]; }
+  const Peaks& peak_all() const noexcept { return peaks_[kGroups]; }
 
  private:
-  static void raise(Peaks& peaks, const Amounts& reached, const Amounts& pending) noexcept {
-    peaks.allocated.raise_to(reached);
-    peaks.active.raise_to(reached + pending);
+  /// Each shard's part of what lies between now and the peak: it can rise by that without anything to learn.
+  static Amounts part(const Amounts& peak, const Amounts& now, uint64_t shards) noexcept {
+    return {(peak.requested - std::min(peak.requested, now.requested)) / shards,
+            (peak.allocated - std::min(peak.allocated, now.allocated)) / shards,
+            (peak.blocks - std::min(peak.blocks, now.blocks)) / shards};
   }
 
-  GroupAmounts published_{};
-  Amounts published_all_{};
-  GroupAmounts pending_{};
-  std::array<Peaks, kGroups> peaks_{};
-  Peaks peak_all_{};
+  template <typename ForEach>
+  void restart(ForEach for_each, const std::array<Peaks, CounterShard::kSums>& now,
+               uint64_t shards) noexcept {
+    constexpr Amounts kLeast = CounterShard::kLeast;
+    for_each([&](CounterShard& shard) {
+      for (size_t at = 0; at < now.size(); ++at) {
+        const Amounts live = shard.live_of(at);
+        const Amounts active = live + shard.pending_of(at);
+        CounterShard::Level& reached = shard.reached_[at];
+        reached.live = live + part(peaks_[at].live, now[at].live, shards);
+        reached.active = active + part(peaks_[at].active, now[at].active, shards);
+        shard.allowed_[at] = {live + kLeast, active + kLeast};
+        shard.allowed_[at].live.raise_to(reached.live);
+        shard.allowed_[at].active.raise_to(reached.active);
+      }
+      shard.set_watch();
+    });
+  }
+
+  std::array<Peaks, CounterShard::kSums> peaks_{};
 };
 
 }  // namespace gpupool

@@ -58,13 +58,13 @@ void FreeIndex::resize(Block* block, Address address, uint64_t size) noexcept {
   if (!stays) insert(block);
 }
 
-Block* FreeIndex::find(uint64_t size) const noexcept {
+Block* FreeIndex::find(uint64_t size, bool exhaustive) const noexcept {
   const size_t own = bin_of(size);
   const size_t above = occupied_.first_from(own + 1);
-  // The bin of the size itself may hold ranges that are too small. Where nothing larger exists, the whole
-  // bin is searched: a fit must never be missed.
+  // The bin of the size itself may hold ranges that are too small.
+  const bool all = exhaustive && above == kNone;
   unsigned step = 0;
-  for (Block* at = heads_[own]; at != nullptr && (step < kScan || above == kNone); at = at->link, ++step) {
+  for (Block* at = heads_[own]; at != nullptr && (step < kScan || all); at = at->link, ++step) {
     if (at->size >= size) return at;
   }
   return above == kNone ? nullptr : heads_[above];

@@ -21,11 +21,13 @@ class FreeIndex {
   /// Gives a range other bounds. Where its place among the others stays, nothing is moved.
   void resize(Block* block, Address address, uint64_t size) noexcept;
 
-  /// The smallest range of at least `size`, the lowest address among equals, as far as bins are sorted; null
-  /// if there is none.
-  Block* find(uint64_t size) const noexcept;
+  /// The smallest range of at least `size`, the lowest address among equals, as far as bins are sorted. Null
+  /// where there is none; without `exhaustive`, also where all that fit are deep in the bin of the size
+  /// itself, so that a search takes a bounded number of steps.
+  Block* find(uint64_t size, bool exhaustive = false) const noexcept;
 
-  /// The largest range, and from there the next smaller ones (within a bin: next larger). Null at the end.
+  /// One of the largest ranges, within 1/32, and from there the next smaller ones (within a bin: next
+  /// larger). Null at the end.
   Block* largest() const noexcept;
   Block* next_smaller(const Block* block) const noexcept;
 

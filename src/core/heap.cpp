@@ -65,8 +65,8 @@ void Heap::make_free(Block* block, State state) noexcept {
 
 // ---- blocks
 
-Block* Heap::take(uint64_t size, uint64_t alignment) {
-  Block* hole = holes_.find(size + alignment - kUnit);
+Block* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
+  Block* hole = holes_.find(size + alignment - kUnit, exhaustive);
   if (hole == nullptr) return nullptr;
   space_.store.reserve(2);
   const Address start = align_up(hole->address, alignment);
@@ -74,20 +74,20 @@ Block* Heap::take(uint64_t size, uint64_t alignment) {
   Block* block = isolate(hole, start, size);
   block->become(State::live);
   for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
-    if (chunk->users++ == 0) free_chunks_.remove(chunk);
+    if (chunk->users++ == 0) claim(chunk);
   });
   space_.map.insert(block);
   return block;
 }
 
-void Heap::give(Block* block, uint64_t epoch, uint64_t age) noexcept {
+void Heap::give(Block* block, uint64_t epoch) noexcept {
   space_.map.erase(block);
   block->owner.store(nullptr, std::memory_order_relaxed);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (--chunk->users != 0) return;
     chunk->epoch = epoch;
-    chunk->age = age;
-    free_chunks_.push(chunk);
+    chunk->age = ++space_.age;
+    unclaim(chunk);
   });
   make_free(block, State::hole);
 }
@@ -110,10 +110,12 @@ void Heap::add_region(Address base, uint64_t size) {
   make_free(range, State::bare);
 }
 
-void Heap::add_segment(Chunk* chunk, uint64_t epoch, uint64_t age) {
+void Heap::add_segment(Chunk* chunk, uint64_t epoch) {
   space_.store.reserve(1);
+  std::vector<Chunk*> pages(1, chunk);
   Region& region = space_.regions.emplace_back();
-  region.pages.push_back(chunk);
+  region.self = std::prev(space_.regions.end());
+  region.pages = std::move(pages);
   region.base = chunk->address;
   region.size = chunk->size;
   region.home = this;
@@ -122,7 +124,7 @@ void Heap::add_segment(Chunk* chunk, uint64_t epoch, uint64_t age) {
   chunk->region = &region;
   chunk->users = 0;
   chunk->epoch = epoch;
-  chunk->age = age;
+  chunk->age = ++space_.age;
   Block* range = space_.store.get();
   range->address = region.base;
   range->size = region.size;
@@ -130,28 +132,32 @@ void Heap::add_segment(Chunk* chunk, uint64_t epoch, uint64_t age) {
   range->region = &region;
   range->prev = range->next = nullptr;
   region.first = range;
-  free_chunks_.push(chunk);
   reserved_ += chunk->size;
   ++chunk_count_;
+  unclaim(chunk);
   make_free(range, State::hole);
 }
 
-void Heap::remove_segment(Chunk* chunk) noexcept {
+void Heap::take_out_segment(Chunk* chunk, Aside& aside) noexcept {
+  claim(chunk);
+  holes_.remove(chunk->region->first);
   reserved_ -= chunk->size;
   --chunk_count_;
-  Region* region = chunk->region;
-  holes_.remove(region->first);
-  space_.store.put(region->first);
-  space_.regions.remove_if([region](const Region& each) { return &each == region; });
-  chunk->heap = nullptr;
-  chunk->region = nullptr;
+  aside.splice(aside.end(), space_.regions, chunk->region->self);
 }
 
-void Heap::prepare_attach(const Region* region, Address address, uint64_t size) {
+void Heap::take_in_segment(Chunk* chunk, Aside& aside) noexcept {
+  space_.regions.splice(space_.regions.end(), aside, chunk->region->self);
+  reserved_ += chunk->size;
+  ++chunk_count_;
+  holes_.insert(chunk->region->first);
+  unclaim(chunk);
+}
+
+void Heap::prepare_attach(Region* region, Address address, uint64_t size) {
   space_.store.reserve(4);
   const size_t pages = region->page_of(address + size);
-  // A region of this heap; only its caller sees it as constant.
-  std::vector<Chunk*>& table = const_cast<Region*>(region)->pages;
+  std::vector<Chunk*>& table = region->pages;
   if (table.size() < pages) table.resize(std::max(pages, table.size() + table.size() / 2));
 }
 
@@ -164,7 +170,7 @@ Block* Heap::range_around(const Region& region, Address address) const noexcept 
   return range;
 }
 
-void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch, uint64_t age) noexcept {
+void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept {
   Block* range = range_around(*region, address);
   assert(range->is(State::bare) && address + chunk->size <= range->end());
   range = isolate(range, address, chunk->size);
@@ -175,8 +181,8 @@ void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch,
   chunk->region = region;
   chunk->users = 0;
   chunk->epoch = epoch;
-  chunk->age = age;
-  free_chunks_.push(chunk);
+  chunk->age = ++space_.age;
+  unclaim(chunk);
   reserved_ += chunk->size;
   ++chunk_count_;
   make_free(range, State::hole);
@@ -205,16 +211,16 @@ Block* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept
   return range;
 }
 
-void Heap::hand_over(const Window& run, Heap& to, uint64_t age) noexcept {
+void Heap::hand_over(const Window& run, Heap& to) noexcept {
   Block* range = isolate(range_around(*run.region, run.start), run.start, run.end - run.start);
   for_chunks(*run.region, run.start, run.end, [&](Chunk* chunk) {
-    free_chunks_.remove(chunk);
+    claim(chunk);
     reserved_ -= chunk->size;
     --chunk_count_;
     chunk->heap = &to;
     chunk->epoch = 0;  // the other stream has not used it yet
-    chunk->age = age;
-    to.free_chunks_.push(chunk);
+    chunk->age = ++space_.age;
+    to.unclaim(chunk);
     to.reserved_ += chunk->size;
     ++to.chunk_count_;
   });
@@ -231,11 +237,18 @@ void Heap::restore(Block* retired) noexcept {
 }
 
 uint64_t Heap::largest_hole() const noexcept {
-  uint64_t largest = 0;
   const Block* front = holes_.largest();
-  // Within a bin, larger ranges may follow.
-  for (const Block* at = front; at != nullptr; at = at->link) largest = std::max(largest, at->size);
-  return largest;
+  return front != nullptr ? front->size : 0;
+}
+
+void Heap::set_shares(bool shares) noexcept {
+  if (shares == shares_) return;
+  for (size_t at = 0; at < ChunkLists::kClasses; ++at) {
+    for (Chunk* chunk = free_chunks_.oldest(at); chunk != nullptr; chunk = ChunkLists::after(chunk)) {
+      shares ? space_.free_chunks.push(chunk) : space_.free_chunks.remove(chunk);
+    }
+  }
+  shares_ = shares;
 }
 
 }  // namespace gpupool

@@ -41,24 +41,29 @@ class Heap {
 
   // ---- blocks
 
-  /// Cuts a live block of `size` (a multiple of kUnit) from the best fitting hole; null if none fits.
+  /// Cuts a live block of `size` (a multiple of kUnit) from the best fitting hole; null if none fits, or if
+  /// without `exhaustive` none is found.
   /// Registers it in the address map. Throws std::bad_alloc before anything has changed.
-  Block* take(uint64_t size, uint64_t alignment);
+  Block* take(uint64_t size, uint64_t alignment, bool exhaustive = false);
 
-  /// Turns a block (live, cached or pending) into a hole. Chunks that become free are stamped with `epoch`
-  /// and `age`. Never allocates.
-  void give(Block* block, uint64_t epoch, uint64_t age) noexcept;
+  /// Turns a block (live, cached or pending) into a hole. Chunks that become free are stamped with `epoch`.
+  /// Never allocates.
+  void give(Block* block, uint64_t epoch) noexcept;
 
   // ---- memory
 
   /// Adds an empty region of addresses: one bare range.
   void add_region(Address base, uint64_t size);
 
-  /// Adds a segment: a region wholly backed by chunk, which is free at first.
-  void add_segment(Chunk* chunk, uint64_t epoch, uint64_t age);
+  /// Adds a segment: a region wholly backed by chunk, which is free at first. Throws std::bad_alloc before
+  /// anything has changed.
+  void add_segment(Chunk* chunk, uint64_t epoch);
 
-  /// Takes away the region of a segment whose chunk is claimed.
-  void remove_segment(Chunk* chunk) noexcept;
+  /// Takes a free segment out of heap and space while it is given back, with its region and range in `aside`;
+  /// and takes it in again where that failed. Neither allocates.
+  using Aside = std::list<Region>;
+  void take_out_segment(Chunk* chunk, Aside& aside) noexcept;
+  void take_in_segment(Chunk* chunk, Aside& aside) noexcept;
 
   /// Where a request that no hole fits could go: around the largest holes, and at bare addresses. Returns how
   /// many places there are; the last is the one with most room.
@@ -72,14 +77,24 @@ class Heap {
   Cost cost(const Window& window, Supply supply, const Ladder& ladder, uint64_t block) const noexcept;
 
   /// Makes the next attach() and detach() safe. Throws std::bad_alloc.
-  void prepare_attach(const Region* region, Address address, uint64_t size);
+  void prepare_attach(Region* region, Address address, uint64_t size);
 
   /// Backs bare addresses with a chunk, which is free then.
-  void attach(Region* region, Address address, Chunk* chunk, uint64_t epoch, uint64_t age) noexcept;
+  void attach(Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept;
 
   /// Takes a free chunk out of `free_chunks()` while its move is under way, and puts it back.
-  void claim(Chunk* chunk) noexcept { free_chunks_.remove(chunk); }
-  void unclaim(Chunk* chunk) noexcept { free_chunks_.push(chunk); }
+  void claim(Chunk* chunk) noexcept {
+    free_chunks_.remove(chunk);
+    if (shares_) space_.free_chunks.remove(chunk);
+  }
+  void unclaim(Chunk* chunk) noexcept {
+    free_chunks_.push(chunk);
+    if (shares_) space_.free_chunks.push(chunk);
+  }
+
+  /// Whether its free chunks are among those of the space, where others find them. Heaps share at first.
+  bool shares() const noexcept { return shares_; }
+  void set_shares(bool shares) noexcept;
 
   /// The same for every free chunk that touches a window.
   void claim_window(const Window& window) noexcept;
@@ -101,14 +116,17 @@ class Heap {
   bool find_run(uint64_t size, Window& run) const noexcept;
 
   /// Gives a run of free chunks to another heap, mapped as they are. Needs two spare records.
-  void hand_over(const Window& run, Heap& to, uint64_t age) noexcept;
+  void hand_over(const Window& run, Heap& to) noexcept;
 
   // ---- numbers
 
   uint64_t reserved() const noexcept { return reserved_; }
   uint64_t chunk_count() const noexcept { return chunk_count_; }
   uint64_t hole_bytes() const noexcept { return holes_.bytes(); }
+  /// Within 1/32.
   uint64_t largest_hole() const noexcept;
+  /// Whether any block, live, cached or pending, is in it.
+  bool has_blocks() const noexcept { return reserved_ != free_chunks_.bytes(); }
 
   /// Re-derives every promise; says in `why` which one is broken. For tests, and for gpupool_validate, beside
   /// Space::is_valid().
@@ -126,6 +144,7 @@ class Heap {
   static bool extend(const Block* hole, uint64_t size, Window& window) noexcept;
 
   Group group_;
+  bool shares_ = true;
   Space& space_;
   FreeIndex holes_;
   FreeIndex bare_;

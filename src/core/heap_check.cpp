@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <unordered_map>
 
 #include "core/heap.hpp"
 
@@ -46,8 +45,39 @@ bool range_is_valid(const Region& region, const Block* block, const AddressMap& 
   return true;
 }
 
+/// Whether a chunk is where it says, and has this many users.
+bool chunk_is_valid(const Region& region, const Chunk* chunk, uint64_t users) {
+  return chunk->users == users && chunk->region == &region &&
+         region.chunk_at(region.is_segment ? 0 : region.page_of(chunk->address)) == chunk;
+}
+
+/// Blocks and chunks are both in address order, so that one walk counts the users of each chunk.
+bool users_are_valid(const Region& region) {
+  const Chunk* current = nullptr;
+  uint64_t users = 0;
+  uint64_t counted = 0;
+  bool good = true;
+  for (const Block* block = region.first; block != nullptr; block = block->next) {
+    if (!is_block(block)) continue;
+    for_chunks(region, block->address, block->end(), [&](const Chunk* chunk) {
+      if (chunk != current) {
+        good = good && (current == nullptr || chunk_is_valid(region, current, users));
+        current = chunk;
+        users = 0;
+      }
+      ++users;
+      ++counted;
+    });
+  }
+  good = good && (current == nullptr || chunk_is_valid(region, current, users));
+  for_each_chunk(region, [&](const Chunk* chunk) {
+    counted -= chunk->users;
+    good = good && (chunk->users != 0 || chunk_is_valid(region, chunk, 0));
+  });
+  return good && counted == 0;
+}
+
 bool region_is_valid(const Region& region, const AddressMap& map, std::string& why) {
-  std::unordered_map<const Chunk*, uint32_t> users;
   Address at = region.base;
   const Block* prev = nullptr;
   for (const Block* block = region.first; block != nullptr; prev = block, block = block->next) {
@@ -55,26 +85,22 @@ bool region_is_valid(const Region& region, const AddressMap& map, std::string& w
       return broken(why, "ranges do not cover the region", at);
     if (!range_is_valid(region, block, map, why)) return false;
     at = block->end();
-    if (is_block(block)) {
-      for_chunks(region, block->address, block->end(), [&](Chunk* chunk) { ++users[chunk]; });
-    }
   }
   if (at != region.end()) return broken(why, "ranges end before the region", at);
-  bool good = true;
-  for_each_chunk(region, [&](const Chunk* chunk) {
-    good = good && chunk->users == users[chunk] && chunk->region == &region &&
-           region.chunk_at(region.is_segment ? 0 : region.page_of(chunk->address)) == chunk;
-  });
-  return good || broken(why, "a chunk's users or place differ", region.base);
+  return users_are_valid(region) || broken(why, "a chunk's users or place differ", region.base);
 }
 
 }  // namespace
 
 bool Space::is_valid(std::string& why) const {
+  uint64_t shared = 0;
   for (const Region& region : regions) {
     if (!region_is_valid(region, map, why)) return false;
+    for_each_chunk(region, [&](const Chunk* chunk) {
+      if (chunk->users == 0 && chunk->heap->shares()) shared += chunk->size;
+    });
   }
-  return true;
+  return shared == free_chunks.bytes() || broken(why, "shared free chunks differ", 0);
 }
 
 bool Heap::is_valid(std::string& why) const {

@@ -64,13 +64,17 @@ class QuickBins {
     return all;
   }
 
-  /// Calls visit(block) for everything.
+  /// Calls visit(block) for everything, until it returns false.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const Bin& bin : bins_) {
-      for (const Block* block = bin.top; block != nullptr; block = block->link) visit(block);
+      for (const Block* block = bin.top; block != nullptr; block = block->link) {
+        if (!visit(block)) return;
+      }
     }
-    for (const Block* block = loose_; block != nullptr; block = block->link) visit(block);
+    for (const Block* block = loose_; block != nullptr; block = block->link) {
+      if (!visit(block)) return;
+    }
   }
 
  private:

@@ -21,6 +21,7 @@ struct Region {
   bool is_segment = false;
   Block* first = nullptr;
   std::vector<Chunk*> pages;
+  std::list<Region>::iterator self;  // in the space's list
 
   Address end() const noexcept { return base + size; }
   size_t page_of(Address address) const noexcept { return (address - base) / kGranule; }
@@ -37,6 +38,8 @@ struct Space {
   BlockStore store;
   AddressMap map;
   std::list<Region> regions;
+  SharedChunkLists free_chunks;  // of all heaps that share theirs
+  uint64_t age = 0;              // how often a chunk became free
 
   /// Re-derives every promise; says in `why` which one is broken.
   bool is_valid(std::string& why) const;
@@ -56,7 +59,7 @@ void for_each_chunk(const Region& region, Visit visit) {
 
 /// Calls visit(chunk) for every chunk that touches [start, end), all of which is backed.
 template <typename Visit>
-void for_chunks(const Region& region, Address start, Address end, Visit visit) noexcept {
+void for_chunks(const Region& region, Address start, Address end, Visit visit) {
   if (region.is_segment) {
     visit(region.pages.front());
     return;

@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <string_view>
+#include <utility>
 
 #include "device/sim_prices.hpp"
 #include "device/sim_registry.hpp"
@@ -14,6 +16,16 @@ namespace gpupool {
 namespace {
 
 namespace price = sim_prices;
+
+/// Runs a call. Where the host has no memory for what it records, it has changed nothing.
+template <class Action>
+Status attempt(Action&& action) {
+  try {
+    return action();
+  } catch (const std::bad_alloc&) {
+    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host has no memory for its records");
+  }
+}
 
 class SimDevice final : public Device {
  public:
@@ -67,10 +79,10 @@ class SimDevice final : public Device {
     return machine_.memory.set_access(address, size, accessors_);
   }
   Status unmap(Address address, uint64_t size) override {
-    const std::lock_guard lock(state_.mutex);
+    const AllSims all;
     const double cost = price_of_mappings(price::kUnmap, address, size);
     if (const Status status = machine_.enter(SimCall::unmap, cost); status != kSuccess) return status;
-    return machine_.memory.unmap(address, size, machine_.clock.now());
+    return machine_.memory.unmap(address, size, all.now());
   }
 
   // ---- peers
@@ -81,28 +93,31 @@ class SimDevice final : public Device {
                   peer, kSimDeviceCount);
     }
     const std::lock_guard lock(state_.mutex);
-    accessors_ |= uint64_t{1} << peer;
+    accessors_ |= sim_device_set(peer);
     if (all) machine_.memory.share_allocations(accessors_);
     return kSuccess;
   }
   void drop_peer(int32_t peer) noexcept override {
     const std::lock_guard lock(state_.mutex);
-    if (peer != machine_.info.ordinal) accessors_ &= ~(uint64_t{1} << peer);
+    if (peer != machine_.info.ordinal) accessors_ &= ~sim_device_set(peer);
   }
 
   // ---- the driver's own malloc
 
   Status allocate(Kind kind, uint64_t size, Stream, Address& address) override {
-    return call(SimCall::malloc, price::at(price::kMallocPair, size) * price::kMallocShare,
-                [&] { return machine_.memory.allocate(kind, size, address); });
+    return call(SimCall::malloc, price::at(price::kMallocPair, size) * price::kMallocShare, [&] {
+      machine_.memory.share_allocations(accessors_);
+      return machine_.memory.allocate(kind, size, address);
+    });
   }
   /// Waits for all streams, as cudaFree does.
   Status deallocate(Kind kind, Address address, uint64_t size, Stream) override {
-    return call(SimCall::free, price::at(price::kMallocPair, size) * (1 - price::kMallocShare), [&] {
-      const Status status = machine_.memory.deallocate(kind, address, size);
-      if (status == kSuccess) machine_.streams.synchronize_all();
-      return status;
-    });
+    const AllSims all;
+    const double cost = price::at(price::kMallocPair, size) * (1 - price::kMallocShare);
+    if (const Status status = machine_.enter(SimCall::free, cost); status != kSuccess) return status;
+    const Status status = machine_.memory.deallocate(kind, address, size, all.now());
+    if (status == kSuccess) machine_.streams.synchronize_all();
+    return status;
   }
 
   // ---- order
@@ -136,24 +151,32 @@ class SimDevice final : public Device {
   // ---- streams and data
 
   Status create_stream(Stream& stream) override {
-    const std::lock_guard lock(state_.mutex);
-    return machine_.streams.create(stream);
+    return attempt([&] {
+      const std::lock_guard lock(state_.mutex);
+      return machine_.streams.create(stream);
+    });
   }
   Status destroy_stream(Stream stream) override {
-    const std::lock_guard lock(state_.mutex);
-    return machine_.streams.destroy(stream);
+    return attempt([&] {
+      const std::lock_guard lock(state_.mutex);
+      return machine_.streams.destroy(stream);
+    });
   }
   Status synchronize_stream(Stream stream) override {
     return call(SimCall::host_wait, price::kStreamQuery,
                 [&] { return machine_.streams.synchronize_stream(stream); });
   }
   Status copy(Address destination, Address source, uint64_t size, Stream stream) override {
-    const std::lock_guard lock(state_.mutex);
-    return machine_.copy(destination, source, size, stream);
+    return attempt([&] {
+      const AllSims all;
+      return machine_.copy(all.machines(), destination, source, size, stream);
+    });
   }
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
-    const std::lock_guard lock(state_.mutex);
-    return machine_.fill(destination, value, size, stream);
+    return attempt([&] {
+      const AllSims all;
+      return machine_.fill(all.machines(), destination, value, size, stream);
+    });
   }
 
  private:
@@ -161,7 +184,7 @@ class SimDevice final : public Device {
   Status call(SimCall kind, double cost, Action&& action) {
     const std::lock_guard lock(state_.mutex);
     if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
-    return action();
+    return attempt(action);
   }
 
   /// Paid for each mapping that the range covers.
@@ -175,44 +198,63 @@ class SimDevice final : public Device {
 
   SimState& state_;
   SimMachine& machine_;
-  uint64_t accessors_ =
-      uint64_t{1} << machine_.info.ordinal;  // devices that mappings are made usable for, as bits
+  SimDeviceSet accessors_ = sim_device_set(machine_.info.ordinal);  // whom mappings are made usable for
 };
 
 /// Runs action(machine) under the lock of a device, which need not be open.
 template <class Action>
 Status with_machine(int32_t ordinal, Action&& action) {
-  SimState* state = nullptr;
-  if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
-  const std::lock_guard lock(state->mutex);
-  return action(*state->machine);
+  return attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
+    const std::lock_guard lock(state->mutex);
+    return action(*state->machine);
+  });
+}
+
+/// Runs action(machine, all) under the locks of all devices.
+template <class Action>
+Status with_all_machines(int32_t ordinal, Action&& action) {
+  return attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
+    const AllSims all;
+    return action(*state->machine, all.machines());
+  });
 }
 
 }  // namespace
 
 Status open_sim(int32_t ordinal, std::unique_ptr<Device>& device) {
-  SimState* state = nullptr;
-  if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
   std::unique_ptr<Device> opened;
-  {
+  const Status status = attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status found = find_sim(ordinal, state); found != kSuccess) return found;
     const std::lock_guard lock(state->mutex);
     opened = std::make_unique<SimDevice>(*state);
-  }
-  device = std::move(opened);  // with no lock held: it may close what was there
-  return kSuccess;
+    return kSuccess;
+  });
+  if (status == kSuccess) device = std::move(opened);  // with no lock held: it may close what was there
+  return status;
 }
 
 Status sim_configure(int32_t ordinal, const gpupool_sim_config_t& config) {
   SimSettings settings;
   if (const Status status = sim_settings_from(config, settings); status != kSuccess) return status;
-  SimState* state = nullptr;
-  if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
-  const std::lock_guard lock(state->mutex);
-  if (state->open != 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device %d is in use", ordinal);
-  }
-  state->machine = make_sim_machine(ordinal, settings);
-  return kSuccess;
+  return attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
+    const AllSims all;
+    if (state->open != 0) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device %d is in use", ordinal);
+    }
+    std::unique_ptr<SimMachine> made = make_sim_machine(ordinal, settings);
+    for (SimMachine* const machine : all.machines()) {
+      if (machine != nullptr) machine->memory.forget_work_of(ordinal);
+    }
+    state->machine = std::move(made);
+    return kSuccess;
+  });
 }
 
 Status sim_script(int32_t ordinal, const char* script) {
@@ -221,8 +263,9 @@ Status sim_script(int32_t ordinal, const char* script) {
 }
 
 Status sim_work(int32_t ordinal, Stream stream, Address address, uint64_t size, uint64_t nanoseconds) {
-  return with_machine(ordinal,
-                      [&](SimMachine& machine) { return machine.work(stream, address, size, nanoseconds); });
+  return with_all_machines(ordinal, [&](SimMachine& machine, const SimMachines& all) {
+    return machine.work(all, stream, address, size, nanoseconds);
+  });
 }
 
 Status sim_advance(int32_t ordinal, uint64_t nanoseconds) {
@@ -235,6 +278,12 @@ Status sim_advance(int32_t ordinal, uint64_t nanoseconds) {
 Status sim_capture(int32_t ordinal, Stream stream, bool begin) {
   return with_machine(ordinal, [&](SimMachine& machine) {
     return begin ? machine.streams.begin_capture(stream) : machine.streams.end_capture(stream);
+  });
+}
+
+Status sim_launch(int32_t ordinal, uint64_t capture, Stream stream) {
+  return with_all_machines(ordinal, [&](SimMachine& machine, const SimMachines& all) {
+    return machine.launch(all, capture, stream);
   });
 }
 

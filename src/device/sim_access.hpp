@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "device/device.hpp"
@@ -28,10 +29,13 @@ class SimAccesses {
   std::optional<Use> conflict(uint64_t offset, uint64_t size, Stream stream, uint64_t start,
                               bool writes) const;
 
-  /// Notes an access. `now` bounds what can still matter: later work starts at now or after it.
-  void note(uint64_t offset, uint64_t size, Use use, bool writes, uint64_t now);
+  struct Access {
+    uint64_t offset = 0;
+    uint64_t size = 0;
+    Use use;
+    bool writes = false;
+  };
 
- private:
   struct Record {
     uint64_t end_offset = 0;
     Use write;
@@ -39,10 +43,16 @@ class SimAccesses {
   };
   using Records = std::map<uint64_t, Record>;  // disjoint, by first offset
 
+  // Accesses are noted in two steps, so that work whose records the host has no memory for is not done.
+
+  /// What the records of these accesses' bytes become with them, in order. `now` bounds what can still
+  /// matter: later work starts at now or after it.
+  Records with(std::span<const Access> accesses, uint64_t now);
+  /// Puts the result of with(accesses) in the place of what it came from. Allocates nothing.
+  void replace(std::span<const Access> accesses, Records records) noexcept;
+
+ private:
   Records::const_iterator first_overlap(uint64_t offset) const;
-  void split(uint64_t offset);
-  void note_write(uint64_t offset, uint64_t size, Use use);
-  void note_read(uint64_t offset, uint64_t size, Use use);
   void drop_finished(uint64_t now);
 
   Records records_;

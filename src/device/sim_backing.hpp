@@ -41,6 +41,14 @@ class SimBacking {
   virtual Status set_access(Address address, uint64_t size) = 0;
   virtual Status unmap(Address address, uint64_t size) = 0;
 
+  // Around fork. In the child all physical memory is a copy of what it was, to which mappings then move;
+  // where the host had no room for it, they become inaccessible.
+
+  virtual void copy_for_child() noexcept = 0;
+  virtual void drop_copy() noexcept = 0;    // in the parent
+  virtual void become_copy() noexcept = 0;  // in the child
+  virtual void map_again(Address address, uint64_t size, uint64_t offset, bool usable) noexcept = 0;
+
   /// Copies between physical memory and any memory of the host. False where the host has no such memory.
   virtual bool write(uint64_t offset, Address host, uint64_t size) noexcept = 0;
   virtual bool read(Address host, uint64_t offset, uint64_t size) noexcept = 0;
@@ -52,19 +60,29 @@ std::unique_ptr<SimBacking> make_host_backing();
 /// Addresses of all simulated devices without data, so that no two devices use the same one. Best fit.
 class SimAddressSpace {
  public:
-  SimAddressSpace() { insert(kTiB, kSimAddressSpace - kTiB); }
+  SimAddressSpace();
 
   /// False when no free range is large enough.
   bool take(uint64_t size, uint64_t alignment, Address& base);
-  void give(Address base, uint64_t size);
+  /// Gives back a range that take() gave.
+  void give(Address base) noexcept;
 
  private:
-  void insert(Address base, uint64_t size);
-  void erase(Address base, uint64_t size);
+  using Sizes = std::set<std::pair<uint64_t, Address>>;
+  struct Range {
+    uint64_t size = 0;
+    Sizes::node_type
+        place;  // among the free ranges; kept here while it is taken, so that give() needs no memory
+  };
+  using Ranges = std::map<Address, Range>;
+
+  Ranges::node_type new_range();
+  void insert_free(Ranges::node_type range, Address base, uint64_t size) noexcept;
+  void set_free(Ranges::iterator range) noexcept;
 
   std::mutex mutex_;
-  std::map<Address, uint64_t> by_address_;
-  std::set<std::pair<uint64_t, Address>> by_size_;
+  Ranges ranges_;  // all of them, free or taken
+  Sizes free_;
 };
 
 /// Addresses only. `addresses` must outlive the result.

@@ -24,7 +24,7 @@ class AddressBacking final : public SimBacking {
                        "simulated device: no %llu bytes of addresses are free below 2^47",
                        static_cast<unsigned long long>(size));
   }
-  void release(Address base, uint64_t size) noexcept override { addresses_.give(base, size); }
+  void release(Address base, uint64_t) noexcept override { addresses_.give(base); }
 
   Status create(uint64_t size, uint64_t& offset) override {
     offset = next_offset_;
@@ -37,6 +37,11 @@ class AddressBacking final : public SimBacking {
   Status set_access(Address, uint64_t) override { return kSuccess; }
   Status unmap(Address, uint64_t) override { return kSuccess; }
 
+  void copy_for_child() noexcept override {}
+  void drop_copy() noexcept override {}
+  void become_copy() noexcept override {}
+  void map_again(Address, uint64_t, uint64_t, bool) noexcept override {}
+
   // There are no bytes to copy; the device says so before it asks.
   bool write(uint64_t, Address, uint64_t) noexcept override { return false; }
   bool read(Address, uint64_t, uint64_t) noexcept override { return false; }
@@ -48,49 +53,70 @@ class AddressBacking final : public SimBacking {
 
 }  // namespace
 
+SimAddressSpace::SimAddressSpace() {
+  const auto all = ranges_.emplace(kTiB, Range{kSimAddressSpace - kTiB, {}}).first;
+  free_.emplace(all->second.size, all->first);
+}
+
 bool SimAddressSpace::take(uint64_t size, uint64_t alignment, Address& base) {
   const std::lock_guard lock(mutex_);
   // Any range this large holds size bytes at the alignment.
   const uint64_t enough = size + (std::max(alignment, kUnit) - kUnit);
-  const auto found = by_size_.lower_bound({enough, 0});
-  if (found == by_size_.end()) return false;
-  const auto [free, first] = *found;
-  erase(first, free);
+  const auto place = free_.lower_bound({enough, 0});
+  if (place == free_.end()) return false;
+  const auto [whole, first] = *place;
   base = align_up(first, alignment);
-  if (base != first) insert(first, base - first);
   const Address end = base + size;
-  if (end != first + free) insert(end, first + free - end);
+  Ranges::node_type before = base != first ? new_range() : Ranges::node_type();
+  Ranges::node_type behind = end != first + whole ? new_range() : Ranges::node_type();
+  // Nothing below allocates.
+  Ranges::node_type taken = ranges_.extract(first);
+  taken.mapped().size = size;
+  taken.mapped().place = free_.extract(place);
+  taken.key() = base;
+  ranges_.insert(std::move(taken));
+  if (before) insert_free(std::move(before), first, base - first);
+  if (behind) insert_free(std::move(behind), end, first + whole - end);
   return true;
 }
 
-void SimAddressSpace::give(Address base, uint64_t size) {
+void SimAddressSpace::give(Address base) noexcept {
   const std::lock_guard lock(mutex_);
-  Address first = base;
-  Address end = base + size;
-  const auto after = by_address_.lower_bound(base);
-  if (after != by_address_.begin()) {
-    const auto [free_base, free_size] = *std::prev(after);
-    if (free_base + free_size == base) {
-      first = free_base;
-      erase(free_base, free_size);
+  auto range = ranges_.find(base);
+  if (const auto next = std::next(range); next != ranges_.end() && next->second.place.empty()) {
+    range->second.size += next->second.size;
+    free_.erase({next->second.size, next->first});
+    ranges_.erase(next);
+  }
+  if (range != ranges_.begin()) {
+    if (const auto previous = std::prev(range); previous->second.place.empty()) {
+      previous->second.place = free_.extract({previous->second.size, previous->first});
+      previous->second.size += range->second.size;
+      ranges_.erase(range);
+      range = previous;
     }
   }
-  if (after != by_address_.end() && after->first == end) {
-    const uint64_t free_size = after->second;
-    erase(end, free_size);
-    end += free_size;
-  }
-  insert(first, end - first);
+  set_free(range);
 }
 
-void SimAddressSpace::insert(Address base, uint64_t size) {
-  by_address_.emplace(base, size);
-  by_size_.emplace(size, base);
+/// A range in no list yet, with all the memory that it will ever need.
+SimAddressSpace::Ranges::node_type SimAddressSpace::new_range() {
+  Ranges range;
+  Sizes place;
+  place.emplace();
+  range.emplace(0, Range{0, place.extract(place.begin())});
+  return range.extract(range.begin());
 }
 
-void SimAddressSpace::erase(Address base, uint64_t size) {
-  by_address_.erase(base);
-  by_size_.erase({size, base});
+void SimAddressSpace::insert_free(Ranges::node_type range, Address base, uint64_t size) noexcept {
+  range.key() = base;
+  range.mapped().size = size;
+  set_free(ranges_.insert(std::move(range)).position);
+}
+
+void SimAddressSpace::set_free(Ranges::iterator range) noexcept {
+  range->second.place.value() = {range->second.size, range->first};
+  free_.insert(std::move(range->second.place));
 }
 
 std::unique_ptr<SimBacking> make_address_backing(SimAddressSpace& addresses) {

@@ -5,8 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "device/sim_backing.hpp"
 
@@ -56,16 +58,8 @@ class HostBacking final : public SimBacking {
   }
 
   Status create(uint64_t size, uint64_t& offset) override {
-    if (store_ < 0) {
-      const int store = memfd_create("gpupool", MFD_CLOEXEC);
-      if (store < 0) return host_failure("create a file for", size);
-      if (ftruncate(store, kStoreSize) != 0) {
-        const Status failure = host_failure("create a file for", size);
-        close(store);
-        return failure;
-      }
-      store_ = store;
-    }
+    if (store_ < 0) store_ = open_store();
+    if (store_ < 0) return host_failure("create a file for", size);
     offset = next_offset_;
     next_offset_ += align_up(size, kPage);
     return kSuccess;
@@ -91,6 +85,34 @@ class HostBacking final : public SimBacking {
     void* const mapped =
         mmap(pointer(address), align_up(size, kPage), PROT_NONE, kNothing | MAP_FIXED, -1, 0);
     return mapped == MAP_FAILED ? host_failure("unmap", size) : kSuccess;
+  }
+
+  // ---- fork. Only system calls: this may be the child of a process with many threads.
+
+  void copy_for_child() noexcept override {
+    copy_ = open_store();
+    if (copy_ < 0 || copy_store(copy_)) return;
+    drop_copy();
+  }
+
+  void drop_copy() noexcept override {
+    if (copy_ >= 0) close(copy_);
+    copy_ = -1;
+  }
+
+  void become_copy() noexcept override {
+    if (store_ >= 0) close(store_);
+    store_ = std::exchange(copy_, -1);
+  }
+
+  void map_again(Address address, uint64_t size, uint64_t offset, bool usable) noexcept override {
+    const uint64_t length = align_up(size, kPage);
+    const int protection = usable ? PROT_READ | PROT_WRITE : PROT_NONE;
+    if (store_ >= 0 && mmap(pointer(address), length, protection, MAP_SHARED | MAP_FIXED, store_,
+                            static_cast<off_t>(offset)) != MAP_FAILED) {
+      return;
+    }
+    mmap(pointer(address), length, PROT_NONE, kNothing | MAP_FIXED, -1, 0);
   }
 
   // The kernel checks the host's side of a copy, so that a bad pointer is an error and not a crash.
@@ -122,7 +144,44 @@ class HostBacking final : public SimBacking {
     return true;
   }
 
+  /// A sparse file; -1 where the host has none.
+  static int open_store() noexcept {
+    const int store = memfd_create("gpupool", MFD_CLOEXEC);
+    if (store < 0 || ftruncate(store, kStoreSize) == 0) return store;
+    const int cause = errno;
+    close(store);
+    errno = cause;
+    return -1;
+  }
+
+  /// Copies every byte of the store that was ever written to, and was not given back.
+  bool copy_store(int target) noexcept {
+    off_t begin = 0;
+    while ((begin = lseek(store_, begin, SEEK_DATA)) >= 0) {
+      const off_t end = lseek(store_, begin, SEEK_HOLE);
+      if (end < begin || !copy_bytes(target, begin, end)) return false;
+      begin = end;
+    }
+    return errno == ENXIO;  // no more data
+  }
+
+  /// By way of a window onto the target, since a file has no address to copy from.
+  bool copy_bytes(int target, off_t begin, off_t end) noexcept {
+    constexpr off_t kWindow = 64 << 20;
+    while (begin < end) {
+      const auto size = static_cast<uint64_t>(std::min(end - begin, kWindow));
+      void* const window = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, target, begin);
+      if (window == MAP_FAILED) return false;
+      const bool done = read(reinterpret_cast<Address>(window), static_cast<uint64_t>(begin), size);
+      munmap(window, size);
+      if (!done) return false;
+      begin += static_cast<off_t>(size);
+    }
+    return true;
+  }
+
   int store_ = -1;
+  int copy_ = -1;  // while a fork is under way
   uint64_t next_offset_ = 0;
 };
 

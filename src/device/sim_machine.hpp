@@ -2,18 +2,26 @@
 // A simulated device from the factory: all that sim_configure replaces, and the work that streams do on it.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <span>
+#include <vector>
 
 #include "device/device.hpp"
 #include "device/sim_clock.hpp"
+#include "device/sim_devices.hpp"
 #include "device/sim_memory.hpp"
 #include "device/sim_script.hpp"
 #include "device/sim_settings.hpp"
 #include "device/sim_streams.hpp"
+#include "device/sim_work.hpp"
 
 namespace gpupool {
+
+struct SimMachine;
+
+/// By number; null where there is none yet.
+using SimMachines = std::array<SimMachine*, kSimDeviceCount>;
 
 /// Not thread-safe but for clock.now(): the device's lock is held.
 struct SimMachine {
@@ -25,12 +33,15 @@ struct SimMachine {
     return script.check(call);
   }
 
-  // Work is checked, and refused whole where it breaks a rule: 700 for memory that is not usable, 719 for a
-  // race. On a capturing stream nothing is executed, and only addresses are checked.
+  // Work may touch the memory of every device, whose locks are held. It is checked, and refused whole where
+  // it breaks a rule: 700 for memory that is not usable, 719 for a race with another stream of this device.
+  // On a capturing stream nothing is executed, only addresses are checked, and the capture keeps the work.
 
-  Status work(Stream stream, Address address, uint64_t size, uint64_t nanoseconds);
-  Status fill(Address destination, uint8_t value, uint64_t size, Stream stream);
-  Status copy(Address destination, Address source, uint64_t size, Stream stream);
+  Status work(const SimMachines& all, Stream stream, Address address, uint64_t size, uint64_t nanoseconds);
+  Status fill(const SimMachines& all, Address destination, uint8_t value, uint64_t size, Stream stream);
+  Status copy(const SimMachines& all, Address destination, Address source, uint64_t size, Stream stream);
+  /// Does what an ended capture kept, by the rules of now.
+  Status launch(const SimMachines& all, uint64_t capture, Stream stream);
 
   DeviceInfo info;
   SimClock clock;
@@ -40,16 +51,32 @@ struct SimMachine {
   SimMemory memory;
 
  private:
-  struct Access {
-    Address address = 0;
-    uint64_t size = 0;
-    bool writes = true;
+  /// A part of one mapping, of this device's memory or another's.
+  struct Touch {
+    SimMachine* owner = nullptr;
+    SimMemory::Piece piece;
+    bool writes = false;
+  };
+  /// One piece of work at its time.
+  struct Step {
+    const SimWork* work = nullptr;
+    uint64_t start = 0;
+    uint64_t end = 0;
+    std::vector<Touch> touches;
+  };
+  /// For messages: who wants to do what.
+  struct Caller {
+    Stream stream = 0;
+    uint64_t capture = 0;  // whose graph it is; 0: none
   };
 
-  /// Queues work behind what the stream has, and executes it at once.
-  Status queue(const char* what, Stream stream, std::span<const Access> accesses, uint64_t nanoseconds,
-               const std::function<Status()>& execute);
-  Status transfer(Address destination, bool to_host, Address source, bool from_host, uint64_t size);
+  Status run(const SimMachines& all, const Caller& caller, std::span<const SimWork> works);
+  Status plan(const SimMachines& all, const Caller& caller, Step& step);
+  Status touch(const SimMachines& all, const Caller& caller, Address address, bool writes, Step& step);
+  Status check_races(const Caller& caller, const Step& step);
+  void add_accesses(Stream stream, const Step& step, std::vector<SimAccesses::Access>& accesses) const;
+  Status execute(const Step& step);
+  Status transfer(const Step& step);
   Status copy_over_host(Address destination, Address source, uint64_t size);
 };
 

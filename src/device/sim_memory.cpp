@@ -22,6 +22,20 @@ auto entry_at(Map& map, Address address) {
   return it == map.begin() ? map.end() : std::prev(it);
 }
 
+/// An entry whose key comes later: putting it into the map then cannot fail.
+template <class Map>
+typename Map::node_type made_ahead(const typename Map::mapped_type& value) {
+  Map map;
+  map.emplace(typename Map::key_type{}, value);
+  return map.extract(map.begin());
+}
+
+template <class Map>
+void put(Map& map, typename Map::key_type key, typename Map::node_type entry) noexcept {
+  entry.key() = key;
+  map.insert(std::move(entry));
+}
+
 }  // namespace
 
 SimMemory::~SimMemory() {
@@ -43,10 +57,11 @@ Status SimMemory::reserve_addresses(uint64_t size, Address& base) {
                        "simulated device: %llu bytes of addresses beyond %llu reserved are too many",
                        Long{size}, Long{reserved_});
   }
+  auto reservation = made_ahead<Reservations>(size);
   Address found = 0;
   if (const Status status = backing_->reserve(size, kSimGranularity, found); status != kSuccess)
     return status;
-  reservations_.emplace(found, size);
+  put(reservations_, found, std::move(reservation));
   reserved_ += size;
   base = found;
   return kSuccess;
@@ -77,14 +92,11 @@ bool SimMemory::is_reserved(Address address, uint64_t size) const {
 
 // ---- chunks
 
-Status SimMemory::take(uint64_t size) {
-  if (size > free()) {
-    return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
-                       "simulated device: %llu bytes wanted, %llu of %llu free", Long{size}, Long{free()},
-                       Long{capacity_});
-  }
-  used_ += size;
-  return kSuccess;
+Status SimMemory::check_free(uint64_t size) {
+  if (size <= free()) return kSuccess;
+  return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
+                     "simulated device: %llu bytes wanted, %llu of %llu free", Long{size}, Long{free()},
+                     Long{capacity_});
 }
 
 Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
@@ -92,13 +104,11 @@ Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
     return faults_.refuse(driver_code::kInvalidValue, "create_chunk of %llu bytes: not whole granules",
                           Long{size});
   }
-  if (const Status status = take(size); status != kSuccess) return status;
+  if (const Status status = check_free(size); status != kSuccess) return status;
   uint64_t offset = 0;
-  if (const Status status = backing_->create(size, offset); status != kSuccess) {
-    used_ -= size;
-    return status;
-  }
+  if (const Status status = backing_->create(size, offset); status != kSuccess) return status;
   chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false});
+  used_ += size;
   chunk = next_chunk_++;
   return kSuccess;
 }
@@ -148,7 +158,7 @@ Status SimMemory::map(Address address, uint64_t size, ChunkHandle chunk) {
                           Long{address}, Long{size}, Long{before->first});
   }
   const auto [extent, inserted] =
-      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, 0, 0});
+      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, 0, {}});
   if (const Status status = backing_->map(address, size, found->second.offset); status != kSuccess) {
     extents_.erase(extent);
     return status;
@@ -171,7 +181,22 @@ Status SimMemory::check_whole_mappings(const char* call, Address address, uint64
                         Long{address}, Long{size});
 }
 
-Status SimMemory::set_access(Address address, uint64_t size, uint64_t accessors) {
+/// Refuses to take an extent away that work of one of `devices` uses.
+Status SimMemory::check_idle(const char* call, Address address, const Extent& extent, SimDeviceSet devices,
+                             const SimTimes& now) {
+  for (int32_t user = 0; user < kSimDeviceCount; ++user) {
+    const uint64_t until = extent.used_until[static_cast<size_t>(user)];
+    const uint64_t moment = now[static_cast<size_t>(user)];
+    if ((devices & sim_device_set(user)) == 0 || until <= moment) continue;
+    return faults_.refuse(driver_code::kIllegalAddress,
+                          "%s while in use: %#llx of device %d is used by device %d until %llu ns, and it is "
+                          "%llu ns there",
+                          call, Long{address}, ordinal_, user, Long{until}, Long{moment});
+  }
+  return kSuccess;
+}
+
+Status SimMemory::set_access(Address address, uint64_t size, SimDeviceSet accessors) {
   if (const Status status = check_whole_mappings("set_access", address, size); status != kSuccess) {
     return status;
   }
@@ -182,15 +207,13 @@ Status SimMemory::set_access(Address address, uint64_t size, uint64_t accessors)
   return kSuccess;
 }
 
-Status SimMemory::unmap(Address address, uint64_t size, uint64_t now) {
+Status SimMemory::unmap(Address address, uint64_t size, const SimTimes& now) {
   if (const Status status = check_whole_mappings("unmap", address, size); status != kSuccess) return status;
   const auto first = extents_.find(address);
   auto end = first;
   for (; end != extents_.end() && end->first - address < size; ++end) {
-    if (end->second.used_until <= now) continue;
-    return faults_.refuse(driver_code::kIllegalAddress,
-                          "unmapped while in use: %#llx is used until %llu ns, and it is %llu ns",
-                          Long{end->first}, Long{end->second.used_until}, Long{now});
+    const Status status = check_idle("unmapped", end->first, end->second, kAllSimDevices, now);
+    if (status != kSuccess) return status;
   }
   if (const Status status = backing_->unmap(address, size); status != kSuccess) return status;
   for (auto it = first; it != end; ++it) {
@@ -213,17 +236,15 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
     return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
                        "simulated device: %llu bytes in one block are too many", Long{size});
   }
-  const bool on_device = kind != Kind::pinned;
-  if (on_device) {
-    if (const Status status = take(size); status != kSuccess) return status;
-  }
-  Extent extent{size, 0, 0, kind, allocation_accessors_, 0};
+  const uint64_t taken = kind == Kind::pinned ? 0 : size;
+  if (const Status status = check_free(taken); status != kSuccess) return status;
+  // Pinned memory is every device's, and managed memory goes where it is used.
+  const SimDeviceSet accessors = kind == Kind::device ? allocation_accessors_ : kAllSimDevices;
+  auto entry = made_ahead<Extents>({size, 0, 0, kind, accessors, {}});
   Address found = 0;
-  if (const Status status = back(size, extent, found); status != kSuccess) {
-    if (on_device) used_ -= size;
-    return status;
-  }
-  extents_.emplace(found, extent);
+  if (const Status status = back(size, entry.mapped(), found); status != kSuccess) return status;
+  put(extents_, found, std::move(entry));
+  used_ += taken;
   address = found;
   return kSuccess;
 }
@@ -239,12 +260,17 @@ Status SimMemory::back(uint64_t size, Extent& extent, Address& address) {
   return status;
 }
 
-Status SimMemory::deallocate(Kind kind, Address address, uint64_t size) {
+Status SimMemory::deallocate(Kind kind, Address address, uint64_t size, const SimTimes& now) {
   const auto found = extents_.find(address);
   if (found == extents_.end() || found->second.chunk != 0 || found->second.size != size ||
       found->second.kind != kind) {
     return faults_.refuse(driver_code::kInvalidValue, "deallocate of %#llx, %llu bytes: not allocated so",
                           Long{address}, Long{size});
+  }
+  const SimDeviceSet others = kAllSimDevices & ~sim_device_set(ordinal_);
+  if (const Status status = check_idle("deallocated", address, found->second, others, now);
+      status != kSuccess) {
+    return status;
   }
   backing_->release(address, size);
   backing_->discard(found->second.offset, size);
@@ -254,10 +280,32 @@ Status SimMemory::deallocate(Kind kind, Address address, uint64_t size) {
 }
 
 /// As a context's peer access does: for what there is and for what comes.
-void SimMemory::share_allocations(uint64_t accessors) noexcept {
+void SimMemory::share_allocations(SimDeviceSet accessors) noexcept {
+  if ((accessors & ~allocation_accessors_) == 0) return;
   allocation_accessors_ |= accessors;
   for (auto& [address, extent] : extents_) {
     if (extent.chunk == 0) extent.accessors |= accessors;
+  }
+}
+
+void SimMemory::forget_work_of(int32_t ordinal) noexcept {
+  for (auto& [address, extent] : extents_) extent.used_until[static_cast<size_t>(ordinal)] = 0;
+}
+
+// ---- fork
+
+void SimMemory::before_fork() noexcept {
+  if (!extents_.empty()) backing_->copy_for_child();
+}
+
+void SimMemory::after_fork_in_parent() noexcept {
+  backing_->drop_copy();
+}
+
+void SimMemory::after_fork_in_child() noexcept {
+  backing_->become_copy();
+  for (const auto& [address, extent] : extents_) {
+    backing_->map_again(address, extent.size, extent.offset, extent.accessors != 0);
   }
 }
 
@@ -279,13 +327,13 @@ bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& piec
   return true;
 }
 
-bool SimMemory::is_foreign(Address address, uint64_t size) const {
-  if (size == 0 || size > kNever - address) return false;
-  const Address last = address + size - 1;
+bool SimMemory::has_any_of(Address address, uint64_t size) const {
+  if (size == 0) return false;
+  const Address last = address + std::min(size - 1, kNever - address);
   const auto reservation = entry_at(reservations_, last);
-  if (reservation != reservations_.end() && reservation->first + reservation->second > address) return false;
+  if (reservation != reservations_.end() && reservation->first + reservation->second > address) return true;
   const auto extent = entry_at(extents_, last);
-  return extent == extents_.end() || extent->first + extent->second.size <= address;
+  return extent != extents_.end() && extent->first + extent->second.size > address;
 }
 
 }  // namespace gpupool

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated devices of this process.
+// The simulated devices of this process, and what becomes of them in the child of a fork.
+//
+// Order of locks: the pools' come before all of these; then the registry's own, which is held for looking up
+// only, and around fork; then the devices' by number; then those that one device uses inside.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,5 +26,19 @@ Status find_sim(int32_t ordinal, SimState*& state);
 
 /// A device anew, not yet put anywhere.
 std::unique_ptr<SimMachine> make_sim_machine(int32_t ordinal, const SimSettings& settings);
+
+/// Holds the lock of every device that there is: for what concerns the memory of several.
+class AllSims {
+ public:
+  AllSims();
+
+  const SimMachines& machines() const noexcept { return machines_; }
+  /// What time it is on each of them.
+  SimTimes now() const noexcept;
+
+ private:
+  std::array<std::unique_lock<std::mutex>, kSimDeviceCount> locks_;
+  SimMachines machines_{};
+};
 
 }  // namespace gpupool

@@ -13,6 +13,10 @@ Status SimStreams::find(const char* call, Stream number, SimStream*& stream) {
     return faults_.refuse(driver_code::kInvalidHandle, "%s on stream %#llx, which was destroyed", call,
                           Long{number});
   }
+  if (strict_ && number != 0 && !streams_.contains(number)) {
+    return faults_.refuse(driver_code::kInvalidHandle, "%s on stream %#llx, which nobody created", call,
+                          Long{number});
+  }
   stream = &streams_[number];
   return kSuccess;
 }
@@ -82,7 +86,7 @@ Status SimStreams::record(Stream number, Event& event) {
 Status SimStreams::query(Event number, bool& passed) {
   const EventState* event = nullptr;
   if (const Status status = find_event("query", number, event); status != kSuccess) return status;
-  if (captures_.contains(event->capture)) {
+  if (is_under_way(event->capture)) {
     return faults_.refuse(driver_code::kCaptureUnsupported, "query of event %llu, recorded in a capture",
                           Long{number});
   }
@@ -142,7 +146,7 @@ Status SimStreams::begin_capture(Stream number) {
     return faults_.refuse(driver_code::kIllegalState, "begin_capture: stream %#llx is capturing already",
                           Long{number});
   }
-  captures_.insert(next_capture_);
+  captures_.emplace(next_capture_, Capture{});
   stream->capture = next_capture_++;
   return kSuccess;
 }
@@ -154,8 +158,32 @@ Status SimStreams::end_capture(Stream number) {
     return faults_.refuse(driver_code::kIllegalState, "end_capture: stream %#llx is not capturing",
                           Long{number});
   }
-  captures_.erase(stream->capture);
+  captures_.at(stream->capture).is_under_way = false;
   stream->capture = 0;
+  return kSuccess;
+}
+
+bool SimStreams::is_under_way(uint64_t capture) const {
+  const auto found = captures_.find(capture);
+  return found != captures_.end() && found->second.is_under_way;
+}
+
+void SimStreams::keep(const SimStream& stream, std::span<const SimWork> works) {
+  std::vector<SimWork>& kept = captures_.at(stream.capture).works;
+  kept.insert(kept.end(), works.begin(), works.end());
+}
+
+Status SimStreams::find_graph(uint64_t capture, std::span<const SimWork>& works) const {
+  const auto found = captures_.find(capture);
+  if (found == captures_.end()) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: there was no capture %llu on it",
+                Long{capture});
+  }
+  if (found->second.is_under_way) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: capture %llu is still under way",
+                Long{capture});
+  }
+  works = found->second.works;
   return kSuccess;
 }
 

@@ -41,27 +41,25 @@ bool Pool::keeps_mappings(const StreamState& state) const noexcept {
 
 Status Pool::release_capture(uint64_t capture) {
   if (capture == 0) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "0 is the number of no capture");
-  Lock lock(mutex_);
-  ++tick_;
-  for (const auto& state : streams_) {
+  const Lock lock = enter();
+  if (const auto known = std::find(captures_.begin(), captures_.end(), capture); known != captures_.end()) {
+    if (const Status status = check_ended(capture); status != kSuccess) return status;
+    captures_.erase(known);
+  }
+  if (const Status status = streams_.end_capture(capture); status != kSuccess) return status;
+  if (options_.vmm) unmap_retired();
+  return kSuccess;
+}
+
+/// Whether no stream is in the capture any more.
+Status Pool::check_ended(uint64_t capture) {
+  for (const auto& state : streams_.all()) {
     uint64_t now = 0;
-    if (state->order.released() && state->capture == 0) continue;
-    if (state->capture != capture && captures_.empty()) continue;
+    if (state->order.released()) continue;
     if (const Status status = driver_.capture_id(state->order.stream(), now); status != kSuccess)
       return status;
     if (now == capture) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the capture is still under way");
   }
-  // The graph may have been launched on any of the pool's streams.
-  if (const Status status = wait_for_streams(lock); status != kSuccess) return status;
-  std::erase(captures_, capture);
-  for (const auto& state : streams_) {
-    if (state->capture != capture) continue;
-    by_stream_.erase({state->order.stream(), capture});
-    state->order.end();
-    state->capture = 0;
-  }
-  settle_pending();
-  if (options_.vmm) unmap_retired();
   return kSuccess;
 }
 

@@ -3,40 +3,18 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "base/defer.hpp"
+#include "base/reserve.hpp"
 #include "pool/pool.hpp"
 
 namespace gpupool {
 
-/// Turns what a thread's cache keeps of a stream and group into holes.
-void Pool::drain(ThreadCache& cache, Stream stream, Group group) {
-  Block* list = nullptr;
-  {
-    const std::lock_guard lock(cache.lock);
-    Lane& lane = cache.lane_of(stream);
-    if (lane.stream != stream) return;
-    list = lane.bins(group).drain();
-  }
-  give_list(list);
-}
-
-/// The same for all that it keeps.
-void Pool::drain(ThreadCache& cache) {
-  Block* list = nullptr;
-  {
-    const std::lock_guard lock(cache.lock);
-    for (const Group group : {Group::large, Group::small}) {
-      for (size_t i = cache.lanes.size(); i-- > 0;) list = cache.lanes[i].bins(group).drain(list);
-    }
-  }
-  give_list(list);
-}
-
 void Pool::drain_stream(Stream stream, Group group) {
-  for (const auto& cache : caches_) drain(*cache, stream, group);
+  caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drain(cache, stream, group)); });
 }
 
 void Pool::drain_all() {
-  for (const auto& cache : caches_) drain(*cache);
+  caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drain(cache)); });
 }
 
 /// Drains the calling thread's cache, and those whose threads have done nothing since this was last called.
@@ -44,69 +22,70 @@ void Pool::drain_all() {
 /// each other without end, at a driver call a time.
 void Pool::drain_resting() {
   const ThreadCache* own = ThreadSlots::find(id_);
-  for (const auto& cache : caches_) {
-    if (cache.get() != own) {
-      const std::lock_guard lock(cache->lock);
-      if (std::exchange(cache->touched, false)) continue;
+  caches_.for_each([&](ThreadCache& cache) {
+    if (&cache != own) {
+      const std::lock_guard lock(cache.lock);
+      if (std::exchange(cache.touched, false)) return;
     }
-    drain(*cache);
-  }
+    give_list(Caches::drain(cache));
+  });
 }
 
-/// Turns freed blocks that every stream has passed into holes.
-void Pool::settle_pending() {
-  if (pending_.empty()) return;
-  size_t kept = 0;
-  bool published = false;
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    Pending& entry = pending_[i];
-    const bool passed = std::all_of(entry.uses.begin(), entry.uses.end(), [&](const auto& use) {
-      return use.first->order.passed(use.second, tick_);
-    });
-    if (!passed) {
-      if (kept != i) pending_[kept] = std::move(entry);
-      ++kept;
-      continue;
+/// Turns freed blocks that every stream has passed into holes: some of them, or all.
+void Pool::settle_pending(bool all) {
+  const auto settle = [this](Block& block) {
+    ThreadCache& owner = *static_cast<ThreadCache*>(block.owner.load(std::memory_order_relaxed));
+    {
+      const std::lock_guard lock(owner.lock);
+      owner.counters.remove_pending(group_of(block.size), block.requested(), block.size);
     }
-    if (!published) publish_all();
-    published = true;
-    counters_.remove_pending(group_of(entry.block->size), entry.block->size);
-    give(entry.block);
-  }
-  pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(kept), pending_.end());
+    give(block);
+  };
+  // A stream answers once a round, and what it is asked next may be later than what it answered.
+  while (pending_.settle(all, settle) != 0 && all && !pending_.empty()) streams_.next_round();
 }
 
-/// Waits, without the lock, until every stream has passed what was queued when this was called.
+/// Waits, without the lock, until every stream has passed what was queued when its turn came. A few at a
+/// time, so that no memory is needed.
 Status Pool::wait_for_streams(Lock& lock) {
-  std::vector<std::pair<StreamOrder*, StreamOrder::Mark>> marks;
-  marks.reserve(streams_.size());
   Status status = kSuccess;
-  for (const auto& state : streams_) {
-    StreamOrder::Mark mark;
-    const Status marked = state->order.mark(mark);
-    if (marked != kSuccess) status = marked;
-    if (mark.event != 0) marks.emplace_back(&state->order, mark);
+  std::array<std::pair<StreamOrder*, StreamOrder::Mark>, 16> marks;
+  // States are never taken away; those that come meanwhile have nothing that was queued before.
+  const size_t end = streams_.all().size();
+  for (size_t next = 0; next < end;) {
+    size_t count = 0;
+    for (; next < end && count < marks.size(); ++next) {
+      StreamOrder& order = streams_.all()[next]->order;
+      StreamOrder::Mark mark;
+      const Status marked = order.mark(mark);
+      if (marked != kSuccess) status = marked;
+      if (mark.event != 0) marks[count++] = {&order, mark};
+    }
+    if (count == 0) continue;
+    lock.unlock();
+    std::array<bool, 16> waited{};
+    for (size_t i = 0; i < count; ++i) {
+      const Status done = driver_.synchronize(marks[i].second.event);
+      waited[i] = done == kSuccess;
+      if (done != kSuccess) status = done;
+    }
+    lock.lock();
+    for (size_t i = 0; i < count; ++i) marks[i].first->settle(marks[i].second, waited[i]);
   }
-  lock.unlock();
-  std::vector<bool> waited(marks.size(), false);
-  for (size_t i = 0; i < marks.size(); ++i) {
-    const Status done = driver_.synchronize(marks[i].second.event);
-    waited[i] = done == kSuccess;
-    if (done != kSuccess) status = done;
-  }
-  lock.lock();
-  for (size_t i = 0; i < marks.size(); ++i) marks[i].first->settle(marks[i].second, waited[i]);
-  ++tick_;
+  streams_.next_round();
   return status;
 }
 
-/// Unmaps a claimed chunk and gives it back to the device. On failure it stays the pool's.
+/// Unmaps a claimed chunk, or takes one that was in hand, and gives it back to the device. On failure it
+/// stays the pool's.
 Status Pool::release_chunk(Chunk* chunk) {
   if (chunk->heap != nullptr) {
     auto* heap = static_cast<StreamHeap*>(chunk->heap);
-    space_.store.reserve(2);
-    in_hand_.reserve(in_hand_.size() + 1);
-    if (const Status status = driver_.unmap(chunk->address, chunk->size); status != kSuccess) {
+    Status status = space_.store.try_reserve(2) ? kSuccess
+                                                : fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY,
+                                                       "the host has no memory for the pool's records");
+    if (status == kSuccess) status = driver_.unmap(chunk->address, chunk->size);
+    if (status != kSuccess) {
       heap->unclaim(chunk);
       return status;
     }
@@ -116,83 +95,124 @@ Status Pool::release_chunk(Chunk* chunk) {
     in_hand_.push_back(chunk);
     return status;
   }
-  reserved_.subtract(chunk->size);
-  chunks_.subtract(1);
-  budget_.put(chunk->size);
+  ledger_.released(chunk->size);
   delete chunk;
   return kSuccess;
 }
 
-/// Gives back one chunk: one in hand, else the oldest free one that is idle and has no old mapping left.
-/// False if there is none; `blocked` says that one would be there once streams have passed.
-bool Pool::release_oldest(bool& blocked, Status& status) {
-  const auto unmapped = std::find_if(in_hand_.begin(), in_hand_.end(),
-                                     [](const Chunk* chunk) { return chunk->old_mappings == 0; });
-  if (unmapped != in_hand_.end()) {
-    Chunk* chunk = *unmapped;
-    in_hand_.erase(unmapped);
-    status = release_chunk(chunk);
-    return status == kSuccess;
+/// Chunks in hand that have no old mapping left.
+Status Pool::release_in_hand(uint64_t target, bool& blocked) {
+  Chunk* next = nullptr;
+  for (Chunk* chunk = in_hand_.first(); chunk != nullptr && ledger_.used() > target; chunk = next) {
+    next = ChunkList::after(chunk);
+    blocked = blocked || chunk->old_mappings != 0;
+    if (chunk->old_mappings != 0) continue;
+    in_hand_.remove(chunk);
+    if (const Status status = release_chunk(chunk); status != kSuccess) return status;
   }
-  blocked = blocked || !in_hand_.empty();
-  StreamHeap* from = nullptr;
-  Chunk* oldest = nullptr;
-  for (const auto& state : streams_) {
-    if (keeps_mappings(*state)) continue;
-    for (StreamHeap& heap : state->heaps) {
-      for (size_t size_class = 0; size_class < ChunkLists::kClasses; ++size_class) {
-        for (Chunk* chunk = heap.free_chunks().oldest(size_class); chunk != nullptr; chunk = chunk->next) {
-          if (oldest != nullptr && chunk->age > oldest->age) break;
-          if (chunk->old_mappings != 0 || !state->order.passed(chunk->epoch, tick_)) {
-            blocked = true;
-            continue;
-          }
-          from = &heap;
-          oldest = chunk;
-          break;
-        }
-      }
+  return kSuccess;
+}
+
+/// Free chunks, those first that became free first, if they are idle and have no old mapping left. Each is
+/// looked at once.
+Status Pool::release_free(uint64_t target, bool& blocked) {
+  std::array<Chunk*, SharedChunkLists::kClasses> next{};
+  for (size_t at = 0; at < next.size(); ++at) next[at] = space_.free_chunks.oldest(at);
+  while (ledger_.used() > target) {
+    Chunk** oldest = nullptr;
+    for (Chunk*& each : next) {
+      if (each != nullptr && (oldest == nullptr || each->age < (*oldest)->age)) oldest = &each;
     }
+    if (oldest == nullptr) return kSuccess;
+    Chunk* chunk = *oldest;
+    *oldest = SharedChunkLists::after(chunk);
+    auto* heap = static_cast<StreamHeap*>(chunk->heap);
+    if (chunk->old_mappings != 0 || !heap->state().order.passed(chunk->epoch)) {
+      blocked = true;
+      continue;
+    }
+    heap->claim(chunk);
+    if (const Status status = release_chunk(chunk); status != kSuccess) return status;
   }
-  if (oldest == nullptr) return false;
-  from->claim(oldest);
-  status = release_chunk(oldest);
-  return status == kSuccess;
+  return kSuccess;
 }
 
 /// Gives chunks back until no more than `target` is reserved or none is left; `blocked`: some were in use.
 Status Pool::release_until(uint64_t target, bool& blocked) {
+  // What was settled just now is stamped later than what was asked about.
+  streams_.next_round();
   unmap_retired();
-  Status status = kSuccess;
-  while (budget_.used() > target && release_oldest(blocked, status)) {
+  if (const Status status = release_in_hand(target, blocked); status != kSuccess) return status;
+  // What a graph may use stays. In a capture-aware pool that is not shared.
+  return captures_.empty() ? release_free(target, blocked) : kSuccess;
+}
+
+/// The end: gives back what streams have passed. Needs no memory: nobody asks for ranges any more.
+void Pool::unmap_all() noexcept {
+  streams_.next_round();
+  unmap_retired();
+  bool blocked = false;
+  (void)release_in_hand(0, blocked);
+  for (Region& region : space_.regions) unmap_region(region);
+}
+
+void Pool::unmap_region(Region& region) noexcept {
+  for (size_t page = 0; page < region.pages.size();) {
+    Chunk* chunk = region.pages[page];
+    if (chunk == nullptr) {
+      ++page;
+      continue;
+    }
+    const size_t end = page + chunk->size / kGranule;
+    auto* heap = static_cast<StreamHeap*>(chunk->heap);
+    if (chunk->users == 0 && chunk->old_mappings == 0 && heap->state().order.passed(chunk->epoch) &&
+        driver_.unmap(chunk->address, chunk->size) == kSuccess) {
+      std::fill(region.pages.begin() + static_cast<ptrdiff_t>(page),
+                region.pages.begin() + static_cast<ptrdiff_t>(end), nullptr);
+      heap->claim(chunk);
+      ledger_.detached(heap->group(), chunk->size);
+      chunk->heap = nullptr;
+      (void)release_chunk(chunk);
+    }
+    page = end;
   }
-  return status;
+}
+
+bool Pool::keeps_addresses(const std::vector<Retired>& entries, const Region& region) noexcept {
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const Retired& entry) { return entry.range->region == &region; });
+}
+
+/// Whether nothing keeps a region's addresses: no chunk, and no old mapping.
+bool Pool::is_unmapped(const Region& region) const noexcept {
+  return std::all_of(region.pages.begin(), region.pages.end(),
+                     [](const Chunk* chunk) { return chunk == nullptr; }) &&
+         !keeps_addresses(retired_, region) && !keeps_addresses(kept_, region);
 }
 
 Status Pool::trim(uint64_t target, uint64_t& released) {
-  Lock lock(mutex_);
-  const uint64_t out = reserved_.out;
-  ++tick_;
+  Lock lock = enter();
+  const uint64_t out = ledger_.reserved().out;
   drain_all();
-  settle_pending();
+  settle_pending(true);
   Status status = kSuccess;
   if (options_.vmm) {
     bool blocked = !pending_.empty();
     status = release_until(target, blocked);
-    if (status == kSuccess && blocked && budget_.used() > target) {
+    if (status == kSuccess && blocked && ledger_.used() > target) {
       status = wait_for_streams(lock);
       drain_all();
-      settle_pending();
+      settle_pending(true);
       const Status rest = release_until(target, blocked);
       if (status == kSuccess) status = rest;
     }
-  } else if (budget_.used() > target) {
+  } else if (ledger_.used() > target) {
     status = wait_for_streams(lock);
-    settle_pending();
+    settle_pending(true);
     const Status rest = free_segments(lock, target);
     if (status == kSuccess) status = rest;
   }
-  released = reserved_.out - out;
+  released = ledger_.reserved().out - out;
   return status;
 }
 
@@ -201,70 +221,79 @@ Status Pool::reserve(uint64_t target, Stream stream) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%" PRIu64 " bytes are more than any device has", target);
   }
   if (const Status status = check_stream(stream); status != kSuccess) return status;
-  Lock lock(mutex_);
-  ++tick_;
+  Lock lock = enter();
   StreamState* state = nullptr;
-  if (const Status status = stream_state(stream, state); status != kSuccess) return status;
-  const uint64_t used = budget_.used();
+  if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
+  const uint64_t used = ledger_.used();
   if (used >= target) return kSuccess;
   const uint64_t missing = align_up(target - used, kGranule);
-  if (missing > budget_.room()) {
+  const Budget& budget = ledger_.budget();
+  if (missing > budget.room()) {
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "reserving %" PRIu64 " bytes would go over the limit of %" PRIu64,
-                target, budget_.limit());
+                target, budget.limit());
   }
-  if (!options_.vmm) return add_segment(lock, *state, Group::large, missing);
-  StreamHeap& heap = state->heap(Group::large);
+  ++state->inside;
+  const Defer leave([&] { --state->inside; });
+  return options_.vmm ? reserve_chunks(state->heap(Group::large), target, missing)
+                      : add_segment(lock, *state, Group::large, missing);
+}
+
+/// Backs free addresses of a heap with new chunks until `target` bytes are reserved, of which `missing` are
+/// missing.
+Status Pool::reserve_chunks(StreamHeap& heap, uint64_t target, uint64_t missing) {
   std::array<Window, Heap::kMaxWindows> windows;
   size_t count = 0;
   if (const Status status = find_places(heap, missing, kUnit, windows, count); status != kSuccess)
     return status;
   Window window = windows[count - 1];
-  Status status = kSuccess;
   Gap gap;
-  while (status == kSuccess && budget_.used() < target) {
+  while (ledger_.used() < target) {
     if (!heap.next_gap(window, window.start, gap)) {
       // Part of the window was backed already, so the rest goes to addresses of its own.
-      const uint64_t rest = align_up(target - budget_.used(), kGranule);
-      if (status = add_region(heap, rest); status != kSuccess) break;
-      window = windows[heap.plan(rest, kUnit, windows) - 1];
+      const uint64_t rest = align_up(target - ledger_.used(), kGranule);
+      if (const Status status = add_region(heap, rest); status != kSuccess) return status;
+      count = heap.plan(rest, kUnit, windows);
+      if (count == 0) return fail(GPUPOOL_ERROR_INTERNAL, "a new region of addresses has no room");
+      window = windows[count - 1];
       continue;
     }
-    in_hand_.reserve(in_hand_.size() + 1);
-    Chunk* chunk = nullptr;
-    const uint64_t size = ladder_.chunk_size(budget_.used(), missing, gap.size, gap.size);
-    if (status = create_chunk(size, chunk); status != kSuccess) break;
-    heap.prepare_attach(window.region, gap.address, chunk->size);
-    const Gap piece{gap.address, chunk->size, chunk->size};
-    retired_.reserve(retired_.size() + 1);
-    status = map_pieces(piece, {{chunk, nullptr}}, window.region, heap);
-    if (status == kSuccess) {
-      attach(heap, window.region, gap.address, chunk, 0);
-    } else {
-      in_hand_.push_back(chunk);
+    const uint64_t size = ladder_.chunk_size(ledger_.used(), missing, gap.size, gap.size);
+    heap.prepare_attach(window.region, gap.address, size);
+    reserve_more(retired_, 1);
+    std::vector<Piece> piece(1);
+    if (const Status status = create_chunk(size, piece[0].chunk); status != kSuccess) return status;
+    const Gap part{gap.address, size, size};
+    if (const Status status = map_pieces(part, piece, window.region, heap); status != kSuccess) {
+      put_back(piece);
+      return status;
     }
+    attach(heap, window.region, gap.address, piece[0].chunk, 0);
   }
-  return status;
+  return kSuccess;
 }
 
 Status Pool::set_limit(uint64_t limit) {
-  if (budget_.set_limit(limit)) return kSuccess;
+  Budget& budget = ledger_.budget();
+  if (budget.set_limit(limit)) return kSuccess;
   {
-    Lock lock(mutex_);
+    Lock lock = enter();
     drain_all();
     if (!pending_.empty()) {
       if (const Status status = wait_for_streams(lock); status != kSuccess) return status;
-      settle_pending();
+      settle_pending(true);
     }
-    if (const uint64_t floor = live_floor(); floor > limit) {
+    const uint64_t used = ledger_.used();
+    // Nothing is in a thread's cache now, so that this is exact.
+    if (const uint64_t floor = used - std::min(used, releasable()); floor > limit) {
       return fail(GPUPOOL_ERROR_OVER_LIMIT,
                   "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit);
     }
   }
   uint64_t released = 0;
   if (const Status status = trim(limit, released); status != kSuccess) return status;
-  if (budget_.set_limit(limit)) return kSuccess;
+  if (budget.set_limit(limit)) return kSuccess;
   return fail(GPUPOOL_ERROR_OVER_LIMIT, "%" PRIu64 " bytes are reserved, more than a limit of %" PRIu64,
-              budget_.used(), limit);
+              budget.used(), limit);
 }
 
 }  // namespace gpupool

@@ -6,19 +6,37 @@
 // is removed once its stream has passed. A chunk of another stream is preferred idle; one that is still in
 // use makes the new stream wait for the old one, on the GPU, and is taken only before failing.
 #include <algorithm>
+#include <atomic>
+#include <cinttypes>
 
 #include "base/defer.hpp"
+#include "base/reserve.hpp"
 #include "pool/pool.hpp"
 
 namespace gpupool {
+namespace {
+
+/// Addresses that all pools of the process have reserved.
+constinit std::atomic<uint64_t> reserved_addresses{0};
+
+/// Chunks of other streams that are looked at for one that is idle.
+constexpr size_t kLooks = 16;
+
+Status out_of_addresses(Status status, uint64_t size) {
+  const int32_t code = last_error().driver_code;
+  return fail_driver(status, code, "no %" PRIu64 " bytes of addresses are left in this process", size);
+}
+
+}  // namespace
 
 /// Makes one hole of at least `bytes` in the heap. On failure nothing is lost: what was mapped is a hole.
 Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bool capturing) {
-  if (bytes > budget_.limit()) return fail(GPUPOOL_ERROR_OVER_LIMIT, "the request is larger than the limit");
+  if (bytes > ledger_.budget().limit())
+    return fail(GPUPOOL_ERROR_OVER_LIMIT, "the request is larger than the limit");
   if (bytes > driver_.info().total) {
     return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than the device");
   }
-  if (retired_.size() >= kRetiredMax) unmap_retired();
+  unmap_retired();
   StreamHeap& heap = state.heap(group_of(bytes));
   Growth growth{state, heap, bytes, capturing, false, ladder_, {}, {}};
   growth.ladder.fine = can_afford_fine();
@@ -54,49 +72,47 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bo
 /// most, since small chunks stay dear: those that the idle seconds of a program's start would pay for cost 4
 /// per cent of each training step.
 bool Pool::can_afford_fine() {
-  if (budget_.room() < budget_.limit() / 2) return true;
+  if (ledger_.budget().room() < ledger_.budget().limit() / 2) return true;
   uint64_t mallocs = 0;
-  for (const auto& cache : caches_) {
-    const std::lock_guard lock(cache->lock);
-    mallocs += cache->counters.mallocs();
-  }
+  caches_.for_each_locked([&](const ThreadCache& cache) { mallocs += cache.counters.mallocs(); });
   const uint64_t elapsed = driver_.device().now_ns() - created_at_;
   return driver_.nanoseconds() < std::clamp(elapsed / 100, mallocs * 2000, mallocs * 4000);
 }
 
-/// Whether a heap's chunks that became free in `epoch` may move to the growing stream. Its own need no wait.
-/// Those of others do not either once they are idle; while busy they are taken only in the last resort, since
-/// the growing stream must then wait for theirs.
-bool Pool::may_take(const Growth& growth, const StreamHeap& heap, uint64_t epoch) {
-  StreamState& state = heap.state();
-  if (keeps_mappings(state) && !(growth.capturing && &state == &growth.state)) return false;
-  if (&state == &growth.state) return true;
-  return growth.busy || state.order.passed(epoch, tick_);
+/// Whether a free chunk may move to the growing stream. Its own need no wait. Those of others do not either
+/// once they are idle; while busy they are taken only in the last resort, since the growing stream must then
+/// wait for theirs.
+bool Pool::may_take(const Growth& growth, const Chunk& chunk) {
+  StreamState& state = static_cast<StreamHeap*>(chunk.heap)->state();
+  const bool is_own = &state == &growth.state;
+  if (keeps_mappings(state) && !(growth.capturing && is_own)) return false;
+  return is_own || growth.busy || state.order.passed(chunk.epoch);
 }
 
 void Pool::count_supply(Growth& growth) {
   growth.supply = {};
-  for (const auto& state : streams_) {
-    for (const StreamHeap& heap : state->heaps) {
-      const ChunkLists& chunks = heap.free_chunks();
-      if (chunks.bytes() == 0) continue;
-      for (size_t at = 0; at < ChunkLists::kClasses; ++at) {
-        if (chunks.count(at) != 0) growth.supply.add_class(at, count_class(growth, heap, at));
-      }
-    }
+  for (size_t at = 0; at < SharedChunkLists::kClasses; ++at) {
+    if (const size_t count = count_class(growth, at); count != 0) growth.supply.add_class(at, count);
   }
 }
 
-/// How many chunks of a class the growth may take. They are looked at one by one only while the GPU is
-/// behind.
-size_t Pool::count_class(const Growth& growth, const StreamHeap& heap, size_t size_class) {
-  const ChunkLists& chunks = heap.free_chunks();
-  if (may_take(growth, heap, chunks.latest_epoch(size_class))) return chunks.count(size_class);
-  size_t count = 0;
-  for (const Chunk* chunk = chunks.oldest(size_class); chunk != nullptr; chunk = chunk->next) {
-    if (may_take(growth, heap, chunk->epoch)) ++count;
+/// How many chunks of a class the growth may take: its own, and those that all heaps share. Of these only the
+/// oldest are looked at. If it may take each of them, that goes for the others too: what turns out busy is
+/// not taken.
+size_t Pool::count_class(const Growth& growth, size_t size_class) {
+  size_t own = 0;
+  for (const StreamHeap& heap : growth.state.heaps) {
+    const Chunk* chunk = heap.free_chunks().oldest(size_class);
+    if (chunk != nullptr && may_take(growth, *chunk)) own += heap.free_chunks().count(size_class);
   }
-  return count;
+  size_t looked = 0;
+  size_t good = 0;
+  const Chunk* chunk = space_.free_chunks.oldest(size_class);
+  for (; chunk != nullptr && looked < kLooks; chunk = SharedChunkLists::after(chunk), ++looked) {
+    if (may_take(growth, *chunk)) ++good;
+  }
+  if (looked != 0 && good == looked) good = space_.free_chunks.count(size_class);
+  return std::max(own, good);
 }
 
 /// The places that a request could go to, at least one; reserves more addresses if there are none.
@@ -109,25 +125,44 @@ Status Pool::find_places(StreamHeap& heap, uint64_t bytes, uint64_t alignment,
   return count != 0 ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a new region of addresses has no room");
 }
 
-/// Reserves addresses for a heap: as many as the device has memory, which costs nothing, so that holes in
-/// them never matter; fewer where the driver has not so many left.
+/// How many addresses a heap gets at a time: as many as the device has memory, which costs nothing, so that
+/// holes in them never matter. But addresses are the process's, 2^47 in all, and its other libraries want
+/// some too: of half of them, what is left is shared out, a 64th a time. So hundreds of heaps get that much,
+/// and thousands still get some.
+uint64_t Pool::region_size(Group group) const noexcept {
+  constexpr uint64_t kAll = uint64_t{1} << 46;
+  constexpr uint64_t kLeast = 64 * kMiB;
+  const uint64_t reserved = reserved_addresses.load(std::memory_order_relaxed);
+  const uint64_t part = (kAll - std::min(kAll, reserved)) / 64;
+  uint64_t size = std::min(std::bit_ceil(driver_.info().total), part);
+  if (group == Group::small) size /= 16;
+  return align_up(std::max(size, kLeast), kGranule);
+}
+
+/// Reserves addresses for a heap; fewer where the driver has not so many left.
 Status Pool::add_region(StreamHeap& heap, uint64_t bytes) {
-  uint64_t size = std::bit_ceil(std::max(driver_.info().total, kGranule));
-  if (heap.group() == Group::small) size /= 16;
   const uint64_t least = align_up(bytes, kGranule);
-  for (size = std::max(align_up(size, kGranule), least);;
-       size = std::max(align_up(size / 2, kGranule), least)) {
+  uint64_t size = std::max(region_size(heap.group()), least);
+  for (;; size = std::max(align_up(size / 2, kGranule), least)) {
     Address base = 0;
     const Status status = driver_.reserve_addresses(size, base);
     if (status == kSuccess) {
+      Defer release([&] { (void)driver_.release_addresses(base, size); });
       if (!AddressMap::covers(base, size)) {
-        (void)driver_.release_addresses(base, size);
         return fail(GPUPOOL_ERROR_UNSUPPORTED, "the driver's addresses do not fit in 48 bits");
       }
       heap.add_region(base, size);
+      release.cancel();
+      reserved_addresses.fetch_add(size, std::memory_order_relaxed);
       return kSuccess;
     }
-    if (size == least) return status;
+    if (size == least) return is_shortage(status) ? status : out_of_addresses(status, least);
+  }
+}
+
+void Pool::release_region(const Region& region) noexcept {
+  if (driver_.release_addresses(region.base, region.size) == kSuccess) {
+    reserved_addresses.fetch_sub(region.size, std::memory_order_relaxed);
   }
 }
 
@@ -150,8 +185,8 @@ Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
   const size_t most = gap.size / kGranule;
   std::vector<Piece> pieces;
   pieces.reserve(most);
-  retired_.reserve(retired_.size() + most);
-  in_hand_.reserve(in_hand_.size() + most);
+  reserve_more(retired_, most);
+  reserve_more(kept_, most);
   space_.store.reserve(4 * most + 4);
   Defer give_up([&] { put_back(pieces); });
   if (const Status status = collect(growth, gap, pieces); status != kSuccess) return status;
@@ -167,7 +202,8 @@ Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
     if (piece.from != nullptr) {
       const uint64_t epoch = chunk->epoch;
       ++chunk->old_mappings;
-      retired_.push_back({piece.from, detach(chunk), chunk, epoch});
+      const bool keep = keeps_mappings(piece.from->state());
+      (keep ? kept_ : retired_).push_back({piece.from, detach(chunk), chunk, epoch});
       ++steals_;
       if (&piece.from->state() != &growth.state) ++stream_steals_;
     }
@@ -232,10 +268,10 @@ Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& pie
     room = std::min(room,
                     std::max(need, growth.ladder.chunk_size(growth.heap.reserved(), kGranule, need, room)));
   }
-  for (size_t i = in_hand_.size(); i-- > 0;) {
-    if (in_hand_[i]->size > room) continue;
-    piece = {in_hand_[i], nullptr};
-    in_hand_.erase(in_hand_.begin() + static_cast<ptrdiff_t>(i));
+  for (Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) {
+    if (chunk->size > room) continue;
+    in_hand_.remove(chunk);
+    piece = {chunk, nullptr};
     return kSuccess;
   }
   if (!prefers_creating(need) && steal(growth, need, room, piece)) return kSuccess;
@@ -246,8 +282,8 @@ Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& pie
 
 bool Pool::prefers_creating(uint64_t bytes) const noexcept {
   if (options_.slack <= 0) return false;
-  const auto live = static_cast<double>(counters_.peak_all().allocated.allocated);
-  return static_cast<double>(budget_.used() + bytes) <= (1 + options_.slack) * live;
+  const auto live = static_cast<double>(counters_.peak_all().live.allocated);
+  return static_cast<double>(ledger_.used() + bytes) <= (1 + options_.slack) * live;
 }
 
 /// Takes the oldest chunk of the size that fits best, the stream's own before others'.
@@ -255,43 +291,43 @@ bool Pool::steal(Growth& growth, uint64_t need, uint64_t room, Piece& piece) {
   for (;;) {
     const size_t size_class = growth.supply.pick(need, room);
     if (size_class == Supply::kNone) return false;
-    StreamHeap* from = nullptr;
-    Chunk* chunk = nullptr;
-    for (StreamHeap& heap : growth.state.heaps) consider(growth, heap, size_class, from, chunk);
-    for (const auto& state : streams_) {
-      if (chunk != nullptr) break;
-      for (StreamHeap& heap : state->heaps) consider(growth, heap, size_class, from, chunk);
-    }
+    Chunk* chunk = find_free(growth, size_class);
+    auto* from = chunk != nullptr ? static_cast<StreamHeap*>(chunk->heap) : nullptr;
     if (chunk != nullptr && hold(growth, from->state(), chunk->epoch) == kSuccess) {
       growth.supply.remove_class(size_class);
       from->claim(chunk);
       piece = {chunk, from};
       return true;
     }
-    // Creating a chunk may have released some, or the driver refused the wait.
+    // Creating a chunk may have released some, the driver refused the wait, or those in front are busy.
     growth.supply.clear_class(size_class);
   }
 }
 
-/// Keeps the oldest chunk of a class that the growth may take.
-void Pool::consider(const Growth& growth, StreamHeap& heap, size_t size_class, StreamHeap*& from,
-                    Chunk*& best) {
-  for (Chunk* chunk = heap.free_chunks().oldest(size_class); chunk != nullptr; chunk = chunk->next) {
-    if (best != nullptr && best->age < chunk->age) return;
-    if (!may_take(growth, heap, chunk->epoch)) continue;
-    from = &heap;
-    best = chunk;
-    return;
+/// A free chunk of a class that the growth may take: the oldest of the stream's own, else one of the oldest
+/// of all.
+Chunk* Pool::find_free(const Growth& growth, size_t size_class) {
+  Chunk* best = nullptr;
+  for (const StreamHeap& heap : growth.state.heaps) {
+    Chunk* chunk = heap.free_chunks().oldest(size_class);
+    if (chunk == nullptr || !may_take(growth, *chunk)) continue;
+    if (best == nullptr || chunk->age < best->age) best = chunk;
   }
+  Chunk* chunk = best == nullptr ? space_.free_chunks.oldest(size_class) : nullptr;
+  for (size_t looked = 0; chunk != nullptr && looked < kLooks;
+       chunk = SharedChunkLists::after(chunk), ++looked) {
+    if (may_take(growth, *chunk)) return chunk;
+  }
+  return best;
 }
 
 /// Makes the growing stream wait for another one, once for each epoch that matters.
 Status Pool::hold(Growth& growth, StreamState& from, uint64_t epoch) {
-  if (&from == &growth.state || from.order.passed(epoch, tick_)) return kSuccess;
+  if (&from == &growth.state || from.order.passed(epoch)) return kSuccess;
   for (auto& [state, until] : growth.held) {
     if (state == &from && until >= epoch) return kSuccess;
   }
-  growth.held.reserve(growth.held.size() + 1);
+  reserve_more(growth.held, 1);
   const Status status = from.order.hold(growth.state.order, epoch);
   if (status == kSuccess) growth.held.emplace_back(&from, epoch);
   return status;
@@ -309,78 +345,80 @@ Status Pool::create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& ch
       size = std::max(floor_power_of_two(size / 2), kGranule);
       continue;
     }
+    // A granule less than is used now, so that at least one chunk goes.
     const ErrorRecord cause = last_error();
+    const uint64_t used = ledger_.used();
     bool blocked = false;
-    Status released = kSuccess;
-    if (!release_oldest(blocked, released)) {
+    if (const Status released = release_until(used - std::min(used, kGranule), blocked); released != kSuccess)
+      return released;
+    if (ledger_.used() >= used) {
       last_error() = cause;
-      return released != kSuccess ? released : status;
+      return status;
     }
   }
 }
 
 Status Pool::create_chunk(uint64_t size, Chunk*& chunk) {
   auto created = std::make_unique<Chunk>();
-  if (!budget_.take(size)) {
-    return fail(GPUPOOL_ERROR_OVER_LIMIT, "creating %llu bytes would go over the limit",
-                static_cast<unsigned long long>(size));
+  if (!ledger_.budget().take(size)) {
+    return fail(GPUPOOL_ERROR_OVER_LIMIT, "creating %" PRIu64 " bytes would go over the limit", size);
   }
   const Status status = driver_.create_chunk(size, created->handle);
   if (status != kSuccess) {
-    budget_.put(size);
+    ledger_.budget().put(size);
     return status;
   }
   created->size = size;
-  reserved_.add(size);
-  chunks_.add(1);
+  ledger_.created(size);
   chunk = created.release();
   return kSuccess;
 }
 
 void Pool::attach(StreamHeap& heap, Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept {
-  heap.attach(region, address, chunk, epoch, ++age_);
-  const auto group = static_cast<size_t>(index_of(heap.group()));
-  group_reserved_[group].add(chunk->size);
-  group_chunks_[group].add(1);
+  heap.attach(region, address, chunk, epoch);
+  ledger_.attached(heap.group(), chunk->size);
 }
 
 Block* Pool::detach(Chunk* chunk) noexcept {
-  const auto group = static_cast<size_t>(index_of(chunk->heap->group()));
-  group_reserved_[group].subtract(chunk->size);
-  group_chunks_[group].subtract(1);
+  ledger_.detached(chunk->heap->group(), chunk->size);
   return chunk->heap->detach(chunk);
 }
 
 /// Removes the old mappings whose streams have passed, neighbours in one call.
-void Pool::unmap_retired() {
+void Pool::unmap_retired() noexcept {
+  unmap(retired_);
+  if (!kept_.empty() && captures_.empty()) unmap(kept_);
+}
+
+void Pool::unmap(std::vector<Retired>& entries) noexcept {
   size_t kept = 0;
-  for (size_t i = 0; i < retired_.size();) {
+  for (size_t i = 0; i < entries.size();) {
     const auto passed = [&](const Retired& entry) {
       StreamState& state = entry.heap->state();
-      return !keeps_mappings(state) && state.order.passed(entry.epoch, tick_);
+      return !keeps_mappings(state) && state.order.passed(entry.epoch);
     };
     size_t next = i + 1;
     bool removed = false;
-    if (passed(retired_[i])) {
-      const Address start = retired_[i].range->address;
-      Address end = retired_[i].range->end();
-      while (next < retired_.size() && retired_[next].range->address == end &&
-             retired_[next].range->region == retired_[i].range->region && passed(retired_[next])) {
-        end = retired_[next++].range->end();
+    if (passed(entries[i])) {
+      const Address start = entries[i].range->address;
+      Address end = entries[i].range->end();
+      while (next < entries.size() && entries[next].range->address == end &&
+             entries[next].range->region == entries[i].range->region && passed(entries[next])) {
+        end = entries[next++].range->end();
       }
       removed = driver_.unmap(start, end - start) == kSuccess;
     }
     for (; i < next; ++i) {
-      Retired& entry = retired_[i];
+      Retired& entry = entries[i];
       if (!removed) {
-        retired_[kept++] = entry;
+        entries[kept++] = entry;
         continue;
       }
       --entry.chunk->old_mappings;
       Heap::restore(entry.range);
     }
   }
-  retired_.resize(kept);
+  entries.resize(kept);
 }
 
 }  // namespace gpupool

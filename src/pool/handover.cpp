@@ -7,16 +7,30 @@
 #include "pool/pool.hpp"
 
 namespace gpupool {
+namespace {
+
+/// Streams whose memory is looked at for one request, in turn.
+constexpr size_t kNeighbours = 16;
+
+}  // namespace
+
 /// Hands the run of idle chunks that fits best to the stream's heap, which has a hole for the request then.
 /// False if there is none that is not much larger: it would hold what others then lack. Chunks can be fitted
-/// together instead, segments can not, so that they may be larger.
-bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment) {
+/// together instead, segments cannot, so that they may be larger. Looks at a few streams, or at all of them
+/// if `all`.
+bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment, bool all) {
+  if (space_.free_chunks.bytes() == 0) return false;
   const uint64_t need = bytes + alignment - kUnit;
   const uint64_t most = std::max(options_.vmm ? need + need / 8 : 2 * need, kGranule);
   StreamHeap& heap = state.heap(group_of(bytes));
   StreamHeap* from = nullptr;
   Window best;
-  for (const auto& other : streams_) {
+  const auto& states = streams_.all();
+  const size_t looks = all ? states.size() : std::min(states.size(), kNeighbours);
+  if (neighbour_ >= states.size() || looks == states.size()) neighbour_ = 0;
+  for (size_t look = 0; look < looks; ++look) {
+    const auto& other = states[neighbour_];
+    neighbour_ = neighbour_ + 1 < states.size() ? neighbour_ + 1 : 0;
     if (other.get() == &state || other->capture != 0) continue;
     StreamHeap& candidate = other->heap(heap.group());
     Window run;
@@ -32,7 +46,7 @@ bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment) {
     ++steals_;
     ++stream_steals_;
   });
-  from->hand_over(best, heap, ++age_);
+  from->hand_over(best, heap);
   return true;
 }
 
@@ -40,7 +54,7 @@ bool Pool::is_idle(StreamState& state, const Window& run) {
   uint64_t epoch = 0;
   for_chunks(*run.region, run.start, run.end,
              [&](const Chunk* chunk) { epoch = std::max(epoch, chunk->epoch); });
-  return state.order.passed(epoch, tick_);
+  return state.order.passed(epoch);
 }
 
 }  // namespace gpupool

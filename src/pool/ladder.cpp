@@ -1,44 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a request to a block, by ever dearer means, or to a report.
+// Serving a request: cheap sources first, then expensive ones, then an error report.
 #include <algorithm>
 #include <cinttypes>
 
+#include "base/defer.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
 namespace gpupool {
+namespace {
+
+/// Out-of-memory handlers that this thread is inside. A malloc in a handler asks none: it would never end.
+constinit thread_local int handlers_inside = 0;
+
+}  // namespace
 
 Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
-  ++tick_;
-  const uint64_t reserved = budget_.used();
+  const uint64_t reserved = ledger_.used();
   StreamHeap& heap = state.heap(group_of(bytes));
   block = take_cached(heap, bytes, alignment);
   if (block != nullptr) return kSuccess;
-  Status status = grow(lock, state, bytes, alignment, block);
-  if (!is_shortage(status)) return status;
+  // A failure changes nothing: what was created in vain does not stay, whichever way this is left.
+  const auto give_back = [&] {
+    const ErrorRecord cause = last_error();
+    bool blocked = false;
+    if (options_.vmm) (void)release_until(reserved, blocked);
+    last_error() = cause;
+  };
+  Defer on_failure(give_back);
+  Status status = grow(lock, state, bytes, alignment, false, block);
+  if (is_shortage(status)) status = obtain_at_last(lock, state, bytes, alignment, block);
+  if (status != kSuccess && !is_shortage(status)) return status;
+  on_failure.cancel();
+  if (status == kSuccess) return status;
+  give_back();  // before the report
+  return fail_malloc(status, bytes);
+}
 
+/// Where memory is short: everything that may take long.
+Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
+                            Block*& block) {
   ++retries_;
   drain_all();
   if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
-  status = grow(lock, state, bytes, alignment, block);
+  Status status = grow(lock, state, bytes, alignment, true, block);
   if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
     empty_other_pools(lock);
-    status = grow(lock, state, bytes, alignment, block);
+    status = grow(lock, state, bytes, alignment, true, block);
   }
   for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
     // What the handler freed may still be in use.
     if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
-    status = grow(lock, state, bytes, alignment, block);
+    status = grow(lock, state, bytes, alignment, true, block);
   }
-  if (!is_shortage(status)) return status;
-  if (options_.vmm) {
-    // A failure changes nothing: what was created in vain does not stay.
-    const ErrorRecord cause = last_error();
-    bool blocked = false;
-    (void)release_until(reserved, blocked);
-    last_error() = cause;
-  }
-  return fail_malloc(status, bytes);
+  return status;
 }
 
 /// A block from what the stream's heap has. What caches keep apart is merged first where it matters: always
@@ -52,18 +67,18 @@ Block* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
   return heap.take(bytes, alignment);
 }
 
-/// Gets memory for the heap and a block from it. Where the lock was given up meanwhile, another thread may
-/// have been quicker, hence the second try.
-Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
+/// Gets memory for the heap and a block from it. `last`: before failing, nothing is left out. Where the lock
+/// was given up meanwhile, another thread may have been quicker, hence the second try.
+Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last,
+                  Block*& block) {
   drain_resting();
   const bool capturing = note_capture(state);
   StreamHeap& heap = state.heap(group_of(bytes));
   for (int tries = 0; tries < 16; ++tries) {
-    ++tick_;
-    settle_pending();
-    block = heap.take(bytes, alignment);
+    settle_pending(last);
+    block = heap.take(bytes, alignment, last);
     if (block != nullptr) return kSuccess;
-    if (take_over(state, bytes, alignment)) continue;
+    if (take_over(state, bytes, alignment, last)) continue;
     const Status status = options_.vmm ? grow_vmm(state, bytes, alignment, capturing)
                                        : grow_segment(lock, state, bytes, alignment);
     if (status != kSuccess) return status;
@@ -74,18 +89,26 @@ Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t align
 bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
   const gpupool_oom_fn_t fn = oom_fn_;
   void* user = oom_user_;
-  if (fn == nullptr) return false;
+  if (fn == nullptr || handlers_inside != 0) return false;
   ++handler_calls_;
   lock.unlock();
-  const bool again = fn(user, handle_, bytes, attempt) != 0;
-  lock.lock();
-  return again;
+  const Defer relock([&] {
+    handlers_inside -= 1;
+    lock.lock();
+    streams_.next_round();
+  });
+  handlers_inside += 1;
+  return fn(user, handle_, bytes, attempt) != 0;
 }
 
 /// Other pools on the same device may be keeping what this one needs.
 void Pool::empty_other_pools(Lock& lock) {
   const DeviceInfo& own = driver_.info();
   lock.unlock();
+  const Defer relock([&] {
+    lock.lock();
+    streams_.next_round();
+  });
   const auto pools = Registry::instance().all();
   for (const auto& pool : pools) {
     const DeviceInfo& other = pool->driver_.info();
@@ -96,7 +119,6 @@ void Pool::empty_other_pools(Lock& lock) {
     uint64_t released = 0;
     (void)pool->empty(released);
   }
-  lock.lock();
 }
 
 /// Explains the shortage in the thread's error record.

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <map>
 #include <string>
-#include <unordered_map>
 
-#include "base/defer.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
@@ -21,16 +20,19 @@ gpupool_stat_t stat_of(const Flow& flow) noexcept {
   return {flow.current, flow.peak, flow.in, flow.out};
 }
 
-/// `held` is what is freed but pending: active, and not yet freed as far as the active figures go.
-gpupool_stat_group_t group_of_stats(const Amounts& total, const Amounts& live, const Amounts& held,
+/// A pending block is active, and not yet freed as far as the active figures go. All blocks lie in reserved
+/// memory, so that no peak of theirs is above its.
+gpupool_stat_group_t group_of_stats(const Amounts& total, const Amounts& live, const Amounts& pending,
                                     const Counters::Peaks& peaks, const Flow& reserved,
                                     const Flow& chunks) noexcept {
   gpupool_stat_group_t group{};
-  group.requested_bytes = stat_of(live.requested, peaks.allocated.requested, total.requested);
-  group.allocated_bytes = stat_of(live.allocated, peaks.allocated.allocated, total.allocated);
-  group.allocated_blocks = stat_of(live.blocks, peaks.allocated.blocks, total.blocks);
-  group.active_bytes = stat_of(live.allocated + held.allocated, peaks.active.allocated, total.allocated);
-  group.active_blocks = stat_of(live.blocks + held.blocks, peaks.active.blocks, total.blocks);
+  const auto at_most = [&](uint64_t peak) { return std::min(peak, reserved.peak); };
+  group.requested_bytes = stat_of(live.requested, at_most(peaks.live.requested), total.requested);
+  group.allocated_bytes = stat_of(live.allocated, at_most(peaks.live.allocated), total.allocated);
+  group.allocated_blocks = stat_of(live.blocks, peaks.live.blocks, total.blocks);
+  group.active_bytes =
+      stat_of(live.allocated + pending.allocated, at_most(peaks.active.allocated), total.allocated);
+  group.active_blocks = stat_of(live.blocks + pending.blocks, peaks.active.blocks, total.blocks);
   group.reserved_bytes = stat_of(reserved);
   group.chunks = stat_of(chunks);
   return group;
@@ -79,106 +81,101 @@ bool Pool::handle_is_usable() const noexcept {
   return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) != Life::forked;
 }
 
-/// Folds every cache's peaks into the pool's.
-void Pool::publish_all() {
-  for (const auto& cache : caches_) {
-    const std::lock_guard lock(cache->lock);
-    counters_.publish(cache->counters);
-  }
-}
-
-/// Folds one cache's peaks into the pool's, after the others' where it would raise them.
-void Pool::publish(ThreadCache& cache) noexcept {
-  bool raises = false;
-  {
-    const std::lock_guard lock(cache.lock);
-    raises = counters_.would_raise(cache.counters);
-  }
-  for (const auto& each : caches_) {
-    if (each.get() == &cache || !raises) continue;
-    const std::lock_guard lock(each->lock);
-    counters_.publish(each->counters);
-  }
-  const std::lock_guard lock(cache.lock);
-  counters_.publish(cache.counters);
+/// Brings the pool's peaks up to date. Takes every cache's lock.
+void Pool::fold_counters() noexcept {
+  const Caches::AllLocked locked(caches_);
+  counters_.fold(
+      [this](auto visit) { caches_.for_each([&](ThreadCache& cache) { visit(cache.counters); }); });
 }
 
 Amounts Pool::live_amounts() {
   Amounts live;
-  for (const auto& cache : caches_) {
-    const std::lock_guard lock(cache->lock);
-    live += cache->counters.live()[0] + cache->counters.live()[1];
-  }
+  caches_.for_each_locked(
+      [&](const ThreadCache& cache) { live += cache.counters.live()[0] + cache.counters.live()[1]; });
   return live;
 }
 
-/// What trimming can not go below: chunks that blocks touch, and what captures keep. Visits every block that
-/// is in a thread's cache, since those hold nothing.
-uint64_t Pool::live_floor() const {
-  uint64_t releasable = 0;
-  std::unordered_map<const Chunk*, uint32_t> cached;
-  for (const auto& cache : caches_) {
-    const std::lock_guard lock(cache->lock);
-    for (const Lane& lane : cache->lanes) {
+Amounts Pool::pending_amounts() {
+  Amounts pending;
+  caches_.for_each_locked([&](const ThreadCache& cache) {
+    pending += cache.counters.pending()[0] + cache.counters.pending()[1];
+  });
+  return pending;
+}
+
+/// What trimming can give back: chunks that no block touches but free ones in threads' caches. Looks at a
+/// bounded number of these, and leaves the others' chunks out.
+uint64_t Pool::releasable() noexcept {
+  uint64_t bytes = 0;
+  for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk))
+    bytes += chunk->size;
+  if (!captures_.empty()) return bytes;
+  bytes += space_.free_chunks.bytes();
+  const Caches::AllLocked locked(caches_);
+  visit_cached([&](Chunk* chunk) {
+    if (++chunk->cached_users == chunk->users) bytes += chunk->size;
+  });
+  visit_cached([](Chunk* chunk) { chunk->cached_users = 0; });
+  return bytes;
+}
+
+/// Calls visit(chunk) for each chunk of each of the first blocks in threads' caches. These are locked.
+template <typename Visit>
+void Pool::visit_cached(Visit visit) {
+  constexpr size_t kBlocks = 1024;
+  size_t blocks = 0;
+  caches_.for_each([&](ThreadCache& cache) {
+    for (const Lane& lane : cache.lanes) {
       for (const QuickBins& bins : lane.groups) {
         bins.for_each([&](const Block* block) {
-          for_chunks(*block->region, block->address, block->end(), [&](const Chunk* chunk) {
-            if (++cached[chunk] == chunk->users) releasable += chunk->size;
-          });
+          if (!heap_of(*block).shares()) return true;
+          for_chunks(*block->region, block->address, block->end(), visit);
+          return ++blocks < kBlocks;
         });
       }
     }
-  }
-  for (const Chunk* chunk : in_hand_) releasable += chunk->size;
-  for (const auto& state : streams_) {
-    if (keeps_mappings(*state)) continue;
-    for (const StreamHeap& heap : state->heaps) releasable += heap.free_chunks().bytes();
-  }
-  return budget_.used() - std::min(releasable, budget_.used());
+  });
 }
 
 /// Free memory that only the capture it was allocated in may reuse.
 uint64_t Pool::kept_by_captures() const noexcept {
   uint64_t bytes = 0;
-  for (const auto& state : streams_) {
-    if (state->capture == 0) continue;
-    for (const StreamHeap& heap : state->heaps) bytes += heap.hole_bytes();
-  }
+  streams_.for_each_capture([&](const StreamState& state) {
+    for (const StreamHeap& heap : state.heaps) bytes += heap.hole_bytes();
+  });
   return bytes;
 }
 
 void Pool::stats(gpupool_stats_t& stats) {
-  Lock lock(mutex_);
-  if (handle_is_usable()) {
-    ++tick_;
-    settle_pending();
-  }
-  publish_all();
+  const Lock lock = enter();
+  if (handle_is_usable()) settle_pending();
+  fold_counters();
   GroupAmounts total{};
   GroupAmounts live{};
+  GroupAmounts pending{};
   stats.hits = stats.misses = 0;
-  for (const auto& cache : caches_) {
-    const std::lock_guard cache_lock(cache->lock);
+  caches_.for_each_locked([&](const ThreadCache& cache) {
     for (size_t g = 0; g < kGroups; ++g) {
-      total[g] += cache->counters.total()[g];
-      live[g] += cache->counters.live()[g];
+      total[g] += cache.counters.total()[g];
+      live[g] += cache.counters.live()[g];
+      pending[g] += cache.counters.pending()[g];
     }
-    stats.hits += cache->counters.mallocs() - cache->counters.misses;
-    stats.misses += cache->counters.misses;
-  }
+    stats.hits += cache.counters.mallocs() - cache.counters.misses;
+    stats.misses += cache.counters.misses;
+  });
   const auto group = [&](Group which) {
     const auto at = static_cast<size_t>(index_of(which));
-    return group_of_stats(total[at], live[at], counters_.pending(which), counters_.peak(which),
-                          group_reserved_[at], group_chunks_[at]);
+    return group_of_stats(total[at], live[at], pending[at], counters_.peak(which), ledger_.reserved(which),
+                          ledger_.chunks(which));
   };
-  const Amounts pending = counters_.pending(Group::small) + counters_.pending(Group::large);
   stats.small = group(Group::small);
   stats.large = group(Group::large);
-  stats.all = group_of_stats(total[0] + total[1], live[0] + live[1], pending, counters_.peak_all(), reserved_,
-                             chunks_);
+  stats.all = group_of_stats(total[0] + total[1], live[0] + live[1], pending[0] + pending[1],
+                             counters_.peak_all(), ledger_.reserved(), ledger_.chunks());
+  const Budget& budget = ledger_.budget();
   stats.device = driver_.info().ordinal;
-  stats.limit_bytes = budget_.limit() == Budget::kNone ? 0 : budget_.limit();
-  stats.releasable_bytes = budget_.used() - live_floor();
+  stats.limit_bytes = budget.limit() == Budget::kNone ? 0 : budget.limit();
+  stats.releasable_bytes = releasable();
   const uint64_t used = stats.all.reserved_bytes.current;
   stats.slack_bytes = kept_by_captures();
   stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current + stats.slack_bytes);
@@ -188,19 +185,17 @@ void Pool::stats(gpupool_stats_t& stats) {
   stats.retries = retries_;
   stats.oom_handler_calls = handler_calls_;
   stats.failed_mallocs = failed_mallocs_;
-  stats.streams = by_stream_.size();
-  stats.metadata_bytes = space_.store.bytes() + space_.map.bytes() + caches_.size() * sizeof(ThreadCache) +
-                         streams_.size() * sizeof(StreamState) + chunks_.current * sizeof(Chunk);
+  stats.streams = streams_.count();
+  stats.metadata_bytes = space_.store.bytes() + space_.map.bytes() + caches_.bytes() + streams_.bytes() +
+                         ledger_.chunks().current * sizeof(Chunk);
 }
 
 void Pool::reset_peaks() {
-  Lock lock(mutex_);
-  publish_all();
-  counters_.reset_peaks();
-  reserved_.peak = reserved_.current;
-  chunks_.peak = chunks_.current;
-  for (Flow& flow : group_reserved_) flow.peak = flow.current;
-  for (Flow& flow : group_chunks_) flow.peak = flow.current;
+  const Lock lock = enter();
+  const Caches::AllLocked locked(caches_);
+  counters_.reset_peaks(
+      [this](auto visit) { caches_.for_each([&](ThreadCache& cache) { visit(cache.counters); }); });
+  ledger_.reset_peaks();
 }
 
 void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
@@ -218,7 +213,7 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     gpupool_block_t block{};
     block.address = range.address;
     block.allocated_bytes = range.size;
-    block.stream = static_cast<const StreamHeap*>(range.heap)->state().order.stream();
+    block.stream = heap_of(range).state().order.stream();
     block.device = driver_.info().ordinal;
     block.state = GPUPOOL_BLOCK_CACHED;
     if (range.is(State::pending)) block.state = GPUPOOL_BLOCK_PENDING;
@@ -227,19 +222,17 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     blocks.push_back(block);
   };
   {
-    Lock lock(mutex_);
-    // With every cache locked, no block changes hands: the lists are of one moment.
-    for (const auto& cache : caches_) cache->lock.lock();
-    const Defer unlock([this] {
-      for (const auto& cache : caches_) cache->lock.unlock();
-    });
+    const Lock lock = enter();
+    // No block changes hands: the lists are of one moment.
+    const Caches::AllLocked locked(caches_);
     for (const Region& region : space_.regions) {
       for_each_chunk(region, [&](const Chunk* chunk) { add_chunk(*chunk); });
       for (const Block* range = region.first; range != nullptr; range = range->next) {
         if (!range->is(State::bare) && !range->is(State::retired)) add_block(*range);
       }
     }
-    for (const Chunk* chunk : in_hand_) add_chunk(*chunk);
+    for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk))
+      add_chunk(*chunk);
   }
   const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
   std::sort(segments.begin(), segments.end(), by_address);
@@ -247,7 +240,7 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
 }
 
 std::string Pool::report() {
-  Lock lock(mutex_);
+  const Lock lock = enter();
   return report_locked();
 }
 
@@ -257,7 +250,7 @@ std::string Pool::chunks_by_size() const {
   std::map<uint64_t, uint64_t> counts;
   const auto add = [&](const Chunk* chunk) { ++counts[floor_power_of_two(chunk->size)]; };
   for (const Region& region : space_.regions) for_each_chunk(region, add);
-  std::for_each(in_hand_.begin(), in_hand_.end(), add);
+  for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) add(chunk);
   std::string text;
   for (const auto& [size, count] : counts) {
     text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + size_text(size);
@@ -267,14 +260,14 @@ std::string Pool::chunks_by_size() const {
 
 std::string Pool::report_locked() {
   const Amounts live = live_amounts();
-  const Amounts pending = counters_.pending(Group::small) + counters_.pending(Group::large);
-  const uint64_t used = budget_.used();
+  const Amounts pending = pending_amounts();
+  const uint64_t used = ledger_.used();
   uint64_t largest = 0;
-  for (const auto& state : streams_) {
+  for (const auto& state : streams_.all()) {
     for (const StreamHeap& heap : state->heaps) largest = std::max(largest, heap.largest_hole());
   }
   const DeviceInfo& info = driver_.info();
-  const uint64_t limit = budget_.limit();
+  const uint64_t limit = ledger_.budget().limit();
   std::string text =
       "Device " + std::to_string(info.ordinal) + " (" + info.name + ") has " + size_text(info.total);
   uint64_t free = 0;
@@ -290,23 +283,23 @@ std::string Pool::report_locked() {
           size_text(live.requested) + " requested), " + size_text(pending.allocated) + " in " +
           std::to_string(pending.blocks) + " freed blocks that wait for streams, " +
           size_text(used - std::min(used, live.allocated + pending.allocated)) + " cached, of which " +
-          size_text(used - live_floor()) + " is in chunks that no block touches; the largest free range is " +
-          size_text(largest) + ". Chunks: " + chunks_by_size() + ". " + std::to_string(by_stream_.size()) +
+          size_text(releasable()) + " is in chunks that no block touches; the largest free range is " +
+          size_text(largest) + ". Chunks: " + chunks_by_size() + ". " + std::to_string(streams_.count()) +
           " streams.";
   return text;
 }
 
 Status Pool::validate() {
-  Lock lock(mutex_);
-  for (const auto& cache : caches_) cache->lock.lock();
+  const Lock lock = enter();
+  const Caches::AllLocked locked(caches_);
   std::string why;
-  uint64_t held = 0;
+  uint64_t in_chunks = 0;
   Amounts live;
   bool good = space_.is_valid(why);
-  for (const auto& state : streams_) {
+  for (const auto& state : streams_.all()) {
     for (const StreamHeap& heap : state->heaps) {
       good = good && heap.is_valid(why);
-      held += heap.reserved();
+      in_chunks += heap.reserved();
     }
   }
   for (const Region& region : space_.regions) {
@@ -315,20 +308,17 @@ Status Pool::validate() {
     }
   }
   Amounts counted;
-  for (const auto& cache : caches_) counted += cache->counters.live()[0] + cache->counters.live()[1];
-  for (const Chunk* chunk : in_hand_) held += chunk->size;
-  for (const auto& cache : caches_) cache->lock.unlock();
+  caches_.for_each(
+      [&](const ThreadCache& cache) { counted += cache.counters.live()[0] + cache.counters.live()[1]; });
+  for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk))
+    in_chunks += chunk->size;
   if (!good) return fail(GPUPOOL_ERROR_INTERNAL, "a heap is inconsistent: %s", why.c_str());
   if (counted != live) return fail(GPUPOOL_ERROR_INTERNAL, "counters differ from the live blocks");
-  if (options_.vmm && (held != reserved_.current || held != budget_.used())) {
-    return fail(GPUPOOL_ERROR_INTERNAL, "reserved is %" PRIu64 ", chunks hold %" PRIu64, reserved_.current,
-                held);
+  if (options_.vmm && (in_chunks != ledger_.reserved().current || in_chunks != ledger_.used())) {
+    return fail(GPUPOOL_ERROR_INTERNAL, "reserved is %" PRIu64 ", chunks hold %" PRIu64,
+                ledger_.reserved().current, in_chunks);
   }
-  for (const Pending& entry : pending_) {
-    if (!entry.block->is(State::pending))
-      return fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
-  }
-  return kSuccess;
+  return pending_.is_valid() ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
 }
 
 }  // namespace gpupool

@@ -7,7 +7,7 @@ namespace gpupool {
 /// What is mapped from now on gets the peer's access as it is mapped; this gives it to what is mapped
 /// already.
 Status Pool::enable_peer(int32_t peer) {
-  const Lock lock(mutex_);
+  const Lock lock = enter();
   if (const Status status = driver_.add_peer(peer, !options_.vmm); status != kSuccess || !options_.vmm) {
     return status;
   }
@@ -30,7 +30,9 @@ Status Pool::set_access_everywhere() {
   for (const Region& region : space_.regions) {
     for_each_chunk(region, [&](const Chunk* chunk) { set(chunk->address, chunk->size); });
   }
-  for (const Retired& entry : retired_) set(entry.range->address, entry.range->size);
+  for (const auto* entries : {&retired_, &kept_}) {
+    for (const Retired& entry : *entries) set(entry.range->address, entry.range->size);
+  }
   return status;
 }
 

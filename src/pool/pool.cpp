@@ -5,20 +5,24 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "base/defer.hpp"
 #include "pool/registry.hpp"
 
 namespace gpupool {
 
 Pool::Pool(std::unique_ptr<Device> device, const Options& options)
-    : options_(options), driver_(std::move(device)) {
+    : options_(options),
+      driver_(std::move(device)),
+      streams_(driver_, space_, options.capture_aware),
+      pending_(streams_) {
   if (options.max_chunk != 0) ladder_.max_chunk = options.max_chunk;
-  (void)budget_.set_limit(options.limit);
+  (void)ledger_.budget().set_limit(options.limit);
   created_at_ = driver_.device().now_ns();
 }
 
 /// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
 Pool::~Pool() {
-  for (Chunk* chunk : in_hand_) delete chunk;
+  while (Chunk* chunk = in_hand_.pop_front()) delete chunk;
   for (const Region& region : space_.regions) for_each_chunk(region, [](Chunk* chunk) { delete chunk; });
 }
 
@@ -64,7 +68,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   address = block->address;
   cache.touched = true;
   if (cache.counters.count(group, size, bytes)) [[unlikely]]
-    return raise_peak(cache, group);
+    return raise_peak(cache);
   cache.lock.unlock();
   return kSuccess;
 }
@@ -76,12 +80,12 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 }
 
 /// Ends a malloc that may have raised a peak.
-[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Group group) {
-  const bool due = cache.counters.raise(group);
+[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache) {
+  const bool due = cache.counters.raise();
   cache.lock.unlock();
   if (due) {
     const Lock lock(mutex_);
-    publish(cache);
+    fold_counters();
   }
   return kSuccess;
 }
@@ -105,7 +109,7 @@ Status Pool::free(Address address, Stream stream) {
   Lane& lane = cache.lane_of(stream);
   if (block.owner.load(std::memory_order_relaxed) != &owner || !block.is(State::live) ||
       block.address != address || block.shared.load(std::memory_order_relaxed) ||
-      static_cast<StreamHeap*>(block.heap)->name() != stream || lane.stream != stream) [[unlikely]] {
+      heap_of(block).name() != stream || lane.stream != stream) [[unlikely]] {
     cache.lock.unlock();
     return free_slow(address, stream);
   }
@@ -125,6 +129,12 @@ Status Pool::free(Address address, Stream stream) {
 
 // ---- everything else, under the pool's lock
 
+Pool::Lock Pool::enter() {
+  Lock lock(mutex_);
+  streams_.next_round();
+  return lock;
+}
+
 Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
   if (size == 0) {
     address = 0;
@@ -137,9 +147,11 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
   }
   // Taken now: what serves this pool may be another one, whose cache then takes this one's slot.
   ThreadCache& cache = *ThreadSlots::find(id_);
-  Lock lock(mutex_);
+  Lock lock = enter();
   StreamState* state = nullptr;
-  if (const Status status = stream_state(stream, state); status != kSuccess) return status;
+  if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
+  ++state->inside;
+  const Defer leave([&] { --state->inside; });
   Block* block = nullptr;
   const uint64_t bytes = allocated_size(size);
   if (const Status status = obtain(lock, *state, bytes, alignment, block); status != kSuccess) return status;
@@ -153,22 +165,14 @@ void Pool::attach_thread() {
   ThreadCache* cache = nullptr;
   {
     const Lock lock(mutex_);
-    const auto unused =
-        std::find_if(caches_.begin(), caches_.end(), [](const auto& each) { return !each->in_use; });
-    if (unused != caches_.end()) {
-      cache = unused->get();
-    } else {
-      caches_.push_back(std::make_unique<ThreadCache>());
-      cache = caches_.back().get();
-    }
-    cache->in_use = true;
+    cache = caches_.attach();
   }
   ThreadSlots::remember(id_, cache);
 }
 
 void Pool::detach_thread(ThreadCache* cache) noexcept {
   const std::lock_guard lock(mutex_);
-  cache->in_use = false;
+  caches_.detach(cache);
 }
 
 /// Whether a number can be a stream of the pool's. CU_STREAM_LEGACY becomes the 0 that it means.
@@ -186,42 +190,9 @@ Status Pool::check_stream(Stream& stream) {
   return kSuccess;
 }
 
-/// Finds or makes the state of a stream: of the capture under way on it, in a capture-aware pool.
-Status Pool::stream_state(Stream stream, StreamState*& state) {
-  uint64_t capture = 0;
-  if (options_.capture_aware) {
-    if (const Status status = driver_.capture_id(stream, capture); status != kSuccess) return status;
-    if (capture == kCaptureElsewhere) capture = 0;
-  }
-  StreamState*& recent = recent_[hash_to(kRecentBits, stream)];
-  if (capture == 0 && recent != nullptr && recent->order.stream() == stream && !recent->order.released()) {
-    state = recent;
-    return kSuccess;
-  }
-  const auto known = by_stream_.find({stream, capture});
-  state = known != by_stream_.end() ? known->second : nullptr;
-  if (state == nullptr || state->order.released()) {
-    // A parked stream is taken up again; where its state can not serve it, that stays for what it holds.
-    if (state == nullptr || !state->order.revive()) {
-      streams_.push_back(std::make_unique<StreamState>(driver_, space_, stream, capture));
-      state = streams_.back().get();
-      by_stream_.insert_or_assign({stream, capture}, state);
-    }
-    state->set_name(name_of(*state));
-  }
-  if (capture == 0) recent = state;
-  return kSuccess;
-}
-
-/// What the heaps of a stream in use are called. Which capture is under way only the driver knows, so that in
-/// a capture-aware pool frees take the long way and ask.
-Stream Pool::name_of(const StreamState& state) const noexcept {
-  return options_.capture_aware ? kNameless : state.order.stream();
-}
-
 /// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.
 void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept {
-  const Stream stream = static_cast<StreamHeap*>(block->heap)->name();
+  const Stream stream = heap_of(*block).name();
   const uint64_t bytes = block->size;
   Block* evicted = nullptr;
   bool due = false;
@@ -242,20 +213,20 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
     }
   }
   give_list(evicted);
-  if (due) publish(cache);
+  if (due) fold_counters();
 }
 
 /// Turns a block into a hole of its heap.
-void Pool::give(Block* block) noexcept {
-  auto& heap = static_cast<StreamHeap&>(*block->heap);
-  heap.give(block, heap.state().order.stamp(), ++age_);
+void Pool::give(Block& block) noexcept {
+  StreamHeap& heap = heap_of(block);
+  heap.give(&block, heap.state().order.stamp());
 }
 
 /// The same for a list through Block::link.
 void Pool::give_list(Block* first) noexcept {
   while (first != nullptr) {
     Block* next = first->link;
-    give(first);
+    give(*first);
     first = next;
   }
 }
@@ -290,58 +261,44 @@ Status Pool::not_a_block(Address address) {
   return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " is not a live block of this pool", address);
 }
 
+/// Whether a stream other than its own may be using a block that is freed on `stream`, and which; null: any.
+/// What the driver refuses to tell counts as any, so that a free never fails for a query.
+Status Pool::find_user(const Block& block, Stream stream, bool& is_other, StreamState*& user) {
+  is_other = true;
+  user = nullptr;
+  if (stream == GPUPOOL_STREAM_UNKNOWN) return kSuccess;
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
+  StreamState& home = heap_of(block).state();
+  // A block of a released stream may be freed with that stream's old number.
+  const bool is_old = home.order.stream() == stream && home.order.released() && !streams_.knows(stream);
+  if (!is_old && streams_.find(stream, user) != kSuccess) user = nullptr;
+  is_other = !is_old && user != &home;
+  return kSuccess;
+}
+
 Status Pool::free_slow(Address address, Stream stream) {
-  Lock lock(mutex_);
+  const Lock lock = enter();
   // What is no block must not make a stream known.
-  const Block* found = space_.map.find(address);
-  if (found == nullptr || found->address != address || !found->is(State::live)) return not_a_block(address);
+  Block* block = space_.map.find(address);
+  if (block == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
+  bool is_other = false;
   StreamState* user = nullptr;
-  if (stream != GPUPOOL_STREAM_UNKNOWN) {
-    if (const Status status = check_stream(stream); status != kSuccess) return status;
-    // A block of a released stream may be freed with that stream's old number.
-    const StreamOrder& own = static_cast<StreamHeap*>(found->heap)->state().order;
-    const bool is_old =
-        own.stream() == stream && own.released() && by_stream_.find({stream, 0}) == by_stream_.end();
-    if (!is_old) {
-      if (const Status status = stream_state(stream, user); status != kSuccess) return status;
-    }
-  }
-  const bool may_wait = stream == GPUPOOL_STREAM_UNKNOWN || found->shared.load(std::memory_order_relaxed) ||
-                        (user != nullptr && user != &static_cast<StreamHeap*>(found->heap)->state());
-  Pending wait{nullptr, {}};
-  if (may_wait) {
-    pending_.reserve(pending_.size() + 1);
-    wait.uses.reserve(streams_.size());
-  }
+  if (const Status status = find_user(*block, stream, is_other, user); status != kSuccess) return status;
+  pending_.prepare();
   Status status = kSuccess;
-  Block* block = take_back(address, status);
+  block = take_back(address, status);
   if (block == nullptr) return status;
-  StreamState& home = static_cast<StreamHeap*>(block->heap)->state();
-  const auto add = [&](StreamState* state) {
-    const bool same = state == &home || std::any_of(wait.uses.begin(), wait.uses.end(),
-                                                    [&](const auto& use) { return use.first == state; });
-    if (!same) wait.uses.emplace_back(state, state->order.stamp());
-  };
-  if (const auto users = users_.find(block); users != users_.end()) {
-    for (StreamState* state : users->second) add(state);
-    users_.erase(users);
-  }
-  if (stream == GPUPOOL_STREAM_UNKNOWN) {
-    for (const auto& state : streams_) add(state.get());
-  } else if (user != nullptr) {
-    add(user);
-  }
+  if (is_other) pending_.add_use(*block, user);
   block->shared.store(false, std::memory_order_relaxed);
-  if (wait.uses.empty()) {
-    give(block);
+  if (!pending_.hold(*block)) {
+    give(*block);
     return kSuccess;
   }
-  publish_all();
-  counters_.add_pending(group_of(block->size), block->size);
+  // It stays counted where it was allocated.
+  ThreadCache& owner = *static_cast<ThreadCache*>(block->owner.load(std::memory_order_relaxed));
+  const std::lock_guard owner_lock(owner.lock);
+  owner.counters.add_pending(group_of(block->size), block->requested(), block->size);
   block->become(State::pending);
-  block->owner.store(nullptr, std::memory_order_relaxed);
-  wait.block = block;
-  pending_.push_back(std::move(wait));
   return kSuccess;
 }
 

@@ -6,61 +6,25 @@
 // which waits for the GPU; never across a wait on the host, the driver's own malloc and free, or a callback.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "core/budget.hpp"
 #include "core/counters.hpp"
 #include "core/heap.hpp"
 #include "core/ladder.hpp"
+#include "pool/caches.hpp"
 #include "pool/driver.hpp"
-#include "pool/stream_order.hpp"
-#include "pool/thread_cache.hpp"
+#include "pool/ledger.hpp"
+#include "pool/pending.hpp"
+#include "pool/streams.hpp"
 #include "pool/thread_slots.hpp"
 
 struct gpupool_t;
 
 namespace gpupool {
-
-struct StreamState;
-
-/// A heap that knows its stream.
-class StreamHeap final : public Heap {
- public:
-  StreamHeap(Group group, Space& space, StreamState& state) : Heap(group, space), state_(state) {}
-
-  StreamState& state() const noexcept { return state_; }
-
-  /// The stream whose frees may go to quick bins; kNameless once released or parked, or if a capture has it.
-  Stream name() const noexcept { return name_.load(std::memory_order_relaxed); }
-  void set_name(Stream name) noexcept { name_.store(name, std::memory_order_relaxed); }
-
- private:
-  StreamState& state_;
-  std::atomic<Stream> name_{kNameless};
-};
-
-/// All that the pool knows of a stream. In a capture-aware pool, each capture has a state of its own.
-struct StreamState {
-  StreamState(Driver& driver, Space& space, Stream stream, uint64_t capture_number)
-      : order(driver, stream),
-        capture(capture_number),
-        heaps{StreamHeap{Group::small, space, *this}, StreamHeap{Group::large, space, *this}} {}
-
-  StreamHeap& heap(Group group) noexcept { return heaps[static_cast<size_t>(index_of(group))]; }
-  void set_name(Stream name) noexcept {
-    for (StreamHeap& heap : heaps) heap.set_name(name);
-  }
-
-  StreamOrder order;
-  uint64_t capture;  // 0: not a capture's
-  std::array<StreamHeap, kGroups> heaps;
-};
 
 class Pool {
  public:
@@ -121,25 +85,15 @@ class Pool {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  /// The pool's lock, and a new round of questions to the driver.
+  Lock enter();
+
   /// An address range of a chunk that has moved on: unmapped once its stream has passed.
   struct Retired {
     StreamHeap* heap;
     Block* range;
     Chunk* chunk;
     uint64_t epoch;
-  };
-
-  /// Addresses are free, so old mappings are left until there are this many: a workload that settles never
-  /// pays for removing them.
-  static constexpr size_t kRetiredMax = 1;
-
-  /// Streams that are found without a search.
-  static constexpr unsigned kRecentBits = 4;
-
-  /// A freed block that other streams may still be using.
-  struct Pending {
-    Block* block;
-    std::vector<std::pair<StreamState*, uint64_t>> uses;
   };
 
   /// A chunk on its way to a gap.
@@ -162,11 +116,11 @@ class Pool {
 
   // sharing.cpp: streams that come and go
   Status leave_stream(Stream stream, bool for_good);
-  Status leave(StreamState& state);
 
   // captures.cpp: memory that graphs use
   bool note_capture(const StreamState& state);
   bool keeps_mappings(const StreamState& state) const noexcept;
+  Status check_ended(uint64_t capture);
 
   // peers.cpp
   Status set_access_everywhere();
@@ -176,37 +130,39 @@ class Pool {
   Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
-  Status raise_peak(ThreadCache& cache, Group group);
+  Status raise_peak(ThreadCache& cache);
   Status free_locked(BlockOwner& owner, Block& block, Address address, Stream stream);
   Status free_contended(BlockOwner& owner, Block& block, Address address, Stream stream);
   Status free_slow(Address address, Stream stream);
   Status not_a_block(Address address);
   void attach_thread();
   static Status check_stream(Stream& stream);
-  Status stream_state(Stream stream, StreamState*& state);
-  Stream name_of(const StreamState& state) const noexcept;
+  Status find_user(const Block& block, Stream stream, bool& is_other, StreamState*& user);
   void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
   Block* take_back(Address address, Status& status);
-  void give(Block* block) noexcept;
+  void give(Block& block) noexcept;
   void give_list(Block* first) noexcept;
 
   // ladder.cpp: from a request to a block, or to a report
   Status obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block);
+  Status obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block);
   Block* take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment);
-  Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block);
+  Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last, Block*& block);
   bool ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt);
   void empty_other_pools(Lock& lock);
   Status fail_malloc(Status status, uint64_t bytes);
 
   // handover.cpp: memory of other streams, where it is
-  bool take_over(StreamState& state, uint64_t bytes, uint64_t alignment);
+  bool take_over(StreamState& state, uint64_t bytes, uint64_t alignment, bool all);
   bool is_idle(StreamState& state, const Window& run);
 
   // growth.cpp: backing addresses with chunks
   Status grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bool capturing);
   Status find_places(StreamHeap& heap, uint64_t bytes, uint64_t alignment,
                      std::array<Window, Heap::kMaxWindows>& windows, size_t& count);
+  uint64_t region_size(Group group) const noexcept;
   Status add_region(StreamHeap& heap, uint64_t bytes);
+  void release_region(const Region& region) noexcept;
   Status back(Growth& growth, const Window& window);
   Status fill(Growth& growth, const Window& window, const Gap& gap);
   Status collect(Growth& growth, const Gap& gap, std::vector<Piece>& pieces);
@@ -214,46 +170,55 @@ class Pool {
   Status map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region* region, StreamHeap& heap);
   void put_back(const std::vector<Piece>& pieces) noexcept;
   bool can_afford_fine();
-  bool may_take(const Growth& growth, const StreamHeap& heap, uint64_t epoch);
+  bool may_take(const Growth& growth, const Chunk& chunk);
   void count_supply(Growth& growth);
-  size_t count_class(const Growth& growth, const StreamHeap& heap, size_t size_class);
+  size_t count_class(const Growth& growth, size_t size_class);
   bool steal(Growth& growth, uint64_t need, uint64_t room, Piece& piece);
-  void consider(const Growth& growth, StreamHeap& heap, size_t size_class, StreamHeap*& from, Chunk*& best);
+  Chunk* find_free(const Growth& growth, size_t size_class);
   Status create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& chunk);
   Status create_chunk(uint64_t size, Chunk*& chunk);
   Status hold(Growth& growth, StreamState& from, uint64_t epoch);
   bool prefers_creating(uint64_t bytes) const noexcept;
   void attach(StreamHeap& heap, Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept;
   Block* detach(Chunk* chunk) noexcept;
-  void unmap_retired();
+  void unmap_retired() noexcept;
+  void unmap(std::vector<Retired>& entries) noexcept;
 
   // segments.cpp: memory of the driver's own malloc
   Status grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment);
   uint64_t most_in_segments();
   Status add_segment(Lock& lock, StreamState& state, Group group, uint64_t size);
   Status free_segments(Lock& lock, uint64_t target);
+  Status check_segment(const Chunk& chunk);
+  Chunk* find_idle_segment();
 
   // give_back.cpp
   Status release_until(uint64_t target, bool& blocked);
-  bool release_oldest(bool& blocked, Status& status);
+  Status release_in_hand(uint64_t target, bool& blocked);
+  Status release_free(uint64_t target, bool& blocked);
   Status release_chunk(Chunk* chunk);
   Status wait_for_streams(Lock& lock);
-  void drain(ThreadCache& cache, Stream stream, Group group);
-  void drain(ThreadCache& cache);
+  Status reserve_chunks(StreamHeap& heap, uint64_t target, uint64_t missing);
+  void unmap_all() noexcept;
+  void unmap_region(Region& region) noexcept;
+  static bool keeps_addresses(const std::vector<Retired>& entries, const Region& region) noexcept;
+  bool is_unmapped(const Region& region) const noexcept;
   void drain_stream(Stream stream, Group group);
   void drain_all();
   void drain_resting();
-  void settle_pending();
+  void settle_pending(bool all = false);
 
   // observe.cpp
   bool handle_is_usable() const noexcept;
   std::string report_locked();
   std::string chunks_by_size() const;
-  uint64_t live_floor() const;
+  uint64_t releasable() noexcept;
+  template <typename Visit>
+  void visit_cached(Visit visit);
   uint64_t kept_by_captures() const noexcept;
-  void publish_all();
-  void publish(ThreadCache& cache) noexcept;
+  void fold_counters() noexcept;
   Amounts live_amounts();
+  Amounts pending_amounts();
 
   gpupool_t* handle_ = nullptr;
   uint64_t id_ = 0;
@@ -261,26 +226,19 @@ class Pool {
   Driver driver_;
   Ladder ladder_;
   uint64_t created_at_ = 0;  // in the device's time
-  Budget budget_;
 
-  mutable std::mutex mutex_;                                       // the pool's lock: guards everything below
-  Space space_;                                                    // its map without the lock
-  std::map<std::pair<Stream, uint64_t>, StreamState*> by_stream_;  // and capture
-  std::vector<std::unique_ptr<StreamState>> streams_;
-  std::array<StreamState*, size_t{1} << kRecentBits> recent_{};  // of by_stream_, without captures
-  std::vector<std::unique_ptr<ThreadCache>> caches_;
-  std::vector<Retired> retired_;
-  std::vector<Pending> pending_;
-  std::vector<uint64_t> captures_;                               // that a pool without the flag has grown for
-  std::unordered_map<Block*, std::vector<StreamState*>> users_;  // of live blocks that others use too
-  std::vector<Chunk*> in_hand_;
+  mutable std::mutex mutex_;  // the pool's lock: guards everything below
+  Ledger ledger_;             // its budget without the lock
+  Space space_;               // its map without the lock
+  Streams streams_;
+  Caches caches_;
+  Pending pending_;
   Counters counters_;
-  Flow reserved_;
-  Flow chunks_;
-  std::array<Flow, kGroups> group_reserved_;
-  std::array<Flow, kGroups> group_chunks_;
-  uint64_t age_ = 0;
-  uint64_t tick_ = 0;
+  std::vector<Retired> retired_;
+  std::vector<Retired> kept_;       // those that graphs may use
+  ChunkList in_hand_;               // chunks that back nothing
+  std::vector<uint64_t> captures_;  // that a pool without the flag has grown for
+  size_t neighbour_ = 0;            // the next whose memory take_over() looks at
   uint64_t steals_ = 0;
   uint64_t stream_steals_ = 0;
   uint64_t retries_ = 0;

@@ -10,19 +10,20 @@ namespace gpupool {
 Status Pool::record_stream(Address address, Stream stream) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   if (address == 0) return kSuccess;
-  Lock lock(mutex_);
+  const Lock lock = enter();
   Block* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
+  pending_.prepare();
   StreamState* state = nullptr;
-  if (const Status status = stream_state(stream, state); status != kSuccess) return status;
-  if (state == &static_cast<StreamHeap*>(block->heap)->state()) return kSuccess;
+  // A stream of which the driver tells nothing counts as any.
+  if (streams_.find(stream, state) != kSuccess) state = nullptr;
+  if (state == &heap_of(*block).state()) return kSuccess;
   const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
   if (!block->is(State::live)) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
   }
-  std::vector<StreamState*>& users = users_[block];
-  if (std::find(users.begin(), users.end(), state) == users.end()) users.push_back(state);
+  pending_.add_use(*block, state);
   block->shared.store(true, std::memory_order_relaxed);
   return kSuccess;
 }
@@ -35,39 +36,14 @@ Status Pool::park_stream(Stream stream) {
   return leave_stream(stream, false);
 }
 
-/// Touches a stream no more: for good, or until it is named again.
+/// Touches a stream no more: for good, or until it is named again. Frees of its blocks take the long way from
+/// here on, and no thread keeps a lane for it.
 Status Pool::leave_stream(Stream stream, bool for_good) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
-  Lock lock(mutex_);
-  // In a capture-aware pool, the stream's captures have states of their own.
-  for (auto known = by_stream_.lower_bound({stream, 0});
-       known != by_stream_.end() && known->first.first == stream;) {
-    if (const Status status = leave(*known->second); status != kSuccess) return status;
-    known = for_good ? by_stream_.erase(known) : std::next(known);
-  }
-  return kSuccess;
-}
-
-/// Records what must be known of a stream that may end now.
-Status Pool::leave(StreamState& state) {
-  const Stream stream = state.order.stream();
-  // First, so that no free can slip in after what is recorded: from here on, frees of this stream's blocks
-  // take the long way, and no thread has a lane for it.
-  state.set_name(kNameless);
-  for (const auto& cache : caches_) {
-    Block* left = nullptr;
-    {
-      const std::lock_guard cache_lock(cache->lock);
-      Lane& lane = cache->lane_of(stream);
-      if (lane.stream != stream) continue;
-      left = lane.drain();
-      lane.stream = kNoStream;
-    }
-    give_list(left);
-  }
-  const Status status = state.order.release();
-  if (status != kSuccess) state.set_name(name_of(state));
-  return status;
+  const Lock lock = enter();
+  return streams_.leave(stream, for_good, [this](Stream leaving) {
+    caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drop_lane(cache, leaving)); });
+  });
 }
 
 Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
@@ -78,9 +54,9 @@ Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
 }
 
 Status Pool::synchronize() {
-  Lock lock(mutex_);
+  Lock lock = enter();
   const Status status = wait_for_streams(lock);
-  settle_pending();
+  settle_pending(true);
   if (options_.vmm) unmap_retired();
   return status;
 }
@@ -98,7 +74,7 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   info.address = block->address;
   info.requested_bytes = block->requested();
   info.allocated_bytes = block->size;
-  info.stream = static_cast<const StreamHeap*>(block->heap)->state().order.stream();
+  info.stream = heap_of(*block).state().order.stream();
   info.state = GPUPOOL_BLOCK_LIVE;
   info.device = driver_.info().ordinal;
   return kSuccess;
@@ -106,41 +82,35 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
 
 /// Lets a destroyed pool end: false while blocks are live, and for all threads but one.
 bool Pool::finish() {
-  Lock lock(mutex_);
+  Lock lock = enter();
   drain_all();
   if (is_finishing_ || live_amounts().blocks != 0) return false;
   is_finishing_ = true;
   // No graph of this pool runs any more.
-  for (const auto& state : streams_) state->capture = 0;
   captures_.clear();
+  streams_.end_captures();
   // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
   // itself has gone, what it holds goes with the process.
-  int in_vain = 0;
-  do {
-    const uint64_t before = budget_.used();
-    bool blocked = false;
+  for (int tries = 0; tries < 2 && ledger_.used() != 0; ++tries) {
     (void)wait_for_streams(lock);
-    settle_pending();
-    (void)(options_.vmm ? release_until(0, blocked) : free_segments(lock, 0));
-    in_vain = budget_.used() == before ? in_vain + 1 : 0;
-  } while (budget_.used() != 0 && in_vain < 2);
+    settle_pending(true);
+    options_.vmm ? unmap_all() : (void)free_segments(lock, 0);
+  }
   if (!options_.vmm) return true;
   for (const Region& region : space_.regions) {
     // What could not be unmapped, because a stream captures or the driver refuses, keeps its addresses.
-    const Block* range = region.first;
-    while (range != nullptr && range->is(State::bare)) range = range->next;
-    if (range == nullptr) (void)driver_.release_addresses(region.base, region.size);
+    if (is_unmapped(region)) release_region(region);
   }
   return true;
 }
 
 void Pool::lock_all() noexcept {
   mutex_.lock();
-  for (const auto& cache : caches_) cache->lock.lock();
+  caches_.lock_all();
 }
 
 void Pool::unlock_all() noexcept {
-  for (const auto& cache : caches_) cache->lock.unlock();
+  caches_.unlock_all();
   mutex_.unlock();
 }
 

@@ -6,7 +6,7 @@
 namespace gpupool {
 
 StreamOrder::~StreamOrder() {
-  for (const Mark& closed : closed_) driver_.recycle(closed.event);
+  drop_front(closed_count_);
 }
 
 bool StreamOrder::capturing() {
@@ -14,42 +14,47 @@ bool StreamOrder::capturing() {
   return driver_.capture_id(stream_, id) != kSuccess || id != 0;
 }
 
+/// Recycles the events of the oldest closed epochs.
+void StreamOrder::drop_front(size_t count) noexcept {
+  for (size_t i = 0; i < count; ++i) driver_.recycle(closed_[i].event);
+  std::copy(closed_.begin() + count, closed_.begin() + closed_count_, closed_.begin());
+  closed_count_ -= count;
+}
+
 void StreamOrder::poll() {
-  while (!closed_.empty()) {
+  size_t passed = 0;
+  while (passed < closed_count_) {
     bool done = false;
-    if (driver_.query(closed_.front().event, done) != kSuccess || !done) return;
+    if (driver_.query(closed_[passed].event, done) != kSuccess || !done) break;
     // An event that came back from a failed wait may be for less than what has passed since.
-    passed_ = std::max(passed_, closed_.front().epoch);
-    driver_.recycle(closed_.front().event);
-    closed_.pop_front();
+    passed_ = std::max(passed_, closed_[passed].epoch);
+    ++passed;
   }
+  drop_front(passed);
 }
 
 void StreamOrder::all_passed() noexcept {
-  for (const Mark& closed : closed_) driver_.recycle(closed.event);
-  closed_.clear();
+  drop_front(closed_count_);
   passed_ = open_++;
 }
 
 Status StreamOrder::close() {
-  closed_.push_back({open_, 0});
-  const Status status = driver_.record(stream_, closed_.back().event);
-  if (status != kSuccess) {
-    closed_.pop_back();
-    return status;
-  }
-  ++open_;
+  Event event = 0;
+  if (const Status status = driver_.record(stream_, event); status != kSuccess) return status;
+  // A later event is also behind what an earlier one was recorded for.
+  if (closed_count_ == kClosed) driver_.recycle(closed_[--closed_count_].event);
+  closed_[closed_count_++] = {open_++, event};
   return kSuccess;
 }
 
-bool StreamOrder::passed(uint64_t epoch, uint64_t tick) {
+bool StreamOrder::passed(uint64_t epoch) {
   if (epoch <= passed_) return true;
-  if (tick_ != tick) {
-    tick_ = tick;
+  if (asked_ != round_) {
+    asked_ = round_;
     poll();
     if (epoch <= passed_) return true;
     if (epoch == open_ && !released_ && !capturing()) {
-      // An idle stream needs no event; a busy one gets one, whose turn comes at a later tick.
+      // An idle stream needs no event; a busy one gets one, whose turn comes in a later round.
       bool idle = false;
       if (driver_.query_stream(stream_, idle) == kSuccess && idle) {
         all_passed();
@@ -63,18 +68,18 @@ bool StreamOrder::passed(uint64_t epoch, uint64_t tick) {
 
 Status StreamOrder::hold(StreamOrder& later, uint64_t epoch) {
   if (epoch <= passed_) return kSuccess;
-  if (closed_.empty() || closed_.back().epoch < epoch) {
+  if (latest() == nullptr || latest()->epoch < epoch) {
     // The epoch is open, or its event is with a thread that waits for it on the host.
     if (released_) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a thread has the released stream's event");
     if (capturing()) {
-      return fail(GPUPOOL_ERROR_UNSUPPORTED, "a stream that captures a graph can not be waited for");
+      return fail(GPUPOOL_ERROR_UNSUPPORTED, "a stream that captures a graph cannot be waited for");
     }
     if (const Status status = close(); status != kSuccess) return status;
   }
-  for (const Mark& closed : closed_) {
-    if (closed.epoch >= epoch) return driver_.wait(later.stream_, closed.event);
-  }
-  return kSuccess;
+  const auto end = closed_.begin() + closed_count_;
+  const auto first =
+      std::find_if(closed_.begin(), end, [&](const Mark& each) { return each.epoch >= epoch; });
+  return first != end ? driver_.wait(later.stream_, first->event) : kSuccess;
 }
 
 Status StreamOrder::mark(Mark& mark) {
@@ -89,26 +94,32 @@ Status StreamOrder::mark(Mark& mark) {
     }
     if (const Status status = close(); status != kSuccess) return status;
   }
-  if (closed_.empty()) return kSuccess;
-  mark = closed_.back();
-  closed_.pop_back();
+  if (closed_count_ != 0) mark = closed_[--closed_count_];
   return kSuccess;
 }
 
-void StreamOrder::settle(const Mark& mark, bool waited) {
+void StreamOrder::settle(Mark mark, bool waited) noexcept {
   if (mark.event == 0) return;
-  if (!waited) {
-    auto at = closed_.begin();
-    while (at != closed_.end() && at->epoch < mark.epoch) ++at;
-    closed_.insert(at, mark);
+  if (waited) {
+    passed_ = std::max(passed_, mark.epoch);
+    driver_.recycle(mark.event);
+    size_t passed = 0;
+    while (passed < closed_count_ && closed_[passed].epoch <= mark.epoch) ++passed;
+    drop_front(passed);
     return;
   }
-  driver_.recycle(mark.event);
-  while (!closed_.empty() && closed_.front().epoch <= mark.epoch) {
-    driver_.recycle(closed_.front().event);
-    closed_.pop_front();
+  const auto end = closed_.begin() + closed_count_;
+  const auto later =
+      std::find_if(closed_.begin(), end, [&](const Mark& each) { return each.epoch > mark.epoch; });
+  if (closed_count_ == kClosed) {
+    // A later event covers this one's work; where there is none, this one covers what the last is for.
+    if (later == end) std::swap(closed_[kClosed - 1], mark);
+    driver_.recycle(mark.event);
+    return;
   }
-  if (passed_ < mark.epoch) passed_ = mark.epoch;
+  std::move_backward(later, end, end + 1);
+  *later = mark;
+  ++closed_count_;
 }
 
 Status StreamOrder::release() {
@@ -116,7 +127,7 @@ Status StreamOrder::release() {
   uint64_t capture = 0;
   if (const Status status = driver_.capture_id(stream_, capture); status != kSuccess) return status;
   if (capture != 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph can not be released");
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph cannot be released");
   }
   if (const Status status = close(); status != kSuccess) return status;
   released_ = true;
@@ -131,9 +142,17 @@ void StreamOrder::end() noexcept {
 bool StreamOrder::revive() {
   poll();
   if (passed_ < stamp()) {
-    const bool has_event = !closed_.empty() && closed_.back().epoch == stamp();
-    if (!has_event || capturing() || driver_.wait(stream_, closed_.back().event) != kSuccess) return false;
+    const bool has_event = latest() != nullptr && latest()->epoch == stamp();
+    if (!has_event || capturing() || driver_.wait(stream_, latest()->event) != kSuccess) return false;
   }
+  released_ = false;
+  return true;
+}
+
+bool StreamOrder::adopt(Stream stream) {
+  poll();
+  if (passed_ < stamp()) return false;
+  stream_ = stream;
   released_ = false;
   return true;
 }

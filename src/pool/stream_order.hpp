@@ -2,8 +2,8 @@
 // Where a stream stands: which of its epochs the GPU has passed.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <deque>
 
 #include "pool/driver.hpp"
 
@@ -11,10 +11,13 @@ namespace gpupool {
 
 /// A stream's life is cut into epochs. What is freed is stamped with the open one; an event is recorded, and
 /// the epoch closed, only when somebody asks whether the GPU has passed it. One event covers everything
-/// freed before it. Guarded by the pool's lock.
+/// freed before it, so that a few are enough however far the GPU is behind: where there is no place for
+/// another, it takes the last one's. Guarded by the pool's lock. Never allocates.
 class StreamOrder {
  public:
-  StreamOrder(Driver& driver, Stream stream) : driver_(driver), stream_(stream) {}
+  /// `round` is counted up by the owner of all orders; each asks the driver at most once a round.
+  StreamOrder(Driver& driver, const uint64_t& round, Stream stream)
+      : driver_(driver), round_(round), stream_(stream) {}
   ~StreamOrder();
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
@@ -25,9 +28,8 @@ class StreamOrder {
   /// What something freed now is stamped with.
   uint64_t stamp() const noexcept { return released_ ? open_ - 1 : open_; }
 
-  /// Whether the GPU has passed an epoch. Asks the driver at most once a `tick`, a few tenths of a us; what
-  /// the driver refuses to answer counts as no.
-  bool passed(uint64_t epoch, uint64_t tick);
+  /// Whether the GPU has passed an epoch. What the driver refuses to answer counts as no.
+  bool passed(uint64_t epoch);
 
   /// Whether the stream is capturing now, as far as the driver tells.
   bool capturing();
@@ -44,7 +46,7 @@ class StreamOrder {
   Status mark(Mark& mark);
 
   /// Gives a mark back, waited for or not.
-  void settle(const Mark& mark, bool waited);
+  void settle(Mark mark, bool waited) noexcept;
 
   /// The caller may be about to destroy the stream: closes the epoch and touches the stream no more.
   Status release();
@@ -53,21 +55,30 @@ class StreamOrder {
   void end() noexcept;
 
   /// Takes the number up again, for the same stream or a new one, which from here on comes after all that was
-  /// stamped. False, and nothing has changed, where it can not be made to wait for that.
+  /// stamped. False, and nothing has changed, where it cannot be made to wait for that.
   bool revive();
 
+  /// Goes on as the order of another stream, if the GPU has passed all that was stamped; else false.
+  bool adopt(Stream stream);
+
  private:
+  static constexpr size_t kClosed = 8;
+
   void poll();
   Status close();
   void all_passed() noexcept;
+  void drop_front(size_t count) noexcept;
+  const Mark* latest() const noexcept { return closed_count_ != 0 ? &closed_[closed_count_ - 1] : nullptr; }
 
   Driver& driver_;
+  const uint64_t& round_;
   Stream stream_;
   bool released_ = false;
   uint64_t open_ = 1;
   uint64_t passed_ = 0;
-  uint64_t tick_ = 0;
-  std::deque<Mark> closed_;  // by epoch
+  uint64_t asked_ = 0;                  // in this round
+  std::array<Mark, kClosed> closed_{};  // by epoch
+  size_t closed_count_ = 0;
 };
 
 }  // namespace gpupool

@@ -36,8 +36,8 @@ struct alignas(128) ThreadCache : BlockOwner {
   static constexpr unsigned kLaneBits = 3;
 
   SpinLock lock;
-  bool touched = false;  // since the pool last looked: its thread is at work
-  bool in_use = false;   // by a thread; guarded by the pool's lock
+  bool touched = false;                // since the pool last looked: its thread is at work
+  ThreadCache* next_unused = nullptr;  // while no thread has it
   CounterShard counters;
   std::array<Lane, size_t{1} << kLaneBits> lanes;
 

@@ -226,6 +226,9 @@ static void test_simulated_device(void) {
   config.price_scale = (double)NAN;
   FAILS(INVALID, gpupool_sim_configure(6, &config));
   config.price_scale = 0;
+  config.streams = 3;
+  FAILS(INVALID, gpupool_sim_configure(6, &config));
+  config.streams = 0;
   config.reserved[0] = 1;
   FAILS_EITHER(GPUPOOL_ERROR_UNSUPPORTED, INVALID, gpupool_sim_configure(6, &config));
 
@@ -253,6 +256,10 @@ static void test_simulated_device(void) {
   FAILS(INVALID, gpupool_sim_work(8, 0, 0, 0, 1));
   FAILS(INVALID, gpupool_sim_advance(-1, 1));
   FAILS(INVALID, gpupool_sim_capture(8, 0, 1));
+  FAILS(INVALID, gpupool_sim_capture(6, 0, 2));
+  FAILS(INVALID, gpupool_sim_launch(8, 1, 0));
+  FAILS(INVALID, gpupool_sim_launch(6, 0, 0));  // there was no capture
+  FAILS(INVALID, gpupool_sim_launch(6, 1, 0));
   uint64_t count = 1;
   FAILS(INVALID, gpupool_sim_faults(8, &count, NULL, 0));
   CHECK(count == 0);

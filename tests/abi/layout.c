@@ -206,8 +206,12 @@ _Static_assert(offsetof(gpupool_sim_config_t, capacity_bytes) == 8, "layout");
 _Static_assert(sizeof(((gpupool_sim_config_t*)0)->capacity_bytes) == 8, "layout");
 _Static_assert(offsetof(gpupool_sim_config_t, price_scale) == 16, "layout");
 _Static_assert(sizeof(((gpupool_sim_config_t*)0)->price_scale) == 8, "layout");
-_Static_assert(offsetof(gpupool_sim_config_t, reserved) == 24, "layout");
-_Static_assert(sizeof(((gpupool_sim_config_t*)0)->reserved) == 32, "layout");
+_Static_assert(offsetof(gpupool_sim_config_t, streams) == 24, "layout");
+_Static_assert(sizeof(((gpupool_sim_config_t*)0)->streams) == 4, "layout");
+_Static_assert(offsetof(gpupool_sim_config_t, reserved0) == 28, "layout");
+_Static_assert(sizeof(((gpupool_sim_config_t*)0)->reserved0) == 4, "layout");
+_Static_assert(offsetof(gpupool_sim_config_t, reserved) == 32, "layout");
+_Static_assert(sizeof(((gpupool_sim_config_t*)0)->reserved) == 24, "layout");
 
 _Static_assert(sizeof(gpupool_status_t) == 4, "layout");
 _Static_assert(GPUPOOL_SUCCESS == 0, "layout");

@@ -37,6 +37,16 @@ struct Model {
   bool touches(const Chunk& chunk) const { return !is_free(chunk.address, chunk.size); }
 };
 
+/// The free chunk of a heap that became free first; null if there is none.
+Chunk* oldest(const Heap& heap) {
+  Chunk* best = nullptr;
+  for (size_t at = 0; at < ChunkLists::kClasses; ++at) {
+    Chunk* chunk = heap.free_chunks().oldest(at);
+    if (chunk != nullptr && (best == nullptr || chunk->age < best->age)) best = chunk;
+  }
+  return best;
+}
+
 class HeapTest : public ::testing::Test {
  protected:
   ~HeapTest() override {
@@ -59,7 +69,7 @@ class HeapTest : public ::testing::Test {
   void attach(Region* region, Address address, Chunk* chunk) {
     space_.store.reserve(4);
     heap_.prepare_attach(region, address, chunk->size);
-    heap_.attach(region, address, chunk, 1, ++age_);
+    heap_.attach(region, address, chunk, 1);
     for (Address at = address; at < chunk->end(); at += kGranule) model_.backed[at] = chunk;
   }
 
@@ -89,14 +99,14 @@ class HeapTest : public ::testing::Test {
   void give(size_t index) {
     Block* block = blocks_[index];
     model_.live.erase(block->address);
-    heap_.give(block, 1, ++age_);
+    heap_.give(block, 1);
     blocks_[index] = blocks_.back();
     blocks_.pop_back();
   }
 
   /// Takes some free chunk away and forgets its addresses at once or later.
   void detach(std::mt19937& random) {
-    Chunk* chunk = heap_.free_chunks().oldest();
+    Chunk* chunk = oldest(heap_);
     if (chunk == nullptr) return;
     ASSERT_FALSE(model_.touches(*chunk)) << "a chunk under a live block counts as free";
     for (Address at = chunk->address; at < chunk->end(); at += kGranule) model_.backed.erase(at);
@@ -130,7 +140,6 @@ class HeapTest : public ::testing::Test {
   std::vector<Chunk*> chunks_;
   std::vector<Block*> blocks_;
   std::vector<Block*> retired_;
-  uint64_t age_ = 0;
 };
 
 class HeapModelTest : public HeapTest, public ::testing::WithParamInterface<unsigned> {};
@@ -193,15 +202,22 @@ TEST_F(HeapTest, ACostCountsWhatSupplyDoesNotCover) {
 TEST_F(HeapTest, SegmentsComeAndGo) {
   Chunk* chunk = new_chunk(3 * kMiB + kUnit);
   chunk->address = kBase + kUnit;
-  heap_.add_segment(chunk, 0, ++age_);
+  heap_.add_segment(chunk, 0);
   expect_valid();
   Block* block = heap_.take(kMiB, kUnit);
   ASSERT_NE(block, nullptr);
   EXPECT_EQ(chunk->users, 1u);
-  heap_.give(block, 1, ++age_);
+  heap_.give(block, 1);
   expect_valid();
-  heap_.claim(chunk);
-  heap_.remove_segment(chunk);
+  Heap::Aside aside;
+  heap_.take_out_segment(chunk, aside);
+  EXPECT_EQ(heap_.take(kMiB, kUnit), nullptr) << "it is on its way to the device";
+  expect_valid();
+  heap_.take_in_segment(chunk, aside);
+  EXPECT_EQ(heap_.reserved(), chunk->size);
+  expect_valid();
+  heap_.take_out_segment(chunk, aside);
+  space_.store.put(aside.front().first);
   EXPECT_EQ(heap_.reserved(), 0u);
   expect_valid();
 }
@@ -218,7 +234,7 @@ TEST_F(HeapTest, ARunOfFreeChunksChangesHandsWhereItIs) {
   EXPECT_EQ(run.start, kBase + 2 * kGranule);
   EXPECT_EQ(run.end, kBase + 6 * kGranule);
   space_.store.reserve(2);
-  heap_.hand_over(run, other, ++age_);
+  heap_.hand_over(run, other);
   expect_valid();
   std::string why;
   EXPECT_TRUE(other.is_valid(why)) << why;
@@ -229,12 +245,12 @@ TEST_F(HeapTest, ARunOfFreeChunksChangesHandsWhereItIs) {
   ASSERT_NE(theirs, nullptr);
   EXPECT_EQ(theirs->address, run.start);
   EXPECT_EQ(heap_.take(3 * kGranule, kUnit), nullptr) << "what is left lies on both sides of it";
-  other.give(theirs, 1, ++age_);
+  other.give(theirs, 1);
   expect_valid();
   EXPECT_EQ(other.hole_bytes(), 4 * kGranule) << "holes of different heaps stay apart";
 
   // Taken from there, the addresses go back to the heap that has those around them.
-  Chunk* chunk = other.free_chunks().oldest();
+  Chunk* chunk = oldest(other);
   space_.store.reserve(2);
   other.claim(chunk);
   Heap::restore(other.detach(chunk));

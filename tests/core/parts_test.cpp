@@ -55,7 +55,7 @@ TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
   std::vector<Block> blocks(500);
   push_all_sizes(bins, blocks);
   size_t seen = 0;
-  bins.for_each([&](const Block*) { ++seen; });
+  bins.for_each([&](const Block*) { return ++seen != 0; });
   EXPECT_EQ(seen, blocks.size());
   size_t found = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -108,7 +108,7 @@ TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
   }
   EXPECT_EQ(given, 2 * turns);
   size_t left = 0;
-  bins.for_each([&](const Block*) { ++left; });
+  bins.for_each([&](const Block*) { return ++left != 0; });
   EXPECT_EQ(given + left, blocks.size());
   EXPECT_LE(left, 64u + 64u) << "a block for each place, and a bounded number of loose ones";
   for (const Block* at = bins.drain(); at != nullptr; at = at->link) --left;
@@ -126,9 +126,9 @@ TEST(ChunkLists, KeepOrderAndCount) {
     chunks[i].epoch = 9 - i;
     lists.push(&chunks[i]);
   }
-  EXPECT_EQ(lists.oldest(), &chunks[0]);
+  EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[0]);
   lists.remove(&chunks[0]);
-  EXPECT_EQ(lists.oldest(), &chunks[1]);
+  EXPECT_EQ(lists.oldest(ChunkLists::class_of(8 * kGranule)), &chunks[1]);
   EXPECT_EQ(lists.oldest(ChunkLists::class_of(kGranule)), &chunks[2]);
   EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(kGranule)), 9u) << "a bound, though its chunk has gone";
   EXPECT_EQ(lists.latest_epoch(ChunkLists::class_of(8 * kGranule)), 8u);
@@ -195,6 +195,10 @@ TEST(Budget, StopsAtTheLimitToTheByte) {
   EXPECT_FALSE(budget.take(~uint64_t{0}));
 }
 
+void fold(Counters& counters, CounterShard& shard) {
+  counters.fold([&](auto visit) { visit(shard); });
+}
+
 TEST(Counters, PeaksAreExactWithOneShardHoweverOftenItPublishes) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 50; ++round) {
@@ -207,7 +211,7 @@ TEST(Counters, PeaksAreExactWithOneShardHoweverOftenItPublishes) {
     for (int step = 0; step < 300; ++step) {
       if (live.empty() || random() % 2 == 0) {
         live.push_back(kUnit * (1 + random() % 8192));
-        shard.add(group_of(live.back()), live.back() - 1, live.back());
+        if (shard.add(group_of(live.back()), live.back() - 1, live.back())) fold(counters, shard);
         current += live.back();
         total += live.back();
       } else {
@@ -217,10 +221,10 @@ TEST(Counters, PeaksAreExactWithOneShardHoweverOftenItPublishes) {
         live.pop_back();
       }
       peak = std::max(peak, current);
-      if (random() % 20 == 0) counters.publish(shard);
+      if (random() % 20 == 0) fold(counters, shard);
     }
-    counters.publish(shard);
-    EXPECT_EQ(counters.peak_all().allocated.allocated, peak);
+    fold(counters, shard);
+    EXPECT_EQ(counters.peak_all().live.allocated, peak);
     EXPECT_EQ((shard.live()[0] + shard.live()[1]).allocated, current);
     EXPECT_EQ((shard.total()[0] + shard.total()[1]).allocated, total);
   }
@@ -231,31 +235,36 @@ TEST(Counters, WhatWaitsForStreamsIsActive) {
   CounterShard shard;
   (void)shard.add(Group::small, 100, 512);
   (void)shard.add(Group::small, 100, 512);
-  counters.publish(shard);
+  fold(counters, shard);
   shard.subtract(Group::small, 100, 512);
-  counters.publish(shard);
-  counters.add_pending(Group::small, 512);
+  shard.add_pending(Group::small, 100, 512);
   (void)shard.add(Group::small, 100, 512);
-  counters.publish(shard);
-  EXPECT_EQ(counters.peak_all().allocated.allocated, 1024u);
+  fold(counters, shard);
+  EXPECT_EQ(counters.peak_all().live.allocated, 1024u);
   EXPECT_EQ(counters.peak_all().active.allocated, 1536u);
-  counters.remove_pending(Group::small, 512);
-  counters.reset_peaks();
+  shard.remove_pending(Group::small, 100, 512);
+  counters.reset_peaks([&](auto visit) { visit(shard); });
   EXPECT_EQ(counters.peak_all().active.allocated, 1024u);
 }
 
-TEST(Counters, SeveralShardsAreOffByNoMoreThanTheyHold) {
+TEST(Counters, SeveralShardsAreOffByNoMoreThanTheirAllowances) {
   Counters counters;
   std::vector<CounterShard> shards(4);
+  const auto fold_all = [&] {
+    counters.fold([&](auto visit) {
+      for (CounterShard& shard : shards) visit(shard);
+    });
+  };
+  fold_all();
   // Each shard peaks while the others are empty: the true peak is one block.
   for (CounterShard& shard : shards) {
     EXPECT_FALSE(shard.add(Group::large, 10 * kMiB, 10 * kMiB));
     shard.subtract(Group::large, 10 * kMiB, 10 * kMiB);
   }
-  for (CounterShard& shard : shards) counters.publish(shard);
-  const uint64_t peak = counters.peak_all().allocated.allocated;
+  fold_all();
+  const uint64_t peak = counters.peak_all().live.allocated;
   EXPECT_GE(peak, 10 * kMiB);
-  EXPECT_LE(peak, 10 * kMiB + 3 * CounterShard::kPublishBytes);
+  EXPECT_LE(peak, 10 * kMiB + 3 * CounterShard::kAllowanceBytes);
   EXPECT_TRUE(shards[0].add(Group::large, 32 * kMiB, 32 * kMiB));
 }
 

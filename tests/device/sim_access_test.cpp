@@ -139,6 +139,10 @@ TEST_F(SimAccessTest, FaultTextIsCutToFit) {
   EXPECT_EQ(sim_faults(kOrdinal, count, nullptr, 5), GPUPOOL_ERROR_INVALID_ARGUMENT);
 }
 
+void note(SimAccesses& accesses, const SimAccesses::Access& access, uint64_t now) {
+  accesses.replace({&access, 1}, accesses.with({&access, 1}, now));
+}
+
 /// The interval map against bytes kept one by one.
 TEST(SimAccessesTest, AgreesWithAByteByByteModel) {
   constexpr uint64_t kBytes = 96;
@@ -167,7 +171,7 @@ TEST(SimAccessesTest, AgreesWithAByteByByteModel) {
     if (expected) continue;
     // A stream's work ends in order; longer than the step, so that it overlaps with what follows.
     const SimAccesses::Use use{stream, now + 8};
-    accesses.note(offset, size, use, writes, now);
+    note(accesses, {offset, size, use, writes}, now);
     for (uint64_t i = offset; i < offset + size; ++i) model[i].push_back({use, writes});
   }
   EXPECT_GT(conflicts, 1000U);
@@ -176,9 +180,9 @@ TEST(SimAccessesTest, AgreesWithAByteByByteModel) {
 /// More places than the map keeps: those that can still race stay.
 TEST(SimAccessesTest, ForgetsOnlyWhatHasEnded) {
   SimAccesses accesses;
-  accesses.note(0, 1, {1, 1'000'000}, true, 0);
-  accesses.note(2, 1, {1, 1'000'000}, false, 0);
-  for (uint64_t i = 2; i < 5000; ++i) accesses.note(2 * i, 1, {1, 10 + i}, true, i);
+  note(accesses, {0, 1, {1, 1'000'000}, true}, 0);
+  note(accesses, {2, 1, {1, 1'000'000}, false}, 0);
+  for (uint64_t i = 2; i < 5000; ++i) note(accesses, {2 * i, 1, {1, 10 + i}, true}, i);
   EXPECT_TRUE(accesses.conflict(0, 1, 2, 5000, false));
   EXPECT_TRUE(accesses.conflict(2, 1, 2, 5000, true));
   EXPECT_FALSE(accesses.conflict(2, 1, 2, 5000, false));

@@ -17,12 +17,11 @@ namespace {
 
 using SimDeviceTest = SimTest;
 
-/// Runs check in a child of fork that has forgotten all devices; whether it returned true.
+/// Runs check in a child of fork, whose devices are new; whether it returned true.
 template <class Check>
 bool holds_in_child(Check&& check) {
   const pid_t child = fork();
   if (child == 0) {
-    sim_after_fork();
     _exit(check() ? 0 : 1);
   }
   int status = 0;
@@ -69,6 +68,7 @@ TEST_F(SimDeviceTest, UnknownNumbersAreRefused) {
     EXPECT_EQ(sim_work(ordinal, 1, 0, 0, 1), GPUPOOL_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(sim_advance(ordinal, 1), GPUPOOL_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(sim_capture(ordinal, 1, true), GPUPOOL_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(sim_launch(ordinal, 1, 1), GPUPOOL_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(sim_faults(ordinal, count, nullptr, 0), GPUPOOL_ERROR_INVALID_ARGUMENT);
   }
 }
@@ -104,7 +104,9 @@ TEST_F(SimDeviceTest, ConfigurationsOutOfRangeAreRefused) {
             GPUPOOL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& c) { c.price_scale = std::numeric_limits<double>::infinity(); }),
             GPUPOOL_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(refused([](auto& c) { c.reserved[3] = 1; }), GPUPOOL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(refused([](auto& c) { c.streams = 3; }), GPUPOOL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(refused([](auto& c) { c.reserved0 = 1; }), GPUPOOL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(refused([](auto& c) { c.reserved[2] = 1; }), GPUPOOL_ERROR_UNSUPPORTED);
   EXPECT_EQ(refused([](auto& c) { c.data = 1; }), kSuccess);
 }
 
@@ -129,6 +131,8 @@ TEST(SimSettingsTest, ReadsTheEnvironmentsLanguage) {
   for (const auto& [text, size] : {std::pair{"capacity=4194304", 4 * kMiB},
                                    {"capacity=4096KiB", 4 * kMiB},
                                    {"capacity=5MiB", 5 * kMiB},
+                                   {"capacity=1.5g", 3 * kGiB / 2},
+                                   {"capacity=8GB", 8'000'000'000},
                                    {"capacity=64TiB", 64 * kTiB}}) {
     EXPECT_EQ(sim_settings_from(text, settings), kSuccess) << text;
     EXPECT_EQ(settings.capacity, size) << text;
@@ -136,16 +140,23 @@ TEST(SimSettingsTest, ReadsTheEnvironmentsLanguage) {
   EXPECT_EQ(sim_settings_from("", settings), kSuccess);
 
   settings.capacity = 12;
-  for (const char* text :
-       {"capacity", "capacity=", "capacity=GiB", "capacity=8GB", "capacity=-1", "capacity=1",
-        "capacity=65TiB", "capacity=16777217TiB", "data=2", "data=", "price_scale=0", "price_scale=nan",
-        "price_scale=-1", "size=8GiB", "data=1,,data=1", ",data=1"}) {
+  for (const char* text : {"capacity", "capacity=", "capacity=GiB", "capacity=40%", "capacity=-1",
+                           "capacity=1", "capacity=65TiB", "capacity=16777217TiB", "data=2",
+                           "data=", "price_scale=0", "price_scale=nan", "price_scale=-1", "size=8GiB",
+                           "data=1,,data=1", ",data=1", "streams", "streams=1", "streams=loose"}) {
     EXPECT_EQ(sim_settings_from(text, settings), GPUPOOL_ERROR_INVALID_ARGUMENT) << text;
     EXPECT_EQ(settings.capacity, 12U) << text;
   }
   EXPECT_EQ(sim_settings_from("data=0,capacity=8QiB", settings), GPUPOOL_ERROR_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(last_error().message).find("'capacity=8QiB'"), std::string::npos)
-      << last_error().message;
+  EXPECT_STREQ(last_error().message,
+               "GPUPOOL_SIM: 'capacity=8QiB' is not capacity= and a size from 2MiB to 64TiB");
+  EXPECT_EQ(sim_settings_from("data=0,size=8GiB", settings), GPUPOOL_ERROR_INVALID_ARGUMENT);
+  EXPECT_STREQ(last_error().message,
+               "GPUPOOL_SIM: 'size=8GiB' is none of capacity=, data=, price_scale= and streams=");
+  EXPECT_EQ(sim_settings_from("data=0,streams=strict", settings), kSuccess);
+  EXPECT_TRUE(settings.strict_streams);
+  EXPECT_EQ(sim_settings_from("streams=any", settings), kSuccess);
+  EXPECT_FALSE(settings.strict_streams);
 }
 
 TEST_F(SimDeviceTest, TheEnvironmentCountsAtFirstUse) {
@@ -190,11 +201,21 @@ TEST_F(SimDeviceTest, AChildHasNewDevices) {
   EXPECT_EQ(fault_count(), 1U);
 }
 
-/// Another thread holds the lock of the device nearly always, so nearly every child inherits it locked.
+/// Others hold the locks of the devices nearly always, one or all of them.
 TEST_F(SimDeviceTest, ForkWhileOthersUseTheDevice) {
   std::atomic<bool> stop = false;
   std::thread other([&] {
-    while (!stop) record(1);
+    while (!stop) device->recycle(record(1));
+  });
+  std::thread worker([&] {
+    const Address address = reserve(kChunk);
+    const ChunkHandle chunk = create();
+    while (!stop) {
+      map(address, chunk);
+      EXPECT_EQ(device->fill(address, 1, kChunk, 2), kSuccess);
+      EXPECT_EQ(device->synchronize_stream(2), kSuccess);
+      EXPECT_EQ(device->unmap(address, kChunk), kSuccess);
+    }
   });
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(holds_in_child([] {
@@ -206,6 +227,7 @@ TEST_F(SimDeviceTest, ForkWhileOthersUseTheDevice) {
   }
   stop = true;
   other.join();
+  worker.join();
 }
 
 TEST_F(SimDeviceTest, ThreadsShareADevice) {

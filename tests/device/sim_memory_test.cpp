@@ -232,7 +232,7 @@ TEST(SimAddressSpaceTest, RangesAreApartAndJoinAgain) {
   Address base = 0;
   ASSERT_TRUE(space.take(64 * kTiB, kChunk, base));
   EXPECT_FALSE(space.take(64 * kTiB, kChunk, base)) << "2^47 less the first TiB";
-  space.give(base, 64 * kTiB);
+  space.give(base);
 
   std::mt19937_64 random(7);
   std::map<Address, uint64_t> taken;
@@ -249,11 +249,11 @@ TEST(SimAddressSpaceTest, RangesAreApartAndJoinAgain) {
     } else {
       auto victim = taken.lower_bound(random() % (2 * kTiB));
       if (victim == taken.end()) victim = taken.begin();
-      space.give(victim->first, victim->second);
+      space.give(victim->first);
       taken.erase(victim);
     }
   }
-  for (const auto& [address, size] : taken) space.give(address, size);
+  for (const auto& [address, size] : taken) space.give(address);
   EXPECT_TRUE(space.take(kSimAddressSpace - 2 * kTiB, 512, base)) << "all free ranges are one again";
 }
 

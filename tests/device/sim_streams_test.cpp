@@ -194,6 +194,131 @@ TEST_F(SimStreamsTest, CapturedWorkIsCheckedAndNotExecuted) {
   EXPECT_TRUE(idle(1));
 }
 
+// ---- launches of what was captured
+
+TEST_F(SimStreamsTest, LaunchesDoWhatWasRecorded) {
+  restart({});
+  const Address base = usable(2 * kChunk);
+  auto* const bytes = reinterpret_cast<uint8_t*>(base);
+  uint8_t host[8] = {};
+  EXPECT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
+  const uint64_t capture = capture_id(1);
+  EXPECT_EQ(device->fill(base, 9, kChunk, 1), kSuccess);
+  EXPECT_EQ(device->copy(base + kChunk, base, kChunk, 1), kSuccess);
+  EXPECT_EQ(device->fill(base, 3, 1, 1), kSuccess) << "after the copy, in order";
+  EXPECT_EQ(device->copy(reinterpret_cast<Address>(host), base + kChunk, sizeof host, 1), kSuccess);
+  EXPECT_EQ(work(1, base, 512, 1'000'000), kSuccess);
+  EXPECT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
+  for (int i = 0; i < 2; ++i) {
+    std::memset(bytes, 0, 2 * kChunk);
+    std::memset(host, 0, sizeof host);
+    const uint64_t start = device->now_ns();
+    EXPECT_EQ(cost([&] { EXPECT_EQ(sim_launch(kOrdinal, capture, 2), kSuccess) << last_error().message; }),
+              0U);
+    EXPECT_EQ(bytes[0], 3);
+    EXPECT_EQ(bytes[1], 9);
+    EXPECT_EQ(bytes[kChunk], 9);
+    EXPECT_EQ(bytes[2 * kChunk - 1], 9);
+    EXPECT_EQ(host[7], 9);
+    EXPECT_FALSE(idle(2)) << "it runs on the stream that it was launched on";
+    EXPECT_EQ(device->synchronize_stream(2), kSuccess);
+    EXPECT_GE(device->now_ns() - start, 1'000'000U + 2 * (kChunk / 2000));
+  }
+  EXPECT_EQ(fault_count(), 0U) << last_fault();
+}
+
+TEST_F(SimStreamsTest, LaunchesAreCheckedByTheRulesOfNow) {
+  const Address base = usable();
+  EXPECT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
+  const uint64_t capture = capture_id(1);
+  EXPECT_EQ(work(1, base, 512, 1'000'000), kSuccess);
+  EXPECT_EQ(device->fill(base + kMiB, 0, 512, 1), kSuccess);
+  EXPECT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
+
+  EXPECT_EQ(sim_launch(kOrdinal, capture, 1), kSuccess);
+  expect_fault(sim_launch(kOrdinal, capture, 2), 719, "race");
+  expect_fault(device->unmap(base, kChunk), 700, "unmapped while in use");
+  EXPECT_EQ(device->synchronize_stream(1), kSuccess);
+  EXPECT_EQ(device->unmap(base, kChunk), kSuccess);
+  expect_fault(sim_launch(kOrdinal, capture, 1), 700, "unmapped address: work of capture");
+  EXPECT_TRUE(idle(1)) << "and takes no time";
+  map(base, create());
+  EXPECT_EQ(sim_launch(kOrdinal, capture, 1), kSuccess) << "other memory at the address will do";
+}
+
+TEST_F(SimStreamsTest, LaunchesInACaptureBecomePartOfIt) {
+  const Address base = usable();
+  EXPECT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
+  const uint64_t inner = capture_id(1);
+  EXPECT_EQ(work(1, base, 512, 1'000'000), kSuccess);
+  EXPECT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
+  EXPECT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
+  const uint64_t outer = capture_id(1);
+  EXPECT_EQ(sim_launch(kOrdinal, inner, 1), kSuccess);
+  EXPECT_EQ(sim_launch(kOrdinal, inner, 1), kSuccess);
+  EXPECT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
+  EXPECT_TRUE(idle(1)) << "nothing ran";
+  const uint64_t start = device->now_ns();
+  EXPECT_EQ(sim_launch(kOrdinal, outer, 1), kSuccess);
+  EXPECT_EQ(device->synchronize_stream(1), kSuccess);
+  EXPECT_GE(device->now_ns() - start, 2'000'000U);
+}
+
+TEST_F(SimStreamsTest, OnlyEndedCapturesCanBeLaunched) {
+  EXPECT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
+  const uint64_t capture = capture_id(1);
+  for (const uint64_t number : {capture, uint64_t{0}, capture + 1, ~uint64_t{0}}) {
+    EXPECT_EQ(sim_launch(kOrdinal, number, 2), GPUPOOL_ERROR_INVALID_ARGUMENT) << number;
+  }
+  EXPECT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
+  EXPECT_EQ(sim_launch(kOrdinal, capture, 2), kSuccess) << "it is empty, and does nothing";
+  EXPECT_EQ(fault_count(), 0U) << last_fault();
+  EXPECT_EQ(sim_launch(kOrdinal + 1, capture, 2), GPUPOOL_ERROR_INVALID_ARGUMENT) << "of another device";
+  const Stream gone = created();
+  EXPECT_EQ(device->destroy_stream(gone), kSuccess);
+  expect_fault(sim_launch(kOrdinal, capture, gone), 400, "launch on stream");
+}
+
+// ---- streams that nobody made
+
+TEST_F(SimStreamsTest, StrictStreamsAreThoseThatWereCreated) {
+  gpupool_sim_config_t strict = {};
+  strict.data = 2;
+  strict.streams = 2;
+  restart(strict);
+  const Stream stream = created();
+  EXPECT_EQ(work(stream, 0, 0, 1'000'000), kSuccess);
+  EXPECT_EQ(work(0, 0, 0, 10), kSuccess) << "the legacy stream is always there";
+  EXPECT_EQ(device->wait(stream, record(0)), kSuccess);
+  EXPECT_FALSE(idle(stream));
+  EXPECT_EQ(fault_count(), 0U) << last_fault();
+
+  bool result = false;
+  Event event = 0;
+  uint64_t id = 0;
+  const Address base = usable();
+  const char* const words = "on stream 0x3e7, which nobody created";
+  expect_fault(work(999, 0, 0, 10), 400, words);
+  expect_fault(device->fill(base, 0, 1, 999), 400, words);
+  expect_fault(device->record(999, event), 400, words);
+  expect_fault(device->wait(999, record(0)), 400, words);
+  expect_fault(device->query_stream(999, result), 400, words);
+  expect_fault(device->synchronize_stream(999), 400, words);
+  expect_fault(device->capture_id(999, id), 400, words);
+  expect_fault(device->destroy_stream(999), 400, words);
+  expect_fault(sim_capture(kOrdinal, 999, true), 400, words);
+  EXPECT_EQ(device->destroy_stream(stream), kSuccess);
+  expect_fault(work(stream, 0, 0, 10), 400, "destroyed");
+}
+
+TEST_F(SimStreamsTest, DevicesCreateStreamsOfDifferentNumbers) {
+  std::unique_ptr<Device> other;
+  ASSERT_EQ(open_sim(kOrdinal + 1, other), kSuccess);
+  Stream theirs = 0;
+  ASSERT_EQ(other->create_stream(theirs), kSuccess);
+  for (int i = 0; i < 100; ++i) EXPECT_NE(created(), theirs);
+}
+
 // ---- prices
 
 TEST_F(SimStreamsTest, ChunksCostWhatWasMeasured) {

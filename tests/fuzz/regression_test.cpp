@@ -110,18 +110,53 @@ TEST(StreamOrderRegression, WhatHasPassedStaysPassed) {
   std::unique_ptr<Device> device;
   ASSERT_EQ(open_sim(kDevice, device), kSuccess);
   Driver driver(std::move(device));
-  StreamOrder order(driver, 1);
+  uint64_t round = 1;
+  StreamOrder order(driver, round, 1);
   ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
   StreamOrder::Mark late;
   ASSERT_EQ(order.mark(late), kSuccess);
   ASSERT_NE(late.event, 0u);
   const uint64_t epoch = order.stamp();
   ASSERT_EQ(sim_advance(kDevice, 2 * kMillisecond), kSuccess);
-  ASSERT_TRUE(order.passed(epoch, 1));
+  ASSERT_TRUE(order.passed(epoch));
   order.settle(late, false);
   ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
-  EXPECT_FALSE(order.passed(order.stamp(), 2)) << "asks for the late event first";
-  EXPECT_TRUE(order.passed(epoch, 3));
+  ++round;
+  EXPECT_FALSE(order.passed(order.stamp())) << "asks for the late event first";
+  ++round;
+  EXPECT_TRUE(order.passed(epoch));
+}
+
+/// However many epochs are open on the GPU, none passes before its work, and all do after it.
+TEST(StreamOrderRegression, FewEventsAreEnough) {
+  gpupool_sim_config_t config{};
+  config.struct_size = sizeof config;
+  config.data = 2;
+  ASSERT_EQ(sim_configure(kDevice, config), kSuccess);
+  std::unique_ptr<Device> device;
+  ASSERT_EQ(open_sim(kDevice, device), kSuccess);
+  Driver driver(std::move(device));
+  uint64_t round = 1;
+  StreamOrder order(driver, round, 11);
+  constexpr int kEpochs = 50;
+  std::vector<uint64_t> epochs;
+  for (int i = 0; i < kEpochs; ++i) {
+    ASSERT_EQ(sim_work(kDevice, 11, 0, 0, kMillisecond), kSuccess);
+    epochs.push_back(order.stamp());
+    ++round;
+    EXPECT_FALSE(order.passed(epochs.back())) << i;
+  }
+  int passed_before = 0;
+  for (int done = 1; done <= kEpochs; ++done) {
+    ASSERT_EQ(sim_advance(kDevice, kMillisecond), kSuccess);
+    ++round;
+    int passed = 0;
+    for (const uint64_t epoch : epochs) passed += order.passed(epoch) ? 1 : 0;
+    EXPECT_LE(passed, done);
+    EXPECT_GE(passed, passed_before);
+    passed_before = passed;
+  }
+  EXPECT_EQ(passed_before, kEpochs);
 }
 
 }  // namespace

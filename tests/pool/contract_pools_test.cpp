@@ -202,6 +202,50 @@ TEST(UpstreamPools, TellWhatTheUpstreamDid) {
   EXPECT_EQ(upstream.live, 0);
 }
 
+// For the lead: src/pool/segments.cpp (Pool::add_segment) takes an address that the upstream gives twice, and
+// says of one beyond 2^48 that it is not aligned. To be enabled with the change there. What overlaps a
+// segment that is still there is not given back to the upstream: that would free the first one.
+TEST(UpstreamPools, RefuseAddressesThatCannotBe) {
+  struct Upstream {
+    gpupool_ptr_t next = kGiB;
+    int live = 0;
+  } upstream;
+  gpupool_config_t config = empty_config();
+  config.backend = GPUPOOL_BACKEND_SIM;
+  config.mode = GPUPOOL_MODE_UPSTREAM;
+  config.upstream_user = &upstream;
+  config.upstream_malloc = [](void* user, uint64_t, gpupool_stream_t, gpupool_ptr_t* out_ptr) {
+    auto& self = *static_cast<Upstream*>(user);
+    ++self.live;
+    *out_ptr = self.next;
+    return 0;
+  };
+  config.upstream_free = [](void* user, gpupool_ptr_t, uint64_t, gpupool_stream_t) {
+    --static_cast<Upstream*>(user)->live;
+  };
+  PoolUnderTest pool(config);
+  const gpupool_ptr_t first = pool.malloc(40 * kMiB, 5);
+  EXPECT_EQ(first, kGiB);
+  const uint64_t reserved = pool.reserved();
+  for (const gpupool_ptr_t again : {kGiB, kGiB + 20 * kMiB, kGiB - 20 * kMiB}) {
+    upstream.next = again;
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_UNSUPPORTED, pool.try_malloc(40 * kMiB, 5)));
+    EXPECT_NE(last_message().find("overlaps"), std::string::npos) << last_message();
+    EXPECT_EQ(pool.reserved(), reserved);
+    pool.validate();
+  }
+  const int live = upstream.live;
+  for (const gpupool_ptr_t beyond :
+       {gpupool_ptr_t{1} << 48, (gpupool_ptr_t{1} << 48) - kMiB, ~gpupool_ptr_t{511}}) {
+    upstream.next = beyond;
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_UNSUPPORTED, pool.try_malloc(40 * kMiB, 5)));
+    EXPECT_NE(last_message().find("2^48"), std::string::npos) << last_message();
+    EXPECT_EQ(upstream.live, live) << "it got back what cannot be used";
+  }
+  pool.free(first, 5);
+  pool.validate();
+}
+
 // On a device of its own: a default pool stays until the process ends.
 TEST(Log, TellsOfPoolsAndFailures) {
   std::vector<std::pair<int32_t, std::string>> lines;

@@ -176,7 +176,8 @@ class Workload {
 
   void work(gpupool_stream_t stream, size_t block) {
     if (blocks_[block].address == 0) return;
-    EXPECT_TRUE(ok(gpupool_sim_work(kDevice, stream, blocks_[block].address, blocks_[block].size, 300'000)));
+    EXPECT_TRUE(
+        ok(gpupool_sim_work(kDevice, stream, blocks_[block].address, blocks_[block].size, 3'000'000)));
   }
 
   /// A call that may fail, as a driver's failure and in no other way.

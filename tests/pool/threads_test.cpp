@@ -373,12 +373,12 @@ TEST_P(Threads, EndADestroyedPoolBetweenThem) {
   for (int round = 0; round < 10; ++round) {
     PoolUnderTest pool(config());
     std::vector<gpupool_ptr_t> blocks;
-    for (uint64_t i = 0; i < 40; ++i) blocks.push_back(pool.malloc(1000 + i * 100'000, i % 3));
+    for (uint64_t i = 0; i < 40; ++i) blocks.push_back(pool.malloc(1000 + i * 100'000, 10 + i % 3));
     gpupool_t* handle = pool.give_up();
     EXPECT_TRUE(ok(gpupool_destroy(handle)));
     run_threads(4, [&](size_t thread) {
       for (size_t i = thread; i < blocks.size(); i += 4)
-        EXPECT_TRUE(ok(gpupool_free(handle, blocks[i], i % 3)));
+        EXPECT_TRUE(ok(gpupool_free(handle, blocks[i], 10 + i % 3)));
     });
     EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_free(handle, blocks[0], 0)));
     EXPECT_EQ(taken_from_device(), 0u);

@@ -16,7 +16,17 @@ from api.parser import parse
 from api.writers.go import go_constants, go_layout_test, go_structs
 
 # What the hand-written files of the package declare.
-_TYPES = "package gpupool\n\ntype Ptr uint64\n\ntype Stream uintptr\n"
+_TYPES = """\
+package gpupool
+
+type Ptr uint64
+
+type Stream uintptr
+
+func nameOf[Enum ~int32](names map[Enum]string, kind string, value Enum) string { return names[value] + kind }
+
+func namesOf[Bits ~uint64](names map[Bits]string, bits Bits) string { return names[bits] }
+"""
 
 
 def header():
@@ -31,7 +41,21 @@ class Text(unittest.TestCase):
         self.assertIn('"GPUPOOL_ERROR_TOO_COLD",\n', text)
 
     def test_numbers_that_are_enums(self):
-        self.assertIn("\t// A gpupool_block_state_t.\n\tState BlockState\n", go_structs(parse(header())))
+        state = '\t// A gpupool_block_state_t.\n\tState BlockState `json:"state"`\n'
+        self.assertIn(state, go_structs(parse(header())))
+
+    def test_fields_have_the_names_of_c_in_json(self):
+        text = go_structs(parse(header()))
+        self.assertRegex(text, r'OOMHandlerCalls +uint64 +`json:"oom_handler_calls"`')
+        self.assertRegex(text, r"structSize +uint32\n")
+
+    def test_values_have_the_names_that_people_write(self):
+        text = go_constants(parse(header()))
+        self.assertRegex(text, r'ModeVMM: +"vmm",')
+        self.assertRegex(text, r'FlagCaptureAware: +"capture_aware",')
+        self.assertRegex(text, r'BlockPending: +"pending",')
+        self.assertIn('func (value Kind) String() string { return nameOf(kindNames, "Kind", value) }', text)
+        self.assertIn("func (value Capability) String() string { return namesOf(capabilityNames, value) }", text)
 
 
 @unittest.skipUnless(shutil.which("go"), "there is no go")

@@ -8,7 +8,7 @@
 
 /* Written by cffi. */
 void gpupool_py_on_log(void* user, int32_t level, const char* message);
-int32_t gpupool_py_on_oom(void* user, uint64_t size, uint32_t attempt);
+int32_t gpupool_py_on_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 int32_t gpupool_py_on_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 void gpupool_py_on_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
 
@@ -17,8 +17,7 @@ void gpupool_py_call_log(void* user, int32_t level, const char* message) {
 }
 
 int32_t gpupool_py_call_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt) {
-  (void)pool;
-  return Py_IsInitialized() ? gpupool_py_on_oom(user, size, attempt) : 0;
+  return Py_IsInitialized() ? gpupool_py_on_oom(user, pool, size, attempt) : 0;
 }
 
 int32_t gpupool_py_call_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {

@@ -40,7 +40,7 @@ void* gpupool_py_cupy_malloc(void* current_stream, size_t size, int device) {
   const auto stream = static_cast<gpupool_stream_t>(reinterpret_cast<intptr_t (*)()>(current_stream)());
   if (stream == kPerThread) {
     throw std::runtime_error(
-        "gpupool can not serve CuPy's per-thread default stream, which is another one in each thread; use "
+        "gpupool cannot serve CuPy's per-thread default stream, which is another one in each thread; use "
         "cupy.cuda.Stream() in each thread, and no CUPY_CUDA_PER_THREAD_DEFAULT_STREAM");
   }
   gpupool_t* pool = nullptr;

@@ -9,19 +9,6 @@
 
 #include "dlpack.h"
 
-/* A tensor with the arrays that it points to. */
-typedef struct exported_legacy_t {
-  dlpack_legacy_t managed;
-  int64_t shape;
-  int64_t stride;
-} exported_legacy_t;
-
-typedef struct exported_versioned_t {
-  dlpack_versioned_t managed;
-  int64_t shape;
-  int64_t stride;
-} exported_versioned_t;
-
 static void delete_legacy(dlpack_legacy_t* self) {
   gpupool_py_block_release(self->context);
   free(self);
@@ -32,47 +19,48 @@ static void delete_versioned(dlpack_versioned_t* self) {
   free(self);
 }
 
-/* One dimension of bytes. */
-static dlpack_tensor_t bytes_tensor(const gpupool_py_block_t* block, dlpack_device_t device, int64_t* shape,
-                                    int64_t* stride) {
-  return (dlpack_tensor_t){.data = (void*)(uintptr_t)block->address,
-                           .device = device,
-                           .dimensions = 1,
-                           .type = {.code = 1, .bits = 8, .lanes = 1},
-                           .shape = shape,
-                           .strides = stride};
-}
-
-dlpack_legacy_t* gpupool_py_export_legacy(gpupool_py_block_t* block, uint64_t size, dlpack_device_t device) {
-  exported_legacy_t* tensor = malloc(sizeof *tensor);
-  if (tensor == NULL || !gpupool_py_block_hold(block)) {
-    free(tensor);
+/* Room for a struct of so many bytes, and behind it for the arrays that a tensor points to. NULL: the block
+ * is freed already, or the host has no memory. */
+static void* hold_and_make(gpupool_py_block_t* block, size_t size, const dlpack_tensor_t* tensor) {
+  void* made = malloc(size + 2 * sizeof(int64_t) * (size_t)tensor->dimensions);
+  if (made == NULL || !gpupool_py_block_hold(block)) {
+    free(made);
     return NULL;
   }
-  tensor->shape = (int64_t)size;
-  tensor->stride = 1;
-  tensor->managed = (dlpack_legacy_t){.tensor = bytes_tensor(block, device, &tensor->shape, &tensor->stride),
-                                      .context = block,
-                                      .deleter = delete_legacy};
-  return &tensor->managed;
+  return made;
 }
 
-dlpack_versioned_t* gpupool_py_export_versioned(gpupool_py_block_t* block, uint64_t size,
-                                                dlpack_device_t device) {
-  exported_versioned_t* tensor = malloc(sizeof *tensor);
-  if (tensor == NULL || !gpupool_py_block_hold(block)) {
-    free(tensor);
-    return NULL;
+/* The same tensor with arrays of its own; its elements lie in C order. */
+static dlpack_tensor_t with_arrays(const dlpack_tensor_t* tensor, int64_t* arrays) {
+  dlpack_tensor_t made = *tensor;
+  made.shape = arrays;
+  made.strides = arrays + tensor->dimensions;
+  int64_t stride = 1;
+  for (int32_t i = tensor->dimensions - 1; i >= 0; --i) {
+    made.shape[i] = tensor->shape[i];
+    made.strides[i] = stride;
+    stride *= tensor->shape[i];
   }
-  tensor->shape = (int64_t)size;
-  tensor->stride = 1;
-  tensor->managed =
-      (dlpack_versioned_t){.major = 1,
-                           .minor = 0,
-                           .tensor = bytes_tensor(block, device, &tensor->shape, &tensor->stride),
-                           .context = block,
-                           .deleter = delete_versioned};
-  return &tensor->managed;
+  return made;
+}
+
+dlpack_legacy_t* gpupool_py_export_legacy(gpupool_py_block_t* block, const dlpack_tensor_t* tensor) {
+  dlpack_legacy_t* made = hold_and_make(block, sizeof *made, tensor);
+  if (made == NULL) return NULL;
+  *made = (dlpack_legacy_t){
+      .tensor = with_arrays(tensor, (int64_t*)(made + 1)), .context = block, .deleter = delete_legacy};
+  return made;
+}
+
+dlpack_versioned_t* gpupool_py_export_versioned(gpupool_py_block_t* block, const dlpack_tensor_t* tensor) {
+  dlpack_versioned_t* made = hold_and_make(block, sizeof *made, tensor);
+  if (made == NULL) return NULL;
+  *made = (dlpack_versioned_t){.major = 1,
+                               .minor = 0,
+                               .context = block,
+                               .deleter = delete_versioned,
+                               .tensor = with_arrays(tensor, (int64_t*)(made + 1))};
+  return made;
 }
 
 void gpupool_py_delete_legacy(dlpack_legacy_t* taken) {

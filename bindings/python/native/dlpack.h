@@ -44,11 +44,10 @@ typedef struct dlpack_versioned_t {
   dlpack_tensor_t tensor;
 } dlpack_versioned_t;
 
-/* A tensor of size bytes, which holds block until its deleter is called. NULL: the block is freed already, or
- * the host has no memory. */
-dlpack_legacy_t* gpupool_py_export_legacy(gpupool_py_block_t* block, uint64_t size, dlpack_device_t device);
-dlpack_versioned_t* gpupool_py_export_versioned(gpupool_py_block_t* block, uint64_t size,
-                                                dlpack_device_t device);
+/* A copy of a tensor whose elements lie in C order, in a block, which it holds until its deleter is called.
+ * NULL: the block is freed already, or the host has no memory. */
+dlpack_legacy_t* gpupool_py_export_legacy(gpupool_py_block_t* block, const dlpack_tensor_t* tensor);
+dlpack_versioned_t* gpupool_py_export_versioned(gpupool_py_block_t* block, const dlpack_tensor_t* tensor);
 
 /* For PyCapsule_New: calls the deleter of a tensor that nobody took. */
 void gpupool_py_drop_capsule(void* capsule);

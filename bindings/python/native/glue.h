@@ -73,8 +73,9 @@ typedef struct gpupool_py_stream_t {
 gpupool_py_stream_t* gpupool_py_stream_new(gpupool_py_pool_t* pool, gpupool_stream_t number);
 /* The second time it does nothing. The status is that of gpupool_stream_destroy, if that was called. */
 int32_t gpupool_py_stream_close(gpupool_py_stream_t* stream);
-/* GPUPOOL_ERROR_INVALID_ARGUMENT, with no details, if it was closed. */
-int32_t gpupool_py_stream_synchronize(gpupool_py_stream_t* stream);
+/* One call more: 1, or 0 if it was closed. */
+int32_t gpupool_py_stream_hold(gpupool_py_stream_t* stream);
+void gpupool_py_stream_release(gpupool_py_stream_t* stream);
 /* The Python object goes. */
 void gpupool_py_stream_forget(gpupool_py_stream_t* stream);
 

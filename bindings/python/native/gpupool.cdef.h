@@ -187,7 +187,9 @@ typedef struct gpupool_sim_config_t {
   uint32_t data;
   uint64_t capacity_bytes;
   double price_scale;
-  uint64_t reserved[4];
+  uint32_t streams;
+  uint32_t reserved0;
+  uint64_t reserved[3];
 } gpupool_sim_config_t;
 uint32_t gpupool_version(void);
 const char* gpupool_version_string(void);
@@ -235,4 +237,5 @@ gpupool_status_t gpupool_sim_script(int32_t device, const char* script);
 gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr, uint64_t size, uint64_t nanoseconds);
 gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds);
 gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin);
+gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream);
 gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text, size_t capacity);

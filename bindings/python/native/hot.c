@@ -18,22 +18,40 @@ typedef struct hot_t {
   int is_closed;
 } hot_t;
 
-/* Sizes, addresses: anything with __index__. Returns 0 with an exception. */
-static int to_number(PyObject* object, uint64_t* number) {
-  PyObject* index = PyNumber_Index(object);
-  if (index == NULL) return 0;
-  *number = PyLong_AsUnsignedLongLong(index);
-  Py_DECREF(index);
-  return !(*number == UINT64_MAX && PyErr_Occurred());
+/* A call on a pool in which the library may call functions of the user, on this thread. What they raise
+ * cannot pass through the library, and waits here until the call returns. */
+typedef struct call_t {
+  struct call_t* outer;
+  const gpupool_t* pool;
+  /* A list, or NULL: none. See _callbacks.py for what is in it. */
+  PyObject* raised;
+} call_t;
+
+/* The innermost one. */
+static _Thread_local call_t* current_call;
+
+static call_t* begin_call(call_t* call, const gpupool_t* pool) {
+  *call = (call_t){.outer = current_call, .pool = pool, .raised = NULL};
+  return current_call = call;
 }
 
-static int to_stream(hot_t* self, PyObject* object, uint64_t* stream) {
-  if (PyLong_Check(object)) return to_number(object, stream);
-  PyObject* number = PyObject_CallMethod((PyObject*)self, "_stream_number", "O", object);
-  if (number == NULL) return 0;
-  const int is_good = to_number(number, stream);
-  Py_DECREF(number);
-  return is_good;
+static void end_call(call_t* call) {
+  current_call = call->outer;
+}
+
+/* Plain numbers; _number(name, object) makes them of anything else, or says what is wrong. Returns 0 with an
+ * exception. */
+static int to_number(hot_t* self, const char* name, PyObject* object, uint64_t* number) {
+  if (PyLong_CheckExact(object)) {
+    *number = PyLong_AsUnsignedLongLong(object);
+    if (*number != UINT64_MAX || !PyErr_Occurred()) return 1;
+    PyErr_Clear();
+  }
+  PyObject* made = PyObject_CallMethod((PyObject*)self, "_number", "sO", name, object);
+  if (made == NULL) return 0;
+  *number = PyLong_AsUnsignedLongLong(made);
+  Py_DECREF(made);
+  return *number != UINT64_MAX || !PyErr_Occurred();
 }
 
 /* Both methods are called as (number, stream=0), with their names or without. */
@@ -62,16 +80,34 @@ static int read_arguments(hot_t* self, PyObject* const* arguments, Py_ssize_t co
     return 0;
   }
   *stream = 0;
-  return to_number(given[0], number) && (given[1] == NULL || to_stream(self, given[1], stream));
+  return to_number(self, first, given[0], number) &&
+         (given[1] == NULL || to_number(self, "stream", given[1], stream));
 }
 
-static PyObject* raise_failure(hot_t* self, int32_t status) {
-  PyObject* error = PyObject_CallMethod((PyObject*)self, "_failure", "i", (int)status);
-  if (error != NULL) {
-    PyErr_SetObject((PyObject*)Py_TYPE(error), error);
-    Py_DECREF(error);
-  }
+/* Raises an exception as it is, with its own context. Takes the reference. */
+static void set_error(PyObject* error) {
+  PyObject* type = (PyObject*)Py_TYPE(error);
+  Py_INCREF(type);
+  PyErr_Restore(type, error, PyException_GetTraceback(error));
+}
+
+static PyObject* raise_failure(hot_t* self, int32_t status, PyObject* raised) {
+  PyObject* error =
+      PyObject_CallMethod((PyObject*)self, "_failure", "iO", (int)status, raised == NULL ? Py_None : raised);
+  if (error != NULL) set_error(error);
   return NULL;
+}
+
+/* What was raised in a call that succeeded all the same. */
+static void report(PyObject* raised) {
+  const Py_ssize_t count = raised == NULL ? 0 : PyList_Size(raised);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* error = PyTuple_GetItem(PyList_GetItem(raised, i), 0);
+    PyObject* function = PyTuple_GetItem(PyList_GetItem(raised, i), 1);
+    Py_INCREF(error);
+    set_error(error);
+    PyErr_WriteUnraisable(function);
+  }
 }
 
 static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
@@ -83,12 +119,49 @@ static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssi
   gpupool_t* pool = self->is_closed ? NULL : self->pool->handle;
   gpupool_ptr_t address = 0;
   gpupool_status_t status = GPUPOOL_SUCCESS;
+  call_t call;
   Py_INCREF(owner);
+  begin_call(&call, pool);
   Py_BEGIN_ALLOW_THREADS status = gpupool_malloc(pool, size, (gpupool_stream_t)stream, &address);
-  Py_END_ALLOW_THREADS
-      /* The failure is explained before anything else can fail on this thread. */
-      PyObject* result =
-          status == GPUPOOL_SUCCESS ? PyLong_FromUnsignedLongLong(address) : raise_failure(self, status);
+  Py_END_ALLOW_THREADS end_call(&call);
+  if (status == GPUPOOL_SUCCESS) report(call.raised);
+  /* The failure is explained before anything else can fail on this thread. */
+  PyObject* result = status == GPUPOOL_SUCCESS ? PyLong_FromUnsignedLongLong(address)
+                                               : raise_failure(self, status, call.raised);
+  Py_XDECREF(call.raised);
+  Py_DECREF(owner);
+  return result;
+}
+
+/* _ask(function, ...): calls a function of the library on this pool, other than gpupool_malloc, that may call
+ * those of the user. Raises what its status stands for. */
+static PyObject* hot_ask(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
+  hot_t* self = (hot_t*)object;
+  PyObject* owner = self->owner;
+  PyObject* handle = PyObject_GetAttrString(owner, "handle");
+  PyObject* given = handle == NULL ? NULL : PyTuple_New(count);
+  if (given == NULL) {
+    Py_XDECREF(handle);
+    return NULL;
+  }
+  PyTuple_SetItem(given, 0, handle);
+  for (Py_ssize_t i = 1; i < count; ++i) {
+    Py_INCREF(arguments[i]);
+    PyTuple_SetItem(given, i, arguments[i]);
+  }
+  call_t call;
+  Py_INCREF(owner);
+  begin_call(&call, self->pool->handle);
+  PyObject* result = PyObject_Call(arguments[0], given, NULL);
+  end_call(&call);
+  const long status = result == NULL ? -1 : PyLong_AsLong(result);
+  if (status == GPUPOOL_SUCCESS) report(call.raised);
+  if (status > 0) {
+    Py_CLEAR(result);
+    raise_failure(self, (int32_t)status, call.raised);
+  }
+  Py_XDECREF(call.raised);
+  Py_DECREF(given);
   Py_DECREF(owner);
   return result;
 }
@@ -110,7 +183,7 @@ static PyObject* hot_free(PyObject* object, PyObject* const* arguments, Py_ssize
     Py_DECREF(owner);
     Py_RETURN_NONE;
   }
-  raise_failure(self, status);
+  raise_failure(self, status, NULL);
   Py_DECREF(owner);
   return NULL;
 }
@@ -184,6 +257,7 @@ PyDoc_STRVAR(
 static PyMethodDef hot_methods[] = {
     {"malloc", (PyCFunction)(void (*)(void))hot_malloc, METH_FASTCALL | METH_KEYWORDS, malloc_doc},
     {"free", (PyCFunction)(void (*)(void))hot_free, METH_FASTCALL | METH_KEYWORDS, free_doc},
+    {"_ask", (PyCFunction)(void (*)(void))hot_ask, METH_FASTCALL, NULL},
     {"_bind", hot_bind, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -209,8 +283,35 @@ static PyType_Spec hot_spec = {
     .slots = hot_slots,
 };
 
+/* new_bytes(size): bytes that have no value yet, for their maker to write before anybody else sees them. */
+static PyObject* new_bytes(PyObject* module, PyObject* size) {
+  (void)module;
+  const Py_ssize_t count = PyLong_AsSsize_t(size);
+  return count < 0 ? NULL : PyBytes_FromStringAndSize(NULL, count);
+}
+
+/* keep(pool, what): has the call on the pool with this handle in which this thread is raise `what` when it
+ * has returned. False: it is in none, and nobody would. */
+static PyObject* keep(PyObject* module, PyObject* arguments) {
+  (void)module;
+  unsigned long long pool = 0;
+  PyObject* what = NULL;
+  if (!PyArg_ParseTuple(arguments, "KO", &pool, &what)) return NULL;
+  call_t* call = current_call;
+  if (call == NULL || (uintptr_t)call->pool != pool) Py_RETURN_FALSE;
+  if (call->raised == NULL && (call->raised = PyList_New(0)) == NULL) return NULL;
+  if (PyList_Append(call->raised, what) != 0) return NULL;
+  Py_RETURN_TRUE;
+}
+
+static PyMethodDef hot_functions[] = {
+    {"keep", keep, METH_VARARGS, NULL},
+    {"new_bytes", new_bytes, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef hot_module = {
-    PyModuleDef_HEAD_INIT, "gpupool._hot", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "gpupool._hot", NULL, -1, hot_functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__hot(void) {
   PyObject* module = PyModule_Create(&hot_module);

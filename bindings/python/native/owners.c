@@ -123,11 +123,12 @@ int32_t gpupool_py_stream_close(gpupool_py_stream_t* stream) {
   return end_use(stream);
 }
 
-int32_t gpupool_py_stream_synchronize(gpupool_py_stream_t* stream) {
-  if (!increase_if_any(&stream->users)) return GPUPOOL_ERROR_INVALID_ARGUMENT;
-  const gpupool_status_t status = gpupool_stream_synchronize(stream->pool->handle, stream->number);
+int32_t gpupool_py_stream_hold(gpupool_py_stream_t* stream) {
+  return increase_if_any(&stream->users);
+}
+
+void gpupool_py_stream_release(gpupool_py_stream_t* stream) {
   (void)end_use(stream);
-  return status;
 }
 
 void gpupool_py_stream_forget(gpupool_py_stream_t* stream) {

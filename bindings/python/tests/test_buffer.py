@@ -40,7 +40,7 @@ USES: dict[str, Callable[[gpupool.Buffer], object]] = {
     "copy_from_host": lambda buffer: buffer.copy_from_host(b"x"),
     "copy_to_host": lambda buffer: buffer.copy_to_host(),
     "fill": lambda buffer: buffer.fill(1),
-    "record_stream": lambda buffer: buffer.record_stream(1),
+    "record_stream": lambda buffer: buffer.record_stream(11),
     "synchronize": lambda buffer: buffer.synchronize(),
     "view": lambda buffer: buffer.view(),
     "numpy": lambda buffer: buffer.numpy(),
@@ -141,12 +141,94 @@ def test_copies(pool: gpupool.Pool) -> None:
         assert content == b"\7" * 100 + bytes(range(10)) + b"\7" * 887 + b"end"
         assert buffer.copy_to_host(105, 3) == b"\5\6\7"
         for offset, size in ((-1, None), (1001, None), (1, 1000)):
-            with pytest.raises(ValueError, match="not all in a buffer of 1000"):
+            with pytest.raises(ValueError, match="in a buffer of 1000 bytes"):
                 buffer.copy_to_host(offset, size)
         with pytest.raises(ValueError, match="not all in"):
             buffer.copy_from_host(b"xx", offset=999)
         with pytest.raises(TypeError):
             buffer.copy_from_host(7)
+
+
+def test_copies_of_what_does_not_lie_in_a_row(pool: gpupool.Pool) -> None:
+    table = numpy.arange(12, dtype="uint8").reshape(3, 4)
+    with pool.alloc(12) as buffer:
+        for given in (table.T, table[:, ::2], numpy.asfortranarray(table), memoryview(bytes(table))[::3]):
+            buffer.copy_from_host(given)
+            assert buffer.copy_to_host(size=memoryview(given).nbytes) == memoryview(given).tobytes()
+
+
+def test_b_copies_to_what_there_is(pool: gpupool.Pool) -> None:
+    with pool.alloc(12) as buffer:
+        buffer.copy_from_host(numpy.arange(3, dtype="int32"))
+        array = numpy.zeros(2, dtype="int32")
+        assert buffer.copy_to_host(4, out=array) is array
+        assert array.tolist() == [1, 2]
+        room = bytearray(12)
+        assert buffer.copy_to_host(out=room) == bytes(buffer) == buffer.copy_to_host()
+        with pytest.raises(ValueError, match="size is 3, and out has 12 bytes"):
+            buffer.copy_to_host(0, 3, out=room)
+        with pytest.raises(ValueError, match="12 bytes from offset 1 on are not all in a buffer of 12"):
+            buffer.copy_to_host(1, out=room)
+        with pytest.raises((TypeError, BufferError)):
+            buffer.copy_to_host(out=b"read only  12")
+        assert buffer.copy_to_host(12) == b""
+
+
+def test_b_asarray(pool: gpupool.Pool) -> None:
+    with pool.alloc(4) as buffer:
+        buffer.fill(7)
+        array = numpy.asarray(buffer)
+        assert (array.dtype, array.tolist()) == (numpy.uint8, [7] * 4)
+        array[0] = 1
+        assert bytes(buffer) == b"\1\7\7\7"
+        copy = numpy.array(buffer, dtype="int32")
+        assert (copy.dtype, copy.tolist()) == (numpy.int32, [1, 7, 7, 7])
+        copy[0] = 9
+        assert bytes(buffer[:1]) == b"\1"
+
+
+def test_f7_a_slice(pool: gpupool.Pool) -> None:
+    buffer = pool.alloc(100)
+    buffer.fill(0)
+    part = buffer[16:32]
+    assert (len(part), part.address, part.stream, part.pool) == (16, buffer.address + 16, 0, pool)
+    assert repr(part) == f"<gpupool.BufferSlice of 16 bytes, at {part.address:#x}>"
+    part.fill(1)
+    inner = part[4:8]
+    inner.copy_from_host(b"abcd")
+    assert bytes(buffer) == b"\0" * 16 + b"\1" * 4 + b"abcd" + b"\1" * 8 + b"\0" * 68
+    assert numpy.from_dlpack(inner).tobytes() == inner.numpy().tobytes() == bytes(inner.view()) == b"abcd"
+    assert (len(buffer[-4:]), len(buffer[90:200]), len(buffer[7:3])) == (4, 10, 0)
+    with pytest.raises(ValueError, match="9 bytes from offset 8 on are not all in a buffer of 16"):
+        part.copy_to_host(8, 9)
+    with pytest.raises(TypeError, match=r"the index is 3; a buffer has slices"):
+        buffer[3]  # type: ignore[index]
+    with pytest.raises(TypeError, match="the index is 0"):
+        list(buffer)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="the step is 2"):
+        buffer[::2]
+
+
+def test_f7_a_slice_holds_the_block(pool: gpupool.Pool) -> None:
+    buffer = pool.alloc(100)
+    buffer.fill(3)
+    with buffer[16:32] as part:
+        other = part[:1]
+        buffer.free()
+        with pytest.raises(gpupool.UnknownPointerError):
+            buffer[0:1]
+        assert bytes(part) == b"\3" * 16
+        assert pool.memory_allocated() == 512
+    with pytest.raises(gpupool.UnknownPointerError, match="freed"):
+        part.fill(1)
+    assert bytes(other) == b"\3"
+    del other
+    assert pool.memory_allocated() == 0
+    part = pool.alloc(100)[10:20]
+    part.fill(4)
+    assert pool.memory_allocated() == 512
+    del part
+    assert pool.memory_allocated() == 0
 
 
 def test_raw_copies(pool: gpupool.Pool) -> None:
@@ -187,10 +269,12 @@ def test_view(pool: gpupool.Pool) -> None:
 def test_a_device_without_data() -> None:
     gpupool.sim.configure(3, data=False)
     with gpupool.Pool(3) as pool, pool.alloc(1000) as buffer:
-        with pytest.raises(gpupool.UnsupportedError, match="can not reach"):
+        with pytest.raises(gpupool.UnsupportedError, match="cannot reach"):
             buffer.numpy()
         with pytest.raises(BufferError, match="addresses only"):
             numpy.from_dlpack(buffer)
+        with pytest.raises(TypeError, match="this is no array of the host"):
+            numpy.asarray(buffer)
         with pytest.raises(gpupool.UnsupportedError):
             buffer.copy_to_host()
         assert pool.stats().all.allocated_blocks.total_allocated == 1

@@ -4,7 +4,11 @@
 import ctypes
 import gc
 import os
+import subprocess
+import sys
+import threading
 import weakref
+from collections.abc import Callable
 
 import pytest
 from conftest import MIB
@@ -34,14 +38,155 @@ def test_oom_handler(small_pool: gpupool.Pool) -> None:
     assert small_pool.stats().oom_handler_calls == 4
 
 
-def test_a_handler_that_fails(small_pool: gpupool.Pool, unraisable: list[BaseException]) -> None:
+MALLOCS: dict[str, Callable[[gpupool.Pool], object]] = {
+    "malloc": lambda pool: pool.malloc(80 * MIB),
+    "alloc": lambda pool: pool.alloc(80 * MIB),
+    "malloc_aligned": lambda pool: pool.malloc_aligned(80 * MIB, 1024),
+}
+
+
+@pytest.mark.parametrize("malloc", MALLOCS)
+def test_a2_what_a_handler_raises_is_raised_by_the_malloc(
+    small_pool: gpupool.Pool, unraisable: list[BaseException], malloc: str
+) -> None:
     def handler(size: int, attempt: int) -> bool:
         raise KeyError(size)
 
     small_pool.set_oom_handler(handler)
-    with pytest.raises(gpupool.OutOfMemoryError):
+    with pytest.raises(KeyError, match=str(80 * MIB)) as caught:
+        MALLOCS[malloc](small_pool)
+    assert isinstance(caught.value.__context__, gpupool.OutOfMemoryError)
+    assert caught.value.__context__.report
+    assert [each.name for each in caught.traceback][-1] == "handler"
+    small_pool.set_oom_handler(None)
+    with pytest.raises(gpupool.OutOfMemoryError) as plain:
+        MALLOCS[malloc](small_pool)
+    assert plain.value.__context__ is None
+    assert unraisable == []
+
+
+def test_g_what_cannot_be_called_is_refused_at_once(small_pool: gpupool.Pool) -> None:
+    with pytest.raises(TypeError, match="handler is 5, which cannot be called"):
+        small_pool.set_oom_handler(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="handler is 'x', which cannot be called"):
+        gpupool.set_log("x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="upstream's free is 7, which cannot be called"):
+        gpupool.Pool(upstream=(lambda size, stream: 0, 7))  # type: ignore[arg-type]
+
+
+def test_a2_a_handler_may_end_the_program(small_pool: gpupool.Pool) -> None:
+    def handler(size: int, attempt: int) -> bool:
+        raise KeyboardInterrupt
+
+    small_pool.set_oom_handler(handler)
+    with pytest.raises(KeyboardInterrupt):
         small_pool.malloc(80 * MIB)
-    assert [repr(error) for error in unraisable] == [f"KeyError({80 * MIB})"]
+
+
+def test_a2_a_handler_whose_own_malloc_fails(small_pool: gpupool.Pool) -> None:
+    """The inner error is the handler's, which may catch it."""
+    gpupool.sim.configure(2, capacity_bytes=64 * MIB)
+    with gpupool.Pool(2) as other:
+        caught: list[BaseException] = []
+
+        def inner(size: int, attempt: int) -> bool:
+            raise KeyError("inner")
+
+        def outer(size: int, attempt: int) -> bool:
+            try:
+                other.malloc(80 * MIB)
+            except KeyError as error:
+                caught.append(error)
+            return False
+
+        other.set_oom_handler(inner)
+        small_pool.set_oom_handler(outer)
+        with pytest.raises(gpupool.OutOfMemoryError) as failed:
+            small_pool.malloc(80 * MIB)
+        assert len(caught) == 1
+        assert failed.value.__context__ is None
+    gpupool.sim.configure(2)
+
+
+def test_a2_an_error_of_a_thread_is_raised_on_that_thread(small_pool: gpupool.Pool) -> None:
+    small_pool.set_oom_handler(lambda size, attempt: int(f"not a number {size}"))
+    seen: dict[int, str] = {}
+
+    def work(i: int) -> None:
+        for _ in range(50):
+            try:
+                small_pool.malloc((80 + i) * MIB)
+            except ValueError as error:
+                seen[i] = str(error)
+                assert f"not a number {(80 + i) * MIB}" in str(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 4
+
+
+DEFAULT_HOOK = """
+import os
+os.environ["GPUPOOL_BACKEND"] = "sim"
+import ctypes, gpupool
+
+def broken(*arguments):
+    raise RuntimeError("my own bug")
+
+pool = gpupool.Pool(limit_bytes=4 << 20)
+pool.set_oom_handler(broken)
+what = %r
+if what == "handler":
+    pool.alloc(64 << 20)
+elif what == "handler of a malloc in C":
+    # As PyTorch's allocator does: there is no call of Python that could raise it.
+    malloc = gpupool._native.lib.gpupool_malloc
+    assert malloc(pool._record.handle, 64 << 20, 0, gpupool._native.ffi.new("gpupool_ptr_t *")) == 4
+elif what == "upstream":
+    gpupool.Pool(upstream=(broken, broken)).alloc(100)
+elif what == "upstream that is helped":
+    memory = ctypes.create_string_buffer(64 << 20)
+    broken_once = iter([broken])
+    give = lambda *_: next(broken_once, lambda: -(-ctypes.addressof(memory) // 4096) * 4096)()
+    with gpupool.Pool(upstream=(give, lambda *_: None)) as pool:
+        pool.set_oom_handler(lambda *_: True)
+        pool.alloc(100).free()
+elif what == "upstream's free":
+    memory = ctypes.create_string_buffer(64 << 20)
+    give = lambda *_: -(-ctypes.addressof(memory) // 4096) * 4096
+    pool = gpupool.Pool(upstream=(give, broken))
+    pool.alloc(100).free()
+    pool.close()
+elif what == "log":
+    gpupool.set_log(broken, "debug")
+    gpupool.Pool().close()
+    gpupool.set_log(None, "off")
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "also"),
+    [
+        ("handler", "gpupool.OverLimitError: "),
+        ("handler of a malloc in C", "Exception ignored"),
+        ("upstream", "OutOfMemoryError: "),
+        ("upstream that is helped", "Exception ignored"),
+        ("upstream's free", "Exception ignored"),
+        ("log", "Exception ignored"),
+    ],
+)
+def test_a2_the_default_hook_shows_what_a_callback_raised(what: str, also: str) -> None:
+    done = subprocess.run([sys.executable, "-c", DEFAULT_HOOK % what], capture_output=True, text=True, check=False)
+    assert "RuntimeError: my own bug" in done.stderr
+    assert ", in broken\n" in done.stderr
+    assert also in done.stderr
+    assert "UnraisableHookArgs" not in done.stderr
+    assert (done.returncode != 0) == ("Exception ignored" not in also)
+    if "ignored" not in also:
+        assert done.stderr.count("my own bug") == 1
 
 
 def test_a_handler_does_not_keep_its_pool() -> None:
@@ -110,16 +255,22 @@ def test_an_upstream_that_fails(unraisable: list[BaseException]) -> None:
     def free(address: int, size: int, stream: int) -> None:
         pass
 
-    with gpupool.Pool(upstream=(malloc, free)) as pool, pytest.raises(gpupool.OutOfMemoryError):
-        pool.malloc(1000)
-    assert {str(error) for error in unraisable} == {"no memory today"}
+    with gpupool.Pool(upstream=(malloc, free)) as pool:
+        with pytest.raises(gpupool.OutOfMemoryError) as caught:
+            pool.malloc(1000)
+        assert repr(caught.value.__cause__) == "OSError('no memory today')"
+        with pytest.raises(gpupool.OutOfMemoryError) as caught:
+            pool.reserve(1000)
+        assert repr(caught.value.__cause__) == "OSError('no memory today')"
+    assert unraisable == []
 
 
 def test_an_upstream_that_gives_no_address(unraisable: list[BaseException]) -> None:
     upstream = (lambda size, stream: -5, lambda *_: None)
-    with gpupool.Pool(upstream=upstream) as pool, pytest.raises(gpupool.OutOfMemoryError):
+    with gpupool.Pool(upstream=upstream) as pool, pytest.raises(gpupool.OutOfMemoryError) as caught:
         pool.malloc(1000)
-    assert {type(error) for error in unraisable} == {OverflowError}
+    assert type(caught.value.__cause__) is OverflowError
+    assert unraisable == []
 
 
 def test_log(unraisable: list[BaseException]) -> None:
@@ -135,8 +286,8 @@ def test_log(unraisable: list[BaseException]) -> None:
         assert {type(error) for error in unraisable} == {ZeroDivisionError}
     finally:
         gpupool.set_log(None, "off")
-    with pytest.raises(KeyError):
-        gpupool.set_log(None, "loud")
+    with pytest.raises(ValueError, match="'loud' is no loglevel; there are 'off', 'error', 'warning', 'info', 'debug'"):
+        gpupool.set_log(None, "loud")  # type: ignore[arg-type]
 
 
 def test_retry(small_pool: gpupool.Pool) -> None:

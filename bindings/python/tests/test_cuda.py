@@ -3,6 +3,7 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from conftest import MIB
@@ -31,7 +32,7 @@ def test_content(cuda: gpupool.Pool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pinned", "managed"])
-def test_memory_that_the_host_reaches(kind: str) -> None:
+def test_memory_that_the_host_reaches(kind: Literal["pinned", "managed"]) -> None:
     with gpupool.Pool(backend="cuda", kind=kind) as pool, pool.alloc(1000) as buffer:
         buffer.fill(7)
         assert bytes(buffer.view()) == b"\7" * 1000

@@ -59,7 +59,7 @@ def test_unavailable() -> None:
 
 def test_names() -> None:
     with pytest.raises(ValueError, match="'rocm' is no backend; there are 'auto', 'cuda', 'sim'"):
-        gpupool.Pool(backend="rocm")
+        gpupool.Pool(backend="rocm")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="7"):
         gpupool.Pool(kind=7)  # type: ignore[arg-type]
 
@@ -113,11 +113,13 @@ def test_numbers(pool: gpupool.Pool) -> None:
     for size in ((1 << 64) - 1, 1 << 63):
         with pytest.raises((gpupool.OutOfMemoryError, gpupool.InvalidArgumentError)):
             pool.malloc(size)
-    for bad in (1.5, "1", None, b"1"):
-        with pytest.raises(TypeError):
+    for bad in (1.5, True, None, b"1"):
+        with pytest.raises(TypeError, match="size is "):
             pool.malloc(bad)  # type: ignore[arg-type]
-        with pytest.raises(TypeError):
-            pool.malloc(512, bad)
+        with pytest.raises(TypeError, match="stream is "):
+            pool.malloc(512, bad)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="stream is '1'"):
+        pool.malloc(512, "1")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         pool.malloc()  # type: ignore[call-arg]
     with pytest.raises(TypeError):

@@ -59,6 +59,84 @@ def test_what_can_not_be_installed_says_so() -> None:
     assert "No module named 'nowhere'" in run("-c", "import nowhere", GPUPOOL_INSTALL="cupy").stderr
 
 
+FRAMEWORKS = ("cupy", "rmm", "warp", "numba", "cuda.core", "torch", "triton")
+EACH = """
+import importlib, importlib.util, sys
+print("still runs")
+for name in sys.argv[1:]:
+    for attempt in (1, 2):
+        try:
+            importlib.import_module(name)
+            print("imported", name)
+        except ModuleNotFoundError as error:
+            print("missing", name)
+        except Exception as error:
+            print(type(error).__name__, name, error)
+        assert name not in sys.modules or importlib.util.find_spec(name) is not None
+"""
+
+
+def test_a7_a_typo_keeps_frameworks_from_being_imported() -> None:
+    for variables, words in (
+        ({"GPUPOOL_INSTALL": "tourch"}, 'gpupool knows no framework "tourch"; did you mean "torch"?'),
+        ({"GPUPOOL_INSTALL": "cupy,tourch"}, 'gpupool knows no framework "tourch"'),
+        ({"GPUPOOL_INSTALL": "cupy", "GPUPOOL_CAP": "40 percent"}, "cap is '40 percent'"),
+    ):
+        done = run("-c", EACH, "cupy", "numba", "json", **variables)
+        lines = done.stdout.splitlines()
+        assert lines[0] == "still runs"
+        assert [line.split()[:2] for line in lines[1:]] == [
+            ["ValueError", "cupy"],
+            ["ValueError", "cupy"],
+            ["ValueError", "numba"],
+            ["ValueError", "numba"],
+            ["imported", "json"],
+            ["imported", "json"],
+        ]
+        assert all(words in line for line in lines[1:5])
+        assert all(f"GPUPOOL_INSTALL={variables['GPUPOOL_INSTALL']}" in line for line in lines[1:5])
+        assert done.stderr.count("\n") == 1 and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a7_every_framework_that_there_is_is_refused() -> None:
+    plain = run("-c", EACH, *FRAMEWORKS, GPUPOOL_INSTALL="tourch").stdout
+    for name in FRAMEWORKS:
+        assert f"ValueError {name} " in plain or f"missing {name}\n" in plain
+    assert "imported" not in plain
+    assert plain.count("ValueError") >= 8
+
+
+def test_a7_what_has_no_way_in_is_refused_where_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "jax.py").touch()
+    path = f"{tmp_path}:{FAKES}"
+    done = run("-c", EACH, "jax", GPUPOOL_INSTALL="jax", PYTHONPATH=path)
+    assert "ValueError jax" in done.stdout and "JAX takes no allocator from outside" in done.stderr
+    assert "imported jax" in run("-c", EACH, "jax", GPUPOOL_INSTALL="tourch", PYTHONPATH=path).stdout
+
+
+def test_a7_tools_keep_working() -> None:
+    for arguments in (("-m", "pip", "--version"), ("-c", "print('pip ')")):
+        done = run(*arguments, GPUPOOL_INSTALL="tourch")
+        assert done.returncode == 0 and done.stdout.startswith("pip ")
+        assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def test_a7_a_framework_that_was_refused_stays_refused() -> None:
+    """There is no GPU; a library that tries twice must not get the framework without the pool."""
+    done = run("-c", EACH, "cupy", GPUPOOL_INSTALL="cupy")
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [["still", "runs"], *[["RuntimeError", "cupy"]] * 2]
+    assert all("GPUPOOL_BACKEND=sim" in line for line in lines[1:])
+    assert done.stderr == ""
+
+
+def test_a7_the_command_line_replaces_a_typo(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    done = run("-m", "gpupool", "--install", "cupy", "--cap", "3GiB", str(script), GPUPOOL_INSTALL="tourch")
+    assert done.stdout == "__main__ []\n"
+
+
 def test_hidden_gpus_are_left_alone() -> None:
     done = run("-c", "import cupy; print(cupy.state.emptied)", GPUPOOL_INSTALL="cupy", CUDA_VISIBLE_DEVICES="")
     assert (done.stdout, done.stderr) == ("0\n", "")

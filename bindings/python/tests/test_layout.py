@@ -67,5 +67,5 @@ def test_every_status_has_an_exception() -> None:
     for status in gpupool.Status:
         if status != gpupool.Status.SUCCESS:
             kind = gpupool.Error._classes[status]
-            assert kind.__module__ == _status_errors.__name__
+            assert getattr(_status_errors, kind.__name__) is kind
             assert getattr(gpupool, kind.__name__) is kind

@@ -29,7 +29,7 @@ class Model(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.pool = gpupool.Pool(limit_bytes=LIMIT)
-        self.streams = [0, self.pool.stream(), self.pool.stream()]
+        self.streams: list[gpupool.StreamLike] = [0, self.pool.stream(), self.pool.stream()]
         self.live: list[tuple[gpupool.Buffer, int]] = []
         self.peak = self.total = self.count = 0
         self.mark = 0

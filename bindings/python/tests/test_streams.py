@@ -9,11 +9,14 @@ from conftest import MIB
 import gpupool
 
 
-class Foreign:
-    """A stream of another library, in each of the ways that they have."""
+class Torch:
+    def __init__(self, number: int) -> None:
+        self.cuda_stream = number
 
-    def __init__(self, attribute: str, number: int) -> None:
-        self.__dict__[attribute] = number
+
+class Cupy:
+    def __init__(self, number: int) -> None:
+        self.ptr = number
 
 
 class Cuda:
@@ -27,7 +30,8 @@ class Cuda:
 def test_each_kind_of_stream(pool: gpupool.Pool) -> None:
     stream = pool.stream()
     number = int(stream)
-    for given in (stream, number, Cuda(number), Foreign("cuda_stream", number), Foreign("ptr", number)):
+    each: list[gpupool.StreamLike] = [stream, number, Cuda(number), Torch(number), Cupy(number)]
+    for given in each:
         address = pool.malloc(1000, given)
         assert pool.block_info(address).stream == number
         pool.record_stream(address, given)

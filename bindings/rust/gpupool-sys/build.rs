@@ -4,16 +4,23 @@
 
 use std::env;
 use std::path::Path;
+use std::process::exit;
+
+/// Every variable that is read here. Those of pkg-config and cmake are watched by their crates.
+const PREFIX: &str = "GPUPOOL_PREFIX";
+const DOCS_RS: &str = "DOCS_RS";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-env-changed=GPUPOOL_PREFIX");
+    for variable in [PREFIX, DOCS_RS] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
     #[cfg(feature = "generate")]
     generate();
-    if env::var_os("DOCS_RS").is_some() {
+    if env::var_os(DOCS_RS).is_some() {
         return; // documentation needs no library
     }
-    if let Some(prefix) = env::var_os("GPUPOOL_PREFIX") {
+    if let Some(prefix) = env::var_os(PREFIX) {
         use_prefix(Path::new(&prefix));
         return;
     }
@@ -24,15 +31,27 @@ fn main() {
                 println!("cargo:include={}", path.display());
             }
         }
-        Err(reason) => not_found(&reason),
+        Err(_) => not_found(),
     }
+}
+
+/// Ends the build in words, where a panic would bury them under its own.
+fn fail(lines: &[String]) -> ! {
+    for line in lines {
+        eprintln!("{line}");
+    }
+    exit(1);
 }
 
 /// An installation: `lib` and `include` below one folder.
 fn use_prefix(prefix: &Path) {
     let library = prefix.join("lib");
     if !library.is_dir() {
-        panic!("GPUPOOL_PREFIX: {} is no folder", library.display());
+        fail(&[
+            format!("{PREFIX} is {prefix:?}, and {library:?} is no folder."),
+            "It should be an installation of gpupool, with lib/ and include/ in it.".into(),
+            "Unset it to have pkg-config look for one.".into(),
+        ]);
     }
     println!("cargo:rustc-link-search=native={}", library.display());
     println!("cargo:rustc-link-lib=gpupool");
@@ -42,7 +61,7 @@ fn use_prefix(prefix: &Path) {
 /// Builds the library from the repository's sources, which vendor/ links to. Static, so that programs run
 /// without it being installed.
 #[cfg(feature = "vendored")]
-fn not_found(_reason: &pkg_config::Error) {
+fn not_found() {
     println!("cargo:rerun-if-changed=vendor");
     let prefix = cmake::Config::new("vendor")
         .profile("Release")
@@ -59,11 +78,12 @@ fn not_found(_reason: &pkg_config::Error) {
 }
 
 #[cfg(not(feature = "vendored"))]
-fn not_found(reason: &pkg_config::Error) {
-    panic!(
-        "libgpupool was not found. Set GPUPOOL_PREFIX to an installation, or PKG_CONFIG_PATH so that \
-         pkg-config finds it, or have it built with the feature `vendored`.\n{reason}"
-    );
+fn not_found() {
+    fail(&[
+        "libgpupool 0.2 was not found. Have it built with the feature `vendored` (CMake and a C++20 compiler),".into(),
+        format!("or set {PREFIX} to an installation (the folder with lib/ and include/ in it),"),
+        "or set PKG_CONFIG_PATH to the folder of its gpupool.pc.".into(),
+    ]);
 }
 
 #[cfg(feature = "generate")]

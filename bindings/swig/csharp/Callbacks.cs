@@ -11,6 +11,10 @@ namespace GpuPool {
 /// <param name="attempt">Counts from 1.</param>
 public delegate bool OomHandler(ulong size, uint attempt);
 
+/// <summary>Receives a line of the log, on whatever thread it comes from. It must not call gpupool. What it throws is
+/// printed.</summary>
+public delegate void LogReceiver(LogLevel level, string message);
+
 /// <summary>What the native code calls back.</summary>
 internal static class Callbacks {
   [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
@@ -20,13 +24,16 @@ internal static class Callbacks {
   [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
   private delegate int AskFunction(IntPtr handler, ulong size, uint attempt);
   [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
-  private delegate void ReleaseFunction(IntPtr handler);
+  private delegate void LogFunction(IntPtr receiver, int level, IntPtr message);
+  [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+  private delegate void ReleaseFunction(IntPtr handle);
 
   [StructLayout(LayoutKind.Sequential)]
   private struct Table {
     public RaiseFunction Raise;
     public TakeBytesFunction TakeBytes;
     public AskFunction Ask;
+    public LogFunction Log;
     public ReleaseFunction Release;
   }
 
@@ -42,13 +49,19 @@ internal static class Callbacks {
   private static byte[] bytes;
 
   static Callbacks() {
-    table = new Table { Raise = Raise, TakeBytes = TakeBytes, Ask = Ask, Release = Release };
+    table = new Table { Raise = Raise, TakeBytes = TakeBytes, Ask = Ask, Log = Log, Release = Release };
     gpupool_csharp_set_callbacks(ref table);
   }
 
   /// <summary>Runs the static constructor.</summary>
   internal static bool Register() {
     return true;
+  }
+
+  /// <summary>The argument, which must be there.</summary>
+  internal static T NotNull<T>(T argument, string name) where T : class {
+    if (argument == null) throw new ArgumentNullException(name);
+    return argument;
   }
 
   /// <summary>What a native function that returns bytes has left.</summary>
@@ -58,9 +71,9 @@ internal static class Callbacks {
     return taken;
   }
 
-  /// <summary>A handler as the native code holds it, until it calls Release.</summary>
-  internal static IntPtr Hold(OomHandler handler) {
-    return handler == null ? IntPtr.Zero : GCHandle.ToIntPtr(GCHandle.Alloc(handler));
+  /// <summary>A delegate as the native code holds it, until it calls Release.</summary>
+  internal static IntPtr Hold(Delegate function) {
+    return function == null ? IntPtr.Zero : GCHandle.ToIntPtr(GCHandle.Alloc(function));
   }
 
   private static void Raise(int status, int driverCode, IntPtr message) {
@@ -89,8 +102,16 @@ internal static class Callbacks {
     }
   }
 
-  private static void Release(IntPtr handler) {
-    GCHandle.FromIntPtr(handler).Free();
+  private static void Log(IntPtr receiver, int level, IntPtr message) {
+    try {
+      ((LogReceiver)GCHandle.FromIntPtr(receiver).Target)((LogLevel)level, Marshal.PtrToStringAnsi(message));
+    } catch (Exception exception) {
+      Console.Error.WriteLine(exception);
+    }
+  }
+
+  private static void Release(IntPtr handle) {
+    GCHandle.FromIntPtr(handle).Free();
   }
 }
 

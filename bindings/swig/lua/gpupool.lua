@@ -2,24 +2,36 @@
 -- gpupool for Lua: what is shorter in Lua than in C.
 --
 --   local gpupool = require "gpupool"
---   local pool <close> = gpupool.open { limit_bytes = 1 << 30 }
+--   local pool <close> = gpupool.open { limit = "1GiB" }
 --   local block <close> = pool:allocate(1 << 20)
 local core = require "gpupool.core"
 
 local gpupool = setmetatable({}, { __index = core })
 
+-- The names that an option takes, in quotes: "auto", "cuda", "sim".
+local function names_of(option)
+  local prefix, names = option:upper() .. "_", {}
+  for constant in pairs(core) do
+    if constant:sub(1, #prefix) == prefix then names[#names + 1] = ("%q"):format(constant:sub(#prefix + 1):lower()) end
+  end
+  table.sort(names)
+  return table.concat(names, ", ")
+end
+
 -- "sim" for the option backend is BACKEND_SIM.
-local function option_value(option, value)
-  if type(value) ~= "string" then return value end
-  local number = core[(option .. "_" .. value):upper()]
-  if not number then error(("gpupool: %s can not be %q"):format(option, value), 4) end
-  return number
+local function set_enum(config, value, option)
+  if type(value) == "string" then
+    local number = core[(option .. "_" .. value):upper()]
+    if not number then error(("gpupool: %s is %q: one of %s is wanted"):format(option, value, names_of(option)), 4) end
+    value = number
+  end
+  config[option] = value
 end
 
 local function fill(config, options, known)
   for option, value in pairs(options) do
     if not known[option] then error(("gpupool: unknown option %q"):format(tostring(option)), 3) end
-    known[option](config, option_value(option, value), option)
+    known[option](config, value, option)
   end
   return config
 end
@@ -27,8 +39,14 @@ end
 local function set(config, value, option) config[option] = value end
 
 local pool_options = {
-  device = set, backend = set, mode = set, kind = set, fraction = set, limit_bytes = set, slack = set,
+  backend = set_enum, mode = set_enum, kind = set_enum, fraction = set, limit_bytes = set, slack = set,
   max_chunk_bytes = set,
+  device = function(config, device)
+    if type(device) == "string" then config:set_device(device) else config.device = device end
+  end,
+  limit = function(config, limit)
+    if type(limit) == "string" then config:set_limit(limit) else config.limit_bytes = limit end
+  end,
   capture_aware = function(config, value) config:set_capture_aware(value) end,
   peers = function(config, devices)
     for _, device in ipairs(devices) do config:add_peer(device) end
@@ -37,8 +55,11 @@ local pool_options = {
 
 local sim_options = { data = set, capacity_bytes = set, price_scale = set }
 
--- A pool with the options of gpupool_config_t as a table: backend = "sim", limit_bytes = 1 << 30, peers = { 1 }.
-function gpupool.open(options)
+-- A pool, by its device and limit in words: open("cuda:1", "8GiB"), open("sim", "40%"); or with the options of
+-- gpupool_config_t as a table: open { backend = "sim", limit_bytes = 1 << 30, peers = { 1 } }, in which device and
+-- limit may be words as well.
+function gpupool.open(options, limit)
+  if type(options) == "string" then options = { device = options, limit = limit } end
   return core.Pool(fill(core.Config(), options or {}, pool_options))
 end
 

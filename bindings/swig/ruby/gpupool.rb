@@ -50,15 +50,36 @@ module GpuPool
       options.each do |option, value|
         raise ArgumentError, "unknown option #{option}" unless respond_to?("#{option}=")
 
-        value = GpuPool.const_get("#{option}_#{value}".upcase) if value.is_a?(Symbol)
-        public_send("#{option}=", value)
+        public_send("#{option}=", value.is_a?(Symbol) ? constant(option, value) : value)
       end
+    end
+
+    private
+
+    def constant(option, value)
+      prefix = "#{option.upcase}_"
+      names = GpuPool.constants.filter_map { |name| name.to_s.delete_prefix!(prefix)&.downcase&.to_sym }
+      return GpuPool.const_get("#{prefix}#{value.upcase}") if names.include?(value)
+      raise ArgumentError, "#{option} is #{value.inspect}: there are no names for it" if names.empty?
+
+      raise ArgumentError, "#{option} is #{value.inspect}: one of #{names.sort.map(&:inspect).join(", ")} is wanted"
     end
   end
   private_constant :Options
 
   class Config
     prepend Options
+    prepend(Module.new do
+      # A number, or words: "cuda:1", "sim".
+      def device=(device)
+        device.is_a?(String) ? parse_device(device) : super
+      end
+    end)
+
+    # Bytes, or words: "8GiB", or "40%" of the device.
+    def limit=(limit)
+      limit.is_a?(String) ? parse_limit(limit) : self.limit_bytes = limit
+    end
 
     # Numbers of other devices that may access the pool's memory.
     def peers=(devices)
@@ -90,10 +111,12 @@ module GpuPool
     extend Closing
     include Closing
 
-    # Pool.new(limit_bytes: 1 << 30), with the options of gpupool_config_t, or with a Config.
+    # Pool.new("cuda:1", limit: "8GiB"), Pool.new(limit_bytes: 1 << 30), with the options of gpupool_config_t, or
+    # with a Config.
     prepend(Module.new do
       def initialize(config = nil, **options)
-        super(config || Config.new(**options))
+        options[:device] = config if config.is_a?(String)
+        super(config.is_a?(Config) ? config : Config.new(**options))
       end
 
       # A stream that goes with the pool, or at the end of a block of code.
@@ -105,6 +128,11 @@ module GpuPool
     # As new; with a block of code, the pool is closed at its end.
     def self.open(config = nil, **options, &code)
       closing(new(config, **options), &code)
+    end
+
+    # Bytes, or words: "8GiB", or "40%" of the device.
+    def limit=(limit)
+      limit.is_a?(String) ? parse_limit(limit) : self.limit_bytes = limit
     end
 
     # A block that frees itself; with a block of code, at its end.
@@ -130,6 +158,25 @@ module GpuPool
       Array.new(block_count) { |index| block(index) }
     end
   end
+
+  # to_h of what the library fills in: {reserved_bytes: {current: 0, ...}, ...}.
+  module Figures
+    def to_h
+      self.class.instance_methods(false).filter_map do |name|
+        next if %i[inspect to_s].include?(name) || name.end_with?("=")
+
+        value = public_send(name)
+        [name, value.is_a?(Figures) ? value.to_h : value]
+      end.to_h
+    end
+  end
+  private_constant :Figures
+
+  [Stat, StatGroup, CallStat, DriverStats, Stats, BlockInfo, Segment, DeviceInfo].each do |figures|
+    figures.include(Figures)
+  end
+
+  [Pool, Stream, Block, Stats].each { |type| type.alias_method(:to_s, :inspect) }
 
   # Sets how a simulated device behaves, by the fields of gpupool_sim_config_t.
   def self.configure_sim(device, **options)

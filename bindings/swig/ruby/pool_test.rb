@@ -33,6 +33,25 @@ class PoolTest < Minitest::Test
     GpuPool.set_log(GpuPool::LOG_OFF)
   end
 
+  def test_logging
+    lines = []
+    GC.start # what the collector ends is logged to standard error
+    GpuPool.set_log(GpuPool::LOG_INFO, ->(level, message) { lines << [level, message] })
+    GC.start
+    Pool.open("sim", limit: 64 * MIB) do |pool|
+      assert_match(/\Apool /, lines.assoc(GpuPool::LOG_INFO).last)
+      assert_raises(GpuPool::OverLimitError) { pool.malloc(65 * MIB) }
+      assert_match(/\AGPUPOOL_ERROR_OVER_LIMIT: malloc of 68157440 bytes/, lines.assoc(GpuPool::LOG_WARNING).last)
+    end
+    says("receiver is 5: an object with a method call(level, message)", TypeError) do
+      GpuPool.set_log(GpuPool::LOG_INFO, 5)
+    end
+    GpuPool.set_log(GpuPool::LOG_OFF)
+    count = lines.size
+    Pool.new.close
+    assert_equal count, lines.size
+  end
+
   def test_every_status_has_a_class
     GpuPool.constants.grep(/\AERROR_/).each do |constant|
       status = GpuPool.const_get(constant)
@@ -65,15 +84,100 @@ class PoolTest < Minitest::Test
     end
   end
 
+  # A message that has these words, and none of C++ or SWIG.
+  def says(words, type, &code)
+    message = assert_raises(type, &code).message
+    assert_includes message, words
+    refute_match(/binding|uint64|SWIG|prototype|std::/, message)
+  end
+
   def test_arguments
     Pool.open do |pool|
-      assert_raises(RangeError) { pool.malloc(-1) }
-      assert_raises(RangeError) { pool.malloc(2**64) }
-      assert_raises(TypeError) { pool.malloc("1") }
-      assert_raises(TypeError) { pool.malloc(1.5) }
-      assert_raises(TypeError) { pool.malloc(1, :stream) }
+      says("size is -1: an Integer from 0 to 2**64 - 1 is wanted", RangeError) { pool.malloc(-1) }
+      says("size is 18446744073709551616", RangeError) { pool.malloc(2**64) }
+      says('size is "1": an Integer is wanted', TypeError) { pool.malloc("1") }
+      says("size is 1.5: an Integer is wanted", TypeError) { pool.malloc(1.5) }
+      says("size is 1000000.0: an Integer is wanted", TypeError) { pool.allocate(1e6) }
+      says("stream is :stream: an Integer or a Stream is wanted", TypeError) { pool.malloc(1, :stream) }
+      says("set_fraction: argument 1 is \"half\": Float is wanted", TypeError) { pool.fraction = "half" }
+      says("device is 4294967296: an Integer of 32 bits is wanted", RangeError) { pool.enable_peer(2**32) }
+      says("read: these arguments do not fit: an offset and a length", ArgumentError) { pool.allocate(1).read(:all) }
+      says("parse_size: argument 1 is nil: String is wanted", ArgumentError) { GpuPool.parse_size(nil) }
+      says("device_count: argument 1 is :sim: a constant of GpuPool is wanted", TypeError) do
+        GpuPool.device_count(:sim)
+      end
+      says("sim_configure: argument 2 is 5: SimConfig is wanted", TypeError) { GpuPool.sim_configure(5, 5) }
+      refused { GpuPool.set_log(9) }
       assert_raises(ArgumentError) { pool.malloc }
       assert_raises(TypeError) { pool.oom_handler = 5 }
+    end
+  end
+
+  def test_sizes_that_no_device_has
+    Pool.open do |pool|
+      (46..63).each do |shift|
+        assert_raises(GpuPool::OutOfMemoryError) { pool.malloc(1 << shift) }
+        assert_raises(GpuPool::OutOfMemoryError) { pool.allocate(1 << shift) }
+      end
+    end
+  end
+
+  def test_words
+    assert_equal 1536, GpuPool.parse_size("1.5 KiB")
+    refused { GpuPool.parse_size("a lot") }
+    choice = GpuPool.parse_device("sim:3")
+    assert_equal [GpuPool::BACKEND_SIM, 3], [choice.backend, choice.device]
+    refused { GpuPool.parse_device("gpu") }
+    refused { Pool.new("gpu") }
+    refused { Pool.new("sim", limit: "lots") }
+    pool = Pool.new("sim:1", limit: "64MiB")
+    stream = pool.create_stream
+    block = pool.allocate(1000, stream)
+    assert_equal "pool on sim:1: 2 MiB of 64 MiB reserved, 1 block live", pool.inspect
+    assert_equal pool.inspect, pool.to_s
+    assert_equal "2 MiB of 64 MiB reserved, 1 block live", pool.stats.inspect
+    assert_equal format("block of 1000 bytes at %#x on stream %#x", block.address, stream.id), block.inspect
+    block.free
+    assert_equal "block of 1000 bytes: freed", block.inspect
+    stream.close
+    assert_equal "stream: closed", stream.inspect
+    pool.limit = "50%"
+    assert_equal 150_754_820_096 / 2, pool.stats.limit_bytes
+    pool.limit = MIB * 64
+    assert_equal MIB * 64, pool.stats.limit_bytes
+    pool.close
+    assert_equal "pool: closed", pool.inspect
+    Pool.open(device: "sim:2", limit: "25%") do |quarter|
+      assert_equal [2, 150_754_820_096 / 4], [quarter.stats.device, quarter.stats.limit_bytes]
+    end
+    Pool.open("sim", limit: MIB) { |small| assert_equal MIB, small.stats.limit_bytes }
+  end
+
+  def test_figures_as_hashes
+    Pool.open("sim:1") do |pool|
+      pool.malloc(1000)
+      stats = pool.stats.to_h
+      assert_equal [1, 1000], [stats[:device], stats.dig(:all, :requested_bytes, :current)]
+      assert_equal 1, stats.dig(:driver, :create, :count)
+      refute(stats.keys.any? { |key| key.end_with?("=") || key == :inspect })
+      assert_equal GpuPool::BLOCK_LIVE, pool.snapshot.blocks.first.to_h[:state]
+      assert_equal GpuPool::BACKEND_SIM, GpuPool.device_info(GpuPool::BACKEND_SIM, 1).to_h[:backend]
+    end
+  end
+
+  def test_captures
+    Pool.open(device: "sim:4", capture_aware: true) do |pool|
+      stream = pool.create_stream
+      GpuPool.sim_capture(4, stream, true)
+      capture = pool.capture_id(stream)
+      refute_equal 0, capture
+      pool.free(pool.malloc(MIB, stream), stream)
+      refused { pool.release_capture(capture) }
+      GpuPool.sim_capture(4, stream, false)
+      pool.release_capture(capture)
+      refused { pool.release_capture(0) }
+      pool.enable_peer(5)
+      refused { pool.enable_peer(99) }
     end
   end
 
@@ -90,6 +194,9 @@ class PoolTest < Minitest::Test
         refused { block.read(0, 1001) }
         refused { block.read((2**64) - 1, 2) }
         assert_raises(TypeError) { block.write(nil) }
+        assert_equal "value is 300: a byte is 0 to 255", refused { block.fill(300) }.message
+        refused { pool.fill(block.address, -1, 1) }
+        assert_equal "\x09", block.read(0, 1)
         copy = pool.allocate(1000)
         pool.copy(copy.address, block.address, 1000)
         pool.fill(copy.address, 7, 10)
@@ -97,14 +204,16 @@ class PoolTest < Minitest::Test
         copy.free
         assert_predicate copy, :freed?
         assert_raises(GpuPool::UnknownPointerError) { copy.free }
-        refused { copy.address }
-        refused { copy.read }
+        freed = [-> { copy.address }, -> { copy.read }, -> { copy.fill(1) }, -> { copy.record_stream(0) }]
+        freed.each do |use|
+          assert_equal "the block has been freed", assert_raises(GpuPool::UnknownPointerError, &use).message
+        end
         copy.close
       end
       assert_equal 0, live(pool)
       given = pool.allocate(1)
       pool.free(given.release)
-      refused { given.release }
+      assert_raises(GpuPool::UnknownPointerError) { given.release }
       pool.validate
     end
   end
@@ -112,6 +221,14 @@ class PoolTest < Minitest::Test
   def test_streams
     Pool.open do |pool|
       stream = pool.create_stream
+      other = pool.create_stream
+      pool.allocate(512, stream) do |block|
+        block.record_stream(other)
+        # A stream that is refused leaves the block as it was.
+        refused { block.free(2) }
+        refute_predicate block, :freed?
+        block.free(other)
+      end
       pool.allocate(MIB, stream, 4096) do |block|
         assert_equal stream.id, block.stream
         block.record_stream(0)
@@ -178,14 +295,22 @@ class PoolTest < Minitest::Test
       assert_equal "from the handler", assert_raises(IOError) { pool.malloc(65 * MIB) }.message
       pool.on_out_of_memory { throw :out, 5 }
       assert_equal(5, catch(:out) { pool.malloc(65 * MIB) })
-      pool.on_out_of_memory do
-        refused { pool.close }
-        nil
-      end
-      assert_raises(GpuPool::OverLimitError) { pool.malloc(65 * MIB) }
       pool.oom_handler = nil
       assert_raises(GpuPool::OverLimitError) { pool.malloc(65 * MIB) }
     end
+  end
+
+  # Both end with the malloc.
+  def test_a_handler_may_close_the_stream_and_the_pool_of_its_malloc
+    pool = Pool.new("sim", limit: 64 * MIB)
+    stream = pool.create_stream
+    pool.on_out_of_memory do
+      stream.close
+      pool.close
+      nil
+    end
+    assert_raises(GpuPool::OverLimitError) { pool.allocate(65 * MIB, stream) }
+    refused { pool.malloc(1) }
   end
 
   def test_watching
@@ -204,20 +329,55 @@ class PoolTest < Minitest::Test
   end
 
   def test_closing
-    pool = Pool.new
-    block = pool.allocate(MIB)
+    pool = Pool.new("sim:6")
     stream = pool.create_stream
+    block = pool.allocate(MIB)
+    on_stream = pool.allocate(MIB, stream)
+    on_stream.fill(7)
+    address = pool.malloc(MIB)
     2.times { pool.close }
     assert_predicate pool, :closed?
-    assert_includes refused { pool.malloc(1) }.message, "closed"
-    refused { pool.stats }
-    refused { pool.allocate(1) }
-    refused { pool.create_stream }
-    refused { pool.on_out_of_memory { nil } }
-    refused { block.read }
-    refused { stream.synchronize }
+    calls = [-> { pool.malloc(1) }, -> { pool.stats }, -> { pool.allocate(1) }, -> { pool.create_stream },
+             -> { pool.snapshot }, -> { pool.on_out_of_memory { nil } }]
+    calls.each { |call| assert_equal "the pool is closed", refused(&call).message }
+    # Its streams are closed with it.
+    assert_predicate stream, :closed?
+    assert_equal "the stream is closed", refused { stream.synchronize }.message
     stream.close
+    # Its blocks are as they were.
+    block.write("ab")
+    assert_equal ["b", "\x07"], [block.read(1, 1), on_stream.read(0, 1)]
+    on_stream.fill(8)
+    assert_equal "\x08", on_stream.read(9, 1)
     block.free
+    on_stream.close
+    # The pool is there until the last address is freed.
+    refused { GpuPool.configure_sim(6) }
+    assert_raises(GpuPool::UnknownPointerError) { pool.free(address + 1) }
+    pool.free(address)
+    assert_equal "the pool is closed", refused { pool.free(address) }.message
+    GpuPool.configure_sim(6)
+    assert_equal 0, GpuPool.sim_faults(6)
+  end
+
+  # The interpreter switches threads between calls only; so it says that nobody crashes, and who is refused.
+  def test_closing_under_threads
+    stop = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1.5
+    while Process.clock_gettime(Process::CLOCK_MONOTONIC) < stop
+      pool = Pool.new("sim:3")
+      block = pool.allocate(4096, pool.create_stream)
+      work = [-> { pool.free(pool.malloc(512)) }, -> { pool.create_stream.close }, -> { pool.allocate(512).close }]
+      threads = work.map do |each|
+        Thread.new { loop { each.call } }.tap { |thread| thread.report_on_exception = false }
+      end
+      writer = Thread.new { loop { block.write("a" * 4096) } }.tap { |thread| thread.report_on_exception = false }
+      Thread.pass
+      pool.close
+      threads.each { |thread| assert_equal "the pool is closed", refused { thread.join }.message }
+      block.close
+      assert_equal "the block has been freed", assert_raises(GpuPool::UnknownPointerError) { writer.join }.message
+    end
+    assert_equal 0, GpuPool.sim_faults(3)
   end
 
   def test_a_pool_is_closed_when_its_block_of_code_raises
@@ -281,8 +441,10 @@ class PoolTest < Minitest::Test
     end
     refused { Pool.new(backend: :sim, peers: [99]) }
     refused { Pool.new(fraction: 2.0) }
-    assert_raises(ArgumentError) { Pool.new(limit: 5) }
-    assert_raises(NameError) { Pool.new(backend: :abacus) }
+    assert_raises(ArgumentError) { Pool.new(limits: 5) }
+    error = assert_raises(ArgumentError) { Pool.new(backend: :gpu) }
+    assert_equal "backend is :gpu: one of :auto, :cuda, :sim is wanted", error.message
+    assert_raises(ArgumentError) { Pool.new(slack: :none) }
     Pool.open(GpuPool::Config.new(limit_bytes: MIB)) { |pool| assert_equal MIB, pool.stats.limit_bytes }
   end
 

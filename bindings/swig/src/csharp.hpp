@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "core.hpp"
+#include "log.hpp"
+#include "words.hpp"
 
 namespace binding {
 
@@ -12,7 +13,8 @@ struct CsharpCallbacks {
   void (*raise)(int32_t status, int32_t driver_code, const char* message);
   void (*take_bytes)(const void* data, uint64_t length);
   int32_t (*ask)(void* handler, uint64_t size, uint32_t attempt);
-  void (*release)(void* handler);
+  void (*log)(void* receiver, int32_t level, const char* message);
+  void (*release)(void* delegate);
 };
 
 inline CsharpCallbacks csharp_callbacks;
@@ -28,6 +30,20 @@ class CsharpHandler : public OomHandler {
 
  private:
   void* handler_;
+};
+
+/// A delegate, called on any thread.
+class CsharpReceiver : public LogReceiver {
+ public:
+  explicit CsharpReceiver(void* receiver) : receiver_(receiver) {}
+  ~CsharpReceiver() override { csharp_callbacks.release(receiver_); }
+  bool take(int32_t level, const char* message) noexcept override {
+    csharp_callbacks.log(receiver_, level, message);
+    return true;
+  }
+
+ private:
+  void* receiver_;
 };
 
 /// Leaves an exception pending.

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
 
 namespace binding {
 
@@ -21,25 +22,27 @@ inline gpupool_error_t make_error(gpupool_status_t status, const char* why) noex
   return error;
 }
 
-/// For what the library can not know: that a native object has been closed, or a range is outside a block.
+/// For what the library cannot know: that a native object has been closed, or a range is outside a block.
 [[noreturn]] inline void refuse(const char* why, gpupool_status_t status = GPUPOOL_ERROR_INVALID_ARGUMENT) {
   throw Failure{make_error(status, why)};
 }
+[[noreturn]] inline void refuse(const std::string& why) {
+  refuse(why.c_str());
+}
 
-/// Reads the thread's last error in the same native call that failed, so that no other code of the language
-/// (a collector, a scheduler) comes between.
-[[noreturn]] inline void fail(gpupool_status_t status) {
+/// What a call that has just failed on this thread came to. Read in the same native call, so that no other
+/// code of the language (a collector, a scheduler) comes between.
+inline Failure failure_of(gpupool_status_t status) {
   Failure failure{};
   failure.details.struct_size = sizeof failure.details;
-  if (gpupool_last_error(&failure.details) != GPUPOOL_SUCCESS || failure.details.status != status) {
-    refuse(gpupool_status_name(status), status);
-  }
-  throw failure;
+  if (gpupool_last_error(&failure.details) == GPUPOOL_SUCCESS && failure.details.status == status)
+    return failure;
+  return Failure{make_error(status, gpupool_status_name(status))};
 }
 
 inline void check(gpupool_status_t status) {
   if (status != GPUPOOL_SUCCESS) [[unlikely]]
-    fail(status);
+    throw failure_of(status);
 }
 
 /// Inside a catch (...): what was caught. Plain data, so that a language may leave the wrapper by longjmp.

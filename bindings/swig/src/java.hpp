@@ -6,7 +6,8 @@
 
 #include <string>
 
-#include "core.hpp"
+#include "log.hpp"
+#include "words.hpp"
 
 namespace binding {
 
@@ -17,7 +18,7 @@ class JavaHandler : public OomHandler {
     jenv->GetJavaVM(&machine_);
     method_ = jenv->GetMethodID(jenv->GetObjectClass(handler), "freeSome", "(JI)Z");
   }
-  // A thread that is no Java thread can not give the reference back: the handler of a default pool, which
+  // A thread that is no Java thread cannot give the reference back: the handler of a default pool, which
   // goes only when a Java thread replaces it, or that of a pool, which goes on a Java thread.
   ~JavaHandler() override {
     if (JNIEnv* const jenv = environment()) jenv->DeleteGlobalRef(handler_);
@@ -42,6 +43,50 @@ class JavaHandler : public OomHandler {
   jmethodID method_ = nullptr;
 };
 
+/// An org.gpupool.LogReceiver, called on any thread.
+class JavaReceiver : public LogReceiver {
+ public:
+  JavaReceiver(JNIEnv* jenv, jobject receiver) : receiver_(jenv->NewGlobalRef(receiver)) {
+    jenv->GetJavaVM(&machine_);
+    method_ = jenv->GetMethodID(jenv->GetObjectClass(receiver), "take", "(ILjava/lang/String;)V");
+  }
+  ~JavaReceiver() override {
+    if (JNIEnv* const jenv = environment()) jenv->DeleteGlobalRef(receiver_);
+  }
+
+  bool take(int32_t level, const char* message) noexcept override {
+    JNIEnv* const jenv = environment();
+    if (jenv == nullptr) return false;
+    // What an out-of-memory handler has thrown waits for the end of its malloc.
+    const jthrowable pending = jenv->ExceptionOccurred();
+    jenv->ExceptionClear();
+    if (jenv->PushLocalFrame(4) == 0) {
+      if (const jstring text = jenv->NewStringUTF(message))
+        jenv->CallVoidMethod(receiver_, method_, level, text);
+      if (jenv->ExceptionCheck() != 0) jenv->ExceptionDescribe();
+      jenv->ExceptionClear();
+      (void)jenv->PopLocalFrame(nullptr);
+    }
+    if (pending != nullptr) {
+      jenv->Throw(pending);
+      jenv->DeleteLocalRef(pending);
+    }
+    return true;
+  }
+
+ private:
+  /// Of this thread, which becomes a Java thread if it is none; null if Java has gone.
+  JNIEnv* environment() const {
+    void* jenv = nullptr;
+    return machine_->AttachCurrentThreadAsDaemon(&jenv, nullptr) == JNI_OK ? static_cast<JNIEnv*>(jenv)
+                                                                           : nullptr;
+  }
+
+  JavaVM* machine_ = nullptr;
+  jobject receiver_;
+  jmethodID method_ = nullptr;
+};
+
 /// Leaves a GpuPoolException pending, or what the out-of-memory handler has thrown.
 inline void raise_in_java(JNIEnv* jenv, const gpupool_error_t& error) {
   if (jenv->ExceptionCheck() != 0) return;
@@ -54,6 +99,15 @@ inline void raise_in_java(JNIEnv* jenv, const gpupool_error_t& error) {
   const jobject exception =
       jenv->CallStaticObjectMethod(type, make, error.status, error.driver_code, message);
   if (jenv->ExceptionCheck() == 0) jenv->Throw(static_cast<jthrowable>(exception));
+}
+
+/// In UTF-8, near enough.
+inline std::string java_text(JNIEnv* jenv, jstring string) {
+  const char* const characters = jenv->GetStringUTFChars(string, nullptr);
+  if (characters == nullptr) return {};
+  std::string text = characters;
+  jenv->ReleaseStringUTFChars(string, characters);
+  return text;
 }
 
 /// The bytes of a byte[] for the time of a call.
@@ -79,7 +133,7 @@ class JavaBytes {
   jbyte* bytes_ = nullptr;
 };
 
-/// Null, with an exception pending, if Java can not have an array of that size.
+/// Null, with an exception pending, if Java cannot have an array of that size.
 inline jbyteArray new_byte_array(JNIEnv* jenv, const std::string& bytes) {
   const auto length = static_cast<jsize>(bytes.size());
   const jbyteArray array = jenv->NewByteArray(length);

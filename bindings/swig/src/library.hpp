@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "failure.hpp"
+#include "core.hpp"
+#include "log.hpp"
 
 namespace binding {
 
@@ -23,9 +24,31 @@ inline uint64_t features() {
 inline std::string status_name(gpupool_status_t status) {
   return gpupool_status_name(status);
 }
-/// Sends lines of the log up to this level to standard error.
-inline void set_log(gpupool_log_level_t level) {
-  check(gpupool_set_log(nullptr, nullptr, level));
+/// Sends lines of the log up to this level to a function of the language, for the whole process; without one
+/// to standard error. It may be called on any thread, and must not call gpupool. What it throws is printed.
+inline void set_log(gpupool_log_level_t level, LogReceiver* receiver = nullptr) {
+  LogSlot::set(level, std::shared_ptr<LogReceiver>(receiver));
+}
+
+/// A size as people write it, in bytes: "4096", "1.5 GiB", "8GB". Since 0.2.
+inline uint64_t parse_size(const std::string& text) {
+  uint64_t bytes = 0;
+  check(gpupool_parse_size(text.c_str(), &bytes, nullptr));
+  return bytes;
+}
+/// What parse_device gives.
+struct DeviceChoice {
+  /// A Backend.
+  int32_t backend;
+  int32_t device;
+};
+/// A device as people write it: "cuda:1", "sim", "2". Does not ask whether it is there. Since 0.2.
+inline DeviceChoice parse_device(const std::string& text) {
+  gpupool_backend_t backend{};
+  DeviceChoice choice{};
+  check(gpupool_parse_device(text.c_str(), &backend, &choice.device));
+  choice.backend = backend;
+  return choice;
 }
 
 inline int32_t device_count(gpupool_backend_t backend) {
@@ -48,15 +71,17 @@ inline void sim_configure(int32_t device, const gpupool_sim_config_t& config) {
 inline void sim_script(int32_t device, const std::string& script) {
   check(gpupool_sim_script(device, script.c_str()));
 }
-inline void sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t address, uint64_t size,
+inline void sim_work(int32_t device, StreamArgument stream, gpupool_ptr_t address, uint64_t size,
                      uint64_t nanoseconds) {
-  check(gpupool_sim_work(device, stream, address, size, nanoseconds));
+  const StreamUse use(stream);
+  check(gpupool_sim_work(device, use.number(), address, size, nanoseconds));
 }
 inline void sim_advance(int32_t device, uint64_t nanoseconds) {
   check(gpupool_sim_advance(device, nanoseconds));
 }
-inline void sim_capture(int32_t device, gpupool_stream_t stream, bool begin) {
-  check(gpupool_sim_capture(device, stream, begin ? 1 : 0));
+inline void sim_capture(int32_t device, StreamArgument stream, bool begin) {
+  const StreamUse use(stream);
+  check(gpupool_sim_capture(device, use.number(), begin ? 1 : 0));
 }
 /// How many rules of the device were broken so far.
 inline uint64_t sim_faults(int32_t device) {

@@ -2,13 +2,117 @@
 // What only Lua needs: integers of 64 bits, handlers, errors and metamethods.
 #pragma once
 
+#include <algorithm>
 #include <lua.hpp>
 #include <memory>
 #include <thread>
 
-#include "core.hpp"
+#include "log.hpp"
+#include "words.hpp"
 
 namespace binding {
+
+// ---- misuse, in words of Lua
+
+/// "binding::Pool::malloc", "Pool_malloc" and "new_Pool" are malloc, malloc and Pool.
+inline std::string_view method_name(std::string_view name) {
+  if (const size_t colon = name.rfind(':'); colon != name.npos) return name.substr(colon + 1);
+  if (name.starts_with("new_")) return name.substr(4);
+  const size_t underscore = name.find('_');
+  return name[0] >= 'A' && name[0] <= 'Z' && underscore != name.npos ? name.substr(underscore + 1) : name;
+}
+
+/// "binding::Pool *" is Pool, "gpupool_config_t const &" is Config.
+inline std::string_view lua_type_name(std::string_view type) {
+  if (type.find("string") != type.npos || type.find("char") != type.npos) return "string";
+  if (type.starts_with("gpupool_config_t")) return "Config";
+  if (type.starts_with("gpupool_sim_config_t")) return "SimConfig";
+  if (type.starts_with("gpupool_")) return "constant of the module";
+  if (type.starts_with("binding::")) type.remove_prefix(9);
+  return type.substr(0, type.find_first_of(" *&"));
+}
+
+/// Leaves "method: argument is value: what is wanted" on the stack, with the caller's place.
+inline void push_misuse(lua_State* L, const char* function, const char* argument, int index,
+                        const char* wanted) {
+  const std::string_view method = method_name(function);
+  luaL_where(L, 1);
+  const bool is_text = lua_type(L, index) == LUA_TSTRING;
+  const char* const value = lua_isnone(L, index) ? "missing" : luaL_tolstring(L, index, nullptr);
+  lua_pushlstring(L, method.data(), method.size());
+  lua_pushfstring(L, is_text ? "%s: %s is \"%s\": %s is wanted" : "%s: %s is %s: %s is wanted",
+                  lua_tostring(L, -1), argument, value, wanted);
+  lua_remove(L, -2);
+  if (!lua_isnone(L, index)) lua_remove(L, -2);
+  lua_concat(L, 2);
+}
+/// The object before the colon is no argument: for "binding::Pool::malloc", but neither for
+/// "binding::parse_size" nor for a constructor.
+inline bool is_method(std::string_view function) {
+  const size_t last = function.rfind("::");
+  const size_t before = last == function.npos ? last : function.rfind("::", last - 1);
+  return before != function.npos &&
+         function.substr(before + 2, last - before - 2) != function.substr(last + 2);
+}
+inline void push_wrong_type(lua_State* L, const char* function, int index, const char* type) {
+  const std::string_view name = lua_type_name(type);
+  char argument[32] = "the object before the colon";
+  char wanted[64];
+  if (!is_method(function)) {
+    (void)std::snprintf(argument, sizeof argument, "argument %d", index);
+  } else if (index > 1) {
+    (void)std::snprintf(argument, sizeof argument, "argument %d", index - 1);
+  }
+  (void)std::snprintf(wanted, sizeof wanted, "a %.*s", static_cast<int>(name.size()), name.data());
+  push_misuse(L, function, argument, index, wanted);
+}
+inline void push_wrong_count(lua_State* L, const char* function, int least, int most) {
+  const int object = is_method(function) ? 1 : 0;
+  luaL_where(L, 1);
+  const int count = std::max(lua_gettop(L) - 1 - object, 0);
+  const std::string_view method = method_name(function);
+  char text[160];
+  (void)std::snprintf(text, sizeof text, "%.*s: %d arguments are there: %d to %d are wanted",
+                      static_cast<int>(method.size()), method.data(), count, least - object, most - object);
+  lua_pushstring(L, text);
+  lua_concat(L, 2);
+}
+/// SWIG's text names the function in quotes and lists C++ prototypes.
+inline void push_wrong_overload(lua_State* L, std::string_view text) {
+  const size_t from = text.find('\'') + 1;
+  const std::string name(method_name(text.substr(from, text.find('\'', from) - from)));
+  const char* const wanted = arguments_of(name);
+  luaL_where(L, 1);
+  lua_pushfstring(L, "%s: these arguments do not fit: %s is wanted", name.c_str(),
+                  wanted == nullptr ? "another list" : wanted);
+  lua_concat(L, 2);
+}
+
+// For typemaps.
+#define GPUPOOL_MISUSE(function, argument, index, wanted) \
+  {                                                       \
+    push_misuse(L, function, argument, index, wanted);    \
+    SWIG_fail;                                            \
+  }
+
+// What SWIG's own code calls; it would speak of C++.
+#undef SWIG_fail_arg
+#define SWIG_fail_arg(function, index, type)   \
+  {                                            \
+    push_wrong_type(L, function, index, type); \
+    goto fail;                                 \
+  }
+#undef SWIG_fail_ptr
+#define SWIG_fail_ptr(function, index, type) SWIG_fail_arg(function, index, (type)->str)
+#undef SWIG_check_num_args
+#define SWIG_check_num_args(function, least, most)     \
+  if (lua_gettop(L) < least || lua_gettop(L) > most) { \
+    push_wrong_count(L, function, least, most);        \
+    goto fail;                                         \
+  }
+#define SWIG_Lua_pusherrstring(L, text) push_wrong_overload(L, text)
+
+// ---- numbers
 
 /// True for 1048576 and 2^20, false for "1048576" and 0.5.
 inline bool is_whole_number(lua_State* L, int index) {
@@ -16,6 +120,8 @@ inline bool is_whole_number(lua_State* L, int index) {
   if (lua_type(L, index) == LUA_TNUMBER) (void)lua_tointegerx(L, index, &is_whole);
   return is_whole != 0;
 }
+
+// ---- functions that the library calls
 
 /// While a Lua program is inside a call of the library on this thread: its state, so that a handler can run.
 class LuaCall {
@@ -74,27 +180,46 @@ inline void begin_program(lua_State* L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &LuaCall::current);
 }
 
-/// A function. It is asked only on a thread that is inside a call from the same Lua program.
-class LuaHandler : public OomHandler {
+/// A function of a Lua program. It is called only on a thread that is inside a call from that program.
+class LuaFunction {
  public:
-  LuaHandler(lua_State* L, int index) : program_(program_of(L)) {
+  LuaFunction(lua_State* L, int index) : program_(program_of(L)) {
     lua_pushvalue(L, index);
     reference_ = luaL_ref(L, LUA_REGISTRYINDEX);
   }
+  LuaFunction(const LuaFunction&) = delete;
+  LuaFunction& operator=(const LuaFunction&) = delete;
   /// Another program may have replaced it, on another thread or when this one has ended: then it is left
   /// alone.
-  ~LuaHandler() override {
+  ~LuaFunction() {
     if (program_->thread == std::this_thread::get_id() && program_->is_open) {
       luaL_unref(program_->main_thread, LUA_REGISTRYINDEX, reference_);
     }
   }
 
-  bool ask(uint64_t size, uint32_t attempt) noexcept override {
+  /// Puts it on the stack of the call that this thread is inside; null: it is none of the program's.
+  LuaCall* push() const noexcept {
     LuaCall* const call = LuaCall::current;
+    if (call == nullptr) return nullptr;
+    lua_State* const L = call->state();
+    if (lua_checkstack(L, 8) == 0 || program_of(L) != program_) return nullptr;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, reference_);
+    return call;
+  }
+
+ private:
+  LuaProgramPtr program_;
+  int reference_;
+};
+
+class LuaHandler : public OomHandler {
+ public:
+  LuaHandler(lua_State* L, int index) : function_(L, index) {}
+
+  bool ask(uint64_t size, uint32_t attempt) noexcept override {
+    LuaCall* const call = function_.push();
     if (call == nullptr) return false;
     lua_State* const L = call->state();
-    if (lua_checkstack(L, 8) == 0 || program_of(L) != program_) return false;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, reference_);
     lua_pushinteger(L, static_cast<lua_Integer>(size));
     lua_pushinteger(L, attempt);
     if (lua_pcall(L, 2, 1, 0) != LUA_OK) {
@@ -107,18 +232,42 @@ class LuaHandler : public OomHandler {
   }
 
  private:
-  LuaProgramPtr program_;
-  int reference_;
+  LuaFunction function_;
 };
+
+class LuaReceiver : public LogReceiver {
+ public:
+  LuaReceiver(lua_State* L, int index) : function_(L, index) {}
+
+  bool take(int32_t level, const char* message) noexcept override {
+    LuaCall* const call = function_.push();
+    if (call == nullptr) return false;
+    lua_State* const L = call->state();
+    lua_pushinteger(L, level);
+    lua_pushstring(L, message);
+    if (lua_pcall(L, 2, 0, 0) != LUA_OK) {
+      const char* const problem = luaL_tolstring(L, -1, nullptr);
+      (void)std::fprintf(stderr, "gpupool: the function that receives the log failed: %s\n", problem);
+      lua_pop(L, 2);
+    }
+    return true;
+  }
+
+ private:
+  LuaFunction function_;
+};
+
+// ---- errors and metamethods
 
 inline constexpr const char* kLuaError = "gpupool.Error";
 
-/// Throws the failure as a table, or what a handler has thrown.
-inline int raise_in_lua(lua_State* L, const gpupool_error_t& error, int thrown = LUA_NOREF) {
+/// Leaves the failure as a table on the stack, or what a handler has thrown, for SWIG_fail to throw: Lua
+/// leaves by longjmp, so not before the wrapper's own objects are gone.
+inline void push_failure(lua_State* L, const gpupool_error_t& error, int thrown = LUA_NOREF) {
   if (thrown != LUA_NOREF) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, thrown);
     luaL_unref(L, LUA_REGISTRYINDEX, thrown);
-    return lua_error(L);
+    return;
   }
   lua_createtable(L, 0, 4);
   lua_pushstring(L, gpupool_status_name(static_cast<gpupool_status_t>(error.status)));
@@ -130,7 +279,6 @@ inline int raise_in_lua(lua_State* L, const gpupool_error_t& error, int thrown =
   lua_pushstring(L, error.message);
   lua_setfield(L, -2, "message");
   luaL_setmetatable(L, kLuaError);
-  return lua_error(L);
 }
 
 /// __tostring of an error: "STATUS: message".
@@ -138,6 +286,14 @@ inline int lua_error_text(lua_State* L) {
   lua_getfield(L, 1, "status");
   lua_getfield(L, 1, "message");
   lua_pushfstring(L, "%s: %s", lua_tostring(L, -2), lua_tostring(L, -1));
+  return 1;
+}
+
+/// __tostring of an object.
+inline int lua_object_text(lua_State* L) {
+  lua_getfield(L, 1, "to_string");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
   return 1;
 }
 

@@ -3,114 +3,16 @@
 // plain.
 //
 // An object that was closed or freed stays as an empty shell until the language collects it, so that its use
-// is an error and nothing worse. Closing twice does nothing. Every other method throws Failure.
+// is an error and nothing worse, also while other threads are inside its calls. Closing twice does nothing.
+// Every other method throws Failure.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "core.hpp"
+#include "blocks.hpp"
 
 namespace binding {
-
-/// A stream of the pool's own. It goes with its pool at the latest. Keep the object while its number is in
-/// use; a Block keeps its stream by itself.
-class Stream {
- public:
-  explicit Stream(const std::shared_ptr<Core>& core) : stream_(std::make_shared<OwnedStream>(core)) {
-    core->remember(stream_, stream_->id());
-  }
-
-  /// The number that everything else takes; on a GPU the CUstream.
-  gpupool_stream_t id() const { return stream_->id(); }
-  bool is_closed() const { return stream_->is_closed(); }
-  /// Waits until the stream has done all work queued on it.
-  void synchronize() const { check(gpupool_stream_synchronize(stream_->pool(), id())); }
-  /// Releases the stream from its pool and destroys it. Its live blocks stay valid.
-  void close() { check(stream_->destroy()); }
-
- private:
-  std::shared_ptr<OwnedStream> stream_;
-};
-
-/// A block that frees itself on its stream. It may outlive the pool's object.
-class Block {
- public:
-  Block(std::shared_ptr<Core> core, uint64_t size, gpupool_stream_t stream, uint64_t alignment)
-      : core_(std::move(core)), stream_owner_(core_->owner_of(stream)), size_(size), stream_(stream) {
-    check(gpupool_malloc_aligned(core_->handle(), size, alignment, stream, &address_));
-  }
-  ~Block() {
-    if (!is_freed_.exchange(true)) (void)gpupool_free(core_->handle(), address_, stream_);
-  }
-
-  gpupool_ptr_t address() const {
-    if (is_freed_) refuse("the block is freed");
-    return address_;
-  }
-  /// Bytes that were asked for.
-  uint64_t size() const { return size_; }
-  /// The stream it was allocated for.
-  gpupool_stream_t stream() const { return stream_; }
-  bool is_freed() const { return is_freed_; }
-
-  /// Frees it behind the work queued on its stream, or on another; STREAM_UNKNOWN: on all streams.
-  void free() { free(stream_); }
-  void free(gpupool_stream_t stream) {
-    if (is_freed_.exchange(true)) refuse("the block is freed already", GPUPOOL_ERROR_UNKNOWN_POINTER);
-    check(gpupool_free(core_->handle(), address_, stream));
-  }
-  /// As free(), but does nothing when it is freed.
-  void close() {
-    if (!is_freed_.exchange(true)) check(gpupool_free(core_->handle(), address_, stream_));
-  }
-  /// Gives the block up and returns its address, which Pool.free takes.
-  gpupool_ptr_t release() {
-    if (is_freed_.exchange(true)) refuse("the block is freed");
-    return address_;
-  }
-
-  /// Says that another stream uses the block too. Call it before the block goes.
-  void record_stream(gpupool_stream_t stream) const {
-    check(gpupool_record_stream(core_->handle(), address(), stream));
-  }
-  /// Queues a fill of the whole block on its stream.
-  void fill(uint8_t value) const {
-    check(gpupool_fill(core_->handle(), address(), value, size_, open_stream()));
-  }
-  /// Copies bytes into the block, from offset on, behind the work on its stream, and waits.
-  void write(const char* data, size_t length, uint64_t offset = 0) const {
-    copy(at(offset, length), reinterpret_cast<uintptr_t>(data), length);
-  }
-  /// Copies bytes out of the block behind the work on its stream, and waits. Without a length: up to the end.
-  std::string read() const { return read(0); }
-  std::string read(uint64_t offset) const { return read(offset, offset > size_ ? 0 : size_ - offset); }
-  std::string read(uint64_t offset, uint64_t length) const {
-    const gpupool_ptr_t from = at(offset, length);
-    std::string bytes(length, '\0');
-    copy(reinterpret_cast<uintptr_t>(bytes.data()), from, length);
-    return bytes;
-  }
-
- private:
-  gpupool_ptr_t at(uint64_t offset, uint64_t length) const {
-    if (offset > size_ || length > size_ - offset) refuse("the range is not inside the block");
-    return address() + offset;
-  }
-  void copy(gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t length) const {
-    if (length == 0) return;
-    check(gpupool_copy(core_->handle(), destination, source, length, open_stream()));
-    check(gpupool_stream_synchronize(core_->handle(), stream_));
-  }
-  gpupool_stream_t open_stream() const { return stream_owner_ ? stream_owner_->id() : stream_; }
-
-  std::shared_ptr<Core> core_;
-  std::shared_ptr<OwnedStream> stream_owner_;
-  gpupool_ptr_t address_ = 0;
-  uint64_t size_;
-  gpupool_stream_t stream_;
-  std::atomic<bool> is_freed_{false};
-};
 
 /// What was mapped and what was in it at one moment, sorted by address.
 class Snapshot {
@@ -149,157 +51,252 @@ class Snapshot {
 /// A pool of one device. Addresses and streams are numbers; a Block is an address that frees itself.
 class Pool {
  public:
-  Pool() : Pool(create(nullptr)) {}
-  explicit Pool(const gpupool_config_t& config) : Pool(create(&config)) {}
+  Pool() : Pool(create(default_config())) {}
+  explicit Pool(const gpupool_config_t& config) : Pool(create(config)) {}
+  /// "cuda:1", "sim", "2".
+  explicit Pool(const std::string& device) : Pool(create(device, nullptr)) {}
+  /// Limited to "8GiB", or to "40%" of the device.
+  Pool(const std::string& device, const std::string& limit) : Pool(create(device, &limit)) {}
 
-  /// The one pool of a device that everything in this process shares. Closing the result leaves it.
+  /// The one pool of a device that everything in this process shares. Closing the result leaves the pool
+  /// itself.
   static Pool* shared(int32_t device = 0) {
     gpupool_t* handle = nullptr;
     check(gpupool_default_pool(device, &handle));
-    return new Pool(Core::of_default(handle));
+    return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, true));
   }
 
-  /// Gives the memory back, and destroys the streams that it made; may wait for the GPU. Live blocks stay
-  /// valid, and the pool's memory goes with the last of them. No other thread may be inside a call.
-  void close() {
-    if (handle_ == nullptr) return;
-    core_->close();
-    handle_ = nullptr;
-  }
-  bool is_closed() const { return handle_ == nullptr; }
+  /// Refuses calls from now on, closes the streams that it made, and gives the memory back; may wait for the
+  /// GPU. Calls that are inside end as if it were open, and its live blocks stay valid: the memory goes with
+  /// the last of them.
+  void close() { core_->close(); }
+  bool is_closed() const { return core_->is_closed(); }
 
   // ---- memory by its address: nobody frees it but you
 
   /// Returns the address of size bytes for work on stream. Size 0 gives 0.
-  gpupool_ptr_t malloc(uint64_t size, gpupool_stream_t stream = 0) {
+  gpupool_ptr_t malloc(uint64_t size, StreamArgument stream = 0) {
+    const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
-    check(gpupool_malloc(handle(), size, stream, &address));
+    check(gpupool_malloc(call.pool(), size, call.stream(), &address));
     return address;
   }
   /// The same, aligned to a power of two of up to 2 MiB.
-  gpupool_ptr_t malloc_aligned(uint64_t size, uint64_t alignment, gpupool_stream_t stream = 0) {
+  gpupool_ptr_t malloc_aligned(uint64_t size, uint64_t alignment, StreamArgument stream = 0) {
+    const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
-    check(gpupool_malloc_aligned(handle(), size, alignment, stream, &address));
+    check(gpupool_malloc_aligned(call.pool(), size, alignment, call.stream(), &address));
     return address;
   }
-  /// Frees behind the work queued on stream; STREAM_UNKNOWN: on all streams. Address 0 does nothing.
-  void free(gpupool_ptr_t address, gpupool_stream_t stream = 0) {
-    check(gpupool_free(handle(), address, stream));
+  /// Frees behind the work queued on stream; STREAM_UNKNOWN: on all streams. Address 0 does nothing. Works on
+  /// a closed pool as well.
+  void free(gpupool_ptr_t address, StreamArgument stream = 0) {
+    const StreamUse use(stream);
+    core_->free(address, use.number());
   }
-  void record_stream(gpupool_ptr_t address, gpupool_stream_t stream) {
-    check(gpupool_record_stream(handle(), address, stream));
+  /// Says that a stream uses the block too. Call it before the block is freed.
+  void record_stream(gpupool_ptr_t address, StreamArgument stream) {
+    const Call call(*core_, stream);
+    check(gpupool_record_stream(call.pool(), address, call.stream()));
   }
   /// Describes the block that contains the address.
   gpupool_block_t block_info(gpupool_ptr_t address) const {
+    const Call call(*core_);
     gpupool_block_t info{};
-    check(gpupool_block_info(handle(), address, &info, sizeof info));
+    check(gpupool_block_info(call.pool(), address, &info, sizeof info));
     return info;
   }
 
   // ---- memory and streams that clean up after themselves
 
-  Block* allocate(uint64_t size, gpupool_stream_t stream = 0, uint64_t alignment = 512) {
-    (void)handle();
+  /// A block of size bytes for work on stream, aligned to a power of two of up to 2 MiB.
+  Block* allocate(uint64_t size, StreamArgument stream = 0, uint64_t alignment = 512) {
+    const Call call(*core_, stream);
     return new Block(core_, size, stream, alignment);
   }
+  /// A stream on the pool's device that does not synchronise with the legacy default stream.
   Stream* create_stream() {
-    (void)handle();
+    const Call call(*core_);
     return new Stream(core_);
   }
 
-  // ---- streams by their number
+  // ---- streams
 
   /// Call it before a stream of yours is destroyed. A Stream does it by itself.
-  void release_stream(gpupool_stream_t stream) { check(gpupool_release_stream(handle(), stream)); }
+  void release_stream(StreamArgument stream) {
+    const Call call(*core_, stream);
+    check(gpupool_release_stream(call.pool(), call.stream()));
+  }
   /// Call it after each free on a stream whose end nobody announces; the next malloc takes it up again.
-  void park_stream(gpupool_stream_t stream) { check(gpupool_park_stream(handle(), stream)); }
+  void park_stream(StreamArgument stream) {
+    const Call call(*core_, stream);
+    check(gpupool_park_stream(call.pool(), call.stream()));
+  }
   /// Waits for every stream that the pool has seen.
-  void synchronize() { check(gpupool_synchronize(handle())); }
-  void synchronize_stream(gpupool_stream_t stream) { check(gpupool_stream_synchronize(handle(), stream)); }
+  void synchronize() {
+    const Call call(*core_);
+    check(gpupool_synchronize(call.pool()));
+  }
+  void synchronize_stream(StreamArgument stream) {
+    const Call call(*core_, stream);
+    check(gpupool_stream_synchronize(call.pool(), call.stream()));
+  }
+
+  // ---- CUDA graphs, and other devices
+
+  /// The number of the capture under way on stream; 0: none. Since 0.2.
+  uint64_t capture_id(StreamArgument stream) const {
+    const Call call(*core_, stream);
+    uint64_t capture = 0;
+    check(gpupool_capture_id(call.pool(), call.stream(), &capture));
+    return capture;
+  }
+  /// Says that the graph which a capture made will not run any more, so that its memory is the pool's again.
+  /// Since 0.2.
+  void release_capture(uint64_t capture) {
+    const Call call(*core_);
+    check(gpupool_release_capture(call.pool(), capture));
+  }
+  /// Lets another device access all memory of this pool, what it has now and what it gets later. Since 0.2.
+  void enable_peer(int32_t device) {
+    const Call call(*core_);
+    check(gpupool_enable_peer(call.pool(), device));
+  }
 
   // ---- data
 
   /// Queues a copy on the device.
-  void copy(gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t size, gpupool_stream_t stream = 0) {
-    check(gpupool_copy(handle(), destination, source, size, stream));
+  void copy(gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t size, StreamArgument stream = 0) {
+    const Call call(*core_, stream);
+    check(gpupool_copy(call.pool(), destination, source, size, call.stream()));
   }
-  /// Queues a fill.
-  void fill(gpupool_ptr_t destination, uint8_t value, uint64_t size, gpupool_stream_t stream = 0) {
-    check(gpupool_fill(handle(), destination, value, size, stream));
+  /// Queues a fill with a byte, 0 to 255.
+  void fill(gpupool_ptr_t destination, int32_t value, uint64_t size, StreamArgument stream = 0) {
+    const Call call(*core_, stream);
+    check(gpupool_fill(call.pool(), destination, byte_of(value), size, call.stream()));
   }
 
   // ---- keeping memory, and giving it back
 
   /// Gives every cached chunk back to the driver; returns the bytes.
   uint64_t empty() {
+    const Call call(*core_);
     uint64_t released = 0;
-    check(gpupool_empty(handle(), &released));
+    check(gpupool_empty(call.pool(), &released));
     return released;
   }
   /// Gives cached chunks back until at most target bytes are reserved; returns the bytes given back.
   uint64_t trim(uint64_t target) {
+    const Call call(*core_);
     uint64_t released = 0;
-    check(gpupool_trim(handle(), target, &released));
+    check(gpupool_trim(call.pool(), target, &released));
     return released;
   }
   /// Gets memory from the driver until at least target bytes are reserved.
-  void reserve(uint64_t target, gpupool_stream_t stream = 0) {
-    check(gpupool_reserve(handle(), target, stream));
+  void reserve(uint64_t target, StreamArgument stream = 0) {
+    const Call call(*core_, stream);
+    check(gpupool_reserve(call.pool(), target, call.stream()));
   }
-  void set_fraction(double fraction) { check(gpupool_set_fraction(handle(), fraction)); }
+  void set_fraction(double fraction) {
+    const Call call(*core_);
+    check(gpupool_set_fraction(call.pool(), fraction));
+  }
   /// 0 takes the limit away.
-  void set_limit(uint64_t bytes) { check(gpupool_set_limit(handle(), bytes)); }
+  void set_limit(uint64_t bytes) {
+    const Call call(*core_);
+    check(gpupool_set_limit(call.pool(), bytes));
+  }
+  /// "8GiB", or "40%" of the device. Since 0.2.
+  void set_limit(const std::string& limit) {
+    gpupool_config_t config{};
+    binding::set_limit(config, limit);
+    return config.fraction != 0 ? set_fraction(config.fraction) : set_limit(config.limit_bytes);
+  }
   /// Takes the handler over; null: none. The pool keeps it until it is closed.
   void set_oom_handler(OomHandler* handler) {
     std::unique_ptr<OomHandler> owned(handler);
-    (void)this->handle();
+    const Call call(*core_);
     core_->set_oom_handler(std::move(owned));
   }
 
   // ---- watching
 
   gpupool_stats_t stats() const {
+    const Call call(*core_);
     gpupool_stats_t stats{};
     stats.struct_size = sizeof stats;
-    check(gpupool_stats(handle(), &stats));
+    check(gpupool_stats(call.pool(), &stats));
     return stats;
   }
   /// Sets every peak to the current value.
-  void reset_peaks() { check(gpupool_reset_peaks(handle())); }
-  Snapshot* snapshot() const { return new Snapshot(handle()); }
+  void reset_peaks() {
+    const Call call(*core_);
+    check(gpupool_reset_peaks(call.pool()));
+  }
+  /// What is mapped and what is in it now.
+  Snapshot* snapshot() const {
+    const Call call(*core_);
+    return new Snapshot(call.pool());
+  }
   /// Explains in words where the memory is.
   std::string report() const {
+    const Call call(*core_);
     std::string text;
     size_t length = 0;
     do {
       text.resize(length);
       // The terminating zero has room behind the text.
-      check(gpupool_report(handle(), text.data(), text.size() + 1, &length));
+      check(gpupool_report(call.pool(), text.data(), text.size() + 1, &length));
     } while (length > text.size());
     text.resize(length);
     return text;
   }
   /// Checks every promise that the pool's records make to each other. Slow; for tests.
-  void validate() const { check(gpupool_validate(handle())); }
-
- private:
-  explicit Pool(std::shared_ptr<Core> core) : core_(std::move(core)), handle_(core_->handle()) {}
-
-  static std::shared_ptr<Core> create(const gpupool_config_t* config) {
-    gpupool_t* handle = nullptr;
-    check(gpupool_create(config, &handle));
-    return std::make_shared<Core>(handle, true);
+  void validate() const {
+    const Call call(*core_);
+    check(gpupool_validate(call.pool()));
+  }
+  /// In words: "pool on sim:0: 2 MiB of 64 MiB reserved, 1 block live".
+  std::string to_string() const {
+    try {
+      const gpupool_stats_t stats = this->stats();
+      return "pool on " + describe_device(core_->backend(), stats.device) + ": " + describe_stats(stats);
+    } catch (const Failure&) {
+      if (!is_closed()) throw;
+      return "pool: closed";
+    }
   }
 
-  gpupool_t* handle() const {
-    gpupool_t* const handle = handle_.load(std::memory_order_relaxed);
-    if (handle == nullptr) [[unlikely]]
-      refuse("the pool is closed");
-    return handle;
+ private:
+  /// A call that is inside the pool, and uses a stream.
+  class Call {
+   public:
+    explicit Call(Core& core, StreamArgument stream = 0)
+        : inside_(core), pool_(core.handle()), use_(stream) {}
+    gpupool_t* pool() const noexcept { return pool_; }
+    gpupool_stream_t stream() const noexcept { return use_.number(); }
+
+   private:
+    Inside<Core> inside_;
+    gpupool_t* pool_;
+    StreamUse use_;
+  };
+
+  explicit Pool(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+  static std::shared_ptr<Core> create(const gpupool_config_t& config) {
+    gpupool_t* handle = nullptr;
+    check(gpupool_create(&config, &handle));
+    return std::make_shared<Core>(handle, static_cast<gpupool_backend_t>(config.backend), false);
+  }
+  static std::shared_ptr<Core> create(const std::string& device, const std::string* limit) {
+    gpupool_config_t config = default_config();
+    set_device(config, device);
+    if (limit != nullptr) binding::set_limit(config, *limit);
+    return create(config);
   }
 
   std::shared_ptr<Core> core_;
-  std::atomic<gpupool_t*> handle_;
 };
 
 }  // namespace binding

@@ -4,19 +4,78 @@
 
 #include <ruby.h>
 
-#include "core.hpp"
+#include <cstring>
+
+#include "log.hpp"
+#include "words.hpp"
 
 namespace binding {
 
+/// The argument as "size is 1.5".
+[[noreturn]] inline void refuse_argument(VALUE type, const char* argument, VALUE value, const char* wanted) {
+  VALUE text = rb_inspect(value);
+  rb_raise(type, "%s is %s: %s is wanted", argument, StringValueCStr(text), wanted);
+}
+
 /// Refuses what is no integer, negative, or wider than 64 bits.
-inline uint64_t to_uint64(VALUE value) {
-  if (!RB_INTEGER_TYPE_P(value)) rb_raise(rb_eTypeError, "no implicit conversion into Integer");
+inline uint64_t to_uint64(VALUE value, const char* argument, const char* wanted = "an Integer") {
+  if (!RB_INTEGER_TYPE_P(value)) refuse_argument(rb_eTypeError, argument, value, wanted);
   uint64_t number = 0;
   const int sign = rb_integer_pack(value, &number, 1, sizeof number, 0,
                                    INTEGER_PACK_LSWORD_FIRST | INTEGER_PACK_NATIVE_BYTE_ORDER);
-  if (sign < 0 || sign > 1) rb_raise(rb_eRangeError, "not an unsigned integer of 64 bits");
+  if (sign < 0 || sign > 1)
+    refuse_argument(rb_eRangeError, argument, value, "an Integer from 0 to 2**64 - 1");
   return number;
 }
+
+inline int32_t to_int32(VALUE value, const char* argument) {
+  if (!RB_INTEGER_TYPE_P(value)) refuse_argument(rb_eTypeError, argument, value, "an Integer");
+  int32_t number = 0;
+  const int sign =
+      rb_integer_pack(value, &number, 1, sizeof number, 0,
+                      INTEGER_PACK_LSWORD_FIRST | INTEGER_PACK_NATIVE_BYTE_ORDER | INTEGER_PACK_2COMP);
+  // An overflow of two's complement is one of the sign, too.
+  if (sign < -1 || sign > 1 || (sign < 0) != (number < 0)) {
+    refuse_argument(rb_eRangeError, argument, value, "an Integer of 32 bits");
+  }
+  return number;
+}
+
+/// "binding::Pool *" is Pool, "std::string const &" is String.
+inline std::string ruby_type_name(std::string_view type) {
+  if (type.find("string") != type.npos || type.find("char") != type.npos) return "String";
+  if (type == "double") return "Float";
+  if (type == "bool") return "true or false";
+  if (type.starts_with("gpupool_config_t")) return "Config";
+  if (type.starts_with("gpupool_sim_config_t")) return "SimConfig";
+  if (type.starts_with("gpupool_")) return "a constant of GpuPool";
+  if (type.starts_with("binding::")) type.remove_prefix(9);
+  return std::string(type.substr(0, type.find_first_of(" *&")));
+}
+
+/// In words of Ruby what SWIG's own code would say of C++. Argument 1 of a method is the object; functions of
+/// the module have the namespace in their names.
+inline const char* wrong_type(const char* type, const char* method, int index, VALUE value) {
+  std::string_view name = method;
+  if (name.starts_with("binding::")) {
+    name.remove_prefix(9);
+  } else {
+    --index;
+  }
+  const VALUE text = rb_sprintf("%s: argument %d is %+" PRIsVALUE ": %s is wanted", name.data(), index, value,
+                                ruby_type_name(type).c_str());
+  return RSTRING_PTR(text);
+}
+[[noreturn]] inline void raise_wrong_overload(const char* method) {
+  const char* const dot = std::strchr(method, '.');
+  std::string_view name = dot == nullptr ? method : dot + 1;
+  if (name == "new") name = std::string_view(method, dot - method);
+  const char* const wanted = arguments_of(name);
+  rb_raise(rb_eArgError, "%s: these arguments do not fit: %s is wanted", method,
+           wanted == nullptr ? "another list" : wanted);
+}
+#define Ruby_Format_TypeError(text, type, method, index, value) wrong_type(type, method, index, value)
+#define Ruby_Format_OverloadedError(count, most, method, prototypes) raise_wrong_overload(method)
 
 /// While a Ruby program is inside a call of the library on this thread, where it holds the interpreter's
 /// lock.
@@ -70,6 +129,48 @@ class RubyHandler : public OomHandler {
   }
 
   VALUE* handler_;
+};
+
+/// An object with a method call. Lines from threads that are not inside a call from Ruby, and from the
+/// collector, go to standard error.
+class RubyReceiver : public LogReceiver {
+ public:
+  explicit RubyReceiver(VALUE receiver) : receiver_(new VALUE(receiver)) {
+    rb_gc_register_address(receiver_);
+  }
+  ~RubyReceiver() override {
+    if (ruby_native_thread_p() == 0) return;
+    rb_gc_unregister_address(receiver_);
+    delete receiver_;
+  }
+
+  bool take(int32_t level, const char* message) noexcept override {
+    if (RubyCall::current == nullptr || rb_during_gc() != 0) return false;
+    const Line line{*receiver_, level, message};
+    int thrown = 0;
+    (void)rb_protect(put, reinterpret_cast<VALUE>(&line), &thrown);
+    if (thrown != 0) {
+      const char* const problem = rb_obj_classname(rb_errinfo());
+      (void)std::fprintf(stderr, "gpupool: the object that receives the log failed: %s\n", problem);
+      rb_set_errinfo(Qnil);
+    }
+    return true;
+  }
+
+ private:
+  struct Line {
+    VALUE receiver;
+    int32_t level;
+    const char* message;
+  };
+
+  static VALUE put(VALUE pointer) {
+    const auto& line = *reinterpret_cast<const Line*>(pointer);
+    return rb_funcall(line.receiver, rb_intern("call"), 2, INT2NUM(line.level),
+                      rb_utf8_str_new_cstr(line.message));
+  }
+
+  VALUE* receiver_;
 };
 
 /// Throws the failure, or what a handler has thrown.

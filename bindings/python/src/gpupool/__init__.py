@@ -18,7 +18,9 @@ import os as _os
 from typing import TYPE_CHECKING, Any
 
 from . import sim
-from ._buffer import Buffer
+from ._arguments import parse_device, parse_size
+from ._array import Array
+from ._buffer import Buffer, BufferSlice
 from ._callbacks import set_log
 from ._default import (
     empty_cache,
@@ -76,12 +78,14 @@ __version__ = version()
 __all__ = [
     "STREAM_UNKNOWN",
     "VERSION",
+    "Array",
     "Backend",
     "Block",
     "BlockState",
     "BorrowedArray",
     "BorrowedTensor",
     "Buffer",
+    "BufferSlice",
     "CallStat",
     "Capability",
     "DeviceInfo",
@@ -127,6 +131,8 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "parse_device",
+    "parse_size",
     "reset_peak_memory_stats",
     "retry_on_oom",
     "set_log",
@@ -137,6 +143,13 @@ __all__ = [
     "version",
     "version_number",
 ]
+
+
+# What a traceback and help() call them, and where pickle looks for them.
+for _public in __all__:
+    if isinstance(_class := globals().get(_public), type):
+        _class.__module__ = __name__
+del _public, _class
 
 
 # What most programs do without: DLPack needs ctypes, and a framework's module imports the framework.
@@ -160,7 +173,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-if _os.environ.get("GPUPOOL_INSTALL") or _os.environ.get("GPUPOOL_CAP"):
-    from .frameworks._environment import activate as _activate
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_FRAMEWORK_MODULES, *(name for name in globals() if name.startswith("__"))})
 
-    _activate()
+
+if _os.environ.get("GPUPOOL_INSTALL") or _os.environ.get("GPUPOOL_CAP"):
+    from .frameworks._environment import activate_at_start as _activate_at_start
+
+    _activate_at_start()

@@ -2,26 +2,28 @@
 """Functions of the user that the library calls.
 
 The library gets a number as `user` and the functions are found by it here, so that a call that comes late finds
-nothing instead of freed memory. What a function raises can not pass through the library: it goes to
-sys.unraisablehook, and the library is told "no".
+nothing instead of freed memory. What a function raises cannot pass through the library, which is told "no". If it was
+called by a malloc of Python's, the error waits in native/hot.c until that malloc has failed, and is raised then;
+otherwise it leaves the callback, and cffi reports it to sys.unraisablehook.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple
 
 from ._enums import LogLevel
-from ._error import check
+from ._error import Error, check
+from ._hot import keep
+from ._library import choose
 from ._native import ffi, lib
 
 OomHandler = Callable[[int, int], object]
 """handler(size, attempt): frees something and returns true to have the malloc of size bytes tried again. attempt
 counts from 1."""
+LevelName = Literal["off", "error", "warning", "info", "debug"]
 LogHandler = Callable[[LogLevel, str], object]
 UpstreamMalloc = Callable[[int, int], "int | None"]
 """malloc(size, stream): the address of size bytes, a multiple of 512; 0 or None for "no more memory"."""
@@ -49,6 +51,8 @@ class Upstream:
 
     def __init__(self, malloc: UpstreamMalloc, free: UpstreamFree) -> None:
         self.number = next(_numbers)
+        self.pool = 0
+        """Its handle, as a number."""
         self.malloc = malloc
         self.free = free
         self.given: dict[int, int] = {}
@@ -65,6 +69,11 @@ class Upstream:
             Upstream.by_number.pop(self.number, None)
 
 
+def check_callable(name: str, function: object) -> None:
+    if function is not None and not callable(function):
+        raise TypeError(f"{name} is {function!r}, which cannot be called")
+
+
 def user_pointer(number: int) -> Any:
     return ffi.cast("void *", number)
 
@@ -73,29 +82,43 @@ def _number(user: Any) -> int:
     return int(ffi.cast("uintptr_t", user))
 
 
-def _report(function: object) -> None:
-    """Reports the exception that is being handled, as Python does for finalizers."""
-    kind, error, traceback = sys.exc_info()
-    what = SimpleNamespace(
-        exc_type=kind, exc_value=error, exc_traceback=traceback, err_msg="Exception ignored in", object=function
-    )
-    sys.unraisablehook(cast("sys.UnraisableHookArgs", what))
+class Raised(NamedTuple):
+    """What a function of the user raised within a call."""
+
+    error: BaseException
+    function: object
+    is_handler: bool
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator]
-def gpupool_py_on_oom(user: Any, size: int, attempt: int) -> int:
+def chained(failure: Error, raised: list[Raised]) -> BaseException:
+    """What a call raises that failed with `failure`: the out-of-memory handler's own error, if that raised one. What
+    an upstream raised is the failure's cause."""
+    result: BaseException = failure
+    for each in raised:
+        if not each.is_handler:
+            failure.__cause__ = each.error
+        elif each.error is not result:
+            if each.error.__context__ is None:
+                each.error.__context__ = result
+            result = each.error
+    return result
+
+
+@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+def gpupool_py_on_oom(user: Any, pool: Any, size: int, attempt: int) -> int:
     handlers = Handlers.by_number.get(_number(user))
     handler = None if handlers is None else handlers.oom
     if handler is None:
         return 0
     try:
         return 1 if handler(size, attempt) else 0
-    except BaseException:
-        _report(handler)
+    except BaseException as error:
+        if not keep(_number(pool), Raised(error, handler, True)):
+            raise
         return 0
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator]
+@ffi.def_extern(error=1)  # type: ignore[untyped-decorator]
 def gpupool_py_on_malloc(user: Any, size: int, stream: int, out_ptr: Any) -> int:
     upstream = Upstream.by_number.get(_number(user))
     if upstream is None:
@@ -103,8 +126,9 @@ def gpupool_py_on_malloc(user: Any, size: int, stream: int, out_ptr: Any) -> int
     try:
         address = upstream.malloc(size, stream) or 0
         out_ptr[0] = address
-    except BaseException:
-        _report(upstream.malloc)
+    except BaseException as error:
+        if not keep(upstream.pool, Raised(error, upstream.malloc, False)):
+            raise
         return 1
     if not address:
         return 1
@@ -120,9 +144,8 @@ def gpupool_py_on_free(user: Any, ptr: int, size: int, stream: int) -> None:
     upstream.given.pop(ptr, None)
     try:
         upstream.free(ptr, size, stream)
-    except BaseException:
-        _report(upstream.free)
-    upstream.end_if_unused()
+    finally:
+        upstream.end_if_unused()
 
 
 _log_handler: LogHandler | None = None
@@ -131,21 +154,19 @@ _log_handler: LogHandler | None = None
 @ffi.def_extern()  # type: ignore[untyped-decorator]
 def gpupool_py_on_log(user: Any, level: int, message: Any) -> None:
     handler = _log_handler
-    if handler is None:
-        return
-    try:
+    if handler is not None:
         handler(LogLevel(level), ffi.string(message).decode(errors="replace"))
-    except BaseException:
-        _report(handler)
 
 
-def set_log(handler: LogHandler | None, level: LogLevel | str = LogLevel.INFO) -> None:
+def set_log(handler: LogHandler | None, level: LogLevel | LevelName = LogLevel.INFO) -> None:
     """Sends lines of the log up to `level` ("off", "error", "warning", "info", "debug") to handler(level, message);
     handler None: to standard error. For the whole process.
 
-    The handler runs on the thread that logs and must not call gpupool."""
+    The handler runs on the thread that logs and must not call gpupool. Raises ValueError for another level, TypeError
+    for a handler that cannot be called."""
     global _log_handler  # noqa: PLW0603
-    number = LogLevel[level.upper()] if isinstance(level, str) else level
+    check_callable("handler", handler)
+    number = choose(LogLevel, level)
     if handler is not None:
         _log_handler = handler
     check(lib.gpupool_set_log(lib.gpupool_py_call_log if handler is not None else ffi.NULL, ffi.NULL, number))

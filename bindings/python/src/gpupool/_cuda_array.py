@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._owner import Owner
 from ._status_errors import InvalidArgumentError
 
 
-class BorrowedArray:
+class BorrowedArray(Owner):
     """Memory of another library, which this object keeps alive."""
 
+    __module__ = "gpupool"
+    _owns = "loan of another library's memory"
     __slots__ = ("_source", "address", "dtype", "is_read_only", "nbytes", "shape", "stream", "strides")
 
     address: int

@@ -8,10 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._native import ffi, lib
-from ._status_errors import InvalidArgumentError, UnknownPointerError
+from ._owner import Owner
+from ._status_errors import HostOutOfMemoryError, InvalidArgumentError, UnknownPointerError
 
 if TYPE_CHECKING:
-    from ._buffer import Buffer
+    from ._content import Content
 
 CPU, CUDA, CUDA_PINNED, CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY = 1
@@ -39,22 +40,33 @@ def _address(pointer: Any) -> int:
 _DROP = _address(ffi.addressof(lib, "gpupool_py_drop_capsule"))
 
 
-def capsule(block: Any, size: int, device: tuple[int, int], versioned: bool) -> Any:
-    """A capsule with a tensor of the block's bytes, which keeps the block until it is gone."""
+# The letters of NumPy's array interface, and DLPack's numbers.
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+
+
+def _capsule(block: Any, content: Content, device: tuple[int, int], versioned: bool) -> Any:
+    """A capsule with a tensor of the content, which keeps the block until it is gone."""
     name = b"dltensor_versioned" if versioned else b"dltensor"
     export = lib.gpupool_py_export_versioned if versioned else lib.gpupool_py_export_legacy
-    tensor = export(block, size, device)
-    if not tensor:
-        raise UnknownPointerError("the buffer has been freed")
-    return _new(_address(tensor), ctypes.addressof(_NAMES[name]), _DROP)
+    kind, shape = content._element, content._extents
+    extents = ffi.new("int64_t[]", list(shape))
+    tensor = ffi.new("dlpack_tensor_t *", {"device": device, "dimensions": len(shape), "shape": extents})
+    tensor.data = ffi.cast("void *", content.address)
+    tensor.type.code, tensor.type.bits, tensor.type.lanes = _CODES[kind[1]], 8 * int(kind[2:]), 1
+    made = export(block, tensor)
+    if not made:
+        raise HostOutOfMemoryError("the host has no memory for a tensor's record")
+    return _new(_address(made), ctypes.addressof(_NAMES[name]), _DROP)
 
 
-class BorrowedTensor:
+class BorrowedTensor(Owner):
     """Memory of another library, which this object keeps alive until it is freed or dropped.
 
     Its address can be given to Pool.copy and to whatever takes addresses.
     """
 
+    __module__ = "gpupool"
+    _owns = "loan of another library's memory"
     __slots__ = ("__weakref__", "_capsule", "_tensor", "device", "dtype", "is_read_only", "shape", "strides")
 
     device: tuple[int, int]
@@ -146,37 +158,38 @@ def from_dlpack(source: Any, *, stream: int | None = None) -> BorrowedTensor:
 
 
 def export(
-    buffer: Buffer,
+    content: Content,
     stream: int | None,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """Buffer.__dlpack__."""
-    device = buffer.__dlpack_device__()
+    """Content.__dlpack__."""
+    device = content.__dlpack_device__()
     if copy:
         raise BufferError("a buffer is lent as it is; it makes no copies")
     if dl_device is not None and tuple(dl_device) != device:
         raise BufferError(f"the buffer is on device {device} and not on {tuple(dl_device)}")
-    if device[0] == CPU and not buffer._is_on_host():
-        raise BufferError("this simulated device has addresses only; see gpupool.sim.configure")
-    _order(buffer, device, stream)
-    return capsule(buffer._block(), buffer.nbytes, device, max_version is not None and max_version[0] >= 1)
+    with content._held() as block:
+        if device[0] == CPU and not content._is_on_host():
+            raise BufferError("this simulated device has addresses only; see gpupool.sim.configure")
+        _order(content, device, stream)
+        return _capsule(block, content, device, max_version is not None and max_version[0] >= 1)
 
 
-def _order(buffer: Buffer, device: tuple[int, int], stream: int | None) -> None:
+def _order(content: Content, device: tuple[int, int], stream: int | None) -> None:
     """Makes sure that the consumer finds what was written, and that the pool knows the stream that it uses."""
     if stream == -1:
         return
     if stream is None and device[0] != CUDA:
-        buffer.synchronize()  # the host may read it at once
+        content.synchronize()  # the host may read it at once
         return
     if device[0] == CPU or stream == 0:
         raise BufferError(f"stream {stream} does not fit device {device}: the host has none, and 0 is ambiguous")
     consumer = 0 if stream in (None, 1) else stream
-    if consumer != buffer.stream:
-        buffer.synchronize()
-        buffer.record_stream(consumer)
+    if consumer != content.stream:
+        content.synchronize()
+        content.record_stream(consumer)
 
 
 def _c_order(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -187,7 +200,7 @@ def _c_order(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _type_name(code: int, bits: int) -> str:
-    letter = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}.get(code)
+    letter = next((letter for letter, number in _CODES.items() if number == code), None)
     if letter is None or bits % 8:
         return f"bfloat{bits}" if code == 4 else f"code{code}_{bits}"
     return f"{'|' if bits == 8 else '<'}{letter}{bits // 8}"

@@ -5,19 +5,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._arguments import address, size
+from ._callbacks import Raised, chained
 from ._enums import Status
-from ._error import Error, check, failure
+from ._error import check, failure
 from ._hot import HotCalls
 from ._native import ffi, lib
+from ._owner import Owner
 from ._status_errors import InvalidArgumentError, OutOfMemoryError
 from ._stream import stream_number
 
 
-class Handle(HotCalls):
+class Handle(Owner, HotCalls):
     """Holds one of the pool's owners. Closing drops it; a call that is under way on another thread holds it too, so
     that the pool stays until that has returned. malloc and free are those of the base class."""
 
-    _stream_number = staticmethod(stream_number)
+    __slots__ = ("_record",)
+
+    _owns = "memory; share the object itself, and give other processes pools of their own"
+
+    @staticmethod
+    def _number(name: str, value: Any) -> int:
+        """What malloc and free take for a size, an address or a stream. Raises for what is none."""
+        if name == "size":
+            return size(name, value)
+        return address(name, value) if name == "address" else stream_number(value)
 
     def _hold(self, record: Any) -> None:
         """Takes a new record, with its owner and its reference."""
@@ -42,14 +54,19 @@ class Handle(HotCalls):
         if status:
             raise self._failure(status)
 
-    def _failure(self, status: int) -> Error:
+    def _call_asking(self, function: Any, *arguments: Any) -> None:
+        """The same for a function that may ask the out-of-memory handler or an upstream."""
+        self._open()
+        self._ask(function, *arguments)
+
+    def _failure(self, status: int, raised: list[Raised] | None = None) -> BaseException:
         """The exception for a call on this pool that has just failed on this thread."""
         error = failure(status)
         if self.is_closed and error.status == Status.INVALID_ARGUMENT:
             return InvalidArgumentError("the pool is closed")
         if isinstance(error, OutOfMemoryError):
             error.report = self.report()
-        return error
+        return chained(error, raised) if raised else error
 
     def report(self) -> str:
         """Explains in words where the pool's memory is: limit, live, cached, what waits for streams."""

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from ._arguments import device_and_backend
 from ._enums import Backend, Feature
 from ._error import check
 from ._native import ffi, lib
@@ -14,14 +15,17 @@ from ._structs import DeviceInfo
 _Choice = TypeVar("_Choice", bound=IntEnum)
 
 
+BackendName = Literal["auto", "cuda", "sim"]
+
+
 def choose(kind: type[_Choice], value: _Choice | str | int) -> _Choice:
     """A member of an enum by itself, its number or its name in lower case. Raises ValueError."""
-    if not isinstance(value, str):
-        return kind(value)
-    if value.upper() not in kind.__members__:
+    if isinstance(value, str) and value.upper() in kind.__members__:
+        return kind[value.upper()]
+    if not isinstance(value, int) or isinstance(value, bool) or value not in kind._value2member_map_:
         names = ", ".join(repr(name.lower()) for name in kind.__members__)
         raise ValueError(f"{value!r} is no {kind.__name__.lower()}; there are {names}")
-    return kind[value.upper()]
+    return kind(value)
 
 
 def version() -> str:
@@ -40,15 +44,17 @@ def features() -> Feature:
     return Feature(lib.gpupool_features())
 
 
-def device_count(backend: Backend | str = Backend.AUTO) -> int:
+def device_count(backend: Backend | BackendName = Backend.AUTO) -> int:
     """How many devices a backend has. The simulated one has 8. Raises UnavailableError."""
     count = ffi.new("int32_t *")
     check(lib.gpupool_device_count(choose(Backend, backend), count))
     return int(count[0])
 
 
-def device_info(device: int = 0, backend: Backend | str = Backend.AUTO) -> DeviceInfo:
-    """Describes a device. Raises InvalidArgumentError (no such device), UnavailableError, DriverError."""
+def device_info(device: int | str = 0, backend: Backend | BackendName = Backend.AUTO) -> DeviceInfo:
+    """Describes a device, given by its number or as in "cuda:1". Raises InvalidArgumentError (no such device),
+    UnavailableError, DriverError."""
     info = ffi.new("gpupool_device_info_t *", {"struct_size": ffi.sizeof("gpupool_device_info_t")})
-    check(lib.gpupool_device_info(choose(Backend, backend), device, info))
+    number, chosen = device_and_backend(device, choose(Backend, backend))
+    check(lib.gpupool_device_info(chosen, number, info))
     return DeviceInfo._of(info)

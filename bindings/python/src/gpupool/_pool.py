@@ -6,20 +6,39 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ._buffer import Buffer
-from ._callbacks import Handlers, OomHandler, Upstream, UpstreamFree, UpstreamMalloc, user_pointer
+from ._arguments import address as address_of
+from ._arguments import byte, device_and_backend, device_number, integer, real, share, size_or_share
+from ._arguments import size as size_of
+from ._array import Array
+from ._buffer import Buffer, Owned
+from ._callbacks import (
+    Handlers,
+    OomHandler,
+    Upstream,
+    UpstreamFree,
+    UpstreamMalloc,
+    check_callable,
+    user_pointer,
+)
 from ._enums import STREAM_UNKNOWN, Backend, Flag, Kind, Mode
-from ._error import check
-from ._library import choose, device_info
+from ._error import Error, check
+from ._library import BackendName, choose, device_info
 from ._native import ffi, lib
-from ._statistics import Watched
+from ._statistics import Watched, use_in_words
 from ._status_errors import HostOutOfMemoryError, InvalidArgumentError
-from ._stream import Stream, StreamLike, stream_number
+from ._stream import Stream, StreamLike, Using
 from ._structs import DeviceInfo
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_Owned = TypeVar("_Owned", bound=Owned)
 _ALIGNMENT = 512
+
+ModeName = Literal["auto", "vmm", "driver", "upstream"]
+KindName = Literal["device", "pinned", "managed"]
 
 
 class Pool(Watched):
@@ -31,29 +50,31 @@ class Pool(Watched):
     Everything may be called from any thread. The library is called without Python's lock held. Sizes are in bytes.
     """
 
-    device: int
-    kind: Kind
+    __slots__ = ("__weakref__", "_configured_backend", "_device", "_handlers", "_info", "_kind")
 
     def __init__(
         self,
-        device: int = 0,
+        device: int | str = 0,
         *,
-        backend: Backend | str = Backend.AUTO,
-        mode: Mode | str = Mode.AUTO,
-        kind: Kind | str = Kind.DEVICE,
-        fraction: float = 0.0,
-        limit_bytes: int = 0,
+        backend: Backend | BackendName = Backend.AUTO,
+        mode: Mode | ModeName = Mode.AUTO,
+        kind: Kind | KindName = Kind.DEVICE,
+        limit: int | float | str | None = None,
+        fraction: float | str = 0.0,
+        limit_bytes: int | str = 0,
         slack: float = 0.0,
-        max_chunk_bytes: int = 0,
+        max_chunk_bytes: int | str = 0,
         peers: Sequence[int] = (),
         capture_aware: bool = False,
         upstream: tuple[UpstreamMalloc, UpstreamFree] | None = None,
     ) -> None:
-        """Takes no memory from the device yet. 0 stands for the default everywhere.
+        """Takes no memory from the device yet. 0 stands for the default everywhere. Sizes may be texts: "8GiB".
 
+        device: its number, or a name that may say the backend as well: "cuda:1", "sim".
         backend: "auto" (CUDA where there is a usable GPU, else the simulated device), "cuda" or "sim".
         mode: "vmm", "driver" or "auto"; kind: "device", "pinned" (on the host) or "managed".
-        fraction, limit_bytes: what may be reserved, as a part of the device's memory and in bytes; the smaller holds.
+        limit: what may be reserved: "8GiB", "40%" of the device's memory, bytes as an int, or a share as a float.
+        fraction, limit_bytes: the same, as a share and in bytes; the smaller holds.
         slack: how much more than the live peak may be reserved to save driver calls: 0.1 is 10 per cent.
         max_chunk_bytes: the largest chunk, a power of two from 2 MiB.
         peers: other devices that may access this pool's memory.
@@ -65,19 +86,24 @@ class Pool(Watched):
         config = ffi.new("gpupool_config_t *")
         check(lib.gpupool_config_init(config, ffi.sizeof("gpupool_config_t")))
         config.flags = Flag.CAPTURE_AWARE if capture_aware else 0
-        config.device = device
-        config.backend = choose(Backend, backend)
+        config.device, chosen = device_and_backend(device, choose(Backend, backend))
+        config.backend = chosen
         wanted = choose(Mode, mode)
         config.mode = Mode.UPSTREAM if upstream is not None and wanted == Mode.AUTO else wanted
         config.kind = choose(Kind, kind)
-        config.fraction = fraction
-        config.limit_bytes = limit_bytes
-        config.slack = slack
-        config.max_chunk_bytes = max_chunk_bytes
-        peer_numbers = ffi.new("int32_t[]", list(peers))
+        config.fraction, config.limit_bytes = share("fraction", fraction), size_of("limit_bytes", limit_bytes)
+        if limit is not None:
+            if config.fraction or config.limit_bytes:
+                raise InvalidArgumentError("limit stands for fraction and limit_bytes: give either it or them")
+            config.limit_bytes, config.fraction = size_or_share("limit", limit)
+        config.slack = real("slack", slack)
+        config.max_chunk_bytes = size_of("max_chunk_bytes", max_chunk_bytes)
+        peer_numbers = ffi.new("int32_t[]", [device_number("peers", peer) for peer in peers])
         config.peers = peer_numbers
         config.peer_count = len(peers)
         if upstream is not None:
+            for name, given in zip(("upstream's malloc", "upstream's free"), upstream, strict=True):
+                check_callable(name, given)
             memory = Upstream(*upstream)
             config.upstream_malloc = lib.gpupool_py_call_malloc
             config.upstream_free = lib.gpupool_py_call_free
@@ -85,7 +111,9 @@ class Pool(Watched):
             weakref.finalize(self, memory.close).atexit = False
         handle = ffi.new("gpupool_t **")
         check(lib.gpupool_create(config, handle))
-        self._take(handle[0], device, choose(Kind, kind), choose(Backend, backend), is_default=False)
+        if upstream is not None:
+            memory.pool = int(ffi.cast("uintptr_t", handle[0]))
+        self._take(handle[0], config.device, Kind(config.kind), chosen, is_default=False)
 
     def _take(self, handle: Any, device: int, kind: Kind, backend: Backend, *, is_default: bool) -> None:
         record = lib.gpupool_py_pool_new(handle, is_default)
@@ -93,8 +121,8 @@ class Pool(Watched):
             lib.gpupool_destroy(handle)
             raise HostOutOfMemoryError("the host has no memory for a pool's record")
         self._hold(record)
-        self.device = device
-        self.kind = kind
+        self._device = device
+        self._kind = kind
         self._configured_backend = backend
         self._handlers = Handlers()
         self._info: DeviceInfo | None = None
@@ -108,7 +136,7 @@ class Pool(Watched):
         if self.is_closed:
             return
         if owner.is_default:
-            raise InvalidArgumentError("a default pool belongs to the process and can not be closed")
+            raise InvalidArgumentError("a default pool belongs to the process and cannot be closed")
         self._let_go()
         # Buffers and streams keep the pool, but need not keep its cache. In a forked child there is nothing to give.
         lib.gpupool_empty(owner.handle, ffi.NULL)
@@ -123,32 +151,61 @@ class Pool(Watched):
             self.close()
 
     def __repr__(self) -> str:
-        return f"<gpupool.Pool of device {self.device}, {self.kind.name.lower()}{', closed' * self.is_closed}>"
+        kind = "" if self.kind == Kind.DEVICE else f", {self.kind.name.lower()}"
+        try:
+            where = f"<gpupool.Pool on {self._backend().name.lower()}:{self.device}{kind}"
+            return f"{where}, closed>" if self.is_closed else f"{where}: {use_in_words(self.stats())}>"
+        except Error:  # closed meanwhile, or the device cannot be asked in a forked child
+            return f"<gpupool.Pool on device {self.device}{kind}>"
 
     # ---- memory
 
-    def malloc_aligned(self, size: int, alignment: int, stream: StreamLike = 0) -> int:
+    def malloc_aligned(self, size: int | str, alignment: int, stream: StreamLike = 0) -> int:
         """What malloc does, aligned to a power of two of up to 2 MiB."""
-        address = ffi.new("gpupool_ptr_t *")
-        self._call(lib.gpupool_malloc_aligned, size, alignment, stream_number(stream), address)
+        address, count = ffi.new("gpupool_ptr_t *"), size_of("size", size)
+        with Using(stream) as number:
+            self._call_asking(lib.gpupool_malloc_aligned, count, integer("alignment", alignment), number, address)
         return int(address[0])
 
-    def alloc(self, size: int, stream: StreamLike = 0, *, alignment: int = 512) -> Buffer:
+    def alloc(self, size: int | str, stream: StreamLike = 0, *, alignment: int = 512) -> Buffer:
         """A block of size bytes for work on stream, which frees itself. Raises as malloc."""
-        owner = self._open()
-        address = self.malloc(size, stream) if alignment == _ALIGNMENT else self.malloc_aligned(size, alignment, stream)
-        buffer = Buffer.__new__(Buffer)
-        try:
-            buffer._take(self, owner, address, size, stream)
-        except BaseException:
-            lib.gpupool_free(owner.handle, address, STREAM_UNKNOWN)
-            raise
-        return buffer
+        return self._own(Buffer.__new__(Buffer), size_of("size", size), stream, alignment)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = "float32", stream: StreamLike = 0) -> Array:
+        """A block for an array, whose content is whatever was there. Needs NumPy. Since 0.2. Raises as malloc, and
+        TypeError for types that no GPU library has."""
+        made = Array.__new__(Array)
+        return self._own(made, made._describe(shape, dtype), stream)
+
+    def array(self, data: npt.ArrayLike, stream: StreamLike = 0) -> Array:
+        """A copy of a NumPy array, or of whatever numpy.asarray takes, in a block. Returns when it is copied. Raises as
+        empty."""
+        import numpy  # noqa: PLC0415  most programs do without
+
+        given = numpy.asarray(data)
+        made = self.empty(given.shape, given.dtype, stream)
+        made.copy_from_host(numpy.ascontiguousarray(given))
+        return made
+
+    def _own(self, made: _Owned, size: int, stream: StreamLike, alignment: int = _ALIGNMENT) -> _Owned:
+        """Gives it a new block."""
+        with Using(stream) as number:
+            if alignment == _ALIGNMENT:
+                address = self.malloc(size, number)
+            else:
+                address = self.malloc_aligned(size, alignment, number)
+            try:
+                made._take(self, self._open(), address, size, stream, number)
+            except BaseException:
+                self.free(address, STREAM_UNKNOWN)
+                raise
+        return made
 
     def record_stream(self, address: int, stream: StreamLike) -> None:
         """Says that stream uses the block too: once freed, it is reused only when stream has passed the work that was
         queued on it by then. Raises UnknownPointerError, InvalidArgumentError (STREAM_UNKNOWN), ForkedError."""
-        self._call(lib.gpupool_record_stream, address, stream_number(stream))
+        with Using(stream) as number:
+            self._call(lib.gpupool_record_stream, address_of("address", address), number)
 
     # ---- streams and data
 
@@ -168,28 +225,56 @@ class Pool(Watched):
         """Call it before another library destroys a stream that this pool has seen: its free memory then serves other
         streams. Live blocks of it stay valid. Never waits for the GPU. Raises DriverError, ForkedError, and
         InvalidArgumentError for a stream that is capturing."""
-        self._call(lib.gpupool_release_stream, stream_number(stream))
+        with Using(stream) as number:
+            self._call(lib.gpupool_release_stream, number)
 
     def park_stream(self, stream: StreamLike) -> None:
         """Call it after each free on a stream of another library that does not tell when it destroys streams: the pool
         does not touch it until it is named again, by a malloc for example. Its memory stays its own. Never waits for
         the GPU. Raises DriverError, ForkedError, and InvalidArgumentError for a stream that is capturing."""
-        self._call(lib.gpupool_park_stream, stream_number(stream))
+        with Using(stream) as number:
+            self._call(lib.gpupool_park_stream, number)
+
+    def capture_id(self, stream: StreamLike) -> int:
+        """The number of the capture of a CUDA graph that is under way on a stream; 0: none. Since 0.2. Raises
+        DriverError, ForkedError."""
+        capture = ffi.new("uint64_t *")
+        with Using(stream) as number:
+            self._call(lib.gpupool_capture_id, number, capture)
+        return int(capture[0])
+
+    def release_capture(self, capture: int) -> None:
+        """Says that the graph which a capture made will not run any more, so that its memory is the pool's again. Call
+        it when the graph and all its copies are destroyed; waits for their launches. A capture that the pool has not
+        seen is no error. Since 0.2. Raises InvalidArgumentError (0, or still under way), DriverError, ForkedError."""
+        self._call(lib.gpupool_release_capture, integer("capture", capture))
+
+    def enable_peer(self, peer: int) -> None:
+        """Lets device number peer access all memory of this pool, now and later. There is no way back but the pool's
+        end. Since 0.2. Raises InvalidArgumentError (no such device), UnsupportedError (the devices cannot, or the
+        memory comes from an upstream), DriverError, ForkedError."""
+        self._call(lib.gpupool_enable_peer, device_number("peer", peer))
 
     def synchronize(self) -> None:
         """Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
         blocks that waited for them free to hand out. Raises DriverError, ForkedError."""
         self._call(lib.gpupool_synchronize)
 
-    def copy(self, destination: int, source: int, size: int, stream: StreamLike = 0) -> None:
+    def copy(self, destination: int, source: int, size: int | str, stream: StreamLike = 0) -> None:
         """Queues a copy of size bytes between addresses of the device or of the host. Host memory must stay valid
         until the stream has passed. Raises DriverError, InvalidArgumentError, UnsupportedError (a simulated device
         without data)."""
-        self._call(lib.gpupool_copy, destination, source, size, stream_number(stream))
+        addresses = address_of("destination", destination), address_of("source", source)
+        with Using(stream) as number:
+            self._call(lib.gpupool_copy, *addresses, size_of("size", size), number)
 
-    def fill(self, address: int, value: int, size: int, stream: StreamLike = 0) -> None:
-        """Queues a fill of size bytes with value, 0 to 255. Raises DriverError, InvalidArgumentError."""
-        self._call(lib.gpupool_fill, address, value, size, stream_number(stream))
+    def fill(self, address: int, value: int, size: int | str, stream: StreamLike = 0) -> None:
+        """Queues a fill of size bytes with value, 0 to 255. Raises DriverError, InvalidArgumentError, and
+        ValueError for another value."""
+        with Using(stream) as number:
+            self._call(
+                lib.gpupool_fill, address_of("address", address), byte("value", value), size_of("size", size), number
+            )
 
     # ---- keeping memory, and giving it back
 
@@ -200,36 +285,54 @@ class Pool(Watched):
         self._call(lib.gpupool_empty, released)
         return int(released[0])
 
-    def trim(self, target_bytes: int) -> int:
+    def trim(self, target_bytes: int | str) -> int:
         """Gives cached chunks back, the oldest first, until at most target_bytes are reserved or nothing more can be
         given back; returns the bytes. Waits and raises as empty_cache."""
         released = ffi.new("uint64_t *")
-        self._call(lib.gpupool_trim, target_bytes, released)
+        self._call(lib.gpupool_trim, size_of("target_bytes", target_bytes), released)
         return int(released[0])
 
-    def reserve(self, target_bytes: int, stream: StreamLike = 0) -> None:
-        """Creates memory until target_bytes are reserved, ready for stream. Keeps what it got if it can not get all.
+    def reserve(self, target_bytes: int | str, stream: StreamLike = 0) -> None:
+        """Creates memory until target_bytes are reserved, ready for stream. Keeps what it got if it cannot get all.
         Raises OverLimitError, OutOfMemoryError, DriverError, ForkedError."""
-        self._call(lib.gpupool_reserve, target_bytes, stream_number(stream))
+        with Using(stream) as number:
+            self._call_asking(lib.gpupool_reserve, size_of("target_bytes", target_bytes), number)
 
-    def set_per_process_memory_fraction(self, fraction: float) -> None:
-        """Limits reserved memory to a fraction of the device's, in (0, 1], in place of any other limit. Cached memory
-        above it is given back. Raises InvalidArgumentError, OverLimitError (live blocks hold more)."""
-        self._call(lib.gpupool_set_fraction, fraction)
+    def set_per_process_memory_fraction(self, fraction: float | str) -> None:
+        """Limits reserved memory to a share of the device's, in (0, 1] or such as "40%", in place of any other limit.
+        Cached memory above it is given back. Raises InvalidArgumentError, OverLimitError (live blocks hold more)."""
+        self._call(lib.gpupool_set_fraction, share("fraction", fraction))
 
-    def set_limit(self, limit_bytes: int) -> None:
-        """The same in bytes; 0 takes the limit away."""
-        self._call(lib.gpupool_set_limit, limit_bytes)
+    def set_limit(self, limit: int | float | str) -> None:
+        """Limits reserved memory to bytes, as an int or such as "2GiB", or to a share of the device's, as a float or
+        such as "40%", in place of any other limit; 0 takes the limit away. Raises as
+        set_per_process_memory_fraction."""
+        limit_bytes, part = size_or_share("limit", limit)
+        if part:
+            self.set_per_process_memory_fraction(part)
+        else:
+            self._call(lib.gpupool_set_limit, limit_bytes)
 
     def set_oom_handler(self, handler: OomHandler | None) -> None:
         """Sets what is asked before a malloc of this pool fails: handler(size, attempt) frees something and returns
-        true to have it tried again. It runs on the thread of the malloc and may use any pool. None: no handler. The
-        old handler may still be running on another thread when this returns."""
+        true to have it tried again. It runs on the thread of the malloc and may use any pool. What it raises is raised
+        by the malloc. None: no handler. The old handler may still be running on another thread when this returns.
+        Raises TypeError for what cannot be called."""
+        check_callable("handler", handler)
         self._handlers.oom = handler
         function = lib.gpupool_py_call_oom if handler is not None else ffi.NULL
         self._call(lib.gpupool_set_oom_handler, function, user_pointer(self._handlers.number))
 
     # ---- the device
+
+    @property
+    def device(self) -> int:
+        """Its number."""
+        return self._device
+
+    @property
+    def kind(self) -> Kind:
+        return self._kind
 
     def device_info(self) -> DeviceInfo:
         """The device as it is now. Raises DriverError."""
@@ -251,7 +354,7 @@ def default_pool(device: int = 0) -> Pool:
     """The one pool of a device that everything in this process shares, in any language, created on first use with
     defaults; GPUPOOL_BACKEND, GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment are heeded. Raises as Pool."""
     handle = ffi.new("gpupool_t **")
-    check(lib.gpupool_default_pool(device, handle))
+    check(lib.gpupool_default_pool(device_number("device", device), handle))
     known = _default_pools.get(device)
     # After fork, the child has another one.
     if known is None or known._record.handle != handle[0]:

@@ -16,10 +16,10 @@ class Record:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} can not be changed")
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{type(self).__name__} can not be changed")
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def as_dict(self) -> dict[str, Any]:
         """The values by name; records and lists of them become dicts too, as for JSON."""
@@ -34,6 +34,21 @@ class Record:
     def __repr__(self) -> str:
         values = (f"{name}={getattr(self, name)!r}" for name in type(self).__annotations__)
         return f"{type(self).__name__}({', '.join(values)})"
+
+    def __str__(self) -> str:
+        """Several lines, if there are records in it."""
+        values = {name: getattr(self, name) for name in type(self).__annotations__}
+        if not any(isinstance(value, Record) for value in values.values()):
+            return ", ".join(f"{name} {value}" for name, value in values.items())
+        width = max(map(len, values))
+        lines = [type(self).__name__]
+        for name, value in values.items():
+            first, *rest = str(value).splitlines() or [""]
+            if rest:
+                lines += [name, *rest]
+            else:
+                lines.append(f"{name:<{width}}  {first}")
+        return "\n  ".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restored, (type(self), {name: getattr(self, name) for name in type(self).__annotations__}))

@@ -10,6 +10,19 @@ from ._structs import Block, Segment, Stats
 from ._torch_names import memory_stats, memory_summary
 
 
+def _bytes_in_words(size: int) -> str:
+    power = max(0, min(4, (size.bit_length() - 1) // 10))
+    return f"{size / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+
+
+def use_in_words(stats: Stats) -> str:
+    """Such as "2 MiB of 64 MiB reserved, 1 block live"."""
+    blocks = stats.all.allocated_blocks.current
+    limit = f" of {_bytes_in_words(stats.limit_bytes)}" if stats.limit_bytes else ""
+    live = f"{blocks} block{'s' * (blocks != 1)} live"
+    return f"{_bytes_in_words(stats.all.reserved_bytes.current)}{limit} reserved, {live}"
+
+
 class Snapshot(Record):
     """What is mapped and what is in it, at one moment, sorted by address."""
 
@@ -21,6 +34,8 @@ class Snapshot(Record):
 
 class Watched(Handle):
     """The part of Pool that looks and changes nothing. Any thread may look at any time."""
+
+    __slots__ = ()
 
     def stats(self) -> Stats:
         """Everything that the library counts. Works on inherited pools after fork."""

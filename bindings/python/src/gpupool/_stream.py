@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import operator
 from types import TracebackType
-from typing import Any, Protocol, SupportsIndex, Union
+from typing import Any, Protocol, Union
 
+from ._arguments import integer
 from ._error import check
 from ._native import ffi, lib
+from ._owner import Owner
 from ._status_errors import InvalidArgumentError
 
 # What a closed stream points to.
@@ -21,26 +22,71 @@ class CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 
-StreamLike = Union[int, "Stream", CudaStream, Any]
+class TorchStream(Protocol):
+    """A stream as PyTorch has it."""
+
+    @property
+    def cuda_stream(self) -> int: ...
+
+
+class CupyStream(Protocol):
+    """A stream as CuPy has it."""
+
+    @property
+    def ptr(self) -> int: ...
+
+
+StreamLike = Union[int, "Stream", CudaStream, TorchStream, CupyStream]
 """A stream's number (the CUstream; 0 is the legacy default stream), a Stream, or a stream of another library:
 an object with __cuda_stream__(), .cuda_stream (PyTorch) or .ptr (CuPy)."""
 
 
 def stream_number(stream: StreamLike) -> int:
-    """The number that the library takes. TypeError: this is no stream."""
-    if isinstance(stream, int):
-        return stream
+    """The number that the library takes. TypeError: this is no stream. OverflowError: no stream has such a number."""
+    if type(stream) is int:
+        return integer("stream", stream)
+    number: object = stream
     if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for attribute in ("cuda_stream", "ptr"):
-        if hasattr(stream, attribute):
-            return int(getattr(stream, attribute))
-    if isinstance(stream, SupportsIndex):
-        return operator.index(stream)
-    raise TypeError(f"a stream is an int or has __cuda_stream__(), not {type(stream).__name__!r}")
+        number = stream.__cuda_stream__()[1]
+    else:
+        for attribute in ("cuda_stream", "ptr"):
+            if hasattr(stream, attribute):
+                number = getattr(stream, attribute)
+                break
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise TypeError(
+            f"stream is {stream!r}, which is none: it is a number, or has __cuda_stream__(), .cuda_stream or .ptr"
+        )
+    return integer("stream", number)
 
 
-class Stream:
+class Using:
+    """For a `with`, which gets the stream's number. If it is a Stream, another thread's close() waits until the end."""
+
+    __slots__ = ("_record", "_stream")
+
+    def __init__(self, stream: StreamLike) -> None:
+        self._stream = stream
+        self._record = stream._record if isinstance(stream, Stream) else None
+
+    def __enter__(self) -> int:
+        if self._record is None:
+            return stream_number(self._stream)
+        hold(self._record)
+        return int(self._record.number)
+
+    def __exit__(self, *error: object) -> None:
+        if self._record is not None:
+            lib.gpupool_py_stream_release(self._record)
+
+
+def hold(record: Any) -> None:
+    """Keeps a Stream's record from being closed until gpupool_py_stream_release."""
+    if not lib.gpupool_py_stream_hold(record):
+        raise InvalidArgumentError("the stream is closed")
+
+
+class Stream(Owner):
     """A stream that a pool made, by Pool.stream(). It ends when it is closed or dropped.
 
     It may outlive its Pool object. Buffers of the stream keep it from being dropped. int(stream) is its number, and
@@ -48,6 +94,8 @@ class Stream:
     """
 
     __slots__ = ("__weakref__", "_record")
+
+    _owns = "queue on the device; pool.stream() makes another"
 
     def __init__(self, record: Any) -> None:
         self._record = record
@@ -74,10 +122,12 @@ class Stream:
     def synchronize(self) -> None:
         """Waits until the stream has done all work queued on it. Raises DriverError, ForkedError, and
         InvalidArgumentError if the stream is closed."""
-        status = lib.gpupool_py_stream_synchronize(self._open())
-        if status and self.is_closed:
-            raise InvalidArgumentError("the stream is closed")
-        check(status)
+        record = self._record
+        hold(record)
+        try:
+            check(lib.gpupool_stream_synchronize(record.pool.handle, record.number))
+        finally:
+            lib.gpupool_py_stream_release(record)
 
     def close(self) -> None:
         """Releases the stream from its pool and destroys it. Other pools that have seen it must release it first.

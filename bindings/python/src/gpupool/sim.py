@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ._arguments import device_number, integer, real
+from ._arguments import size as size_of
 from ._error import check
 from ._native import ffi, lib
 from ._record import Record
@@ -24,7 +26,9 @@ class Faults(Record):
     """The last one in words."""
 
 
-def configure(device: int = 0, *, data: bool | None = None, capacity_bytes: int = 0, price_scale: float = 0.0) -> None:
+def configure(
+    device: int = 0, *, data: bool | None = None, capacity_bytes: int | str = 0, price_scale: float = 0.0
+) -> None:
     """Sets how a simulated device behaves; possible only while no pool uses it.
 
     data: whether blocks are real memory of the host, with true aliasing (the default), or addresses only, for speed.
@@ -33,16 +37,16 @@ def configure(device: int = 0, *, data: bool | None = None, capacity_bytes: int 
     """
     config = ffi.new("gpupool_sim_config_t *", {"struct_size": ffi.sizeof("gpupool_sim_config_t")})
     config.data = 0 if data is None else 1 if data else 2
-    config.capacity_bytes = capacity_bytes
-    config.price_scale = price_scale
-    check(lib.gpupool_sim_configure(device, config))
+    config.capacity_bytes = size_of("capacity_bytes", capacity_bytes)
+    config.price_scale = real("price_scale", price_scale)
+    check(lib.gpupool_sim_configure(device_number("device", device), config))
 
 
 def script(text: str, device: int = 0) -> None:
     """Makes driver calls fail: "CALL:NUMBER[=ERROR]" with commas. CALL is create, release, map, set_access, unmap,
     address, malloc, free, event_record, query, stream_wait or host_wait; NUMBER counts its occurrences from 1,
     starting now, or is * for all; ERROR is out_of_memory or error. "" ends all failures."""
-    check(lib.gpupool_sim_script(device, text.encode()))
+    check(lib.gpupool_sim_script(device_number("device", device), text.encode()))
 
 
 def work(nanoseconds: int, stream: StreamLike = 0, *, address: int = 0, size: int = 0, device: int = 0) -> None:
@@ -52,7 +56,7 @@ def work(nanoseconds: int, stream: StreamLike = 0, *, address: int = 0, size: in
 
 def advance(nanoseconds: int, device: int = 0) -> None:
     """Lets virtual time pass."""
-    check(lib.gpupool_sim_advance(device, nanoseconds))
+    check(lib.gpupool_sim_advance(device_number("device", device), integer("nanoseconds", nanoseconds)))
 
 
 @contextmanager

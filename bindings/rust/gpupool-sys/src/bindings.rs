@@ -214,7 +214,7 @@ pub struct gpupool_stats_t {
     #[doc = " Mallocs served by a thread's own cache, and the others."]
     pub hits: u64,
     pub misses: u64,
-    #[doc = " Chunks mapped at another address, and those among them that came from another stream."]
+    #[doc = " Free chunks that were taken from where they lay: mapped at another address, or handed to another stream.\n And those among them that came from another stream."]
     pub steals: u64,
     pub stream_steals: u64,
     #[doc = " Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed."]
@@ -256,18 +256,21 @@ pub struct gpupool_segment_t {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct gpupool_sim_config_t {
     pub struct_size: u32,
-    #[doc = " 1: blocks are real memory of the host with true aliasing, and a gpupool_ptr_t may be cast to a pointer\n and used. 2: addresses only, for speed. 0: default, 1."]
+    #[doc = " 1: blocks are real memory of the host with true aliasing, and a gpupool_ptr_t may be cast to a pointer\n and used; a fork copies it, so that parent and child do not see each other's writes. 2: addresses only,\n for speed. 0: default, 1."]
     pub data: u32,
     #[doc = " Default: 150754820096, an H200's."]
     pub capacity_bytes: u64,
     #[doc = " Multiplies the measured prices of driver calls. Default: 1."]
     pub price_scale: f64,
-    pub reserved: [u64; 4usize],
+    #[doc = " 1: any number is a stream from its first use on. 2: only numbers from gpupool_stream_create, and 0, are;\n the others are errors of the simulated device, as they crash a GPU's driver. 0: default, 1. Since 0.2."]
+    pub streams: u32,
+    pub reserved0: u32,
+    pub reserved: [u64; 3usize],
 }
 pub const GPUPOOL_VERSION_MAJOR: u32 = 0;
-pub const GPUPOOL_VERSION_MINOR: u32 = 1;
+pub const GPUPOOL_VERSION_MINOR: u32 = 2;
 pub const GPUPOOL_VERSION_PATCH: u32 = 0;
-pub const GPUPOOL_VERSION: u32 = 100;
+pub const GPUPOOL_VERSION: u32 = 200;
 pub const GPUPOOL_SUCCESS: gpupool_status_t = gpupool_status_t(0);
 #[doc = " An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."]
 pub const GPUPOOL_ERROR_INVALID_ARGUMENT: gpupool_status_t = gpupool_status_t(1);
@@ -390,6 +393,18 @@ extern "C" {
         user: *mut ::core::ffi::c_void,
         level: i32,
     ) -> gpupool_status_t;
+    #[doc = " Reads a size as people write it. \"4096\", \"512KiB\", \"1.5 GiB\" and \"2g\" count in powers of 1,024, \"8GB\" in\n powers of 1,000; they set *out_bytes, and *out_share to 0. \"40%\" sets *out_share to 0.4, for\n gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; where out_share is NULL, a share is\n refused. The environment and every binding read sizes with this function. Since 0.2. Errors:\n INVALID_ARGUMENT (anything else, zero included)."]
+    pub fn gpupool_parse_size(
+        text: *const ::core::ffi::c_char,
+        out_bytes: *mut u64,
+        out_share: *mut f64,
+    ) -> gpupool_status_t;
+    #[doc = " Reads a device as people write it: \"cuda\", \"cuda:1\", \"sim\", \"sim:3\", \"auto\", or a number alone, which\n leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2. Errors:\n INVALID_ARGUMENT (anything else)."]
+    pub fn gpupool_parse_device(
+        text: *const ::core::ffi::c_char,
+        out_backend: *mut gpupool_backend_t,
+        out_device: *mut i32,
+    ) -> gpupool_status_t;
     #[doc = " Counts the devices of a backend. The simulated backend has 8.\n Errors: INVALID_ARGUMENT; UNAVAILABLE, with the reason in gpupool_last_error."]
     pub fn gpupool_device_count(backend: gpupool_backend_t, out_count: *mut i32) -> gpupool_status_t;
     #[doc = " Describes a device. info->struct_size must be set.\n Errors: INVALID_ARGUMENT (NULL, too short, no such device); UNAVAILABLE; DRIVER."]
@@ -407,7 +422,7 @@ extern "C" {
     pub fn gpupool_default_pool(device: i32, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new\n ones from now on and goes away with its last free. May wait for the GPU.\n Errors: INVALID_ARGUMENT (destroyed already, or a default pool)."]
     pub fn gpupool_destroy(pool: *mut gpupool_t) -> gpupool_status_t;
-    #[doc = " Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0. A cached block costs no\n driver call. Before failing, the pool takes idle blocks of other streams, waits for blocks that streams\n are still using, empties other pools' caches and asks the out-of-memory handler; only that may wait for\n the GPU.\n Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, DRIVER, SHUTTING_DOWN, FORKED, HOST_OUT_OF_MEMORY."]
+    #[doc = " Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0; a size that no device has\n is OUT_OF_MEMORY, however large. A cached block costs no\n driver call. Before failing, the pool takes idle blocks of other streams, waits for blocks that streams\n are still using, empties other pools' caches and asks the out-of-memory handler; only that may wait for\n the GPU.\n Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, DRIVER, SHUTTING_DOWN, FORKED, HOST_OUT_OF_MEMORY."]
     pub fn gpupool_malloc(
         pool: *mut gpupool_t,
         size: u64,
@@ -445,6 +460,16 @@ extern "C" {
     pub fn gpupool_release_stream(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
     #[doc = " Call after each free on a stream whose end nobody will announce: the pool records what it must know of it\n and does not touch it until it is named again, so that it may be destroyed meanwhile; blocks of it that are\n still live are then freed on other streams. Its memory stays its own: the next malloc on it, or on a new\n stream with its number, comes after all that was recorded. A microsecond or two for both. A stream that the\n pool has not seen is no error. Never waits for the GPU.\n Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED."]
     pub fn gpupool_park_stream(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " The number of the capture under way on stream, as the driver gives it; 0: none. Since 0.2.\n Errors: INVALID_ARGUMENT, DRIVER, FORKED."]
+    pub fn gpupool_capture_id(
+        pool: *mut gpupool_t,
+        stream: gpupool_stream_t,
+        out_capture: *mut u64,
+    ) -> gpupool_status_t;
+    #[doc = " Says that the graph which a capture made will not run any more, so that its memory is the pool's again:\n what the capture freed serves other requests, and its blocks that are still live are like any others. Call\n it when the graph and all its copies are destroyed and their launches are done; waits for launches on\n streams that the pool has seen. A capture that the pool has not seen is no error. Since 0.2. Errors:\n INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED."]
+    pub fn gpupool_release_capture(pool: *mut gpupool_t, capture: u64) -> gpupool_status_t;
+    #[doc = " Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever\n that is mapped. A peer that can access it already, and the pool's own device, are no error. There is no way\n back but the pool's end. Since 0.2. Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (the two devices\n cannot access each other, or the memory comes from an upstream), DRIVER, FORKED."]
+    pub fn gpupool_enable_peer(pool: *mut gpupool_t, peer: i32) -> gpupool_status_t;
     #[doc = " Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed\n blocks that waited for them free to hand out.\n Errors: DRIVER, FORKED."]
     pub fn gpupool_synchronize(pool: *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Gives every cached chunk back to the driver: reserved falls to the chunks that live blocks touch. Waits\n for streams that may still use freed memory. out_released_bytes may be NULL.\n Errors: DRIVER, FORKED."]
@@ -523,7 +548,7 @@ extern "C" {
     pub fn gpupool_sim_configure(device: i32, config: *const gpupool_sim_config_t) -> gpupool_status_t;
     #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait or\n host_wait; NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is\n out_of_memory or error (default). An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
     pub fn gpupool_sim_script(device: i32, script: *const ::core::ffi::c_char) -> gpupool_status_t;
-    #[doc = " Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,\n is an error of the simulated device: see gpupool_sim_faults."]
+    #[doc = " Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,\n is an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's\n memory that device number `device` has no access to: see gpupool_enable_peer. gpupool_fill is work too;\n gpupool_copy may touch the memory of any device."]
     pub fn gpupool_sim_work(
         device: i32,
         stream: gpupool_stream_t,
@@ -533,9 +558,11 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Lets virtual time pass."]
     pub fn gpupool_sim_advance(device: i32, nanoseconds: u64) -> gpupool_status_t;
-    #[doc = " Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do."]
+    #[doc = " Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work, fills\n and copies that are queued meanwhile are kept for gpupool_sim_launch, and not done."]
     pub fn gpupool_sim_capture(device: i32, stream: gpupool_stream_t, begin: i32) -> gpupool_status_t;
-    #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, races between streams,\n unmapping what is in use, calls that are illegal during capture. The last one is described in words in\n text as by gpupool_report. out_count may be NULL."]
+    #[doc = " Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses\n of then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that\n gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What\n a capture recorded stays until the device is configured anew. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,\n UNSUPPORTED as for work, fills and copies."]
+    pub fn gpupool_sim_launch(device: i32, capture: u64, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's\n without access, races between streams, unmapping what is in use, calls that are illegal during capture. The\n last one is described in words in text as by gpupool_report. out_count may be NULL."]
     pub fn gpupool_sim_faults(
         device: i32,
         out_count: *mut u64,

@@ -11,20 +11,65 @@ use crate::{BlockInfo, Error, Result, Stream, StreamId};
 
 /// Elements that may be copied to and from a device as bytes.
 ///
+/// Numbers and arrays of them are, with the feature `half` also `half::f16` and `half::bf16`. With the feature
+/// `bytemuck` the macro `gpupool::pod!` makes it so for types of your own, without `unsafe`.
+///
 /// # Safety
 /// Every pattern of bytes is a value of the type.
 pub unsafe trait Pod: Copy + Send + Sync + 'static {}
 
-macro_rules! pod {
+macro_rules! numbers {
     ($($type:ty)*) => { $(
         // SAFETY: every pattern of bytes is a number.
         unsafe impl Pod for $type {}
     )* };
 }
-pod!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
+numbers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 
 // SAFETY: an array has no bytes but its elements'.
 unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
+
+#[cfg(feature = "half")]
+numbers!(half::f16 half::bf16);
+
+/// Lets arrays of a type be on the device: [`Pod`](crate::Pod), as `bytemuck::AnyBitPattern` proves it. A blanket
+/// implementation would forbid the implementations of other crates once anybody turns the feature on. Since 0.2.
+///
+/// ```
+/// #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+/// #[repr(C)]
+/// struct Particle {
+///     place: [f32; 3],
+///     mass: f32,
+/// }
+/// gpupool::pod!(Particle);
+/// # fn main() -> gpupool::Result<()> {
+/// let stream = gpupool::Pool::new()?.create_stream()?;
+/// let particles = stream.vec_from(&[Particle { place: [1.0, 2.0, 3.0], mass: 4.0 }])?;
+/// assert_eq!(particles.to_vec()?[0].mass, 4.0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A type that is not for any bytes does not compile:
+///
+/// ```compile_fail
+/// #[derive(Clone, Copy)]
+/// struct Flag(bool);
+/// gpupool::pod!(Flag);
+/// ```
+#[cfg(feature = "bytemuck")]
+#[macro_export]
+macro_rules! pod {
+    ($($type:ty),+ $(,)?) => { $(
+        const _: fn() = || {
+            fn takes_any_bytes<T: $crate::bytemuck::AnyBitPattern + Send + Sync>() {}
+            takes_any_bytes::<$type>();
+        };
+        // SAFETY: it does not compile unless every pattern of bytes is a value.
+        unsafe impl $crate::Pod for $type {}
+    )+ };
+}
 
 /// Bytes on the device, freed on their stream when dropped: work that is queued there may still use them.
 /// Never waits for the GPU. `S` is how it holds the stream; see [`Block::new`].
@@ -129,7 +174,7 @@ impl<S: Borrow<Stream>> Block<S> {
         let bytes = size_of_val(source) as u64;
         let destination = self.place(offset_bytes, bytes)?;
         // SAFETY: the range is inside the block; the caller keeps the source.
-        unsafe { self.copy(destination, source.as_ptr() as u64, bytes) }
+        unsafe { self.stream().copy(destination, source.as_ptr() as u64, bytes) }
     }
 
     /// Queues a copy from the block to `destination`.
@@ -140,7 +185,7 @@ impl<S: Borrow<Stream>> Block<S> {
         let bytes = size_of_val(destination) as u64;
         let source = self.place(offset_bytes, bytes)?;
         // SAFETY: the range is inside the block; the caller keeps the destination; every pattern of bytes is a T.
-        unsafe { self.copy(destination.as_mut_ptr() as u64, source, bytes) }
+        unsafe { self.stream().copy(destination.as_mut_ptr() as u64, source, bytes) }
     }
 
     /// Queues a copy of the first `bytes` of another block of the same pool on this block's stream. What another
@@ -150,17 +195,13 @@ impl<S: Borrow<Stream>> Block<S> {
         let destination = self.place(0, bytes)?;
         let from = source.place(0, bytes)?;
         // SAFETY: both ranges are inside their blocks, and recorded to stay until this stream has passed.
-        unsafe { self.copy(destination, from, bytes) }
+        unsafe { self.stream().copy(destination, from, bytes) }
     }
 
     /// Queues a fill of the whole block with `value`.
     pub fn fill(&mut self, value: u8) -> Result<()> {
-        if self.bytes == 0 {
-            return Ok(());
-        }
-        let stream = self.stream();
         // SAFETY: the block is live and stays the stream's.
-        unsafe { stream.pool().fill(self.address, value, self.bytes, stream.id()) }
+        unsafe { self.stream().fill(self.address, value, self.bytes) }
     }
 
     /// Frees it now and says whether that worked. Dropping it does the same and says nothing.
@@ -204,17 +245,6 @@ impl<S: Borrow<Stream>> Block<S> {
                 self.bytes
             )))
         }
-    }
-
-    /// # Safety
-    /// As [`Pool::copy`](crate::Pool::copy).
-    unsafe fn copy(&self, destination: u64, source: u64, bytes: u64) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let stream = self.stream();
-        // SAFETY: the caller says so.
-        unsafe { stream.pool().copy(destination, source, bytes, stream.id()) }
     }
 }
 

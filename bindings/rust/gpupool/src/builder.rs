@@ -8,7 +8,7 @@ use gpupool_sys as sys;
 
 use crate::callbacks::Upstream;
 use crate::error::check;
-use crate::{Backend, Pool, Result, StreamId};
+use crate::{library, Backend, Device, Error, Limit, Pool, Result, StreamId};
 
 /// How memory is got from the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,8 +64,10 @@ impl Kind {
 /// use gpupool::{Backend, Pool};
 ///
 /// # fn main() -> gpupool::Result<()> {
-/// let pool = Pool::builder().backend(Backend::Sim).limit_bytes(1 << 30).build()?;
+/// let pool = Pool::builder().device("sim:1").limit("1GiB").build()?;
 /// assert_eq!(pool.stats()?.limit_bytes, 1 << 30);
+/// let same = Pool::builder().backend(Backend::Sim).device(1).limit_bytes(1 << 30).build()?;
+/// assert_eq!(same.stats()?.limit_bytes, 1 << 30);
 /// # Ok(())
 /// # }
 /// ```
@@ -83,12 +85,28 @@ pub struct Builder {
     max_chunk_bytes: u64,
     peers: Vec<i32>,
     upstream: Option<Box<Upstream>>,
+    /// The first argument that could not be read.
+    failure: Option<Error>,
 }
 
 impl Builder {
-    /// Number of the device, from 0. Default: 0.
-    pub fn device(mut self, device: i32) -> Builder {
-        self.device = device;
+    /// The device: its number, from 0, or words such as "cuda:1", or a [`Device`]. What names a backend chooses it,
+    /// as [`backend`](Builder::backend) does; the last call counts. Default: 0. What cannot be read is an error of
+    /// [`build`](Builder::build).
+    pub fn device<D>(mut self, device: D) -> Builder
+    where
+        D: TryInto<Device>,
+        D::Error: Into<Error>,
+    {
+        match device.try_into() {
+            Ok(Device { backend, number }) => {
+                self.device = number;
+                if backend != Backend::Auto {
+                    self.backend = backend;
+                }
+            }
+            Err(failure) => self.fail(failure.into()),
+        }
         self
     }
 
@@ -129,6 +147,21 @@ impl Builder {
         self
     }
 
+    /// The same in words: "8GiB", or "40%" of the device's memory; or as a [`Limit`]. What cannot be read is an error
+    /// of [`build`](Builder::build). Since 0.2.
+    pub fn limit<L>(mut self, limit: L) -> Builder
+    where
+        L: TryInto<Limit>,
+        L::Error: Into<Error>,
+    {
+        match limit.try_into() {
+            Ok(Limit::Bytes(bytes)) => self.limit_bytes = bytes,
+            Ok(Limit::Share(share)) => self.fraction = share,
+            Err(failure) => self.fail(failure.into()),
+        }
+        self
+    }
+
     /// How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]: 0.1
     /// allows 10 per cent. 0: default, tight.
     pub fn slack(mut self, slack: f64) -> Builder {
@@ -166,9 +199,17 @@ impl Builder {
         self
     }
 
+    fn fail(&mut self, failure: Error) {
+        self.failure.get_or_insert(failure);
+    }
+
     /// Creates the pool. Takes no memory from the device yet. Uses the current CUDA context if it belongs to the
     /// device, else the device's primary context.
     pub fn build(self) -> Result<Pool> {
+        library::check_version()?;
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
         let mut config = sys::gpupool_config_t::default();
         // SAFETY: the struct is as long as the call says.
         check(unsafe { sys::gpupool_config_init(&mut config, size_of::<sys::gpupool_config_t>()) })?;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices and where they come from.
 
+use std::fmt;
 use std::mem::size_of;
 
 use gpupool_sys as sys;
 
 use crate::error::{check, text};
-use crate::Result;
+use crate::{library, Result};
 
 /// Where memory comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Backend {
     /// CUDA where there is a usable GPU, else the simulated device. `GPUPOOL_BACKEND=cuda|sim` in the environment
@@ -31,13 +33,33 @@ impl Backend {
         }
     }
 
+    pub(crate) fn from_c(backend: sys::gpupool_backend_t) -> Backend {
+        match backend {
+            sys::GPUPOOL_BACKEND_CUDA => Backend::Cuda,
+            sys::GPUPOOL_BACKEND_SIM => Backend::Sim,
+            _ => Backend::Auto,
+        }
+    }
+
     pub(crate) fn number(self) -> i32 {
         self.to_c().0 as i32
     }
 }
 
+/// "auto", "cuda" or "sim".
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Backend::Auto => "auto",
+            Backend::Cuda => "cuda",
+            Backend::Sim => "sim",
+        })
+    }
+}
+
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DeviceInfo {
     /// `Cuda` or `Sim`.
@@ -68,10 +90,7 @@ impl From<sys::gpupool_device_info_t> for DeviceInfo {
     fn from(info: sys::gpupool_device_info_t) -> DeviceInfo {
         let can = |capability: sys::gpupool_capability_t| info.capabilities & capability.0 != 0;
         DeviceInfo {
-            backend: match sys::gpupool_backend_t(info.backend as u32) {
-                sys::GPUPOOL_BACKEND_CUDA => Backend::Cuda,
-                _ => Backend::Sim,
-            },
+            backend: Backend::from_c(sys::gpupool_backend_t(info.backend as u32)),
             device: info.device,
             has_vmm: can(sys::GPUPOOL_CAPABILITY_VMM),
             has_rdma: can(sys::GPUPOOL_CAPABILITY_RDMA),
@@ -89,6 +108,7 @@ impl From<sys::gpupool_device_info_t> for DeviceInfo {
 /// Counts the devices of a backend. Where there is no GPU, asking for [`Backend::Cuda`] is
 /// [`Unavailable`](crate::ErrorKind::Unavailable) with the reason.
 pub fn device_count(backend: Backend) -> Result<i32> {
+    library::check_version()?;
     let mut count = 0;
     // SAFETY: the out-parameter is a local.
     check(unsafe { sys::gpupool_device_count(backend.to_c(), &mut count) })?;
@@ -97,6 +117,7 @@ pub fn device_count(backend: Backend) -> Result<i32> {
 
 /// Describes a device.
 pub fn device_info(backend: Backend, device: i32) -> Result<DeviceInfo> {
+    library::check_version()?;
     let mut info = sys::gpupool_device_info_t {
         struct_size: size_of::<sys::gpupool_device_info_t>() as u32,
         ..Default::default()

@@ -2,6 +2,7 @@
 //! Statuses of the library as errors.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::mem::size_of;
 
 use gpupool_sys as sys;
@@ -12,11 +13,11 @@ use crate::ErrorKind;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A call that failed, with the library's explanation. One pointer wide, so that results stay small.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}", .0.name, .0.message)]
 pub struct Error(Box<Details>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Details {
     kind: ErrorKind,
     name: &'static str,
@@ -57,6 +58,18 @@ impl Error {
         Error::new(status, 0, message.into())
     }
 
+    /// More than any device has.
+    #[cold]
+    pub(crate) fn out_of_memory(message: String) -> Error {
+        Error::new(sys::GPUPOOL_ERROR_OUT_OF_MEMORY, 0, message)
+    }
+
+    /// What this version cannot do.
+    #[cold]
+    pub(crate) fn unsupported(message: String) -> Error {
+        Error::new(sys::GPUPOOL_ERROR_UNSUPPORTED, 0, message)
+    }
+
     fn new(status: sys::gpupool_status_t, driver_code: i32, message: String) -> Error {
         Error(Box::new(Details {
             kind: ErrorKind::from_status(status),
@@ -80,6 +93,17 @@ impl Error {
         } else {
             Error::new(status, 0, "no details are known".into())
         }
+    }
+}
+
+/// In words, because it is what a `main` that fails prints: "OverLimit: malloc of ...".
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)?;
+        if self.0.driver_code != 0 {
+            write!(f, " (the driver's error {})", self.0.driver_code)?;
+        }
+        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@
 //!
 //! - [`PoolVec`] is a typed array on the device, [`Block`] a range of bytes. Both free themselves. Made from a
 //!   `Stream` they own a share of it and may go anywhere; made from a `&Stream` they borrow it, which saves the
-//!   count of shares (15 ns): [`Block::new`].
+//!   count of shares (15 ns): [`Block::new`]. [`PoolSlice`] and [`PoolSliceMut`] are parts of an array.
 //! - [`Stream::malloc`] and [`Pool::malloc`] deal in addresses, for allocator plug-ins. Whatever takes a
 //!   [`StreamId`], a bare number, and would have the driver use it, is unsafe: nothing proves that such a stream
 //!   still exists.
@@ -61,10 +61,12 @@ mod observe;
 mod pool;
 mod raw;
 pub mod sim;
+mod slice;
 mod snapshot;
 mod stats;
 mod stream;
 mod vec;
+mod words;
 
 pub use block::{Block, Pod};
 pub use builder::{Builder, Kind, Mode};
@@ -75,10 +77,21 @@ pub use error::{Error, Result};
 pub use error_kind::ErrorKind;
 pub use library::{features, log_to, log_to_stderr, version, version_string, Features, LogLevel};
 pub use pool::Pool;
+pub use slice::{PoolSlice, PoolSliceMut};
 pub use snapshot::{BlockInfo, BlockState, Segment, Snapshot};
 pub use stats::{CallStat, DriverStats, Stat, StatGroup, Stats};
 pub use stream::{Stream, StreamId};
 pub use vec::PoolVec;
+pub use words::{Device, Limit};
+
+/// The crate that the macro [`pod!`] asks.
+#[cfg(feature = "bytemuck")]
+pub use ::bytemuck;
+
+/// The README's programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 /// The C functions, for what this crate does not cover.
 pub use gpupool_sys as sys;

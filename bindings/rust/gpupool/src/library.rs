@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gpupool_sys as sys;
 
 use crate::error::check;
-use crate::Result;
+use crate::{Error, Result};
 
 /// The version of the loaded library: major * 10000 + minor * 100 + patch.
 pub fn version() -> u32 {
@@ -22,6 +22,21 @@ pub fn version_string() -> &'static str {
     // SAFETY: it takes nothing and returns a constant string.
     let version = unsafe { CStr::from_ptr(sys::gpupool_version_string()) };
     version.to_str().unwrap_or("")
+}
+
+/// Refuses a library of another version than these bindings: structs may differ then. `vendored` cannot fail here.
+pub(crate) fn check_version() -> Result<()> {
+    let built = sys::GPUPOOL_VERSION;
+    if version() / 100 == built / 100 {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "the loaded libgpupool has version {}, and this program was built for {}.{}: install that version, or build \
+         the program again",
+        version_string(),
+        built / 10_000,
+        built / 100 % 100
+    )))
 }
 
 /// What the loaded library can do here.

@@ -10,7 +10,7 @@ use gpupool_sys as sys;
 
 use crate::callbacks::{OomSlot, Upstream};
 use crate::error::check;
-use crate::{observe, Backend, Builder, Result, StreamId};
+use crate::{library, observe, Backend, Builder, Device, Error, Limit, Result, StreamId};
 
 /// A pool of a device's memory. Clones are the same pool; it goes when the last of them, of its streams and of
 /// its blocks has gone.
@@ -50,6 +50,7 @@ impl Pool {
     /// The one pool of a device that everything in this process shares, whatever its language. Created on first
     /// use; the environment's `GPUPOOL_FRACTION` and `GPUPOOL_LIMIT` set its limits.
     pub fn default_for(device: i32) -> Result<Pool> {
+        library::check_version()?;
         let mut handle = ptr::null_mut();
         // SAFETY: the out-parameter is a local.
         check(unsafe { sys::gpupool_default_pool(device, &mut handle) })?;
@@ -119,6 +120,27 @@ impl Pool {
     pub fn set_limit(&self, limit_bytes: u64) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_set_limit(self.handle(), limit_bytes) })
+    }
+
+    /// The same in bytes, as a share, or in words: "8GiB", "40%". Since 0.2.
+    pub fn set_limit_to<L>(&self, limit: L) -> Result<()>
+    where
+        L: TryInto<Limit>,
+        L::Error: Into<Error>,
+    {
+        match limit.try_into().map_err(Into::into)? {
+            Limit::Bytes(bytes) => self.set_limit(bytes),
+            Limit::Share(share) => self.set_fraction(share),
+        }
+    }
+
+    /// Lets device number `peer` access all memory of this pool, what it has and what it gets. There is no way back but
+    /// the pool's end. The pool's own device, and one that has access already, are no error. Two devices that cannot
+    /// access each other, and memory of an upstream, are [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// Since 0.2.
+    pub fn enable_peer(&self, peer: i32) -> Result<()> {
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_enable_peer(self.handle(), peer) })
     }
 
     /// Has `handler` asked before a malloc of this pool fails, on the thread of that malloc: with the bytes that
@@ -196,6 +218,15 @@ impl Drop for Inner {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pool").field(&self.handle()).finish()
+        let mut words = f.debug_struct("Pool");
+        match (self.stats(), self.device_info()) {
+            (Ok(stats), Ok(info)) => words
+                .field("device", &format_args!("{}", Device { backend: info.backend, number: info.device }))
+                .field("reserved_bytes", &stats.all.reserved_bytes.current)
+                .field("limit_bytes", &stats.limit_bytes)
+                .field("live_blocks", &stats.all.allocated_blocks.current),
+            (Err(failure), _) | (_, Err(failure)) => words.field("failure", &failure),
+        };
+        words.finish()
     }
 }

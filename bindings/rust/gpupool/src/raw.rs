@@ -58,6 +58,18 @@ impl Pool {
         check(unsafe { sys::gpupool_record_stream(self.handle(), address, stream.number()) })
     }
 
+    /// Says that the graph which a capture made, and [`Stream::capture_id`](crate::Stream::capture_id) gave the number
+    /// of, will not run any more, so that its memory is the pool's again. Waits for launches on streams that the pool
+    /// has seen. A capture that the pool has not seen is no error, one that is under way is
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument). Since 0.2.
+    ///
+    /// # Safety
+    /// The graph and all its copies are destroyed.
+    pub unsafe fn release_capture(&self, capture: u64) -> Result<()> {
+        // SAFETY: the caller says so.
+        check(unsafe { sys::gpupool_release_capture(self.handle(), capture) })
+    }
+
     /// Queues a copy of `bytes` on `stream`. Either address may be on the device or on the host.
     ///
     /// # Safety

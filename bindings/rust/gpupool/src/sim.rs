@@ -14,13 +14,13 @@
 //! # }
 //! ```
 
-use std::ffi::CString;
 use std::mem::size_of;
 
 use gpupool_sys as sys;
 
 use crate::error::{check, text};
-use crate::{Error, Result, StreamId};
+use crate::words::c_text;
+use crate::{library, Result, StreamId};
 
 /// How a simulated device behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,6 +45,7 @@ pub enum Data {
 
 /// Sets how simulated device number `device` behaves. Possible only while no pool uses it.
 pub fn configure(device: i32, config: &Config) -> Result<()> {
+    library::check_version()?;
     let c_config = sys::gpupool_sim_config_t {
         struct_size: size_of::<sys::gpupool_sim_config_t>() as u32,
         data: match config.data {
@@ -64,7 +65,7 @@ pub fn configure(device: i32, config: &Config) -> Result<()> {
 /// NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or
 /// error (default). An empty script ends all failures.
 pub fn script(device: i32, script: &str) -> Result<()> {
-    let script = CString::new(script).map_err(|_| Error::invalid("the script contains a zero"))?;
+    let script = c_text("script", script)?;
     // SAFETY: the string ends with a zero.
     check(unsafe { sys::gpupool_sim_script(device, script.as_ptr()) })
 }

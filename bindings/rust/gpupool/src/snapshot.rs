@@ -7,6 +7,7 @@ use crate::StreamId;
 
 /// A pool at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Snapshot {
     /// Mapped memory, sorted by address.
     pub segments: Vec<Segment>,
@@ -16,6 +17,7 @@ pub struct Snapshot {
 
 /// Mapped memory: a chunk at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Segment {
     /// Where it is mapped.
@@ -45,6 +47,7 @@ impl From<sys::gpupool_segment_t> for Segment {
 
 /// A block of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BlockInfo {
     /// Where it begins.
@@ -63,6 +66,7 @@ pub struct BlockInfo {
 
 /// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum BlockState {
     /// Handed out.

@@ -10,6 +10,7 @@ macro_rules! mirror {
      $($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[non_exhaustive]
         pub struct $ours { $($(#[$doc])* pub $field: $type,)* }
 

@@ -12,10 +12,12 @@ use crate::{Block, Error, Pod, Pool, PoolVec, Result};
 /// A stream as a bare number: a CUstream or cudaStream_t cast to an integer, or [`Stream::id`]. It says nothing of
 /// whether the stream still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StreamId(usize);
 
 impl StreamId {
-    /// The legacy default stream.
+    /// The legacy default stream, which 1 (CU_STREAM_LEGACY) stands for as well. 2 (CU_STREAM_PER_THREAD) is refused:
+    /// it names another queue on each thread.
     pub const DEFAULT: StreamId = StreamId(0);
     /// For frees: "any stream that the pool has seen may still be using the block".
     pub const UNKNOWN: StreamId = StreamId(sys::GPUPOOL_STREAM_UNKNOWN);
@@ -144,8 +146,33 @@ impl Stream {
         if self.handle() == other.handle() {
             Ok(())
         } else {
-            Err(Error::invalid("the stream belongs to another pool"))
+            let text = format!("stream {:#x} belongs to another pool", other.number());
+            Err(Error::invalid(text))
         }
+    }
+
+    /// Queues a copy; of no bytes, there is nothing to queue.
+    ///
+    /// # Safety
+    /// As [`Pool::copy`].
+    pub(crate) unsafe fn copy(&self, destination: u64, source: u64, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller says so.
+        unsafe { self.pool().copy(destination, source, bytes, self.id()) }
+    }
+
+    /// The same for a fill.
+    ///
+    /// # Safety
+    /// As [`Pool::fill`].
+    pub(crate) unsafe fn fill(&self, destination: u64, value: u8, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller says so.
+        unsafe { self.pool().fill(destination, value, bytes, self.id()) }
     }
 
     /// Allocates a block that owns a share of the stream; see [`Block::new`].
@@ -156,6 +183,11 @@ impl Stream {
     /// Allocates an array of `len` elements, whose values are whatever the memory held before.
     pub fn vec<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
         PoolVec::new(self.clone(), len)
+    }
+
+    /// Allocates an array of `len` elements, all of whose bytes will be 0 for what is queued from now on. Since 0.2.
+    pub fn alloc_zeros<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
+        PoolVec::alloc_zeros(self.clone(), len)
     }
 
     /// Allocates an array and copies `source` to it. Waits for the stream.
@@ -190,6 +222,14 @@ impl Stream {
     pub fn reserve(&self, target_bytes: u64) -> Result<()> {
         // SAFETY: pool and stream are good while self is there.
         check(unsafe { sys::gpupool_reserve(self.handle(), target_bytes, self.number()) })
+    }
+
+    /// The number of the capture of a CUDA graph that is under way on it, as the driver gives it. Since 0.2.
+    pub fn capture_id(&self) -> Result<Option<u64>> {
+        let mut capture = 0;
+        // SAFETY: pool and stream are good while self is there.
+        check(unsafe { sys::gpupool_capture_id(self.handle(), self.number(), &mut capture) })?;
+        Ok((capture != 0).then_some(capture))
     }
 
     /// Waits until it has done all work queued on it.

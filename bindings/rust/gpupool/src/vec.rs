@@ -5,8 +5,9 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::size_of;
+use std::ops::RangeBounds;
 
-use crate::{Block, Error, Pod, Result, Stream};
+use crate::{Block, Error, Pod, PoolSlice, PoolSliceMut, Result, Stream};
 
 /// An array of `T` on the device, freed on its stream when dropped. Its length is fixed.
 pub struct PoolVec<T: Pod, S: Borrow<Stream> = Stream> {
@@ -19,10 +20,19 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     /// Allocates `len` elements, whose values are whatever the memory held before. Takes a [`Stream`] or a
     /// `&Stream`: see [`Block::new`].
     pub fn new(stream: S, len: usize) -> Result<PoolVec<T, S>> {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .ok_or_else(|| Error::invalid(format!("{len} elements are too many")))?;
+        let size = size_of::<T>();
+        let bytes = len.checked_mul(size).ok_or_else(|| {
+            Error::out_of_memory(format!("{len} elements of {size} bytes are more than any device has"))
+        })?;
         Ok(PoolVec { block: Block::new(stream, bytes as u64)?, len, elements: PhantomData })
+    }
+
+    /// Allocates `len` elements, all of whose bytes will be 0 for what is queued on the stream from now on.
+    /// Since 0.2.
+    pub fn alloc_zeros(stream: S, len: usize) -> Result<PoolVec<T, S>> {
+        let mut array = PoolVec::new(stream, len)?;
+        array.fill_bytes(0)?;
+        Ok(array)
     }
 
     /// Allocates an array and copies `source` to it. Waits for the stream.
@@ -62,43 +72,73 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
         self.block
     }
 
+    /// All of it as a slice.
+    pub fn as_slice(&self) -> PoolSlice<'_, T> {
+        PoolSlice::whole(self.block.stream(), self.block.address(), self.len)
+    }
+
+    /// All of it as a slice to write to.
+    pub fn as_mut_slice(&mut self) -> PoolSliceMut<'_, T> {
+        PoolSliceMut::of(self.as_slice())
+    }
+
+    /// A part of it. A range that is not inside is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    ///
+    /// ```
+    /// use gpupool::Pool;
+    ///
+    /// # fn main() -> gpupool::Result<()> {
+    /// let stream = Pool::new()?.create_stream()?;
+    /// let mut numbers = stream.vec_from(&[1, 2, 3, 4])?;
+    /// assert_eq!(numbers.slice(1..3)?.to_vec()?, [2, 3]);
+    /// let (left, mut right) = numbers.split_at_mut(2)?;
+    /// right.copy_from(&left.as_slice())?;
+    /// assert_eq!(numbers.to_vec()?, [1, 2, 1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<PoolSlice<'_, T>> {
+        self.as_slice().slice(range)
+    }
+
+    /// A part of it to write to.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<PoolSliceMut<'_, T>> {
+        self.as_slice().slice(range).map(PoolSliceMut::of)
+    }
+
+    /// The elements before number `middle`, and the others.
+    pub fn split_at(&self, middle: usize) -> Result<(PoolSlice<'_, T>, PoolSlice<'_, T>)> {
+        self.as_slice().split_at(middle)
+    }
+
+    /// The elements before number `middle`, and the others, which may be written at the same time.
+    pub fn split_at_mut(&mut self, middle: usize) -> Result<(PoolSliceMut<'_, T>, PoolSliceMut<'_, T>)> {
+        self.as_mut_slice().split_at_mut(middle)
+    }
+
     /// Copies `source`, which must be as long, to the device. Waits for the stream.
     pub fn copy_from_slice(&mut self, source: &[T]) -> Result<()> {
-        self.check_len(source.len())?;
-        self.block.write(0, source)
+        self.as_mut_slice().copy_from_slice(source)
     }
 
     /// Copies from the device to `destination`, which must be as long. Waits for the stream.
     pub fn copy_to_slice(&self, destination: &mut [T]) -> Result<()> {
-        self.check_len(destination.len())?;
-        self.block.read(0, destination)
+        self.as_slice().copy_to_slice(destination)
     }
 
     /// Copies the elements from the device. Waits for the stream.
     pub fn to_vec(&self) -> Result<Vec<T>> {
-        // SAFETY: every pattern of bytes is a T.
-        let mut elements = vec![unsafe { std::mem::zeroed() }; self.len];
-        self.block.read(0, &mut elements)?;
-        Ok(elements)
+        self.as_slice().to_vec()
     }
 
     /// Queues a fill of every byte with `value`.
     pub fn fill_bytes(&mut self, value: u8) -> Result<()> {
-        self.block.fill(value)
+        self.as_mut_slice().fill_bytes(value)
     }
 
     /// Says that another stream of the same pool uses the array too: [`Block::record_stream`].
     pub fn record_stream(&self, other: &Stream) -> Result<()> {
         self.block.record_stream(other)
-    }
-
-    fn check_len(&self, len: usize) -> Result<()> {
-        if len == self.len {
-            Ok(())
-        } else {
-            let text = format!("{len} elements do not fill an array of {}", self.len);
-            Err(Error::invalid(text))
-        }
     }
 }
 

@@ -76,7 +76,6 @@ fn what_is_outside_a_block_is_refused() -> Result<()> {
         block.copy_from(&stream.block(8)?, 9),
         stream.vec_from(&[1u8, 2])?.copy_to_slice(&mut [0; 3]),
         stream.vec::<u8>(2)?.copy_from_slice(&[0; 1]),
-        PoolVec::<u64>::new(stream.clone(), usize::MAX / 2).map(drop),
         Block::aligned(&stream, 10, 3).map(drop),
     ];
     for result in refused {

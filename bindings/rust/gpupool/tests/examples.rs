@@ -6,11 +6,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs an example, which cargo builds before the tests.
-fn example(name: &str, argument: &Path) -> Output {
+/// An example, which cargo builds before the tests.
+fn built(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let built = tests.parent().unwrap().with_file_name("examples").join(name);
-    Command::new(built).arg(argument).env("GPUPOOL_BACKEND", "sim").output().unwrap()
+    tests.parent().unwrap().with_file_name("examples").join(name)
+}
+
+fn example(name: &str, argument: &Path) -> Output {
+    Command::new(built(name)).arg(argument).env("GPUPOOL_BACKEND", "sim").output().unwrap()
 }
 
 fn scenario(name: &str, expected: &str) -> Output {
@@ -78,4 +81,22 @@ fn a_replay_has_the_figures_of_the_command() {
             }
         }
     }
+}
+
+/// A library of another version is refused in words: here one that says so, which the loader finds first.
+#[test]
+fn another_version_of_the_library_is_refused() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (source, library) = (folder.join("version.c"), folder.join("version.so"));
+    let text = "unsigned gpupool_version(void) { return 7701; }\n\
+                const char* gpupool_version_string(void) { return \"0.77.1\"; }\n";
+    std::fs::write(&source, text).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(compiled.unwrap().success());
+    let output = Command::new(built("basic")).env("LD_PRELOAD", library).output().unwrap();
+    assert!(!output.status.success());
+    let words = String::from_utf8(output.stderr).unwrap();
+    let expected =
+        "Error: Unsupported: the loaded libgpupool has version 0.77.1, and this program was built for 0.2: ";
+    assert!(words.starts_with(expected), "{words}");
 }

@@ -150,6 +150,37 @@ fn the_simulated_device_obeys() -> Result<()> {
 }
 
 #[test]
+fn a_captures_memory_comes_back_when_its_graph_is_gone() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).device(7).capture_aware(true).build()?;
+    let stream = pool.create_stream()?;
+    assert_eq!(stream.capture_id()?, None);
+    sim::begin_capture(7, stream.id())?;
+    let capture = stream.capture_id()?.expect("it has a number");
+    drop(stream.block(MIB)?);
+    // SAFETY: it is refused, because the capture is under way.
+    let refused = unsafe { pool.release_capture(capture) }.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    sim::end_capture(7, stream.id())?;
+    pool.empty()?;
+    assert_ne!(pool.stats()?.all.reserved_bytes.current, 0);
+    // SAFETY: no graph was made.
+    unsafe { pool.release_capture(capture) }?;
+    pool.empty()?;
+    assert_eq!(pool.stats()?.all.reserved_bytes.current, 0);
+    Ok(())
+}
+
+#[test]
+fn peers_are_added_to_a_living_pool() -> Result<()> {
+    let pool = sim_pool();
+    let _block = pool.default_stream().block(MIB)?;
+    pool.enable_peer(1)?;
+    pool.enable_peer(0)?;
+    assert_eq!(pool.enable_peer(99).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    Ok(())
+}
+
+#[test]
 fn the_oom_handler_frees_and_the_malloc_succeeds() -> Result<()> {
     let pool = Pool::builder().backend(Backend::Sim).limit_bytes(32 * MIB).build()?;
     let stream = pool.create_stream()?;

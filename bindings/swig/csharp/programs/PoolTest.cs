@@ -51,6 +51,23 @@ public static class PoolTest {
     Library.SetLog(LogLevel.Off);
   }
 
+  private static void TestLogging() {
+    var lines = new List<string>();
+    Library.SetLog(LogLevel.Info, (level, message) => { lock (lines) lines.Add(level + " " + message); });
+    GC.Collect();
+    using (Pool pool = Limited(64 * MiB)) {
+      IsTrue(lines[0].StartsWith("Info pool ", StringComparison.Ordinal));
+      var elsewhere = new Thread(() => Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB)));
+      elsewhere.Start();
+      elsewhere.Join();
+      IsTrue(lines[1].StartsWith("Warning GPUPOOL_ERROR_OVER_LIMIT: malloc", StringComparison.Ordinal));
+    }
+    Library.SetLog(LogLevel.Off);
+    int count = lines.Count;
+    new Pool().Dispose();
+    Same(lines.Count, count);
+  }
+
   private static void TestAddresses() {
     using (var pool = new Pool()) {
       ulong address = pool.Malloc(1000);
@@ -70,7 +87,12 @@ public static class PoolTest {
       Same(failure.DriverCode, 0);
       IsTrue(Thrown<GpuPoolUnknownPointerException>(() => pool.Free(ulong.MaxValue - 511)).Message
                  .Contains((string)"0xfffffffffffffe00"));
-      Thrown<GpuPoolException>(() => pool.Malloc(ulong.MaxValue));
+      Thrown<GpuPoolOutOfMemoryException>(() => pool.Malloc(ulong.MaxValue));
+      for (int shift = 46; shift < 64; ++shift) {
+        ulong size = 1UL << shift;
+        Thrown<GpuPoolOutOfMemoryException>(() => pool.Malloc(size));
+        Thrown<GpuPoolOutOfMemoryException>(() => pool.Allocate(size));
+      }
       Thrown<GpuPoolInvalidArgumentException>(() => pool.MallocAligned(1, 3));
     }
   }
@@ -88,7 +110,7 @@ public static class PoolTest {
         Thrown<GpuPoolInvalidArgumentException>(() => block.Write(sent, 997));
         Thrown<GpuPoolInvalidArgumentException>(() => block.Read(0, 1001));
         Thrown<GpuPoolInvalidArgumentException>(() => block.Read(ulong.MaxValue, 2));
-        Thrown<NullReferenceException>(() => block.Write(null));
+        Same(Thrown<ArgumentNullException>(() => block.Write(null)).ParamName, "data");
         Block copy = pool.Allocate(1000);
         pool.Copy(copy.Address, block.Address, 1000);
         pool.Fill(copy.Address, 7, 10);
@@ -97,14 +119,16 @@ public static class PoolTest {
         copy.Free();
         IsTrue(copy.IsFreed);
         Thrown<GpuPoolUnknownPointerException>(copy.Free);
-        Thrown<GpuPoolInvalidArgumentException>(() => copy.Read());
-        Thrown<GpuPoolInvalidArgumentException>(() => Same(copy.Address, 0UL));
+        Same(Thrown<GpuPoolUnknownPointerException>(() => copy.Read()).Message, "the block has been freed");
+        Thrown<GpuPoolUnknownPointerException>(() => Same(copy.Address, 0UL));
+        Thrown<GpuPoolUnknownPointerException>(() => copy.Fill(1));
+        Thrown<GpuPoolUnknownPointerException>(() => copy.RecordStream(0));
         copy.Dispose();
       }
       Same(Live(pool), 0UL);
       Block given = pool.Allocate(1);
       pool.Free(given.Release());
-      Thrown<GpuPoolInvalidArgumentException>(() => given.Release());
+      Thrown<GpuPoolUnknownPointerException>(() => given.Release());
       given.Dispose();
       pool.Validate();
     }
@@ -113,6 +137,17 @@ public static class PoolTest {
   private static void TestStreams() {
     using (var pool = new Pool()) {
       Stream stream = pool.CreateStream();
+      Stream other = pool.CreateStream();
+      Thrown<ArgumentNullException>(() => pool.Malloc(1, null));
+      using (Block block = pool.Allocate(512, stream)) {
+        pool.Fill(block.Address, 5, 512, stream);
+        block.RecordStream(other);
+        // A stream that is refused leaves the block as it was.
+        Thrown<GpuPoolInvalidArgumentException>(() => block.Free(2));
+        IsTrue(!block.IsFreed);
+        block.Free(other);
+      }
+      other.Dispose();
       using (Block block = pool.Allocate(MiB, stream, 4096)) {
         Same(block.Stream, stream.Id);
         block.RecordStream(0);
@@ -127,7 +162,7 @@ public static class PoolTest {
       stream.Dispose();
       stream.Dispose();
       IsTrue(stream.IsClosed);
-      Thrown<GpuPoolInvalidArgumentException>(() => pool.Malloc(1, stream));
+      Same(Thrown<GpuPoolInvalidArgumentException>(() => pool.Malloc(1, stream)).Message, "the stream is closed");
       Stream closed = pool.CreateStream();
       Block left = pool.Allocate(512, closed);
       closed.Dispose();
@@ -172,14 +207,17 @@ public static class PoolTest {
       IsTrue(attempts.SequenceEqual(new[] { 1U }));
       pool.SetOomHandler((size, attempt) => { throw new TimeoutException("from the handler"); });
       Same(Thrown<TimeoutException>(() => pool.Malloc(65 * MiB)).Message, "from the handler");
-      pool.SetOomHandler((size, attempt) => {
-        Thrown<GpuPoolInvalidArgumentException>(pool.Dispose);
-        return false;
-      });
-      Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB));
       pool.SetOomHandler(null);
       Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB));
     }
+    // It may close even the pool that asks it, which then ends with the malloc.
+    Pool closing = Limited(64 * MiB);
+    closing.SetOomHandler((size, attempt) => {
+      closing.Dispose();
+      return false;
+    });
+    Thrown<GpuPoolOverLimitException>(() => closing.Malloc(65 * MiB));
+    Thrown<GpuPoolInvalidArgumentException>(() => closing.Malloc(1));
   }
 
   private static void TestWatching() {
@@ -197,21 +235,90 @@ public static class PoolTest {
   }
 
   private static void TestClosing() {
-    var pool = new Pool();
-    Block block = pool.Allocate(MiB);
+    var pool = new Pool("sim:6");
     Stream stream = pool.CreateStream();
+    Block block = pool.Allocate(MiB);
+    Block onStream = pool.Allocate(MiB, stream);
+    onStream.Fill(7);
+    ulong address = pool.Malloc(MiB);
     pool.Dispose();
     pool.Dispose();
     IsTrue(pool.IsClosed);
-    IsTrue(Thrown<GpuPoolInvalidArgumentException>(() => pool.Malloc(1)).Message.Contains((string)"closed"));
-    Thrown<GpuPoolInvalidArgumentException>(() => pool.Stats());
-    Thrown<GpuPoolInvalidArgumentException>(() => pool.Allocate(1));
-    Thrown<GpuPoolInvalidArgumentException>(() => pool.CreateStream());
-    Thrown<GpuPoolInvalidArgumentException>(() => pool.SetOomHandler((size, attempt) => false));
-    Thrown<GpuPoolInvalidArgumentException>(() => block.Read());
-    Thrown<GpuPoolInvalidArgumentException>(stream.Synchronize);
+    Action[] calls = { () => pool.Malloc(1), () => pool.Stats(), () => pool.Allocate(1), () => pool.CreateStream(),
+                       () => pool.Empty(), () => pool.Report(), () => pool.Snapshot(), pool.Validate, pool.Synchronize,
+                       () => pool.SetLimit(0), () => pool.EnablePeer(0),
+                       () => pool.SetOomHandler((size, attempt) => false) };
+    foreach (Action call in calls) {
+      Same(Thrown<GpuPoolInvalidArgumentException>(call).Message, "the pool is closed");
+    }
+    // Its streams are closed with it.
+    IsTrue(stream.IsClosed);
+    Same(Thrown<GpuPoolInvalidArgumentException>(stream.Synchronize).Message, "the stream is closed");
     stream.Dispose();
+    // Its blocks are as they were.
+    block.Write(new byte[] { 1, 2 });
+    Same(block.Read(1, 1)[0], (byte)2);
+    Same(onStream.Read(0, 1)[0], (byte)7);
+    onStream.Fill(8);
+    Same(onStream.Read(9, 1)[0], (byte)8);
     block.Free();
+    onStream.Dispose();
+    // The pool is there until the last address is freed.
+    Thrown<GpuPoolInvalidArgumentException>(() => Library.SimConfigure(6, new SimConfig()));
+    Thrown<GpuPoolUnknownPointerException>(() => pool.Free(address + 1));
+    pool.Free(address);
+    Same(Thrown<GpuPoolInvalidArgumentException>(() => pool.Free(address)).Message, "the pool is closed");
+    Library.SimConfigure(6, new SimConfig());
+    Same(Library.SimFaults(6), 0UL);
+  }
+
+  private static void TestWords() {
+    Same(Library.ParseSize("1.5 KiB"), 1536UL);
+    Thrown<GpuPoolInvalidArgumentException>(() => Library.ParseSize("a lot"));
+    Same(Library.ParseDevice("sim:3").Backend, Backend.Sim);
+    Same(Library.ParseDevice("sim:3").Device, 3);
+    Thrown<GpuPoolInvalidArgumentException>(() => new Pool("gpu"));
+    Thrown<GpuPoolInvalidArgumentException>(() => new Pool("sim", "lots"));
+    var pool = new Pool("sim:1", "64MiB");
+    Stream stream = pool.CreateStream();
+    Block block = pool.Allocate(1000, stream);
+    Same(pool.ToString(), "pool on sim:1: 2 MiB of 64 MiB reserved, 1 block live");
+    Same(pool.Stats().ToString(), "2 MiB of 64 MiB reserved, 1 block live");
+    Same(block.ToString(),
+         string.Format("block of 1000 bytes at 0x{0:x} on stream 0x{1:x}", block.Address, stream.Id));
+    block.Free();
+    Same(block.ToString(), "block of 1000 bytes: freed");
+    Same(stream.ToString(), string.Format("stream 0x{0:x}", stream.Id));
+    stream.Dispose();
+    Same(stream.ToString(), "stream: closed");
+    pool.SetLimit("50%");
+    Same(pool.Stats().LimitBytes, 150754820096UL / 2);
+    pool.SetLimit("1GiB");
+    Same(pool.Stats().LimitBytes, 1024 * MiB);
+    pool.Dispose();
+    Same(pool.ToString(), "pool: closed");
+    var config = new Config();
+    config.SetDevice("sim:2");
+    config.SetLimit("25%");
+    using (var quarter = new Pool(config)) Same(quarter.Stats().LimitBytes, 150754820096UL / 4);
+  }
+
+  private static void TestCaptures() {
+    var config = new Config { Backend = Backend.Sim, Device = 4 };
+    config.SetCaptureAware(true);
+    using (var pool = new Pool(config))
+    using (Stream stream = pool.CreateStream()) {
+      Library.SimCapture(4, stream, true);
+      ulong capture = pool.CaptureId(stream);
+      IsTrue(capture != 0);
+      pool.Free(pool.Malloc(MiB, stream), stream);
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.ReleaseCapture(capture));
+      Library.SimCapture(4, stream, false);
+      pool.ReleaseCapture(capture);
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.ReleaseCapture(0));
+      pool.EnablePeer(5);
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.EnablePeer(99));
+    }
   }
 
   [MethodImpl(MethodImplOptions.NoInlining)]
@@ -280,7 +387,8 @@ public static class PoolTest {
     config.AddPeer(99);
     Thrown<GpuPoolInvalidArgumentException>(() => new Pool(config));
     Thrown<GpuPoolInvalidArgumentException>(() => new Pool(new Config { Fraction = 2 }));
-    Thrown<ArgumentNullException>(() => new Pool(null));
+    Same(Thrown<ArgumentNullException>(() => new Pool((Config)null)).ParamName, "config");
+    Same(Thrown<ArgumentNullException>(() => new Pool((string)null)).ParamName, "device");
   }
 
   private static void TestSimulatedDevice() {
@@ -307,8 +415,9 @@ public static class PoolTest {
   }
 
   public static void Main() {
-    Action[] tests = { TestLibrary, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers, TestWatching,
-                       TestClosing, TestCollecting, TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
+    Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
+                       TestWatching, TestClosing, TestWords, TestCaptures, TestCollecting, TestThreads,
+                       TestSharedPool, TestConfigs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);
   }

@@ -68,6 +68,26 @@ public final class PoolTest {
     GpuPool.setLog(LogLevel.OFF);
   }
 
+  private static void logging() throws Exception {
+    List<String> lines = java.util.Collections.synchronizedList(new ArrayList<>());
+    GpuPool.setLog(LogLevel.INFO, (level, message) -> lines.add(level + " " + message));
+    try (Pool pool = limited(MIB * 64)) {
+      isTrue(lines.get(0).startsWith("INFO pool "));
+      Thread elsewhere = new Thread(() -> thrown(OverLimitException.class, () -> pool.malloc(65 * MIB)));
+      elsewhere.start();
+      elsewhere.join();
+      isTrue(lines.get(1).startsWith("WARNING GPUPOOL_ERROR_OVER_LIMIT: malloc of 68157440 bytes"));
+      // What a handler throws is still thrown by the malloc, after its line.
+      pool.setOomHandler((size, attempt) -> { throw new IllegalStateException("from the handler"); });
+      thrown(IllegalStateException.class, () -> pool.malloc(65 * MIB));
+      same(lines.size(), 3);
+    }
+    GpuPool.setLog(LogLevel.OFF);
+    int count = lines.size();
+    new Pool().close();
+    same(lines.size(), count);
+  }
+
   private static void addresses() {
     try (Pool pool = new Pool()) {
       long address = pool.malloc(1000);
@@ -88,7 +108,18 @@ public final class PoolTest {
       isTrue(thrown(UnknownPointerException.class, () -> pool.free(-512))
                  .getMessage()
                  .contains("0xfffffffffffffe00"));
-      thrown(GpuPoolException.class, () -> pool.malloc(-1));
+      same(thrown(InvalidArgumentException.class, () -> pool.malloc(-1)).getMessage(),
+          "size is -1: it must not be negative");
+      // An int that overflows.
+      int gigabyte = 1 << 30;
+      isTrue(thrown(InvalidArgumentException.class, () -> pool.malloc(3 * gigabyte))
+                 .getMessage()
+                 .contains("-1073741824"));
+      for (int shift = 46; shift < 63; ++shift) {
+        long size = 1L << shift;
+        thrown(OutOfMemoryException.class, () -> pool.malloc(size));
+        thrown(OutOfMemoryException.class, () -> pool.allocate(size));
+      }
       thrown(InvalidArgumentException.class, () -> pool.mallocAligned(1, 3));
     }
   }
@@ -106,7 +137,13 @@ public final class PoolTest {
         thrown(InvalidArgumentException.class, () -> block.write(sent, 997));
         thrown(InvalidArgumentException.class, () -> block.read(0, 1001));
         thrown(InvalidArgumentException.class, () -> block.read(-1, 2));
-        thrown(NullPointerException.class, () -> block.write(null));
+        isTrue(thrown(NullPointerException.class, () -> block.write(null))
+                   .getMessage()
+                   .contains("data is null"));
+        same(thrown(InvalidArgumentException.class, () -> block.fill(300)).getMessage(),
+            "value is 300: a byte is 0 to 255");
+        thrown(InvalidArgumentException.class, () -> pool.fill(block.address(), -1, 1));
+        same(block.read(0, 1)[0], (byte) 9);
         Block copy = pool.allocate(1000);
         pool.copy(copy.address(), block.address(), 1000);
         pool.fill(copy.address(), 7, 10);
@@ -115,14 +152,16 @@ public final class PoolTest {
         copy.free();
         isTrue(copy.isFreed());
         thrown(UnknownPointerException.class, copy::free);
-        thrown(InvalidArgumentException.class, copy::address);
-        thrown(InvalidArgumentException.class, copy::read);
+        thrown(UnknownPointerException.class, copy::address);
+        same(thrown(UnknownPointerException.class, copy::read).getMessage(), "the block has been freed");
+        thrown(UnknownPointerException.class, () -> copy.fill(1));
+        thrown(UnknownPointerException.class, () -> copy.recordStream(0));
         copy.close();
       }
       same(live(pool), 0L);
       Block given = pool.allocate(1);
       pool.free(given.release());
-      thrown(InvalidArgumentException.class, given::release);
+      thrown(UnknownPointerException.class, given::release);
       given.close();
       pool.validate();
     }
@@ -131,6 +170,25 @@ public final class PoolTest {
   private static void streams() {
     try (Pool pool = new Pool()) {
       Stream stream = pool.createStream();
+      Stream other = pool.createStream();
+      pool.free(pool.malloc(512, stream), stream);
+      pool.free(pool.mallocAligned(512, 1024, stream), other);
+      pool.reserve(MIB, stream);
+      pool.parkStream(stream);
+      pool.synchronizeStream(stream);
+      same(pool.captureId(stream), 0L);
+      thrown(NullPointerException.class, () -> pool.malloc(1, null));
+      try (Block block = pool.allocate(512, stream)) {
+        pool.fill(block.address(), 5, 512, stream);
+        pool.copy(block.address(), block.address() + 256, 256, stream);
+        block.recordStream(other);
+        // A stream that is refused leaves the block as it was.
+        thrown(InvalidArgumentException.class, () -> block.free(2));
+        isTrue(!block.isFreed());
+        block.free(other);
+      }
+      other.close();
+      thrown(InvalidArgumentException.class, () -> pool.malloc(1, other));
       try (Block block = pool.allocate(MIB, stream.id(), 4096)) {
         same(block.stream(), stream.id());
         block.recordStream(0);
@@ -145,7 +203,8 @@ public final class PoolTest {
       stream.close();
       stream.close();
       isTrue(stream.isClosed());
-      thrown(InvalidArgumentException.class, stream::id);
+      same(thrown(InvalidArgumentException.class, stream::id).getMessage(), "the stream is closed");
+      thrown(InvalidArgumentException.class, stream::synchronize);
       Stream closed = pool.createStream();
       Block left = pool.allocate(512, closed.id());
       closed.close();
@@ -189,14 +248,17 @@ public final class PoolTest {
       same(attempts, List.of(1));
       pool.setOomHandler((size, attempt) -> { throw new IllegalStateException("from the handler"); });
       same(thrown(IllegalStateException.class, () -> pool.malloc(65 * MIB)).getMessage(), "from the handler");
-      pool.setOomHandler((size, attempt) -> {
-        thrown(InvalidArgumentException.class, pool::close);
-        return false;
-      });
-      thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
       pool.setOomHandler(null);
       thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
     }
+    // It may close even the pool that asks it, which then ends with the malloc.
+    Pool pool = limited(64 * MIB);
+    pool.setOomHandler((size, attempt) -> {
+      pool.close();
+      return false;
+    });
+    thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
+    thrown(InvalidArgumentException.class, () -> pool.malloc(1));
   }
 
   private static void watching() {
@@ -215,22 +277,106 @@ public final class PoolTest {
     }
   }
 
+  private static Pool simulated(int device) {
+    Config config = new Config();
+    config.setDevice("sim:" + device);
+    return new Pool(config);
+  }
+
   private static void closing() {
-    Pool pool = new Pool();
-    Block block = pool.allocate(MIB);
+    Pool pool = simulated(6);
     Stream stream = pool.createStream();
+    Block block = pool.allocate(MIB);
+    Block onStream = pool.allocate(MIB, stream);
+    onStream.fill(7);
+    long address = pool.malloc(MIB);
     pool.close();
     pool.close();
     isTrue(pool.isClosed());
-    isTrue(thrown(InvalidArgumentException.class, () -> pool.malloc(1)).getMessage().contains("closed"));
-    thrown(InvalidArgumentException.class, pool::stats);
-    thrown(InvalidArgumentException.class, () -> pool.allocate(1));
-    thrown(InvalidArgumentException.class, pool::createStream);
-    thrown(InvalidArgumentException.class, () -> pool.setOomHandler((size, attempt) -> false));
-    thrown(InvalidArgumentException.class, block::read);
-    thrown(InvalidArgumentException.class, stream::synchronize);
+    List<Code> calls = List.of(()
+                                   -> pool.malloc(1),
+        pool::stats,
+        ()
+            -> pool.allocate(1),
+        pool::createStream, pool::empty, pool::report, pool::snapshot, pool::validate, pool::synchronize,
+        () -> pool.setLimit(0), () -> pool.enablePeer(0), () -> pool.setOomHandler((size, attempt) -> false));
+    for (Code call : calls)
+      same(thrown(InvalidArgumentException.class, call).getMessage(), "the pool is closed");
+    // Its streams are closed with it.
+    isTrue(stream.isClosed());
+    same(thrown(InvalidArgumentException.class, stream::synchronize).getMessage(), "the stream is closed");
     stream.close();
+    // Its blocks are as they were.
+    block.write(new byte[] {1, 2});
+    same(block.read(1, 1)[0], (byte) 2);
+    same(onStream.read(0, 1)[0], (byte) 7);
+    onStream.fill(8);
+    same(onStream.read(9, 1)[0], (byte) 8);
     block.free();
+    onStream.close();
+    // The pool is there until the last address is freed.
+    thrown(InvalidArgumentException.class, () -> GpuPool.simConfigure(6, new SimConfig()));
+    thrown(UnknownPointerException.class, () -> pool.free(address + 1));
+    pool.free(address);
+    same(thrown(InvalidArgumentException.class, () -> pool.free(address)).getMessage(), "the pool is closed");
+    GpuPool.simConfigure(6, new SimConfig());
+    same(GpuPool.simFaults(6), 0L);
+  }
+
+  private static void words() {
+    same(GpuPool.parseSize("1.5 KiB"), 1536L);
+    thrown(InvalidArgumentException.class, () -> GpuPool.parseSize("a lot"));
+    thrown(InvalidArgumentException.class, () -> GpuPool.parseSize("40%"));
+    same(GpuPool.parseDevice("sim:3").getBackend(), Backend.SIM);
+    same(GpuPool.parseDevice("sim:3").getDevice(), 3);
+    thrown(InvalidArgumentException.class, () -> GpuPool.parseDevice("gpu"));
+    thrown(InvalidArgumentException.class, () -> new Pool("gpu"));
+    thrown(InvalidArgumentException.class, () -> new Pool("sim", "lots"));
+    Pool pool = new Pool("sim:1", "64MiB");
+    Stream stream = pool.createStream();
+    Block block = pool.allocate(1000, stream);
+    same(pool.toString(), "pool on sim:1: 2 MiB of 64 MiB reserved, 1 block live");
+    same(pool.stats().toString(), "2 MiB of 64 MiB reserved, 1 block live");
+    same(block.toString(),
+        String.format("block of 1000 bytes at %#x on stream %#x", block.address(), stream.id()));
+    block.free();
+    same(block.toString(), "block of 1000 bytes: freed");
+    same(stream.toString(), String.format("stream %#x", stream.id()));
+    stream.close();
+    same(stream.toString(), "stream: closed");
+    pool.setLimit("50%");
+    same(pool.stats().getLimitBytes(), 150754820096L / 2);
+    pool.setLimit("1GiB");
+    same(pool.stats().getLimitBytes(), 1024 * MIB);
+    pool.close();
+    same(pool.toString(), "pool: closed");
+    Config config = new Config();
+    config.setDevice("sim:2");
+    config.setLimit("25%");
+    try (Pool quarter = new Pool(config)) {
+      same(quarter.stats().getDevice(), 2);
+      same(quarter.stats().getLimitBytes(), 150754820096L / 4);
+    }
+  }
+
+  private static void captures() {
+    Config config = new Config();
+    config.setDevice("sim:4");
+    config.setCaptureAware(true);
+    try (Pool pool = new Pool(config); Stream stream = pool.createStream()) {
+      GpuPool.simCapture(4, stream.id(), true);
+      long capture = pool.captureId(stream);
+      isTrue(capture != 0);
+      same(pool.captureId(stream.id()), capture);
+      pool.free(pool.malloc(MIB, stream), stream);
+      thrown(InvalidArgumentException.class, () -> pool.releaseCapture(capture));
+      GpuPool.simCapture(4, stream.id(), false);
+      pool.releaseCapture(capture);
+      thrown(InvalidArgumentException.class, () -> pool.releaseCapture(0));
+      pool.enablePeer(5);
+      pool.enablePeer(5);
+      thrown(InvalidArgumentException.class, () -> pool.enablePeer(99));
+    }
   }
 
   /** Collects until it holds; a collector needs no exact moment. */
@@ -297,7 +443,10 @@ public final class PoolTest {
     thrown(InvalidArgumentException.class, () -> new Pool(config));
     config.setFraction(2);
     thrown(InvalidArgumentException.class, () -> new Pool(config));
-    thrown(NullPointerException.class, () -> new Pool(null));
+    same(thrown(NullPointerException.class, () -> new Pool((Config) null)).getMessage(),
+        "config is null: a Config is wanted");
+    same(thrown(NullPointerException.class, () -> new Pool((String) null)).getMessage(),
+        "device is null: a String is wanted");
   }
 
   private static void simulatedDevice() {
@@ -330,6 +479,7 @@ public final class PoolTest {
   public static void main(String[] arguments) throws Exception {
     Code[] tests = {
         PoolTest::library,
+        PoolTest::logging,
         PoolTest::addresses,
         PoolTest::blocks,
         PoolTest::streams,
@@ -337,6 +487,8 @@ public final class PoolTest {
         PoolTest::handlers,
         PoolTest::watching,
         PoolTest::closing,
+        PoolTest::words,
+        PoolTest::captures,
         PoolTest::collecting,
         PoolTest::threads,
         PoolTest::sharedPool,

@@ -31,11 +31,11 @@ class _Framework(NamedTuple):
     title: str
     package: str
     module: str
-    """Here. It has check(), which raises RuntimeError if the framework can not be given the pool, and put(), which
+    """Here. It has check(), which raises RuntimeError if the framework cannot be given the pool, and put(), which
     gives it and returns how to undo that. PyTorch's has install(cap), which does both or nothing."""
 
 
-# In the order of installing: what can not be undone comes last.
+# In the order of installing: what cannot be undone comes last.
 _FRAMEWORKS = {
     "cupy": _Framework("CuPy", "cupy", "cupy"),
     "rmm": _Framework("RMM", "rmm", "rmm"),
@@ -72,7 +72,7 @@ def install(*names: str, cap: str | float | None = None) -> None:
     settings by thread: call it in each thread that uses them.
 
     Raises ValueError for names and caps that are none, a cap above the device's memory among them; RuntimeError for a
-    framework that is missing, has begun with another allocator, or can not be served here, for another cap than
+    framework that is missing, has begun with another allocator, or cannot be served here, for another cap than
     before, and where there is no GPU; OverLimitError for a cap below what is in use.
     """
     wanted = [_known(name) for name in names]

@@ -4,18 +4,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import NamedTuple
 
+from .._arguments import size_or_share
 from .._pool import _default_pools
-
-_UNITS = {
-    "": 1,
-    "b": 1,
-    **{f"{letter}{suffix}": 1024**power for power, letter in enumerate("kmgt", 1) for suffix in ("", "ib")},
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
-}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 class Cap(NamedTuple):
@@ -34,18 +26,13 @@ def parse_cap(cap: str | float | None) -> Cap:
     """ "40%", "8GiB", "8GB", a number of bytes, or a fraction of up to 1.0 as a float. Raises ValueError."""
     if cap is None or cap == "":
         return Cap()
-    text = str(cap).strip().lower()
-    if isinstance(cap, float) and 0 < cap <= 1:
-        return Cap(fraction=cap)
-    if text.endswith("%"):
-        number = text[:-1].strip()
-        if re.fullmatch(r"\d+(\.\d+)?", number) and 0 < float(number) <= 100:
-            return Cap(fraction=float(number) / 100)
-    elif not isinstance(cap, (float, bool)) and (match := _SIZE.fullmatch(text)) and match[2] in _UNITS:
-        size = int(float(match[1]) * _UNITS[match[2]])
-        if size > 0:
-            return Cap(limit_bytes=size)
-    raise ValueError(f'cap is {cap!r}; it can be "40%", "8GiB", a number of bytes, or a float of up to 1.0')
+    try:
+        limit_bytes, fraction = size_or_share("cap", cap)
+    except (TypeError, ValueError, OverflowError):
+        limit_bytes, fraction = 0, 0.0
+    if not limit_bytes and not fraction:
+        raise ValueError(f'cap is {cap!r}; it can be "40%", "8GiB", a number of bytes, or a float of up to 1.0')
+    return Cap(fraction, limit_bytes)
 
 
 def apply_cap(cap: Cap) -> None:

@@ -2,7 +2,8 @@
 """GPUPOOL_INSTALL and GPUPOOL_CAP: frameworks on the pool in programs that do not mention gpupool.
 
 Each framework is given the pool right after the program has imported it, which is early enough for all of them, and
-costs nothing where it is not used.
+costs nothing where it is not used. A framework that cannot be given it is not imported: a program that was to share the
+GPU does not take all of it because of a slip of the pen.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from . import _FRAMEWORKS, _known, install
+from . import _FRAMEWORKS, _NO_WAY_IN, _known, install
 from ._cap import apply_cap, parse_cap
 
 
 def activate() -> None:
-    """Heeds both variables as they are now. Called when gpupool is imported. Raises ValueError for what they can not
-    be; a failure to install is raised by the framework's import."""
+    """Heeds both variables as they are now. Raises ValueError for what they cannot be; a failure to install is raised
+    by the framework's import."""
     apply_cap(parse_cap(os.environ.get("GPUPOOL_CAP")))
-    names = [_known(name.strip()) for name in os.environ.get("GPUPOOL_INSTALL", "").split(",") if name.strip()]
+    names = [_known(name) for name in _names()]
+    _FINDER.refused.clear()
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return  # The GPUs are hidden from this process on purpose.
     if "numba" in names:
@@ -33,35 +35,69 @@ def activate() -> None:
     for package in [package for package in waiting if package in sys.modules]:
         install(waiting.pop(package))
     _FINDER.waiting.update(waiting)
-    if waiting and _FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, _FINDER)
+    _FINDER.begin()
+
+
+def activate_at_start() -> None:
+    """The same when gpupool is imported, which may be the start of any Python, of pip for example: where
+    GPUPOOL_INSTALL is set, what the variables cannot be is one line on stderr, and an error of the first framework that
+    is imported."""
+    try:
+        activate()
+    except ValueError as error:
+        names = _names()
+        if not names:
+            raise
+        given = {name: os.environ[name] for name in ("GPUPOOL_INSTALL", "GPUPOOL_CAP") if name in os.environ}
+        words = f"{', '.join(f'{name}={value}' for name, value in given.items())}: {error}"
+        packages = [framework.package for framework in _FRAMEWORKS.values()]
+        packages += [name for name in _NO_WAY_IN if name in names]
+        _FINDER.refused.update(dict.fromkeys(packages, ValueError(words)))
+        _FINDER.begin()
+        if sys.stderr is not None:
+            line = " ".join(words.split())
+            print(f"gpupool: {line} (the import of a framework will raise this)", file=sys.stderr)
+
+
+def _names() -> list[str]:
+    return [name.strip() for name in os.environ.get("GPUPOOL_INSTALL", "").split(",") if name.strip()]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds what the other finders find, with a loader that installs gpupool afterwards."""
+    """Finds what the other finders find, with a loader that installs gpupool afterwards, or refuses to load."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, str] = {}
+        """Packages, and what install() calls them."""
+        self.refused: dict[str, Exception] = {}
+        """Packages, and why they cannot be given the pool."""
+
+    def begin(self) -> None:
+        if (self.waiting or self.refused) and self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self.waiting:
+        if fullname not in self.waiting and fullname not in self.refused:
             return None
         for finder in sys.meta_path:
             spec = finder.find_spec(fullname, path, target) if finder is not self else None
             if spec is not None and spec.loader is not None:
-                spec.loader = _Loader(spec.loader, self.waiting.pop(fullname))
+                spec.loader = _Loader(spec.loader, self, fullname)
                 return spec
         return None
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: Any, name: str) -> None:
+    def __init__(self, loader: Any, finder: _Finder, package: str) -> None:
         self._loader = loader
-        self._name = name
+        self._finder = finder
+        self._package = package
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        if self._package in self._finder.refused:
+            raise self._finder.refused[self._package].with_traceback(None)
         created: ModuleType | None = self._loader.create_module(spec)
         return created
 
@@ -70,7 +106,13 @@ class _Loader(importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        install(self._name)
+        try:
+            install(self._finder.waiting[self._package])
+        except Exception as error:
+            # A program that tries again does not get the framework without the pool.
+            self._finder.refused[self._package] = error
+            raise
+        del self._finder.waiting[self._package]
 
 
 _FINDER = _Finder()

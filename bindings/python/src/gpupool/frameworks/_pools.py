@@ -36,7 +36,7 @@ def plain(stream: StreamLike) -> int:
     number = stream_number(stream)
     if number == _PER_THREAD:
         raise ValueError(
-            "gpupool can not serve the per-thread default stream, which is another one in each thread; create a stream "
+            "gpupool cannot serve the per-thread default stream, which is another one in each thread; create a stream "
             "for each thread"
         )
     return 0 if number == _LEGACY else number

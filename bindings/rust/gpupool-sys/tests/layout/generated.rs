@@ -113,7 +113,9 @@ field!(gpupool_sim_config_t, struct_size: u32, at 0);
 field!(gpupool_sim_config_t, data: u32, at 4);
 field!(gpupool_sim_config_t, capacity_bytes: u64, at 8);
 field!(gpupool_sim_config_t, price_scale: f64, at 16);
-field!(gpupool_sim_config_t, reserved: [u64; 4], at 24);
+field!(gpupool_sim_config_t, streams: u32, at 24);
+field!(gpupool_sim_config_t, reserved0: u32, at 28);
+field!(gpupool_sim_config_t, reserved: [u64; 3], at 32);
 
 const _: () = assert!(size_of::<gpupool_status_t>() == 4);
 const _: () = assert!(GPUPOOL_SUCCESS.0 == 0);
@@ -234,4 +236,5 @@ const _: unsafe extern "C" fn(i32, *const c_char) -> gpupool_status_t = gpupool_
 const _: unsafe extern "C" fn(i32, gpupool_stream_t, gpupool_ptr_t, u64, u64) -> gpupool_status_t = gpupool_sim_work;
 const _: unsafe extern "C" fn(i32, u64) -> gpupool_status_t = gpupool_sim_advance;
 const _: unsafe extern "C" fn(i32, gpupool_stream_t, i32) -> gpupool_status_t = gpupool_sim_capture;
+const _: unsafe extern "C" fn(i32, u64, gpupool_stream_t) -> gpupool_status_t = gpupool_sim_launch;
 const _: unsafe extern "C" fn(i32, *mut u64, *mut c_char, usize) -> gpupool_status_t = gpupool_sim_faults;

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done with the bytes of a block, or of a part of it."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ._arguments import byte
+from ._enums import Backend, Kind, Status
+from ._error import check
+from ._hot import new_bytes
+from ._native import ffi, lib
+from ._owner import Owner
+from ._status_errors import UnknownPointerError, UnsupportedError
+from ._stream import Stream, StreamLike, Using, hold
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ._pool import Pool
+
+# What points to no block any more.
+FREED = ffi.new("gpupool_py_block_t *")
+
+_Out = TypeVar("_Out")
+
+
+class _Held:
+    """Keeps a block, and a stream, as long as they are used."""
+
+    __slots__ = ("_block", "_stream")
+
+    def __init__(self, block: Any, stream: Any = None) -> None:
+        self._block = block
+        self._stream = stream
+
+    def __enter__(self) -> Any:
+        if not lib.gpupool_py_block_hold(self._block):
+            raise UnknownPointerError("the buffer has been freed")
+        if self._stream is not None:
+            try:
+                hold(self._stream)
+            except BaseException:
+                lib.gpupool_py_block_release(self._block)
+                raise
+        return self._block
+
+    def __exit__(self, *error: object) -> None:
+        if self._stream is not None:
+            lib.gpupool_py_stream_release(self._stream)
+        lib.gpupool_py_block_release(self._block)
+
+
+class Content(Owner):
+    """Bytes on the device. While one of these calls is under way, another thread's free() of the block waits for it;
+    a call that comes later raises UnknownPointerError."""
+
+    __slots__ = ("_nbytes", "_number", "_offset", "_pool", "_record", "_stream")
+
+    _owns = "block; slices (buffer[16:32]) and buffer.numpy() share it, and pool.alloc() gives another one to copy to"
+
+    _record: Any
+    """The block, which it keeps."""
+    _offset: int
+    """In the block."""
+    _nbytes: int
+    _pool: Pool
+    _stream: StreamLike
+    """So that a Stream is not destroyed before its blocks."""
+    _number: int
+    """The stream's."""
+
+    def _held(self) -> _Held:
+        """For a `with`, which gets the block: it is not freed before the end."""
+        return _Held(self._record)
+
+    def _queue(self) -> _Held:
+        """The same to queue work on the block's stream, which does not end before either. Raises InvalidArgumentError
+        if it is a Stream that was closed."""
+        stream = self._stream
+        return _Held(self._record, stream._record if isinstance(stream, Stream) else None)
+
+    # ---- what it is
+
+    @property
+    def address(self) -> int:
+        """On the device. 0 if the buffer has no bytes."""
+        record = self._record
+        if record is FREED:
+            raise UnknownPointerError("the buffer has been freed")
+        return int(record.address) + self._offset
+
+    @property
+    def pool(self) -> Pool:
+        """Where the block comes from."""
+        return self._pool
+
+    @property
+    def nbytes(self) -> int:
+        """As requested."""
+        return self._nbytes
+
+    @property
+    def stream(self) -> int:
+        """The number of the stream that the block was allocated for."""
+        return self._number
+
+    @property
+    def _element(self) -> str:
+        """Its type, as in NumPy's array interface."""
+        return "|u1"
+
+    @property
+    def _extents(self) -> tuple[int, ...]:
+        """The shape, in elements."""
+        return (self._nbytes,)
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __repr__(self) -> str:
+        record = self._record
+        where = "freed" if record is FREED else f"at {record.address + self._offset:#x}"
+        return f"<gpupool.{type(self).__name__} of {self.nbytes} bytes, {where}>"
+
+    def record_stream(self, stream: StreamLike) -> None:
+        """Says that stream uses the block too: once freed, it is reused only when stream has passed the work that
+        was queued on it by then."""
+        with self._held() as block, Using(stream) as number:
+            check(lib.gpupool_record_stream(block.pool.handle, block.address, number))
+
+    # ---- copies
+
+    def synchronize(self) -> None:
+        """Waits for the work queued on the buffer's stream. As everything that uses the stream, it raises
+        InvalidArgumentError if that is a Stream which was closed."""
+        with self._queue() as block:
+            check(lib.gpupool_stream_synchronize(block.pool.handle, self._number))
+
+    def copy_from_host(self, data: Any, offset: int = 0) -> None:
+        """Copies bytes, or anything with a buffer such as a NumPy array, to the block from offset on; in the order of
+        the buffer's stream. What does not lie in a row is copied in C order. Returns when it is done. Raises
+        ValueError if there is no room."""
+        try:
+            source = ffi.from_buffer(data)
+        except (ValueError, BufferError):
+            source = ffi.from_buffer(memoryview(data).tobytes())
+        start = self._part(offset, len(source))
+        with self._queue() as block:
+            self._copy(block, block.address + self._offset + start, _address(source), len(source))
+
+    @overload
+    def copy_to_host(self, offset: int = 0, size: int | None = None) -> bytes: ...
+    @overload
+    def copy_to_host(self, offset: int = 0, size: int | None = None, *, out: _Out) -> _Out: ...
+    def copy_to_host(self, offset: int = 0, size: int | None = None, *, out: Any = None) -> Any:
+        """A copy of size bytes from offset on, in the order of the buffer's stream: bytes, or out, which is anything
+        with a writable buffer such as a NumPy array. size is by default that of out, or all that there is. Raises
+        ValueError if there are not so many bytes."""
+        target = None if out is None else ffi.from_buffer(out, require_writable=True)
+        if target is not None and size is not None and size != len(target):
+            raise ValueError(f"size is {size}, and out has {len(target)} bytes: give one of them")
+        if size is None:
+            size = len(target) if target is not None else max(0, self.nbytes - offset)
+        start = self._part(offset, size)
+        result = new_bytes(size) if target is None else out
+        with self._queue() as block:
+            self._copy(block, _address(ffi.from_buffer(result)), block.address + self._offset + start, size)
+        return result
+
+    def __bytes__(self) -> bytes:
+        return self.copy_to_host()
+
+    def fill(self, value: int = 0) -> None:
+        """Queues a fill with value, 0 to 255, on the buffer's stream. Raises ValueError for another value."""
+        number = byte("value", value)
+        with self._queue() as block:
+            address = block.address + self._offset
+            check(lib.gpupool_fill(block.pool.handle, address, number, self._nbytes, self._number))
+
+    def _copy(self, block: Any, destination: int, source: int, size: int) -> None:
+        pool = block.pool.handle
+        check(lib.gpupool_copy(pool, destination, source, size, self._number))
+        check(lib.gpupool_stream_synchronize(pool, self._number))
+
+    def _part(self, offset: int, size: int) -> int:
+        """The offset of a part, which is all in here."""
+        start, count = operator.index(offset), operator.index(size)
+        if not 0 <= start <= self.nbytes:
+            raise ValueError(f"offset is {start}; it is 0 to {self.nbytes} in a buffer of {self.nbytes} bytes")
+        if not 0 <= count <= self.nbytes - start:
+            raise ValueError(f"{count} bytes from offset {start} on are not all in a buffer of {self.nbytes} bytes")
+        return start
+
+    # ---- without a copy
+
+    def _is_on_host(self) -> bool:
+        """Whether the address is a pointer of the host as well. Of the simulated devices, those without data refuse
+        to copy."""
+        if self._pool._backend() != Backend.SIM:
+            return self._pool.kind != Kind.DEVICE
+        to, size = ffi.new("char *"), min(1, self.nbytes)
+        with self._queue() as block:
+            copied = lib.gpupool_copy(block.pool.handle, _address(to), block.address, size, self._number)
+            return bool(copied != Status.UNSUPPORTED)
+
+    def view(self) -> memoryview:
+        """The block's own bytes, writable, where the host can reach them: on a simulated device with data, and of
+        pinned or managed memory. Waits for the buffer's stream first. The view keeps the block from being freed.
+        Raises UnsupportedError."""
+        with self._held() as block:
+            if not self._is_on_host():
+                raise UnsupportedError("the host cannot reach this memory; see copy_to_host")
+            self.synchronize()
+            start = ffi.cast("unsigned char *", block.address + self._offset)
+            lib.gpupool_py_block_hold(block)
+            # Whatever is made of the view keeps this pointer, and with it the block.
+            held = ffi.gc(start, lambda _, release=lib.gpupool_py_block_release: release(block))
+            return memoryview(ffi.buffer(held, self.nbytes))
+
+    def numpy(
+        self, dtype: npt.DTypeLike | None = None, shape: int | tuple[int, ...] | None = None
+    ) -> np.ndarray[Any, Any]:
+        """The same as a NumPy array: by default of bytes, or of an Array's own type and shape."""
+        import numpy  # noqa: PLC0415  most programs do without
+
+        own = shape is None and dtype is None
+        found = numpy.frombuffer(self.view(), self._element if dtype is None else dtype)
+        return found.reshape(self._extents if own else -1 if shape is None else shape)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """What numpy.asarray takes: the bytes themselves, where the host can reach them; else it raises TypeError."""
+        import numpy  # noqa: PLC0415
+
+        try:
+            own = self.numpy()
+        except UnsupportedError as error:
+            raise TypeError(f"this is no array of the host ({error})") from error
+        return numpy.array(own, dtype=dtype) if copy else own if dtype is None else own.astype(dtype, copy=False)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3, for CuPy, Numba and PyTorch: bytes on a CUDA device. The library that takes it keeps the buffer
+        alive, but does not keep it from being freed by free()."""
+        if self._pool._backend() != Backend.CUDA or self._pool.kind == Kind.PINNED:
+            raise AttributeError("__cuda_array_interface__ is for memory of a CUDA device")
+        return {
+            "shape": self._extents,
+            "typestr": self._element,
+            "data": (self.address, False),
+            "version": 3,
+            # Its name for the legacy default stream, which is 0 here, is 1.
+            "stream": self.stream or 1,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from . import _dlpack  # noqa: PLC0415  for ctypes, which most programs do without
+
+        if self._pool._backend() != Backend.CUDA:
+            return (_dlpack.CPU, 0)
+        kinds = {Kind.DEVICE: _dlpack.CUDA, Kind.PINNED: _dlpack.CUDA_PINNED, Kind.MANAGED: _dlpack.CUDA_MANAGED}
+        return (kinds[self._pool.kind], self._pool.device)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule for the other library's from_dlpack. stream is the one that will use the tensor: 1 or None for
+        the legacy default stream, -1 for "no ordering, please". If it is not the buffer's, this waits for what is
+        queued on the buffer's stream, and the pool remembers the stream as one that uses the block.
+        Raises BufferError for what cannot be had without a copy."""
+        from . import _dlpack  # noqa: PLC0415
+
+        return _dlpack.export(self, stream, max_version, dl_device, copy)
+
+
+def _address(data: Any) -> int:
+    return int(ffi.cast("uintptr_t", data))

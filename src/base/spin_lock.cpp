@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/spin_lock.hpp"
+
+#include <ctime>
+
+namespace gpupool {
+namespace {
+
+// A holder needs far less than 200 pauses, unless it has lost its core. Then its turn may be a while off.
+constexpr unsigned kSpins = 200;
+constexpr long kRestNanoseconds = 50'000;
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Leaves the core to whoever else is there. A mere yield would not: it comes back at once where the caller
+/// is a real-time thread and the holder is not. Waiting on the lock itself would need an exchange in
+/// unlock().
+void rest() noexcept {
+  const timespec time{0, kRestNanoseconds};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
+}  // namespace
+
+void SpinLock::lock_contended() noexcept {
+  for (unsigned spins = 0; !try_lock();) {
+    for (; is_locked(); ++spins) spins < kSpins ? pause() : rest();
+  }
+}
+
+}  // namespace gpupool

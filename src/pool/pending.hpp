@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that several streams use, and freed ones that still wait for streams.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pool/streams.hpp"
+
+namespace gpupool {
+
+/// A stream that uses a block beside its own. Once the block is freed, until when.
+struct BlockUse {
+  BlockUse* next = nullptr;
+  StreamState* state = nullptr;  // null: any stream that the pool has seen
+  uint64_t epoch = 0;
+};
+
+/// A freed block waits for its users one after the other, in a queue of each; only the front of a queue is
+/// looked at, since a stream passes its epochs in order. A block whose users nobody knows waits in a batch
+/// for which all streams are asked in turn. So a free, and each look for what has passed, takes a bounded
+/// number of steps, however much is pending and however many streams there are. Guarded by the pool's lock.
+class Pending {
+ public:
+  explicit Pending(const Streams& streams) : streams_(streams) {}
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+
+  /// Makes one call of add_use() safe. Throws std::bad_alloc.
+  void prepare();
+
+  /// A live block is also used by a stream, or, with null, by any.
+  void add_use(Block& block, StreamState* state) noexcept;
+
+  /// A freed block waits for the work that its users have queued so far. False, and nothing to wait for,
+  /// where nobody but its own stream uses it.
+  bool hold(Block& block) noexcept;
+
+  /// Looks for blocks that every user has passed, at most some of them unless `all`, and calls settle(block)
+  /// for each, which may then be handed out. Asks the driver about a few streams at most unless `all`. How
+  /// many there were.
+  template <typename Settle>
+  size_t settle(bool all, Settle settle);
+
+  bool empty() const noexcept {
+    return waited_.empty() && asking_.first == nullptr && collecting_ == nullptr && passed_ == nullptr;
+  }
+  bool is_valid() const noexcept;
+
+ private:
+  using WaitedList = List<StreamState, &StreamState::waited_prev, &StreamState::waited_next>;
+  static constexpr size_t kStreamsAtATime = 8;
+  static constexpr size_t kBlocksAtATime = 256;
+
+  /// Blocks for which all states from `at` on are still to be asked.
+  struct Batch {
+    Block* first = nullptr;  // through Block::link
+    size_t at = 0;
+    uint64_t epoch = 0;  // of the state at `at`; 0: not asked yet
+  };
+
+  void enqueue(Block& block) noexcept;
+  void take_use_off(Block& block) noexcept;
+  void drop_uses(Block& block) noexcept;
+  void settle_queues(bool all) noexcept;
+  void settle_front(StreamState& state) noexcept;
+  void ask_all(bool all) noexcept;
+  void pass(Block& block) noexcept;
+  static void push(Block*& list, Block& block) noexcept;
+
+  const Streams& streams_;
+  WaitedList waited_;  // states with blocks in their queues
+  Batch asking_;
+  Block* collecting_ = nullptr;  // the next batch
+  Block* passed_ = nullptr;      // to be settled
+  std::vector<std::unique_ptr<BlockUse[]>> slabs_;
+  BlockUse* spare_ = nullptr;
+};
+
+template <typename Settle>
+size_t Pending::settle(bool all, Settle settle) {
+  if (empty()) return 0;
+  settle_queues(all);
+  ask_all(all);
+  size_t settled = 0;
+  for (; passed_ != nullptr && (all || settled < kBlocksAtATime); ++settled) {
+    Block* block = passed_;
+    passed_ = block->link;
+    settle(*block);
+  }
+  return settled;
+}
+
+}  // namespace gpupool

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The streams that a pool knows: their heaps and their order, from their first use to their end and beyond.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/heap.hpp"
+#include "core/list.hpp"
+#include "pool/stream_order.hpp"
+#include "pool/thread_cache.hpp"
+
+namespace gpupool {
+
+struct StreamState;
+
+/// A heap that knows its stream.
+class StreamHeap final : public Heap {
+ public:
+  StreamHeap(Group group, Space& space, StreamState& state) : Heap(group, space), state_(state) {}
+
+  StreamState& state() const noexcept { return state_; }
+
+  /// The stream whose frees may go to quick bins; kNameless once released or parked, or if a capture has it.
+  Stream name() const noexcept { return name_.load(std::memory_order_relaxed); }
+  void set_name(Stream name) noexcept { name_.store(name, std::memory_order_relaxed); }
+
+ private:
+  StreamState& state_;
+  std::atomic<Stream> name_{kNameless};
+};
+
+/// The stream's heap that a block, live or not, belongs to.
+inline StreamHeap& heap_of(const Block& block) noexcept {
+  return *static_cast<StreamHeap*>(block.heap);
+}
+
+/// All that the pool knows of a stream. In a capture-aware pool, each capture has a state of its own.
+struct StreamState {
+  StreamState(Driver& driver, const uint64_t& round, Space& space, Stream stream)
+      : order(driver, round, stream),
+        heaps{StreamHeap{Group::small, space, *this}, StreamHeap{Group::large, space, *this}} {}
+
+  StreamHeap& heap(Group group) noexcept { return heaps[static_cast<size_t>(index_of(group))]; }
+  bool has_blocks() const noexcept { return heaps[0].has_blocks() || heaps[1].has_blocks(); }
+  void set_name(Stream name) noexcept {
+    for (StreamHeap& heap : heaps) heap.set_name(name);
+  }
+
+  StreamOrder order;
+  uint64_t capture = 0;  // 0: not a capture's
+  uint32_t inside = 0;   // calls at work on it that may have given the lock up: it stays its stream's
+  std::array<StreamHeap, kGroups> heaps;
+
+  // Of the lists of states that nobody uses now (Streams), and of those that blocks wait for (Pending).
+  StreamState* left_prev = nullptr;
+  StreamState* left_next = nullptr;
+  StreamState* waited_prev = nullptr;
+  StreamState* waited_next = nullptr;
+  Block* waiting_first = nullptr;  // through Block::link
+  Block* waiting_last = nullptr;
+};
+
+/// What a stream leaves serves the next one: a state that nobody uses, that holds no block and that the GPU
+/// has passed is taken over by a new stream, with its heaps, memory and addresses. So there are never many
+/// more states than streams in use at a time, however many come and go. Guarded by the pool's lock.
+class Streams {
+ public:
+  Streams(Driver& driver, Space& space, bool capture_aware)
+      : driver_(driver), space_(space), capture_aware_(capture_aware) {}
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  /// Finds or makes the state of a stream: of the capture under way on it, in a capture-aware pool. Takes a
+  /// parked stream up again. Throws std::bad_alloc before anything has changed.
+  Status find(Stream stream, StreamState*& state);
+
+  /// Whether the stream itself, not a capture of it, is known.
+  bool knows(Stream stream) const noexcept { return by_stream_.contains(stream); }
+
+  /// Touches a stream no more: for good, or until it is named again. drain(stream) is called first for each
+  /// of its states, once no free can reach a thread's cache any more.
+  template <typename Drain>
+  Status leave(Stream stream, bool for_good, Drain drain);
+
+  /// Ends the states of a capture whose graph is gone. INVALID_ARGUMENT while it is under way.
+  Status end_capture(uint64_t capture);
+  /// Ends all of them, whatever is under way: the pool's own end.
+  void end_captures() noexcept;
+
+  /// Every state, used or not.
+  const std::vector<std::unique_ptr<StreamState>>& all() const noexcept { return states_; }
+  /// How many streams are known.
+  size_t count() const noexcept { return by_stream_.size(); }
+
+  /// Calls visit(state) for each capture's.
+  template <typename Visit>
+  void for_each_capture(Visit visit) const {
+    for (const auto& [key, state] : by_capture_) visit(*state);
+  }
+  uint64_t bytes() const noexcept { return states_.size() * sizeof(StreamState); }
+
+  /// From here on every order asks the driver anew.
+  void next_round() noexcept { ++round_; }
+
+ private:
+  using LeftList = List<StreamState, &StreamState::left_prev, &StreamState::left_next>;
+
+  /// Streams that are found without a search.
+  static constexpr unsigned kRecentBits = 4;
+  /// Parked streams whose states wait for them; that of an earlier one may be taken over.
+  static constexpr size_t kParkedKept = 16;
+  /// States looked at for one to take over.
+  static constexpr size_t kTries = 4;
+
+  Status capture_of(Stream stream, uint64_t& capture);
+  Status find_capture(Stream stream, uint64_t capture, StreamState*& state);
+  Status release_captures(Stream stream);
+  bool take_up(StreamState& parked);
+  StreamState* take_over_or_make(Stream stream, uint64_t capture);
+  StreamState* take_over_from(LeftList& list, Stream stream);
+  Stream name_of(const StreamState& state) const noexcept;
+
+  Driver& driver_;
+  Space& space_;
+  const bool capture_aware_;
+  uint64_t round_ = 0;
+  std::unordered_map<Stream, StreamState*> by_stream_;
+  std::map<std::pair<uint64_t, Stream>, StreamState*> by_capture_;  // until the graph is gone
+  std::vector<std::unique_ptr<StreamState>> states_;
+  std::array<StreamState*, size_t{1} << kRecentBits> recent_{};  // of by_stream_, without captures
+  LeftList released_;
+  LeftList parked_;  // these are in by_stream_ too
+};
+
+template <typename Drain>
+Status Streams::leave(Stream stream, bool for_good, Drain drain) {
+  if (const Status status = release_captures(stream); status != kSuccess) return status;
+  const auto known = by_stream_.find(stream);
+  if (known == by_stream_.end()) return kSuccess;
+  StreamState& state = *known->second;
+  const bool was_parked = state.order.released();
+  if (!was_parked) {
+    state.set_name(kNameless);
+    drain(stream);
+    if (const Status status = state.order.release(); status != kSuccess) {
+      state.set_name(name_of(state));
+      return status;
+    }
+    (for_good ? released_ : parked_).push_back(&state);
+  } else if (for_good) {
+    parked_.remove(&state);
+    released_.push_back(&state);
+  }
+  if (for_good) by_stream_.erase(known);
+  return kSuccess;
+}
+
+}  // namespace gpupool
