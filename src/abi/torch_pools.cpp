@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "abi/backends.hpp"
 #include "base/status.hpp"
 #include "pool/registry.hpp"
 
@@ -29,9 +30,9 @@ TorchPools& TorchPools::instance() {
   return *pools;
 }
 
-/// What is registered later is called earlier before a fork: this lock comes before the registry's.
+/// What is registered later is called earlier before a fork: this lock comes before all others.
 TorchPools::TorchPools() {
-  (void)Registry::instance();
+  watch_fork();
   pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                  [] { instance().mutex_.unlock(); });
 }
