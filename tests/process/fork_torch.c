@@ -49,7 +49,8 @@ int main(void) {
     if (child == 0) _exit(in_child());
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+      fprintf(stderr, "fork %d: status %d\n", i, status);
   }
   atomic_store(&stop, 1);
   for (int i = 0; i < kThreads; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
