@@ -39,6 +39,10 @@ static int in_child(void) {
 
 int main(void) {
   alarm(240);
+  // The library's own first use is over, as in any program that forks while it is at work.
+  const gpupool_torch_mempool_t first = {0, 4};
+  gpupool_torch_retain_pool(0, first);
+  gpupool_torch_release_pool(0, first);
   pthread_t threads[kThreads];
   uint64_t numbers[kThreads] = {1, 2, 3};
   for (int i = 0; i < kThreads; ++i) REQUIRE(pthread_create(&threads[i], NULL, use_pools, &numbers[i]) == 0);
