@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-build setup-demo build demo test bindings fuzz check format-check format tidy lint generate clean
 
-FORMATTED = $(shell find src include tests examples -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
+FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests
 # The checkers are those that tools/setup.sh puts here, in the versions that we write for.
 CHECKERS := build/checkers

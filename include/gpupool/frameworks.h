@@ -6,7 +6,10 @@
  * everything in a process shares one pool a device. Programs that call the pool themselves need gpupool.h
  * only.
  *
- * Any thread may call any of them at any time. None but the ones that say so throws.
+ * Any thread may call any of them at any time. None but the ones that say so throws. PyTorch copies between
+ * devices without telling a pluggable allocator, so from the second device on that these functions serve, the
+ * devices may use each other's memory wherever they can reach it. What PyTorch's own allocator serves beside
+ * them is not known here: call gpupool_enable_peer on the pool for devices that copy to or from such memory.
  *
  * Available since version 0.1.
  */
@@ -77,8 +80,9 @@ GPUPOOL_API void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_
 /* set_end_allocate_to_pool_fn: ends what the last begin with this id started. */
 GPUPOOL_API void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_mempool_t id);
 
-/* set_release_pool: takes one user away; without users, the pool gives its memory back with its last block.
- */
+/* set_release_pool: takes one user away; without users, the pool gives its memory back, that of live blocks
+ * with the last of them. Waits for the streams that the device's default pool has seen, since a graph that
+ * was deleted may still run there; while a capture is under way, all of this happens after its end. */
 GPUPOOL_API void gpupool_torch_release_pool(int device, gpupool_torch_mempool_t id);
 
 /* Adds a user without routing to the pool, which is made if need be. Throws as begin does. */

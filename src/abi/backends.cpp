@@ -35,10 +35,7 @@ Status check_ordinal(int32_t ordinal, gpupool_backend_t backend) {
 
 Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
             std::unique_ptr<Device>& device) {
-  // Locks are taken around fork in the reverse of this order: those of the pools, then the devices'.
-  sim_watch_fork();
-  set_after_fork_hook(cuda_after_fork);
-  (void)Registry::instance();
+  watch_fork();
   if (const Status status = check_ordinal(ordinal, backend); status != kSuccess) return status;
   if (backend == GPUPOOL_BACKEND_SIM) {
     std::unique_ptr<Device> opened;
@@ -127,6 +124,13 @@ Status check_fields(const gpupool_config_t& config) {
 }
 
 }  // namespace
+
+/// Locks are taken around fork in the reverse of this order: those of the pools, then the devices'.
+void watch_fork() noexcept {
+  sim_watch_fork();
+  set_after_fork_hook(cuda_after_fork);
+  (void)Registry::instance();
+}
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {
   if (wanted < GPUPOOL_BACKEND_AUTO || wanted > GPUPOOL_BACKEND_SIM) {

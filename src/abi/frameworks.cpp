@@ -10,7 +10,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "abi/call.hpp"
 #include "abi/torch_pools.hpp"
+#include "base/parse.hpp"
 #include "base/status.hpp"
 
 using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
@@ -41,9 +43,13 @@ std::string in_units(uint64_t bytes) {
   return text.data();
 }
 
+/// PyTorch's own words for sizes that are no size.
+constexpr uint64_t kExabyte = uint64_t{1} << 60;
+
 std::string shortage(size_t size, int device, const char* report) {
-  std::string text =
-      "CUDA out of memory. Tried to allocate " + in_units(size) + ". GPU " + std::to_string(device);
+  std::string text = "CUDA out of memory. Tried to allocate " +
+                     (size < kExabyte ? in_units(size) : std::string("more than 1EB memory")) + ". GPU " +
+                     std::to_string(device);
   gpupool_device_info_t info{};
   info.struct_size = sizeof info;
   if (gpupool_device_info(GPUPOOL_BACKEND_AUTO, device, &info) == kSuccess) {
@@ -53,15 +59,31 @@ std::string shortage(size_t size, int device, const char* report) {
   return text + ". gpupool: " + report;
 }
 
-/// A size beyond any device's addresses is refused as such, but is a shortage to PyTorch.
-constexpr uint64_t kBeyondAddresses = uint64_t{1} << 47;
-
 /// In words why the last call failed, and whether memory was short.
 std::string explain(size_t size, int device, bool& is_short) {
   const ErrorRecord record = last_error();
-  is_short = is_shortage(record.status) ||
-             (record.status == GPUPOOL_ERROR_INVALID_ARGUMENT && size >= kBeyondAddresses);
+  is_short = is_shortage(record.status);
   return is_short ? shortage(size, device, record.message) : std::string("gpupool: ") + record.message;
+}
+
+/// For functions that do not throw: an exception becomes a status.
+template <typename Function>
+Status safely(Function function) noexcept {
+  Status status = kSuccess;
+  const Status caught = guarded([&] {
+    status = function();
+    return kSuccess;
+  });
+  return caught != kSuccess ? caught : status;
+}
+
+/// The same for what has no status.
+template <typename Function>
+void quietly(Function function) noexcept {
+  (void)guarded([&] {
+    function();
+    return kSuccess;
+  });
 }
 
 void check(gpupool_status_t status) {
@@ -74,7 +96,8 @@ extern "C" {
 
 void* gpupool_torch_alloc(size_t size, int device, void* stream) {
   gpupool_ptr_t ptr = 0;
-  return pools().malloc(size, device, stream, ptr) == kSuccess ? reinterpret_cast<void*>(ptr) : nullptr;
+  const Status status = safely([&] { return pools().malloc(size, device, stream, ptr); });
+  return status == kSuccess ? reinterpret_cast<void*>(ptr) : nullptr;
 }
 
 void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream) {
@@ -87,31 +110,38 @@ void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream) {
 }
 
 void gpupool_torch_free(void* ptr, size_t, int device, void* stream) {
-  if (ptr != nullptr) (void)pools().free(address(ptr), device, stream);
+  if (ptr != nullptr) (void)safely([&] { return pools().free(address(ptr), device, stream); });
 }
 
 int gpupool_torch_explain(size_t size, int device, char* text, size_t capacity) {
-  bool is_short = false;
-  const std::string words = explain(size, device, is_short);
-  if (capacity != 0) {
+  bool is_short = is_shortage(last_error().status);
+  if (capacity != 0) text[0] = '\0';
+  quietly([&] {
+    const std::string words = explain(size, device, is_short);
+    if (capacity == 0) return;
     const size_t length = std::min(words.size(), capacity - 1);
     std::memcpy(text, words.data(), length);
     text[length] = '\0';
-  }
+  });
   return is_short ? 1 : 0;
 }
 
 void gpupool_torch_record_stream(void* ptr, void* stream) {
-  (void)pools().on_owner([&](gpupool_t* pool) {
-    return gpupool_record_stream(pool, address(ptr), reinterpret_cast<gpupool_stream_t>(stream));
+  (void)safely([&] {
+    return pools().on_owner([&](gpupool_t* pool) {
+      return gpupool_record_stream(pool, address(ptr), reinterpret_cast<gpupool_stream_t>(stream));
+    });
   });
 }
 
 void gpupool_torch_reset(void) {
-  pools().empty_all();
+  quietly([] { pools().empty_all(); });
 }
 
 void gpupool_torch_memory_fraction(double fraction, int device) {
+  if (!(fraction >= 0 && fraction <= 1)) {
+    throw std::runtime_error("gpupool: the fraction is " + std::to_string(fraction) + ", and can be 0 to 1");
+  }
   gpupool_device_info_t info{};
   info.struct_size = sizeof info;
   check(gpupool_device_info(GPUPOOL_BACKEND_AUTO, device, &info));
@@ -130,16 +160,22 @@ void gpupool_torch_init(int device_count) {
         "GPUPOOL_BACKEND=sim out of the environment");
   }
   const char* limit = std::getenv("GPUPOOL_LIMIT");
-  if (limit != nullptr && std::strtoull(limit, nullptr, 10) > info.total_bytes) {
-    throw std::runtime_error(std::string("gpupool: GPUPOOL_LIMIT is ") + limit + " bytes, more than the " +
+  if (limit == nullptr || *limit == '\0') return;
+  uint64_t bytes = 0;
+  double share = 0;
+  check(parse_size("GPUPOOL_LIMIT", limit, bytes, share));
+  if (bytes > info.total_bytes) {
+    throw std::runtime_error("gpupool: GPUPOOL_LIMIT is " + std::to_string(bytes) + " bytes, more than the " +
                              std::to_string(info.total_bytes) + " of " + info.name);
   }
 }
 
 void* gpupool_torch_base_alloc(void* ptr, size_t* size) {
   gpupool_block_t block{};
-  const gpupool_status_t status = pools().on_owner(
-      [&](gpupool_t* pool) { return gpupool_block_info(pool, address(ptr), &block, sizeof block); });
+  const Status status = safely([&] {
+    return pools().on_owner(
+        [&](gpupool_t* pool) { return gpupool_block_info(pool, address(ptr), &block, sizeof block); });
+  });
   if (size != nullptr) *size = status == kSuccess ? block.allocated_bytes : 0;
   return status == kSuccess ? reinterpret_cast<void*>(block.address) : ptr;
 }
@@ -150,11 +186,11 @@ void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_mempool_t id
 }
 
 void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_mempool_t id) {
-  pools().end(device, number(id));
+  quietly([&] { pools().end(device, number(id)); });
 }
 
 void gpupool_torch_release_pool(int device, gpupool_torch_mempool_t id) {
-  pools().release(device, number(id));
+  quietly([&] { pools().release(device, number(id)); });
 }
 
 void gpupool_torch_retain_pool(int device, gpupool_torch_mempool_t id) {
@@ -162,20 +198,28 @@ void gpupool_torch_retain_pool(int device, gpupool_torch_mempool_t id) {
 }
 
 int gpupool_torch_pool_use_count(int device, gpupool_torch_mempool_t id) {
-  return pools().use_count(device, number(id));
+  int count = 0;
+  quietly([&] { count = pools().use_count(device, number(id)); });
+  return count;
 }
 
 size_t gpupool_torch_pools(int device, gpupool_t** found, gpupool_torch_mempool_t* ids, size_t capacity) {
-  const auto all = pools().list(device);
-  for (size_t i = 0; i < std::min(all.size(), capacity); ++i) {
-    found[i] = all[i].second;
-    if (ids != nullptr) ids[i] = {all[i].first.first, all[i].first.second};
-  }
-  return all.size();
+  size_t count = 0;
+  quietly([&] {
+    const auto all = pools().list(device);
+    count = all.size();
+    for (size_t i = 0; i < std::min(count, capacity); ++i) {
+      found[i] = all[i].second;
+      if (ids != nullptr) ids[i] = {all[i].first.first, all[i].first.second};
+    }
+  });
+  return count;
 }
 
 uint64_t gpupool_torch_limit(int device) {
-  return pools().limit(device);
+  uint64_t limit = 0;
+  quietly([&] { limit = pools().limit(device); });
+  return limit;
 }
 
 }  // extern "C"

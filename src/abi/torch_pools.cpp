@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "abi/backends.hpp"
 #include "base/status.hpp"
 #include "pool/registry.hpp"
 
@@ -36,11 +37,55 @@ TorchPools& TorchPools::instance() {
   return *pools;
 }
 
+/// What is registered later is called earlier before a fork: this lock comes before all others.
+TorchPools::TorchPools() {
+  watch_fork();
+  pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                 [] { instance().mutex_.unlock(); });
+}
+
+/// Without the lock.
 gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
   const gpupool_status_t status = gpupool_default_pool(device, &pool);
-  if (status == kSuccess) used_[device].store(true, std::memory_order_relaxed);
+  if (status != kSuccess || used_[device].load(std::memory_order_acquire)) return status;
+  const std::lock_guard lock(mutex_);
+  return meet_peers(device, pool);
+}
+
+// ---- several devices
+
+/// Devices that cannot reach each other copy by way of the host, which is the driver's business.
+gpupool_status_t TorchPools::open_to_peers(int device, gpupool_t* pool) {
+  for (int peer = 0; peer < static_cast<int>(kDevices); ++peer) {
+    if (peer == device || !used_[peer].load(std::memory_order_relaxed)) continue;
+    const gpupool_status_t status = gpupool_enable_peer(pool, peer);
+    if (status != kSuccess && status != GPUPOOL_ERROR_UNSUPPORTED) return status;
+  }
+  return kSuccess;
+}
+
+/// The first use of a device: its pool is opened to the others in use, and theirs to it.
+gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
+  if (used_[device].load(std::memory_order_relaxed)) return kSuccess;
+  gpupool_status_t status = open_to_peers(device, pool);
+  const auto open = [&](int other, gpupool_t* theirs) {
+    if (other == device || status != kSuccess) return;
+    status = gpupool_enable_peer(theirs, device);
+    if (status == GPUPOOL_ERROR_UNSUPPORTED) status = kSuccess;
+  };
+  for (int other = 0; other < static_cast<int>(kDevices); ++other) {
+    gpupool_t* theirs = nullptr;
+    if (used_[other].load(std::memory_order_relaxed) && gpupool_default_pool(other, &theirs) == kSuccess)
+      open(other, theirs);
+  }
+  for (const Owned& each : owned_) {
+    if (!each.is_destroyed) open(each.device, each.pool);
+  }
+  if (status == kSuccess) used_[device].store(true, std::memory_order_release);
   return status;
 }
+
+// ---- memory
 
 gpupool_status_t TorchPools::malloc(uint64_t size, int device, void* stream, gpupool_ptr_t& ptr) {
   gpupool_t* pool = nullptr;
@@ -97,16 +142,14 @@ TorchPools::Owned* TorchPools::find(int device, MempoolId id) {
   return found != owned_.end() ? &*found : nullptr;
 }
 
-gpupool_status_t TorchPools::retain_locked(int device, MempoolId id, gpupool_t*& pool) {
-  gpupool_t* shared = nullptr;
-  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
+gpupool_status_t TorchPools::retain_locked(int device, MempoolId id, gpupool_t* shared, gpupool_t*& pool) {
   if (Owned* known = find(device, id)) {
     ++known->users;
     pool = known->pool;
     return kSuccess;
   }
   const bool is_first = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& each) {
-    return each.device == device && each.users > 0;
+    return each.device == device && !each.is_destroyed;
   });
   if (is_first) limit_[device] = stats_of(shared).limit_bytes;
   gpupool_config_t config{};
@@ -114,25 +157,39 @@ gpupool_status_t TorchPools::retain_locked(int device, MempoolId id, gpupool_t*&
   config.flags = GPUPOOL_FLAG_CAPTURE_AWARE;
   config.device = device;
   config.limit_bytes = limit_[device] != 0 ? kLeastLimit : 0;
-  owned_.reserve(owned_.size() + 1);
-  if (const gpupool_status_t status = gpupool_create(&config, &pool); status != kSuccess) return status;
-  owned_.push_back({device, id, pool, 1});
+  owned_.push_back({device, id, nullptr, 1});
+  gpupool_status_t status = gpupool_create(&config, &pool);
+  if (status == kSuccess && (status = open_to_peers(device, pool)) != kSuccess) (void)gpupool_destroy(pool);
+  if (status != kSuccess) {
+    owned_.pop_back();
+    return status;
+  }
+  owned_.back().pool = pool;
   owned_count_.store(owned_.size(), std::memory_order_release);
   return kSuccess;
 }
 
 gpupool_status_t TorchPools::retain(int device, MempoolId id) {
-  const std::lock_guard lock(mutex_);
+  gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
-  return retain_locked(device, id, pool);
+  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
+  const std::lock_guard lock(mutex_);
+  return retain_locked(device, id, shared, pool);
 }
 
 gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter) {
+  gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
+  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
   {
     const std::lock_guard lock(mutex_);
-    if (const gpupool_status_t status = retain_locked(device, id, pool); status != kSuccess) return status;
-    routes_.push_back({device, id, pool, std::move(filter)});
+    routes_.push_back({device, id, nullptr, std::move(filter)});
+    const gpupool_status_t status = retain_locked(device, id, shared, pool);
+    if (status != kSuccess) {
+      routes_.pop_back();
+      return status;
+    }
+    routes_.back().pool = pool;
     route_count_.store(routes_.size(), std::memory_order_release);
   }
   give_room(device, pool);  // now, since meeting the limit while capturing would be too late
@@ -140,26 +197,50 @@ gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter
 }
 
 void TorchPools::end(int device, MempoolId id) {
-  const std::lock_guard lock(mutex_);
-  const auto last = std::find_if(routes_.rbegin(), routes_.rend(),
-                                 [&](const Route& each) { return each.device == device && each.id == id; });
-  if (last == routes_.rend()) return;
-  routes_.erase(std::next(last).base());
-  route_count_.store(routes_.size(), std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto last = std::find_if(routes_.rbegin(), routes_.rend(),
+                                   [&](const Route& each) { return each.device == device && each.id == id; });
+    if (last == routes_.rend()) return;
+    routes_.erase(std::next(last).base());
+    route_count_.store(routes_.size(), std::memory_order_release);
+  }
+  end_unused();
 }
 
 void TorchPools::release(int device, MempoolId id) {
-  const std::lock_guard lock(mutex_);
-  Owned* known = find(device, id);
-  if (known == nullptr || --known->users > 0) return;
-  (void)gpupool_empty(known->pool, nullptr);
-  (void)gpupool_destroy(known->pool);
-  const bool is_last = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& each) {
-    return each.device == device && each.users > 0;
-  });
-  gpupool_t* shared = nullptr;
-  if (is_last && limit_[device] != 0 && default_pool(device, shared) == kSuccess) {
-    (void)gpupool_set_limit(shared, limit_[device]);
+  {
+    const std::lock_guard lock(mutex_);
+    Owned* known = find(device, id);
+    if (known == nullptr || --known->users > 0) return;
+  }
+  end_unused();
+}
+
+/// Ends the pools without users, unless a capture is under way: that waits for the GPU, since a graph may
+/// still run that was deleted just now, on any stream that the device's own pool has seen.
+void TorchPools::end_unused() {
+  std::vector<Owned> ending;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!routes_.empty()) return;
+    for (Owned& each : owned_) {
+      if (each.users != 0 || each.is_destroyed) continue;
+      ending.push_back(each);
+      each.is_destroyed = true;
+    }
+  }
+  for (const Owned& each : ending) {
+    gpupool_t* shared = nullptr;
+    if (default_pool(each.device, shared) == kSuccess) (void)gpupool_synchronize(shared);
+    (void)gpupool_empty(each.pool, nullptr);
+    (void)gpupool_destroy(each.pool);
+    const std::lock_guard lock(mutex_);
+    const bool is_last = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& other) {
+      return other.device == each.device && !other.is_destroyed;
+    });
+    if (is_last && limit_[each.device] != 0 && shared != nullptr)
+      (void)gpupool_set_limit(shared, limit_[each.device]);
   }
 }
 
@@ -183,9 +264,7 @@ std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
   std::vector<gpupool_t*> pools;
   if (owned_count_.load(std::memory_order_acquire) == 0) return pools;
   const std::lock_guard lock(mutex_);
-  std::erase_if(owned_, [](const Owned& each) {
-    return each.users == 0 && gpupool_free(each.pool, 1, 0) == GPUPOOL_ERROR_INVALID_ARGUMENT;
-  });
+  std::erase_if(owned_, [](const Owned& each) { return each.pool->life.load() == Life::gone; });
   owned_count_.store(owned_.size(), std::memory_order_release);
   for (const Owned& each : owned_) {
     if (each.device == device) pools.push_back(each.pool);
@@ -201,7 +280,7 @@ std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
   if (gpupool_default_pool(device, &shared) == kSuccess) pools.emplace_back(MempoolId{}, shared);
   const std::lock_guard lock(mutex_);
   for (const Owned& each : owned_) {
-    if (each.device == device && each.users > 0) pools.emplace_back(each.id, each.pool);
+    if (each.device == device && !each.is_destroyed) pools.emplace_back(each.id, each.pool);
   }
   return pools;
 }

@@ -24,7 +24,13 @@ using StreamFilter = std::function<bool(void*)>;
 /// while it captures.
 ///
 /// All pools of a device share one limit. A pool that meets its own part takes what the others leave; this
-/// costs nothing until then. Functions that return a status leave the reason in gpupool_last_error.
+/// costs nothing until then.
+///
+/// PyTorch copies between devices with no word to its allocator, so from the second device on, each device
+/// may use the memory of the others, as far as they can reach each other.
+///
+/// The lock is taken around fork, before the library's own. Functions that return a status leave the reason
+/// in gpupool_last_error. All may throw std::bad_alloc.
 class TorchPools {
  public:
   static TorchPools& instance();
@@ -50,7 +56,8 @@ class TorchPools {
     int device;
     MempoolId id;
     gpupool_t* pool;
-    int users;  // 0: destroyed, but blocks of it may be live
+    int users;                  // 0: it ends, once no capture is under way
+    bool is_destroyed = false;  // but blocks of it may be live
   };
   struct Route {
     int device;
@@ -59,10 +66,14 @@ class TorchPools {
     StreamFilter filter;
   };
 
+  TorchPools();
   gpupool_status_t default_pool(int device, gpupool_t*& pool);
+  gpupool_status_t open_to_peers(int device, gpupool_t* pool);
+  gpupool_status_t meet_peers(int device, gpupool_t* pool);
   gpupool_t* routed(int device, void* stream);
   Owned* find(int device, MempoolId id);
-  gpupool_status_t retain_locked(int device, MempoolId id, gpupool_t*& pool);
+  gpupool_status_t retain_locked(int device, MempoolId id, gpupool_t* shared, gpupool_t*& pool);
+  void end_unused();
   void give_room(int device, gpupool_t* pool);
   std::vector<gpupool_t*> graph_pools(int device);
 

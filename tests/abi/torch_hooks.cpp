@@ -81,13 +81,18 @@ void test_shortage() {
   CHECK(gpupool_torch_alloc_or_throw(0, 2, nullptr) == nullptr);
   CHECK(gpupool_torch_alloc(size_t{1} << 60, 2, nullptr) == nullptr);
   CHECK(gpupool_torch_explain(size_t{1} << 60, 2, text, sizeof text) == 1);
-  CHECK(std::string(text).rfind("CUDA out of memory. Tried to allocate 1073741824.00 GiB.", 0) == 0);
+  CHECK(std::string(text).rfind("CUDA out of memory. Tried to allocate more than 1EB memory.", 0) == 0);
+  // Also what is far beyond any device, and yet a size.
+  CHECK(gpupool_torch_alloc(size_t{1} << 47, 2, nullptr) == nullptr);
+  CHECK(gpupool_torch_explain(size_t{1} << 47, 2, text, sizeof text) == 1);
+  CHECK(std::string(text).rfind("CUDA out of memory. Tried to allocate 131072.00 GiB.", 0) == 0);
   // Other failures are no shortage.
   CHECK(gpupool_torch_alloc(1, 77, nullptr) == nullptr);
   CHECK(gpupool_torch_explain(1, 77, text, sizeof text) == 0);
   CHECK(std::string(text).rfind("gpupool: ", 0) == 0);
   void* live = gpupool_torch_alloc(64 * kMiB, 2, nullptr);
   CHECK(thrown([] { gpupool_torch_memory_fraction(0.0, 2); }).find("gpupool: ") == 0);
+  CHECK(thrown([] { gpupool_torch_memory_fraction(1.5, 2); }).find("can be 0 to 1") != std::string::npos);
   CHECK(gpupool_torch_limit(2) == limit);
   gpupool_torch_free(live, 64 * kMiB, 2, nullptr);
 }

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running Python in a process of its own: what gpupool serves is settled once a process."""
 
+import json
 import os
 import subprocess
 import sys
+import traceback
 
 
 def run(*arguments, **environment):
@@ -16,3 +18,21 @@ def run(*arguments, **environment):
         timeout=300,
         env=os.environ | environment,
     )
+
+
+def report_cases(namespace):
+    """Calls each case_... in a program's globals, and prints a JSON object for it: its name, and what went wrong."""
+    for name, case in list(namespace.items()):
+        if name.startswith("case_"):
+            failure = ""
+            try:
+                case()
+            except Exception:
+                failure = traceback.format_exc()
+            print(json.dumps({"case": name, "failure": failure}), flush=True)
+
+
+def read_cases(process):
+    """What the cases of such a program came to, by name."""
+    lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+    return {line["case"]: line["failure"] for line in lines}

@@ -2,13 +2,12 @@
 """gpupool in PyTorch, on a GPU. Each process installs it once, so that the tests run others and look at them."""
 
 import importlib.util
-import json
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
-from programs import run
+from programs import read_cases, run
 
 HERE = Path(__file__).parent
 CASES = re.findall(r"^def (case_\w+)", (HERE / "torch_cases.py").read_text(encoding="utf-8"), re.MULTILINE)
@@ -30,8 +29,7 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 def results(shim):
     """What the cases came to, and the whole process."""
     process = run(str(HERE / "torch_cases.py"), GPUPOOL_TORCH_SHIM=shim)
-    lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
-    return {line["case"]: line["failure"] for line in lines}, process
+    return read_cases(process), process
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,15 +5,18 @@ installing it, since a process can install it once.
     python torch_cases.py            prints a JSON object a case: its name, and what went wrong ("" if nothing)
 """
 
+import ctypes
 import gc
-import json
+import subprocess
 import sys
+import tempfile
 import threading
-import traceback
+from pathlib import Path
 
 import gpupool
 import torch
 from gpupool import torch as gpupool_torch
+from programs import report_cases
 
 MIB = 1 << 20
 MODE = ""
@@ -347,15 +350,155 @@ def case_statistics_with_pools():
     assert torch.cuda.memory_reserved() <= reserved
 
 
-def case_unsupported_say_so():
+def expect_frames(block, name):
+    assert any(frame["name"] == name for frame in block["frames"]), block
+
+
+def case_snapshot_has_stacks():
+    """Of live blocks, also in a MemPool; the history tells of memory that comes and goes, and by whom."""
     if MODE != "shim":
         return
+    clear()
+    torch.cuda.memory._record_memory_history(context="all", stacks="python")
     try:
-        torch.cuda.MemPool(use_on_oom=True)
-    except RuntimeError as error:
-        assert "gpupool" in str(error) and "use_on_oom" in str(error), error
-    else:
-        raise AssertionError("nothing was raised")
+        kept = torch.empty(50 * MIB, dtype=torch.uint8, device="cuda")
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            inside = torch.empty(30 * MIB, dtype=torch.uint8, device="cuda")
+        snapshot = torch.cuda.memory._snapshot()
+        found = {block["address"]: block for segment in snapshot["segments"] for block in segment["blocks"]}
+        for tensor in (kept, inside):
+            expect_frames(found[tensor.data_ptr()], "case_snapshot_has_stacks")
+        del tensor, kept, inside, pool
+        torch.cuda.empty_cache()
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+    actions = [entry["action"] for entry in trace]
+    for action in ("segment_map", "segment_unmap", "segment_alloc", "segment_free"):
+        assert action in actions, actions
+    assert actions[-1] == "segment_unmap", actions
+    expect_frames(trace[-1], "empty_cache")
+
+
+def case_events_have_words():
+    if MODE != "shim":
+        return
+    torch.cuda.memory._set_memory_metadata("a word")
+    torch.cuda.memory._record_memory_history(context=None)
+    try:
+        with torch.profiler.record_function("step"):
+            torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+        torch.cuda.memory._set_memory_metadata("")
+    assert trace and all(entry["user_metadata"] == "a word" for entry in trace), trace
+    assert all(entry["compile_context"] == "N/A" for entry in trace), trace
+
+
+ALLOCATOR = r"""
+#include <cstddef>
+extern "C" int cudaMalloc(void**, size_t);
+extern "C" int cudaFree(void*);
+extern "C" { size_t held = 0; }
+extern "C" void* own_alloc(size_t size, int, void*) {
+  void* ptr = nullptr;
+  if (cudaMalloc(&ptr, size) != 0) return nullptr;
+  held += size;
+  return ptr;
+}
+extern "C" void own_free(void* ptr, size_t size, int, void*) {
+  cudaFree(ptr);
+  held -= size;
+}
+"""
+
+
+def case_mem_pool_with_an_allocator():
+    if MODE != "shim":
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "own.cpp", Path(folder) / "own.so"
+        source.write_text(ALLOCATOR, encoding="utf-8")
+        subprocess.run(["g++", "-shared", "-fPIC", "-o", library, source], check=True)
+        held = ctypes.c_size_t.in_dll(ctypes.CDLL(str(library)), "held")
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(str(library), "own_alloc", "own_free")
+        clear()
+        reserved = torch.cuda.memory_reserved()
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            small = [torch.ones(MIB, dtype=torch.uint8, device="cuda") for _ in range(3)]
+            large = torch.ones(30 * MIB, dtype=torch.uint8, device="cuda")
+        assert held.value == 34 * MIB, held.value
+        assert len(pool.snapshot()) == 3
+        assert torch.cuda.memory_reserved() - reserved == 34 * MIB
+        assert sum(int(tensor.sum()) for tensor in small) == 3 * MIB and int(large.sum()) == 30 * MIB
+        del pool
+        assert int(large.sum()) == 30 * MIB  # the tensors outlive the pool
+        del small, large
+        clear()
+        assert held.value == 0, held.value
+        assert torch.cuda.memory_reserved() == reserved
+
+
+def case_mem_pool_lends_in_a_shortage():
+    if MODE != "shim":
+        return
+    clear()
+    fraction = torch.cuda.get_per_process_memory_fraction()
+    total = torch.cuda.mem_get_info()[1]
+    pool = torch.cuda.MemPool(use_on_oom=True)
+    with torch.cuda.use_mem_pool(pool):
+        inside = torch.empty(512 * MIB, dtype=torch.uint8, device="cuda")
+    address = inside.data_ptr()
+    del inside
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 64 * MIB) / total)
+    try:
+        lent = torch.empty(400 * MIB, dtype=torch.uint8, device="cuda")
+        assert lent.data_ptr() == address
+        del lent, pool
+        expect_shortage(700 * MIB)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(fraction)
+    clear()
+
+
+def case_without_a_cache():
+    if MODE != "shim":
+        return
+    torch.cuda.caching_allocator_enable(False)
+    try:
+        before = torch.cuda.memory_allocated()
+        tensor = torch.ones(5 * MIB, dtype=torch.uint8, device="cuda")
+        assert torch.cuda.memory_allocated() == before
+        assert int(tensor.sum()) == 5 * MIB
+    finally:
+        torch.cuda.caching_allocator_enable(True)
+    del tensor
+    torch.ones(5 * MIB, dtype=torch.uint8, device="cuda")
+
+
+def case_deleted_graph_gives_back_at_once():
+    clear()
+    before = torch.cuda.memory_reserved()
+    given = torch.ones(64 * MIB, device="cuda")
+    warm_up(lambda: given * 2)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.relu(given * 2).sum()
+    for _ in range(20):
+        graph.replay()
+    del graph  # it still runs
+    given = None
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() <= before + 4 * MIB, torch.cuda.memory_reserved() - before
+
+
+def case_more_than_all():
+    text = expect_shortage((1 << 60) + 1)
+    assert "Tried to allocate more than 1EB memory" in text, text
 
 
 def case_twice():
@@ -374,14 +517,7 @@ def main():
     MODE = gpupool_torch.install("90%")
     # Whatever PyTorch's libraries keep for themselves is there before the cases.
     torch.ones(64, 64, device="cuda") @ torch.ones(64, 64, device="cuda")
-    for name, case in list(globals().items()):
-        if name.startswith("case_"):
-            failure = ""
-            try:
-                case()
-            except Exception:
-                failure = traceback.format_exc()
-            print(json.dumps({"case": name, "failure": failure}), flush=True)
+    report_cases(globals())
     # The tensors of these two live on until the very end.
     main.kept = torch.ones(1000, device="cuda")
     threading.kept = torch.ones(3 * MIB, device="cuda")

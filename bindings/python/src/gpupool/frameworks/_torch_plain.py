@@ -16,6 +16,7 @@ from .._native import ffi, lib
 from .._pool import default_pool
 from .._structs import Block, Segment, Stats
 from .._torch_names import memory_stats
+from ._torch_settings import heed_settings
 from ._torch_shim import library_path
 
 # The setters, and what each gets.
@@ -42,6 +43,7 @@ def create(torch: Any, alloc: str) -> Any:
 
 
 def install(torch: Any) -> None:
+    heed_settings()
     torch.cuda.memory.change_current_allocator(create(torch, "gpupool_torch_alloc_or_throw"))
     for name, function in Answers(torch).functions().items():
         setattr(torch._C, name, function)
@@ -142,7 +144,8 @@ def _segment(device: int, run: list[Segment], blocks: list[Block]) -> dict[str, 
         if block.address > at:
             entries.append(_entry(at, block.address - at, 0, "inactive"))
         state = "active_allocated" if block.state == BlockState.LIVE else "active_pending_free"
-        entries.append(_entry(block.address, block.allocated_bytes, block.requested_bytes, state))
+        requested = block.requested_bytes if block.state == BlockState.LIVE else 0  # as the statistics count it
+        entries.append(_entry(block.address, block.allocated_bytes, requested, state))
         at = block.address + block.allocated_bytes
     if at < end:
         entries.append(_entry(at, end - at, 0, "inactive"))
@@ -153,7 +156,7 @@ def _segment(device: int, run: list[Segment], blocks: list[Block]) -> dict[str, 
         "total_size": end - start,
         "allocated_size": sum(block.allocated_bytes for block in live),
         "active_size": sum(block.allocated_bytes for block in inside),
-        "requested_size": sum(block.requested_bytes for block in inside),
+        "requested_size": sum(block.requested_bytes for block in live),
         "stream": run[0].stream,
         "segment_type": "small" if run[0].is_small else "large",
         "segment_pool_id": (0, 0),

@@ -6,20 +6,19 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from . import _torch_cache
+from ._torch_cache import ShimError
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = Path(__file__).resolve().parent / "torch_shim"
-
-
-class ShimError(Exception):
-    """Why there is no shim."""
 
 
 def library_path() -> Path:
@@ -29,29 +28,37 @@ def library_path() -> Path:
     raise ShimError(f"{_PACKAGE} has no libgpupool.so")
 
 
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "gpupool"
-
-
 def load(torch: Any) -> ctypes.CDLL:
     """The shim for this PyTorch, compiled if need be: about ten seconds, once. Raises ShimError."""
-    path = cache_folder() / f"torch-{torch.__version__}-{_key()}.so"
-    if not path.exists():
-        _build(torch, path)
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        raise ShimError(str(error)) from error
+    compiler = _compiler()
+    return _torch_cache.load(
+        f"torch-{torch.__version__}-{_key(torch, compiler)}.so", lambda path: _build(torch, compiler, path)
+    )
 
 
-def _key() -> str:
-    """Stands for everything that the shim is made of, but PyTorch."""
-    digest = hashlib.sha256(str(library_path()).encode())
+def _compiler() -> str | None:
+    return os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
+
+
+def _key(torch: Any, compiler: str | None) -> str:
+    """Stands for everything that the shim is made of and for: homes are shared between machines and containers."""
+    libc = "".join(platform.libc_ver())
+    made_by = [str(torch.version.git_version), platform.machine(), libc, str(library_path()), _version_of(compiler)]
+    digest = hashlib.sha256("\n".join(made_by).encode())
     headers = _PACKAGE / "include" / "gpupool"
     for path in sorted([*_SOURCES.rglob("*.[ch]pp"), *headers.glob("*.h")]):
         digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:32]
+
+
+def _version_of(compiler: str | None) -> str:
+    """In its own words; empty where there is none."""
+    if compiler is None:
+        return ""
+    try:
+        return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ShimError(f"the C++ compiler {compiler} cannot be run: {error}") from error
 
 
 def _cuda_folders() -> Iterator[Path]:
@@ -72,8 +79,7 @@ def _standard_library() -> list[str]:
     return sorted(paths)[:1]
 
 
-def _build(torch: Any, path: Path) -> None:
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
+def _build(torch: Any, compiler: str | None, path: Path) -> None:
     if compiler is None:
         raise ShimError("there is no C++ compiler (g++)")
     needed = ("cuda_runtime_api.h", "crt/host_config.h")
@@ -81,24 +87,16 @@ def _build(torch: Any, path: Path) -> None:
     if cuda is None:
         raise ShimError(f"there is no {needed[1]}: neither a CUDA toolkit nor the package nvidia-cuda-crt is installed")
     root, library = Path(torch.__file__).parent, library_path()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Processes that start together each build it; the last one to rename wins, and all are the same.
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            built = Path(folder) / path.name
-            command = [
-                *(compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-w", "-o", str(built)),
-                f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-                *("-I", str(_PACKAGE / "include")),
-                *("-isystem", str(root / "include"), "-isystem", str(cuda)),
-                str(_SOURCES / "allocator.cpp"),
-                *(f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", str(library), *_standard_library()),
-                *(f"-Wl,-rpath,{root / 'lib'}", f"-Wl,-rpath,{library.parent}"),
-            ]
-            result = subprocess.run(command, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                lines = [line for line in result.stderr.splitlines() if "error" in line] or ["it ended without a word"]
-                raise ShimError(f"{compiler} failed for PyTorch {torch.__version__}: {lines[0]}")
-            built.replace(path)
-    except OSError as error:
-        raise ShimError(str(error)) from error
+    command = [
+        *(compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-w", "-o", str(path)),
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *("-I", str(_PACKAGE / "include")),
+        *("-isystem", str(root / "include"), "-isystem", str(cuda)),
+        str(_SOURCES / "allocator.cpp"),
+        *(f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", str(library), *_standard_library()),
+        *(f"-Wl,-rpath,{root / 'lib'}", f"-Wl,-rpath,{library.parent}"),
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        lines = [line for line in result.stderr.splitlines() if "error" in line] or ["it ended without a word"]
+        raise ShimError(f"{compiler} failed for PyTorch {torch.__version__}: {lines[0]}")

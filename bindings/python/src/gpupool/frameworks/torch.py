@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import _torch_plain, _torch_shim
+from . import _torch_cache, _torch_plain, _torch_shim
 from ._cap import Cap, apply_cap, parse_cap
 
 
@@ -128,12 +128,18 @@ def _check_ready(torch: Any) -> None:
 
 
 def _install(torch: Any) -> str:
+    if torch.cuda.get_allocator_backend() == "cudaMallocAsync":
+        warnings.warn(
+            "gpupool takes the place of PyTorch's backend cudaMallocAsync, which PYTORCH_ALLOC_CONF asks for",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     if os.environ.get("GPUPOOL_TORCH_SHIM") != "0":
         try:
             if _torch_shim.load(torch).gpupool_torch_install() != 0:
                 raise RuntimeError(_TOO_LATE)
             return "shim"
-        except _torch_shim.ShimError as error:
+        except _torch_cache.ShimError as error:
             warnings.warn(
                 f"gpupool's allocator for PyTorch could not be built: {error}. PyTorch's pluggable interface is used: "
                 "a shortage raises RuntimeError, and the history of allocations is not recorded",

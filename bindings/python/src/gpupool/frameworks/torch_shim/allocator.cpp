@@ -8,29 +8,31 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <gpupool/frameworks.h>
+#include <pthread.h>
 
-#include <array>
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "blocks.hpp"
+#include "device_pools.hpp"
 #include "history.hpp"
 #include "ipc.hpp"
+#include "limits.hpp"
 #include "private_pools.hpp"
+#include "shortages.hpp"
 #include "statistics.hpp"
+#include "supply.hpp"
+#include "uncached.hpp"
+#include "watching.hpp"
 
 namespace gpupool_torch {
 namespace {
 
 using namespace c10::cuda::CUDACachingAllocator;  // NOLINT: this file implements its interface
 void delete_block(void* ptr);
-
-#define GPUPOOL_CANNOT(what, instead) \
-  TORCH_CHECK(false, "gpupool as PyTorch's allocator does not support " what ". " instead)
 
 class Allocator final : public CUDAAllocator {
  public:
@@ -58,33 +60,44 @@ class Allocator final : public CUDAAllocator {
   }
 
   void raw_delete(void* ptr) override {
-    if (ptr == nullptr) return;
-    const auto block = blocks_.take(ptr);
-    TORCH_CHECK(block, "gpupool: ", ptr, " is not a live block of PyTorch's");
+    if (ptr == nullptr || is_inherited_) return;
     if (const auto* trace = c10::impl::GPUTrace::get_trace()) {
       (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
     }
-    const auto address = reinterpret_cast<size_t>(ptr);
-    history_.record(TraceEntry::FREE_REQUESTED, block->device, address, block->size, block->stream);
-    history_.record(TraceEntry::FREE_COMPLETED, block->device, address, block->size, block->stream);
+    if (uncached_.give_back(ptr)) return;
+    Stack stack = history_.gather(RecordContext::ALL);
+    const auto block = blocks_.take(ptr);
+    TORCH_CHECK(block, "gpupool: ", ptr, " is not a live block of PyTorch's");
+    if (stack == nullptr) stack = block->stack;
+    const History::Subject subject = subject_of(ptr, *block);
+    history_.record(TraceEntry::FREE_REQUESTED, subject, stack);
+    history_.record(TraceEntry::FREE_COMPLETED, subject, stack);
     if (block->owner != nullptr) {
       privates_.free(block->owner, ptr);
     } else {
       sharing_.forget(ptr);
-      gpupool_torch_free(ptr, block->size, block->device, block->stream);
+      (void)gpupool_free(devices_.find(block->device), reinterpret_cast<uintptr_t>(ptr),
+                         number(block->stream));
     }
     profile(ptr, -static_cast<int64_t>(block->size), block->device);
   }
 
   void recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stream) override {
-    if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block) return;  // nothing, or not ours
+    if (ptr.get() == nullptr || ptr.get_deleter() != &delete_block || is_inherited_)
+      return;  // nothing of ours
     const auto block = blocks_.find(ptr.get());
     if (!block || block->stream == stream.stream()) return;
     if (block->owner != nullptr) return privates_.record_stream(block->owner, ptr.get(), stream.stream());
-    gpupool_torch_record_stream(ptr.get(), stream.stream());
+    (void)gpupool_record_stream(devices_.find(block->device), reinterpret_cast<uintptr_t>(ptr.get()),
+                                number(stream.stream()));
   }
 
-  void* getBaseAllocation(void* ptr, size_t* size) override { return gpupool_torch_base_alloc(ptr, size); }
+  void* getBaseAllocation(void* ptr, size_t* size) override {
+    gpupool_block_t block{};
+    const bool is_ours = devices_.owner_of(ptr, block) != nullptr;
+    if (size != nullptr) *size = is_ours ? block.allocated_bytes : 0;
+    return is_ours ? reinterpret_cast<void*>(block.address) : ptr;
+  }
 
   void copy_data(void* to, const void* from, size_t size) const override {
     C10_CUDA_CHECK(cudaMemcpy(to, from, size, cudaMemcpyDeviceToDevice));
@@ -94,34 +107,41 @@ class Allocator final : public CUDAAllocator {
 
   void init(int device_count) override {
     gpupool_torch_init(device_count);
+    Limits::tell_what_is_ignored();
     device_count_ = device_count;
     initialized_ = true;
   }
 
   bool initialized() override { return initialized_; }
+
+  /// In a child of fork. Its blocks are the parent's, and other threads may have held any lock here.
+  void after_fork() { is_inherited_ = initialized_.load(); }
+
   std::string name() override { return "gpupool"; }
-  void enable(bool) override {}
-  bool isEnabled() const override { return true; }
+  void enable(bool enabled) override { uncached_.set_enabled(enabled); }
+  bool isEnabled() const override { return uncached_.is_enabled(); }
 
   // ---- limits, and giving back
 
   double getMemoryFraction(DeviceIndex device) override {
-    const uint64_t limit = gpupool_torch_limit(device);
-    return limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(getMemoryInfo(device).second);
+    return limits_.get(device, used(device), getMemoryInfo(device).second);
   }
 
   void setMemoryFraction(double fraction, DeviceIndex device) override {
-    gpupool_torch_memory_fraction(fraction, device);
+    limits_.set(fraction, device, used(device), getMemoryInfo(device).second);
   }
 
+  /// Of one pool, or of all of them and the devices' own. What a graph may still use stays.
   void emptyCache(MempoolId_t id) override {
+    const ActingStack acting(history_.gather(RecordContext::ALL));
     (void)privates_.give_back(id);
-    gpupool_torch_reset();
+    if (id == MempoolId_t{0, 0}) devices_.empty();
+    watching_.note_all_mappings(device_count_);
   }
 
   void cacheInfo(DeviceIndex device, size_t* largest) override {
     size_t room = getMemoryInfo(device).first;
-    if (gpupool_t* pool = pool_of(device)) {
+    if (gpupool_t* pool = devices_.find(device)) {
       const gpupool_stats_t stats = stats_of(pool);
       room += stats.cached_bytes;
       const uint64_t active = stats.all.active_bytes.current;
@@ -137,46 +157,41 @@ class Allocator final : public CUDAAllocator {
   void resetAccumulatedStats(DeviceIndex device) override { statistics_.reset_accumulated(device); }
 
   void resetPeakStats(DeviceIndex device) override {
-    if (gpupool_t* pool = pool_of(device)) (void)gpupool_reset_peaks(pool);
+    if (gpupool_t* pool = devices_.find(device)) (void)gpupool_reset_peaks(pool);
+    privates_.reset_peaks(device);
   }
 
   SnapshotInfo snapshot(MempoolId_t id, bool include_traces) override {
-    SnapshotInfo result;
-    result.config_metadata = {};
-    result.config_metadata.max_split_size = static_cast<size_t>(-1);
-    result.config_metadata.pinned_num_register_threads = 1;
-    result.config_metadata.expandable_segments = true;
-    result.config_metadata.last_allocator_settings = "backend:gpupool";
-    result.config_metadata.roundup_power2_divisions.resize(16);
-    for (int device = 0; device < device_count_; ++device) {
-      const auto all = segments_of(static_cast<DeviceIndex>(device));
-      std::copy_if(all.begin(), all.end(), std::back_inserter(result.segments), [&](const SegmentInfo& each) {
-        return id == MempoolId_t{0, 0} || id == each.owner_private_pool_id;
-      });
-    }
-    if (include_traces) result.device_traces = history_.entries();
-    result.device_traces.resize(static_cast<size_t>(device_count_));
-    return result;
+    return watching_.snapshot(id, include_traces, device_count_);
   }
 
   void recordHistory(bool enabled, CreateContextFn context, size_t capacity, RecordContext when, bool clear,
                      const std::vector<std::string>& skipped) override {
+    const bool was_on = history_.is_on();
     history_.configure(enabled, context, capacity, when, clear, skipped);
+    if (enabled && !was_on) watching_.start(device_count_);
   }
   bool isHistoryEnabled() override { return history_.is_on(); }
+  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& words) override {
+    history_.annotate(current_device(), words);
+  }
+  void pushCompileContext(std::string& name) override { history_.push_region(name); }
+  void popCompileContext() override { history_.pop_region(); }
+  void setUserMetadata(const std::string& words) override { History::metadata() = words; }
+  std::string getUserMetadata() override { return History::metadata(); }
 
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override {
-    const std::lock_guard lock(observers_mutex_);
-    observers_.push_back(std::move(observer));
+    shortages_.add_observer(std::move(observer));
   }
 
-  void attachAllocatorTraceTracker(AllocatorTraceTracker) override {
-    GPUPOOL_CANNOT("trackers of segments", "Leave TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK unset.");
+  /// Trackers are told of blocks, and of the segments of graphs and MemPools, which is what NCCL registers.
+  void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override {
+    history_.add_tracker(std::move(tracker));
   }
 
   std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override {
     std::vector<StreamSegmentSize> sizes;
-    for (const SegmentInfo& each : segments_of(device)) {
+    for (const SegmentInfo& each : watching_.segments_of(device)) {
       sizes.emplace_back(static_cast<cudaStream_t>(each.stream), !each.is_large, each.total_size);
     }
     return sizes;
@@ -195,17 +210,16 @@ class Allocator final : public CUDAAllocator {
 
   void createOrIncrefPool(DeviceIndex device, MempoolId_t id,
                           std::shared_ptr<CUDAAllocator> allocator) override {
-    if (allocator) {
-      GPUPOOL_CANNOT("a MemPool with an allocator of its own", "Create it as torch.cuda.MemPool().");
-    }
-    privates_.retain(device, id);
+    privates_.retain(device, id, std::move(allocator));
   }
 
-  void setUseOnOOM(DeviceIndex, MempoolId_t, bool use_on_oom) override {
-    if (use_on_oom) GPUPOOL_CANNOT("MemPool(use_on_oom=True)", "Drop the pool to make its memory free.");
+  void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) override {
+    privates_.with(device, id, [=](PrivatePool& pool) { pool.serves_shortages = use_on_oom; });
   }
 
-  void setNoSplit(DeviceIndex device, MempoolId_t id) override { privates_.set_no_split(device, id); }
+  void setNoSplit(DeviceIndex device, MempoolId_t id) override {
+    privates_.with(device, id, [](PrivatePool& pool) { pool.no_split = true; });
+  }
 
   bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
                                 const std::unordered_set<void*>& expected) override {
@@ -235,7 +249,7 @@ class Allocator final : public CUDAAllocator {
     }
     for (const PrivateBlock& each : wanted->blocks) {
       void* ptr = reinterpret_cast<void*>(each.address);
-      blocks_.insert(ptr, {each.requested, each.stream, device, pool});
+      blocks_.insert(ptr, {each.requested, each.stream, device, pool, nullptr});
       delta.dataptrs_allocd.emplace_back(ptr, ptr, &delete_block, c10::Device(c10::DeviceType::CUDA, device));
     }
     return delta;
@@ -244,25 +258,33 @@ class Allocator final : public CUDAAllocator {
   // ---- other processes and other devices
 
   ShareableHandle shareIpcHandle(void* ptr) override {
-    for (int device = 0; device < device_count_; ++device) {
-      gpupool_t* pool = pool_of(device);
-      gpupool_block_t block{};
-      if (pool != nullptr &&
-          gpupool_block_info(pool, reinterpret_cast<uintptr_t>(ptr), &block, sizeof block) == 0) {
-        return sharing_.share(pool, ptr);
-      }
-    }
-    return sharing_.share(nullptr, ptr);
+    gpupool_block_t block{};
+    gpupool_t* pool = devices_.owner_of(ptr, block);
+    TORCH_CHECK(pool != nullptr, "gpupool: ", ptr, " is in no live block, so that it cannot be shared");
+    return sharing_.share(pool, block, ptr);
   }
 
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return sharing_.open(handle); }
 
-  /// The copy through the driver needs no access of one device to the other's memory.
-  void enablePeerAccess(DeviceIndex, DeviceIndex) override {}
+  /// Lets a device use the memory of another one: all that is mapped there now and later, whatever it serves.
+  void enablePeerAccess(DeviceIndex device, DeviceIndex device_to_access) override {
+    const c10::cuda::CUDAGuard guard(device);
+    const cudaError_t result = cudaDeviceEnablePeerAccess(device_to_access, 0);
+    if (result == cudaErrorPeerAccessAlreadyEnabled) {
+      (void)cudaGetLastError();
+    } else {
+      C10_CUDA_CHECK(result);
+    }
+    TORCH_CHECK(gpupool_enable_peer(used(device_to_access), device) == GPUPOOL_SUCCESS,
+                "gpupool: ", last_error());
+    sharing_.enable_peer(device_to_access, device);
+  }
 
+  /// Without peer access, only the copy between contexts knows how to reach mapped memory.
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t size,
-                          cudaStream_t stream, bool) override {
-    if (to_device == from_device) return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
+                          cudaStream_t stream, bool p2p_enabled) override {
+    if (p2p_enabled || to_device == from_device)
+      return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream);
   }
 
@@ -272,67 +294,69 @@ class Allocator final : public CUDAAllocator {
     std::vector<PrivateBlock> blocks;
   };
 
+  static DeviceIndex current_device() {
+    DeviceIndex device = -1;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    return device;
+  }
+
+  static gpupool_stream_t number(cudaStream_t stream) { return reinterpret_cast<gpupool_stream_t>(stream); }
+
+  static History::Subject subject_of(void* ptr, const Block& block) {
+    const MempoolId_t pool = block.owner != nullptr ? block.owner->id : MempoolId_t{0, 0};
+    return {block.device, reinterpret_cast<size_t>(ptr), block.size, block.stream, pool};
+  }
+
+  /// The device's pool, for what needs one.
+  gpupool_t* used(DeviceIndex device) {
+    gpupool_t* pool = devices_.use(device);
+    TORCH_CHECK(pool != nullptr, "gpupool: ", last_error());
+    return pool;
+  }
+
   void* obtain(size_t size, DeviceIndex device, cudaStream_t stream) {
     if (size == 0) return nullptr;
-    PrivatePool* owner = nullptr;
-    void* ptr = try_obtain(size, device, stream, owner);
-    if (C10_UNLIKELY(ptr == nullptr)) ptr = obtain_at_last(size, device, stream, owner);
-    blocks_.insert(ptr, {size, stream, device, owner});
+    TORCH_CHECK(!is_inherited_, "gpupool: CUDA cannot be used in a forked child of a process that used it");
+    const Stack stack = history_.gather(RecordContext::STATE);
+    const ActingStack acting(stack);
+    void* ptr = nullptr;
+    if (C10_UNLIKELY(uncached_.is_on())) {
+      ptr = uncached_.obtain(size, device, used(device));
+      if (ptr == nullptr) raise_shortage(size, device, "CUDA out of memory. The cache is switched off.");
+    } else {
+      Block block{size, stream, device, nullptr, stack};
+      ptr = supply_.malloc(size, device, stream, block.owner);
+      if (C10_UNLIKELY(ptr == nullptr)) {
+        std::string why;
+        ptr = supply_.malloc_at_last(size, device, stream, block.owner, why);
+        if (ptr == nullptr) raise_shortage(size, device, why.c_str());
+      }
+      if (C10_UNLIKELY(history_.is_watched())) {
+        watching_.note_mappings(device, false);
+        history_.record(TraceEntry::ALLOC, subject_of(ptr, block), stack);
+      }
+      blocks_.insert(ptr, std::move(block));
+      profile(ptr, static_cast<int64_t>(size), device);
+    }
     if (const auto* trace = c10::impl::GPUTrace::get_trace()) {
       (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
     }
-    history_.record(TraceEntry::ALLOC, device, reinterpret_cast<size_t>(ptr), size, stream);
-    profile(ptr, static_cast<int64_t>(size), device);
     return ptr;
   }
 
-  void* try_obtain(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
-    if (C10_UNLIKELY(privates_.is_routing())) {
-      void* ptr = privates_.malloc(size, device, stream, owner);
-      if (owner != nullptr) return ptr;
-    }
-    return gpupool_torch_alloc(size, device, stream);
-  }
-
-  /// Gives back what graphs left, lets PyTorch free what it only keeps for other processes, and tries again.
-  void* obtain_at_last(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
-    std::array<char, 2048> text;
-    bool is_shortage = gpupool_torch_explain(size, device, text.data(), text.size()) != 0;
-    bool freed = false;
-    if (is_shortage) {
-      freed = privates_.give_back({0, 0});
-      for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
-        freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
-      }
-    }
-    if (freed) {
-      if (void* ptr = try_obtain(size, device, stream, owner)) return ptr;
-      is_shortage = gpupool_torch_explain(size, device, text.data(), text.size()) != 0;
-    }
-    TORCH_CHECK(is_shortage, text.data());
-    report_shortage(size, device);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, text.data());
-  }
-
-  std::vector<SegmentInfo> segments_of(DeviceIndex device) {
-    std::vector<SegmentInfo> all;
-    if (gpupool_t* pool = pool_of(device)) Snapshot(device, pool, privates_.segments(device)).append_to(all);
-    return all;
-  }
-
-  void report_shortage(size_t size, DeviceIndex device) {
+  [[noreturn]] void raise_shortage(size_t size, DeviceIndex device, const char* text) {
     const auto [free, total] = getMemoryInfo(device);
-    history_.record(TraceEntry::OOM, device, free, size, nullptr);
-    const DeviceStats stats = statistics_.of(device);
-    c10::reportOutOfMemoryToProfiler(
-        static_cast<int64_t>(size), static_cast<size_t>(stats.allocated_bytes[0].current),
-        static_cast<size_t>(stats.reserved_bytes[0].current), c10::Device(c10::DeviceType::CUDA, device));
-    std::vector<OutOfMemoryObserver> observers;
-    {
-      const std::lock_guard lock(observers_mutex_);
-      observers = observers_;
-    }
-    for (const OutOfMemoryObserver& observer : observers) observer(device, size, total, free);
+    shortages_.raise(size, device, free, total, text);
+  }
+
+  /// A segment of a private pool has come or goes.
+  void note_segment(const PrivatePool& pool, const Segment& segment, bool has_come) {
+    if (!has_come) sharing_.forget(segment.ptr);
+    watching_.note_segment(pool, segment, has_come);
+  }
+
+  void prepare(DeviceIndex device, gpupool_t* pool) {
+    limits_.apply_setting(device, pool, getMemoryInfo(device).second);
   }
 
   void profile(void* ptr, int64_t change, DeviceIndex device) {
@@ -345,13 +369,20 @@ class Allocator final : public CUDAAllocator {
 
   Blocks blocks_;
   Sharing sharing_;
-  PrivatePools privates_{[this](void* segment) { sharing_.forget(segment); }};
-  Statistics statistics_{privates_};
+  Limits limits_;
+  Uncached uncached_;
   History history_;
+  DevicePools devices_{[this](DeviceIndex device, gpupool_t* pool) { prepare(device, pool); }};
+  PrivatePools privates_{devices_, [this](const PrivatePool& pool, const Segment& segment, bool has_come) {
+                           note_segment(pool, segment, has_come);
+                         }};
+  Supply supply_{devices_, privates_};
+  Statistics statistics_{devices_, privates_};
+  Watching watching_{history_, blocks_, devices_, privates_};
+  Shortages shortages_{history_, statistics_};
   std::atomic<bool> initialized_{false};
+  std::atomic<bool> is_inherited_{false};
   std::atomic<int> device_count_{0};
-  std::mutex observers_mutex_;
-  std::vector<OutOfMemoryObserver> observers_;
 };
 
 /// Leaked on purpose: tensors are freed until the very end of the process.
@@ -373,6 +404,7 @@ extern "C" __attribute__((visibility("default"))) int gpupool_torch_install() {
   auto& ours = gpupool_torch::instance();
   if (allocator.load() == &ours) return 0;
   if (allocator.load()->initialized()) return 1;
+  pthread_atfork(nullptr, nullptr, [] { gpupool_torch::instance().after_fork(); });
   c10::SetAllocator(c10::DeviceType::CUDA, &ours);
   allocator.store(&ours);
   return 0;

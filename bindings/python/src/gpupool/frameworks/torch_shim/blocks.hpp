@@ -2,14 +2,17 @@
 // Which block belongs to which stream, since PyTorch frees by address alone.
 #pragma once
 
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/util/flat_hash_map.h>
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace gpupool_torch {
 
@@ -19,16 +22,17 @@ struct Block {
   size_t size;
   cudaStream_t stream;
   c10::DeviceIndex device;
-  PrivatePool* owner;  // null: the device's pool
+  PrivatePool* owner;                           // null: the device's pool
+  std::shared_ptr<c10::GatheredContext> stack;  // of its malloc, where the history keeps it
 };
 
 /// In shards, so that threads rarely meet.
 class Blocks {
  public:
-  void insert(void* ptr, const Block& block) {
+  void insert(void* ptr, Block block) {
     Shard& shard = shard_of(ptr);
     const std::lock_guard lock(shard.mutex);
-    shard.blocks[ptr] = block;
+    shard.blocks[ptr] = std::move(block);
   }
 
   std::optional<Block> find(void* ptr) {
@@ -38,12 +42,17 @@ class Blocks {
     return found != shard.blocks.end() ? std::optional(found->second) : std::nullopt;
   }
 
+  std::shared_ptr<c10::GatheredContext> stack_of(uintptr_t address) {
+    const auto block = find(reinterpret_cast<void*>(address));
+    return block ? block->stack : nullptr;
+  }
+
   std::optional<Block> take(void* ptr) {
     Shard& shard = shard_of(ptr);
     const std::lock_guard lock(shard.mutex);
     const auto found = shard.blocks.find(ptr);
     if (found == shard.blocks.end()) return std::nullopt;
-    const Block block = found->second;
+    Block block = std::move(found->second);
     shard.blocks.erase(found);
     return block;
   }

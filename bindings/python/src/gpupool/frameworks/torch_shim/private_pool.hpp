@@ -27,17 +27,27 @@ using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::DeviceStats;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
-/// What a device's private pools hand out, and the segments of the device's pool that it comes from.
+/// What a device's private pools hand out, and the segments that it comes from.
 struct PrivateUsage {
   DeviceStats blocks;
-  Stat segments;
+  Stat segments;  // those that are blocks of the device's pool
   Stat segment_bytes;
+  Stat small_segment_bytes;  // of those: what serves small blocks
+  DeviceStats foreign;       // segments that a MemPool's own allocator gave: their count and bytes
+};
+
+/// A segment that has come, or that goes.
+struct Segment {
+  void* ptr;
+  size_t bytes;
+  cudaStream_t stream;
 };
 
 /// Where segments come from and go to; get gives null where memory is short.
 struct SegmentSource {
-  std::function<void*(size_t)> get;
+  std::function<void*(size_t, cudaStream_t)> get;
   std::function<void(void*, size_t)> give_back;
+  bool is_foreign = false;  // the memory is not the device's pool's
 };
 
 /// A live block, as a checkpoint keeps it.
@@ -58,17 +68,26 @@ class PrivatePool {
   const c10::MempoolId_t id;
   int users = 0;
   bool no_split = false;
+  bool serves_shortages = false;  // torch.cuda.MemPool(use_on_oom=True)
+
+  /// watch is told of each segment once it is there, and before it goes.
+  void watch(std::function<void(const Segment&, bool has_come)> watch) { watch_ = std::move(watch); }
 
   /// Null where memory is short.
   void* malloc(size_t requested, cudaStream_t stream) {
-    const size_t size = std::max<size_t>((requested + 511) / 512 * 512, 512);
+    if (void* ptr = malloc_cached(requested, stream)) return ptr;
+    const size_t size = rounded(requested);
+    if (!add_segment(size, size <= kSmallSize, stream)) return nullptr;
+    return malloc_cached(requested, stream);
+  }
+
+  /// The same without new memory.
+  void* malloc_cached(size_t requested, cudaStream_t stream) {
+    const size_t size = rounded(requested);
     const bool is_small = size <= kSmallSize;
-    auto found = free_.lower_bound({is_small, stream, size, 0});
-    if (found == free_.end() || std::get<0>(*found) != is_small || std::get<1>(*found) != stream) {
-      const uintptr_t address = add_segment(size, is_small, stream);
-      if (address == 0) return nullptr;
-      found = free_.find(key(blocks_.find(address)));
-    }
+    const auto found = free_.lower_bound({is_small, stream, size, 0});
+    if (found == free_.end() || std::get<0>(*found) != is_small || std::get<1>(*found) != stream)
+      return nullptr;
     const Place place = blocks_.find(std::get<3>(*found));
     cut(place, place->first, size, !is_small);
     hand_out(place, requested);
@@ -129,16 +148,18 @@ class PrivatePool {
         ++place;
         continue;
       }
-      usage_.segments.decrease(1);
-      usage_.segment_bytes.decrease(segment->second);
-      source_.give_back(reinterpret_cast<void*>(segment->first), segment->second);
+      const Segment gone{reinterpret_cast<void*>(segment->first), segment->second, place->second.stream};
+      watch_(gone, false);
+      count_segment(gone.bytes, place->second.is_small, -1);
       free_.erase(key(place));
       segments_.erase(segment);
       place = blocks_.erase(place);
+      source_.give_back(gone.ptr, gone.bytes);
     }
   }
 
   bool is_empty() const { return segments_.empty(); }
+  bool is_foreign() const { return source_.is_foreign; }
 
   std::vector<PrivateBlock> live() const {
     std::vector<PrivateBlock> all;
@@ -211,6 +232,8 @@ class PrivatePool {
   static constexpr size_t kPage = size_t{2} << 20;
   static constexpr size_t kSharedSegment = size_t{20} << 20;  // for blocks of less than half of it
 
+  static size_t rounded(size_t requested) { return std::max<size_t>((requested + 511) / 512 * 512, 512); }
+
   static Key key(Place place) {
     return {place->second.is_small, place->second.stream, place->second.size, place->first};
   }
@@ -223,19 +246,35 @@ class PrivatePool {
     }
   }
 
-  /// 0 where memory is short.
-  uintptr_t add_segment(size_t size, bool is_small, cudaStream_t stream) {
+  void count_segment(size_t bytes, bool is_small, int change) {
+    const auto add = [change](Stat& stat, size_t amount) {
+      change > 0 ? stat.increase(amount) : stat.decrease(amount);
+    };
+    if (source_.is_foreign) {
+      for (const StatType type :
+           {StatType::AGGREGATE, is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL}) {
+        add(usage_.foreign.segment[static_cast<size_t>(type)], 1);
+        add(usage_.foreign.reserved_bytes[static_cast<size_t>(type)], bytes);
+      }
+      return;
+    }
+    add(usage_.segments, 1);
+    add(usage_.segment_bytes, bytes);
+    if (is_small) add(usage_.small_segment_bytes, bytes);
+  }
+
+  /// False where memory is short.
+  bool add_segment(size_t size, bool is_small, cudaStream_t stream) {
     size_t bytes = (size + kPage - 1) / kPage * kPage;
     void* ptr = nullptr;
-    if (!is_small && !no_split && size < kSharedSegment / 2) ptr = source_.get(kSharedSegment);
+    if (!is_small && !no_split && size < kSharedSegment / 2) ptr = source_.get(kSharedSegment, stream);
     if (ptr != nullptr) {
       bytes = kSharedSegment;
-    } else if ((ptr = source_.get(bytes)) == nullptr) {
-      return 0;
+    } else if ((ptr = source_.get(bytes, stream)) == nullptr) {
+      return false;
     }
     const auto address = reinterpret_cast<uintptr_t>(ptr);
-    usage_.segments.increase(1);
-    usage_.segment_bytes.increase(bytes);
+    count_segment(bytes, is_small, 1);
     segments_[address] = bytes;
     Block& block = blocks_[address];
     block.size = bytes;
@@ -243,7 +282,8 @@ class PrivatePool {
     block.stream = stream;
     block.is_small = is_small;
     free_.insert(key(blocks_.find(address)));
-    return address;
+    watch_({ptr, bytes, stream}, true);
+    return true;
   }
 
   /// Takes a free block out of the index and leaves [address, address + size) of it; a rest of a large one is
@@ -308,6 +348,7 @@ class PrivatePool {
   }
 
   SegmentSource source_;
+  std::function<void(const Segment&, bool)> watch_;
   PrivateUsage& usage_;
   Blocks blocks_;
   std::set<Key> free_;

@@ -4,27 +4,28 @@
 
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <gpupool/frameworks.h>
+#include <gpupool/gpupool.h>
 
 #include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 
+#include "device_pools.hpp"
 #include "private_pool.hpp"
 
 namespace gpupool_torch {
 
-using c10::DeviceIndex;
 using c10::MempoolId_t;
 
 class PrivatePools {
  public:
   using Filter = std::function<bool(cudaStream_t)>;
+  using Owner = c10::cuda::CUDACachingAllocator::CUDAAllocator;
+  /// Told of each segment of a pool that has come, or is about to go.
+  using Watch = std::function<void(const PrivatePool&, const Segment&, bool has_come)>;
 
-  /// on_give_back is told of each segment that goes.
-  explicit PrivatePools(std::function<void(void*)> on_give_back) : on_give_back_(std::move(on_give_back)) {}
+  PrivatePools(DevicePools& devices, Watch watch) : devices_(devices), watch_(std::move(watch)) {}
 
   /// Whether any allocation goes to a private pool now: then no stream may be asked where it is.
   bool is_routing() const { return route_count_.load(std::memory_order_acquire) != 0; }
@@ -43,6 +44,19 @@ class PrivatePools {
     return owner->malloc(size, stream);
   }
 
+  /// A free block of a pool that lends in a shortage, and its owner; else null.
+  void* malloc_in_shortage(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
+    const std::lock_guard lock(mutex_);
+    for (PrivatePool& pool : pools_) {
+      if (!pool.serves_shortages || pool.device != device || pool.users == 0) continue;
+      if (void* ptr = pool.malloc_cached(size, stream)) {
+        owner = &pool;
+        return ptr;
+      }
+    }
+    return nullptr;
+  }
+
   void free(PrivatePool* owner, void* ptr) {
     const std::lock_guard lock(mutex_);
     owner->free(ptr, !is_routing());
@@ -55,7 +69,7 @@ class PrivatePools {
 
   void begin(DeviceIndex device, MempoolId_t id, Filter accepts) {
     const std::lock_guard lock(mutex_);
-    PrivatePool* pool = retained(device, id);
+    PrivatePool* pool = retained(device, id, nullptr);
     if (routes_.empty()) pool->finish_pending();
     routes_.push_back({pool, std::move(accepts)});
     route_count_.store(routes_.size(), std::memory_order_release);
@@ -69,17 +83,21 @@ class PrivatePools {
     if (last == routes_.rend()) return;
     routes_.erase(std::next(last).base());
     route_count_.store(routes_.size(), std::memory_order_release);
+    if (is_due_) (void)give_back({0, 0});
   }
 
-  void retain(DeviceIndex device, MempoolId_t id) {
+  /// allocator: where a new pool's segments come from; null: the device's pool.
+  void retain(DeviceIndex device, MempoolId_t id, std::shared_ptr<Owner> allocator) {
     const std::lock_guard lock(mutex_);
-    (void)retained(device, id);
+    (void)retained(device, id, std::move(allocator));
   }
 
-  /// Without users, the pool keeps its memory until give_back.
+  /// A pool without users gives back what no block is in: now, or after the captures that are under way.
   void release(DeviceIndex device, MempoolId_t id) {
     const std::lock_guard lock(mutex_);
-    if (PrivatePool* pool = find(device, id)) --pool->users;
+    PrivatePool* pool = find(device, id);
+    if (pool == nullptr || --pool->users > 0) return;
+    if (!give_back(id)) is_due_ = true;
   }
 
   int use_count(DeviceIndex device, MempoolId_t id) {
@@ -88,26 +106,29 @@ class PrivatePools {
     return pool != nullptr ? pool->users : 0;
   }
 
-  void set_no_split(DeviceIndex device, MempoolId_t id) {
+  /// Calls change(pool) on the pool, if there is one.
+  void with(DeviceIndex device, MempoolId_t id, const std::function<void(PrivatePool&)>& change) {
     const std::lock_guard lock(mutex_);
-    if (PrivatePool* pool = find(device, id)) pool->no_split = true;
+    if (PrivatePool* pool = find(device, id)) change(*pool);
   }
 
   /// Gives back what pools without users hold; waits for the GPU if there are any. id zero: all of them.
+  /// False where nothing could be given back, also since a capture is under way.
   bool give_back(MempoolId_t id) {
     const std::lock_guard lock(mutex_);
     const auto is_meant = [&](const PrivatePool& pool) {
       return pool.users == 0 && (id == MempoolId_t{0, 0} || id == pool.id);
     };
-    if (!routes_.empty() || std::none_of(pools_.begin(), pools_.end(), is_meant)) return false;
+    if (!routes_.empty()) return false;
+    bool has_given = false;
     for (PrivatePool& pool : pools_) {
-      if (!is_meant(pool)) continue;
-      const c10::cuda::CUDAGuard guard(pool.device);
-      C10_CUDA_CHECK(cudaDeviceSynchronize());
+      if (!is_meant(pool) || !has_passed(pool.device)) continue;
       pool.give_back();
+      has_given = true;
     }
     pools_.remove_if([&](const PrivatePool& pool) { return is_meant(pool) && pool.is_empty(); });
-    return true;
+    if (has_given && id == MempoolId_t{0, 0}) is_due_ = false;
+    return has_given;
   }
 
   std::vector<PrivateBlock> live(DeviceIndex device, MempoolId_t id) {
@@ -142,7 +163,15 @@ class PrivatePools {
 
   PrivateUsage usage(DeviceIndex device) {
     const std::lock_guard lock(mutex_);
-    return devices_[device].usage;
+    return usages_[device].usage;
+  }
+
+  void reset_peaks(DeviceIndex device) {
+    const std::lock_guard lock(mutex_);
+    DeviceStats& foreign = usages_[device].usage.foreign;
+    for (StatArray* array : {&foreign.segment, &foreign.reserved_bytes}) {
+      for (Stat& stat : *array) stat.reset_peak();
+    }
   }
 
  private:
@@ -162,38 +191,75 @@ class PrivatePools {
     return found != pools_.end() ? &*found : nullptr;
   }
 
-  PrivatePool* retained(DeviceIndex device, MempoolId_t id) {
+  PrivatePool* retained(DeviceIndex device, MempoolId_t id, std::shared_ptr<Owner> allocator) {
     PrivatePool* pool = find(device, id);
-    if (pool == nullptr) pool = &pools_.emplace_back(device, id, source_of(device), devices_[device].usage);
+    if (pool == nullptr) {
+      auto source = allocator ? source_from(device, std::move(allocator)) : source_of(device);
+      pool = &pools_.emplace_back(device, id, std::move(source), usages_[device].usage);
+      pool->watch([this, pool](const Segment& segment, bool has_come) { watch_(*pool, segment, has_come); });
+    }
     ++pool->users;
     return pool;
+  }
+
+  /// Whether the device has done all its work: a graph may still run that was deleted just now. Not while
+  /// anybody captures there, who may not be disturbed, and not where the driver is gone. Never throws, since
+  /// graphs end in destructors.
+  static bool has_passed(DeviceIndex device) noexcept {
+    int before = 0;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    bool has_passed = false;
+    if (cudaGetDevice(&before) == cudaSuccess && cudaSetDevice(device) == cudaSuccess) {
+      if (cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess) {
+        has_passed = cudaDeviceSynchronize() == cudaSuccess;
+        (void)cudaThreadExchangeStreamCaptureMode(&mode);
+      }
+      (void)cudaSetDevice(before);
+    }
+    if (!has_passed) (void)cudaGetLastError();
+    return has_passed;
   }
 
   /// A segment is free for any stream at once, since a graph may use it on one that the device's pool does
   /// not know: so what the pool made the segments' own stream wait for is waited for here.
   SegmentSource source_of(DeviceIndex device) {
-    Device& own = devices_[device];
-    const auto get = [device, &own](size_t bytes) -> void* {
-      gpupool_t* pool = nullptr;
-      if (gpupool_default_pool(device, &pool) != GPUPOOL_SUCCESS) return nullptr;
+    Device& own = usages_[device];
+    const auto get = [this, device, &own](size_t bytes, cudaStream_t) -> void* {
+      gpupool_t* pool = devices_.use(device);
+      gpupool_ptr_t ptr = 0;
+      if (pool == nullptr) return nullptr;
       if (own.stream == 0 && gpupool_stream_create(pool, &own.stream) != GPUPOOL_SUCCESS) return nullptr;
-      void* ptr = gpupool_torch_alloc(bytes, device, reinterpret_cast<void*>(own.stream));
-      if (ptr != nullptr) (void)gpupool_stream_synchronize(pool, own.stream);
-      return ptr;
+      if (gpupool_malloc(pool, bytes, own.stream, &ptr) != GPUPOOL_SUCCESS) return nullptr;
+      (void)gpupool_stream_synchronize(pool, own.stream);
+      return reinterpret_cast<void*>(ptr);
     };
-    const auto give_back = [this, device, &own](void* ptr, size_t bytes) {
-      on_give_back_(ptr);
-      gpupool_torch_free(ptr, bytes, device, reinterpret_cast<void*>(own.stream));
+    const auto give_back = [this, device, &own](void* ptr, size_t) {
+      (void)gpupool_free(devices_.use(device), reinterpret_cast<gpupool_ptr_t>(ptr), own.stream);
     };
     return {get, give_back};
   }
 
-  std::function<void(void*)> on_give_back_;
+  /// The allocator sees the device and the stream that PyTorch's own would show it.
+  SegmentSource source_from(DeviceIndex device, std::shared_ptr<Owner> allocator) {
+    const auto get = [device, allocator](size_t bytes, cudaStream_t stream) {
+      const c10::cuda::CUDAGuard guard(device);
+      return allocator->raw_alloc_with_stream(bytes, stream);
+    };
+    const auto give_back = [device, allocator](void* ptr, size_t) {
+      const c10::cuda::CUDAGuard guard(device);
+      allocator->raw_delete(ptr);
+    };
+    return {get, give_back, true};
+  }
+
+  DevicePools& devices_;
+  const Watch watch_;
   std::recursive_mutex mutex_;  // a handler of shortages may free tensors
   std::atomic<size_t> route_count_{0};
+  bool is_due_ = false;  // a pool without users could not give back yet
   std::list<PrivatePool> pools_;
   std::vector<Route> routes_;
-  std::map<DeviceIndex, Device> devices_;
+  std::map<DeviceIndex, Device> usages_;
 };
 
 }  // namespace gpupool_torch

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What share of a device PyTorch may hold: by torch.cuda.set_per_process_memory_fraction, or from the start
+// by per_process_memory_fraction in PYTORCH_ALLOC_CONF. And the other settings there: those that mean nothing
+// to gpupool are named once.
+#pragma once
+
+#include <c10/cuda/CUDAAllocatorConfig.h>
+#include <c10/util/Exception.h>
+#include <gpupool/gpupool.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "device_pools.hpp"
+
+namespace gpupool_torch {
+
+/// What a fraction comes to. 0 is a limit as well, under which there is no memory.
+inline uint64_t limit_of(double fraction, uint64_t total) {
+  return std::max(static_cast<uint64_t>(fraction * static_cast<double>(total)), uint64_t{1});
+}
+
+class Limits {
+ public:
+  /// Puts PyTorch's own setting on a pool, unless the pool's limit is lower already.
+  void apply_setting(DeviceIndex device, gpupool_t* pool, uint64_t total) {
+    const double fraction =
+        c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
+    if (fraction >= 1) return;
+    const uint64_t known = stats_of(pool).limit_bytes;
+    if (known == 0 || limit_of(fraction, total) < known) set(fraction, device, pool, total);
+  }
+
+  void set(double fraction, DeviceIndex device, gpupool_t* pool, uint64_t total) {
+    TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
+    const uint64_t limit = limit_of(fraction, total);
+    TORCH_CHECK(gpupool_set_limit(pool, limit) == GPUPOOL_SUCCESS, "gpupool: ", last_error());
+    const std::lock_guard lock(mutex_);
+    set_[device] = {fraction, limit};
+  }
+
+  /// As it was set, where that is still the limit in force.
+  double get(DeviceIndex device, gpupool_t* pool, uint64_t total) {
+    const uint64_t limit = stats_of(pool).limit_bytes;
+    const std::lock_guard lock(mutex_);
+    const auto own = set_.find(device);
+    if (own != set_.end() && own->second.limit == limit) return own->second.fraction;
+    return limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(total);
+  }
+
+  /// Names the settings that were made and mean nothing here. Called once.
+  static void tell_what_is_ignored() {
+    using c10::CachingAllocator::AcceleratorAllocatorConfig;
+    using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
+    const auto& divisions = AcceleratorAllocatorConfig::roundup_power2_divisions();
+    std::string names;
+    const auto add = [&](bool is_set, const char* name) {
+      if (is_set) names += (names.empty() ? "" : ", ") + std::string(name);
+    };
+    add(AcceleratorAllocatorConfig::use_expandable_segments(), "expandable_segments");
+    add(AcceleratorAllocatorConfig::max_split_size() != std::numeric_limits<size_t>::max(),
+        "max_split_size_mb");
+    add(AcceleratorAllocatorConfig::garbage_collection_threshold() > 0, "garbage_collection_threshold");
+    add(std::any_of(divisions.begin(), divisions.end(), [](size_t each) { return each > 1; }),
+        "roundup_power2_divisions");
+    add(CUDAAllocatorConfig::release_lock_on_cudamalloc(), "release_lock_on_cudamalloc");
+    add(CUDAAllocatorConfig::graph_capture_record_stream_reuse(), "graph_capture_record_stream_reuse");
+    if (names.empty()) return;
+    TORCH_WARN(
+        "gpupool serves PyTorch's GPU memory, so that these settings of PYTORCH_ALLOC_CONF do nothing: ",
+        names,
+        ". It maps memory where it is needed, and has no segments to split, collect or round for; what a "
+        "graph frees with other streams at work stays the graph's until its capture ends.");
+  }
+
+ private:
+  struct Set {
+    double fraction;
+    uint64_t limit;
+  };
+
+  std::mutex mutex_;
+  std::map<DeviceIndex, Set> set_;
+};
+
+}  // namespace gpupool_torch

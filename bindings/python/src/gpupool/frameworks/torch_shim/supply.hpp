@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a block comes from: the private pool that allocations for its stream go to now, or the device's pool;
+// and what else is tried before a shortage is one.
+#pragma once
+
+#include <gpupool/frameworks.h>
+
+#include <array>
+#include <string>
+
+#include "private_pools.hpp"
+
+namespace gpupool_torch {
+
+class Supply {
+ public:
+  Supply(DevicePools& devices, PrivatePools& privates) : devices_(devices), privates_(privates) {}
+
+  /// Null where memory is short, or for another failure. owner becomes the private pool whose block it is, or
+  /// would have been; null: the device's pool.
+  void* malloc(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
+    if (C10_UNLIKELY(privates_.is_routing())) {
+      void* ptr = privates_.malloc(size, device, stream, owner);
+      if (owner != nullptr) return ptr;
+    }
+    gpupool_ptr_t ptr = 0;
+    if (gpupool_t* pool = devices_.use(device))
+      (void)gpupool_malloc(pool, size, reinterpret_cast<gpupool_stream_t>(stream), &ptr);
+    return reinterpret_cast<void*>(ptr);
+  }
+
+  /// After malloc gave null. Takes from pools that lend; gives back what graphs left, lets PyTorch free what
+  /// it only keeps for other processes, and tries again. Null for a shortage, and then why says where the
+  /// memory is. Throws for another failure.
+  void* malloc_at_last(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner,
+                       std::string& why) {
+    why = explain(size, device, owner);
+    if (owner == nullptr) {
+      if (void* ptr = privates_.malloc_in_shortage(size, device, stream, owner)) return ptr;
+    }
+    bool freed = privates_.give_back({0, 0});
+    for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+      freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+    if (!freed) return nullptr;
+    if (void* ptr = malloc(size, device, stream, owner)) return ptr;
+    why = explain(size, device, owner);
+    return nullptr;
+  }
+
+ private:
+  static std::string explain(size_t size, DeviceIndex device, const PrivatePool* owner) {
+    if (owner != nullptr && owner->is_foreign())
+      return "CUDA out of memory. The MemPool's own allocator gave none.";
+    std::array<char, 2048> text;
+    const bool is_shortage = gpupool_torch_explain(size, device, text.data(), text.size()) != 0;
+    TORCH_CHECK(is_shortage, text.data());
+    return text.data();
+  }
+
+  DevicePools& devices_;
+  PrivatePools& privates_;
+};
+
+}  // namespace gpupool_torch

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that needs a GPU, with a short summary at the end:
+#
+#   tests/gpu/all.sh [FOLDER]     FOLDER (default build/gpu): logs, the wheel, what is compiled
+#
+# PYTHON is the Python with PyTorch in it (default python3). The package gpupool is built and put into a folder of its
+# own, so that nothing is installed. PYTORCH_TESTS names PyTorch's test folder, and its tests run as well. GPUPOOL_WHEEL
+# names a wheel that was built before, JOBS how many processes compile (default 8).
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+python=${PYTHON:-python3}
+folder=$(mkdir -p "${1:-build/gpu}" && cd "${1:-build/gpu}" && pwd)
+export XDG_CACHE_HOME=$folder/cache CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-8} PYTHONUNBUFFERED=1
+mkdir -p "$XDG_CACHE_HOME" && chmod 700 "$XDG_CACHE_HOME"
+summary=()
+failures=0
+
+# step NAME COMMAND...: runs it, with its output in a log, and notes what came of it.
+step() {
+  local name=$1 start=$SECONDS result last
+  shift
+  "$@" >"$folder/$name.log" 2>&1
+  result=$?
+  last=$(grep -v '^[[:space:]]*$' "$folder/$name.log" | tail -1)
+  [ $result -eq 0 ] || failures=$((failures + 1))
+  summary+=("$(printf '%-14s %-6s %4d s  %s' "$name" "$([ $result -eq 0 ] && echo ok || echo FAILED)" \
+    $((SECONDS - start)) "${last:0:110}")")
+  echo "${summary[-1]}"
+}
+
+wheel() {
+  local found=${GPUPOOL_WHEEL:-}
+  if [ -z "$found" ]; then
+    local isolation=()  # without a network, what builds it has to be there
+    "$python" -c "import scikit_build_core, cffi" && isolation=(--no-build-isolation)
+    "$python" -m pip wheel -q bindings/python --no-deps "${isolation[@]}" -w "$folder/wheels" || return 1
+    found=$(ls -t "$folder"/wheels/gpupool-*.whl | head -1)
+  fi
+  rm -rf "$folder/site"
+  "$python" -m pip install -q --no-deps --target "$folder/site" "$found" || return 1
+  # Makes of it a folder whose .pth files are heeded, as site-packages is: GPUPOOL_INSTALL works by one.
+  echo "import site; site.addsitedir('$folder/site')" >"$folder/site/sitecustomize.py"
+  echo "$found"
+}
+
+shim() {
+  "$python" -c "import torch, gpupool.torch; print(gpupool.torch.install(), 'for PyTorch', torch.__version__)" |
+    grep '^shim'
+}
+
+tests() {
+  (cd tests/gpu && "$python" -m pytest -q -rfE -p no:cacheprovider --tb=short "$@")
+}
+
+step wheel wheel
+export PYTHONPATH=$folder/site${PYTHONPATH:+:$PYTHONPATH}
+step shim shim
+step torch tests test_torch.py
+step multi_gpu tests -rs test_multi_gpu.py
+step others tests test_others.py
+if [ -n "${PYTORCH_TESTS:-}" ]; then
+  step pytorch "$python" tests/gpu/run_pytorch_tests.py --native-results "$folder/native.json" "$PYTORCH_TESTS"
+fi
+
+echo "== summary ($(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | xargs), logs in ${folder#"$root"/})"
+printf '%s\n' "${summary[@]}"
+for log in "$folder"/{torch,multi_gpu,others,pytorch}.log; do
+  [ -f "$log" ] && grep -hE '^(FAILED|ERROR)|^ +NEW:' "$log" | cut -c1-160
+done
+exit $((failures > 0))
