@@ -9,6 +9,9 @@
 
 namespace gpupool::abi {
 
+/// No backend numbers its devices further.
+inline constexpr size_t kMaxDevices = 64;
+
 /// From now on the library's locks are taken around fork. Whoever has a lock that comes before them calls
 /// pthread_atfork after this.
 void watch_fork() noexcept;

@@ -56,7 +56,7 @@ gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
 
 /// Devices that cannot reach each other copy by way of the host, which is the driver's business.
 gpupool_status_t TorchPools::open_to_peers(int device, gpupool_t* pool) {
-  for (int peer = 0; peer < static_cast<int>(kDevices); ++peer) {
+  for (int peer = 0; peer < static_cast<int>(kMaxDevices); ++peer) {
     if (peer == device || !used_[peer].load(std::memory_order_relaxed)) continue;
     const gpupool_status_t status = gpupool_enable_peer(pool, peer);
     if (status != kSuccess && status != GPUPOOL_ERROR_UNSUPPORTED) return status;
@@ -73,7 +73,7 @@ gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
     status = gpupool_enable_peer(theirs, device);
     if (status == GPUPOOL_ERROR_UNSUPPORTED) status = kSuccess;
   };
-  for (int other = 0; other < static_cast<int>(kDevices); ++other) {
+  for (int other = 0; other < static_cast<int>(kMaxDevices); ++other) {
     gpupool_t* theirs = nullptr;
     if (used_[other].load(std::memory_order_relaxed) && gpupool_default_pool(other, &theirs) == kSuccess)
       open(other, theirs);
