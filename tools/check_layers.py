@@ -6,8 +6,8 @@
     base   <-  device <-  pool
 
 Names each violation as file:line. What core may not see, it may not see through another header of ours either.
-Besides the includes it checks that extern "C" and catch (...) stand in src/abi only (but where the user is called), and that only src/abi names a
-concrete device.
+Besides the includes it checks that extern "C" and catch (...) stand in src/abi only, but where the user is called,
+and that only src/abi names a concrete device.
 """
 
 import re

@@ -2,6 +2,7 @@
 #include "device/upstream.hpp"
 
 #include <cinttypes>
+#include <new>
 #include <utility>
 
 namespace gpupool {
@@ -38,6 +39,8 @@ class UpstreamDevice final : public Device {
     int32_t refused = 0;
     try {
       refused = upstream_.malloc(upstream_.user, size, stream, &given);
+    } catch (const std::bad_alloc&) {
+      return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the upstream has no memory of the host");
     } catch (...) {
       return fail(GPUPOOL_ERROR_INTERNAL, "the upstream's malloc of %" PRIu64 " bytes threw an exception",
                   size);
