@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <utility>
 
 #include "base/defer.hpp"
 #include "pool/registry.hpp"
@@ -22,7 +23,8 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
 
 /// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
 Pool::~Pool() {
-  while (Chunk* chunk = in_hand_.pop_front()) delete chunk;
+  for (Chunk* chunk = in_hand_.first(); chunk != nullptr;)
+    delete std::exchange(chunk, ChunkList::after(chunk));
   for (const Region& region : space_.regions) for_each_chunk(region, [](Chunk* chunk) { delete chunk; });
 }
 
