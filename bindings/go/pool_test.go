@@ -112,7 +112,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"not a size such as 4096, 512KiB":    pool.SetLimitTo("much"),
 		`"gpu"`:                              second(gpupool.New(gpupool.WithDevice("gpu"))),
 		"the limit of -5 bytes is negative":  second(gpupool.New(gpupool.WithLimit(-5))),
-		"alignment 3 is not a power of two":  second(pool.AllocAligned(10, 3, 0)),
+		"alignment is 3, not a power of two": second(pool.AllocAligned(10, 3, 0)),
 		"0 is the number of no capture":      pool.ReleaseCapture(0),
 		`script is "map:1\x00", with a zero`: gpupool.SimScript(1, "map:1\x00"),
 	} {

@@ -68,7 +68,7 @@ fn mistakes() -> Result<()> {
     );
     invalid(builder().limit("140%").limit("1GiB").build().unwrap_err(), "140%");
     invalid(builder().fraction(50.0).build().unwrap_err(), "fraction is 50, not in");
-    invalid(stream.malloc_aligned(10, 3).unwrap_err(), "alignment 3 is not a power of two");
+    invalid(stream.malloc_aligned(10, 3).unwrap_err(), "alignment is 3, not a power of two");
     invalid(sim::script(1, "map:1\0").unwrap_err(), "script is \"map:1\\0\"");
     invalid(
         stream.block(3)?.write(2, &[0u32]).unwrap_err(),
