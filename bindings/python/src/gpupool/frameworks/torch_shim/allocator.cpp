@@ -135,7 +135,10 @@ class Allocator final : public CUDAAllocator {
   void emptyCache(MempoolId_t id) override {
     const ActingStack acting(history_.gather(RecordContext::ALL));
     (void)privates_.give_back(id);
-    if (id == MempoolId_t{0, 0}) devices_.empty();
+    if (id == MempoolId_t{0, 0}) {
+      devices_.empty();
+      statistics_.note_empty();
+    }
     watching_.note_all_mappings(device_count_);
   }
 

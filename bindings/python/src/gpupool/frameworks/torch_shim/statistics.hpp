@@ -6,6 +6,7 @@
 #include <gpupool/gpupool.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -39,7 +40,7 @@ inline void add(DeviceStats& to, const gpupool_stats_t& from) {
   const gpupool_driver_stats_t& driver = from.driver;
   to.num_alloc_retries += static_cast<int64_t>(from.retries);
   to.num_ooms += static_cast<int64_t>(from.failed_mallocs);
-  to.num_sync_all_streams += static_cast<int64_t>(driver.host_wait.count);
+  to.num_sync_all_streams += static_cast<int64_t>(from.retries);
   to.num_device_alloc += static_cast<int64_t>(driver.create.count + driver.malloc.count);
   to.num_device_free += static_cast<int64_t>(driver.release.count + driver.free.count);
 }
@@ -93,6 +94,9 @@ class Statistics {
  public:
   Statistics(const DevicePools& devices, PrivatePools& privates) : devices_(devices), privates_(privates) {}
 
+  /// empty_cache was called, which PyTorch counts as waiting for all streams once.
+  void note_empty() noexcept { empties_.fetch_add(1, std::memory_order_relaxed); }
+
   DeviceStats of(int device) {
     DeviceStats stats = since_start(device);
     const std::lock_guard lock(mutex_);
@@ -121,6 +125,7 @@ class Statistics {
   DeviceStats since_start(int device) {
     DeviceStats stats;
     if (gpupool_t* pool = devices_.find(device)) add(stats, stats_of(pool));
+    stats.num_sync_all_streams += empties_.load(std::memory_order_relaxed);
     replace_segments(stats, privates_.usage(static_cast<DeviceIndex>(device)));
     stats.max_split_size = -1;  // none
     return stats;
@@ -128,6 +133,7 @@ class Statistics {
 
   const DevicePools& devices_;
   PrivatePools& privates_;
+  std::atomic<int64_t> empties_{0};
   std::mutex mutex_;
   std::map<int, DeviceStats> bases_;
 };
