@@ -45,7 +45,6 @@ void expect_stats_are_sums(c10::cuda::CUDACachingAllocator::CUDAAllocator* torch
 }
 
 TEST_F(PyTorch, EachEmptyCacheCountsAsOneWaitForAllStreams) {
-  const Id own{0, 3};
   const int64_t before = torch->getDeviceStats(0).num_sync_all_streams;
   torch->emptyCache();
   torch->emptyCache();
