@@ -78,7 +78,7 @@ function loaded(header, library) {
   }
 }
 
-const [header, library = "libgpupool.so.0"] = process.argv.slice(2);
+const [header, library = "libgpupool.so.0.2"] = process.argv.slice(2);
 if (!header) giveUp(2, "usage: node dlopen.js HEADER [LIBRARY], where HEADER is the path of gpupool.h");
 const { functions: gpupool, constants } = loaded(header, library);
 
