@@ -129,7 +129,7 @@ Status check_fields(const gpupool_config_t& config) {
 void watch_fork() noexcept {
   sim_watch_fork();
   set_after_fork_hook(cuda_after_fork);
-  (void)Registry::instance();
+  Registry::watch_fork();
 }
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {

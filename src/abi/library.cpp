@@ -183,6 +183,7 @@ gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool_sim_config_
     gpupool_sim_config_t whole{};
     if (const Status status = read_struct(config, whole, "config->struct_size"); status != kSuccess)
       return status;
+    Registry::instance().end_those_left();  // one of them may be all that uses the device
     return sim_configure(device, whole);
   });
 }

@@ -15,6 +15,7 @@ namespace gpupool::abi {
 namespace {
 
 Status create(const gpupool_config_t& config, gpupool_t*& handle) {
+  Registry::instance().end_those_left();
   std::unique_ptr<Device> device;
   Pool::Options options;
   if (const Status status = open_device(config, device, options); status != kSuccess) return status;

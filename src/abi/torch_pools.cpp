@@ -24,16 +24,9 @@ gpupool_stats_t stats_of(gpupool_t* pool) {
 
 }  // namespace
 
-/// Leaked on purpose: PyTorch frees until the very end of the process. Its lock is taken around fork, and
-/// comes before the registry's, whose handlers are therefore registered first: they run in reverse order.
+/// Leaked on purpose: PyTorch frees until the very end of the process.
 TorchPools& TorchPools::instance() {
-  static TorchPools* const pools = [] {
-    (void)Registry::instance();
-    auto* created = new TorchPools;
-    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                   [] { instance().mutex_.unlock(); });
-    return created;
-  }();
+  static auto* const pools = new TorchPools;
   return *pools;
 }
 

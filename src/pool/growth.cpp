@@ -203,8 +203,9 @@ Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
     if (piece.from != nullptr) {
       const uint64_t epoch = chunk->epoch;
       ++chunk->old_mappings;
-      const bool keep = keeps_mappings(piece.from->state());
-      (keep ? kept_ : retired_).push_back({piece.from, detach(chunk), chunk, epoch});
+      const StreamState& state = piece.from->state();
+      (keeps_mappings(state) ? kept_ : retired_)
+          .push_back({piece.from, detach(chunk), chunk, epoch, state.capture});
       ++steals_;
       if (&piece.from->state() != &growth.state) ++stream_steals_;
     }
@@ -233,7 +234,7 @@ Status Pool::map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region
     for (const Piece& piece : pieces) {
       if (at == address) break;
       ++piece.chunk->old_mappings;
-      retired_.push_back({&heap, heap.quarantine(region, at, piece.chunk->size), piece.chunk, 0});
+      retired_.push_back({&heap, heap.quarantine(region, at, piece.chunk->size), piece.chunk, 0, 0});
       at += piece.chunk->size;
     }
   }
@@ -387,16 +388,18 @@ Block* Pool::detach(Chunk* chunk) noexcept {
 
 /// Removes the old mappings whose streams have passed, neighbours in one call.
 void Pool::unmap_retired() noexcept {
+  if (!captures_.empty()) return;
   unmap(retired_);
-  if (!kept_.empty() && captures_.empty()) unmap(kept_);
+  unmap(kept_);
 }
 
 void Pool::unmap(std::vector<Retired>& entries) noexcept {
   size_t kept = 0;
   for (size_t i = 0; i < entries.size();) {
     const auto passed = [&](const Retired& entry) {
-      StreamState& state = entry.heap->state();
-      return !keeps_mappings(state) && state.order.passed(entry.epoch);
+      // The state may be another stream's or capture's by now.
+      const bool is_kept = entry.capture != 0 && streams_.has_capture(entry.capture);
+      return !is_kept && entry.heap->state().order.passed(entry.epoch);
     };
     size_t next = i + 1;
     bool removed = false;

@@ -277,7 +277,10 @@ Status Pool::find_user(const Block& block, Stream stream, bool& is_other, Stream
   // A block of a released stream may be freed with that stream's old number.
   const bool is_old = home.order.stream() == stream && home.order.released() && !streams_.knows(stream);
   if (!is_old) user = &streams_.find_user(stream);
-  is_other = !is_old && user != &home;
+  // A block of a capture may be freed on its stream after the capture: the same queue, in the same order.
+  const bool is_same =
+      !is_old && !home.order.released() && user->capture == 0 && user->order.stream() == home.order.stream();
+  is_other = !is_old && !is_same && user != &home;
   return kSuccess;
 }
 

@@ -94,6 +94,7 @@ class Pool {
     Block* range;
     Chunk* chunk;
     uint64_t epoch;
+    uint64_t capture;  // whose graph may use it; 0: none
   };
 
   /// A chunk on its way to a gap.
@@ -190,7 +191,7 @@ class Pool {
   uint64_t most_in_segments();
   Status add_segment(Lock& lock, StreamState& state, Group group, uint64_t size);
   Status free_segments(Lock& lock, uint64_t target);
-  Status check_segment(const Chunk& chunk);
+  Status check_segment(const Chunk& chunk, bool& overlaps);
   Chunk* find_idle_segment();
 
   // give_back.cpp

@@ -22,12 +22,14 @@ void set_after_fork_hook(void (*hook)() noexcept) noexcept {
 
 Registry& Registry::instance() noexcept {
   // Leaked: handles and the lock must outlive every static object of every program.
-  static Registry* const registry = [] {
-    Registry* created = new Registry;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    return created;
-  }();
+  static Registry* const registry = new Registry;
   return *registry;
+}
+
+void Registry::watch_fork() noexcept {
+  (void)instance();
+  static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  (void)registered;
 }
 
 gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
@@ -45,7 +47,11 @@ gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
 
 void Registry::end_if_empty(gpupool_t& handle) {
   std::shared_ptr<Pool> pool = find(handle.id);
-  if (pool == nullptr || !pool->finish()) return;
+  if (pool == nullptr) return;
+  if (!pool->finish()) {
+    some_left_.store(true, std::memory_order_relaxed);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     handle.life.store(Life::gone, std::memory_order_release);
@@ -55,6 +61,19 @@ void Registry::end_if_empty(gpupool_t& handle) {
   }
   pool.reset();
   if (log_enabled(GPUPOOL_LOG_INFO)) log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " has ended", handle.id);
+}
+
+void Registry::end_those_left() {
+  if (!some_left_.exchange(false, std::memory_order_relaxed)) return;
+  std::vector<gpupool_t*> left;
+  {
+    const std::lock_guard lock(mutex_);
+    left.reserve(live_.count());
+    for_each_live([&](gpupool_t& handle) {
+      if (handle.life.load(std::memory_order_acquire) == Life::destroyed) left.push_back(&handle);
+    });
+  }
+  for (gpupool_t* handle : left) end_if_empty(*handle);
 }
 
 std::shared_ptr<Pool> Registry::find(uint64_t id) noexcept {

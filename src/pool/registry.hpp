@@ -42,12 +42,20 @@ class Registry {
  public:
   static Registry& instance() noexcept;
 
+  /// From now on the registry's lock and those of all pools are taken around fork, before the locks of
+  /// whatever was registered earlier.
+  static void watch_fork() noexcept;
+
   /// Wraps a pool in a handle and lists it. Throws std::bad_alloc.
   gpupool_t* add(std::shared_ptr<Pool> pool);
 
   /// Lets a destroyed pool go, once its last block is gone and the device has all its memory again: its
   /// handle stays, marked gone. May wait for the GPU. Otherwise whoever needs memory tries again.
   void end_if_empty(gpupool_t& handle);
+
+  /// Tries again to end the destroyed pools that could not go before, such as for a capture. Nothing to do is
+  /// cheap.
+  void end_those_left();
 
   /// The CUDA driver is about to go: nothing may call it any more.
   void mark_exiting() noexcept;
@@ -77,8 +85,9 @@ class Registry {
   static constexpr char kCopyMark = 0;
 
   std::mutex mutex_;
-  std::vector<gpupool_t*> handles_;  // of all pools there ever were, by number from 1
-  LiveList live_;                    // those that are not gone
+  std::vector<gpupool_t*> handles_;     // of all pools there ever were, by number from 1
+  LiveList live_;                       // those that are not gone
+  std::atomic<bool> some_left_{false};  // destroyed ones may be among them
 };
 
 /// What to tell the layers below in the child after fork; set by the layer that knows the devices.

@@ -67,9 +67,10 @@ Status Pool::add_segment(Lock& lock, StreamState& state, Group group, uint64_t s
     (void)driver_.deallocate(options_.kind, chunk->address, size, stream);
     lock.lock();
   });
-  if (status = check_segment(*chunk); status != kSuccess) {
-    // Not given back where it is memory that is in use already.
-    if (status == GPUPOOL_ERROR_INTERNAL) free_it.cancel();
+  bool overlaps = false;
+  if (status = check_segment(*chunk, overlaps); status != kSuccess) {
+    // To give back what is in use already would free the other segment.
+    if (overlaps) free_it.cancel();
     return status;
   }
   state.heap(group).add_segment(chunk.get(), 0);
@@ -82,17 +83,18 @@ Status Pool::add_segment(Lock& lock, StreamState& state, Group group, uint64_t s
 }
 
 /// Whether the pool can use what an upstream, or the driver, gave.
-Status Pool::check_segment(const Chunk& chunk) {
+Status Pool::check_segment(const Chunk& chunk, bool& overlaps) {
   const auto refuse = [&](Status status, const char* why) {
     return fail(status, "the upstream gave 0x%" PRIx64 ", %s", chunk.address, why);
   };
   if (!AddressMap::covers(chunk.address, chunk.size)) {
-    return refuse(GPUPOOL_ERROR_UNSUPPORTED, "which does not fit in 48 bits");
+    return refuse(GPUPOOL_ERROR_UNSUPPORTED, "which is not all below 2^48");
   }
   if (chunk.address % kUnit != 0) return refuse(GPUPOOL_ERROR_UNSUPPORTED, "which is not aligned to 512");
   for (const Region& region : space_.regions) {
     if (chunk.address < region.end() && region.base < chunk.address + chunk.size) {
-      return refuse(GPUPOOL_ERROR_INTERNAL, "which it has given before and not got back");
+      overlaps = true;
+      return refuse(GPUPOOL_ERROR_UNSUPPORTED, "which overlaps what it gave before and has not got back");
     }
   }
   return kSuccess;

@@ -129,6 +129,12 @@ Status Streams::end_capture(uint64_t capture) {
   return kSuccess;
 }
 
+bool Streams::has_capture(uint64_t capture) const noexcept {
+  auto each = by_capture_.lower_bound({capture, 0});
+  while (each != by_capture_.end() && each->first.first == capture && each->second->capture == 0) ++each;
+  return each != by_capture_.end() && each->first.first == capture;
+}
+
 /// Lets the state of an ended capture go to whoever takes it over. False while blocks are in it, which their
 /// stream may still use, or while the stream captures again and cannot say what it has done so far.
 bool Streams::leave_ended(StreamState& state) noexcept {

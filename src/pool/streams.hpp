@@ -96,6 +96,9 @@ class Streams {
   /// Ends all of them, whatever is under way: the pool's own end.
   void end_captures() noexcept;
 
+  /// Whether the graph of a capture may still run, for all that is known.
+  bool has_capture(uint64_t capture) const noexcept;
+
   /// Every state, used or not.
   const std::vector<std::unique_ptr<StreamState>>& all() const noexcept { return states_; }
   /// How many streams are known.

@@ -355,6 +355,10 @@ class Story {
     if (graph->owns_pool && any_graph(false) != nullptr) return;
     trace("release", graph->used.empty() ? Block{} : graph->used[0]);
     EXPECT_TRUE(ok(gpupool_release_capture(graph->pool, graph->capture)));
+    // The stream may have used that pool while it captured for another one.
+    if (aware_ != nullptr) {
+      EXPECT_TRUE(ok(gpupool_release_capture(aware_, graph->capture)));
+    }
     if (graph->owns_pool) {
       destroy_pool_of(*graph);
     } else {

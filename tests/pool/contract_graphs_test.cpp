@@ -238,8 +238,6 @@ TEST_P(Graphs, ThatComeAndGoLeaveNoMemory) {
   EXPECT_EQ(remains.taken, 0u);
 }
 
-// For the lead: src/pool keeps the state of each released capture of a capture-aware pool, about 50 KB. To be
-// enabled with the change that drops it.
 TEST_P(Graphs, ThatComeAndGoLeaveNoRecords) {
   EXPECT_LT(remains_of_many_captures(config(), taken_from_device).metadata_growth, 1.1);
 }

@@ -202,9 +202,8 @@ TEST(UpstreamPools, TellWhatTheUpstreamDid) {
   EXPECT_EQ(upstream.live, 0);
 }
 
-// For the lead: src/pool/segments.cpp (Pool::add_segment) takes an address that the upstream gives twice, and
-// says of one beyond 2^48 that it is not aligned. To be enabled with the change there. What overlaps a
-// segment that is still there is not given back to the upstream: that would free the first one.
+// What overlaps a segment that is still there is not given back to the upstream: that would free the first
+// one.
 TEST(UpstreamPools, RefuseAddressesThatCannotBe) {
   struct Upstream {
     gpupool_ptr_t next = kGiB;

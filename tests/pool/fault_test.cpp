@@ -305,9 +305,10 @@ TEST_P(Faults, OfAnyCallAtAnyTimeAreSurvived) {
         fired += run(std::string(call.name) + ":" + std::to_string(n) + "=" + error, undisturbed) ? 1 : 0;
         if (HasFailure()) return;
       }
-      // The checks in between ask the driver as well; what fails there is nobody's failure.
+      // The checks in between ask the driver as well; what fails there is nobody's failure. And a stream that
+      // gave no answer is asked less often afterwards.
       const bool is_query = call.stat == &gpupool_driver_stats_t::query;
-      EXPECT_GE(4 * fired, is_query ? 3 * count : 4 * count) << call.name;
+      EXPECT_GE(10 * fired, is_query ? 7 * count : 10 * count) << call.name;
     }
   }
 }
