@@ -29,7 +29,9 @@ def report_cases(namespace):
                 case()
             except Exception:
                 failure = traceback.format_exc()
-            print(json.dumps({"case": name, "failure": failure}), flush=True)
+            # In one write, since several processes may print to the same pipe.
+            sys.stdout.write(json.dumps({"case": name, "failure": failure}) + "\n")
+            sys.stdout.flush()
 
 
 def read_cases(process):

@@ -19,6 +19,7 @@ void expect_stats_are_sums(c10::cuda::CUDACachingAllocator::CUDAAllocator* torch
             active = 0;
   } sums[3];
   for (const auto& segment : snapshot.segments) {
+    EXPECT_GE(segment.registration_counter, 0) << "NCCL asks for it";
     int64_t total = 0;
     for (auto& sum : {&sums[0], segment.is_large ? &sums[2] : &sums[1]}) {
       sum->allocated_bytes += static_cast<int64_t>(segment.allocated_size);

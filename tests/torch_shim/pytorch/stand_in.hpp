@@ -239,6 +239,7 @@ struct BlockInfo {
 
 struct SegmentInfo {
   DeviceIndex device = 0;
+  int32_t registration_counter = -1;
   size_t address = 0;
   size_t total_size = 0;
   size_t requested_size = 0;

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,6 +58,13 @@ struct PrivateBlock {
   size_t requested;
   cudaStream_t stream;
 };
+
+/// Tells segments apart that were at the same address one after the other: NCCL registers each anew. Older
+/// PyTorch has no place for it.
+template <typename Info>
+void set_registration(Info& segment, int32_t number) {
+  if constexpr (requires { segment.registration_counter; }) segment.registration_counter = number;
+}
 
 /// Guarded by the caller.
 class PrivatePool {
@@ -144,11 +152,11 @@ class PrivatePool {
     finish_pending();
     for (Place place = blocks_.begin(); place != blocks_.end();) {
       const auto segment = segments_.find(place->second.segment);
-      if (place->second.state != State::kFree || place->second.size != segment->second) {
+      if (place->second.state != State::kFree || place->second.size != segment->second.bytes) {
         ++place;
         continue;
       }
-      const Segment gone{reinterpret_cast<void*>(segment->first), segment->second, place->second.stream};
+      const Segment gone{reinterpret_cast<void*>(segment->first), segment->second.bytes, place->second.stream};
       watch_(gone, false);
       count_segment(gone.bytes, place->second.is_small, -1);
       free_.erase(key(place));
@@ -194,7 +202,8 @@ class PrivatePool {
       SegmentInfo& segment = all[block.segment];
       segment.device = device;
       segment.address = block.segment;
-      segment.total_size = segments_.at(block.segment);
+      segment.total_size = segments_.at(block.segment).bytes;
+      set_registration(segment, segments_.at(block.segment).number);
       segment.stream = block.stream;
       segment.is_large = !block.is_small;
       segment.is_expandable = true;
@@ -275,7 +284,7 @@ class PrivatePool {
     }
     const auto address = reinterpret_cast<uintptr_t>(ptr);
     count_segment(bytes, is_small, 1);
-    segments_[address] = bytes;
+    segments_[address] = {bytes, next_segment()};
     Block& block = blocks_[address];
     block.size = bytes;
     block.segment = address;
@@ -350,9 +359,20 @@ class PrivatePool {
   SegmentSource source_;
   std::function<void(const Segment&, bool)> watch_;
   PrivateUsage& usage_;
+  struct OwnSegment {
+    size_t bytes = 0;
+    int32_t number = 0;
+  };
+
+  /// From 1, over all pools of the process.
+  static int32_t next_segment() noexcept {
+    static std::atomic<int32_t> last{0};
+    return ++last;
+  }
+
   Blocks blocks_;
   std::set<Key> free_;
-  std::map<uintptr_t, size_t> segments_;
+  std::map<uintptr_t, OwnSegment> segments_;
   std::vector<uintptr_t> pending_;
 };
 

@@ -98,6 +98,7 @@ class Snapshot {
     run.stream = reinterpret_cast<void*>(chunk.stream);
     run.is_large = chunk.is_small == 0;
     run.is_expandable = true;
+    set_registration(run, 0);
     return run;
   }
 
