@@ -156,7 +156,8 @@ class PrivatePool {
         ++place;
         continue;
       }
-      const Segment gone{reinterpret_cast<void*>(segment->first), segment->second.bytes, place->second.stream};
+      const Segment gone{reinterpret_cast<void*>(segment->first), segment->second.bytes,
+                         place->second.stream};
       watch_(gone, false);
       count_segment(gone.bytes, place->second.is_small, -1);
       free_.erase(key(place));
