@@ -45,7 +45,11 @@ class Block {
   /// For a caller who is inside the pool, and the stream.
   Block(std::shared_ptr<Core> core, uint64_t size, StreamArgument stream, uint64_t alignment)
       : core_(std::move(core)), owner_(core_->owner_of(stream)), size_(size), stream_(stream.number) {
-    if (owner_) owner_->enter();
+    if (stream.owner != nullptr) {
+      owner_->enter_again();
+    } else if (owner_) {
+      owner_->enter();  // it came as a number
+    }
     const gpupool_status_t status =
         gpupool_malloc_aligned(core_->handle(), size, alignment, stream_, &address_);
     if (status != GPUPOOL_SUCCESS) {

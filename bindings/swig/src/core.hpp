@@ -147,8 +147,11 @@ class OwnedStream : public std::enable_shared_from_this<OwnedStream> {
 
   /// Keeps the stream until leave().
   void enter() {
-    if (!gate_.enter()) refuse("the stream is closed");
+    if (!try_enter()) refuse("the stream is closed");
   }
+  bool try_enter() noexcept { return gate_.enter(); }
+  /// For who is inside already, and may have company after the close as well.
+  void enter_again() noexcept { gate_.enter_again(); }
   void leave() noexcept {
     if (gate_.leave()) (void)end();
   }
@@ -215,7 +218,9 @@ inline std::shared_ptr<OwnedStream> Core::owner_of(const StreamArgument& stream)
 class StreamUse {
  public:
   explicit StreamUse(const StreamArgument& stream) : stream_(stream) {
-    if (stream_.owner != nullptr) stream_.owner->enter();
+    if (stream_.owner == nullptr || stream_.owner->try_enter()) return;
+    // The caller came into the pool; a pool that closes meanwhile takes its streams along.
+    refuse(stream_.owner->core().is_closed() ? "the pool is closed" : "the stream is closed");
   }
   StreamUse(const StreamUse&) = delete;
   StreamUse& operator=(const StreamUse&) = delete;
