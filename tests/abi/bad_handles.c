@@ -90,7 +90,7 @@ static void test_destroyed_pool_with_blocks(void) {
 
 // Memory that is readable and was never a pool.
 static void test_garbage(void) {
-  static uint64_t garbage[512];
+  static _Alignas(64) uint64_t garbage[512];  // as a pool is
   memset(garbage, 0, sizeof garbage);
   test_bad_pool((gpupool_t*)garbage);
   FAILS(INVALID, gpupool_destroy((gpupool_t*)garbage));

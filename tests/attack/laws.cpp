@@ -113,7 +113,7 @@ TEST_F(Streams, ComeAndGoInDriverMode) {
 // With data, addresses are the process's own.
 TEST_F(Streams, UseTheAddressesOfOthers) {
   configure_device(kDevice, kWithData);
-  come_and_go(sim_config(kDevice), Way::destroyed, 1, streams_to_come() / 5);
+  come_and_go(sim_config(kDevice), Way::destroyed, 1, std::max<uint64_t>(streams_to_come() / 5, 8 * kSpan));
 }
 
 // ---- that there ever were
