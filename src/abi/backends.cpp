@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/parse.hpp"
-#include "device/cuda.hpp"
-#include "device/sim.hpp"
+#include "device/cuda/cuda.hpp"
+#include "device/sim/sim.hpp"
 #include "device/upstream.hpp"
 #include "pool/registry.hpp"
 

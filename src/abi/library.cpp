@@ -5,8 +5,8 @@
 #include "abi/structs.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
-#include "device/cuda.hpp"
-#include "device/sim.hpp"
+#include "device/cuda/cuda.hpp"
+#include "device/sim/sim.hpp"
 
 using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
 using namespace gpupool::abi;  // NOLINT

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda.hpp"
-#include "device/cuda_driver.hpp"
+#include "device/cuda/cuda.hpp"
+#include "device/cuda/driver.hpp"
 #include "fake_cuda/fake_cuda.hpp"
 
 namespace gpupool {

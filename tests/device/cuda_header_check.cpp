@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares device/cuda_types.hpp with a real cuda.h. It is a test by compiling: there is nothing to run.
+// Compares device/cuda/types.hpp with a real cuda.h. It is a test by compiling: there is nothing to run.
 // Needs cuda.h (13.0, for the forms of cuStreamGetCaptureInfo) in the include path.
 #include <cstddef>
 #include <type_traits>
 
-#include "device/cuda_types.hpp"
+#include "device/cuda/types.hpp"
 
 // Makes cuda.h declare every exported name as it is, the older versions of functions too.
 #define __CUDA_API_VERSION_INTERNAL

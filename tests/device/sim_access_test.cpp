@@ -3,7 +3,7 @@
 #include <random>
 #include <vector>
 
-#include "device/sim_access.hpp"
+#include "device/sim/access.hpp"
 #include "sim_fixture.hpp"
 
 namespace gpupool {

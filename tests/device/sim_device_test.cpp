@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/sim_settings.hpp"
+#include "device/sim/settings.hpp"
 #include "sim_fixture.hpp"
 
 namespace gpupool {

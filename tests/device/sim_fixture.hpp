@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/bits.hpp"
-#include "device/sim.hpp"
+#include "device/sim/sim.hpp"
 
 namespace gpupool {
 

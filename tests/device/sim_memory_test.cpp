@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "device/sim_backing.hpp"
+#include "device/sim/backing.hpp"
 #include "sim_fixture.hpp"
 
 namespace gpupool {

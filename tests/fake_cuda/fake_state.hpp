@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda_types.hpp"
+#include "device/cuda/types.hpp"
 #include "fake_cuda.hpp"
 
 namespace fake {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/bits.hpp"
-#include "device/sim.hpp"
+#include "device/sim/sim.hpp"
 #include "fuzz/world.hpp"
 #include "pool/stream_order.hpp"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/sim_script.hpp"
+#include "device/sim/script.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <iterator>
 #include <utility>
 
-#include "device/sim_clock.hpp"
+#include "device/sim/clock.hpp"
 
 namespace gpupool {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "device/sim_backing.hpp"
-#include "device/sim_clock.hpp"
+#include "device/sim/backing.hpp"
+#include "device/sim/clock.hpp"
 
 namespace gpupool {
 namespace {

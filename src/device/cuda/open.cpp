@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/cuda.hpp"
-#include "device/cuda_device.hpp"
+#include "device/cuda/cuda.hpp"
+#include "device/cuda/device.hpp"
 
 namespace gpupool {
 namespace {

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "device/cuda_driver.hpp"
-#include "device/cuda_scope.hpp"
+#include "device/cuda/driver.hpp"
+#include "device/cuda/scope.hpp"
 #include "device/device.hpp"
 
 namespace gpupool {

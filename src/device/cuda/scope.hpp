@@ -2,7 +2,7 @@
 // What surrounds a call of the CUDA driver.
 #pragma once
 
-#include "device/cuda_driver.hpp"
+#include "device/cuda/driver.hpp"
 
 namespace gpupool {
 

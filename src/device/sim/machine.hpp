@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/sim_clock.hpp"
-#include "device/sim_devices.hpp"
-#include "device/sim_memory.hpp"
-#include "device/sim_script.hpp"
-#include "device/sim_settings.hpp"
-#include "device/sim_streams.hpp"
-#include "device/sim_work.hpp"
+#include "device/sim/clock.hpp"
+#include "device/sim/devices.hpp"
+#include "device/sim/memory.hpp"
+#include "device/sim/script.hpp"
+#include "device/sim/settings.hpp"
+#include "device/sim/streams.hpp"
+#include "device/sim/work.hpp"
 
 namespace gpupool {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/sim_memory.hpp"
+#include "device/sim/memory.hpp"
 
 #include <algorithm>
 #include <iterator>

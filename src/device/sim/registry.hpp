@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-#include "device/sim_machine.hpp"
+#include "device/sim/machine.hpp"
 
 namespace gpupool {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cuda_device.hpp"
+#include "device/cuda/device.hpp"
 
 #include <algorithm>
 #include <chrono>

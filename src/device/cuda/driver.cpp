@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cuda_driver.hpp"
+#include "device/cuda/driver.hpp"
 
 #include <dlfcn.h>
 
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "device/cuda.hpp"
+#include "device/cuda/cuda.hpp"
 
 namespace gpupool {
 

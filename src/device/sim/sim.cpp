@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The door to a simulated device: takes its lock, charges the price of the call, asks the script, and hands
 // on to the part that does it.
-#include "device/sim.hpp"
+#include "device/sim/sim.hpp"
 
 #include <cstdio>
 #include <mutex>
@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "device/sim_prices.hpp"
-#include "device/sim_registry.hpp"
+#include "device/sim/prices.hpp"
+#include "device/sim/registry.hpp"
 
 namespace gpupool {
 namespace {

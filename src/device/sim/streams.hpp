@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/sim_clock.hpp"
-#include "device/sim_work.hpp"
+#include "device/sim/clock.hpp"
+#include "device/sim/work.hpp"
 
 namespace gpupool {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/sim_streams.hpp"
+#include "device/sim/streams.hpp"
 
 namespace gpupool {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/sim_machine.hpp"
+#include "device/sim/machine.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
-#include "device/sim_prices.hpp"
+#include "device/sim/prices.hpp"
 
 namespace gpupool {
 namespace {

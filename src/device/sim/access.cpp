@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/sim_access.hpp"
+#include "device/sim/access.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "base/status.hpp"
-#include "device/cuda_types.hpp"
+#include "device/cuda/types.hpp"
 
 namespace gpupool::cuda {
 

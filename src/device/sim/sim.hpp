@@ -13,7 +13,7 @@
 // of memory is no fault: the call fails with GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, and changes nothing but the
 // time.
 //
-// Time passes only by the prices of calls (sim_prices.hpp), by waiting, and by sim_advance. Stream 0 is one
+// Time passes only by the prices of calls (prices.hpp), by waiting, and by sim_advance. Stream 0 is one
 // like the others: it does not wait for them.
 //
 // Addresses come out of one space of 2^47 for all devices of a process, whether with data or without; with
@@ -25,7 +25,7 @@
 #include <memory>
 
 #include "device/device.hpp"
-#include "device/sim_devices.hpp"
+#include "device/sim/devices.hpp"
 
 namespace gpupool {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/sim_settings.hpp"
+#include "device/sim/settings.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "device/sim_backing.hpp"
+#include "device/sim/backing.hpp"
 
 namespace gpupool {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/sim_registry.hpp"
+#include "device/sim/registry.hpp"
 
 #include <pthread.h>
 
 #include <atomic>
 #include <cstdlib>
 
-#include "device/sim.hpp"
+#include "device/sim/sim.hpp"
 
 namespace gpupool {
 namespace {

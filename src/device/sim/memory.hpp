@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/sim_access.hpp"
-#include "device/sim_backing.hpp"
-#include "device/sim_clock.hpp"
-#include "device/sim_devices.hpp"
+#include "device/sim/access.hpp"
+#include "device/sim/backing.hpp"
+#include "device/sim/clock.hpp"
+#include "device/sim/devices.hpp"
 
 namespace gpupool {
 
