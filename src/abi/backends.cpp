@@ -14,7 +14,7 @@
 #include "device/upstream.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 namespace {
 
 constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
@@ -202,4 +202,4 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
   return kSuccess;
 }
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi

@@ -10,7 +10,7 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-namespace ours = gpupool::cuda;
+namespace ours = gpupool::internal::cuda;
 
 // ---- types: the driver's type for each of ours
 
@@ -168,9 +168,9 @@ static_assert(ours::kStreamPerThread == 2 &&
 
 // ---- functions, by their exported names
 
-namespace gpupool::cuda {
+namespace gpupool::internal::cuda {
 #define SAME_FUNCTION(name, ...) static_assert(std::is_same_v<real_t<__VA_ARGS__>, decltype(::name)>, #name);
 GPUPOOL_CUDA_FUNCTIONS(SAME_FUNCTION)
 SAME_FUNCTION(cuStreamGetCaptureInfo_v2, StreamGetCaptureInfoV2)
 SAME_FUNCTION(cuStreamGetCaptureInfo_v3, StreamGetCaptureInfoV3)
-}  // namespace gpupool::cuda
+}  // namespace gpupool::internal::cuda

@@ -6,7 +6,7 @@
 #include "device/sim/access.hpp"
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Without data unless a test says otherwise: the rules are the same.
@@ -191,4 +191,4 @@ TEST(SimAccessesTest, ForgetsOnlyWhatHasEnded) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -12,7 +12,7 @@
 #include "device/sim/settings.hpp"
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using SimDeviceTest = SimTest;
@@ -260,4 +260,4 @@ TEST_F(SimDeviceTest, ThreadsShareADevice) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -7,7 +7,7 @@
 
 #include "device/device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Counts CUDA devices. UNAVAILABLE, with the reason, where the driver or a GPU is missing.
 Status cuda_device_count(int32_t& count);
@@ -23,4 +23,4 @@ bool cuda_initialised() noexcept;
 /// In the child after fork: every CUDA call gives FORKED from now on if the parent had initialised it.
 void cuda_after_fork() noexcept;
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

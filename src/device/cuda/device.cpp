@@ -6,7 +6,7 @@
 #include <cinttypes>
 #include <utility>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using cuda::CUDA_SUCCESS;
@@ -390,4 +390,4 @@ Status CudaDevice::fill(Address destination, uint8_t value, uint64_t size, Strea
                      destination, size, stream);
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,11 +6,11 @@
 #include <mutex>
 #include <vector>
 
-#include "device/cuda/driver.hpp"
+#include "device/cuda/api.hpp"
 #include "device/cuda/scope.hpp"
 #include "device/device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// What open_cuda() found out about a device.
 struct CudaDeviceSetup {
@@ -94,4 +94,4 @@ class CudaDevice final : public Device {
   size_t enabled_ = 1;  // so many of them can reach what cuMemAlloc gives
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 #include "device/cuda/cuda.hpp"
 #include "device/cuda/device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using cuda::CUcontext;
@@ -184,4 +184,4 @@ Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_pt
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -2,9 +2,9 @@
 // What surrounds a call of the CUDA driver.
 #pragma once
 
-#include "device/cuda/driver.hpp"
+#include "device/cuda/api.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Whether a call is one that the driver refuses, ending the capture with an error, while any stream of the
 /// process captures a graph in global mode.
@@ -65,4 +65,4 @@ class CudaScope {
   cuda::CUstreamCaptureMode mode_ = cuda::CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace gpupool::cuda {
+namespace gpupool::internal::cuda {
 
 // A device's number, counted from 0.
 using CUdevice = int;
@@ -122,7 +122,7 @@ struct CUmemAccessDesc {
   CUmemAccess_flags flags;
 };
 
-}  // namespace gpupool::cuda
+}  // namespace gpupool::internal::cuda
 
 /// Every driver function that is used, by its exact exported name, with its type. cuStreamGetCaptureInfo has
 /// two forms, of which a driver may lack one, so it is not in this list.
@@ -174,7 +174,7 @@ struct CUmemAccessDesc {
   X(cuStreamSynchronize, CUresult(CUstream))                                                           \
   X(cuStreamWaitEvent, CUresult(CUstream, CUevent, unsigned))
 
-namespace gpupool::cuda {
+namespace gpupool::internal::cuda {
 
 /// cuStreamGetCaptureInfo_v2, since CUDA 11.3.
 using StreamGetCaptureInfoV2 = CUresult(CUstream, CUstreamCaptureStatus*, uint64_t*, CUgraph*,
@@ -184,4 +184,4 @@ using StreamGetCaptureInfoV2 = CUresult(CUstream, CUstreamCaptureStatus*, uint64
 using StreamGetCaptureInfoV3 = CUresult(CUstream, CUstreamCaptureStatus*, uint64_t*, CUgraph*,
                                         const CUgraphNode**, const CUgraphEdgeData**, size_t*);
 
-}  // namespace gpupool::cuda
+}  // namespace gpupool::internal::cuda

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using Record = SimAccesses::Record;
@@ -102,4 +102,4 @@ void SimAccesses::drop_finished(uint64_t now) {
   sweep_at_ = std::max<size_t>(1024, 2 * records_.size());
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

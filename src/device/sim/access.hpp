@@ -16,7 +16,7 @@
 
 #include "device/device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 class SimAccesses {
  public:
@@ -59,4 +59,4 @@ class SimAccesses {
   size_t sweep_at_ = 1024;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -14,7 +14,7 @@
 #include "base/bits.hpp"
 #include "device/device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Addresses are those below 2^47, of which one call can reserve half, as on an H200.
 inline constexpr uint64_t kSimAddressSpace = 128 * kTiB;
@@ -88,4 +88,4 @@ class SimAddressSpace {
 /// Addresses only. `addresses` must outlive the result.
 std::unique_ptr<SimBacking> make_address_backing(SimAddressSpace& addresses);
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

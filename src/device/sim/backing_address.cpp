@@ -6,7 +6,7 @@
 #include "device/sim/backing.hpp"
 #include "device/sim/clock.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Sizes and addresses are multiples of it.
@@ -123,4 +123,4 @@ std::unique_ptr<SimBacking> make_address_backing(SimAddressSpace& addresses) {
   return std::make_unique<AddressBacking>(addresses);
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

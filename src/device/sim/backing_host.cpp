@@ -12,7 +12,7 @@
 
 #include "device/sim/backing.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 constexpr uint64_t kPage = 4096;
@@ -191,4 +191,4 @@ std::unique_ptr<SimBacking> make_host_backing() {
   return std::make_unique<HostBacking>();
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

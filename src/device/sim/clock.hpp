@@ -11,7 +11,7 @@
 
 #include "base/status.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 inline constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
@@ -80,4 +80,4 @@ inline constexpr int32_t kCaptureUnsupported = 900;
 inline constexpr int32_t kUnknown = 999;
 }  // namespace driver_code
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 inline constexpr int32_t kSimDeviceCount = 8;
 
@@ -21,4 +21,4 @@ constexpr SimDeviceSet sim_device_set(int32_t ordinal) noexcept {
   return SimDeviceSet{1} << ordinal;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -8,7 +8,7 @@
 
 #include "device/sim/prices.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using Long = unsigned long long;  // for printf
@@ -260,4 +260,4 @@ Status SimMachine::copy_over_host(Address destination, Address source, uint64_t 
                        Long{source}, Long{destination});
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -16,7 +16,7 @@
 #include "device/sim/streams.hpp"
 #include "device/sim/work.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct SimMachine;
 
@@ -28,7 +28,7 @@ struct SimMachine {
   SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressSpace& addresses);
 
   /// Begins a call of the driver: charges its price, and fails it if the script says so.
-  Status enter(SimCall call, double price) noexcept {
+  Status enter(Call call, double price) noexcept {
     clock.charge(price);
     return script.check(call);
   }
@@ -80,4 +80,4 @@ struct SimMachine {
   Status copy_over_host(Address destination, Address source, uint64_t size);
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

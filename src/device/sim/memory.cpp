@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using Long = unsigned long long;  // for printf
@@ -336,4 +336,4 @@ bool SimMemory::has_any_of(Address address, uint64_t size) const {
   return extent != extents_.end() && extent->first + extent->second.size > address;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -16,7 +16,7 @@
 #include "device/sim/clock.hpp"
 #include "device/sim/devices.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 inline constexpr uint64_t kSimGranularity = 2 * kMiB;
 
@@ -124,4 +124,4 @@ class SimMemory {
   Chunks chunks_;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,7 +9,7 @@
 
 #include "base/bits.hpp"
 
-namespace gpupool::sim_prices {
+namespace gpupool::internal::sim_prices {
 
 struct Point {
   uint64_t size;
@@ -62,4 +62,4 @@ inline constexpr double kMemoryInfo = 3800;
 /// Copies and fills: 2 TB/s on the device.
 inline constexpr uint64_t kBytesPerNanosecond = 2000;
 
-}  // namespace gpupool::sim_prices
+}  // namespace gpupool::internal::sim_prices

@@ -8,7 +8,7 @@
 
 #include "device/sim/sim.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Never destroyed: pools use their devices until the process has gone.
@@ -152,4 +152,4 @@ Status find_sim(int32_t ordinal, SimState*& state) {
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

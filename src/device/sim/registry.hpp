@@ -12,7 +12,7 @@
 
 #include "device/sim/machine.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// One simulated device, for the life of the process.
 struct SimState {
@@ -41,4 +41,4 @@ class AllSims {
   SimMachines machines_{};
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -3,27 +3,19 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <utility>
 
 #include "device/sim/clock.hpp"
 
-namespace gpupool {
-namespace {
-
-constexpr const char* kNames[kSimCallCount] = {"create",       "release", "map",         "set_access",
-                                               "unmap",        "address", "malloc",      "free",
-                                               "event_record", "query",   "stream_wait", "host_wait"};
-
-}  // namespace
+namespace gpupool::internal {
 
 /// Adds "CALL:NUMBER[=ERROR]" to table; false if it is something else.
 bool SimScript::parse_entry(std::string_view entry, Table& table) {
   const size_t colon = entry.find(':');
   if (colon == std::string_view::npos) return false;
-  const auto name = std::find(std::begin(kNames), std::end(kNames), entry.substr(0, colon));
-  if (name == std::end(kNames)) return false;
-  Rules& rules = table[static_cast<size_t>(name - std::begin(kNames))];
+  const auto name = std::find(kCallNames.begin(), kCallNames.end(), entry.substr(0, colon));
+  if (name == kCallNames.end()) return false;
+  Rules& rules = table[static_cast<size_t>(name - kCallNames.begin())];
 
   std::string_view occurrence = entry.substr(colon + 1);
   Failure failure = Failure::error;
@@ -63,7 +55,7 @@ Status SimScript::set(std::string_view text) {
   return kSuccess;
 }
 
-Status SimScript::check(SimCall call) noexcept {
+Status SimScript::check(Call call) noexcept {
   if (!active_) return kSuccess;
   const auto index = static_cast<size_t>(call);
   Rules& rules = table_[index];
@@ -74,8 +66,8 @@ Status SimScript::check(SimCall call) noexcept {
   const bool out_of_memory = *failure == Failure::out_of_memory;
   return fail_driver(out_of_memory ? GPUPOOL_ERROR_OUT_OF_MEMORY : GPUPOOL_ERROR_DRIVER,
                      out_of_memory ? driver_code::kOutOfMemory : driver_code::kUnknown,
-                     "simulated device: %s number %llu fails, as scripted", kNames[index],
+                     "simulated device: %s number %llu fails, as scripted", kCallNames[index],
                      static_cast<unsigned long long>(rules.seen));
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,25 +9,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/status.hpp"
+#include "device/device.hpp"
 
-namespace gpupool {
-
-enum class SimCall : uint8_t {
-  create,
-  release,
-  map,
-  set_access,
-  unmap,
-  address,
-  malloc,
-  free,
-  event_record,
-  query,
-  stream_wait,
-  host_wait,
-};
-inline constexpr size_t kSimCallCount = 12;
+namespace gpupool::internal {
 
 class SimScript {
  public:
@@ -35,7 +19,7 @@ class SimScript {
   Status set(std::string_view text);
 
   /// Counts one call, and fails it if the script says so.
-  Status check(SimCall call) noexcept;
+  Status check(Call call) noexcept;
 
  private:
   enum class Failure : uint8_t { out_of_memory, error };
@@ -44,7 +28,7 @@ class SimScript {
     std::optional<Failure> every;
     std::unordered_map<uint64_t, Failure> at;
   };
-  using Table = std::array<Rules, kSimCallCount>;
+  using Table = std::array<Rules, kCalls>;
 
   static bool parse_entry(std::string_view entry, Table& table);
 
@@ -52,4 +36,4 @@ class SimScript {
   bool active_ = false;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

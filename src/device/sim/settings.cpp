@@ -9,7 +9,7 @@
 #include "base/bits.hpp"
 #include "base/parse.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 constexpr uint64_t kMinCapacity = 2 * kMiB;
@@ -112,4 +112,4 @@ Status sim_settings_from(std::string_view text, SimSettings& settings) {
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

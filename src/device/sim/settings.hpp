@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct SimSettings {
   uint64_t capacity = 150'754'820'096;
@@ -22,4 +22,4 @@ Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settin
 /// gpupool_parse_size.
 Status sim_settings_from(std::string_view text, SimSettings& settings);
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

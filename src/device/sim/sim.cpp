@@ -12,7 +12,7 @@
 #include "device/sim/prices.hpp"
 #include "device/sim/registry.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 namespace price = sim_prices;
@@ -51,37 +51,37 @@ class SimDevice final : public Device {
   // ---- virtual memory
 
   Status reserve_addresses(uint64_t size, Address& base) override {
-    return call(SimCall::address, price::kAddress,
+    return call(Call::address, price::kAddress,
                 [&] { return machine_.memory.reserve_addresses(size, base); });
   }
   Status release_addresses(Address base, uint64_t size) override {
-    return call(SimCall::address, price::kAddress,
+    return call(Call::address, price::kAddress,
                 [&] { return machine_.memory.release_addresses(base, size); });
   }
   Status create_chunk(uint64_t size, ChunkHandle& chunk) override {
-    return call(SimCall::create, price::at(price::kCreate, size),
+    return call(Call::create, price::at(price::kCreate, size),
                 [&] { return machine_.memory.create_chunk(size, chunk); });
   }
   Status release_chunk(ChunkHandle chunk) override {
     const std::lock_guard lock(state_.mutex);
     const double cost = price::at(price::kRelease, machine_.memory.chunk_size(chunk));
-    if (const Status status = machine_.enter(SimCall::release, cost); status != kSuccess) return status;
+    if (const Status status = machine_.enter(Call::release, cost); status != kSuccess) return status;
     return machine_.memory.release_chunk(chunk);
   }
   Status map(Address address, uint64_t size, ChunkHandle chunk) override {
-    return call(SimCall::map, price::at(price::kMap, size),
+    return call(Call::map, price::at(price::kMap, size),
                 [&] { return machine_.memory.map(address, size, chunk); });
   }
   Status set_access(Address address, uint64_t size) override {
     const std::lock_guard lock(state_.mutex);
     const double cost = price_of_mappings(price::kSetAccess, address, size);
-    if (const Status status = machine_.enter(SimCall::set_access, cost); status != kSuccess) return status;
+    if (const Status status = machine_.enter(Call::set_access, cost); status != kSuccess) return status;
     return machine_.memory.set_access(address, size, accessors_);
   }
   Status unmap(Address address, uint64_t size) override {
     const AllSims all;
     const double cost = price_of_mappings(price::kUnmap, address, size);
-    if (const Status status = machine_.enter(SimCall::unmap, cost); status != kSuccess) return status;
+    if (const Status status = machine_.enter(Call::unmap, cost); status != kSuccess) return status;
     return machine_.memory.unmap(address, size, all.now());
   }
 
@@ -105,7 +105,7 @@ class SimDevice final : public Device {
   // ---- the driver's own malloc
 
   Status allocate(Kind kind, uint64_t size, Stream, Address& address) override {
-    return call(SimCall::malloc, price::at(price::kMallocPair, size) * price::kMallocShare, [&] {
+    return call(Call::malloc, price::at(price::kMallocPair, size) * price::kMallocShare, [&] {
       machine_.memory.share_allocations(accessors_);
       return machine_.memory.allocate(kind, size, address);
     });
@@ -114,7 +114,7 @@ class SimDevice final : public Device {
   Status deallocate(Kind kind, Address address, uint64_t size, Stream) override {
     const AllSims all;
     const double cost = price::at(price::kMallocPair, size) * (1 - price::kMallocShare);
-    if (const Status status = machine_.enter(SimCall::free, cost); status != kSuccess) return status;
+    if (const Status status = machine_.enter(Call::free, cost); status != kSuccess) return status;
     const Status status = machine_.memory.deallocate(kind, address, size, all.now());
     if (status == kSuccess) machine_.streams.synchronize_all();
     return status;
@@ -123,29 +123,28 @@ class SimDevice final : public Device {
   // ---- order
 
   Status record(Stream stream, Event& event) override {
-    return call(SimCall::event_record, price::kEventRecord,
+    return call(Call::event_record, price::kEventRecord,
                 [&] { return machine_.streams.record(stream, event); });
   }
   Status query(Event event, bool& passed) override {
-    return call(SimCall::query, price::kEventQuery, [&] { return machine_.streams.query(event, passed); });
+    return call(Call::query, price::kEventQuery, [&] { return machine_.streams.query(event, passed); });
   }
   Status query_stream(Stream stream, bool& idle) override {
-    return call(SimCall::query, price::kStreamQuery,
+    return call(Call::query, price::kStreamQuery,
                 [&] { return machine_.streams.query_stream(stream, idle); });
   }
   Status wait(Stream stream, Event event) override {
-    return call(SimCall::stream_wait, price::kStreamWait,
-                [&] { return machine_.streams.wait(stream, event); });
+    return call(Call::stream_wait, price::kStreamWait, [&] { return machine_.streams.wait(stream, event); });
   }
   Status synchronize(Event event) override {
-    return call(SimCall::host_wait, price::kEventQuery, [&] { return machine_.streams.synchronize(event); });
+    return call(Call::host_wait, price::kEventQuery, [&] { return machine_.streams.synchronize(event); });
   }
   void recycle(Event event) noexcept override {
     const std::lock_guard lock(state_.mutex);
     machine_.streams.recycle(event);
   }
   Status capture_id(Stream stream, uint64_t& id) override {
-    return call(SimCall::query, price::kStreamQuery, [&] { return machine_.streams.capture_id(stream, id); });
+    return call(Call::query, price::kStreamQuery, [&] { return machine_.streams.capture_id(stream, id); });
   }
 
   // ---- streams and data
@@ -163,7 +162,7 @@ class SimDevice final : public Device {
     });
   }
   Status synchronize_stream(Stream stream) override {
-    return call(SimCall::host_wait, price::kStreamQuery,
+    return call(Call::host_wait, price::kStreamQuery,
                 [&] { return machine_.streams.synchronize_stream(stream); });
   }
   Status copy(Address destination, Address source, uint64_t size, Stream stream) override {
@@ -181,7 +180,7 @@ class SimDevice final : public Device {
 
  private:
   template <class Action>
-  Status call(SimCall kind, double cost, Action&& action) {
+  Status call(Call kind, double cost, Action&& action) {
     const std::lock_guard lock(state_.mutex);
     if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
     return attempt(action);
@@ -298,4 +297,4 @@ Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity)
   });
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

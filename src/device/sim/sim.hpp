@@ -27,7 +27,7 @@
 #include "device/device.hpp"
 #include "device/sim/devices.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Opens simulated device number `ordinal`. All that open the same number share one device: its capacity,
 /// streams, clock and faults. Fails with INVALID_ARGUMENT for a number that does not exist.
@@ -53,4 +53,4 @@ Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity)
 /// Calls after the first do nothing.
 void sim_watch_fork() noexcept;
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/sim/streams.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using Long = unsigned long long;  // for printf
@@ -187,4 +187,4 @@ Status SimStreams::find_graph(uint64_t capture, std::span<const SimWork>& works)
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

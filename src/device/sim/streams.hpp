@@ -18,7 +18,7 @@
 #include "device/sim/clock.hpp"
 #include "device/sim/work.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct SimStream {
   uint64_t busy_until = 0;
@@ -97,4 +97,4 @@ class SimStreams {
   std::unordered_map<uint64_t, Capture> captures_;  // all that there ever were
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 
 #include "device/device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct SimWork {
   enum class Kind : uint8_t {
@@ -25,4 +25,4 @@ struct SimWork {
   uint64_t nanoseconds = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

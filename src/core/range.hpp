@@ -10,7 +10,7 @@
 
 #include "core/size.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 class Heap;
 struct Region;
@@ -37,7 +37,7 @@ enum class State : uint8_t {
 /// that looks up a foreign pointer finds a record, though perhaps of another block. Records share no pair of
 /// cache lines, which processors fetch together: neighbours are handed to different threads. The first line
 /// has all that the hot path looks at.
-struct alignas(128) Block {
+struct alignas(128) Range {
   Address address = 0;
   uint64_t size = 0;
   Heap* heap = nullptr;
@@ -47,10 +47,10 @@ struct alignas(128) Block {
   std::atomic<bool> shared{false};
   /// Bytes at the end that were not asked for.
   uint16_t unasked = 0;
-  Block* prev = nullptr;  // in address order, within the region
-  Block* next = nullptr;
-  Block* link = nullptr;       // next in whatever list the state says
-  Block* link_back = nullptr;  // previous in a free index
+  Range* prev = nullptr;  // in address order, within the region
+  Range* next = nullptr;
+  Range* link = nullptr;       // next in whatever list the state says
+  Range* link_back = nullptr;  // previous in a free index
   Region* region = nullptr;
   BlockUse* uses = nullptr;  // of a live or pending block
 
@@ -66,12 +66,12 @@ struct alignas(128) Block {
 
 /// Supplies records. Growing is the only thing that may throw, so callers reserve before they change
 /// anything.
-class BlockStore {
+class RangeStore {
  public:
   /// Makes the next `count` calls of get() safe. Throws std::bad_alloc.
   void reserve(size_t count) {
     while (spare_ < count) {
-      slabs_.push_back(std::make_unique<Block[]>(kSlab));
+      slabs_.push_back(std::make_unique<Range[]>(kSlab));
       for (size_t i = kSlab; i-- > 0;) put(&slabs_.back()[i]);
     }
   }
@@ -86,15 +86,15 @@ class BlockStore {
     }
   }
 
-  Block* get() noexcept {
+  Range* get() noexcept {
     assert(free_ != nullptr);
-    Block* block = free_;
+    Range* block = free_;
     free_ = block->link;
     --spare_;
     return block;
   }
 
-  void put(Block* block) noexcept {
+  void put(Range* block) noexcept {
     block->become(State::unused);
     block->link = free_;
     free_ = block;
@@ -102,13 +102,13 @@ class BlockStore {
   }
 
   size_t in_use() const noexcept { return slabs_.size() * kSlab - spare_; }
-  uint64_t bytes() const noexcept { return slabs_.size() * kSlab * sizeof(Block); }
+  uint64_t bytes() const noexcept { return slabs_.size() * kSlab * sizeof(Range); }
 
  private:
   static constexpr size_t kSlab = 256;
-  std::vector<std::unique_ptr<Block[]>> slabs_;
-  Block* free_ = nullptr;
+  std::vector<std::unique_ptr<Range[]>> slabs_;
+  Range* free_ = nullptr;
   size_t spare_ = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

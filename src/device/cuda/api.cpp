@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cuda/driver.hpp"
+#include "device/cuda/api.hpp"
 
 #include <dlfcn.h>
 
@@ -9,7 +9,7 @@
 
 #include "device/cuda/cuda.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 constinit std::atomic<CudaState> cuda_state{CudaState::unloaded};
 
@@ -183,4 +183,4 @@ void cuda_after_fork() noexcept {
   if (cuda_state.load() != CudaState::unloaded) cuda_state.store(CudaState::forked);
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,14 +6,14 @@
 
 #include "core/size.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Every driver call is paid per chunk, whatever its size; but a chunk is free only when no block touches it,
 /// and what sticks out of the last block is reserved early. So there are two rungs. Fine chunks pack tightly
 /// and are for pools whose driver calls have cost little so far. Coarse ones are a fixed share of what their
 /// heap holds, up to a middling size that grows slowly for large heaps. On both, chunks inside a block much
 /// larger than that grow with the block, since it frees them all at once.
-struct Ladder {
+struct ChunkSizer {
   static constexpr uint64_t kDefaultMax = 16 * kMiB;
 
   uint64_t max_chunk = kDefaultMax;
@@ -36,4 +36,4 @@ struct Ladder {
   }
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

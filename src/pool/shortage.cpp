@@ -8,7 +8,7 @@
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// The pools whose out-of-memory handlers this thread is inside, the outermost first. A malloc in a handler
@@ -30,7 +30,7 @@ constinit thread_local Asked asked;
 
 }  // namespace
 
-Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block) {
+Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block) {
   const uint64_t reserved = ledger_.used();
   StreamHeap& heap = state.heap(group_of(bytes));
   block = take_cached(heap, bytes, alignment);
@@ -54,7 +54,7 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
 
 /// Where memory is short: everything that may take long.
 Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
-                            Block*& block) {
+                            Range*& block) {
   ++retries_;
   drain_all();
   if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
@@ -74,9 +74,9 @@ Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint
 /// A block from what the stream's heap has. What caches keep apart is merged first where it matters: always
 /// for large blocks, whose best fit is only as good as the holes are whole (0.7 instead of 7 per cent of
 /// waste on a training run); for small ones only when nothing fits.
-Block* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
+Range* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
   if (heap.group() == Group::large) drain_stream(heap.name(), Group::large);
-  if (Block* block = heap.take(bytes, alignment)) return block;
+  if (Range* block = heap.take(bytes, alignment)) return block;
   drain_stream(heap.name(), Group::small);
   settle_pending();
   return heap.take(bytes, alignment);
@@ -85,7 +85,7 @@ Block* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
 /// Gets memory for the heap and a block from it. `last`: before failing, nothing is left out. Where the lock
 /// was given up meanwhile, another thread may have been quicker, hence the second try.
 Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last,
-                  Block*& block) {
+                  Range*& block) {
   drain_resting();
   const bool capturing = note_capture(state);
   StreamHeap& heap = state.heap(group_of(bytes));
@@ -118,7 +118,7 @@ bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
 
 /// Other pools on the same device may be keeping what this one needs.
 void Pool::empty_other_pools(Lock& lock) {
-  const DeviceInfo& own = driver_.info();
+  const DeviceInfo& own = device_.info();
   lock.unlock();
   const Defer relock([&] {
     lock.lock();
@@ -126,7 +126,7 @@ void Pool::empty_other_pools(Lock& lock) {
   });
   const auto pools = Registry::instance().all();
   for (const auto& pool : pools) {
-    const DeviceInfo& other = pool->driver_.info();
+    const DeviceInfo& other = pool->device_.info();
     // Pools that were inherited over fork have a device that must not be touched.
     if (pool.get() == this || !pool->handle_is_usable() || other.backend != own.backend ||
         other.ordinal != own.ordinal)
@@ -150,4 +150,4 @@ Status Pool::fail_malloc(Status status, uint64_t bytes) {
   return status;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,35 +9,19 @@
 
 #include "device/device.hpp"
 
-namespace gpupool {
-
-enum class Call : uint8_t {
-  create,
-  release,
-  map,
-  set_access,
-  unmap,
-  address,
-  allocate,
-  deallocate,
-  record,
-  query,
-  wait,
-  host_wait,
-};
-inline constexpr size_t kCalls = 12;
+namespace gpupool::internal {
 
 /// Thread-safe, as the device is.
-class Driver {
+class MeteredDevice {
  public:
   struct Tally {
     std::atomic<uint64_t> count{0};
     std::atomic<uint64_t> nanoseconds{0};
   };
 
-  explicit Driver(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  explicit MeteredDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
-  Device& device() noexcept { return *device_; }
+  Device& raw() noexcept { return *device_; }
   const DeviceInfo& info() const noexcept { return device_->info(); }
   const Tally& tally(Call call) const noexcept { return tallies_[static_cast<size_t>(call)]; }
 
@@ -72,13 +56,13 @@ class Driver {
     return timed(Call::unmap, [&] { return device_->unmap(address, size); });
   }
   Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) {
-    return timed(Call::allocate, [&] { return device_->allocate(kind, size, stream, address); });
+    return timed(Call::malloc, [&] { return device_->allocate(kind, size, stream, address); });
   }
   Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) {
-    return timed(Call::deallocate, [&] { return device_->deallocate(kind, address, size, stream); });
+    return timed(Call::free, [&] { return device_->deallocate(kind, address, size, stream); });
   }
   Status record(Stream stream, Event& event) {
-    return timed(Call::record, [&] { return device_->record(stream, event); });
+    return timed(Call::event_record, [&] { return device_->record(stream, event); });
   }
   Status query(Event event, bool& passed) {
     return timed(Call::query, [&] { return device_->query(event, passed); });
@@ -90,7 +74,7 @@ class Driver {
     return timed(Call::query, [&] { return device_->capture_id(stream, id); });
   }
   Status wait(Stream stream, Event event) {
-    return timed(Call::wait, [&] { return device_->wait(stream, event); });
+    return timed(Call::stream_wait, [&] { return device_->wait(stream, event); });
   }
   Status synchronize(Event event) {
     return timed(Call::host_wait, [&] { return device_->synchronize(event); });
@@ -112,4 +96,4 @@ class Driver {
   std::array<Tally, kCalls> tallies_{};
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

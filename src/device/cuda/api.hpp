@@ -8,10 +8,10 @@
 #include "base/status.hpp"
 #include "device/cuda/types.hpp"
 
-namespace gpupool::cuda {
+namespace gpupool::internal::cuda {
 
 /// The driver's functions. All are set, but of the last two only one may be.
-struct Driver {
+struct Api {
 #define GPUPOOL_CUDA_MEMBER(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
   GPUPOOL_CUDA_FUNCTIONS(GPUPOOL_CUDA_MEMBER)
 #undef GPUPOOL_CUDA_MEMBER
@@ -19,11 +19,11 @@ struct Driver {
   StreamGetCaptureInfoV3* cuStreamGetCaptureInfo_v3 = nullptr;
 };
 
-}  // namespace gpupool::cuda
+}  // namespace gpupool::internal::cuda
 
-namespace gpupool {
+namespace gpupool::internal {
 
-using CudaDriver = cuda::Driver;
+using CudaDriver = cuda::Api;
 
 /// Where this process stands with the driver. It only moves on: `exiting` and `forked` are final.
 enum class CudaState : int { unloaded, loading, ready, exiting, forked };
@@ -50,4 +50,4 @@ inline Status cuda_usable() noexcept {
 [[gnu::format(printf, 2, 3), gnu::cold]] Status cuda_failed(cuda::CUresult result, const char* format,
                                                             ...) noexcept;
 
-}  // namespace gpupool
+}  // namespace gpupool::internal
