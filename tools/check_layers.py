@@ -5,7 +5,7 @@
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
 
-Names each violation as file:line. What core may not see, it may not see through another header of ours either.
+The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each violation as file:line. What core may not see, it may not see through another header of ours either.
 Besides the includes it checks that extern "C" and catch (...) stand in src/abi only, but where the user is called,
 and that only src/abi names a concrete device.
 """
@@ -85,6 +85,12 @@ def layer_violation(layer, quote, name):
     return f'{layer} must not include "{name}"'
 
 
+def device_violation(room, name):
+    """Why a file in this room of src/device must not include `name`, or None. What is shared is in no room."""
+    other = name.split("/")[1] if name.startswith("device/") and name.count("/") > 1 else None
+    return f"device/{other} is seen by itself and by src/abi only" if other not in (None, room) else None
+
+
 def includes_of(path):
     """(line, quote, name) of each include of a file."""
     for number, line in enumerate(without_comments(path.read_text(encoding="utf-8")).split("\n"), 1):
@@ -139,6 +145,8 @@ def check_file(path, root):
         return
     for number, quote, name in includes_of(path):
         reason = layer_violation(layer, quote, name) if layer else outside_violation(name)
+        if not reason and layer == "device":
+            reason = device_violation(relative.parts[2], name)
         if reason:
             yield f"{relative}:{number}: {reason}"
         elif layer == "core" and quote == '"' and (way := way_to_system(root, name, set())):

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "base/parse.hpp"
-#include "device/cuda.hpp"
-#include "device/sim.hpp"
+#include "device/cuda/cuda.hpp"
+#include "device/sim/sim.hpp"
 #include "device/upstream.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 namespace {
 
 constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
@@ -202,4 +202,4 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
   return kSuccess;
 }
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi

@@ -7,7 +7,7 @@
 #include "device/device.hpp"
 #include "pool/pool.hpp"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 
 /// No backend numbers its devices further.
 inline constexpr size_t kMaxDevices = 64;
@@ -28,4 +28,4 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
 /// Opens a device with no pool's configuration, to look at it.
 Status open_plain(gpupool_backend_t backend, int32_t ordinal, std::unique_ptr<Device>& device);
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi

@@ -8,7 +8,7 @@
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 
 /// Whether a handle can be used for everything. The first thing that every call on a pool asks.
 inline bool is_live(const gpupool_t* handle) noexcept {
@@ -52,4 +52,4 @@ template <typename Function>
   return guarded([&] { return function(*handle->pool); });
 }
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi

@@ -15,8 +15,8 @@
 #include "base/parse.hpp"
 #include "base/status.hpp"
 
-using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
-using namespace gpupool::abi;  // NOLINT
+using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::internal::abi;  // NOLINT
 
 namespace {
 

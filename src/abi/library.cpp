@@ -5,11 +5,11 @@
 #include "abi/structs.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
-#include "device/cuda.hpp"
-#include "device/sim.hpp"
+#include "device/cuda/cuda.hpp"
+#include "device/sim/sim.hpp"
 
-using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
-using namespace gpupool::abi;  // NOLINT
+using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::internal::abi;  // NOLINT
 
 namespace {
 
@@ -145,18 +145,18 @@ gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, 
 gpupool_status_t gpupool_stream_create(gpupool_t* pool, gpupool_stream_t* out_stream) {
   if (out_stream == nullptr) return refuse_null("out_stream");
   *out_stream = 0;
-  return on_pool(pool, [&](Pool& self) { return self.driver().device().create_stream(*out_stream); });
+  return on_pool(pool, [&](Pool& self) { return self.device().raw().create_stream(*out_stream); });
 }
 
 gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream) {
   return on_pool(pool, [&](Pool& self) -> Status {
     if (const Status status = self.release_stream(stream); status != kSuccess) return status;
-    return self.driver().device().destroy_stream(stream);
+    return self.device().raw().destroy_stream(stream);
   });
 }
 
 gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) { return self.driver().device().synchronize_stream(stream); });
+  return on_pool(pool, [&](Pool& self) { return self.device().raw().synchronize_stream(stream); });
 }
 
 gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t size,
@@ -164,7 +164,7 @@ gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupoo
   return on_pool(pool, [&](Pool& self) -> Status {
     if (size == 0) return kSuccess;
     if (destination == 0 || source == 0) return refuse_null(destination == 0 ? "destination" : "source");
-    return self.driver().device().copy(destination, source, size, stream);
+    return self.device().raw().copy(destination, source, size, stream);
   });
 }
 
@@ -173,7 +173,7 @@ gpupool_status_t gpupool_fill(gpupool_t* pool, gpupool_ptr_t destination, uint32
   return on_pool(pool, [&](Pool& self) -> Status {
     if (size == 0) return kSuccess;
     if (destination == 0) return refuse_null("destination");
-    return self.driver().device().fill(destination, static_cast<uint8_t>(value & 0xff), size, stream);
+    return self.device().raw().fill(destination, static_cast<uint8_t>(value & 0xff), size, stream);
   });
 }
 

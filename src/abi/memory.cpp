@@ -7,8 +7,8 @@
 #include "abi/structs.hpp"
 #include "base/parse.hpp"
 
-using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
-using namespace gpupool::abi;  // NOLINT
+using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::internal::abi;  // NOLINT
 
 namespace {
 
@@ -143,7 +143,7 @@ gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool
 gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction) {
   return on_pool(pool, [&](Pool& self) -> Status {
     uint64_t limit = 0;
-    const Status status = bytes_of_share(fraction, self.driver().info().total, limit);
+    const Status status = bytes_of_share(fraction, self.device().info().total, limit);
     return status == kSuccess ? self.set_limit(limit) : status;
   });
 }

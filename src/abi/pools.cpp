@@ -11,7 +11,7 @@
 #include "base/log.hpp"
 #include "base/parse.hpp"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 namespace {
 
 Status create(const gpupool_config_t& config, gpupool_t*& handle) {
@@ -141,10 +141,10 @@ Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept {
   });
 }
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi
 
-using namespace gpupool;       // NOLINT: the C functions are a thin layer over these
-using namespace gpupool::abi;  // NOLINT
+using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
+using namespace gpupool::internal::abi;  // NOLINT
 
 extern "C" {
 

@@ -7,7 +7,7 @@
 
 #include "abi/call.hpp"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 
 /// The first version of every struct had at least its first 8 bytes.
 inline constexpr size_t kShortest = 8;
@@ -63,4 +63,4 @@ void write_element(const Struct& in, void* out, size_t size) noexcept {
   std::memset(static_cast<unsigned char*>(out) + known, 0, size - known);
 }
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi

@@ -9,7 +9,7 @@
 #include "base/status.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 namespace {
 
 /// The least limit that a pool can work with; 0 would be "none".
@@ -320,4 +320,4 @@ uint64_t TorchPools::limit(int device) {
   return limit_[device];
 }
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi

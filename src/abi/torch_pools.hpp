@@ -11,7 +11,7 @@
 #include "abi/backends.hpp"
 #include "gpupool/gpupool.h"
 
-namespace gpupool::abi {
+namespace gpupool::internal::abi {
 
 /// What PyTorch calls MempoolId_t.
 using MempoolId = std::pair<uint64_t, uint64_t>;
@@ -86,4 +86,4 @@ class TorchPools {
   uint64_t limit_[kMaxDevices] = {};  // of a device with graph pools
 };
 
-}  // namespace gpupool::abi
+}  // namespace gpupool::internal::abi

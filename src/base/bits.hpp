@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 inline constexpr uint64_t kKiB = uint64_t{1} << 10;
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -41,4 +41,4 @@ constexpr size_t hash_to(unsigned bits, uint64_t number) noexcept {
   return static_cast<size_t>(number * 0x9E3779B97F4A7C15U >> (64 - bits));
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

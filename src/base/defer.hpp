@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Calls a function when the scope ends, unless cancel() came first. The function must not throw.
 template <typename Function>
@@ -24,4 +24,4 @@ class Defer {
   bool armed_ = true;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

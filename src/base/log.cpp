@@ -9,7 +9,7 @@
 
 #include "base/spin_lock.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 constexpr int kUnset = -1;
@@ -91,4 +91,4 @@ void unlock_log() noexcept {
   receiver_lock.unlock();
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -10,7 +10,7 @@
 
 #include "gpupool/gpupool.h"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Whether a line of this level would be sent. One relaxed load.
 bool log_enabled(gpupool_log_level_t level) noexcept;
@@ -25,4 +25,4 @@ void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcep
 void lock_log() noexcept;
 void unlock_log() noexcept;
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 struct Unit {
@@ -173,4 +173,4 @@ Status bytes_of_share(double share, uint64_t total, uint64_t& bytes) {
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

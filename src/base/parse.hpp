@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Reads "4096", "512KiB", "1.5 GiB", "2g" (powers of 1,024), "8GB" (a power of 1,000) into `bytes`, or "40%"
 /// into `share`, in (0, 1]; the other one becomes 0. `name` is what the message calls the text.
@@ -24,4 +24,4 @@ Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& 
 /// no byte.
 Status bytes_of_share(double share, uint64_t total, uint64_t& bytes);
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Makes the next `count` push_backs safe. Grows geometrically, as push_back does and reserve(size + count)
 /// does not: that would copy everything each time. Throws std::bad_alloc.
@@ -16,4 +16,4 @@ void reserve_more(std::vector<Value>& values, size_t count) {
   if (need > values.capacity()) values.reserve(std::max(need, 2 * values.capacity()));
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

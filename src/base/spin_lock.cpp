@@ -3,7 +3,7 @@
 
 #include <ctime>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 // A holder needs far less than 200 pauses, unless it has lost its core. Then its turn may be a while off.
@@ -34,4 +34,4 @@ void SpinLock::lock_contended() noexcept {
   }
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Uncontended: one atomic exchange to lock, one plain store to unlock. Meets std::lock_guard's needs.
 /// Never held across a driver call, a callback, or anything else that can block. Who waits long sleeps in
@@ -39,4 +39,4 @@ class SpinGuard {
   SpinLock& lock_;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

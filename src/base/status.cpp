@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 thread_local ErrorRecord error_record;
@@ -56,4 +56,4 @@ const char* status_name(Status status) noexcept {
   return "unknown status";
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

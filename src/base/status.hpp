@@ -11,7 +11,7 @@
 
 #include "gpupool/gpupool.h"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 using Status = gpupool_status_t;
 
@@ -41,4 +41,4 @@ ErrorRecord& last_error() noexcept;
 /// The name of a status; "unknown status" for a number that is none.
 const char* status_name(Status status) noexcept;
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

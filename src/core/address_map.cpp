@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/address_map.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 AddressMap::AddressMap()
     : root_(std::make_unique<std::atomic<Leaf*>[]>(size_t{1} << kRootBits)),
@@ -25,7 +25,7 @@ void AddressMap::prepare(Address address) {
   tables_.push_back(std::make_unique<Table>());
   Table* table = tables_.back().get();
   bytes_ += sizeof(Table);
-  Block* first = reinterpret_cast<Block*>(old);
+  Range* first = reinterpret_cast<Range*>(old);
   const size_t slot = slot_of(first->address);
   table->entries[slot].store(first, std::memory_order_relaxed);
   table->occupied.set(slot);
@@ -33,7 +33,7 @@ void AddressMap::prepare(Address address) {
   entry.store(reinterpret_cast<uintptr_t>(table) | kTableTag, std::memory_order_release);
 }
 
-void AddressMap::insert(Block* block) noexcept {
+void AddressMap::insert(Range* block) noexcept {
   Leaf* leaf = root_[block->address >> kLeafShift].load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);
   std::atomic<uintptr_t>& entry = leaf->entries[unit];
@@ -52,7 +52,7 @@ void AddressMap::insert(Block* block) noexcept {
   leaf->occupied.set(unit);
 }
 
-void AddressMap::erase(const Block* block) noexcept {
+void AddressMap::erase(const Range* block) noexcept {
   Leaf* leaf = root_[block->address >> kLeafShift].load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);
   std::atomic<uintptr_t>& entry = leaf->entries[unit];
@@ -65,15 +65,15 @@ void AddressMap::erase(const Block* block) noexcept {
     table->occupied.clear(slot);
     if (--table->count != 0) return;
   } else {
-    assert(reinterpret_cast<const Block*>(old) == block);
+    assert(reinterpret_cast<const Range*>(old) == block);
     entry.store(0, std::memory_order_release);
   }
   leaf->occupied.clear(unit);
 }
 
-Block* AddressMap::last_at_or_before(uintptr_t entry, size_t slot) noexcept {
+Range* AddressMap::last_at_or_before(uintptr_t entry, size_t slot) noexcept {
   if ((entry & kTableTag) == 0) {
-    Block* block = reinterpret_cast<Block*>(entry);
+    Range* block = reinterpret_cast<Range*>(entry);
     return block != nullptr && slot_of(block->address) <= slot ? block : nullptr;
   }
   const Table* table = table_of(entry);
@@ -82,7 +82,7 @@ Block* AddressMap::last_at_or_before(uintptr_t entry, size_t slot) noexcept {
                                                    : table->entries[found].load(std::memory_order_relaxed);
 }
 
-Block* AddressMap::find_at_or_before(Address address) const noexcept {
+Range* AddressMap::find_at_or_before(Address address) const noexcept {
   if (address >= kLimit) return nullptr;
   size_t unit = unit_of(address);
   size_t slot = slot_of(address);
@@ -92,7 +92,7 @@ Block* AddressMap::find_at_or_before(Address address) const noexcept {
       for (size_t found = leaf->occupied.last_to(unit); found != kNone;) {
         if (found != unit) slot = kSlots - 1;
         const uintptr_t entry = leaf->entries[found].load(std::memory_order_relaxed);
-        if (Block* block = last_at_or_before(entry, slot)) return block;
+        if (Range* block = last_at_or_before(entry, slot)) return block;
         if (found == 0) break;
         unit = found - 1;
         slot = kSlots - 1;
@@ -105,4 +105,4 @@ Block* AddressMap::find_at_or_before(Address address) const noexcept {
   }
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

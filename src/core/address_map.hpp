@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/bitmap.hpp"
-#include "core/block.hpp"
+#include "core/range.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// A radix tree over 48 bits of address. A leaf has an entry for each MiB: the block that starts in it, or,
 /// where several small ones start, a table of its 2,048 possible starts. At most one large block starts in
@@ -34,23 +34,23 @@ class AddressMap {
   void prepare(Address address);
 
   /// The address must have been prepared since the last change, and be free.
-  void insert(Block* block) noexcept;
-  void erase(const Block* block) noexcept;
+  void insert(Range* block) noexcept;
+  void erase(const Range* block) noexcept;
 
   /// A block that may start at `address`, or null. The caller compares block->address, under its lock.
-  Block* find(Address address) const noexcept {
+  Range* find(Address address) const noexcept {
     if (address >= kLimit) [[unlikely]]
       return nullptr;
     const Leaf* leaf = root_[address >> kLeafShift].load(std::memory_order_acquire);
     if (leaf == nullptr) [[unlikely]]
       return nullptr;
     const uintptr_t entry = leaf->entries[unit_of(address)].load(std::memory_order_acquire);
-    if ((entry & kTableTag) == 0) return reinterpret_cast<Block*>(entry);
+    if ((entry & kTableTag) == 0) return reinterpret_cast<Range*>(entry);
     return table_of(entry)->entries[slot_of(address)].load(std::memory_order_acquire);
   }
 
   /// The block with the greatest start that is at most `address`, or null. Writer's side only.
-  Block* find_at_or_before(Address address) const noexcept;
+  Range* find_at_or_before(Address address) const noexcept;
 
   uint64_t bytes() const noexcept { return bytes_; }
 
@@ -64,7 +64,7 @@ class AddressMap {
   static constexpr uintptr_t kTableTag = 1;
 
   struct Table {
-    std::array<std::atomic<Block*>, kSlots> entries{};
+    std::array<std::atomic<Range*>, kSlots> entries{};
     Bitmap<kSlots> occupied;
     uint32_t count = 0;
   };
@@ -78,7 +78,7 @@ class AddressMap {
   }
   static size_t slot_of(Address address) noexcept { return (address / kUnit) & (kSlots - 1); }
   static Table* table_of(uintptr_t entry) noexcept { return reinterpret_cast<Table*>(entry & ~kTableTag); }
-  static Block* last_at_or_before(uintptr_t entry, size_t slot) noexcept;
+  static Range* last_at_or_before(uintptr_t entry, size_t slot) noexcept;
 
   std::unique_ptr<std::atomic<Leaf*>[]> root_;
   std::vector<std::unique_ptr<Leaf>> leaves_;
@@ -86,4 +86,4 @@ class AddressMap {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

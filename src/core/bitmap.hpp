@@ -9,7 +9,7 @@
 
 #include "base/bits.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// A set of numbers below kBits, with a bit for each word that has any: a search looks at a word or two, and
 /// at kBits / 4096 of those bits' words, however sparse the set is.
@@ -73,4 +73,4 @@ class Bitmap {
   std::array<uint64_t, (kBits + 4095) / 4096> filled_{};
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

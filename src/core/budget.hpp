@@ -7,7 +7,7 @@
 
 #include "base/spin_lock.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Bytes are taken from the budget before memory is created and put back after it is released, so that
 /// reserved memory is never above the limit, by not a byte and in no race.
@@ -52,4 +52,4 @@ class Budget {
   std::atomic<uint64_t> limit_{kNone};
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

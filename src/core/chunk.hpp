@@ -9,7 +9,7 @@
 #include "core/list.hpp"
 #include "core/size.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 class Heap;
 struct Region;
@@ -26,7 +26,7 @@ struct Chunk {
   uint32_t users = 0;
   /// When it became free: the open epoch of its heap's stream, and the pool's count of such events.
   uint64_t epoch = 0;
-  uint64_t age = 0;
+  uint64_t serial = 0;
   /// Old mappings of it that are still to be removed: its memory does not return to the device before.
   uint32_t old_mappings = 0;
   uint32_t cached_users = 0;  // scratch of whoever counts them
@@ -85,4 +85,4 @@ class ChunkClasses {
 using ChunkLists = ChunkClasses<&Chunk::prev, &Chunk::next>;
 using SharedChunkLists = ChunkClasses<&Chunk::shared_prev, &Chunk::shared_next>;
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

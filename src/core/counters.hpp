@@ -8,7 +8,7 @@
 
 #include "core/size.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// A quantity with its history, exact; guarded by the pool's lock.
 struct Flow {
@@ -248,4 +248,4 @@ class Counters {
   std::array<Peaks, CounterShard::kSums> peaks_{};
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/free_index.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
-bool before(const Block* a, const Block* b) noexcept {
+bool before(const Range* a, const Range* b) noexcept {
   return a->size != b->size ? a->size < b->size : a->address < b->address;
 }
 
@@ -18,10 +18,10 @@ size_t FreeIndex::bin_of(uint64_t size) noexcept {
   return static_cast<size_t>(((exponent - kSubBits + 1) << kSubBits) + sub);
 }
 
-void FreeIndex::insert(Block* block) noexcept {
+void FreeIndex::insert(Range* block) noexcept {
   const size_t bin = bin_of(block->size);
-  Block* prev = nullptr;
-  Block* at = heads_[bin];
+  Range* prev = nullptr;
+  Range* at = heads_[bin];
   for (unsigned step = 0; at != nullptr && step < kScan && before(at, block); ++step) {
     prev = at;
     at = at->link;
@@ -35,7 +35,7 @@ void FreeIndex::insert(Block* block) noexcept {
   bytes_ += block->size;
 }
 
-void FreeIndex::remove(Block* block) noexcept {
+void FreeIndex::remove(Range* block) noexcept {
   const size_t bin = bin_of(block->size);
   if (block->link != nullptr) block->link->link_back = block->link_back;
   (block->link_back != nullptr ? block->link_back->link : heads_[bin]) = block->link;
@@ -44,7 +44,7 @@ void FreeIndex::remove(Block* block) noexcept {
   bytes_ -= block->size;
 }
 
-void FreeIndex::resize(Block* block, Address address, uint64_t size) noexcept {
+void FreeIndex::resize(Range* block, Address address, uint64_t size) noexcept {
   const bool stays = bin_of(size) == bin_of(block->size) &&
                      (block->link_back == nullptr || block->link_back->size < size) &&
                      (block->link == nullptr || size < block->link->size);
@@ -58,32 +58,32 @@ void FreeIndex::resize(Block* block, Address address, uint64_t size) noexcept {
   if (!stays) insert(block);
 }
 
-Block* FreeIndex::find(uint64_t size, bool exhaustive) const noexcept {
+Range* FreeIndex::find(uint64_t size, bool exhaustive) const noexcept {
   const size_t own = bin_of(size);
   const size_t above = occupied_.first_from(own + 1);
   // The bin of the size itself may hold ranges that are too small.
   const bool all = exhaustive && above == kNone;
   unsigned step = 0;
-  for (Block* at = heads_[own]; at != nullptr && (step < kScan || all); at = at->link, ++step) {
+  for (Range* at = heads_[own]; at != nullptr && (step < kScan || all); at = at->link, ++step) {
     if (at->size >= size) return at;
   }
   return above == kNone ? nullptr : heads_[above];
 }
 
-Block* FreeIndex::largest() const noexcept {
+Range* FreeIndex::top_bin() const noexcept {
   const size_t bin = occupied_.last_to(kBins - 1);
   return bin == kNone ? nullptr : heads_[bin];
 }
 
-Block* FreeIndex::next_smaller(const Block* block) const noexcept {
+Range* FreeIndex::walk_down(const Range* block) const noexcept {
   if (block->link != nullptr) return block->link;
   const size_t own = bin_of(block->size);
   const size_t bin = own != 0 ? occupied_.last_to(own - 1) : kNone;
   return bin == kNone ? nullptr : heads_[bin];
 }
 
-bool FreeIndex::contains(const Block* block) const noexcept {
-  for (const Block* at = heads_[bin_of(block->size)]; at != nullptr; at = at->link) {
+bool FreeIndex::contains(const Range* block) const noexcept {
+  for (const Range* at = heads_[bin_of(block->size)]; at != nullptr; at = at->link) {
     if (at == block) return true;
   }
   return false;
@@ -94,8 +94,8 @@ bool FreeIndex::is_valid() const noexcept {
   uint64_t bytes = 0;
   for (size_t bin = 0; bin < kBins; ++bin) {
     if (occupied_.has(bin) != (heads_[bin] != nullptr)) return false;
-    const Block* prev = nullptr;
-    for (const Block* at = heads_[bin]; at != nullptr; prev = at, at = at->link) {
+    const Range* prev = nullptr;
+    for (const Range* at = heads_[bin]; at != nullptr; prev = at, at = at->link) {
       if (at->link_back != prev || bin_of(at->size) != bin) return false;
       ++count;
       bytes += at->size;
@@ -104,4 +104,4 @@ bool FreeIndex::is_valid() const noexcept {
   return count == count_ && bytes == bytes_;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

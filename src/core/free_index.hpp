@@ -6,30 +6,30 @@
 #include <cstdint>
 
 #include "core/bitmap.hpp"
-#include "core/block.hpp"
+#include "core/range.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Bins of 1/32 of a power of two with a bitmap over them; within a bin, ranges are sorted by size and then
 /// address as far as kScan steps from its front reach. Best fit is exact for bins up to that length and
 /// within 1/32 of the size beyond. Uses link and link_back of the blocks it holds.
 class FreeIndex {
  public:
-  void insert(Block* block) noexcept;
-  void remove(Block* block) noexcept;
+  void insert(Range* block) noexcept;
+  void remove(Range* block) noexcept;
 
   /// Gives a range other bounds. Where its place among the others stays, nothing is moved.
-  void resize(Block* block, Address address, uint64_t size) noexcept;
+  void resize(Range* block, Address address, uint64_t size) noexcept;
 
   /// The smallest range of at least `size`, the lowest address among equals, as far as bins are sorted. Null
   /// where there is none; without `exhaustive`, also where all that fit are deep in the bin of the size
   /// itself, so that a search takes a bounded number of steps.
-  Block* find(uint64_t size, bool exhaustive = false) const noexcept;
+  Range* find(uint64_t size, bool exhaustive = false) const noexcept;
 
   /// One of the largest ranges, within 1/32, and from there the next smaller ones (within a bin: next
   /// larger). Null at the end.
-  Block* largest() const noexcept;
-  Block* next_smaller(const Block* block) const noexcept;
+  Range* top_bin() const noexcept;
+  Range* walk_down(const Range* block) const noexcept;
 
   bool empty() const noexcept { return count_ == 0; }
   size_t count() const noexcept { return count_; }
@@ -37,7 +37,7 @@ class FreeIndex {
 
   /// Re-derives everything. For tests.
   bool is_valid() const noexcept;
-  bool contains(const Block* block) const noexcept;
+  bool contains(const Range* block) const noexcept;
 
  private:
   static constexpr unsigned kSubBits = 5;
@@ -47,10 +47,10 @@ class FreeIndex {
 
   static size_t bin_of(uint64_t size) noexcept;
 
-  std::array<Block*, kBins> heads_{};
+  std::array<Range*, kBins> heads_{};
   Bitmap<kBins> occupied_;
   size_t count_ = 0;
   uint64_t bytes_ = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -3,19 +3,19 @@
 
 #include <algorithm>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 // ---- ranges
 
-void Heap::unlink(Block* block) noexcept {
+void Heap::unlink(Range* block) noexcept {
   (block->prev != nullptr ? block->prev->next : block->region->first) = block->next;
   if (block->next != nullptr) block->next->prev = block->prev;
   space_.store.put(block);
 }
 
 /// Splits a free range: the front comes back as a range in no index, the rest stays in `index`.
-Block* Heap::cut_front(FreeIndex& index, Block* range, uint64_t size) noexcept {
-  Block* front = space_.store.get();
+Range* Heap::cut_front(FreeIndex& index, Range* range, uint64_t size) noexcept {
+  Range* front = space_.store.get();
   front->address = range->address;
   front->size = size;
   front->heap = this;
@@ -30,7 +30,7 @@ Block* Heap::cut_front(FreeIndex& index, Block* range, uint64_t size) noexcept {
 }
 
 /// Cuts [address, address + size) out of a free range, and out of its index.
-Block* Heap::isolate(Block* range, Address address, uint64_t size) noexcept {
+Range* Heap::isolate(Range* range, Address address, uint64_t size) noexcept {
   FreeIndex& index = index_of_state(range->state.load(std::memory_order_relaxed));
   if (range->address != address) index.insert(cut_front(index, range, address - range->address));
   if (range->size != size) return cut_front(index, range, size);
@@ -39,10 +39,10 @@ Block* Heap::isolate(Block* range, Address address, uint64_t size) noexcept {
 }
 
 /// Makes a range a hole or bare, merged with neighbours of the same state, and indexes it.
-void Heap::make_free(Block* block, State state) noexcept {
+void Heap::make_free(Range* block, State state) noexcept {
   FreeIndex& index = index_of_state(state);
-  Block* prev = block->prev;
-  Block* next = block->next;
+  Range* prev = block->prev;
+  Range* next = block->next;
   const bool joins_prev = prev != nullptr && prev->is(state) && prev->heap == this;
   const bool joins_next = next != nullptr && next->is(state) && next->heap == this;
   if (joins_prev) {
@@ -65,13 +65,13 @@ void Heap::make_free(Block* block, State state) noexcept {
 
 // ---- blocks
 
-Block* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
-  Block* hole = holes_.find(size + alignment - kUnit, exhaustive);
+Range* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
+  Range* hole = holes_.find(size + alignment - kUnit, exhaustive);
   if (hole == nullptr) return nullptr;
   space_.store.reserve(2);
   const Address start = align_up(hole->address, alignment);
   space_.map.prepare(start);
-  Block* block = isolate(hole, start, size);
+  Range* block = isolate(hole, start, size);
   block->become(State::live);
   for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
     if (chunk->users++ == 0) claim(chunk);
@@ -80,13 +80,13 @@ Block* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
   return block;
 }
 
-void Heap::give(Block* block, uint64_t epoch) noexcept {
+void Heap::give(Range* block, uint64_t epoch) noexcept {
   space_.map.erase(block);
   block->owner.store(nullptr, std::memory_order_relaxed);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (--chunk->users != 0) return;
     chunk->epoch = epoch;
-    chunk->age = ++space_.age;
+    chunk->serial = ++space_.serial;
     unclaim(chunk);
   });
   make_free(block, State::hole);
@@ -100,7 +100,7 @@ void Heap::add_region(Address base, uint64_t size) {
   region.base = base;
   region.size = size;
   region.home = this;
-  Block* range = space_.store.get();
+  Range* range = space_.store.get();
   range->address = base;
   range->size = size;
   range->heap = this;
@@ -124,8 +124,8 @@ void Heap::add_segment(Chunk* chunk, uint64_t epoch) {
   chunk->region = &region;
   chunk->users = 0;
   chunk->epoch = epoch;
-  chunk->age = ++space_.age;
-  Block* range = space_.store.get();
+  chunk->serial = ++space_.serial;
+  Range* range = space_.store.get();
   range->address = region.base;
   range->size = region.size;
   range->heap = this;
@@ -162,16 +162,16 @@ void Heap::prepare_attach(Region* region, Address address, uint64_t size) {
 }
 
 /// The range that holds `address`: the few after the last block below it lead there.
-Block* Heap::range_around(const Region& region, Address address) const noexcept {
-  Block* range = region.first;
-  Block* before = space_.map.find_at_or_before(address);
+Range* Heap::range_around(const Region& region, Address address) const noexcept {
+  Range* range = region.first;
+  Range* before = space_.map.find_at_or_before(address);
   if (before != nullptr && before->region == &region) range = before;
   while (range->end() <= address) range = range->next;
   return range;
 }
 
 void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept {
-  Block* range = range_around(*region, address);
+  Range* range = range_around(*region, address);
   assert(range->is(State::bare) && address + chunk->size <= range->end());
   range = isolate(range, address, chunk->size);
   const size_t first = region->page_of(address);
@@ -181,15 +181,15 @@ void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch)
   chunk->region = region;
   chunk->users = 0;
   chunk->epoch = epoch;
-  chunk->age = ++space_.age;
+  chunk->serial = ++space_.serial;
   unclaim(chunk);
   reserved_ += chunk->size;
   ++chunk_count_;
   make_free(range, State::hole);
 }
 
-Block* Heap::detach(Chunk* chunk) noexcept {
-  Block* range = range_around(*chunk->region, chunk->address);
+Range* Heap::detach(Chunk* chunk) noexcept {
+  Range* range = range_around(*chunk->region, chunk->address);
   assert(range->is(State::hole) && chunk->end() <= range->end());
   range = isolate(range, chunk->address, chunk->size);
   range->become(State::retired);
@@ -203,8 +203,8 @@ Block* Heap::detach(Chunk* chunk) noexcept {
   return range;
 }
 
-Block* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept {
-  Block* range = range_around(*region, address);
+Range* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept {
+  Range* range = range_around(*region, address);
   assert(range->is(State::bare) && address + size <= range->end());
   range = isolate(range, address, size);
   range->become(State::retired);
@@ -212,14 +212,14 @@ Block* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept
 }
 
 void Heap::hand_over(const Window& run, Heap& to) noexcept {
-  Block* range = isolate(range_around(*run.region, run.start), run.start, run.end - run.start);
+  Range* range = isolate(range_around(*run.region, run.start), run.start, run.end - run.start);
   for_chunks(*run.region, run.start, run.end, [&](Chunk* chunk) {
     claim(chunk);
     reserved_ -= chunk->size;
     --chunk_count_;
     chunk->heap = &to;
     chunk->epoch = 0;  // the other stream has not used it yet
-    chunk->age = ++space_.age;
+    chunk->serial = ++space_.serial;
     to.unclaim(chunk);
     to.reserved_ += chunk->size;
     ++to.chunk_count_;
@@ -228,7 +228,7 @@ void Heap::hand_over(const Window& run, Heap& to) noexcept {
   to.make_free(range, State::hole);
 }
 
-void Heap::restore(Block* retired) noexcept {
+void Heap::restore(Range* retired) noexcept {
   // Back to whoever has the addresses around it: left to each heap that was here, they would never merge
   // again.
   Heap& home = *retired->region->home;
@@ -237,7 +237,7 @@ void Heap::restore(Block* retired) noexcept {
 }
 
 uint64_t Heap::largest_hole() const noexcept {
-  const Block* front = holes_.largest();
+  const Range* front = holes_.top_bin();
   return front != nullptr ? front->size : 0;
 }
 
@@ -251,4 +251,4 @@ void Heap::set_shares(bool shares) noexcept {
   shares_ = shares;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

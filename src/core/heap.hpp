@@ -5,12 +5,12 @@
 #include <array>
 #include <string>
 
+#include "core/chunk_sizer.hpp"
 #include "core/free_index.hpp"
-#include "core/ladder.hpp"
 #include "core/space.hpp"
 #include "core/supply.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Where a request that no hole fits should go: [start, end) in one region, all of it free.
 struct Window {
@@ -44,11 +44,11 @@ class Heap {
   /// Cuts a live block of `size` (a multiple of kUnit) from the best fitting hole; null if none fits, or if
   /// without `exhaustive` none is found.
   /// Registers it in the address map. Throws std::bad_alloc before anything has changed.
-  Block* take(uint64_t size, uint64_t alignment, bool exhaustive = false);
+  Range* take(uint64_t size, uint64_t alignment, bool exhaustive = false);
 
   /// Turns a block (live, cached or pending) into a hole. Chunks that become free are stamped with `epoch`.
   /// Never allocates.
-  void give(Block* block, uint64_t epoch) noexcept;
+  void give(Range* block, uint64_t epoch) noexcept;
 
   // ---- memory
 
@@ -74,7 +74,7 @@ class Heap {
   bool next_gap(const Window& window, Address from, Gap& gap) const noexcept;
 
   /// What backing a window would take, if `supply` is what may be taken and the rest is created.
-  Cost cost(const Window& window, Supply supply, const Ladder& ladder, uint64_t block) const noexcept;
+  Cost cost(const Window& window, Supply supply, const ChunkSizer& sizer, uint64_t block) const noexcept;
 
   /// Makes the next attach() and detach() safe. Throws std::bad_alloc.
   void prepare_attach(Region* region, Address address, uint64_t size);
@@ -101,13 +101,13 @@ class Heap {
   void unclaim_window(const Window& window) noexcept;
 
   /// Takes a claimed chunk from its addresses and returns them as a retired range. Needs two spare records.
-  Block* detach(Chunk* chunk) noexcept;
+  Range* detach(Chunk* chunk) noexcept;
 
   /// Sets bare addresses aside, because a mapping that could not be undone is there. As detach().
-  Block* quarantine(Region* region, Address address, uint64_t size) noexcept;
+  Range* quarantine(Region* region, Address address, uint64_t size) noexcept;
 
   /// The old mapping of a retired range is gone: its addresses are bare again.
-  static void restore(Block* retired) noexcept;
+  static void restore(Range* retired) noexcept;
 
   const ChunkLists& free_chunks() const noexcept { return free_chunks_; }
 
@@ -135,13 +135,13 @@ class Heap {
  private:
   template <typename Visit>
   static void for_free_chunks(const Window& window, Visit visit) noexcept;
-  Block* cut_front(FreeIndex& index, Block* range, uint64_t size) noexcept;
-  void unlink(Block* block) noexcept;
-  void make_free(Block* block, State state) noexcept;
+  Range* cut_front(FreeIndex& index, Range* range, uint64_t size) noexcept;
+  void unlink(Range* block) noexcept;
+  void make_free(Range* block, State state) noexcept;
   FreeIndex& index_of_state(State state) noexcept { return state == State::hole ? holes_ : bare_; }
-  Block* range_around(const Region& region, Address address) const noexcept;
-  Block* isolate(Block* range, Address address, uint64_t size) noexcept;
-  static bool extend(const Block* hole, uint64_t size, Window& window) noexcept;
+  Range* range_around(const Region& region, Address address) const noexcept;
+  Range* isolate(Range* range, Address address, uint64_t size) noexcept;
+  static bool extend(const Range* hole, uint64_t size, Window& window) noexcept;
 
   Group group_;
   bool shares_ = true;
@@ -153,4 +153,4 @@ class Heap {
   uint64_t chunk_count_ = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 
 #include "core/heap.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 bool broken(std::string& why, const char* what, Address address) {
@@ -16,16 +16,16 @@ bool broken(std::string& why, const char* what, Address address) {
   return false;
 }
 
-bool is_free(const Block* block) {
+bool is_free(const Range* block) {
   return block->is(State::hole) || block->is(State::bare);
 }
 
-bool is_block(const Block* block) {
+bool is_block(const Range* block) {
   return block->is(State::live) || block->is(State::cached) || block->is(State::pending);
 }
 
-bool range_is_valid(const Region& region, const Block* block, const AddressMap& map, std::string& why) {
-  const Block* prev = block->prev;
+bool range_is_valid(const Region& region, const Range* block, const AddressMap& map, std::string& why) {
+  const Range* prev = block->prev;
   if (is_free(block) && prev != nullptr && prev->heap == block->heap && prev->state == block->state)
     return broken(why, "holes not merged", block->address);
   if (is_block(block) != (map.find(block->address) == block))
@@ -57,7 +57,7 @@ bool users_are_valid(const Region& region) {
   uint64_t users = 0;
   uint64_t counted = 0;
   bool good = true;
-  for (const Block* block = region.first; block != nullptr; block = block->next) {
+  for (const Range* block = region.first; block != nullptr; block = block->next) {
     if (!is_block(block)) continue;
     for_chunks(region, block->address, block->end(), [&](const Chunk* chunk) {
       if (chunk != current) {
@@ -79,8 +79,8 @@ bool users_are_valid(const Region& region) {
 
 bool region_is_valid(const Region& region, const AddressMap& map, std::string& why) {
   Address at = region.base;
-  const Block* prev = nullptr;
-  for (const Block* block = region.first; block != nullptr; prev = block, block = block->next) {
+  const Range* prev = nullptr;
+  for (const Range* block = region.first; block != nullptr; prev = block, block = block->next) {
     if (block->address != at || block->size == 0 || block->prev != prev || block->region != &region)
       return broken(why, "ranges do not cover the region", at);
     if (!range_is_valid(region, block, map, why)) return false;
@@ -110,7 +110,7 @@ bool Heap::is_valid(std::string& why) const {
   uint64_t free_bytes = 0;
   size_t ranges = 0;
   for (const Region& region : space_.regions) {
-    for (const Block* block = region.first; block != nullptr; block = block->next) {
+    for (const Range* block = region.first; block != nullptr; block = block->next) {
       if (block->heap != this || !is_free(block)) continue;
       ++ranges;
       if (!(block->is(State::hole) ? holes_ : bare_).contains(block))
@@ -129,4 +129,4 @@ bool Heap::is_valid(std::string& why) const {
   return true;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

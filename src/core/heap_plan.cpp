@@ -4,13 +4,13 @@
 
 #include "core/heap.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Holes that plan() looks at, from the largest: more are rarely better, and each is a walk.
 constexpr int kCandidates = 16;
 
-bool is_free_in(const Heap* heap, const Block* block) noexcept {
+bool is_free_in(const Heap* heap, const Range* block) noexcept {
   return block != nullptr && block->heap == heap && (block->is(State::hole) || block->is(State::bare));
 }
 
@@ -19,18 +19,18 @@ bool is_free_in(const Heap* heap, const Block* block) noexcept {
 /// A window of `size` bytes that ends with `hole`, or else begins with it. Downwards first: bare addresses
 /// below a hole have mostly been used before, and a heap that always grew upwards would need ever new records
 /// for them.
-bool Heap::extend(const Block* hole, uint64_t size, Window& window) noexcept {
-  const Block* under = hole->prev;
+bool Heap::extend(const Range* hole, uint64_t size, Window& window) noexcept {
+  const Range* under = hole->prev;
   const uint64_t missing = size - std::min(size, hole->size);
   if (missing != 0 && is_free_in(hole->heap, under) && under->is(State::bare) && under->size >= missing) {
     window = {hole->region, hole->address - missing, hole->end()};
     return true;
   }
   uint64_t total = 0;
-  for (const Block* at = hole; is_free_in(hole->heap, at) && total < size; at = at->next) total += at->size;
+  for (const Range* at = hole; is_free_in(hole->heap, at) && total < size; at = at->next) total += at->size;
   Address start = hole->address;
   if (total < size) {
-    const Block* below = hole->prev;
+    const Range* below = hole->prev;
     if (!is_free_in(hole->heap, below) || !below->is(State::bare) || below->size < size - total) return false;
     start -= size - total;
   }
@@ -44,18 +44,18 @@ size_t Heap::plan(uint64_t size, uint64_t alignment,
   const uint64_t need = size + alignment - kUnit;
   size_t count = 0;
   int tried = 0;
-  for (const Block* hole = holes_.largest(); hole != nullptr && tried < kCandidates;
-       hole = holes_.next_smaller(hole), ++tried) {
+  for (const Range* hole = holes_.top_bin(); hole != nullptr && tried < kCandidates;
+       hole = holes_.walk_down(hole), ++tried) {
     if (extend(hole, need, windows[count])) ++count;
   }
-  for (const Block* bare : {bare_.find(need), bare_.largest()}) {
+  for (const Range* bare : {bare_.find(need), bare_.top_bin()}) {
     if (bare == nullptr || bare->size < need) continue;
     windows[count++] = {bare->region, bare->address, bare->address + need};
   }
   return count;
 }
 
-Cost Heap::cost(const Window& window, Supply supply, const Ladder& ladder, uint64_t block) const noexcept {
+Cost Heap::cost(const Window& window, Supply supply, const ChunkSizer& sizer, uint64_t block) const noexcept {
   for_free_chunks(window, [&](const Chunk* chunk) { supply.remove(chunk->size); });
   Cost cost;
   Gap gap;
@@ -68,7 +68,7 @@ Cost Heap::cost(const Window& window, Supply supply, const Ladder& ladder, uint6
         supply.remove_class(size_class);
         covered += Supply::size_of(size_class);
       } else {
-        const uint64_t size = ladder.chunk_size(reserved_ + cost.created, block, need, room);
+        const uint64_t size = sizer.chunk_size(reserved_ + cost.created, block, need, room);
         cost.created += size;
         covered += size;
       }
@@ -108,7 +108,7 @@ bool Heap::next_gap(const Window& window, Address from, Gap& gap) const noexcept
   }
   if (page > last) return false;
   gap.address = region.page_address(page);
-  const Block* range = range_around(region, gap.address);
+  const Range* range = range_around(region, gap.address);
   gap.room = range->end() - gap.address;
   gap.size = std::min(gap.room, align_up(window.end - gap.address, kGranule));
   return true;
@@ -117,7 +117,7 @@ bool Heap::next_gap(const Window& window, Address from, Gap& gap) const noexcept
 bool Heap::find_run(uint64_t size, Window& run) const noexcept {
   uint64_t least = ~uint64_t{0};
   int tried = 0;
-  for (Block* hole = holes_.find(size); hole != nullptr && tried < kCandidates; hole = hole->link, ++tried) {
+  for (Range* hole = holes_.find(size); hole != nullptr && tried < kCandidates; hole = hole->link, ++tried) {
     // Only at its ends can a hole share chunks with blocks.
     const Region& region = *hole->region;
     Window found{hole->region, 0, 0};
@@ -134,4 +134,4 @@ bool Heap::find_run(uint64_t size, Window& run) const noexcept {
   return least != ~uint64_t{0};
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

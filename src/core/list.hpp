@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// A member must not be in two lists that use the same links. The list does not own its members.
 template <typename Member, Member* Member::*kPrev, Member* Member::*kNext>
@@ -44,4 +44,4 @@ class List {
   size_t count_ = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

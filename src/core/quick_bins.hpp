@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 
-#include "core/block.hpp"
+#include "core/range.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// A direct-mapped table of stacks of equal blocks. A block whose place another size holds goes to a list of
 /// loose ones, where no request finds it. What is in here is not merged with its neighbours, so the pool
@@ -15,16 +15,16 @@ namespace gpupool {
 class QuickBins {
  public:
   /// The last block of this size that was pushed, or null.
-  Block* pop(uint64_t size) noexcept {
+  Range* pop(uint64_t size) noexcept {
     const size_t slot = slot_of(size);
     Bin& bin = bins_[slot];
     if (bin.size != size || bin.top == nullptr) return nullptr;
-    Block* block = bin.top;
+    Range* block = bin.top;
     bin.top = block->link;
     return block;
   }
 
-  void push(Block* block) noexcept {
+  void push(Range* block) noexcept {
     const size_t slot = slot_of(block->size);
     Bin& bin = bins_[slot];
     if (bin.size != block->size) [[unlikely]] {
@@ -42,20 +42,20 @@ class QuickBins {
     if ((filled_ >> slot & 1) == 0) filled_ |= uint64_t{1} << slot;
   }
 
-  /// Two loose blocks, as a list through Block::link, where there are more than kLooseMax; else null. Taken
+  /// Two loose blocks, as a list through Range::link, where there are more than kLooseMax; else null. Taken
   /// at each miss, it keeps them few: draining thousands would be a wait of a tenth of a millisecond.
-  Block* surplus() noexcept {
+  Range* surplus() noexcept {
     if (loose_count_ <= kLooseMax) return nullptr;
-    Block* first = loose_;
-    Block* second = first->link;
+    Range* first = loose_;
+    Range* second = first->link;
     loose_ = second->link;
     second->link = nullptr;
     loose_count_ -= 2;
     return first;
   }
 
-  /// Takes everything, as one list through Block::link in front of `all`.
-  Block* drain(Block* all = nullptr) noexcept {
+  /// Takes everything, as one list through Range::link in front of `all`.
+  Range* drain(Range* all = nullptr) noexcept {
     all = move(loose_, all);
     loose_count_ = 0;
     for (; filled_ != 0; filled_ &= filled_ - 1) {
@@ -68,11 +68,11 @@ class QuickBins {
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const Bin& bin : bins_) {
-      for (const Block* block = bin.top; block != nullptr; block = block->link) {
+      for (const Range* block = bin.top; block != nullptr; block = block->link) {
         if (!visit(block)) return;
       }
     }
-    for (const Block* block = loose_; block != nullptr; block = block->link) {
+    for (const Range* block = loose_; block != nullptr; block = block->link) {
       if (!visit(block)) return;
     }
   }
@@ -83,12 +83,12 @@ class QuickBins {
 
   struct Bin {
     uint64_t size = 0;
-    Block* top = nullptr;
+    Range* top = nullptr;
   };
 
   /// Empties one list into another.
-  static Block* move(Block*& from, Block* to) noexcept {
-    while (Block* block = from) {
+  static Range* move(Range*& from, Range* to) noexcept {
+    while (Range* block = from) {
       from = block->link;
       block->link = to;
       to = block;
@@ -99,9 +99,9 @@ class QuickBins {
   static size_t slot_of(uint64_t size) noexcept { return hash_to(kSlotBits, size / kUnit); }
 
   uint64_t filled_ = 0;  // slots that may hold a block
-  Block* loose_ = nullptr;
+  Range* loose_ = nullptr;
   size_t loose_count_ = 0;
   std::array<Bin, size_t{1} << kSlotBits> bins_{};
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

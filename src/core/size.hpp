@@ -5,7 +5,7 @@
 #include "base/bits.hpp"
 #include "base/status.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 using Address = gpupool_ptr_t;
 using Stream = gpupool_stream_t;
@@ -46,4 +46,4 @@ constexpr Group group_of(uint64_t allocated) noexcept {
   return allocated <= kSmallMax ? Group::small : Group::large;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

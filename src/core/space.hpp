@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "core/address_map.hpp"
-#include "core/block.hpp"
 #include "core/chunk.hpp"
+#include "core/range.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
-/// A run of addresses, covered by ranges (Block records) in address order. `pages` says which chunk backs
+/// A run of addresses, covered by ranges (Range records) in address order. `pages` says which chunk backs
 /// each granule, as far up as anything was ever mapped. A segment is a region that one chunk backs for good.
 struct Region {
   Address base = 0;
   uint64_t size = 0;
   Heap* home = nullptr;  // whose its bare ranges are
   bool is_segment = false;
-  Block* first = nullptr;
+  Range* first = nullptr;
   std::vector<Chunk*> pages;
   std::list<Region>::iterator self;  // in the space's list
 
@@ -35,11 +35,11 @@ struct Region {
 /// so are its neighbouring bare ranges; holes and blocks lie on backed granules, bare and retired ranges on
 /// none; a chunk's users are the blocks that touch it, and all that touches it belongs to its heap.
 struct Space {
-  BlockStore store;
+  RangeStore store;
   AddressMap map;
   std::list<Region> regions;
   SharedChunkLists free_chunks;  // of all heaps that share theirs
-  uint64_t age = 0;              // how often a chunk became free
+  uint64_t serial = 0;           // how often a chunk became free
 
   /// Re-derives every promise; says in `why` which one is broken.
   bool is_valid(std::string& why) const;
@@ -71,4 +71,4 @@ void for_chunks(const Region& region, Address start, Address end, Visit visit) {
   }
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

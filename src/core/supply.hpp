@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "core/chunk.hpp"
-#include "core/ladder.hpp"
+#include "core/chunk_sizer.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Sizes are powers of two, so that a count by class says all. The same choice is made when places are
 /// compared and when one is filled.
@@ -60,4 +60,4 @@ struct Cost {
   }
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,19 +9,20 @@
 // Callers keep them; implementations need not check (the simulated device does, and counts the faults).
 //
 // Every function may be called from any thread. None but synchronize, allocate, deallocate,
-//  synchronize_stream and destroy_stream may wait for the GPU. A failure is described with fail() or
-//  fail_driver(); memory that the
-// device does not have is GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function gives
-// GPUPOOL_ERROR_SHUTTING_DOWN.
+// synchronize_stream and destroy_stream may wait for the GPU. A failure is described with fail() or
+// fail_driver(); memory that the device does not have is GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has
+// gone, every function gives GPUPOOL_ERROR_SHUTTING_DOWN.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/status.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 using Address = gpupool_ptr_t;
 using Stream = gpupool_stream_t;
@@ -51,6 +52,28 @@ struct DeviceInfo {
   int32_t compute_capability = 0;
   char name[128] = {};
 };
+
+/// The driver's calls that are counted, timed, and failed by scripts.
+enum class Call : uint8_t {
+  create,
+  release,
+  map,
+  set_access,
+  unmap,
+  address,
+  malloc,
+  free,
+  event_record,
+  query,
+  stream_wait,
+  host_wait,
+};
+
+/// In the order of Call, as statistics and scripts name them.
+inline constexpr std::array<const char*, 12> kCallNames = {
+    "create", "release", "map",          "set_access", "unmap",       "address",
+    "malloc", "free",    "event_record", "query",      "stream_wait", "host_wait"};
+inline constexpr size_t kCalls = kCallNames.size();
 
 class Device {
  public:
@@ -114,4 +137,4 @@ class Device {
   virtual Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 Status no_virtual_memory() noexcept {
@@ -91,4 +91,4 @@ std::unique_ptr<Device> make_upstream_device(std::unique_ptr<Device> streams, co
   return std::make_unique<UpstreamDevice>(std::move(streams), upstream);
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

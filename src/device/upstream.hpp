@@ -6,7 +6,7 @@
 
 #include "device/device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct Upstream {
   gpupool_upstream_malloc_fn_t malloc = nullptr;
@@ -16,4 +16,4 @@ struct Upstream {
 
 std::unique_ptr<Device> make_upstream_device(std::unique_ptr<Device> streams, const Upstream& upstream);
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

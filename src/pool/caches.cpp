@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/caches.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 ThreadCache* Caches::attach() {
   if (ThreadCache* cache = unused_) {
@@ -25,14 +25,14 @@ void Caches::unlock_all() const noexcept {
   for (const auto& cache : caches_) cache->lock.unlock();
 }
 
-Block* Caches::drain(ThreadCache& cache, Stream stream, Group group) noexcept {
+Range* Caches::drain(ThreadCache& cache, Stream stream, Group group) noexcept {
   const std::lock_guard lock(cache.lock);
   Lane& lane = cache.lane_of(stream);
   return lane.stream == stream ? lane.bins(group).drain() : nullptr;
 }
 
-Block* Caches::drain(ThreadCache& cache) noexcept {
-  Block* list = nullptr;
+Range* Caches::drain(ThreadCache& cache) noexcept {
+  Range* list = nullptr;
   const std::lock_guard lock(cache.lock);
   for (const Group group : {Group::large, Group::small}) {
     for (size_t i = cache.lanes.size(); i-- > 0;) list = cache.lanes[i].bins(group).drain(list);
@@ -40,7 +40,7 @@ Block* Caches::drain(ThreadCache& cache) noexcept {
   return list;
 }
 
-Block* Caches::drop_lane(ThreadCache& cache, Stream stream) noexcept {
+Range* Caches::drop_lane(ThreadCache& cache, Stream stream) noexcept {
   const std::lock_guard lock(cache.lock);
   Lane& lane = cache.lane_of(stream);
   if (lane.stream != stream) return nullptr;
@@ -48,4 +48,4 @@ Block* Caches::drop_lane(ThreadCache& cache, Stream stream) noexcept {
   return lane.drain();
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

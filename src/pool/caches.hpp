@@ -8,7 +8,7 @@
 
 #include "pool/thread_cache.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Caches live as long as the pool. When a thread ends, its cache waits for the next new thread, with what is
 /// in it, so that there are never more than threads at a time. Guarded by the pool's lock; each cache has a
@@ -54,11 +54,11 @@ class Caches {
   void lock_all() const noexcept;
   void unlock_all() const noexcept;
 
-  /// What the cache keeps of a stream and group, and all that it keeps, as one list through Block::link.
-  static Block* drain(ThreadCache& cache, Stream stream, Group group) noexcept;
-  static Block* drain(ThreadCache& cache) noexcept;
+  /// What the cache keeps of a stream and group, and all that it keeps, as one list through Range::link.
+  static Range* drain(ThreadCache& cache, Stream stream, Group group) noexcept;
+  static Range* drain(ThreadCache& cache) noexcept;
   /// The same for both groups, after which the cache has no lane for the stream.
-  static Block* drop_lane(ThreadCache& cache, Stream stream) noexcept;
+  static Range* drop_lane(ThreadCache& cache, Stream stream) noexcept;
 
   uint64_t bytes() const noexcept { return caches_.size() * sizeof(ThreadCache); }
 
@@ -67,4 +67,4 @@ class Caches {
   ThreadCache* unused_ = nullptr;  // through next_unused
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

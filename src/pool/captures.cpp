@@ -11,12 +11,12 @@
 
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 Status Pool::capture_id(Stream stream, uint64_t& capture) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   uint64_t found = 0;
-  if (const Status status = driver_.capture_id(stream, found); status != kSuccess) return status;
+  if (const Status status = device_.capture_id(stream, found); status != kSuccess) return status;
   capture = found == kCaptureElsewhere ? 0 : found;
   return kSuccess;
 }
@@ -26,7 +26,7 @@ Status Pool::capture_id(Stream stream, uint64_t& capture) {
 bool Pool::note_capture(const StreamState& state) {
   if (state.capture != 0) return true;
   uint64_t capture = 0;
-  if (driver_.capture_id(state.order.stream(), capture) != kSuccess || capture == kCaptureElsewhere)
+  if (device_.capture_id(state.order.stream(), capture) != kSuccess || capture == kCaptureElsewhere)
     return true;
   if (capture == 0) return false;
   const bool known = std::find(captures_.begin(), captures_.end(), capture) != captures_.end();
@@ -56,11 +56,11 @@ Status Pool::check_ended(uint64_t capture) {
   for (const auto& state : streams_.all()) {
     uint64_t now = 0;
     if (state->order.released()) continue;
-    if (const Status status = driver_.capture_id(state->order.stream(), now); status != kSuccess)
+    if (const Status status = device_.capture_id(state->order.stream(), now); status != kSuccess)
       return status;
     if (now == capture) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the capture is still under way");
   }
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -7,7 +7,7 @@
 #include "base/reserve.hpp"
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 void Pool::drain_stream(Stream stream, Group group) {
   caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drain(cache, stream, group)); });
@@ -33,7 +33,7 @@ void Pool::drain_resting() {
 
 /// Turns freed blocks that every stream has passed into holes: some of them, or all.
 void Pool::settle_pending(bool all) {
-  const auto settle = [this](Block& block) {
+  const auto settle = [this](Range& block) {
     ThreadCache& owner = *static_cast<ThreadCache*>(block.owner.load(std::memory_order_relaxed));
     {
       const std::lock_guard lock(owner.lock);
@@ -65,7 +65,7 @@ Status Pool::wait_for_streams(Lock& lock) {
     lock.unlock();
     std::array<bool, 16> waited{};
     for (size_t i = 0; i < count; ++i) {
-      const Status done = driver_.synchronize(marks[i].second.event);
+      const Status done = device_.synchronize(marks[i].second.event);
       waited[i] = done == kSuccess;
       if (done != kSuccess) status = done;
     }
@@ -84,14 +84,14 @@ Status Pool::release_chunk(Chunk* chunk) {
     Status status = space_.store.try_reserve(2) ? kSuccess
                                                 : fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY,
                                                        "the host has no memory for the pool's records");
-    if (status == kSuccess) status = driver_.unmap(chunk->address, chunk->size);
+    if (status == kSuccess) status = device_.unmap(chunk->address, chunk->size);
     if (status != kSuccess) {
       heap->unclaim(chunk);
       return status;
     }
     Heap::restore(detach(chunk));
   }
-  if (const Status status = driver_.release_chunk(chunk->handle); status != kSuccess) {
+  if (const Status status = device_.release_chunk(chunk->handle); status != kSuccess) {
     in_hand_.push_back(chunk);
     return status;
   }
@@ -121,7 +121,7 @@ Status Pool::release_free(uint64_t target, bool& blocked) {
   while (ledger_.used() > target) {
     Chunk** oldest = nullptr;
     for (Chunk*& each : next) {
-      if (each != nullptr && (oldest == nullptr || each->age < (*oldest)->age)) oldest = &each;
+      if (each != nullptr && (oldest == nullptr || each->serial < (*oldest)->serial)) oldest = &each;
     }
     if (oldest == nullptr) return kSuccess;
     Chunk* chunk = *oldest;
@@ -166,7 +166,7 @@ void Pool::unmap_region(Region& region) noexcept {
     const size_t end = page + chunk->size / kGranule;
     auto* heap = static_cast<StreamHeap*>(chunk->heap);
     if (chunk->users == 0 && chunk->old_mappings == 0 && heap->state().order.passed(chunk->epoch) &&
-        driver_.unmap(chunk->address, chunk->size) == kSuccess) {
+        device_.unmap(chunk->address, chunk->size) == kSuccess) {
       std::fill(region.pages.begin() + static_cast<ptrdiff_t>(page),
                 region.pages.begin() + static_cast<ptrdiff_t>(end), nullptr);
       heap->claim(chunk);
@@ -257,7 +257,7 @@ Status Pool::reserve_chunks(StreamHeap& heap, uint64_t target, uint64_t missing)
       window = windows[count - 1];
       continue;
     }
-    const uint64_t size = ladder_.chunk_size(ledger_.used(), missing, gap.size, gap.size);
+    const uint64_t size = sizer_.chunk_size(ledger_.used(), missing, gap.size, gap.size);
     heap.prepare_attach(window.region, gap.address, size);
     reserve_more(retired_, 1);
     std::vector<Piece> piece(1);
@@ -296,4 +296,4 @@ Status Pool::set_limit(uint64_t limit) {
               budget.used(), limit);
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

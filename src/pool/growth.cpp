@@ -13,7 +13,7 @@
 #include "base/reserve.hpp"
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Addresses that all pools of the process have reserved.
@@ -33,13 +33,13 @@ Status out_of_addresses(Status status, uint64_t size) {
 Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bool capturing) {
   if (bytes > ledger_.budget().limit())
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "the request is larger than the limit");
-  if (bytes > driver_.info().total) {
+  if (bytes > device_.info().total) {
     return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than the device");
   }
   unmap_retired();
   StreamHeap& heap = state.heap(group_of(bytes));
-  Growth growth{state, heap, bytes, capturing, false, ladder_, {}, {}};
-  growth.ladder.fine = can_afford_fine();
+  Growth growth{state, heap, bytes, capturing, false, sizer_, {}, {}};
+  growth.sizer.fine = can_afford_fine();
   std::array<Window, Heap::kMaxWindows> windows;
   size_t count = 0;
   if (Status found = find_places(heap, bytes, alignment, windows, count); found != kSuccess) return found;
@@ -47,9 +47,9 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bo
   // last, chunks of other streams that are still busy.
   count_supply(growth);
   size_t best = 0;
-  Cost least = heap.cost(windows[0], growth.supply, growth.ladder, bytes);
+  Cost least = heap.cost(windows[0], growth.supply, growth.sizer, bytes);
   for (size_t i = 1; i < count; ++i) {
-    const Cost cost = heap.cost(windows[i], growth.supply, growth.ladder, bytes);
+    const Cost cost = heap.cost(windows[i], growth.supply, growth.sizer, bytes);
     if (cost < least) {
       least = cost;
       best = i;
@@ -75,8 +75,8 @@ bool Pool::can_afford_fine() {
   if (ledger_.budget().room() < ledger_.budget().limit() / 2) return true;
   uint64_t mallocs = 0;
   caches_.for_each_locked([&](const ThreadCache& cache) { mallocs += cache.counters.mallocs(); });
-  const uint64_t elapsed = driver_.device().now_ns() - created_at_;
-  return driver_.nanoseconds() < std::clamp(elapsed / 100, mallocs * 2000, mallocs * 4000);
+  const uint64_t elapsed = device_.raw().now_ns() - created_at_;
+  return device_.nanoseconds() < std::clamp(elapsed / 100, mallocs * 2000, mallocs * 4000);
 }
 
 /// Whether a free chunk may move to the growing stream. Its own need no wait. Those of others do not either
@@ -134,7 +134,7 @@ uint64_t Pool::region_size(Group group) const noexcept {
   constexpr uint64_t kLeast = 64 * kMiB;
   const uint64_t reserved = reserved_addresses.load(std::memory_order_relaxed);
   const uint64_t part = (kAll - std::min(kAll, reserved)) / 64;
-  uint64_t size = std::min(std::bit_ceil(driver_.info().total), part);
+  uint64_t size = std::min(std::bit_ceil(device_.info().total), part);
   if (group == Group::small) size /= 16;
   return align_up(std::max(size, kLeast), kGranule);
 }
@@ -145,9 +145,9 @@ Status Pool::add_region(StreamHeap& heap, uint64_t bytes) {
   uint64_t size = std::max(region_size(heap.group()), least);
   for (;; size = std::max(align_up(size / 2, kGranule), least)) {
     Address base = 0;
-    const Status status = driver_.reserve_addresses(size, base);
+    const Status status = device_.reserve_addresses(size, base);
     if (status == kSuccess) {
-      Defer release([&] { (void)driver_.release_addresses(base, size); });
+      Defer release([&] { (void)device_.release_addresses(base, size); });
       if (!AddressMap::covers(base, size)) {
         return fail(GPUPOOL_ERROR_UNSUPPORTED, "the driver's addresses do not fit in 48 bits");
       }
@@ -161,7 +161,7 @@ Status Pool::add_region(StreamHeap& heap, uint64_t bytes) {
 }
 
 void Pool::release_region(Region& region) noexcept {
-  if (driver_.release_addresses(region.base, region.size) == kSuccess) {
+  if (device_.release_addresses(region.base, region.size) == kSuccess) {
     reserved_addresses.fetch_sub(region.size, std::memory_order_relaxed);
     region.size = 0;
   }
@@ -221,14 +221,14 @@ Status Pool::map_pieces(const Gap& gap, const std::vector<Piece>& pieces, Region
   Address address = gap.address;
   Status status = kSuccess;
   for (const Piece& piece : pieces) {
-    status = driver_.map(address, piece.chunk->size, piece.chunk->handle);
+    status = device_.map(address, piece.chunk->size, piece.chunk->handle);
     if (status != kSuccess) break;
     address += piece.chunk->size;
   }
-  if (status == kSuccess) status = driver_.set_access(gap.address, address - gap.address);
+  if (status == kSuccess) status = device_.set_access(gap.address, address - gap.address);
   if (status == kSuccess || address == gap.address) return status;
   const ErrorRecord cause = last_error();
-  if (driver_.unmap(gap.address, address - gap.address) != kSuccess) {
+  if (device_.unmap(gap.address, address - gap.address) != kSuccess) {
     // Until the driver takes the mappings back, these addresses cannot be used, nor the chunks given back.
     Address at = gap.address;
     for (const Piece& piece : pieces) {
@@ -267,8 +267,8 @@ void Pool::put_back(const std::vector<Piece>& pieces) noexcept {
 Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& piece) {
   if (growth.heap.group() == Group::small) {
     // Long-lived little blocks must not hold large chunks.
-    room = std::min(room,
-                    std::max(need, growth.ladder.chunk_size(growth.heap.reserved(), kGranule, need, room)));
+    room =
+        std::min(room, std::max(need, growth.sizer.chunk_size(growth.heap.reserved(), kGranule, need, room)));
   }
   for (Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) {
     if (chunk->size > room) continue;
@@ -313,7 +313,7 @@ Chunk* Pool::find_free(const Growth& growth, size_t size_class) {
   for (const StreamHeap& heap : growth.state.heaps) {
     Chunk* chunk = heap.free_chunks().oldest(size_class);
     if (chunk == nullptr || !may_take(growth, *chunk)) continue;
-    if (best == nullptr || chunk->age < best->age) best = chunk;
+    if (best == nullptr || chunk->serial < best->serial) best = chunk;
   }
   Chunk* chunk = best == nullptr ? space_.free_chunks.oldest(size_class) : nullptr;
   for (size_t looked = 0; chunk != nullptr && looked < kLooks;
@@ -338,7 +338,7 @@ Status Pool::hold(Growth& growth, StreamState& from, uint64_t epoch) {
 /// Creates a chunk for part of a gap: of the ladder's size, smaller where the limit or the device has no
 /// room, and last in place of older chunks that could not be used here.
 Status Pool::create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& chunk) {
-  uint64_t size = growth.ladder.chunk_size(growth.heap.reserved(), growth.block, need, room);
+  uint64_t size = growth.sizer.chunk_size(growth.heap.reserved(), growth.block, need, room);
   for (;;) {
     Status status = create_chunk(size, chunk);
     if (status == kSuccess) return kSuccess;
@@ -365,7 +365,7 @@ Status Pool::create_chunk(uint64_t size, Chunk*& chunk) {
   if (!ledger_.budget().take(size)) {
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "creating %" PRIu64 " bytes would go over the limit", size);
   }
-  const Status status = driver_.create_chunk(size, created->handle);
+  const Status status = device_.create_chunk(size, created->handle);
   if (status != kSuccess) {
     ledger_.budget().put(size);
     return status;
@@ -381,7 +381,7 @@ void Pool::attach(StreamHeap& heap, Region* region, Address address, Chunk* chun
   ledger_.attached(heap.group(), chunk->size);
 }
 
-Block* Pool::detach(Chunk* chunk) noexcept {
+Range* Pool::detach(Chunk* chunk) noexcept {
   ledger_.detached(chunk->heap->group(), chunk->size);
   return chunk->heap->detach(chunk);
 }
@@ -410,7 +410,7 @@ void Pool::unmap(std::vector<Retired>& entries) noexcept {
              entries[next].range->region == entries[i].range->region && passed(entries[next])) {
         end = entries[next++].range->end();
       }
-      removed = driver_.unmap(start, end - start) == kSuccess;
+      removed = device_.unmap(start, end - start) == kSuccess;
     }
     for (; i < next; ++i) {
       Retired& entry = entries[i];
@@ -425,4 +425,4 @@ void Pool::unmap(std::vector<Retired>& entries) noexcept {
   entries.resize(kept);
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Streams whose memory is looked at for one request, in turn.
@@ -57,4 +57,4 @@ bool Pool::is_idle(StreamState& state, const Window& run) {
   return state.order.passed(epoch);
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -7,7 +7,7 @@
 #include "core/budget.hpp"
 #include "core/counters.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// Reserved memory over its life: taken from the budget, created, attached to a group's heap, detached,
 /// released. Guarded by the pool's lock but for the budget, which guards itself.
@@ -58,4 +58,4 @@ class Ledger {
   std::array<Flow, kGroups> group_chunks_;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

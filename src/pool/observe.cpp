@@ -9,7 +9,7 @@
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 gpupool_stat_t stat_of(uint64_t current, uint64_t peak, uint64_t allocated) noexcept {
@@ -38,25 +38,18 @@ gpupool_stat_group_t group_of_stats(const Amounts& total, const Amounts& live, c
   return group;
 }
 
-gpupool_call_stat_t call_of(const Driver& driver, Call call) noexcept {
-  const Driver::Tally& tally = driver.tally(call);
-  return {tally.count.load(std::memory_order_relaxed), tally.nanoseconds.load(std::memory_order_relaxed)};
-}
-
-gpupool_driver_stats_t calls_of(const Driver& driver) noexcept {
+gpupool_driver_stats_t calls_of(const MeteredDevice& device) noexcept {
   gpupool_driver_stats_t calls{};
-  calls.create = call_of(driver, Call::create);
-  calls.release = call_of(driver, Call::release);
-  calls.map = call_of(driver, Call::map);
-  calls.set_access = call_of(driver, Call::set_access);
-  calls.unmap = call_of(driver, Call::unmap);
-  calls.address = call_of(driver, Call::address);
-  calls.malloc = call_of(driver, Call::allocate);
-  calls.free = call_of(driver, Call::deallocate);
-  calls.event_record = call_of(driver, Call::record);
-  calls.query = call_of(driver, Call::query);
-  calls.stream_wait = call_of(driver, Call::wait);
-  calls.host_wait = call_of(driver, Call::host_wait);
+  gpupool_call_stat_t* const fields[] = {&calls.create,     &calls.release,     &calls.map,
+                                         &calls.set_access, &calls.unmap,       &calls.address,
+                                         &calls.malloc,     &calls.free,        &calls.event_record,
+                                         &calls.query,      &calls.stream_wait, &calls.host_wait};
+  static_assert(std::size(fields) == kCalls);
+  for (size_t call = 0; call < kCalls; ++call) {
+    const MeteredDevice::Tally& tally = device.tally(static_cast<Call>(call));
+    *fields[call] = {tally.count.load(std::memory_order_relaxed),
+                     tally.nanoseconds.load(std::memory_order_relaxed)};
+  }
   return calls;
 }
 
@@ -127,7 +120,7 @@ void Pool::visit_cached(Visit visit) {
   caches_.for_each([&](ThreadCache& cache) {
     for (const Lane& lane : cache.lanes) {
       for (const QuickBins& bins : lane.groups) {
-        bins.for_each([&](const Block* block) {
+        bins.for_each([&](const Range* block) {
           if (!heap_of(*block).shares()) return true;
           for_chunks(*block->region, block->address, block->end(), visit);
           return ++blocks < kBlocks;
@@ -173,13 +166,13 @@ void Pool::stats(gpupool_stats_t& stats) {
   stats.all = group_of_stats(total[0] + total[1], live[0] + live[1], pending[0] + pending[1],
                              counters_.peak_all(), ledger_.reserved(), ledger_.chunks());
   const Budget& budget = ledger_.budget();
-  stats.device = driver_.info().ordinal;
+  stats.device = device_.info().ordinal;
   stats.limit_bytes = budget.limit() == Budget::kNone ? 0 : budget.limit();
   stats.releasable_bytes = releasable();
   const uint64_t used = stats.all.reserved_bytes.current;
   stats.slack_bytes = kept_by_captures();
   stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current + stats.slack_bytes);
-  stats.driver = calls_of(driver_);
+  stats.driver = calls_of(device_);
   stats.steals = steals_;
   stats.stream_steals = stream_steals_;
   stats.retries = retries_;
@@ -209,12 +202,12 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     segment.is_small = heap != nullptr && heap->group() == Group::small ? 1 : 0;
     segments.push_back(segment);
   };
-  const auto add_block = [&](const Block& range) {
+  const auto add_block = [&](const Range& range) {
     gpupool_block_t block{};
     block.address = range.address;
     block.allocated_bytes = range.size;
     block.stream = heap_of(range).state().order.stream();
-    block.device = driver_.info().ordinal;
+    block.device = device_.info().ordinal;
     block.state = GPUPOOL_BLOCK_CACHED;
     if (range.is(State::pending)) block.state = GPUPOOL_BLOCK_PENDING;
     if (range.is(State::live)) block.state = GPUPOOL_BLOCK_LIVE;
@@ -227,7 +220,7 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     const Caches::AllLocked locked(caches_);
     for (const Region& region : space_.regions) {
       for_each_chunk(region, [&](const Chunk* chunk) { add_chunk(*chunk); });
-      for (const Block* range = region.first; range != nullptr; range = range->next) {
+      for (const Range* range = region.first; range != nullptr; range = range->next) {
         if (!range->is(State::bare) && !range->is(State::retired)) add_block(*range);
       }
     }
@@ -266,12 +259,12 @@ std::string Pool::report_locked() {
   for (const auto& state : streams_.all()) {
     for (const StreamHeap& heap : state->heaps) largest = std::max(largest, heap.largest_hole());
   }
-  const DeviceInfo& info = driver_.info();
+  const DeviceInfo& info = device_.info();
   const uint64_t limit = ledger_.budget().limit();
   std::string text =
       "Device " + std::to_string(info.ordinal) + " (" + info.name + ") has " + size_text(info.total);
   uint64_t free = 0;
-  if (driver_.device().free_memory(free) == kSuccess) {
+  if (device_.raw().free_memory(free) == kSuccess) {
     text += ", of which " + size_text(free) + " is free";
     const uint64_t taken = info.total - std::min(info.total, free);
     text += " and " + size_text(taken - std::min(taken, used)) + " is held outside this pool";
@@ -303,7 +296,7 @@ Status Pool::validate() {
     }
   }
   for (const Region& region : space_.regions) {
-    for (const Block* range = region.first; range != nullptr; range = range->next) {
+    for (const Range* range = region.first; range != nullptr; range = range->next) {
       if (range->is(State::live)) live += {range->requested(), range->size, 1};
     }
   }
@@ -321,4 +314,4 @@ Status Pool::validate() {
   return pending_.is_valid() ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -2,19 +2,19 @@
 // Other devices that may access the pool's memory.
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// What is mapped from now on gets the peer's access as it is mapped; this gives it to what is mapped
 /// already.
 Status Pool::enable_peer(int32_t peer) {
   const Lock lock = enter();
-  if (const Status status = driver_.add_peer(peer, !options_.vmm); status != kSuccess || !options_.vmm) {
+  if (const Status status = device_.add_peer(peer, !options_.vmm); status != kSuccess || !options_.vmm) {
     return status;
   }
   const Status status = set_access_everywhere();
   if (status == kSuccess) return kSuccess;
   const ErrorRecord cause = last_error();
-  driver_.drop_peer(peer);
+  device_.drop_peer(peer);
   (void)set_access_everywhere();
   last_error() = cause;
   return status;
@@ -24,7 +24,7 @@ Status Pool::enable_peer(int32_t peer) {
 Status Pool::set_access_everywhere() {
   Status status = kSuccess;
   const auto set = [&](Address address, uint64_t size) {
-    const Status done = driver_.set_access(address, size);
+    const Status done = device_.set_access(address, size);
     if (status == kSuccess) status = done;
   };
   for (const Region& region : space_.regions) {
@@ -36,4 +36,4 @@ Status Pool::set_access_everywhere() {
   return status;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 // ---- uses
 
@@ -18,7 +18,7 @@ void Pending::prepare() {
   }
 }
 
-void Pending::add_use(Block& block, StreamState* state) noexcept {
+void Pending::add_use(Range& block, StreamState* state) noexcept {
   for (const BlockUse* use = block.uses; use != nullptr; use = use->next) {
     if (use->state == state) return;
   }
@@ -28,30 +28,30 @@ void Pending::add_use(Block& block, StreamState* state) noexcept {
   block.uses = use;
 }
 
-void Pending::take_use_off(Block& block) noexcept {
+void Pending::take_use_off(Range& block) noexcept {
   BlockUse* use = block.uses;
   block.uses = use->next;
   use->next = spare_;
   spare_ = use;
 }
 
-void Pending::drop_uses(Block& block) noexcept {
+void Pending::drop_uses(Range& block) noexcept {
   while (block.uses != nullptr) take_use_off(block);
 }
 
-void Pending::push(Block*& list, Block& block) noexcept {
+void Pending::push(Range*& list, Range& block) noexcept {
   block.link = list;
   list = &block;
 }
 
-void Pending::pass(Block& block) noexcept {
+void Pending::pass(Range& block) noexcept {
   drop_uses(block);
   push(passed_, block);
 }
 
 // ---- waiting
 
-bool Pending::hold(Block& block) noexcept {
+bool Pending::hold(Range& block) noexcept {
   const StreamState* home = &heap_of(block).state();
   bool by_any = false;
   for (BlockUse* use = block.uses; use != nullptr; use = use->next) {
@@ -71,7 +71,7 @@ bool Pending::hold(Block& block) noexcept {
   return true;
 }
 
-void Pending::enqueue(Block& block) noexcept {
+void Pending::enqueue(Range& block) noexcept {
   StreamState& state = *block.uses->state;
   if (state.waiting_first == nullptr) waited_.push_back(&state);
   (state.waiting_first != nullptr ? state.waiting_last->link : state.waiting_first) = &block;
@@ -83,7 +83,7 @@ void Pending::enqueue(Block& block) noexcept {
 
 /// Takes blocks from the front of a state's queue as far as it has passed, to the next of their users or out.
 void Pending::settle_front(StreamState& state) noexcept {
-  while (Block* block = state.waiting_first) {
+  while (Range* block = state.waiting_first) {
     // Each user is asked, since it records what it must pass when it is asked first.
     bool passed = true;
     for (const BlockUse* use = block->uses; use != nullptr; use = use->next) {
@@ -122,7 +122,7 @@ void Pending::ask_all(bool all) noexcept {
       collecting_ = nullptr;
     }
     if (asking_.at == states.size()) {
-      while (Block* block = asking_.first) {
+      while (Range* block = asking_.first) {
         asking_.first = block->link;
         pass(*block);
       }
@@ -137,7 +137,7 @@ void Pending::ask_all(bool all) noexcept {
 }
 
 bool Pending::is_valid() const noexcept {
-  const auto good = [](const Block* list) {
+  const auto good = [](const Range* list) {
     for (; list != nullptr; list = list->link) {
       if (!list->is(State::pending)) return false;
     }
@@ -146,11 +146,11 @@ bool Pending::is_valid() const noexcept {
   bool valid = good(asking_.first) && good(collecting_) && good(passed_);
   for (const auto& state : streams_.all()) {
     valid = valid && good(state->waiting_first);
-    for (const Block* block = state->waiting_first; block != nullptr; block = block->link) {
+    for (const Range* block = state->waiting_first; block != nullptr; block = block->link) {
       valid = valid && block->uses != nullptr && block->uses->state == state.get();
     }
   }
   return valid;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

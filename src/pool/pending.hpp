@@ -7,7 +7,7 @@
 
 #include "pool/streams.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// A stream that uses a block beside its own. Once the block is freed, until when.
 struct BlockUse {
@@ -30,11 +30,11 @@ class Pending {
   void prepare();
 
   /// A live block is also used by a stream, or, with null, by any.
-  void add_use(Block& block, StreamState* state) noexcept;
+  void add_use(Range& block, StreamState* state) noexcept;
 
   /// A freed block waits for the work that its users have queued so far. False, and nothing to wait for,
   /// where nobody but its own stream uses it.
-  bool hold(Block& block) noexcept;
+  bool hold(Range& block) noexcept;
 
   /// Looks for blocks that every user has passed, at most some of them unless `all`, and calls settle(block)
   /// for each, which may then be handed out. Asks the driver about a few streams at most unless `all`. How
@@ -54,25 +54,25 @@ class Pending {
 
   /// Blocks for which all states from `at` on are still to be asked.
   struct Batch {
-    Block* first = nullptr;  // through Block::link
+    Range* first = nullptr;  // through Range::link
     size_t at = 0;
     uint64_t epoch = 0;  // of the state at `at`; 0: not asked yet
   };
 
-  void enqueue(Block& block) noexcept;
-  void take_use_off(Block& block) noexcept;
-  void drop_uses(Block& block) noexcept;
+  void enqueue(Range& block) noexcept;
+  void take_use_off(Range& block) noexcept;
+  void drop_uses(Range& block) noexcept;
   void settle_queues(bool all) noexcept;
   void settle_front(StreamState& state) noexcept;
   void ask_all(bool all) noexcept;
-  void pass(Block& block) noexcept;
-  static void push(Block*& list, Block& block) noexcept;
+  void pass(Range& block) noexcept;
+  static void push(Range*& list, Range& block) noexcept;
 
   const Streams& streams_;
   WaitedList waited_;  // states with blocks in their queues
   Batch asking_;
-  Block* collecting_ = nullptr;  // the next batch
-  Block* passed_ = nullptr;      // to be settled
+  Range* collecting_ = nullptr;  // the next batch
+  Range* passed_ = nullptr;      // to be settled
   std::vector<std::unique_ptr<BlockUse[]>> slabs_;
   BlockUse* spare_ = nullptr;
 };
@@ -84,11 +84,11 @@ size_t Pending::settle(bool all, Settle settle) {
   ask_all(all);
   size_t settled = 0;
   for (; passed_ != nullptr && (all || settled < kBlocksAtATime); ++settled) {
-    Block* block = passed_;
+    Range* block = passed_;
     passed_ = block->link;
     settle(*block);
   }
   return settled;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,16 +9,16 @@
 #include "base/defer.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 Pool::Pool(std::unique_ptr<Device> device, const Options& options)
     : options_(options),
-      driver_(std::move(device)),
-      streams_(driver_, space_, options.capture_aware),
+      device_(std::move(device)),
+      streams_(device_, space_, options.capture_aware),
       pending_(streams_) {
-  if (options.max_chunk != 0) ladder_.max_chunk = options.max_chunk;
+  if (options.max_chunk != 0) sizer_.max_chunk = options.max_chunk;
   (void)ledger_.budget().set_limit(options.limit);
-  created_at_ = driver_.device().now_ns();
+  created_at_ = device_.raw().now_ns();
 }
 
 /// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
@@ -63,7 +63,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   const uint64_t bytes = allocated_size(size);
   const Group group = group_of(bytes);
   Lane& lane = cache.lane_of(stream);
-  Block* block = lane.stream == stream ? lane.bins(group).pop(bytes) : nullptr;
+  Range* block = lane.stream == stream ? lane.bins(group).pop(bytes) : nullptr;
   if (block == nullptr) [[unlikely]] {
     cache.lock.unlock();
     return malloc_slow(size, kUnit, stream, address);
@@ -97,7 +97,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 
 Status Pool::free(Address address, Stream stream) {
   if (address == 0) return kSuccess;
-  Block* block = space_.map.find(address);
+  Range* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner == nullptr) [[unlikely]]
     return free_slow(address, stream);
@@ -108,7 +108,7 @@ Status Pool::free(Address address, Stream stream) {
 
 /// With the lock of the block's owner, which it gives up. Under it, a live block cannot change; anything but
 /// a live block of the stream takes the long way.
-[[gnu::always_inline]] inline Status Pool::free_locked(BlockOwner& owner, Block& block, Address address,
+[[gnu::always_inline]] inline Status Pool::free_locked(BlockOwner& owner, Range& block, Address address,
                                                        Stream stream) {
   auto& cache = static_cast<ThreadCache&>(owner);
   Lane& lane = cache.lane_of(stream);
@@ -126,7 +126,7 @@ Status Pool::free(Address address, Stream stream) {
   return kSuccess;
 }
 
-[[gnu::noinline, gnu::cold]] Status Pool::free_contended(BlockOwner& owner, Block& block, Address address,
+[[gnu::noinline, gnu::cold]] Status Pool::free_contended(BlockOwner& owner, Range& block, Address address,
                                                          Stream stream) {
   static_cast<ThreadCache&>(owner).lock.lock();
   return free_locked(owner, block, address, stream);
@@ -157,7 +157,7 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
   if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
   ++state->inside;
   const Defer leave([&] { --state->inside; });
-  Block* block = nullptr;
+  Range* block = nullptr;
   const uint64_t bytes = allocated_size(size);
   if (const Status status = obtain(lock, *state, bytes, alignment, block); status != kSuccess) return status;
   address = block->address;
@@ -196,10 +196,10 @@ Status Pool::check_stream(Stream& stream) {
 }
 
 /// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.
-void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept {
+void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested) noexcept {
   const Stream stream = heap_of(*block).name();
   const uint64_t bytes = block->size;
-  Block* evicted = nullptr;
+  Range* evicted = nullptr;
   bool due = false;
   {
     const std::lock_guard lock(cache.lock);
@@ -222,15 +222,15 @@ void Pool::hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexce
 }
 
 /// Turns a block into a hole of its heap.
-void Pool::give(Block& block) noexcept {
+void Pool::give(Range& block) noexcept {
   StreamHeap& heap = heap_of(block);
   heap.give(&block, heap.state().order.stamp());
 }
 
-/// The same for a list through Block::link.
-void Pool::give_list(Block* first) noexcept {
+/// The same for a list through Range::link.
+void Pool::give_list(Range* first) noexcept {
   while (first != nullptr) {
-    Block* next = first->link;
+    Range* next = first->link;
     give(*first);
     first = next;
   }
@@ -238,8 +238,8 @@ void Pool::give_list(Block* first) noexcept {
 
 /// Takes a live block from its holder: cached, counted as freed, in no bin. Null, and a status, if it is
 /// none.
-Block* Pool::take_back(Address address, Status& status) {
-  Block* block = space_.map.find(address);
+Range* Pool::take_back(Address address, Status& status) {
+  Range* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner != nullptr && block->address == address) {
     auto& cache = *static_cast<ThreadCache*>(owner);
@@ -255,7 +255,7 @@ Block* Pool::take_back(Address address, Status& status) {
 }
 
 Status Pool::not_a_block(Address address) {
-  const Block* near = space_.map.find_at_or_before(address);
+  const Range* near = space_.map.find_at_or_before(address);
   if (near != nullptr && address < near->end()) {
     if (near->address == address) {
       return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " has been freed already", address);
@@ -268,7 +268,7 @@ Status Pool::not_a_block(Address address) {
 
 /// Whether a stream other than its own may be using a block that is freed on `stream`, and which; null: any.
 /// What the driver refuses to tell counts as any, so that a free never fails for a query.
-Status Pool::find_user(const Block& block, Stream stream, bool& is_other, StreamState*& user) {
+Status Pool::find_user(const Range& block, Stream stream, bool& is_other, StreamState*& user) {
   is_other = true;
   user = nullptr;
   if (stream == GPUPOOL_STREAM_UNKNOWN) return kSuccess;
@@ -287,7 +287,7 @@ Status Pool::find_user(const Block& block, Stream stream, bool& is_other, Stream
 Status Pool::free_slow(Address address, Stream stream) {
   const Lock lock = enter();
   // What is no block must not make a stream known.
-  Block* block = space_.map.find(address);
+  Range* block = space_.map.find(address);
   if (block == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
   bool is_other = false;
   StreamState* user = nullptr;
@@ -310,4 +310,4 @@ Status Pool::free_slow(Address address, Stream stream) {
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -12,19 +12,19 @@
 #include <utility>
 #include <vector>
 
+#include "core/chunk_sizer.hpp"
 #include "core/counters.hpp"
 #include "core/heap.hpp"
-#include "core/ladder.hpp"
 #include "pool/caches.hpp"
-#include "pool/driver.hpp"
 #include "pool/ledger.hpp"
+#include "pool/metered_device.hpp"
 #include "pool/pending.hpp"
 #include "pool/streams.hpp"
 #include "pool/thread_slots.hpp"
 
 struct gpupool_t;
 
-namespace gpupool {
+namespace gpupool::internal {
 
 class Pool {
  public:
@@ -45,7 +45,7 @@ class Pool {
   /// Set once, right after creation.
   void set_handle(gpupool_t* handle) noexcept;
   uint64_t id() const noexcept { return id_; }
-  Driver& driver() noexcept { return driver_; }
+  MeteredDevice& device() noexcept { return device_; }
 
   // What the functions of gpupool.h with the same names do.
 
@@ -91,7 +91,7 @@ class Pool {
   /// An address range of a chunk that has moved on: unmapped once its stream has passed.
   struct Retired {
     StreamHeap* heap;
-    Block* range;
+    Range* range;
     Chunk* chunk;
     uint64_t epoch;
     uint64_t capture;  // whose graph may use it; 0: none
@@ -110,7 +110,7 @@ class Pool {
     uint64_t block;
     bool capturing;
     bool busy;  // may take chunks whose streams are still using them
-    Ladder ladder;
+    ChunkSizer sizer;
     Supply supply;                                        // what may be stolen, by size
     std::vector<std::pair<StreamState*, uint64_t>> held;  // streams waited for so far, and until when
   };
@@ -132,23 +132,23 @@ class Pool {
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status raise_peak(ThreadCache& cache);
-  Status free_locked(BlockOwner& owner, Block& block, Address address, Stream stream);
-  Status free_contended(BlockOwner& owner, Block& block, Address address, Stream stream);
+  Status free_locked(BlockOwner& owner, Range& block, Address address, Stream stream);
+  Status free_contended(BlockOwner& owner, Range& block, Address address, Stream stream);
   Status free_slow(Address address, Stream stream);
   Status not_a_block(Address address);
   void attach_thread();
   static Status check_stream(Stream& stream);
-  Status find_user(const Block& block, Stream stream, bool& is_other, StreamState*& user);
-  void hand_out(Block* block, ThreadCache& cache, uint64_t requested) noexcept;
-  Block* take_back(Address address, Status& status);
-  void give(Block& block) noexcept;
-  void give_list(Block* first) noexcept;
+  Status find_user(const Range& block, Stream stream, bool& is_other, StreamState*& user);
+  void hand_out(Range* block, ThreadCache& cache, uint64_t requested) noexcept;
+  Range* take_back(Address address, Status& status);
+  void give(Range& block) noexcept;
+  void give_list(Range* first) noexcept;
 
-  // ladder.cpp: from a request to a block, or to a report
-  Status obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block);
-  Status obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Block*& block);
-  Block* take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment);
-  Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last, Block*& block);
+  // shortage.cpp: from a request to a block, or to a report
+  Status obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block);
+  Status obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block);
+  Range* take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment);
+  Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last, Range*& block);
   bool ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt);
   void empty_other_pools(Lock& lock);
   Status fail_malloc(Status status, uint64_t bytes);
@@ -182,7 +182,7 @@ class Pool {
   Status hold(Growth& growth, StreamState& from, uint64_t epoch);
   bool prefers_creating(uint64_t bytes) const noexcept;
   void attach(StreamHeap& heap, Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept;
-  Block* detach(Chunk* chunk) noexcept;
+  Range* detach(Chunk* chunk) noexcept;
   void unmap_retired() noexcept;
   void unmap(std::vector<Retired>& entries) noexcept;
 
@@ -225,8 +225,8 @@ class Pool {
   gpupool_t* handle_ = nullptr;
   uint64_t id_ = 0;
   Options options_;
-  Driver driver_;
-  Ladder ladder_;
+  MeteredDevice device_;
+  ChunkSizer sizer_;
   uint64_t created_at_ = 0;  // in the device's time
 
   mutable std::mutex mutex_;  // the pool's lock: guards everything below
@@ -251,4 +251,4 @@ class Pool {
   bool is_finishing_ = false;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 constinit std::atomic<void (*)() noexcept> after_fork_hook{nullptr};
@@ -92,7 +92,7 @@ std::vector<std::shared_ptr<Pool>> Registry::all() {
 void Registry::mark_exiting() noexcept {
   const std::lock_guard lock(mutex_);
   for_each_live([](gpupool_t& handle) {
-    if (handle.owner->driver().info().backend == GPUPOOL_BACKEND_CUDA) {
+    if (handle.owner->device().info().backend == GPUPOOL_BACKEND_CUDA) {
       handle.life.store(Life::exiting, std::memory_order_release);
     }
   });
@@ -127,4 +127,4 @@ void Registry::after_fork_in_child() noexcept {
   registry.mutex_.unlock();
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -11,7 +11,7 @@
 #include "core/list.hpp"
 #include "gpupool/gpupool.h"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 class Pool;
 struct ThreadCache;
@@ -20,22 +20,22 @@ struct ThreadCache;
 /// that was destroyed finds out instead of crashing.
 enum class Life : uint32_t { live = 1, destroyed = 2, gone = 3, forked = 4, exiting = 5 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal
 
 /// What a gpupool_t* points to.
 struct alignas(64) gpupool_t {
   /// Set to this copy of the library, so that a pool of another copy is told apart.
   const void* copy = nullptr;
-  std::atomic<gpupool::Life> life{gpupool::Life::live};
+  std::atomic<gpupool::internal::Life> life{gpupool::internal::Life::live};
   bool is_default = false;
-  uint64_t id = 0;                       // from 1, never reused
-  gpupool::Pool* pool = nullptr;         // for the hot path; null once gone
-  std::shared_ptr<gpupool::Pool> owner;  // guarded by the registry's lock
-  gpupool_t* live_prev = nullptr;        // in the registry's list
+  uint64_t id = 0;                                 // from 1, never reused
+  gpupool::internal::Pool* pool = nullptr;         // for the hot path; null once gone
+  std::shared_ptr<gpupool::internal::Pool> owner;  // guarded by the registry's lock
+  gpupool_t* live_prev = nullptr;                  // in the registry's list
   gpupool_t* live_next = nullptr;
 };
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// The list of handles, and the lock that comes before every pool's. Leaked on purpose.
 class Registry {
@@ -93,4 +93,4 @@ class Registry {
 /// What to tell the layers below in the child after fork; set by the layer that knows the devices.
 void set_after_fork_hook(void (*hook)() noexcept) noexcept;
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

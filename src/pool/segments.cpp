@@ -8,14 +8,14 @@
 #include "base/defer.hpp"
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 Status Pool::grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment) {
   const Group group = group_of(bytes);
   const uint64_t least = bytes + alignment - kUnit;
   const uint64_t held = group == Group::small ? state.heap(group).reserved() : ledger_.used();
   const uint64_t usual =
-      std::max(align_up(least, kGranule), ladder_.chunk_size(held, least, least, ladder_.max_chunk));
+      std::max(align_up(least, kGranule), sizer_.chunk_size(held, least, least, sizer_.max_chunk));
   if (const uint64_t most = most_in_segments(); ledger_.used() + usual > most) {
     // What the driver does not take back stays cached, which is no reason to fail.
     (void)free_segments(lock, most - std::min(most, usual));
@@ -58,13 +58,13 @@ Status Pool::add_segment(Lock& lock, StreamState& state, Group group, uint64_t s
   {
     lock.unlock();
     const Defer relock([&] { lock.lock(); });
-    status = driver_.allocate(options_.kind, size, stream, chunk->address);
+    status = device_.allocate(options_.kind, size, stream, chunk->address);
     if (status != kSuccess) return status;
   }
   chunk->size = size;
   Defer free_it([&] {
     lock.unlock();
-    (void)driver_.deallocate(options_.kind, chunk->address, size, stream);
+    (void)device_.deallocate(options_.kind, chunk->address, size, stream);
     lock.lock();
   });
   bool overlaps = false;
@@ -125,7 +125,7 @@ Status Pool::free_segments(Lock& lock, uint64_t target) {
     {
       lock.unlock();
       const Defer relock([&] { lock.lock(); });
-      status = driver_.deallocate(options_.kind, chunk->address, chunk->size, heap.state().order.stream());
+      status = device_.deallocate(options_.kind, chunk->address, chunk->size, heap.state().order.stream());
     }
     if (status != kSuccess) {
       heap.take_in_segment(chunk, aside);
@@ -139,4 +139,4 @@ Status Pool::free_segments(Lock& lock, uint64_t target) {
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

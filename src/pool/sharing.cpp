@@ -5,13 +5,13 @@
 
 #include "pool/pool.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 Status Pool::record_stream(Address address, Stream stream) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   if (address == 0) return kSuccess;
   const Lock lock = enter();
-  Block* block = space_.map.find(address);
+  Range* block = space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
   pending_.prepare();
@@ -61,7 +61,7 @@ Status Pool::synchronize() {
 
 Status Pool::block_info(Address address, gpupool_block_t& info) {
   Lock lock(mutex_);
-  const Block* block = space_.map.find_at_or_before(address);
+  const Range* block = space_.map.find_at_or_before(address);
   if (block == nullptr || address >= block->end()) return not_a_block(address);
   BlockOwner* owner = block->owner.load(std::memory_order_acquire);
   if (owner == nullptr) return not_a_block(block->address);
@@ -74,7 +74,7 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   info.allocated_bytes = block->size;
   info.stream = heap_of(*block).state().order.stream();
   info.state = GPUPOOL_BLOCK_LIVE;
-  info.device = driver_.info().ordinal;
+  info.device = device_.info().ordinal;
   return kSuccess;
 }
 
@@ -117,4 +117,4 @@ void Pool::unlock_all() noexcept {
   mutex_.unlock();
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

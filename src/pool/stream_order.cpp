@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 StreamOrder::~StreamOrder() {
   drop_front(closed_count_);
@@ -11,12 +11,12 @@ StreamOrder::~StreamOrder() {
 
 bool StreamOrder::capturing() {
   uint64_t id = 0;
-  return driver_.capture_id(stream_, id) != kSuccess || id != 0;
+  return device_.capture_id(stream_, id) != kSuccess || id != 0;
 }
 
 /// Recycles the events of the oldest closed epochs.
 void StreamOrder::drop_front(size_t count) noexcept {
-  for (size_t i = 0; i < count; ++i) driver_.recycle(closed_[i].event);
+  for (size_t i = 0; i < count; ++i) device_.recycle(closed_[i].event);
   std::copy(closed_.begin() + count, closed_.begin() + closed_count_, closed_.begin());
   closed_count_ -= count;
 }
@@ -25,7 +25,7 @@ void StreamOrder::poll() {
   size_t passed = 0;
   while (passed < closed_count_) {
     bool done = false;
-    if (driver_.query(closed_[passed].event, done) != kSuccess || !done) break;
+    if (device_.query(closed_[passed].event, done) != kSuccess || !done) break;
     // An event that came back from a failed wait may be for less than what has passed since.
     passed_ = std::max(passed_, closed_[passed].epoch);
     ++passed;
@@ -40,9 +40,9 @@ void StreamOrder::all_passed() noexcept {
 
 Status StreamOrder::close() {
   Event event = 0;
-  if (const Status status = driver_.record(stream_, event); status != kSuccess) return status;
+  if (const Status status = device_.record(stream_, event); status != kSuccess) return status;
   // A later event is also behind what an earlier one was recorded for.
-  if (closed_count_ == kClosed) driver_.recycle(closed_[--closed_count_].event);
+  if (closed_count_ == kClosed) device_.recycle(closed_[--closed_count_].event);
   closed_[closed_count_++] = {open_++, event};
   return kSuccess;
 }
@@ -56,7 +56,7 @@ bool StreamOrder::passed(uint64_t epoch) {
     if (epoch == open_ && !released_ && !capturing()) {
       // An idle stream needs no event; a busy one gets one, whose turn comes in a later round.
       bool idle = false;
-      if (driver_.query_stream(stream_, idle) == kSuccess && idle) {
+      if (device_.query_stream(stream_, idle) == kSuccess && idle) {
         all_passed();
         return true;
       }
@@ -79,7 +79,7 @@ Status StreamOrder::hold(StreamOrder& later, uint64_t epoch) {
   const auto end = closed_.begin() + closed_count_;
   const auto first =
       std::find_if(closed_.begin(), end, [&](const Mark& each) { return each.epoch >= epoch; });
-  return first != end ? driver_.wait(later.stream_, first->event) : kSuccess;
+  return first != end ? device_.wait(later.stream_, first->event) : kSuccess;
 }
 
 Status StreamOrder::mark(Mark& mark) {
@@ -88,7 +88,7 @@ Status StreamOrder::mark(Mark& mark) {
   if (!released_) {
     bool idle = false;
     if (capturing()) return kSuccess;
-    if (driver_.query_stream(stream_, idle) == kSuccess && idle) {
+    if (device_.query_stream(stream_, idle) == kSuccess && idle) {
       all_passed();
       return kSuccess;
     }
@@ -102,7 +102,7 @@ void StreamOrder::settle(Mark mark, bool waited) noexcept {
   if (mark.event == 0) return;
   if (waited) {
     passed_ = std::max(passed_, mark.epoch);
-    driver_.recycle(mark.event);
+    device_.recycle(mark.event);
     size_t passed = 0;
     while (passed < closed_count_ && closed_[passed].epoch <= mark.epoch) ++passed;
     drop_front(passed);
@@ -114,7 +114,7 @@ void StreamOrder::settle(Mark mark, bool waited) noexcept {
   if (closed_count_ == kClosed) {
     // A later event covers this one's work; where there is none, this one covers what the last is for.
     if (later == end) std::swap(closed_[kClosed - 1], mark);
-    driver_.recycle(mark.event);
+    device_.recycle(mark.event);
     return;
   }
   std::move_backward(later, end, end + 1);
@@ -125,7 +125,7 @@ void StreamOrder::settle(Mark mark, bool waited) noexcept {
 Status StreamOrder::release() {
   if (released_) return kSuccess;
   uint64_t capture = 0;
-  if (const Status status = driver_.capture_id(stream_, capture); status != kSuccess) return status;
+  if (const Status status = device_.capture_id(stream_, capture); status != kSuccess) return status;
   if (capture != 0) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph cannot be released");
   }
@@ -138,7 +138,7 @@ bool StreamOrder::revive() {
   poll();
   if (passed_ < stamp()) {
     const bool has_event = latest() != nullptr && latest()->epoch == stamp();
-    if (!has_event || capturing() || driver_.wait(stream_, latest()->event) != kSuccess) return false;
+    if (!has_event || capturing() || device_.wait(stream_, latest()->event) != kSuccess) return false;
   }
   released_ = false;
   return true;
@@ -152,4 +152,4 @@ bool StreamOrder::adopt(Stream stream) {
   return true;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

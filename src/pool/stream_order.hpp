@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 
-#include "pool/driver.hpp"
+#include "pool/metered_device.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// A stream's life is cut into epochs. What is freed is stamped with the open one; an event is recorded, and
 /// the epoch closed, only when somebody asks whether the GPU has passed it. One event covers everything
@@ -16,8 +16,8 @@ namespace gpupool {
 class StreamOrder {
  public:
   /// `round` is counted up by the owner of all orders; each asks the driver at most once a round.
-  StreamOrder(Driver& driver, const uint64_t& round, Stream stream)
-      : driver_(driver), round_(round), stream_(stream) {}
+  StreamOrder(MeteredDevice& driver, const uint64_t& round, Stream stream)
+      : device_(driver), round_(round), stream_(stream) {}
   ~StreamOrder();
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
@@ -67,7 +67,7 @@ class StreamOrder {
   void drop_front(size_t count) noexcept;
   const Mark* latest() const noexcept { return closed_count_ != 0 ? &closed_[closed_count_ - 1] : nullptr; }
 
-  Driver& driver_;
+  MeteredDevice& device_;
   const uint64_t& round_;
   Stream stream_;
   bool released_ = false;
@@ -78,4 +78,4 @@ class StreamOrder {
   size_t closed_count_ = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 
 #include "base/defer.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 /// What the heaps of a stream in use are called. Which capture is under way only the driver knows, so that in
 /// a capture-aware pool frees take the long way and ask.
@@ -17,7 +17,7 @@ Stream Streams::name_of(const StreamState& state) const noexcept {
 Status Streams::capture_of(Stream stream, uint64_t& capture) {
   capture = 0;
   if (!capture_aware_) return kSuccess;
-  if (const Status status = driver_.capture_id(stream, capture); status != kSuccess) return status;
+  if (const Status status = device_.capture_id(stream, capture); status != kSuccess) return status;
   if (capture == kCaptureElsewhere) capture = 0;
   return kSuccess;
 }
@@ -78,7 +78,7 @@ StreamState* Streams::take_over_or_make(Stream stream, uint64_t capture) {
   StreamState* state = take_over_from(released_, stream);
   if (state == nullptr && parked_.count() > kParkedKept) state = take_over_from(parked_, stream);
   if (state == nullptr) {
-    auto created = std::make_unique<StreamState>(driver_, round_, space_, stream);
+    auto created = std::make_unique<StreamState>(device_, round_, space_, stream);
     state = created.get();
     states_.push_back(std::move(created));
   }
@@ -114,7 +114,7 @@ Status Streams::end_capture(uint64_t capture) {
   for (auto each = first; each != by_capture_.end() && each->first.first == capture; ++each) {
     uint64_t now = 0;
     if (each->second->order.released()) continue;
-    if (const Status status = driver_.capture_id(each->first.second, now); status != kSuccess) return status;
+    if (const Status status = device_.capture_id(each->first.second, now); status != kSuccess) return status;
     if (now == capture)
       return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "capture %" PRIu64 " is still under way", capture);
   }
@@ -163,4 +163,4 @@ void Streams::end_captures() noexcept {
   }
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

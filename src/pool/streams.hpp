@@ -14,7 +14,7 @@
 #include "pool/stream_order.hpp"
 #include "pool/thread_cache.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct StreamState;
 
@@ -35,13 +35,13 @@ class StreamHeap final : public Heap {
 };
 
 /// The stream's heap that a block, live or not, belongs to.
-inline StreamHeap& heap_of(const Block& block) noexcept {
+inline StreamHeap& heap_of(const Range& block) noexcept {
   return *static_cast<StreamHeap*>(block.heap);
 }
 
 /// All that the pool knows of a stream. In a capture-aware pool, each capture has a state of its own.
 struct StreamState {
-  StreamState(Driver& driver, const uint64_t& round, Space& space, Stream stream)
+  StreamState(MeteredDevice& driver, const uint64_t& round, Space& space, Stream stream)
       : order(driver, round, stream),
         heaps{StreamHeap{Group::small, space, *this}, StreamHeap{Group::large, space, *this}} {}
 
@@ -61,8 +61,8 @@ struct StreamState {
   StreamState* left_next = nullptr;
   StreamState* waited_prev = nullptr;
   StreamState* waited_next = nullptr;
-  Block* waiting_first = nullptr;  // through Block::link
-  Block* waiting_last = nullptr;
+  Range* waiting_first = nullptr;  // through Range::link
+  Range* waiting_last = nullptr;
   uint64_t graph = 0;  // the capture that it was made for
 };
 
@@ -71,8 +71,8 @@ struct StreamState {
 /// more states than streams in use at a time, however many come and go. Guarded by the pool's lock.
 class Streams {
  public:
-  Streams(Driver& driver, Space& space, bool capture_aware)
-      : driver_(driver), space_(space), capture_aware_(capture_aware) {}
+  Streams(MeteredDevice& driver, Space& space, bool capture_aware)
+      : device_(driver), space_(space), capture_aware_(capture_aware) {}
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
 
@@ -137,7 +137,7 @@ class Streams {
   bool leave_ended(StreamState& state) noexcept;
   Stream name_of(const StreamState& state) const noexcept;
 
-  Driver& driver_;
+  MeteredDevice& device_;
   Space& space_;
   const bool capture_aware_;
   uint64_t round_ = 0;
@@ -175,4 +175,4 @@ Status Streams::leave(Stream stream, bool for_good, Drain drain) {
   return kSuccess;
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

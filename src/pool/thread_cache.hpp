@@ -8,7 +8,7 @@
 #include "core/counters.hpp"
 #include "core/quick_bins.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct BlockOwner {};
 
@@ -25,8 +25,8 @@ struct Lane {
 
   QuickBins& bins(Group group) noexcept { return groups[static_cast<size_t>(index_of(group))]; }
 
-  /// Takes everything, as one list through Block::link.
-  Block* drain() noexcept { return bins(Group::small).drain(bins(Group::large).drain()); }
+  /// Takes everything, as one list through Range::link.
+  Range* drain() noexcept { return bins(Group::small).drain(bins(Group::large).drain()); }
 };
 
 /// A thread takes the lock of its own cache once a call, uncontended but for frees of its blocks by other
@@ -45,4 +45,4 @@ struct alignas(128) ThreadCache : BlockOwner {
   Lane& lane_of(Stream stream) noexcept { return lanes[hash_to(kLaneBits, stream)]; }
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 thread_local constinit ThreadSlots::Slots ThreadSlots::slots_{};
 thread_local constinit bool ThreadSlots::ending_ = false;
@@ -50,4 +50,4 @@ void ThreadSlots::forget_all() noexcept {
   slots_ = {};
 }
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace gpupool {
+namespace gpupool::internal {
 
 struct ThreadCache;
 
@@ -48,4 +48,4 @@ class ThreadSlots {
   static thread_local constinit bool ending_;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/bits.hpp"
-#include "core/block.hpp"
 #include "core/counters.hpp"
 #include "core/free_index.hpp"
+#include "core/range.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 TEST(Bits, AtTheEndsOfTheirRanges) {
@@ -35,19 +35,19 @@ TEST(Bits, AtTheEndsOfTheirRanges) {
   }
 }
 
-TEST(BlockStore, HandsOutEachRecordOnce) {
-  BlockStore store;
+TEST(RangeStore, HandsOutEachRecordOnce) {
+  RangeStore store;
   store.reserve(1000);
   const uint64_t bytes = store.bytes();
-  std::set<Block*> out;
+  std::set<Range*> out;
   for (int i = 0; i < 1000; ++i) {
-    Block* block = store.get();
+    Range* block = store.get();
     EXPECT_TRUE(block->is(State::unused));
     block->become(State::live);
     EXPECT_TRUE(out.insert(block).second);
   }
   EXPECT_EQ(store.in_use(), 1000u);
-  for (Block* block : out) store.put(block);
+  for (Range* block : out) store.put(block);
   EXPECT_EQ(store.in_use(), 0u);
   store.reserve(1000);
   EXPECT_EQ(store.bytes(), bytes) << "records that came back serve again";
@@ -55,9 +55,9 @@ TEST(BlockStore, HandsOutEachRecordOnce) {
 }
 
 /// The smallest range of at least `size`, the lowest among equals.
-Block* best_fit(const std::vector<Block*>& blocks, uint64_t size) {
-  Block* best = nullptr;
-  for (Block* block : blocks) {
+Range* best_fit(const std::vector<Range*>& blocks, uint64_t size) {
+  Range* best = nullptr;
+  for (Range* block : blocks) {
     if (block->size < size) continue;
     if (best == nullptr || block->size < best->size ||
         (block->size == best->size && block->address < best->address)) {
@@ -71,15 +71,15 @@ TEST(FreeIndex, IsExactWhileBinsAreShort) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
     // All sizes in two neighbouring bins, which together hold no more than a search looks at.
-    std::vector<Block> blocks(32);
-    std::vector<Block*> held;
+    std::vector<Range> blocks(32);
+    std::vector<Range*> held;
     FreeIndex index;
-    for (Block& block : blocks) {
+    for (Range& block : blocks) {
       block.size = 64 * kMiB + kUnit * (random() % (7 * kMiB / kUnit));
       block.address = kUnit * (random() % 100000);
     }
     for (int step = 0; step < 200; ++step) {
-      Block* block = &blocks[random() % blocks.size()];
+      Range* block = &blocks[random() % blocks.size()];
       const auto known = std::find(held.begin(), held.end(), block);
       if (known == held.end()) {
         index.insert(block);
@@ -96,7 +96,7 @@ TEST(FreeIndex, IsExactWhileBinsAreShort) {
 }
 
 TEST(FreeIndex, MissesNoFitAtTheEndOfALongBin) {
-  std::vector<Block> blocks(100);
+  std::vector<Range> blocks(100);
   FreeIndex index;
   // The only one that fits is the first to be inserted, and so ends up behind all others.
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -113,7 +113,7 @@ TEST(FreeIndex, MissesNoFitAtTheEndOfALongBin) {
 }
 
 TEST(FreeIndex, SeesBrokenLinks) {
-  std::vector<Block> blocks(3);
+  std::vector<Range> blocks(3);
   FreeIndex index;
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].address = i * kGiB;
@@ -211,4 +211,4 @@ TEST(Counters, PeaksOfAGroupAreItsOwn) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,7 +9,7 @@
 #include <map>
 #include <random>
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 constexpr Address kBase = Address{1} << 40;
@@ -42,7 +42,7 @@ Chunk* oldest(const Heap& heap) {
   Chunk* best = nullptr;
   for (size_t at = 0; at < ChunkLists::kClasses; ++at) {
     Chunk* chunk = heap.free_chunks().oldest(at);
-    if (chunk != nullptr && (best == nullptr || chunk->age < best->age)) best = chunk;
+    if (chunk != nullptr && (best == nullptr || chunk->serial < best->serial)) best = chunk;
   }
   return best;
 }
@@ -82,8 +82,8 @@ class HeapTest : public ::testing::Test {
     }
   }
 
-  Block* take(uint64_t size, uint64_t alignment) {
-    Block* block = heap_.take(size, alignment);
+  Range* take(uint64_t size, uint64_t alignment) {
+    Range* block = heap_.take(size, alignment);
     if (block != nullptr) {
       EXPECT_EQ(block->address % alignment, 0u);
       EXPECT_EQ(block->size, size);
@@ -97,7 +97,7 @@ class HeapTest : public ::testing::Test {
   }
 
   void give(size_t index) {
-    Block* block = blocks_[index];
+    Range* block = blocks_[index];
     model_.live.erase(block->address);
     heap_.give(block, 1);
     blocks_[index] = blocks_.back();
@@ -114,7 +114,7 @@ class HeapTest : public ::testing::Test {
     heap_.claim(chunk);
     retired_.push_back(heap_.detach(chunk));
     if (random() % 2 == 0) {
-      for (Block* range : retired_) Heap::restore(range);
+      for (Range* range : retired_) Heap::restore(range);
       retired_.clear();
     }
   }
@@ -138,8 +138,8 @@ class HeapTest : public ::testing::Test {
   Heap heap_{Group::large, space_};
   Model model_;
   std::vector<Chunk*> chunks_;
-  std::vector<Block*> blocks_;
-  std::vector<Block*> retired_;
+  std::vector<Range*> blocks_;
+  std::vector<Range*> retired_;
 };
 
 class HeapModelTest : public HeapTest, public ::testing::WithParamInterface<unsigned> {};
@@ -190,11 +190,11 @@ TEST_F(HeapTest, ACostCountsWhatSupplyDoesNotCover) {
   heap_.add_region(kBase, kGiB);
   std::array<Window, Heap::kMaxWindows> windows;
   ASSERT_GT(heap_.plan(8 * kGranule, kUnit, windows), 0u);
-  Ladder ladder;
-  EXPECT_EQ(heap_.cost(windows[0], Supply{}, ladder, 8 * kGranule).created, 8 * kGranule);
+  ChunkSizer sizer;
+  EXPECT_EQ(heap_.cost(windows[0], Supply{}, sizer, 8 * kGranule).created, 8 * kGranule);
   Supply supply;
   supply.add_class(ChunkLists::class_of(4 * kGranule), 1);
-  const Cost cost = heap_.cost(windows[0], supply, ladder, 8 * kGranule);
+  const Cost cost = heap_.cost(windows[0], supply, sizer, 8 * kGranule);
   EXPECT_EQ(cost.created, 4 * kGranule);
   EXPECT_GE(cost.chunks, 2u);
 }
@@ -204,7 +204,7 @@ TEST_F(HeapTest, SegmentsComeAndGo) {
   chunk->address = kBase + kUnit;
   heap_.add_segment(chunk, 0);
   expect_valid();
-  Block* block = heap_.take(kMiB, kUnit);
+  Range* block = heap_.take(kMiB, kUnit);
   ASSERT_NE(block, nullptr);
   EXPECT_EQ(chunk->users, 1u);
   heap_.give(block, 1);
@@ -227,7 +227,7 @@ TEST_F(HeapTest, ARunOfFreeChunksChangesHandsWhereItIs) {
   Heap other(Group::large, space_);
   for (uint64_t i = 0; i < 4; ++i)
     attach(&space_.regions.front(), kBase + i * 2 * kGranule, new_chunk(2 * kGranule));
-  Block* block = take(kGranule, kUnit);  // touches the first chunk, so three are free
+  Range* block = take(kGranule, kUnit);  // touches the first chunk, so three are free
   Window run;
   EXPECT_FALSE(heap_.find_run(6 * kGranule + kUnit, run));
   ASSERT_TRUE(heap_.find_run(3 * kGranule, run));
@@ -241,7 +241,7 @@ TEST_F(HeapTest, ARunOfFreeChunksChangesHandsWhereItIs) {
   EXPECT_EQ(other.reserved(), 4 * kGranule);
   EXPECT_EQ(heap_.reserved(), 4 * kGranule);
 
-  Block* theirs = other.take(4 * kGranule, kUnit);
+  Range* theirs = other.take(4 * kGranule, kUnit);
   ASSERT_NE(theirs, nullptr);
   EXPECT_EQ(theirs->address, run.start);
   EXPECT_EQ(heap_.take(3 * kGranule, kUnit), nullptr) << "what is left lies on both sides of it";
@@ -265,7 +265,7 @@ TEST_F(HeapTest, BrokenPromisesAreSeen) {
   heap_.add_region(kBase, kGiB);
   auto* region = &space_.regions.front();
   attach(region, kBase, new_chunk(2 * kGranule));
-  Block* block = take(kMiB, kUnit);
+  Range* block = take(kMiB, kUnit);
   const auto is_broken = [this] {
     std::string why;
     const bool valid = space_.is_valid(why) && heap_.is_valid(why);
@@ -298,4 +298,4 @@ TEST_F(HeapTest, BrokenPromisesAreSeen) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

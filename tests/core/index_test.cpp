@@ -11,22 +11,22 @@
 #include "core/address_map.hpp"
 #include "core/free_index.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 struct BySize {
-  bool operator()(const Block* a, const Block* b) const {
+  bool operator()(const Range* a, const Range* b) const {
     return a->size != b->size ? a->size < b->size : a->address < b->address;
   }
 };
 
 TEST(FreeIndex, AgreesWithASortedSet) {
   std::mt19937_64 random(7);
-  std::vector<Block> blocks(400);
+  std::vector<Range> blocks(400);
   FreeIndex index;
-  std::set<Block*, BySize> reference;
+  std::set<Range*, BySize> reference;
   for (int step = 0; step < 20000; ++step) {
-    Block& block = blocks[random() % blocks.size()];
+    Range& block = blocks[random() % blocks.size()];
     if (reference.count(&block) != 0) {
       reference.erase(&block);
       index.remove(&block);
@@ -37,10 +37,10 @@ TEST(FreeIndex, AgreesWithASortedSet) {
       index.insert(&block);
     }
     const uint64_t wanted = kUnit * (1 + random() % (uint64_t{1} << random() % 30));
-    Block probe;
+    Range probe;
     probe.size = wanted;
     const auto best = reference.lower_bound(&probe);
-    const Block* found = index.find(wanted);
+    const Range* found = index.find(wanted);
     ASSERT_EQ(found == nullptr, best == reference.end()) << "a fit must never be missed";
     if (found != nullptr) {
       ASSERT_GE(found->size, wanted);
@@ -54,7 +54,7 @@ TEST(FreeIndex, AgreesWithASortedSet) {
 }
 
 TEST(FreeIndex, IsExactInShortBinsAndPrefersLowAddresses) {
-  std::vector<Block> blocks(3);
+  std::vector<Range> blocks(3);
   FreeIndex index;
   const Address addresses[] = {3 * kMiB, kMiB, 2 * kMiB};
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -67,7 +67,7 @@ TEST(FreeIndex, IsExactInShortBinsAndPrefersLowAddresses) {
 }
 
 TEST(FreeIndex, ListsFromTheLargest) {
-  std::vector<Block> blocks(50);
+  std::vector<Range> blocks(50);
   FreeIndex index;
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].address = i * kGiB;
@@ -76,7 +76,7 @@ TEST(FreeIndex, ListsFromTheLargest) {
   }
   size_t seen = 0;
   uint64_t last = ~uint64_t{0};
-  for (const Block* at = index.largest(); at != nullptr; at = index.next_smaller(at), ++seen) {
+  for (const Range* at = index.top_bin(); at != nullptr; at = index.walk_down(at), ++seen) {
     EXPECT_LE(at->size, last);
     last = at->size;
   }
@@ -84,7 +84,7 @@ TEST(FreeIndex, ListsFromTheLargest) {
 }
 
 TEST(FreeIndex, SeesACorruptedSize) {
-  Block block;
+  Range block;
   block.size = kMiB;
   FreeIndex index;
   index.insert(&block);
@@ -96,13 +96,13 @@ TEST(FreeIndex, SeesACorruptedSize) {
 TEST(AddressMap, AgreesWithASortedMap) {
   std::mt19937_64 random(11);
   AddressMap map;
-  std::map<Address, std::unique_ptr<Block>> reference;
+  std::map<Address, std::unique_ptr<Range>> reference;
   for (int step = 0; step < 30000; ++step) {
     // Few MiB, far apart, so that starts share a MiB, and leaves lie between them.
     const Address address = (random() % 5) * 37 * kGiB + kUnit * (random() % 8192);
     const auto known = reference.find(address);
     if (known == reference.end()) {
-      auto block = std::make_unique<Block>();
+      auto block = std::make_unique<Range>();
       block->address = address;
       map.prepare(address);
       map.insert(block.get());
@@ -112,7 +112,7 @@ TEST(AddressMap, AgreesWithASortedMap) {
       reference.erase(known);
     }
     const Address probe = (random() % 6) * 37 * kGiB + random() % (8 * kMiB);
-    const Block* found = map.find(align_down(probe, kUnit));
+    const Range* found = map.find(align_down(probe, kUnit));
     const auto exact = reference.find(align_down(probe, kUnit));
     if (exact != reference.end()) {
       ASSERT_EQ(found, exact->second.get());
@@ -120,7 +120,7 @@ TEST(AddressMap, AgreesWithASortedMap) {
       ASSERT_NE(found->address, align_down(probe, kUnit)) << "a block that is not there";
     }
     auto before = reference.upper_bound(probe);
-    const Block* expected = before == reference.begin() ? nullptr : (--before)->second.get();
+    const Range* expected = before == reference.begin() ? nullptr : (--before)->second.get();
     ASSERT_EQ(map.find_at_or_before(probe), expected) << std::hex << probe;
   }
 }
@@ -135,4 +135,4 @@ TEST(AddressMap, KnowsItsLimit) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

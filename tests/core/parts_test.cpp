@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small parts: arithmetic, bins, supply, ladder, budget, counters.
+// The small parts: arithmetic, bins, supply, sizer, budget, counters.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -10,12 +10,12 @@
 #include "core/bitmap.hpp"
 #include "core/budget.hpp"
 #include "core/chunk.hpp"
+#include "core/chunk_sizer.hpp"
 #include "core/counters.hpp"
-#include "core/ladder.hpp"
 #include "core/quick_bins.hpp"
 #include "core/supply.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 TEST(Size, RoundsToUnitsAndGroups) {
@@ -29,8 +29,8 @@ TEST(Size, RoundsToUnitsAndGroups) {
 
 TEST(QuickBins, GivesBackTheLastOfASize) {
   QuickBins bins;
-  std::vector<Block> blocks(3);
-  for (Block& block : blocks) {
+  std::vector<Range> blocks(3);
+  for (Range& block : blocks) {
     block.size = 4096;
     bins.push(&block);
   }
@@ -43,7 +43,7 @@ TEST(QuickBins, GivesBackTheLastOfASize) {
 }
 
 /// Many more sizes than there are places.
-void push_all_sizes(QuickBins& bins, std::vector<Block>& blocks) {
+void push_all_sizes(QuickBins& bins, std::vector<Range>& blocks) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].size = kUnit * (i + 1);
     bins.push(&blocks[i]);
@@ -52,10 +52,10 @@ void push_all_sizes(QuickBins& bins, std::vector<Block>& blocks) {
 
 TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
   QuickBins bins;
-  std::vector<Block> blocks(500);
+  std::vector<Range> blocks(500);
   push_all_sizes(bins, blocks);
   size_t seen = 0;
-  bins.for_each([&](const Block*) { return ++seen != 0; });
+  bins.for_each([&](const Range*) { return ++seen != 0; });
   EXPECT_EQ(seen, blocks.size());
   size_t found = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -64,7 +64,7 @@ TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
   EXPECT_GT(found, 30u);
   EXPECT_LT(found, blocks.size());
   size_t drained = 0;
-  for (const Block* at = bins.drain(); at != nullptr; at = at->link) ++drained;
+  for (const Range* at = bins.drain(); at != nullptr; at = at->link) ++drained;
   EXPECT_EQ(found + drained, blocks.size());
 }
 
@@ -99,21 +99,21 @@ TEST(Bitmap, AgreesWithASet) {
 
 TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
   QuickBins bins;
-  std::vector<Block> blocks(500);
+  std::vector<Range> blocks(500);
   push_all_sizes(bins, blocks);
   size_t given = 0;
   size_t turns = 0;
-  for (; const Block* at = bins.surplus(); ++turns) {
+  for (; const Range* at = bins.surplus(); ++turns) {
     for (; at != nullptr; at = at->link) ++given;
   }
   EXPECT_EQ(given, 2 * turns);
   size_t left = 0;
-  bins.for_each([&](const Block*) { return ++left != 0; });
+  bins.for_each([&](const Range*) { return ++left != 0; });
   EXPECT_EQ(given + left, blocks.size());
   EXPECT_LE(left, 64u + 64u) << "a block for each place, and a bounded number of loose ones";
-  for (const Block* at = bins.drain(); at != nullptr; at = at->link) --left;
+  for (const Range* at = bins.drain(); at != nullptr; at = at->link) --left;
   EXPECT_EQ(left, 0u);
-  for (Block& block : blocks) bins.push(&block);
+  for (Range& block : blocks) bins.push(&block);
   EXPECT_NE(bins.surplus(), nullptr) << "counted anew after a drain";
 }
 
@@ -122,7 +122,7 @@ TEST(ChunkLists, KeepOrderAndCount) {
   std::vector<Chunk> chunks(4);
   for (size_t i = 0; i < chunks.size(); ++i) {
     chunks[i].size = i % 2 == 0 ? kGranule : 8 * kGranule;
-    chunks[i].age = i + 1;
+    chunks[i].serial = i + 1;
     chunks[i].epoch = 9 - i;
     lists.push(&chunks[i]);
   }
@@ -153,27 +153,27 @@ TEST(Supply, PicksWhatCoversBestWithinTheRoom) {
   EXPECT_EQ(supply.pick(kGranule, 16 * kGranule), Supply::kNone);
 }
 
-TEST(Ladder, GivesPowersOfTwoWithinItsBounds) {
+TEST(ChunkSizer, GivesPowersOfTwoWithinItsBounds) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 20000; ++i) {
-    Ladder ladder;
-    ladder.fine = i % 2 == 0;
+    ChunkSizer sizer;
+    sizer.fine = i % 2 == 0;
     const uint64_t held = random() % (uint64_t{1} << random() % 40);
     const uint64_t block = kUnit * (1 + random() % (uint64_t{1} << random() % 28));
     const uint64_t gap = align_up(1 + random() % block, kGranule);
     const uint64_t room = gap + kGranule * (random() % 64);
-    const uint64_t size = ladder.chunk_size(held, block, gap, room);
+    const uint64_t size = sizer.chunk_size(held, block, gap, room);
     ASSERT_TRUE(is_power_of_two(size));
     ASSERT_GE(size, kGranule);
     ASSERT_LE(size, room);
-    ASSERT_LE(size, ladder.max_chunk);
+    ASSERT_LE(size, sizer.max_chunk);
   }
 }
 
-TEST(Ladder, FineIsNeverCoarser) {
+TEST(ChunkSizer, FineIsNeverCoarser) {
   for (uint64_t held = kMiB; held < 256 * kGiB; held *= 2) {
-    const Ladder coarse;
-    Ladder fine;
+    const ChunkSizer coarse;
+    ChunkSizer fine;
     fine.fine = true;
     EXPECT_LE(fine.chunk_size(held, 64 * kMiB, 64 * kMiB, kGiB),
               coarse.chunk_size(held, 64 * kMiB, 64 * kMiB, kGiB));
@@ -269,4 +269,4 @@ TEST(Counters, SeveralShardsAreOffByNoMoreThanTheirAllowances) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -13,7 +13,7 @@
 
 #include "base/spin_lock.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Time that the calling thread has had a core.
@@ -85,4 +85,4 @@ TEST(SpinLockTest, LetsAHolderOfLowerPriorityRun) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -10,7 +10,7 @@
 #include "core/address_map.hpp"
 #include "core/budget.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Runs work(number) on as many threads, all at once, and waits for them.
@@ -81,14 +81,14 @@ TEST(AddressMapThreads, FindsWhileBlocksComeAndGo) {
   constexpr size_t kBlocks = 64;
   constexpr Address kBase = uint64_t{1} << 40;
   AddressMap map;
-  std::vector<Block> blocks(kBlocks);
+  std::vector<Range> blocks(kBlocks);
   for (size_t i = 0; i < kBlocks; ++i) {
     // Every other one alone in its MiB, the rest four to a MiB.
     blocks[i].address = i % 2 == 0 ? kBase + i * kMiB : kBase + kGiB + i / 8 * kMiB + i * kUnit;
     blocks[i].size = kUnit;
   }
   // Always there, whatever happens around it.
-  Block constant;
+  Range constant;
   constant.address = kBase + kGiB + kMiB / 2;
   map.prepare(constant.address);
   map.insert(&constant);
@@ -112,8 +112,8 @@ TEST(AddressMapThreads, FindsWhileBlocksComeAndGo) {
       return;
     }
     while (!stop.load(std::memory_order_relaxed)) {
-      const Block& wanted = blocks[random() % kBlocks];
-      const Block* found = map.find(wanted.address);
+      const Range& wanted = blocks[random() % kBlocks];
+      const Range* found = map.find(wanted.address);
       if (found != nullptr && (found < blocks.data() || found >= blocks.data() + kBlocks) &&
           found != &constant) {
         wrong = true;
@@ -126,4 +126,4 @@ TEST(AddressMapThreads, FindsWhileBlocksComeAndGo) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -5,7 +5,7 @@
 
 #include "cuda_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using CudaContextTest = CudaTest;
@@ -212,4 +212,4 @@ TEST_F(CudaCaptureTest, TheLegacyStreamBesideACaptureIsLeftAlone) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

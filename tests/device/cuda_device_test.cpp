@@ -7,7 +7,7 @@
 
 #include "cuda_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using CudaDeviceTest = CudaTest;
@@ -408,4 +408,4 @@ TEST_F(CudaDeviceTest, OpeningReportsEveryFailure) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda.hpp"
-#include "device/cuda_driver.hpp"
+#include "device/cuda/api.hpp"
+#include "device/cuda/cuda.hpp"
 #include "fake_cuda/fake_cuda.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 inline constexpr uint64_t kGranule = 2 * kMiB;
@@ -85,4 +85,4 @@ class CudaTest : public testing::Test {
   std::unique_ptr<Device> device_;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

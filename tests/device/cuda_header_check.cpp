@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares device/cuda_types.hpp with a real cuda.h. It is a test by compiling: there is nothing to run.
+// Compares device/cuda/types.hpp with a real cuda.h. It is a test by compiling: there is nothing to run.
 // Needs cuda.h (13.0, for the forms of cuStreamGetCaptureInfo) in the include path.
 #include <cstddef>
 #include <type_traits>
 
-#include "device/cuda_types.hpp"
+#include "device/cuda/types.hpp"
 
 // Makes cuda.h declare every exported name as it is, the older versions of functions too.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-namespace ours = gpupool::cuda;
+namespace ours = gpupool::internal::cuda;
 
 // ---- types: the driver's type for each of ours
 
@@ -168,9 +168,9 @@ static_assert(ours::kStreamPerThread == 2 &&
 
 // ---- functions, by their exported names
 
-namespace gpupool::cuda {
+namespace gpupool::internal::cuda {
 #define SAME_FUNCTION(name, ...) static_assert(std::is_same_v<real_t<__VA_ARGS__>, decltype(::name)>, #name);
 GPUPOOL_CUDA_FUNCTIONS(SAME_FUNCTION)
 SAME_FUNCTION(cuStreamGetCaptureInfo_v2, StreamGetCaptureInfoV2)
 SAME_FUNCTION(cuStreamGetCaptureInfo_v3, StreamGetCaptureInfoV3)
-}  // namespace gpupool::cuda
+}  // namespace gpupool::internal::cuda

@@ -9,7 +9,7 @@
 
 #include "cuda_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Ends the process as failed; the line is in the test's output.
@@ -303,4 +303,4 @@ TEST_F(CudaLifetimeDeathTest, AChildOfAParentWithoutCudaMayUseIt) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

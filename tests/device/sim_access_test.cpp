@@ -3,10 +3,10 @@
 #include <random>
 #include <vector>
 
-#include "device/sim_access.hpp"
+#include "device/sim/access.hpp"
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Without data unless a test says otherwise: the rules are the same.
@@ -191,4 +191,4 @@ TEST(SimAccessesTest, ForgetsOnlyWhatHasEnded) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

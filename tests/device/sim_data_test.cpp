@@ -12,7 +12,7 @@
 
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using SimDataTest = SimTest;
@@ -217,4 +217,4 @@ TEST_F(SimDataTest, WithoutDataFillChecksAndCopyIsUnsupported) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

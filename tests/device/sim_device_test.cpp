@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "device/sim_settings.hpp"
+#include "device/sim/settings.hpp"
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 using SimDeviceTest = SimTest;
@@ -260,4 +260,4 @@ TEST_F(SimDeviceTest, ThreadsShareADevice) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

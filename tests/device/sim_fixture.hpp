@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/bits.hpp"
-#include "device/sim.hpp"
+#include "device/sim/sim.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 
 inline constexpr uint64_t kChunk = 2 * kMiB;
 
@@ -106,4 +106,4 @@ class SimTest : public ::testing::Test {
   uint64_t faults_seen_ = 0;
 };
 
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -42,7 +42,7 @@ bool may_allocate() noexcept {
   std::free(memory);
 }
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 constexpr uint64_t kAlways = std::numeric_limits<uint64_t>::max();
@@ -249,4 +249,4 @@ TEST_P(SimHostMemoryTest, OfTheLaboratoryIsSurvived) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

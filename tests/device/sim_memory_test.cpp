@@ -4,10 +4,10 @@
 #include <set>
 #include <vector>
 
-#include "device/sim_backing.hpp"
+#include "device/sim/backing.hpp"
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 class SimMemoryTest : public SimTest, public ::testing::WithParamInterface<uint32_t> {
@@ -272,4 +272,4 @@ TEST(SimAddressSpaceTest, DevicesWithoutDataShareOne) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

@@ -5,7 +5,7 @@
 
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 /// Device 0 owns the memory (SimTest's device), device 1 is the neighbour that touches it.
@@ -192,4 +192,4 @@ TEST_F(SimPeersTest, GraphsAreCheckedToo) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

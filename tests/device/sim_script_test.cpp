@@ -5,7 +5,7 @@
 
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 class SimScriptTest : public SimTest {
@@ -144,4 +144,4 @@ TEST_F(SimScriptTest, EveryCallCanFailAndThenDoesNothing) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

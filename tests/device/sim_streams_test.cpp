@@ -2,7 +2,7 @@
 // Streams, events and capture in virtual time, and the prices of calls.
 #include "sim_fixture.hpp"
 
-namespace gpupool {
+namespace gpupool::internal {
 namespace {
 
 class SimStreamsTest : public SimTest {
@@ -397,4 +397,4 @@ TEST_F(SimStreamsTest, TimeDoesNotWrap) {
 }
 
 }  // namespace
-}  // namespace gpupool
+}  // namespace gpupool::internal

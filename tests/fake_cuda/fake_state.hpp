@@ -18,12 +18,12 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda_types.hpp"
+#include "device/cuda/types.hpp"
 #include "fake_cuda.hpp"
 
 namespace fake {
 
-using namespace gpupool::cuda;
+using namespace gpupool::internal::cuda;
 
 inline constexpr int kDeviceCount = 2;
 inline constexpr uint64_t kCapacity = uint64_t{8} << 30;
@@ -182,7 +182,7 @@ bool unsafe_refused(State& state);
 
 // Declared with the types that the library calls them with: a definition that differs does not compile.
 extern "C" {
-using namespace gpupool::cuda;
+using namespace gpupool::internal::cuda;
 #define FAKE_DECLARE(name, ...) std::type_identity_t<__VA_ARGS__> name;
 GPUPOOL_CUDA_FUNCTIONS(FAKE_DECLARE)
 #undef FAKE_DECLARE

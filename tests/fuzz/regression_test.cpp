@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "base/bits.hpp"
-#include "device/sim.hpp"
+#include "device/sim/sim.hpp"
 #include "fuzz/world.hpp"
 #include "pool/stream_order.hpp"
 
 namespace gpupool::fuzz {
 namespace {
+
+using namespace gpupool::internal;  // NOLINT: its own parts
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
@@ -109,7 +111,7 @@ TEST(StreamOrderRegression, WhatHasPassedStaysPassed) {
   ASSERT_EQ(sim_configure(kDevice, config), kSuccess);
   std::unique_ptr<Device> device;
   ASSERT_EQ(open_sim(kDevice, device), kSuccess);
-  Driver driver(std::move(device));
+  MeteredDevice driver(std::move(device));
   uint64_t round = 1;
   StreamOrder order(driver, round, 1);
   ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
@@ -135,7 +137,7 @@ TEST(StreamOrderRegression, FewEventsAreEnough) {
   ASSERT_EQ(sim_configure(kDevice, config), kSuccess);
   std::unique_ptr<Device> device;
   ASSERT_EQ(open_sim(kDevice, device), kSuccess);
-  Driver driver(std::move(device));
+  MeteredDevice driver(std::move(device));
   uint64_t round = 1;
   StreamOrder order(driver, round, 11);
   constexpr int kEpochs = 50;

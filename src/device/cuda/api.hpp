@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA driver's library: loaded at run time, initialised once, never unloaded.
+#pragma once
+
+#include <atomic>
+#include <type_traits>
+
+#include "base/status.hpp"
+#include "device/cuda/types.hpp"
+
+namespace gpupool::internal::cuda {
+
+/// The driver's functions. All are set, but of the last two only one may be.
+struct Api {
+#define GPUPOOL_CUDA_MEMBER(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
+  GPUPOOL_CUDA_FUNCTIONS(GPUPOOL_CUDA_MEMBER)
+#undef GPUPOOL_CUDA_MEMBER
+  StreamGetCaptureInfoV2* cuStreamGetCaptureInfo_v2 = nullptr;
+  StreamGetCaptureInfoV3* cuStreamGetCaptureInfo_v3 = nullptr;
+};
+
+}  // namespace gpupool::internal::cuda
+
+namespace gpupool::internal {
+
+using CudaDriver = cuda::Api;
+
+/// Where this process stands with the driver. It only moves on: `exiting` and `forked` are final.
+enum class CudaState : int { unloaded, loading, ready, exiting, forked };
+
+extern std::atomic<CudaState> cuda_state;
+
+/// Loads and initialises the driver, once; a failure is tried again at the next call. UNAVAILABLE, with a
+/// reason that a newcomer can act on, where there is no driver or no GPU; SHUTTING_DOWN; FORKED.
+Status load_cuda_driver(const CudaDriver*& driver);
+
+/// Describes why a driver that was ready cannot be called any more: SHUTTING_DOWN or FORKED.
+[[gnu::cold]] Status cuda_unusable() noexcept;
+
+/// Asked before every call of the driver. Costs one load.
+inline Status cuda_usable() noexcept {
+  if (cuda_state.load(std::memory_order_acquire) == CudaState::ready) [[likely]]
+    return kSuccess;
+  return cuda_unusable();
+}
+
+/// Records that a driver function gave `result`; `format` and what follows name the call, as by printf:
+/// "cuMemCreate(size 33554432)" becomes "cuMemCreate(size 33554432): 2 CUDA_ERROR_OUT_OF_MEMORY: out of
+/// memory". Returns OUT_OF_MEMORY, DRIVER, or SHUTTING_DOWN, after which the driver is not called again.
+[[gnu::format(printf, 2, 3), gnu::cold]] Status cuda_failed(cuda::CUresult result, const char* format,
+                                                            ...) noexcept;
+
+}  // namespace gpupool::internal

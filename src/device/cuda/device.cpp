@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/device.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <utility>
+
+namespace gpupool::internal {
+namespace {
+
+using cuda::CUDA_SUCCESS;
+using cuda::CUevent;
+using cuda::CUresult;
+using cuda::CUstream;
+
+// The driver's handles are pointers that it alone looks into; ours are numbers.
+CUstream to_stream(Stream stream) noexcept {
+  return reinterpret_cast<CUstream>(stream);
+}
+
+CUevent to_event(Event event) noexcept {
+  return reinterpret_cast<CUevent>(static_cast<uintptr_t>(event));
+}
+
+Event to_number(CUevent event) noexcept {
+  return reinterpret_cast<uintptr_t>(event);
+}
+
+}  // namespace
+
+cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shareable, bool rdma) noexcept {
+  cuda::CUmemAllocationProp properties = {};
+  properties.type = cuda::CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes =
+      shareable ? cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : cuda::CU_MEM_HANDLE_TYPE_NONE;
+  properties.location = {cuda::CU_MEM_LOCATION_TYPE_DEVICE, device};
+  properties.allocFlags.gpuDirectRDMACapable = rdma ? 1 : 0;
+  return properties;
+}
+
+CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
+    : driver_(driver), setup_(std::move(setup)), shareable_chunks_(setup_.shareable_chunks) {
+  const auto grant = [this](cuda::CUdevice device) {
+    access_.push_back(
+        {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, device}, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+  };
+  grant(setup_.info.ordinal);
+  for (const cuda::CUdevice peer : setup_.peers) grant(peer);
+}
+
+CudaDevice::~CudaDevice() {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  // Once the driver has gone, so have the events.
+  if (scope.status() != kSuccess) return;
+  for (const CUevent event : free_events_) driver_.cuEventDestroy_v2(event);
+}
+
+Status CudaDevice::free_memory(uint64_t& free) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  const CUresult result = driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemGetInfo");
+  free = free_bytes;
+  return kSuccess;
+}
+
+uint64_t CudaDevice::now_ns() noexcept {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+// ---- virtual memory
+
+Status CudaDevice::reserve_addresses(uint64_t size, Address& base) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  cuda::CUdeviceptr pointer = 0;
+  const CUresult result = driver_.cuMemAddressReserve(&pointer, size, 0, 0, 0);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemAddressReserve(size %" PRIu64 ")", size);
+  base = pointer;
+  return kSuccess;
+}
+
+Status CudaDevice::release_addresses(Address base, uint64_t size) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuMemAddressFree(base, size);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuMemAddressFree(address 0x%" PRIx64 ", size %" PRIu64 ")", base, size);
+}
+
+Status CudaDevice::create_chunk(uint64_t size, ChunkHandle& chunk) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  cuda::CUmemGenericAllocationHandle handle = 0;
+  const auto create = [&](bool shareable) {
+    const auto properties = cuda_chunk_properties(setup_.info.ordinal, shareable, setup_.rdma_chunks);
+    return driver_.cuMemCreate(&handle, size, &properties, 0);
+  };
+  const bool shareable = shareable_chunks_.load(std::memory_order_relaxed);
+  CUresult result = create(shareable);
+  if (shareable && (result == cuda::CUDA_ERROR_NOT_PERMITTED || result == cuda::CUDA_ERROR_NOT_SUPPORTED)) {
+    // Some containers and virtual GPUs forbid what the device says it can do.
+    result = create(false);
+    if (result == CUDA_SUCCESS) shareable_chunks_.store(false, std::memory_order_relaxed);
+  }
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemCreate(size %" PRIu64 ")", size);
+  chunk = handle;
+  return kSuccess;
+}
+
+Status CudaDevice::release_chunk(ChunkHandle chunk) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuMemRelease(chunk);
+  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuMemRelease(chunk 0x%" PRIx64 ")", chunk);
+}
+
+Status CudaDevice::map(Address address, uint64_t size, ChunkHandle chunk) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuMemMap(address, size, 0, chunk, 0);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuMemMap(address 0x%" PRIx64 ", size %" PRIu64 ", chunk 0x%" PRIx64 ")",
+                     address, size, chunk);
+}
+
+Status CudaDevice::set_access(Address address, uint64_t size) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const std::lock_guard lock(peer_mutex_);
+  const CUresult result = driver_.cuMemSetAccess(address, size, access_.data(), access_.size());
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuMemSetAccess(address 0x%" PRIx64 ", size %" PRIu64 ", %zu devices)", address,
+                     size, access_.size());
+}
+
+Status CudaDevice::unmap(Address address, uint64_t size) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuMemUnmap(address, size);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuMemUnmap(address 0x%" PRIx64 ", size %" PRIu64 ")", address, size);
+}
+
+// ---- peers
+
+Status CudaDevice::add_peer(int32_t peer, bool all) {
+  if (const Status status = check_peer(driver_, setup_.info.ordinal, peer); status != kSuccess) return status;
+  {
+    const std::lock_guard lock(peer_mutex_);
+    const auto known = std::ranges::find(access_, peer, [](const auto& each) { return each.location.id; });
+    if (known != access_.end()) {
+      known->flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    } else {
+      access_.push_back(
+          {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, peer}, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+    }
+  }
+  if (!all) return kSuccess;
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  return scope.status() == kSuccess ? enable_peers() : scope.status();
+}
+
+void CudaDevice::drop_peer(int32_t peer) noexcept {
+  const std::lock_guard lock(peer_mutex_);
+  for (cuda::CUmemAccessDesc& each : access_) {
+    if (each.location.id == peer) each.flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  }
+}
+
+// ---- the driver's own malloc
+
+Status CudaDevice::allocate(Kind kind, uint64_t size, Stream, Address& address) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  if (kind == Kind::device) return allocate_device(size, address);
+  if (kind == Kind::pinned) {
+    // Without write-combining, the host's address is every device's too.
+    void* pointer = nullptr;
+    const CUresult result =
+        driver_.cuMemHostAlloc(&pointer, size, cuda::kMemHostAllocPortable | cuda::kMemHostAllocDeviceMap);
+    if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemHostAlloc(size %" PRIu64 ")", size);
+    address = reinterpret_cast<uintptr_t>(pointer);
+    return kSuccess;
+  }
+  cuda::CUdeviceptr pointer = 0;
+  const CUresult result = driver_.cuMemAllocManaged(&pointer, size, cuda::CU_MEM_ATTACH_GLOBAL);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemAllocManaged(size %" PRIu64 ")", size);
+  address = pointer;
+  return kSuccess;
+}
+
+Status CudaDevice::allocate_device(uint64_t size, Address& address) {
+  if (const Status status = enable_peers(); status != kSuccess) return status;
+  cuda::CUdeviceptr pointer = 0;
+  const CUresult result = driver_.cuMemAlloc_v2(&pointer, size);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemAlloc(size %" PRIu64 ")", size);
+  address = pointer;
+  return kSuccess;
+}
+
+/// Memory of the driver's malloc is accessible to contexts, not to devices as chunks are. The peers' primary
+/// contexts are meant, and retained for ever.
+Status CudaDevice::enable_peers() {
+  const std::lock_guard lock(peer_mutex_);
+  for (; enabled_ < access_.size(); ++enabled_) {
+    if (const Status status = enable_peer(access_[enabled_].location.id); status != kSuccess) return status;
+  }
+  return kSuccess;
+}
+
+Status CudaDevice::enable_peer(cuda::CUdevice peer) {
+  cuda::CUcontext peer_context = nullptr;
+  CUresult result = driver_.cuDevicePrimaryCtxRetain(&peer_context, peer);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxRetain(device %d)", peer);
+  const CudaScope scope(driver_, peer_context, CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  result = driver_.cuCtxEnablePeerAccess(setup_.context, 0);
+  if (result == CUDA_SUCCESS || result == cuda::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return kSuccess;
+  return cuda_failed(result, "cuCtxEnablePeerAccess(of device %d, for device %d)", setup_.info.ordinal, peer);
+}
+
+Status CudaDevice::deallocate(Kind kind, Address address, uint64_t size, Stream) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const bool pinned = kind == Kind::pinned;
+  const CUresult result =
+      pinned ? driver_.cuMemFreeHost(reinterpret_cast<void*>(address)) : driver_.cuMemFree_v2(address);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "%s(address 0x%" PRIx64 ", size %" PRIu64 ")",
+                     pinned ? "cuMemFreeHost" : "cuMemFree", address, size);
+}
+
+// ---- order
+
+/// A free event, or a new one.
+Status CudaDevice::take_event(CUevent& event) {
+  {
+    const std::lock_guard lock(event_mutex_);
+    if (!free_events_.empty()) {
+      event = free_events_.back();
+      free_events_.pop_back();
+      return kSuccess;
+    }
+    if (free_events_.capacity() <= event_count_) free_events_.reserve(2 * event_count_ + 16);
+    ++event_count_;
+  }
+  const CUresult result = driver_.cuEventCreate(&event, cuda::CU_EVENT_DISABLE_TIMING);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  const std::lock_guard lock(event_mutex_);
+  --event_count_;
+  return cuda_failed(result, "cuEventCreate");
+}
+
+Status CudaDevice::record(Stream stream, Event& event) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  CUevent taken = nullptr;
+  if (const Status status = take_event(taken); status != kSuccess) return status;
+  const CUresult result = driver_.cuEventRecord(taken, to_stream(stream));
+  if (result != CUDA_SUCCESS) {
+    recycle(to_number(taken));
+    return cuda_failed(result, "cuEventRecord(stream 0x%" PRIxPTR ")", stream);
+  }
+  event = to_number(taken);
+  return kSuccess;
+}
+
+Status CudaDevice::query(Event event, bool& passed) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuEventQuery(to_event(event));
+  if (result != CUDA_SUCCESS && result != cuda::CUDA_ERROR_NOT_READY) {
+    return cuda_failed(result, "cuEventQuery");
+  }
+  passed = result == CUDA_SUCCESS;
+  return kSuccess;
+}
+
+Status CudaDevice::query_stream(Stream stream, bool& idle) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuStreamQuery(to_stream(stream));
+  if (result != CUDA_SUCCESS && result != cuda::CUDA_ERROR_NOT_READY) {
+    return cuda_failed(result, "cuStreamQuery(stream 0x%" PRIxPTR ")", stream);
+  }
+  idle = result == CUDA_SUCCESS;
+  return kSuccess;
+}
+
+Status CudaDevice::wait(Stream stream, Event event) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuStreamWaitEvent(to_stream(stream), to_event(event), 0);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuStreamWaitEvent(stream 0x%" PRIxPTR ")", stream);
+}
+
+Status CudaDevice::synchronize(Event event) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuEventSynchronize(to_event(event));
+  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuEventSynchronize");
+}
+
+void CudaDevice::recycle(Event event) noexcept {
+  // In a child of fork the lock may belong to a thread that is not there.
+  if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;
+  const std::lock_guard lock(event_mutex_);
+  free_events_.push_back(to_event(event));
+}
+
+Status CudaDevice::capture_id(Stream stream, uint64_t& id) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  auto capture = cuda::CU_STREAM_CAPTURE_STATUS_NONE;
+  uint64_t number = 0;
+  const CUresult result =
+      driver_.cuStreamGetCaptureInfo_v2 != nullptr
+          ? driver_.cuStreamGetCaptureInfo_v2(to_stream(stream), &capture, &number, nullptr, nullptr, nullptr)
+          : driver_.cuStreamGetCaptureInfo_v3(to_stream(stream), &capture, &number, nullptr, nullptr, nullptr,
+                                              nullptr);
+  if (result == cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+    id = kCaptureElsewhere;
+    return kSuccess;
+  }
+  if (result != CUDA_SUCCESS) {
+    return cuda_failed(result, "cuStreamGetCaptureInfo(stream 0x%" PRIxPTR ")", stream);
+  }
+  switch (capture) {
+    case cuda::CU_STREAM_CAPTURE_STATUS_NONE: id = 0; break;
+    case cuda::CU_STREAM_CAPTURE_STATUS_ACTIVE: id = number; break;
+    case cuda::CU_STREAM_CAPTURE_STATUS_INVALIDATED: id = UINT64_MAX; break;
+  }
+  return kSuccess;
+}
+
+// ---- streams and data
+
+Status CudaDevice::create_stream(Stream& stream) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  CUstream created = nullptr;
+  const CUresult result = driver_.cuStreamCreate(&created, cuda::CU_STREAM_NON_BLOCKING);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuStreamCreate");
+  stream = reinterpret_cast<Stream>(created);
+  return kSuccess;
+}
+
+Status CudaDevice::destroy_stream(Stream stream) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuStreamDestroy_v2(to_stream(stream));
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuStreamDestroy(stream 0x%" PRIxPTR ")", stream);
+}
+
+Status CudaDevice::synchronize_stream(Stream stream) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuStreamSynchronize(to_stream(stream));
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuStreamSynchronize(stream 0x%" PRIxPTR ")", stream);
+}
+
+// Copies and fills are the caller's own work on the stream: they go into a graph that it captures, and the
+// caller's capture mode applies.
+
+Status CudaDevice::copy(Address destination, Address source, uint64_t size, Stream stream) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuMemcpyAsync(destination, source, size, to_stream(stream));
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(
+      result, "cuMemcpyAsync(to 0x%" PRIx64 ", from 0x%" PRIx64 ", size %" PRIu64 ", stream 0x%" PRIxPTR ")",
+      destination, source, size, stream);
+}
+
+Status CudaDevice::fill(Address destination, uint8_t value, uint64_t size, Stream stream) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuMemsetD8Async(destination, value, size, to_stream(stream));
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result,
+                     "cuMemsetD8Async(address 0x%" PRIx64 ", size %" PRIu64 ", stream 0x%" PRIxPTR ")",
+                     destination, size, stream);
+}
+
+}  // namespace gpupool::internal

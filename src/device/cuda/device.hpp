@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA device over the driver's table. See device.hpp for the contract and cuda.hpp for how to open one.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "device/cuda/api.hpp"
+#include "device/cuda/scope.hpp"
+#include "device/device.hpp"
+
+namespace gpupool::internal {
+
+/// What open_cuda() found out about a device.
+struct CudaDeviceSetup {
+  DeviceInfo info;
+  cuda::CUcontext context = nullptr;
+  /// Other devices that may use the memory; no number twice.
+  std::vector<cuda::CUdevice> peers;
+  bool shareable_chunks = false;
+  bool rdma_chunks = false;
+};
+
+/// How chunks of a device are created.
+cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shareable, bool rdma) noexcept;
+
+/// Whether `peer` may access the memory of `device`; the device itself may.
+Status check_peer(const CudaDriver& driver, cuda::CUdevice device, cuda::CUdevice peer);
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup);
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  ~CudaDevice() override;
+
+  const DeviceInfo& info() const noexcept override { return setup_.info; }
+  Status free_memory(uint64_t& free) override;
+  uint64_t now_ns() noexcept override;
+
+  Status reserve_addresses(uint64_t size, Address& base) override;
+  Status release_addresses(Address base, uint64_t size) override;
+  Status create_chunk(uint64_t size, ChunkHandle& chunk) override;
+  Status release_chunk(ChunkHandle chunk) override;
+  Status map(Address address, uint64_t size, ChunkHandle chunk) override;
+  Status set_access(Address address, uint64_t size) override;
+  Status unmap(Address address, uint64_t size) override;
+
+  Status add_peer(int32_t peer, bool all) override;
+  void drop_peer(int32_t peer) noexcept override;
+
+  Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) override;
+  Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) override;
+
+  Status record(Stream stream, Event& event) override;
+  Status query(Event event, bool& passed) override;
+  Status query_stream(Stream stream, bool& idle) override;
+  Status wait(Stream stream, Event event) override;
+  Status synchronize(Event event) override;
+  void recycle(Event event) noexcept override;
+  /// An invalidated capture, which the driver gives no number, is UINT64_MAX until it is ended. The
+  /// legacy default stream is never captured, but other streams' captures can make it unusable: the driver
+  /// says CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and asking does not end that capture.
+  Status capture_id(Stream stream, uint64_t& id) override;
+
+  Status create_stream(Stream& stream) override;
+  Status destroy_stream(Stream stream) override;
+  Status synchronize_stream(Stream stream) override;
+  Status copy(Address destination, Address source, uint64_t size, Stream stream) override;
+  Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override;
+
+ private:
+  CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }
+  Status allocate_device(uint64_t size, Address& address);
+  Status enable_peers();
+  Status enable_peer(cuda::CUdevice peer);
+  Status take_event(cuda::CUevent& event);
+
+  const CudaDriver& driver_;
+  const CudaDeviceSetup setup_;
+  // Cleared for good when the driver refuses shareable chunks.
+  std::atomic<bool> shareable_chunks_;
+
+  // The pool of events. Capacity for every event that exists, so that recycle needs no memory.
+  std::mutex event_mutex_;
+  std::vector<cuda::CUevent> free_events_;
+  size_t event_count_ = 0;
+
+  // Held across driver calls only by the first allocation after a peer was added, which none can overtake.
+  std::mutex peer_mutex_;
+  // One descriptor for the device itself and one for each peer that it ever had.
+  std::vector<cuda::CUmemAccessDesc> access_;
+  size_t enabled_ = 1;  // so many of them can reach what cuMemAlloc gives
+};
+
+}  // namespace gpupool::internal

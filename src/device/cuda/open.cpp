@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a CUDA device: what it is, what it can do, which context to use.
+#include <algorithm>
+#include <utility>
+
+#include "device/cuda/cuda.hpp"
+#include "device/cuda/device.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+using cuda::CUcontext;
+using cuda::CUDA_SUCCESS;
+using cuda::CUdevice;
+using cuda::CUresult;
+
+// What the driver's own malloc takes at a time, for devices that have no chunks.
+constexpr uint64_t kSegmentGranularity = uint64_t{2} << 20;
+
+Status read_attribute(const CudaDriver& driver, CUdevice device, cuda::CUdevice_attribute attribute,
+                      int& value) {
+  const CUresult result = driver.cuDeviceGetAttribute(&value, attribute, device);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuDeviceGetAttribute(%u, device %d)", static_cast<unsigned>(attribute), device);
+}
+
+Status read_identity(const CudaDriver& driver, CUdevice device, DeviceInfo& info) {
+  info.backend = GPUPOOL_BACKEND_CUDA;
+  info.ordinal = device;
+  CUresult result = driver.cuDeviceGetName(info.name, static_cast<int>(sizeof info.name), device);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceGetName(device %d)", device);
+  result = driver.cuDriverGetVersion(&info.driver_version);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDriverGetVersion");
+  size_t total = 0;
+  result = driver.cuDeviceTotalMem_v2(&total, device);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceTotalMem(device %d)", device);
+  info.total = total;
+  return kSuccess;
+}
+
+Status read_granularity(const CudaDriver& driver, const CudaDeviceSetup& setup, uint64_t& granularity) {
+  const auto properties =
+      cuda_chunk_properties(setup.info.ordinal, setup.shareable_chunks, setup.rdma_chunks);
+  size_t minimum = 0;
+  const CUresult result =
+      driver.cuMemGetAllocationGranularity(&minimum, &properties, cuda::CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  if (result != CUDA_SUCCESS) {
+    return cuda_failed(result, "cuMemGetAllocationGranularity(device %d)", setup.info.ordinal);
+  }
+  granularity = minimum;
+  return kSuccess;
+}
+
+Status read_capabilities(const CudaDriver& driver, CudaDeviceSetup& setup) {
+  int major = 0, minor = 0, managed = 0, vmm = 0, shareable = 0, rdma = 0;
+  const std::pair<cuda::CUdevice_attribute, int*> attributes[] = {
+      {cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+      {cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+      {cuda::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, &managed},
+      {cuda::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &vmm},
+      {cuda::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &shareable},
+      {cuda::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &rdma},
+  };
+  for (const auto& [attribute, value] : attributes) {
+    if (const Status status = read_attribute(driver, setup.info.ordinal, attribute, *value);
+        status != kSuccess) {
+      return status;
+    }
+  }
+  setup.info.compute_capability = major * 10 + minor;
+  setup.shareable_chunks = shareable != 0;
+  setup.rdma_chunks = rdma != 0;
+  if (managed != 0) setup.info.capabilities |= GPUPOOL_CAPABILITY_MANAGED;
+  if (rdma != 0) setup.info.capabilities |= GPUPOOL_CAPABILITY_RDMA;
+  setup.info.granularity = kSegmentGranularity;
+  if (vmm == 0) return kSuccess;
+  setup.info.capabilities |= GPUPOOL_CAPABILITY_VMM;
+  return read_granularity(driver, setup, setup.info.granularity);
+}
+
+Status add_peers(const CudaDriver& driver, std::span<const int32_t> peers, CudaDeviceSetup& setup) {
+  for (const int32_t peer : peers) {
+    if (const Status status = check_peer(driver, setup.info.ordinal, peer); status != kSuccess) return status;
+    const bool known =
+        peer == setup.info.ordinal || std::ranges::find(setup.peers, peer) != setup.peers.end();
+    if (!known) setup.peers.push_back(peer);
+  }
+  return kSuccess;
+}
+
+Status retain_primary(const CudaDriver& driver, CUdevice device, CUcontext& context) {
+  const CUresult result = driver.cuDevicePrimaryCtxRetain(&context, device);
+  return result == CUDA_SUCCESS ? kSuccess
+                                : cuda_failed(result, "cuDevicePrimaryCtxRetain(device %d)", device);
+}
+
+/// The caller's current context if it belongs to the device, else null.
+Status find_current(const CudaDriver& driver, CUdevice device, CUcontext& context) {
+  CUcontext current = nullptr;
+  CUresult result = driver.cuCtxGetCurrent(&current);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuCtxGetCurrent");
+  context = nullptr;
+  if (current == nullptr) return kSuccess;
+  CUdevice current_device = 0;
+  result = driver.cuCtxGetDevice(&current_device);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuCtxGetDevice");
+  if (current_device == device) context = current;
+  return kSuccess;
+}
+
+/// The primary context is retained for ever when it is the one that is used: whoever made it current may let
+/// it go before the pool does. A context of the caller's own is the caller's to keep; then the primary one is
+/// not brought into being, which would cost hundreds of MiB.
+Status choose_context(const CudaDriver& driver, CUdevice device, CUcontext& context) {
+  CUcontext current = nullptr;
+  if (const Status status = find_current(driver, device, current); status != kSuccess) return status;
+  if (current == nullptr) return retain_primary(driver, device, context);
+  unsigned flags = 0;
+  int active = 0;
+  CUresult result = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxGetState(device %d)", device);
+  if (active != 0) {
+    CUcontext primary = nullptr;
+    if (const Status status = retain_primary(driver, device, primary); status != kSuccess) return status;
+    if (primary != current) {
+      result = driver.cuDevicePrimaryCtxRelease_v2(device);
+      if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxRelease(device %d)", device);
+    }
+  }
+  context = current;
+  return kSuccess;
+}
+
+Status count_devices(const CudaDriver& driver, int32_t& count) {
+  int devices = 0;
+  const CUresult result = driver.cuDeviceGetCount(&devices);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceGetCount");
+  if (devices == 0) return fail(GPUPOOL_ERROR_UNAVAILABLE, "the CUDA driver sees no device");
+  count = devices;
+  return kSuccess;
+}
+
+}  // namespace
+
+Status check_peer(const CudaDriver& driver, CUdevice device, CUdevice peer) {
+  int32_t count = 0;
+  if (const Status status = count_devices(driver, count); status != kSuccess) return status;
+  if (peer < 0 || peer >= count) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer %d does not exist: there are %d CUDA devices", peer,
+                count);
+  }
+  if (peer == device) return kSuccess;
+  int can_access = 0;
+  const CUresult result = driver.cuDeviceCanAccessPeer(&can_access, peer, device);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceCanAccessPeer(%d, %d)", peer, device);
+  if (can_access != 0) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNSUPPORTED, "CUDA device %d cannot access the memory of device %d", peer,
+              device);
+}
+
+Status cuda_device_count(int32_t& count) {
+  const CudaDriver* driver = nullptr;
+  if (const Status status = load_cuda_driver(driver); status != kSuccess) return status;
+  return count_devices(*driver, count);
+}
+
+Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device) {
+  const CudaDriver* driver = nullptr;
+  if (const Status status = load_cuda_driver(driver); status != kSuccess) return status;
+  int32_t count = 0;
+  if (const Status status = count_devices(*driver, count); status != kSuccess) return status;
+  if (ordinal < 0 || ordinal >= count) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "CUDA device %d does not exist: there are %d", ordinal,
+                count);
+  }
+
+  CudaDeviceSetup setup;
+  Status status = read_identity(*driver, ordinal, setup.info);
+  if (status == kSuccess) status = read_capabilities(*driver, setup);
+  if (status == kSuccess) status = add_peers(*driver, peers, setup);
+  if (status == kSuccess) status = choose_context(*driver, ordinal, setup.context);
+  if (status != kSuccess) return status;
+  device = std::make_unique<CudaDevice>(*driver, std::move(setup));
+  return kSuccess;
+}
+
+}  // namespace gpupool::internal

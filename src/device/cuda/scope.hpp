@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What surrounds a call of the CUDA driver.
+#pragma once
+
+#include "device/cuda/api.hpp"
+
+namespace gpupool::internal {
+
+/// Whether a call is one that the driver refuses, ending the capture with an error, while any stream of the
+/// process captures a graph in global mode.
+enum class CaptureSafety { safe, unsafe };
+
+/// For its lifetime, `context` is current on this thread, and with `unsafe` the thread's capture mode is
+/// relaxed: what the pool does to its own memory is no part of anybody's graph. Then both are as they were.
+/// Nothing of the driver is called once it has gone, not even at the end.
+class CudaScope {
+ public:
+  CudaScope(const CudaDriver& driver, cuda::CUcontext context, CaptureSafety safety) noexcept
+      : driver_(driver), status_(cuda_usable()) {
+    if (status_ == kSuccess) status_ = make_current(context);
+    if (status_ == kSuccess && safety == CaptureSafety::unsafe) status_ = relax();
+  }
+
+  CudaScope(const CudaScope&) = delete;
+  CudaScope& operator=(const CudaScope&) = delete;
+
+  ~CudaScope() {
+    if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;
+    // Neither can fail where its counterpart has not; and the outcome of the call is what counts.
+    if (relaxed_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    cuda::CUcontext popped = nullptr;
+    if (pushed_) driver_.cuCtxPopCurrent_v2(&popped);
+  }
+
+  /// Whether the call can be made.
+  Status status() const noexcept { return status_; }
+
+ private:
+  Status make_current(cuda::CUcontext context) noexcept {
+    cuda::CUcontext current = nullptr;
+    if (const auto result = driver_.cuCtxGetCurrent(&current); result != cuda::CUDA_SUCCESS) {
+      return cuda_failed(result, "cuCtxGetCurrent");
+    }
+    if (current == context) return kSuccess;
+    if (const auto result = driver_.cuCtxPushCurrent_v2(context); result != cuda::CUDA_SUCCESS) {
+      return cuda_failed(result, "cuCtxPushCurrent");
+    }
+    pushed_ = true;
+    return kSuccess;
+  }
+
+  Status relax() noexcept {
+    if (const auto result = driver_.cuThreadExchangeStreamCaptureMode(&mode_); result != cuda::CUDA_SUCCESS) {
+      return cuda_failed(result, "cuThreadExchangeStreamCaptureMode");
+    }
+    relaxed_ = true;
+    return kSuccess;
+  }
+
+  const CudaDriver& driver_;
+  Status status_;
+  bool pushed_ = false;
+  bool relaxed_ = false;
+  // After relax(), the thread's own mode.
+  cuda::CUstreamCaptureMode mode_ = cuda::CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+}  // namespace gpupool::internal

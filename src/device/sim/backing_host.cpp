@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data on. A mapping is a real mapping, so two addresses of one chunk are the same memory, and touching what
+// is not mapped is a segmentation fault, as it is an illegal access on a GPU.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "device/sim/backing.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr off_t kStoreSize = off_t{1} << 62;
+constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+void* pointer(Address address) noexcept {
+  return reinterpret_cast<void*>(address);
+}
+
+Status host_failure(const char* what, uint64_t size) noexcept {
+  return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host cannot %s %llu bytes: %s", what,
+              static_cast<unsigned long long>(size), std::strerror(errno));
+}
+
+class HostBacking final : public SimBacking {
+ public:
+  HostBacking() = default;
+  HostBacking(const HostBacking&) = delete;
+  HostBacking& operator=(const HostBacking&) = delete;
+  ~HostBacking() override {
+    if (store_ >= 0) close(store_);
+  }
+
+  bool has_data() const noexcept override { return true; }
+
+  Status reserve(uint64_t size, uint64_t alignment, Address& base) override {
+    size = align_up(size, kPage);
+    const uint64_t extra = alignment > kPage ? alignment : 0;
+    void* const found = mmap(nullptr, size + extra, PROT_NONE, kNothing, -1, 0);
+    if (found == MAP_FAILED) return host_failure("reserve addresses for", size);
+    const auto first = reinterpret_cast<Address>(found);
+    const Address aligned = align_up(first, alignment);
+    if (aligned != first) munmap(found, aligned - first);
+    const uint64_t behind = first + extra - aligned;
+    if (behind != 0) munmap(pointer(aligned + size), behind);
+    base = aligned;
+    return kSuccess;
+  }
+
+  void release(Address base, uint64_t size) noexcept override {
+    munmap(pointer(base), align_up(size, kPage));
+  }
+
+  Status create(uint64_t size, uint64_t& offset) override {
+    if (store_ < 0) store_ = open_store();
+    if (store_ < 0) return host_failure("create a file for", size);
+    offset = next_offset_;
+    next_offset_ += align_up(size, kPage);
+    return kSuccess;
+  }
+
+  void discard(uint64_t offset, uint64_t size) noexcept override {
+    fallocate(store_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+              static_cast<off_t>(align_up(size, kPage)));
+  }
+
+  Status map(Address address, uint64_t size, uint64_t offset) override {
+    void* const mapped = mmap(pointer(address), align_up(size, kPage), PROT_NONE, MAP_SHARED | MAP_FIXED,
+                              store_, static_cast<off_t>(offset));
+    return mapped == MAP_FAILED ? host_failure("map", size) : kSuccess;
+  }
+
+  Status set_access(Address address, uint64_t size) override {
+    const int result = mprotect(pointer(address), align_up(size, kPage), PROT_READ | PROT_WRITE);
+    return result != 0 ? host_failure("make accessible", size) : kSuccess;
+  }
+
+  Status unmap(Address address, uint64_t size) override {
+    void* const mapped =
+        mmap(pointer(address), align_up(size, kPage), PROT_NONE, kNothing | MAP_FIXED, -1, 0);
+    return mapped == MAP_FAILED ? host_failure("unmap", size) : kSuccess;
+  }
+
+  // ---- fork. Only system calls: this may be the child of a process with many threads.
+
+  void copy_for_child() noexcept override {
+    copy_ = open_store();
+    if (copy_ < 0 || copy_store(copy_)) return;
+    drop_copy();
+  }
+
+  void drop_copy() noexcept override {
+    if (copy_ >= 0) close(copy_);
+    copy_ = -1;
+  }
+
+  void become_copy() noexcept override {
+    if (store_ >= 0) close(store_);
+    store_ = std::exchange(copy_, -1);
+  }
+
+  void map_again(Address address, uint64_t size, uint64_t offset, bool usable) noexcept override {
+    const uint64_t length = align_up(size, kPage);
+    const int protection = usable ? PROT_READ | PROT_WRITE : PROT_NONE;
+    if (store_ >= 0 && mmap(pointer(address), length, protection, MAP_SHARED | MAP_FIXED, store_,
+                            static_cast<off_t>(offset)) != MAP_FAILED) {
+      return;
+    }
+    mmap(pointer(address), length, PROT_NONE, kNothing | MAP_FIXED, -1, 0);
+  }
+
+  // The kernel checks the host's side of a copy, so that a bad pointer is an error and not a crash.
+
+  bool write(uint64_t offset, Address host, uint64_t size) noexcept override {
+    while (size != 0) {
+      const ssize_t done = pwrite(store_, pointer(host), size, static_cast<off_t>(offset));
+      if (!advance(done, offset, host, size)) return false;
+    }
+    return true;
+  }
+
+  bool read(Address host, uint64_t offset, uint64_t size) noexcept override {
+    while (size != 0) {
+      const ssize_t done = pread(store_, pointer(host), size, static_cast<off_t>(offset));
+      if (!advance(done, offset, host, size)) return false;
+    }
+    return true;
+  }
+
+ private:
+  static bool advance(ssize_t done, uint64_t& offset, Address& host, uint64_t& size) noexcept {
+    if (done < 0) return errno == EINTR;
+    if (done == 0) return false;
+    const auto bytes = static_cast<uint64_t>(done);
+    offset += bytes;
+    host += bytes;
+    size -= bytes;
+    return true;
+  }
+
+  /// A sparse file; -1 where the host has none.
+  static int open_store() noexcept {
+    const int store = memfd_create("gpupool", MFD_CLOEXEC);
+    if (store < 0 || ftruncate(store, kStoreSize) == 0) return store;
+    const int cause = errno;
+    close(store);
+    errno = cause;
+    return -1;
+  }
+
+  /// Copies every byte of the store that was ever written to, and was not given back.
+  bool copy_store(int target) noexcept {
+    off_t begin = 0;
+    while ((begin = lseek(store_, begin, SEEK_DATA)) >= 0) {
+      const off_t end = lseek(store_, begin, SEEK_HOLE);
+      if (end < begin || !copy_bytes(target, begin, end)) return false;
+      begin = end;
+    }
+    return errno == ENXIO;  // no more data
+  }
+
+  /// By way of a window onto the target, since a file has no address to copy from.
+  bool copy_bytes(int target, off_t begin, off_t end) noexcept {
+    constexpr off_t kWindow = 64 << 20;
+    while (begin < end) {
+      const auto size = static_cast<uint64_t>(std::min(end - begin, kWindow));
+      void* const window = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, target, begin);
+      if (window == MAP_FAILED) return false;
+      const bool done = read(reinterpret_cast<Address>(window), static_cast<uint64_t>(begin), size);
+      munmap(window, size);
+      if (!done) return false;
+      begin += static_cast<off_t>(size);
+    }
+    return true;
+  }
+
+  int store_ = -1;
+  int copy_ = -1;  // while a fork is under way
+  uint64_t next_offset_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<SimBacking> make_host_backing() {
+  return std::make_unique<HostBacking>();
+}
+
+}  // namespace gpupool::internal

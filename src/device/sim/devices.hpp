@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many simulated devices there are, and what is said of each of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace gpupool::internal {
+
+inline constexpr int32_t kSimDeviceCount = 8;
+
+/// A moment on each device, in its own virtual time: no device's clock says anything about another's.
+using SimTimes = std::array<uint64_t, kSimDeviceCount>;
+
+/// Devices as a set of bits.
+using SimDeviceSet = uint64_t;
+
+inline constexpr SimDeviceSet kAllSimDevices = (SimDeviceSet{1} << kSimDeviceCount) - 1;
+
+constexpr SimDeviceSet sim_device_set(int32_t ordinal) noexcept {
+  return SimDeviceSet{1} << ordinal;
+}
+
+}  // namespace gpupool::internal

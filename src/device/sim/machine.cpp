@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/sim/machine.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "device/sim/prices.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+using Long = unsigned long long;  // for printf
+
+void* pointer(Address address) noexcept {
+  return reinterpret_cast<void*>(address);
+}
+
+uint64_t transfer_time(uint64_t size) noexcept {
+  return (size + sim_prices::kBytesPerNanosecond - 1) / sim_prices::kBytesPerNanosecond;
+}
+
+SimMachine* owner_of(const SimMachines& all, Address address, uint64_t size) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const SimMachine* machine) {
+    return machine != nullptr && machine->memory.has_any_of(address, size);
+  });
+  return found == all.end() ? nullptr : *found;
+}
+
+/// Whether these can be addresses of the host: no device has any of them.
+bool is_on_host(const SimMachines& all, Address address, uint64_t size) {
+  return size != 0 && size <= kNever - address && owner_of(all, address, size) == nullptr;
+}
+
+const char* name_of(SimWork::Kind kind) noexcept {
+  switch (kind) {
+    case SimWork::Kind::kernel: return "work";
+    case SimWork::Kind::fill: return "fill";
+    case SimWork::Kind::copy: return "copy";
+  }
+  return "";
+}
+
+}  // namespace
+
+SimMachine::SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressSpace& addresses)
+    : clock(settings.price_scale),
+      streams(ordinal, settings.strict_streams, clock, faults),
+      memory(ordinal, settings.capacity,
+             settings.data ? make_host_backing() : make_address_backing(addresses), faults) {
+  info.backend = GPUPOOL_BACKEND_SIM;
+  info.ordinal = ordinal;
+  info.capabilities = GPUPOOL_CAPABILITY_VMM | GPUPOOL_CAPABILITY_MANAGED;
+  info.total = settings.capacity;
+  info.granularity = kSimGranularity;
+  info.compute_capability = 90;
+  std::snprintf(info.name, sizeof info.name, "gpupool simulated device");
+}
+
+// ---- what streams are asked to do
+
+Status SimMachine::work(const SimMachines& all, Stream stream, Address address, uint64_t size,
+                        uint64_t nanoseconds) {
+  SimWork work;
+  work.destination = address;
+  work.size = size;
+  work.nanoseconds = nanoseconds;
+  return run(all, {stream, 0}, {&work, 1});
+}
+
+Status SimMachine::fill(const SimMachines& all, Address destination, uint8_t value, uint64_t size,
+                        Stream stream) {
+  SimWork work;
+  work.kind = SimWork::Kind::fill;
+  work.value = value;
+  work.destination = destination;
+  work.size = size;
+  work.nanoseconds = transfer_time(size);
+  return run(all, {stream, 0}, {&work, 1});
+}
+
+Status SimMachine::copy(const SimMachines& all, Address destination, Address source, uint64_t size,
+                        Stream stream) {
+  SimWork work;
+  work.kind = SimWork::Kind::copy;
+  work.to_host = is_on_host(all, destination, size);
+  work.from_host = is_on_host(all, source, size);
+  work.destination = destination;
+  work.source = source;
+  work.size = size;
+  work.nanoseconds = transfer_time(size);
+  return run(all, {stream, 0}, {&work, 1});
+}
+
+Status SimMachine::launch(const SimMachines& all, uint64_t capture, Stream stream) {
+  std::span<const SimWork> works;
+  if (const Status status = streams.find_graph(capture, works); status != kSuccess) return status;
+  return run(all, {stream, capture}, works);
+}
+
+/// Queues work behind what the stream has, and executes it at once.
+Status SimMachine::run(const SimMachines& all, const Caller& caller, std::span<const SimWork> works) {
+  SimStream* stream = nullptr;
+  const char* const what = caller.capture != 0 ? "launch" : name_of(works.front().kind);
+  if (const Status status = streams.find(what, caller.stream, stream); status != kSuccess) return status;
+  uint64_t end = std::max(clock.now(), stream->busy_until);
+  std::vector<Step> steps;
+  for (const SimWork& work : works) {
+    Step step{&work, end, later(end, work.nanoseconds), {}};
+    if (const Status status = plan(all, caller, step); status != kSuccess) return status;
+    end = step.end;
+    steps.push_back(std::move(step));
+  }
+  if (stream->capture != 0) {
+    streams.keep(*stream, works);
+    return kSuccess;
+  }
+  std::vector<SimAccesses::Access> accesses;
+  for (const Step& step : steps) {
+    if (const Status status = check_races(caller, step); status != kSuccess) return status;
+    add_accesses(caller.stream, step, accesses);
+  }
+  SimAccesses::Records records = memory.accesses().with(accesses, clock.now());
+  for (const Step& step : steps) {
+    if (const Status status = execute(step); status != kSuccess) return status;
+  }
+  memory.accesses().replace(accesses, std::move(records));
+  for (const Step& step : steps) {
+    for (const Touch& touch : step.touches) {
+      uint64_t& used_until = touch.piece.extent->used_until[static_cast<size_t>(info.ordinal)];
+      used_until = std::max(used_until, step.end);
+    }
+  }
+  streams.queue(*stream, end);
+  return kSuccess;
+}
+
+// ---- what work may touch
+
+/// Finds the memory that a step touches, and refuses it where it must not.
+Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step) {
+  const SimWork& work = *step.work;
+  const bool is_copy = work.kind == SimWork::Kind::copy;
+  if (is_copy && !memory.backing().has_data()) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "simulated device: copy needs a device with data");
+  }
+  if (work.size == 0) return kSuccess;
+  if (!work.to_host) {
+    const Status status = touch(all, caller, work.destination, true, step);
+    if (status != kSuccess) return status;
+  }
+  if (!is_copy || work.from_host) return kSuccess;
+  return touch(all, caller, work.source, false, step);
+}
+
+/// Kernels need access, which the owner of the memory gives to each device. Copies do not: the engine that
+/// does them reaches the memory of both devices, as in CUDA where one address space has all of it.
+Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address address, bool writes,
+                         Step& step) {
+  const SimWork& work = *step.work;
+  const bool is_copy = work.kind == SimWork::Kind::copy;
+  char what[64];
+  if (caller.capture == 0) {
+    std::snprintf(what, sizeof what, "%s", name_of(work.kind));
+  } else {
+    std::snprintf(what, sizeof what, "%s of capture %llu", name_of(work.kind), Long{caller.capture});
+  }
+  SimMachine* const owner = owner_of(all, address, work.size);
+  std::vector<SimMemory::Piece> pieces;
+  if (owner == nullptr || !owner->memory.resolve(address, work.size, pieces)) {
+    return faults.refuse(driver_code::kIllegalAddress,
+                         "unmapped address: %s on stream %#llx touches %#llx, %llu bytes", what,
+                         Long{caller.stream}, Long{address}, Long{work.size});
+  }
+  if (is_copy && !owner->memory.backing().has_data()) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "simulated device: copy needs device %d to be one with data",
+                owner->info.ordinal);
+  }
+  const SimDeviceSet self = sim_device_set(info.ordinal);
+  for (const SimMemory::Piece& piece : pieces) {
+    if (!is_copy && (piece.extent->accessors & self) == 0) {
+      return faults.refuse(driver_code::kIllegalAddress,
+                           "no access: %s on stream %#llx of device %d touches %#llx, %llu bytes of device "
+                           "%d, which gives device %d no access there",
+                           what, Long{caller.stream}, info.ordinal, Long{address}, Long{work.size},
+                           owner->info.ordinal, info.ordinal);
+    }
+    step.touches.push_back({owner, piece, writes});
+  }
+  return kSuccess;
+}
+
+/// Races are those between streams of one device: the clocks of two devices cannot be compared.
+Status SimMachine::check_races(const Caller& caller, const Step& step) {
+  for (const auto& [owner, piece, writes] : step.touches) {
+    if (owner != this) continue;
+    const auto other =
+        memory.accesses().conflict(piece.offset, piece.size, caller.stream, step.start, writes);
+    if (!other) continue;
+    return faults.refuse(driver_code::kLaunchFailed,
+                         "race: %s on stream %#llx from %llu ns touches %#llx, %llu bytes, which stream "
+                         "%#llx uses until %llu ns",
+                         name_of(step.work->kind), Long{caller.stream}, Long{step.start},
+                         Long{writes ? step.work->destination : step.work->source}, Long{step.work->size},
+                         Long{other->stream}, Long{other->end});
+  }
+  return kSuccess;
+}
+
+void SimMachine::add_accesses(Stream stream, const Step& step,
+                              std::vector<SimAccesses::Access>& accesses) const {
+  for (const auto& [owner, piece, writes] : step.touches) {
+    if (owner == this) accesses.push_back({piece.offset, piece.size, {stream, step.end}, writes});
+  }
+}
+
+// ---- doing it
+
+Status SimMachine::execute(const Step& step) {
+  const SimWork& work = *step.work;
+  if (work.size == 0 || work.kind == SimWork::Kind::kernel) return kSuccess;
+  if (work.kind == SimWork::Kind::copy) return transfer(step);
+  const bool has_data = step.touches.front().owner->memory.backing().has_data();
+  if (has_data) std::memset(pointer(work.destination), work.value, work.size);
+  return kSuccess;
+}
+
+/// Moves the bytes of a copy. What is not on the host has been checked.
+Status SimMachine::transfer(const Step& step) {
+  const SimWork& work = *step.work;
+  if (!work.to_host && !work.from_host) {
+    std::memmove(pointer(work.destination), pointer(work.source), work.size);
+    return kSuccess;
+  }
+  if (work.to_host && work.from_host) return copy_over_host(work.destination, work.source, work.size);
+  Address host = work.to_host ? work.destination : work.source;
+  for (const auto& [owner, piece, writes] : step.touches) {
+    SimBacking& backing = owner->memory.backing();
+    const bool done = work.to_host ? backing.read(host, piece.offset, piece.size)
+                                   : backing.write(piece.offset, host, piece.size);
+    if (!done) {
+      return faults.refuse(driver_code::kIllegalAddress, "unmapped address: copy touches %#llx of the host",
+                           Long{host});
+    }
+    host += piece.size;
+  }
+  return kSuccess;
+}
+
+/// From host to host by way of physical memory made for it, so that the kernel checks both addresses.
+Status SimMachine::copy_over_host(Address destination, Address source, uint64_t size) {
+  SimBacking& backing = memory.backing();
+  uint64_t offset = 0;
+  if (const Status status = backing.create(size, offset); status != kSuccess) return status;
+  const bool done = backing.write(offset, source, size) && backing.read(destination, offset, size);
+  backing.discard(offset, size);
+  if (done) return kSuccess;
+  return faults.refuse(driver_code::kIllegalAddress, "unmapped address: copy from %#llx to %#llx of the host",
+                       Long{source}, Long{destination});
+}
+
+}  // namespace gpupool::internal

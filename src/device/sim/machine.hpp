@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated device from the factory: all that sim_configure replaces, and the work that streams do on it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/device.hpp"
+#include "device/sim/clock.hpp"
+#include "device/sim/devices.hpp"
+#include "device/sim/memory.hpp"
+#include "device/sim/script.hpp"
+#include "device/sim/settings.hpp"
+#include "device/sim/streams.hpp"
+#include "device/sim/work.hpp"
+
+namespace gpupool::internal {
+
+struct SimMachine;
+
+/// By number; null where there is none yet.
+using SimMachines = std::array<SimMachine*, kSimDeviceCount>;
+
+/// Not thread-safe but for clock.now(): the device's lock is held.
+struct SimMachine {
+  SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressSpace& addresses);
+
+  /// Begins a call of the driver: charges its price, and fails it if the script says so.
+  Status enter(Call call, double price) noexcept {
+    clock.charge(price);
+    return script.check(call);
+  }
+
+  // Work may touch the memory of every device, whose locks are held. It is checked, and refused whole where
+  // it breaks a rule: 700 for memory that is not usable, 719 for a race with another stream of this device.
+  // On a capturing stream nothing is executed, only addresses are checked, and the capture keeps the work.
+
+  Status work(const SimMachines& all, Stream stream, Address address, uint64_t size, uint64_t nanoseconds);
+  Status fill(const SimMachines& all, Address destination, uint8_t value, uint64_t size, Stream stream);
+  Status copy(const SimMachines& all, Address destination, Address source, uint64_t size, Stream stream);
+  /// Does what an ended capture kept, by the rules of now.
+  Status launch(const SimMachines& all, uint64_t capture, Stream stream);
+
+  DeviceInfo info;
+  SimClock clock;
+  SimFaults faults;
+  SimScript script;
+  SimStreams streams;
+  SimMemory memory;
+
+ private:
+  /// A part of one mapping, of this device's memory or another's.
+  struct Touch {
+    SimMachine* owner = nullptr;
+    SimMemory::Piece piece;
+    bool writes = false;
+  };
+  /// One piece of work at its time.
+  struct Step {
+    const SimWork* work = nullptr;
+    uint64_t start = 0;
+    uint64_t end = 0;
+    std::vector<Touch> touches;
+  };
+  /// For messages: who wants to do what.
+  struct Caller {
+    Stream stream = 0;
+    uint64_t capture = 0;  // whose graph it is; 0: none
+  };
+
+  Status run(const SimMachines& all, const Caller& caller, std::span<const SimWork> works);
+  Status plan(const SimMachines& all, const Caller& caller, Step& step);
+  Status touch(const SimMachines& all, const Caller& caller, Address address, bool writes, Step& step);
+  Status check_races(const Caller& caller, const Step& step);
+  void add_accesses(Stream stream, const Step& step, std::vector<SimAccesses::Access>& accesses) const;
+  Status execute(const Step& step);
+  Status transfer(const Step& step);
+  Status copy_over_host(Address destination, Address source, uint64_t size);
+};
+
+}  // namespace gpupool::internal

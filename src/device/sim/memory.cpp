@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/sim/memory.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace gpupool::internal {
+namespace {
+
+using Long = unsigned long long;  // for printf
+
+/// Whether size bytes at address are a range of whole granules.
+bool is_granular(Address address, uint64_t size) noexcept {
+  return size != 0 && (address | size) % kSimGranularity == 0;
+}
+
+/// The last entry that begins at or before address, or end().
+template <class Map>
+auto entry_at(Map& map, Address address) {
+  auto it = map.upper_bound(address);
+  return it == map.begin() ? map.end() : std::prev(it);
+}
+
+/// An entry whose key comes later: putting it into the map then cannot fail.
+template <class Map>
+typename Map::node_type made_ahead(const typename Map::mapped_type& value) {
+  Map map;
+  map.emplace(typename Map::key_type{}, value);
+  return map.extract(map.begin());
+}
+
+template <class Map>
+void put(Map& map, typename Map::key_type key, typename Map::node_type entry) noexcept {
+  entry.key() = key;
+  map.insert(std::move(entry));
+}
+
+}  // namespace
+
+SimMemory::~SimMemory() {
+  for (const auto& [address, extent] : extents_) {
+    if (extent.chunk == 0) backing_->release(address, extent.size);
+  }
+  for (const auto& [base, size] : reservations_) backing_->release(base, size);
+}
+
+// ---- addresses
+
+Status SimMemory::reserve_addresses(uint64_t size, Address& base) {
+  if (!is_granular(0, size)) {
+    return faults_.refuse(driver_code::kInvalidValue, "reserve_addresses of %llu bytes: not whole granules",
+                          Long{size});
+  }
+  if (size > kSimMaxReservation || size > kSimAddressSpace - reserved_) {
+    return fail_driver(GPUPOOL_ERROR_DRIVER, driver_code::kOutOfMemory,
+                       "simulated device: %llu bytes of addresses beyond %llu reserved are too many",
+                       Long{size}, Long{reserved_});
+  }
+  auto reservation = made_ahead<Reservations>(size);
+  Address found = 0;
+  if (const Status status = backing_->reserve(size, kSimGranularity, found); status != kSuccess)
+    return status;
+  put(reservations_, found, std::move(reservation));
+  reserved_ += size;
+  base = found;
+  return kSuccess;
+}
+
+Status SimMemory::release_addresses(Address base, uint64_t size) {
+  const auto found = reservations_.find(base);
+  if (found == reservations_.end() || found->second != size) {
+    return faults_.refuse(driver_code::kInvalidValue,
+                          "release_addresses of %#llx, %llu bytes: no reservation", Long{base}, Long{size});
+  }
+  const auto inside = extents_.lower_bound(base);
+  if (inside != extents_.end() && inside->first < base + size) {
+    return faults_.refuse(driver_code::kInvalidValue, "release_addresses of %#llx: %#llx is still mapped",
+                          Long{base}, Long{inside->first});
+  }
+  reservations_.erase(found);
+  reserved_ -= size;
+  backing_->release(base, size);
+  return kSuccess;
+}
+
+bool SimMemory::is_reserved(Address address, uint64_t size) const {
+  const auto found = entry_at(reservations_, address);
+  return found != reservations_.end() && address - found->first < found->second &&
+         size <= found->second - (address - found->first);
+}
+
+// ---- chunks
+
+Status SimMemory::check_free(uint64_t size) {
+  if (size <= free()) return kSuccess;
+  return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
+                     "simulated device: %llu bytes wanted, %llu of %llu free", Long{size}, Long{free()},
+                     Long{capacity_});
+}
+
+Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
+  if (!is_granular(0, size)) {
+    return faults_.refuse(driver_code::kInvalidValue, "create_chunk of %llu bytes: not whole granules",
+                          Long{size});
+  }
+  if (const Status status = check_free(size); status != kSuccess) return status;
+  uint64_t offset = 0;
+  if (const Status status = backing_->create(size, offset); status != kSuccess) return status;
+  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false});
+  used_ += size;
+  chunk = next_chunk_++;
+  return kSuccess;
+}
+
+Status SimMemory::release_chunk(ChunkHandle chunk) {
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end() || found->second.released) {
+    return faults_.refuse(driver_code::kInvalidValue, "release_chunk of %llu: no such chunk", Long{chunk});
+  }
+  found->second.released = true;
+  give_back_if_unused(found);
+  return kSuccess;
+}
+
+/// Memory returns to the device when neither the handle nor a mapping holds the chunk.
+void SimMemory::give_back_if_unused(Chunks::iterator chunk) {
+  const Chunk& state = chunk->second;
+  if (!state.released || state.mappings != 0) return;
+  used_ -= state.size;
+  backing_->discard(state.offset, state.size);
+  chunks_.erase(chunk);
+}
+
+uint64_t SimMemory::chunk_size(ChunkHandle chunk) const {
+  const auto found = chunks_.find(chunk);
+  return found == chunks_.end() ? 0 : found->second.size;
+}
+
+// ---- mappings
+
+Status SimMemory::map(Address address, uint64_t size, ChunkHandle chunk) {
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end() || found->second.released) {
+    return faults_.refuse(driver_code::kInvalidValue, "map of chunk %llu: no such chunk", Long{chunk});
+  }
+  if (size != found->second.size) {
+    return faults_.refuse(driver_code::kNotSupported, "map of %llu bytes of a chunk of %llu: not all of it",
+                          Long{size}, Long{found->second.size});
+  }
+  if (!is_granular(address, size) || !is_reserved(address, size)) {
+    return faults_.refuse(driver_code::kInvalidValue, "map at %#llx, %llu bytes: not in reserved addresses",
+                          Long{address}, Long{size});
+  }
+  const auto before = entry_at(extents_, address + size - 1);
+  if (before != extents_.end() && before->first + before->second.size > address) {
+    return faults_.refuse(driver_code::kInvalidValue, "map at %#llx, %llu bytes: %#llx is mapped already",
+                          Long{address}, Long{size}, Long{before->first});
+  }
+  const auto [extent, inserted] =
+      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, 0, {}});
+  if (const Status status = backing_->map(address, size, found->second.offset); status != kSuccess) {
+    extents_.erase(extent);
+    return status;
+  }
+  ++found->second.mappings;
+  return kSuccess;
+}
+
+/// Refuses [address, address + size) unless it is whole mappings, one behind the other.
+Status SimMemory::check_whole_mappings(const char* call, Address address, uint64_t size) {
+  auto extent = extents_.find(address);
+  uint64_t covered = 0;
+  while (covered < size && extent != extents_.end() && extent->first == address + covered &&
+         extent->second.chunk != 0) {
+    covered += extent->second.size;
+    ++extent;
+  }
+  if (covered == size && size != 0) return kSuccess;
+  return faults_.refuse(driver_code::kInvalidValue, "%s of %#llx, %llu bytes: not whole mappings", call,
+                        Long{address}, Long{size});
+}
+
+/// Refuses to take an extent away that work of one of `devices` uses.
+Status SimMemory::check_idle(const char* call, Address address, const Extent& extent, SimDeviceSet devices,
+                             const SimTimes& now) {
+  for (int32_t user = 0; user < kSimDeviceCount; ++user) {
+    const uint64_t until = extent.used_until[static_cast<size_t>(user)];
+    const uint64_t moment = now[static_cast<size_t>(user)];
+    if ((devices & sim_device_set(user)) == 0 || until <= moment) continue;
+    return faults_.refuse(driver_code::kIllegalAddress,
+                          "%s while in use: %#llx of device %d is used by device %d until %llu ns, and it is "
+                          "%llu ns there",
+                          call, Long{address}, ordinal_, user, Long{until}, Long{moment});
+  }
+  return kSuccess;
+}
+
+Status SimMemory::set_access(Address address, uint64_t size, SimDeviceSet accessors) {
+  if (const Status status = check_whole_mappings("set_access", address, size); status != kSuccess) {
+    return status;
+  }
+  if (const Status status = backing_->set_access(address, size); status != kSuccess) return status;
+  for (auto it = extents_.find(address); it != extents_.end() && it->first - address < size; ++it) {
+    it->second.accessors = accessors;
+  }
+  return kSuccess;
+}
+
+Status SimMemory::unmap(Address address, uint64_t size, const SimTimes& now) {
+  if (const Status status = check_whole_mappings("unmap", address, size); status != kSuccess) return status;
+  const auto first = extents_.find(address);
+  auto end = first;
+  for (; end != extents_.end() && end->first - address < size; ++end) {
+    const Status status = check_idle("unmapped", end->first, end->second, kAllSimDevices, now);
+    if (status != kSuccess) return status;
+  }
+  if (const Status status = backing_->unmap(address, size); status != kSuccess) return status;
+  for (auto it = first; it != end; ++it) {
+    const auto chunk = chunks_.find(it->second.chunk);
+    --chunk->second.mappings;
+    give_back_if_unused(chunk);
+  }
+  extents_.erase(first, end);
+  return kSuccess;
+}
+
+// ---- the driver's own malloc
+
+Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
+  if (size == 0 || size % 512 != 0) {
+    return faults_.refuse(driver_code::kInvalidValue, "allocate of %llu bytes: not a multiple of 512",
+                          Long{size});
+  }
+  if (size > kSimMaxReservation) {
+    return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
+                       "simulated device: %llu bytes in one block are too many", Long{size});
+  }
+  const uint64_t taken = kind == Kind::pinned ? 0 : size;
+  if (const Status status = check_free(taken); status != kSuccess) return status;
+  // Pinned memory is every device's, and managed memory goes where it is used.
+  const SimDeviceSet accessors = kind == Kind::device ? allocation_accessors_ : kAllSimDevices;
+  auto entry = made_ahead<Extents>({size, 0, 0, kind, accessors, {}});
+  Address found = 0;
+  if (const Status status = back(size, entry.mapped(), found); status != kSuccess) return status;
+  put(extents_, found, std::move(entry));
+  used_ += taken;
+  address = found;
+  return kSuccess;
+}
+
+/// Addresses of their own for new physical memory, ready for use.
+Status SimMemory::back(uint64_t size, Extent& extent, Address& address) {
+  const uint64_t alignment = size >= kSimGranularity ? kSimGranularity : 512;
+  if (const Status status = backing_->create(size, extent.offset); status != kSuccess) return status;
+  if (const Status status = backing_->reserve(size, alignment, address); status != kSuccess) return status;
+  Status status = backing_->map(address, size, extent.offset);
+  if (status == kSuccess) status = backing_->set_access(address, size);
+  if (status != kSuccess) backing_->release(address, size);
+  return status;
+}
+
+Status SimMemory::deallocate(Kind kind, Address address, uint64_t size, const SimTimes& now) {
+  const auto found = extents_.find(address);
+  if (found == extents_.end() || found->second.chunk != 0 || found->second.size != size ||
+      found->second.kind != kind) {
+    return faults_.refuse(driver_code::kInvalidValue, "deallocate of %#llx, %llu bytes: not allocated so",
+                          Long{address}, Long{size});
+  }
+  const SimDeviceSet others = kAllSimDevices & ~sim_device_set(ordinal_);
+  if (const Status status = check_idle("deallocated", address, found->second, others, now);
+      status != kSuccess) {
+    return status;
+  }
+  backing_->release(address, size);
+  backing_->discard(found->second.offset, size);
+  if (kind != Kind::pinned) used_ -= size;
+  extents_.erase(found);
+  return kSuccess;
+}
+
+/// As a context's peer access does: for what there is and for what comes.
+void SimMemory::share_allocations(SimDeviceSet accessors) noexcept {
+  if ((accessors & ~allocation_accessors_) == 0) return;
+  allocation_accessors_ |= accessors;
+  for (auto& [address, extent] : extents_) {
+    if (extent.chunk == 0) extent.accessors |= accessors;
+  }
+}
+
+void SimMemory::forget_work_of(int32_t ordinal) noexcept {
+  for (auto& [address, extent] : extents_) extent.used_until[static_cast<size_t>(ordinal)] = 0;
+}
+
+// ---- fork
+
+void SimMemory::before_fork() noexcept {
+  if (!extents_.empty()) backing_->copy_for_child();
+}
+
+void SimMemory::after_fork_in_parent() noexcept {
+  backing_->drop_copy();
+}
+
+void SimMemory::after_fork_in_child() noexcept {
+  backing_->become_copy();
+  for (const auto& [address, extent] : extents_) {
+    backing_->map_again(address, extent.size, extent.offset, extent.accessors != 0);
+  }
+}
+
+// ---- what work may touch
+
+bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& pieces) {
+  if (size > kNever - address) return false;
+  const Address end = address + size;
+  for (auto it = entry_at(extents_, address); address < end; ++it) {
+    if (it == extents_.end() || it->first > address || address - it->first >= it->second.size ||
+        it->second.accessors == 0) {
+      return false;
+    }
+    const uint64_t skip = address - it->first;
+    const uint64_t part = std::min(end - address, it->second.size - skip);
+    pieces.push_back({&it->second, it->second.offset + skip, part});
+    address += part;
+  }
+  return true;
+}
+
+bool SimMemory::has_any_of(Address address, uint64_t size) const {
+  if (size == 0) return false;
+  const Address last = address + std::min(size - 1, kNever - address);
+  const auto reservation = entry_at(reservations_, last);
+  if (reservation != reservations_.end() && reservation->first + reservation->second > address) return true;
+  const auto extent = entry_at(extents_, last);
+  return extent != extents_.end() && extent->first + extent->second.size > address;
+}
+
+}  // namespace gpupool::internal

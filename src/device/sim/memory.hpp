@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a simulated device: reserved addresses, chunks, mappings, and blocks of the driver's own malloc.
+// A call that breaks a rule is refused, counted as a fault, and changes nothing. Nor does one that throws
+// std::bad_alloc: entries are made before anything is changed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "device/device.hpp"
+#include "device/sim/access.hpp"
+#include "device/sim/backing.hpp"
+#include "device/sim/clock.hpp"
+#include "device/sim/devices.hpp"
+
+namespace gpupool::internal {
+
+inline constexpr uint64_t kSimGranularity = 2 * kMiB;
+
+/// Not thread-safe: the device's lock is held.
+class SimMemory {
+ public:
+  /// Addresses backed by physical memory: a mapping, or a block of the driver's malloc.
+  struct Extent {
+    uint64_t size = 0;
+    uint64_t offset = 0;    // of the physical memory
+    ChunkHandle chunk = 0;  // 0: a block of the driver's malloc
+    Kind kind = Kind::device;
+    SimDeviceSet accessors = 0;  // devices whose kernels may touch it
+    SimTimes used_until{};       // when each device's last work that touches it through these addresses ends
+  };
+
+  /// A part of one extent.
+  struct Piece {
+    Extent* extent = nullptr;
+    uint64_t offset = 0;  // of the physical memory
+    uint64_t size = 0;
+  };
+
+  SimMemory(int32_t ordinal, uint64_t capacity, std::unique_ptr<SimBacking> backing, SimFaults& faults)
+      : ordinal_(ordinal),
+        allocation_accessors_(sim_device_set(ordinal)),
+        capacity_(capacity),
+        backing_(std::move(backing)),
+        faults_(faults) {}
+  SimMemory(const SimMemory&) = delete;
+  SimMemory& operator=(const SimMemory&) = delete;
+  ~SimMemory();
+
+  uint64_t free() const noexcept { return capacity_ - used_; }
+  SimBacking& backing() noexcept { return *backing_; }
+  SimAccesses& accesses() noexcept { return accesses_; }
+
+  Status reserve_addresses(uint64_t size, Address& base);
+  Status release_addresses(Address base, uint64_t size);
+  Status create_chunk(uint64_t size, ChunkHandle& chunk);
+  Status release_chunk(ChunkHandle chunk);
+  Status map(Address address, uint64_t size, ChunkHandle chunk);
+  Status set_access(Address address, uint64_t size, SimDeviceSet accessors);
+  /// A fault where a device's work that uses these addresses ends after that device's `now`.
+  Status unmap(Address address, uint64_t size, const SimTimes& now);
+
+  Status allocate(Kind kind, uint64_t size, Address& address);
+  /// The caller waits for this device's work; a fault where another device's ends after its `now`.
+  Status deallocate(Kind kind, Address address, uint64_t size, const SimTimes& now);
+  /// Adds devices that may touch what allocate() gives, past and future.
+  void share_allocations(SimDeviceSet accessors) noexcept;
+  /// A device is made anew: none of its work uses anything any more.
+  void forget_work_of(int32_t ordinal) noexcept;
+
+  // Around fork, with the device's lock held: what is mapped becomes a copy in the child.
+
+  void before_fork() noexcept;
+  void after_fork_in_parent() noexcept;
+  void after_fork_in_child() noexcept;
+
+  /// The size of a chunk by its handle; 0 for none.
+  uint64_t chunk_size(ChunkHandle chunk) const;
+  /// Calls visit(size) for each mapping that begins in [address, address + size).
+  template <class Visit>
+  void for_each_mapping(Address address, uint64_t size, Visit&& visit) const {
+    auto it = extents_.lower_bound(address);
+    for (; it != extents_.end() && it->first - address < size; ++it) visit(it->second.size);
+  }
+
+  /// The extents behind [address, address + size); false if not every byte is mapped and usable.
+  bool resolve(Address address, uint64_t size, std::vector<Piece>& pieces);
+  /// Whether any of these addresses is this device's, mapped or not.
+  bool has_any_of(Address address, uint64_t size) const;
+
+ private:
+  struct Chunk {
+    uint64_t size = 0;
+    uint64_t offset = 0;
+    uint64_t mappings = 0;
+    bool released = false;
+  };
+  using Reservations = std::map<Address, uint64_t>;
+  using Extents = std::map<Address, Extent>;
+  using Chunks = std::map<ChunkHandle, Chunk>;
+
+  bool is_reserved(Address address, uint64_t size) const;
+  Status check_free(uint64_t size);
+  Status check_whole_mappings(const char* call, Address address, uint64_t size);
+  Status check_idle(const char* call, Address address, const Extent& extent, SimDeviceSet devices,
+                    const SimTimes& now);
+  void give_back_if_unused(Chunks::iterator chunk);
+  Status back(uint64_t size, Extent& extent, Address& address);
+
+  int32_t ordinal_;
+  SimDeviceSet allocation_accessors_;
+  uint64_t capacity_;
+  std::unique_ptr<SimBacking> backing_;
+  SimFaults& faults_;
+  SimAccesses accesses_;
+  uint64_t used_ = 0;
+  uint64_t reserved_ = 0;
+  ChunkHandle next_chunk_ = 1;
+  Reservations reservations_;
+  Extents extents_;
+  Chunks chunks_;
+};
+
+}  // namespace gpupool::internal

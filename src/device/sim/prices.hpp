@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls of the driver cost on an H200 (driver 580, CUDA 13.0), in nanoseconds. Chunks were measured by
+// the 2 GiB, in 2, 4, 8, 32 and 128 MiB pieces; other sizes lie on straight lines between the points.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bits.hpp"
+
+namespace gpupool::internal::sim_prices {
+
+struct Point {
+  uint64_t size;
+  double nanoseconds;
+};
+
+/// Requests beyond it fail in no time that was measured; they are charged as this.
+inline constexpr uint64_t kLargest = 256 * kGiB;
+
+/// The price at `size`: flat below the first point, on the last line beyond the last point.
+template <size_t kCount>
+constexpr double at(const Point (&points)[kCount], uint64_t size) noexcept {
+  static_assert(kCount >= 2);
+  if (size <= points[0].size) return points[0].nanoseconds;
+  size = std::min(size, kLargest);
+  size_t right = 1;
+  while (right + 1 < kCount && points[right].size < size) ++right;
+  const Point& a = points[right - 1];
+  const Point& b = points[right];
+  const double slope = (b.nanoseconds - a.nanoseconds) / static_cast<double>(b.size - a.size);
+  return a.nanoseconds + slope * static_cast<double>(size - a.size);
+}
+
+// Each per chunk.
+inline constexpr Point kCreate[] = {
+    {2 * kMiB, 10500}, {4 * kMiB, 8600}, {8 * kMiB, 7400}, {32 * kMiB, 7800}, {128 * kMiB, 9400}};
+inline constexpr Point kMap[] = {
+    {2 * kMiB, 1100}, {4 * kMiB, 640}, {8 * kMiB, 500}, {32 * kMiB, 600}, {128 * kMiB, 600}};
+inline constexpr Point kSetAccess[] = {
+    {2 * kMiB, 38000}, {4 * kMiB, 24000}, {8 * kMiB, 22000}, {32 * kMiB, 23000}, {128 * kMiB, 25000}};
+inline constexpr Point kUnmap[] = {
+    {2 * kMiB, 15600}, {4 * kMiB, 15600}, {8 * kMiB, 14500}, {32 * kMiB, 14000}, {128 * kMiB, 16000}};
+inline constexpr Point kRelease[] = {
+    {2 * kMiB, 9700}, {4 * kMiB, 10000}, {8 * kMiB, 11000}, {32 * kMiB, 20000}, {128 * kMiB, 44000}};
+
+// cudaMalloc and cudaFree were measured as a pair. The malloc is taken as 85 % of it, for every kind.
+inline constexpr Point kMallocPair[] = {
+    {512, 52295}, {64 * kKiB, 55600}, {kMiB, 55862}, {10 * kMiB, 58939}, {256 * kMiB, 636302}};
+inline constexpr double kMallocShare = 0.85;
+
+/// Reserving addresses, and giving them back.
+inline constexpr double kAddress = 6000;
+inline constexpr double kEventRecord = 190;
+inline constexpr double kEventQuery = 144;
+/// Also asking whether a stream captures.
+inline constexpr double kStreamQuery = 171;
+inline constexpr double kStreamWait = 323;
+inline constexpr double kMemoryInfo = 3800;
+
+/// Copies and fills: 2 TB/s on the device.
+inline constexpr uint64_t kBytesPerNanosecond = 2000;
+
+}  // namespace gpupool::internal::sim_prices

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/sim/registry.hpp"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "device/sim/sim.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// Never destroyed: pools use their devices until the process has gone.
+struct Registry {
+  std::mutex mutex;
+  SimAddressSpace addresses;
+  std::unique_ptr<SimState> states[kSimDeviceCount];
+  Registry* older = nullptr;
+};
+
+std::atomic<Registry*> current{nullptr};
+constinit std::mutex making;  // of the current one; held around fork
+
+/// What fork left behind: kept in sight of leak checkers, and for the memory that inherited blocks are in.
+std::atomic<Registry*> forgotten{nullptr};
+
+Registry& registry() {
+  Registry* found = current.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  sim_watch_fork();
+  const std::lock_guard lock(making);
+  found = current.load(std::memory_order_relaxed);
+  if (found == nullptr) {
+    found = std::make_unique<Registry>().release();
+    current.store(found, std::memory_order_release);
+  }
+  return *found;
+}
+
+// ---- fork
+//
+// The child finds whole records behind open locks, and its inherited blocks in memory of its own.
+
+/// Calls visit(state) for each device, those that earlier forks left behind last.
+template <class Visit>
+void for_each_state(Registry& registry, Visit&& visit) {
+  for (const std::unique_ptr<SimState>& state : registry.states) {
+    if (state != nullptr) visit(*state);
+  }
+}
+
+template <class Visit>
+void for_each_registry(Visit&& visit) {
+  if (Registry* const now = current.load(std::memory_order_acquire); now != nullptr) visit(*now);
+  for (Registry* old = forgotten.load(std::memory_order_acquire); old != nullptr; old = old->older)
+    visit(*old);
+}
+
+void before_fork() noexcept {
+  making.lock();
+  for_each_registry([](Registry& each) {
+    each.mutex.lock();
+    for_each_state(each, [](SimState& state) {
+      state.mutex.lock();
+      state.machine->memory.before_fork();
+    });
+  });
+}
+
+void after_fork_in_parent() noexcept {
+  for_each_registry([](Registry& each) {
+    for_each_state(each, [](SimState& state) {
+      state.machine->memory.after_fork_in_parent();
+      state.mutex.unlock();
+    });
+    each.mutex.unlock();
+  });
+  making.unlock();
+}
+
+/// Forgets the devices, and makes their memory the child's own. Allocates nothing.
+void after_fork_in_child() noexcept {
+  for_each_registry([](Registry& each) {
+    for_each_state(each, [](SimState& state) {
+      state.machine->memory.after_fork_in_child();
+      state.mutex.unlock();
+    });
+    each.mutex.unlock();
+  });
+  if (Registry* const old = current.exchange(nullptr, std::memory_order_relaxed); old != nullptr) {
+    old->older = forgotten.load(std::memory_order_relaxed);
+    forgotten.store(old, std::memory_order_relaxed);
+  }
+  making.unlock();
+}
+
+}  // namespace
+
+void sim_watch_fork() noexcept {
+  static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  (void)registered;
+}
+
+AllSims::AllSims() {
+  Registry& all = registry();
+  std::array<SimState*, kSimDeviceCount> states{};
+  {
+    const std::lock_guard lock(all.mutex);
+    for (size_t i = 0; i < states.size(); ++i) states[i] = all.states[i].get();
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (states[i] == nullptr) continue;
+    locks_[i] = std::unique_lock(states[i]->mutex);
+    machines_[i] = states[i]->machine.get();
+  }
+}
+
+SimTimes AllSims::now() const noexcept {
+  SimTimes times{};
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (machines_[i] != nullptr) times[i] = machines_[i]->clock.now();
+  }
+  return times;
+}
+
+std::unique_ptr<SimMachine> make_sim_machine(int32_t ordinal, const SimSettings& settings) {
+  return std::make_unique<SimMachine>(ordinal, settings, registry().addresses);
+}
+
+Status find_sim(int32_t ordinal, SimState*& state) {
+  if (ordinal < 0 || ordinal >= kSimDeviceCount) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no simulated device %d: there are %d", ordinal,
+                kSimDeviceCount);
+  }
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::unique_ptr<SimState>& slot = all.states[ordinal];
+  if (slot == nullptr) {
+    SimSettings settings;
+    const char* const text = std::getenv("GPUPOOL_SIM");
+    if (text != nullptr) {
+      if (const Status status = sim_settings_from(std::string_view(text), settings); status != kSuccess) {
+        return status;
+      }
+    }
+    auto made = std::make_unique<SimState>();
+    made->machine = make_sim_machine(ordinal, settings);
+    slot = std::move(made);
+  }
+  state = slot.get();
+  return kSuccess;
+}
+
+}  // namespace gpupool::internal

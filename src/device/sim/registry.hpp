@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulated devices of this process, and what becomes of them in the child of a fork.
+//
+// Order of locks: the pools' come before all of these; then the registry's own, which is held for looking up
+// only, and around fork; then the devices' by number; then those that one device uses inside.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "device/sim/machine.hpp"
+
+namespace gpupool::internal {
+
+/// One simulated device, for the life of the process.
+struct SimState {
+  std::mutex mutex;  // for all below
+  int64_t open = 0;
+  std::unique_ptr<SimMachine> machine;  // stays the same while open
+};
+
+/// The device of that number, made on first use. INVALID_ARGUMENT: no such number, or a bad GPUPOOL_SIM.
+Status find_sim(int32_t ordinal, SimState*& state);
+
+/// A device anew, not yet put anywhere.
+std::unique_ptr<SimMachine> make_sim_machine(int32_t ordinal, const SimSettings& settings);
+
+/// Holds the lock of every device that there is: for what concerns the memory of several.
+class AllSims {
+ public:
+  AllSims();
+
+  const SimMachines& machines() const noexcept { return machines_; }
+  /// What time it is on each of them.
+  SimTimes now() const noexcept;
+
+ private:
+  std::array<std::unique_lock<std::mutex>, kSimDeviceCount> locks_;
+  SimMachines machines_{};
+};
+
+}  // namespace gpupool::internal

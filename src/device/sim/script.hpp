@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures of the simulated driver, by call and occurrence. The language is that of gpupool_sim_script.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "device/device.hpp"
+
+namespace gpupool::internal {
+
+class SimScript {
+ public:
+  /// Replaces the script and counts from 1 again. A script that is not understood changes nothing.
+  Status set(std::string_view text);
+
+  /// Counts one call, and fails it if the script says so.
+  Status check(Call call) noexcept;
+
+ private:
+  enum class Failure : uint8_t { out_of_memory, error };
+  struct Rules {
+    uint64_t seen = 0;
+    std::optional<Failure> every;
+    std::unordered_map<uint64_t, Failure> at;
+  };
+  using Table = std::array<Rules, kCalls>;
+
+  static bool parse_entry(std::string_view entry, Table& table);
+
+  Table table_;
+  bool active_ = false;
+};
+
+}  // namespace gpupool::internal

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/sim/settings.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+#include "base/bits.hpp"
+#include "base/parse.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr uint64_t kMinCapacity = 2 * kMiB;
+constexpr uint64_t kMaxCapacity = 64 * kTiB;
+constexpr double kMaxPriceScale = 1e6;
+
+constexpr bool is_capacity(uint64_t bytes) noexcept {
+  return bytes >= kMinCapacity && bytes <= kMaxCapacity;
+}
+
+bool is_price_scale(double scale) noexcept {
+  return std::isfinite(scale) && scale > 0 && scale <= kMaxPriceScale;
+}
+
+/// Reads all of text as a number; false where something else is in it.
+bool parse_number(std::string_view text, double& number) noexcept {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+bool parse_capacity(std::string_view text, uint64_t& capacity) {
+  double share = 0;
+  return parse_size("capacity", text, capacity, share) == kSuccess && share == 0 && is_capacity(capacity);
+}
+
+/// A part of the text: how it is called, what may stand there, and how it is read.
+struct Part {
+  std::string_view key;
+  const char* allowed;
+  bool (*read)(std::string_view value, SimSettings& settings);
+};
+
+constexpr Part kParts[] = {
+    {"capacity", "a size from 2MiB to 64TiB",
+     [](std::string_view value, SimSettings& settings) { return parse_capacity(value, settings.capacity); }},
+    {"data", "0 or 1",
+     [](std::string_view value, SimSettings& settings) {
+       settings.data = value == "1";
+       return value == "0" || value == "1";
+     }},
+    {"price_scale", "a number above 0, at most 1e6",
+     [](std::string_view value, SimSettings& settings) {
+       return parse_number(value, settings.price_scale) && is_price_scale(settings.price_scale);
+     }},
+    {"streams", "any or strict",
+     [](std::string_view value, SimSettings& settings) {
+       settings.strict_streams = value == "strict";
+       return value == "any" || value == "strict";
+     }},
+};
+
+Status parse_part(std::string_view text, SimSettings& settings) {
+  const std::string_view key = text.substr(0, text.find('='));
+  const int shown = static_cast<int>(std::min<size_t>(text.size(), 200));
+  const auto part =
+      std::find_if(std::begin(kParts), std::end(kParts), [key](const Part& each) { return each.key == key; });
+  if (part == std::end(kParts)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "GPUPOOL_SIM: '%.*s' is none of capacity=, data=, price_scale= and streams=", shown,
+                text.data());
+  }
+  const bool has_value = key.size() < text.size();
+  if (has_value && part->read(text.substr(key.size() + 1), settings)) return kSuccess;
+  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_SIM: '%.*s' is not %.*s= and %s", shown, text.data(),
+              static_cast<int>(key.size()), key.data(), part->allowed);
+}
+
+}  // namespace
+
+Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings) {
+  SimSettings wanted;
+  if (config.capacity_bytes != 0) wanted.capacity = config.capacity_bytes;
+  if (config.price_scale != 0) wanted.price_scale = config.price_scale;
+  wanted.data = config.data != 2;
+  wanted.strict_streams = config.streams == 2;
+  if (config.data > 2 || config.streams > 2 || !is_capacity(wanted.capacity) ||
+      !is_price_scale(wanted.price_scale)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "sim config: data %u (0 to 2), capacity_bytes %llu (2 MiB to 64 TiB), price_scale %g "
+                "(above 0, at most 1e6) or streams %u (0 to 2) is out of range",
+                config.data, static_cast<unsigned long long>(config.capacity_bytes), config.price_scale,
+                config.streams);
+  }
+  if (config.reserved0 != 0 ||
+      std::any_of(std::begin(config.reserved), std::end(config.reserved), [](auto v) { return v != 0; })) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "sim config: reserved fields must be 0");
+  }
+  settings = wanted;
+  return kSuccess;
+}
+
+Status sim_settings_from(std::string_view text, SimSettings& settings) {
+  SimSettings wanted;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    if (const Status status = parse_part(part, wanted); status != kSuccess) return status;
+  }
+  settings = wanted;
+  return kSuccess;
+}
+
+}  // namespace gpupool::internal

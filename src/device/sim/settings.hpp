@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a simulated device behaves: from gpupool_sim_config_t, or from GPUPOOL_SIM in the environment.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace gpupool::internal {
+
+struct SimSettings {
+  uint64_t capacity = 150'754'820'096;
+  bool data = true;
+  double price_scale = 1;
+  bool strict_streams = false;  // a number is a stream only once it was created
+};
+
+Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings);
+
+/// Reads "capacity=8GiB,data=0,price_scale=2,streams=strict". Capacities are written as for
+/// gpupool_parse_size.
+Status sim_settings_from(std::string_view text, SimSettings& settings);
+
+}  // namespace gpupool::internal

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// The door to a simulated device: takes its lock, charges the price of the call, asks the script, and hands
+// on to the part that does it.
+#include "device/sim/sim.hpp"
+
+#include <cstdio>
+#include <mutex>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "device/sim/prices.hpp"
+#include "device/sim/registry.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+namespace price = sim_prices;
+
+/// Runs a call. Where the host has no memory for what it records, it has changed nothing.
+template <class Action>
+Status attempt(Action&& action) {
+  try {
+    return action();
+  } catch (const std::bad_alloc&) {
+    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host has no memory for its records");
+  }
+}
+
+class SimDevice final : public Device {
+ public:
+  /// The state's lock is held.
+  explicit SimDevice(SimState& state) : state_(state), machine_(*state.machine) { ++state_.open; }
+  SimDevice(const SimDevice&) = delete;
+  SimDevice& operator=(const SimDevice&) = delete;
+  ~SimDevice() override {
+    const std::lock_guard lock(state_.mutex);
+    --state_.open;
+  }
+
+  const DeviceInfo& info() const noexcept override { return machine_.info; }
+  uint64_t now_ns() noexcept override { return machine_.clock.now(); }
+
+  Status free_memory(uint64_t& free) override {
+    const std::lock_guard lock(state_.mutex);
+    machine_.clock.charge(price::kMemoryInfo);
+    free = machine_.memory.free();
+    return kSuccess;
+  }
+
+  // ---- virtual memory
+
+  Status reserve_addresses(uint64_t size, Address& base) override {
+    return call(Call::address, price::kAddress,
+                [&] { return machine_.memory.reserve_addresses(size, base); });
+  }
+  Status release_addresses(Address base, uint64_t size) override {
+    return call(Call::address, price::kAddress,
+                [&] { return machine_.memory.release_addresses(base, size); });
+  }
+  Status create_chunk(uint64_t size, ChunkHandle& chunk) override {
+    return call(Call::create, price::at(price::kCreate, size),
+                [&] { return machine_.memory.create_chunk(size, chunk); });
+  }
+  Status release_chunk(ChunkHandle chunk) override {
+    const std::lock_guard lock(state_.mutex);
+    const double cost = price::at(price::kRelease, machine_.memory.chunk_size(chunk));
+    if (const Status status = machine_.enter(Call::release, cost); status != kSuccess) return status;
+    return machine_.memory.release_chunk(chunk);
+  }
+  Status map(Address address, uint64_t size, ChunkHandle chunk) override {
+    return call(Call::map, price::at(price::kMap, size),
+                [&] { return machine_.memory.map(address, size, chunk); });
+  }
+  Status set_access(Address address, uint64_t size) override {
+    const std::lock_guard lock(state_.mutex);
+    const double cost = price_of_mappings(price::kSetAccess, address, size);
+    if (const Status status = machine_.enter(Call::set_access, cost); status != kSuccess) return status;
+    return machine_.memory.set_access(address, size, accessors_);
+  }
+  Status unmap(Address address, uint64_t size) override {
+    const AllSims all;
+    const double cost = price_of_mappings(price::kUnmap, address, size);
+    if (const Status status = machine_.enter(Call::unmap, cost); status != kSuccess) return status;
+    return machine_.memory.unmap(address, size, all.now());
+  }
+
+  // ---- peers
+
+  Status add_peer(int32_t peer, bool all) override {
+    if (peer < 0 || peer >= kSimDeviceCount) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer %d does not exist: there are %d simulated devices",
+                  peer, kSimDeviceCount);
+    }
+    const std::lock_guard lock(state_.mutex);
+    accessors_ |= sim_device_set(peer);
+    if (all) machine_.memory.share_allocations(accessors_);
+    return kSuccess;
+  }
+  void drop_peer(int32_t peer) noexcept override {
+    const std::lock_guard lock(state_.mutex);
+    if (peer != machine_.info.ordinal) accessors_ &= ~sim_device_set(peer);
+  }
+
+  // ---- the driver's own malloc
+
+  Status allocate(Kind kind, uint64_t size, Stream, Address& address) override {
+    return call(Call::malloc, price::at(price::kMallocPair, size) * price::kMallocShare, [&] {
+      machine_.memory.share_allocations(accessors_);
+      return machine_.memory.allocate(kind, size, address);
+    });
+  }
+  /// Waits for all streams, as cudaFree does.
+  Status deallocate(Kind kind, Address address, uint64_t size, Stream) override {
+    const AllSims all;
+    const double cost = price::at(price::kMallocPair, size) * (1 - price::kMallocShare);
+    if (const Status status = machine_.enter(Call::free, cost); status != kSuccess) return status;
+    const Status status = machine_.memory.deallocate(kind, address, size, all.now());
+    if (status == kSuccess) machine_.streams.synchronize_all();
+    return status;
+  }
+
+  // ---- order
+
+  Status record(Stream stream, Event& event) override {
+    return call(Call::event_record, price::kEventRecord,
+                [&] { return machine_.streams.record(stream, event); });
+  }
+  Status query(Event event, bool& passed) override {
+    return call(Call::query, price::kEventQuery, [&] { return machine_.streams.query(event, passed); });
+  }
+  Status query_stream(Stream stream, bool& idle) override {
+    return call(Call::query, price::kStreamQuery,
+                [&] { return machine_.streams.query_stream(stream, idle); });
+  }
+  Status wait(Stream stream, Event event) override {
+    return call(Call::stream_wait, price::kStreamWait, [&] { return machine_.streams.wait(stream, event); });
+  }
+  Status synchronize(Event event) override {
+    return call(Call::host_wait, price::kEventQuery, [&] { return machine_.streams.synchronize(event); });
+  }
+  void recycle(Event event) noexcept override {
+    const std::lock_guard lock(state_.mutex);
+    machine_.streams.recycle(event);
+  }
+  Status capture_id(Stream stream, uint64_t& id) override {
+    return call(Call::query, price::kStreamQuery, [&] { return machine_.streams.capture_id(stream, id); });
+  }
+
+  // ---- streams and data
+
+  Status create_stream(Stream& stream) override {
+    return attempt([&] {
+      const std::lock_guard lock(state_.mutex);
+      return machine_.streams.create(stream);
+    });
+  }
+  Status destroy_stream(Stream stream) override {
+    return attempt([&] {
+      const std::lock_guard lock(state_.mutex);
+      return machine_.streams.destroy(stream);
+    });
+  }
+  Status synchronize_stream(Stream stream) override {
+    return call(Call::host_wait, price::kStreamQuery,
+                [&] { return machine_.streams.synchronize_stream(stream); });
+  }
+  Status copy(Address destination, Address source, uint64_t size, Stream stream) override {
+    return attempt([&] {
+      const AllSims all;
+      return machine_.copy(all.machines(), destination, source, size, stream);
+    });
+  }
+  Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
+    return attempt([&] {
+      const AllSims all;
+      return machine_.fill(all.machines(), destination, value, size, stream);
+    });
+  }
+
+ private:
+  template <class Action>
+  Status call(Call kind, double cost, Action&& action) {
+    const std::lock_guard lock(state_.mutex);
+    if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
+    return attempt(action);
+  }
+
+  /// Paid for each mapping that the range covers.
+  template <size_t kCount>
+  double price_of_mappings(const price::Point (&points)[kCount], Address address, uint64_t size) const {
+    double sum = 0;
+    machine_.memory.for_each_mapping(address, size,
+                                     [&](uint64_t mapped) { sum += price::at(points, mapped); });
+    return sum;
+  }
+
+  SimState& state_;
+  SimMachine& machine_;
+  SimDeviceSet accessors_ = sim_device_set(machine_.info.ordinal);  // whom mappings are made usable for
+};
+
+/// Runs action(machine) under the lock of a device, which need not be open.
+template <class Action>
+Status with_machine(int32_t ordinal, Action&& action) {
+  return attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
+    const std::lock_guard lock(state->mutex);
+    return action(*state->machine);
+  });
+}
+
+/// Runs action(machine, all) under the locks of all devices.
+template <class Action>
+Status with_all_machines(int32_t ordinal, Action&& action) {
+  return attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
+    const AllSims all;
+    return action(*state->machine, all.machines());
+  });
+}
+
+}  // namespace
+
+Status open_sim(int32_t ordinal, std::unique_ptr<Device>& device) {
+  std::unique_ptr<Device> opened;
+  const Status status = attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status found = find_sim(ordinal, state); found != kSuccess) return found;
+    const std::lock_guard lock(state->mutex);
+    opened = std::make_unique<SimDevice>(*state);
+    return kSuccess;
+  });
+  if (status == kSuccess) device = std::move(opened);  // with no lock held: it may close what was there
+  return status;
+}
+
+Status sim_configure(int32_t ordinal, const gpupool_sim_config_t& config) {
+  SimSettings settings;
+  if (const Status status = sim_settings_from(config, settings); status != kSuccess) return status;
+  return attempt([&]() -> Status {
+    SimState* state = nullptr;
+    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
+    const AllSims all;
+    if (state->open != 0) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device %d is in use", ordinal);
+    }
+    std::unique_ptr<SimMachine> made = make_sim_machine(ordinal, settings);
+    for (SimMachine* const machine : all.machines()) {
+      if (machine != nullptr) machine->memory.forget_work_of(ordinal);
+    }
+    state->machine = std::move(made);
+    return kSuccess;
+  });
+}
+
+Status sim_script(int32_t ordinal, const char* script) {
+  if (script == nullptr) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "sim script: NULL");
+  return with_machine(ordinal, [&](SimMachine& machine) { return machine.script.set(script); });
+}
+
+Status sim_work(int32_t ordinal, Stream stream, Address address, uint64_t size, uint64_t nanoseconds) {
+  return with_all_machines(ordinal, [&](SimMachine& machine, const SimMachines& all) {
+    return machine.work(all, stream, address, size, nanoseconds);
+  });
+}
+
+Status sim_advance(int32_t ordinal, uint64_t nanoseconds) {
+  return with_machine(ordinal, [&](SimMachine& machine) {
+    machine.clock.advance(nanoseconds);
+    return kSuccess;
+  });
+}
+
+Status sim_capture(int32_t ordinal, Stream stream, bool begin) {
+  return with_machine(ordinal, [&](SimMachine& machine) {
+    return begin ? machine.streams.begin_capture(stream) : machine.streams.end_capture(stream);
+  });
+}
+
+Status sim_launch(int32_t ordinal, uint64_t capture, Stream stream) {
+  return with_all_machines(ordinal, [&](SimMachine& machine, const SimMachines& all) {
+    return machine.launch(all, capture, stream);
+  });
+}
+
+Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity) {
+  if (text == nullptr && capacity != 0) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "sim faults: text is NULL, capacity is not 0");
+  }
+  return with_machine(ordinal, [&](SimMachine& machine) {
+    count = machine.faults.count();
+    if (capacity != 0) std::snprintf(text, capacity, "%s", machine.faults.last());
+    return kSuccess;
+  });
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams, events and capture in virtual time: a stream is the moment at which its queued work ends.
+//
+// Any number is a stream from its first use on, unless they are strict: then create() makes them. A stream
+// that was destroyed is none. Stream 0 is one like the others: it does not synchronise with them, as CUDA's
+// legacy default stream does. Streams that are created, and captures, have numbers that no other device
+// gives.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "device/device.hpp"
+#include "device/sim/clock.hpp"
+#include "device/sim/work.hpp"
+
+namespace gpupool::internal {
+
+struct SimStream {
+  uint64_t busy_until = 0;
+  uint64_t capture = 0;  // names the capture under way; 0: none
+};
+
+/// Not thread-safe: the device's lock is held. A call that throws std::bad_alloc has changed nothing.
+class SimStreams {
+ public:
+  SimStreams(int32_t ordinal, bool strict, SimClock& clock, SimFaults& faults)
+      : strict_(strict),
+        clock_(clock),
+        faults_(faults),
+        next_stream_(own_numbers(ordinal) + 0x1000),
+        next_capture_(own_numbers(ordinal) + 1) {}
+
+  /// The stream of this number; refused if it was destroyed or, where streams are strict, not created. `call`
+  /// is for the message.
+  Status find(const char* call, Stream number, SimStream*& stream);
+  /// Queues work that ends at `end`.
+  void queue(SimStream& stream, uint64_t end) noexcept {
+    stream.busy_until = end;
+    latest_end_ = std::max(latest_end_, end);
+  }
+  /// Waits for everything that is queued anywhere.
+  void synchronize_all() noexcept { clock_.advance_to(latest_end_); }
+
+  Status create(Stream& number);
+  Status destroy(Stream number);
+  Status query_stream(Stream number, bool& idle);
+  Status synchronize_stream(Stream number);
+
+  Status record(Stream number, Event& event);
+  Status query(Event event, bool& passed);
+  Status wait(Stream number, Event event);
+  Status synchronize(Event event);
+  void recycle(Event event) noexcept;
+
+  Status capture_id(Stream number, uint64_t& id);
+  Status begin_capture(Stream number);
+  /// What was recorded stays for launches.
+  Status end_capture(Stream number);
+  /// Adds work to the capture of a capturing stream.
+  void keep(const SimStream& stream, std::span<const SimWork> works);
+  /// What a capture recorded. INVALID_ARGUMENT: there is no such capture, or it is under way.
+  Status find_graph(uint64_t capture, std::span<const SimWork>& works) const;
+
+ private:
+  struct EventState {
+    uint64_t time = 0;     // kNever in a capture
+    uint64_t capture = 0;  // that it was recorded in; 0: none
+  };
+  struct Capture {
+    bool is_under_way = true;
+    std::vector<SimWork> works;
+  };
+
+  /// Where a device's own numbers begin.
+  static constexpr uint64_t own_numbers(int32_t ordinal) noexcept {
+    return static_cast<uint64_t>(ordinal) << 32;
+  }
+  bool is_under_way(uint64_t capture) const;
+  Status find_event(const char* call, Event number, const EventState*& event);
+  Status refuse_in_capture(const char* call, Stream number);
+
+  bool strict_;
+  SimClock& clock_;
+  SimFaults& faults_;
+  uint64_t latest_end_ = 0;
+  Stream next_stream_;
+  Event next_event_ = 1;
+  uint64_t next_capture_;
+  std::unordered_map<Stream, SimStream> streams_;
+  std::unordered_set<Stream> destroyed_;
+  std::unordered_map<Event, EventState> events_;
+  std::unordered_map<uint64_t, Capture> captures_;  // all that there ever were
+};
+
+}  // namespace gpupool::internal

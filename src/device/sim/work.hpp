@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// One piece of work, as a stream does it and as a capture records it.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.hpp"
+
+namespace gpupool::internal {
+
+struct SimWork {
+  enum class Kind : uint8_t {
+    kernel,  // reads and writes the destination, and changes no byte
+    fill,
+    copy,
+  };
+
+  Kind kind = Kind::kernel;
+  uint8_t value = 0;       // of a fill
+  bool to_host = false;    // the destination of a copy is memory of the host
+  bool from_host = false;  // its source is
+  Address destination = 0;
+  Address source = 0;
+  uint64_t size = 0;
+  uint64_t nanoseconds = 0;
+};
+
+}  // namespace gpupool::internal

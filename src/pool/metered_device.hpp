@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pool's device, with every call counted and timed.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "device/device.hpp"
+
+namespace gpupool::internal {
+
+/// Thread-safe, as the device is.
+class MeteredDevice {
+ public:
+  struct Tally {
+    std::atomic<uint64_t> count{0};
+    std::atomic<uint64_t> nanoseconds{0};
+  };
+
+  explicit MeteredDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+
+  Device& raw() noexcept { return *device_; }
+  const DeviceInfo& info() const noexcept { return device_->info(); }
+  const Tally& tally(Call call) const noexcept { return tallies_[static_cast<size_t>(call)]; }
+
+  /// The time that all calls took so far.
+  uint64_t nanoseconds() const noexcept {
+    uint64_t sum = 0;
+    for (const Tally& each : tallies_) sum += each.nanoseconds.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+  Status reserve_addresses(uint64_t size, Address& base) {
+    return timed(Call::address, [&] { return device_->reserve_addresses(size, base); });
+  }
+  Status release_addresses(Address base, uint64_t size) {
+    return timed(Call::address, [&] { return device_->release_addresses(base, size); });
+  }
+  Status create_chunk(uint64_t size, ChunkHandle& chunk) {
+    return timed(Call::create, [&] { return device_->create_chunk(size, chunk); });
+  }
+  Status release_chunk(ChunkHandle chunk) {
+    return timed(Call::release, [&] { return device_->release_chunk(chunk); });
+  }
+  Status map(Address address, uint64_t size, ChunkHandle chunk) {
+    return timed(Call::map, [&] { return device_->map(address, size, chunk); });
+  }
+  Status set_access(Address address, uint64_t size) {
+    return timed(Call::set_access, [&] { return device_->set_access(address, size); });
+  }
+  Status add_peer(int32_t peer, bool all) { return device_->add_peer(peer, all); }
+  void drop_peer(int32_t peer) noexcept { device_->drop_peer(peer); }
+  Status unmap(Address address, uint64_t size) {
+    return timed(Call::unmap, [&] { return device_->unmap(address, size); });
+  }
+  Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) {
+    return timed(Call::malloc, [&] { return device_->allocate(kind, size, stream, address); });
+  }
+  Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) {
+    return timed(Call::free, [&] { return device_->deallocate(kind, address, size, stream); });
+  }
+  Status record(Stream stream, Event& event) {
+    return timed(Call::event_record, [&] { return device_->record(stream, event); });
+  }
+  Status query(Event event, bool& passed) {
+    return timed(Call::query, [&] { return device_->query(event, passed); });
+  }
+  Status query_stream(Stream stream, bool& idle) {
+    return timed(Call::query, [&] { return device_->query_stream(stream, idle); });
+  }
+  Status capture_id(Stream stream, uint64_t& id) {
+    return timed(Call::query, [&] { return device_->capture_id(stream, id); });
+  }
+  Status wait(Stream stream, Event event) {
+    return timed(Call::stream_wait, [&] { return device_->wait(stream, event); });
+  }
+  Status synchronize(Event event) {
+    return timed(Call::host_wait, [&] { return device_->synchronize(event); });
+  }
+  void recycle(Event event) noexcept { device_->recycle(event); }
+
+ private:
+  template <typename Function>
+  Status timed(Call call, Function function) {
+    const uint64_t start = device_->now_ns();
+    const Status status = function();
+    Tally& tally = tallies_[static_cast<size_t>(call)];
+    tally.count.fetch_add(1, std::memory_order_relaxed);
+    tally.nanoseconds.fetch_add(device_->now_ns() - start, std::memory_order_relaxed);
+    return status;
+  }
+
+  std::unique_ptr<Device> device_;
+  std::array<Tally, kCalls> tallies_{};
+};
+
+}  // namespace gpupool::internal

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serving a request: cheap sources first, then expensive ones, then an error report.
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+
+#include "base/defer.hpp"
+#include "pool/pool.hpp"
+#include "pool/registry.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// The pools whose out-of-memory handlers this thread is inside, the outermost first. A malloc in a handler
+/// asks none of them again: it would never end.
+class Asked {
+ public:
+  bool may_ask(const Pool* pool) const {
+    const auto end = pools_.begin() + count_;
+    return count_ < pools_.size() && std::find(pools_.begin(), end, pool) == end;
+  }
+  void enter(const Pool* pool) { pools_[count_++] = pool; }
+  void leave() { --count_; }
+
+ private:
+  std::array<const Pool*, 8> pools_{};
+  uint32_t count_ = 0;
+};
+constinit thread_local Asked asked;
+
+}  // namespace
+
+Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block) {
+  const uint64_t reserved = ledger_.used();
+  StreamHeap& heap = state.heap(group_of(bytes));
+  block = take_cached(heap, bytes, alignment);
+  if (block != nullptr) return kSuccess;
+  // A failure changes nothing: what was created in vain does not stay, whichever way this is left.
+  const auto give_back = [&] {
+    const ErrorRecord cause = last_error();
+    bool blocked = false;
+    (void)(options_.vmm ? release_until(reserved, blocked) : free_segments(lock, reserved));
+    last_error() = cause;
+  };
+  Defer on_failure(give_back);
+  Status status = grow(lock, state, bytes, alignment, false, block);
+  if (is_shortage(status)) status = obtain_at_last(lock, state, bytes, alignment, block);
+  if (status != kSuccess && !is_shortage(status)) return status;
+  on_failure.cancel();
+  if (status == kSuccess) return status;
+  give_back();  // before the report
+  return fail_malloc(status, bytes);
+}
+
+/// Where memory is short: everything that may take long.
+Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
+                            Range*& block) {
+  ++retries_;
+  drain_all();
+  if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
+  Status status = grow(lock, state, bytes, alignment, true, block);
+  if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
+    empty_other_pools(lock);
+    status = grow(lock, state, bytes, alignment, true, block);
+  }
+  for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
+    // What the handler freed may still be in use.
+    if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
+    status = grow(lock, state, bytes, alignment, true, block);
+  }
+  return status;
+}
+
+/// A block from what the stream's heap has. What caches keep apart is merged first where it matters: always
+/// for large blocks, whose best fit is only as good as the holes are whole (0.7 instead of 7 per cent of
+/// waste on a training run); for small ones only when nothing fits.
+Range* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
+  if (heap.group() == Group::large) drain_stream(heap.name(), Group::large);
+  if (Range* block = heap.take(bytes, alignment)) return block;
+  drain_stream(heap.name(), Group::small);
+  settle_pending();
+  return heap.take(bytes, alignment);
+}
+
+/// Gets memory for the heap and a block from it. `last`: before failing, nothing is left out. Where the lock
+/// was given up meanwhile, another thread may have been quicker, hence the second try.
+Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last,
+                  Range*& block) {
+  drain_resting();
+  const bool capturing = note_capture(state);
+  StreamHeap& heap = state.heap(group_of(bytes));
+  for (int tries = 0; tries < 16; ++tries) {
+    settle_pending(last);
+    block = heap.take(bytes, alignment, last);
+    if (block != nullptr) return kSuccess;
+    if (take_over(state, bytes, alignment, last)) continue;
+    const Status status = options_.vmm ? grow_vmm(state, bytes, alignment, capturing)
+                                       : grow_segment(lock, state, bytes, alignment);
+    if (status != kSuccess) return status;
+  }
+  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request had got");
+}
+
+bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
+  const gpupool_oom_fn_t fn = oom_fn_;
+  void* user = oom_user_;
+  if (fn == nullptr || !asked.may_ask(this)) return false;
+  ++handler_calls_;
+  lock.unlock();
+  const Defer relock([&] {
+    asked.leave();
+    lock.lock();
+    streams_.next_round();
+  });
+  asked.enter(this);
+  return fn(user, handle_, bytes, attempt) != 0;
+}
+
+/// Other pools on the same device may be keeping what this one needs.
+void Pool::empty_other_pools(Lock& lock) {
+  const DeviceInfo& own = device_.info();
+  lock.unlock();
+  const Defer relock([&] {
+    lock.lock();
+    streams_.next_round();
+  });
+  const auto pools = Registry::instance().all();
+  for (const auto& pool : pools) {
+    const DeviceInfo& other = pool->device_.info();
+    // Pools that were inherited over fork have a device that must not be touched.
+    if (pool.get() == this || !pool->handle_is_usable() || other.backend != own.backend ||
+        other.ordinal != own.ordinal)
+      continue;
+    uint64_t released = 0;
+    (void)pool->empty(released);
+    if (pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed) {
+      Registry::instance().end_if_empty(*pool->handle_);
+    }
+  }
+}
+
+/// Explains the shortage in the thread's error record.
+Status Pool::fail_malloc(Status status, uint64_t bytes) {
+  ++failed_mallocs_;
+  const int32_t driver_code = last_error().driver_code;
+  const std::string where = report_locked();
+  const char* what =
+      status == GPUPOOL_ERROR_OVER_LIMIT ? "over the pool's limit" : "the device is out of memory";
+  (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes: %s. %s", bytes, what, where.c_str());
+  return status;
+}
+
+}  // namespace gpupool::internal
