@@ -102,8 +102,8 @@ Status check_fields(const gpupool_config_t& config) {
   if (!(config.fraction >= 0 && config.fraction <= 1)) {
     return fail(kInvalid, "fraction is %g, not in (0, 1], nor 0 for no such limit", config.fraction);
   }
-  if (!(config.slack >= 0 && config.slack <= 10)) {
-    return fail(kInvalid, "slack is %g, not in [0, 10]", config.slack);
+  if (!(config.slack >= 0 && config.slack <= 10) && config.slack != -1) {
+    return fail(kInvalid, "slack is %g, not in [0, 10], nor -1 for always tight", config.slack);
   }
   if (config.max_chunk_bytes != 0 &&
       (!is_power_of_two(config.max_chunk_bytes) || config.max_chunk_bytes < kGranule ||

@@ -133,9 +133,11 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
   command->add_flag("--find-cap", options.find_cap,
                     "Also find the smallest cap that completes, to 0.1 % of the live peak");
   command->add_flag("--data", options.data, "Write every block and check it before it is freed; slow on sim");
+  command->add_flag("--pace", options.paced,
+                    "Spread each pass over the time the recorded program took: virtual time on sim");
   command
       ->add_option("--slack", options.slack,
-                   "Let the pool reserve this much more to save driver calls: 0.1 is 10 %")
+                   "Let the pool reserve this much more to save driver calls: 0.1 is 10 %; -1: always tight")
       ->option_text("X");
   command->add_option("--max-chunk", options.max_chunk, "Size of the pool's largest chunk, such as 32MiB")
       ->option_text("BYTES");

@@ -67,7 +67,7 @@ class Heap {
 
   /// Where a request that no hole fits could go: around the largest holes, and at bare addresses. Returns how
   /// many places there are; the last is the one with most room.
-  static constexpr size_t kMaxWindows = 18;
+  static constexpr size_t kMaxWindows = policy::kPlaces + 2;
   size_t plan(uint64_t size, uint64_t alignment, std::array<Window, kMaxWindows>& windows) const noexcept;
 
   /// The first unbacked part of a window at or after `from`; false when there is none.

@@ -14,6 +14,7 @@
 
 #include "core/chunk_sizer.hpp"
 #include "core/counters.hpp"
+#include "core/governor.hpp"
 #include "core/heap.hpp"
 #include "pool/caches.hpp"
 #include "pool/ledger.hpp"
@@ -32,7 +33,7 @@ class Pool {
     bool vmm = true;
     bool capture_aware = false;
     Kind kind = Kind::device;
-    double slack = 0;
+    double slack = 0;  // -1: always tight
     uint64_t max_chunk = 0;
     uint64_t limit = Budget::kNone;
   };
@@ -109,10 +110,15 @@ class Pool {
     StreamHeap& heap;
     uint64_t block;
     bool capturing;
-    bool busy;  // may take chunks whose streams are still using them
+    bool busy;     // may take chunks whose streams are still using them
+    bool creates;  // rather than to take what there is
+    bool apart;    // rather than to take what other streams are entitled to
     ChunkSizer sizer;
     Supply supply;                                        // what may be stolen, by size
     std::vector<std::pair<StreamState*, uint64_t>> held;  // streams waited for so far, and until when
+    uint64_t between = 0;                                 // bytes that came from other streams
+    uint64_t within = 0;                                  // bytes that came from elsewhere in this one
+    uint64_t moved_ns = 0;                                // what moving them took
   };
 
   // sharing.cpp: streams that come and go
@@ -180,7 +186,11 @@ class Pool {
   Status create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& chunk);
   Status create_chunk(uint64_t size, Chunk*& chunk);
   Status hold(Growth& growth, StreamState& from, uint64_t epoch);
-  bool prefers_creating(uint64_t bytes) const noexcept;
+  void note_use(StreamHeap& heap, uint64_t bytes) noexcept;
+  bool prefers_creating(uint64_t bytes, uint64_t now);
+  bool has_room(uint64_t bytes);
+  void give_back_surplus() noexcept;
+  void note_moved(const Growth& growth) noexcept;
   void attach(StreamHeap& heap, Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept;
   Range* detach(Chunk* chunk) noexcept;
   void unmap_retired() noexcept;
@@ -227,6 +237,7 @@ class Pool {
   Options options_;
   MeteredDevice device_;
   ChunkSizer sizer_;
+  Governor governor_;
   uint64_t created_at_ = 0;  // in the device's time
 
   mutable std::mutex mutex_;  // the pool's lock: guards everything below
@@ -240,7 +251,10 @@ class Pool {
   std::vector<Retired> kept_;       // those that graphs may use
   ChunkList in_hand_;               // chunks that back nothing
   std::vector<uint64_t> captures_;  // that a pool without the flag has grown for
-  size_t neighbour_ = 0;            // the next whose memory take_over() looks at
+  uint64_t most_used_ = 0;          // by the blocks of each heap, summed
+  uint64_t window_ = 0;             // when the window of time began in which that is measured
+  bool is_new_window_ = false;
+  size_t neighbour_ = 0;  // the next whose memory take_over() looks at
   uint64_t steals_ = 0;
   uint64_t stream_steals_ = 0;
   uint64_t retries_ = 0;

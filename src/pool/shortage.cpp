@@ -92,7 +92,10 @@ Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t align
   for (int tries = 0; tries < 16; ++tries) {
     settle_pending(last);
     block = heap.take(bytes, alignment, last);
-    if (block != nullptr) return kSuccess;
+    if (block != nullptr) {
+      give_back_surplus();
+      return kSuccess;
+    }
     if (take_over(state, bytes, alignment, last)) continue;
     const Status status = options_.vmm ? grow_vmm(state, bytes, alignment, capturing)
                                        : grow_segment(lock, state, bytes, alignment);
