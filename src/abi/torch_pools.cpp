@@ -24,15 +24,14 @@ gpupool_stats_t stats_of(gpupool_t* pool) {
 
 }  // namespace
 
-/// Leaked on purpose: PyTorch frees until the very end of the process.
-TorchPools& TorchPools::instance() {
-  static auto* const pools = new TorchPools;
-  return *pools;
+// PyTorch frees until the very end of the process.
+static constinit Lasting<TorchPools> torch_pools;
+
+TorchPools& TorchPools::instance() noexcept {
+  return torch_pools.value;
 }
 
-/// What is registered later is called earlier before a fork: this lock comes before all others.
-TorchPools::TorchPools() {
-  watch_fork();
+void TorchPools::watch_fork() noexcept {
   pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                  [] { instance().mutex_.unlock(); });
 }
@@ -211,7 +210,8 @@ void TorchPools::release(int device, MempoolId id) {
 }
 
 /// Ends the pools without users, unless a capture is under way: that waits for the GPU, since a graph may
-/// still run that was deleted just now, on any stream that the device's own pool has seen.
+/// still run that was deleted just now, on any stream that the device's own pool has seen. A graph that runs
+/// on a stream of which nothing was ever allocated is not waited for: no pool has heard of it.
 void TorchPools::end_unused() {
   std::vector<Owned> ending;
   {
