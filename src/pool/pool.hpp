@@ -122,6 +122,8 @@ class Pool {
   bool note_capture(const StreamState& state);
   bool keeps_mappings(const StreamState& state) const noexcept;
   Status check_ended(uint64_t capture);
+  void lower_chunks(std::vector<Piece>& piece);
+  bool lower(const std::vector<Piece>& piece);
 
   // peers.cpp
   Status set_access_everywhere();
