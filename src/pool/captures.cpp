@@ -8,6 +8,7 @@
 // mappings stay. A pool without that flag only sees captures when it grows. From the first one on it moves
 // nothing and gives nothing back, for it cannot tell what the graph uses.
 #include <algorithm>
+#include <cinttypes>
 #include <utility>
 
 #include "base/reserve.hpp"
@@ -73,6 +74,7 @@ Status Pool::release_capture(uint64_t capture) {
     lower_chunks(piece);
     unmap_retired();
   }
+  tell("capture %" PRIu64 " is released", capture);
   return kSuccess;
 }
 
