@@ -139,12 +139,18 @@ type LogLevel int32
 const (
 	LogOff LogLevel = 0
 
+	// Failures of the driver, of the host's memory and of the library itself.
 	LogError LogLevel = 1
 
+	// Mallocs that fail.
 	LogWarning LogLevel = 2
 
+	// Pools that begin and end, and calls that are refused.
 	LogInfo LogLevel = 3
 
+	// Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
+	// stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+	// enabled.
 	LogDebug LogLevel = 4
 )
 

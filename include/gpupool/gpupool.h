@@ -218,15 +218,23 @@ typedef enum gpupool_block_state_t {
 /* Levels of the log. */
 typedef enum gpupool_log_level_t {
   GPUPOOL_LOG_OFF = 0,
+  /* Failures of the driver, of the host's memory and of the library itself. */
   GPUPOOL_LOG_ERROR = 1,
+  /* Mallocs that fail. */
   GPUPOOL_LOG_WARNING = 2,
+  /* Pools that begin and end, and calls that are refused. */
   GPUPOOL_LOG_INFO = 3,
+  /* Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
+   * stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+   * enabled. */
   GPUPOOL_LOG_DEBUG = 4,
   GPUPOOL_LOG_FORCE32 = 0x7fffffff
 } gpupool_log_level_t;
 
-/* Receives a line of the log. message is valid during the call only. Called with no lock held. It must
- * not call gpupool. */
+/* Receives a line of the log, on the thread that it is about. message is valid during the call only. Called
+ * with no lock held, at the latest when the call of the library that it is about ends. Since 0.2 it may call
+ * any function of this library on any pool; what it causes is not logged, and leaves the thread's
+ * gpupool_last_error as it was. */
 typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message);
 
 /* Asked before a malloc fails: size bytes are wanted, attempt counts from 1. Free something and return
@@ -451,8 +459,10 @@ GPUPOOL_API const char* gpupool_status_name(gpupool_status_t status);
  * Errors: INVALID_ARGUMENT (error is NULL or too short). */
 GPUPOOL_API gpupool_status_t gpupool_last_error(gpupool_error_t* error);
 
-/* Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. GPUPOOL_LOG=error|warning|
- * info|debug in the environment sets the level at start; without it the level is GPUPOOL_LOG_OFF.
+/* Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. A level that is not wanted
+ * costs one check of a number in functions that are slow anyway, and nothing in a cached malloc and free.
+ * GPUPOOL_LOG=error|warning|info|debug in the environment sets the level at start; without it the level is
+ * GPUPOOL_LOG_OFF.
  * Errors: INVALID_ARGUMENT (unknown level). */
 GPUPOOL_API gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level);
 
@@ -645,7 +655,9 @@ GPUPOOL_API gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_str
 GPUPOOL_API gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream);
 
 /* Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory
- * must stay valid until the stream has passed.
+ * must stay valid until the stream has passed. Between two devices, enable access first
+ * (gpupool_enable_peer): on CUDA this is cuMemcpyAsync, of which it is not documented that it reaches mapped
+ * memory without access.
  * Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source,
                                           uint64_t size, gpupool_stream_t stream);

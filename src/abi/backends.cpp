@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/backends.hpp"
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <span>
 #include <utility>
 
+#include "abi/torch_pools.hpp"
 #include "base/parse.hpp"
 #include "device/cuda/cuda.hpp"
 #include "device/sim/sim.hpp"
@@ -22,8 +23,8 @@ constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
 /// Once CUDA is initialised: before the driver goes, pools stop calling it. Hooks run in reverse order, so
 /// this one, registered after cuInit, runs while the driver is still whole.
 void watch_exit() {
-  static std::once_flag once;
-  std::call_once(once, [] { std::atexit([] { Registry::instance().mark_exiting(); }); });
+  static constinit std::atomic<bool> is_registered{false};
+  if (!is_registered.exchange(true)) std::atexit([] { Registry::instance().mark_exiting(); });
 }
 
 Status check_ordinal(int32_t ordinal, gpupool_backend_t backend) {
@@ -35,7 +36,6 @@ Status check_ordinal(int32_t ordinal, gpupool_backend_t backend) {
 
 Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
             std::unique_ptr<Device>& device) {
-  watch_fork();
   if (const Status status = check_ordinal(ordinal, backend); status != kSuccess) return status;
   if (backend == GPUPOOL_BACKEND_SIM) {
     std::unique_ptr<Device> opened;
@@ -125,11 +125,14 @@ Status check_fields(const gpupool_config_t& config) {
 
 }  // namespace
 
-/// Locks are taken around fork in the reverse of this order: those of the pools, then the devices'.
-void watch_fork() noexcept {
+/// When the library is loaded, before any thread can be in it: a thread that registered these on its first
+/// call would leave the child of a fork of that moment waiting for it. Locks are taken around fork in the
+/// reverse of this order: those of PyTorch's pools, of the pools, then the devices'.
+[[gnu::constructor]] static void watch_fork() {
   sim_watch_fork();
   set_after_fork_hook(cuda_after_fork);
   Registry::watch_fork();
+  TorchPools::watch_fork();
 }
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {

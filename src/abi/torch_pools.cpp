@@ -7,6 +7,7 @@
 
 #include "abi/backends.hpp"
 #include "base/status.hpp"
+#include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
 namespace gpupool::internal::abi {
@@ -24,15 +25,14 @@ gpupool_stats_t stats_of(gpupool_t* pool) {
 
 }  // namespace
 
-/// Leaked on purpose: PyTorch frees until the very end of the process.
-TorchPools& TorchPools::instance() {
-  static auto* const pools = new TorchPools;
-  return *pools;
+// PyTorch frees until the very end of the process.
+static constinit Lasting<TorchPools> torch_pools;
+
+TorchPools& TorchPools::instance() noexcept {
+  return torch_pools.value;
 }
 
-/// What is registered later is called earlier before a fork: this lock comes before all others.
-TorchPools::TorchPools() {
-  watch_fork();
+void TorchPools::watch_fork() noexcept {
   pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                  [] { instance().mutex_.unlock(); });
 }
@@ -41,7 +41,7 @@ TorchPools::TorchPools() {
 gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
   const gpupool_status_t status = gpupool_default_pool(device, &pool);
   if (status != kSuccess || used_[device].load(std::memory_order_acquire)) return status;
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   return meet_peers(device, pool);
 }
 
@@ -90,6 +90,7 @@ gpupool_status_t TorchPools::malloc(uint64_t size, int device, void* stream, gpu
   const gpupool_status_t status = gpupool_malloc(pool, size, number, &ptr);
   if (status != GPUPOOL_ERROR_OVER_LIMIT || owned_count_.load(std::memory_order_acquire) == 0) return status;
   give_room(device, pool);
+  pool->pool->forget_failure();
   return gpupool_malloc(pool, size, number, &ptr);
 }
 
@@ -166,7 +167,7 @@ gpupool_status_t TorchPools::retain(int device, MempoolId id) {
   gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   return retain_locked(device, id, shared, pool);
 }
 
@@ -175,7 +176,7 @@ gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
   {
-    const std::lock_guard lock(mutex_);
+    const QuietLock lock(mutex_);
     routes_.push_back({device, id, nullptr, std::move(filter)});
     const gpupool_status_t status = retain_locked(device, id, shared, pool);
     if (status != kSuccess) {
@@ -191,7 +192,7 @@ gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter
 
 void TorchPools::end(int device, MempoolId id) {
   {
-    const std::lock_guard lock(mutex_);
+    const QuietLock lock(mutex_);
     const auto last = std::find_if(routes_.rbegin(), routes_.rend(),
                                    [&](const Route& each) { return each.device == device && each.id == id; });
     if (last == routes_.rend()) return;
@@ -203,7 +204,7 @@ void TorchPools::end(int device, MempoolId id) {
 
 void TorchPools::release(int device, MempoolId id) {
   {
-    const std::lock_guard lock(mutex_);
+    const QuietLock lock(mutex_);
     Owned* known = find(device, id);
     if (known == nullptr || --known->users > 0) return;
   }
@@ -211,11 +212,12 @@ void TorchPools::release(int device, MempoolId id) {
 }
 
 /// Ends the pools without users, unless a capture is under way: that waits for the GPU, since a graph may
-/// still run that was deleted just now, on any stream that the device's own pool has seen.
+/// still run that was deleted just now, on any stream that the device's own pool has seen. A graph that runs
+/// on a stream of which nothing was ever allocated is not waited for: no pool has heard of it.
 void TorchPools::end_unused() {
   std::vector<Owned> ending;
   {
-    const std::lock_guard lock(mutex_);
+    const QuietLock lock(mutex_);
     if (!routes_.empty()) return;
     for (Owned& each : owned_) {
       if (each.users != 0 || each.is_destroyed) continue;
@@ -228,7 +230,7 @@ void TorchPools::end_unused() {
     if (default_pool(each.device, shared) == kSuccess) (void)gpupool_synchronize(shared);
     (void)gpupool_empty(each.pool, nullptr);
     (void)gpupool_destroy(each.pool);
-    const std::lock_guard lock(mutex_);
+    const QuietLock lock(mutex_);
     const bool is_last = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& other) {
       return other.device == each.device && !other.is_destroyed;
     });
@@ -238,14 +240,14 @@ void TorchPools::end_unused() {
 }
 
 int TorchPools::use_count(int device, MempoolId id) {
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   const Owned* known = find(device, id);
   return known != nullptr ? known->users : 0;
 }
 
 /// The newest route goes first, as scopes nest.
 gpupool_t* TorchPools::routed(int device, void* stream) {
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   const auto route = std::find_if(routes_.rbegin(), routes_.rend(), [&](const Route& each) {
     return each.device == device && (!each.filter || each.filter(stream));
   });
@@ -256,7 +258,7 @@ gpupool_t* TorchPools::routed(int device, void* stream) {
 std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
   std::vector<gpupool_t*> pools;
   if (owned_count_.load(std::memory_order_acquire) == 0) return pools;
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   std::erase_if(owned_, [](const Owned& each) { return each.pool->life.load() == Life::gone; });
   owned_count_.store(owned_.size(), std::memory_order_release);
   for (const Owned& each : owned_) {
@@ -271,7 +273,7 @@ std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
   gpupool_t* shared = nullptr;
   if (!used_[device].load(std::memory_order_relaxed)) return pools;
   if (gpupool_default_pool(device, &shared) == kSuccess) pools.emplace_back(MempoolId{}, shared);
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   for (const Owned& each : owned_) {
     if (each.device == device && !each.is_destroyed) pools.emplace_back(each.id, each.pool);
   }
@@ -283,7 +285,7 @@ std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
 /// Gives a pool all of the limit that the device's other pools do not hold now.
 void TorchPools::give_room(int device, gpupool_t* pool) {
   const auto all = list(device);
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   const uint64_t limit = limit_[device];
   if (limit == 0 || all.size() < 2) return;
   uint64_t held = 0;
@@ -306,7 +308,7 @@ gpupool_status_t TorchPools::set_limit(int device, uint64_t limit) {
   if (held >= limit) return fail(GPUPOOL_ERROR_OVER_LIMIT, "the pools of graphs hold more than the limit");
   if (const gpupool_status_t status = gpupool_set_limit(shared, limit - held); status != kSuccess)
     return status;
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   limit_[device] = limit;
   return kSuccess;
 }
@@ -316,7 +318,7 @@ uint64_t TorchPools::limit(int device) {
   if (default_pool(device, shared) != kSuccess) return 0;
   const auto all = list(device);
   if (all.size() == 1) return stats_of(all.front().second).limit_bytes;
-  const std::lock_guard lock(mutex_);
+  const QuietLock lock(mutex_);
   return limit_[device];
 }
 

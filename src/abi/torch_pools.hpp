@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "abi/backends.hpp"
+#include "base/lasting.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::internal::abi {
@@ -33,7 +34,10 @@ using StreamFilter = std::function<bool(void*)>;
 /// in gpupool_last_error. All may throw std::bad_alloc.
 class TorchPools {
  public:
-  static TorchPools& instance();
+  static TorchPools& instance() noexcept;
+
+  /// From now on the lock is taken around fork, before those of whatever was registered earlier.
+  static void watch_fork() noexcept;
 
   gpupool_status_t malloc(uint64_t size, int device, void* stream, gpupool_ptr_t& ptr);
   gpupool_status_t free(gpupool_ptr_t ptr, int device, void* stream);
@@ -66,7 +70,8 @@ class TorchPools {
     StreamFilter filter;
   };
 
-  TorchPools();
+  friend Lasting<TorchPools>;
+  constexpr TorchPools() = default;
   gpupool_status_t default_pool(int device, gpupool_t*& pool);
   gpupool_status_t open_to_peers(int device, gpupool_t* pool);
   gpupool_status_t meet_peers(int device, gpupool_t* pool);

@@ -47,8 +47,10 @@ void Pool::settle_pending(bool all) {
 
 /// Waits, without the lock, until every stream has passed what was queued when its turn came. A few at a
 /// time, so that no memory is needed.
-Status Pool::wait_for_streams(Lock& lock) {
+Status Pool::wait_for_streams(Lock& lock, const char* why) {
   Status status = kSuccess;
+  const uint64_t start = device_.raw().now_ns();
+  size_t waits = 0;
   std::array<std::pair<StreamOrder*, StreamOrder::Mark>, 16> marks;
   // States are never taken away; those that come meanwhile have nothing that was queued before.
   const size_t end = streams_.all().size();
@@ -62,6 +64,7 @@ Status Pool::wait_for_streams(Lock& lock) {
       if (mark.event != 0) marks[count++] = {&order, mark};
     }
     if (count == 0) continue;
+    waits += count;
     lock.unlock();
     std::array<bool, 16> waited{};
     for (size_t i = 0; i < count; ++i) {
@@ -72,6 +75,7 @@ Status Pool::wait_for_streams(Lock& lock) {
     lock.lock();
     for (size_t i = 0; i < count; ++i) marks[i].first->settle(marks[i].second, waited[i]);
   }
+  if (waits != 0) tell_wait(device_.raw().now_ns() - start, waits, why);
   streams_.next_round();
   return status;
 }
@@ -190,8 +194,9 @@ bool Pool::is_unmapped(const Region& region) const noexcept {
          !keeps_addresses(retired_, region) && !keeps_addresses(kept_, region);
 }
 
-Status Pool::trim(uint64_t target, uint64_t& released) {
+Status Pool::trim(uint64_t target, uint64_t& released, const char* why) {
   Lock lock = enter();
+  const Standing before = standing();
   const uint64_t out = ledger_.reserved().out;
   drain_all();
   settle_pending(true);
@@ -200,19 +205,20 @@ Status Pool::trim(uint64_t target, uint64_t& released) {
     bool blocked = !pending_.empty();
     status = release_until(target, blocked);
     if (status == kSuccess && blocked && ledger_.used() > target) {
-      status = wait_for_streams(lock);
+      status = wait_for_streams(lock, why);
       drain_all();
       settle_pending(true);
       const Status rest = release_until(target, blocked);
       if (status == kSuccess) status = rest;
     }
   } else if (ledger_.used() > target) {
-    status = wait_for_streams(lock);
+    status = wait_for_streams(lock, why);
     settle_pending(true);
     const Status rest = free_segments(lock, target);
     if (status == kSuccess) status = rest;
   }
   released = ledger_.reserved().out - out;
+  tell_given_back(before, why);
   return status;
 }
 
@@ -234,8 +240,11 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   }
   ++state->inside;
   const Defer leave([&] { --state->inside; });
-  return options_.vmm ? reserve_chunks(state->heap(Group::large), target, missing)
-                      : add_segment(lock, *state, Group::large, missing);
+  const Standing before = standing();
+  const Status status = options_.vmm ? reserve_chunks(state->heap(Group::large), target, missing)
+                                     : add_segment(lock, *state, Group::large, missing);
+  if (status == kSuccess) tell_growth(before, *state, 0);
+  return status;
 }
 
 /// Backs free addresses of a heap with new chunks until `target` bytes are reserved, of which `missing` are
@@ -279,7 +288,7 @@ Status Pool::set_limit(uint64_t limit) {
     Lock lock = enter();
     drain_all();
     if (!pending_.empty()) {
-      if (const Status status = wait_for_streams(lock); status != kSuccess) return status;
+      if (const Status status = wait_for_streams(lock, "a lower limit"); status != kSuccess) return status;
       settle_pending(true);
     }
     const uint64_t used = ledger_.used();
@@ -290,7 +299,7 @@ Status Pool::set_limit(uint64_t limit) {
     }
   }
   uint64_t released = 0;
-  if (const Status status = trim(limit, released); status != kSuccess) return status;
+  if (const Status status = trim(limit, released, "a lower limit"); status != kSuccess) return status;
   if (budget.set_limit(limit)) return kSuccess;
   return fail(GPUPOOL_ERROR_OVER_LIMIT, "%" PRIu64 " bytes are reserved, more than a limit of %" PRIu64,
               budget.used(), limit);

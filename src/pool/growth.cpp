@@ -219,6 +219,7 @@ Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
   }
   growth.moved_ns += static_cast<uint64_t>(static_cast<double>(device_.nanoseconds() - before) *
                                            static_cast<double>(moved) / static_cast<double>(total));
+  tell_moved(pieces, growth.state);
   Address address = gap.address;
   for (const Piece& piece : pieces) {
     Chunk* chunk = piece.chunk;
@@ -435,9 +436,11 @@ Status Pool::create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& ch
     // A granule less than is used now, so that at least one chunk goes.
     const ErrorRecord cause = last_error();
     const uint64_t used = ledger_.used();
+    const Standing before = standing();
     bool blocked = false;
     if (const Status released = release_until(used - std::min(used, kGranule), blocked); released != kSuccess)
       return released;
+    tell_given_back(before, "for a chunk of another size");
     if (ledger_.used() >= used) {
       last_error() = cause;
       return status;

@@ -38,6 +38,7 @@ bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment, boo
     best = run;
   }
   if (from == nullptr) return false;
+  tell_taken(best.end - best.start, from->state(), state, "where it is");
   space_.store.reserve(2);
   for_chunks(*best.region, best.start, best.end, [this](const Chunk*) {
     ++steals_;

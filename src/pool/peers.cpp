@@ -8,11 +8,11 @@ namespace gpupool::internal {
 /// already.
 Status Pool::enable_peer(int32_t peer) {
   const Lock lock = enter();
-  if (const Status status = device_.add_peer(peer, !options_.vmm); status != kSuccess || !options_.vmm) {
-    return status;
-  }
-  const Status status = set_access_everywhere();
-  if (status == kSuccess) return kSuccess;
+  Status status = device_.add_peer(peer, !options_.vmm);
+  const bool is_added = status == kSuccess;
+  if (is_added && options_.vmm) status = set_access_everywhere();
+  if (status == kSuccess) tell("device %d may access its memory", peer);
+  if (status == kSuccess || !is_added) return status;
   const ErrorRecord cause = last_error();
   device_.drop_peer(peer);
   (void)set_access_everywhere();

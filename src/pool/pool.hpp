@@ -20,6 +20,7 @@
 #include "pool/ledger.hpp"
 #include "pool/metered_device.hpp"
 #include "pool/pending.hpp"
+#include "pool/quiet_lock.hpp"
 #include "pool/streams.hpp"
 #include "pool/thread_slots.hpp"
 
@@ -60,11 +61,13 @@ class Pool {
   Status release_capture(uint64_t capture);
   Status enable_peer(int32_t peer);
   Status synchronize();
-  Status empty(uint64_t& released) { return trim(0, released); }
-  Status trim(uint64_t target, uint64_t& released);
+  Status empty(uint64_t& released) { return trim(0, released, "empty"); }
+  Status trim(uint64_t target, uint64_t& released, const char* why = "trim");
   Status reserve(uint64_t target, Stream stream);
   Status set_limit(uint64_t limit);
   Status set_oom_handler(gpupool_oom_fn_t fn, void* user);
+  /// The last malloc that failed is tried again by who called it: one that fails in the end counts once.
+  void forget_failure();
   void stats(gpupool_stats_t& stats);
   void reset_peaks();
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
@@ -84,7 +87,7 @@ class Pool {
   void unlock_all() noexcept;
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = QuietLock;
 
   /// The pool's lock, and a new round of questions to the driver.
   Lock enter();
@@ -128,6 +131,8 @@ class Pool {
   bool note_capture(const StreamState& state);
   bool keeps_mappings(const StreamState& state) const noexcept;
   Status check_ended(uint64_t capture);
+  void lower_chunks(std::vector<Piece>& piece);
+  bool lower(const std::vector<Piece>& piece);
 
   // peers.cpp
   Status set_access_everywhere();
@@ -209,7 +214,7 @@ class Pool {
   Status release_in_hand(uint64_t target, bool& blocked);
   Status release_free(uint64_t target, bool& blocked);
   Status release_chunk(Chunk* chunk);
-  Status wait_for_streams(Lock& lock);
+  Status wait_for_streams(Lock& lock, const char* why);
   Status reserve_chunks(StreamHeap& heap, uint64_t target, uint64_t missing);
   void unmap_all() noexcept;
   void unmap_region(Region& region) noexcept;
@@ -219,6 +224,24 @@ class Pool {
   void drain_all();
   void drain_resting();
   void settle_pending(bool all = false);
+
+  // tell.cpp: what the log is told at level debug
+  struct Standing {
+    uint64_t bytes_created;
+    uint64_t chunks_created;
+    uint64_t bytes_released;
+    uint64_t chunks_released;
+    uint64_t steals;
+  };
+  Standing standing() const noexcept;
+  [[gnu::format(printf, 2, 3)]] void tell(const char* format, ...) const noexcept;
+  void tell_growth(const Standing& before, const StreamState& state, uint64_t bytes) const noexcept;
+  void tell_given_back(const Standing& before, const char* why) const noexcept;
+  void tell_moved(const std::vector<Piece>& pieces, const StreamState& to) const noexcept;
+  void tell_taken(uint64_t bytes, const StreamState& from, const StreamState& to,
+                  const char* how) const noexcept;
+  void tell_wait(uint64_t nanoseconds, size_t streams, const char* why) const noexcept;
+  void tell_shortage(uint64_t bytes, const StreamState& state, const char* what) const noexcept;
 
   // observe.cpp
   bool handle_is_usable() const noexcept;

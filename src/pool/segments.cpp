@@ -18,7 +18,9 @@ Status Pool::grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64
       std::max(align_up(least, kGranule), sizer_.chunk_size(held, least, least, sizer_.max_chunk));
   if (const uint64_t most = most_in_segments(); ledger_.used() + usual > most) {
     // What the driver does not take back stays cached, which is no reason to fail.
+    const Standing before = standing();
     (void)free_segments(lock, most - std::min(most, usual));
+    tell_given_back(before, "more than twice the live peak");
   }
   Status status = add_segment(lock, state, group, usual);
   if (!is_shortage(status)) return status;
@@ -29,8 +31,11 @@ Status Pool::grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64
   const uint64_t before = ledger_.used();
   const uint64_t limit = std::min(ledger_.budget().limit(), kSizeMax);
   const uint64_t target = status == GPUPOOL_ERROR_OVER_LIMIT && limit > least ? limit - least : 0;
-  if (wait_for_streams(lock) != kSuccess || free_segments(lock, target) != kSuccess ||
-      ledger_.used() >= before) {
+  const Standing then = standing();
+  const bool is_freed =
+      wait_for_streams(lock, "shortage") == kSuccess && free_segments(lock, target) == kSuccess;
+  tell_given_back(then, "for a segment of another size");
+  if (!is_freed || ledger_.used() >= before) {
     last_error() = cause;
     return status;
   }

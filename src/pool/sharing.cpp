@@ -39,9 +39,13 @@ Status Pool::park_stream(Stream stream) {
 Status Pool::leave_stream(Stream stream, bool for_good) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   const Lock lock = enter();
-  return streams_.leave(stream, for_good, [this](Stream leaving) {
+  const bool is_known = streams_.knows(stream);
+  const Status status = streams_.leave(stream, for_good, [this](Stream leaving) {
     caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drop_lane(cache, leaving)); });
   });
+  if (status == kSuccess && is_known)
+    tell("stream 0x%" PRIxPTR " is %s", stream, for_good ? "released" : "parked");
+  return status;
 }
 
 Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
@@ -53,7 +57,7 @@ Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
 
 Status Pool::synchronize() {
   Lock lock = enter();
-  const Status status = wait_for_streams(lock);
+  const Status status = wait_for_streams(lock, "synchronize");
   settle_pending(true);
   if (options_.vmm) unmap_retired();
   return status;
@@ -91,7 +95,7 @@ bool Pool::finish() {
   // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
   // itself has gone, what it holds goes with the process.
   for (int tries = 0; tries < 2 && ledger_.used() != 0; ++tries) {
-    (void)wait_for_streams(lock);
+    (void)wait_for_streams(lock, "the pool's end");
     settle_pending(true);
     options_.vmm ? unmap_all() : (void)free_segments(lock, 0);
   }

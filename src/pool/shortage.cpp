@@ -38,8 +38,10 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
   // A failure changes nothing: what was created in vain does not stay, whichever way this is left.
   const auto give_back = [&] {
     const ErrorRecord cause = last_error();
+    const Standing before = standing();
     bool blocked = false;
     (void)(options_.vmm ? release_until(reserved, blocked) : free_segments(lock, reserved));
+    tell_given_back(before, "created for a malloc that fails");
     last_error() = cause;
   };
   Defer on_failure(give_back);
@@ -56,16 +58,20 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
 Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
                             Range*& block) {
   ++retries_;
+  tell_shortage(bytes, state, "all caches are drained, and all streams waited for");
   drain_all();
-  if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
+  if (const Status waited = wait_for_streams(lock, "shortage"); waited != kSuccess) return waited;
   Status status = grow(lock, state, bytes, alignment, true, block);
   if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
+    tell_shortage(bytes, state, "the other pools on the device are emptied");
     empty_other_pools(lock);
     status = grow(lock, state, bytes, alignment, true, block);
   }
   for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
+    tell_shortage(bytes, state, "the handler asks for another try");
     // What the handler freed may still be in use.
-    if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
+    if (const Status waited = wait_for_streams(lock, "the handler's frees"); waited != kSuccess)
+      return waited;
     status = grow(lock, state, bytes, alignment, true, block);
   }
   return status;
@@ -97,9 +103,11 @@ Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t align
       return kSuccess;
     }
     if (take_over(state, bytes, alignment, last)) continue;
+    const Standing before = standing();
     const Status status = options_.vmm ? grow_vmm(state, bytes, alignment, capturing)
                                        : grow_segment(lock, state, bytes, alignment);
     if (status != kSuccess) return status;
+    tell_growth(before, state, bytes);
   }
   return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request had got");
 }
@@ -135,11 +143,16 @@ void Pool::empty_other_pools(Lock& lock) {
         other.ordinal != own.ordinal)
       continue;
     uint64_t released = 0;
-    (void)pool->empty(released);
+    (void)pool->trim(0, released, "another pool is short");
     if (pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed) {
       Registry::instance().end_if_empty(*pool->handle_);
     }
   }
+}
+
+void Pool::forget_failure() {
+  const Lock lock(mutex_);
+  --failed_mallocs_;
 }
 
 /// Explains the shortage in the thread's error record.

@@ -49,8 +49,8 @@ Status sim_launch(int32_t ordinal, uint64_t capture, Stream stream);
 Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity);
 
 /// From now on a child of fork has new devices, and a copy of its own of the memory in which it inherited
-/// blocks. To be called before anything else watches fork whose locks are held while a device is called.
-/// Calls after the first do nothing.
+/// blocks. To be called once, before anything else watches fork whose locks are held while a device is
+/// called.
 void sim_watch_fork() noexcept;
 
 }  // namespace gpupool::internal

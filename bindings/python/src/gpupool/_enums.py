@@ -117,6 +117,13 @@ class LogLevel(IntEnum):
 
     OFF = 0
     ERROR = 1
+    """Failures of the driver, of the host's memory and of the library itself."""
     WARNING = 2
+    """Mallocs that fail."""
     INFO = 3
+    """Pools that begin and end, and calls that are refused."""
     DEBUG = 4
+    """Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
+    stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+    enabled.
+    """
