@@ -57,6 +57,8 @@ class Answers:
         self._library.gpupool_torch_pools.restype = ctypes.c_size_t
         self._library.gpupool_torch_limit.restype = ctypes.c_uint64
         self._torch = torch
+        self._set_fraction = torch._C._cuda_setMemoryFraction
+        self._fractions: dict[int, tuple[float, int]] = {}  # as set, and the limit that came of it
         self._bases: dict[int, dict[str, int]] = {}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -66,6 +68,7 @@ class Answers:
             "_cuda_resetPeakMemoryStats": self.reset_peaks,
             "_cuda_resetAccumulatedMemoryStats": self.reset_accumulated,
             "_cuda_memorySnapshot": self.snapshot,
+            "_cuda_setMemoryFraction": self.set_fraction,
             "_cuda_getMemoryFraction": self.fraction,
         }
 
@@ -87,8 +90,16 @@ class Answers:
         for pool in self._pools(device):
             lib.gpupool_reset_peaks(pool)
 
+    def set_fraction(self, fraction: float, device: int) -> None:
+        self._set_fraction(fraction, device)
+        self._fractions[device] = fraction, int(self._library.gpupool_torch_limit(device))
+
     def fraction(self, device: int) -> float:
+        """To the last digit what was set, where that is still the limit in force."""
         limit = int(self._library.gpupool_torch_limit(device))
+        fraction, made = self._fractions.get(device, (1.0, 0))
+        if limit == made:
+            return fraction
         return limit / int(self._torch.cuda.mem_get_info(device)[1]) if limit else 1.0
 
     def snapshot(self, mempool_id: object = None, include_traces: bool = True) -> dict[str, Any]:
