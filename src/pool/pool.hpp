@@ -35,9 +35,13 @@ class Pool {
     double slack = 0;
     uint64_t max_chunk = 0;
     uint64_t limit = Budget::kNone;
+    bool is_upstream = false;  // memory that the user's callbacks supply
+    bool is_child = false;     // moves nothing, and gives nothing back but when it is asked to
   };
 
   Pool(std::unique_ptr<Device> device, const Options& options);
+  /// A child, which takes after its parent and shares its device and limit.
+  explicit Pool(const std::shared_ptr<Pool>& parent);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -45,6 +49,7 @@ class Pool {
   /// Set once, right after creation.
   void set_handle(gpupool_t* handle) noexcept;
   uint64_t id() const noexcept { return id_; }
+  const Options& options() const noexcept { return options_; }
   MeteredDevice& device() noexcept { return device_; }
 
   // What the functions of gpupool.h with the same names do.
@@ -125,6 +130,7 @@ class Pool {
 
   // peers.cpp
   Status set_access_everywhere();
+  Status set_access_in_family(const std::vector<std::shared_ptr<Pool>>& pools);
 
   // pool.cpp: blocks
   Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
@@ -151,6 +157,7 @@ class Pool {
   Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last, Range*& block);
   bool ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt);
   void empty_other_pools(Lock& lock);
+  bool make_room(Lock& lock, uint64_t bytes);
   Status fail_malloc(Status status, uint64_t bytes);
 
   // handover.cpp: memory of other streams, where it is
@@ -195,7 +202,7 @@ class Pool {
   Chunk* find_idle_segment();
 
   // give_back.cpp
-  Status release_until(uint64_t target, bool& blocked);
+  Status release_until(uint64_t target, bool& blocked, bool is_asked_for = false);
   Status release_in_hand(uint64_t target, bool& blocked);
   Status release_free(uint64_t target, bool& blocked);
   Status release_chunk(Chunk* chunk);
@@ -213,6 +220,7 @@ class Pool {
   // observe.cpp
   bool handle_is_usable() const noexcept;
   std::string report_locked();
+  std::string family_report() const;
   std::string chunks_by_size() const;
   uint64_t releasable() noexcept;
   template <typename Visit>
@@ -225,6 +233,7 @@ class Pool {
   gpupool_t* handle_ = nullptr;
   uint64_t id_ = 0;
   Options options_;
+  std::weak_ptr<Pool> parent_;
   MeteredDevice device_;
   ChunkSizer sizer_;
   uint64_t created_at_ = 0;  // in the device's time

@@ -93,8 +93,8 @@ class Limits {
     uint64_t in_force;
   };
 
-  /// The limit that came of it: what is reserved once nothing is cached, where that is more. Other threads may
-  /// obtain memory meanwhile, hence the tries.
+  /// The limit that came of it: what is reserved once nothing is cached, where that is more. Other threads
+  /// may obtain memory meanwhile, hence the tries.
   static uint64_t lower(gpupool_t* pool, uint64_t limit) {
     for (int tries = 0; tries < 16; ++tries) {
       const gpupool_status_t status = gpupool_set_limit(pool, limit);
