@@ -10,20 +10,6 @@
 #include "pool/registry.hpp"
 
 namespace gpupool::internal::abi {
-namespace {
-
-/// The least limit that a pool can work with; 0 would be "none".
-constexpr uint64_t kLeastLimit = uint64_t{2} << 20;
-
-gpupool_stats_t stats_of(gpupool_t* pool) {
-  gpupool_stats_t stats{};
-  stats.struct_size = sizeof stats;
-  (void)gpupool_stats(pool, &stats);
-  return stats;
-}
-
-}  // namespace
-
 /// Leaked on purpose: PyTorch frees until the very end of the process.
 TorchPools& TorchPools::instance() {
   static auto* const pools = new TorchPools;
@@ -57,7 +43,8 @@ gpupool_status_t TorchPools::open_to_peers(int device, gpupool_t* pool) {
   return kSuccess;
 }
 
-/// The first use of a device: its pool is opened to the others in use, and theirs to it.
+/// The first use of a device: its pool is opened to the others in use, and theirs to it. Children share the
+/// peers of their parent.
 gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
   if (used_[device].load(std::memory_order_relaxed)) return kSuccess;
   gpupool_status_t status = open_to_peers(device, pool);
@@ -70,9 +57,6 @@ gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
     gpupool_t* theirs = nullptr;
     if (used_[other].load(std::memory_order_relaxed) && gpupool_default_pool(other, &theirs) == kSuccess)
       open(other, theirs);
-  }
-  for (const Owned& each : owned_) {
-    if (!each.is_destroyed) open(each.device, each.pool);
   }
   if (status == kSuccess) used_[device].store(true, std::memory_order_release);
   return status;
@@ -87,9 +71,6 @@ gpupool_status_t TorchPools::malloc(uint64_t size, int device, void* stream, gpu
     if (gpupool_t* graph = routed(device, stream)) pool = graph;
   }
   const auto number = reinterpret_cast<gpupool_stream_t>(stream);
-  const gpupool_status_t status = gpupool_malloc(pool, size, number, &ptr);
-  if (status != GPUPOOL_ERROR_OVER_LIMIT || owned_count_.load(std::memory_order_acquire) == 0) return status;
-  give_room(device, pool);
   return gpupool_malloc(pool, size, number, &ptr);
 }
 
@@ -100,7 +81,9 @@ gpupool_status_t TorchPools::free(gpupool_ptr_t ptr, int device, void* stream) {
   const gpupool_status_t status = gpupool_free(pool, ptr, number);
   if (status != GPUPOOL_ERROR_UNKNOWN_POINTER) return status;
   for (gpupool_t* graph : graph_pools(device)) {
-    if (gpupool_free(graph, ptr, number) == kSuccess) return kSuccess;
+    const gpupool_status_t freed = gpupool_free(graph, ptr, number);
+    if (freed == kSuccess) return kSuccess;
+    if (freed == GPUPOOL_ERROR_INVALID_ARGUMENT) forget(graph);  // its last block is gone
   }
   return fail(status, "0x%llx is not a live block of device %d", static_cast<unsigned long long>(ptr),
               device);
@@ -141,19 +124,8 @@ gpupool_status_t TorchPools::retain_locked(int device, MempoolId id, gpupool_t* 
     pool = known->pool;
     return kSuccess;
   }
-  const bool is_first = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& each) {
-    return each.device == device && !each.is_destroyed;
-  });
-  if (is_first) limit_[device] = stats_of(shared).limit_bytes;
-  gpupool_config_t config{};
-  config.struct_size = sizeof config;
-  config.flags = GPUPOOL_FLAG_CAPTURE_AWARE;
-  config.device = device;
-  config.limit_bytes = limit_[device] != 0 ? kLeastLimit : 0;
   owned_.push_back({device, id, nullptr, 1});
-  gpupool_status_t status = gpupool_create(&config, &pool);
-  if (status == kSuccess && (status = open_to_peers(device, pool)) != kSuccess) (void)gpupool_destroy(pool);
-  if (status != kSuccess) {
+  if (const gpupool_status_t status = gpupool_create_child(shared, &pool); status != kSuccess) {
     owned_.pop_back();
     return status;
   }
@@ -174,18 +146,14 @@ gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter
   gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
-  {
-    const std::lock_guard lock(mutex_);
-    routes_.push_back({device, id, nullptr, std::move(filter)});
-    const gpupool_status_t status = retain_locked(device, id, shared, pool);
-    if (status != kSuccess) {
-      routes_.pop_back();
-      return status;
-    }
-    routes_.back().pool = pool;
-    route_count_.store(routes_.size(), std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  routes_.push_back({device, id, nullptr, std::move(filter)});
+  if (const gpupool_status_t status = retain_locked(device, id, shared, pool); status != kSuccess) {
+    routes_.pop_back();
+    return status;
   }
-  give_room(device, pool);  // now, since meeting the limit while capturing would be too late
+  routes_.back().pool = pool;
+  route_count_.store(routes_.size(), std::memory_order_release);
   return kSuccess;
 }
 
@@ -228,12 +196,6 @@ void TorchPools::end_unused() {
     if (default_pool(each.device, shared) == kSuccess) (void)gpupool_synchronize(shared);
     (void)gpupool_empty(each.pool, nullptr);
     (void)gpupool_destroy(each.pool);
-    const std::lock_guard lock(mutex_);
-    const bool is_last = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& other) {
-      return other.device == each.device && !other.is_destroyed;
-    });
-    if (is_last && limit_[each.device] != 0 && shared != nullptr)
-      (void)gpupool_set_limit(shared, limit_[each.device]);
   }
 }
 
@@ -252,13 +214,18 @@ gpupool_t* TorchPools::routed(int device, void* stream) {
   return route != routes_.rend() ? route->pool : nullptr;
 }
 
-/// Those that blocks may be in. Forgets the ones that have ended.
+/// Forgets a pool that has ended with its last block.
+void TorchPools::forget(gpupool_t* pool) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(owned_, [=](const Owned& each) { return each.pool == pool && each.is_destroyed; });
+  owned_count_.store(owned_.size(), std::memory_order_release);
+}
+
+/// Those that blocks may be in.
 std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
   std::vector<gpupool_t*> pools;
   if (owned_count_.load(std::memory_order_acquire) == 0) return pools;
   const std::lock_guard lock(mutex_);
-  std::erase_if(owned_, [](const Owned& each) { return each.pool->life.load() == Life::gone; });
-  owned_count_.store(owned_.size(), std::memory_order_release);
   for (const Owned& each : owned_) {
     if (each.device == device) pools.push_back(each.pool);
   }
@@ -278,46 +245,20 @@ std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
   return pools;
 }
 
-// ---- one limit for all
-
-/// Gives a pool all of the limit that the device's other pools do not hold now.
-void TorchPools::give_room(int device, gpupool_t* pool) {
-  const auto all = list(device);
-  const std::lock_guard lock(mutex_);
-  const uint64_t limit = limit_[device];
-  if (limit == 0 || all.size() < 2) return;
-  uint64_t held = 0;
-  for (const auto& [id, other] : all) {
-    if (other == pool) continue;
-    const uint64_t reserved = std::max(stats_of(other).all.reserved_bytes.current, kLeastLimit);
-    (void)gpupool_set_limit(other, reserved);
-    held += reserved;
-  }
-  if (limit > held + kLeastLimit) (void)gpupool_set_limit(pool, limit - held);
-}
+// ---- one limit for all: that of the default pool, which its children share
 
 gpupool_status_t TorchPools::set_limit(int device, uint64_t limit) {
   gpupool_t* shared = nullptr;
-  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
-  uint64_t held = 0;
-  for (const auto& [id, pool] : list(device)) {
-    if (pool != shared) held += stats_of(pool).all.reserved_bytes.current;
-  }
-  if (held >= limit) return fail(GPUPOOL_ERROR_OVER_LIMIT, "the pools of graphs hold more than the limit");
-  if (const gpupool_status_t status = gpupool_set_limit(shared, limit - held); status != kSuccess)
-    return status;
-  const std::lock_guard lock(mutex_);
-  limit_[device] = limit;
-  return kSuccess;
+  const gpupool_status_t status = default_pool(device, shared);
+  return status == kSuccess ? gpupool_set_limit(shared, limit) : status;
 }
 
 uint64_t TorchPools::limit(int device) {
   gpupool_t* shared = nullptr;
-  if (default_pool(device, shared) != kSuccess) return 0;
-  const auto all = list(device);
-  if (all.size() == 1) return stats_of(all.front().second).limit_bytes;
-  const std::lock_guard lock(mutex_);
-  return limit_[device];
+  gpupool_stats_t stats{};
+  stats.struct_size = sizeof stats;
+  if (default_pool(device, shared) != kSuccess || gpupool_stats(shared, &stats) != kSuccess) return 0;
+  return stats.limit_bytes;
 }
 
 }  // namespace gpupool::internal::abi

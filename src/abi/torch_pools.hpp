@@ -23,8 +23,7 @@ using StreamFilter = std::function<bool(void*)>;
 /// addresses built in. So each graph, or group of graphs, has a pool of its own, with no route to it but
 /// while it captures.
 ///
-/// All pools of a device share one limit. A pool that meets its own part takes what the others leave; this
-/// costs nothing until then.
+/// They are children of the device's default pool, and so share its limit and its peers.
 ///
 /// PyTorch copies between devices with no word to its allocator, so from the second device on, each device
 /// may use the memory of the others, as far as they can reach each other.
@@ -74,7 +73,7 @@ class TorchPools {
   Owned* find(int device, MempoolId id);
   gpupool_status_t retain_locked(int device, MempoolId id, gpupool_t* shared, gpupool_t*& pool);
   void end_unused();
-  void give_room(int device, gpupool_t* pool);
+  void forget(gpupool_t* pool);
   std::vector<gpupool_t*> graph_pools(int device);
 
   std::atomic<size_t> route_count_{0};
@@ -83,7 +82,6 @@ class TorchPools {
   std::mutex mutex_;
   std::vector<Owned> owned_;
   std::vector<Route> routes_;
-  uint64_t limit_[kMaxDevices] = {};  // of a device with graph pools
 };
 
 }  // namespace gpupool::internal::abi
