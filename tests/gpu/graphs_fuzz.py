@@ -179,8 +179,9 @@ def last_bytes(runs, size):
 class Graph:
     """kept: the blocks that are live at the capture's end, which each replay writes; used: all there ever were."""
 
-    def __init__(self, pool, is_own, stream):
-        self.pool, self.is_own, self.stream = pool, is_own, stream
+    def __init__(self, pool, kind, stream):
+        self.pool, self.kind, self.stream = pool, kind, stream
+        self.is_own = kind != "aware"
         self.capture = 0
         self.program = None
         self.used, self.live, self.kept = [], [], []
@@ -197,7 +198,7 @@ class Story:
         self._made = [self._lab.stream() for _ in range(STREAMS + 1)]
         *self._streams, self._watcher = (int(stream) for stream in self._made)
         self._other = gpupool.Pool(0, backend=backend, limit_bytes=LIMIT)
-        self._kinds = (("aware",), ("own",), ("aware", "own"))[seed % 3]
+        self._kinds = (("aware",), ("own",), ("child",), ("aware", "own", "child"))[seed % 4]
         self._aware = gpupool.Pool(0, backend=backend, limit_bytes=LIMIT, capture_aware=True)
         self._outside, self._graphs = [], []
 
@@ -278,7 +279,9 @@ class Story:
             block.pool.free(block.address, stream)
 
     def give_back(self):
-        pool = self._pick([self._aware, self._other, *(graph.pool for graph in self._graphs)])
+        # A child gives back what it is asked for.
+        of_graphs = [graph.pool for graph in self._graphs if graph.kind != "child"]
+        pool = self._pick([self._aware, self._other, *of_graphs])
         way = self._random.randrange(4)
         if way == 0:
             pool.synchronize()
@@ -295,9 +298,12 @@ class Story:
         stream = self._free_stream()
         if stream is None or len(self._graphs) == GRAPHS:
             return
-        is_own = self._pick(self._kinds) == "own"
-        pool = gpupool.Pool(0, backend=self._backend, limit_bytes=LIMIT) if is_own else self._aware
-        graph = Graph(pool, is_own, stream)
+        kind, pool = self._pick(self._kinds), self._aware
+        if kind == "own":
+            pool = gpupool.Pool(0, backend=self._backend, limit_bytes=LIMIT)
+        elif kind == "child":
+            pool = self._other.create_child()
+        graph = Graph(pool, kind, stream)
         self._device.begin(stream, self._random.random() < 0.5)
         graph.capture = pool.capture_id(stream)
         expect(graph.capture != 0, "the pool does not see the capture")

@@ -17,7 +17,7 @@ from .._pool import default_pool
 from .._structs import Block, Segment, Stats
 from .._torch_names import memory_stats
 from ._torch_settings import heed_settings
-from ._torch_shim import library_path
+from ._torch_shim import torch_library_path
 
 # The setters, and what each gets.
 _HOOKS = {
@@ -34,7 +34,7 @@ _HOOKS = {
 
 def create(torch: Any, alloc: str) -> Any:
     """An allocator of PyTorch's with every hook that it takes."""
-    path = str(library_path())
+    path = str(torch_library_path())
     wrapper = torch.cuda.memory.CUDAPluggableAllocator(path, alloc, "gpupool_torch_free")
     library, allocator = ctypes.CDLL(path), wrapper.allocator()
     for setter, function in _HOOKS.items():
@@ -53,7 +53,7 @@ class Answers:
     """The figures of a device, from all pools that its memory is in."""
 
     def __init__(self, torch: Any) -> None:
-        self._library = ctypes.CDLL(str(library_path()))
+        self._library = ctypes.CDLL(str(torch_library_path()))
         self._library.gpupool_torch_pools.restype = ctypes.c_size_t
         self._library.gpupool_torch_limit.restype = ctypes.c_uint64
         self._torch = torch

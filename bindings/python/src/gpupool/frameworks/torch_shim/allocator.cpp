@@ -7,7 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 #include <pthread.h>
 
 #include <atomic>

@@ -2,16 +2,18 @@
 // The pools that PyTorch's memory of one process is in: each device's default pool, and those of its graphs.
 #pragma once
 
+#include <gpupool/gpupool.h>
+
 #include <atomic>
 #include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "abi/backends.hpp"
-#include "gpupool/gpupool.h"
+namespace gpupool::torch {
 
-namespace gpupool::internal::abi {
+/// The number of default pools that there can be.
+constexpr int kDevices = 64;
 
 /// What PyTorch calls MempoolId_t.
 using MempoolId = std::pair<uint64_t, uint64_t>;
@@ -78,10 +80,10 @@ class TorchPools {
 
   std::atomic<size_t> route_count_{0};
   std::atomic<size_t> owned_count_{0};
-  std::atomic<bool> used_[kMaxDevices] = {};
+  std::atomic<bool> used_[kDevices] = {};
   std::mutex mutex_;
   std::vector<Owned> owned_;
   std::vector<Route> routes_;
 };
 
-}  // namespace gpupool::internal::abi
+}  // namespace gpupool::torch

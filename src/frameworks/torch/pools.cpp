@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "abi/torch_pools.hpp"
+#include "frameworks/torch/pools.hpp"
 
 #include <pthread.h>
 
 #include <algorithm>
 
-#include "abi/backends.hpp"
-#include "base/status.hpp"
-#include "pool/registry.hpp"
-
-namespace gpupool::internal::abi {
+namespace gpupool::torch {
 /// Leaked on purpose: PyTorch frees until the very end of the process.
 TorchPools& TorchPools::instance() {
   static auto* const pools = new TorchPools;
   return *pools;
 }
 
-/// What is registered later is called earlier before a fork: this lock comes before all others.
+/// What is registered later is called earlier before a fork: this lock comes before all others. Asking for a
+/// device has the library register its own first.
 TorchPools::TorchPools() {
-  watch_fork();
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  (void)gpupool_device_info(GPUPOOL_BACKEND_AUTO, 0, &info);
   pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                  [] { instance().mutex_.unlock(); });
 }
@@ -26,7 +25,7 @@ TorchPools::TorchPools() {
 /// Without the lock.
 gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
   const gpupool_status_t status = gpupool_default_pool(device, &pool);
-  if (status != kSuccess || used_[device].load(std::memory_order_acquire)) return status;
+  if (status != GPUPOOL_SUCCESS || used_[device].load(std::memory_order_acquire)) return status;
   const std::lock_guard lock(mutex_);
   return meet_peers(device, pool);
 }
@@ -35,30 +34,31 @@ gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
 
 /// Devices that cannot reach each other copy by way of the host, which is the driver's business.
 gpupool_status_t TorchPools::open_to_peers(int device, gpupool_t* pool) {
-  for (int peer = 0; peer < static_cast<int>(kMaxDevices); ++peer) {
+  for (int peer = 0; peer < kDevices; ++peer) {
     if (peer == device || !used_[peer].load(std::memory_order_relaxed)) continue;
     const gpupool_status_t status = gpupool_enable_peer(pool, peer);
-    if (status != kSuccess && status != GPUPOOL_ERROR_UNSUPPORTED) return status;
+    if (status != GPUPOOL_SUCCESS && status != GPUPOOL_ERROR_UNSUPPORTED) return status;
   }
-  return kSuccess;
+  return GPUPOOL_SUCCESS;
 }
 
 /// The first use of a device: its pool is opened to the others in use, and theirs to it. Children share the
 /// peers of their parent.
 gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
-  if (used_[device].load(std::memory_order_relaxed)) return kSuccess;
+  if (used_[device].load(std::memory_order_relaxed)) return GPUPOOL_SUCCESS;
   gpupool_status_t status = open_to_peers(device, pool);
   const auto open = [&](int other, gpupool_t* theirs) {
-    if (other == device || status != kSuccess) return;
+    if (other == device || status != GPUPOOL_SUCCESS) return;
     status = gpupool_enable_peer(theirs, device);
-    if (status == GPUPOOL_ERROR_UNSUPPORTED) status = kSuccess;
+    if (status == GPUPOOL_ERROR_UNSUPPORTED) status = GPUPOOL_SUCCESS;
   };
-  for (int other = 0; other < static_cast<int>(kMaxDevices); ++other) {
+  for (int other = 0; other < kDevices; ++other) {
     gpupool_t* theirs = nullptr;
-    if (used_[other].load(std::memory_order_relaxed) && gpupool_default_pool(other, &theirs) == kSuccess)
+    if (used_[other].load(std::memory_order_relaxed) &&
+        gpupool_default_pool(other, &theirs) == GPUPOOL_SUCCESS)
       open(other, theirs);
   }
-  if (status == kSuccess) used_[device].store(true, std::memory_order_release);
+  if (status == GPUPOOL_SUCCESS) used_[device].store(true, std::memory_order_release);
   return status;
 }
 
@@ -66,7 +66,7 @@ gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
 
 gpupool_status_t TorchPools::malloc(uint64_t size, int device, void* stream, gpupool_ptr_t& ptr) {
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, pool); status != kSuccess) return status;
+  if (const gpupool_status_t status = default_pool(device, pool); status != GPUPOOL_SUCCESS) return status;
   if (route_count_.load(std::memory_order_acquire) != 0) {
     if (gpupool_t* graph = routed(device, stream)) pool = graph;
   }
@@ -76,25 +76,24 @@ gpupool_status_t TorchPools::malloc(uint64_t size, int device, void* stream, gpu
 
 gpupool_status_t TorchPools::free(gpupool_ptr_t ptr, int device, void* stream) {
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, pool); status != kSuccess) return status;
+  if (const gpupool_status_t status = default_pool(device, pool); status != GPUPOOL_SUCCESS) return status;
   const auto number = reinterpret_cast<gpupool_stream_t>(stream);
   const gpupool_status_t status = gpupool_free(pool, ptr, number);
   if (status != GPUPOOL_ERROR_UNKNOWN_POINTER) return status;
   for (gpupool_t* graph : graph_pools(device)) {
     const gpupool_status_t freed = gpupool_free(graph, ptr, number);
-    if (freed == kSuccess) return kSuccess;
+    if (freed == GPUPOOL_SUCCESS) return GPUPOOL_SUCCESS;
     if (freed == GPUPOOL_ERROR_INVALID_ARGUMENT) forget(graph);  // its last block is gone
   }
-  return fail(status, "0x%llx is not a live block of device %d", static_cast<unsigned long long>(ptr),
-              device);
+  return status;
 }
 
 gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupool_t*)>& function) {
   gpupool_status_t status = GPUPOOL_ERROR_UNKNOWN_POINTER;
-  for (int device = 0; device < static_cast<int>(kMaxDevices); ++device) {
+  for (int device = 0; device < kDevices; ++device) {
     for (const auto& [id, pool] : list(device)) {
       status = function(pool);
-      if (status == kSuccess) return status;
+      if (status == GPUPOOL_SUCCESS) return status;
     }
   }
   return status;
@@ -102,7 +101,7 @@ gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupo
 
 /// Graphs' pools keep what they have: their kernels may use it again.
 void TorchPools::empty_all() {
-  for (int device = 0; device < static_cast<int>(kMaxDevices); ++device) {
+  for (int device = 0; device < kDevices; ++device) {
     for (const auto& [id, pool] : list(device)) {
       if (id == MempoolId{}) (void)gpupool_empty(pool, nullptr);
     }
@@ -122,22 +121,22 @@ gpupool_status_t TorchPools::retain_locked(int device, MempoolId id, gpupool_t* 
   if (Owned* known = find(device, id)) {
     ++known->users;
     pool = known->pool;
-    return kSuccess;
+    return GPUPOOL_SUCCESS;
   }
   owned_.push_back({device, id, nullptr, 1});
-  if (const gpupool_status_t status = gpupool_create_child(shared, &pool); status != kSuccess) {
+  if (const gpupool_status_t status = gpupool_create_child(shared, &pool); status != GPUPOOL_SUCCESS) {
     owned_.pop_back();
     return status;
   }
   owned_.back().pool = pool;
   owned_count_.store(owned_.size(), std::memory_order_release);
-  return kSuccess;
+  return GPUPOOL_SUCCESS;
 }
 
 gpupool_status_t TorchPools::retain(int device, MempoolId id) {
   gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
+  if (const gpupool_status_t status = default_pool(device, shared); status != GPUPOOL_SUCCESS) return status;
   const std::lock_guard lock(mutex_);
   return retain_locked(device, id, shared, pool);
 }
@@ -145,16 +144,16 @@ gpupool_status_t TorchPools::retain(int device, MempoolId id) {
 gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter) {
   gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
+  if (const gpupool_status_t status = default_pool(device, shared); status != GPUPOOL_SUCCESS) return status;
   const std::lock_guard lock(mutex_);
   routes_.push_back({device, id, nullptr, std::move(filter)});
-  if (const gpupool_status_t status = retain_locked(device, id, shared, pool); status != kSuccess) {
+  if (const gpupool_status_t status = retain_locked(device, id, shared, pool); status != GPUPOOL_SUCCESS) {
     routes_.pop_back();
     return status;
   }
   routes_.back().pool = pool;
   route_count_.store(routes_.size(), std::memory_order_release);
-  return kSuccess;
+  return GPUPOOL_SUCCESS;
 }
 
 void TorchPools::end(int device, MempoolId id) {
@@ -193,7 +192,7 @@ void TorchPools::end_unused() {
   }
   for (const Owned& each : ending) {
     gpupool_t* shared = nullptr;
-    if (default_pool(each.device, shared) == kSuccess) (void)gpupool_synchronize(shared);
+    if (default_pool(each.device, shared) == GPUPOOL_SUCCESS) (void)gpupool_synchronize(shared);
     (void)gpupool_empty(each.pool, nullptr);
     (void)gpupool_destroy(each.pool);
   }
@@ -234,10 +233,10 @@ std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
 
 std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
   std::vector<std::pair<MempoolId, gpupool_t*>> pools;
-  if (device < 0 || device >= static_cast<int>(kMaxDevices)) return pools;
+  if (device < 0 || device >= kDevices) return pools;
   gpupool_t* shared = nullptr;
   if (!used_[device].load(std::memory_order_relaxed)) return pools;
-  if (gpupool_default_pool(device, &shared) == kSuccess) pools.emplace_back(MempoolId{}, shared);
+  if (gpupool_default_pool(device, &shared) == GPUPOOL_SUCCESS) pools.emplace_back(MempoolId{}, shared);
   const std::lock_guard lock(mutex_);
   for (const Owned& each : owned_) {
     if (each.device == device && !each.is_destroyed) pools.emplace_back(each.id, each.pool);
@@ -250,15 +249,16 @@ std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
 gpupool_status_t TorchPools::set_limit(int device, uint64_t limit) {
   gpupool_t* shared = nullptr;
   const gpupool_status_t status = default_pool(device, shared);
-  return status == kSuccess ? gpupool_set_limit(shared, limit) : status;
+  return status == GPUPOOL_SUCCESS ? gpupool_set_limit(shared, limit) : status;
 }
 
 uint64_t TorchPools::limit(int device) {
   gpupool_t* shared = nullptr;
   gpupool_stats_t stats{};
   stats.struct_size = sizeof stats;
-  if (default_pool(device, shared) != kSuccess || gpupool_stats(shared, &stats) != kSuccess) return 0;
+  if (default_pool(device, shared) != GPUPOOL_SUCCESS || gpupool_stats(shared, &stats) != GPUPOOL_SUCCESS)
+    return 0;
   return stats.limit_bytes;
 }
 
-}  // namespace gpupool::internal::abi
+}  // namespace gpupool::torch
