@@ -6,9 +6,10 @@
     base   <-  device <-  pool
     libgpupool's installed header  <-  frameworks
 
-The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each violation as file:line. What core may not see, it may not see through another header of ours either.
-Besides the includes it checks that extern "C" and catch (...) stand in src/abi only (and src/frameworks), but where the user is called,
-and that only src/abi names a concrete device.
+The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each
+violation as file:line. What core may not see, it may not see through another header of ours either. Besides the
+includes it checks that extern "C" and catch (...) stand in src/abi and src/frameworks only, but where the user is
+called, and that only src/abi names a concrete device.
 """
 
 import re

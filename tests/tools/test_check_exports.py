@@ -93,8 +93,8 @@ class Exports(unittest.TestCase):
         script = self.folder / "torch.map"
         script.write_text("GPUPOOL_0.2 { global: gpupool_torch_a; local: *; };")
         code = "int gpupool_a(void);\nint gpupool_torch_a(void) { return gpupool_a(); }\n"
-        flags = (f"-Wl,--version-script={script}", "-Wl,-soname,libgpupool_torch.so.0.2", f"-L{self.folder}", "-lgpupool")
-        library = str(self.compile("libtorch.so", code, *flags, *GOOD_FLAGS))
+        flags = (f"-Wl,--version-script={script}", "-Wl,-soname,libgpupool_torch.so.0.2", *GOOD_FLAGS)
+        library = str(self.compile("libtorch.so", code, *flags, f"-L{self.folder}", "-lgpupool"))
         self.assertEqual(check_exports.violations(library, CONTRACT, "torch"), [])
         found = check_exports.violations(library, CONTRACT)
         self.assertIn("libgpupool.so.0.2 is needed", found)

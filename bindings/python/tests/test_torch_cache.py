@@ -21,6 +21,8 @@ def test_what_pytorch_calls_is_in_a_library_of_its_own() -> None:
     for name in (*_torch_plain._HOOKS.values(), "gpupool_torch_alloc", "gpupool_torch_free", "gpupool_torch_explain"):
         assert hasattr(library, name)
     assert not hasattr(ctypes.CDLL(str(_torch_shim.library_path())), "gpupool_torch_alloc")
+
+
 LIBRARY = _torch_shim.library_path()
 
 
