@@ -64,9 +64,9 @@ def guarded_in(text):
 
 
 def locks_of(root):
-    """Counts of (file, name) in the layers of the library, and what could not be read."""
+    """Counts of (file, name) in the libraries, and what could not be read."""
     found, unread = Counter(), []
-    for layer in LIBRARY:
+    for layer in (*LIBRARY, "frameworks"):
         for path in sorted((root / "src" / layer).rglob("*")):
             if path.suffix not in SOURCES:
                 continue

@@ -74,6 +74,12 @@ static inline bridge_result bridge_create(gpupool_config_t config, const int32_t
   return bridge_done(status, (uint64_t)(uintptr_t)pool);
 }
 
+static inline bridge_result bridge_create_child(uintptr_t parent) {
+  gpupool_t* child = NULL;
+  const gpupool_status_t status = gpupool_create_child((gpupool_t*)parent, &child);
+  return bridge_done(status, (uint64_t)(uintptr_t)child);
+}
+
 static inline bridge_result bridge_default_pool(int32_t device) {
   gpupool_t* pool = NULL;
   const gpupool_status_t status = gpupool_default_pool(device, &pool);

@@ -43,4 +43,5 @@ size=$(stat -c %s "$build"/wheels/*.whl)
 [ "$size" -le 2097152 ] || { echo "the wheel has $size bytes, more than 2 MiB" >&2; exit 1; }
 
 echo "== python: tests"
+"$python" -B ../../tests/gpu/graphs_fuzz.py --backend sim --seeds 12
 HYPOTHESIS_STORAGE_DIRECTORY=$build/hypothesis "$python" -B -m pytest

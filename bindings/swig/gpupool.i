@@ -122,6 +122,7 @@ using namespace binding;
 %ignore binding::Block::Block;
 %ignore binding::Snapshot::Snapshot;
 %newobject binding::Pool::shared;
+%newobject binding::Pool::create_child;
 %newobject binding::Pool::allocate;
 %newobject binding::Pool::create_stream;
 %newobject binding::Pool::snapshot;

@@ -57,7 +57,8 @@
  *   then what is allocated and freed while capturing is reused within that capture only, until
  *   gpupool_release_capture says that the graph is gone, or the pool ends. Or give a graph a new pool of its
  *   own, without the flag, that lives as long as the graph: it notices a capture when it grows, and from then
- *   on moves nothing and gives nothing back.
+ *   on moves nothing and gives nothing back. A child of another pool (gpupool_create_child) does so from its
+ *   start, and shares the other's limit.
  *
  * ERRORS
  *   Every call returns a status. Out-parameters are written on success, and set to 0 on failure where the
@@ -502,6 +503,19 @@ GPUPOOL_API gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_
  * UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,
  * HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool);
+
+/* Creates a child of a pool, for memory that has to stay where it is, such as a graph's. It takes after its
+ * parent in device, mode, kind, slack and chunks, and shares its limit and its peers: what it reserves counts
+ * against the parent's limit, to the byte. It has blocks, streams and statistics of its own. What it once
+ * mapped stays mapped where it is, also while it is free, and serves this pool only, until
+ * gpupool_empty or gpupool_trim is called on the child itself, or it is destroyed: no shortage and no other
+ * pool takes it. Where the limit has no room for a malloc of the child, the parent first gives back what it
+ * has cached. gpupool_report of the parent says what its children hold. The parent may be destroyed first:
+ * the children live on, under the same limit, which nobody can change then. gpupool_set_limit and
+ * gpupool_set_fraction refuse a child, and this call refuses one as a parent. Since 0.2.
+ * Errors: INVALID_ARGUMENT (out_pool is NULL; parent is no pool, or a child), UNSUPPORTED (a pool whose
+ * memory comes from callbacks), FORKED, SHUTTING_DOWN, HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool);
 
 /* The one pool of a device that everything in this process shares, created on first use with defaults
  * (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its limits).

@@ -198,7 +198,8 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
     if (status != kSuccess) return status;
     options.limit = std::min(options.limit, share);
   }
-  if (config.mode == GPUPOOL_MODE_UPSTREAM) {
+  options.is_upstream = config.mode == GPUPOOL_MODE_UPSTREAM;
+  if (options.is_upstream) {
     device = make_upstream_device(std::move(device),
                                   {config.upstream_malloc, config.upstream_free, config.upstream_user});
   }

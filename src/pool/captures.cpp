@@ -6,7 +6,8 @@
 // In a capture-aware pool each capture has a state of its own, whose memory nothing else gets. Within it
 // chunks may move, since the graph's own order keeps what it reads apart from what it writes later; their old
 // mappings stay. A pool without that flag only sees captures when it grows. From the first one on it moves
-// nothing and gives nothing back, for it cannot tell what the graph uses.
+// nothing and gives nothing back, for it cannot tell what the graph uses. A child pool does so always, until
+// it is asked for its memory.
 #include <algorithm>
 #include <cinttypes>
 #include <utility>
@@ -49,7 +50,7 @@ bool Pool::note_capture(const StreamState& state) {
     return true;
   if (capture == 0) return false;
   const bool known = std::find(captures_.begin(), captures_.end(), capture) != captures_.end();
-  if (!known && !options_.capture_aware) captures_.push_back(capture);
+  if (!known && !options_.capture_aware && !options_.is_child) captures_.push_back(capture);
   return true;
 }
 

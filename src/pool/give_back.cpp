@@ -142,13 +142,14 @@ Status Pool::release_free(uint64_t target, bool& blocked) {
 }
 
 /// Gives chunks back until no more than `target` is reserved or none is left; `blocked`: some were in use.
-Status Pool::release_until(uint64_t target, bool& blocked) {
+Status Pool::release_until(uint64_t target, bool& blocked, bool is_asked_for) {
   // What was settled just now is stamped later than what was asked about.
   streams_.next_round();
   unmap_retired();
   if (const Status status = release_in_hand(target, blocked); status != kSuccess) return status;
   // What a graph may use stays. In a capture-aware pool that is not shared.
-  return captures_.empty() ? release_free(target, blocked) : kSuccess;
+  const bool stays = !captures_.empty() || (options_.is_child && !is_asked_for);
+  return stays ? kSuccess : release_free(target, blocked);
 }
 
 /// The end: gives back what streams have passed. Needs no memory: nobody asks for ranges any more.
@@ -203,12 +204,12 @@ Status Pool::trim(uint64_t target, uint64_t& released, const char* why) {
   Status status = kSuccess;
   if (options_.vmm) {
     bool blocked = !pending_.empty();
-    status = release_until(target, blocked);
+    status = release_until(target, blocked, true);
     if (status == kSuccess && blocked && ledger_.used() > target) {
       status = wait_for_streams(lock, why);
       drain_all();
       settle_pending(true);
-      const Status rest = release_until(target, blocked);
+      const Status rest = release_until(target, blocked, true);
       if (status == kSuccess) status = rest;
     }
   } else if (ledger_.used() > target) {
@@ -282,7 +283,11 @@ Status Pool::reserve_chunks(StreamHeap& heap, uint64_t target, uint64_t missing)
 }
 
 Status Pool::set_limit(uint64_t limit) {
+  if (options_.is_child) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the limit of a child pool is its parent's: set it there");
+  }
   Budget& budget = ledger_.budget();
+  uint64_t of_children = 0;  // which keep what they have
   if (budget.set_limit(limit)) return kSuccess;
   {
     Lock lock = enter();
@@ -292,17 +297,24 @@ Status Pool::set_limit(uint64_t limit) {
       settle_pending(true);
     }
     const uint64_t used = ledger_.used();
+    of_children = budget.used_by_others();
     // Nothing is in a thread's cache now, so that this is exact.
-    if (const uint64_t floor = used - std::min(used, releasable()); floor > limit) {
-      return fail(GPUPOOL_ERROR_OVER_LIMIT,
-                  "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit);
+    if (const uint64_t floor = used - std::min(used, releasable()); floor + of_children > limit) {
+      return of_children == 0
+                 ? fail(GPUPOOL_ERROR_OVER_LIMIT,
+                        "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit)
+                 : fail(GPUPOOL_ERROR_OVER_LIMIT,
+                        "live blocks hold %" PRIu64 " bytes and child pools %" PRIu64
+                        ", more than a limit of %" PRIu64,
+                        floor, of_children, limit);
     }
   }
   uint64_t released = 0;
-  if (const Status status = trim(limit, released, "a lower limit"); status != kSuccess) return status;
+  if (const Status status = trim(limit - of_children, released, "a lower limit"); status != kSuccess)
+    return status;
   if (budget.set_limit(limit)) return kSuccess;
   return fail(GPUPOOL_ERROR_OVER_LIMIT, "%" PRIu64 " bytes are reserved, more than a limit of %" PRIu64,
-              budget.used(), limit);
+              budget.used() + budget.used_by_others(), limit);
 }
 
 }  // namespace gpupool::internal

@@ -94,6 +94,7 @@ bool Pool::can_afford_fine() {
 /// once they are idle; while busy they are taken only in the last resort, since the growing stream must then
 /// wait for theirs.
 bool Pool::may_take(const Growth& growth, const Chunk& chunk) {
+  if (options_.is_child) return false;  // a graph may have its addresses
   StreamState& state = static_cast<StreamHeap*>(chunk.heap)->state();
   const bool is_own = &state == &growth.state;
   if (keeps_mappings(state) && !(growth.capturing && is_own)) return false;

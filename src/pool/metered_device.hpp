@@ -19,9 +19,11 @@ class MeteredDevice {
     std::atomic<uint64_t> nanoseconds{0};
   };
 
-  explicit MeteredDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  explicit MeteredDevice(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   Device& raw() noexcept { return *device_; }
+  /// For a pool that counts its own calls of it.
+  const std::shared_ptr<Device>& shared() const noexcept { return device_; }
   const DeviceInfo& info() const noexcept { return device_->info(); }
   const Tally& tally(Call call) const noexcept { return tallies_[static_cast<size_t>(call)]; }
 
@@ -92,7 +94,7 @@ class MeteredDevice {
     return status;
   }
 
-  std::unique_ptr<Device> device_;
+  std::shared_ptr<Device> device_;
   std::array<Tally, kCalls> tallies_{};
 };
 

@@ -270,8 +270,8 @@ std::string Pool::report_locked() {
     text += " and " + size_text(taken - std::min(taken, used)) + " is held outside this pool";
   }
   text += ". This pool holds " + size_text(used);
-  text += limit == Budget::kNone ? std::string(", without a limit: ")
-                                 : " of a limit of " + size_text(limit) + ": ";
+  text += limit == Budget::kNone ? std::string(", without a limit") : " of a limit of " + size_text(limit);
+  text += family_report() + ": ";
   text += size_text(live.allocated) + " in " + std::to_string(live.blocks) + " live blocks (" +
           size_text(live.requested) + " requested), " + size_text(pending.allocated) + " in " +
           std::to_string(pending.blocks) + " freed blocks that wait for streams, " +
@@ -280,6 +280,17 @@ std::string Pool::report_locked() {
           size_text(largest) + ". Chunks: " + chunks_by_size() + ". " + std::to_string(streams_.count()) +
           " streams.";
   return text;
+}
+
+/// What a pool's children hold; for a child, what its parent and the parent's other children do.
+std::string Pool::family_report() const {
+  const Budget& budget = ledger_.budget();
+  const auto others = budget.shared().use_count() - 1;
+  if (others <= 0) return "";
+  const std::string held = size_text(budget.used_by_others());
+  if (options_.is_child) return ", of which its parent and that one's other child pools hold " + held;
+  return ", of which " + std::to_string(others) +
+         (others == 1 ? " child pool holds " : " child pools hold ") + held;
 }
 
 Status Pool::validate() {

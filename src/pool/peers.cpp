@@ -1,22 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other devices that may access the pool's memory.
+// Other devices that may access the pool's memory. A pool and its children share a device, and so its peers.
 #include "pool/pool.hpp"
+#include "pool/registry.hpp"
 
 namespace gpupool::internal {
 
 /// What is mapped from now on gets the peer's access as it is mapped; this gives it to what is mapped
 /// already.
 Status Pool::enable_peer(int32_t peer) {
-  const Lock lock = enter();
-  Status status = device_.add_peer(peer, !options_.vmm);
-  const bool is_added = status == kSuccess;
-  if (is_added && options_.vmm) status = set_access_everywhere();
-  if (status == kSuccess) tell("device %d may access its memory", peer);
-  if (status == kSuccess || !is_added) return status;
+  const auto pools = Registry::instance().all();
+  if (const Status status = device_.add_peer(peer, !options_.vmm); status != kSuccess || !options_.vmm) {
+    return status;
+  }
+  const Status status = set_access_in_family(pools);
+  if (status == kSuccess) {
+    tell("device %d may access its memory", peer);
+    return kSuccess;
+  }
   const ErrorRecord cause = last_error();
   device_.drop_peer(peer);
-  (void)set_access_everywhere();
+  (void)set_access_in_family(pools);
   last_error() = cause;
+  return status;
+}
+
+/// One pool after the other, since the locks of pools have no order among them. What a pool maps meanwhile
+/// has the new access from the start.
+Status Pool::set_access_in_family(const std::vector<std::shared_ptr<Pool>>& pools) {
+  Status status = kSuccess;
+  for (const auto& pool : pools) {
+    if (pool->device_.shared() != device_.shared() || !pool->handle_is_usable()) continue;
+    const Lock lock = pool->enter();
+    const Status done = pool->set_access_everywhere();
+    if (status == kSuccess) status = done;
+  }
   return status;
 }
 

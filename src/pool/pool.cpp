@@ -21,6 +21,19 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
   created_at_ = device_.raw().now_ns();
 }
 
+Pool::Pool(const std::shared_ptr<Pool>& parent)
+    : options_(parent->options_),
+      parent_(parent),
+      device_(parent->device_.shared()),
+      sizer_(parent->sizer_),
+      ledger_(parent->ledger_.budget().shared()),
+      streams_(device_, space_, false),
+      pending_(streams_) {
+  options_.capture_aware = false;
+  options_.is_child = true;
+  created_at_ = device_.raw().now_ns();
+}
+
 /// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
 Pool::~Pool() {
   for (Chunk* chunk = in_hand_.first(); chunk != nullptr;)

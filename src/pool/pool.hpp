@@ -37,9 +37,13 @@ class Pool {
     double slack = 0;  // -1: always tight
     uint64_t max_chunk = 0;
     uint64_t limit = Budget::kNone;
+    bool is_upstream = false;  // memory that the user's callbacks supply
+    bool is_child = false;     // moves nothing, and gives nothing back but when it is asked to
   };
 
   Pool(std::unique_ptr<Device> device, const Options& options);
+  /// A child, which takes after its parent and shares its device and limit.
+  explicit Pool(const std::shared_ptr<Pool>& parent);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -47,6 +51,7 @@ class Pool {
   /// Set once, right after creation.
   void set_handle(gpupool_t* handle) noexcept;
   uint64_t id() const noexcept { return id_; }
+  const Options& options() const noexcept { return options_; }
   MeteredDevice& device() noexcept { return device_; }
 
   // What the functions of gpupool.h with the same names do.
@@ -66,8 +71,6 @@ class Pool {
   Status reserve(uint64_t target, Stream stream);
   Status set_limit(uint64_t limit);
   Status set_oom_handler(gpupool_oom_fn_t fn, void* user);
-  /// The last malloc that failed is tried again by who called it: one that fails in the end counts once.
-  void forget_failure();
   void stats(gpupool_stats_t& stats);
   void reset_peaks();
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
@@ -136,6 +139,7 @@ class Pool {
 
   // peers.cpp
   Status set_access_everywhere();
+  Status set_access_in_family(const std::vector<std::shared_ptr<Pool>>& pools);
 
   // pool.cpp: blocks
   Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
@@ -162,6 +166,7 @@ class Pool {
   Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last, Range*& block);
   bool ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt);
   void empty_other_pools(Lock& lock);
+  bool make_room(Lock& lock, uint64_t bytes);
   Status fail_malloc(Status status, uint64_t bytes);
 
   // handover.cpp: memory of other streams, where it is
@@ -210,7 +215,7 @@ class Pool {
   Chunk* find_idle_segment();
 
   // give_back.cpp
-  Status release_until(uint64_t target, bool& blocked);
+  Status release_until(uint64_t target, bool& blocked, bool is_asked_for = false);
   Status release_in_hand(uint64_t target, bool& blocked);
   Status release_free(uint64_t target, bool& blocked);
   Status release_chunk(Chunk* chunk);
@@ -246,6 +251,7 @@ class Pool {
   // observe.cpp
   bool handle_is_usable() const noexcept;
   std::string report_locked();
+  std::string family_report() const;
   std::string chunks_by_size() const;
   uint64_t releasable() noexcept;
   template <typename Visit>
@@ -258,6 +264,7 @@ class Pool {
   gpupool_t* handle_ = nullptr;
   uint64_t id_ = 0;
   Options options_;
+  std::weak_ptr<Pool> parent_;
   MeteredDevice device_;
   ChunkSizer sizer_;
   Governor governor_;

@@ -40,7 +40,11 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
     const ErrorRecord cause = last_error();
     const Standing before = standing();
     bool blocked = false;
-    (void)(options_.vmm ? release_until(reserved, blocked) : free_segments(lock, reserved));
+    if (options_.vmm) {
+      (void)release_until(reserved, blocked);
+    } else if (!options_.is_child) {
+      (void)free_segments(lock, reserved);
+    }
     tell_given_back(before, "created for a malloc that fails");
     last_error() = cause;
   };
@@ -65,6 +69,8 @@ Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint
   if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
     tell_shortage(bytes, state, "the other pools on the device are emptied");
     empty_other_pools(lock);
+    status = grow(lock, state, bytes, alignment, true, block);
+  } else if (status == GPUPOOL_ERROR_OVER_LIMIT && make_room(lock, bytes + alignment)) {
     status = grow(lock, state, bytes, alignment, true, block);
   }
   for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
@@ -127,7 +133,23 @@ bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
   return fn(user, handle_, bytes, attempt) != 0;
 }
 
-/// Other pools on the same device may be keeping what this one needs.
+/// A child's parent gives back what it has cached of the limit that they share. The children themselves keep
+/// what they have. False where there is no parent.
+bool Pool::make_room(Lock& lock, uint64_t bytes) {
+  const std::shared_ptr<Pool> parent = parent_.lock();
+  if (parent == nullptr) return false;
+  lock.unlock();
+  const Defer relock([&] {
+    lock.lock();
+    streams_.next_round();
+  });
+  const uint64_t missing = align_up(bytes, kGranule);
+  const uint64_t used = parent->ledger_.used();
+  uint64_t released = 0;
+  return parent->trim(used - std::min(used, missing), released) == kSuccess && released != 0;
+}
+
+/// Other pools on the same device may be keeping what this one needs. Children keep what they have.
 void Pool::empty_other_pools(Lock& lock) {
   const DeviceInfo& own = device_.info();
   lock.unlock();
@@ -142,17 +164,13 @@ void Pool::empty_other_pools(Lock& lock) {
     if (pool.get() == this || !pool->handle_is_usable() || other.backend != own.backend ||
         other.ordinal != own.ordinal)
       continue;
+    const bool has_ended = pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed;
     uint64_t released = 0;
-    (void)pool->trim(0, released, "another pool is short");
-    if (pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed) {
+    if (has_ended || !pool->options_.is_child) (void)pool->trim(0, released, "another pool is short");
+    if (has_ended) {
       Registry::instance().end_if_empty(*pool->handle_);
     }
   }
-}
-
-void Pool::forget_failure() {
-  const Lock lock(mutex_);
-  --failed_mallocs_;
 }
 
 /// Explains the shortage in the thread's error record.

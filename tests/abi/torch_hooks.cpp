@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PyTorch calls through pointers, as PyTorch calls it: with its C++ types, on several devices, with
 // pools of graphs, to the end of memory.
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 
 #include <functional>
 #include <stdexcept>

@@ -203,6 +203,7 @@ gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_co
 gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, gpupool_device_info_t* info);
 gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_t struct_size);
 gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool);
+gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool);
 gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool);
 gpupool_status_t gpupool_destroy(gpupool_t* pool);
 gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);

@@ -66,6 +66,16 @@ class Pool {
     return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, true));
   }
 
+  /// A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's:
+  /// what it once mapped stays mapped and serves it alone, also while it is free, until it is emptied,
+  /// trimmed or closed itself. It takes after this pool in all else, and outlives it. Since 0.2.
+  Pool* create_child() {
+    const Call call(*core_);
+    gpupool_t* handle = nullptr;
+    check(gpupool_create_child(call.pool(), &handle));
+    return new Pool(std::make_shared<Core>(handle, core_->backend(), false));
+  }
+
   /// Refuses calls from now on, closes the streams that it made, and gives the memory back; may wait for the
   /// GPU. Calls that are inside end as if it were open, and its live blocks stay valid: the memory goes with
   /// the last of them.

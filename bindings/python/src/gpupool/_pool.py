@@ -158,6 +158,17 @@ class Pool(Watched):
         except Error:  # closed meanwhile, or the device cannot be asked in a forked child
             return f"<gpupool.Pool on device {self.device}{kind}>"
 
+    def create_child(self) -> Pool:
+        """A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's. What it
+        once mapped stays mapped and serves it alone, also while it is free, until its own empty_cache, trim or close.
+        It takes after this pool in device, mode, kind, slack, chunks and peers, and outlives it. Since 0.2. Raises
+        InvalidArgumentError (a child has no children), UnsupportedError (memory of an upstream), ForkedError."""
+        handle = ffi.new("gpupool_t **")
+        self._call(lib.gpupool_create_child, handle)
+        child = Pool.__new__(Pool)
+        child._take(handle[0], self._device, self._kind, self._configured_backend, is_default=False)
+        return child
+
     # ---- memory
 
     def malloc_aligned(self, size: int | str, alignment: int, stream: StreamLike = 0) -> int:

@@ -202,6 +202,7 @@ const _: unsafe extern "C" fn(gpupool_backend_t, *mut i32) -> gpupool_status_t =
 const _: unsafe extern "C" fn(gpupool_backend_t, i32, *mut gpupool_device_info_t) -> gpupool_status_t = gpupool_device_info;
 const _: unsafe extern "C" fn(*mut gpupool_config_t, usize) -> gpupool_status_t = gpupool_config_init;
 const _: unsafe extern "C" fn(*const gpupool_config_t, *mut *mut gpupool_t) -> gpupool_status_t = gpupool_create;
+const _: unsafe extern "C" fn(*mut gpupool_t, *mut *mut gpupool_t) -> gpupool_status_t = gpupool_create_child;
 const _: unsafe extern "C" fn(i32, *mut *mut gpupool_t) -> gpupool_status_t = gpupool_default_pool;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_destroy;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, gpupool_stream_t, *mut gpupool_ptr_t) -> gpupool_status_t = gpupool_malloc;
