@@ -17,24 +17,21 @@ void Pool::drain_all() {
   caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drain(cache)); });
 }
 
-/// Drains the calling thread's cache, and those whose threads have done nothing since this was last called.
+/// Drains the calling thread's cache, and of others' what nothing was taken from since this was last called.
 /// Threads at work keep theirs: taking what they are about to use again would have them take it back from
 /// each other without end, at a driver call a time.
 void Pool::drain_resting() {
   const ThreadCache* own = ThreadSlots::find(id_);
   caches_.for_each([&](ThreadCache& cache) {
-    if (&cache != own) {
-      const std::lock_guard lock(cache.lock);
-      if (std::exchange(cache.touched, false)) return;
-    }
-    give_list(Caches::drain(cache));
+    if (&cache == own) give_list(Caches::drain(cache));
+    give_list(caches_.drain_resting(cache));
   });
 }
 
 /// Turns freed blocks that every stream has passed into holes: some of them, or all.
 void Pool::settle_pending(bool all) {
   const auto settle = [this](Range& block) {
-    ThreadCache& owner = *static_cast<ThreadCache*>(block.owner.load(std::memory_order_relaxed));
+    ThreadCache& owner = *owner_of(block);
     {
       const std::lock_guard lock(owner.lock);
       owner.counters.remove_pending(group_of(block.size), block.requested(), block.size);

@@ -118,15 +118,16 @@ void Pool::visit_cached(Visit visit) {
   constexpr size_t kBlocks = 1024;
   size_t blocks = 0;
   caches_.for_each([&](ThreadCache& cache) {
-    for (const Lane& lane : cache.lanes) {
+    cache.lanes.for_each([&](const Lane& lane) {
       for (const QuickBins& bins : lane.groups) {
+        if (blocks >= kBlocks) return;
         bins.for_each([&](const Range* block) {
           if (!heap_of(*block).shares()) return true;
           for_chunks(*block->region, block->address, block->end(), visit);
           return ++blocks < kBlocks;
         });
       }
-    }
+    });
   });
 }
 
@@ -322,6 +323,7 @@ Status Pool::validate() {
     return fail(GPUPOOL_ERROR_INTERNAL, "reserved is %" PRIu64 ", chunks hold %" PRIu64,
                 ledger_.reserved().current, in_chunks);
   }
+  if (!caches_.is_valid()) return fail(GPUPOOL_ERROR_INTERNAL, "a thread's lanes are inconsistent");
   return pending_.is_valid() ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
 }
 

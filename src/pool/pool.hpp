@@ -147,8 +147,12 @@ class Pool {
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status raise_peak(ThreadCache& cache);
-  Status free_locked(BlockOwner& owner, Range& block, Address address, Stream stream);
-  Status free_contended(BlockOwner& owner, Range& block, Address address, Stream stream);
+  Status malloc_further(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
+  Status malloc_cached(ThreadCache& cache, Group group, Range& block, uint64_t size, Address& address);
+  Status free_locked(Range& block, Tag tag, Address address, Stream stream);
+  Status free_contended(Range& block, Tag tag, Address address, Stream stream);
+  Status free_further(Range& block, Tag tag, Stream stream);
+  Status free_cached(Range& block, Tag tag, Group group, uint64_t bytes);
   Status free_slow(Address address, Stream stream);
   Status not_a_block(Address address);
   void attach_thread();

@@ -12,17 +12,18 @@ Status Pool::record_stream(Address address, Stream stream) {
   if (address == 0) return kSuccess;
   const Lock lock = enter();
   Range* block = space_.map.find(address);
-  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
+  ThreadCache* owner = block != nullptr ? owner_of(*block) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
   pending_.prepare();
   StreamState* state = &streams_.find_user(stream);
   if (state == &heap_of(*block).state()) return kSuccess;
-  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
+  const std::lock_guard cache_lock(owner->lock);
   if (!block->is(State::live)) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
   }
+  if (!block->is_shared()) block->uses = nullptr;
   pending_.add_use(*block, state);
-  block->shared.store(true, std::memory_order_relaxed);
+  block->set_shared(true);
   return kSuccess;
 }
 
@@ -41,7 +42,7 @@ Status Pool::leave_stream(Stream stream, bool for_good) {
   const Lock lock = enter();
   const bool is_known = streams_.knows(stream);
   const Status status = streams_.leave(stream, for_good, [this](Stream leaving) {
-    caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drop_lane(cache, leaving)); });
+    caches_.for_each([&](ThreadCache& cache) { give_list(caches_.close_lane(cache, leaving)); });
   });
   if (status == kSuccess && is_known)
     tell("stream 0x%" PRIxPTR " is %s", stream, for_good ? "released" : "parked");
@@ -67,9 +68,9 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   Lock lock(mutex_);
   const Range* block = space_.map.find_at_or_before(address);
   if (block == nullptr || address >= block->end()) return not_a_block(address);
-  BlockOwner* owner = block->owner.load(std::memory_order_acquire);
+  ThreadCache* owner = owner_of(*block);
   if (owner == nullptr) return not_a_block(block->address);
-  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
+  const std::lock_guard cache_lock(owner->lock);
   if (!block->is(State::live)) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "the block at 0x%" PRIx64 " has been freed", block->address);
   }

@@ -76,8 +76,8 @@ struct StreamState {
   StreamState* left_next = nullptr;
   StreamState* waited_prev = nullptr;
   StreamState* waited_next = nullptr;
-  Range* waiting_first = nullptr;  // through Range::link
-  Range* waiting_last = nullptr;
+  BlockUse* waiting_first = nullptr;  // through BlockUse::behind
+  BlockUse* waiting_last = nullptr;
   uint64_t graph = 0;  // the capture that it was made for
 };
 

@@ -123,9 +123,9 @@ TEST(FreeIndex, SeesBrokenLinks) {
     index.insert(&blocks[i]);
   }
   ASSERT_TRUE(index.is_valid());
-  blocks[1].link_back = &blocks[2];
+  blocks[1].set_link_back(&blocks[2]);
   EXPECT_FALSE(index.is_valid());
-  blocks[1].link_back = &blocks[0];
+  blocks[1].set_link_back(&blocks[0]);
   ASSERT_TRUE(index.is_valid());
   blocks[0].link = &blocks[2];
   EXPECT_FALSE(index.is_valid());
