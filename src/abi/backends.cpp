@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include "abi/torch_pools.hpp"
 #include "base/parse.hpp"
 #include "device/cuda/cuda.hpp"
 #include "device/sim/sim.hpp"
@@ -127,12 +126,12 @@ Status check_fields(const gpupool_config_t& config) {
 
 /// When the library is loaded, before any thread can be in it: a thread that registered these on its first
 /// call would leave the child of a fork of that moment waiting for it. Locks are taken around fork in the
-/// reverse of this order: those of PyTorch's pools, of the pools, then the devices'.
+/// reverse of this order: those of the pools, then the devices'. PyTorch's pools, in a library that is loaded
+/// later, come before both.
 [[gnu::constructor]] static void watch_fork() {
   sim_watch_fork();
   set_after_fork_hook(cuda_after_fork);
   Registry::watch_fork();
-  TorchPools::watch_fork();
 }
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {

@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
