@@ -10,7 +10,7 @@ CHECKERS := build/checkers
 CTEST := ctest --parallel 2
 
 help:
-	@echo "make demo       build, then the examples and recorded PyTorch workloads, in every language"
+	@echo "make demo       builds what it runs: the examples and recorded PyTorch workloads, in every language"
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library and the command, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
@@ -34,10 +34,7 @@ build: setup-build
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release
 
-demo: setup-demo build
-	@echo "== gpupool info" && build/release/gpupool info
-	@for example in build/release/examples/example_*; do \
-	  if [ -x $$example ] && [ -f $$example ]; then echo "== $$(basename $$example)"; $$example || exit 1; fi; done
+demo: setup-demo
 	@tools/demo.sh
 
 test: setup check
