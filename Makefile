@@ -65,8 +65,8 @@ format: setup
 	@$(CHECKERS)/clang-format -i $(FORMATTED)
 
 lint:
-	@echo "== generated files, layers, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
-	  python3 tools/check_locks.py && python3 tools/check_words.py
+	@echo "== generated files, layers, circles, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
+	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py
 	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not there, skipped"; fi
 

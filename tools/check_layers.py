@@ -5,7 +5,8 @@
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
 
-The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each violation as file:line. What core may not see, it may not see through another header of ours either.
+The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each
+violation as file:line. What core may not see, it may not see through another header of ours either.
 Besides the includes it checks that extern "C" and catch (...) stand in src/abi only, but where the user is called,
 and that only src/abi names a concrete device.
 """
