@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-demo build demo test bindings fuzz check format-check format tidy lint generate clean
+.PHONY: help setup setup-build setup-demo build demo test test-release test-bindings test-asan test-tsan test-oldest
+.PHONY: bindings fuzz check format-check format tidy lint generate clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests
@@ -37,14 +38,27 @@ build: setup-build
 demo: setup-demo
 	@tools/demo.sh
 
-test: setup check
-	@echo "== release" && cmake --build --preset release && $(CTEST) --preset release
+# The parts of `make test`, one by one, so that several machines can share them.
+test: setup check test-release test-bindings test-asan test-tsan test-oldest
+	@echo "All checks passed."
+
+test-release: setup
+	@echo "== release" && cmake --preset release --log-level=WARNING
+	@cmake --build --preset release && $(CTEST) --preset release
+
+test-bindings: setup build
 	@tools/check_bindings.sh
+
+test-asan: setup
 	@echo "== address and undefined behaviour sanitizers"
 	@cmake --preset asan --log-level=WARNING && cmake --build --preset asan && $(CTEST) --preset asan
+
+test-tsan: setup
 	@echo "== thread sanitizer"
 	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan && $(CTEST) --preset tsan
-	@echo "All checks passed."
+
+test-oldest: setup
+	@tools/check_oldest.sh
 
 bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)

@@ -36,7 +36,8 @@ class Tidy(unittest.TestCase):
         }.items():
             self.write(name, text)
         (self.root / "checker").chmod(0o755)
-        unit = self.write("build/Unity/unit.cxx", f'#include "{self.root}/src/b.cpp"\n#include "{self.root}/src/c.cpp"\n')
+        parts = "".join(f'#include "{self.root}/src/{name}.cpp"\n' for name in "bc")
+        unit = self.write("build/Unity/unit.cxx", parts)
         files = (unit, self.root / "src/a.cpp")
         commands = [{"file": str(file), "directory": str(self.root), "command": f"c++ -c {file}"} for file in files]
         self.write("build/compile_commands.json", json.dumps(commands))
