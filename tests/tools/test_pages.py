@@ -30,7 +30,8 @@ def expand(text):
 
 
 def is_there(page, name):
-    """In the repository, or in the page's own folder."""
+    """In the repository, or in the page's own folder. NAME and X.Y.Z stand for any."""
+    name = re.sub(r"\bNAME\b|\bX\.Y\.Z\b", "*", name)
     return any(any(folder.glob(name.rstrip("/."))) for folder in (ROOT, page.parent))
 
 
