@@ -13,7 +13,7 @@ CTEST := ctest --parallel 2
 help:
 	@echo "make demo       builds what it runs: the examples and recorded PyTorch workloads, in every language"
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
-	@echo "make build      the library and the command, in build/release"
+	@echo "make build      the library, the command, the examples and the tests, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
