@@ -10,8 +10,12 @@ if(GPUPOOL_BUILD_STATIC)
 endif()
 if(GPUPOOL_BUILD_TORCH)
   list(APPEND installed_targets gpupool_torch)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/frameworks/torch/include/gpupool/torch.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpupool)
 endif()
-install(TARGETS ${installed_targets} EXPORT gpupoolTargets FILE_SET HEADERS)
+install(TARGETS ${installed_targets} EXPORT gpupoolTargets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpupool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 install(EXPORT gpupoolTargets NAMESPACE gpupool:: DESTINATION ${config_dir})
 
 if(GPUPOOL_BUILD_CLI)

@@ -24,12 +24,9 @@ PLACES = (
     rf'^name = "gpupool[\w-]*"\nversion = "{NUMBER}"',
 )
 # Where other versions are meant: how the soname is made, what the tests of that make up, and what was.
-LEFT_OUT = {
-    "tools/check_exports.py",
-    "tests/tools/test_check_exports.py",
-    "tests/tools/test_versions.py",
-    "CHANGELOG.md",
-    "docs/bench/table.md",
+TESTS = ("check_exports", "release", "versions")
+LEFT_OUT = {"tools/check_exports.py", "CHANGELOG.md", "docs/bench/table.md"} | {
+    f"tests/tools/test_{name}.py" for name in TESTS
 }
 
 
