@@ -37,8 +37,9 @@ gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
   handle->pool = pool.get();
   handle->owner = std::move(pool);
   const std::lock_guard lock(mutex_);
-  handles_.push_back(handle.get());
-  handle->id = handles_.size();
+  if (handles_ == nullptr) handles_ = std::make_unique<std::vector<gpupool_t*>>();
+  handles_->push_back(handle.get());
+  handle->id = handles_->size();
   live_.push_back(handle.get());
   handle->pool->set_handle(handle.get());
   return handle.release();
@@ -77,7 +78,7 @@ void Registry::end_those_left() {
 
 std::shared_ptr<Pool> Registry::find(uint64_t id) noexcept {
   const std::lock_guard lock(mutex_);
-  return id - 1 < handles_.size() ? handles_[id - 1]->owner : nullptr;
+  return handles_ != nullptr && id - 1 < handles_->size() ? (*handles_)[id - 1]->owner : nullptr;
 }
 
 std::vector<std::shared_ptr<Pool>> Registry::all() {

@@ -87,7 +87,9 @@ class Registry {
   static constexpr char kCopyMark = 0;
 
   std::mutex mutex_;
-  std::vector<gpupool_t*> handles_;     // of all pools there ever were, by number from 1
+  // Of all pools there ever were, by number from 1. Made with the first one: before g++ 12 a vector cannot be
+  // initialised before anything runs.
+  std::unique_ptr<std::vector<gpupool_t*>> handles_;
   LiveList live_;                       // those that are not gone
   std::atomic<bool> some_left_{false};  // destroyed ones may be among them
 };

@@ -8,25 +8,19 @@
 namespace gpupool::torch {
 namespace {
 
-/// There before anything runs, and never destroyed: PyTorch frees until the very end of the process.
-union Lasting {
-  constexpr Lasting() : pools() {}
-  constexpr ~Lasting() {}  // NOLINT: it destroys nothing, on purpose
-
-  TorchPools pools;
-};
-constinit Lasting lasting;
-
-/// When this library is loaded, the other one has registered its own. What is registered later is called
-/// earlier before a fork: this lock comes before all others.
-[[gnu::constructor]] void watch_fork() {
+/// Made when this library is loaded, before anybody can call it, and never destroyed: PyTorch frees until the
+/// very end of the process. The other library has registered its own locks by then, and what is registered
+/// later is taken earlier before a fork: this lock comes before all others.
+TorchPools* const lasting = [] {
+  TorchPools* pools = new TorchPools;
   TorchPools::watch_fork();
-}
+  return pools;
+}();
 
 }  // namespace
 
 TorchPools& TorchPools::instance() noexcept {
-  return lasting.pools;
+  return *lasting;
 }
 
 void TorchPools::watch_fork() noexcept {

@@ -34,7 +34,6 @@ using StreamFilter = std::function<bool(void*)>;
 /// in gpupool_last_error. All may throw std::bad_alloc.
 class TorchPools {
  public:
-  constexpr TorchPools() noexcept = default;
   static TorchPools& instance() noexcept;
   static void watch_fork() noexcept;
 
