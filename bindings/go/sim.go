@@ -88,6 +88,12 @@ func SimLaunch(device int, capture uint64, stream Stream) error {
 	})
 }
 
+// SimHold lets somebody else hold the physical memory that is mapped at ptr, as NCCL does: it does not return to the
+// device until SimHold(device, 0). Since 0.2.
+func SimHold(device int, ptr Ptr) error {
+	return onDevice(device, func(number C.int32_t) C.bridge_result { return C.bridge_sim_hold(number, C.uint64_t(ptr)) })
+}
+
 // SimFaults counts the rules of the device that were broken so far: use of unmapped memory, races between streams,
 // calls that are illegal during capture. The last one is described in words.
 func SimFaults(device int) (count uint64, last string, err error) {

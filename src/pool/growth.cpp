@@ -388,7 +388,7 @@ Range* Pool::detach(Chunk* chunk) noexcept {
 
 /// Removes the old mappings whose streams have passed, neighbours in one call.
 void Pool::unmap_retired() noexcept {
-  if (!captures_.empty()) return;
+  if (!captures_.empty() || !sleeper_.is_awake()) return;
   unmap(retired_);
   unmap(kept_);
 }

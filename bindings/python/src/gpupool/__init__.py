@@ -45,6 +45,8 @@ from ._enums import (
     Kind,
     LogLevel,
     Mode,
+    SleepMode,
+    SleepState,
     Status,
 )
 from ._error import Error
@@ -53,6 +55,7 @@ from ._pool import Pool, default_pool
 from ._retry import collect_garbage, empty_caches, retry_on_oom
 from ._statistics import Snapshot
 from ._status_errors import (
+    AsleepError,
     DriverError,
     ForkedError,
     HostOutOfMemoryError,
@@ -65,8 +68,19 @@ from ._status_errors import (
     UnknownPointerError,
     UnsupportedError,
 )
+from ._sleep import sleep_tag, wake_tag
 from ._stream import Stream, StreamLike
-from ._structs import Block, CallStat, DeviceInfo, DriverStats, Segment, Stat, StatGroup, Stats
+from ._structs import (
+    Block,
+    CallStat,
+    DeviceInfo,
+    DriverStats,
+    Segment,
+    SleepResult,
+    Stat,
+    StatGroup,
+    Stats,
+)
 
 if TYPE_CHECKING:
     from ._cuda_array import BorrowedArray, from_cuda_array
@@ -79,6 +93,7 @@ __all__ = [
     "STREAM_UNKNOWN",
     "VERSION",
     "Array",
+    "AsleepError",
     "Backend",
     "Block",
     "BlockState",
@@ -105,6 +120,9 @@ __all__ = [
     "Pool",
     "Segment",
     "ShuttingDownError",
+    "SleepMode",
+    "SleepResult",
+    "SleepState",
     "Snapshot",
     "Stat",
     "StatGroup",
@@ -138,10 +156,12 @@ __all__ = [
     "set_log",
     "set_per_process_memory_fraction",
     "sim",
+    "sleep_tag",
     "snapshot",
     "synchronize",
     "version",
     "version_number",
+    "wake_tag",
 ]
 
 

@@ -117,6 +117,13 @@ pub unsafe fn launch(device: i32, capture: u64, stream: StreamId) -> Result<()> 
     check(unsafe { sys::gpupool_sim_launch(device, capture, stream.number()) })
 }
 
+/// Lets somebody else hold the physical memory that is mapped at an address, as NCCL does: it does not return to the
+/// device until this is called with 0. Since 0.2.
+pub fn hold(device: i32, address: u64) -> Result<()> {
+    // SAFETY: any address will do.
+    check(unsafe { sys::gpupool_sim_hold(device, address) })
+}
+
 /// Rules of the device that were broken so far: use of unmapped memory, races between streams, unmapping what is
 /// in use, calls that are illegal during capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
