@@ -17,6 +17,8 @@ type SimConfig struct {
 	PriceScale float64
 	// Only streams that a pool made, and 0, are streams; any other number is a fault. Since 0.2.
 	StrictStreams bool
+	// How much of the host's memory can be page-locked. Default: 1 TiB. Since 0.2.
+	HostBytes uint64
 }
 
 // SimConfigure sets how a simulated device behaves. Possible only while no pool uses it.
@@ -25,6 +27,7 @@ func SimConfigure(device int, config SimConfig) error {
 		data:           1,
 		capacity_bytes: C.uint64_t(config.CapacityBytes),
 		price_scale:    C.double(config.PriceScale),
+		host_bytes:     C.uint64_t(config.HostBytes),
 	}
 	if config.WithoutData {
 		c.data = 2

@@ -103,8 +103,8 @@ type Stats struct {
 	// Host memory of the pool's own records.
 	MetadataBytes uint64 `json:"metadata_bytes"`
 
-	// Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes; blocks
-	// in it still count as active. This and all below: since 0.2.
+	// Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
+	// blocks in it still count as active. This and all below: since 0.2.
 	AsleepBytes uint64 `json:"asleep_bytes"`
 
 	// Page-locked memory of the host that the pool holds to sleep with.
@@ -121,8 +121,8 @@ type Stats struct {
 	Stream CallStat `json:"stream"`
 }
 
-// What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing to
-// do. Since 0.2.
+// What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
+// to do. Since 0.2.
 type SleepResult struct {
 	structSize uint32
 
@@ -138,8 +138,8 @@ type SleepResult struct {
 	// Sleep and wake: what live blocks held that was not.
 	DroppedBytes uint64 `json:"dropped_bytes"`
 
-	// Sleep: the part of released_bytes that the device did not get back, because somebody else holds the memory
-	// or the driver did not take it. Where others allocate at the same time, an estimate.
+	// Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
+	// memory or the driver did not take it. Where others allocate at the same time, an estimate.
 	RetainedBytes uint64 `json:"retained_bytes"`
 
 	// Wake: physical memory that was created.

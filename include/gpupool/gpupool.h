@@ -433,8 +433,8 @@ typedef struct gpupool_stats_t {
   uint64_t streams;
   /* Host memory of the pool's own records. */
   uint64_t metadata_bytes;
-  /* Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes; blocks
-   * in it still count as active. This and all below: since 0.2. */
+  /* Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
+   * blocks in it still count as active. This and all below: since 0.2. */
   uint64_t asleep_bytes;
   /* Page-locked memory of the host that the pool holds to sleep with. */
   uint64_t backup_bytes;
@@ -460,8 +460,8 @@ typedef struct gpupool_sleep_options_t {
   uint64_t reserved[4];
 } gpupool_sleep_options_t;
 
-/* What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing to
- * do. Since 0.2. */
+/* What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
+ * to do. Since 0.2. */
 typedef struct gpupool_sleep_result_t {
   uint32_t struct_size;
   /* Pools that were put to sleep, or woken. */
@@ -472,8 +472,8 @@ typedef struct gpupool_sleep_result_t {
   uint64_t saved_bytes;
   /* Sleep and wake: what live blocks held that was not. */
   uint64_t dropped_bytes;
-  /* Sleep: the part of released_bytes that the device did not get back, because somebody else holds the memory
-   * or the driver did not take it. Where others allocate at the same time, an estimate. */
+  /* Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
+   * memory or the driver did not take it. Where others allocate at the same time, an estimate. */
   uint64_t retained_bytes;
   /* Wake: physical memory that was created. */
   uint64_t created_bytes;
@@ -703,27 +703,27 @@ GPUPOOL_API gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oo
  * struct_size must be set. Between this call and the end of gpupool_wake, no work may be queued that uses the
  * pool's memory. A pool that sleeps already: success, and nothing is done. Another thread's sleep or wake is
  * waited for. Only pools in vmm mode can sleep. Since 0.2.
- * Errors: UNAVAILABLE (a stream captures, or the driver does not say; or the call comes from a handler that this
- * pool's own wake asks), HOST_OUT_OF_MEMORY (no more than three quarters of the host's free
- * memory are taken), UNSUPPORTED (another mode), INVALID_ARGUMENT, DRIVER, FORKED: the pool is awake, and its
- * blocks are as they were. Where the driver refuses even to undo, the pool is asleep instead, with all that was
- * saved: gpupool_sleep_state tells, and gpupool_wake tries again. */
+ * Errors: UNAVAILABLE (a stream captures, or the driver does not say; or the call comes from a handler that
+ * this pool's own wake asks), HOST_OUT_OF_MEMORY (no more than three quarters of the host's free memory are
+ * taken), UNSUPPORTED (another mode), INVALID_ARGUMENT, DRIVER, FORKED: the pool is awake, and its blocks are
+ * as they were. Where the driver refuses even to undo, the pool is asleep instead, with all that was saved:
+ * gpupool_sleep_state tells, and gpupool_wake tries again. */
 GPUPOOL_API gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                            gpupool_sleep_result_t* out_result);
 
 /* Wakes a pool: takes what it needs from the limit, creates memory, maps it at the same addresses, and copies
- * back what was saved. What was freed meanwhile gets no memory. When the call returns, the data are there, and
- * work of any stream may use them. Where memory is short, other pools' caches are emptied, the out-of-memory
- * handler is asked, and then what others free is waited for, as long as timeout_ns says. A pool that is awake:
- * success, and nothing is done. Since 0.2.
- * Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (called by a handler that this pool's own wake asks), DRIVER,
- * HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED: the pool is asleep as before, and can be woken later. */
+ * back what was saved. What was freed meanwhile gets no memory. When the call returns, the data are there,
+ * and work of any stream may use them. Where memory is short, other pools' caches are emptied, the
+ * out-of-memory handler is asked, and then what others free is waited for, as long as timeout_ns says. A pool
+ * that is awake: success, and nothing is done. Since 0.2. Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE
+ * (called by a handler that this pool's own wake asks), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED:
+ * the pool is asleep as before, and can be woken later. */
 GPUPOOL_API gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                           gpupool_sleep_result_t* out_result);
 
-/* gpupool_sleep for every pool of this process that has the name `tag`; tag NULL: for every one that has a name. A
- * tag that no pool has is no error: out_result->pools is 0. Where one pool fails, those that this call has
- * changed are changed back, and its status is returned. Since 0.2. */
+/* gpupool_sleep for every pool of this process that has the name `tag`; tag NULL: for every one that has a
+ * name. A tag that no pool has is no error: out_result->pools is 0. Where one pool fails, those that this
+ * call has changed are changed back, and its status is returned. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options,
                                                gpupool_sleep_result_t* out_result);
 
@@ -734,29 +734,28 @@ GPUPOOL_API gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sle
 /* Where a pool stands: a gpupool_sleep_state_t. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
 
-/* Names a pool, for gpupool_sleep_tag, messages and the report; NULL or "": no name. At most 63 bytes; copied.
- * Since 0.2. Errors: INVALID_ARGUMENT. */
+/* Names a pool, for gpupool_sleep_tag, messages and the report; NULL or "": no name. At most 63 bytes;
+ * copied. Since 0.2. Errors: INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
 
 /* The pool's name, "" without one, written as by gpupool_report. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 
-/* Marks a block (1) whose contents GPUPOOL_SLEEP_MODE_DROP saves all the same, or takes that back (0). Goes with the
- * block. The free of a marked block takes the pool's lock. Since 0.2. Errors: UNKNOWN_POINTER,
+/* Marks a block (1) whose contents GPUPOOL_SLEEP_MODE_DROP saves all the same, or takes that back (0). Goes
+ * with the block. The free of a marked block takes the pool's lock. Since 0.2. Errors: UNKNOWN_POINTER,
  * INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep);
 
-/* Gets page-locked memory of the host to save `bytes` with, ahead of the first sleep, and keeps it until it is
- * called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others on the
- * machine: it is done in pieces of at most 256 MiB. Since 0.2.
- * Errors: HOST_OUT_OF_MEMORY (as for gpupool_sleep), UNSUPPORTED, DRIVER, FORKED: what was held before stays. */
+/* Gets page-locked memory of the host to save `bytes` with, ahead of the first sleep, and keeps it until it
+ * is called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others
+ * on the machine: it is done in pieces of at most 256 MiB. Since 0.2. Errors: HOST_OUT_OF_MEMORY (as for
+ * gpupool_sleep), UNSUPPORTED, DRIVER, FORKED: what was held before stays. */
 GPUPOOL_API gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes);
 
 /* Where the saved contents of a block are while the pool sleeps: *out_bytes of them, from ptr on, which may
- * point anywhere inside it. They lie in pieces: ask again with ptr + *out_bytes for what comes next in the block.
- * Valid until the block is freed, or the pool woken. Since 0.2.
- * Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (the pool is not asleep, or the block was
- * dropped). */
+ * point anywhere inside it. They lie in pieces: ask again with ptr + *out_bytes for what comes next in the
+ * block. Valid until the block is freed, or the pool woken. Since 0.2. Errors: UNKNOWN_POINTER (not in a live
+ * block), UNAVAILABLE (the pool is not asleep, or the block was dropped). */
 GPUPOOL_API gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
                                             uint64_t* out_bytes);
 
@@ -821,9 +820,9 @@ GPUPOOL_API gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool
 
 /* Makes calls of the simulated driver fail. script is a list "CALL:NUMBER[=ERROR]" with commas: CALL is
  * create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,
- * host_wait, copy (those of sleep and wake) or stream (creating and destroying one); NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is
- * out_of_memory or error (default). An empty script ends all failures.
- * Errors: INVALID_ARGUMENT, with the part that was not understood. */
+ * host_wait, copy (those of sleep and wake) or stream (creating and destroying one); NUMBER counts that
+ * call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or error (default).
+ * An empty script ends all failures. Errors: INVALID_ARGUMENT, with the part that was not understood. */
 GPUPOOL_API gpupool_status_t gpupool_sim_script(int32_t device, const char* script);
 
 /* Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both

@@ -13,7 +13,8 @@ namespace {
 Status read_options(const gpupool_sleep_options_t* in, SleepOptions& options) {
   gpupool_sleep_options_t whole{};
   if (in != nullptr) {
-    if (const Status status = read_struct(in, whole, "options->struct_size"); status != kSuccess) return status;
+    if (const Status status = read_struct(in, whole, "options->struct_size"); status != kSuccess)
+      return status;
   }
   constexpr uint32_t kKnown = GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT | GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS |
                               GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP | GPUPOOL_SLEEP_FLAG_FILL;
@@ -129,7 +130,8 @@ gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes) {
   return on_pool(pool, [&](Pool& self) { return self.sleeper().prepare(bytes); });
 }
 
-gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data, uint64_t* out_bytes) {
+gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
+                                uint64_t* out_bytes) {
   if (out_data == nullptr) return refuse_null("out_data");
   if (out_bytes == nullptr) return refuse_null("out_bytes");
   *out_data = nullptr;

@@ -33,7 +33,7 @@ struct Chunk {
   /// Its pool sleeps: what was in it is saved or dropped, and its handle is 0 once the device has the memory.
   bool asleep = false;
   bool unmapped = false;  // of one that is asleep
-  Chunk* prev = nullptr;      // in a list of its heap's, or of those in hand
+  Chunk* prev = nullptr;  // in a list of its heap's, or of those in hand
   Chunk* next = nullptr;
   Chunk* shared_prev = nullptr;  // in a list of the space's
   Chunk* shared_next = nullptr;

@@ -9,9 +9,9 @@
 // Callers keep them; implementations need not check (the simulated device does, and counts the faults).
 //
 // Every function may be called from any thread. None but synchronize, synchronize_all, allocate, deallocate,
-// synchronize_stream and destroy_stream may wait for the GPU, and transfer, where much is queued already. A failure is described with fail() or
-// fail_driver(); memory that the device does not have is GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has
-// gone, every function gives GPUPOOL_ERROR_SHUTTING_DOWN.
+// synchronize_stream and destroy_stream may wait for the GPU, and transfer, where much is queued already. A
+// failure is described with fail() or fail_driver(); memory that the device does not have is
+// GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function gives GPUPOOL_ERROR_SHUTTING_DOWN.
 #pragma once
 
 #include <array>

@@ -11,8 +11,8 @@
 namespace gpupool::internal {
 namespace {
 
-/// What is copied, unmapped or mapped together: large enough to be worth an event, small enough that the driver
-/// works on one while the next is copied.
+/// What is copied, unmapped or mapped together: large enough to be worth an event, small enough that the
+/// driver works on one while the next is copied.
 constexpr uint64_t kBatch = 64 * kMiB;
 
 }  // namespace
@@ -137,7 +137,8 @@ void Sleeper::settle_copies(Lock& lock) noexcept {
   copies_pending_ = !settled;
 }
 
-/// Gives the memory of an unmapped chunk back. Where the driver refuses, the chunk keeps it, counted as before.
+/// Gives the memory of an unmapped chunk back. Where the driver refuses, the chunk keeps it, counted as
+/// before.
 void Sleeper::release(Chunk& chunk) noexcept {
   const ErrorRecord before = last_error();
   if (device_.release_chunk(chunk.handle) != kSuccess) {

@@ -72,8 +72,9 @@ Status Backup::shrink(Lock& lock, uint64_t bytes) {
 }
 
 Address Backup::at(uint64_t offset, uint64_t& bytes) const noexcept {
-  const auto after = std::upper_bound(pieces_.begin(), pieces_.end(), offset,
-                                      [](uint64_t wanted, const Piece& piece) { return wanted < piece.offset; });
+  const auto after =
+      std::upper_bound(pieces_.begin(), pieces_.end(), offset,
+                       [](uint64_t wanted, const Piece& piece) { return wanted < piece.offset; });
   const Piece& piece = *std::prev(after);
   const uint64_t into = offset - piece.offset;
   bytes = piece.size - into;

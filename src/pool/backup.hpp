@@ -11,9 +11,9 @@
 
 namespace gpupool::internal {
 
-/// One run of bytes, in pieces that never move. Page-locking is slow and holds up others on the machine, so it
-/// is done a piece at a time, with the pool's lock given up. One thread at a time changes it (Sleeper's turn);
-/// the rest is guarded by the pool's lock.
+/// One run of bytes, in pieces that never move. Page-locking is slow and holds up others on the machine, so
+/// it is done a piece at a time, with the pool's lock given up. One thread at a time changes it (Sleeper's
+/// turn); the rest is guarded by the pool's lock.
 class Backup {
  public:
   using Lock = std::unique_lock<std::mutex>;

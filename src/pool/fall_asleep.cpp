@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Falling asleep. Everything that can fail for want of something comes first: the streams are waited for, the
-// backup is there, and all copies are queued, before the first mapping goes. From then on only the driver's own
-// refusal to unmap can fail, and what has gone comes back.
+// backup is there, and all copies are queued, before the first mapping goes. From then on only the driver's
+// own refusal to unmap can fail, and what has gone comes back.
 #include <algorithm>
 #include <cinttypes>
 
@@ -56,8 +56,9 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
     result.retained_bytes = result.released_bytes - std::min(result.released_bytes, rise);
   }
   if (result.retained_bytes != 0 && log_enabled(GPUPOOL_LOG_WARNING)) {
-    log_line(GPUPOOL_LOG_WARNING, "pool '%s' sleeps, and the device has %" PRIu64 " bytes less than it gave back",
-             name_.c_str(), result.retained_bytes);
+    log_line(GPUPOOL_LOG_WARNING,
+             "pool '%s' sleeps, and the device has %" PRIu64 " bytes less than it gave back", name_.c_str(),
+             result.retained_bytes);
   }
   return kSuccess;
 }
@@ -83,7 +84,8 @@ Status Sleeper::check_captures() {
   for (const auto& state : pool_.streams_.all()) {
     if (state->order.released() || !state->order.capturing()) continue;
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
-                "stream 0x%" PRIxPTR " captures a graph, or the driver does not say: the pool cannot sleep now",
+                "stream 0x%" PRIxPTR
+                " captures a graph, or the driver does not say: the pool cannot sleep now",
                 state->order.stream());
   }
   return kSuccess;
@@ -152,8 +154,8 @@ Status Sleeper::save(Lock& lock, Plan& plan) {
   return status;
 }
 
-/// Takes the mappings away as the copies pass, and the memory at once, or, where nothing could bring back what
-/// was in it, after the last mapping.
+/// Takes the mappings away as the copies pass, and the memory at once, or, where nothing could bring back
+/// what was in it, after the last mapping.
 Status Sleeper::put_away(Lock& lock, Plan& plan, bool at_once) {
   if (!at_once) {
     for (Batch& batch : plan.batches) {

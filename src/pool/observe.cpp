@@ -45,7 +45,8 @@ gpupool_driver_stats_t calls_of(const MeteredDevice& device) noexcept {
                                          &calls.malloc,     &calls.free,        &calls.event_record,
                                          &calls.query,      &calls.stream_wait, &calls.host_wait};
   static_assert(std::size(fields) == static_cast<size_t>(Call::copy));
-  for (size_t call = 0; call < std::size(fields); ++call) *fields[call] = device.total(static_cast<Call>(call));
+  for (size_t call = 0; call < std::size(fields); ++call)
+    *fields[call] = device.total(static_cast<Call>(call));
   return calls;
 }
 

@@ -60,7 +60,8 @@ Sleeper::Turn::~Turn() {
   if (!has_it_) return;
   Sleeper& self = sleeper_;
   if (self.state_ == GPUPOOL_SLEEP_STATE_WAKING) self.state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
-  if (self.state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP) self.state_ = self.away_ != 0 ? GPUPOOL_SLEEP_STATE_ASLEEP : GPUPOOL_SLEEP_STATE_AWAKE;
+  if (self.state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP)
+    self.state_ = self.away_ != 0 ? GPUPOOL_SLEEP_STATE_ASLEEP : GPUPOOL_SLEEP_STATE_AWAKE;
   self.busy_ = false;
   self.owner_ = {};
   self.changed_.notify_all();
@@ -81,7 +82,8 @@ Status Sleeper::stop(Lock& lock) {
 
 Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   if (!pool_.options_.vmm) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "only a pool in vmm mode can sleep: other memory has no second place");
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "only a pool in vmm mode can sleep: other memory has no second place");
   }
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
@@ -140,7 +142,8 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
 Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& result) {
   std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
   keep_named(pools, tag);
-  std::erase_if(pools, [](const auto& pool) { return pool->sleeper().state() == GPUPOOL_SLEEP_STATE_ASLEEP; });
+  std::erase_if(pools,
+                [](const auto& pool) { return pool->sleeper().state() == GPUPOOL_SLEEP_STATE_ASLEEP; });
   return for_all(
       pools, [&](Sleeper& each) { return each.sleep(options, result); },
       [&](Sleeper& each) {
@@ -183,7 +186,8 @@ Status Sleeper::set_keep(Address address, bool keep) {
   const Lock lock = pool_.enter();
   Range* block = pool_.space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
-  if (owner == nullptr || block->address != address || !block->is(State::live)) return pool_.not_a_block(address);
+  if (owner == nullptr || block->address != address || !block->is(State::live))
+    return pool_.not_a_block(address);
   if (keep) keep_.insert(address);
   const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
   if (!block->is(State::live)) {
@@ -200,10 +204,12 @@ Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
   gpupool_block_t block{};
   if (const Status status = pool_.block_info(address, block); status != kSuccess) return status;
   const Lock lock(pool_.mutex_);
-  if (state_ != GPUPOOL_SLEEP_STATE_ASLEEP) return fail(GPUPOOL_ERROR_UNAVAILABLE, "the pool is not asleep: use the block");
+  if (state_ != GPUPOOL_SLEEP_STATE_ASLEEP)
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the pool is not asleep: use the block");
   const Run* run = find_saved(address);
   if (run == nullptr) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "what was in the block at 0x%" PRIx64 " was dropped", block.address);
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "what was in the block at 0x%" PRIx64 " was dropped",
+                block.address);
   }
   uint64_t in_piece = 0;
   data = reinterpret_cast<const void*>(backup_.at(run->offset + (address - run->address), in_piece));

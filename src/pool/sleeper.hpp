@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sleep and wake: a pool's memory goes back to the device, and later comes back to the same addresses.
 //
-// Blocks, heaps and streams stay as they are. What changes is the chunks: one that is asleep is where it was in
-// the records, and its memory is away. Nobody hands memory out meanwhile: threads' caches are drained and have
-// no lanes, so that every malloc and free comes to the pool's lock, where admit() stops the mallocs. A pool that
-// never sleeps pays nothing for this on the hot path.
+// Blocks, heaps and streams stay as they are. What changes is the chunks: one that is asleep is where it was
+// in the records, and its memory is away. Nobody hands memory out meanwhile: threads' caches are drained and
+// have no lanes, so that every malloc and free comes to the pool's lock, where admit() stops the mallocs. A
+// pool that never sleeps pays nothing for this on the hot path.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ struct SleepOptions {
   uint64_t timeout_ns = 0;
 };
 
-/// Guarded by the pool's lock, which is given up for what may take long: page-locking, copies, waits. Sleep, wake
-/// and prepare take turns.
+/// Guarded by the pool's lock, which is given up for what may take long: page-locking, copies, waits. Sleep,
+/// wake and prepare take turns.
 class Sleeper {
  public:
   using Lock = std::unique_lock<std::mutex>;
@@ -163,14 +163,14 @@ class Sleeper {
   std::thread::id owner_;
   std::condition_variable changed_;
   bool hold_mallocs_ = false;
-  bool drops_ = false;          // how it fell asleep
+  bool drops_ = false;           // how it fell asleep
   bool copies_pending_ = false;  // some could not be waited for: the backup stays
   std::string name_;
   std::unordered_set<Address> keep_;  // blocks that are saved in any case; their frees take the long way
   Backup backup_;
-  uint64_t prepared_ = 0;    // bytes of the backup that stay while awake
-  std::vector<Run> runs_;    // what is saved, by address
-  uint64_t saved_end_ = 0;   // bytes of the backup that they may be in
+  uint64_t prepared_ = 0;   // bytes of the backup that stay while awake
+  std::vector<Run> runs_;   // what is saved, by address
+  uint64_t saved_end_ = 0;  // bytes of the backup that they may be in
   std::array<Stream, 2> streams_{};
   bool has_streams_ = false;
   uint64_t asleep_bytes_ = 0;  // of chunks that the device has

@@ -189,7 +189,8 @@ Status Sleeper::bring_back(Plan& plan, Batch& batch) {
     Entry& entry = plan.entries[batch.first + i];
     Chunk& chunk = *entry.chunk;
     if (chunk.handle == 0) {
-      if (const Status status = device_.create_chunk(chunk.size, chunk.handle); status != kSuccess) return status;
+      if (const Status status = device_.create_chunk(chunk.size, chunk.handle); status != kSuccess)
+        return status;
       entry.created = true;
       pool_.ledger_.created(chunk.size);
       if (chunk.heap != nullptr) pool_.ledger_.attached(chunk.heap->group(), chunk.size);
@@ -211,11 +212,13 @@ Status Sleeper::map_old() {
     for (Pool::Retired& entry : *entries) {
       if (!entry.away) continue;
       const Range& range = *entry.range;
-      if (const Status status = device_.map(range.address, range.size, entry.chunk->handle); status != kSuccess)
+      if (const Status status = device_.map(range.address, range.size, entry.chunk->handle);
+          status != kSuccess)
         return status;
       entry.away = false;
       --away_;
-      if (const Status status = device_.set_access(range.address, range.size); status != kSuccess) return status;
+      if (const Status status = device_.set_access(range.address, range.size); status != kSuccess)
+        return status;
     }
   }
   return kSuccess;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver call of a sleep and of a wake fails once, at each of its occurrences, and for good. Whatever comes
-// of it, the pool is awake or asleep, no byte is lost, and the next try succeeds (S1, S2, S5, S39).
+// Every driver call of a sleep and of a wake fails once, at each of its occurrences, and for good. Whatever
+// comes of it, the pool is awake or asleep, no byte is lost, and the next try succeeds (S1, S2, S5, S39).
 #include <array>
 
 #include "sleep_fixture.hpp"
@@ -8,8 +8,9 @@
 namespace sleep_test {
 namespace {
 
-constexpr std::array kCallNames{"create",       "release", "map",         "set_access", "unmap", "address", "malloc",
-                                "free",         "query",   "event_record", "stream_wait", "host_wait", "copy", "stream"};
+constexpr std::array kCallNames{"create",      "release",   "map",  "set_access", "unmap",
+                                "address",     "malloc",    "free", "query",      "event_record",
+                                "stream_wait", "host_wait", "copy", "stream"};
 
 struct Way {
   const char* name;
@@ -22,8 +23,8 @@ std::ostream& operator<<(std::ostream& out, const Way& way) {
   return out << way.name;
 }
 
-/// Blocks that share chunks, and larger ones, on two streams, each with its own pattern; cached and pending memory;
-/// where wanted, a graph whose memory was freed and moved.
+/// Blocks that share chunks, and larger ones, on two streams, each with its own pattern; cached and pending
+/// memory; where wanted, a graph whose memory was freed and moved.
 class Scene {
  public:
   explicit Scene(const Way& way) : way_(way) {
@@ -126,8 +127,9 @@ class SleepFaults : public Sleep, public testing::WithParamInterface<Way> {
   }
 
   static bool is_allowed(gpupool_status_t status) {
-    return status == GPUPOOL_SUCCESS || status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_OUT_OF_MEMORY ||
-           status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY || status == GPUPOOL_ERROR_UNAVAILABLE;
+    return status == GPUPOOL_SUCCESS || status == GPUPOOL_ERROR_DRIVER ||
+           status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY ||
+           status == GPUPOOL_ERROR_UNAVAILABLE;
   }
 
   /// How often a call is made by an undisturbed sleep, or wake.
@@ -200,7 +202,8 @@ class SleepFaults : public Sleep, public testing::WithParamInterface<Way> {
     const gpupool_status_t status = scripted(text, [&] { return try_wake(scene.pool()); });
     EXPECT_TRUE(is_allowed(status)) << gpupool_status_name(status) << last_message();
     EXPECT_TRUE(ok(gpupool_validate(scene.pool())));
-    EXPECT_EQ(state_of(scene.pool()), status == GPUPOOL_SUCCESS ? GPUPOOL_SLEEP_STATE_AWAKE : GPUPOOL_SLEEP_STATE_ASLEEP);
+    EXPECT_EQ(state_of(scene.pool()),
+              status == GPUPOOL_SUCCESS ? GPUPOOL_SLEEP_STATE_AWAKE : GPUPOOL_SLEEP_STATE_ASLEEP);
     EXPECT_EQ(kCapacity - device_free(), scene.stats().all.reserved_bytes.current);
     if (status != GPUPOOL_SUCCESS && text.find('*') == std::string::npos) {
       EXPECT_EQ(scene.stats().asleep_bytes, asleep);  // S2: a failed wake leaves not a byte on the device
@@ -210,12 +213,13 @@ class SleepFaults : public Sleep, public testing::WithParamInterface<Way> {
     scene.end();
   }
 };
-INSTANTIATE_TEST_SUITE_P(
-    By, SleepFaults,
-    testing::Values(Way{"saving", GPUPOOL_SLEEP_MODE_SAVE, 0, false}, Way{"dropping", GPUPOOL_SLEEP_MODE_DROP, 0, false},
-                    Way{"saving_a_graph", GPUPOOL_SLEEP_MODE_SAVE, 0, true},
-                    Way{"saving_a_graphs_own", GPUPOOL_SLEEP_MODE_SAVE, GPUPOOL_FLAG_CAPTURE_AWARE, true}),
-    [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(By, SleepFaults,
+                         testing::Values(Way{"saving", GPUPOOL_SLEEP_MODE_SAVE, 0, false},
+                                         Way{"dropping", GPUPOOL_SLEEP_MODE_DROP, 0, false},
+                                         Way{"saving_a_graph", GPUPOOL_SLEEP_MODE_SAVE, 0, true},
+                                         Way{"saving_a_graphs_own", GPUPOOL_SLEEP_MODE_SAVE,
+                                             GPUPOOL_FLAG_CAPTURE_AWARE, true}),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 TEST_P(SleepFaults, S1_S39_OfAnyCallAtAnyTimeAreSurvived) {
   const Counts counts = undisturbed();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What went wrong in other libraries that put memory to sleep, each a test of its number. Those that only a GPU, a
-// framework or several processes can show are elsewhere: S7, S9, S13 to S17, S21, S22, S24 to S26, S30, S41.
+// What went wrong in other libraries that put memory to sleep, each a test of its number. Those that only a
+// GPU, a framework or several processes can show are elsewhere: S7, S9, S13 to S17, S21, S22, S24 to S26,
+// S30, S41.
 #include <unistd.h>
 
 #include <array>
@@ -176,7 +177,9 @@ TEST_F(Sleep, S17_S18_TagsInAnyOrder) {
   }
   const uint64_t awake = device_free();
   std::array<const char*, 3> tags{"cuda_graph", "kv_cache", "weights"};
-  const auto bytes_of = [](const char* tag) { return std::strcmp(tag, "weights") == 0 ? 16 * kMiB : 8 * kMiB; };
+  const auto bytes_of = [](const char* tag) {
+    return std::strcmp(tag, "weights") == 0 ? 16 * kMiB : 8 * kMiB;
+  };
   do {
     uint64_t free = awake;
     for (const char* tag : tags) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// S12: every block's bytes over random mallocs, frees, work, sleeps and wakes. GPUPOOL_SLEEP_STEPS says how many.
+// S12: every block's bytes over random mallocs, frees, work, sleeps and wakes. GPUPOOL_SLEEP_STEPS says how
+// many.
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -123,7 +124,8 @@ class Walk {
   }
 
   void wake() {
-    gpupool_sleep_options_t how = options(GPUPOOL_SLEEP_MODE_SAVE, pick(2) == 0 ? GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP : 0);
+    gpupool_sleep_options_t how =
+        options(GPUPOOL_SLEEP_MODE_SAVE, pick(2) == 0 ? GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP : 0);
     ASSERT_TRUE(ok(gpupool_wake(pool_, &how, nullptr)));
     is_asleep_ = false;
     for (Block& block : blocks_) {

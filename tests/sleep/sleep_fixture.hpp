@@ -13,7 +13,8 @@ using namespace pool_test;  // NOLINT: these tests speak its words
 inline constexpr int32_t kDevice = 0;
 inline constexpr uint64_t kCapacity = 512 * kMiB;
 
-inline gpupool_sleep_options_t options(gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE, uint32_t flags = 0) {
+inline gpupool_sleep_options_t options(gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE,
+                                       uint32_t flags = 0) {
   gpupool_sleep_options_t result{};
   result.struct_size = sizeof result;
   result.mode = mode;
@@ -52,7 +53,8 @@ inline gpupool_sleep_state_t state_of(gpupool_t* pool) {
   return state;
 }
 
-inline gpupool_sleep_result_t fall_asleep(gpupool_t* pool, gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE,
+inline gpupool_sleep_result_t fall_asleep(gpupool_t* pool,
+                                          gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE,
                                           uint32_t flags = 0) {
   const gpupool_sleep_options_t how = options(mode, flags);
   gpupool_sleep_result_t result = empty_result();

@@ -154,7 +154,9 @@ TEST_F(Sleep, S31_ForksRaceWithSleepAndWake) {
     if (child == 0) {
       gpupool_stats_t stats{};
       stats.struct_size = sizeof stats;
-      _exit(gpupool_stats(pool, &stats) == GPUPOOL_SUCCESS && stats.all.allocated_bytes.current == 40 * kMiB ? 0 : 1);
+      _exit(gpupool_stats(pool, &stats) == GPUPOOL_SUCCESS && stats.all.allocated_bytes.current == 40 * kMiB
+                ? 0
+                : 1);
     }
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -148,8 +148,10 @@ Status SimMemory::hold(Address address) {
     return kSuccess;
   }
   const auto extent = entry_at(extents_, address);
-  if (extent == extents_.end() || address - extent->first >= extent->second.size || extent->second.chunk == 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: no chunk is mapped at %#llx", Long{address});
+  if (extent == extents_.end() || address - extent->first >= extent->second.size ||
+      extent->second.chunk == 0) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: no chunk is mapped at %#llx",
+                Long{address});
   }
   chunks_.find(extent->second.chunk)->second.held = true;
   return kSuccess;

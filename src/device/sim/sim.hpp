@@ -2,8 +2,8 @@
 // The simulated device: the same semantics as a GPU with virtual memory management, in virtual time.
 //
 // GPUPOOL_SIM in the environment says how devices behave from their first use on, until sim_configure:
-// "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB", each part optional; data is 1 for memory of the host
-// (default) or 0 for addresses only; streams is any (default) or strict, where numbers that no
+// "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB", each part optional; data is 1 for memory of
+// the host (default) or 0 for addresses only; streams is any (default) or strict, where numbers that no
 // gpupool_stream_create gave are no streams. A value that is not understood makes every use of a device fail.
 //
 // Rules that are broken are counted (sim_faults), and the call fails with GPUPOOL_ERROR_DRIVER, CUDA's number

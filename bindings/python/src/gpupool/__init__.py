@@ -53,6 +53,7 @@ from ._error import Error
 from ._library import device_count, device_info, features, version, version_number
 from ._pool import Pool, default_pool
 from ._retry import collect_garbage, empty_caches, retry_on_oom
+from ._sleep import sleep_tag, wake_tag
 from ._statistics import Snapshot
 from ._status_errors import (
     AsleepError,
@@ -68,7 +69,6 @@ from ._status_errors import (
     UnknownPointerError,
     UnsupportedError,
 )
-from ._sleep import sleep_tag, wake_tag
 from ._stream import Stream, StreamLike
 from ._structs import (
     Block,

@@ -82,9 +82,7 @@ class Sleeping(Watched):
         self._call(lib.gpupool_sleep, _sleep_options(mode, sync_context, hold_mallocs), result)
         return SleepResult._of(result)
 
-    def wake(
-        self, timeout: float = 0.0, *, fill: int | None = None, retain_backup: bool = False
-    ) -> SleepResult:
+    def wake(self, timeout: float = 0.0, *, fill: int | None = None, retain_backup: bool = False) -> SleepResult:
         """Maps memory at the same addresses again, with what was saved. A pool that is awake is left as it is.
 
         timeout: seconds to wait for memory that others hold. fill: a byte for blocks that were dropped.
@@ -123,7 +121,7 @@ class Sleeping(Watched):
         """What gpupool.sleep_tag calls it; "" without one. At most 63 bytes."""
         text = ffi.new("char[]", 64)
         self._call(lib.gpupool_name, text, 64, ffi.NULL)
-        return ffi.string(text).decode(errors="replace")
+        return str(ffi.string(text).decode(errors="replace"))
 
     @name.setter
     def name(self, name: str) -> None:

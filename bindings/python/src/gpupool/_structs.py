@@ -254,8 +254,8 @@ class Stats(Record):
     metadata_bytes: int
     """Host memory of the pool's own records."""
     asleep_bytes: int
-    """Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes; blocks
-    in it still count as active. This and all below: since 0.2.
+    """Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
+    blocks in it still count as active. This and all below: since 0.2.
     """
     backup_bytes: int
     """Page-locked memory of the host that the pool holds to sleep with."""
@@ -326,8 +326,8 @@ class SleepOptions(Record):
 
 
 class SleepResult(Record):
-    """What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing to
-    do. Since 0.2.
+    """What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
+    to do. Since 0.2.
     """
 
     __slots__ = (
@@ -349,8 +349,8 @@ class SleepResult(Record):
     dropped_bytes: int
     """Sleep and wake: what live blocks held that was not."""
     retained_bytes: int
-    """Sleep: the part of released_bytes that the device did not get back, because somebody else holds the memory
-    or the driver did not take it. Where others allocate at the same time, an estimate.
+    """Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
+    memory or the driver did not take it. Where others allocate at the same time, an estimate.
     """
     created_bytes: int
     """Wake: physical memory that was created."""
