@@ -226,7 +226,9 @@ TEST_P(SleepFaults, S1_S39_OfAnyCallAtAnyTimeAreSurvived) {
   for (const char* call : kCallNames) {
     const uint64_t in_sleep = count(call, counts.asleep) - count(call, counts.before);
     const uint64_t in_wake = count(call, counts.after) - count(call, counts.asleep);
+    const bool can_be_short = std::strcmp(call, "create") == 0 || std::strcmp(call, "malloc") == 0;
     for (const char* error : {"error", "out_of_memory"}) {
+      if (!can_be_short && std::strcmp(error, "out_of_memory") == 0) continue;
       for (uint64_t n = 1; n <= in_sleep && !HasFailure(); ++n) {
         sleep_under(std::string(call) + ":" + std::to_string(n) + "=" + error);
       }

@@ -475,5 +475,44 @@ TEST_F(Sleep, S40_HalfAMillionMappings) {
   pool.free(block);
 }
 
+// S21: by the prices of an H200, the driver's time hides behind the bus, from the first time after prepare.
+TEST_F(Sleep, S21_SavingRunsAtTheSpeedOfTheBus) {
+  restart(2, 16 * kGiB);
+  PoolUnderTest pool(sim_config());
+  const gpupool_ptr_t block = pool.malloc(8 * kGiB);
+  ASSERT_TRUE(ok(gpupool_prepare_backup(pool, 8 * kGiB)));
+  for (int cycle = 0; cycle < 2; ++cycle) {
+    const auto bus = static_cast<double>(8 * kGiB) / 55;
+    EXPECT_LE(static_cast<double>(fall_asleep(pool).nanoseconds), bus / 0.85);
+    EXPECT_LE(static_cast<double>(wake(pool).nanoseconds), bus / 0.85);
+  }
+  pool.free(block);
+}
+
+// Without prepare, page-locking is what a first sleep pays for.
+TEST_F(Sleep, S21_PageLockingHasItsPrice) {
+  restart(2, 2 * kGiB);
+  PoolUnderTest pool(sim_config());
+  const gpupool_ptr_t block = pool.malloc(kGiB);
+  const uint64_t first = fall_asleep(pool).nanoseconds;
+  wake(pool, GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP);
+  const uint64_t second = fall_asleep(pool).nanoseconds;
+  wake(pool);
+  EXPECT_GE(first, 5 * second);
+  pool.free(block);
+}
+
+TEST_F(Sleep, S21_SixtyGibibytesAreDroppedAndAwakeInTime) {
+  restart(2, 80 * kGiB);
+  PoolUnderTest pool(sim_config());
+  const gpupool_ptr_t block = pool.malloc(60 * kGiB);
+  EXPECT_LE(fall_asleep(pool, GPUPOOL_SLEEP_MODE_DROP).nanoseconds, 120'000'000u);
+  EXPECT_LE(wake(pool).nanoseconds, 180'000'000u);
+  // From now on in coarse chunks.
+  EXPECT_LE(fall_asleep(pool, GPUPOOL_SLEEP_MODE_DROP).nanoseconds, 40'000'000u);
+  EXPECT_LE(wake(pool).nanoseconds, 30'000'000u);
+  pool.free(block);
+}
+
 }  // namespace
 }  // namespace sleep_test
