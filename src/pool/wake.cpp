@@ -257,7 +257,9 @@ void Sleeper::take_away_again(Plan& plan) noexcept {
   }
   for (Entry& entry : plan.entries) {
     Chunk& chunk = *entry.chunk;
-    if (entry.mapped && device_.unmap(chunk.address, chunk.size) == kSuccess) chunk.unmapped = true;
+    // What a copy may still be under way to stays mapped.
+    if (entry.mapped && !copies_pending_ && device_.unmap(chunk.address, chunk.size) == kSuccess)
+      chunk.unmapped = true;
     if (entry.created && (chunk.unmapped || chunk.address == 0)) release(chunk);
   }
   pool_.ledger_.budget().put(plan.missing);
