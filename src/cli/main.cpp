@@ -140,7 +140,7 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
                     "Spread each pass over the time the recorded program took: virtual time on sim");
   command
       ->add_option("--slack", options.slack,
-                   "Let the pool reserve this much more to save driver calls: 0.1 is 10 %; -1: always tight")
+                   "Reserve this much more to save driver calls: 0.1 is 10 %; -1: always tight")
       ->option_text("X");
   command->add_option("--max-chunk", options.max_chunk, "Size of the pool's largest chunk, such as 32MiB")
       ->option_text("BYTES");

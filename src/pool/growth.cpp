@@ -300,7 +300,7 @@ Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& pie
     piece = {chunk, nullptr};
     return kSuccess;
   }
-  if (!growth.creates && steal(growth, need, room, piece)) return kSuccess;
+  if (!growth.creates && !is_within_slack(need) && steal(growth, need, room, piece)) return kSuccess;
   const Status status = create_for(growth, need, room, piece.chunk);
   if (status == kSuccess && growth.creates) governor_.created(piece.chunk->size);
   if (!is_shortage(status)) return status;
@@ -348,15 +348,17 @@ bool Pool::prefers_creating(uint64_t bytes, uint64_t now) {
          governor_.affords(bytes, now);
 }
 
+bool Pool::is_within_slack(uint64_t bytes) const noexcept {
+  const auto live = static_cast<double>(counters_.peak_all().live.allocated);
+  return options_.slack > 0 && static_cast<double>(ledger_.used() + bytes) <= (1 + options_.slack) * live;
+}
+
 /// Whether there is room for memory that could be done without: within the slack that the user allows, else
 /// where enough is left, under the limit and on the device, for those who need it.
 bool Pool::has_room(uint64_t bytes) {
   if (options_.slack < 0) return false;
   const uint64_t then = ledger_.used() + bytes;
-  if (options_.slack > 0) {
-    const auto live = static_cast<double>(counters_.peak_all().live.allocated);
-    return static_cast<double>(then) <= (1 + options_.slack) * live;
-  }
+  if (options_.slack > 0) return is_within_slack(bytes);
   const uint64_t total = device_.info().total;
   const uint64_t limit = std::min(ledger_.budget().limit(), total);
   if (then > limit - limit / policy::kRoomParts) return false;

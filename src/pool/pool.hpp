@@ -208,6 +208,7 @@ class Pool {
   Status hold(Growth& growth, StreamState& from, uint64_t epoch);
   void note_use(StreamHeap& heap, uint64_t bytes) noexcept;
   bool prefers_creating(uint64_t bytes, uint64_t now);
+  bool is_within_slack(uint64_t bytes) const noexcept;
   bool has_room(uint64_t bytes);
   void give_back_surplus() noexcept;
   void note_moved(const Growth& growth) noexcept;

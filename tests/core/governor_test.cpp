@@ -20,11 +20,15 @@ TEST(TimeShare, IsOverspentByABurstAndRecoversWithTime) {
   EXPECT_TRUE(share.is_overspent());
 }
 
-TEST(TimeShare, KeepsItsShareForEver) {
-  TimeShare share(1'000'000);
+TEST(TimeShare, IsNeverOverspentByLessThanTheShare) {
+  TimeShare share(2'000'000);
   for (uint64_t now = 0; now < 1000 * kSecond; now += kSecond) {
     share.spend(kSecond / policy::kTimeParts, now);
-    ASSERT_TRUE(now == 0 || !share.is_overspent() || now < kSecond) << now;
+    ASSERT_FALSE(share.is_overspent()) << now;
+  }
+  for (uint64_t now = 1000 * kSecond; !share.is_overspent(); now += kSecond) {
+    ASSERT_LT(now, 1010 * kSecond) << "half as much again is too much";
+    share.spend(3 * kSecond / policy::kTimeParts / 2, now);
   }
 }
 
