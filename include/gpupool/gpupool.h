@@ -328,8 +328,9 @@ typedef struct gpupool_config_t {
   /* Limit in bytes; 0: no such limit. The smaller of the two holds. */
   uint64_t limit_bytes;
   /* How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]:
-   * 0.1 allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where
-   * there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See docs/architecture.md. */
+   * 0.1 allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more
+   * where there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See
+   * docs/architecture.md. */
   double slack;
   /* Size of the largest chunk, a power of two from 2 MiB; 0: default. */
   uint64_t max_chunk_bytes;

@@ -163,7 +163,7 @@ void Sleeper::release_backup(Lock& lock, uint64_t keep) noexcept {
 void Sleeper::end(Lock& lock) noexcept {
   if (!is_awake()) {
     if (copies_pending_) settle_copies(lock);
-    (void)pool_.wait_for_streams(lock);
+    (void)pool_.wait_for_streams(lock, "sleep");
     pool_.settle_pending(true);
     for (auto* entries : {&pool_.retired_, &pool_.kept_}) {
       std::erase_if(*entries, [&](const Pool::Retired& entry) {

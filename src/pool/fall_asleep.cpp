@@ -67,14 +67,8 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
 /// malloc finds a block.
 void Sleeper::drain_lanes() noexcept {
   pool_.caches_.for_each([&](ThreadCache& cache) {
-    for (Lane& lane : cache.lanes) {
-      Range* blocks = nullptr;
-      {
-        const std::lock_guard cache_lock(cache.lock);
-        blocks = lane.drain();
-        lane.stream = kNoStream;
-      }
-      pool_.give_list(blocks);
+    while (!cache.lanes.empty()) {
+      pool_.give_list(pool_.caches_.close_lane(cache, cache.lanes.victim()->stream));
     }
   });
 }
@@ -95,7 +89,7 @@ Status Sleeper::check_captures() {
 Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
   do {
     if (const Status status = check_captures(); status != kSuccess) return status;
-    if (const Status status = pool_.wait_for_streams(lock); status != kSuccess) return status;
+    if (const Status status = pool_.wait_for_streams(lock, "sleep"); status != kSuccess) return status;
     if (options.sync_context) {
       lock.unlock();
       const Defer relock([&] { lock.lock(); });

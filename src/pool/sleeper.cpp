@@ -185,7 +185,7 @@ Status Sleeper::prepare(uint64_t bytes) {
 Status Sleeper::set_keep(Address address, bool keep) {
   const Lock lock = pool_.enter();
   Range* block = pool_.space_.map.find(address);
-  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
+  BlockOwner* owner = block != nullptr ? block->owner() : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live))
     return pool_.not_a_block(address);
   if (keep) keep_.insert(address);
@@ -196,7 +196,7 @@ Status Sleeper::set_keep(Address address, bool keep) {
   }
   if (!keep) keep_.erase(address);
   // A free of it must come to the pool's lock.
-  block->shared.store(keep || block->uses != nullptr, std::memory_order_relaxed);
+  block->set_shared(keep || block->uses != nullptr);
   return kSuccess;
 }
 

@@ -161,7 +161,7 @@ class Sleeper {
   gpupool_sleep_state_t state_ = GPUPOOL_SLEEP_STATE_AWAKE;
   bool busy_ = false;  // a thread has its turn
   std::thread::id owner_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   bool hold_mallocs_ = false;
   bool drops_ = false;           // how it fell asleep
   bool copies_pending_ = false;  // some could not be waited for: the backup stays

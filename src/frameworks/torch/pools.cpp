@@ -17,15 +17,17 @@ union Lasting {
 };
 constinit Lasting lasting;
 
-/// When this library is loaded, the other one has registered its own. What is registered later is called earlier
-/// before a fork: this lock comes before all others.
+/// When this library is loaded, the other one has registered its own. What is registered later is called
+/// earlier before a fork: this lock comes before all others.
 [[gnu::constructor]] void watch_fork() {
   TorchPools::watch_fork();
 }
 
 }  // namespace
 
-TorchPools& TorchPools::instance() noexcept { return lasting.pools; }
+TorchPools& TorchPools::instance() noexcept {
+  return lasting.pools;
+}
 
 void TorchPools::watch_fork() noexcept {
   pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
