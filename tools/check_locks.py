@@ -43,6 +43,7 @@ def locks_in(text):
 
 # What opens a scope in which `static` is no variable of a function.
 OPEN_SCOPE = re.compile(r'(?:^|\s)(?:namespace|class|struct|union|enum|extern "C")\b[^;(){}]*$')
+ALIGNAS = re.compile(r"\balignas\([^()]*\)")
 STATIC = re.compile(r"\bstatic\b(?!\s*(?:constexpr|constinit|thread_local\s+constinit|inline\s+constexpr)\b)[^;{}]*")
 
 
@@ -58,7 +59,7 @@ def guarded_in(text):
             yield code.count("\n", 0, start - len(head) - 1 + found.start()) + 1, words
         if match.group(0) == "{":
             inside = bool(scopes) and scopes[-1]
-            scopes.append(not OPEN_SCOPE.search(head) and (inside or "(" in head or "=" in head))
+            scopes.append(not OPEN_SCOPE.search(ALIGNAS.sub("", head)) and (inside or "(" in head or "=" in head))
         elif match.group(0) == "}" and scopes:
             scopes.pop()
 
