@@ -109,8 +109,12 @@ static void test_destroyed_pool_with_blocks(void) {
 
 // Memory that is readable and was never a pool.
 static void test_tags(void) {
-  FAILS(INVALID, gpupool_sleep_tag(NULL, NULL, NULL));
-  FAILS(INVALID, gpupool_wake_tag(NULL, NULL, NULL));
+  gpupool_sleep_options_t options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.flags = UINT32_MAX;
+  FAILS(INVALID, gpupool_sleep_tag("tag", &options, NULL));
+  FAILS(INVALID, gpupool_wake_tag("tag", &options, NULL));
   FAILS(INVALID, gpupool_sim_hold(-1, 512));
 }
 
