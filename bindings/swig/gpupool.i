@@ -57,6 +57,7 @@ using namespace binding;
 %nodefaultctor gpupool_driver_stats_t;
 %nodefaultctor gpupool_stats_t;
 %nodefaultctor gpupool_block_t;
+%nodefaultctor gpupool_sleep_result_t;
 %nodefaultctor gpupool_segment_t;
 
 // Each enum has its own names where the language has scopes: both Mode.AUTO and Backend.AUTO.

@@ -210,6 +210,15 @@ Range* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept
   return range;
 }
 
+void Heap::merge(Chunk* const* chunks, size_t count) noexcept {
+  Chunk* first = chunks[0];
+  Region& region = *first->region;
+  for (size_t i = 1; i < count; ++i) first->size += chunks[i]->size;
+  const size_t page = region.page_of(first->address);
+  std::fill_n(region.pages.begin() + static_cast<ptrdiff_t>(page), first->size / kGranule, first);
+  chunk_count_ -= count - 1;
+}
+
 void Heap::hand_over(const Window& run, Heap& to) noexcept {
   Range* range = isolate(range_around(*run.region, run.start), run.start, run.end - run.start);
   for_chunks(*run.region, run.start, run.end, [&](Chunk* chunk) {

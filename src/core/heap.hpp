@@ -103,6 +103,10 @@ class Heap {
   /// Takes a claimed chunk from its addresses and returns them as a retired range. Needs two spare records.
   Range* detach(Chunk* chunk) noexcept;
 
+  /// Makes one record of `count` neighbours that are asleep and touched by one block alone: the others are
+  /// part of the first from here on, and the caller's to delete.
+  void merge(Chunk* const* chunks, size_t count) noexcept;
+
   /// Sets bare addresses aside, because a mapping that could not be undone is there. As detach().
   Range* quarantine(Region* region, Address address, uint64_t size) noexcept;
 

@@ -84,6 +84,7 @@ Status Pool::release_capture(uint64_t capture) {
 /// bottom of its region, about once in a thousand captures. `piece` is one, and there is room for kMoves.
 void Pool::lower_chunks(std::vector<Piece>& piece) {
   size_t moved = 0;
+  if (!sleeper_.is_awake()) return;
   for (size_t at = 0; captures_.empty() && at < SharedChunkLists::kClasses; ++at) {
     Chunk* next = space_.free_chunks.oldest(at);
     for (size_t looked = 0; next != nullptr && looked < kLooks && moved < kMoves; ++looked) {

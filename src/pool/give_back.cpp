@@ -140,6 +140,7 @@ Status Pool::release_free(uint64_t target, bool& blocked) {
 
 /// Gives chunks back until no more than `target` is reserved or none is left; `blocked`: some were in use.
 Status Pool::release_until(uint64_t target, bool& blocked, bool is_asked_for) {
+  if (!sleeper_.is_awake()) return kSuccess;
   // What was settled just now is stamped later than what was asked about.
   streams_.next_round();
   unmap_retired();
@@ -226,6 +227,7 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   }
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   Lock lock = enter();
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
   StreamState* state = nullptr;
   if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
   const uint64_t used = ledger_.used();

@@ -333,7 +333,7 @@ void Pool::note_use(StreamHeap& heap, uint64_t bytes) noexcept {
 /// After each window, what streams are no longer entitled to and was never live at once goes back to the
 /// device.
 void Pool::give_back_surplus() noexcept {
-  if (!std::exchange(is_new_window_, false)) return;
+  if (!std::exchange(is_new_window_, false) || !sleeper_.is_awake()) return;
   const uint64_t entitled = most_used_ + most_used_ / policy::kEntitledParts;
   bool blocked = false;
   (void)release_free(std::max(entitled, counters_.peak_all().live.allocated), blocked);
@@ -479,7 +479,7 @@ Range* Pool::detach(Chunk* chunk) noexcept {
 
 /// Removes the old mappings whose streams have passed, neighbours in one call.
 void Pool::unmap_retired() noexcept {
-  if (!captures_.empty()) return;
+  if (!captures_.empty() || !sleeper_.is_awake()) return;
   unmap(retired_);
   unmap(kept_);
 }

@@ -54,6 +54,7 @@ class Lanes {
     return place.stream == stream && stream != kNoStream ? place.lane : find_further(stream);
   }
 
+  bool empty() const noexcept { return count_ == 0; }
   bool is_full() const noexcept { return count_ == kMost; }
 
   /// Gives a stream that has none a lane; not when full.

@@ -45,10 +45,14 @@ Status Pool::set_access_everywhere() {
     if (status == kSuccess) status = done;
   };
   for (const Region& region : space_.regions) {
-    for_each_chunk(region, [&](const Chunk* chunk) { set(chunk->address, chunk->size); });
+    for_each_chunk(region, [&](const Chunk* chunk) {
+      if (!chunk->unmapped) set(chunk->address, chunk->size);
+    });
   }
   for (const auto* entries : {&retired_, &kept_}) {
-    for (const Retired& entry : *entries) set(entry.range->address, entry.range->size);
+    for (const Retired& entry : *entries) {
+      if (!entry.away) set(entry.range->address, entry.range->size);
+    }
   }
   return status;
 }

@@ -200,6 +200,7 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
   // Taken now: what serves this pool may be another one, whose cache then takes this one's slot.
   ThreadCache& cache = *ThreadSlots::find(id_);
   Lock lock = enter();
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
   StreamState* state = nullptr;
   if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
   ++state->inside;
@@ -340,6 +341,7 @@ Status Pool::free_slow(Address address, Stream stream) {
   block = take_back(address, status);
   if (block == nullptr) return status;
   if (is_other) pending_.add_use(*block, user);
+  sleeper_.forget(address);
   block->set_shared(false);
   if (!pending_.hold(*block)) {
     give(*block);

@@ -21,6 +21,7 @@
 #include "pool/metered_device.hpp"
 #include "pool/pending.hpp"
 #include "pool/quiet_lock.hpp"
+#include "pool/sleeper.hpp"
 #include "pool/streams.hpp"
 #include "pool/thread_slots.hpp"
 
@@ -76,6 +77,9 @@ class Pool {
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
   std::string report();
   Status validate();
+  Sleeper& sleeper() noexcept { return sleeper_; }
+  /// Not destroyed, inherited or about to end with the driver.
+  bool is_live() const noexcept;
 
   // ---- for the registry
 
@@ -90,6 +94,7 @@ class Pool {
   void unlock_all() noexcept;
 
  private:
+  friend class Sleeper;
   using Lock = QuietLock;
 
   /// The pool's lock, and a new round of questions to the driver.
@@ -101,7 +106,8 @@ class Pool {
     Range* range;
     Chunk* chunk;
     uint64_t epoch;
-    uint64_t capture;  // whose graph may use it; 0: none
+    uint64_t capture;   // whose graph may use it; 0: none
+    bool away = false;  // the pool sleeps: it is not mapped now
   };
 
   /// A chunk on its way to a gap.
@@ -298,6 +304,7 @@ class Pool {
   gpupool_oom_fn_t oom_fn_ = nullptr;
   void* oom_user_ = nullptr;
   bool is_finishing_ = false;
+  Sleeper sleeper_{*this};
 };
 
 }  // namespace gpupool::internal

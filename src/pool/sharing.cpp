@@ -78,7 +78,7 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   info.requested_bytes = block->requested();
   info.allocated_bytes = block->size;
   info.stream = heap_of(*block).state().order.stream();
-  info.state = GPUPOOL_BLOCK_LIVE;
+  info.state = sleeper_.is_asleep(*block) ? GPUPOOL_BLOCK_ASLEEP : GPUPOOL_BLOCK_LIVE;
   info.device = device_.info().ordinal;
   return kSuccess;
 }
@@ -93,6 +93,7 @@ bool Pool::finish() {
   // No graph of this pool runs any more.
   captures_.clear();
   streams_.end_captures();
+  sleeper_.end(lock);
   // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
   // itself has gone, what it holds goes with the process.
   for (int tries = 0; tries < 2 && ledger_.used() != 0; ++tries) {

@@ -98,6 +98,7 @@ Range* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
 /// was given up meanwhile, another thread may have been quicker, hence the second try.
 Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last,
                   Range*& block) {
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
   drain_resting();
   const bool capturing = note_capture(state);
   StreamHeap& heap = state.heap(group_of(bytes));

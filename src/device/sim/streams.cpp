@@ -72,6 +72,14 @@ Status SimStreams::synchronize_stream(Stream number) {
   return kSuccess;
 }
 
+Status SimStreams::synchronize_context() {
+  for (const auto& [number, stream] : streams_) {
+    if (stream.capture != 0) return refuse_in_capture("synchronize_all", number);
+  }
+  synchronize_all();
+  return kSuccess;
+}
+
 // ---- events
 
 Status SimStreams::record(Stream number, Event& event) {

@@ -46,6 +46,8 @@ class SimStreams {
   }
   /// Waits for everything that is queued anywhere.
   void synchronize_all() noexcept { clock_.advance_to(latest_end_); }
+  /// The same where a program asks for it, which is illegal while any stream captures.
+  Status synchronize_context();
 
   Status create(Stream& number);
   Status destroy(Stream number);

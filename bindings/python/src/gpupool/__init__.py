@@ -45,14 +45,18 @@ from ._enums import (
     Kind,
     LogLevel,
     Mode,
+    SleepMode,
+    SleepState,
     Status,
 )
 from ._error import Error
 from ._library import device_count, device_info, features, version, version_number
 from ._pool import Pool, default_pool
 from ._retry import collect_garbage, empty_caches, retry_on_oom
+from ._sleep import sleep_tag, wake_tag
 from ._statistics import Snapshot
 from ._status_errors import (
+    AsleepError,
     DriverError,
     ForkedError,
     HostOutOfMemoryError,
@@ -66,7 +70,17 @@ from ._status_errors import (
     UnsupportedError,
 )
 from ._stream import Stream, StreamLike
-from ._structs import Block, CallStat, DeviceInfo, DriverStats, Segment, Stat, StatGroup, Stats
+from ._structs import (
+    Block,
+    CallStat,
+    DeviceInfo,
+    DriverStats,
+    Segment,
+    SleepResult,
+    Stat,
+    StatGroup,
+    Stats,
+)
 
 if TYPE_CHECKING:
     from ._cuda_array import BorrowedArray, from_cuda_array
@@ -79,6 +93,7 @@ __all__ = [
     "STREAM_UNKNOWN",
     "VERSION",
     "Array",
+    "AsleepError",
     "Backend",
     "Block",
     "BlockState",
@@ -105,6 +120,9 @@ __all__ = [
     "Pool",
     "Segment",
     "ShuttingDownError",
+    "SleepMode",
+    "SleepResult",
+    "SleepState",
     "Snapshot",
     "Stat",
     "StatGroup",
@@ -138,10 +156,12 @@ __all__ = [
     "set_log",
     "set_per_process_memory_fraction",
     "sim",
+    "sleep_tag",
     "snapshot",
     "synchronize",
     "version",
     "version_number",
+    "wake_tag",
 ]
 
 

@@ -26,7 +26,8 @@ from ._enums import STREAM_UNKNOWN, Backend, Flag, Kind, Mode
 from ._error import Error, check
 from ._library import BackendName, choose, device_info
 from ._native import ffi, lib
-from ._statistics import Watched, use_in_words
+from ._sleep import Sleeping
+from ._statistics import use_in_words
 from ._status_errors import HostOutOfMemoryError, InvalidArgumentError
 from ._stream import Stream, StreamLike, Using
 from ._structs import DeviceInfo
@@ -41,7 +42,7 @@ ModeName = Literal["auto", "vmm", "driver", "upstream"]
 KindName = Literal["device", "pinned", "managed"]
 
 
-class Pool(Watched):
+class Pool(Sleeping):
     """A pool of a device's memory, which hands out blocks quickly and reserves little more than is live.
 
         with gpupool.Pool(fraction=0.9) as pool, pool.alloc(1 << 20) as buffer:
