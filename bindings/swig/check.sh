@@ -53,7 +53,7 @@ chosen() { [[ " ${languages[*]} " == *" $1 "* ]]; }
 
 say "format"
 if has clang-format; then
-  clang-format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver}.java \
+  clang-format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver,Natives}.java \
     $here/java/programs/*.java examples/java/*.java
 fi
 if grep -nE $'\t| $|^.{121}' $here/*/*.{cs,lua,rb,swg} $here/csharp/programs/*.cs examples/{csharp,lua,ruby}/*; then
@@ -88,8 +88,8 @@ run() {
   esac
 }
 
-declare -A tests=([java]="PoolTest RaceTest" [csharp]="PoolTest RaceTest" [lua]=$here/lua/pool_test.lua
-  [ruby]=$here/ruby/pool_test.rb)
+declare -A tests=([java]="PoolTest BytesTest RaceTest" [csharp]="PoolTest BytesTest RaceTest"
+  [lua]="$here/lua/pool_test.lua $here/lua/bytes_test.lua" [ruby]="$here/ruby/pool_test.rb $here/ruby/bytes_test.rb")
 declare -A runners=([java]=RunScenarios [csharp]=RunScenarios [lua]=$here/lua/run_scenarios.lua
   [ruby]=$here/ruby/run_scenarios.rb)
 declare -A basics=([java]=Basic [csharp]=Basic [lua]=examples/lua/basic.lua [ruby]=examples/ruby/basic.rb)
