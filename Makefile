@@ -4,7 +4,7 @@
 .PHONY: help setup setup-build setup-demo build demo test bindings dist fuzz check format-check format tidy lint generate clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
-PYTHON_FOLDERS := tools tests
+PYTHON_FOLDERS := tools tests packaging
 # The checkers are those that tools/setup.sh puts here, in the versions that we write for.
 CHECKERS := build/checkers
 CTEST := ctest --parallel 2

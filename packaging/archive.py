@@ -44,10 +44,13 @@ def write_tar(archive, folder, name):
         entry.mode = 0o755 if entry.mode & 0o100 else 0o644
         return entry
 
-    with open(archive, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, date()) as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as out:
-            for path in files_of(folder):
-                out.add(path, f"{name}/{path.relative_to(folder).as_posix()}", recursive=False, filter=of_nobody)
+    with (
+        open(archive, "wb") as raw,
+        gzip.GzipFile("", "wb", 9, raw, date()) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as out,
+    ):
+        for path in files_of(folder):
+            out.add(path, f"{name}/{path.relative_to(folder).as_posix()}", recursive=False, filter=of_nobody)
 
 
 def main(archive, folder, *rest):

@@ -64,12 +64,11 @@ def parts_of_ar(data):
 
 def files_in_deb(path, data):
     for name, part in parts_of_ar(data):
-        if name.startswith("data.tar"):
-            if name.endswith(".zst"):
-                part = subprocess.run(["dpkg-deb", "--fsys-tarfile", path], check=True, capture_output=True).stdout
-            elif name.endswith(".xz"):
-                part = lzma.decompress(part)
-            yield from files_in_tar(part)
+        if name == "data.tar.xz":
+            yield from files_in_tar(lzma.decompress(part))
+        elif name == "data.tar.zst":  # which Python cannot read
+            unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", path], check=True, capture_output=True)
+            yield from files_in_tar(unpacked.stdout)
 
 
 def files_in(path):
@@ -92,8 +91,9 @@ def needed_by(binary):
     with tempfile.NamedTemporaryFile() as file:
         file.write(binary)
         file.flush()
-        text = subprocess.run(["readelf", "--dynamic", "--wide", file.name], capture_output=True, text=True).stdout
-    return re.findall(r"\(NEEDED\).*\[(.*)\]", text)
+        # What is no whole binary needs nothing, and readelf says so by its status.
+        read = subprocess.run(["readelf", "--dynamic", "--wide", file.name], capture_output=True, text=True, check=False)
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", read.stdout)
 
 
 def compiled_into(binary):
@@ -149,8 +149,8 @@ class Document:
             for library in needed_by(content):
                 if not library.startswith("libgpupool.so"):
                     self.relate(identity, "DYNAMIC_LINK", self.other(library, "NOASSERTION"))
-            for name in compiled_into(content):
-                self.relate(identity, "STATIC_LINK", self.other(name, COMPILED_IN[name][1]))
+            for part in compiled_into(content):
+                self.relate(identity, "STATIC_LINK", self.other(part, COMPILED_IN[part][1]))
 
     def other(self, name, license_name):
         """Somebody else's software."""

@@ -61,7 +61,8 @@ class GpupoolConan(ConanFile):
     def package_info(self):
         self.cpp_info.libs = ["gpupool"]
         self.cpp_info.set_property("cmake_file_name", "gpupool")
-        self.cpp_info.set_property("cmake_target_name", "gpupool::gpupool" if self.options.shared else "gpupool::static")
+        target = "gpupool" if self.options.shared else "static"
+        self.cpp_info.set_property("cmake_target_name", f"gpupool::{target}")
         self.cpp_info.set_property("pkg_config_name", "gpupool")
         if not self.options.shared:
             self.cpp_info.defines = ["GPUPOOL_STATIC"]

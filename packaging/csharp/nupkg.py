@@ -8,9 +8,9 @@
 
 import re
 import sys
-import xml.etree.ElementTree as ElementTree
 import zipfile
 from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 NUSPEC = "{http://schemas.microsoft.com/packaging/2013/05/nuspec.xsd}"
@@ -19,9 +19,9 @@ RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 MANIFEST = "http://schemas.microsoft.com/packaging/2010/07/manifest"
 CORE = "http://schemas.openxmlformats.org/package/2006/relationships/metadata/core-properties"
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
-# In the order of the schema's sequence, which is xs:all: any order, each at most once.
-ONCE = {"id", "version", "title", "authors", "owners", "requireLicenseAcceptance", "license", "licenseUrl", "projectUrl",
-        "icon", "iconUrl", "readme", "description", "releaseNotes", "copyright", "language", "tags", "repository",
+# The schema has them in any order, each at most once.
+ONCE = {"id", "version", "title", "authors", "owners", "requireLicenseAcceptance", "license", "licenseUrl",
+        "projectUrl", "icon", "iconUrl", "readme", "description", "releaseNotes", "copyright", "language", "tags", "repository",
         "packageTypes", "dependencies", "frameworkAssemblies", "references", "contentFiles", "serviceable", "summary",
         "developmentDependency"}
 REQUIRED = {"id", "version", "authors", "description"}

@@ -15,6 +15,9 @@ import check_words
 # A version in these places is the library's own, all of it or its first two numbers.
 PLACES = (
     r"libgpupool\.so\.(\d[\d.]*\d|\d)",
+    r"gpupool-(\d+\.\d+\.\d+)",
+    r"org\.gpupool:gpupool:(\d[\d.]*\d)",
+    r"libgpupool(\d+\.\d+)_",
     r"find_package\(gpupool (\d[\d.]*\d)",
     r"^Version (\d+\.\d+), for 64-bit Linux",
 )
