@@ -54,7 +54,6 @@ bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)
 
 dist: setup build
-	@tools/setup.sh dist
 	@tools/dist.sh
 
 SECONDS ?= 60

@@ -92,7 +92,8 @@ def needed_by(binary):
         file.write(binary)
         file.flush()
         # What is no whole binary needs nothing, and readelf says so by its status.
-        read = subprocess.run(["readelf", "--dynamic", "--wide", file.name], capture_output=True, text=True, check=False)
+        command = ["readelf", "--dynamic", "--wide", file.name]
+        read = subprocess.run(command, capture_output=True, text=True, check=False)
     return re.findall(r"\(NEEDED\).*\[(.*)\]", read.stdout)
 
 

@@ -1,37 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds every package into dist/, with SHA256SUMS and what is in them (SPDX): dist.sh [FOLDER]
+# Builds every package into dist/, with SHA256SUMS and what is in them (SPDX): dist.sh
 #
-# The native code in them is built by zig where build/venv has it (tools/setup.sh dist), for glibc 2.28 and with the C++
-# runtime in it, so that it runs on every Linux of these years; else by g++ for this system, with a word.
+# Expects a release build, whose library the packages carry: they run on systems as new as this one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD
-dist=$(realpath -m "${1:-dist}")
+dist=$PWD/dist
 rm -rf "$dist"
-mkdir -p "$dist" build/dist
+mkdir -p "$dist"
 
 say() { echo "dist: $*"; }
-
-zig=$root/build/venv/bin/python-zig
-if [ -x "$zig" ]; then
-  say "native code by zig, for glibc 2.28"
-  wrapper=$root/build/dist/c++
-  printf '#!/bin/sh\nexec "%s" c++ -target %s-linux-gnu.2.28 "$@"\n' "$zig" "$(uname -m)" >"$wrapper"
-  chmod +x "$wrapper"
-  export CXX=$wrapper
-  cmake_compiler=(-DCMAKE_CXX_COMPILER="$wrapper")
-else
-  say "zig is not there: the native code is for systems as new as this one"
-  cmake_compiler=()
-fi
-cmake -S . -B build/dist/library -G Ninja -DCMAKE_BUILD_TYPE=Release -DGPUPOOL_BUILD_TESTS=OFF -DGPUPOOL_BUILD_EXAMPLES=OFF \
-  -DGPUPOOL_BUILD_CLI=OFF -DCMAKE_INSTALL_LIBDIR=lib "${cmake_compiler[@]}" --log-level=WARNING
-cmake --build build/dist/library
-cmake --install build/dist/library --prefix build/dist/prefix >/dev/null
-export GPUPOOL_PREFIX=$root/build/dist/prefix
-export GPUPOOL_SWIG_BUILD=$root/build/dist/swig
-export GPUPOOL_NODE_BUILD=$root/build/dist/node
 
 for build in packaging/*/build.sh; do
   say "$(basename "$(dirname "$build")")"

