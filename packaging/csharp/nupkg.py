@@ -22,8 +22,8 @@ HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 # The schema has them in any order, each at most once.
 ONCE = {"id", "version", "title", "authors", "owners", "requireLicenseAcceptance", "license", "licenseUrl",
         "projectUrl", "icon", "iconUrl", "readme", "description", "releaseNotes", "copyright", "language", "tags",
-        "repository", "packageTypes", "dependencies", "frameworkAssemblies", "references", "contentFiles", "serviceable", "summary",
-        "developmentDependency"}
+        "repository", "packageTypes", "dependencies", "frameworkAssemblies", "references", "contentFiles",
+        "serviceable", "summary", "developmentDependency"}
 REQUIRED = {"id", "version", "authors", "description"}
 FRAMEWORK = re.compile(r"net(standard\d\.\d|coreapp\d\.\d|\d\.\d|4\d{1,2})")
 RUNTIME = re.compile(r"(linux|osx|win)(-musl)?-(x64|x86|arm64|arm)")

@@ -29,7 +29,7 @@ if command -v ccache >/dev/null; then
   CCACHE_DIR=$(ccache -k cache_dir)
   export CCACHE_DIR CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache
 fi
-(cd "$tree" && env -u CXX -u CC -u LD_LIBRARY_PATH -u GPUPOOL_BACKEND dpkg-buildpackage -us -uc) \
+(cd "$tree" && env -u CXX -u CC -u LD_LIBRARY_PATH -u GPUPOOL_BACKEND dpkg-buildpackage -us -uc "-j$(nproc)") \
   >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log" >&2; exit 1; }
 cp "$work"/*.deb "$output"
 rm -rf "$tree"
