@@ -76,13 +76,13 @@ need_languages() {
   need ruby-dev file "$(uname -m)-linux-gnu"/ruby-*/ruby/config.h
   need nodejs command node
   need npm command npm
-  need luarocks command luarocks
 }
 
 need_checkers() {
   need binutils command readelf
   need clang command clang++
   need lua-check command luacheck
+  need luarocks command luarocks
   need debhelper command dh
   need dpkg-dev command dpkg-buildpackage
   need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
