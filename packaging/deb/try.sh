@@ -25,7 +25,7 @@ cc consumer.c $(pkg-config --cflags --libs gpupool) -o consumer
 ./consumer
 man -P cat gpupool >/dev/null 2>&1 || ! command -v man >/dev/null
 dpkg -r $(for each in debs/*.deb; do dpkg-deb -f "$each" Package; done) >/dev/null
-! command -v gpupool
+[ ! -e /usr/bin/gpupool ]
 EOF
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(--map-root-user)

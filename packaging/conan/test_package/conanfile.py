@@ -23,4 +23,4 @@ class GpupoolTestConan(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(Path(self.cpp.build.bindir) / "consumer", env="conanrun")
+            self.run(f"\"{Path(self.cpp.build.bindir) / 'consumer'}\"", env="conanrun")
