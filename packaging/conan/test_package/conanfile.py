@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from pathlib import Path
-
 from conan import ConanFile
 from conan.tools.build import can_run
 from conan.tools.cmake import CMake, cmake_layout
@@ -23,4 +21,4 @@ class GpupoolTestConan(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(f"\"{Path(self.cpp.build.bindir) / 'consumer'}\"", env="conanrun")
+            self.run(f"{self.cpp.build.bindir}/consumer", env="conanrun")
