@@ -53,7 +53,7 @@ fill() {
   sed "${command[@]}" "$1" >"$2"
 }
 
-# write_source FOLDER: the sources as gpupool-VERSION.tar.gz, which packages for C and C++ are built from: what git
+# write_source FOLDER: the sources as libgpupool-VERSION.tar.gz, which packages for C and C++ are built from: what git
 # tracks here, with what was changed since.
 write_source() {
   local files=$root/build/packaging/source-files
@@ -62,5 +62,5 @@ write_source() {
   git ls-files -co --exclude-standard -z | while IFS= read -r -d '' file; do
     if [ -e "$file" ] || [ -L "$file" ]; then printf '%s\0' "$file"; fi
   done | tar -c --null -T - | tar -x -C "$files"
-  packaging/archive.py "$1/gpupool-$version.tar.gz" "$files" "gpupool-$version"
+  packaging/archive.py "$1/libgpupool-$version.tar.gz" "$files" "gpupool-$version"
 }

@@ -12,5 +12,5 @@ mkdir -p "$work/files/test_package"
 cp packaging/conan/conanfile.py "$work/files"
 cp packaging/conan/test_package/* tests/install/consumer.c "$work/files/test_package"
 fill packaging/conan/conandata.yml "$work/files/conandata.yml" \
-  SHA256="$(sha256sum "$work/gpupool-$version.tar.gz" | cut -d ' ' -f 1)"
-packaging/archive.py "$output/gpupool-$version-conan.tar.gz" "$work/files" "gpupool-$version-conan"
+  SHA256="$(sha256sum "$work/libgpupool-$version.tar.gz" | cut -d ' ' -f 1)"
+packaging/archive.py "$output/libgpupool-$version-conan.tar.gz" "$work/files" "gpupool-$version-conan"

@@ -9,8 +9,8 @@ set -euo pipefail
 
 conan=$(command -v conan || echo "$here/../../build/venv/bin/conan")
 [ -x "$conan" ] || { echo "conan: not there, skipped"; exit 0; }
-archive=$(package 'gpupool-*[0-9].tar.gz')
-tar xzf "$(package 'gpupool-*-conan.tar.gz')"
+archive=$(package 'libgpupool-*[0-9].tar.gz')
+tar xzf "$(package 'libgpupool-*-conan.tar.gz')"
 recipe=$(echo "$home"/gpupool-*-conan)
 sed -i "s|^\( *url: \).*|\1\"file://$archive\"|" "$recipe/conandata.yml"
 version=$(sed -n 's/^  "\(.*\)":$/\1/p' "$recipe/conandata.yml")

@@ -12,7 +12,7 @@ done
 write_source "$work"
 tree=$work/gpupool-$version
 rm -rf "$tree" "$work"/*.{deb,ddeb,dsc,changes,buildinfo,tar.xz}
-mv "$work/gpupool-$version.tar.gz" "$work/gpupool_$version.orig.tar.gz"
+mv "$work/libgpupool-$version.tar.gz" "$work/gpupool_$version.orig.tar.gz"
 tar xzf "$work/gpupool_$version.orig.tar.gz" -C "$work"
 
 # debian/ with the version in names and contents.

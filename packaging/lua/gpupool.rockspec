@@ -3,7 +3,7 @@ rockspec_format = "3.0"
 package = "gpupool"
 version = "@VERSION@-1"
 source = {
-  url = "https://github.com/gpupool/gpupool/releases/download/v@VERSION@/gpupool-@VERSION@.tar.gz",
+  url = "https://github.com/gpupool/gpupool/releases/download/v@VERSION@/libgpupool-@VERSION@.tar.gz",
   dir = "gpupool-@VERSION@",
 }
 description = {

@@ -5,9 +5,9 @@
 #     try.sh FOLDER
 set -euo pipefail
 . "$(dirname "$0")/../clean.sh"
-archive=$(package 'gpupool-*[0-9].tar.gz')
+archive=$(package 'libgpupool-*[0-9].tar.gz')
 tar xzf "$archive"
-name=$(basename "$archive" .tar.gz)
+name=$(basename "$archive" .tar.gz | sed s/^lib//)
 clean cmake -S "$name" -B build -DGPUPOOL_BUILD_TESTS=OFF -DGPUPOOL_BUILD_CLI=OFF -DGPUPOOL_BUILD_EXAMPLES=OFF >log
 [ -f "$name/LICENSE" ]
 [ "gpupool-$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/CMakeCache.txt)" = "$name" ]

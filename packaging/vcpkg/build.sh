@@ -10,8 +10,8 @@ write_source "$work"
 port=$work/files/gpupool
 rm -rf "$work/files"
 mkdir -p "$port"
-sum=$(sha512sum "$work/gpupool-$version.tar.gz" | cut -d ' ' -f 1)
+sum=$(sha512sum "$work/libgpupool-$version.tar.gz" | cut -d ' ' -f 1)
 for file in vcpkg.json portfile.cmake usage; do
   fill "packaging/vcpkg/port/$file" "$port/$file" SHA512="$sum"
 done
-packaging/archive.py "$output/gpupool-$version-vcpkg.tar.gz" "$work/files" "gpupool-$version-vcpkg"
+packaging/archive.py "$output/libgpupool-$version-vcpkg.tar.gz" "$work/files" "gpupool-$version-vcpkg"

@@ -6,8 +6,8 @@
 set -euo pipefail
 . "$(dirname "$0")/../clean.sh"
 
-archive=$(package 'gpupool-*[0-9].tar.gz')
-tar xzf "$(package 'gpupool-*-vcpkg.tar.gz')"
+archive=$(package 'libgpupool-*[0-9].tar.gz')
+tar xzf "$(package 'libgpupool-*-vcpkg.tar.gz')"
 port=$(echo "$home"/gpupool-*-vcpkg/gpupool)
 version=$(python3 - "$port/vcpkg.json" <<"EOF"
 import json, re, sys

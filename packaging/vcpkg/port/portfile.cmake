@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 vcpkg_download_distfile(ARCHIVE
-    URLS "https://github.com/gpupool/gpupool/releases/download/v${VERSION}/gpupool-${VERSION}.tar.gz"
-    FILENAME "gpupool-${VERSION}.tar.gz"
+    URLS "https://github.com/gpupool/gpupool/releases/download/v${VERSION}/libgpupool-${VERSION}.tar.gz"
+    FILENAME "libgpupool-${VERSION}.tar.gz"
     SHA512 @SHA512@
 )
 vcpkg_extract_source_archive(SOURCE_PATH ARCHIVE "${ARCHIVE}")
