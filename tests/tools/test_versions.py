@@ -18,6 +18,9 @@ NUMBER = r"(\d+(?:\.\d+)*)(?![\w*])"
 PLACES = (
     rf"libgpupool[\w-]*\.so\.{NUMBER}",
     rf"find_package\(gpupool {NUMBER}",
+    r"gpupool-(\d+\.\d+\.\d+)",
+    r"org\.gpupool:gpupool:(\d[\d.]*\d)",
+    r"libgpupool(\d+\.\d+)_",
     r"^Version (\d+\.\d+), for 64-bit Linux",
     rf"(?<!find_package\()\bgpupool[-_ ](?:version[ =]+)?v?{NUMBER}(?<=\d\.\d)",  # gpupool-0.1, "gpupool 0.1.0"
     rf"bindings/go@v{NUMBER}",

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same for `import`: test/exports.test.js compares the lists.
+import gpupool from "./index.js";
+
+export default gpupool;
+export const {
+  Status,
+  Backend,
+  Mode,
+  Kind,
+  Flag,
+  Feature,
+  Capability,
+  BlockState,
+  LogLevel,
+  GpuPoolError,
+  InvalidArgumentError,
+  OutOfMemoryError,
+  HostOutOfMemoryError,
+  OverLimitError,
+  UnknownPointerError,
+  UnavailableError,
+  UnsupportedError,
+  DriverError,
+  ShuttingDownError,
+  ForkedError,
+  InternalError,
+  Pool,
+  Stream,
+  Block,
+  Slice,
+  STREAM_UNKNOWN,
+  sim,
+  version,
+  versionString,
+  features,
+  statusName,
+  setLog,
+  parseSize,
+  parseDevice,
+  deviceCount,
+  deviceInfo,
+} = gpupool;
