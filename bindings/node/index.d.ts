@@ -2,7 +2,17 @@
 // gpupool for Node. Errors are GpuPoolError and its classes, with the library's explanation as the message; arguments
 // of a wrong type are TypeErrors. Addresses, sizes and streams are numbers, exact up to 2 ** 53; BigInts are taken as
 // well.
-import { BackendName, DeviceInfo, BlockInfo, KindName, ModeName, Segment, Stats } from "./names.js";
+import {
+  BackendName,
+  DeviceInfo,
+  BlockInfo,
+  KindName,
+  ModeName,
+  Segment,
+  SleepModeName,
+  SleepResult,
+  Stats,
+} from "./names.js";
 export * from "./names.js";
 
 /** A stream: an object, or its number. 0 is the legacy default stream. */
@@ -38,6 +48,10 @@ export declare class Pool implements Disposable {
   constructor(device: string, limit?: string | number);
   /** The one pool of a device that everything in this process shares. */
   static shared(device?: number): Pool;
+  /** A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's: what it once
+   * mapped stays mapped and serves it alone, also while it is free, until it is emptied, trimmed or closed itself. It
+   * takes after this pool in all else, and outlives it. */
+  createChild(): Pool;
   readonly closed: boolean;
 
   /** The address of size bytes for work on stream, in nobody's care. Size 0 gives 0. */
@@ -73,6 +87,25 @@ export declare class Pool implements Disposable {
   copy(destination: number | bigint, source: number | bigint, size: number | bigint, stream?: StreamLike): void;
   /** Queues a fill with a byte, 0 to 255. */
   fill(destination: number | bigint, value: number, size: number | bigint, stream?: StreamLike): void;
+
+  /** Puts the pool to sleep: all memory goes back to the device, the addresses stay, and mallocs fail with AsleepError
+   * or, by SleepFlag.HOLD_MALLOCS, wait in their thread. flags: bits of SleepFlag. */
+  sleep(mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
+  /** The same, and this thread waits. */
+  sleepSync(mode?: number | SleepModeName, flags?: number): SleepResult;
+  /** Wakes it, with what was saved; waits up to timeout nanoseconds for memory that others hold. fill: a byte, with
+   * SleepFlag.FILL. */
+  wake(timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
+  /** The same, and this thread waits. */
+  wakeSync(timeout?: number | bigint, flags?: number, fill?: number): SleepResult;
+  /** A SleepState. */
+  readonly sleepState: number;
+  /** What sleepTag calls it: at most 63 bytes. */
+  name: string;
+  /** Has a block saved even by a sleep that drops. */
+  setKeep(address: number | bigint, keep: boolean): void;
+  /** Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back. */
+  prepareBackup(bytes: number | bigint): void;
 
   /** Gives every cached chunk back to the driver; the bytes. */
   empty(): number;
@@ -205,6 +238,14 @@ export declare function setLog(level: number, receiver?: ((level: number, messag
 export declare function parseSize(text: string): number;
 /** A device as people write it: "cuda:1", "sim". */
 export declare function parseDevice(text: string): { backend: number; device: number };
+/** Puts all pools to sleep that have this name or, without one, any: all of them, or none. */
+export declare function sleepTag(tag?: string, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
+/** The same, and this thread waits. */
+export declare function sleepTagSync(tag?: string, mode?: number | SleepModeName, flags?: number): SleepResult;
+/** Wakes them: all, or none. */
+export declare function wakeTag(tag?: string, timeout?: number | bigint, flags?: number): Promise<SleepResult>;
+/** The same, and this thread waits. */
+export declare function wakeTagSync(tag?: string, timeout?: number | bigint, flags?: number): SleepResult;
 export declare function deviceCount(backend?: number): number;
 export declare function deviceInfo(backend?: number, device?: number): DeviceInfo;
 
@@ -212,13 +253,21 @@ export declare function deviceInfo(backend?: number, device?: number): DeviceInf
 export declare const sim: {
   configure(
     device: number,
-    options?: { data?: number; capacityBytes?: number | bigint; priceScale?: number; streams?: number },
+    options?: {
+      data?: number;
+      capacityBytes?: number | bigint;
+      priceScale?: number;
+      streams?: number;
+      hostBytes?: number | bigint;
+    },
   ): void;
   script(device: number, script: string): void;
   work(device: number, stream: StreamLike, address: number, size: number, nanoseconds: number): void;
   advance(device: number, nanoseconds: number | bigint): void;
   capture(device: number, stream: StreamLike, begin: boolean): void;
   launch(device: number, capture: number | bigint, stream: StreamLike): void;
+  /** Lets somebody else hold the memory that is mapped at an address, as NCCL does; 0 ends that. */
+  hold(device: number, address: number | bigint): void;
   /** How many rules of the device were broken so far. */
   faults(device: number): number;
   /** The last one in words; empty if there was none. */

@@ -3,16 +3,18 @@
 "use strict";
 
 const names = require("./names.js");
-const { bytesIn, configOf, load, simConfigOf, streamOf, wrapped } = require("./support.js");
+const { bytesIn, configOf, load, numberOf, simConfigOf, streamOf, wrapped } = require("./support.js");
 
 const native = load();
-const { Backend, GpuPoolError, errors } = names;
+const { Backend, GpuPoolError, SleepMode, errors } = names;
 native.setErrors((status, driverCode, message) => new (errors[status] ?? GpuPoolError)(message, status, driverCode));
 
 const STREAM_UNKNOWN = 0xffffffffffffffffn;
 // Where Node does not know it yet, as the polyfills of compilers call it.
 const dispose = Symbol.dispose ?? Symbol.for("Symbol.dispose");
 const inspect = Symbol.for("nodejs.util.inspect.custom");
+
+const sleepMode = (mode) => numberOf("mode", mode, SleepMode);
 
 class Stream {
   constructor(object) {
@@ -127,6 +129,9 @@ class Pool {
   static shared(device = 0) {
     return new Pool(new Adopted(native.gpupool_default_pool(device)));
   }
+  createChild() {
+    return new Pool(new Adopted(native.gpupool_create_child(wrapped.of(this))));
+  }
   get closed() {
     return native.pool_closed(wrapped.of(this));
   }
@@ -180,6 +185,33 @@ class Pool {
   }
   fill(destination, value, size, stream = 0) {
     native.gpupool_fill(wrapped.of(this), destination, value, size, streamOf(stream, Stream));
+  }
+  async sleep(mode = SleepMode.SAVE, flags = 0) {
+    return native.pool_asleep(wrapped.of(this), sleepMode(mode), flags);
+  }
+  sleepSync(mode = SleepMode.SAVE, flags = 0) {
+    return native.gpupool_sleep(wrapped.of(this), sleepMode(mode), flags);
+  }
+  async wake(timeout = 0, flags = 0, fill = 0) {
+    return native.pool_awake(wrapped.of(this), timeout, flags, fill);
+  }
+  wakeSync(timeout = 0, flags = 0, fill = 0) {
+    return native.gpupool_wake(wrapped.of(this), timeout, flags, fill);
+  }
+  get sleepState() {
+    return native.gpupool_sleep_state(wrapped.of(this));
+  }
+  get name() {
+    return native.gpupool_name(wrapped.of(this));
+  }
+  set name(name) {
+    native.gpupool_set_name(wrapped.of(this), name);
+  }
+  setKeep(address, keep) {
+    native.gpupool_set_keep(wrapped.of(this), address, keep);
+  }
+  prepareBackup(bytes) {
+    native.gpupool_prepare_backup(wrapped.of(this), bytes);
   }
   empty() {
     return native.gpupool_empty(wrapped.of(this));
@@ -248,6 +280,7 @@ const sim = {
   advance: (device, nanoseconds) => native.gpupool_sim_advance(device, nanoseconds),
   capture: (device, stream, begin) => native.gpupool_sim_capture(device, streamOf(stream, Stream), begin),
   launch: (device, capture, stream) => native.gpupool_sim_launch(device, capture, streamOf(stream, Stream)),
+  hold: (device, address) => native.gpupool_sim_hold(device, address),
   faults: (device) => native.gpupool_sim_faults(device),
   lastFault: (device) => native.gpupool_sim_last_fault(device),
 };
@@ -267,6 +300,10 @@ module.exports = {
   setLog: (level, receiver = null) => native.gpupool_set_log(level, receiver),
   parseSize: (text) => native.gpupool_parse_size(text),
   parseDevice: (text) => native.gpupool_parse_device(text),
+  sleepTag: async (tag = "", mode = SleepMode.SAVE, flags = 0) => native.tag_asleep(tag, sleepMode(mode), flags),
+  sleepTagSync: (tag = "", mode = SleepMode.SAVE, flags = 0) => native.gpupool_sleep_tag(tag, sleepMode(mode), flags),
+  wakeTag: async (tag = "", timeout = 0, flags = 0) => native.tag_awake(tag, timeout, flags),
+  wakeTagSync: (tag = "", timeout = 0, flags = 0) => native.gpupool_wake_tag(tag, timeout, flags),
   deviceCount: (backend = Backend.AUTO) => native.gpupool_device_count(backend),
   deviceInfo: (backend = Backend.AUTO, device = 0) => native.gpupool_device_info(backend, device),
 };

@@ -26,9 +26,11 @@ export declare const Status: {
   readonly FORKED: 10;
   /** A promise of the library itself was broken. Please report it. */
   readonly INTERNAL: 11;
+  /** The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+  readonly ASLEEP: 12;
 };
 /** The same in words. */
-export type StatusName = "success" | "invalid_argument" | "out_of_memory" | "host_out_of_memory" | "over_limit" | "unknown_pointer" | "unavailable" | "unsupported" | "driver" | "shutting_down" | "forked" | "internal";
+export type StatusName = "success" | "invalid_argument" | "out_of_memory" | "host_out_of_memory" | "over_limit" | "unknown_pointer" | "unavailable" | "unsupported" | "driver" | "shutting_down" | "forked" | "internal" | "asleep";
 
 /** Where memory comes from. */
 export declare const Backend: {
@@ -100,16 +102,56 @@ export declare const BlockState: {
   readonly PENDING: 2;
   /** Free to hand out. */
   readonly CACHED: 3;
+  /** Handed out, and its memory is away: the pool sleeps. Since 0.2. */
+  readonly ASLEEP: 4;
 };
 /** The same in words. */
-export type BlockStateName = "live" | "pending" | "cached";
+export type BlockStateName = "live" | "pending" | "cached" | "asleep";
+
+/** What becomes of the contents of blocks when a pool sleeps. Since 0.2. */
+export declare const SleepMode: {
+  /** They are copied to page-locked memory of the host, and back. */
+  readonly SAVE: 0;
+  /** They are lost, but for the blocks that gpupool_set_keep names. */
+  readonly DROP: 1;
+};
+/** The same in words. */
+export type SleepModeName = "save" | "drop";
+
+/** Bits of gpupool_sleep_options_t.flags. Since 0.2. */
+export declare const SleepFlag: {
+  /** Sleep: waits for all work of the device's context, not only for streams that the pool has seen. */
+  readonly SYNC_CONTEXT: 1;
+  /** Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP. */
+  readonly HOLD_MALLOCS: 2;
+  /** Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it. */
+  readonly RETAIN_BACKUP: 4;
+  /** Wake: blocks that were dropped are filled with the byte in `fill`. */
+  readonly FILL: 8;
+};
+/** The same in words. */
+export type SleepFlagName = "sync_context" | "hold_mallocs" | "retain_backup" | "fill";
+
+/** Where a pool stands. Since 0.2. */
+export declare const SleepState: {
+  readonly AWAKE: 0;
+  readonly FALLING_ASLEEP: 1;
+  readonly ASLEEP: 2;
+  readonly WAKING: 3;
+};
+/** The same in words. */
+export type SleepStateName = "awake" | "falling_asleep" | "asleep" | "waking";
 
 /** Levels of the log. */
 export declare const LogLevel: {
   readonly OFF: 0;
+  /** Failures of the driver, of the host's memory and of the library itself. */
   readonly ERROR: 1;
+  /** Mallocs that fail. */
   readonly WARNING: 2;
+  /** Pools that begin and end, and calls that are refused. */
   readonly INFO: 3;
+  /** Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers enabled. */
   readonly DEBUG: 4;
 };
 /** The same in words. */
@@ -207,6 +249,44 @@ export interface Stats {
   readonly streams: number;
   /** Host memory of the pool's own records. */
   readonly metadataBytes: number;
+  /** Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes; blocks in it still count as active. This and all below: since 0.2. */
+  readonly asleepBytes: number;
+  /** Page-locked memory of the host that the pool holds to sleep with. */
+  readonly backupBytes: number;
+  /** How often the pool fell asleep, and woke. */
+  readonly sleeps: number;
+  readonly wakes: number;
+  /** More calls of the driver: copies of sleep and wake, and streams created and destroyed for them. */
+  readonly copy: CallStat;
+  readonly stream: CallStat;
+}
+
+/** How to sleep, or to wake. All zero (after struct_size) is a good choice, and so is NULL. Since 0.2. */
+export interface SleepOptions {
+  /** A gpupool_sleep_mode_t. For sleep only. */
+  readonly mode: number;
+  /** With GPUPOOL_SLEEP_FLAG_FILL: a byte, 0 to 255. */
+  readonly fill: number;
+  /** Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all. */
+  readonly timeoutNs: number;
+}
+
+/** What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing to do. Since 0.2. */
+export interface SleepResult {
+  /** Pools that were put to sleep, or woken. */
+  readonly pools: number;
+  /** Sleep: physical memory that was given back, cached memory included. */
+  readonly releasedBytes: number;
+  /** Sleep: what live blocks hold that was copied to the host. Wake: what was copied back. */
+  readonly savedBytes: number;
+  /** Sleep and wake: what live blocks held that was not. */
+  readonly droppedBytes: number;
+  /** Sleep: the part of released_bytes that the device did not get back, because somebody else holds the memory or the driver did not take it. Where others allocate at the same time, an estimate. */
+  readonly retainedBytes: number;
+  /** Wake: physical memory that was created. */
+  readonly createdBytes: number;
+  /** How long it took, waiting included, by the device's clock. */
+  readonly nanoseconds: number;
 }
 
 /** A block as gpupool_block_info and gpupool_snapshot give it. */
@@ -262,3 +342,5 @@ export declare class ShuttingDownError extends GpuPoolError {}
 export declare class ForkedError extends GpuPoolError {}
 /** A promise of the library itself was broken. Please report it. */
 export declare class InternalError extends GpuPoolError {}
+/** The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+export declare class AsleepError extends GpuPoolError {}

@@ -15,6 +15,7 @@ const Status = Object.freeze({
   SHUTTING_DOWN: 9,
   FORKED: 10,
   INTERNAL: 11,
+  ASLEEP: 12,
 });
 
 const Backend = Object.freeze({
@@ -55,6 +56,26 @@ const BlockState = Object.freeze({
   LIVE: 1,
   PENDING: 2,
   CACHED: 3,
+  ASLEEP: 4,
+});
+
+const SleepMode = Object.freeze({
+  SAVE: 0,
+  DROP: 1,
+});
+
+const SleepFlag = Object.freeze({
+  SYNC_CONTEXT: 1,
+  HOLD_MALLOCS: 2,
+  RETAIN_BACKUP: 4,
+  FILL: 8,
+});
+
+const SleepState = Object.freeze({
+  AWAKE: 0,
+  FALLING_ASLEEP: 1,
+  ASLEEP: 2,
+  WAKING: 3,
 });
 
 const LogLevel = Object.freeze({
@@ -88,6 +109,7 @@ class DriverError extends GpuPoolError {}
 class ShuttingDownError extends GpuPoolError {}
 class ForkedError extends GpuPoolError {}
 class InternalError extends GpuPoolError {}
+class AsleepError extends GpuPoolError {}
 
 const errors = Object.freeze({
   1: InvalidArgumentError,
@@ -101,6 +123,7 @@ const errors = Object.freeze({
   9: ShuttingDownError,
   10: ForkedError,
   11: InternalError,
+  12: AsleepError,
 });
 
 module.exports = {
@@ -112,6 +135,9 @@ module.exports = {
   Feature,
   Capability,
   BlockState,
+  SleepMode,
+  SleepFlag,
+  SleepState,
   LogLevel,
   GpuPoolError,
   InvalidArgumentError,
@@ -125,5 +151,6 @@ module.exports = {
   ShuttingDownError,
   ForkedError,
   InternalError,
+  AsleepError,
   errors,
 };

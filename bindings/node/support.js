@@ -70,7 +70,10 @@ const poolOptions = {
   peers: (value) => ({ peers: Array.from(value) }),
 };
 const simOptions = Object.fromEntries(
-  ["data", "capacityBytes", "priceScale", "streams"].map((option) => [option, (value) => ({ [option]: value })]),
+  ["data", "capacityBytes", "priceScale", "streams", "hostBytes"].map((option) => [
+    option,
+    (value) => ({ [option]: value }),
+  ]),
 );
 
 function read(options, known) {
@@ -91,4 +94,12 @@ function configOf(options = {}, limit) {
   return read(options, poolOptions);
 }
 
-module.exports = { bytesIn, configOf, load, simConfigOf: (options) => read(options, simOptions), streamOf, wrapped };
+module.exports = {
+  bytesIn,
+  configOf,
+  load,
+  numberOf,
+  simConfigOf: (options) => read(options, simOptions),
+  streamOf,
+  wrapped,
+};

@@ -123,6 +123,8 @@ void define_library(napi_env env, napi_value exports) {
            [](Caller, int32_t device, uint64_t capture, StreamArgument stream) {
              binding::sim_launch(device, capture, stream);
            });
+  function("gpupool_sim_hold", "device address",
+           [](Caller, int32_t device, uint64_t address) { binding::sim_hold(device, address); });
   function("gpupool_sim_faults", "device",
            [](Caller, int32_t device) { return binding::sim_faults(device); });
   function("gpupool_sim_last_fault", "device",
@@ -135,6 +137,7 @@ void define_memory(napi_env env, napi_value exports) {
   };
   function("gpupool_create", "options",
            [](Caller caller, napi_value options) { return create_pool(caller.environment.env, options); });
+  function("gpupool_create_child", "pool", [](Caller, Pool& pool) { return pool.create_child(); });
   function("gpupool_default_pool", "device", [](Caller, int32_t device) { return Pool::shared(device); });
   function("gpupool_destroy", "pool", [](Caller, Pool& pool) { pool.close(); });
   function("pool_closed", "pool", [](Caller, Pool& pool) { return pool.is_closed(); });
@@ -182,6 +185,72 @@ void define_memory(napi_env env, napi_value exports) {
            [](Caller, Pool& pool, uint64_t destination, int32_t value, uint64_t size, StreamArgument stream) {
              pool.fill(destination, value, size, stream);
            });
+}
+
+/// A promise of the figures of a sleep or a wake, which may copy all that a device has.
+template <class Work>
+napi_value figures_of(const Caller& caller, napi_value kept, Work work) {
+  auto result = std::make_shared<gpupool_sleep_result_t>();
+  return Background::start(
+      caller.environment, kept, [result, work] { *result = work(); },
+      [result](napi_env at) { return to_js(at, *result); });
+}
+
+/// Where a promise keeps no object.
+napi_value nothing(napi_env env) {
+  napi_value object = nullptr;
+  check(napi_create_object(env, &object));
+  return object;
+}
+
+gpupool_sleep_mode_t mode_of(int32_t mode) {
+  return static_cast<gpupool_sleep_mode_t>(mode);
+}
+
+void define_sleep(napi_env env, napi_value exports) {
+  const auto function = [&](const char* name, const char* arguments, auto code) {
+    define(env, exports, name, arguments, code);
+  };
+  function("gpupool_sleep", "pool mode flags",
+           [](Caller, Pool& pool, int32_t mode, uint32_t flags) { return pool.sleep(mode_of(mode), flags); });
+  function("pool_asleep", "pool mode flags", [](Caller caller, Pool& pool, int32_t mode, uint32_t flags) {
+    return figures_of(caller, caller.values[0],
+                      [&pool, mode, flags] { return pool.sleep(mode_of(mode), flags); });
+  });
+  function("gpupool_wake", "pool timeout flags fill",
+           [](Caller, Pool& pool, uint64_t timeout, uint32_t flags, int32_t fill) {
+             return pool.wake(timeout, flags, fill);
+           });
+  function("pool_awake", "pool timeout flags fill",
+           [](Caller caller, Pool& pool, uint64_t timeout, uint32_t flags, int32_t fill) {
+             return figures_of(caller, caller.values[0],
+                               [&pool, timeout, flags, fill] { return pool.wake(timeout, flags, fill); });
+           });
+  function("gpupool_sleep_tag", "tag mode flags", [](Caller, std::string tag, int32_t mode, uint32_t flags) {
+    return binding::sleep_tag(tag, mode_of(mode), flags);
+  });
+  function("tag_asleep", "tag mode flags", [](Caller caller, std::string tag, int32_t mode, uint32_t flags) {
+    return figures_of(caller, nothing(caller.environment.env),
+                      [tag, mode, flags] { return binding::sleep_tag(tag, mode_of(mode), flags); });
+  });
+  function("gpupool_wake_tag", "tag timeout flags",
+           [](Caller, std::string tag, uint64_t timeout, uint32_t flags) {
+             return binding::wake_tag(tag, timeout, flags);
+           });
+  function("tag_awake", "tag timeout flags",
+           [](Caller caller, std::string tag, uint64_t timeout, uint32_t flags) {
+             return figures_of(caller, nothing(caller.environment.env),
+                               [tag, timeout, flags] { return binding::wake_tag(tag, timeout, flags); });
+           });
+  function("gpupool_sleep_state", "pool",
+           [](Caller, Pool& pool) { return static_cast<int32_t>(pool.sleep_state()); });
+  function("gpupool_set_name", "pool name",
+           [](Caller, Pool& pool, std::string name) { pool.set_name(name); });
+  function("gpupool_name", "pool", [](Caller, Pool& pool) { return pool.name(); });
+  function("gpupool_set_keep", "pool address keep",
+           [](Caller, Pool& pool, uint64_t address, bool keep) { pool.set_keep(address, keep); });
+  function("gpupool_prepare_backup", "pool bytes",
+           [](Caller, Pool& pool, uint64_t bytes) { pool.prepare_backup(bytes); });
 }
 
 void define_streams(napi_env env, napi_value exports) {
@@ -292,6 +361,7 @@ napi_value start(napi_env env, napi_value exports) {
     define_library(env, exports);
     define_memory(env, exports);
     define_streams(env, exports);
+    define_sleep(env, exports);
     define_blocks(env, exports);
     define(env, exports, "setErrors", "make", [](Caller caller, napi_value make) {
       check(napi_create_reference(caller.environment.env, make, 1, &caller.environment.make_error));

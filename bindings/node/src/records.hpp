@@ -102,6 +102,34 @@ inline napi_value to_js(napi_env env, const gpupool_stats_t& record) {
   set_field(env, object, "failedMallocs", to_js(env, record.failed_mallocs));
   set_field(env, object, "streams", to_js(env, record.streams));
   set_field(env, object, "metadataBytes", to_js(env, record.metadata_bytes));
+  set_field(env, object, "asleepBytes", to_js(env, record.asleep_bytes));
+  set_field(env, object, "backupBytes", to_js(env, record.backup_bytes));
+  set_field(env, object, "sleeps", to_js(env, record.sleeps));
+  set_field(env, object, "wakes", to_js(env, record.wakes));
+  set_field(env, object, "copy", to_js(env, record.copy));
+  set_field(env, object, "stream", to_js(env, record.stream));
+  return object;
+}
+
+inline napi_value to_js(napi_env env, const gpupool_sleep_options_t& record) {
+  napi_value object = nullptr;
+  check(napi_create_object(env, &object));
+  set_field(env, object, "mode", to_js(env, record.mode));
+  set_field(env, object, "fill", to_js(env, record.fill));
+  set_field(env, object, "timeoutNs", to_js(env, record.timeout_ns));
+  return object;
+}
+
+inline napi_value to_js(napi_env env, const gpupool_sleep_result_t& record) {
+  napi_value object = nullptr;
+  check(napi_create_object(env, &object));
+  set_field(env, object, "pools", to_js(env, record.pools));
+  set_field(env, object, "releasedBytes", to_js(env, record.released_bytes));
+  set_field(env, object, "savedBytes", to_js(env, record.saved_bytes));
+  set_field(env, object, "droppedBytes", to_js(env, record.dropped_bytes));
+  set_field(env, object, "retainedBytes", to_js(env, record.retained_bytes));
+  set_field(env, object, "createdBytes", to_js(env, record.created_bytes));
+  set_field(env, object, "nanoseconds", to_js(env, record.nanoseconds));
   return object;
 }
 
@@ -133,6 +161,7 @@ inline void read_fields(napi_env env, napi_value object, gpupool_sim_config_t& r
   read_field(env, object, "capacityBytes", record.capacity_bytes);
   read_field(env, object, "priceScale", record.price_scale);
   read_field(env, object, "streams", record.streams);
+  read_field(env, object, "hostBytes", record.host_bytes);
 }
 
 }  // namespace node

@@ -13,6 +13,9 @@ export async function use(): Promise<number> {
   pool.setOomHandler((size, attempt) => size > attempt);
   setLog(3, (level, message) => console.log(level, message.length));
   pool.free(pool.malloc(10), STREAM_UNKNOWN);
+  const woken: number = (await pool.sleep("drop")).pools + pool.wakeSync(10n).pools;
+  // @ts-expect-error: there is no such mode
+  await pool.sleep("deep");
   const stats: Stats = pool.stats();
   // @ts-expect-error: there is no such mode
   new Pool({ mode: "fast" });
@@ -27,5 +30,5 @@ export async function use(): Promise<number> {
   } catch (error) {
     if (error instanceof OverLimitError) return error.driverCode + sim.faults(0) + Backend.SIM;
   }
-  return floats.length;
+  return floats.length + woken;
 }
