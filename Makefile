@@ -2,10 +2,10 @@
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-build setup-demo build demo test test-release test-bindings test-asan test-tsan test-oldest
-.PHONY: bindings fuzz check format-check format tidy lint generate clean
+.PHONY: bindings dist fuzz check format-check format tidy lint generate clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
-PYTHON_FOLDERS := tools tests
+PYTHON_FOLDERS := tools tests packaging
 # The checkers are those that tools/setup.sh puts here, in the versions that we write for.
 CHECKERS := build/checkers
 CTEST := ctest --parallel 2
@@ -15,6 +15,7 @@ help:
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library, the command, the examples and the tests, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
+	@echo "make dist       every package, in dist/, with checksums and a list of what is in them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzer, for SECONDS=60"
@@ -62,6 +63,9 @@ test-oldest: setup
 
 bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)
+
+dist: setup build
+	@tools/dist.sh
 
 SECONDS ?= 60
 fuzz: setup

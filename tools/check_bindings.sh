@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks every binding, and that all of them see the same: check_bindings.sh [FOLDER...], by default all folders
-# that have a check.sh, and the blocks of code in README.md. Expects a release build.
+# that have a check.sh, the blocks of code in README.md, and every package. Expects a release build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/languages.sh
@@ -10,6 +10,7 @@ folders=("$@")
 [ ${#folders[@]} -gt 0 ] || folders=(bindings/*/ examples/node/)
 for folder in "${folders[@]}"; do
   name=$(basename "$folder")
+  case $folder in examples/*) name=example-$name ;; esac
   if [ "$name" = rust ] && ! fits Rust; then
     echo "== rust: $(lacks Rust); left out"
     continue
@@ -22,4 +23,5 @@ if [ $# -eq 0 ]; then
   without=()
   fits Rust || without=(--without rust)
   python3 -B tools/run_readme.py "${without[@]}" build/readme
+  tools/check_packages.sh
 fi

@@ -19,6 +19,7 @@ SOURCES = {
     "python": ("native/*.c", "native/glue.h", "src/gpupool/**/*.py"),
     "rust": ("gpupool/src/**/*.rs",),
     "go": ("*.go", "*.c", "*.h"),
+    "node": ("*.js", "src/*.cpp", "src/*.hpp"),
     "swig": ("*.i", "src/*.hpp", "languages/*.swg"),
 }
 DERIVED = re.compile(r"(Written|generated) by tools/apigen\.py")

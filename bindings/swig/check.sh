@@ -55,7 +55,7 @@ say "format"
 # The pinned one of tools/setup.sh only: another release finds other things beautiful.
 clang_format=build/checkers/clang-format
 if [ -x $clang_format ]; then
-  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver}.java \
+  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver,Natives}.java \
     $here/java/programs/*.java examples/java/*.java
 else
   say "no $clang_format: skipped"
@@ -92,8 +92,8 @@ run() {
   esac
 }
 
-declare -A tests=([java]="PoolTest RaceTest" [csharp]="PoolTest RaceTest" [lua]=$here/lua/pool_test.lua
-  [ruby]=$here/ruby/pool_test.rb)
+declare -A tests=([java]="PoolTest BytesTest RaceTest" [csharp]="PoolTest BytesTest RaceTest"
+  [lua]="$here/lua/pool_test.lua $here/lua/bytes_test.lua" [ruby]="$here/ruby/pool_test.rb $here/ruby/bytes_test.rb")
 declare -A runners=([java]=RunScenarios [csharp]=RunScenarios [lua]=$here/lua/run_scenarios.lua
   [ruby]=$here/ruby/run_scenarios.rb)
 declare -A basics=([java]=Basic [csharp]=Basic [lua]=examples/lua/basic.lua [ruby]=examples/ruby/basic.rb)

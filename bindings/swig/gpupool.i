@@ -7,6 +7,8 @@
 //   typemaps for 64-bit integers, (const char* data, size_t length), OomHandler* and StreamArgument: a number, or,
 //   in scripts, a Stream as well; languages with types get overloads from languages/by_stream.swg
 //   %gpupool_copied(TYPE)                                             a member struct is handed out as a copy
+//   %gpupool_more_bytes(TYPE)                                         in languages with types: Block's and Slice's own
+//                                                                     ways of moving bytes
 //   %gpupool_raises                                                   what a failed call does
 %module gpupool
 
@@ -118,19 +120,31 @@ using namespace binding;
 %immutable binding::DeviceChoice::device;
 %nodefaultctor binding::Stream;
 %nodefaultctor binding::Block;
+%nodefaultctor binding::Slice;
+%nodefaultctor binding::Transfer;
 %nodefaultctor binding::Snapshot;
 %ignore binding::Stream::Stream;
-%ignore binding::Block::Block;
 %ignore binding::Snapshot::Snapshot;
 %newobject binding::Pool::shared;
 %newobject binding::Pool::create_child;
 %newobject binding::Pool::allocate;
 %newobject binding::Pool::create_stream;
 %newobject binding::Pool::snapshot;
+%define %gpupool_hands_out(TYPE)
+%newobject binding::TYPE::slice;
+%newobject binding::TYPE::write_async;
+%newobject binding::TYPE::read_async;
+%newobject binding::TYPE::copy_from;
+%enddef
+%gpupool_hands_out(Block)
+%gpupool_hands_out(Slice)
 
 #if defined(SWIGJAVA) || defined(SWIGCSHARP)
 %include "languages/by_stream.swg"
+%gpupool_more_bytes(Block)
+%gpupool_more_bytes(Slice)
 #endif
 %include "library.hpp"
+%include "slices.hpp"
 %include "blocks.hpp"
 %include "objects.hpp"

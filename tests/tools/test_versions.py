@@ -18,6 +18,8 @@ NUMBER = r"(\d+(?:\.\d+)*)(?![\w*])"
 PLACES = (
     rf"libgpupool[\w-]*\.so\.{NUMBER}",
     rf"find_package\(gpupool {NUMBER}",
+    r"org\.gpupool:gpupool:(\d[\d.]*\d)",
+    r"libgpupool(\d+\.\d+)_",
     r"^Version (\d+\.\d+), for 64-bit Linux",
     rf"(?<!find_package\()\bgpupool[-_ ](?:version[ =]+)?v?{NUMBER}(?<=\d\.\d)",  # gpupool-0.1, "gpupool 0.1.0"
     rf"bindings/go@v{NUMBER}",
@@ -80,8 +82,10 @@ class Versions(unittest.TestCase):
         text = (
             "libgpupool.so.0, libgpupool.so.0.1.\nfind_package(gpupool 0.3)\nVersion 0.4, for 64-bit Linux.\n"
             'gpupool-0.5.0.tar, gpupool 0.6.\nname = "gpupool"\nversion = "0.7.1"\ngpupool 3 times\n'
+            "org.gpupool:gpupool:0.8.2, libgpupool0.9_0.9.1_amd64.deb\n"
         )
-        self.assertEqual(named_in(text), ["0", "0.1", "0.3", "0.4", "0.5.0", "0.6", "0.7.1"])
+        found = ["0", "0.1", "0.3", "0.8.2", "0.9", "0.4", "0.5.0", "0.6", "0.7.1"]
+        self.assertEqual(named_in(text), found, "by pattern, each once")
 
 
 if __name__ == "__main__":

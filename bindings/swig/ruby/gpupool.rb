@@ -147,6 +147,19 @@ module GpuPool
     end
   end
 
+  # What Block and Slice have in common beside what the native code gives.
+  module Bytes
+    include Closing
+
+    # A part, which keeps the block; with a block of code, until its end.
+    def slice(offset, length, &code)
+      closing(super(offset, length), &code)
+    end
+  end
+  private_constant :Bytes
+
+  [Block, Slice].each { |type| type.prepend(Bytes) }
+
   class Snapshot
     # Mapped memory.
     def segments
@@ -176,7 +189,7 @@ module GpuPool
     figures.include(Figures)
   end
 
-  [Pool, Stream, Block, Stats].each { |type| type.alias_method(:to_s, :inspect) }
+  [Pool, Stream, Block, Slice, Stats].each { |type| type.alias_method(:to_s, :inspect) }
 
   # Sets how a simulated device behaves, by the fields of gpupool_sim_config_t.
   def self.configure_sim(device, **options)

@@ -27,6 +27,16 @@ struct StreamArgument {
   OwnedStream* owner = nullptr;
 };
 
+/// A pool of pinned memory on the host, beside a pool: see staging.hpp.
+struct PinnedPool {
+  explicit PinnedPool(gpupool_t* pool) : handle(pool) {}
+  PinnedPool(const PinnedPool&) = delete;
+  PinnedPool& operator=(const PinnedPool&) = delete;
+  ~PinnedPool() { (void)gpupool_destroy(handle); }
+
+  gpupool_t* const handle;
+};
+
 /// A pool's handle, which must not be destroyed while anything needs it: a call that is inside, a Block that
 /// is live, a Stream that is not destroyed yet. The last of them destroys the pool once it is closed. A
 /// default pool is never destroyed, it belongs to the process.
@@ -76,6 +86,28 @@ class Core {
     check(status);
   }
 
+  /// Made when it is first wanted; null where there can be none.
+  std::shared_ptr<PinnedPool> pinned_pool() const {
+    const std::lock_guard lock(pinned_mutex_);
+    if (!pinned_) {
+      gpupool_config_t config{};
+      gpupool_stats_t stats{};
+      stats.struct_size = sizeof stats;
+      gpupool_t* handle = nullptr;
+      if (gpupool_stats(handle_, &stats) != GPUPOOL_SUCCESS ||
+          gpupool_config_init(&config, sizeof config) != GPUPOOL_SUCCESS)
+        return nullptr;
+      config.backend = backend_;
+      config.device = stats.device;
+      config.kind = GPUPOOL_KIND_PINNED;
+      config.fraction = 0;
+      config.limit_bytes = 0;
+      if (gpupool_create(&config, &handle) != GPUPOOL_SUCCESS) return nullptr;
+      pinned_ = std::make_shared<PinnedPool>(handle);
+    }
+    return pinned_;
+  }
+
   void set_oom_handler(std::unique_ptr<OomHandler> handler) { handler_->set(handle_, std::move(handler)); }
 
   /// The owner of a stream; null if nobody knows one.
@@ -108,6 +140,8 @@ class Core {
   const gpupool_backend_t backend_;
   const bool is_default_;
   const std::shared_ptr<HandlerSlot> handler_;
+  mutable std::mutex pinned_mutex_;
+  mutable std::shared_ptr<PinnedPool> pinned_;
   Gate gate_;
   std::mutex mutex_;
   std::map<gpupool_stream_t, std::weak_ptr<OwnedStream>> streams_;

@@ -6,6 +6,7 @@ from .contract_json import contract_json
 from .export_map import export_map, torch_export_map
 from .go import go_constants, go_layout_test, go_structs
 from .layout_c import layout_c
+from .node import node_names, node_records, node_types
 from .reference_md import reference_md
 from .rust import error_kind_rs, layout_rs
 from .swig import csharp_exceptions, java_exceptions, swig_names
@@ -19,6 +20,9 @@ OUTPUTS = {
     "bindings/go/constants.go": go_constants,
     "bindings/go/structs.go": go_structs,
     "bindings/go/layout_test.go": go_layout_test,
+    "bindings/node/src/records.hpp": node_records,
+    "bindings/node/names.js": node_names,
+    "bindings/node/names.d.ts": node_types,
     "bindings/python/native/gpupool.cdef.h": cffi_cdef,
     "bindings/python/src/gpupool/_enums.py": python_enums,
     "bindings/python/src/gpupool/_structs.py": python_structs,

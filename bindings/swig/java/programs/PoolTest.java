@@ -137,7 +137,7 @@ public final class PoolTest {
         thrown(InvalidArgumentException.class, () -> block.write(sent, 997));
         thrown(InvalidArgumentException.class, () -> block.read(0, 1001));
         thrown(InvalidArgumentException.class, () -> block.read(-1, 2));
-        isTrue(thrown(NullPointerException.class, () -> block.write(null))
+        isTrue(thrown(NullPointerException.class, () -> block.write((byte[]) null))
                    .getMessage()
                    .contains("data is null"));
         same(thrown(InvalidArgumentException.class, () -> block.fill(300)).getMessage(),

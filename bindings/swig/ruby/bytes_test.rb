@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+# SPDX-License-Identifier: Apache-2.0
+# Tests of what moves bytes in Ruby: slices, and copies that nobody waits for.
+require "gpupool"
+require "minitest/autorun"
+
+class BytesTest < Minitest::Test
+  def live(pool)
+    pool.stats.all.allocated_blocks.current
+  end
+
+  def refused(words, &code)
+    assert_equal words, assert_raises(GpuPool::InvalidArgumentError, &code).message
+  end
+
+  def test_slices
+    GpuPool::Pool.open do |pool|
+      block = pool.allocate(100)
+      block.fill(1)
+      middle = block.slice(10, 20)
+      assert_equal [block.address + 10, 20, 10], [middle.address, middle.size, middle.offset]
+      middle.fill(2)
+      middle.slice(5, 5) do |inner|
+        inner.write("ab")
+        assert_equal "\2\2ab\2".b, block.read(13, 5)
+        refused("6 bytes at offset 15 are not inside a block of 20 bytes") { middle.slice(15, 6) }
+        # Slices keep a block that is freed.
+        block.free
+        middle.close
+        assert_equal [1, "a"], [live(pool), inner.read(0, 1)]
+      end
+      assert_equal 0, live(pool)
+      assert_predicate middle, :closed?
+      refused("the slice is closed") { middle.read }
+      assert_equal "slice of 20 bytes: closed", middle.to_s
+    end
+  end
+
+  def test_transfers
+    GpuPool::Pool.open do |pool|
+      stream = pool.create_stream
+      block = pool.allocate(1000, stream)
+      sent = block.write_async("bytes", 500)
+      got = block.read_async(501, 3)
+      block.free
+      assert_equal 1, live(pool)
+      refute_predicate got, :done?
+      assert_equal "yte", got.read
+      refused("this transfer brings no bytes to the host") { sent.read }
+      assert_equal 0, live(pool)
+    end
+  end
+
+  def test_copies_between_blocks
+    GpuPool::Pool.open do |pool|
+      one = pool.allocate(8)
+      other = pool.allocate(8)
+      one.fill(3)
+      other.fill(0)
+      other.copy_from(one.slice(0, 2), 4).finish
+      other.copy_from(one.slice(2, 1)).close
+      assert_equal "\3\0\0\0\3\3\0\0".b, other.read
+      refused("8 bytes at offset 1 are not inside a block of 8 bytes") { other.copy_from(one, 1) }
+    end
+    assert_equal 0, GpuPool.sim_faults(0)
+  end
+end

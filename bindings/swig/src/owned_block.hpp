@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block of a pool while anybody needs it: what Block, Slice and Transfer share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "words.hpp"
+
+namespace binding {
+
+/// A block that goes once it is freed, and the last call, slice and transfer have left it.
+class OwnedBlock {
+ public:
+  /// For a caller who is inside the pool, and the stream.
+  OwnedBlock(std::shared_ptr<Core> core, uint64_t size, StreamArgument stream, uint64_t alignment)
+      : core_(std::move(core)), owner_(core_->owner_of(stream)), size_(size), stream_(stream.number) {
+    if (stream.owner != nullptr) {
+      owner_->enter_again();
+    } else if (owner_) {
+      owner_->enter();  // it came as a number
+    }
+    const gpupool_status_t status =
+        gpupool_malloc_aligned(core_->handle(), size, alignment, stream_, &address_);
+    if (status != GPUPOOL_SUCCESS) {
+      // First the words, which the end of a stream may replace.
+      const Failure failure = failure_of(status);
+      if (owner_) owner_->leave();
+      throw failure;
+    }
+    core_->enter_again();
+  }
+  OwnedBlock(const OwnedBlock&) = delete;
+  OwnedBlock& operator=(const OwnedBlock&) = delete;
+  ~OwnedBlock() {
+    gpupool_status_t status = GPUPOOL_SUCCESS;
+    (void)end_as(End::kFreed, status);
+  }
+
+  /// On the device, for those that are inside. 0 if the block has no bytes.
+  gpupool_ptr_t address() const noexcept { return address_; }
+  uint64_t size() const noexcept { return size_; }
+  gpupool_stream_t stream() const noexcept { return stream_; }
+  bool is_freed() const noexcept { return end_ != End::kNotYet; }
+  const Core& core() const noexcept { return *core_; }
+
+  /// Keeps the block until leave().
+  void enter() {
+    if (!gate_.enter()) refuse_freed();
+  }
+  /// One more, for somebody who is inside already.
+  void enter_again() noexcept { gate_.enter_again(); }
+  void leave() noexcept {
+    if (gate_.leave()) (void)give_back();
+  }
+
+  void free() { free_as(End::kFreed); }
+  void free(StreamArgument stream) {
+    if (is_freed()) free_as(End::kFreed);
+    if (stream.number == GPUPOOL_STREAM_UNKNOWN) return free_as(End::kFreedOnAllStreams);
+    record_stream(stream);
+    free_as(End::kFreed);
+  }
+  /// As free(), but does nothing when it is freed.
+  void close() {
+    gpupool_status_t status = GPUPOOL_SUCCESS;
+    (void)end_as(End::kFreed, status);
+    check(status);
+  }
+  gpupool_ptr_t release() {
+    gpupool_status_t status = GPUPOOL_SUCCESS;
+    if (!end_as(End::kReleased, status)) refuse_freed();
+    return address_;
+  }
+  void record_stream(StreamArgument stream) {
+    const Inside inside(*this);
+    const StreamUse use(stream);
+    check(gpupool_record_stream(core_->handle(), address_, use.number()));
+  }
+
+  // ---- work on its stream, for those that are inside
+
+  void queue_fill(uint64_t offset, uint64_t length, int32_t value) const {
+    check(gpupool_fill(core_->handle(), address_ + offset, byte_of(value), length, queue()));
+  }
+  void queue_copy(gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t length) const {
+    check(gpupool_copy(core_->handle(), destination, source, length, queue()));
+  }
+  /// Also behind a stream that was closed meanwhile, which the block keeps.
+  void wait() const {
+    check(gpupool_stream_synchronize(core_->handle(), owner_ ? owner_->number() : stream_));
+  }
+
+  [[noreturn]] static void refuse_freed() {
+    refuse("the block has been freed", GPUPOOL_ERROR_UNKNOWN_POINTER);
+  }
+
+ private:
+  enum class End { kNotYet, kFreed, kFreedOnAllStreams, kReleased };
+
+  void free_as(End end) {
+    gpupool_status_t status = GPUPOOL_SUCCESS;
+    if (!end_as(end, status)) refuse("the block has been freed already", GPUPOOL_ERROR_UNKNOWN_POINTER);
+    check(status);
+  }
+  /// False: it has ended before, in whatever way. The status is that of the free, unless somebody inside does
+  /// it later.
+  bool end_as(End end, gpupool_status_t& status) noexcept {
+    End expected = End::kNotYet;
+    if (!end_.compare_exchange_strong(expected, end)) return false;
+    if (gate_.close() == Gate::Close::kEmpty) status = give_back();
+    return true;
+  }
+  /// The memory, unless it was released, and then what the block kept: its stream before its pool.
+  gpupool_status_t give_back() noexcept {
+    gpupool_status_t status = GPUPOOL_SUCCESS;
+    if (end_ != End::kReleased) {
+      status =
+          gpupool_free(core_->handle(), address_, end_ == End::kFreed ? stream_ : GPUPOOL_STREAM_UNKNOWN);
+    }
+    if (owner_) owner_->leave();
+    core_->leave();
+    return status;
+  }
+
+  gpupool_stream_t queue() const { return owner_ ? owner_->queue() : stream_; }
+
+  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<OwnedStream> owner_;
+  gpupool_ptr_t address_ = 0;
+  const uint64_t size_;
+  const gpupool_stream_t stream_;
+  std::atomic<End> end_{End::kNotYet};
+  Gate gate_;
+};
+
+}  // namespace binding

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the packages with dpkg in a copy of this system that is thrown away (an overlay in a mount name space of its
+# own), builds programs against them, runs the command, and removes them again.
+#
+#     try.sh FOLDER
+set -euo pipefail
+. "$(dirname "$0")/../clean.sh"
+
+compgen -G "$packages/*.deb" >/dev/null || { echo "deb: no packages, skipped"; exit 0; }
+mkdir system debs
+cp "$packages"/*.deb debs
+cp "$here/../../tests/install/consumer.c" "$here/../../tests/install/find_package/CMakeLists.txt" .
+sed -i 's|\.\./consumer.c|consumer.c|' CMakeLists.txt
+cat >inside.sh <<'EOF'
+set -eu
+cd /tmp/try
+dpkg -i debs/*.deb >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }
+gpupool info >info
+grep -q "simulated" info
+cmake -S . -B build >cmake.log
+cmake --build build >>cmake.log || { cat cmake.log; exit 1; }
+build/consumer
+cc consumer.c $(pkg-config --cflags --libs gpupool) -o consumer
+./consumer
+man -P cat gpupool >/dev/null 2>&1 || ! command -v man >/dev/null
+dpkg -r $(for each in debs/*.deb; do dpkg-deb -f "$each" Package; done) >/dev/null
+[ ! -e /usr/bin/gpupool ]
+EOF
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(--map-root-user)
+clean unshare "${as_root[@]}" --mount bash -euc '
+  mount -t tmpfs try system
+  mkdir system/upper system/work system/root
+  mount -t overlay try -o lowerdir=/,upperdir=system/upper,workdir=system/work system/root
+  mount --rbind /dev system/root/dev
+  mount -t proc proc system/root/proc 2>/dev/null || mount --rbind /proc system/root/proc
+  mkdir system/root/tmp/try
+  cp -r debs inside.sh consumer.c CMakeLists.txt system/root/tmp/try
+  chroot system/root bash /tmp/try/inside.sh'
