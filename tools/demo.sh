@@ -21,7 +21,7 @@ else
   say "Rust: 1.88 or later is not here, left out"
 fi
 say "Go: go build"
-(cd bindings/go && go build -o "$demo/go/" ./cmd/basic ./cmd/replay)
+(cd bindings/go && go build -tags gpupool_shared -o "$demo/go/" ./cmd/basic ./cmd/replay)
 say "Java, C#, Lua and Ruby: swig"
 make -s -j2 -C bindings/swig BUILD="$demo/swig" all
 
