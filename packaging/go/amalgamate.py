@@ -16,7 +16,10 @@ NATIVE = Path("internal/native")
 LAYERS = ("base", "core", "device", "pool", "abi")
 UP = "../" * 4
 LINES = {
-    "gpupool_header.h": ("The C library's header. Written by packaging/go/amalgamate.py.", ["include/gpupool/gpupool.h"]),
+    "gpupool_header.h": (
+        "The C library's header. Written by packaging/go/amalgamate.py.",
+        ["include/gpupool/gpupool.h"],
+    ),
     "gpupool_library.cpp": (
         "The C library: all of its sources in one. Written by packaging/go/amalgamate.py.",
         [str(path.relative_to(ROOT)) for layer in LAYERS for path in sorted((ROOT / "src" / layer).rglob("*.cpp"))],
@@ -29,7 +32,8 @@ def in_checkout(name: str) -> str:
     """A file of internal/native with includes that lead out of it."""
     words, paths = LINES[name]
     note = "" if name.endswith(".h") else "//go:build cgo && !gpupool_shared\n\n"
-    return f"// SPDX-License-Identifier: Apache-2.0\n{note}// {words}\n" + "".join(f'#include "{UP}{p}"\n' for p in paths)
+    head = f"// SPDX-License-Identifier: Apache-2.0\n{note}// {words}\n"
+    return head + "".join(f'#include "{UP}{path}"\n' for path in paths)
 
 
 def find(name: str, beside: Path) -> Path | None:

@@ -41,6 +41,15 @@ def test_the_readme_has_blocks_that_run() -> None:
     assert sum(not FRAMEWORKS.search(block) for block in BLOCKS) >= 4
 
 
+def test_the_readme_links_to_what_an_index_page_can_show() -> None:
+    links = re.findall(r"\]\(([^)]*)\)", README.read_text(encoding="utf-8"))
+    home = re.compile(r"https://github\.com/gpupool/gpupool/(?:blob|tree)/main/(.*)")
+    paths = [match[1] for link in links if (match := home.fullmatch(link))]
+    assert len(paths) == len(links) >= 5
+    if EXAMPLES.exists():
+        assert [path for path in paths if not (HERE.parents[2] / path).exists()] == []
+
+
 def test_the_readme_names_what_there_is() -> None:
     text = README.read_text(encoding="utf-8")
     for owner, kind in (("pool", gpupool.Pool), ("buffer", gpupool.Buffer), ("array", gpupool.Array)):

@@ -67,6 +67,7 @@ from ._status_errors import (
 )
 from ._stream import Stream, StreamLike
 from ._structs import Block, CallStat, DeviceInfo, DriverStats, Segment, Stat, StatGroup, Stats
+from ._transfer import Transfer
 
 if TYPE_CHECKING:
     from ._cuda_array import BorrowedArray, from_cuda_array
@@ -112,6 +113,7 @@ __all__ = [
     "Status",
     "Stream",
     "StreamLike",
+    "Transfer",
     "UnavailableError",
     "UnknownPointerError",
     "UnsupportedError",
