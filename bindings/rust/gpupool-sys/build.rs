@@ -88,7 +88,9 @@ fn not_found() {
         Err(error) => fail(&[
             format!("libgpupool could not be compiled: {}", first_line(&error.to_string())),
             "That needs a C++20 compiler, such as g++ 11 or clang 14; CXX names another one.".into(),
-            format!("Or set {PREFIX} to an installation, or PKG_CONFIG_PATH to the folder of its gpupool.pc."),
+            format!(
+                "Or set {PREFIX} to an installation, or PKG_CONFIG_PATH to the folder of its gpupool.pc."
+            ),
         ]),
     }
 }
@@ -103,8 +105,11 @@ fn find_sources(folder: &Path, sources: &mut Vec<std::path::PathBuf>) {
     let entries = folder.read_dir().map(|entries| entries.flatten().collect()).unwrap_or_else(|error| {
         fail(&[
             format!("The library's sources cannot be read: {}: {error}.", folder.display()),
-            "A crate from the registry has them; in a checkout, vendor/ leads to them by symbolic links.".into(),
-            format!("Or set {PREFIX} to an installation, or PKG_CONFIG_PATH to the folder of its gpupool.pc."),
+            "A crate from the registry has them; in a checkout, vendor/ leads to them by symbolic links."
+                .into(),
+            format!(
+                "Or set {PREFIX} to an installation, or PKG_CONFIG_PATH to the folder of its gpupool.pc."
+            ),
         ])
     });
     let entries: Vec<std::fs::DirEntry> = entries;
@@ -120,7 +125,8 @@ fn find_sources(folder: &Path, sources: &mut Vec<std::path::PathBuf>) {
 #[cfg(not(feature = "vendored"))]
 fn not_found() {
     fail(&[
-        "libgpupool 0.2 was not found. Have it compiled with the feature `vendored` (a C++20 compiler),".into(),
+        "libgpupool 0.2 was not found. Have it compiled with the feature `vendored` (a C++20 compiler),"
+            .into(),
         format!("or set {PREFIX} to an installation (the folder with lib/ and include/ in it),"),
         "or set PKG_CONFIG_PATH to the folder of its gpupool.pc.".into(),
     ]);
