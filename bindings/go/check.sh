@@ -25,6 +25,7 @@ go test -race -count=1 .
 echo "== go: programs"
 go build -o "$bin" ./cmd/...
 "$bin/basic" >/dev/null
+"$bin/kernel" >/dev/null
 "$bin/scenario" ../../tests/scenario/*.json >/dev/null
 SCENARIO_RUNNER="$bin/scenario" python3 -B ../../tests/scenario/test_runner.py -q
 echo "== go: the README's programs and commands, and a build without cgo"
