@@ -94,7 +94,7 @@ int run() {
   gpupool::Block block(pool, numbers.size() * sizeof(float), stream);
   gpupool::copy_to_device(block, numbers);
 
-  const gpupool_device_info_t info = gpupool::device_info(GPUPOOL_BACKEND_AUTO, 0);
+  const gpupool_device_info_t info = gpupool::device_info(0);
   if (info.backend == GPUPOOL_BACKEND_CUDA) {
     scale_on_gpu(load_scale(info.device), block, 1.5F,
                  stream);  // the copy back waits for it, on the same stream
