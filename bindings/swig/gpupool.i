@@ -57,6 +57,7 @@ using namespace binding;
 %nodefaultctor gpupool_driver_stats_t;
 %nodefaultctor gpupool_stats_t;
 %nodefaultctor gpupool_block_t;
+%nodefaultctor gpupool_sleep_result_t;
 %nodefaultctor gpupool_segment_t;
 
 // Each enum has its own names where the language has scopes: both Mode.AUTO and Backend.AUTO.
@@ -122,6 +123,7 @@ using namespace binding;
 %ignore binding::Block::Block;
 %ignore binding::Snapshot::Snapshot;
 %newobject binding::Pool::shared;
+%newobject binding::Pool::create_child;
 %newobject binding::Pool::allocate;
 %newobject binding::Pool::create_stream;
 %newobject binding::Pool::snapshot;

@@ -24,7 +24,7 @@ void Pending::add_use(Range& block, StreamState* state) noexcept {
   }
   BlockUse* use = spare_;
   spare_ = use->next;
-  *use = {block.uses, state, 0};
+  *use = {block.uses, state, 0, nullptr, nullptr};
   block.uses = use;
 }
 
@@ -44,6 +44,7 @@ void Pending::push(Range*& list, Range& block) noexcept {
   list = &block;
 }
 
+/// A block that was in a queue.
 void Pending::pass(Range& block) noexcept {
   drop_uses(block);
   push(passed_, block);
@@ -72,25 +73,28 @@ bool Pending::hold(Range& block) noexcept {
 }
 
 void Pending::enqueue(Range& block) noexcept {
-  StreamState& state = *block.uses->state;
+  BlockUse* use = block.uses;
+  StreamState& state = *use->state;
   if (state.waiting_first == nullptr) waited_.push_back(&state);
-  (state.waiting_first != nullptr ? state.waiting_last->link : state.waiting_first) = &block;
-  state.waiting_last = &block;
-  block.link = nullptr;
+  (state.waiting_first != nullptr ? state.waiting_last->behind : state.waiting_first) = use;
+  state.waiting_last = use;
+  use->block = &block;
+  use->behind = nullptr;
 }
 
 // ---- passing
 
 /// Takes blocks from the front of a state's queue as far as it has passed, to the next of their users or out.
 void Pending::settle_front(StreamState& state) noexcept {
-  while (Range* block = state.waiting_first) {
+  while (BlockUse* front = state.waiting_first) {
+    Range* block = front->block;
     // Each user is asked, since it records what it must pass when it is asked first.
     bool passed = true;
     for (const BlockUse* use = block->uses; use != nullptr; use = use->next) {
       passed = use->state->order.passed(use->epoch) && passed;
     }
-    if (!state.order.passed(block->uses->epoch)) return;
-    state.waiting_first = block->link;
+    if (!state.order.passed(front->epoch)) return;
+    state.waiting_first = front->behind;
     if (state.waiting_first == nullptr) waited_.remove(&state);
     if (passed) {
       pass(*block);
@@ -124,7 +128,7 @@ void Pending::ask_all(bool all) noexcept {
     if (asking_.at == states.size()) {
       while (Range* block = asking_.first) {
         asking_.first = block->link;
-        pass(*block);
+        push(passed_, *block);
       }
       continue;
     }
@@ -145,9 +149,8 @@ bool Pending::is_valid() const noexcept {
   };
   bool valid = good(asking_.first) && good(collecting_) && good(passed_);
   for (const auto& state : streams_.all()) {
-    valid = valid && good(state->waiting_first);
-    for (const Range* block = state->waiting_first; block != nullptr; block = block->link) {
-      valid = valid && block->uses != nullptr && block->uses->state == state.get();
+    for (const BlockUse* use = state->waiting_first; use != nullptr; use = use->behind) {
+      valid = valid && use->state == state.get() && use->block->uses == use && use->block->is(State::pending);
     }
   }
   return valid;

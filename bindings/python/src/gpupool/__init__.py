@@ -45,14 +45,18 @@ from ._enums import (
     Kind,
     LogLevel,
     Mode,
+    SleepMode,
+    SleepState,
     Status,
 )
 from ._error import Error
 from ._library import device_count, device_info, features, version, version_number
 from ._pool import Pool, default_pool
 from ._retry import collect_garbage, empty_caches, retry_on_oom
+from ._sleep import sleep_tag, wake_tag
 from ._statistics import Snapshot
 from ._status_errors import (
+    AsleepError,
     DriverError,
     ForkedError,
     HostOutOfMemoryError,
@@ -66,7 +70,17 @@ from ._status_errors import (
     UnsupportedError,
 )
 from ._stream import Stream, StreamLike
-from ._structs import Block, CallStat, DeviceInfo, DriverStats, Segment, Stat, StatGroup, Stats
+from ._structs import (
+    Block,
+    CallStat,
+    DeviceInfo,
+    DriverStats,
+    Segment,
+    SleepResult,
+    Stat,
+    StatGroup,
+    Stats,
+)
 from ._transfer import Transfer
 
 if TYPE_CHECKING:
@@ -80,6 +94,7 @@ __all__ = [
     "STREAM_UNKNOWN",
     "VERSION",
     "Array",
+    "AsleepError",
     "Backend",
     "Block",
     "BlockState",
@@ -106,6 +121,9 @@ __all__ = [
     "Pool",
     "Segment",
     "ShuttingDownError",
+    "SleepMode",
+    "SleepResult",
+    "SleepState",
     "Snapshot",
     "Stat",
     "StatGroup",
@@ -140,10 +158,12 @@ __all__ = [
     "set_log",
     "set_per_process_memory_fraction",
     "sim",
+    "sleep_tag",
     "snapshot",
     "synchronize",
     "version",
     "version_number",
+    "wake_tag",
 ]
 
 
