@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number that decides where memory goes. `tools/ablate` prints what each earns on the recorded traces;
-// one that earns nothing goes.
+// Every number that decides where memory goes. One that earns nothing on the recorded traces goes.
 #pragma once
 
 #include "core/size.hpp"

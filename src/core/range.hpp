@@ -145,7 +145,7 @@ class RangeStore {
       slabs_.push_back(std::make_unique<Range[]>(kSlab));
       // Every other record first: processors fetch lines in pairs, and two threads at work on one pair take
       // it from each other, as long as few blocks are in use by each.
-      for (const size_t odd : {1, 0}) {
+      for (const size_t odd : {size_t{1}, size_t{0}}) {
         for (size_t i = kSlab; i != 0; i -= 2) put(&slabs_.back()[i - 2 + odd]);
       }
     }

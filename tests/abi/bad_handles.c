@@ -33,6 +33,22 @@ static void test_bad_pool(gpupool_t* pool) {
   FAILS(INVALID, gpupool_create_child(pool, &child));
   CHECK(child == NULL);
 
+  FAILS(INVALID, gpupool_sleep(pool, NULL, NULL));
+  FAILS(INVALID, gpupool_wake(pool, NULL, NULL));
+  FAILS(INVALID, gpupool_set_name(pool, "name"));
+  FAILS(INVALID, gpupool_set_keep(pool, 512, 1));
+  FAILS(INVALID, gpupool_prepare_backup(pool, 512));
+  gpupool_sleep_state_t state = GPUPOOL_SLEEP_STATE_AWAKE;
+  FAILS(INVALID, gpupool_sleep_state(pool, &state));
+  char name[8] = "name";
+  size_t name_length = 1;
+  FAILS(INVALID, gpupool_name(pool, name, sizeof name, &name_length));
+  CHECK(name_length == 0);
+  const void* data = name;
+  uint64_t saved = 1;
+  FAILS(INVALID, gpupool_backup(pool, 512, &data, &saved));
+  CHECK(data == NULL && saved == 0);
+
   uint64_t released = 1;
   FAILS(INVALID, gpupool_empty(pool, &released));
   CHECK(released == 0);
@@ -92,6 +108,12 @@ static void test_destroyed_pool_with_blocks(void) {
 }
 
 // Memory that is readable and was never a pool.
+static void test_tags(void) {
+  FAILS(INVALID, gpupool_sleep_tag(NULL, NULL, NULL));
+  FAILS(INVALID, gpupool_wake_tag(NULL, NULL, NULL));
+  FAILS(INVALID, gpupool_sim_hold(-1, 512));
+}
+
 static void test_garbage(void) {
   static _Alignas(64) uint64_t garbage[512];  // as a pool is
   memset(garbage, 0, sizeof garbage);
@@ -166,6 +188,7 @@ int main(void) {
   test_destroyed_pool();
   test_destroyed_pool_with_blocks();
   test_garbage();
+  test_tags();
   test_default_pool();
   test_null_outputs();
   return finish();

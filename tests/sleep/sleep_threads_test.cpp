@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -47,9 +48,14 @@ TEST_F(Sleep, S33_S44_EverythingRacesWithSleepAndWake) {
   }
   threads.emplace_back([&] {
     while (!over.load()) {
-      pool.snapshot();
+      size_t segments = 0;
+      size_t blocks = 0;
+      EXPECT_TRUE(ok(gpupool_snapshot(pool, nullptr, sizeof(gpupool_segment_t), 0, &segments, nullptr,
+                                      sizeof(gpupool_block_t), 0, &blocks)));
       pool.stats();
-      pool.report();
+      std::array<char, 4096> text{};
+      size_t length = 0;
+      EXPECT_TRUE(ok(gpupool_report(pool, text.data(), text.size(), &length)));
       pool.validate();
       EXPECT_TRUE(ok(gpupool_trim(pool, 4 * kMiB, nullptr)));
       EXPECT_TRUE(ok(gpupool_prepare_backup(pool, 2 * kMiB)));
