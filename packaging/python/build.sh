@@ -53,9 +53,25 @@ echo "== python: source archive"
 rm -rf "$work/sdist"
 "$python" -m build -q --no-isolation --sdist -o "$work/sdist" bindings/python
 sdist=("$work"/sdist/*.tar.gz)
-rm -rf "$work/source"
-mkdir "$work/source"
-tar -xf "${sdist[0]}" -C "$work/source" --strip-components=1
+rm -rf "$work/unpacked"
+mkdir -p "$work/unpacked" "$work/source"
+tar -xmf "${sdist[0]}" -C "$work/unpacked" --strip-components=1
+# Dates in the archive say nothing. Only files that have changed get a new one, so that only they are compiled again.
+python3 - "$work/unpacked" "$work/source" <<'END'
+import filecmp, shutil, sys
+from pathlib import Path
+
+new, old = map(Path, sys.argv[1:])
+for path in sorted(old.rglob("*"), reverse=True):
+    if not (new / path.relative_to(old)).exists():
+        path.rmdir() if path.is_dir() else path.unlink()
+for path in sorted(new.rglob("*")):
+    target = old / path.relative_to(new)
+    if path.is_dir():
+        target.mkdir(exist_ok=True)
+    elif not target.exists() or not filecmp.cmp(path, target, shallow=False):
+        shutil.copy(path, target)
+END
 
 for machine in "${machines[@]}"; do
   echo "== python: wheel for $machine"
