@@ -84,7 +84,8 @@ format: setup
 
 lint:
 	@echo "== generated files, layers, circles, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
-	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py
+	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py && \
+	  python3 tools/python_reference.py --check && python3 packaging/go/amalgamate.py --check
 	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not there, skipped"; fi
 
@@ -94,6 +95,8 @@ tidy:
 
 generate:
 	@python3 tools/apigen.py
+	@python3 tools/python_reference.py
+	@python3 packaging/go/amalgamate.py
 
 clean:
 	@rm -rf build

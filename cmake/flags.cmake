@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Flags for our own targets only: a project that takes us in with add_subdirectory keeps its own.
+include(CheckLinkerFlag)
 
 # Language, warnings, visibility and sanitizers of a target.
 function(gpupool_own_target target)
@@ -34,8 +35,16 @@ endfunction()
 # within the library bound to itself (two copies in one process must not mix), never unloaded.
 function(gpupool_link_shared target version_script)
   target_link_options(${target} PRIVATE
-    -Wl,--version-script=${version_script} -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack
-    -Wl,--exclude-libs,ALL -Wl,-Bsymbolic-functions)
+    -Wl,--version-script=${version_script} -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack)
+  # zig's linker, which the wheels are made with, knows neither of these two. Its version script hides what libraries
+  # bring along, and it binds data as well.
+  check_linker_flag(CXX -Wl,--exclude-libs,ALL GPUPOOL_HAS_EXCLUDE_LIBS)
+  if(GPUPOOL_HAS_EXCLUDE_LIBS)
+    target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
+  endif()
+  check_linker_flag(CXX -Wl,-Bsymbolic-functions GPUPOOL_HAS_SYMBOLIC_FUNCTIONS)
+  target_link_options(${target} PRIVATE
+    $<IF:$<BOOL:${GPUPOOL_HAS_SYMBOLIC_FUNCTIONS}>,-Wl$<COMMA>-Bsymbolic-functions,-Wl$<COMMA>-Bsymbolic>)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${version_script}")
   # clang leaves the sanitizers' own symbols to the program.
   if(NOT (GPUPOOL_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang))

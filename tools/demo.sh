@@ -33,7 +33,7 @@ build_rust() {
   CARGO_TARGET_DIR=$demo/rust cargo build -q --locked --release --manifest-path bindings/rust/Cargo.toml \
     --example basic --example replay
 }
-build_go() { cd bindings/go && go build -o "$demo/go/" ./cmd/basic ./cmd/replay; }
+build_go() { cd bindings/go && go build -tags gpupool_shared -o "$demo/go/" ./cmd/basic ./cmd/replay; }
 build_with_swig() { make -s -C bindings/swig BUILD="$demo/swig" "$1"; }
 
 say "the bindings"

@@ -129,7 +129,7 @@ def main(arguments):
     subprocess.run([sys.executable, ROOT / "tools/apigen.py"], check=True)
     keep(ROOT, version)
     print(f"The tree is that of {text}. Next: make test, then\n"
-          f"  git commit -am 'release: {text}' && git tag v{text} && git tag bindings/go/v{text}")  # fmt: skip
+          f"  git commit -am 'release: {text}' && git tag v{text} && packaging/go/tag.sh")  # fmt: skip
     return 0
 
 

@@ -131,7 +131,7 @@ def environment():
     ours = {
         "CARGO_TARGET_DIR": str(build / "rust"),
         "GOCACHE": str(build / "go/cache"),
-        "GOFLAGS": "-buildvcs=false -p=2",
+        "GOFLAGS": "-buildvcs=false -p=2 -tags=gpupool_shared",
         "GOTOOLCHAIN": "local",
         "GPUPOOL_BACKEND": "sim",
     }

@@ -6,7 +6,6 @@ package gpupool
 import "C"
 
 import (
-	"fmt"
 	"io"
 	"runtime"
 	"sync/atomic"
@@ -198,14 +197,11 @@ func (b *Block) WriteAt(p []byte, offset int64) (int, error) {
 		return 0, err
 	}
 	defer l.leave()
-	if offset < 0 {
-		return 0, refuse("the offset %d is negative", offset)
+	place, err := b.place(len(p), offset, false)
+	if err != nil {
+		return 0, err
 	}
-	if uint64(offset) > b.size || uint64(len(p)) > b.size-uint64(offset) {
-		return 0, fmt.Errorf("gpupool: %d bytes at %d are not inside a block of %d bytes: %w", len(p), offset, b.size,
-			io.ErrShortWrite)
-	}
-	return l.copyHost(p, uint64(offset), 0)
+	return l.copyHost(p, place, 0)
 }
 
 // ReadAt fills p from byte offset of the block on, after the work queued on the block's stream so far, and waits for

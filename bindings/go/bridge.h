@@ -7,7 +7,11 @@
 #ifndef GPUPOOL_GO_BRIDGE_H
 #define GPUPOOL_GO_BRIDGE_H
 
+#ifdef GPUPOOL_GO_OWN_HEADER
+#include "gpupool_header.h"
+#else
 #include <gpupool/gpupool.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 

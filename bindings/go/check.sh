@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that is checked of the Go binding: check.sh FOLDER builds in FOLDER (absolute). Expects pkg-config to find
-# the installed library, LD_LIBRARY_PATH to lead to it, and GPUPOOL_PREFIX to say where it is.
+# Everything that is checked of the Go binding: check.sh FOLDER builds in FOLDER (absolute). All but the module of a
+# release, which packaging/go/try.sh tries, is linked to an installed library: expects pkg-config to find it, LD_LIBRARY_PATH to lead to it, and GPUPOOL_PREFIX to say where it is.
 set -euo pipefail
 cd "$(dirname "$0")"
 : "${GPUPOOL_PREFIX:?}" "${LD_LIBRARY_PATH:?}"
-export GOCACHE=$1/cache GOFLAGS="-buildvcs=false -p=2" GOTOOLCHAIN=local GPUPOOL_BACKEND=sim
+export GOCACHE=$1/cache GOFLAGS="-buildvcs=false -p=2 -tags=gpupool_shared" GOTOOLCHAIN=local GPUPOOL_BACKEND=sim
 # Go's cache does not see that an installed header has changed, nor a library.
 header=$(sha256sum "$GPUPOOL_PREFIX/include/gpupool/gpupool.h" | cut -c 1-16)
 export CGO_CFLAGS="-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -DGPUPOOL_GO_HEADER=0x$header"
@@ -25,6 +25,7 @@ go test -race -count=1 .
 echo "== go: programs"
 go build -o "$bin" ./cmd/...
 "$bin/basic" >/dev/null
+"$bin/kernel" >/dev/null
 "$bin/scenario" ../../tests/scenario/*.json >/dev/null
 SCENARIO_RUNNER="$bin/scenario" python3 -B ../../tests/scenario/test_runner.py -q
 echo "== go: the README's programs and commands, and a build without cgo"

@@ -11,8 +11,8 @@
 //	...
 //	defer block.Close()
 //
-// It is a thin layer over the C library libgpupool, found by pkg-config when a program is built. The words are those of
-// the library's header, gpupool.h, which is also its manual.
+// It is a thin layer over a C library, whose sources are compiled with it; with the build tag gpupool_shared, over an
+// installed one that pkg-config finds. The words are those of the library's header, gpupool.h, which is also its manual.
 //
 // # Threads and streams
 //

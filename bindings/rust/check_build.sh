@@ -23,11 +23,11 @@ says() {
 }
 
 # The same folder throughout, so that each step has to notice that the environment has changed.
-build=(cargo build --quiet --locked -p gpupool-sys)
+build=(cargo build --quiet --locked -p gpupool-sys --no-default-features)
 says "libgpupool 0.2 was not found" env -u GPUPOOL_PREFIX PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=/nowhere "${build[@]}"
 says 'GPUPOOL_PREFIX is "/nowhere"' env GPUPOOL_PREFIX=/nowhere "${build[@]}"
 DOCS_RS=1 "${build[@]}"
-cargo test --quiet --locked -p gpupool-sys --no-run # links, where documentation needed no library
+cargo test --quiet --locked -p gpupool-sys --no-default-features --no-run # links, where documentation needed no library
 
 # The README's program, in a crate that depends on gpupool as the README says.
 block() { awk -v fence="\`\`\`$1" '$0 == fence {inside = 1; next} /^```/ {inside = 0} inside' README.md; }

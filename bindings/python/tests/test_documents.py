@@ -41,6 +41,15 @@ def test_the_readme_has_blocks_that_run() -> None:
     assert sum(not FRAMEWORKS.search(block) for block in BLOCKS) >= 4
 
 
+def test_the_readme_links_to_what_an_index_page_can_show() -> None:
+    links = re.findall(r"\]\(([^)]*)\)", README.read_text(encoding="utf-8"))
+    home = re.compile(r"https://github\.com/gpupool/gpupool/(?:blob|tree)/main/(.*)")
+    paths = [match[1] for link in links if (match := home.fullmatch(link))]
+    assert len(paths) == len(links) >= 5
+    if EXAMPLES.exists():
+        assert [path for path in paths if not (HERE.parents[2] / path).exists()] == []
+
+
 def test_the_readme_names_what_there_is() -> None:
     text = README.read_text(encoding="utf-8")
     for owner, kind in (("pool", gpupool.Pool), ("buffer", gpupool.Buffer), ("array", gpupool.Array)):
@@ -65,6 +74,9 @@ def test_b_an_example_without_arguments(name: str, usage: str) -> None:
 @needs_examples
 def test_the_examples_run(tmp_path: Path) -> None:
     assert "refused" in run(EXAMPLES / "basic.py").stdout
+    pytest.importorskip("numpy")
+    assert "numbers scaled on" in run(EXAMPLES / "kernel.py").stdout
+    assert "8 turned away" in run(EXAMPLES / "service.py").stdout
     trace, picture = tmp_path / "small.trace", tmp_path / "small.svg"
     trace.write_text("".join(f"a {i} {1 << 20} 0\n" for i in range(9)) + "f 3\n", encoding="utf-8")
     assert '"language":"python"' in run(EXAMPLES / "replay.py", trace).stdout.replace(" ", "")

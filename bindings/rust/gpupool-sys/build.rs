@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds libgpupool: the prefix in GPUPOOL_PREFIX, else pkg-config, else (feature `vendored`) builds it.
+//! Finds libgpupool: the prefix in GPUPOOL_PREFIX, else pkg-config, else (feature `vendored`, a default) compiles it.
 //! With feature `generate`, writes src/bindings.rs anew.
 
 use std::env;
 use std::path::Path;
 use std::process::exit;
 
-/// Every variable that is read here. Those of pkg-config and cmake are watched by their crates.
+/// Every variable that is read here. Those of pkg-config and cc are watched by their crates.
 const PREFIX: &str = "GPUPOOL_PREFIX";
 const DOCS_RS: &str = "DOCS_RS";
 
@@ -58,30 +58,75 @@ fn use_prefix(prefix: &Path) {
     println!("cargo:include={}", prefix.join("include").display());
 }
 
-/// Builds the library from the repository's sources, which vendor/ links to. Static, so that programs run
-/// without it being installed.
+/// Compiles the library from the repository's sources, which vendor/ links to. Static, so that programs run without it
+/// being installed.
 #[cfg(feature = "vendored")]
 fn not_found() {
-    println!("cargo:rerun-if-changed=vendor");
-    let prefix = cmake::Config::new("vendor")
-        .profile("Release")
-        .define("CMAKE_INSTALL_LIBDIR", "lib")
-        .define("GPUPOOL_BUILD_TESTS", "OFF")
-        .define("GPUPOOL_BUILD_CLI", "OFF")
-        .define("GPUPOOL_BUILD_TORCH", "OFF")
-        .define("GPUPOOL_BUILD_EXAMPLES", "OFF")
-        .define("GPUPOOL_BUILD_STATIC", "ON")
-        .build();
-    println!("cargo:rustc-link-search=native={}", prefix.join("lib").display());
-    println!("cargo:rustc-link-lib=static=gpupool");
-    println!("cargo:rustc-link-lib=stdc++");
-    println!("cargo:include={}", prefix.join("include").display());
+    /// Sees the layers below it only; the command and what is for frameworks are not among them.
+    const LAYERS: [&str; 5] = ["base", "core", "device", "pool", "abi"];
+    /// Finds its thread's cache with a descriptor instead of a call: see src/CMakeLists.txt.
+    const HOT: &str = "vendor/src/pool/pool.cpp";
+
+    println!("cargo:rerun-if-changed=vendor/include");
+    let mut sources = Vec::new();
+    for layer in LAYERS {
+        let folder = Path::new("vendor/src").join(layer);
+        println!("cargo:rerun-if-changed={}", folder.display());
+        find_sources(&folder, &mut sources);
+    }
+    sources.sort();
+    let hot = sources.iter().position(|source| source == Path::new(HOT)).map(|place| sources.remove(place));
+    let include = env::current_dir().map(|folder| folder.join("vendor/include")).unwrap_or_default();
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++20").include("vendor/src").include(&include).define("NDEBUG", None);
+    // What a program's own profile says is about its own code: this is as fast in debug builds too.
+    build.opt_level(3).debug(false).flag("-fvisibility=hidden").flag("-fno-semantic-interposition");
+    build.cargo_warnings(false);
+    let hot = build.clone().flag_if_supported("-mtls-dialect=gnu2").files(hot).try_compile_intermediates();
+    match hot.and_then(|objects| build.files(sources).objects(objects).try_compile("gpupool")) {
+        Ok(()) => println!("cargo:include={}", include.display()),
+        Err(error) => fail(&[
+            format!("libgpupool could not be compiled: {}", first_line(&error.to_string())),
+            "That needs a C++20 compiler, such as g++ 11 or clang 14; CXX names another one.".into(),
+            format!(
+                "Or set {PREFIX} to an installation, or PKG_CONFIG_PATH to the folder of its gpupool.pc."
+            ),
+        ]),
+    }
+}
+
+#[cfg(feature = "vendored")]
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+#[cfg(feature = "vendored")]
+fn find_sources(folder: &Path, sources: &mut Vec<std::path::PathBuf>) {
+    let entries = folder.read_dir().map(|entries| entries.flatten().collect()).unwrap_or_else(|error| {
+        fail(&[
+            format!("The library's sources cannot be read: {}: {error}.", folder.display()),
+            "A crate from the registry has them; in a checkout, vendor/ leads to them by symbolic links."
+                .into(),
+            format!(
+                "Or set {PREFIX} to an installation, or PKG_CONFIG_PATH to the folder of its gpupool.pc."
+            ),
+        ])
+    });
+    let entries: Vec<std::fs::DirEntry> = entries;
+    for path in entries.into_iter().map(|entry| entry.path()) {
+        if path.is_dir() {
+            find_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "cpp") {
+            sources.push(path);
+        }
+    }
 }
 
 #[cfg(not(feature = "vendored"))]
 fn not_found() {
     fail(&[
-        "libgpupool 0.2 was not found. Have it built with the feature `vendored` (CMake and a C++20 compiler),".into(),
+        "libgpupool 0.2 was not found. Have it compiled with the feature `vendored` (a C++20 compiler),"
+            .into(),
         format!("or set {PREFIX} to an installation (the folder with lib/ and include/ in it),"),
         "or set PKG_CONFIG_PATH to the folder of its gpupool.pc.".into(),
     ]);

@@ -10,7 +10,7 @@ namespace gpupool::internal {
 namespace {
 
 /// Sizes and addresses are multiples of it.
-constexpr uint64_t kUnit = 512;
+constexpr uint64_t kSimUnit = 512;
 
 class AddressBacking final : public SimBacking {
  public:
@@ -61,7 +61,7 @@ SimAddressSpace::SimAddressSpace() {
 bool SimAddressSpace::take(uint64_t size, uint64_t alignment, Address& base) {
   const std::lock_guard lock(mutex_);
   // Any range this large holds size bytes at the alignment.
-  const uint64_t enough = size + (std::max(alignment, kUnit) - kUnit);
+  const uint64_t enough = size + (std::max(alignment, kSimUnit) - kSimUnit);
   const auto place = free_.lower_bound({enough, 0});
   if (place == free_.end()) return false;
   const auto [whole, first] = *place;

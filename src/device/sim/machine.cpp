@@ -14,7 +14,7 @@ namespace {
 
 using Long = unsigned long long;  // for printf
 
-void* pointer(Address address) noexcept {
+void* host_pointer(Address address) noexcept {
   return reinterpret_cast<void*>(address);
 }
 
@@ -254,7 +254,7 @@ Status SimMachine::execute(const Step& step) {
   if (work.kind == SimWork::Kind::transfer && !memory.backing().has_data()) return kSuccess;
   if (work.kind == SimWork::Kind::transfer) return move_bytes(step);
   const bool has_data = step.touches.front().owner->memory.backing().has_data();
-  if (has_data) std::memset(pointer(work.destination), work.value, work.size);
+  if (has_data) std::memset(host_pointer(work.destination), work.value, work.size);
   return kSuccess;
 }
 
@@ -262,7 +262,7 @@ Status SimMachine::execute(const Step& step) {
 Status SimMachine::move_bytes(const Step& step) {
   const SimWork& work = *step.work;
   if (!work.to_host && !work.from_host) {
-    std::memmove(pointer(work.destination), pointer(work.source), work.size);
+    std::memmove(host_pointer(work.destination), host_pointer(work.source), work.size);
     return kSuccess;
   }
   if (work.to_host && work.from_host) return copy_over_host(work.destination, work.source, work.size);

@@ -12,26 +12,26 @@ namespace gpupool::internal {
 namespace {
 
 /// Never destroyed: pools use their devices until the process has gone.
-struct Registry {
+struct SimRegistry {
   std::mutex mutex;
   SimAddressSpace addresses;
   std::unique_ptr<SimState> states[kSimDeviceCount];
-  Registry* older = nullptr;
+  SimRegistry* older = nullptr;
 };
 
-std::atomic<Registry*> current{nullptr};
+std::atomic<SimRegistry*> current{nullptr};
 constinit std::mutex making;  // of the current one; held around fork
 
 /// What fork left behind: kept in sight of leak checkers, and for the memory that inherited blocks are in.
-std::atomic<Registry*> forgotten{nullptr};
+std::atomic<SimRegistry*> forgotten{nullptr};
 
-Registry& registry() {
-  Registry* found = current.load(std::memory_order_acquire);
+SimRegistry& registry() {
+  SimRegistry* found = current.load(std::memory_order_acquire);
   if (found != nullptr) return *found;
   const std::lock_guard lock(making);
   found = current.load(std::memory_order_relaxed);
   if (found == nullptr) {
-    found = std::make_unique<Registry>().release();
+    found = std::make_unique<SimRegistry>().release();
     current.store(found, std::memory_order_release);
   }
   return *found;
@@ -43,7 +43,7 @@ Registry& registry() {
 
 /// Calls visit(state) for each device, those that earlier forks left behind last.
 template <class Visit>
-void for_each_state(Registry& registry, Visit&& visit) {
+void for_each_state(SimRegistry& registry, Visit&& visit) {
   for (const std::unique_ptr<SimState>& state : registry.states) {
     if (state != nullptr) visit(*state);
   }
@@ -51,14 +51,14 @@ void for_each_state(Registry& registry, Visit&& visit) {
 
 template <class Visit>
 void for_each_registry(Visit&& visit) {
-  if (Registry* const now = current.load(std::memory_order_acquire); now != nullptr) visit(*now);
-  for (Registry* old = forgotten.load(std::memory_order_acquire); old != nullptr; old = old->older)
+  if (SimRegistry* const now = current.load(std::memory_order_acquire); now != nullptr) visit(*now);
+  for (SimRegistry* old = forgotten.load(std::memory_order_acquire); old != nullptr; old = old->older)
     visit(*old);
 }
 
 void before_fork() noexcept {
   making.lock();
-  for_each_registry([](Registry& each) {
+  for_each_registry([](SimRegistry& each) {
     each.mutex.lock();
     for_each_state(each, [](SimState& state) {
       state.mutex.lock();
@@ -68,7 +68,7 @@ void before_fork() noexcept {
 }
 
 void after_fork_in_parent() noexcept {
-  for_each_registry([](Registry& each) {
+  for_each_registry([](SimRegistry& each) {
     for_each_state(each, [](SimState& state) {
       state.machine->memory.after_fork_in_parent();
       state.mutex.unlock();
@@ -80,14 +80,14 @@ void after_fork_in_parent() noexcept {
 
 /// Forgets the devices, and makes their memory the child's own. Allocates nothing.
 void after_fork_in_child() noexcept {
-  for_each_registry([](Registry& each) {
+  for_each_registry([](SimRegistry& each) {
     for_each_state(each, [](SimState& state) {
       state.machine->memory.after_fork_in_child();
       state.mutex.unlock();
     });
     each.mutex.unlock();
   });
-  if (Registry* const old = current.exchange(nullptr, std::memory_order_relaxed); old != nullptr) {
+  if (SimRegistry* const old = current.exchange(nullptr, std::memory_order_relaxed); old != nullptr) {
     old->older = forgotten.load(std::memory_order_relaxed);
     forgotten.store(old, std::memory_order_relaxed);
   }
@@ -101,7 +101,7 @@ void sim_watch_fork() noexcept {
 }
 
 AllSims::AllSims() {
-  Registry& all = registry();
+  SimRegistry& all = registry();
   std::array<SimState*, kSimDeviceCount> states{};
   {
     const std::lock_guard lock(all.mutex);
@@ -131,7 +131,7 @@ Status find_sim(int32_t ordinal, SimState*& state) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no simulated device %d: there are %d", ordinal,
                 kSimDeviceCount);
   }
-  Registry& all = registry();
+  SimRegistry& all = registry();
   const std::lock_guard lock(all.mutex);
   std::unique_ptr<SimState>& slot = all.states[ordinal];
   if (slot == nullptr) {

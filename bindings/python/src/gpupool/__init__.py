@@ -81,6 +81,7 @@ from ._structs import (
     StatGroup,
     Stats,
 )
+from ._transfer import Transfer
 
 if TYPE_CHECKING:
     from ._cuda_array import BorrowedArray, from_cuda_array
@@ -130,6 +131,7 @@ __all__ = [
     "Status",
     "Stream",
     "StreamLike",
+    "Transfer",
     "UnavailableError",
     "UnknownPointerError",
     "UnsupportedError",

@@ -14,6 +14,7 @@ from ._native import ffi, lib
 from ._owner import Owner
 from ._status_errors import UnknownPointerError, UnsupportedError
 from ._stream import Stream, StreamLike, Using, hold
+from ._transfer import Transfer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,11 +144,7 @@ class Content(Owner):
         """Copies bytes, or anything with a buffer such as a NumPy array, to the block from offset on; in the order of
         the buffer's stream. What does not lie in a row is copied in C order. Returns when it is done. Raises
         ValueError if there is no room."""
-        try:
-            source = ffi.from_buffer(data)
-        except (ValueError, BufferError):
-            source = ffi.from_buffer(memoryview(data).tobytes())
-        start = self._part(offset, len(source))
+        source, start = self._source(data, offset)
         with self._queue() as block:
             self._copy(block, block.address + self._offset + start, _address(source), len(source))
 
@@ -159,16 +156,35 @@ class Content(Owner):
         """A copy of size bytes from offset on, in the order of the buffer's stream: bytes, or out, which is anything
         with a writable buffer such as a NumPy array. size is by default that of out, or all that there is. Raises
         ValueError if there are not so many bytes."""
-        target = None if out is None else ffi.from_buffer(out, require_writable=True)
-        if target is not None and size is not None and size != len(target):
-            raise ValueError(f"size is {size}, and out has {len(target)} bytes: give one of them")
-        if size is None:
-            size = len(target) if target is not None else max(0, self.nbytes - offset)
-        start = self._part(offset, size)
-        result = new_bytes(size) if target is None else out
+        result, start, size = self._target(offset, size, out)
         with self._queue() as block:
             self._copy(block, _address(ffi.from_buffer(result)), block.address + self._offset + start, size)
         return result
+
+    def upload(self, data: Any, offset: int = 0) -> Transfer[None]:
+        """Queues what copy_from_host does, and does not wait for it. What is queued on the buffer's stream later sees
+        the bytes. Raises as copy_from_host. Since 0.2."""
+        source, start = self._source(data, offset)
+        held = self._queue()
+        with held as block:
+            address = block.address + self._offset + start
+            check(lib.gpupool_copy(block.pool.handle, address, _address(source), len(source), self._number))
+            return Transfer(held, held.__enter__(), self._number, source, None)
+
+    @overload
+    def download(self, offset: int = 0, size: int | None = None) -> Transfer[bytes]: ...
+    @overload
+    def download(self, offset: int = 0, size: int | None = None, *, out: _Out) -> Transfer[_Out]: ...
+    def download(self, offset: int = 0, size: int | None = None, *, out: Any = None) -> Transfer[Any]:
+        """Queues what copy_to_host does, and does not wait for it: the transfer's wait() has what that returns. Raises
+        as copy_to_host. Since 0.2."""
+        result, start, size = self._target(offset, size, out)
+        target = ffi.from_buffer(result)
+        held = self._queue()
+        with held as block:
+            address = block.address + self._offset + start
+            check(lib.gpupool_copy(block.pool.handle, _address(target), address, size, self._number))
+            return Transfer(held, held.__enter__(), self._number, target, result)
 
     def __bytes__(self) -> bytes:
         return self.copy_to_host()
@@ -184,6 +200,24 @@ class Content(Owner):
         pool = block.pool.handle
         check(lib.gpupool_copy(pool, destination, source, size, self._number))
         check(lib.gpupool_stream_synchronize(pool, self._number))
+
+    def _source(self, data: Any, offset: int) -> tuple[Any, int]:
+        """The bytes of data in a row, and their place."""
+        try:
+            source = ffi.from_buffer(data)
+        except (ValueError, BufferError):
+            source = ffi.from_buffer(memoryview(data).tobytes())
+        return source, self._part(offset, len(source))
+
+    def _target(self, offset: int, size: int | None, out: Any) -> tuple[Any, int, int]:
+        """What bytes of the block go to, their place in it and how many they are."""
+        target = None if out is None else ffi.from_buffer(out, require_writable=True)
+        if target is not None and size is not None and size != len(target):
+            raise ValueError(f"size is {size}, and out has {len(target)} bytes: give one of them")
+        if size is None:
+            size = len(target) if target is not None else max(0, self.nbytes - offset)
+        start = self._part(offset, size)
+        return (new_bytes(size) if target is None else out), start, size
 
     def _part(self, offset: int, size: int) -> int:
         """The offset of a part, which is all in here."""

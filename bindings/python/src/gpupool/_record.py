@@ -50,6 +50,21 @@ class Record:
                 lines.append(f"{name:<{width}}  {first}")
         return "\n  ".join(lines)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table, of tables where there are records in it."""
+        from . import _html  # noqa: PLC0415  most programs do without
+
+        values = {name: getattr(self, name) for name in type(self).__annotations__}
+        kinds = {type(value) for value in values.values()}
+        kind = kinds.pop()
+        if not kinds and issubclass(kind, Record):  # a line for each, with the unit that its name tells
+            columns = list(kind.__annotations__)
+            lines = (
+                [name, *(_html.figure(name, figure) for figure in value._values())] for name, value in values.items()
+            )
+            return _html.table(type(self).__name__, [["", *columns], *lines])
+        return _html.table(type(self).__name__, [(name, _cell(name, value)) for name, value in values.items()])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restored, (type(self), {name: getattr(self, name) for name in type(self).__annotations__}))
 
@@ -65,3 +80,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Record):
         return value.as_dict()
     return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _cell(name: str, value: Any) -> object:
+    from . import _html  # noqa: PLC0415
+
+    if isinstance(value, Record):
+        return _html.Markup(value._repr_html_())
+    if isinstance(value, tuple) and value and isinstance(value[0], Record):
+        columns = list(type(value[0]).__annotations__)
+        lines = ([_html.figure(column, getattr(each, column)) for column in columns] for each in value)
+        return _html.Markup(_html.table(f"{name}: {len(value)}", [columns, *lines]))
+    return _html.figure(name, value)

@@ -3,24 +3,21 @@
 
 from __future__ import annotations
 
+from ._error import Error
 from ._handle import Handle
+from ._html import bar, in_words, table
 from ._native import ffi, lib
 from ._record import Record
 from ._structs import Block, Segment, Stats
 from ._torch_names import memory_stats, memory_summary
 
 
-def _bytes_in_words(size: int) -> str:
-    power = max(0, min(4, (size.bit_length() - 1) // 10))
-    return f"{size / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
-
-
 def use_in_words(stats: Stats) -> str:
     """Such as "2 MiB of 64 MiB reserved, 1 block live"."""
     blocks = stats.all.allocated_blocks.current
-    limit = f" of {_bytes_in_words(stats.limit_bytes)}" if stats.limit_bytes else ""
+    limit = f" of {in_words(stats.limit_bytes)}" if stats.limit_bytes else ""
     live = f"{blocks} block{'s' * (blocks != 1)} live"
-    return f"{_bytes_in_words(stats.all.reserved_bytes.current)}{limit} reserved, {live}"
+    return f"{in_words(stats.all.reserved_bytes.current)}{limit} reserved, {live}"
 
 
 class Snapshot(Record):
@@ -42,6 +39,20 @@ class Watched(Handle):
         stats = ffi.new("gpupool_stats_t *", {"struct_size": ffi.sizeof("gpupool_stats_t")})
         self._call(lib.gpupool_stats, stats)
         return Stats._of(stats)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it holds, of what it may hold."""
+        try:
+            stats = self.stats()
+        except Error:  # closed
+            return table(repr(self), [])
+        rows: list[tuple[object, ...]] = [("", "now", "peak")]
+        for name in ("reserved_bytes", "allocated_bytes", "requested_bytes"):
+            stat = getattr(stats.all, name)
+            rows.append((name.removesuffix("_bytes"), in_words(stat.current), in_words(stat.peak)))
+        if stats.limit_bytes:
+            rows.append(("of the limit", bar(stats.all.reserved_bytes.current, stats.limit_bytes)))
+        return table(repr(self), rows)
 
     def reset_peak_memory_stats(self) -> None:
         """Sets every peak to the current value."""

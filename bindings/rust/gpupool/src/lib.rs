@@ -66,6 +66,7 @@ mod slice;
 mod snapshot;
 mod stats;
 mod stream;
+mod transfer;
 mod vec;
 mod words;
 
@@ -83,6 +84,7 @@ pub use slice::{PoolSlice, PoolSliceMut};
 pub use snapshot::{BlockInfo, BlockState, Segment, Snapshot};
 pub use stats::{CallStat, DriverStats, Stat, StatGroup, Stats};
 pub use stream::{Stream, StreamId};
+pub use transfer::Transfer;
 pub use vec::PoolVec;
 pub use words::{Device, Limit};
 

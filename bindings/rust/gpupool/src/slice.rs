@@ -99,7 +99,7 @@ impl<'a, T: Pod> PoolSlice<'a, T> {
         (self.len * size_of::<T>()) as u64
     }
 
-    fn check_len(&self, len: usize) -> Result<()> {
+    pub(crate) fn check_len(&self, len: usize) -> Result<()> {
         if len == self.len {
             Ok(())
         } else {

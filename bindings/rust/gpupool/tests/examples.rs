@@ -100,3 +100,10 @@ fn another_version_of_the_library_is_refused() {
         "Error: Unsupported: the loaded libgpupool has version 0.77.1, and this program was built for 0.2: ";
     assert!(words.starts_with(expected), "{words}");
 }
+
+#[test]
+fn the_kernel_does_without_a_gpu() {
+    let output = Command::new(built("kernel")).env("GPUPOOL_BACKEND", "sim").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.starts_with(b"the simulated device has no kernels"), "{output:?}");
+}

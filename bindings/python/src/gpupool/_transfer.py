@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies with the host that are not waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from ._error import check
+from ._native import lib
+
+_Result = TypeVar("_Result")
+
+_LOST: list[object] = []
+"""Host memory that nobody knows to be done with, since the driver refused to wait: better lost than given to others."""
+
+
+class Transfer(Generic[_Result]):
+    """A copy between the host and a block that is queued on the block's stream: buffer.upload(), buffer.download().
+    Until wait() it keeps the host's memory, the block and its stream: a free() or close() meanwhile takes effect
+    afterwards. What is read from must not be written meanwhile, nor the other way round. Dropping it waits.
+    Since 0.2.
+
+        there = buffer.upload(numbers)
+        ...                                 # work of the host, while the copy is under way
+        there.wait()                        # or, in a coroutine: await there
+    """
+
+    __slots__ = ("__weakref__", "_block", "_held", "_host", "_lock", "_number", "_result")
+
+    def __init__(self, held: Any, block: Any, number: int, host: object, result: _Result) -> None:
+        self._lock = threading.Lock()
+        self._held = held
+        self._block = block
+        self._number = number
+        self._host: object = host
+        self._result = result
+
+    def wait(self) -> _Result:
+        """Waits until the copy, and what was queued before it, is done. Of a download, it returns the bytes, or out.
+        May be called again, on any thread. Raises DriverError, ForkedError."""
+        with self._lock:
+            if self._held is not None:
+                check(lib.gpupool_stream_synchronize(self._block.pool.handle, self._number))
+                self._end()
+        return self._result
+
+    def _end(self) -> None:
+        held, self._held, self._block, self._host = self._held, None, None, None
+        if held is not None:
+            held.__exit__(None, None, None)
+
+    def __await__(self) -> Generator[Any, None, _Result]:
+        """Waits on a thread of the event loop's."""
+        import asyncio  # noqa: PLC0415  most programs do without
+
+        return asyncio.to_thread(self.wait).__await__()
+
+    def __enter__(self) -> Transfer[_Result]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.wait()
+
+    def __del__(self) -> None:
+        if self._held is None:
+            return
+        if lib.gpupool_stream_synchronize(self._block.pool.handle, self._number) != 0:
+            _LOST.append(self._host)
+        self._end()
+
+    def __repr__(self) -> str:
+        return f"<gpupool.Transfer, {'done' if self._held is None else 'under way'}>"

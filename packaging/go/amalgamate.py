@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The C library as one file of C++, which cgo compiles: Go takes the sources of a package from its own folder only.
+
+amalgamate.py           writes bindings/go/internal/native: a list of includes that lead to src, for work in a checkout
+amalgamate.py --check   fails if that is not as it would be written
+amalgamate.py FOLDER    puts what stands behind the includes in their place, in a copy of bindings/go, for a release
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = Path("internal/native")
+LAYERS = ("base", "core", "device", "pool", "abi")
+UP = "../" * 4
+LINES = {
+    "gpupool_header.h": (
+        "The C library's header. Written by packaging/go/amalgamate.py.",
+        ["include/gpupool/gpupool.h"],
+    ),
+    "gpupool_library.cpp": (
+        "The C library: all of its sources in one. Written by packaging/go/amalgamate.py.",
+        [str(path.relative_to(ROOT)) for layer in LAYERS for path in sorted((ROOT / "src" / layer).rglob("*.cpp"))],
+    ),
+}
+INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]\s*(//.*)?$')
+
+
+def in_checkout(name: str) -> str:
+    """A file of internal/native with includes that lead out of it."""
+    words, paths = LINES[name]
+    note = "" if name.endswith(".h") else "//go:build cgo && !gpupool_shared\n\n"
+    head = f"// SPDX-License-Identifier: Apache-2.0\n{note}// {words}\n"
+    return head + "".join(f'#include "{UP}{path}"\n' for path in paths)
+
+
+def find(name: str, beside: Path) -> Path | None:
+    """The project's own file that is included, or none."""
+    for folder in (beside, ROOT / "src", ROOT / "include"):
+        path = (folder / name).resolve()
+        if path.is_file() and path.is_relative_to(ROOT):
+            return path
+    return None
+
+
+def expand(text: str, beside: Path, seen: set[Path]) -> str:
+    """The text with the project's own files in the place of their includes, each once."""
+    lines = []
+    for line in text.splitlines():
+        found = INCLUDE.match(line)
+        path = find(found[1], beside) if found else None
+        if path is None:
+            if line != "#pragma once":
+                lines.append(line)
+        elif path not in seen:
+            seen.add(path)
+            lines.append(f"// ---- {path.relative_to(ROOT)}")
+            lines.append(expand(path.read_text(encoding="utf-8"), path.parent, seen).rstrip("\n"))
+    return "\n".join(lines) + "\n"
+
+
+def release(folder: Path) -> None:
+    for name in LINES:
+        text = expand(in_checkout(name), ROOT / "bindings/go" / NATIVE, set())
+        (folder / NATIVE / name).write_text(text, encoding="utf-8")
+
+
+def main(arguments: list[str]) -> int:
+    if arguments and arguments != ["--check"]:
+        release(Path(arguments[0]))
+        return 0
+    stale = []
+    for name in LINES:
+        path, text = ROOT / "bindings/go" / NATIVE / name, in_checkout(name)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(str(path.relative_to(ROOT)))
+        if not arguments:
+            path.write_text(text, encoding="utf-8")
+    if arguments and stale:
+        print(f"not as src has it, write it with packaging/go/amalgamate.py: {', '.join(stale)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+# Headers only, where build.sh put them: the system's own description leads to all of its headers.
+if(NOT TARGET fmt::fmt-header-only)
+  add_library(fmt::fmt-header-only INTERFACE IMPORTED)
+  target_include_directories(fmt::fmt-header-only SYSTEM INTERFACE $ENV{GPUPOOL_WHEEL_TOOLS}/include)
+  target_compile_definitions(fmt::fmt-header-only INTERFACE FMT_HEADER_ONLY=1)
+endif()
