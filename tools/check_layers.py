@@ -4,6 +4,7 @@
 
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
+    base   <-  watch  <-  pool
 
 The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each violation as file:line. What core may not see, it may not see through another header of ours either.
 Besides the includes it checks that extern "C" and catch (...) stand in src/abi only, but where the user is called,
@@ -19,11 +20,12 @@ MAY_SEE = {
     "base": {"base"},
     "core": {"base", "core"},
     "device": {"base", "device"},
-    "pool": {"base", "core", "pool", "device/device.hpp"},
-    "abi": {"base", "core", "device", "pool", "abi", "gpupool/frameworks.h"},
+    "watch": {"base", "watch"},
+    "pool": {"base", "core", "watch", "pool", "device/device.hpp"},
+    "abi": {"base", "core", "device", "watch", "pool", "abi", "gpupool/frameworks.h"},
     "cli": {"cli"},
 }
-LIBRARY = ("base", "core", "device", "pool", "abi")
+LIBRARY = ("base", "core", "device", "watch", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
 INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/frameworks.h", "gpupool/cuda_mr.hpp"}

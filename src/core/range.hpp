@@ -32,6 +32,13 @@ enum class State : uint8_t {
   retired,  // not free: an old mapping is still there; whole granules
 };
 
+/// What a live block can be marked with.
+enum Mark : uint8_t {
+  kShared = 1,    // other streams use it, as `uses` says
+  kSampled = 2,   // the pool's sampler has a record of it
+  kRecorded = 4,  // its free goes into a recording
+};
+
 /// One range. From live to cached and back it changes under its owner's lock; everything else, and every
 /// other state, under the pool's lock. Records are never given back while the pool lives, so that a thread
 /// that looks up a foreign pointer finds a record, though perhaps of another block. Records share no pair of
@@ -43,8 +50,8 @@ struct alignas(128) Range {
   Heap* heap = nullptr;
   std::atomic<BlockOwner*> owner{nullptr};
   std::atomic<State> state{State::unused};
-  /// Other streams use it, as `uses` says: a free takes the long way.
-  std::atomic<bool> shared{false};
+  /// Marks of a live block: with any of them, a free takes the long way.
+  std::atomic<uint8_t> marks{0};
   /// Bytes at the end that were not asked for.
   uint16_t unasked = 0;
   Range* prev = nullptr;  // in address order, within the region
@@ -62,6 +69,18 @@ struct alignas(128) Range {
   Address end() const noexcept { return address + size; }
   bool is(State wanted) const noexcept { return state.load(std::memory_order_relaxed) == wanted; }
   void become(State wanted) noexcept { state.store(wanted, std::memory_order_relaxed); }
+  /// Marks change under the owner's lock; a free looks at them without one first.
+  bool has_mark(unsigned wanted) const noexcept {
+    return (marks.load(std::memory_order_relaxed) & wanted) != 0;
+  }
+  void add_marks(unsigned more) noexcept {
+    marks.store(static_cast<uint8_t>(marks.load(std::memory_order_relaxed) | more),
+                std::memory_order_relaxed);
+  }
+  void drop_marks(unsigned which) noexcept {
+    marks.store(static_cast<uint8_t>(marks.load(std::memory_order_relaxed) & ~which),
+                std::memory_order_relaxed);
+  }
 };
 
 /// Supplies records. Growing is the only thing that may throw, so callers reserve before they change

@@ -73,7 +73,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   address = block->address;
   cache.touched = true;
   if (cache.counters.count(group, size, bytes)) [[unlikely]]
-    return raise_peak(cache);
+    return raise_peak(cache, *block);
   cache.lock.unlock();
   return kSuccess;
 }
@@ -84,10 +84,12 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return malloc_locked(cache, size, stream, address);
 }
 
-/// Ends a malloc that may have raised a peak.
-[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache) {
+/// Ends a malloc that may have raised a peak, or that somebody wants to see.
+[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block) {
   const bool due = cache.counters.raise();
+  const Sighting seen = see_malloc(cache, block);
   cache.lock.unlock();
+  tell_malloc(seen);
   if (due) {
     const Lock lock(mutex_);
     fold_counters();
@@ -113,7 +115,7 @@ Status Pool::free(Address address, Stream stream) {
   auto& cache = static_cast<ThreadCache&>(owner);
   Lane& lane = cache.lane_of(stream);
   if (block.owner.load(std::memory_order_relaxed) != &owner || !block.is(State::live) ||
-      block.address != address || block.shared.load(std::memory_order_relaxed) ||
+      block.address != address || block.marks.load(std::memory_order_relaxed) != 0 ||
       heap_of(block).name() != stream || lane.stream != stream) [[unlikely]] {
     cache.lock.unlock();
     return free_slow(address, stream);
@@ -132,6 +134,16 @@ Status Pool::free(Address address, Stream stream) {
   return free_locked(owner, block, address, stream);
 }
 
+/// The free of a block that is watched and otherwise like any: it takes the short way once it was told.
+[[gnu::noinline, gnu::cold]] Status Pool::free_watched(Range& block, Address address, Stream stream) {
+  auto& cache = *static_cast<ThreadCache*>(block.owner.load(std::memory_order_acquire));
+  cache.lock.lock();
+  const Sighting seen = see_free(cache, block, address, stream);
+  const Status status = free_locked(cache, block, address, stream);
+  tell_free(seen);
+  return status;
+}
+
 // ---- everything else, under the pool's lock
 
 Pool::Lock Pool::enter() {
@@ -141,6 +153,14 @@ Pool::Lock Pool::enter() {
 }
 
 Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
+  Sighting seen;
+  const Status status = malloc_under_lock(size, alignment, stream, address, seen);
+  tell_malloc(seen);
+  return is_shortage(status) ? name_holders(status) : status;
+}
+
+Status Pool::malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream, Address& address,
+                               Sighting& seen) {
   if (size == 0) {
     address = 0;
     return kSuccess;
@@ -161,7 +181,7 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
   const uint64_t bytes = allocated_size(size);
   if (const Status status = obtain(lock, *state, bytes, alignment, block); status != kSuccess) return status;
   address = block->address;
-  hand_out(block, cache, size);
+  hand_out(block, cache, size, seen);
   return kSuccess;
 }
 
@@ -196,7 +216,7 @@ Status Pool::check_stream(Stream& stream) {
 }
 
 /// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.
-void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested) noexcept {
+void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept {
   const Stream stream = heap_of(*block).name();
   const uint64_t bytes = block->size;
   Range* evicted = nullptr;
@@ -204,10 +224,11 @@ void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested) noexce
   {
     const std::lock_guard lock(cache.lock);
     block->set_requested(requested);
-    block->shared.store(false, std::memory_order_relaxed);
+    block->marks.store(0, std::memory_order_relaxed);
     block->owner.store(&cache, std::memory_order_release);
     due = cache.counters.add(group_of(bytes), requested, bytes);
     ++cache.counters.misses;
+    seen = see_malloc(cache, *block);
     cache.touched = true;
     Lane& lane = cache.lane_of(stream);
     if (lane.stream == stream) {
@@ -243,8 +264,11 @@ Range* Pool::take_back(Address address, Status& status) {
   BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
   if (owner != nullptr && block->address == address) {
     auto& cache = *static_cast<ThreadCache*>(owner);
+    Sighting seen;
+    const Defer tell([&] { tell_free(seen); });
     const std::lock_guard lock(cache.lock);
     if (block->is(State::live)) {
+      seen = see_free(cache, *block, address, heap_of(*block).name());
       block->become(State::cached);
       cache.counters.subtract(group_of(block->size), block->requested(), block->size);
       return block;
@@ -285,6 +309,7 @@ Status Pool::find_user(const Range& block, Stream stream, bool& is_other, Stream
 }
 
 Status Pool::free_slow(Address address, Stream stream) {
+  if (Range* block = find_watched(address)) return free_watched(*block, address, stream);
   const Lock lock = enter();
   // What is no block must not make a stream known.
   Range* block = space_.map.find(address);
@@ -297,7 +322,7 @@ Status Pool::free_slow(Address address, Stream stream) {
   block = take_back(address, status);
   if (block == nullptr) return status;
   if (is_other) pending_.add_use(*block, user);
-  block->shared.store(false, std::memory_order_relaxed);
+  block->drop_marks(kShared);
   if (!pending_.hold(*block)) {
     give(*block);
     return kSuccess;

@@ -22,7 +22,8 @@ Status Pool::record_stream(Address address, Stream stream) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
   }
   pending_.add_use(*block, state);
-  block->shared.store(true, std::memory_order_relaxed);
+  block->add_marks(kShared);
+  record_use(*block, stream);
   return kSuccess;
 }
 
@@ -110,9 +111,11 @@ void Pool::release_regions() noexcept {
 void Pool::lock_all() noexcept {
   mutex_.lock();
   caches_.lock_all();
+  sampler_.lock();
 }
 
 void Pool::unlock_all() noexcept {
+  sampler_.unlock();
   caches_.unlock_all();
   mutex_.unlock();
 }

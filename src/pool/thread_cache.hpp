@@ -7,6 +7,7 @@
 #include "base/spin_lock.hpp"
 #include "core/counters.hpp"
 #include "core/quick_bins.hpp"
+#include "watch/sampler.hpp"
 
 namespace gpupool::internal {
 
@@ -37,6 +38,8 @@ struct alignas(128) ThreadCache : BlockOwner {
 
   SpinLock lock;
   bool touched = false;                // since the pool last looked: its thread is at work
+  uint32_t watch_epoch = 0;            // for which its counters were told what to look out for
+  Marks marks;                         // of the samples among its blocks
   ThreadCache* next_unused = nullptr;  // while no thread has it
   CounterShard counters;
   std::array<Lane, size_t{1} << kLaneBits> lanes;
