@@ -58,6 +58,7 @@ using namespace binding;
 %nodefaultctor gpupool_stats_t;
 %nodefaultctor gpupool_block_t;
 %nodefaultctor gpupool_segment_t;
+%nodefaultctor gpupool_holder_t;
 
 // Each enum has its own names where the language has scopes: both Mode.AUTO and Backend.AUTO.
 #if defined(SWIGJAVA) || defined(SWIGCSHARP)
@@ -121,10 +122,13 @@ using namespace binding;
 %ignore binding::Stream::Stream;
 %ignore binding::Block::Block;
 %ignore binding::Snapshot::Snapshot;
+%nodefaultctor binding::Holders;
+%ignore binding::Holders::Holders;
 %newobject binding::Pool::shared;
 %newobject binding::Pool::allocate;
 %newobject binding::Pool::create_stream;
 %newobject binding::Pool::snapshot;
+%newobject binding::Pool::holders;
 
 #if defined(SWIGJAVA) || defined(SWIGCSHARP)
 %include "languages/by_stream.swg"

@@ -45,11 +45,13 @@ from ._enums import (
     Kind,
     LogLevel,
     Mode,
+    RecordFlag,
     Status,
 )
 from ._error import Error
 from ._library import device_count, device_info, features, version, version_number
 from ._pool import Pool, default_pool
+from ._recording import mark, record_start, record_stop, set_sampling, tag
 from ._retry import collect_garbage, empty_caches, retry_on_oom
 from ._statistics import Snapshot
 from ._status_errors import (
@@ -66,7 +68,7 @@ from ._status_errors import (
     UnsupportedError,
 )
 from ._stream import Stream, StreamLike
-from ._structs import Block, CallStat, DeviceInfo, DriverStats, Segment, Stat, StatGroup, Stats
+from ._structs import Block, CallStat, DeviceInfo, DriverStats, Holder, Segment, Stat, StatGroup, Stats
 
 if TYPE_CHECKING:
     from ._cuda_array import BorrowedArray, from_cuda_array
@@ -94,6 +96,7 @@ __all__ = [
     "Error",
     "Feature",
     "ForkedError",
+    "Holder",
     "HostOutOfMemoryError",
     "InternalError",
     "InvalidArgumentError",
@@ -103,6 +106,7 @@ __all__ = [
     "OutOfMemoryError",
     "OverLimitError",
     "Pool",
+    "RecordFlag",
     "Segment",
     "ShuttingDownError",
     "Snapshot",
@@ -125,6 +129,7 @@ __all__ = [
     "from_cuda_array",
     "from_dlpack",
     "install",
+    "mark",
     "max_memory_allocated",
     "max_memory_reserved",
     "memory_allocated",
@@ -133,13 +138,17 @@ __all__ = [
     "memory_summary",
     "parse_device",
     "parse_size",
+    "record_start",
+    "record_stop",
     "reset_peak_memory_stats",
     "retry_on_oom",
     "set_log",
     "set_per_process_memory_fraction",
+    "set_sampling",
     "sim",
     "snapshot",
     "synchronize",
+    "tag",
     "version",
     "version_number",
 ]
