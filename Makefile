@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-demo build demo test bindings fuzz check format-check format tidy lint generate clean
+.PHONY: help setup setup-build setup-demo build demo test test-release test-bindings test-asan test-tsan test-oldest
+.PHONY: bindings fuzz check format-check format tidy lint generate clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests
@@ -10,9 +11,9 @@ CHECKERS := build/checkers
 CTEST := ctest --parallel 2
 
 help:
-	@echo "make demo       build, then the examples and recorded PyTorch workloads, in every language"
+	@echo "make demo       builds what it runs: the examples and recorded PyTorch workloads, in every language"
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
-	@echo "make build      the library and the command, in build/release"
+	@echo "make build      the library, the command, the examples and the tests, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
@@ -34,20 +35,30 @@ build: setup-build
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release
 
-demo: setup-demo build
-	@echo "== gpupool info" && build/release/gpupool info
-	@for example in build/release/examples/example_*; do \
-	  if [ -x $$example ] && [ -f $$example ]; then echo "== $$(basename $$example)"; $$example || exit 1; fi; done
+demo: setup-demo
 	@tools/demo.sh
 
-test: setup check
-	@echo "== release" && cmake --build --preset release && $(CTEST) --preset release
+# The parts of `make test`, one by one, so that several machines can share them.
+test: setup check test-release test-bindings test-asan test-tsan test-oldest
+	@echo "All checks passed."
+
+test-release: setup
+	@echo "== release" && cmake --preset release --log-level=WARNING
+	@cmake --build --preset release && $(CTEST) --preset release
+
+test-bindings: setup build
 	@tools/check_bindings.sh
+
+test-asan: setup
 	@echo "== address and undefined behaviour sanitizers"
 	@cmake --preset asan --log-level=WARNING && cmake --build --preset asan && $(CTEST) --preset asan
+
+test-tsan: setup
 	@echo "== thread sanitizer"
 	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan && $(CTEST) --preset tsan
-	@echo "All checks passed."
+
+test-oldest: setup
+	@tools/check_oldest.sh
 
 bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)
@@ -68,8 +79,8 @@ format: setup
 	@$(CHECKERS)/clang-format -i $(FORMATTED)
 
 lint:
-	@echo "== generated files, layers, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
-	  python3 tools/check_locks.py && python3 tools/check_words.py
+	@echo "== generated files, layers, circles, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
+	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py
 	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not there, skipped"; fi
 

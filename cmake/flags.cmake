@@ -8,6 +8,13 @@ function(gpupool_own_target target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion
     -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden> -fno-semantic-interposition)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+    # Release 11 takes the length of an inlined std::string_view::find for one beyond all objects.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
+  endif()
+  if(CMAKE_COMPILE_WARNING_AS_ERROR AND CMAKE_VERSION VERSION_LESS 3.24)  # which do not know the variable
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
   if(GPUPOOL_SANITIZE)
     target_compile_options(${target} PRIVATE
       -fsanitize=${GPUPOOL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -8,7 +8,14 @@ set(installed_targets gpupool)
 if(GPUPOOL_BUILD_STATIC)
   list(APPEND installed_targets gpupool_static)
 endif()
-install(TARGETS ${installed_targets} EXPORT gpupoolTargets FILE_SET HEADERS)
+if(GPUPOOL_BUILD_TORCH)
+  list(APPEND installed_targets gpupool_torch)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/frameworks/torch/include/gpupool/torch.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpupool)
+endif()
+install(TARGETS ${installed_targets} EXPORT gpupoolTargets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpupool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 install(EXPORT gpupoolTargets NAMESPACE gpupool:: DESTINATION ${config_dir})
 
 if(GPUPOOL_BUILD_CLI)

@@ -10,8 +10,8 @@ folders=("$@")
 [ ${#folders[@]} -gt 0 ] || folders=(bindings/*/ examples/node/)
 for folder in "${folders[@]}"; do
   name=$(basename "$folder")
-  if [ "$name" = rust ] && ! rust_fits; then
-    echo "== rust: 1.88 or later is not here, left out"
+  if [ "$name" = rust ] && ! fits Rust; then
+    echo "== rust: $(lacks Rust); left out"
     continue
   fi
   mkdir -p "build/bindings/$name"
@@ -20,6 +20,6 @@ done
 if [ $# -eq 0 ]; then
   echo "== README.md"
   without=()
-  rust_fits || without=(--without rust)
+  fits Rust || without=(--without rust)
   python3 -B tools/run_readme.py "${without[@]}" build/readme
 fi

@@ -5,7 +5,8 @@
     check_coverage.py [ROOT]
 
 A function counts as offered when a source of the binding that was written by hand names it. One that a binding
-leaves out stands in its excused.json, {"gpupool_x": "why"}; an excuse for what is offered is stale.
+leaves out stands in its excused.json, {"gpupool_x": "why"}; an excuse for what is offered is stale. So does a function
+of the user's that a configuration takes, {"gpupool_config_t.x": "why"}.
 """
 
 import json
@@ -29,13 +30,25 @@ def named_in(binding, patterns):
         for path in binding.glob(pattern):
             text = path.read_text(encoding="utf-8")
             if not DERIVED.search(text[:400]):
-                names |= set(re.findall(r"\bgpupool_[a-z0-9_]+\b", text))
+                names |= set(re.findall(r"\w+", text))
     return names
+
+
+def callbacks_of(contract):
+    """What a configuration takes that the library calls."""
+    return [
+        f"{struct['name']}.{field['name']}"
+        for struct in contract.get("structs", [])
+        if struct["name"] == "gpupool_config_t"
+        for field in struct["fields"]
+        if field["type"].endswith("_fn_t")
+    ]
 
 
 def check(root):
     contract = json.loads((root / "docs/api.json").read_text(encoding="utf-8"))
     functions = [function["name"] for function in contract["functions"]]
+    functions += callbacks_of(contract)
     problems = []
     for folder in sorted(path for path in (root / "bindings").iterdir() if path.is_dir()):
         if folder.name not in SOURCES:
@@ -45,9 +58,9 @@ def check(root):
         excuses = folder / "excused.json"
         excused = json.loads(excuses.read_text(encoding="utf-8")) if excuses.exists() else {}
         problems += [f"{folder.name}: {name} is neither offered nor excused" for name in functions
-                     if name not in offered and name not in excused]
+                     if name.rpartition(".")[2] not in offered and name not in excused]
         problems += [f"{folder.name}: the excuse for {name} is stale" for name in excused
-                     if name in offered or name not in functions]
+                     if name.rpartition(".")[2] in offered or name not in functions]
         problems += [f"{folder.name}: the excuse for {name} gives no reason" for name in excused if not excused[name]]
     return problems
 

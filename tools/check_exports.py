@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what a built library shows to the linker against the contract.
 
-    tools/check_exports.py libgpupool.so docs/api.json
+    tools/check_exports.py libgpupool.so docs/api.json [torch]
 
-The exported symbols must be the contract's functions and those for frameworks, no more and no less, each
-in the version node that first had it; the soname must be that of the contract's version; no symbol may be
+The exported symbols must be the contract's functions (torch: those of libgpupool_torch), no more and no less, each in
+the version node that first had it; the soname must be that of the contract's version; no symbol may be
 unique across the process (it would pin the library); the stack must not be executable; dlclose must not
-unload; and nothing may be needed but the C and C++ runtimes.
+unload; and nothing may be needed but the C and C++ runtimes, and libgpupool by libgpupool_torch.
 """
 
 import json
@@ -32,8 +32,7 @@ def exported_symbols(library):
     return symbols
 
 
-def symbol_violations(library, contract):
-    functions = [*contract["functions"], *contract.get("framework_functions", [])]
+def symbol_violations(library, functions):
     expected = {f"{function['name']}@@GPUPOOL_{function['since']}" for function in functions}
     symbols = exported_symbols(library)
     actual = {name for name, _ in symbols}
@@ -43,26 +42,25 @@ def symbol_violations(library, contract):
     yield from (f"{name} is no function" for name, kind in symbols if kind not in "Tu")
 
 
-def soname_of(version):
+def soname_of(version, part=""):
     """What a program that was linked to this version asks the loader for: what may differ is not in it."""
     major, minor, _ = version.split(".")
-    return f"libgpupool.so.{major}.{minor}" if major == "0" else f"libgpupool.so.{major}"
+    return f"libgpupool{part}.so.{major}.{minor}" if major == "0" else f"libgpupool{part}.so.{major}"
 
 
-def soname_violations(library, contract):
+def soname_violations(library, expected):
     found = re.findall(r"\(SONAME\).*\[(.+)\]", run("readelf", "-dW", library))
-    expected = soname_of(contract["version"])
     if found != [expected]:
         yield f"its soname is {' '.join(found) or 'missing'}, not {expected}"
 
 
-def dynamic_violations(library):
+def dynamic_violations(library, *also_needed):
     stack = re.search(r"^\s*GNU_STACK.*", run("readelf", "-lW", library), re.MULTILINE)
     if not stack or "E" in stack.group().split()[-2]:
         yield "the stack is executable"
     dynamic = run("readelf", "-dW", library)
     for name in re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic):
-        if not NEEDED.fullmatch(name):
+        if not NEEDED.fullmatch(name) and name not in also_needed:
             yield f"{name} is needed"
     flags = " ".join(re.findall(r"\(FLAGS(?:_1)?\)(.*)", dynamic))
     if "NODELETE" not in flags:
@@ -73,26 +71,28 @@ def dynamic_violations(library):
         yield "it needs static thread-local storage, so dlopen may fail"
 
 
-def violations(library, contract):
+def violations(library, contract, part=""):
+    """part: "torch" for libgpupool_torch."""
+    version = contract["version"]
     return [
-        *symbol_violations(library, contract),
-        *soname_violations(library, contract),
-        *dynamic_violations(library),
+        *symbol_violations(library, contract[f"{part}_functions" if part else "functions"]),
+        *soname_violations(library, soname_of(version, f"_{part}" if part else "")),
+        *dynamic_violations(library, *([soname_of(version)] if part else [])),
     ]
 
 
 def main(arguments):
-    if len(arguments) != 2:
+    if len(arguments) not in (2, 3) or arguments[2:] not in ([], ["torch"]):
         print(__doc__, file=sys.stderr)
         return 2
-    library, contract_path = arguments
+    library, contract_path, *part = arguments
     with open(contract_path, encoding="utf-8") as file:
         contract = json.load(file)
-    found = violations(library, contract)
+    found = violations(library, contract, *part)
     for reason in found:
         print(f"{library}: {reason}")
     if not found:
-        print(f"{library}: exports the {len(contract['functions'])} functions of the contract")
+        print(f"{library}: exports the functions that it should, and no others")
     return 1 if found else 0
 
 

@@ -5,10 +5,12 @@
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
     base   <-  watch  <-  pool
+    libgpupool's installed header  <-  frameworks
 
-The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each violation as file:line. What core may not see, it may not see through another header of ours either.
-Besides the includes it checks that extern "C" and catch (...) stand in src/abi only, but where the user is called,
-and that only src/abi names a concrete device.
+The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each
+violation as file:line. What core may not see, it may not see through another header of ours either. Besides the
+includes it checks that extern "C" and catch (...) stand in src/abi and src/frameworks only, but where the user is
+called, and that only src/abi names a concrete device.
 """
 
 import re
@@ -22,13 +24,14 @@ MAY_SEE = {
     "device": {"base", "device"},
     "watch": {"base", "watch"},
     "pool": {"base", "core", "watch", "pool", "device/device.hpp"},
-    "abi": {"base", "core", "device", "watch", "pool", "abi", "gpupool/frameworks.h"},
+    "abi": {"base", "core", "device", "watch", "pool", "abi"},
     "cli": {"cli"},
+    "frameworks": {"frameworks"},
 }
 LIBRARY = ("base", "core", "device", "watch", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
-INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/frameworks.h", "gpupool/cuda_mr.hpp"}
+INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/torch.h", "gpupool/cuda_mr.hpp"}
 # Folders outside src that live on the installed headers, and the folders whose helpers they may share.
 OUTSIDE = ("bindings", "examples", "tests/abi", "tests/cpp", "tests/process", "tests/install")
 
@@ -64,10 +67,10 @@ def without_comments(text):
 def layer_violation(layer, quote, name):
     """Why a file of this layer of src must not include `name`, or None."""
     top = name.split("/")[0]
-    if layer == "cli":
-        if quote == '"' and top not in MAY_SEE["cli"] and name not in INSTALLED:
-            return f'cli may include the installed headers and its own only, not "{name}"'
-        return f"cli must not include <{name}>" if quote == "<" and top in LIBRARY and "/" in name else None
+    if layer in ("cli", "frameworks"):
+        if quote == '"' and top not in MAY_SEE[layer] and name not in INSTALLED:
+            return f'{layer} may include the installed headers and its own only, not "{name}"'
+        return f"{layer} must not include <{name}>" if quote == "<" and top in LIBRARY and "/" in name else None
     if name == CONTRACT:
         return None
     if quote == "<":
@@ -130,7 +133,7 @@ CALLS_THE_USER = "src/device/upstream.cpp"
 
 
 def text_violations(layer, relative, line):
-    if layer == "abi":
+    if layer in ("abi", "frameworks"):
         return
     if re.search(r'\bextern\s+"C"', line):
         yield 'extern "C" belongs in src/abi'

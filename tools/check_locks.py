@@ -5,6 +5,9 @@
 The table, in the section "Locks", has a row for each lock: its place in the order in which locks are taken, the
 file and the name of the variable, what it guards, and how fork treats it: `taken` around it, or `excused:` with the
 reason why a child never meets it held. A lock that nobody thought of at fork is a child that hangs.
+
+A variable that is static in a function has a lock that nobody declared: the guard of its initialisation, which a fork
+during the first call leaves taken in the child. So there are none but constexpr and constinit ones.
 """
 
 import re
@@ -38,14 +41,42 @@ def locks_in(text):
         yield line, first + rest if is_name else None
 
 
+# What opens a scope in which `static` is no variable of a function.
+OPEN_SCOPE = re.compile(r'(?:^|\s)(?:namespace|class|struct|union|enum|extern "C")\b[^;(){}]*$')
+ALIGNAS = re.compile(r"\balignas\([^()]*\)")
+STATIC = re.compile(r"\bstatic\b(?!\s*(?:constexpr|constinit|thread_local\s+constinit|inline\s+constexpr)\b)[^;{}]*")
+
+
+def guarded_in(text):
+    """(line, declaration) of each static variable of a function that its first call initialises."""
+    code = without_comments(text)
+    scopes, start = [], 0  # whether each open brace is a function's, and where the statement began
+    for match in re.finditer(r"[{};]", code):
+        head = code[start:match.start()]
+        start = match.end()
+        if scopes and scopes[-1] and (found := STATIC.search(head)) and not found.group(0).startswith("static_"):
+            words = " ".join(found.group(0).split())
+            yield code.count("\n", 0, start - len(head) - 1 + found.start()) + 1, words
+        if match.group(0) == "{":
+            inside = bool(scopes) and scopes[-1]
+            scopes.append(not OPEN_SCOPE.search(ALIGNAS.sub("", head)) and (inside or "(" in head or "=" in head))
+        elif match.group(0) == "}" and scopes:
+            scopes.pop()
+
+
 def locks_of(root):
-    """Counts of (file, name) in the layers of the library, and what could not be read."""
+    """Counts of (file, name) in the libraries, and what could not be read."""
     found, unread = Counter(), []
-    for layer in LIBRARY:
+    for layer in (*LIBRARY, "frameworks"):
         for path in sorted((root / "src" / layer).rglob("*")):
             if path.suffix not in SOURCES:
                 continue
-            for line, name in locks_in(path.read_text(encoding="utf-8")):
+            text = path.read_text(encoding="utf-8")
+            unread += [
+                f"{path.relative_to(root)}:{line}: a guard that fork may leave taken, not constinit: {words}"
+                for line, words in guarded_in(text)
+            ]
+            for line, name in locks_in(text):
                 if name is None:
                     unread.append(f"{path.relative_to(root)}:{line}: a lock that is no plain variable")
                 else:

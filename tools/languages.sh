@@ -12,10 +12,4 @@ PATH=$root/build/checkers:$PATH
 for folder in build/venv/lib/python3*/site-packages/go/bin; do
   [ ! -x "$folder/go" ] || PATH=$root/$folder:$PATH
 done
-
-# rust_fits: whether the Rust that is here is recent enough for the binding's tests and their dependencies.
-rust_fits() {
-  local rust
-  rust=$(rustc --version 2>/dev/null | cut -d ' ' -f 2)
-  [ -n "$rust" ] && [ "$(printf '%s\n' 1.88 "$rust" | sort -V | head -n 1)" = 1.88 ]
-}
+. "$root/tools/toolchains.sh"

@@ -79,7 +79,7 @@ WAYS = {
         "CMakeLists.txt",
         'cmake -S . -B build -DCMAKE_PREFIX_PATH="$GPUPOOL_PREFIX" >configure.log\n'
         "cmake --build build >build.log\nbuild/app",
-        before="cmake_minimum_required(VERSION 3.25)\nproject(readme C)\nadd_executable(app app.c)\n",
+        before="cmake_minimum_required(VERSION 3.22)\nproject(readme C)\nadd_executable(app app.c)\n",
         others={"app.c": "the page's first block of C"},
     ),
     "sh": Way("block.sh", "bash -eu block.sh", others={"app.c": "the page's first block of C"}),

@@ -10,11 +10,12 @@
 # Compilers and libraries come from Debian. Go, where Debian's is not recent enough, comes from PyPI into build/venv,
 # and so do ruff, clang-format and clang-tidy, in one version for everybody, since their releases differ in what they
 # find beautiful; build/checkers has links to those three. cuda.h goes to build/cuda-headers. A checker that cannot be
-# had is skipped with a word; a toolchain that is here is used, never replaced, and left out with a word if it is too
-# old.
+# had is skipped with a word; a toolchain that is here is used, never replaced. A language that cannot be had, or not in
+# a version that will do, is left out with a word; tools/toolchains.sh says which versions do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
+. tools/toolchains.sh
 
 say() { echo "setup: $*"; }
 die() { say "$*" >&2; exit 1; }
@@ -31,12 +32,13 @@ has_file() {
 }
 
 missing=()
+optional=  # the packages that we can do without
 need() { # need PACKAGE command|file NAME
   "has_$2" "$3" || missing+=("$1")
 }
-
-# at_least HAVE WANTED: whether one version is not below the other.
-at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+want() { # the same for a language, which is left out where the system has no such package
+  "has_$2" "$3" || { missing+=("$1"); optional+=" $1 "; }
+}
 
 need_build() {
   need g++ command g++
@@ -56,26 +58,20 @@ need_languages() {
   need python3-venv file python3*/ensurepip/__init__.py
   need python3-pip command pip3
   need python3-dev command python3-config
-  if has_command cargo; then
-    local rust
-    rust=$(rustc --version | cut -d ' ' -f 2)
-    at_least "$rust" 1.88 || say "Rust $rust is here, and 1.88 or later is needed: Rust is left out"
-  else
-    missing+=(cargo-web)
-  fi
-  need default-jdk-headless command javac
-  need libgoogle-gson-java file java/gson.jar
-  need swig command swig
-  need mono-mcs command mcs
-  need mono-runtime command mono
-  need libmono-system-json4.0-cil file mono/4.5/System.Json.dll
-  need lua5.4 command lua5.4
-  need liblua5.4-dev file lua5.4/lua.h
-  need lua-dkjson file lua/5.4/dkjson.lua
-  need ruby command ruby
-  need ruby-dev file "$(uname -m)-linux-gnu"/ruby-*/ruby/config.h
-  need nodejs command node
-  need npm command npm
+  want cargo-web command cargo
+  want default-jdk-headless command javac
+  want libgoogle-gson-java file java/gson.jar
+  want swig command swig
+  want mono-mcs command mcs
+  want mono-runtime command mono
+  want libmono-system-json4.0-cil file mono/4.5/System.Json.dll
+  want lua5.4 command lua5.4
+  want liblua5.4-dev file lua5.4/lua.h
+  want lua-dkjson file lua/5.4/dkjson.lua
+  want ruby command ruby
+  want ruby-dev file "$(uname -m)-linux-gnu"/ruby-*/ruby/config.h
+  want nodejs command node
+  want npm command npm
 }
 
 need_checkers() {
@@ -110,15 +106,23 @@ as_root() {
   fi
 }
 
+is_offered() { apt-cache policy "$1" | grep -q 'Candidate: [^(]'; }
+
 install_missing() {
   has_command apt-get || die "no apt-get on this system: please install ${missing[*]} or their like"
   say "installing ${missing[*]}"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update || die "apt-get update failed"
-  # The runtime of clang's sanitizers is named after the release that clang comes from.
+  # The runtime of clang's sanitizers is named after the release that clang comes from. cargo-web is Debian's name for
+  # a Rust that is newer than the release's own.
   local package packages=()
   for package in "${missing[@]}"; do
     if [ "$package" = libclang-rt-dev ]; then
       package=$(apt-cache depends clang | sed -n 's/.*Depends: clang-\([0-9]*\)$/libclang-rt-\1-dev/p')
+    elif [ "$package" = cargo-web ] && ! is_offered cargo-web && is_offered cargo; then
+      package=cargo
+    elif [[ $optional == *" $package "* ]] && ! is_offered "$package"; then
+      say "this system has no package $package: what needs it is left out"
+      continue
     fi
     packages+=("$package")
   done
@@ -173,8 +177,19 @@ install_cuda_header() {
   rm -rf "$wheels"
 }
 
+# Each language that cannot be built with what is here now.
+name_left_out() {
+  local language why folder
+  for folder in build/venv/lib/python3*/site-packages/go/bin; do PATH=$PWD/$folder:$PATH; done
+  for language in Python Rust Go Java 'C#' Lua Ruby; do
+    why=$(lacks "$language")
+    [ -z "$why" ] || say "$language will be left out: $why"
+  done
+}
+
 mkdir -p build
 [ ${#missing[@]} -eq 0 ] || install_missing
 [ "$what" = build ] || install_venv
+[ "$what" != all ] || name_left_out
 [ "$what" != all ] || link_checkers
 [ "$what" != all ] || install_cuda_header

@@ -40,6 +40,15 @@ def closure(source):
     return sorted(files)
 
 
+def apart(entry):
+    """The entries of the sources that CMake compiles as one, which includes each of them."""
+    unit = Path(entry["file"])
+    if "/Unity/" not in entry["file"]:
+        return [entry]
+    sources = re.findall(r'^#include "(.+)"$', unit.read_text(encoding="utf-8"), re.MULTILINE)
+    return [entry | {"file": one, "command": entry["command"].replace(entry["file"], one)} for one in sources]
+
+
 def fingerprint(source, command, version):
     digest = hashlib.sha256(f"{version}\0{command}".encode())
     digest.update((ROOT / ".clang-tidy").read_bytes())
@@ -70,6 +79,7 @@ def main(arguments):
     build = Path(arguments[0]).resolve()
     wanted = re.compile(arguments[1] if len(arguments) > 1 else "src/")
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    commands = [one for entry in commands for one in apart(entry)]
     entries = [c for c in commands if Path(c["file"]).is_relative_to(ROOT)]
     entries = [c for c in entries if wanted.match(str(Path(c["file"]).relative_to(ROOT)))]
     folder = build / "tidy"

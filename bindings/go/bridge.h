@@ -9,6 +9,7 @@
 
 #include <gpupool/gpupool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What went wrong, and a handle of Go's of the panic of a callback, or 0. Without a status it is the panic
  * alone. */
@@ -72,6 +73,12 @@ static inline bridge_result bridge_create(gpupool_config_t config, const int32_t
   }
   const gpupool_status_t status = gpupool_create(&config, &pool);
   return bridge_done(status, (uint64_t)(uintptr_t)pool);
+}
+
+static inline bridge_result bridge_create_child(uintptr_t parent) {
+  gpupool_t* child = NULL;
+  const gpupool_status_t status = gpupool_create_child((gpupool_t*)parent, &child);
+  return bridge_done(status, (uint64_t)(uintptr_t)child);
 }
 
 static inline bridge_result bridge_default_pool(int32_t device) {
@@ -174,6 +181,69 @@ static inline bridge_result bridge_set_fraction(uintptr_t pool, double fraction)
 
 static inline bridge_result bridge_set_limit(uintptr_t pool, uint64_t limit) {
   return bridge_done(gpupool_set_limit(bridge_pool(pool), limit), 0);
+}
+
+/* ---- sleep */
+
+static inline gpupool_sleep_options_t bridge_sleep_options(int32_t mode, uint32_t flags, uint32_t fill,
+                                                           uint64_t timeout_ns) {
+  gpupool_sleep_options_t options = {0};
+  options.struct_size = sizeof options;
+  options.mode = mode;
+  options.flags = flags;
+  options.fill = fill;
+  options.timeout_ns = timeout_ns;
+  return options;
+}
+
+static inline bridge_result bridge_sleep(uintptr_t pool, gpupool_sleep_options_t options, void* result) {
+  return bridge_done(gpupool_sleep(bridge_pool(pool), &options, (gpupool_sleep_result_t*)result), 0);
+}
+
+static inline bridge_result bridge_wake(uintptr_t pool, gpupool_sleep_options_t options, void* result) {
+  return bridge_done(gpupool_wake(bridge_pool(pool), &options, (gpupool_sleep_result_t*)result), 0);
+}
+
+static inline bridge_result bridge_sleep_tag(const char* tag, gpupool_sleep_options_t options, void* result) {
+  return bridge_done(gpupool_sleep_tag(tag, &options, (gpupool_sleep_result_t*)result), 0);
+}
+
+static inline bridge_result bridge_wake_tag(const char* tag, gpupool_sleep_options_t options, void* result) {
+  return bridge_done(gpupool_wake_tag(tag, &options, (gpupool_sleep_result_t*)result), 0);
+}
+
+static inline bridge_result bridge_sleep_state(uintptr_t pool) {
+  gpupool_sleep_state_t state = GPUPOOL_SLEEP_STATE_AWAKE;
+  const gpupool_status_t status = gpupool_sleep_state(bridge_pool(pool), &state);
+  return bridge_done(status, (uint64_t)state);
+}
+
+static inline bridge_result bridge_set_name(uintptr_t pool, const char* name) {
+  return bridge_done(gpupool_set_name(bridge_pool(pool), name), 0);
+}
+
+static inline bridge_result bridge_name(uintptr_t pool, char* text, size_t capacity) {
+  size_t length = 0;
+  const gpupool_status_t status = gpupool_name(bridge_pool(pool), text, capacity, &length);
+  return bridge_done(status, length);
+}
+
+static inline bridge_result bridge_set_keep(uintptr_t pool, uint64_t ptr, int32_t keep) {
+  return bridge_done(gpupool_set_keep(bridge_pool(pool), ptr, keep), 0);
+}
+
+static inline bridge_result bridge_prepare_backup(uintptr_t pool, uint64_t bytes) {
+  return bridge_done(gpupool_prepare_backup(bridge_pool(pool), bytes), 0);
+}
+
+/* Copies what was saved, from ptr on, as far as it goes; the value is how much that was. */
+static inline bridge_result bridge_read_backup(uintptr_t pool, uint64_t ptr, void* to, uint64_t size) {
+  const void* data = NULL;
+  uint64_t bytes = 0;
+  const gpupool_status_t status = gpupool_backup(bridge_pool(pool), ptr, &data, &bytes);
+  if (bytes > size) bytes = size;
+  if (status == GPUPOOL_SUCCESS) memcpy(to, data, bytes);
+  return bridge_done(status, bytes);
 }
 
 /* ---- watching */
@@ -351,6 +421,10 @@ static inline bridge_result bridge_sim_capture(int32_t device, uintptr_t stream,
 
 static inline bridge_result bridge_sim_launch(int32_t device, uint64_t capture, uintptr_t stream) {
   return bridge_done(gpupool_sim_launch(device, capture, stream), 0);
+}
+
+static inline bridge_result bridge_sim_hold(int32_t device, uint64_t ptr) {
+  return bridge_done(gpupool_sim_hold(device, ptr), 0);
 }
 
 static inline bridge_result bridge_sim_faults(int32_t device, char* text, size_t capacity) {

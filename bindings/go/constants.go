@@ -43,6 +43,9 @@ const (
 
 	// A promise of the library itself was broken. Please report it.
 	ErrInternal Status = 11
+
+	// The pool sleeps, or is about to: see gpupool_sleep. Since 0.2.
+	ErrAsleep Status = 12
 )
 
 // Where memory comes from.
@@ -142,6 +145,50 @@ const (
 
 	// Free to hand out.
 	BlockCached BlockState = 3
+
+	// Handed out, and its memory is away: the pool sleeps. Since 0.2.
+	BlockAsleep BlockState = 4
+)
+
+// What becomes of the contents of blocks when a pool sleeps. Since 0.2.
+type SleepMode int32
+
+const (
+	// They are copied to page-locked memory of the host, and back.
+	SleepModeSave SleepMode = 0
+
+	// They are lost, but for the blocks that gpupool_set_keep names.
+	SleepModeDrop SleepMode = 1
+)
+
+// Bits of gpupool_sleep_options_t.flags. Since 0.2.
+type SleepFlag uint64
+
+const (
+	// Sleep: waits for all work of the device's context, not only for streams that the pool has seen.
+	SleepFlagSyncContext SleepFlag = 1
+
+	// Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP.
+	SleepFlagHoldMallocs SleepFlag = 2
+
+	// Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it.
+	SleepFlagRetainBackup SleepFlag = 4
+
+	// Wake: blocks that were dropped are filled with the byte in `fill`.
+	SleepFlagFill SleepFlag = 8
+)
+
+// Where a pool stands. Since 0.2.
+type SleepState int32
+
+const (
+	SleepStateAwake SleepState = 0
+
+	SleepStateFallingAsleep SleepState = 1
+
+	SleepStateAsleep SleepState = 2
+
+	SleepStateWaking SleepState = 3
 )
 
 // Levels of the log.
@@ -150,12 +197,18 @@ type LogLevel int32
 const (
 	LogOff LogLevel = 0
 
+	// Failures of the driver, of the host's memory and of the library itself.
 	LogError LogLevel = 1
 
+	// Mallocs that fail.
 	LogWarning LogLevel = 2
 
+	// Pools that begin and end, and calls that are refused.
 	LogInfo LogLevel = 3
 
+	// Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
+	// stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+	// enabled.
 	LogDebug LogLevel = 4
 )
 
@@ -172,6 +225,7 @@ var statusNames = map[Status]string{
 	ErrShuttingDown:    "GPUPOOL_ERROR_SHUTTING_DOWN",
 	ErrForked:          "GPUPOOL_ERROR_FORKED",
 	ErrInternal:        "GPUPOOL_ERROR_INTERNAL",
+	ErrAsleep:          "GPUPOOL_ERROR_ASLEEP",
 }
 
 var backendNames = map[Backend]string{
@@ -238,10 +292,39 @@ var blockStateNames = map[BlockState]string{
 	BlockLive:    "live",
 	BlockPending: "pending",
 	BlockCached:  "cached",
+	BlockAsleep:  "asleep",
 }
 
-// String gives its name, such as "cached".
+// String gives its name, such as "asleep".
 func (value BlockState) String() string { return nameOf(blockStateNames, "BlockState", value) }
+
+var sleepModeNames = map[SleepMode]string{
+	SleepModeSave: "save",
+	SleepModeDrop: "drop",
+}
+
+// String gives its name, such as "drop".
+func (value SleepMode) String() string { return nameOf(sleepModeNames, "SleepMode", value) }
+
+var sleepFlagNames = map[SleepFlag]string{
+	SleepFlagSyncContext:  "sync_context",
+	SleepFlagHoldMallocs:  "hold_mallocs",
+	SleepFlagRetainBackup: "retain_backup",
+	SleepFlagFill:         "fill",
+}
+
+// String gives the names of the bits that are set, such as "fill".
+func (value SleepFlag) String() string { return namesOf(sleepFlagNames, value) }
+
+var sleepStateNames = map[SleepState]string{
+	SleepStateAwake:         "awake",
+	SleepStateFallingAsleep: "falling_asleep",
+	SleepStateAsleep:        "asleep",
+	SleepStateWaking:        "waking",
+}
+
+// String gives its name, such as "waking".
+func (value SleepState) String() string { return nameOf(sleepStateNames, "SleepState", value) }
 
 var logLevelNames = map[LogLevel]string{
 	LogOff:     "off",

@@ -83,6 +83,21 @@ func DefaultPool(device int) (*Pool, error) {
 	return newPool(c), nil
 }
 
+// NewChild creates a pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's:
+// what it once mapped stays mapped and serves it alone, also while it is free, until its own Empty, Trim or Close. It
+// takes after this pool in device, mode, kind, slack, chunks and peers, and outlives it. Since 0.2.
+//
+// Errors: ErrInvalidArgument (a child has no children), ErrUnsupported (memory of an Upstream), ErrForked.
+func (p *Pool) NewChild() (*Pool, error) {
+	result, err := p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_create_child(pool) })
+	if err != nil {
+		return nil, err
+	}
+	c := newCore()
+	c.backend, c.handle = p.core.backend, C.uintptr_t(result)
+	return newPool(c), nil
+}
+
 func newPool(c *core) *Pool {
 	p := &Pool{core: c}
 	p.cleanup = runtime.AddCleanup(p, func(c *core) { _ = c.close() }, c)

@@ -229,6 +229,22 @@ func TestPeers(t *testing.T) {
 	fails(t, pool.EnablePeer(1<<40), gpupool.ErrInvalidArgument)
 }
 
+func TestChildrenShareTheLimit(t *testing.T) {
+	pool := newPool(t, gpupool.WithLimit(16*mib))
+	child := must(pool.NewChild())(t)
+	address := must(child.Malloc(12*mib, 0))(t)
+	_, err := pool.Malloc(8*mib, 0)
+	fails(t, err, gpupool.ErrOverLimit)
+	fails(t, child.SetLimit(mib), gpupool.ErrInvalidArgument)
+	_, err = child.NewChild()
+	fails(t, err, gpupool.ErrInvalidArgument)
+	ok(t, child.Free(address, 0))
+	ok(t, child.Close())
+	ok(t, pool.Free(must(pool.Malloc(8*mib, 0))(t), 0))
+	_, err = child.NewChild()
+	fails(t, err, gpupool.ErrClosed)
+}
+
 func TestErrorsExplain(t *testing.T) {
 	pool := newPool(t, gpupool.WithLimit(16*mib))
 	_, err := pool.Malloc(32*mib, 0)

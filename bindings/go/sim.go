@@ -17,6 +17,8 @@ type SimConfig struct {
 	PriceScale float64
 	// Only streams that a pool made, and 0, are streams; any other number is a fault. Since 0.2.
 	StrictStreams bool
+	// How much of the host's memory can be page-locked. Default: 1 TiB. Since 0.2.
+	HostBytes uint64
 }
 
 // SimConfigure sets how a simulated device behaves. Possible only while no pool uses it.
@@ -25,6 +27,7 @@ func SimConfigure(device int, config SimConfig) error {
 		data:           1,
 		capacity_bytes: C.uint64_t(config.CapacityBytes),
 		price_scale:    C.double(config.PriceScale),
+		host_bytes:     C.uint64_t(config.HostBytes),
 	}
 	if config.WithoutData {
 		c.data = 2
@@ -86,6 +89,12 @@ func SimLaunch(device int, capture uint64, stream Stream) error {
 	return onDevice(device, func(number C.int32_t) C.bridge_result {
 		return C.bridge_sim_launch(number, C.uint64_t(capture), C.uintptr_t(stream))
 	})
+}
+
+// SimHold lets somebody else hold the physical memory that is mapped at ptr, as NCCL does: it does not return to the
+// device until SimHold(device, 0). Since 0.2.
+func SimHold(device int, ptr Ptr) error {
+	return onDevice(device, func(number C.int32_t) C.bridge_result { return C.bridge_sim_hold(number, C.uint64_t(ptr)) })
 }
 
 // SimFaults counts the rules of the device that were broken so far: use of unmapped memory, races between streams,

@@ -102,6 +102,51 @@ type Stats struct {
 
 	// Host memory of the pool's own records.
 	MetadataBytes uint64 `json:"metadata_bytes"`
+
+	// Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
+	// blocks in it still count as active. This and all below: since 0.2.
+	AsleepBytes uint64 `json:"asleep_bytes"`
+
+	// Page-locked memory of the host that the pool holds to sleep with.
+	BackupBytes uint64 `json:"backup_bytes"`
+
+	// How often the pool fell asleep, and woke.
+	Sleeps uint64 `json:"sleeps"`
+
+	Wakes uint64 `json:"wakes"`
+
+	// More calls of the driver: copies of sleep and wake, and streams created and destroyed for them.
+	Copy CallStat `json:"copy"`
+
+	Stream CallStat `json:"stream"`
+}
+
+// What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
+// to do. Since 0.2.
+type SleepResult struct {
+	structSize uint32
+
+	// Pools that were put to sleep, or woken.
+	Pools uint32 `json:"pools"`
+
+	// Sleep: physical memory that was given back, cached memory included.
+	ReleasedBytes uint64 `json:"released_bytes"`
+
+	// Sleep: what live blocks hold that was copied to the host. Wake: what was copied back.
+	SavedBytes uint64 `json:"saved_bytes"`
+
+	// Sleep and wake: what live blocks held that was not.
+	DroppedBytes uint64 `json:"dropped_bytes"`
+
+	// Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
+	// memory or the driver did not take it. Where others allocate at the same time, an estimate.
+	RetainedBytes uint64 `json:"retained_bytes"`
+
+	// Wake: physical memory that was created.
+	CreatedBytes uint64 `json:"created_bytes"`
+
+	// How long it took, waiting included, by the device's clock.
+	Nanoseconds uint64 `json:"nanoseconds"`
 }
 
 // A block as gpupool_block_info and gpupool_snapshot give it.

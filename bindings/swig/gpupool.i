@@ -57,6 +57,7 @@ using namespace binding;
 %nodefaultctor gpupool_driver_stats_t;
 %nodefaultctor gpupool_stats_t;
 %nodefaultctor gpupool_block_t;
+%nodefaultctor gpupool_sleep_result_t;
 %nodefaultctor gpupool_segment_t;
 %nodefaultctor gpupool_holder_t;
 
@@ -125,6 +126,7 @@ using namespace binding;
 %nodefaultctor binding::Holders;
 %ignore binding::Holders::Holders;
 %newobject binding::Pool::shared;
+%newobject binding::Pool::create_child;
 %newobject binding::Pool::allocate;
 %newobject binding::Pool::create_stream;
 %newobject binding::Pool::snapshot;

@@ -4,9 +4,8 @@
 import sys
 from pathlib import Path
 
-from replay import read_trace
-
 import gpupool
+from replay import read_trace
 
 WIDTH, HEIGHT, MARGIN = 960, 360, 60
 Curve = list[int]

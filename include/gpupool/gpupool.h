@@ -33,6 +33,8 @@
  *   slack      reserved, but neither active nor free to hand out: what a graph's capture keeps
  *   idle       no GPU work can still touch it
  *   steal      map a free chunk at another address, or hand it to another stream where it is
+ *   asleep     a pool whose memory is with the device again, while its blocks keep their addresses; a name
+ *              that pools share is a tag
  *
  * OWNERSHIP
  *   A pool belongs to whoever created it, a block to whoever called malloc. Blocks may be freed by any
@@ -57,7 +59,17 @@
  *   then what is allocated and freed while capturing is reused within that capture only, until
  *   gpupool_release_capture says that the graph is gone, or the pool ends. Or give a graph a new pool of its
  *   own, without the flag, that lives as long as the graph: it notices a capture when it grows, and from then
- *   on moves nothing and gives nothing back.
+ *   on moves nothing and gives nothing back. A child of another pool (gpupool_create_child) does so from its
+ *   start, and shares the other's limit.
+ *
+ * SLEEP
+ *   gpupool_sleep gives a pool's memory back to the device and keeps its blocks: their addresses, streams and
+ *   sizes. gpupool_wake gets memory and puts it at the same addresses, with what was in the blocks, or, where
+ *   they were dropped, with anything. Graphs, tensors and pointers stay valid across both; in between nothing
+ *   may use them. Meanwhile mallocs are refused (GPUPOOL_ERROR_ASLEEP) or wait; free, record_stream,
+ *   block_info, statistics and destroy work. A failure leaves the pool awake or asleep, and all that is saved
+ *   as it was. What others hold of the memory stays with them: exported chunks, registrations for RDMA and
+ *   NCCL. Since 0.2.
  *
  * ERRORS
  *   Every call returns a status. Out-parameters are written on success, and set to 0 on failure where the
@@ -143,6 +155,8 @@ typedef enum gpupool_status_t {
   GPUPOOL_ERROR_FORKED = 10,
   /* A promise of the library itself was broken. Please report it. */
   GPUPOOL_ERROR_INTERNAL = 11,
+  /* The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+  GPUPOOL_ERROR_ASLEEP = 12,
   GPUPOOL_STATUS_FORCE32 = 0x7fffffff
 } gpupool_status_t;
 
@@ -221,21 +235,62 @@ typedef enum gpupool_block_state_t {
   GPUPOOL_BLOCK_PENDING = 2,
   /* Free to hand out. */
   GPUPOOL_BLOCK_CACHED = 3,
+  /* Handed out, and its memory is away: the pool sleeps. Since 0.2. */
+  GPUPOOL_BLOCK_ASLEEP = 4,
   GPUPOOL_BLOCK_FORCE32 = 0x7fffffff
 } gpupool_block_state_t;
+
+/* What becomes of the contents of blocks when a pool sleeps. Since 0.2. */
+typedef enum gpupool_sleep_mode_t {
+  /* They are copied to page-locked memory of the host, and back. */
+  GPUPOOL_SLEEP_MODE_SAVE = 0,
+  /* They are lost, but for the blocks that gpupool_set_keep names. */
+  GPUPOOL_SLEEP_MODE_DROP = 1,
+  GPUPOOL_SLEEP_MODE_FORCE32 = 0x7fffffff
+} gpupool_sleep_mode_t;
+
+/* Bits of gpupool_sleep_options_t.flags. Since 0.2. */
+typedef enum gpupool_sleep_flag_t {
+  /* Sleep: waits for all work of the device's context, not only for streams that the pool has seen. */
+  GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT = 1,
+  /* Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP. */
+  GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS = 2,
+  /* Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it. */
+  GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP = 4,
+  /* Wake: blocks that were dropped are filled with the byte in `fill`. */
+  GPUPOOL_SLEEP_FLAG_FILL = 8,
+  GPUPOOL_SLEEP_FLAG_FORCE32 = 0x7fffffff
+} gpupool_sleep_flag_t;
+
+/* Where a pool stands. Since 0.2. */
+typedef enum gpupool_sleep_state_t {
+  GPUPOOL_SLEEP_STATE_AWAKE = 0,
+  GPUPOOL_SLEEP_STATE_FALLING_ASLEEP = 1,
+  GPUPOOL_SLEEP_STATE_ASLEEP = 2,
+  GPUPOOL_SLEEP_STATE_WAKING = 3,
+  GPUPOOL_SLEEP_STATE_FORCE32 = 0x7fffffff
+} gpupool_sleep_state_t;
 
 /* Levels of the log. */
 typedef enum gpupool_log_level_t {
   GPUPOOL_LOG_OFF = 0,
+  /* Failures of the driver, of the host's memory and of the library itself. */
   GPUPOOL_LOG_ERROR = 1,
+  /* Mallocs that fail. */
   GPUPOOL_LOG_WARNING = 2,
+  /* Pools that begin and end, and calls that are refused. */
   GPUPOOL_LOG_INFO = 3,
+  /* Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
+   * stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+   * enabled. */
   GPUPOOL_LOG_DEBUG = 4,
   GPUPOOL_LOG_FORCE32 = 0x7fffffff
 } gpupool_log_level_t;
 
-/* Receives a line of the log. message is valid during the call only. Called with no lock held. It must
- * not call gpupool. */
+/* Receives a line of the log, on the thread that it is about. message is valid during the call only. Called
+ * with no lock held, at the latest when the call of the library that it is about ends. Since 0.2 it may call
+ * any function of this library on any pool; what it causes is not logged, and leaves the thread's
+ * gpupool_last_error as it was. */
 typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message);
 
 /* Asked before a malloc fails: size bytes are wanted, attempt counts from 1. Free something and return
@@ -288,7 +343,9 @@ typedef struct gpupool_config_t {
   /* Limit in bytes; 0: no such limit. The smaller of the two holds. */
   uint64_t limit_bytes;
   /* How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]:
-   * 0.1 allows 10 per cent. 0: default, tight; see docs/architecture.md. */
+   * 0.1 allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more
+   * where there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See
+   * docs/architecture.md. */
   double slack;
   /* Size of the largest chunk, a power of two from 2 MiB; 0: default. */
   uint64_t max_chunk_bytes;
@@ -402,7 +459,53 @@ typedef struct gpupool_stats_t {
   uint64_t streams;
   /* Host memory of the pool's own records. */
   uint64_t metadata_bytes;
+  /* Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
+   * blocks in it still count as active. This and all below: since 0.2. */
+  uint64_t asleep_bytes;
+  /* Page-locked memory of the host that the pool holds to sleep with. */
+  uint64_t backup_bytes;
+  /* How often the pool fell asleep, and woke. */
+  uint64_t sleeps;
+  uint64_t wakes;
+  /* More calls of the driver: copies of sleep and wake, and streams created and destroyed for them. */
+  gpupool_call_stat_t copy;
+  gpupool_call_stat_t stream;
 } gpupool_stats_t;
+
+/* How to sleep, or to wake. All zero (after struct_size) is a good choice, and so is NULL. Since 0.2. */
+typedef struct gpupool_sleep_options_t {
+  uint32_t struct_size;
+  /* A gpupool_sleep_mode_t. For sleep only. */
+  int32_t mode;
+  /* Bits of gpupool_sleep_flag_t; unknown bits are refused. */
+  uint32_t flags;
+  /* With GPUPOOL_SLEEP_FLAG_FILL: a byte, 0 to 255. */
+  uint32_t fill;
+  /* Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all. */
+  uint64_t timeout_ns;
+  uint64_t reserved[4];
+} gpupool_sleep_options_t;
+
+/* What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
+ * to do. Since 0.2. */
+typedef struct gpupool_sleep_result_t {
+  uint32_t struct_size;
+  /* Pools that were put to sleep, or woken. */
+  uint32_t pools;
+  /* Sleep: physical memory that was given back, cached memory included. */
+  uint64_t released_bytes;
+  /* Sleep: what live blocks hold that was copied to the host. Wake: what was copied back. */
+  uint64_t saved_bytes;
+  /* Sleep and wake: what live blocks held that was not. */
+  uint64_t dropped_bytes;
+  /* Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
+   * memory or the driver did not take it. Where others allocate at the same time, an estimate. */
+  uint64_t retained_bytes;
+  /* Wake: physical memory that was created. */
+  uint64_t created_bytes;
+  /* How long it took, waiting included, by the device's clock. */
+  uint64_t nanoseconds;
+} gpupool_sleep_result_t;
 
 /* A block as gpupool_block_info and gpupool_snapshot give it. */
 typedef struct gpupool_block_t {
@@ -457,7 +560,9 @@ typedef struct gpupool_sim_config_t {
    * the others are errors of the simulated device, as they crash a GPU's driver. 0: default, 1. Since 0.2. */
   uint32_t streams;
   uint32_t reserved0;
-  uint64_t reserved[3];
+  /* Memory of the host that can be page-locked. Default: 1 TiB. Since 0.2. */
+  uint64_t host_bytes;
+  uint64_t reserved[2];
 } gpupool_sim_config_t;
 
 /* ---- the library ------------------------------------------------------------------------------ */
@@ -480,8 +585,10 @@ GPUPOOL_API const char* gpupool_status_name(gpupool_status_t status);
  * Errors: INVALID_ARGUMENT (error is NULL or too short). */
 GPUPOOL_API gpupool_status_t gpupool_last_error(gpupool_error_t* error);
 
-/* Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. GPUPOOL_LOG=error|warning|
- * info|debug in the environment sets the level at start; without it the level is GPUPOOL_LOG_OFF.
+/* Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. A level that is not wanted
+ * costs one check of a number in functions that are slow anyway, and nothing in a cached malloc and free.
+ * GPUPOOL_LOG=error|warning|info|debug in the environment sets the level at start; without it the level is
+ * GPUPOOL_LOG_OFF.
  * Errors: INVALID_ARGUMENT (unknown level). */
 GPUPOOL_API gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level);
 
@@ -521,6 +628,19 @@ GPUPOOL_API gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_
  * UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,
  * HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool);
+
+/* Creates a child of a pool, for memory that has to stay where it is, such as a graph's. It takes after its
+ * parent in device, mode, kind, slack and chunks, and shares its limit and its peers: what it reserves counts
+ * against the parent's limit, to the byte. It has blocks, streams and statistics of its own. What it once
+ * mapped stays mapped where it is, also while it is free, and serves this pool only, until
+ * gpupool_empty or gpupool_trim is called on the child itself, or it is destroyed: no shortage and no other
+ * pool takes it. Where the limit has no room for a malloc of the child, the parent first gives back what it
+ * has cached. gpupool_report of the parent says what its children hold. The parent may be destroyed first:
+ * the children live on, under the same limit, which nobody can change then. gpupool_set_limit and
+ * gpupool_set_fraction refuse a child, and this call refuses one as a parent. Since 0.2.
+ * Errors: INVALID_ARGUMENT (out_pool is NULL; parent is no pool, or a child), UNSUPPORTED (a pool whose
+ * memory comes from callbacks), FORKED, SHUTTING_DOWN, HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool);
 
 /* The one pool of a device that everything in this process shares, created on first use with defaults
  * (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its limits).
@@ -632,6 +752,69 @@ GPUPOOL_API gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_b
  * the old handler may still be running on another thread. */
 GPUPOOL_API gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, void* user);
 
+/* ---- sleep: giving all memory back, and keeping the addresses ------------------------------------- */
+
+/* Puts a pool to sleep: waits for the streams that it has seen, copies what is in live blocks to the host as
+ * `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL; else its
+ * struct_size must be set. Between this call and the end of gpupool_wake, no work may be queued that uses the
+ * pool's memory. A pool that sleeps already: success, and nothing is done. Another thread's sleep or wake is
+ * waited for. Only pools in vmm mode can sleep. Since 0.2.
+ * Errors: UNAVAILABLE (a stream captures, or the driver does not say; or the call comes from a handler that
+ * this pool's own wake asks), HOST_OUT_OF_MEMORY (no more than three quarters of the host's free memory are
+ * taken), UNSUPPORTED (another mode), INVALID_ARGUMENT, DRIVER, FORKED: the pool is awake, and its blocks are
+ * as they were. Where the driver refuses even to undo, the pool is asleep instead, with all that was saved:
+ * gpupool_sleep_state tells, and gpupool_wake tries again. */
+GPUPOOL_API gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options,
+                                           gpupool_sleep_result_t* out_result);
+
+/* Wakes a pool: takes what it needs from the limit, creates memory, maps it at the same addresses, and copies
+ * back what was saved. What was freed meanwhile gets no memory. When the call returns, the data are there,
+ * and work of any stream may use them. Where memory is short, other pools' caches are emptied, the
+ * out-of-memory handler is asked, and then what others free is waited for, as long as timeout_ns says. A pool
+ * that is awake: success, and nothing is done. Since 0.2. Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE
+ * (called by a handler that this pool's own wake asks), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED:
+ * the pool is asleep as before, and can be woken later. */
+GPUPOOL_API gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options,
+                                          gpupool_sleep_result_t* out_result);
+
+/* gpupool_sleep for every pool of this process that has the name `tag`; tag NULL: for every one that has a
+ * name. A tag that no pool has is no error: out_result->pools is 0. Where one pool fails, those that this
+ * call has changed are changed back, and its status is returned. Since 0.2. */
+GPUPOOL_API gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options,
+                                               gpupool_sleep_result_t* out_result);
+
+/* gpupool_wake for every pool of that name, as gpupool_sleep_tag. Since 0.2. */
+GPUPOOL_API gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options,
+                                              gpupool_sleep_result_t* out_result);
+
+/* Where a pool stands: a gpupool_sleep_state_t. Since 0.2. */
+GPUPOOL_API gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
+
+/* Names a pool, for gpupool_sleep_tag, messages and the report; NULL or "": no name. At most 63 bytes;
+ * copied. Since 0.2. Errors: INVALID_ARGUMENT. */
+GPUPOOL_API gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
+
+/* The pool's name, "" without one, written as by gpupool_report. Since 0.2. */
+GPUPOOL_API gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
+
+/* Marks a block (1) whose contents GPUPOOL_SLEEP_MODE_DROP saves all the same, or takes that back (0). Goes
+ * with the block. The free of a marked block takes the pool's lock. Since 0.2. Errors: UNKNOWN_POINTER,
+ * INVALID_ARGUMENT. */
+GPUPOOL_API gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep);
+
+/* Gets page-locked memory of the host to save `bytes` with, ahead of the first sleep, and keeps it until it
+ * is called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others
+ * on the machine: it is done in pieces of at most 256 MiB. Since 0.2. Errors: HOST_OUT_OF_MEMORY (as for
+ * gpupool_sleep), UNSUPPORTED, DRIVER, FORKED: what was held before stays. */
+GPUPOOL_API gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes);
+
+/* Where the saved contents of a block are while the pool sleeps: *out_bytes of them, from ptr on, which may
+ * point anywhere inside it. They lie in pieces: ask again with ptr + *out_bytes for what comes next in the
+ * block. Valid until the block is freed, or the pool woken. Since 0.2. Errors: UNKNOWN_POINTER (not in a live
+ * block), UNAVAILABLE (the pool is not asleep, or the block was dropped). */
+GPUPOOL_API gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
+                                            uint64_t* out_bytes);
+
 /* ---- watching --------------------------------------------------------------------------------- */
 
 /* Fills stats. stats->struct_size must be set; it is set to the bytes that were filled.
@@ -719,7 +902,9 @@ GPUPOOL_API gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_str
 GPUPOOL_API gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream);
 
 /* Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory
- * must stay valid until the stream has passed.
+ * must stay valid until the stream has passed. Between two devices, enable access first
+ * (gpupool_enable_peer): on CUDA this is cuMemcpyAsync, of which it is not documented that it reaches mapped
+ * memory without access.
  * Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source,
                                           uint64_t size, gpupool_stream_t stream);
@@ -737,10 +922,10 @@ GPUPOOL_API gpupool_status_t gpupool_fill(gpupool_t* pool, gpupool_ptr_t destina
 GPUPOOL_API gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool_sim_config_t* config);
 
 /* Makes calls of the simulated driver fail. script is a list "CALL:NUMBER[=ERROR]" with commas: CALL is
- * create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait or
- * host_wait; NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is
- * out_of_memory or error (default). An empty script ends all failures.
- * Errors: INVALID_ARGUMENT, with the part that was not understood. */
+ * create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,
+ * host_wait, copy (those of sleep and wake) or stream (creating and destroying one); NUMBER counts that
+ * call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or error (default).
+ * An empty script ends all failures. Errors: INVALID_ARGUMENT, with the part that was not understood. */
 GPUPOOL_API gpupool_status_t gpupool_sim_script(int32_t device, const char* script);
 
 /* Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both
@@ -765,6 +950,11 @@ GPUPOOL_API gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_
  * Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,
  * UNSUPPORTED as for work, fills and copies. */
 GPUPOOL_API gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream);
+
+/* Lets somebody else hold the physical memory that is mapped at ptr, as NCCL does with
+ * cuMemRetainAllocationHandle: it does not return to the device, until the call with ptr 0 ends all holds.
+ * Since 0.2. Errors: INVALID_ARGUMENT (no such device; no chunk is mapped there). */
+GPUPOOL_API gpupool_status_t gpupool_sim_hold(int32_t device, gpupool_ptr_t ptr);
 
 /* Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's
  * without access, races between streams, unmapping what is in use, calls that are illegal during capture. The

@@ -156,6 +156,13 @@ class Pool {
     return Pool(handle, false);
   }
 
+  /// A pool that shares this one's limit, for memory that has to stay where it is; see gpupool_create_child.
+  [[nodiscard]] Pool create_child() const {
+    gpupool_t* handle = nullptr;
+    check(gpupool_create_child(handle_, &handle));
+    return Pool(handle, true);
+  }
+
   Pool(Pool&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), owned_(other.owned_) {}
   Pool& operator=(Pool&& other) noexcept {
     Pool taken(std::move(other));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/backends.hpp"
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <span>
 #include <utility>
 
@@ -22,8 +22,8 @@ constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
 /// Once CUDA is initialised: before the driver goes, pools stop calling it. Hooks run in reverse order, so
 /// this one, registered after cuInit, runs while the driver is still whole.
 void watch_exit() {
-  static std::once_flag once;
-  std::call_once(once, [] { std::atexit([] { Registry::instance().mark_exiting(); }); });
+  static constinit std::atomic<bool> is_registered{false};
+  if (!is_registered.exchange(true)) std::atexit([] { Registry::instance().mark_exiting(); });
 }
 
 Status check_ordinal(int32_t ordinal, gpupool_backend_t backend) {
@@ -35,7 +35,6 @@ Status check_ordinal(int32_t ordinal, gpupool_backend_t backend) {
 
 Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
             std::unique_ptr<Device>& device) {
-  watch_fork();
   if (const Status status = check_ordinal(ordinal, backend); status != kSuccess) return status;
   if (backend == GPUPOOL_BACKEND_SIM) {
     std::unique_ptr<Device> opened;
@@ -102,8 +101,8 @@ Status check_fields(const gpupool_config_t& config) {
   if (!(config.fraction >= 0 && config.fraction <= 1)) {
     return fail(kInvalid, "fraction is %g, not in (0, 1], nor 0 for no such limit", config.fraction);
   }
-  if (!(config.slack >= 0 && config.slack <= 10)) {
-    return fail(kInvalid, "slack is %g, not in [0, 10]", config.slack);
+  if (!(config.slack >= 0 && config.slack <= 10) && config.slack != -1) {
+    return fail(kInvalid, "slack is %g, not in [0, 10], nor -1 for always tight", config.slack);
   }
   if (config.max_chunk_bytes != 0 &&
       (!is_power_of_two(config.max_chunk_bytes) || config.max_chunk_bytes < kGranule ||
@@ -125,8 +124,11 @@ Status check_fields(const gpupool_config_t& config) {
 
 }  // namespace
 
-/// Locks are taken around fork in the reverse of this order: those of the pools, then the devices'.
-void watch_fork() noexcept {
+/// When the library is loaded, before any thread can be in it: a thread that registered these on its first
+/// call would leave the child of a fork of that moment waiting for it. Locks are taken around fork in the
+/// reverse of this order: those of the pools, then the devices'. PyTorch's pools, in a library that is loaded
+/// later, come before both.
+[[gnu::constructor]] static void watch_fork() {
   sim_watch_fork();
   set_after_fork_hook(cuda_after_fork);
   Registry::watch_fork();
@@ -195,7 +197,8 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
     if (status != kSuccess) return status;
     options.limit = std::min(options.limit, share);
   }
-  if (config.mode == GPUPOOL_MODE_UPSTREAM) {
+  options.is_upstream = config.mode == GPUPOOL_MODE_UPSTREAM;
+  if (options.is_upstream) {
     device = make_upstream_device(std::move(device),
                                   {config.upstream_malloc, config.upstream_free, config.upstream_user});
   }

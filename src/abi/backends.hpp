@@ -12,10 +12,6 @@ namespace gpupool::internal::abi {
 /// No backend numbers its devices further.
 inline constexpr size_t kMaxDevices = 64;
 
-/// From now on the library's locks are taken around fork. Whoever has a lock that comes before them calls
-/// pthread_atfork after this.
-void watch_fork() noexcept;
-
 /// What AUTO means in this process: GPUPOOL_BACKEND, else CUDA if there is a usable GPU, else the simulated
 /// device. Other values are checked and returned as they are.
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend);

@@ -12,14 +12,6 @@ using namespace gpupool::internal::abi;  // NOLINT
 
 namespace {
 
-/// Copies a text for the caller: at most `capacity` bytes with the terminating zero.
-void copy_text(const char* from, size_t length, char* text, size_t capacity) noexcept {
-  if (capacity == 0) return;
-  const size_t written = std::min(length, capacity - 1);
-  std::memcpy(text, from, written);
-  text[written] = '\0';
-}
-
 template <typename Struct>
 void copy_list(const std::vector<Struct>& from, void* to, size_t size, size_t capacity) noexcept {
   auto* at = static_cast<unsigned char*>(to);

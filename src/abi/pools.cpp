@@ -45,6 +45,24 @@ Status limits_from_environment(gpupool_config_t& config) {
   return kSuccess;
 }
 
+/// A child keeps its parent's device and limit alive, and nothing else of it.
+Status create_child(gpupool_t* parent, gpupool_t*& handle) {
+  Registry::instance().end_those_left();
+  const std::shared_ptr<Pool> owner = Registry::instance().find(parent->id);
+  if (owner == nullptr) return refuse(parent);
+  if (owner->options().is_child) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a child pool has no children: create one of its parent");
+  }
+  if (owner->options().is_upstream) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "mode 3 (upstream) has no children, which would outlive its callbacks");
+  }
+  handle = Registry::instance().add(std::make_shared<Pool>(owner));
+  if (log_enabled(GPUPOOL_LOG_INFO))
+    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " created, a child of pool %" PRIu64, handle->id, parent->id);
+  return kSuccess;
+}
+
 /// The default pools by device. They live as long as the process.
 constinit std::array<std::atomic<gpupool_t*>, kMaxDevices> default_pools{};
 
@@ -174,6 +192,12 @@ gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_
     }
     return create(whole, *out_pool);
   });
+}
+
+gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool) {
+  if (out_pool == nullptr) return refuse_null("out_pool");
+  *out_pool = nullptr;
+  return on_pool(parent, [&](Pool&) { return create_child(parent, *out_pool); });
 }
 
 gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool) {

@@ -63,4 +63,12 @@ void write_element(const Struct& in, void* out, size_t size) noexcept {
   std::memset(static_cast<unsigned char*>(out) + known, 0, size - known);
 }
 
+/// Copies a text for the caller: at most `capacity` bytes with the terminating zero.
+inline void copy_text(const char* from, size_t length, char* text, size_t capacity) noexcept {
+  if (capacity == 0) return;
+  const size_t written = std::min(length, capacity - 1);
+  std::memcpy(text, from, written);
+  text[written] = '\0';
+}
+
 }  // namespace gpupool::internal::abi

@@ -37,6 +37,8 @@ Status stacks_from_environment(uint32_t& flags) {
               "GPUPOOL_RECORD_STACKS is \"%.64s\", not none, native, language or all", text);
 }
 
+constinit std::atomic<bool> ends_at_exit{false};
+
 Status record_from_environment() {
   const char* path = std::getenv("GPUPOOL_RECORD");
   if (path == nullptr || *path == '\0' || Recorder::is_on()) return kSuccess;
@@ -44,10 +46,10 @@ Status record_from_environment() {
   if (const Status status = stacks_from_environment(flags); status != kSuccess) return status;
   if (const Status status = gpupool_record_start(path, flags); status != kSuccess) return status;
   // At exit the file is ended; without that it would be as one of a process that was killed.
-  static const int registered = std::atexit([] {
+  if (ends_at_exit.exchange(true)) return kSuccess;
+  (void)std::atexit([] {
     if (Recorder::is_on()) (void)gpupool_record_stop();
   });
-  (void)registered;
   return kSuccess;
 }
 

@@ -5,9 +5,14 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <string_view>
+#include <utility>
 
 #include "base/spin_lock.hpp"
+#include "base/status.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -22,6 +27,23 @@ struct Receiver {
 constinit std::atomic<int> level_gate{kUnset};
 constinit SpinLock receiver_lock;
 constinit Receiver receiver{nullptr, nullptr};
+
+/// Lines that wait until their thread holds no lock: for each, its level, the text and a zero.
+struct Waiting {
+  static constexpr size_t kRoom = size_t{64} << 10;
+
+  size_t used = 0;
+  size_t lost = 0;
+  char text[kRoom];
+};
+
+/// Trivial, so that it outlives whatever else a thread has.
+struct OwnLines {
+  uint32_t held = 0;
+  bool is_sending = false;
+  Waiting* waiting = nullptr;
+};
+constinit thread_local OwnLines own_lines;
 
 /// The level that GPUPOOL_LOG names; kUnset if it names none that there is.
 int level_of(std::string_view text) noexcept {
@@ -50,6 +72,38 @@ int gate_from_environment() noexcept {
   return level;
 }
 
+/// Hands a line out. What the receiver does leaves the thread's last failure as it was.
+void send(int level, const char* line) noexcept {
+  receiver_lock.lock();
+  const Receiver to = receiver;
+  receiver_lock.unlock();
+  if (to.fn == nullptr) {
+    std::fprintf(stderr, "gpupool: %s\n", line);
+    return;
+  }
+  const ErrorRecord before = last_error();
+  own_lines.is_sending = true;
+  to.fn(to.user, level, line);
+  own_lines.is_sending = false;
+  last_error() = before;
+}
+
+void keep(int level, const char* line) noexcept {
+  Waiting*& waiting = own_lines.waiting;
+  if (waiting == nullptr) {
+    waiting = new (std::nothrow) Waiting;
+    if (waiting == nullptr) return;
+  }
+  const size_t size = std::strlen(line) + 1;
+  if (1 + size > Waiting::kRoom - waiting->used) {
+    ++waiting->lost;
+    return;
+  }
+  waiting->text[waiting->used] = static_cast<char>(level);
+  std::memcpy(waiting->text + waiting->used + 1, line, size);
+  waiting->used += 1 + size;
+}
+
 }  // namespace
 
 bool log_enabled(gpupool_log_level_t level) noexcept {
@@ -60,20 +114,29 @@ bool log_enabled(gpupool_log_level_t level) noexcept {
 }
 
 void log_line(gpupool_log_level_t level, const char* format, ...) noexcept {
-  if (!log_enabled(level)) return;
+  if (!log_enabled(level) || own_lines.is_sending) return;
   char line[1024];
   std::va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
-  receiver_lock.lock();
-  const Receiver to = receiver;
-  receiver_lock.unlock();
-  if (to.fn != nullptr) {
-    to.fn(to.user, level, line);
-  } else {
-    std::fprintf(stderr, "gpupool: %s\n", line);
+  own_lines.held != 0 ? keep(level, line) : send(level, line);
+}
+
+void hold_lines() noexcept {
+  ++own_lines.held;
+}
+
+void send_lines() noexcept {
+  if (--own_lines.held != 0 || own_lines.waiting == nullptr) return;
+  const std::unique_ptr<Waiting> lines(std::exchange(own_lines.waiting, nullptr));
+  for (const char* at = lines->text; at < lines->text + lines->used; at += 1 + std::strlen(at + 1) + 1) {
+    send(*at, at + 1);
   }
+  if (lines->lost == 0) return;
+  char line[64];
+  std::snprintf(line, sizeof line, "%zu more lines found no room", lines->lost);
+  send(GPUPOOL_LOG_WARNING, line);
 }
 
 void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcept {

@@ -51,6 +51,7 @@ const char* status_name(Status status) noexcept {
     case GPUPOOL_ERROR_SHUTTING_DOWN: return "GPUPOOL_ERROR_SHUTTING_DOWN";
     case GPUPOOL_ERROR_FORKED: return "GPUPOOL_ERROR_FORKED";
     case GPUPOOL_ERROR_INTERNAL: return "GPUPOOL_ERROR_INTERNAL";
+    case GPUPOOL_ERROR_ASLEEP: return "GPUPOOL_ERROR_ASLEEP";
     case GPUPOOL_STATUS_FORCE32: break;
   }
   return "unknown status";

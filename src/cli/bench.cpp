@@ -83,12 +83,22 @@ std::vector<Maker> all_cases(const gpupool_config_t& config, const std::vector<i
       return make_pair_case(config, {"pair_one_stream", 64 * kKiB, threads, 0}, true);
     });
   }
+  for (const size_t streams : {size_t{2}, size_t{8}, size_t{64}}) {
+    const std::string name = "streams_in_turn_" + std::to_string(streams);
+    makers.push_back([=] { return make_streams_case(config, {name, 64 * kKiB, 1, 0}, streams); });
+  }
+  makers.push_back([=] { return make_streams_case(config, {"wandering_64", 64 * kKiB, 8, 0}, 64); });
+  for (const size_t sizes : {size_t{64}, size_t{1024}}) {
+    const std::string name = "sizes_in_turn_" + std::to_string(sizes);
+    makers.push_back([=] { return make_sizes_case(config, {name, 512 * sizes, 1, 0}, sizes); });
+  }
   makers.push_back([=] { return make_parked_pair_case(config, {"pair_parked", 64 * kKiB, 1, 0}); });
   makers.push_back([=] { return make_free_elsewhere_case(config, {"free_elsewhere", 64 * kKiB, 2, 0}); });
   makers.push_back([] { return make_ring_case({"ring", 0, 2, 0}); });
   makers.push_back([=] { return make_churn_case(config, {"churn", 16 * kMiB, 1, 1000}); });
   makers.push_back([=] { return make_churn_case(config, {"churn", kMiB, 1, 10000}); });
   makers.push_back([=] { return make_churn_case(config, {"churn", 64 * kKiB, 1, 100000}); });
+  makers.push_back([=] { return make_churn_case(config, {"churn", 64 * kKiB, 1, 1000000}); });
   return makers;
 }
 
@@ -108,10 +118,14 @@ nlohmann::ordered_json to_json(const Row& row, const gpupool_device_info_t& devi
   };
 }
 
+bool has_many_sizes(const CaseInfo& info) {
+  return info.name == "churn" || info.name.starts_with("sizes_");
+}
+
 std::vector<std::string> to_cells(const Row& row) {
   return {
       row.info.name,
-      fmt::format("{}{}", row.info.name == "churn" ? "up to " : "", format_bytes(row.info.size)),
+      fmt::format("{}{}", has_many_sizes(row.info) ? "up to " : "", format_bytes(row.info.size)),
       std::to_string(row.info.threads),
       row.info.live_blocks == 0 ? "-" : format_count(row.info.live_blocks),
       fmt::format("{:.1f}", median(row.own)),

@@ -64,6 +64,48 @@ class PairCase : public BenchCase {
   std::vector<OwnedStream> streams_;
 };
 
+class StreamsCase : public BenchCase {
+ public:
+  StreamsCase(const gpupool_config_t& config, CaseInfo info, size_t streams)
+      : BenchCase(std::move(info)), pool_(config) {
+    for (size_t i = 0; i < streams; ++i) streams_.emplace_back(pool_);
+  }
+
+  double run(uint64_t count) override {
+    const auto work = [this](int thread, uint64_t repeats) {
+      std::minstd_rand random(static_cast<unsigned>(thread) + 1);
+      const bool wanders = info().threads > 1;
+      for (uint64_t i = 0; i < repeats; ++i)
+        pair(pool_.get(), info().size, streams_[(wanders ? random() : i) % streams_.size()].get(), 1);
+    };
+    return time_threads(
+               info().threads, [&](int thread) { work(thread, kWarmUp * 10); },
+               [&](int thread) { work(thread, count); }) /
+           static_cast<double>(count);
+  }
+
+ private:
+  Pool pool_;
+  std::vector<OwnedStream> streams_;
+};
+
+class SizesCase : public BenchCase {
+ public:
+  SizesCase(const gpupool_config_t& config, CaseInfo info, size_t sizes)
+      : BenchCase(std::move(info)), pool_(config), stream_(pool_), sizes_(sizes) {}
+
+  double run(uint64_t count) override {
+    return time_one_thread(count, [this](uint64_t repeats) {
+      for (uint64_t i = 0; i < repeats; ++i) pair(pool_.get(), 512 * (1 + i % sizes_), stream_.get(), 1);
+    });
+  }
+
+ private:
+  Pool pool_;
+  OwnedStream stream_;
+  size_t sizes_;
+};
+
 class ParkedPairCase : public BenchCase {
  public:
   ParkedPairCase(const gpupool_config_t& config, CaseInfo info)
@@ -210,6 +252,14 @@ class LibcCase : public BenchCase {
 
 std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream) {
   return std::make_unique<PairCase>(config, std::move(info), is_one_stream);
+}
+
+std::unique_ptr<BenchCase> make_streams_case(const gpupool_config_t& config, CaseInfo info, size_t streams) {
+  return std::make_unique<StreamsCase>(config, std::move(info), streams);
+}
+
+std::unique_ptr<BenchCase> make_sizes_case(const gpupool_config_t& config, CaseInfo info, size_t sizes) {
+  return std::make_unique<SizesCase>(config, std::move(info), sizes);
 }
 
 std::unique_ptr<BenchCase> make_parked_pair_case(const gpupool_config_t& config, CaseInfo info) {

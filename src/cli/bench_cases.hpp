@@ -38,6 +38,13 @@ class BenchCase {
 /// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
 std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream);
 
+/// Pairs of one size on `streams` streams in turn, or, with several threads, each on one that is picked at
+/// random, as tasks do that wander over threads.
+std::unique_ptr<BenchCase> make_streams_case(const gpupool_config_t& config, CaseInfo info, size_t streams);
+
+/// Pairs of `sizes` sizes in turn, multiples of 512, on one stream.
+std::unique_ptr<BenchCase> make_sizes_case(const gpupool_config_t& config, CaseInfo info, size_t sizes);
+
 /// malloc, free and gpupool_park_stream, as for a library whose streams may end at any time.
 std::unique_ptr<BenchCase> make_parked_pair_case(const gpupool_config_t& config, CaseInfo info);
 

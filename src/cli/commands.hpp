@@ -22,6 +22,7 @@ struct ReplayOptions {
   int passes = 2;
   bool find_cap = false;
   bool data = false;
+  bool paced = false;
   bool json = false;
 };
 

@@ -95,6 +95,9 @@ constexpr const char* kBenchExamples =
     "  pair               malloc and free of one block, again and again\n"
     "  pair_own_streams   the same by several threads, each on its own stream; ns as a thread sees it\n"
     "  pair_one_stream    the same with all threads on one stream\n"
+    "  streams_in_turn_N  malloc and free on N streams in turn\n"
+    "  wandering_N        several threads, each on any of N streams\n"
+    "  sizes_in_turn_N    malloc and free of N sizes in turn\n"
     "  pair_parked        malloc, free and gpupool_park_stream: a stream that may end at any time\n"
     "  free_elsewhere     one thread allocates and another frees\n"
     "  ring               the same without the pool: a pointer is handed to another thread\n"
@@ -134,9 +137,11 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
   command->add_flag("--find-cap", options.find_cap,
                     "Also find the smallest cap that completes, to 0.1 % of the live peak");
   command->add_flag("--data", options.data, "Write every block and check it before it is freed; slow on sim");
+  command->add_flag("--pace", options.paced,
+                    "Spread each pass over the time the recorded program took: virtual time on sim");
   command
       ->add_option("--slack", options.slack,
-                   "Let the pool reserve this much more to save driver calls: 0.1 is 10 %")
+                   "Reserve this much more to save driver calls: 0.1 is 10 %; -1: always tight")
       ->option_text("X");
   command->add_option("--max-chunk", options.max_chunk, "Size of the pool's largest chunk, such as 32MiB")
       ->option_text("BYTES");

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <span>
+#include <thread>
 
 #include "cli/data_check.hpp"
 #include "cli/library.hpp"
@@ -19,6 +20,10 @@ using Clock = std::chrono::steady_clock;
 
 /// Events between two looks at the progress bar.
 constexpr size_t kSlice = 16384;
+
+/// The same where a pass is paced: so few that the time between two is short, and so many that looking at the
+/// clock costs nothing.
+constexpr size_t kPacedSlice = 32;
 
 /// Inconsistencies that are told in words; all are counted.
 constexpr uint64_t kMaxTold = 10;
@@ -67,13 +72,7 @@ class Replayer {
       run_pass();
       check_pool();
     }
-    const gpupool_stats_t stats = pool_.stats();
-    result_.peak_reserved_bytes = stats.all.reserved_bytes.peak;
-    result_.host_waits = stats.driver.host_wait.count;
-    if (result_.failed_allocations == 0 && stats.all.allocated_bytes.peak != trace_.peak_live_bytes) {
-      report(fmt::format("the pool's peak of allocated bytes is {} and the trace's is {}",
-                         stats.all.allocated_bytes.peak, trace_.peak_live_bytes));
-    }
+    result_.host_waits = pool_.stats().driver.host_wait.count;
     return std::move(result_);
   }
 
@@ -82,28 +81,52 @@ class Replayer {
 
   void run_pass() {
     const gpupool_stats_t before = pool_.stats();
-    const Clock::time_point start = Clock::now();
-    for (size_t begin = 0; begin < trace_.events.size() && !must_stop(); begin += kSlice) {
-      const size_t end = std::min(begin + kSlice, trace_.events.size());
+    const Clock::time_point begun = Clock::now();
+    Clock::duration taken{};
+    const size_t slice = setup_.paced ? kPacedSlice : kSlice;
+    for (size_t begin = 0; begin < trace_.events.size() && !must_stop(); begin += slice) {
+      const size_t end = std::min(begin + slice, trace_.events.size());
+      const Clock::time_point start = Clock::now();
       if (data_) {
         play<true>(begin, end);
       } else {
         play<false>(begin, end);
       }
+      taken += Clock::now() - start;
+      if (setup_.paced) pace(begun, begin, end);
       progress_.set(static_cast<uint64_t>(pass_ - 1) * trace_.events.size() + end);
     }
     if (data_) data_->compare();
-    const Clock::time_point stop = Clock::now();
     free_leftovers();
 
     const gpupool_stats_t after = pool_.stats();
     PassResult pass;
-    pass.nanoseconds = std::chrono::duration<double, std::nano>(stop - start).count();
+    pass.nanoseconds = std::chrono::duration<double, std::nano>(taken).count();
     pass.driver = difference(after.driver, before.driver);
     pass.hits = after.hits - before.hits;
     pass.misses = after.misses - before.misses;
     pass.steals = after.steals - before.steals;
+    pass.peak_reserved_bytes = after.all.reserved_bytes.peak;
+    result_.peak_reserved_bytes = std::max(result_.peak_reserved_bytes, pass.peak_reserved_bytes);
+    if (result_.failed_allocations == 0 && after.all.allocated_bytes.peak != trace_.peak_live_bytes) {
+      report(fmt::format("the pool's peak of allocated bytes is {} and the trace's is {}",
+                         after.all.allocated_bytes.peak, trace_.peak_live_bytes));
+    }
+    check(gpupool_reset_peaks(pool_.get()), "gpupool_reset_peaks");
     result_.passes.push_back(pass);
+  }
+
+  /// Lets the time pass that the recorded program spent on these events.
+  void pace(Clock::time_point begun, size_t begin, size_t end) const {
+    const double per_event = trace_.duration * 1e9 / static_cast<double>(trace_.events.size());
+    const auto until = [&](size_t event) {
+      return static_cast<uint64_t>(per_event * static_cast<double>(event));
+    };
+    if (setup_.config.backend == GPUPOOL_BACKEND_SIM) {
+      check(gpupool_sim_advance(setup_.config.device, until(end) - until(begin)), "gpupool_sim_advance");
+    } else {
+      std::this_thread::sleep_until(begun + std::chrono::nanoseconds(until(end)));
+    }
   }
 
   /// The measured loop. A block that could not be allocated has pointer 0, as one of no bytes has.

@@ -22,6 +22,9 @@ struct ReplaySetup {
   int passes = 2;
   /// Write and check every block.
   bool with_data = false;
+  /// Spread each pass over the time that the recorded program took, so that what the pool decides by time is
+  /// decided as it was live: virtual time on the simulated device, waiting on a GPU.
+  bool paced = false;
 };
 
 /// A driver call by name.
@@ -52,6 +55,7 @@ struct PassResult {
   uint64_t hits = 0;
   uint64_t misses = 0;
   uint64_t steals = 0;
+  uint64_t peak_reserved_bytes = 0;
 
   uint64_t driver_calls() const;
   double driver_microseconds() const;

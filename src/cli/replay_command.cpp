@@ -44,6 +44,7 @@ ReplaySetup make_setup(const ReplayOptions& options, const gpupool_device_info_t
   if (options.mode == "driver") setup.config.mode = GPUPOOL_MODE_DRIVER;
   setup.passes = options.passes;
   setup.with_data = options.data;
+  setup.paced = options.paced;
   return setup;
 }
 
@@ -100,11 +101,12 @@ Row replay_one(const Trace& trace, const ReplaySetup& setup, const ReplayOptions
 
 Json to_json(const Row& row, const gpupool_device_info_t& device, const ReplayOptions& options) {
   Json ns = Json::array(), calls = Json::array(), time = Json::array(), by_kind = Json::object();
-  Json hits = Json::array(), misses = Json::array(), steals = Json::array();
+  Json reserved = Json::array(), hits = Json::array(), misses = Json::array(), steals = Json::array();
   for (const PassResult& pass : row.result.passes) {
     ns.push_back(round_to(row.ns_per_event(pass), 1));
     calls.push_back(pass.driver_calls());
     time.push_back(round_to(pass.driver_microseconds(), 3));
+    reserved.push_back(pass.peak_reserved_bytes);
     hits.push_back(pass.hits);
     misses.push_back(pass.misses);
     steals.push_back(pass.steals);
@@ -121,6 +123,7 @@ Json to_json(const Row& row, const gpupool_device_info_t& device, const ReplayOp
       {"streams", row.trace.streams.size()},
       {"passes", row.result.passes.size()},
       {"data", options.data},
+      {"paced", options.paced},
       {"peak_live_bytes", row.trace.peak_live_bytes},
       {"peak_reserved_bytes", row.result.peak_reserved_bytes},
       {"reserved_over_live", round_to(row.reserved_over_live(), 6)},
@@ -128,6 +131,7 @@ Json to_json(const Row& row, const gpupool_device_info_t& device, const ReplayOp
   if (row.cap_bytes != 0) json["cap_bytes"] = row.cap_bytes;
   if (options.find_cap)
     json["cap_over_live"] = row.cap_over_live ? Json(round_to(*row.cap_over_live, 6)) : Json();
+  json["peak_reserved_bytes_by_pass"] = std::move(reserved);
   json["ns_per_event"] = std::move(ns);
   json["driver_calls"] = std::move(calls);
   json["driver_time_us"] = std::move(time);
@@ -208,6 +212,11 @@ int run_replay(const ReplayOptions& options) {
   const std::vector<Trace> traces = load_traces(options.files);
   if (options.data && device.backend == GPUPOOL_BACKEND_SIM) {
     for (const Trace& trace : traces) require_host_memory(trace);
+  }
+  for (const Trace& trace : traces) {
+    if (options.paced && trace.duration == 0) {
+      throw InputError(trace.file + ": --pace needs a line '# duration SECONDS', and there is none");
+    }
   }
   configure_data(device, options.data);
 

@@ -23,6 +23,9 @@ constexpr size_t kMaxStreams = 4096;
 constexpr uint64_t kMaxLines = uint64_t{1} << 26;
 constexpr size_t kMaxLine = 4096;
 
+/// Longest recorded run: 30 days.
+constexpr double kMaxSeconds = 2'592'000;
+
 constexpr std::string_view kSpaces = " \t";
 
 /// What stands in a line, for an error message: short, and with nothing that upsets a terminal.
@@ -86,6 +89,7 @@ class Parser {
     line_text_ = line;
     rest_ = line;
     const std::string_view kind = next_field();
+    if (kind == "#") read_comment();
     if (kind.empty() || kind.front() == '#') return;
     if (kind == "a") {
       const uint64_t id = next_number("block ID");
@@ -101,6 +105,19 @@ class Parser {
       throw refuse(fmt::format(
           "unknown kind of line {}: a line is 'a ID BYTES STREAM', 'f ID' or '# comment'", quote(kind)));
     }
+  }
+
+  void read_comment() {
+    if (next_field() != "duration") return;
+    const std::string_view field = next_field();
+    double seconds = 0;
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), seconds);
+    if (error != std::errc() || end != field.data() + field.size() ||
+        !(seconds > 0 && seconds <= kMaxSeconds)) {
+      throw refuse(
+          fmt::format("the duration is no number of seconds up to {}: {}", kMaxSeconds, quote(field)));
+    }
+    trace_.duration = seconds;
   }
 
   std::string_view next_field() {

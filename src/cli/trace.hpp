@@ -2,6 +2,7 @@
 // A recorded workload: the mallocs and frees of a program, in order.
 //
 //   # comment
+//   # duration SECONDS     how long the recorded program ran
 //   a ID BYTES STREAM     block ID is allocated: requested bytes, stream number
 //   f ID                  block ID is freed, on the stream it was allocated for
 #pragma once
@@ -32,6 +33,8 @@ struct Trace {
   /// The trace's own number of each stream.
   std::vector<uint64_t> streams;
   uint32_t slot_count = 0;
+  /// How long the recorded program ran, in seconds; 0: not known.
+  double duration = 0;
   /// Most bytes live at once, each block rounded up to 512 as the pool does.
   uint64_t peak_live_bytes = 0;
   /// False if the last line does not end, so that the trace may have been cut.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/address_map.hpp"
 
+#include <utility>
+
 namespace gpupool::internal {
 
 AddressMap::AddressMap()
@@ -9,22 +11,27 @@ AddressMap::AddressMap()
 
 AddressMap::~AddressMap() = default;
 
+/// An empty record: one that is spare, or a new one.
+template <typename Record>
+Record* AddressMap::take_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all) {
+  if (spare != nullptr) return std::exchange(spare, spare->next_spare);
+  all.push_back(std::make_unique<Record>());
+  bytes_ += sizeof(Record);
+  return all.back().get();
+}
+
 void AddressMap::prepare(Address address) {
   std::atomic<Leaf*>& root = root_[address >> kLeafShift];
   Leaf* leaf = root.load(std::memory_order_relaxed);
   if (leaf == nullptr) {
-    leaves_.push_back(std::make_unique<Leaf>());
-    leaf = leaves_.back().get();
-    bytes_ += sizeof(Leaf);
+    leaf = take_spare(spare_leaves_, leaves_);
     root.store(leaf, std::memory_order_release);
   }
   std::atomic<uintptr_t>& entry = leaf->entries[unit_of(address)];
   const uintptr_t old = entry.load(std::memory_order_relaxed);
   if (old == 0 || (old & kTableTag) != 0) return;
-  // A second block starts in this MiB: from now on it has a table, for good.
-  tables_.push_back(std::make_unique<Table>());
-  Table* table = tables_.back().get();
-  bytes_ += sizeof(Table);
+  // A second block starts in this MiB: from now on it has a table, until none does.
+  Table* table = take_spare(spare_tables_, tables_);
   Range* first = reinterpret_cast<Range*>(old);
   const size_t slot = slot_of(first->address);
   table->entries[slot].store(first, std::memory_order_relaxed);
@@ -48,12 +55,14 @@ void AddressMap::insert(Range* block) noexcept {
   } else {
     assert(old == 0);
     entry.store(reinterpret_cast<uintptr_t>(block), std::memory_order_release);
+    leaf->occupied.set(unit);
+    ++leaf->count;
   }
-  leaf->occupied.set(unit);
 }
 
 void AddressMap::erase(const Range* block) noexcept {
-  Leaf* leaf = root_[block->address >> kLeafShift].load(std::memory_order_relaxed);
+  std::atomic<Leaf*>& root = root_[block->address >> kLeafShift];
+  Leaf* leaf = root.load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);
   std::atomic<uintptr_t>& entry = leaf->entries[unit];
   const uintptr_t old = entry.load(std::memory_order_relaxed);
@@ -64,11 +73,16 @@ void AddressMap::erase(const Range* block) noexcept {
     table->entries[slot].store(nullptr, std::memory_order_release);
     table->occupied.clear(slot);
     if (--table->count != 0) return;
-  } else {
-    assert(reinterpret_cast<const Range*>(old) == block);
-    entry.store(0, std::memory_order_release);
+    table->next_spare = spare_tables_;
+    spare_tables_ = table;
   }
+  assert((old & kTableTag) != 0 || reinterpret_cast<const Range*>(old) == block);
+  entry.store(0, std::memory_order_release);
   leaf->occupied.clear(unit);
+  if (--leaf->count != 0) return;
+  root.store(nullptr, std::memory_order_release);
+  leaf->next_spare = spare_leaves_;
+  spare_leaves_ = leaf;
 }
 
 Range* AddressMap::last_at_or_before(uintptr_t entry, size_t slot) noexcept {

@@ -15,7 +15,9 @@ namespace gpupool::internal {
 
 /// A radix tree over 48 bits of address. A leaf has an entry for each MiB: the block that starts in it, or,
 /// where several small ones start, a table of its 2,048 possible starts. At most one large block starts in
-/// any MiB, so that only heaps of small blocks pay for tables.
+/// any MiB, so that only heaps of small blocks pay for tables. A table or leaf without blocks serves the next
+/// place that needs one: addresses may wander for ever, and what is kept follows what was live at a time.
+/// None is given back, so that a find() that comes late reads a record, though perhaps of another block.
 ///
 /// One writer at a time (the pool's lock). find() needs no lock: two or three dependent loads.
 class AddressMap {
@@ -67,10 +69,13 @@ class AddressMap {
     std::array<std::atomic<Range*>, kSlots> entries{};
     Bitmap<kSlots> occupied;
     uint32_t count = 0;
+    Table* next_spare = nullptr;
   };
   struct Leaf {
     std::array<std::atomic<uintptr_t>, size_t{1} << kLeafBits> entries{};
     Bitmap<size_t{1} << kLeafBits> occupied;
+    uint32_t count = 0;  // of entries that are not 0
+    Leaf* next_spare = nullptr;
   };
 
   static size_t unit_of(Address address) noexcept {
@@ -79,10 +84,14 @@ class AddressMap {
   static size_t slot_of(Address address) noexcept { return (address / kUnit) & (kSlots - 1); }
   static Table* table_of(uintptr_t entry) noexcept { return reinterpret_cast<Table*>(entry & ~kTableTag); }
   static Range* last_at_or_before(uintptr_t entry, size_t slot) noexcept;
+  template <typename Record>
+  Record* take_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all);
 
   std::unique_ptr<std::atomic<Leaf*>[]> root_;
   std::vector<std::unique_ptr<Leaf>> leaves_;
   std::vector<std::unique_ptr<Table>> tables_;
+  Leaf* spare_leaves_ = nullptr;
+  Table* spare_tables_ = nullptr;
   uint64_t bytes_ = 0;
 };
 

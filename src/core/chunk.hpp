@@ -30,7 +30,10 @@ struct Chunk {
   /// Old mappings of it that are still to be removed: its memory does not return to the device before.
   uint32_t old_mappings = 0;
   uint32_t cached_users = 0;  // scratch of whoever counts them
-  Chunk* prev = nullptr;      // in a list of its heap's, or of those in hand
+  /// Its pool sleeps: what was in it is saved or dropped, and its handle is 0 once the device has the memory.
+  bool asleep = false;
+  bool unmapped = false;  // of one that is asleep
+  Chunk* prev = nullptr;  // in a list of its heap's, or of those in hand
   Chunk* next = nullptr;
   Chunk* shared_prev = nullptr;  // in a list of the space's
   Chunk* shared_next = nullptr;

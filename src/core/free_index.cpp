@@ -27,8 +27,8 @@ void FreeIndex::insert(Range* block) noexcept {
     at = at->link;
   }
   block->link = at;
-  block->link_back = prev;
-  if (at != nullptr) at->link_back = block;
+  block->set_link_back(prev);
+  if (at != nullptr) at->set_link_back(block);
   (prev != nullptr ? prev->link : heads_[bin]) = block;
   occupied_.set(bin);
   ++count_;
@@ -37,16 +37,17 @@ void FreeIndex::insert(Range* block) noexcept {
 
 void FreeIndex::remove(Range* block) noexcept {
   const size_t bin = bin_of(block->size);
-  if (block->link != nullptr) block->link->link_back = block->link_back;
-  (block->link_back != nullptr ? block->link_back->link : heads_[bin]) = block->link;
+  Range* back = block->link_back();
+  if (block->link != nullptr) block->link->set_link_back(back);
+  (back != nullptr ? back->link : heads_[bin]) = block->link;
   if (heads_[bin] == nullptr) occupied_.clear(bin);
   --count_;
   bytes_ -= block->size;
 }
 
 void FreeIndex::resize(Range* block, Address address, uint64_t size) noexcept {
-  const bool stays = bin_of(size) == bin_of(block->size) &&
-                     (block->link_back == nullptr || block->link_back->size < size) &&
+  const Range* back = block->link_back();
+  const bool stays = bin_of(size) == bin_of(block->size) && (back == nullptr || back->size < size) &&
                      (block->link == nullptr || size < block->link->size);
   if (stays) {
     bytes_ += size - block->size;
@@ -96,7 +97,7 @@ bool FreeIndex::is_valid() const noexcept {
     if (occupied_.has(bin) != (heads_[bin] != nullptr)) return false;
     const Range* prev = nullptr;
     for (const Range* at = heads_[bin]; at != nullptr; prev = at, at = at->link) {
-      if (at->link_back != prev || bin_of(at->size) != bin) return false;
+      if (at->link_back() != prev || bin_of(at->size) != bin) return false;
       ++count;
       bytes += at->size;
     }

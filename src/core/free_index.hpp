@@ -12,7 +12,7 @@ namespace gpupool::internal {
 
 /// Bins of 1/32 of a power of two with a bitmap over them; within a bin, ranges are sorted by size and then
 /// address as far as kScan steps from its front reach. Best fit is exact for bins up to that length and
-/// within 1/32 of the size beyond. Uses link and link_back of the blocks it holds.
+/// within 1/32 of the size beyond. Uses both links of the ranges it holds.
 class FreeIndex {
  public:
   void insert(Range* block) noexcept;

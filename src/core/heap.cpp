@@ -20,7 +20,7 @@ Range* Heap::cut_front(FreeIndex& index, Range* range, uint64_t size) noexcept {
   front->size = size;
   front->heap = this;
   front->region = range->region;
-  front->become(range->state.load(std::memory_order_relaxed));
+  front->set(Tag::of(range->state()));
   front->prev = range->prev;
   front->next = range;
   (range->prev != nullptr ? range->prev->next : range->region->first) = front;
@@ -31,7 +31,7 @@ Range* Heap::cut_front(FreeIndex& index, Range* range, uint64_t size) noexcept {
 
 /// Cuts [address, address + size) out of a free range, and out of its index.
 Range* Heap::isolate(Range* range, Address address, uint64_t size) noexcept {
-  FreeIndex& index = index_of_state(range->state.load(std::memory_order_relaxed));
+  FreeIndex& index = index_of_state(range->state());
   if (range->address != address) index.insert(cut_front(index, range, address - range->address));
   if (range->size != size) return cut_front(index, range, size);
   index.remove(range);
@@ -58,7 +58,7 @@ void Heap::make_free(Range* block, State state) noexcept {
     unlink(block);
     index.resize(next, address, next->end() - address);
   } else {
-    block->become(state);
+    block->set(Tag::of(state));
     index.insert(block);
   }
 }
@@ -72,7 +72,7 @@ Range* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
   const Address start = align_up(hole->address, alignment);
   space_.map.prepare(start);
   Range* block = isolate(hole, start, size);
-  block->become(State::live);
+  block->set(Tag::of_new_block());
   for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
     if (chunk->users++ == 0) claim(chunk);
   });
@@ -82,7 +82,6 @@ Range* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
 
 void Heap::give(Range* block, uint64_t epoch) noexcept {
   space_.map.erase(block);
-  block->owner.store(nullptr, std::memory_order_relaxed);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (--chunk->users != 0) return;
     chunk->epoch = epoch;
@@ -209,6 +208,15 @@ Range* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept
   range = isolate(range, address, size);
   range->become(State::retired);
   return range;
+}
+
+void Heap::merge(Chunk* const* chunks, size_t count) noexcept {
+  Chunk* first = chunks[0];
+  Region& region = *first->region;
+  for (size_t i = 1; i < count; ++i) first->size += chunks[i]->size;
+  const size_t page = region.page_of(first->address);
+  std::fill_n(region.pages.begin() + static_cast<ptrdiff_t>(page), first->size / kGranule, first);
+  chunk_count_ -= count - 1;
 }
 
 void Heap::hand_over(const Window& run, Heap& to) noexcept {

@@ -67,7 +67,7 @@ class Heap {
 
   /// Where a request that no hole fits could go: around the largest holes, and at bare addresses. Returns how
   /// many places there are; the last is the one with most room.
-  static constexpr size_t kMaxWindows = 18;
+  static constexpr size_t kMaxWindows = policy::kPlaces + 2;
   size_t plan(uint64_t size, uint64_t alignment, std::array<Window, kMaxWindows>& windows) const noexcept;
 
   /// The first unbacked part of a window at or after `from`; false when there is none.
@@ -102,6 +102,10 @@ class Heap {
 
   /// Takes a claimed chunk from its addresses and returns them as a retired range. Needs two spare records.
   Range* detach(Chunk* chunk) noexcept;
+
+  /// Makes one record of `count` neighbours that are asleep and touched by one block alone: the others are
+  /// part of the first from here on, and the caller's to delete.
+  void merge(Chunk* const* chunks, size_t count) noexcept;
 
   /// Sets bare addresses aside, because a mapping that could not be undone is there. As detach().
   Range* quarantine(Region* region, Address address, uint64_t size) noexcept;

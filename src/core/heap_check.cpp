@@ -26,7 +26,7 @@ bool is_block(const Range* block) {
 
 bool range_is_valid(const Region& region, const Range* block, const AddressMap& map, std::string& why) {
   const Range* prev = block->prev;
-  if (is_free(block) && prev != nullptr && prev->heap == block->heap && prev->state == block->state)
+  if (is_free(block) && prev != nullptr && prev->heap == block->heap && prev->state() == block->state())
     return broken(why, "holes not merged", block->address);
   if (is_block(block) != (map.find(block->address) == block))
     return broken(why, "address map differs", block->address);

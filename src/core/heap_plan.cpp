@@ -7,9 +7,6 @@
 namespace gpupool::internal {
 namespace {
 
-/// Holes that plan() looks at, from the largest: more are rarely better, and each is a walk.
-constexpr int kCandidates = 16;
-
 bool is_free_in(const Heap* heap, const Range* block) noexcept {
   return block != nullptr && block->heap == heap && (block->is(State::hole) || block->is(State::bare));
 }
@@ -44,7 +41,7 @@ size_t Heap::plan(uint64_t size, uint64_t alignment,
   const uint64_t need = size + alignment - kUnit;
   size_t count = 0;
   int tried = 0;
-  for (const Range* hole = holes_.top_bin(); hole != nullptr && tried < kCandidates;
+  for (const Range* hole = holes_.top_bin(); hole != nullptr && tried < policy::kPlaces;
        hole = holes_.walk_down(hole), ++tried) {
     if (extend(hole, need, windows[count])) ++count;
   }
@@ -117,7 +114,8 @@ bool Heap::next_gap(const Window& window, Address from, Gap& gap) const noexcept
 bool Heap::find_run(uint64_t size, Window& run) const noexcept {
   uint64_t least = ~uint64_t{0};
   int tried = 0;
-  for (Range* hole = holes_.find(size); hole != nullptr && tried < kCandidates; hole = hole->link, ++tried) {
+  for (Range* hole = holes_.find(size); hole != nullptr && tried < policy::kPlaces;
+       hole = hole->link, ++tried) {
     // Only at its ends can a hole share chunks with blocks.
     const Region& region = *hole->region;
     Window found{hole->region, 0, 0};

@@ -12,7 +12,7 @@ namespace gpupool::internal {
 /// A direct-mapped table of stacks of equal blocks. A block whose place another size holds goes to a list of
 /// loose ones, where no request finds it. What is in here is not merged with its neighbours, so the pool
 /// drains it before it takes memory from the device: what is kept here costs no reserved memory.
-class QuickBins {
+class alignas(64) QuickBins {
  public:
   /// The last block of this size that was pushed, or null.
   Range* pop(uint64_t size) noexcept {
@@ -21,6 +21,7 @@ class QuickBins {
     if (bin.size != size || bin.top == nullptr) return nullptr;
     Range* block = bin.top;
     bin.top = block->link;
+    if (!touched_) touched_ = true;  // not written for nothing: see push()
     return block;
   }
 
@@ -53,6 +54,18 @@ class QuickBins {
     loose_count_ -= 2;
     return first;
   }
+
+  /// The thread is at work, though it found nothing here.
+  void touch() noexcept { touched_ = true; }
+  /// Whether a block was taken from here, or would have been, since this was last asked.
+  bool was_touched() noexcept {
+    const bool touched = touched_;
+    touched_ = false;
+    return touched;
+  }
+
+  /// After a drain. Where blocks have been popped since, it may say no.
+  bool empty() const noexcept { return filled_ == 0 && loose_ == nullptr; }
 
   /// Takes everything, as one list through Range::link in front of `all`.
   Range* drain(Range* all = nullptr) noexcept {
@@ -101,6 +114,7 @@ class QuickBins {
   uint64_t filled_ = 0;  // slots that may hold a block
   Range* loose_ = nullptr;
   size_t loose_count_ = 0;
+  bool touched_ = false;
   std::array<Bin, size_t{1} << kSlotBits> bins_{};
 };
 

@@ -18,9 +18,6 @@ struct Region;
 /// A stream that uses a block beside its own.
 struct BlockUse;
 
-/// Whoever holds the lock under which a live or cached block changes: a thread's cache.
-struct BlockOwner;
-
 /// What a range of addresses is. Ranges of a region cover it without gaps, in order.
 enum class State : uint8_t {
   unused,   // a spare record
@@ -32,56 +29,151 @@ enum class State : uint8_t {
   retired,  // not free: an old mapping is still there; whole granules
 };
 
-/// What a live block can be marked with.
+/// What a live block can be marked with: its free takes the long way, which looks closer.
 enum Mark : uint8_t {
-  kShared = 1,    // other streams use it, as `uses` says
-  kSampled = 2,   // the pool's sampler has a record of it
-  kRecorded = 4,  // its free goes into a recording
+  kSampled = 1,   // the pool's sampler has a record of it
+  kRecorded = 2,  // its free goes into a recording
+  kKept = 4,      // sleep keeps what is in it
+};
+
+/// Whoever holds the lock under which a live or cached block changes: a thread's cache. So aligned that a
+/// tag leaves room beside a pointer to it.
+struct alignas(8192) BlockOwner {};
+
+/// What a range is, in one word, so that one load tells it and one comparison tells whether it has changed:
+/// the state, and beside it, of a block, whose it is and some more; of a free range, a link of its index.
+///
+///     bits     0 to 2   3                            4 to 12                   above
+///     a block  state    takes its free the long way  bytes not asked for       its owner
+///     others   state    0                            0, then from bit 6 on:    the range before it in its index
+class Tag {
+ public:
+  Tag() = default;
+  static Tag of(State state) noexcept { return Tag(static_cast<uintptr_t>(state)); }
+  static Tag of_block(State state, const BlockOwner* owner, uint64_t unasked) noexcept {
+    return Tag(reinterpret_cast<uintptr_t>(owner) + (unasked << kUnaskedShift) +
+               static_cast<uintptr_t>(state));
+  }
+
+  /// Of a block that nobody owns yet: until somebody does, a free takes the long way.
+  static Tag of_new_block() noexcept { return of(State::live).with_long_way(true); }
+
+  State state() const noexcept { return static_cast<State>(bits_ & kStateMask); }
+  bool is_block() const noexcept { return (bits_ & kStateMask) - 1 < 3; }
+  bool takes_long_way() const noexcept { return (bits_ & kLongWay) != 0; }
+  /// Live, owned, unmarked, and used by no stream but its own.
+  bool is_plain_live() const noexcept {
+    return (bits_ & (kStateMask | kLongWay)) == static_cast<uintptr_t>(State::live);
+  }
+  /// Of a block.
+  uint64_t unasked() const noexcept { return bits_ >> kUnaskedShift & (kUnit - 1); }
+  BlockOwner* owner() const noexcept { return reinterpret_cast<BlockOwner*>(bits_ & ~kBlockMask); }
+
+  Tag with(State state) const noexcept { return Tag((bits_ & ~kStateMask) | static_cast<uintptr_t>(state)); }
+  /// with(State::cached), of a live block.
+  Tag freed() const noexcept { return Tag(bits_ + 1); }
+  Tag with_long_way(bool takes) const noexcept { return Tag((bits_ & ~kLongWay) | (takes ? kLongWay : 0)); }
+
+  friend bool operator==(const Tag&, const Tag&) = default;
+
+ private:
+  friend struct Range;
+  static constexpr uintptr_t kStateMask = 7;
+  static constexpr uintptr_t kLongWay = 8;
+  static constexpr unsigned kUnaskedShift = 4;
+  static constexpr uintptr_t kBlockMask = alignof(BlockOwner) - 1;
+  static_assert(kUnit << kUnaskedShift == alignof(BlockOwner));
+  static_assert(static_cast<int>(State::live) + 1 == static_cast<int>(State::cached));
+
+  explicit Tag(uintptr_t bits) noexcept : bits_(bits) {}
+
+  uintptr_t bits_ = 0;
 };
 
 /// One range. From live to cached and back it changes under its owner's lock; everything else, and every
 /// other state, under the pool's lock. Records are never given back while the pool lives, so that a thread
-/// that looks up a foreign pointer finds a record, though perhaps of another block. Records share no pair of
-/// cache lines, which processors fetch together: neighbours are handed to different threads. The first line
-/// has all that the hot path looks at.
-struct alignas(128) Range {
+/// that looks up a foreign pointer finds a record, though perhaps of another block.
+struct alignas(64) Range {
   Address address = 0;
   uint64_t size = 0;
   Heap* heap = nullptr;
-  std::atomic<BlockOwner*> owner{nullptr};
-  std::atomic<State> state{State::unused};
-  /// Marks of a live block: with any of them, a free takes the long way.
-  std::atomic<uint8_t> marks{0};
-  /// Bytes at the end that were not asked for.
-  uint16_t unasked = 0;
+  std::atomic<Tag> tag{Tag{}};
+  union {
+    Range* link = nullptr;  // next in whatever list the state says
+    uintptr_t notes;        // of a live block that takes the long way, or a pending one: uses() and its marks
+  };
   Range* prev = nullptr;  // in address order, within the region
   Range* next = nullptr;
-  Range* link = nullptr;       // next in whatever list the state says
-  Range* link_back = nullptr;  // previous in a free index
   Region* region = nullptr;
-  BlockUse* uses = nullptr;  // of a live or pending block
 
-  uint64_t requested() const noexcept { return size - unasked; }
-  void set_requested(uint64_t bytes) noexcept {
-    assert(bytes <= size && size - bytes < kUnit);
-    unasked = static_cast<uint16_t>(size - bytes);
-  }
   Address end() const noexcept { return address + size; }
-  bool is(State wanted) const noexcept { return state.load(std::memory_order_relaxed) == wanted; }
-  void become(State wanted) noexcept { state.store(wanted, std::memory_order_relaxed); }
-  /// Marks change under the owner's lock; a free looks at them without one first.
-  bool has_mark(unsigned wanted) const noexcept {
-    return (marks.load(std::memory_order_relaxed) & wanted) != 0;
+  Tag now() const noexcept { return tag.load(std::memory_order_relaxed); }
+  State state() const noexcept { return now().state(); }
+  bool is(State wanted) const noexcept { return state() == wanted; }
+  void set(Tag wanted) noexcept { tag.store(wanted, std::memory_order_relaxed); }
+
+  /// Blocks stay their owner's; what becomes anything else is nobody's.
+  void become(State wanted) noexcept {
+    const Tag changed = now().with(wanted);
+    set(now().is_block() && changed.is_block() ? changed : Tag::of(wanted));
+  }
+
+  /// Null where it is no block, or one that has just been cut from a hole.
+  BlockOwner* owner() const noexcept {
+    const Tag seen = tag.load(std::memory_order_acquire);
+    return seen.is_block() ? seen.owner() : nullptr;
+  }
+
+  /// Of a block.
+  uint64_t requested() const noexcept { return size - now().unasked(); }
+  bool takes_long_way() const noexcept { return now().takes_long_way(); }
+
+  /// Of a live block, under its owner's lock: a free takes the long way from here on, and what is noted now
+  /// counts.
+  void begin_notes() noexcept {
+    if (takes_long_way()) return;
+    notes = 0;
+    set(now().with_long_way(true));
+  }
+  /// Of a block that is live no more: its uses remain.
+  void end_notes() noexcept {
+    notes &= ~kMarks;
+    set(now().with_long_way(false));
+  }
+
+  /// Of a block with notes, or a pending one.
+  BlockUse* uses() const noexcept { return reinterpret_cast<BlockUse*>(notes & ~kMarks); }
+  void set_uses(BlockUse* first) noexcept { notes = reinterpret_cast<uintptr_t>(first) | (notes & kMarks); }
+
+  /// Of a live block, under its owner's lock.
+  bool has_mark(unsigned wanted) const noexcept { return takes_long_way() && (notes & wanted) != 0; }
+  /// Whether it has marks of these, and neither others nor uses.
+  bool has_only(unsigned wanted) const noexcept {
+    return has_mark(wanted) && (notes & ~uintptr_t{wanted}) == 0;
   }
   void add_marks(unsigned more) noexcept {
-    marks.store(static_cast<uint8_t>(marks.load(std::memory_order_relaxed) | more),
-                std::memory_order_relaxed);
+    begin_notes();
+    notes |= more;
   }
   void drop_marks(unsigned which) noexcept {
-    marks.store(static_cast<uint8_t>(marks.load(std::memory_order_relaxed) & ~which),
-                std::memory_order_relaxed);
+    if (!takes_long_way()) return;
+    notes &= ~uintptr_t{which};
+    set(now().with_long_way(notes != 0));
   }
+
+  /// Of a range in a free index.
+  Range* link_back() const noexcept {
+    return reinterpret_cast<Range*>(now().bits_ & ~uintptr_t{kAlignment - 1});
+  }
+  void set_link_back(const Range* back) noexcept {
+    set(Tag(reinterpret_cast<uintptr_t>(back) | static_cast<uintptr_t>(state())));
+  }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  static constexpr uintptr_t kMarks = 7;  // where uses() has no bits
 };
+static_assert(sizeof(Range) == 64 && alignof(Range) == 64);
 
 /// Supplies records. Growing is the only thing that may throw, so callers reserve before they change
 /// anything.
@@ -91,7 +183,11 @@ class RangeStore {
   void reserve(size_t count) {
     while (spare_ < count) {
       slabs_.push_back(std::make_unique<Range[]>(kSlab));
-      for (size_t i = kSlab; i-- > 0;) put(&slabs_.back()[i]);
+      // Every other record first: processors fetch lines in pairs, and two threads at work on one pair take
+      // it from each other, as long as few blocks are in use by each.
+      for (const size_t odd : {1, 0}) {
+        for (size_t i = kSlab; i != 0; i -= 2) put(&slabs_.back()[i - 2 + odd]);
+      }
     }
   }
 

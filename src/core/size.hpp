@@ -42,8 +42,10 @@ constexpr uint64_t allocated_size(uint64_t requested) noexcept {
   return align_up(requested, kUnit);
 }
 
+/// By arithmetic: from a comparison, compilers derive each index that depends on it anew.
 constexpr Group group_of(uint64_t allocated) noexcept {
-  return allocated <= kSmallMax ? Group::small : Group::large;
+  static_assert(static_cast<int>(Group::large) == 1);
+  return static_cast<Group>((kSmallMax - allocated) >> 63);
 }
 
 }  // namespace gpupool::internal

@@ -8,10 +8,10 @@
 //   - out-parameters are never null, and are written on success only.
 // Callers keep them; implementations need not check (the simulated device does, and counts the faults).
 //
-// Every function may be called from any thread. None but synchronize, allocate, deallocate,
-// synchronize_stream and destroy_stream may wait for the GPU. A failure is described with fail() or
-// fail_driver(); memory that the device does not have is GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has
-// gone, every function gives GPUPOOL_ERROR_SHUTTING_DOWN.
+// Every function may be called from any thread. None but synchronize, synchronize_all, allocate, deallocate,
+// synchronize_stream and destroy_stream may wait for the GPU, and transfer, where much is queued already. A
+// failure is described with fail() or fail_driver(); memory that the device does not have is
+// GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function gives GPUPOOL_ERROR_SHUTTING_DOWN.
 #pragma once
 
 #include <array>
@@ -67,12 +67,14 @@ enum class Call : uint8_t {
   query,
   stream_wait,
   host_wait,
+  copy,    // for the pool itself
+  stream,  // creating and destroying
 };
 
 /// In the order of Call, as statistics and scripts name them.
-inline constexpr std::array<const char*, 12> kCallNames = {
-    "create", "release", "map",          "set_access", "unmap",       "address",
-    "malloc", "free",    "event_record", "query",      "stream_wait", "host_wait"};
+inline constexpr std::array<const char*, 14> kCallNames = {
+    "create", "release",      "map",   "set_access",  "unmap",     "address", "malloc",
+    "free",   "event_record", "query", "stream_wait", "host_wait", "copy",    "stream"};
 inline constexpr size_t kCalls = kCallNames.size();
 
 class Device {
@@ -124,6 +126,8 @@ class Device {
   /// Waits for event on the host.
   virtual Status synchronize(Event event) = 0;
   virtual void recycle(Event event) noexcept = 0;
+  /// Waits on the host for everything that is queued on any stream of the device's context.
+  virtual Status synchronize_all() = 0;
   /// A number that names the capture under way on stream; 0 when there is none. kCaptureElsewhere: the stream
   /// does not capture, but asking it anything would disturb another one that does (the legacy stream).
   virtual Status capture_id(Stream stream, uint64_t& id) = 0;
@@ -135,6 +139,16 @@ class Device {
   virtual Status synchronize_stream(Stream stream) = 0;
   virtual Status copy(Address destination, Address source, uint64_t size, Stream stream) = 0;
   virtual Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) = 0;
+
+  // ---- sleep
+
+  /// How much more memory of the host could be page-locked now, as far as the system tells.
+  virtual Status host_memory(uint64_t& available) = 0;
+  /// Queues a copy between the device's memory and what allocate gave as pinned, for the pool itself.
+  virtual Status transfer(Address destination, Address source, uint64_t size, Stream stream) = 0;
+  /// For messages about what touches them: these addresses have no memory because the pool of that name
+  /// sleeps. Null: that is over.
+  virtual void name_asleep(Address address, uint64_t size, const char* pool) noexcept = 0;
 };
 
 }  // namespace gpupool::internal

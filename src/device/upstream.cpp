@@ -68,6 +68,7 @@ class UpstreamDevice final : public Device {
   Status wait(Stream stream, Event event) override { return streams_->wait(stream, event); }
   Status synchronize(Event event) override { return streams_->synchronize(event); }
   void recycle(Event event) noexcept override { streams_->recycle(event); }
+  Status synchronize_all() override { return streams_->synchronize_all(); }
   Status capture_id(Stream stream, uint64_t& id) override { return streams_->capture_id(stream, id); }
 
   Status create_stream(Stream& stream) override { return streams_->create_stream(stream); }
@@ -79,6 +80,11 @@ class UpstreamDevice final : public Device {
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
     return streams_->fill(destination, value, size, stream);
   }
+  Status host_memory(uint64_t& available) override { return streams_->host_memory(available); }
+  Status transfer(Address destination, Address source, uint64_t size, Stream stream) override {
+    return streams_->transfer(destination, source, size, stream);
+  }
+  void name_asleep(Address, uint64_t, const char*) noexcept override {}
 
  private:
   std::unique_ptr<Device> streams_;

@@ -18,6 +18,7 @@ class Caches {
   Caches() = default;
   Caches(const Caches&) = delete;
   Caches& operator=(const Caches&) = delete;
+  ~Caches();
 
   /// A cache for a thread that has none. Throws std::bad_alloc.
   ThreadCache* attach();
@@ -57,14 +58,30 @@ class Caches {
   /// What the cache keeps of a stream and group, and all that it keeps, as one list through Range::link.
   static Range* drain(ThreadCache& cache, Stream stream, Group group) noexcept;
   static Range* drain(ThreadCache& cache) noexcept;
-  /// The same for both groups, after which the cache has no lane for the stream.
-  static Range* drop_lane(ThreadCache& cache, Stream stream) noexcept;
+  /// What it keeps and has taken nothing from since this was last called. Lanes that are empty by then serve
+  /// other streams and threads.
+  Range* drain_resting(ThreadCache& cache) noexcept;
 
-  uint64_t bytes() const noexcept { return caches_.size() * sizeof(ThreadCache); }
+  /// Makes sure that the cache keeps what is freed on a stream, if there is memory for that. Where that takes
+  /// a lane from another stream, what was in it is returned, as a list.
+  Range* open_lane(ThreadCache& cache, Stream stream) noexcept;
+  /// All that the cache keeps of a stream, after which it has no lane for it.
+  Range* close_lane(ThreadCache& cache, Stream stream) noexcept;
+
+  uint64_t bytes() const noexcept {
+    return caches_.size() * sizeof(ThreadCache) + lane_count_ * sizeof(Lane);
+  }
+  /// With all caches locked.
+  bool is_valid() const noexcept;
 
  private:
+  void put_spare(Lane& lane) noexcept;
+  Lane* get_spare() noexcept;
+
   std::vector<std::unique_ptr<ThreadCache>> caches_;
   ThreadCache* unused_ = nullptr;  // through next_unused
+  Lane* spare_ = nullptr;          // through next_spare
+  size_t lane_count_ = 0;
 };
 
 }  // namespace gpupool::internal

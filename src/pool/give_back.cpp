@@ -17,24 +17,21 @@ void Pool::drain_all() {
   caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drain(cache)); });
 }
 
-/// Drains the calling thread's cache, and those whose threads have done nothing since this was last called.
+/// Drains the calling thread's cache, and of others' what nothing was taken from since this was last called.
 /// Threads at work keep theirs: taking what they are about to use again would have them take it back from
 /// each other without end, at a driver call a time.
 void Pool::drain_resting() {
   const ThreadCache* own = ThreadSlots::find(id_);
   caches_.for_each([&](ThreadCache& cache) {
-    if (&cache != own) {
-      const std::lock_guard lock(cache.lock);
-      if (std::exchange(cache.touched, false)) return;
-    }
-    give_list(Caches::drain(cache));
+    if (&cache == own) give_list(Caches::drain(cache));
+    give_list(caches_.drain_resting(cache));
   });
 }
 
 /// Turns freed blocks that every stream has passed into holes: some of them, or all.
 void Pool::settle_pending(bool all) {
   const auto settle = [this](Range& block) {
-    ThreadCache& owner = *static_cast<ThreadCache*>(block.owner.load(std::memory_order_relaxed));
+    ThreadCache& owner = *owner_of(block);
     {
       const std::lock_guard lock(owner.lock);
       owner.counters.remove_pending(group_of(block.size), block.requested(), block.size);
@@ -47,8 +44,10 @@ void Pool::settle_pending(bool all) {
 
 /// Waits, without the lock, until every stream has passed what was queued when its turn came. A few at a
 /// time, so that no memory is needed.
-Status Pool::wait_for_streams(Lock& lock) {
+Status Pool::wait_for_streams(Lock& lock, const char* why) {
   Status status = kSuccess;
+  const uint64_t start = device_.raw().now_ns();
+  size_t waits = 0;
   std::array<std::pair<StreamOrder*, StreamOrder::Mark>, 16> marks;
   // States are never taken away; those that come meanwhile have nothing that was queued before.
   const size_t end = streams_.all().size();
@@ -62,6 +61,7 @@ Status Pool::wait_for_streams(Lock& lock) {
       if (mark.event != 0) marks[count++] = {&order, mark};
     }
     if (count == 0) continue;
+    waits += count;
     lock.unlock();
     std::array<bool, 16> waited{};
     for (size_t i = 0; i < count; ++i) {
@@ -72,6 +72,7 @@ Status Pool::wait_for_streams(Lock& lock) {
     lock.lock();
     for (size_t i = 0; i < count; ++i) marks[i].first->settle(marks[i].second, waited[i]);
   }
+  if (waits != 0) tell_wait(device_.raw().now_ns() - start, waits, why);
   streams_.next_round();
   return status;
 }
@@ -138,13 +139,15 @@ Status Pool::release_free(uint64_t target, bool& blocked) {
 }
 
 /// Gives chunks back until no more than `target` is reserved or none is left; `blocked`: some were in use.
-Status Pool::release_until(uint64_t target, bool& blocked) {
+Status Pool::release_until(uint64_t target, bool& blocked, bool is_asked_for) {
+  if (!sleeper_.is_awake()) return kSuccess;
   // What was settled just now is stamped later than what was asked about.
   streams_.next_round();
   unmap_retired();
   if (const Status status = release_in_hand(target, blocked); status != kSuccess) return status;
   // What a graph may use stays. In a capture-aware pool that is not shared.
-  return captures_.empty() ? release_free(target, blocked) : kSuccess;
+  const bool stays = !captures_.empty() || (options_.is_child && !is_asked_for);
+  return stays ? kSuccess : release_free(target, blocked);
 }
 
 /// The end: gives back what streams have passed. Needs no memory: nobody asks for ranges any more.
@@ -171,6 +174,7 @@ void Pool::unmap_region(Region& region) noexcept {
                 region.pages.begin() + static_cast<ptrdiff_t>(end), nullptr);
       heap->claim(chunk);
       ledger_.detached(heap->group(), chunk->size);
+      record_chunk(Happening::unmap, *heap, chunk->address, chunk->size);
       chunk->heap = nullptr;
       (void)release_chunk(chunk);
     }
@@ -190,29 +194,31 @@ bool Pool::is_unmapped(const Region& region) const noexcept {
          !keeps_addresses(retired_, region) && !keeps_addresses(kept_, region);
 }
 
-Status Pool::trim(uint64_t target, uint64_t& released) {
+Status Pool::trim(uint64_t target, uint64_t& released, const char* why) {
   Lock lock = enter();
+  const Standing before = standing();
   const uint64_t out = ledger_.reserved().out;
   drain_all();
   settle_pending(true);
   Status status = kSuccess;
   if (options_.vmm) {
     bool blocked = !pending_.empty();
-    status = release_until(target, blocked);
+    status = release_until(target, blocked, true);
     if (status == kSuccess && blocked && ledger_.used() > target) {
-      status = wait_for_streams(lock);
+      status = wait_for_streams(lock, why);
       drain_all();
       settle_pending(true);
-      const Status rest = release_until(target, blocked);
+      const Status rest = release_until(target, blocked, true);
       if (status == kSuccess) status = rest;
     }
   } else if (ledger_.used() > target) {
-    status = wait_for_streams(lock);
+    status = wait_for_streams(lock, why);
     settle_pending(true);
     const Status rest = free_segments(lock, target);
     if (status == kSuccess) status = rest;
   }
   released = ledger_.reserved().out - out;
+  tell_given_back(before, why);
   return status;
 }
 
@@ -222,6 +228,7 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   }
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   Lock lock = enter();
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
   StreamState* state = nullptr;
   if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
   const uint64_t used = ledger_.used();
@@ -234,8 +241,11 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   }
   ++state->inside;
   const Defer leave([&] { --state->inside; });
-  return options_.vmm ? reserve_chunks(state->heap(Group::large), target, missing)
-                      : add_segment(lock, *state, Group::large, missing);
+  const Standing before = standing();
+  const Status status = options_.vmm ? reserve_chunks(state->heap(Group::large), target, missing)
+                                     : add_segment(lock, *state, Group::large, missing);
+  if (status == kSuccess) tell_growth(before, *state, 0);
+  return status;
 }
 
 /// Backs free addresses of a heap with new chunks until `target` bytes are reserved, of which `missing` are
@@ -273,27 +283,38 @@ Status Pool::reserve_chunks(StreamHeap& heap, uint64_t target, uint64_t missing)
 }
 
 Status Pool::set_limit(uint64_t limit) {
+  if (options_.is_child) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the limit of a child pool is its parent's: set it there");
+  }
   Budget& budget = ledger_.budget();
+  uint64_t of_children = 0;  // which keep what they have
   if (budget.set_limit(limit)) return kSuccess;
   {
     Lock lock = enter();
     drain_all();
     if (!pending_.empty()) {
-      if (const Status status = wait_for_streams(lock); status != kSuccess) return status;
+      if (const Status status = wait_for_streams(lock, "a lower limit"); status != kSuccess) return status;
       settle_pending(true);
     }
     const uint64_t used = ledger_.used();
+    of_children = budget.used_by_others();
     // Nothing is in a thread's cache now, so that this is exact.
-    if (const uint64_t floor = used - std::min(used, releasable()); floor > limit) {
-      return fail(GPUPOOL_ERROR_OVER_LIMIT,
-                  "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit);
+    if (const uint64_t floor = used - std::min(used, releasable()); floor + of_children > limit) {
+      return of_children == 0
+                 ? fail(GPUPOOL_ERROR_OVER_LIMIT,
+                        "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit)
+                 : fail(GPUPOOL_ERROR_OVER_LIMIT,
+                        "live blocks hold %" PRIu64 " bytes and child pools %" PRIu64
+                        ", more than a limit of %" PRIu64,
+                        floor, of_children, limit);
     }
   }
   uint64_t released = 0;
-  if (const Status status = trim(limit, released); status != kSuccess) return status;
+  if (const Status status = trim(limit - of_children, released, "a lower limit"); status != kSuccess)
+    return status;
   if (budget.set_limit(limit)) return kSuccess;
   return fail(GPUPOOL_ERROR_OVER_LIMIT, "%" PRIu64 " bytes are reserved, more than a limit of %" PRIu64,
-              budget.used(), limit);
+              budget.used() + budget.used_by_others(), limit);
 }
 
 }  // namespace gpupool::internal

@@ -19,9 +19,6 @@ namespace {
 /// Addresses that all pools of the process have reserved.
 constinit std::atomic<uint64_t> reserved_addresses{0};
 
-/// Chunks of other streams that are looked at for one that is idle.
-constexpr size_t kLooks = 16;
-
 Status out_of_addresses(Status status, uint64_t size) {
   const int32_t code = last_error().driver_code;
   return fail_driver(status, code, "no %" PRIu64 " bytes of addresses are left in this process", size);
@@ -36,9 +33,24 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bo
   if (bytes > device_.info().total) {
     return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than the device");
   }
-  unmap_retired();
   StreamHeap& heap = state.heap(group_of(bytes));
-  Growth growth{state, heap, bytes, capturing, false, sizer_, {}, {}};
+  note_use(heap, bytes);
+  const uint64_t now = device_.raw().now_ns();
+  const bool room = has_room(bytes);
+  Growth growth{state,
+                heap,
+                bytes,
+                capturing,
+                false,
+                room && prefers_creating(bytes, now),
+                room && governor_.keeps_apart(now),
+                sizer_,
+                {},
+                {}};
+  const Defer note([&] { note_moved(growth); });
+  const uint64_t before = device_.nanoseconds();
+  unmap_retired();
+  growth.moved_ns = device_.nanoseconds() - before;
   growth.sizer.fine = can_afford_fine();
   std::array<Window, Heap::kMaxWindows> windows;
   size_t count = 0;
@@ -68,29 +80,31 @@ Status Pool::grow_vmm(StreamState& state, uint64_t bytes, uint64_t alignment, bo
 }
 
 /// Whether to spend on smaller chunks: in the upper half of the limit, where room counts, and while driver
-/// calls have cost less than a hundredth of the time so far, but at least 2 us and at most 4 us a malloc. At
-/// most, since small chunks stay dear: those that the idle seconds of a program's start would pay for cost 4
-/// per cent of each training step.
+/// calls have cost little so far.
 bool Pool::can_afford_fine() {
   if (ledger_.budget().room() < ledger_.budget().limit() / 2) return true;
   uint64_t mallocs = 0;
   caches_.for_each_locked([&](const ThreadCache& cache) { mallocs += cache.counters.mallocs(); });
   const uint64_t elapsed = device_.raw().now_ns() - created_at_;
-  return device_.nanoseconds() < std::clamp(elapsed / 100, mallocs * 2000, mallocs * 4000);
+  return device_.nanoseconds() < std::clamp(elapsed / policy::kFineTimeParts, mallocs * policy::kFineLeastNs,
+                                            mallocs * policy::kFineMostNs);
 }
 
 /// Whether a free chunk may move to the growing stream. Its own need no wait. Those of others do not either
 /// once they are idle; while busy they are taken only in the last resort, since the growing stream must then
 /// wait for theirs.
 bool Pool::may_take(const Growth& growth, const Chunk& chunk) {
+  if (options_.is_child) return false;  // a graph may have its addresses
   StreamState& state = static_cast<StreamHeap*>(chunk.heap)->state();
   const bool is_own = &state == &growth.state;
   if (keeps_mappings(state) && !(growth.capturing && is_own)) return false;
+  if (!is_own && growth.apart && !static_cast<StreamHeap*>(chunk.heap)->spares(chunk.size)) return false;
   return is_own || growth.busy || state.order.passed(chunk.epoch);
 }
 
 void Pool::count_supply(Growth& growth) {
   growth.supply = {};
+  if (growth.creates) return;
   for (size_t at = 0; at < SharedChunkLists::kClasses; ++at) {
     if (const size_t count = count_class(growth, at); count != 0) growth.supply.add_class(at, count);
   }
@@ -108,7 +122,7 @@ size_t Pool::count_class(const Growth& growth, size_t size_class) {
   size_t looked = 0;
   size_t good = 0;
   const Chunk* chunk = space_.free_chunks.oldest(size_class);
-  for (; chunk != nullptr && looked < kLooks; chunk = SharedChunkLists::after(chunk), ++looked) {
+  for (; chunk != nullptr && looked < policy::kChunkLooks; chunk = SharedChunkLists::after(chunk), ++looked) {
     if (may_take(growth, *chunk)) ++good;
   }
   if (looked != 0 && good == looked) good = space_.free_chunks.count(size_class);
@@ -194,9 +208,19 @@ Status Pool::fill(Growth& growth, const Window& window, const Gap& gap) {
   uint64_t total = 0;
   for (const Piece& piece : pieces) total += piece.chunk->size;
   growth.heap.prepare_attach(window.region, gap.address, total);
+  const uint64_t before = device_.nanoseconds();
   if (const Status status = map_pieces(gap, pieces, window.region, growth.heap); status != kSuccess)
     return status;
   give_up.cancel();
+  uint64_t moved = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.from == nullptr) continue;
+    moved += piece.chunk->size;
+    (&piece.from->state() == &growth.state ? growth.within : growth.between) += piece.chunk->size;
+  }
+  growth.moved_ns += static_cast<uint64_t>(static_cast<double>(device_.nanoseconds() - before) *
+                                           static_cast<double>(moved) / static_cast<double>(total));
+  tell_moved(pieces, growth.state);
   Address address = gap.address;
   for (const Piece& piece : pieces) {
     Chunk* chunk = piece.chunk;
@@ -276,16 +300,81 @@ Status Pool::next_piece(Growth& growth, uint64_t need, uint64_t room, Piece& pie
     piece = {chunk, nullptr};
     return kSuccess;
   }
-  if (!prefers_creating(need) && steal(growth, need, room, piece)) return kSuccess;
+  if (!growth.creates && !is_within_slack(need) && steal(growth, need, room, piece)) return kSuccess;
   const Status status = create_for(growth, need, room, piece.chunk);
+  if (status == kSuccess && growth.creates) governor_.created(piece.chunk->size);
   if (!is_shortage(status)) return status;
+  if (growth.creates || growth.apart) {
+    growth.creates = growth.apart = false;
+    count_supply(growth);
+  }
   return steal(growth, need, room, piece) ? kSuccess : status;
 }
 
-bool Pool::prefers_creating(uint64_t bytes) const noexcept {
-  if (options_.slack <= 0) return false;
+/// Notes what the blocks of a heap take with one of `bytes` that is to come.
+void Pool::note_use(StreamHeap& heap, uint64_t bytes) noexcept {
+  const uint64_t now = device_.raw().now_ns();
+  if (now - window_ >= policy::kApartNs) {
+    window_ = now;
+    is_new_window_ = true;
+    most_used_ = 0;
+    for (const auto& state : streams_.all()) {
+      for (StreamHeap& each : state->heaps) {
+        each.next_window();
+        most_used_ += each.most_used();
+      }
+    }
+  }
+  const uint64_t before = heap.most_used();
+  heap.note_use(bytes);
+  most_used_ += heap.most_used() - before;
+}
+
+/// After each window, what streams are no longer entitled to and was never live at once goes back to the
+/// device.
+void Pool::give_back_surplus() noexcept {
+  if (!std::exchange(is_new_window_, false) || !sleeper_.is_awake()) return;
+  const uint64_t entitled = most_used_ + most_used_ / policy::kEntitledParts;
+  bool blocked = false;
+  (void)release_free(std::max(entitled, counters_.peak_all().live.allocated), blocked);
+}
+
+/// Whether a request should be served by new memory though there is free memory that could be moved: within
+/// the slack that the user allows, or where the governor affords it.
+bool Pool::prefers_creating(uint64_t bytes, uint64_t now) {
+  if (space_.free_chunks.bytes() == 0) return false;
+  if (options_.slack > 0) return true;
+  return ledger_.used() + bytes <= most_used_ + most_used_ / policy::kSurplusParts &&
+         governor_.affords(bytes, now);
+}
+
+bool Pool::is_within_slack(uint64_t bytes) const noexcept {
   const auto live = static_cast<double>(counters_.peak_all().live.allocated);
-  return static_cast<double>(ledger_.used() + bytes) <= (1 + options_.slack) * live;
+  return options_.slack > 0 && static_cast<double>(ledger_.used() + bytes) <= (1 + options_.slack) * live;
+}
+
+/// Whether there is room for memory that could be done without: within the slack that the user allows, else
+/// where enough is left, under the limit and on the device, for those who need it.
+bool Pool::has_room(uint64_t bytes) {
+  if (options_.slack < 0) return false;
+  const uint64_t then = ledger_.used() + bytes;
+  if (options_.slack > 0) return is_within_slack(bytes);
+  const uint64_t total = device_.info().total;
+  const uint64_t limit = std::min(ledger_.budget().limit(), total);
+  if (then > limit - limit / policy::kRoomParts) return false;
+  uint64_t free = 0;
+  return device_.raw().free_memory(free) == kSuccess && free >= bytes + total / policy::kRoomParts;
+}
+
+void Pool::note_moved(const Growth& growth) noexcept {
+  const uint64_t total = growth.between + growth.within;
+  const uint64_t now = device_.raw().now_ns();
+  const uint64_t between =
+      total == 0 ? 0
+                 : static_cast<uint64_t>(static_cast<double>(growth.moved_ns) *
+                                         static_cast<double>(growth.between) / static_cast<double>(total));
+  if (growth.between != 0) governor_.moved_between(between, now);
+  if (growth.moved_ns != between) governor_.moved_within(growth.within, growth.moved_ns - between, now);
 }
 
 /// Takes the oldest chunk of the size that fits best, the stream's own before others'.
@@ -316,7 +405,7 @@ Chunk* Pool::find_free(const Growth& growth, size_t size_class) {
     if (best == nullptr || chunk->serial < best->serial) best = chunk;
   }
   Chunk* chunk = best == nullptr ? space_.free_chunks.oldest(size_class) : nullptr;
-  for (size_t looked = 0; chunk != nullptr && looked < kLooks;
+  for (size_t looked = 0; chunk != nullptr && looked < policy::kChunkLooks;
        chunk = SharedChunkLists::after(chunk), ++looked) {
     if (may_take(growth, *chunk)) return chunk;
   }
@@ -350,9 +439,11 @@ Status Pool::create_for(Growth& growth, uint64_t need, uint64_t room, Chunk*& ch
     // A granule less than is used now, so that at least one chunk goes.
     const ErrorRecord cause = last_error();
     const uint64_t used = ledger_.used();
+    const Standing before = standing();
     bool blocked = false;
     if (const Status released = release_until(used - std::min(used, kGranule), blocked); released != kSuccess)
       return released;
+    tell_given_back(before, "for a chunk of another size");
     if (ledger_.used() >= used) {
       last_error() = cause;
       return status;
@@ -390,7 +481,7 @@ Range* Pool::detach(Chunk* chunk) noexcept {
 
 /// Removes the old mappings whose streams have passed, neighbours in one call.
 void Pool::unmap_retired() noexcept {
-  if (!captures_.empty()) return;
+  if (!captures_.empty() || !sleeper_.is_awake()) return;
   unmap(retired_);
   unmap(kept_);
 }

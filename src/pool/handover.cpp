@@ -7,13 +7,6 @@
 #include "pool/pool.hpp"
 
 namespace gpupool::internal {
-namespace {
-
-/// Streams whose memory is looked at for one request, in turn.
-constexpr size_t kNeighbours = 16;
-
-}  // namespace
-
 /// Hands the run of idle chunks that fits best to the stream's heap, which has a hole for the request then.
 /// False if there is none that is not much larger: it would hold what others then lack. Chunks can be fitted
 /// together instead, segments cannot, so that they may be larger. Looks at a few streams, or at all of them
@@ -21,12 +14,15 @@ constexpr size_t kNeighbours = 16;
 bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment, bool all) {
   if (space_.free_chunks.bytes() == 0) return false;
   const uint64_t need = bytes + alignment - kUnit;
-  const uint64_t most = std::max(options_.vmm ? need + need / 8 : 2 * need, kGranule);
+  const uint64_t now = device_.raw().now_ns();
+  const bool apart = !all && governor_.keeps_apart(now) && has_room(bytes);
+  const uint64_t most = std::max(options_.vmm ? need + need / policy::kTakeOverParts : 2 * need, kGranule);
   StreamHeap& heap = state.heap(group_of(bytes));
+  note_use(heap, bytes);
   StreamHeap* from = nullptr;
   Window best;
   const auto& states = streams_.all();
-  const size_t looks = all ? states.size() : std::min(states.size(), kNeighbours);
+  const size_t looks = all ? states.size() : std::min(states.size(), policy::kStreamLooks);
   if (neighbour_ >= states.size() || looks == states.size()) neighbour_ = 0;
   for (size_t look = 0; look < looks; ++look) {
     const auto& other = states[neighbour_];
@@ -35,12 +31,14 @@ bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment, boo
     StreamHeap& candidate = other->heap(heap.group());
     Window run;
     if (!candidate.find_run(need, run) || run.end - run.start > most) continue;
+    if (apart && !candidate.spares(run.end - run.start)) continue;
     if (from != nullptr && run.end - run.start >= best.end - best.start) continue;
     if (!is_idle(*other, run)) continue;
     from = &candidate;
     best = run;
   }
   if (from == nullptr) return false;
+  tell_taken(best.end - best.start, from->state(), state, "where it is");
   space_.store.reserve(2);
   for_chunks(*best.region, best.start, best.end, [this](const Chunk*) {
     ++steals_;
@@ -49,6 +47,7 @@ bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment, boo
   record_chunk(Happening::unmap, *from, best.start, best.end - best.start);
   from->hand_over(best, heap);
   record_chunk(Happening::map, heap, best.start, best.end - best.start);
+  governor_.moved_between(policy::kTakeOverNs, now);
   return true;
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <memory>
+#include <utility>
 
 #include "core/budget.hpp"
 #include "core/counters.hpp"
@@ -13,6 +15,10 @@ namespace gpupool::internal {
 /// released. Guarded by the pool's lock but for the budget, which guards itself.
 class Ledger {
  public:
+  Ledger() = default;
+  /// Of a pool whose limit is another one's.
+  explicit Ledger(std::shared_ptr<Limit> shared) noexcept : budget_(std::move(shared)) {}
+
   Budget& budget() noexcept { return budget_; }
   const Budget& budget() const noexcept { return budget_; }
   uint64_t used() const noexcept { return budget_.used(); }

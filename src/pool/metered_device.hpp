@@ -19,11 +19,19 @@ class MeteredDevice {
     std::atomic<uint64_t> nanoseconds{0};
   };
 
-  explicit MeteredDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  explicit MeteredDevice(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   Device& raw() noexcept { return *device_; }
+  /// For a pool that counts its own calls of it.
+  const std::shared_ptr<Device>& shared() const noexcept { return device_; }
   const DeviceInfo& info() const noexcept { return device_->info(); }
   const Tally& tally(Call call) const noexcept { return tallies_[static_cast<size_t>(call)]; }
+
+  /// The same, as statistics give it.
+  gpupool_call_stat_t total(Call call) const noexcept {
+    const Tally& each = tally(call);
+    return {each.count.load(std::memory_order_relaxed), each.nanoseconds.load(std::memory_order_relaxed)};
+  }
 
   /// The time that all calls took so far.
   uint64_t nanoseconds() const noexcept {
@@ -80,6 +88,21 @@ class MeteredDevice {
     return timed(Call::host_wait, [&] { return device_->synchronize(event); });
   }
   void recycle(Event event) noexcept { device_->recycle(event); }
+  Status synchronize_all() {
+    return timed(Call::host_wait, [&] { return device_->synchronize_all(); });
+  }
+  Status synchronize_stream(Stream stream) {
+    return timed(Call::host_wait, [&] { return device_->synchronize_stream(stream); });
+  }
+  Status create_stream(Stream& stream) {
+    return timed(Call::stream, [&] { return device_->create_stream(stream); });
+  }
+  Status destroy_stream(Stream stream) {
+    return timed(Call::stream, [&] { return device_->destroy_stream(stream); });
+  }
+  Status transfer(Address destination, Address source, uint64_t size, Stream stream) {
+    return timed(Call::copy, [&] { return device_->transfer(destination, source, size, stream); });
+  }
 
  private:
   template <typename Function>
@@ -92,7 +115,7 @@ class MeteredDevice {
     return status;
   }
 
-  std::unique_ptr<Device> device_;
+  std::shared_ptr<Device> device_;
   std::array<Tally, kCalls> tallies_{};
 };
 

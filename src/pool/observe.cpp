@@ -44,12 +44,9 @@ gpupool_driver_stats_t calls_of(const MeteredDevice& device) noexcept {
                                          &calls.set_access, &calls.unmap,       &calls.address,
                                          &calls.malloc,     &calls.free,        &calls.event_record,
                                          &calls.query,      &calls.stream_wait, &calls.host_wait};
-  static_assert(std::size(fields) == kCalls);
-  for (size_t call = 0; call < kCalls; ++call) {
-    const MeteredDevice::Tally& tally = device.tally(static_cast<Call>(call));
-    *fields[call] = {tally.count.load(std::memory_order_relaxed),
-                     tally.nanoseconds.load(std::memory_order_relaxed)};
-  }
+  static_assert(std::size(fields) == static_cast<size_t>(Call::copy));
+  for (size_t call = 0; call < std::size(fields); ++call)
+    *fields[call] = device.total(static_cast<Call>(call));
   return calls;
 }
 
@@ -72,6 +69,10 @@ std::string size_text(uint64_t bytes) {
 /// After fork the driver must not be asked: statistics stay as they were.
 bool Pool::handle_is_usable() const noexcept {
   return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) != Life::forked;
+}
+
+bool Pool::is_live() const noexcept {
+  return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) == Life::live;
 }
 
 /// Brings the pool's peaks up to date. Takes every cache's lock.
@@ -102,7 +103,7 @@ uint64_t Pool::releasable() noexcept {
   uint64_t bytes = 0;
   for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk))
     bytes += chunk->size;
-  if (!captures_.empty()) return bytes;
+  if (!captures_.empty() || !sleeper_.is_awake()) return bytes;
   bytes += space_.free_chunks.bytes();
   const Caches::AllLocked locked(caches_);
   visit_cached([&](Chunk* chunk) {
@@ -118,15 +119,16 @@ void Pool::visit_cached(Visit visit) {
   constexpr size_t kBlocks = 1024;
   size_t blocks = 0;
   caches_.for_each([&](ThreadCache& cache) {
-    for (const Lane& lane : cache.lanes) {
+    cache.lanes.for_each([&](const Lane& lane) {
       for (const QuickBins& bins : lane.groups) {
+        if (blocks >= kBlocks) return;
         bins.for_each([&](const Range* block) {
           if (!heap_of(*block).shares()) return true;
           for_chunks(*block->region, block->address, block->end(), visit);
           return ++blocks < kBlocks;
         });
       }
-    }
+    });
   });
 }
 
@@ -173,6 +175,9 @@ void Pool::stats(gpupool_stats_t& stats) {
   stats.slack_bytes = kept_by_captures();
   stats.cached_bytes = used - std::min(used, stats.all.active_bytes.current + stats.slack_bytes);
   stats.driver = calls_of(device_);
+  stats.copy = device_.total(Call::copy);
+  stats.stream = device_.total(Call::stream);
+  sleeper_.add_stats(stats);
   stats.steals = steals_;
   stats.stream_steals = stream_steals_;
   stats.retries = retries_;
@@ -210,7 +215,8 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     block.device = device_.info().ordinal;
     block.state = GPUPOOL_BLOCK_CACHED;
     if (range.is(State::pending)) block.state = GPUPOOL_BLOCK_PENDING;
-    if (range.is(State::live)) block.state = GPUPOOL_BLOCK_LIVE;
+    if (range.is(State::live))
+      block.state = sleeper_.is_asleep(range) ? GPUPOOL_BLOCK_ASLEEP : GPUPOOL_BLOCK_LIVE;
     if (!range.is(State::hole)) block.requested_bytes = range.requested();
     blocks.push_back(block);
   };
@@ -219,13 +225,16 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
     // No block changes hands: the lists are of one moment.
     const Caches::AllLocked locked(caches_);
     for (const Region& region : space_.regions) {
-      for_each_chunk(region, [&](const Chunk* chunk) { add_chunk(*chunk); });
+      for_each_chunk(region, [&](const Chunk* chunk) {
+        if (!chunk->asleep) add_chunk(*chunk);
+      });
       for (const Range* range = region.first; range != nullptr; range = range->next) {
         if (!range->is(State::bare) && !range->is(State::retired)) add_block(*range);
       }
     }
-    for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk))
-      add_chunk(*chunk);
+    for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) {
+      if (!chunk->asleep) add_chunk(*chunk);
+    }
   }
   const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
   std::sort(segments.begin(), segments.end(), by_address);
@@ -243,7 +252,9 @@ std::string Pool::report() {
 /// below their size.
 std::string Pool::chunks_by_size() const {
   std::map<uint64_t, uint64_t> counts;
-  const auto add = [&](const Chunk* chunk) { ++counts[floor_power_of_two(chunk->size)]; };
+  const auto add = [&](const Chunk* chunk) {
+    if (!chunk->asleep) ++counts[floor_power_of_two(chunk->size)];
+  };
   for (const Region& region : space_.regions) for_each_chunk(region, add);
   for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) add(chunk);
   std::string text;
@@ -272,8 +283,8 @@ std::string Pool::report_locked() {
     text += " and " + size_text(taken - std::min(taken, used)) + " is held outside this pool";
   }
   text += ". This pool holds " + size_text(used);
-  text += limit == Budget::kNone ? std::string(", without a limit: ")
-                                 : " of a limit of " + size_text(limit) + ": ";
+  text += limit == Budget::kNone ? std::string(", without a limit") : " of a limit of " + size_text(limit);
+  text += family_report() + ": ";
   text += size_text(live.allocated) + " in " + std::to_string(live.blocks) + " live blocks (" +
           size_text(live.requested) + " requested), " + size_text(pending.allocated) + " in " +
           std::to_string(pending.blocks) + " freed blocks that wait for streams, " +
@@ -281,7 +292,19 @@ std::string Pool::report_locked() {
           size_text(releasable()) + " is in chunks that no block touches; the largest free range is " +
           size_text(largest) + ". Chunks: " + chunks_by_size() + ". " + std::to_string(streams_.count()) +
           " streams.";
+  sleeper_.describe(text);
   return text;
+}
+
+/// What a pool's children hold; for a child, what its parent and the parent's other children do.
+std::string Pool::family_report() const {
+  const Budget& budget = ledger_.budget();
+  const auto others = budget.shared().use_count() - 1;
+  if (others <= 0) return "";
+  const std::string held = size_text(budget.used_by_others());
+  if (options_.is_child) return ", of which its parent and that one's other child pools hold " + held;
+  return ", of which " + std::to_string(others) +
+         (others == 1 ? " child pool holds " : " child pools hold ") + held;
 }
 
 Status Pool::validate() {
@@ -309,10 +332,12 @@ Status Pool::validate() {
     in_chunks += chunk->size;
   if (!good) return fail(GPUPOOL_ERROR_INTERNAL, "a heap is inconsistent: %s", why.c_str());
   if (counted != live) return fail(GPUPOOL_ERROR_INTERNAL, "counters differ from the live blocks");
+  in_chunks -= sleeper_.asleep_bytes();
   if (options_.vmm && (in_chunks != ledger_.reserved().current || in_chunks != ledger_.used())) {
     return fail(GPUPOOL_ERROR_INTERNAL, "reserved is %" PRIu64 ", chunks hold %" PRIu64,
                 ledger_.reserved().current, in_chunks);
   }
+  if (!caches_.is_valid()) return fail(GPUPOOL_ERROR_INTERNAL, "a thread's lanes are inconsistent");
   return pending_.is_valid() ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
 }
 

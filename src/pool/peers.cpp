@@ -1,22 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other devices that may access the pool's memory.
+// Other devices that may access the pool's memory. A pool and its children share a device, and so its peers.
 #include "pool/pool.hpp"
+#include "pool/registry.hpp"
 
 namespace gpupool::internal {
 
 /// What is mapped from now on gets the peer's access as it is mapped; this gives it to what is mapped
 /// already.
 Status Pool::enable_peer(int32_t peer) {
-  const Lock lock = enter();
+  const auto pools = Registry::instance().all();
   if (const Status status = device_.add_peer(peer, !options_.vmm); status != kSuccess || !options_.vmm) {
     return status;
   }
-  const Status status = set_access_everywhere();
-  if (status == kSuccess) return kSuccess;
+  const Status status = set_access_in_family(pools);
+  if (status == kSuccess) {
+    tell("device %d may access its memory", peer);
+    return kSuccess;
+  }
   const ErrorRecord cause = last_error();
   device_.drop_peer(peer);
-  (void)set_access_everywhere();
+  (void)set_access_in_family(pools);
   last_error() = cause;
+  return status;
+}
+
+/// One pool after the other, since the locks of pools have no order among them. What a pool maps meanwhile
+/// has the new access from the start.
+Status Pool::set_access_in_family(const std::vector<std::shared_ptr<Pool>>& pools) {
+  Status status = kSuccess;
+  for (const auto& pool : pools) {
+    if (pool->device_.shared() != device_.shared() || !pool->handle_is_usable()) continue;
+    const Lock lock = pool->enter();
+    const Status done = pool->set_access_everywhere();
+    if (status == kSuccess) status = done;
+  }
   return status;
 }
 
@@ -28,10 +45,14 @@ Status Pool::set_access_everywhere() {
     if (status == kSuccess) status = done;
   };
   for (const Region& region : space_.regions) {
-    for_each_chunk(region, [&](const Chunk* chunk) { set(chunk->address, chunk->size); });
+    for_each_chunk(region, [&](const Chunk* chunk) {
+      if (!chunk->unmapped) set(chunk->address, chunk->size);
+    });
   }
   for (const auto* entries : {&retired_, &kept_}) {
-    for (const Retired& entry : *entries) set(entry.range->address, entry.range->size);
+    for (const Retired& entry : *entries) {
+      if (!entry.away) set(entry.range->address, entry.range->size);
+    }
   }
   return status;
 }

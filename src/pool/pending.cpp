@@ -5,6 +5,8 @@
 
 namespace gpupool::internal {
 
+static_assert(alignof(BlockUse) >= 8, "a block's marks are beside a pointer to its uses");
+
 // ---- uses
 
 void Pending::prepare() {
@@ -19,24 +21,24 @@ void Pending::prepare() {
 }
 
 void Pending::add_use(Range& block, StreamState* state) noexcept {
-  for (const BlockUse* use = block.uses; use != nullptr; use = use->next) {
+  for (const BlockUse* use = block.uses(); use != nullptr; use = use->next) {
     if (use->state == state) return;
   }
   BlockUse* use = spare_;
   spare_ = use->next;
-  *use = {block.uses, state, 0};
-  block.uses = use;
+  *use = {block.uses(), state, 0, nullptr, nullptr};
+  block.set_uses(use);
 }
 
 void Pending::take_use_off(Range& block) noexcept {
-  BlockUse* use = block.uses;
-  block.uses = use->next;
+  BlockUse* use = block.uses();
+  block.set_uses(use->next);
   use->next = spare_;
   spare_ = use;
 }
 
 void Pending::drop_uses(Range& block) noexcept {
-  while (block.uses != nullptr) take_use_off(block);
+  while (block.uses() != nullptr) take_use_off(block);
 }
 
 void Pending::push(Range*& list, Range& block) noexcept {
@@ -44,6 +46,7 @@ void Pending::push(Range*& list, Range& block) noexcept {
   list = &block;
 }
 
+/// A block that was in a queue.
 void Pending::pass(Range& block) noexcept {
   drop_uses(block);
   push(passed_, block);
@@ -54,7 +57,7 @@ void Pending::pass(Range& block) noexcept {
 bool Pending::hold(Range& block) noexcept {
   const StreamState* home = &heap_of(block).state();
   bool by_any = false;
-  for (BlockUse* use = block.uses; use != nullptr; use = use->next) {
+  for (BlockUse* use = block.uses(); use != nullptr; use = use->next) {
     by_any = by_any || use->state == nullptr;
     if (use->state != nullptr) use->epoch = use->state->order.stamp();
   }
@@ -65,38 +68,41 @@ bool Pending::hold(Range& block) noexcept {
     return true;
   }
   // Its own stream needs no wait; nor does a stream that was taken over by its own.
-  while (block.uses != nullptr && block.uses->state == home) take_use_off(block);
-  if (block.uses == nullptr) return false;
+  while (block.uses() != nullptr && block.uses()->state == home) take_use_off(block);
+  if (block.uses() == nullptr) return false;
   enqueue(block);
   return true;
 }
 
 void Pending::enqueue(Range& block) noexcept {
-  StreamState& state = *block.uses->state;
+  BlockUse* use = block.uses();
+  StreamState& state = *use->state;
   if (state.waiting_first == nullptr) waited_.push_back(&state);
-  (state.waiting_first != nullptr ? state.waiting_last->link : state.waiting_first) = &block;
-  state.waiting_last = &block;
-  block.link = nullptr;
+  (state.waiting_first != nullptr ? state.waiting_last->behind : state.waiting_first) = use;
+  state.waiting_last = use;
+  use->block = &block;
+  use->behind = nullptr;
 }
 
 // ---- passing
 
 /// Takes blocks from the front of a state's queue as far as it has passed, to the next of their users or out.
 void Pending::settle_front(StreamState& state) noexcept {
-  while (Range* block = state.waiting_first) {
+  while (BlockUse* front = state.waiting_first) {
+    Range* block = front->block;
     // Each user is asked, since it records what it must pass when it is asked first.
     bool passed = true;
-    for (const BlockUse* use = block->uses; use != nullptr; use = use->next) {
+    for (const BlockUse* use = block->uses(); use != nullptr; use = use->next) {
       passed = use->state->order.passed(use->epoch) && passed;
     }
-    if (!state.order.passed(block->uses->epoch)) return;
-    state.waiting_first = block->link;
+    if (!state.order.passed(front->epoch)) return;
+    state.waiting_first = front->behind;
     if (state.waiting_first == nullptr) waited_.remove(&state);
     if (passed) {
       pass(*block);
       continue;
     }
-    while (block->uses->state->order.passed(block->uses->epoch)) take_use_off(*block);
+    while (block->uses()->state->order.passed(block->uses()->epoch)) take_use_off(*block);
     enqueue(*block);
   }
 }
@@ -124,7 +130,7 @@ void Pending::ask_all(bool all) noexcept {
     if (asking_.at == states.size()) {
       while (Range* block = asking_.first) {
         asking_.first = block->link;
-        pass(*block);
+        push(passed_, *block);
       }
       continue;
     }
@@ -145,9 +151,8 @@ bool Pending::is_valid() const noexcept {
   };
   bool valid = good(asking_.first) && good(collecting_) && good(passed_);
   for (const auto& state : streams_.all()) {
-    valid = valid && good(state->waiting_first);
-    for (const Range* block = state->waiting_first; block != nullptr; block = block->link) {
-      valid = valid && block->uses != nullptr && block->uses->state == state.get();
+    for (const BlockUse* use = state->waiting_first; use != nullptr; use = use->behind) {
+      valid = valid && use->state == state.get() && use->block->uses() == use && use->block->is(State::pending);
     }
   }
   return valid;

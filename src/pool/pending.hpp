@@ -14,6 +14,8 @@ struct BlockUse {
   BlockUse* next = nullptr;
   StreamState* state = nullptr;  // null: any stream that the pool has seen
   uint64_t epoch = 0;
+  Range* block = nullptr;      // of the first use of a block that waits in a queue of its state
+  BlockUse* behind = nullptr;  // in that queue
 };
 
 /// A freed block waits for its users one after the other, in a queue of each; only the front of a queue is
@@ -52,7 +54,7 @@ class Pending {
   static constexpr size_t kStreamsAtATime = 8;
   static constexpr size_t kBlocksAtATime = 256;
 
-  /// Blocks for which all states from `at` on are still to be asked.
+  /// Blocks, without uses, for which all states from `at` on are still to be asked.
   struct Batch {
     Range* first = nullptr;  // through Range::link
     size_t at = 0;

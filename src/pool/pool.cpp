@@ -21,6 +21,19 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
   created_at_ = device_.raw().now_ns();
 }
 
+Pool::Pool(const std::shared_ptr<Pool>& parent)
+    : options_(parent->options_),
+      parent_(parent),
+      device_(parent->device_.shared()),
+      sizer_(parent->sizer_),
+      ledger_(parent->ledger_.budget().shared()),
+      streams_(device_, space_, false),
+      pending_(streams_) {
+  options_.capture_aware = false;
+  options_.is_child = true;
+  created_at_ = device_.raw().now_ns();
+}
+
 /// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
 Pool::~Pool() {
   for (Chunk* chunk = in_hand_.first(); chunk != nullptr;)
@@ -57,23 +70,37 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return status;
 }
 
-/// With the cache's lock, which it gives up.
+/// With the cache's lock, which it gives up: where the stream is at home.
 [[gnu::always_inline]] inline Status Pool::malloc_locked(ThreadCache& cache, uint64_t size, Stream stream,
                                                          Address& address) {
   const uint64_t bytes = allocated_size(size);
   const Group group = group_of(bytes);
-  Lane& lane = cache.lane_of(stream);
-  Range* block = lane.stream == stream ? lane.bins(group).pop(bytes) : nullptr;
-  if (block == nullptr) [[unlikely]] {
-    cache.lock.unlock();
-    return malloc_slow(size, kUnit, stream, address);
-  }
-  block->set_requested(size);
-  block->become(State::live);
-  address = block->address;
-  cache.touched = true;
+  const Lanes::Place& place = cache.lanes.home(stream);
+  Range* block = place.stream == stream ? place.bins(group).pop(bytes) : nullptr;
+  if (block == nullptr) [[unlikely]]
+    return malloc_further(cache, size, stream, address);
+  return malloc_cached(cache, group, *block, size, address);
+}
+
+/// The same where it may be elsewhere.
+[[gnu::noinline]] Status Pool::malloc_further(ThreadCache& cache, uint64_t size, Stream stream,
+                                              Address& address) {
+  const uint64_t bytes = allocated_size(size);
+  const Group group = group_of(bytes);
+  Lane* lane = cache.lanes.find(stream);
+  Range* block = lane != nullptr ? lane->bins(group).pop(bytes) : nullptr;
+  if (block != nullptr) return malloc_cached(cache, group, *block, size, address);
+  cache.lock.unlock();
+  return malloc_slow(size, kUnit, stream, address);
+}
+
+[[gnu::always_inline]] inline Status Pool::malloc_cached(ThreadCache& cache, Group group, Range& block,
+                                                         uint64_t size, Address& address) {
+  const uint64_t bytes = allocated_size(size);
+  block.set(Tag::of_block(State::live, &cache, bytes - size));
+  address = block.address;
   if (cache.counters.count(group, size, bytes)) [[unlikely]]
-    return raise_peak(cache, *block);
+    return raise_peak(cache, block);
   cache.lock.unlock();
   return kSuccess;
 }
@@ -100,48 +127,75 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 Status Pool::free(Address address, Stream stream) {
   if (address == 0) return kSuccess;
   Range* block = space_.map.find(address);
-  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
-  if (owner == nullptr) [[unlikely]]
+  const Tag tag = block != nullptr ? block->tag.load(std::memory_order_acquire) : Tag{};
+  if (!tag.is_plain_live()) [[unlikely]]
     return free_slow(address, stream);
-  if (!static_cast<ThreadCache*>(owner)->lock.try_lock()) [[unlikely]]
-    return free_contended(*owner, *block, address, stream);
-  return free_locked(*owner, *block, address, stream);
+  if (!static_cast<ThreadCache*>(tag.owner())->lock.try_lock()) [[unlikely]]
+    return free_contended(*block, tag, address, stream);
+  return free_locked(*block, tag, address, stream);
 }
 
 /// With the lock of the block's owner, which it gives up. Under it, a live block cannot change; anything but
-/// a live block of the stream takes the long way.
-[[gnu::always_inline]] inline Status Pool::free_locked(BlockOwner& owner, Range& block, Address address,
+/// what was seen, a live block of the stream, takes the long way.
+[[gnu::always_inline]] inline Status Pool::free_locked(Range& block, Tag tag, Address address,
                                                        Stream stream) {
-  auto& cache = static_cast<ThreadCache&>(owner);
-  Lane& lane = cache.lane_of(stream);
-  if (block.owner.load(std::memory_order_relaxed) != &owner || !block.is(State::live) ||
-      block.address != address || block.marks.load(std::memory_order_relaxed) != 0 ||
-      heap_of(block).name() != stream || lane.stream != stream) [[unlikely]] {
+  auto& cache = static_cast<ThreadCache&>(*tag.owner());
+  if (block.now() != tag || block.address != address || heap_of(block).name() != stream) [[unlikely]] {
     cache.lock.unlock();
     return free_slow(address, stream);
   }
-  const Group group = group_of(block.size);
-  lane.bins(group).push(&block);
-  block.become(State::cached);
-  cache.counters.subtract(group, block.requested(), block.size);
+  const uint64_t bytes = block.size;
+  const Group group = group_of(bytes);
+  const Lanes::Place& place = cache.lanes.home(stream);
+  if (place.stream != stream) [[unlikely]]
+    return free_further(block, tag, stream);
+  place.bins(group).push(&block);
+  return free_cached(block, tag, group, bytes);
+}
+
+/// The same where the stream is not at home.
+[[gnu::noinline]] Status Pool::free_further(Range& block, Tag tag, Stream stream) {
+  auto& cache = static_cast<ThreadCache&>(*tag.owner());
+  Lane* lane = cache.lanes.find(stream);
+  if (lane == nullptr) {
+    const Address address = block.address;
+    cache.lock.unlock();
+    return free_slow(address, stream);
+  }
+  const uint64_t bytes = block.size;
+  lane->bins(group_of(bytes)).push(&block);
+  return free_cached(block, tag, group_of(bytes), bytes);
+}
+
+[[gnu::always_inline]] inline Status Pool::free_cached(Range& block, Tag tag, Group group, uint64_t bytes) {
+  auto& cache = static_cast<ThreadCache&>(*tag.owner());
+  block.set(tag.freed());
+  cache.counters.subtract(group, bytes - tag.unasked(), bytes);
   cache.lock.unlock();
   return kSuccess;
 }
 
-[[gnu::noinline, gnu::cold]] Status Pool::free_contended(BlockOwner& owner, Range& block, Address address,
+[[gnu::noinline, gnu::cold]] Status Pool::free_contended(Range& block, Tag tag, Address address,
                                                          Stream stream) {
-  static_cast<ThreadCache&>(owner).lock.lock();
-  return free_locked(owner, block, address, stream);
+  static_cast<ThreadCache*>(tag.owner())->lock.lock();
+  return free_locked(block, tag, address, stream);
 }
 
-/// The free of a block that is watched and otherwise like any: it takes the short way once it was told.
-[[gnu::noinline, gnu::cold]] Status Pool::free_watched(Range& block, Address address, Stream stream) {
-  auto& cache = *static_cast<ThreadCache*>(block.owner.load(std::memory_order_acquire));
-  cache.lock.lock();
-  const Sighting seen = see_free(cache, block, address, stream);
-  const Status status = free_locked(cache, block, address, stream);
+/// The free of a block that is watched and otherwise like any: it takes the short way once it was seen. False,
+/// and nothing done, for any other.
+[[gnu::noinline, gnu::cold]] bool Pool::free_watched(Address address, Stream stream) {
+  Range* block = space_.map.find(address);
+  ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
+  if (cache == nullptr) return false;
+  cache->lock.lock();
+  if (!is_only_watched(*cache, *block, address, stream)) {
+    cache->lock.unlock();
+    return false;
+  }
+  const Sighting seen = see_free(*cache, *block);
+  (void)free_locked(*block, block->now(), address, stream);
   tell_free(seen);
-  return status;
+  return true;
 }
 
 // ---- everything else, under the pool's lock
@@ -173,6 +227,7 @@ Status Pool::malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream,
   // Taken now: what serves this pool may be another one, whose cache then takes this one's slot.
   ThreadCache& cache = *ThreadSlots::find(id_);
   Lock lock = enter();
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
   StreamState* state = nullptr;
   if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
   ++state->inside;
@@ -219,26 +274,22 @@ Status Pool::check_stream(Stream& stream) {
 void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept {
   const Stream stream = heap_of(*block).name();
   const uint64_t bytes = block->size;
-  Range* evicted = nullptr;
+  const Group group = group_of(bytes);
+  give_list(caches_.open_lane(cache, stream));
+  Range* surplus = nullptr;
   bool due = false;
   {
     const std::lock_guard lock(cache.lock);
-    block->set_requested(requested);
-    block->marks.store(0, std::memory_order_relaxed);
-    block->owner.store(&cache, std::memory_order_release);
-    due = cache.counters.add(group_of(bytes), requested, bytes);
+    block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
+    due = cache.counters.add(group, requested, bytes);
     ++cache.counters.misses;
     seen = see_malloc(cache, *block);
-    cache.touched = true;
-    Lane& lane = cache.lane_of(stream);
-    if (lane.stream == stream) {
-      evicted = lane.bins(group_of(bytes)).surplus();
-    } else if (stream != kNameless) {
-      evicted = lane.drain();
-      lane.stream = stream;
+    if (Lane* lane = cache.lanes.find(stream)) {
+      lane->bins(group).touch();
+      surplus = lane->bins(group).surplus();
     }
   }
-  give_list(evicted);
+  give_list(surplus);
   if (due) fold_counters();
 }
 
@@ -261,16 +312,16 @@ void Pool::give_list(Range* first) noexcept {
 /// none.
 Range* Pool::take_back(Address address, Status& status) {
   Range* block = space_.map.find(address);
-  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
-  if (owner != nullptr && block->address == address) {
-    auto& cache = *static_cast<ThreadCache*>(owner);
+  ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
+  if (cache != nullptr && block->address == address) {
     Sighting seen;
     const Defer tell([&] { tell_free(seen); });
-    const std::lock_guard lock(cache.lock);
+    const std::lock_guard lock(cache->lock);
     if (block->is(State::live)) {
-      seen = see_free(cache, *block, address, heap_of(*block).name());
+      seen = see_free(*cache, *block);
+      block->begin_notes();
       block->become(State::cached);
-      cache.counters.subtract(group_of(block->size), block->requested(), block->size);
+      cache->counters.subtract(group_of(block->size), block->requested(), block->size);
       return block;
     }
   }
@@ -309,7 +360,7 @@ Status Pool::find_user(const Range& block, Stream stream, bool& is_other, Stream
 }
 
 Status Pool::free_slow(Address address, Stream stream) {
-  if (Range* block = find_watched(address)) return free_watched(*block, address, stream);
+  if (free_watched(address, stream)) return kSuccess;
   const Lock lock = enter();
   // What is no block must not make a stream known.
   Range* block = space_.map.find(address);
@@ -322,13 +373,14 @@ Status Pool::free_slow(Address address, Stream stream) {
   block = take_back(address, status);
   if (block == nullptr) return status;
   if (is_other) pending_.add_use(*block, user);
-  block->drop_marks(kShared);
+  sleeper_.forget(address);
+  block->end_notes();
   if (!pending_.hold(*block)) {
     give(*block);
     return kSuccess;
   }
   // It stays counted where it was allocated.
-  ThreadCache& owner = *static_cast<ThreadCache*>(block->owner.load(std::memory_order_relaxed));
+  ThreadCache& owner = *owner_of(*block);
   const std::lock_guard owner_lock(owner.lock);
   owner.counters.add_pending(group_of(block->size), block->requested(), block->size);
   block->become(State::pending);

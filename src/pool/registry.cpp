@@ -16,20 +16,19 @@ constinit std::atomic<void (*)() noexcept> after_fork_hook{nullptr};
 
 }  // namespace
 
+// Handles and the lock outlive every static object of every program.
+static constinit Lasting<Registry> the_registry;
+
 void set_after_fork_hook(void (*hook)() noexcept) noexcept {
   after_fork_hook.store(hook);
 }
 
 Registry& Registry::instance() noexcept {
-  // Leaked: handles and the lock must outlive every static object of every program.
-  static Registry* const registry = new Registry;
-  return *registry;
+  return the_registry.value;
 }
 
 void Registry::watch_fork() noexcept {
-  (void)instance();
-  static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  (void)registered;
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
@@ -98,8 +97,9 @@ void Registry::mark_exiting() noexcept {
   });
 }
 
-// Every lock of the library is taken around fork, so that the child finds whole records behind open locks: it
-// can read statistics of the pools it inherited, and is refused everything else.
+// Every lock of the library is taken around fork, from when the library is loaded, so that the child finds
+// whole records behind open locks: it can read statistics of the pools it inherited, and is refused
+// everything else.
 
 void Registry::before_fork() noexcept {
   Registry& registry = instance();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/lasting.hpp"
 #include "core/list.hpp"
 #include "gpupool/gpupool.h"
 
@@ -37,13 +38,13 @@ struct alignas(64) gpupool_t {
 
 namespace gpupool::internal {
 
-/// The list of handles, and the lock that comes before every pool's. Leaked on purpose.
+/// The list of handles, and the lock that comes before every pool's.
 class Registry {
  public:
   static Registry& instance() noexcept;
 
   /// From now on the registry's lock and those of all pools are taken around fork, before the locks of
-  /// whatever was registered earlier.
+  /// whatever was registered earlier. Call it once.
   static void watch_fork() noexcept;
 
   /// Wraps a pool in a handle and lists it. Throws std::bad_alloc.
@@ -72,7 +73,8 @@ class Registry {
  private:
   using LiveList = List<gpupool_t, &gpupool_t::live_prev, &gpupool_t::live_next>;
 
-  Registry() = default;
+  friend Lasting<Registry>;
+  constexpr Registry() = default;
   template <typename Visit>
   void for_each_live(Visit visit) const {
     for (gpupool_t* handle = live_.first(); handle != nullptr; handle = LiveList::after(handle))

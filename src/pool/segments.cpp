@@ -16,21 +16,29 @@ Status Pool::grow_segment(Lock& lock, StreamState& state, uint64_t bytes, uint64
   const uint64_t held = group == Group::small ? state.heap(group).reserved() : ledger_.used();
   const uint64_t usual =
       std::max(align_up(least, kGranule), sizer_.chunk_size(held, least, least, sizer_.max_chunk));
-  if (const uint64_t most = most_in_segments(); ledger_.used() + usual > most) {
+  if (const uint64_t most = most_in_segments(); !options_.is_child && ledger_.used() + usual > most) {
     // What the driver does not take back stays cached, which is no reason to fail.
+    const Standing before = standing();
     (void)free_segments(lock, most - std::min(most, usual));
+    tell_given_back(before, "more than twice the live peak");
   }
   Status status = add_segment(lock, state, group, usual);
   if (!is_shortage(status)) return status;
   status = add_segment(lock, state, group, least);
   if (!is_shortage(status)) return status;
+  if (options_.is_child) return status;  // a graph may have the addresses of what is cached
   // Cached segments that do not fit this request may make room for one that does.
   const ErrorRecord cause = last_error();
   const uint64_t before = ledger_.used();
+  const uint64_t others = std::min(ledger_.budget().used_by_others(), kSizeMax);
   const uint64_t limit = std::min(ledger_.budget().limit(), kSizeMax);
-  const uint64_t target = status == GPUPOOL_ERROR_OVER_LIMIT && limit > least ? limit - least : 0;
-  if (wait_for_streams(lock) != kSuccess || free_segments(lock, target) != kSuccess ||
-      ledger_.used() >= before) {
+  const uint64_t target =
+      status == GPUPOOL_ERROR_OVER_LIMIT && limit > others + least ? limit - others - least : 0;
+  const Standing then = standing();
+  const bool is_freed =
+      wait_for_streams(lock, "shortage") == kSuccess && free_segments(lock, target) == kSuccess;
+  tell_given_back(then, "for a segment of another size");
+  if (!is_freed || ledger_.used() >= before) {
     last_error() = cause;
     return status;
   }

@@ -12,17 +12,17 @@ Status Pool::record_stream(Address address, Stream stream) {
   if (address == 0) return kSuccess;
   const Lock lock = enter();
   Range* block = space_.map.find(address);
-  BlockOwner* owner = block != nullptr ? block->owner.load(std::memory_order_acquire) : nullptr;
+  ThreadCache* owner = block != nullptr ? owner_of(*block) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
   pending_.prepare();
   StreamState* state = &streams_.find_user(stream);
   if (state == &heap_of(*block).state()) return kSuccess;
-  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
+  const std::lock_guard cache_lock(owner->lock);
   if (!block->is(State::live)) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
   }
+  block->begin_notes();
   pending_.add_use(*block, state);
-  block->add_marks(kShared);
   record_use(*block, stream);
   return kSuccess;
 }
@@ -40,9 +40,13 @@ Status Pool::park_stream(Stream stream) {
 Status Pool::leave_stream(Stream stream, bool for_good) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   const Lock lock = enter();
-  return streams_.leave(stream, for_good, [this](Stream leaving) {
-    caches_.for_each([&](ThreadCache& cache) { give_list(Caches::drop_lane(cache, leaving)); });
+  const bool is_known = streams_.knows(stream);
+  const Status status = streams_.leave(stream, for_good, [this](Stream leaving) {
+    caches_.for_each([&](ThreadCache& cache) { give_list(caches_.close_lane(cache, leaving)); });
   });
+  if (status == kSuccess && is_known)
+    tell("stream 0x%" PRIxPTR " is %s", stream, for_good ? "released" : "parked");
+  return status;
 }
 
 Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
@@ -54,7 +58,7 @@ Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
 
 Status Pool::synchronize() {
   Lock lock = enter();
-  const Status status = wait_for_streams(lock);
+  const Status status = wait_for_streams(lock, "synchronize");
   settle_pending(true);
   if (options_.vmm) unmap_retired();
   return status;
@@ -64,9 +68,9 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   Lock lock(mutex_);
   const Range* block = space_.map.find_at_or_before(address);
   if (block == nullptr || address >= block->end()) return not_a_block(address);
-  BlockOwner* owner = block->owner.load(std::memory_order_acquire);
+  ThreadCache* owner = owner_of(*block);
   if (owner == nullptr) return not_a_block(block->address);
-  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
+  const std::lock_guard cache_lock(owner->lock);
   if (!block->is(State::live)) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "the block at 0x%" PRIx64 " has been freed", block->address);
   }
@@ -74,7 +78,7 @@ Status Pool::block_info(Address address, gpupool_block_t& info) {
   info.requested_bytes = block->requested();
   info.allocated_bytes = block->size;
   info.stream = heap_of(*block).state().order.stream();
-  info.state = GPUPOOL_BLOCK_LIVE;
+  info.state = sleeper_.is_asleep(*block) ? GPUPOOL_BLOCK_ASLEEP : GPUPOOL_BLOCK_LIVE;
   info.device = device_.info().ordinal;
   return kSuccess;
 }
@@ -89,10 +93,11 @@ bool Pool::finish() {
   // No graph of this pool runs any more.
   captures_.clear();
   streams_.end_captures();
+  sleeper_.end(lock);
   // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
   // itself has gone, what it holds goes with the process.
   for (int tries = 0; tries < 2 && ledger_.used() != 0; ++tries) {
-    (void)wait_for_streams(lock);
+    (void)wait_for_streams(lock, "the pool's end");
     settle_pending(true);
     options_.vmm ? unmap_all() : (void)free_segments(lock, 0);
   }

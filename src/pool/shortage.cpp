@@ -38,8 +38,14 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
   // A failure changes nothing: what was created in vain does not stay, whichever way this is left.
   const auto give_back = [&] {
     const ErrorRecord cause = last_error();
+    const Standing before = standing();
     bool blocked = false;
-    (void)(options_.vmm ? release_until(reserved, blocked) : free_segments(lock, reserved));
+    if (options_.vmm) {
+      (void)release_until(reserved, blocked);
+    } else if (!options_.is_child) {
+      (void)free_segments(lock, reserved);
+    }
+    tell_given_back(before, "created for a malloc that fails");
     last_error() = cause;
   };
   Defer on_failure(give_back);
@@ -56,16 +62,22 @@ Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t ali
 Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
                             Range*& block) {
   ++retries_;
+  tell_shortage(bytes, state, "all caches are drained, and all streams waited for");
   drain_all();
-  if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
+  if (const Status waited = wait_for_streams(lock, "shortage"); waited != kSuccess) return waited;
   Status status = grow(lock, state, bytes, alignment, true, block);
   if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
+    tell_shortage(bytes, state, "the other pools on the device are emptied");
     empty_other_pools(lock);
+    status = grow(lock, state, bytes, alignment, true, block);
+  } else if (status == GPUPOOL_ERROR_OVER_LIMIT && make_room(lock, bytes + alignment)) {
     status = grow(lock, state, bytes, alignment, true, block);
   }
   for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
+    tell_shortage(bytes, state, "the handler asks for another try");
     // What the handler freed may still be in use.
-    if (const Status waited = wait_for_streams(lock); waited != kSuccess) return waited;
+    if (const Status waited = wait_for_streams(lock, "the handler's frees"); waited != kSuccess)
+      return waited;
     status = grow(lock, state, bytes, alignment, true, block);
   }
   return status;
@@ -86,17 +98,23 @@ Range* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
 /// was given up meanwhile, another thread may have been quicker, hence the second try.
 Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last,
                   Range*& block) {
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
   drain_resting();
   const bool capturing = note_capture(state);
   StreamHeap& heap = state.heap(group_of(bytes));
   for (int tries = 0; tries < 16; ++tries) {
     settle_pending(last);
     block = heap.take(bytes, alignment, last);
-    if (block != nullptr) return kSuccess;
+    if (block != nullptr) {
+      give_back_surplus();
+      return kSuccess;
+    }
     if (take_over(state, bytes, alignment, last)) continue;
+    const Standing before = standing();
     const Status status = options_.vmm ? grow_vmm(state, bytes, alignment, capturing)
                                        : grow_segment(lock, state, bytes, alignment);
     if (status != kSuccess) return status;
+    tell_growth(before, state, bytes);
   }
   return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request had got");
 }
@@ -116,7 +134,23 @@ bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
   return fn(user, handle_, bytes, attempt) != 0;
 }
 
-/// Other pools on the same device may be keeping what this one needs.
+/// A child's parent gives back what it has cached of the limit that they share. The children themselves keep
+/// what they have. False where there is no parent.
+bool Pool::make_room(Lock& lock, uint64_t bytes) {
+  const std::shared_ptr<Pool> parent = parent_.lock();
+  if (parent == nullptr) return false;
+  lock.unlock();
+  const Defer relock([&] {
+    lock.lock();
+    streams_.next_round();
+  });
+  const uint64_t missing = align_up(bytes, kGranule);
+  const uint64_t used = parent->ledger_.used();
+  uint64_t released = 0;
+  return parent->trim(used - std::min(used, missing), released) == kSuccess && released != 0;
+}
+
+/// Other pools on the same device may be keeping what this one needs. Children keep what they have.
 void Pool::empty_other_pools(Lock& lock) {
   const DeviceInfo& own = device_.info();
   lock.unlock();
@@ -131,9 +165,10 @@ void Pool::empty_other_pools(Lock& lock) {
     if (pool.get() == this || !pool->handle_is_usable() || other.backend != own.backend ||
         other.ordinal != own.ordinal)
       continue;
+    const bool has_ended = pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed;
     uint64_t released = 0;
-    (void)pool->empty(released);
-    if (pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed) {
+    if (has_ended || !pool->options_.is_child) (void)pool->trim(0, released, "another pool is short");
+    if (has_ended) {
       Registry::instance().end_if_empty(*pool->handle_);
     }
   }

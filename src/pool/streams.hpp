@@ -11,6 +11,7 @@
 
 #include "core/heap.hpp"
 #include "core/list.hpp"
+#include "core/policy.hpp"
 #include "pool/stream_order.hpp"
 #include "pool/thread_cache.hpp"
 
@@ -29,8 +30,22 @@ class StreamHeap final : public Heap {
   Stream name() const noexcept { return name_.load(std::memory_order_relaxed); }
   void set_name(Stream name) noexcept { name_.store(name, std::memory_order_relaxed); }
 
+  /// The most that its blocks took in this window of time and the one before.
+  uint64_t most_used() const noexcept { return std::max(used_now_, used_before_); }
+  void note_use(uint64_t bytes) noexcept {
+    used_now_ = std::max(used_now_, reserved() - hole_bytes() + bytes);
+  }
+  void next_window() noexcept { used_before_ = std::exchange(used_now_, reserved() - hole_bytes()); }
+
+  /// Whether it keeps what it is entitled to without `bytes` of its memory.
+  bool spares(uint64_t bytes) const noexcept {
+    return reserved() >= bytes + most_used() + most_used() / policy::kEntitledParts;
+  }
+
  private:
   StreamState& state_;
+  uint64_t used_now_ = 0;
+  uint64_t used_before_ = 0;
   std::atomic<Stream> name_{kNameless};
 };
 
@@ -61,8 +76,8 @@ struct StreamState {
   StreamState* left_next = nullptr;
   StreamState* waited_prev = nullptr;
   StreamState* waited_next = nullptr;
-  Range* waiting_first = nullptr;  // through Range::link
-  Range* waiting_last = nullptr;
+  BlockUse* waiting_first = nullptr;  // through BlockUse::behind
+  BlockUse* waiting_last = nullptr;
   uint64_t graph = 0;  // the capture that it was made for
 };
 

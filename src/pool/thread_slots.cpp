@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
@@ -26,13 +28,26 @@ void ThreadSlots::on_thread_exit(void* slots) noexcept {
   }
 }
 
-void ThreadSlots::remember(uint64_t pool_id, ThreadCache* cache) noexcept {
-  static const pthread_key_t key = [] {
+/// Calls on_thread_exit when the calling thread ends. Without a lock or a guard, which a child of fork would
+/// inherit taken: where several threads come first, one key stays.
+void ThreadSlots::watch_exit() noexcept {
+  constexpr uint64_t kNone = ~uint64_t{0};
+  static constinit std::atomic<uint64_t> key{kNone};
+  uint64_t known = key.load(std::memory_order_acquire);
+  if (known == kNone) {
     pthread_key_t created{};
-    pthread_key_create(&created, on_thread_exit);
-    return created;
-  }();
-  pthread_setspecific(key, &slots_);
+    if (pthread_key_create(&created, on_thread_exit) != 0) return;
+    if (key.compare_exchange_strong(known, created)) {
+      known = created;
+    } else {
+      pthread_key_delete(created);
+    }
+  }
+  pthread_setspecific(static_cast<pthread_key_t>(known), &slots_);
+}
+
+void ThreadSlots::remember(uint64_t pool_id, ThreadCache* cache) noexcept {
+  watch_exit();
   const Slot old = slots_[pool_id % kSlots];
   slots_[pool_id % kSlots] = {pool_id, cache};
   give_back(old);

@@ -43,6 +43,7 @@ class ThreadSlots {
 
   static void give_back(const Slot& slot) noexcept;
   static void on_thread_exit(void* slots) noexcept;
+  static void watch_exit() noexcept;
 
   static thread_local constinit Slots slots_;
   static thread_local constinit bool ending_;

@@ -2,8 +2,8 @@
 // Who holds the memory: samples, and what a recording is told.
 //
 // Nothing here is on the hot path. A malloc comes here because the counters were told to look out for it,
-// where they compare with a level anyway; a free, because its block carries a mark, which a free has to look
-// at anyway.
+// where they compare with a level anyway; a free, because its block takes the long way, which the tag that a
+// free compares anyway says.
 #include "pool/watch.hpp"
 
 #include <algorithm>
@@ -135,27 +135,24 @@ void Pool::tell_malloc(const Sighting& seen) noexcept {
 
 // ---- frees
 
-/// The block that is freed, if it is watched and may otherwise take the short way.
-Range* Pool::find_watched(Address address) const noexcept {
-  Range* block = space_.map.find(address);
-  if (block == nullptr || block->owner.load(std::memory_order_acquire) == nullptr) return nullptr;
-  const bool is_it = block->address == address && block->is(State::live) && !block->has_mark(kShared) &&
-                     block->has_mark(kSampled | kRecorded);
-  return is_it ? block : nullptr;
+/// Whether a free of the block may take the short way but for its being watched, under the lock of its cache.
+bool Pool::is_only_watched(const ThreadCache& cache, const Range& block, Address address,
+                           Stream stream) noexcept {
+  return owner_of(block) == &cache && block.is(State::live) && block.address == address &&
+         block.has_only(kSampled | kRecorded) && heap_of(block).name() == stream &&
+         cache.lanes.find(stream) != nullptr;
 }
 
-/// Takes the marks off a live block that is about to be freed, under the lock of its cache.
-Sighting Pool::see_free(ThreadCache& cache, Range& block, Address address, Stream stream) noexcept {
+/// Takes the watcher's marks off a live block that is freed now, under the lock of its cache.
+Sighting Pool::see_free(ThreadCache& cache, Range& block) noexcept {
   Sighting seen;
-  const bool is_it = block.owner.load(std::memory_order_relaxed) == &cache && block.is(State::live) &&
-                     block.address == address;
-  if (!is_it || !block.has_mark(kSampled | kRecorded)) return seen;
-  seen.address = address;
-  seen.stream = stream;
+  if (!block.has_mark(kSampled | kRecorded)) return seen;
+  seen.address = block.address;
+  seen.stream = heap_of(block).state().order.stream();
   seen.is_recorded = block.has_mark(kRecorded);
   if (seen.is_recorded) seen.time = Recorder::now();
   if (block.has_mark(kSampled)) {
-    sampler_.put_back(cache.marks, address, cache.counters.live_bytes() - block.size, block.size);
+    sampler_.put_back(cache.marks, block.address, cache.counters.live_bytes() - block.size, block.size);
     cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
   }
   block.drop_marks(kSampled | kRecorded);
@@ -208,11 +205,12 @@ std::vector<Entry> Pool::state_for_recording() {
   };
   for (const Region& region : space_.regions) {
     for_each_chunk(region, [&](const Chunk* chunk) {
-      if (is_on)
+      const bool is_away = chunk->asleep && chunk->handle == 0;
+      if (is_on && !is_away)
         add(Happening::map, *static_cast<const StreamHeap*>(chunk->heap), chunk->address, chunk->size);
     });
     for (Range* range = region.first; range != nullptr; range = range->next) {
-      if (!range->is(State::live)) continue;
+      if (!range->is(State::live) || range->owner() == nullptr) continue;
       if (!is_on) range->drop_marks(kRecorded);
       if (!is_on || range->has_mark(kRecorded)) continue;
       add(Happening::have, heap_of(*range), range->address, range->requested());

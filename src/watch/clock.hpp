@@ -19,7 +19,7 @@ inline uint64_t clock_ns(clockid_t which = CLOCK_MONOTONIC) noexcept {
 }
 
 /// Whether ticks() may read the processor's own counter, because the kernel itself tells time by it: then it
-/// runs evenly and is the same on all cores. Looked up once.
+/// runs evenly and is the same on all cores. Reads a file.
 bool has_processor_clock() noexcept;
 
 /// Ticks of an even clock that all threads share; their rate is measured by whoever needs it.

@@ -40,16 +40,19 @@ struct Kept {
   std::string description;  // once it was asked for
 };
 
-/// All stacks that were met. Leaked. Stacks with equal hashes of 64 bits count as equal.
+/// All stacks that were met. Stacks with equal hashes of 64 bits count as equal.
 struct Book {
-  std::mutex mutex;
   std::unordered_map<uint64_t, StackId> numbers;
   std::vector<Kept> stacks;
 };
 
+constinit std::mutex book_mutex;
+constinit Book* the_book = nullptr;  // made by the first who needs it, and leaked
+
+/// With its mutex. Throws std::bad_alloc.
 Book& book() {
-  static Book* const only = new Book;
-  return *only;
+  if (the_book == nullptr) the_book = new Book;
+  return *the_book;
 }
 
 struct Teller {
@@ -63,12 +66,30 @@ constinit thread_local bool is_taking = false;
 
 using UnwindFn = int (*)(void**, int);
 
+/// What is looked up once, or, where several threads come first, by each of them.
+template <typename Value>
+struct Found {
+  std::atomic<bool> is_known{false};
+  std::atomic<Value> value{};
+
+  template <typename Find>
+  Value get(Find find) noexcept {
+    if (!is_known.load(std::memory_order_acquire)) {
+      value.store(find(), std::memory_order_relaxed);
+      is_known.store(true, std::memory_order_release);
+    }
+    return value.load(std::memory_order_relaxed);
+  }
+};
+
 /// libunwind keeps what it has learned of each function, so that it takes a twentieth of the time of the
 /// compiler's own unwinder. It is used where the system has it.
 UnwindFn find_unwinder() noexcept {
   void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
   return library != nullptr ? reinterpret_cast<UnwindFn>(dlsym(library, "unw_backtrace")) : nullptr;
 }
+
+constinit Found<UnwindFn> unwinder;
 
 _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* to) noexcept {
   Taken& taken = *static_cast<Taken*>(to);
@@ -101,13 +122,17 @@ int find_span(dl_phdr_info* info, size_t size, void* to) noexcept {
   return 1;
 }
 
+constinit std::atomic<uintptr_t> own_begin{0};
+constinit Found<uintptr_t> own_bytes;
+
 bool is_own(const void* frame) noexcept {
-  static const Span own = [] {
+  const uintptr_t bytes = own_bytes.get([] {
     Span span;
     dl_iterate_phdr(find_span, &span);
-    return span;
-  }();
-  return reinterpret_cast<uintptr_t>(frame) - own.begin < own.end - own.begin;
+    own_begin.store(span.begin, std::memory_order_relaxed);
+    return span.end - span.begin;
+  });
+  return reinterpret_cast<uintptr_t>(frame) - own_begin.load(std::memory_order_relaxed) < bytes;
 }
 
 /// Leaves the library's own frames out, so that all ways through it are one call site.
@@ -119,7 +144,7 @@ void trim(Taken& taken) noexcept {
 }
 
 void take_native(Taken& taken) noexcept {
-  static const UnwindFn unwind = find_unwinder();
+  const UnwindFn unwind = unwinder.get(find_unwinder);
   if (unwind != nullptr) {
     taken.count = static_cast<size_t>(std::max(unwind(taken.frames.data(), kFrames), 0));
   } else {
@@ -172,8 +197,8 @@ std::string describe(const std::vector<void*>& frames, const std::string& words)
 
 StackId remember(const Taken& taken) {
   const uint64_t hash = hash_of(taken);
+  const std::lock_guard lock(book_mutex);
   Book& all = book();
-  const std::lock_guard lock(all.mutex);
   if (const auto found = all.numbers.find(hash); found != all.numbers.end()) return found->second;
   if (all.stacks.size() + 1 >= kStacks) return 0;
   // Where the second of these throws, a stack is there that no hash leads to.
@@ -220,8 +245,8 @@ StackId take_stack(StackKinds kinds) noexcept {
 
 std::string describe_stack(StackId stack) {
   if (stack == 0) return {};
+  std::unique_lock lock(book_mutex);
   Book& all = book();
-  std::unique_lock lock(all.mutex);
   if (stack > all.stacks.size()) return {};
   if (const std::string& known = all.stacks[stack - 1].description; !known.empty()) return known;
   const std::vector<void*> frames = all.stacks[stack - 1].frames;
@@ -239,11 +264,11 @@ std::string describe_site(StackId stack) {
 }
 
 void lock_stacks() noexcept {
-  book().mutex.lock();
+  book_mutex.lock();
 }
 
 void unlock_stacks() noexcept {
-  book().mutex.unlock();
+  book_mutex.unlock();
 }
 
 }  // namespace gpupool::internal

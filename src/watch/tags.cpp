@@ -19,29 +19,24 @@ struct Pushed {
 };
 constinit thread_local Pushed pushed{};
 
-/// Numbers by name. Leaked: names outlive every static object.
-struct Book {
-  std::mutex mutex;
-  std::unordered_map<std::string, TagId> numbers;
-  std::array<std::atomic<const char*>, kTagNames> names{};
-};
+using Numbers = std::unordered_map<std::string, TagId>;
 
-Book& book() {
-  static Book* const only = new Book;
-  return *only;
-}
+constinit std::mutex names_mutex;
+constinit Numbers* numbers_by_name = nullptr;  // made by the first who needs it, and leaked, as the names are
+constinit std::array<std::atomic<const char*>, kTagNames> names{};
 
 TagId number_of(const char* name) {
-  Book& all = book();
-  const std::lock_guard lock(all.mutex);
-  const auto next = static_cast<TagId>(all.numbers.size() + 1);
+  const std::lock_guard lock(names_mutex);
+  if (numbers_by_name == nullptr) numbers_by_name = new Numbers;
+  Numbers& numbers = *numbers_by_name;
+  const auto next = static_cast<TagId>(numbers.size() + 1);
   // The last number is for all names that come too late.
   const auto [found, is_new] =
-      next < kTagNames ? all.numbers.try_emplace(name, next) : std::pair{all.numbers.find(name), false};
-  if (found == all.numbers.end()) return kTagNames - 1;
+      next < kTagNames ? numbers.try_emplace(name, next) : std::pair{numbers.find(name), false};
+  if (found == numbers.end()) return kTagNames - 1;
   const bool is_last = found->second == kTagNames - 1;
   // Keys of the map never move, and none is ever taken out.
-  if (is_new) all.names[found->second].store(is_last ? kTooManyTags : found->first.c_str());
+  if (is_new) names[found->second].store(is_last ? kTooManyTags : found->first.c_str());
   return found->second;
 }
 
@@ -74,16 +69,16 @@ TagId current_tag() noexcept {
 }
 
 const char* tag_name(TagId tag) noexcept {
-  const char* name = tag < kTagNames ? book().names[tag].load(std::memory_order_acquire) : nullptr;
+  const char* name = tag < kTagNames ? names[tag].load(std::memory_order_acquire) : nullptr;
   return name != nullptr ? name : "";
 }
 
 void lock_tags() noexcept {
-  book().mutex.lock();
+  names_mutex.lock();
 }
 
 void unlock_tags() noexcept {
-  book().mutex.unlock();
+  names_mutex.unlock();
 }
 
 }  // namespace gpupool::internal

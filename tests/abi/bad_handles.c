@@ -29,6 +29,9 @@ static void test_bad_pool(gpupool_t* pool) {
   CHECK(capture == 0);
   FAILS(INVALID, gpupool_release_capture(pool, 1));
   FAILS(INVALID, gpupool_enable_peer(pool, 1));
+  gpupool_t* child = pool;
+  FAILS(INVALID, gpupool_create_child(pool, &child));
+  CHECK(child == NULL);
 
   uint64_t released = 1;
   FAILS(INVALID, gpupool_empty(pool, &released));

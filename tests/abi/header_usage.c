@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiled as every version of C and C++ that the header promises to work with. Included twice on purpose. */
-#include <gpupool/frameworks.h>
 #include <gpupool/gpupool.h>
+#include <gpupool/torch.h>
 
 gpupool_status_t use_the_header(gpupool_t* pool);
 

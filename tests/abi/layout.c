@@ -131,7 +131,7 @@ _Static_assert(sizeof(((gpupool_driver_stats_t*)0)->stream_wait) == 16, "layout"
 _Static_assert(offsetof(gpupool_driver_stats_t, host_wait) == 176, "layout");
 _Static_assert(sizeof(((gpupool_driver_stats_t*)0)->host_wait) == 16, "layout");
 
-_Static_assert(sizeof(gpupool_stats_t) == 976, "layout");
+_Static_assert(sizeof(gpupool_stats_t) == 1040, "layout");
 _Static_assert(offsetof(gpupool_stats_t, struct_size) == 0, "layout");
 _Static_assert(sizeof(((gpupool_stats_t*)0)->struct_size) == 4, "layout");
 _Static_assert(offsetof(gpupool_stats_t, device) == 4, "layout");
@@ -170,6 +170,50 @@ _Static_assert(offsetof(gpupool_stats_t, streams) == 960, "layout");
 _Static_assert(sizeof(((gpupool_stats_t*)0)->streams) == 8, "layout");
 _Static_assert(offsetof(gpupool_stats_t, metadata_bytes) == 968, "layout");
 _Static_assert(sizeof(((gpupool_stats_t*)0)->metadata_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_stats_t, asleep_bytes) == 976, "layout");
+_Static_assert(sizeof(((gpupool_stats_t*)0)->asleep_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_stats_t, backup_bytes) == 984, "layout");
+_Static_assert(sizeof(((gpupool_stats_t*)0)->backup_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_stats_t, sleeps) == 992, "layout");
+_Static_assert(sizeof(((gpupool_stats_t*)0)->sleeps) == 8, "layout");
+_Static_assert(offsetof(gpupool_stats_t, wakes) == 1000, "layout");
+_Static_assert(sizeof(((gpupool_stats_t*)0)->wakes) == 8, "layout");
+_Static_assert(offsetof(gpupool_stats_t, copy) == 1008, "layout");
+_Static_assert(sizeof(((gpupool_stats_t*)0)->copy) == 16, "layout");
+_Static_assert(offsetof(gpupool_stats_t, stream) == 1024, "layout");
+_Static_assert(sizeof(((gpupool_stats_t*)0)->stream) == 16, "layout");
+
+_Static_assert(sizeof(gpupool_sleep_options_t) == 56, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, struct_size) == 0, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->struct_size) == 4, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, mode) == 4, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->mode) == 4, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, flags) == 8, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->flags) == 4, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, fill) == 12, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->fill) == 4, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, timeout_ns) == 16, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->timeout_ns) == 8, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, reserved) == 24, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->reserved) == 32, "layout");
+
+_Static_assert(sizeof(gpupool_sleep_result_t) == 56, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, struct_size) == 0, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->struct_size) == 4, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, pools) == 4, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->pools) == 4, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, released_bytes) == 8, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->released_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, saved_bytes) == 16, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->saved_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, dropped_bytes) == 24, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->dropped_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, retained_bytes) == 32, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->retained_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, created_bytes) == 40, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->created_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_sleep_result_t, nanoseconds) == 48, "layout");
+_Static_assert(sizeof(((gpupool_sleep_result_t*)0)->nanoseconds) == 8, "layout");
 
 _Static_assert(sizeof(gpupool_block_t) == 40, "layout");
 _Static_assert(offsetof(gpupool_block_t, address) == 0, "layout");
@@ -224,8 +268,10 @@ _Static_assert(offsetof(gpupool_sim_config_t, streams) == 24, "layout");
 _Static_assert(sizeof(((gpupool_sim_config_t*)0)->streams) == 4, "layout");
 _Static_assert(offsetof(gpupool_sim_config_t, reserved0) == 28, "layout");
 _Static_assert(sizeof(((gpupool_sim_config_t*)0)->reserved0) == 4, "layout");
-_Static_assert(offsetof(gpupool_sim_config_t, reserved) == 32, "layout");
-_Static_assert(sizeof(((gpupool_sim_config_t*)0)->reserved) == 24, "layout");
+_Static_assert(offsetof(gpupool_sim_config_t, host_bytes) == 32, "layout");
+_Static_assert(sizeof(((gpupool_sim_config_t*)0)->host_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_sim_config_t, reserved) == 40, "layout");
+_Static_assert(sizeof(((gpupool_sim_config_t*)0)->reserved) == 16, "layout");
 
 _Static_assert(sizeof(gpupool_status_t) == 4, "layout");
 _Static_assert(GPUPOOL_SUCCESS == 0, "layout");
@@ -240,6 +286,7 @@ _Static_assert(GPUPOOL_ERROR_DRIVER == 8, "layout");
 _Static_assert(GPUPOOL_ERROR_SHUTTING_DOWN == 9, "layout");
 _Static_assert(GPUPOOL_ERROR_FORKED == 10, "layout");
 _Static_assert(GPUPOOL_ERROR_INTERNAL == 11, "layout");
+_Static_assert(GPUPOOL_ERROR_ASLEEP == 12, "layout");
 _Static_assert(GPUPOOL_STATUS_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_backend_t) == 4, "layout");
@@ -285,7 +332,27 @@ _Static_assert(sizeof(gpupool_block_state_t) == 4, "layout");
 _Static_assert(GPUPOOL_BLOCK_LIVE == 1, "layout");
 _Static_assert(GPUPOOL_BLOCK_PENDING == 2, "layout");
 _Static_assert(GPUPOOL_BLOCK_CACHED == 3, "layout");
+_Static_assert(GPUPOOL_BLOCK_ASLEEP == 4, "layout");
 _Static_assert(GPUPOOL_BLOCK_FORCE32 == 2147483647, "layout");
+
+_Static_assert(sizeof(gpupool_sleep_mode_t) == 4, "layout");
+_Static_assert(GPUPOOL_SLEEP_MODE_SAVE == 0, "layout");
+_Static_assert(GPUPOOL_SLEEP_MODE_DROP == 1, "layout");
+_Static_assert(GPUPOOL_SLEEP_MODE_FORCE32 == 2147483647, "layout");
+
+_Static_assert(sizeof(gpupool_sleep_flag_t) == 4, "layout");
+_Static_assert(GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT == 1, "layout");
+_Static_assert(GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS == 2, "layout");
+_Static_assert(GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP == 4, "layout");
+_Static_assert(GPUPOOL_SLEEP_FLAG_FILL == 8, "layout");
+_Static_assert(GPUPOOL_SLEEP_FLAG_FORCE32 == 2147483647, "layout");
+
+_Static_assert(sizeof(gpupool_sleep_state_t) == 4, "layout");
+_Static_assert(GPUPOOL_SLEEP_STATE_AWAKE == 0, "layout");
+_Static_assert(GPUPOOL_SLEEP_STATE_FALLING_ASLEEP == 1, "layout");
+_Static_assert(GPUPOOL_SLEEP_STATE_ASLEEP == 2, "layout");
+_Static_assert(GPUPOOL_SLEEP_STATE_WAKING == 3, "layout");
+_Static_assert(GPUPOOL_SLEEP_STATE_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_log_level_t) == 4, "layout");
 _Static_assert(GPUPOOL_LOG_OFF == 0, "layout");

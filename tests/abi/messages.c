@@ -46,7 +46,7 @@ static void test_fields(void) {
   FIELD_SAYS(INVALID, "mode is 4, not 0 (auto), 1 (vmm), 2 (driver) or 3 (upstream)", mode, 4);
   FIELD_SAYS(INVALID, "kind is -1, not 0 (device), 1 (pinned) or 2 (managed)", kind, -1);
   FIELD_SAYS(INVALID, "fraction is 50, not in (0, 1], nor 0 for no such limit", fraction, 50);
-  FIELD_SAYS(INVALID, "slack is -0.5, not in [0, 10]", slack, -0.5);
+  FIELD_SAYS(INVALID, "slack is -0.5, not in [0, 10], nor -1 for always tight", slack, -0.5);
   FIELD_SAYS(INVALID,
              "max_chunk_bytes is 3145728, not a power of two from 2 MiB to 16 GiB, nor 0 for the default",
              max_chunk_bytes, 3 << 20);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PyTorch calls through pointers, as PyTorch calls it: with its C++ types, on several devices, with
 // pools of graphs, to the end of memory.
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 
 #include <functional>
 #include <stdexcept>
@@ -161,7 +161,9 @@ void test_shared_limit() {
   // The graph's pool was given all the room that there was; the default pool takes back what it left.
   void* more = gpupool_torch_alloc(half / 4, 4, nullptr);
   CHECK(more != nullptr);
+  CHECK(stats(4).failed_mallocs == 0);
   CHECK(gpupool_torch_alloc(half / 2, 4, nullptr) == nullptr);
+  CHECK(stats(4).failed_mallocs == 1);  // though it was tried twice
   gpupool_torch_free(graph, half / 2, 4, nullptr);
   release_pool(4, id);
   CHECK(gpupool_torch_limit(4) == limit && stats(4).limit_bytes == limit);

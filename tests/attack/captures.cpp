@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs keep their memory (finding D0): random captures, frees, growth and give-backs, and replays that
 // touch everything that ended captures ever used. A replay must find all of it mapped, and must change
-// nothing but its own graph's memory. In capture-aware pools, and in pools that each belong to one graph.
+// nothing but its own graph's memory. In capture-aware pools, in pools that each belong to one graph, and in
+// children of a pool.
 //
 // ATTACK_SEEDS: how many random runs. A failure names its seed; ATTACK_FIRST_SEED begins there.
 #include <algorithm>
@@ -18,7 +19,7 @@ constexpr uint64_t kCapacity = 48 * kMiB;
 constexpr size_t kStreams = 4;
 constexpr size_t kMaxGraphs = 5;
 
-enum class Pools { aware, own, both };
+enum class Pools { aware, own, both, child };
 
 struct Block {
   gpupool_ptr_t address = 0;
@@ -78,7 +79,7 @@ class Story {
     const gpupool_config_t plain = sim_config(kDevice);
     EXPECT_TRUE(ok(gpupool_create(&plain, &lab_)));
     EXPECT_TRUE(ok(gpupool_create(&plain, &other_)));
-    if (pools_ != Pools::own) {
+    if (pools_ == Pools::aware || pools_ == Pools::both) {
       gpupool_config_t aware = sim_config(kDevice);
       aware.flags = GPUPOOL_FLAG_CAPTURE_AWARE;
       EXPECT_TRUE(ok(gpupool_create(&aware, &aware_)));
@@ -148,7 +149,9 @@ class Story {
   }
 
   void on_pool(uint64_t dice) {
-    gpupool_t* const pool = any_pool();
+    // A child gives back what it is asked for.
+    const bool gives_back = dice >= 88 && dice <= 91;
+    gpupool_t* const pool = gives_back && pools_ == Pools::child ? ordinary_pool() : any_pool();
     trace("synchronize, empty, trim, reserve, ...", {.pool = pool, .stamp = dice});
     switch (dice) {
       case 86:
@@ -257,9 +260,12 @@ class Story {
     auto graph = std::make_unique<Graph>();
     graph->stamp = ++stamps_;
     graph->stream = stream;
-    graph->owns_pool = pools_ == Pools::own || (pools_ == Pools::both && pick(2) == 0);
+    graph->owns_pool =
+        pools_ == Pools::own || pools_ == Pools::child || (pools_ == Pools::both && pick(2) == 0);
     graph->pool = aware_;
-    if (graph->owns_pool) {
+    if (pools_ == Pools::child) {
+      EXPECT_TRUE(ok(gpupool_create_child(other_, &graph->pool)));
+    } else if (graph->owns_pool) {
       const gpupool_config_t plain = sim_config(kDevice);
       EXPECT_TRUE(ok(gpupool_create(&plain, &graph->pool)));
     }
@@ -294,7 +300,7 @@ class Story {
   void end_capture() {
     Graph* const graph = any_graph(false);
     if (graph == nullptr) return;
-    if (!graph->used.empty()) {  // else the pool has not seen the capture
+    if (!graph->used.empty() && pools_ != Pools::child) {  // else the pool has not seen the capture
       EXPECT_TRUE(
           refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_release_capture(graph->pool, graph->capture)));
     }
@@ -457,6 +463,9 @@ TEST(Captures, KeepTheirMemoryInAwarePools) {
 }
 TEST(Captures, KeepTheirMemoryInPoolsOfTheirOwn) {
   tell(Pools::own);
+}
+TEST(Captures, KeepTheirMemoryInChildren) {
+  tell(Pools::child);
 }
 TEST(Captures, KeepTheirMemorySideBySide) {
   tell(Pools::both);

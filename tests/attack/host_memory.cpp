@@ -355,6 +355,15 @@ const Call kCalls[] = {
     // ---- keeping memory, and giving it back
     {"enable_peer", furnish, [](World& w) { return gpupool_enable_peer(w.pool, 1); }, GPUPOOL_SUCCESS,
      kOwnMemory},
+    {"create_child", furnish,
+     [](World& w) {
+       gpupool_t* child = nullptr;
+       const Status status = gpupool_create_child(w.pool, &child);
+       (void)stop_failing();
+       OK(gpupool_destroy(child));
+       return status;
+     },
+     GPUPOOL_SUCCESS, kOwnMemory},
     {"empty", furnish, [](World& w) { return gpupool_empty(w.pool, nullptr); }, GPUPOOL_SUCCESS, kFalls},
     {"empty_pending", furnish_pending, [](World& w) { return gpupool_empty(w.pool, nullptr); },
      GPUPOOL_SUCCESS, kFalls},

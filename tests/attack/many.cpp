@@ -3,6 +3,7 @@
 // nearly one size. No call costs more with many than with few.
 //
 // ATTACK_BLOCKS (200,000), ATTACK_HOLES (20,000): how many.
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -16,46 +17,59 @@ constexpr int32_t kDevice = 3;
 class Many : public testing::Test {
  protected:
   void SetUp() override { configure_device(kDevice, kAddressesOnly); }
+};
 
-  static gpupool_stream_t new_stream(PoolUnderTest& pool) {
-    gpupool_stream_t stream = 0;
-    EXPECT_TRUE(ok(gpupool_stream_create(pool, &stream)));
-    return stream;
+/// A pool with streams, on which every one has been used.
+class WithStreams {
+ public:
+  WithStreams(const gpupool_config_t& config, size_t count, std::initializer_list<uint64_t> sizes)
+      : pool_(config) {
+    while (streams_.size() < count && !testing::Test::HasFailure()) {
+      gpupool_stream_t stream = 0;
+      EXPECT_TRUE(ok(gpupool_stream_create(pool_, &stream)));
+      streams_.push_back(stream);
+      for (const uint64_t size : sizes) pool_.free(pool_.malloc(size, stream), stream);
+    }
   }
+
+  /// A malloc and its free, of 3 MiB on each stream in turn.
+  uint64_t in_turn() {
+    return time_of(20'000, [&](uint64_t i) {
+      const gpupool_stream_t stream = streams_[i * 7 % streams_.size()];
+      pool_.free(pool_.malloc(3 * kMiB, stream), stream);
+    });
+  }
+  /// A malloc that grows.
+  uint64_t growth() {
+    std::vector<gpupool_ptr_t> blocks(200);
+    const uint64_t cost =
+        time_of(blocks.size(), [&](uint64_t i) { blocks[i] = pool_.malloc(6 * kMiB, streams_[i % 10]); });
+    for (size_t i = 0; i < blocks.size(); ++i) pool_.free(blocks[i], streams_[i % 10]);
+    pool_.empty();
+    return cost;
+  }
+  /// A free by a stream that is not known.
+  uint64_t unknown_free() {
+    std::vector<gpupool_ptr_t> blocks(200);
+    for (gpupool_ptr_t& block : blocks) block = pool_.malloc(1000, streams_[0]);
+    const uint64_t cost = time_of(blocks.size(), [&](uint64_t i) { pool_.free(blocks[i], kUnknownStream); });
+    pool_.synchronize();
+    EXPECT_EQ(pool_.active(), 0u);
+    return cost;
+  }
+
+ private:
+  PoolUnderTest pool_;
+  std::vector<gpupool_stream_t> streams_;
 };
 
 TEST_F(Many, LiveStreamsOnOneDevice) {
-  PoolUnderTest pool(sim_config(kDevice));
-  std::vector<gpupool_stream_t> streams;
-  const auto add = [&](size_t count) {
-    while (streams.size() < count && !HasFailure()) {
-      streams.push_back(new_stream(pool));
-      pool.free(pool.malloc(700, streams.back()), streams.back());
-      pool.free(pool.malloc(3 * kMiB, streams.back()), streams.back());
-    }
-  };
-  std::vector<std::pair<gpupool_ptr_t, gpupool_stream_t>> kept;
-  const auto growth = [&] {
-    const auto grow = [&](uint64_t i) {
-      const gpupool_stream_t stream = streams[i % 10];
-      kept.emplace_back(pool.malloc(6 * kMiB, stream), stream);
-    };
-    return time_of(300, grow);
-  };
-  const auto in_turn = [&] {
-    return time_of(20'000, [&](uint64_t i) {
-      const gpupool_stream_t stream = streams[i * 7 % streams.size()];
-      pool.free(pool.malloc(3 * kMiB, stream), stream);
-    });
-  };
-  add(10);
-  const uint64_t few_growth = growth();
-  const uint64_t few = in_turn();
-  add(10'000);
-  ASSERT_FALSE(HasFailure()) << "at stream " << streams.size();
-  expect_like(few_growth, growth(), 4, 5'000, "a malloc that grows");
-  expect_like(few, in_turn(), 5, 5'000, "a malloc and its free");
-  for (const auto& [block, stream] : kept) pool.free(block, stream);
+  WithStreams few(sim_config(kDevice), 10, {700, 3 * kMiB});
+  WithStreams many(sim_config(kDevice), 10'000, {700, 3 * kMiB});
+  expect_like_in_turn([&] { return few.growth(); }, [&] { return many.growth(); }, 4, 5'000,
+                      "a malloc that grows");
+  expect_like_in_turn([&] { return few.in_turn(); }, [&] { return many.in_turn(); }, 5, 5'000,
+                      "a malloc and its free");
 }
 
 TEST(ManyDevices, HaveManyStreamsEach) {
@@ -92,98 +106,112 @@ TEST_F(Many, PoolsAtOnce) {
 }
 
 TEST_F(Many, StreamsMayUseABlock) {
-  PoolUnderTest pool(sim_config(kDevice));
-  std::vector<gpupool_stream_t> streams;
-  const auto cost_with = [&](size_t count) {
-    while (streams.size() < count && !HasFailure()) {
-      streams.push_back(new_stream(pool));
-      pool.free(pool.malloc(1000, streams.back()), streams.back());
-    }
-    std::vector<gpupool_ptr_t> blocks(200);
-    for (gpupool_ptr_t& block : blocks) block = pool.malloc(1000, streams[0]);
-    const uint64_t cost = time_of(blocks.size(), [&](uint64_t i) { pool.free(blocks[i], kUnknownStream); });
-    pool.synchronize();
-    EXPECT_EQ(pool.active(), 0u);
-    return cost;
-  };
-  const uint64_t few = cost_with(1000);
-  const uint64_t many = cost_with(10'000);
-  ASSERT_FALSE(HasFailure()) << "at stream " << streams.size();
-  expect_like(few, many, 3, 4'000, "a free with an unknown stream");
+  WithStreams few(sim_config(kDevice), 1000, {1000});
+  WithStreams many(sim_config(kDevice), 10'000, {1000});
+  expect_like_in_turn([&] { return few.unknown_free(); }, [&] { return many.unknown_free(); }, 3, 4'000,
+                      "a free with an unknown stream");
 }
 
-TEST_F(Many, BlocksWaitForAStream) {
-  PoolUnderTest pool(sim_config(kDevice));
-  ASSERT_TRUE(ok(gpupool_sim_work(kDevice, 12, 0, 0, 3'600'000'000'000)));
-  std::vector<gpupool_ptr_t> blocks(100'000);
-  for (gpupool_ptr_t& block : blocks) block = pool.malloc(4096, 11);
-  size_t freed = 0;
-  const auto free_up_to = [&](size_t count) {
+/// A pool with blocks of stream 11 that wait for stream 12, which is busy.
+class WithWaiting {
+ public:
+  WithWaiting(const gpupool_config_t& config, size_t count) : pool_(config) {
     const uint64_t begin = cpu_ns();
-    const size_t first = freed;
-    for (; freed < count; ++freed) {
-      pool.record_stream(blocks[freed], 12);
-      pool.free(blocks[freed], 11);
-      if (freed % 1000 == 0 && cpu_ns() - begin > kPatience) return ~uint64_t{0};
-    }
-    return (cpu_ns() - begin) / (freed - first);
-  };
-  std::vector<gpupool_ptr_t> missed;
-  const auto miss = [&] {
-    return time_of(200, [&](uint64_t) { missed.push_back(pool.malloc(70'000, 11)); });
-  };
-  const auto stats = [&] { return least_time_of(20, [&] { (void)pool.stats(); }); };
-  free_up_to(4000);
-  const uint64_t few = free_up_to(5000);
-  const uint64_t few_miss = miss();
-  const uint64_t few_stats = stats();
-  ASSERT_NE(free_up_to(99'000), ~uint64_t{0}) << "lost patience with " << freed << " blocks that wait";
-  expect_like(few, free_up_to(100'000), 3, 4'000, "record and free");
-  expect_like(few_miss, miss(), 3, 5'000, "a malloc that misses");
-  expect_like(few_stats, stats(), 3, 50'000, "stats");
-  EXPECT_EQ(pool.active() - pool.allocated(), 100'000u * 4096);
-  for (const gpupool_ptr_t block : missed) pool.free(block, 11);
-  pool.synchronize();  // virtual time passes
-  EXPECT_EQ(pool.active(), 0u);
-}
+    while (waiting_ < count && cpu_ns() - begin < kPatience) add();
+    EXPECT_GE(waiting_, count) << "lost patience";
+  }
+  ~WithWaiting() {
+    for (const gpupool_ptr_t block : missed_) pool_.free(block, 11);
+    pool_.synchronize();  // virtual time passes
+    EXPECT_EQ(pool_.active(), 0u);
+  }
+  WithWaiting(const WithWaiting&) = delete;
+  WithWaiting& operator=(const WithWaiting&) = delete;
 
-/// What watching costs with n small blocks that are live, or cached.
-class Watched : public Many {
- protected:
-  struct Costs {
-    uint64_t stats;
-    uint64_t report;
-    uint64_t failure;
-    uint64_t reset;
-  };
+  void expect_all_to_wait() { EXPECT_EQ(pool_.active() - pool_.allocated(), waiting_ * 4096); }
 
-  static Costs costs_with(uint64_t count, bool live) {
-    PoolUnderTest pool(sim_config(kDevice));
-    std::vector<gpupool_ptr_t> blocks(count);
-    for (gpupool_ptr_t& block : blocks) block = pool.malloc(512, 11);
-    if (!live) {
-      for (const gpupool_ptr_t block : blocks) pool.free(block, 11);
-    }
-    Costs costs{};
-    costs.stats = least_time_of(20, [&] { (void)pool.stats(); });
-    costs.report = least_time_of(20, [&] { (void)pool.report(); });
-    costs.reset = least_time_of(20, [&] { EXPECT_TRUE(ok(gpupool_reset_peaks(pool))); });
-    pool.set_limit(pool.reserved() + 64 * kMiB);
-    // Nothing of a failing malloc may be paid for what is cached or live.
-    costs.failure = least_time_of(10, [&] { (void)pool.try_malloc(kGiB, 11); });
-    if (live) {
-      for (const gpupool_ptr_t block : blocks) pool.free(block, 11);
-    }
-    return costs;
+  uint64_t add() {
+    std::vector<gpupool_ptr_t> blocks(1000);
+    for (gpupool_ptr_t& block : blocks) block = pool_.malloc(4096, 11);
+    waiting_ += blocks.size();
+    return time_of(blocks.size(), [&](uint64_t i) {
+      pool_.record_stream(blocks[i], 12);
+      pool_.free(blocks[i], 11);
+    });
+  }
+  uint64_t miss() {
+    return time_of(200, [&](uint64_t) { missed_.push_back(pool_.malloc(70'000, 11)); });
+  }
+  uint64_t stats() {
+    return least_time_of(20, [&] { (void)pool_.stats(); });
   }
 
+ private:
+  PoolUnderTest pool_;
+  uint64_t waiting_ = 0;
+  std::vector<gpupool_ptr_t> missed_;
+};
+
+TEST_F(Many, BlocksWaitForAStream) {
+  ASSERT_TRUE(ok(gpupool_sim_work(kDevice, 12, 0, 0, 3'600'000'000'000)));
+  WithWaiting few(sim_config(kDevice), 4'000);
+  WithWaiting many(sim_config(kDevice), 99'000);
+  expect_like_in_turn([&] { return few.add(); }, [&] { return many.add(); }, 3, 4'000, "record and free");
+  expect_like_in_turn([&] { return few.miss(); }, [&] { return many.miss(); }, 3, 5'000,
+                      "a malloc that misses");
+  expect_like_in_turn([&] { return few.stats(); }, [&] { return many.stats(); }, 3, 50'000, "stats");
+  few.expect_all_to_wait();
+  many.expect_all_to_wait();
+}
+
+/// A pool with small blocks that are live, or cached.
+class WithBlocks {
+ public:
+  WithBlocks(const gpupool_config_t& config, uint64_t count, bool live) : pool_(config), blocks_(count) {
+    for (gpupool_ptr_t& block : blocks_) block = pool_.malloc(512, 11);
+    if (!live) free_all();
+  }
+  ~WithBlocks() { free_all(); }
+  WithBlocks(const WithBlocks&) = delete;
+  WithBlocks& operator=(const WithBlocks&) = delete;
+
+  uint64_t stats() {
+    return least_time_of(20, [&] { (void)pool_.stats(); });
+  }
+  uint64_t report() {
+    return least_time_of(20, [&] { (void)pool_.report(); });
+  }
+  uint64_t reset() {
+    return least_time_of(20, [&] { EXPECT_TRUE(ok(gpupool_reset_peaks(pool_))); });
+  }
+  /// Nothing of a failing malloc may be paid for what is cached or live.
+  uint64_t failure() {
+    pool_.set_limit(pool_.reserved() + 64 * kMiB);
+    return least_time_of(10, [&] { (void)pool_.try_malloc(kGiB, 11); });
+  }
+
+ private:
+  void free_all() {
+    for (const gpupool_ptr_t block : blocks_) pool_.free(block, 11);
+    blocks_.clear();
+  }
+
+  PoolUnderTest pool_;
+  std::vector<gpupool_ptr_t> blocks_;
+};
+
+class Watched : public Many {
+ protected:
   static void compare(bool live) {
-    const Costs few = costs_with(20'000, live);
-    const Costs many = costs_with(size_from("ATTACK_BLOCKS", 200'000), live);
-    expect_like(few.stats, many.stats, 3, 50'000, "stats");
-    expect_like(few.report, many.report, 3, 150'000, "report");
-    expect_like(few.reset, many.reset, 3, 50'000, "reset_peaks");
-    expect_like(few.failure, many.failure, 3, 300'000, "a malloc that fails");
+    WithBlocks few(sim_config(kDevice), 20'000, live);
+    WithBlocks many(sim_config(kDevice), size_from("ATTACK_BLOCKS", 200'000), live);
+    const auto compare_in_turn = [&](uint64_t (WithBlocks::*cost)(), uint64_t floor, const char* what) {
+      expect_like_in_turn([&] { return (few.*cost)(); }, [&] { return (many.*cost)(); }, 3, floor, what);
+    };
+    compare_in_turn(&WithBlocks::stats, 50'000, "stats");
+    compare_in_turn(&WithBlocks::report, 150'000, "report");
+    compare_in_turn(&WithBlocks::reset, 50'000, "reset_peaks");
+    compare_in_turn(&WithBlocks::failure, 300'000, "a malloc that fails");
   }
 };
 
@@ -225,14 +253,14 @@ uint64_t cost_among_holes(uint64_t holes, uint64_t size, uint64_t more, uint64_t
 }
 
 TEST_F(Many, SmallHolesThatAreTooSmall) {
-  const uint64_t few = cost_among_holes(2'000, 64 * 512, 512, 2000);
-  const uint64_t many = cost_among_holes(size_from("ATTACK_HOLES", 20'000), 64 * 512, 512, 2000);
-  expect_like(few, many, 3, 3'000, "a malloc among small holes");
+  expect_like_in_turn([] { return cost_among_holes(2'000, 64 * 512, 512, 2000); },
+                      [] { return cost_among_holes(size_from("ATTACK_HOLES", 20'000), 64 * 512, 512, 2000); },
+                      3, 3'000, "a malloc among small holes");
 }
 TEST_F(Many, LargeHolesThatAreTooSmall) {
-  const uint64_t few = cost_among_holes(400, 2 * kMiB, 512, 400);
-  const uint64_t many = cost_among_holes(10'000, 2 * kMiB, 512, 400);
-  expect_like(few, many, 3, 3'000, "a malloc among large holes");
+  expect_like_in_turn([] { return cost_among_holes(400, 2 * kMiB, 512, 400); },
+                      [] { return cost_among_holes(10'000, 2 * kMiB, 512, 400); }, 3, 3'000,
+                      "a malloc among large holes");
 }
 
 }  // namespace

@@ -453,9 +453,13 @@ class Bench(CommandTest):
             [("pair", size, 1, 0) for size in (512, 65536, MIB, 10 * MIB, 256 * MIB)]
             + [("pair_own_streams", 65536, threads, 0) for threads in (1, 2)]
             + [("pair_one_stream", 65536, threads, 0) for threads in (1, 2)]
+            + [(f"streams_in_turn_{streams}", 65536, 1, 0) for streams in (2, 8, 64)]
+            + [("wandering_64", 65536, 8, 0)]
+            + [(f"sizes_in_turn_{sizes}", 512 * sizes, 1, 0) for sizes in (64, 1024)]
             + [("pair_parked", 65536, 1, 0)]
             + [("free_elsewhere", 65536, 2, 0), ("ring", 0, 2, 0)]
-            + [("churn", 16 * MIB, 1, 1000), ("churn", MIB, 1, 10000), ("churn", 65536, 1, 100000)],
+            + [("churn", 16 * MIB, 1, 1000), ("churn", MIB, 1, 10000)]
+            + [("churn", 65536, 1, 100000), ("churn", 65536, 1, 1000000)],
         )
 
     def test_words(self):

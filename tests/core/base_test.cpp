@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/bits.hpp"
+#include "base/log.hpp"
 #include "core/counters.hpp"
 #include "core/free_index.hpp"
 #include "core/range.hpp"
@@ -121,9 +123,9 @@ TEST(FreeIndex, SeesBrokenLinks) {
     index.insert(&blocks[i]);
   }
   ASSERT_TRUE(index.is_valid());
-  blocks[1].link_back = &blocks[2];
+  blocks[1].set_link_back(&blocks[2]);
   EXPECT_FALSE(index.is_valid());
-  blocks[1].link_back = &blocks[0];
+  blocks[1].set_link_back(&blocks[0]);
   ASSERT_TRUE(index.is_valid());
   blocks[0].link = &blocks[2];
   EXPECT_FALSE(index.is_valid());
@@ -208,6 +210,31 @@ TEST(Counters, PeaksOfAGroupAreItsOwn) {
   EXPECT_EQ(counters.peak(Group::small).live, (Amounts{2, 2 * kUnit, 2}));
   EXPECT_EQ(counters.peak(Group::large).live, (Amounts{2 * kMiB, 2 * kMiB, 1}));
   EXPECT_EQ(counters.peak_all().live, (Amounts{2 * kMiB + 1, 2 * kMiB + kUnit, 2}));
+}
+
+TEST(Log, HoldsLinesInTheirOrderAndWithinABound) {
+  std::vector<std::string> lines;
+  const auto receive = [](void* user, int32_t, const char* line) {
+    static_cast<std::vector<std::string>*>(user)->emplace_back(line);
+    log_line(GPUPOOL_LOG_ERROR, "a line about a line");
+  };
+  set_log(receive, &lines, GPUPOOL_LOG_INFO);
+  hold_lines();
+  hold_lines();
+  log_line(GPUPOOL_LOG_INFO, "first");
+  log_line(GPUPOOL_LOG_DEBUG, "not wanted");
+  send_lines();
+  EXPECT_TRUE(lines.empty());
+  log_line(GPUPOOL_LOG_ERROR, "second %d", 2);
+  send_lines();
+  EXPECT_EQ(lines, (std::vector<std::string>{"first", "second 2"}));
+  lines.clear();
+  hold_lines();
+  for (int i = 0; i < 10'000; ++i) log_line(GPUPOOL_LOG_INFO, "%099d", i);
+  send_lines();
+  ASSERT_LT(lines.size(), 1000u);
+  EXPECT_EQ(lines.back(), std::to_string(10'000 - (lines.size() - 1)) + " more lines found no room");
+  set_log(nullptr, nullptr, GPUPOOL_LOG_OFF);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The two indexes of ranges: by size and by address, each against a standard container.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <random>
@@ -123,6 +124,28 @@ TEST(AddressMap, AgreesWithASortedMap) {
     const Range* expected = before == reference.begin() ? nullptr : (--before)->second.get();
     ASSERT_EQ(map.find_at_or_before(probe), expected) << std::hex << probe;
   }
+}
+
+TEST(AddressMap, KeepsWhatWasLiveAtATimeHoweverFarBlocksWander) {
+  AddressMap map;
+  std::array<Range, 3> blocks{};
+  uint64_t bytes = 0;
+  for (Address at = 0; at < kTiB; at += 4 * kGiB + kMiB) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      blocks[i].address = at + i * 2 * kUnit;
+      map.prepare(blocks[i].address);
+      map.insert(&blocks[i]);
+    }
+    for (const Range& block : blocks) {
+      ASSERT_EQ(map.find(block.address), &block);
+      ASSERT_EQ(map.find(block.address + kUnit), nullptr);
+      ASSERT_EQ(map.find_at_or_before(block.address + kUnit), &block);
+    }
+    for (const Range& block : blocks) map.erase(&block);
+    ASSERT_EQ(map.find_at_or_before(at + kGiB), nullptr);
+    if (at == 0) bytes = map.bytes();
+  }
+  EXPECT_EQ(map.bytes(), bytes);
 }
 
 TEST(AddressMap, KnowsItsLimit) {

@@ -68,6 +68,22 @@ TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
   EXPECT_EQ(found + drained, blocks.size());
 }
 
+TEST(QuickBins, KnowWhetherTheyWereUsed) {
+  QuickBins bins;
+  Range block;
+  block.size = 4096;
+  bins.push(&block);
+  EXPECT_FALSE(bins.was_touched());
+  EXPECT_FALSE(bins.empty());
+  EXPECT_EQ(bins.pop(4096), &block);
+  EXPECT_TRUE(bins.was_touched());
+  EXPECT_FALSE(bins.was_touched());
+  bins.touch();
+  EXPECT_TRUE(bins.was_touched());
+  EXPECT_EQ(bins.drain(), nullptr);
+  EXPECT_TRUE(bins.empty());
+}
+
 TEST(Bitmap, AgreesWithASet) {
   using Bits = Bitmap<3 * 4096>;
   Bits bits;

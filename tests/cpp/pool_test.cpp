@@ -26,6 +26,14 @@ TEST(Pool, OwnsItsHandle) {
   EXPECT_EQ(gpupool_synchronize(handle), GPUPOOL_ERROR_INVALID_ARGUMENT);
 }
 
+TEST(Pool, ChildrenOutliveTheirParent) {
+  Pool pool(kSim);
+  Pool child = pool.create_child();
+  EXPECT_EQ(gpupool_set_limit(child.handle(), 1 << 26), GPUPOOL_ERROR_INVALID_ARGUMENT);
+  pool = Pool(kSim);
+  EXPECT_EQ(gpupool_synchronize(child.handle()), GPUPOOL_SUCCESS);
+}
+
 TEST(Pool, AssignmentDestroysTheOldOne) {
   Pool pool(kSim);
   gpupool_t* const old = pool.handle();

@@ -106,7 +106,7 @@ TEST_F(SimDeviceTest, ConfigurationsOutOfRangeAreRefused) {
             GPUPOOL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& c) { c.streams = 3; }), GPUPOOL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& c) { c.reserved0 = 1; }), GPUPOOL_ERROR_UNSUPPORTED);
-  EXPECT_EQ(refused([](auto& c) { c.reserved[2] = 1; }), GPUPOOL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(refused([](auto& c) { c.reserved[1] = 1; }), GPUPOOL_ERROR_UNSUPPORTED);
   EXPECT_EQ(refused([](auto& c) { c.data = 1; }), kSuccess);
 }
 
@@ -152,7 +152,7 @@ TEST(SimSettingsTest, ReadsTheEnvironmentsLanguage) {
                "GPUPOOL_SIM: 'capacity=8QiB' is not capacity= and a size from 2MiB to 64TiB");
   EXPECT_EQ(sim_settings_from("data=0,size=8GiB", settings), GPUPOOL_ERROR_INVALID_ARGUMENT);
   EXPECT_STREQ(last_error().message,
-               "GPUPOOL_SIM: 'size=8GiB' is none of capacity=, data=, price_scale= and streams=");
+               "GPUPOOL_SIM: 'size=8GiB' is none of capacity=, host=, data=, price_scale= and streams=");
   EXPECT_EQ(sim_settings_from("data=0,streams=strict", settings), kSuccess);
   EXPECT_TRUE(settings.strict_streams);
   EXPECT_EQ(sim_settings_from("streams=any", settings), kSuccess);

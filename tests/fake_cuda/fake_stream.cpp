@@ -158,6 +158,20 @@ CUresult cuStreamSynchronize(CUstream handle) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxSynchronize() {
+  FAKE_CALL(kContext | kNoCapture);
+  State& driver = state();
+  const Context* context = current_context();
+  driver.progress.wait(call.lock(), [&] {
+    bool idle = true;
+    for_each_stream(driver, [&](const FakeStream& stream) {
+      idle = idle && (stream.context != context || stream.tasks.empty());
+    });
+    return idle;
+  });
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags) {
   FAKE_CALL(kContext);
   FakeStream* stream = nullptr;

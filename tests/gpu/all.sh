@@ -56,6 +56,7 @@ tests() {
 
 step wheel wheel
 export PYTHONPATH=$folder/site${PYTHONPATH:+:$PYTHONPATH}
+step graphs "$python" tests/gpu/graphs_fuzz.py
 step shim shim
 step torch tests test_torch.py
 step multi_gpu tests -rs test_multi_gpu.py

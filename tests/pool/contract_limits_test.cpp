@@ -271,7 +271,8 @@ TEST_P(Limits, SlackSavesDriverCallsAndIsBounded) {
   gpupool_config_t slack = config();
   slack.slack = 0.5;
   PoolUnderTest loose(slack);
-  PoolUnderTest tight(config());
+  slack.slack = -1;
+  PoolUnderTest tight(slack);
   const gpupool_stream_t streams[] = {new_stream(), new_stream()};
   for (PoolUnderTest* pool : {&loose, &tight}) {
     for (uint64_t i = 0; i < 60; ++i) {

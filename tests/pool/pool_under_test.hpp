@@ -78,6 +78,12 @@ class PoolUnderTest {
   explicit PoolUnderTest(const gpupool_config_t& config) {
     EXPECT_TRUE(ok(gpupool_create(&config, &handle_)));
   }
+  explicit PoolUnderTest(gpupool_t* handle) : handle_(handle) {}
+  static gpupool_t* child_of(gpupool_t* parent) {
+    gpupool_t* child = nullptr;
+    EXPECT_TRUE(ok(gpupool_create_child(parent, &child)));
+    return child;
+  }
   PoolUnderTest(const PoolUnderTest&) = delete;
   PoolUnderTest& operator=(const PoolUnderTest&) = delete;
   ~PoolUnderTest() {

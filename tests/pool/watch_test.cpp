@@ -139,6 +139,29 @@ TEST_F(Watch, FreesByOtherThreadsAndStreamsEndSamples) {
   EXPECT_TRUE(holders().empty());
 }
 
+TEST_F(Watch, ARefusedFreeLeavesTheSampleThere) {
+  blocks_.push_back(take(256 * kMiB));
+  ASSERT_EQ(holders().size(), 1U);
+  EXPECT_EQ(gpupool_free(pool_, blocks_[0], 2), GPUPOOL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(gpupool_free(pool_, blocks_[0] + 512, 0), GPUPOOL_ERROR_UNKNOWN_POINTER);
+  EXPECT_EQ(holders().size(), 1U);
+}
+
+TEST_F(Watch, MarksAndUsesStandBesideEachOther) {
+  blocks_ = {take(256 * kMiB), take(256 * kMiB)};
+  ASSERT_EQ(holders().empty(), false);
+  for (const gpupool_ptr_t block : blocks_) {
+    EXPECT_EQ(gpupool_set_keep(pool_, block, 1), GPUPOOL_SUCCESS);
+    EXPECT_EQ(gpupool_record_stream(pool_, block, 7), GPUPOOL_SUCCESS);
+    EXPECT_EQ(gpupool_set_keep(pool_, block, 0), GPUPOOL_SUCCESS);
+  }
+  EXPECT_EQ(held(""), 512.0 * kMiB);
+  EXPECT_EQ(gpupool_validate(pool_), GPUPOOL_SUCCESS);
+  for (const gpupool_ptr_t block : blocks_) EXPECT_EQ(gpupool_free(pool_, block, 0), GPUPOOL_SUCCESS);
+  blocks_.clear();
+  EXPECT_TRUE(holders().empty());
+}
+
 TEST_F(Watch, TheFailureSaysWho) {
   make(256 * kMiB);
   hold("kv cache", 20 * kMiB, 10);

@@ -9,6 +9,7 @@
 enum { kBlocks = 8 };
 
 static gpupool_t* pool;
+static gpupool_t* child_pool; /* shares the limit of pool */
 static gpupool_ptr_t blocks[kBlocks];
 
 static void inherited_pool_is_refused(void) {
@@ -27,6 +28,11 @@ static void inherited_pool_is_refused(void) {
   FAILS(GPUPOOL_ERROR_FORKED, gpupool_stream_create(pool, &stream));
   CHECK(stream == 0);
   CHECK(stats_of(pool).all.allocated_blocks.current == kBlocks);
+  gpupool_t* another = pool;
+  FAILS(GPUPOOL_ERROR_FORKED, gpupool_malloc(child_pool, 4096, 0, &block));
+  FAILS(GPUPOOL_ERROR_FORKED, gpupool_create_child(pool, &another));
+  CHECK(another == NULL);
+  CHECK(stats_of(child_pool).all.allocated_blocks.current == 1);
 }
 
 static void new_pools(void) {
@@ -67,6 +73,8 @@ int main(void) {
   alarm(60);
   pool = new_pool(0);
   for (int i = 0; i < kBlocks; ++i) blocks[i] = new_block(pool, UINT64_C(1000) << (2 * i));
+  OK(gpupool_create_child(pool, &child_pool));
+  const gpupool_ptr_t of_child = new_block(child_pool, 4096);
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
@@ -80,6 +88,8 @@ int main(void) {
 
   const gpupool_ptr_t block = new_block(pool, 4096);
   OK(gpupool_free(pool, block, 0));
+  OK(gpupool_free(child_pool, of_child, 0));
+  OK(gpupool_destroy(child_pool));
   for (int i = 0; i < kBlocks; ++i) OK(gpupool_free(pool, blocks[i], 0));
   OK(gpupool_empty(pool, NULL));
   CHECK(stats_of(pool).all.reserved_bytes.current == 0);

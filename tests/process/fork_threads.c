@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fork while other threads allocate: the child never hangs on a lock that a thread held which it does not
 // have.
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>

@@ -76,7 +76,7 @@ class Reading(unittest.TestCase):
         self.assertEqual([str(p.type) for p in do.parameters], ["gpupool_t*", "gpupool_fn_t"])
 
     def test_every_version_has_a_node(self):
-        text = export_map(parse_region(GOOD), {})
+        text = export_map(parse_region(GOOD))
         self.assertIn("GPUPOOL_0.1 {\n  global:\n    gpupool_do;\n  local:\n    *;\n};", text)
         self.assertIn("GPUPOOL_0.2 {\n  global:\n    gpupool_undo;\n} GPUPOOL_0.1;", text)
 

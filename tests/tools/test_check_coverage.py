@@ -45,6 +45,15 @@ class Coverage(unittest.TestCase):
         self.write("bindings/go/excused.json", json.dumps({"gpupool_b": "why", "gpupool_a": "why"}))
         self.assertEqual(check_coverage.check(self.root), ["go: the excuse for gpupool_a is stale"])
 
+    def test_what_a_configuration_takes(self):
+        fields = [{"name": "grow_fn", "type": "gpupool_grow_fn_t"}, {"name": "size", "type": "uint64_t"}]
+        contract = {"functions": [], "structs": [{"name": "gpupool_config_t", "fields": fields}]}
+        self.write("docs/api.json", json.dumps(contract))
+        missing = "go: gpupool_config_t.grow_fn is neither offered nor excused"
+        self.assertEqual(check_coverage.check(self.root), [missing])
+        self.write("bindings/go/pool.go", "config.grow_fn = f")
+        self.assertEqual(check_coverage.check(self.root), [])
+
     def test_an_unknown_binding_is_seen(self):
         self.write("bindings/perl/pool.pm", "gpupool_a gpupool_b")
         self.assertEqual(len(check_coverage.check(self.root)), 1)

@@ -19,6 +19,7 @@ GOOD_FLAGS = ("-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,noexecstack")
 CONTRACT = {
     "version": "0.2.3",
     "functions": [{"name": "gpupool_a", "since": "0.1"}, {"name": "gpupool_b", "since": "0.2"}],
+    "torch_functions": [{"name": "gpupool_torch_a", "since": "0.2"}],
 }
 GOOD_MAP = "GPUPOOL_0.1 { global: gpupool_a; local: *; }; GPUPOOL_0.2 { global: gpupool_b; } GPUPOOL_0.1;"
 GOOD_CODE = "int gpupool_a(void) { return 0; }\nint gpupool_b(void) { return 1; }\nint stray(void) { return 2; }\n"
@@ -86,6 +87,18 @@ class Exports(unittest.TestCase):
         self.compile("libother.so", "int other(void) { return 0; }\n", "-Wl,-soname,libother.so.1")
         found = self.violations(flags=(*GOOD_FLAGS, "-Wl,--no-as-needed", f"-L{self.folder}", "-lother"))
         self.assertEqual(found, ["libother.so.1 is needed"])
+
+    def test_the_library_for_pytorch(self):
+        self.compile("libgpupool.so", "int gpupool_a(void) { return 0; }\n", "-Wl,-soname,libgpupool.so.0.2")
+        script = self.folder / "torch.map"
+        script.write_text("GPUPOOL_0.2 { global: gpupool_torch_a; local: *; };")
+        code = "int gpupool_a(void);\nint gpupool_torch_a(void) { return gpupool_a(); }\n"
+        flags = (f"-Wl,--version-script={script}", "-Wl,-soname,libgpupool_torch.so.0.2", *GOOD_FLAGS)
+        library = str(self.compile("libtorch.so", code, *flags, f"-L{self.folder}", "-lgpupool"))
+        self.assertEqual(check_exports.violations(library, CONTRACT, "torch"), [])
+        found = check_exports.violations(library, CONTRACT)
+        self.assertIn("libgpupool.so.0.2 is needed", found)
+        self.assertIn("gpupool_torch_a@@GPUPOOL_0.2 is exported and is not in the contract", found)
 
     def test_static_tls(self):
         variable = '__attribute__((tls_model("initial-exec"))) __thread int n;\n'

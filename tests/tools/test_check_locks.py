@@ -49,6 +49,27 @@ class Locks(unittest.TestCase):
                 words = f"src/pool/new.hpp: the lock m has no row in {check_locks.PAGE}, section Locks"
                 self.assertEqual(self.complaints(new=text), [words])
 
+    def test_a_variable_with_a_guard(self):
+        for text, words in (
+            ("int f() {\n  static const int x = g();\n  return x;\n}", "2: {}, static const int x = g()"),
+            ("T& f() { if (a) { static auto* const t = new T; } }", "1: {}, static auto* const t = new T"),
+            ("class A {\n  int f() {\n    static T t{1};\n  }\n};", "3: {}, static T t"),
+            ("auto f = [] { static T t; };", "1: {}, static T t"),
+        ):
+            with self.subTest(text=text):
+                line, declaration = words.split(": {}, ")
+                expected = f"src/pool/new.hpp:{line}: a guard that fork may leave taken, not constinit: {declaration}"
+                self.assertEqual(self.complaints(new=text), [expected])
+
+    def test_what_needs_no_guard(self):
+        for text in (
+            "namespace n {\nstatic int x = g();\nstatic int f(int a) { return a; }\n}",
+            "class A {\n  static int x;\n  static int f() noexcept;\n  static constexpr int k = 3;\n};",
+            "int f() {\n  static constexpr int a[] = {1};\n  static constinit int b{2};\n  static_assert(1);\n}",
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(self.complaints(new=text), [])
+
     def test_a_second_lock_of_the_same_name(self):
         two = "struct A { std::mutex mutex_; };\nstruct B { std::mutex mutex_; };"
         self.assertEqual(len(self.complaints(a=two)), 1)

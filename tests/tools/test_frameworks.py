@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of functions for frameworks is that of their header."""
+"""The list of functions for PyTorch is that of their header."""
 
 import re
 import sys
@@ -9,18 +9,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from api.frameworks import FRAMEWORK_FUNCTIONS
+from api.frameworks import TORCH_FUNCTIONS
 
 
 class Frameworks(unittest.TestCase):
     def test_the_list_is_the_headers(self):
-        header = (ROOT / "include/gpupool/frameworks.h").read_text(encoding="utf-8")
+        header = (ROOT / "src/frameworks/torch/include/gpupool/torch.h").read_text(encoding="utf-8")
         declared = re.findall(r"^GPUPOOL_API [^(]*?(\w+)\(", header, re.MULTILINE)
-        self.assertEqual(list(FRAMEWORK_FUNCTIONS), declared)
+        self.assertEqual(list(TORCH_FUNCTIONS), declared)
 
     def test_all_are_exported(self):
-        names = (ROOT / "src/abi/gpupool.map").read_text(encoding="utf-8")
-        for name in FRAMEWORK_FUNCTIONS:
+        names = (ROOT / "src/frameworks/torch/gpupool_torch.map").read_text(encoding="utf-8")
+        for name in TORCH_FUNCTIONS:
             self.assertIn(f"    {name};\n", names)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions for PyTorch's pluggable allocator, on two devices.
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 
 #include "pytorch.hpp"
 

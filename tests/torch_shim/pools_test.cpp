@@ -84,6 +84,27 @@ TEST_F(PyTorch, AMemPoolCountsItsUsersAndIsEmptyAfterThem) {
   EXPECT_EQ(torch->snapshot().segments.size(), 0u);
 }
 
+TEST_F(PyTorch, TheLiveBlocksOfAGraphsPoolAreExactlyTheseOrNot) {
+  const Id id{0, 8};
+  void* outside = torch->raw_alloc(16);
+  fake_cuda().begin_capture(number(side), 0);
+  begin(id, side);
+  void* inside = torch->raw_alloc_with_stream(16, side);
+  torch->raw_delete(torch->raw_alloc_with_stream(kMiB, side));
+  EXPECT_TRUE(fake_cuda().end_capture(number(side)));
+  torch->endAllocateToPool(0, id);
+  EXPECT_TRUE(torch->checkPoolLiveAllocations(0, id, {inside}));
+  EXPECT_FALSE(torch->checkPoolLiveAllocations(0, id, {inside, nullptr}));
+  EXPECT_FALSE(torch->checkPoolLiveAllocations(0, id, {outside}));
+  EXPECT_FALSE(torch->checkPoolLiveAllocations(0, id, {}));
+  torch->raw_delete(inside);
+  EXPECT_TRUE(torch->checkPoolLiveAllocations(0, id, {}));
+  EXPECT_THROW(torch->checkPoolLiveAllocations(0, {0, 9}, {}), c10::Error);
+  torch->releasePool(0, id);
+  EXPECT_THROW(torch->checkPoolLiveAllocations(0, id, {}), c10::Error);
+  torch->raw_delete(outside);
+}
+
 TEST_F(PyTorch, AMemPoolMayHaveAnAllocatorOfItsOwn) {
   const Id id{0, 6};
   auto own = std::make_shared<stand_in::OtherAllocator>();

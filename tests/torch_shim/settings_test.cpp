@@ -29,6 +29,44 @@ TEST_F(Settings, NoMemoryAtAllIsALimitToo) {
   EXPECT_THROW(torch->raw_alloc(1), c10::OutOfMemoryError);
 }
 
+TEST_F(Settings, AFractionComesBackToTheLastDigit) {
+  start();
+  EXPECT_EQ(torch->getMemoryFraction(0), 1.0);
+  for (const double fraction : {1.0, 0.0, 0.49625658988952637, 0.7682217955589294, 1.0 / 3, 5e-324, 1.0}) {
+    torch->setMemoryFraction(fraction, 0);
+    EXPECT_EQ(torch->getMemoryFraction(0), fraction);
+  }
+}
+
+TEST_F(Settings, AFractionBelowWhatIsInUseTakesNothingAwayAndAddsNothing) {
+  start();
+  void* held = torch->raw_alloc(100 * kMiB);
+  torch->raw_delete(torch->raw_alloc(200 * kMiB));
+  torch->setMemoryFraction(0.0, 0);
+  EXPECT_EQ(torch->getMemoryFraction(0), 0.0);
+  EXPECT_THROW(torch->raw_alloc(150 * kMiB), c10::OutOfMemoryError);
+  torch->raw_delete(held);
+  torch->emptyCache();
+  EXPECT_EQ(torch->getMemoryFraction(0), 0.0);
+  EXPECT_THROW(torch->raw_alloc(1), c10::OutOfMemoryError);  // what was freed does not come back
+  torch->setMemoryFraction(0.5, 0);
+  torch->raw_delete(torch->raw_alloc(kMiB));
+}
+
+TEST_F(Settings, AFractionBelowWhatIsInUseHoldsOnceThatIsFreed) {
+  start();
+  void* held = torch->raw_alloc(3000 * kMiB);
+  torch->setMemoryFraction(0.125, 0);
+  EXPECT_THROW(torch->raw_alloc(kMiB), c10::OutOfMemoryError);
+  torch->raw_delete(held);
+  EXPECT_THROW(torch->raw_alloc(3500 * kMiB), c10::OutOfMemoryError);
+  torch->raw_delete(torch->raw_alloc(2000 * kMiB));  // from what is cached, as PyTorch's own does
+  torch->emptyCache();
+  EXPECT_THROW(torch->raw_alloc(2000 * kMiB), c10::OutOfMemoryError);
+  torch->raw_delete(torch->raw_alloc(1000 * kMiB));
+  EXPECT_EQ(torch->getMemoryFraction(0), 0.125);
+}
+
 TEST_F(Settings, TheLowerOfTwoLimitsHolds) {
   setenv("GPUPOOL_LIMIT", "1GiB", 1);
   settings.memory_fraction = 0.5;

@@ -52,6 +52,25 @@ TEST_F(PyTorch, EachEmptyCacheCountsAsOneWaitForAllStreams) {
   EXPECT_EQ(torch->getDeviceStats(0).num_sync_all_streams, before + 2);
 }
 
+TEST_F(PyTorch, EachShortageThatTheProgramSeesCountsOnce) {
+  const auto ooms = [this] { return torch->getDeviceStats(0).num_ooms; };
+  torch->setMemoryFraction(0.125, 0);
+  EXPECT_THROW(torch->raw_alloc(2000 * kMiB), c10::OutOfMemoryError);
+  EXPECT_EQ(ooms(), 1);
+  begin({1, 0});  // whose segment is asked for in two sizes
+  void* most = torch->raw_alloc(1010 * kMiB);
+  EXPECT_THROW(torch->raw_alloc(40 * kMiB), c10::OutOfMemoryError);
+  EXPECT_EQ(ooms(), 2);
+  torch->raw_delete(torch->raw_alloc(9 * kMiB));  // the larger of the two sizes is too large
+  torch->endAllocateToPool(0, {1, 0});
+  torch->raw_delete(most);
+  torch->releasePool(0, {1, 0});
+  EXPECT_EQ(ooms(), 2);
+  torch->resetAccumulatedStats(0);
+  EXPECT_EQ(ooms(), 0);
+  EXPECT_EQ(torch->getDeviceStats(1).num_ooms, 0);
+}
+
 TEST_F(PyTorch, StatisticsAreTheSumsOfTheSnapshot) {
   const Id own{0, 3};
   const Id plain{0, 4};

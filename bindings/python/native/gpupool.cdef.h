@@ -21,6 +21,7 @@ typedef enum {
   GPUPOOL_ERROR_SHUTTING_DOWN = 9,
   GPUPOOL_ERROR_FORKED = 10,
   GPUPOOL_ERROR_INTERNAL = 11,
+  GPUPOOL_ERROR_ASLEEP = 12,
   GPUPOOL_STATUS_FORCE32 = 2147483647,
 } gpupool_status_t;
 typedef enum {
@@ -66,8 +67,28 @@ typedef enum {
   GPUPOOL_BLOCK_LIVE = 1,
   GPUPOOL_BLOCK_PENDING = 2,
   GPUPOOL_BLOCK_CACHED = 3,
+  GPUPOOL_BLOCK_ASLEEP = 4,
   GPUPOOL_BLOCK_FORCE32 = 2147483647,
 } gpupool_block_state_t;
+typedef enum {
+  GPUPOOL_SLEEP_MODE_SAVE = 0,
+  GPUPOOL_SLEEP_MODE_DROP = 1,
+  GPUPOOL_SLEEP_MODE_FORCE32 = 2147483647,
+} gpupool_sleep_mode_t;
+typedef enum {
+  GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT = 1,
+  GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS = 2,
+  GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP = 4,
+  GPUPOOL_SLEEP_FLAG_FILL = 8,
+  GPUPOOL_SLEEP_FLAG_FORCE32 = 2147483647,
+} gpupool_sleep_flag_t;
+typedef enum {
+  GPUPOOL_SLEEP_STATE_AWAKE = 0,
+  GPUPOOL_SLEEP_STATE_FALLING_ASLEEP = 1,
+  GPUPOOL_SLEEP_STATE_ASLEEP = 2,
+  GPUPOOL_SLEEP_STATE_WAKING = 3,
+  GPUPOOL_SLEEP_STATE_FORCE32 = 2147483647,
+} gpupool_sleep_state_t;
 typedef enum {
   GPUPOOL_LOG_OFF = 0,
   GPUPOOL_LOG_ERROR = 1,
@@ -172,7 +193,31 @@ typedef struct gpupool_stats_t {
   uint64_t failed_mallocs;
   uint64_t streams;
   uint64_t metadata_bytes;
+  uint64_t asleep_bytes;
+  uint64_t backup_bytes;
+  uint64_t sleeps;
+  uint64_t wakes;
+  gpupool_call_stat_t copy;
+  gpupool_call_stat_t stream;
 } gpupool_stats_t;
+typedef struct gpupool_sleep_options_t {
+  uint32_t struct_size;
+  int32_t mode;
+  uint32_t flags;
+  uint32_t fill;
+  uint64_t timeout_ns;
+  uint64_t reserved[4];
+} gpupool_sleep_options_t;
+typedef struct gpupool_sleep_result_t {
+  uint32_t struct_size;
+  uint32_t pools;
+  uint64_t released_bytes;
+  uint64_t saved_bytes;
+  uint64_t dropped_bytes;
+  uint64_t retained_bytes;
+  uint64_t created_bytes;
+  uint64_t nanoseconds;
+} gpupool_sleep_result_t;
 typedef struct gpupool_block_t {
   gpupool_ptr_t address;
   uint64_t requested_bytes;
@@ -203,7 +248,8 @@ typedef struct gpupool_sim_config_t {
   double price_scale;
   uint32_t streams;
   uint32_t reserved0;
-  uint64_t reserved[3];
+  uint64_t host_bytes;
+  uint64_t reserved[2];
 } gpupool_sim_config_t;
 uint32_t gpupool_version(void);
 const char* gpupool_version_string(void);
@@ -217,6 +263,7 @@ gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_co
 gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, gpupool_device_info_t* info);
 gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_t struct_size);
 gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool);
+gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool);
 gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool);
 gpupool_status_t gpupool_destroy(gpupool_t* pool);
 gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
@@ -236,6 +283,16 @@ gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool
 gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction);
 gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_bytes);
 gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, void* user);
+gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
+gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
+gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
+gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
+gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
+gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
+gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
+gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep);
+gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes);
+gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data, uint64_t* out_bytes);
 gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats);
 gpupool_status_t gpupool_reset_peaks(gpupool_t* pool);
 gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, size_t segment_size, size_t segment_capacity, size_t* out_segment_count, gpupool_block_t* blocks, size_t block_size, size_t block_capacity, size_t* out_block_count);
@@ -260,4 +317,5 @@ gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupo
 gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds);
 gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin);
 gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream);
+gpupool_status_t gpupool_sim_hold(int32_t device, gpupool_ptr_t ptr);
 gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text, size_t capacity);

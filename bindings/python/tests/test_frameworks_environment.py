@@ -32,6 +32,15 @@ def test_a_program_that_does_not_mention_gpupool() -> None:
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
+def test_a_package_that_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
+    # Any Python starts with this, also the pip that is to install what is missing.
+    (tmp_path / "_cffi_backend.py").write_text("raise ModuleNotFoundError('No module named cffi')")
+    done = run("-c", "print('on')", GPUPOOL_INSTALL="cupy", PYTHONPATH=str(tmp_path))
+    words = "gpupool: GPUPOOL_INSTALL is set, and gpupool cannot be imported: No module named cffi\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", words)
+    assert run("-c", "print('on')", PYTHONPATH=str(tmp_path)).stderr == ""
+
+
 def test_numba_goes_by_its_own_variable() -> None:
     done = run("-c", "import os; print(os.environ['NUMBA_CUDA_MEMORY_MANAGER'])", GPUPOOL_INSTALL="numba")
     assert (done.stdout, done.stderr) == ("gpupool.numba\n", "")

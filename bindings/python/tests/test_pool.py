@@ -80,6 +80,22 @@ def test_limits(pool: gpupool.Pool) -> None:
     assert pool.stats().limit_bytes == 0
 
 
+def test_children_share_the_limit() -> None:
+    with gpupool.Pool(backend="sim", limit="64MiB") as pool, pool.create_child() as child:
+        address = child.malloc("40MiB")
+        with pytest.raises(gpupool.OverLimitError):
+            pool.malloc("40MiB")
+        with pytest.raises(gpupool.InvalidArgumentError, match="its parent's"):
+            child.set_limit("8MiB")
+        with pytest.raises(gpupool.InvalidArgumentError, match="no children"):
+            child.create_child()
+        child.free(address)
+        assert child.stats().all.reserved_bytes.current == 40 << 20
+        assert child.empty_cache() == 40 << 20
+        pool.free(pool.malloc("40MiB"))
+        assert (child.device, child.kind) == (pool.device, pool.kind)
+
+
 def test_options() -> None:
     limits = {"fraction": 0.5, "limit_bytes": 64 * MIB, "slack": 0.1, "max_chunk_bytes": 4 * MIB}
     with gpupool.Pool(3, backend="sim", mode=gpupool.Mode.VMM, peers=[4, 5], capture_aware=True, **limits) as pool:  # type: ignore[arg-type]

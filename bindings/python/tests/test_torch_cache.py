@@ -10,10 +10,19 @@ from pathlib import Path
 import pytest
 
 from gpupool import frameworks
-from gpupool.frameworks import _torch_cache, _torch_shim
+from gpupool.frameworks import _torch_cache, _torch_plain, _torch_shim
 from gpupool.frameworks._torch_cache import ShimError
 
 NAME = "torch-2.0-0123.so"
+
+
+def test_what_pytorch_calls_is_in_a_library_of_its_own() -> None:
+    library = ctypes.CDLL(str(_torch_shim.torch_library_path()))
+    for name in (*_torch_plain._HOOKS.values(), "gpupool_torch_alloc", "gpupool_torch_free", "gpupool_torch_explain"):
+        assert hasattr(library, name)
+    assert not hasattr(ctypes.CDLL(str(_torch_shim.library_path())), "gpupool_torch_alloc")
+
+
 LIBRARY = _torch_shim.library_path()
 
 

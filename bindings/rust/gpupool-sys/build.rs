@@ -68,6 +68,7 @@ fn not_found() {
         .define("CMAKE_INSTALL_LIBDIR", "lib")
         .define("GPUPOOL_BUILD_TESTS", "OFF")
         .define("GPUPOOL_BUILD_CLI", "OFF")
+        .define("GPUPOOL_BUILD_TORCH", "OFF")
         .define("GPUPOOL_BUILD_EXAMPLES", "OFF")
         .define("GPUPOOL_BUILD_STATIC", "ON")
         .build();

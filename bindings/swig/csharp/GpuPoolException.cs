@@ -41,6 +41,8 @@ public class GpuPoolException : System.Exception {
         return new GpuPoolForkedException(status, driverCode, message);
       case Status.Internal:
         return new GpuPoolInternalException(status, driverCode, message);
+      case Status.Asleep:
+        return new GpuPoolAsleepException(status, driverCode, message);
       default:
         return new GpuPoolException(status, driverCode, message);
     }
@@ -110,6 +112,12 @@ public class GpuPoolForkedException : GpuPoolException {
 /// <summary>A promise of the library itself was broken. Please report it.</summary>
 public class GpuPoolInternalException : GpuPoolException {
   protected internal GpuPoolInternalException(Status status, int driverCode, string message)
+      : base(status, driverCode, message) {}
+}
+
+/// <summary>The pool sleeps, or is about to: see gpupool_sleep. Since 0.2.</summary>
+public class GpuPoolAsleepException : GpuPoolException {
+  protected internal GpuPoolAsleepException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
 }
 }

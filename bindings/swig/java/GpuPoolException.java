@@ -50,6 +50,8 @@ public class GpuPoolException extends RuntimeException {
         return new ForkedException(status, driverCode, message);
       case INTERNAL:
         return new InternalException(status, driverCode, message);
+      case ASLEEP:
+        return new AsleepException(status, driverCode, message);
       default:
         return new GpuPoolException(status, driverCode, message);
     }
@@ -150,6 +152,15 @@ public class GpuPoolException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
     protected InternalException(Status status, int driverCode, String message) {
+      super(status, driverCode, message);
+    }
+  }
+
+  /** The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+  public static class AsleepException extends GpuPoolException {
+    private static final long serialVersionUID = 1;
+
+    protected AsleepException(Status status, int driverCode, String message) {
       super(status, driverCode, message);
     }
   }

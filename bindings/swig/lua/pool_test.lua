@@ -171,6 +171,17 @@ function tests.captures()
   fails("INVALID_ARGUMENT", pool.enable_peer, pool, 99)
 end
 
+function tests.children()
+  local pool <close> = gpupool.open("sim", "16MiB")
+  local child <close> = pool:create_child()
+  local address = child:malloc(12 << 20)
+  fails("OVER_LIMIT", pool.malloc, pool, 8 << 20)
+  fails("INVALID_ARGUMENT", child.create_child, child)
+  child:free(address)
+  child:close()
+  pool:free(pool:malloc(8 << 20))
+end
+
 function tests.launches()
   gpupool.sim_configure(7, { streams = 2 })
   local pool <close> = gpupool.open { device = "sim:7", capture_aware = true }

@@ -201,6 +201,7 @@ class PoolTest < Minitest::Test
       refused { pool.release_capture(0) }
       pool.enable_peer(5)
       refused { pool.enable_peer(99) }
+      pool.create_child.close
     end
   end
 

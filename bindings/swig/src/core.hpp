@@ -234,4 +234,23 @@ class StreamUse {
   const StreamArgument stream_;
 };
 
+#ifndef SWIG
+inline gpupool_sleep_options_t sleep_options(gpupool_sleep_mode_t mode, uint32_t flags, uint32_t fill,
+                                             uint64_t timeout_nanoseconds) {
+  gpupool_sleep_options_t options{};
+  options.struct_size = sizeof options;
+  options.mode = mode;
+  options.flags = flags;
+  options.fill = fill;
+  options.timeout_ns = timeout_nanoseconds;
+  return options;
+}
+
+inline gpupool_sleep_result_t no_result() {
+  gpupool_sleep_result_t result{};
+  result.struct_size = sizeof result;
+  return result;
+}
+#endif
+
 }  // namespace binding

@@ -88,6 +88,24 @@ inline void mark(const std::string& text) {
   check(gpupool_mark(text.c_str()));
 }
 
+// ---- sleep of all pools with a name, or, without a tag, with any: all of them, or none. Since 0.2.
+
+inline gpupool_sleep_result_t sleep_tag(const std::string& tag = "",
+                                        gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE, uint32_t flags = 0) {
+  const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0);
+  gpupool_sleep_result_t result = no_result();
+  check(gpupool_sleep_tag(tag.empty() ? nullptr : tag.c_str(), &options, &result));
+  return result;
+}
+inline gpupool_sleep_result_t wake_tag(const std::string& tag = "", uint64_t timeout_nanoseconds = 0,
+                                       uint32_t flags = 0) {
+  const gpupool_sleep_options_t options =
+      sleep_options(GPUPOOL_SLEEP_MODE_SAVE, flags, 0, timeout_nanoseconds);
+  gpupool_sleep_result_t result = no_result();
+  check(gpupool_wake_tag(tag.empty() ? nullptr : tag.c_str(), &options, &result));
+  return result;
+}
+
 // ---- the simulated device: see gpupool.h
 
 inline void sim_configure(int32_t device, const gpupool_sim_config_t& config) {
@@ -111,6 +129,10 @@ inline void sim_capture(int32_t device, StreamArgument stream, bool begin) {
 }
 /// Queues on a stream of the device what an ended capture recorded, by the number that Pool's capture_id
 /// gave. Since 0.2.
+/// Lets somebody else hold the memory that is mapped at an address, as NCCL does; 0 ends that. Since 0.2.
+inline void sim_hold(int32_t device, gpupool_ptr_t address) {
+  check(gpupool_sim_hold(device, address));
+}
 inline void sim_launch(int32_t device, uint64_t capture, StreamArgument stream) {
   const StreamUse use(stream);
   check(gpupool_sim_launch(device, capture, use.number()));

@@ -89,6 +89,16 @@ class Pool {
     return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, true));
   }
 
+  /// A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's:
+  /// what it once mapped stays mapped and serves it alone, also while it is free, until it is emptied,
+  /// trimmed or closed itself. It takes after this pool in all else, and outlives it. Since 0.2.
+  Pool* create_child() {
+    const Call call(*core_);
+    gpupool_t* handle = nullptr;
+    check(gpupool_create_child(call.pool(), &handle));
+    return new Pool(std::make_shared<Core>(handle, core_->backend(), false));
+  }
+
   /// Refuses calls from now on, closes the streams that it made, and gives the memory back; may wait for the
   /// GPU. Calls that are inside end as if it were open, and its live blocks stay valid: the memory goes with
   /// the last of them.
@@ -197,6 +207,54 @@ class Pool {
   void fill(gpupool_ptr_t destination, int32_t value, uint64_t size, StreamArgument stream = 0) {
     const Call call(*core_, stream);
     check(gpupool_fill(call.pool(), destination, byte_of(value), size, call.stream()));
+  }
+
+  // ---- sleep: all memory goes back to the device, and the addresses stay. Since 0.2.
+
+  /// Puts the pool to sleep. mode: a SleepMode; flags: bits of SleepFlag.
+  gpupool_sleep_result_t sleep(gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE, uint32_t flags = 0) {
+    const Call call(*core_);
+    const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0);
+    gpupool_sleep_result_t result = no_result();
+    check(gpupool_sleep(call.pool(), &options, &result));
+    return result;
+  }
+  /// Wakes it, with what was saved; waits for memory that others hold as long as timeout says. fill: a byte, with
+  /// SleepFlag FILL.
+  gpupool_sleep_result_t wake(uint64_t timeout_nanoseconds = 0, uint32_t flags = 0, int32_t fill = 0) {
+    const Call call(*core_);
+    const gpupool_sleep_options_t options =
+        sleep_options(GPUPOOL_SLEEP_MODE_SAVE, flags, byte_of(fill), timeout_nanoseconds);
+    gpupool_sleep_result_t result = no_result();
+    check(gpupool_wake(call.pool(), &options, &result));
+    return result;
+  }
+  gpupool_sleep_state_t sleep_state() const {
+    const Call call(*core_);
+    gpupool_sleep_state_t state{};
+    check(gpupool_sleep_state(call.pool(), &state));
+    return state;
+  }
+  /// What sleep_tag calls it: at most 63 bytes.
+  void set_name(const std::string& name) {
+    const Call call(*core_);
+    check(gpupool_set_name(call.pool(), name.c_str()));
+  }
+  std::string name() const {
+    const Call call(*core_);
+    char text[64] = {};
+    check(gpupool_name(call.pool(), text, sizeof text, nullptr));
+    return text;
+  }
+  /// Has a block saved even by a sleep that drops.
+  void set_keep(gpupool_ptr_t address, bool keep) {
+    const Call call(*core_);
+    check(gpupool_set_keep(call.pool(), address, keep ? 1 : 0));
+  }
+  /// Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back.
+  void prepare_backup(uint64_t bytes) {
+    const Call call(*core_);
+    check(gpupool_prepare_backup(call.pool(), bytes));
   }
 
   // ---- keeping memory, and giving it back

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
+#include <cstdio>
+#include <memory>
 #include <utility>
 
 namespace gpupool::internal {
@@ -314,6 +316,13 @@ void CudaDevice::recycle(Event event) noexcept {
   free_events_.push_back(to_event(event));
 }
 
+Status CudaDevice::synchronize_all() {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const CUresult result = driver_.cuCtxSynchronize();
+  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuCtxSynchronize");
+}
+
 Status CudaDevice::capture_id(Stream stream, uint64_t& id) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
@@ -388,6 +397,26 @@ Status CudaDevice::fill(Address destination, uint8_t value, uint64_t size, Strea
   return cuda_failed(result,
                      "cuMemsetD8Async(address 0x%" PRIx64 ", size %" PRIu64 ", stream 0x%" PRIxPTR ")",
                      destination, size, stream);
+}
+
+// ---- sleep
+
+/// MemAvailable of the system: the driver has no figure of its own.
+Status CudaDevice::host_memory(uint64_t& available) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/meminfo", "re"), std::fclose);
+  if (file == nullptr) return fail(GPUPOOL_ERROR_UNAVAILABLE, "/proc/meminfo cannot be read");
+  char line[128];
+  while (std::fgets(line, sizeof line, file.get()) != nullptr) {
+    uint64_t kilobytes = 0;
+    if (std::sscanf(line, "MemAvailable: %" SCNu64 " kB", &kilobytes) != 1) continue;
+    available = kilobytes * 1024;
+    return kSuccess;
+  }
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "/proc/meminfo has no MemAvailable");
+}
+
+Status CudaDevice::transfer(Address destination, Address source, uint64_t size, Stream stream) {
+  return copy(destination, source, size, stream);
 }
 
 }  // namespace gpupool::internal

@@ -59,6 +59,7 @@ class CudaDevice final : public Device {
   Status wait(Stream stream, Event event) override;
   Status synchronize(Event event) override;
   void recycle(Event event) noexcept override;
+  Status synchronize_all() override;
   /// An invalidated capture, which the driver gives no number, is UINT64_MAX until it is ended. The
   /// legacy default stream is never captured, but other streams' captures can make it unusable: the driver
   /// says CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and asking does not end that capture.
@@ -69,6 +70,10 @@ class CudaDevice final : public Device {
   Status synchronize_stream(Stream stream) override;
   Status copy(Address destination, Address source, uint64_t size, Stream stream) override;
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override;
+
+  Status host_memory(uint64_t& available) override;
+  Status transfer(Address destination, Address source, uint64_t size, Stream stream) override;
+  void name_asleep(Address, uint64_t, const char*) noexcept override {}
 
  private:
   CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }

@@ -144,6 +144,7 @@ struct CUmemAccessDesc {
   X(cuCtxPushCurrent_v2, CUresult(CUcontext))                                                          \
   X(cuCtxPopCurrent_v2, CUresult(CUcontext*))                                                          \
   X(cuCtxEnablePeerAccess, CUresult(CUcontext, unsigned))                                              \
+  X(cuCtxSynchronize, CUresult())                                                                      \
   X(cuThreadExchangeStreamCaptureMode, CUresult(CUstreamCaptureMode*))                                 \
   X(cuMemGetInfo_v2, CUresult(size_t*, size_t*))                                                       \
   X(cuMemAddressReserve, CUresult(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long))      \

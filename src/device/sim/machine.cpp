@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "device/sim/prices.hpp"
@@ -38,6 +39,7 @@ const char* name_of(SimWork::Kind kind) noexcept {
     case SimWork::Kind::kernel: return "work";
     case SimWork::Kind::fill: return "fill";
     case SimWork::Kind::copy: return "copy";
+    case SimWork::Kind::transfer: return "transfer";
   }
   return "";
 }
@@ -47,7 +49,7 @@ const char* name_of(SimWork::Kind kind) noexcept {
 SimMachine::SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressSpace& addresses)
     : clock(settings.price_scale),
       streams(ordinal, settings.strict_streams, clock, faults),
-      memory(ordinal, settings.capacity,
+      memory(ordinal, settings.capacity, settings.host,
              settings.data ? make_host_backing() : make_address_backing(addresses), faults) {
   info.backend = GPUPOOL_BACKEND_SIM;
   info.ordinal = ordinal;
@@ -91,6 +93,32 @@ Status SimMachine::copy(const SimMachines& all, Address destination, Address sou
   work.size = size;
   work.nanoseconds = transfer_time(size);
   return run(all, {stream, 0}, {&work, 1});
+}
+
+Status SimMachine::transfer(const SimMachines& all, Address destination, Address source, uint64_t size,
+                            Stream stream) {
+  SimStream* queue = nullptr;
+  if (const Status status = streams.find("transfer", stream, queue); status != kSuccess) return status;
+  if (queue->capture != 0) {
+    return faults.refuse(driver_code::kCaptureUnsupported, "transfer on stream %#llx, which is capturing",
+                         Long{stream});
+  }
+  uint64_t& bus = bus_until[memory.is_pinned(destination) ? 0 : 1];
+  const uint64_t busy_until = queue->busy_until;
+  queue->busy_until = std::max(busy_until, bus);
+  SimWork work;
+  work.kind = SimWork::Kind::transfer;
+  work.destination = destination;
+  work.source = source;
+  work.size = size;
+  work.nanoseconds = (size + sim_prices::kBusBytesPerNanosecond - 1) / sim_prices::kBusBytesPerNanosecond;
+  const Status status = run(all, {stream, 0}, {&work, 1});
+  if (status == kSuccess) {
+    bus = queue->busy_until;
+  } else {
+    queue->busy_until = busy_until;
+  }
+  return status;
 }
 
 Status SimMachine::launch(const SimMachines& all, uint64_t capture, Stream stream) {
@@ -141,8 +169,8 @@ Status SimMachine::run(const SimMachines& all, const Caller& caller, std::span<c
 /// Finds the memory that a step touches, and refuses it where it must not.
 Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step) {
   const SimWork& work = *step.work;
-  const bool is_copy = work.kind == SimWork::Kind::copy;
-  if (is_copy && !memory.backing().has_data()) {
+  const bool is_copy = work.kind == SimWork::Kind::copy || work.kind == SimWork::Kind::transfer;
+  if (work.kind == SimWork::Kind::copy && !memory.backing().has_data()) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "simulated device: copy needs a device with data");
   }
   if (work.size == 0) return kSuccess;
@@ -155,11 +183,12 @@ Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step
 }
 
 /// Kernels need access, which the owner of the memory gives to each device. Copies do not: the engine that
-/// does them reaches the memory of both devices, as in CUDA where one address space has all of it.
+/// does them reaches the memory of both devices, as that of cuMemcpyPeerAsync does. Whether cuMemcpyAsync
+/// does is not documented: see docs/architecture.md.
 Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address address, bool writes,
                          Step& step) {
   const SimWork& work = *step.work;
-  const bool is_copy = work.kind == SimWork::Kind::copy;
+  const bool is_copy = work.kind == SimWork::Kind::copy || work.kind == SimWork::Kind::transfer;
   char what[64];
   if (caller.capture == 0) {
     std::snprintf(what, sizeof what, "%s", name_of(work.kind));
@@ -169,11 +198,12 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
   SimMachine* const owner = owner_of(all, address, work.size);
   std::vector<SimMemory::Piece> pieces;
   if (owner == nullptr || !owner->memory.resolve(address, work.size, pieces)) {
+    const std::string sleeper = owner != nullptr ? owner->memory.name_of_sleeper(address, work.size) : "";
     return faults.refuse(driver_code::kIllegalAddress,
-                         "unmapped address: %s on stream %#llx touches %#llx, %llu bytes", what,
-                         Long{caller.stream}, Long{address}, Long{work.size});
+                         "unmapped address: %s on stream %#llx touches %#llx, %llu bytes%s", what,
+                         Long{caller.stream}, Long{address}, Long{work.size}, sleeper.c_str());
   }
-  if (is_copy && !owner->memory.backing().has_data()) {
+  if (work.kind == SimWork::Kind::copy && !owner->memory.backing().has_data()) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "simulated device: copy needs device %d to be one with data",
                 owner->info.ordinal);
   }
@@ -220,14 +250,16 @@ void SimMachine::add_accesses(Stream stream, const Step& step,
 Status SimMachine::execute(const Step& step) {
   const SimWork& work = *step.work;
   if (work.size == 0 || work.kind == SimWork::Kind::kernel) return kSuccess;
-  if (work.kind == SimWork::Kind::copy) return transfer(step);
+  if (work.kind == SimWork::Kind::copy) return move_bytes(step);
+  if (work.kind == SimWork::Kind::transfer && !memory.backing().has_data()) return kSuccess;
+  if (work.kind == SimWork::Kind::transfer) return move_bytes(step);
   const bool has_data = step.touches.front().owner->memory.backing().has_data();
   if (has_data) std::memset(pointer(work.destination), work.value, work.size);
   return kSuccess;
 }
 
 /// Moves the bytes of a copy. What is not on the host has been checked.
-Status SimMachine::transfer(const Step& step) {
+Status SimMachine::move_bytes(const Step& step) {
   const SimWork& work = *step.work;
   if (!work.to_host && !work.from_host) {
     std::memmove(pointer(work.destination), pointer(work.source), work.size);

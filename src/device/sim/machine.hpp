@@ -40,6 +40,9 @@ struct SimMachine {
   Status work(const SimMachines& all, Stream stream, Address address, uint64_t size, uint64_t nanoseconds);
   Status fill(const SimMachines& all, Address destination, uint8_t value, uint64_t size, Stream stream);
   Status copy(const SimMachines& all, Address destination, Address source, uint64_t size, Stream stream);
+  /// A copy between memory of the device and of the host over the bus, which does one at a time each way. On
+  /// a device without data it takes its time, and copies nothing.
+  Status transfer(const SimMachines& all, Address destination, Address source, uint64_t size, Stream stream);
   /// Does what an ended capture kept, by the rules of now.
   Status launch(const SimMachines& all, uint64_t capture, Stream stream);
 
@@ -49,6 +52,9 @@ struct SimMachine {
   SimScript script;
   SimStreams streams;
   SimMemory memory;
+
+  /// Until when the bus is busy, towards the host and from it.
+  std::array<uint64_t, 2> bus_until{};
 
  private:
   /// A part of one mapping, of this device's memory or another's.
@@ -76,7 +82,7 @@ struct SimMachine {
   Status check_races(const Caller& caller, const Step& step);
   void add_accesses(Stream stream, const Step& step, std::vector<SimAccesses::Access>& accesses) const;
   Status execute(const Step& step);
-  Status transfer(const Step& step);
+  Status move_bytes(const Step& step);
   Status copy_over_host(Address destination, Address source, uint64_t size);
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace gpupool::internal {
@@ -107,7 +108,7 @@ Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
   if (const Status status = check_free(size); status != kSuccess) return status;
   uint64_t offset = 0;
   if (const Status status = backing_->create(size, offset); status != kSuccess) return status;
-  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false});
+  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false, false});
   used_ += size;
   chunk = next_chunk_++;
   return kSuccess;
@@ -123,10 +124,10 @@ Status SimMemory::release_chunk(ChunkHandle chunk) {
   return kSuccess;
 }
 
-/// Memory returns to the device when neither the handle nor a mapping holds the chunk.
+/// Memory returns to the device when neither the handle, nor a mapping, nor somebody else holds the chunk.
 void SimMemory::give_back_if_unused(Chunks::iterator chunk) {
   const Chunk& state = chunk->second;
-  if (!state.released || state.mappings != 0) return;
+  if (!state.released || state.mappings != 0 || state.held) return;
   used_ -= state.size;
   backing_->discard(state.offset, state.size);
   chunks_.erase(chunk);
@@ -135,6 +136,44 @@ void SimMemory::give_back_if_unused(Chunks::iterator chunk) {
 uint64_t SimMemory::chunk_size(ChunkHandle chunk) const {
   const auto found = chunks_.find(chunk);
   return found == chunks_.end() ? 0 : found->second.size;
+}
+
+Status SimMemory::hold(Address address) {
+  if (address == 0) {
+    for (auto it = chunks_.begin(); it != chunks_.end();) {
+      const auto chunk = it++;
+      chunk->second.held = false;
+      give_back_if_unused(chunk);
+    }
+    return kSuccess;
+  }
+  const auto extent = entry_at(extents_, address);
+  if (extent == extents_.end() || address - extent->first >= extent->second.size ||
+      extent->second.chunk == 0) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: no chunk is mapped at %#llx",
+                Long{address});
+  }
+  chunks_.find(extent->second.chunk)->second.held = true;
+  return kSuccess;
+}
+
+// ---- messages about what sleeps
+
+void SimMemory::name_asleep(Address address, uint64_t size, const char* pool) noexcept {
+  const auto first = sleeping_.lower_bound(address);
+  sleeping_.erase(first, sleeping_.lower_bound(address + size));
+  if (pool == nullptr) return;
+  try {
+    sleeping_.insert_or_assign(address, Sleeping{size, pool});
+  } catch (const std::bad_alloc&) {
+    // A message will say less.
+  }
+}
+
+std::string SimMemory::name_of_sleeper(Address address, uint64_t size) const {
+  const auto last = entry_at(sleeping_, address + std::min(size - 1, kNever - address));
+  if (last == sleeping_.end() || last->first + last->second.size <= address) return {};
+  return ", which is asleep in pool '" + last->second.pool + "'";
 }
 
 // ---- mappings
@@ -237,6 +276,11 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
                        "simulated device: %llu bytes in one block are too many", Long{size});
   }
   const uint64_t taken = kind == Kind::pinned ? 0 : size;
+  if (kind == Kind::pinned && size > host_free()) {
+    return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
+                       "simulated device: %llu bytes of the host wanted, %llu can be page-locked", Long{size},
+                       Long{host_free()});
+  }
   if (const Status status = check_free(taken); status != kSuccess) return status;
   // Pinned memory is every device's, and managed memory goes where it is used.
   const SimDeviceSet accessors = kind == Kind::device ? allocation_accessors_ : kAllSimDevices;
@@ -245,6 +289,7 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
   if (const Status status = back(size, entry.mapped(), found); status != kSuccess) return status;
   put(extents_, found, std::move(entry));
   used_ += taken;
+  if (kind == Kind::pinned) pinned_ += size;
   address = found;
   return kSuccess;
 }
@@ -274,7 +319,7 @@ Status SimMemory::deallocate(Kind kind, Address address, uint64_t size, const Si
   }
   backing_->release(address, size);
   backing_->discard(found->second.offset, size);
-  if (kind != Kind::pinned) used_ -= size;
+  (kind == Kind::pinned ? pinned_ : used_) -= size;
   extents_.erase(found);
   return kSuccess;
 }
@@ -325,6 +370,12 @@ bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& piec
     address += part;
   }
   return true;
+}
+
+bool SimMemory::is_pinned(Address address) const {
+  const auto extent = entry_at(extents_, address);
+  return extent != extents_.end() && address - extent->first < extent->second.size &&
+         extent->second.kind == Kind::pinned;
 }
 
 bool SimMemory::has_any_of(Address address, uint64_t size) const {

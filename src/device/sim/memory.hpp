@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,10 +41,12 @@ class SimMemory {
     uint64_t size = 0;
   };
 
-  SimMemory(int32_t ordinal, uint64_t capacity, std::unique_ptr<SimBacking> backing, SimFaults& faults)
+  SimMemory(int32_t ordinal, uint64_t capacity, uint64_t host, std::unique_ptr<SimBacking> backing,
+            SimFaults& faults)
       : ordinal_(ordinal),
         allocation_accessors_(sim_device_set(ordinal)),
         capacity_(capacity),
+        host_(host),
         backing_(std::move(backing)),
         faults_(faults) {}
   SimMemory(const SimMemory&) = delete;
@@ -51,6 +54,16 @@ class SimMemory {
   ~SimMemory();
 
   uint64_t free() const noexcept { return capacity_ - used_; }
+  /// Memory of the host that can still be page-locked.
+  uint64_t host_free() const noexcept { return host_ - pinned_; }
+  bool is_pinned(Address address) const;
+
+  /// Keeps the physical memory that is mapped at an address; 0: keeps none any more.
+  Status hold(Address address);
+
+  void name_asleep(Address address, uint64_t size, const char* pool) noexcept;
+  /// " (asleep: pool NAME)" where the first unmapped one of these addresses was named so; else nothing.
+  std::string name_of_sleeper(Address address, uint64_t size) const;
   SimBacking& backing() noexcept { return *backing_; }
   SimAccesses& accesses() noexcept { return accesses_; }
 
@@ -97,6 +110,7 @@ class SimMemory {
     uint64_t offset = 0;
     uint64_t mappings = 0;
     bool released = false;
+    bool held = false;  // by somebody else
   };
   using Reservations = std::map<Address, uint64_t>;
   using Extents = std::map<Address, Extent>;
@@ -113,15 +127,22 @@ class SimMemory {
   int32_t ordinal_;
   SimDeviceSet allocation_accessors_;
   uint64_t capacity_;
+  uint64_t host_;
   std::unique_ptr<SimBacking> backing_;
   SimFaults& faults_;
   SimAccesses accesses_;
   uint64_t used_ = 0;
+  uint64_t pinned_ = 0;
   uint64_t reserved_ = 0;
   ChunkHandle next_chunk_ = 1;
   Reservations reservations_;
   Extents extents_;
   Chunks chunks_;
+  struct Sleeping {
+    uint64_t size = 0;
+    std::string pool;
+  };
+  std::map<Address, Sleeping> sleeping_;  // for messages
 };
 
 }  // namespace gpupool::internal

@@ -62,4 +62,11 @@ inline constexpr double kMemoryInfo = 3800;
 /// Copies and fills: 2 TB/s on the device.
 inline constexpr uint64_t kBytesPerNanosecond = 2000;
 
+/// Between the device and page-locked memory of the host: PCIe of the fifth generation, each way.
+inline constexpr uint64_t kBusBytesPerNanosecond = 55;
+/// Queueing one such copy.
+inline constexpr double kTransfer = 1500;
+/// Page-locking memory, for each byte: 4.2 GiB/s, as one thread faults, clears and locks it.
+inline constexpr double kPinByte = 0.22;
+
 }  // namespace gpupool::internal::sim_prices

@@ -28,7 +28,6 @@ std::atomic<Registry*> forgotten{nullptr};
 Registry& registry() {
   Registry* found = current.load(std::memory_order_acquire);
   if (found != nullptr) return *found;
-  sim_watch_fork();
   const std::lock_guard lock(making);
   found = current.load(std::memory_order_relaxed);
   if (found == nullptr) {
@@ -98,8 +97,7 @@ void after_fork_in_child() noexcept {
 }  // namespace
 
 void sim_watch_fork() noexcept {
-  static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  (void)registered;
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 AllSims::AllSims() {

@@ -45,6 +45,11 @@ struct Part {
 constexpr Part kParts[] = {
     {"capacity", "a size from 2MiB to 64TiB",
      [](std::string_view value, SimSettings& settings) { return parse_capacity(value, settings.capacity); }},
+    {"host", "a size",
+     [](std::string_view value, SimSettings& settings) {
+       double share = 0;
+       return parse_size("host", value, settings.host, share) == kSuccess && share == 0;
+     }},
     {"data", "0 or 1",
      [](std::string_view value, SimSettings& settings) {
        settings.data = value == "1";
@@ -68,7 +73,7 @@ Status parse_part(std::string_view text, SimSettings& settings) {
       std::find_if(std::begin(kParts), std::end(kParts), [key](const Part& each) { return each.key == key; });
   if (part == std::end(kParts)) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "GPUPOOL_SIM: '%.*s' is none of capacity=, data=, price_scale= and streams=", shown,
+                "GPUPOOL_SIM: '%.*s' is none of capacity=, host=, data=, price_scale= and streams=", shown,
                 text.data());
   }
   const bool has_value = key.size() < text.size();
@@ -82,6 +87,7 @@ Status parse_part(std::string_view text, SimSettings& settings) {
 Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings) {
   SimSettings wanted;
   if (config.capacity_bytes != 0) wanted.capacity = config.capacity_bytes;
+  if (config.host_bytes != 0) wanted.host = config.host_bytes;
   if (config.price_scale != 0) wanted.price_scale = config.price_scale;
   wanted.data = config.data != 2;
   wanted.strict_streams = config.streams == 2;

@@ -13,12 +13,13 @@ struct SimSettings {
   uint64_t capacity = 150'754'820'096;
   bool data = true;
   double price_scale = 1;
-  bool strict_streams = false;  // a number is a stream only once it was created
+  bool strict_streams = false;        // a number is a stream only once it was created
+  uint64_t host = uint64_t{1} << 40;  // memory of the host that can be page-locked
 };
 
 Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings);
 
-/// Reads "capacity=8GiB,data=0,price_scale=2,streams=strict". Capacities are written as for
+/// Reads "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB". Sizes are written as for
 /// gpupool_parse_size.
 Status sim_settings_from(std::string_view text, SimSettings& settings);
 

@@ -105,7 +105,8 @@ class SimDevice final : public Device {
   // ---- the driver's own malloc
 
   Status allocate(Kind kind, uint64_t size, Stream, Address& address) override {
-    return call(Call::malloc, price::at(price::kMallocPair, size) * price::kMallocShare, [&] {
+    const double pinning = kind == Kind::pinned ? price::kPinByte * static_cast<double>(size) : 0;
+    return call(Call::malloc, price::at(price::kMallocPair, size) * price::kMallocShare + pinning, [&] {
       machine_.memory.share_allocations(accessors_);
       return machine_.memory.allocate(kind, size, address);
     });
@@ -143,6 +144,9 @@ class SimDevice final : public Device {
     const std::lock_guard lock(state_.mutex);
     machine_.streams.recycle(event);
   }
+  Status synchronize_all() override {
+    return call(Call::host_wait, price::kStreamQuery, [&] { return machine_.streams.synchronize_context(); });
+  }
   Status capture_id(Stream stream, uint64_t& id) override {
     return call(Call::query, price::kStreamQuery, [&] { return machine_.streams.capture_id(stream, id); });
   }
@@ -150,16 +154,10 @@ class SimDevice final : public Device {
   // ---- streams and data
 
   Status create_stream(Stream& stream) override {
-    return attempt([&] {
-      const std::lock_guard lock(state_.mutex);
-      return machine_.streams.create(stream);
-    });
+    return call(Call::stream, 0, [&] { return machine_.streams.create(stream); });
   }
   Status destroy_stream(Stream stream) override {
-    return attempt([&] {
-      const std::lock_guard lock(state_.mutex);
-      return machine_.streams.destroy(stream);
-    });
+    return call(Call::stream, 0, [&] { return machine_.streams.destroy(stream); });
   }
   Status synchronize_stream(Stream stream) override {
     return call(Call::host_wait, price::kStreamQuery,
@@ -176,6 +174,26 @@ class SimDevice final : public Device {
       const AllSims all;
       return machine_.fill(all.machines(), destination, value, size, stream);
     });
+  }
+
+  // ---- sleep
+
+  Status host_memory(uint64_t& available) override {
+    const std::lock_guard lock(state_.mutex);
+    available = machine_.memory.host_free();
+    return kSuccess;
+  }
+  Status transfer(Address destination, Address source, uint64_t size, Stream stream) override {
+    return attempt([&]() -> Status {
+      const AllSims all;
+      if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
+        return status;
+      return machine_.transfer(all.machines(), destination, source, size, stream);
+    });
+  }
+  void name_asleep(Address address, uint64_t size, const char* pool) noexcept override {
+    const std::lock_guard lock(state_.mutex);
+    machine_.memory.name_asleep(address, size, pool);
   }
 
  private:
@@ -284,6 +302,10 @@ Status sim_launch(int32_t ordinal, uint64_t capture, Stream stream) {
   return with_all_machines(ordinal, [&](SimMachine& machine, const SimMachines& all) {
     return machine.launch(all, capture, stream);
   });
+}
+
+Status sim_hold(int32_t ordinal, Address address) {
+  return with_machine(ordinal, [&](SimMachine& machine) { return machine.memory.hold(address); });
 }
 
 Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity) {

@@ -2,8 +2,8 @@
 // The simulated device: the same semantics as a GPU with virtual memory management, in virtual time.
 //
 // GPUPOOL_SIM in the environment says how devices behave from their first use on, until sim_configure:
-// "capacity=8GiB,data=0,price_scale=2,streams=strict", each part optional; data is 1 for memory of the host
-// (default) or 0 for addresses only; streams is any (default) or strict, where numbers that no
+// "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB", each part optional; data is 1 for memory of
+// the host (default) or 0 for addresses only; streams is any (default) or strict, where numbers that no
 // gpupool_stream_create gave are no streams. A value that is not understood makes every use of a device fail.
 //
 // Rules that are broken are counted (sim_faults), and the call fails with GPUPOOL_ERROR_DRIVER, CUDA's number
@@ -46,11 +46,14 @@ Status sim_advance(int32_t ordinal, uint64_t nanoseconds);
 Status sim_capture(int32_t ordinal, Stream stream, bool begin);
 /// Does on `stream` what an ended capture recorded. One that fails while it runs has done what comes before.
 Status sim_launch(int32_t ordinal, uint64_t capture, Stream stream);
+/// Keeps the physical memory that is mapped at an address, as cuMemRetainAllocationHandle does, until it is
+/// called with address 0.
+Status sim_hold(int32_t ordinal, Address address);
 Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity);
 
 /// From now on a child of fork has new devices, and a copy of its own of the memory in which it inherited
-/// blocks. To be called before anything else watches fork whose locks are held while a device is called.
-/// Calls after the first do nothing.
+/// blocks. To be called once, before anything else watches fork whose locks are held while a device is
+/// called.
 void sim_watch_fork() noexcept;
 
 }  // namespace gpupool::internal

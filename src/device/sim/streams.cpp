@@ -72,6 +72,14 @@ Status SimStreams::synchronize_stream(Stream number) {
   return kSuccess;
 }
 
+Status SimStreams::synchronize_context() {
+  for (const auto& [number, stream] : streams_) {
+    if (stream.capture != 0) return refuse_in_capture("synchronize_all", number);
+  }
+  synchronize_all();
+  return kSuccess;
+}
+
 // ---- events
 
 Status SimStreams::record(Stream number, Event& event) {
@@ -158,7 +166,10 @@ Status SimStreams::end_capture(Stream number) {
     return faults_.refuse(driver_code::kIllegalState, "end_capture: stream %#llx is not capturing",
                           Long{number});
   }
-  captures_.at(stream->capture).is_under_way = false;
+  const auto capture = captures_.find(stream->capture);
+  capture->second.is_under_way = false;
+  // That it was is told by its number.
+  if (capture->second.works.empty()) captures_.erase(capture);
   stream->capture = 0;
   return kSuccess;
 }
@@ -175,10 +186,12 @@ void SimStreams::keep(const SimStream& stream, std::span<const SimWork> works) {
 
 Status SimStreams::find_graph(uint64_t capture, std::span<const SimWork>& works) const {
   const auto found = captures_.find(capture);
-  if (found == captures_.end()) {
+  if (capture < first_capture_ || capture >= next_capture_) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: there was no capture %llu on it",
                 Long{capture});
   }
+  works = {};
+  if (found == captures_.end()) return kSuccess;
   if (found->second.is_under_way) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: capture %llu is still under way",
                 Long{capture});

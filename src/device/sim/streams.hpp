@@ -33,7 +33,8 @@ class SimStreams {
         clock_(clock),
         faults_(faults),
         next_stream_(own_numbers(ordinal) + 0x1000),
-        next_capture_(own_numbers(ordinal) + 1) {}
+        first_capture_(own_numbers(ordinal) + 1),
+        next_capture_(first_capture_) {}
 
   /// The stream of this number; refused if it was destroyed or, where streams are strict, not created. `call`
   /// is for the message.
@@ -45,6 +46,8 @@ class SimStreams {
   }
   /// Waits for everything that is queued anywhere.
   void synchronize_all() noexcept { clock_.advance_to(latest_end_); }
+  /// The same where a program asks for it, which is illegal while any stream captures.
+  Status synchronize_context();
 
   Status create(Stream& number);
   Status destroy(Stream number);
@@ -90,11 +93,12 @@ class SimStreams {
   uint64_t latest_end_ = 0;
   Stream next_stream_;
   Event next_event_ = 1;
+  const uint64_t first_capture_;
   uint64_t next_capture_;
   std::unordered_map<Stream, SimStream> streams_;
   std::unordered_set<Stream> destroyed_;
   std::unordered_map<Event, EventState> events_;
-  std::unordered_map<uint64_t, Capture> captures_;  // all that there ever were
+  std::unordered_map<uint64_t, Capture> captures_;  // under way, or with work for a graph
 };
 
 }  // namespace gpupool::internal

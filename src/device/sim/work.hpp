@@ -13,6 +13,7 @@ struct SimWork {
     kernel,  // reads and writes the destination, and changes no byte
     fill,
     copy,
+    transfer,  // of the pool itself: over the bus, between two addresses that this device knows
   };
 
   Kind kind = Kind::kernel;

@@ -3,7 +3,7 @@
 
 from .cffi_py import cffi_cdef, python_enums, python_errors, python_structs
 from .contract_json import contract_json
-from .export_map import export_map
+from .export_map import export_map, torch_export_map
 from .go import go_constants, go_layout_test, go_structs
 from .layout_c import layout_c
 from .reference_md import reference_md
@@ -12,6 +12,7 @@ from .swig import csharp_exceptions, java_exceptions, swig_names
 
 OUTPUTS = {
     "src/abi/gpupool.map": export_map,
+    "src/frameworks/torch/gpupool_torch.map": torch_export_map,
     "tests/abi/layout.c": layout_c,
     "docs/api.json": contract_json,
     "docs/api.md": reference_md,

@@ -3,7 +3,7 @@
 
 import json
 
-from ..frameworks import FRAMEWORK_FUNCTIONS
+from ..frameworks import TORCH_FUNCTIONS
 from ..model import Alias, Callback, Define, Enum, Function, Opaque, Struct
 
 
@@ -19,7 +19,7 @@ def contract_json(api):
         "callbacks": [_callable(callback) for callback in api.of(Callback)],
         "structs": [_struct(struct) for struct in api.of(Struct)],
         "functions": [{**_callable(function), "since": function.since} for function in api.of(Function)],
-        "framework_functions": [{"name": name, "since": since} for name, since in FRAMEWORK_FUNCTIONS.items()],
+        "torch_functions": [{"name": name, "since": since} for name, since in TORCH_FUNCTIONS.items()],
     }
     return json.dumps(contract, indent=1, ensure_ascii=False) + "\n"
 

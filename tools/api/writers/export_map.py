@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linker's version script: the explicit list of exported functions, by the version that added them."""
+"""The linkers' version scripts: the explicit lists of exported functions, by the version that added them."""
 
-from ..frameworks import FRAMEWORK_FUNCTIONS
+from ..frameworks import TORCH_FUNCTIONS
 from ..model import Function
 
 
-def export_map(api, framework_functions=FRAMEWORK_FUNCTIONS):
-    functions = {function.name: function.since for function in api.of(Function)} | framework_functions
+def export_map(api):
+    return version_script({function.name: function.since for function in api.of(Function)})
+
+
+def torch_export_map(_api):
+    return version_script(TORCH_FUNCTIONS)
+
+
+def version_script(functions):
     versions = sorted(set(functions.values()), key=lambda v: [int(part) for part in v.split(".")])
     lines = [
         "/* SPDX-License-Identifier: Apache-2.0 */",

@@ -22,8 +22,14 @@ _SCALARS = {
 # Types whose plain name is that of an object of the package.
 _RENAMED = {"gpupool_block_t": "BlockInfo"}
 # Structs that Go code fills in, or that become something else than data.
-_NOT_MIRRORED = {"gpupool_error_t", "gpupool_config_t", "gpupool_device_info_t", "gpupool_sim_config_t",
-                 "gpupool_holder_t"}
+_NOT_MIRRORED = {
+    "gpupool_error_t",
+    "gpupool_config_t",
+    "gpupool_device_info_t",
+    "gpupool_holder_t",
+    "gpupool_sim_config_t",
+    "gpupool_sleep_options_t",
+}
 _INITIALISMS = {"cuda": "CUDA", "oom": "OOM", "rdma": "RDMA", "vmm": "VMM"}
 
 

@@ -46,6 +46,8 @@ from ._enums import (
     LogLevel,
     Mode,
     RecordFlag,
+    SleepMode,
+    SleepState,
     Status,
 )
 from ._error import Error
@@ -53,8 +55,10 @@ from ._library import device_count, device_info, features, version, version_numb
 from ._pool import Pool, default_pool
 from ._recording import mark, record_start, record_stop, set_sampling, tag
 from ._retry import collect_garbage, empty_caches, retry_on_oom
+from ._sleep import sleep_tag, wake_tag
 from ._statistics import Snapshot
 from ._status_errors import (
+    AsleepError,
     DriverError,
     ForkedError,
     HostOutOfMemoryError,
@@ -68,7 +72,18 @@ from ._status_errors import (
     UnsupportedError,
 )
 from ._stream import Stream, StreamLike
-from ._structs import Block, CallStat, DeviceInfo, DriverStats, Holder, Segment, Stat, StatGroup, Stats
+from ._structs import (
+    Block,
+    CallStat,
+    DeviceInfo,
+    DriverStats,
+    Holder,
+    Segment,
+    SleepResult,
+    Stat,
+    StatGroup,
+    Stats,
+)
 
 if TYPE_CHECKING:
     from ._cuda_array import BorrowedArray, from_cuda_array
@@ -81,6 +96,7 @@ __all__ = [
     "STREAM_UNKNOWN",
     "VERSION",
     "Array",
+    "AsleepError",
     "Backend",
     "Block",
     "BlockState",
@@ -109,6 +125,9 @@ __all__ = [
     "RecordFlag",
     "Segment",
     "ShuttingDownError",
+    "SleepMode",
+    "SleepResult",
+    "SleepState",
     "Snapshot",
     "Stat",
     "StatGroup",
@@ -146,11 +165,13 @@ __all__ = [
     "set_per_process_memory_fraction",
     "set_sampling",
     "sim",
+    "sleep_tag",
     "snapshot",
     "synchronize",
     "tag",
     "version",
     "version_number",
+    "wake_tag",
 ]
 
 

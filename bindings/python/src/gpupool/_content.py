@@ -277,7 +277,31 @@ class Content(Owner):
         Raises BufferError for what cannot be had without a copy."""
         from . import _dlpack  # noqa: PLC0415
 
-        return _dlpack.export(self, stream, max_version, dl_device, copy)
+        device = self.__dlpack_device__()
+        if copy:
+            raise BufferError("a buffer is lent as it is; it makes no copies")
+        if dl_device is not None and tuple(dl_device) != device:
+            raise BufferError(f"the buffer is on device {device} and not on {tuple(dl_device)}")
+        with self._held() as block:
+            if device[0] == _dlpack.CPU and not self._is_on_host():
+                raise BufferError("this simulated device has addresses only; see gpupool.sim.configure")
+            if stream != -1:
+                self._let_see(device, stream, host=stream is None and device[0] != _dlpack.CUDA)
+            versioned = max_version is not None and max_version[0] >= 1
+            return _dlpack.capsule(block, self.address, self._element, self._extents, device, versioned)
+
+    def _let_see(self, device: tuple[int, int], stream: int | None, *, host: bool) -> None:
+        """Makes sure that DLPack's consumer finds what was written, and that the pool knows the stream that it uses.
+        The host may read at once."""
+        if host:
+            self.synchronize()
+            return
+        if self._pool._backend() != Backend.CUDA or stream == 0:
+            raise BufferError(f"stream {stream} does not fit device {device}: the host has none, and 0 is ambiguous")
+        consumer = 0 if stream in (None, 1) else stream
+        if consumer != self.stream:
+            self.synchronize()
+            self.record_stream(consumer)
 
 
 def _address(data: Any) -> int:

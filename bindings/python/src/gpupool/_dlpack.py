@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import ctypes
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ._native import ffi, lib
 from ._owner import Owner
 from ._status_errors import HostOutOfMemoryError, InvalidArgumentError, UnknownPointerError
-
-if TYPE_CHECKING:
-    from ._content import Content
 
 CPU, CUDA, CUDA_PINNED, CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY = 1
@@ -44,15 +41,17 @@ _DROP = _address(ffi.addressof(lib, "gpupool_py_drop_capsule"))
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
-def _capsule(block: Any, content: Content, device: tuple[int, int], versioned: bool) -> Any:
-    """A capsule with a tensor of the content, which keeps the block until it is gone."""
+def capsule(
+    block: Any, address: int, element: str, extents: tuple[int, ...], device: tuple[int, int], versioned: bool
+) -> Any:
+    """A capsule with a tensor of what is at address in the block, which it keeps until it is gone. element is a type as
+    in NumPy's array interface."""
     name = b"dltensor_versioned" if versioned else b"dltensor"
     export = lib.gpupool_py_export_versioned if versioned else lib.gpupool_py_export_legacy
-    kind, shape = content._element, content._extents
-    extents = ffi.new("int64_t[]", list(shape))
-    tensor = ffi.new("dlpack_tensor_t *", {"device": device, "dimensions": len(shape), "shape": extents})
-    tensor.data = ffi.cast("void *", content.address)
-    tensor.type.code, tensor.type.bits, tensor.type.lanes = _CODES[kind[1]], 8 * int(kind[2:]), 1
+    shape = ffi.new("int64_t[]", list(extents))
+    tensor = ffi.new("dlpack_tensor_t *", {"device": device, "dimensions": len(extents), "shape": shape})
+    tensor.data = ffi.cast("void *", address)
+    tensor.type.code, tensor.type.bits, tensor.type.lanes = _CODES[element[1]], 8 * int(element[2:]), 1
     made = export(block, tensor)
     if not made:
         raise HostOutOfMemoryError("the host has no memory for a tensor's record")
@@ -155,41 +154,6 @@ def from_dlpack(source: Any, *, stream: int | None = None) -> BorrowedTensor:
                 raise InvalidArgumentError(f"this tensor is of DLPack {tensor.major}.{tensor.minor}; 1.x is known")
             return BorrowedTensor(tensor, bool(tensor.flags & _READ_ONLY))
     raise TypeError("__dlpack__() returned no capsule with a tensor that nobody has taken")
-
-
-def export(
-    content: Content,
-    stream: int | None,
-    max_version: tuple[int, int] | None,
-    dl_device: tuple[int, int] | None,
-    copy: bool | None,
-) -> Any:
-    """Content.__dlpack__."""
-    device = content.__dlpack_device__()
-    if copy:
-        raise BufferError("a buffer is lent as it is; it makes no copies")
-    if dl_device is not None and tuple(dl_device) != device:
-        raise BufferError(f"the buffer is on device {device} and not on {tuple(dl_device)}")
-    with content._held() as block:
-        if device[0] == CPU and not content._is_on_host():
-            raise BufferError("this simulated device has addresses only; see gpupool.sim.configure")
-        _order(content, device, stream)
-        return _capsule(block, content, device, max_version is not None and max_version[0] >= 1)
-
-
-def _order(content: Content, device: tuple[int, int], stream: int | None) -> None:
-    """Makes sure that the consumer finds what was written, and that the pool knows the stream that it uses."""
-    if stream == -1:
-        return
-    if stream is None and device[0] != CUDA:
-        content.synchronize()  # the host may read it at once
-        return
-    if device[0] == CPU or stream == 0:
-        raise BufferError(f"stream {stream} does not fit device {device}: the host has none, and 0 is ambiguous")
-    consumer = 0 if stream in (None, 1) else stream
-    if consumer != content.stream:
-        content.synchronize()
-        content.record_stream(consumer)
 
 
 def _c_order(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -39,6 +39,8 @@ class Status(IntEnum):
     """The pool was created before fork, in the parent process."""
     INTERNAL = 11
     """A promise of the library itself was broken. Please report it."""
+    ASLEEP = 12
+    """The pool sleeps, or is about to: see gpupool_sleep. Since 0.2."""
 
 
 class Backend(IntEnum):
@@ -119,6 +121,39 @@ class BlockState(IntEnum):
     """Freed, but a stream may still be using it."""
     CACHED = 3
     """Free to hand out."""
+    ASLEEP = 4
+    """Handed out, and its memory is away: the pool sleeps. Since 0.2."""
+
+
+class SleepMode(IntEnum):
+    """What becomes of the contents of blocks when a pool sleeps. Since 0.2."""
+
+    SAVE = 0
+    """They are copied to page-locked memory of the host, and back."""
+    DROP = 1
+    """They are lost, but for the blocks that gpupool_set_keep names."""
+
+
+class SleepFlag(IntFlag):
+    """Bits of gpupool_sleep_options_t.flags. Since 0.2."""
+
+    SYNC_CONTEXT = 1
+    """Sleep: waits for all work of the device's context, not only for streams that the pool has seen."""
+    HOLD_MALLOCS = 2
+    """Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP."""
+    RETAIN_BACKUP = 4
+    """Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it."""
+    FILL = 8
+    """Wake: blocks that were dropped are filled with the byte in `fill`."""
+
+
+class SleepState(IntEnum):
+    """Where a pool stands. Since 0.2."""
+
+    AWAKE = 0
+    FALLING_ASLEEP = 1
+    ASLEEP = 2
+    WAKING = 3
 
 
 class LogLevel(IntEnum):
@@ -126,6 +161,13 @@ class LogLevel(IntEnum):
 
     OFF = 0
     ERROR = 1
+    """Failures of the driver, of the host's memory and of the library itself."""
     WARNING = 2
+    """Mallocs that fail."""
     INFO = 3
+    """Pools that begin and end, and calls that are refused."""
     DEBUG = 4
+    """Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
+    stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+    enabled.
+    """

@@ -26,7 +26,8 @@ from ._enums import STREAM_UNKNOWN, Backend, Flag, Kind, Mode
 from ._error import Error, check
 from ._library import BackendName, choose, device_info
 from ._native import ffi, lib
-from ._statistics import Watched, use_in_words
+from ._sleep import Sleeping
+from ._statistics import use_in_words
 from ._status_errors import HostOutOfMemoryError, InvalidArgumentError
 from ._stream import Stream, StreamLike, Using
 from ._structs import DeviceInfo
@@ -41,7 +42,7 @@ ModeName = Literal["auto", "vmm", "driver", "upstream"]
 KindName = Literal["device", "pinned", "managed"]
 
 
-class Pool(Watched):
+class Pool(Sleeping):
     """A pool of a device's memory, which hands out blocks quickly and reserves little more than is live.
 
         with gpupool.Pool(fraction=0.9) as pool, pool.alloc(1 << 20) as buffer:
@@ -157,6 +158,17 @@ class Pool(Watched):
             return f"{where}, closed>" if self.is_closed else f"{where}: {use_in_words(self.stats())}>"
         except Error:  # closed meanwhile, or the device cannot be asked in a forked child
             return f"<gpupool.Pool on device {self.device}{kind}>"
+
+    def create_child(self) -> Pool:
+        """A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's. What it
+        once mapped stays mapped and serves it alone, also while it is free, until its own empty_cache, trim or close.
+        It takes after this pool in device, mode, kind, slack, chunks and peers, and outlives it. Since 0.2. Raises
+        InvalidArgumentError (a child has no children), UnsupportedError (memory of an upstream), ForkedError."""
+        handle = ffi.new("gpupool_t **")
+        self._call(lib.gpupool_create_child, handle)
+        child = Pool.__new__(Pool)
+        child._take(handle[0], self._device, self._kind, self._configured_backend, is_default=False)
+        return child
 
     # ---- memory
 

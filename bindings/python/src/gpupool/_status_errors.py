@@ -48,3 +48,7 @@ class ForkedError(Error, status=Status.FORKED):
 
 class InternalError(Error, status=Status.INTERNAL):
     """A promise of the library itself was broken. Please report it."""
+
+
+class AsleepError(Error, status=Status.ASLEEP):
+    """The pool sleeps, or is about to: see gpupool_sleep. Since 0.2."""

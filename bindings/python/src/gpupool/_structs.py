@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._enums import Backend, BlockState, Capability
+from ._enums import Backend, BlockState, Capability, SleepFlag, SleepMode
 from ._native import ffi
 from ._record import Record
 
@@ -201,7 +201,10 @@ class Stats(Record):
 
     __slots__ = (
         "all",
+        "asleep_bytes",
+        "backup_bytes",
         "cached_bytes",
+        "copy",
         "device",
         "driver",
         "failed_mallocs",
@@ -214,10 +217,13 @@ class Stats(Record):
         "releasable_bytes",
         "retries",
         "slack_bytes",
+        "sleeps",
         "small",
         "steals",
+        "stream",
         "stream_steals",
         "streams",
+        "wakes",
     )
 
     device: int
@@ -247,6 +253,18 @@ class Stats(Record):
     """Streams that this pool has seen and that were not released."""
     metadata_bytes: int
     """Host memory of the pool's own records."""
+    asleep_bytes: int
+    """Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
+    blocks in it still count as active. This and all below: since 0.2.
+    """
+    backup_bytes: int
+    """Page-locked memory of the host that the pool holds to sleep with."""
+    sleeps: int
+    """How often the pool fell asleep, and woke."""
+    wakes: int
+    copy: CallStat
+    """More calls of the driver: copies of sleep and wake, and streams created and destroyed for them."""
+    stream: CallStat
 
     @classmethod
     def _of(cls, c: Any) -> Stats:
@@ -269,6 +287,86 @@ class Stats(Record):
             failed_mallocs=c.failed_mallocs,
             streams=c.streams,
             metadata_bytes=c.metadata_bytes,
+            asleep_bytes=c.asleep_bytes,
+            backup_bytes=c.backup_bytes,
+            sleeps=c.sleeps,
+            wakes=c.wakes,
+            copy=CallStat._of(c.copy),
+            stream=CallStat._of(c.stream),
+        )
+
+
+class SleepOptions(Record):
+    """How to sleep, or to wake. All zero (after struct_size) is a good choice, and so is NULL. Since 0.2."""
+
+    __slots__ = (
+        "fill",
+        "flags",
+        "mode",
+        "timeout_ns",
+    )
+
+    mode: SleepMode
+    """A gpupool_sleep_mode_t. For sleep only."""
+    flags: SleepFlag
+    """Bits of gpupool_sleep_flag_t; unknown bits are refused."""
+    fill: int
+    """With GPUPOOL_SLEEP_FLAG_FILL: a byte, 0 to 255."""
+    timeout_ns: int
+    """Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all."""
+
+    @classmethod
+    def _of(cls, c: Any) -> SleepOptions:
+        return cls(
+            mode=SleepMode(c.mode),
+            flags=SleepFlag(c.flags),
+            fill=c.fill,
+            timeout_ns=c.timeout_ns,
+        )
+
+
+class SleepResult(Record):
+    """What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
+    to do. Since 0.2.
+    """
+
+    __slots__ = (
+        "created_bytes",
+        "dropped_bytes",
+        "nanoseconds",
+        "pools",
+        "released_bytes",
+        "retained_bytes",
+        "saved_bytes",
+    )
+
+    pools: int
+    """Pools that were put to sleep, or woken."""
+    released_bytes: int
+    """Sleep: physical memory that was given back, cached memory included."""
+    saved_bytes: int
+    """Sleep: what live blocks hold that was copied to the host. Wake: what was copied back."""
+    dropped_bytes: int
+    """Sleep and wake: what live blocks held that was not."""
+    retained_bytes: int
+    """Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
+    memory or the driver did not take it. Where others allocate at the same time, an estimate.
+    """
+    created_bytes: int
+    """Wake: physical memory that was created."""
+    nanoseconds: int
+    """How long it took, waiting included, by the device's clock."""
+
+    @classmethod
+    def _of(cls, c: Any) -> SleepResult:
+        return cls(
+            pools=c.pools,
+            released_bytes=c.released_bytes,
+            saved_bytes=c.saved_bytes,
+            dropped_bytes=c.dropped_bytes,
+            retained_bytes=c.retained_bytes,
+            created_bytes=c.created_bytes,
+            nanoseconds=c.nanoseconds,
         )
 
 

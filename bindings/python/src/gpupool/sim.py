@@ -33,26 +33,30 @@ def configure(
     capacity_bytes: int | str = 0,
     price_scale: float = 0.0,
     strict_streams: bool = False,
+    host_bytes: int | str = 0,
 ) -> None:
     """Sets how a simulated device behaves; possible only while no pool uses it.
 
     data: whether blocks are real memory of the host, with true aliasing (the default), or addresses only, for speed.
     capacity_bytes: 0 is an H200's. price_scale: multiplies the prices of driver calls, an H200's too.
     strict_streams: only streams that a pool made, and 0, are streams; any other number is a fault. Since 0.2.
+    host_bytes: how much of the host's memory can be page-locked; 0 is 1 TiB. Since 0.2.
     Raises InvalidArgumentError (no such device, in use, out of range).
     """
     config = ffi.new("gpupool_sim_config_t *", {"struct_size": ffi.sizeof("gpupool_sim_config_t")})
     config.data = 0 if data is None else 1 if data else 2
     config.capacity_bytes = size_of("capacity_bytes", capacity_bytes)
     config.price_scale = real("price_scale", price_scale)
+    config.host_bytes = size_of("host_bytes", host_bytes)
     config.streams = 2 if strict_streams else 1
     check(lib.gpupool_sim_configure(device_number("device", device), config))
 
 
 def script(text: str, device: int = 0) -> None:
     """Makes driver calls fail: "CALL:NUMBER[=ERROR]" with commas. CALL is create, release, map, set_access, unmap,
-    address, malloc, free, event_record, query, stream_wait or host_wait; NUMBER counts its occurrences from 1,
-    starting now, or is * for all; ERROR is out_of_memory or error. "" ends all failures."""
+    address, malloc, free, event_record, query, stream_wait, host_wait, copy (of sleep and wake) or stream; NUMBER
+    counts its occurrences from 1, starting now, or is * for all; ERROR is out_of_memory or error. "" ends all
+    failures."""
     check(lib.gpupool_sim_script(device_number("device", device), text.encode()))
 
 
@@ -87,6 +91,12 @@ def launch(capture: int, stream: StreamLike = 0, device: int = 0) -> None:
     number = device_number("device", device)
     with Using(stream) as on:
         check(lib.gpupool_sim_launch(number, integer("capture", capture), on))
+
+
+def hold(address: int, device: int = 0) -> None:
+    """Lets somebody else hold the physical memory that is mapped at an address, as NCCL does: it does not return to the
+    device until hold(0). Since 0.2. Raises InvalidArgumentError (no chunk is mapped there)."""
+    check(lib.gpupool_sim_hold(device_number("device", device), address))
 
 
 def faults(device: int = 0) -> Faults:

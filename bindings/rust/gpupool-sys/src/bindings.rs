@@ -87,6 +87,18 @@ pub struct gpupool_capability_t(pub ::core::ffi::c_uint);
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct gpupool_block_state_t(pub ::core::ffi::c_uint);
 #[repr(transparent)]
+#[doc = " What becomes of the contents of blocks when a pool sleeps. Since 0.2."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_sleep_mode_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Bits of gpupool_sleep_options_t.flags. Since 0.2."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_sleep_flag_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Where a pool stands. Since 0.2."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_sleep_state_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
 #[doc = " Levels of the log."]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct gpupool_log_level_t(pub ::core::ffi::c_uint);
@@ -237,6 +249,51 @@ pub struct gpupool_stats_t {
     pub streams: u64,
     #[doc = " Host memory of the pool's own records."]
     pub metadata_bytes: u64,
+    #[doc = " Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes; blocks\n in it still count as active. This and all below: since 0.2."]
+    pub asleep_bytes: u64,
+    #[doc = " Page-locked memory of the host that the pool holds to sleep with."]
+    pub backup_bytes: u64,
+    #[doc = " How often the pool fell asleep, and woke."]
+    pub sleeps: u64,
+    pub wakes: u64,
+    #[doc = " More calls of the driver: copies of sleep and wake, and streams created and destroyed for them."]
+    pub copy: gpupool_call_stat_t,
+    pub stream: gpupool_call_stat_t,
+}
+#[doc = " How to sleep, or to wake. All zero (after struct_size) is a good choice, and so is NULL. Since 0.2."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_sleep_options_t {
+    pub struct_size: u32,
+    #[doc = " A gpupool_sleep_mode_t. For sleep only."]
+    pub mode: i32,
+    #[doc = " Bits of gpupool_sleep_flag_t; unknown bits are refused."]
+    pub flags: u32,
+    #[doc = " With GPUPOOL_SLEEP_FLAG_FILL: a byte, 0 to 255."]
+    pub fill: u32,
+    #[doc = " Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all."]
+    pub timeout_ns: u64,
+    pub reserved: [u64; 4usize],
+}
+#[doc = " What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing to\n do. Since 0.2."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct gpupool_sleep_result_t {
+    pub struct_size: u32,
+    #[doc = " Pools that were put to sleep, or woken."]
+    pub pools: u32,
+    #[doc = " Sleep: physical memory that was given back, cached memory included."]
+    pub released_bytes: u64,
+    #[doc = " Sleep: what live blocks hold that was copied to the host. Wake: what was copied back."]
+    pub saved_bytes: u64,
+    #[doc = " Sleep and wake: what live blocks held that was not."]
+    pub dropped_bytes: u64,
+    #[doc = " Sleep: the part of released_bytes that the device did not get back, because somebody else holds the memory\n or the driver did not take it. Where others allocate at the same time, an estimate."]
+    pub retained_bytes: u64,
+    #[doc = " Wake: physical memory that was created."]
+    pub created_bytes: u64,
+    #[doc = " How long it took, waiting included, by the device's clock."]
+    pub nanoseconds: u64,
 }
 #[doc = " A block as gpupool_block_info and gpupool_snapshot give it."]
 #[repr(C)]
@@ -293,7 +350,9 @@ pub struct gpupool_sim_config_t {
     #[doc = " 1: any number is a stream from its first use on. 2: only numbers from gpupool_stream_create, and 0, are;\n the others are errors of the simulated device, as they crash a GPU's driver. 0: default, 1. Since 0.2."]
     pub streams: u32,
     pub reserved0: u32,
-    pub reserved: [u64; 3usize],
+    #[doc = " Memory of the host that can be page-locked. Default: 1 TiB. Since 0.2."]
+    pub host_bytes: u64,
+    pub reserved: [u64; 2usize],
 }
 pub const GPUPOOL_VERSION_MAJOR: u32 = 0;
 pub const GPUPOOL_VERSION_MINOR: u32 = 2;
@@ -322,7 +381,9 @@ pub const GPUPOOL_ERROR_SHUTTING_DOWN: gpupool_status_t = gpupool_status_t(9);
 pub const GPUPOOL_ERROR_FORKED: gpupool_status_t = gpupool_status_t(10);
 #[doc = " A promise of the library itself was broken. Please report it."]
 pub const GPUPOOL_ERROR_INTERNAL: gpupool_status_t = gpupool_status_t(11);
-#[doc = " A promise of the library itself was broken. Please report it."]
+#[doc = " The pool sleeps, or is about to: see gpupool_sleep. Since 0.2."]
+pub const GPUPOOL_ERROR_ASLEEP: gpupool_status_t = gpupool_status_t(12);
+#[doc = " The pool sleeps, or is about to: see gpupool_sleep. Since 0.2."]
 pub const GPUPOOL_STATUS_FORCE32: gpupool_status_t = gpupool_status_t(2147483647);
 #[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the\n environment decides instead."]
 pub const GPUPOOL_BACKEND_AUTO: gpupool_backend_t = gpupool_backend_t(0);
@@ -375,8 +436,31 @@ pub const GPUPOOL_BLOCK_LIVE: gpupool_block_state_t = gpupool_block_state_t(1);
 pub const GPUPOOL_BLOCK_PENDING: gpupool_block_state_t = gpupool_block_state_t(2);
 #[doc = " Free to hand out."]
 pub const GPUPOOL_BLOCK_CACHED: gpupool_block_state_t = gpupool_block_state_t(3);
-#[doc = " Free to hand out."]
+#[doc = " Handed out, and its memory is away: the pool sleeps. Since 0.2."]
+pub const GPUPOOL_BLOCK_ASLEEP: gpupool_block_state_t = gpupool_block_state_t(4);
+#[doc = " Handed out, and its memory is away: the pool sleeps. Since 0.2."]
 pub const GPUPOOL_BLOCK_FORCE32: gpupool_block_state_t = gpupool_block_state_t(2147483647);
+#[doc = " They are copied to page-locked memory of the host, and back."]
+pub const GPUPOOL_SLEEP_MODE_SAVE: gpupool_sleep_mode_t = gpupool_sleep_mode_t(0);
+#[doc = " They are lost, but for the blocks that gpupool_set_keep names."]
+pub const GPUPOOL_SLEEP_MODE_DROP: gpupool_sleep_mode_t = gpupool_sleep_mode_t(1);
+#[doc = " They are lost, but for the blocks that gpupool_set_keep names."]
+pub const GPUPOOL_SLEEP_MODE_FORCE32: gpupool_sleep_mode_t = gpupool_sleep_mode_t(2147483647);
+#[doc = " Sleep: waits for all work of the device's context, not only for streams that the pool has seen."]
+pub const GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT: gpupool_sleep_flag_t = gpupool_sleep_flag_t(1);
+#[doc = " Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP."]
+pub const GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS: gpupool_sleep_flag_t = gpupool_sleep_flag_t(2);
+#[doc = " Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it."]
+pub const GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP: gpupool_sleep_flag_t = gpupool_sleep_flag_t(4);
+#[doc = " Wake: blocks that were dropped are filled with the byte in `fill`."]
+pub const GPUPOOL_SLEEP_FLAG_FILL: gpupool_sleep_flag_t = gpupool_sleep_flag_t(8);
+#[doc = " Wake: blocks that were dropped are filled with the byte in `fill`."]
+pub const GPUPOOL_SLEEP_FLAG_FORCE32: gpupool_sleep_flag_t = gpupool_sleep_flag_t(2147483647);
+pub const GPUPOOL_SLEEP_STATE_AWAKE: gpupool_sleep_state_t = gpupool_sleep_state_t(0);
+pub const GPUPOOL_SLEEP_STATE_FALLING_ASLEEP: gpupool_sleep_state_t = gpupool_sleep_state_t(1);
+pub const GPUPOOL_SLEEP_STATE_ASLEEP: gpupool_sleep_state_t = gpupool_sleep_state_t(2);
+pub const GPUPOOL_SLEEP_STATE_WAKING: gpupool_sleep_state_t = gpupool_sleep_state_t(3);
+pub const GPUPOOL_SLEEP_STATE_FORCE32: gpupool_sleep_state_t = gpupool_sleep_state_t(2147483647);
 pub const GPUPOOL_LOG_OFF: gpupool_log_level_t = gpupool_log_level_t(0);
 pub const GPUPOOL_LOG_ERROR: gpupool_log_level_t = gpupool_log_level_t(1);
 pub const GPUPOOL_LOG_WARNING: gpupool_log_level_t = gpupool_log_level_t(2);
@@ -461,6 +545,8 @@ extern "C" {
     #[doc = " Creates a pool. config NULL means all defaults. Takes no memory from the device yet. Uses the current\n CUDA context if it belongs to the device, else the device's primary context.\n Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,\n UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,\n HOST_OUT_OF_MEMORY."]
     pub fn gpupool_create(config: *const gpupool_config_t, out_pool: *mut *mut gpupool_t)
         -> gpupool_status_t;
+    #[doc = " Creates a child of a pool, for memory that has to stay where it is, such as a graph's. It takes after its\n parent in device, mode, kind, slack and chunks, and shares its limit and its peers: what it reserves counts\n against the parent's limit, to the byte. It has blocks, streams and statistics of its own. What it once\n mapped stays mapped where it is, also while it is free, and serves this pool only, until\n gpupool_empty or gpupool_trim is called on the child itself, or it is destroyed: no shortage and no other\n pool takes it. Where the limit has no room for a malloc of the child, the parent first gives back what it\n has cached. gpupool_report of the parent says what its children hold. The parent may be destroyed first:\n the children live on, under the same limit, which nobody can change then. gpupool_set_limit and\n gpupool_set_fraction refuse a child, and this call refuses one as a parent. Since 0.2.\n Errors: INVALID_ARGUMENT (out_pool is NULL; parent is no pool, or a child), UNSUPPORTED (a pool whose\n memory comes from callbacks), FORKED, SHUTTING_DOWN, HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_create_child(parent: *mut gpupool_t, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
     #[doc = " The one pool of a device that everything in this process shares, created on first use with defaults\n (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its limits).\n It belongs to the process: gpupool_destroy refuses it.\n Errors: as gpupool_create."]
     pub fn gpupool_default_pool(device: i32, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new\n ones from now on and goes away with its last free. May wait for the GPU.\n Errors: INVALID_ARGUMENT (destroyed already, or a default pool)."]
@@ -539,6 +625,55 @@ extern "C" {
         fn_: gpupool_oom_fn_t,
         user: *mut ::core::ffi::c_void,
     ) -> gpupool_status_t;
+    #[doc = " Puts a pool to sleep: waits for the streams that it has seen, copies what is in live blocks to the host as\n `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL; else its\n struct_size must be set. Between this call and the end of gpupool_wake, no work may be queued that uses the\n pool's memory. A pool that sleeps already: success, and nothing is done. Another thread's sleep or wake is\n waited for. Only pools in vmm mode can sleep. Since 0.2.\n Errors: UNAVAILABLE (a stream captures, or the driver does not say; or the call comes from a handler that this\n pool's own wake asks), HOST_OUT_OF_MEMORY (no more than three quarters of the host's free\n memory are taken), UNSUPPORTED (another mode), INVALID_ARGUMENT, DRIVER, FORKED: the pool is awake, and its\n blocks are as they were. Where the driver refuses even to undo, the pool is asleep instead, with all that was\n saved: gpupool_sleep_state tells, and gpupool_wake tries again."]
+    pub fn gpupool_sleep(
+        pool: *mut gpupool_t,
+        options: *const gpupool_sleep_options_t,
+        out_result: *mut gpupool_sleep_result_t,
+    ) -> gpupool_status_t;
+    #[doc = " Wakes a pool: takes what it needs from the limit, creates memory, maps it at the same addresses, and copies\n back what was saved. What was freed meanwhile gets no memory. When the call returns, the data are there, and\n work of any stream may use them. Where memory is short, other pools' caches are emptied, the out-of-memory\n handler is asked, and then what others free is waited for, as long as timeout_ns says. A pool that is awake:\n success, and nothing is done. Since 0.2.\n Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (called by a handler that this pool's own wake asks), DRIVER,\n HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED: the pool is asleep as before, and can be woken later."]
+    pub fn gpupool_wake(
+        pool: *mut gpupool_t,
+        options: *const gpupool_sleep_options_t,
+        out_result: *mut gpupool_sleep_result_t,
+    ) -> gpupool_status_t;
+    #[doc = " gpupool_sleep for every pool of this process that has the name `tag`; tag NULL: for every one that has a name. A\n tag that no pool has is no error: out_result->pools is 0. Where one pool fails, those that this call has\n changed are changed back, and its status is returned. Since 0.2."]
+    pub fn gpupool_sleep_tag(
+        tag: *const ::core::ffi::c_char,
+        options: *const gpupool_sleep_options_t,
+        out_result: *mut gpupool_sleep_result_t,
+    ) -> gpupool_status_t;
+    #[doc = " gpupool_wake for every pool of that name, as gpupool_sleep_tag. Since 0.2."]
+    pub fn gpupool_wake_tag(
+        tag: *const ::core::ffi::c_char,
+        options: *const gpupool_sleep_options_t,
+        out_result: *mut gpupool_sleep_result_t,
+    ) -> gpupool_status_t;
+    #[doc = " Where a pool stands: a gpupool_sleep_state_t. Since 0.2."]
+    pub fn gpupool_sleep_state(
+        pool: *mut gpupool_t,
+        out_state: *mut gpupool_sleep_state_t,
+    ) -> gpupool_status_t;
+    #[doc = " Names a pool, for gpupool_sleep_tag, messages and the report; NULL or \"\": no name. At most 63 bytes; copied.\n Since 0.2. Errors: INVALID_ARGUMENT."]
+    pub fn gpupool_set_name(pool: *mut gpupool_t, name: *const ::core::ffi::c_char) -> gpupool_status_t;
+    #[doc = " The pool's name, \"\" without one, written as by gpupool_report. Since 0.2."]
+    pub fn gpupool_name(
+        pool: *mut gpupool_t,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_length: *mut usize,
+    ) -> gpupool_status_t;
+    #[doc = " Marks a block (1) whose contents GPUPOOL_SLEEP_MODE_DROP saves all the same, or takes that back (0). Goes with the\n block. The free of a marked block takes the pool's lock. Since 0.2. Errors: UNKNOWN_POINTER,\n INVALID_ARGUMENT."]
+    pub fn gpupool_set_keep(pool: *mut gpupool_t, ptr: gpupool_ptr_t, keep: i32) -> gpupool_status_t;
+    #[doc = " Gets page-locked memory of the host to save `bytes` with, ahead of the first sleep, and keeps it until it is\n called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others on the\n machine: it is done in pieces of at most 256 MiB. Since 0.2.\n Errors: HOST_OUT_OF_MEMORY (as for gpupool_sleep), UNSUPPORTED, DRIVER, FORKED: what was held before stays."]
+    pub fn gpupool_prepare_backup(pool: *mut gpupool_t, bytes: u64) -> gpupool_status_t;
+    #[doc = " Where the saved contents of a block are while the pool sleeps: *out_bytes of them, from ptr on, which may\n point anywhere inside it. They lie in pieces: ask again with ptr + *out_bytes for what comes next in the block.\n Valid until the block is freed, or the pool woken. Since 0.2.\n Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (the pool is not asleep, or the block was\n dropped)."]
+    pub fn gpupool_backup(
+        pool: *mut gpupool_t,
+        ptr: gpupool_ptr_t,
+        out_data: *mut *const ::core::ffi::c_void,
+        out_bytes: *mut u64,
+    ) -> gpupool_status_t;
     #[doc = " Fills stats. stats->struct_size must be set; it is set to the bytes that were filled.\n Errors: INVALID_ARGUMENT. Works on inherited pools after fork."]
     pub fn gpupool_stats(pool: *mut gpupool_t, stats: *mut gpupool_stats_t) -> gpupool_status_t;
     #[doc = " Sets every peak to the current value."]
@@ -614,7 +749,7 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Sets how simulated device number `device` behaves. Possible only while no pool uses it.\n config->struct_size must be set.\n Errors: INVALID_ARGUMENT (no such device, in use, fields out of range); UNSUPPORTED (unknown tail)."]
     pub fn gpupool_sim_configure(device: i32, config: *const gpupool_sim_config_t) -> gpupool_status_t;
-    #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait or\n host_wait; NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is\n out_of_memory or error (default). An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
+    #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,\n host_wait, copy (those of sleep and wake) or stream (creating and destroying one); NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is\n out_of_memory or error (default). An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
     pub fn gpupool_sim_script(device: i32, script: *const ::core::ffi::c_char) -> gpupool_status_t;
     #[doc = " Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,\n is an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's\n memory that device number `device` has no access to: see gpupool_enable_peer. gpupool_fill is work too;\n gpupool_copy may touch the memory of any device."]
     pub fn gpupool_sim_work(
@@ -630,6 +765,8 @@ extern "C" {
     pub fn gpupool_sim_capture(device: i32, stream: gpupool_stream_t, begin: i32) -> gpupool_status_t;
     #[doc = " Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses\n of then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that\n gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What\n a capture recorded stays until the device is configured anew. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,\n UNSUPPORTED as for work, fills and copies."]
     pub fn gpupool_sim_launch(device: i32, capture: u64, stream: gpupool_stream_t) -> gpupool_status_t;
+    #[doc = " Lets somebody else hold the physical memory that is mapped at ptr, as NCCL does with\n cuMemRetainAllocationHandle: it does not return to the device, until the call with ptr 0 ends all holds.\n Since 0.2. Errors: INVALID_ARGUMENT (no such device; no chunk is mapped there)."]
+    pub fn gpupool_sim_hold(device: i32, ptr: gpupool_ptr_t) -> gpupool_status_t;
     #[doc = " Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's\n without access, races between streams, unmapping what is in use, calls that are illegal during capture. The\n last one is described in words in text as by gpupool_report. out_count may be NULL."]
     pub fn gpupool_sim_faults(
         device: i32,

@@ -29,6 +29,8 @@ pub enum ErrorKind {
     Forked,
     /// A promise of the library itself was broken. Please report it.
     Internal,
+    /// The pool sleeps, or is about to: see gpupool_sleep. Since 0.2.
+    Asleep,
     /// A status that this version of the crate does not know.
     Unknown,
 }
@@ -47,6 +49,7 @@ impl ErrorKind {
             sys::GPUPOOL_ERROR_SHUTTING_DOWN => ErrorKind::ShuttingDown,
             sys::GPUPOOL_ERROR_FORKED => ErrorKind::Forked,
             sys::GPUPOOL_ERROR_INTERNAL => ErrorKind::Internal,
+            sys::GPUPOOL_ERROR_ASLEEP => ErrorKind::Asleep,
             _ => ErrorKind::Unknown,
         }
     }

@@ -63,6 +63,18 @@ impl Pool {
         Ok(pool)
     }
 
+    /// A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's: what it
+    /// once mapped stays mapped and serves it alone, also while it is free, until its own [`empty`](Pool::empty) or
+    /// [`trim`](Pool::trim), or its end. It takes after this pool in device, mode, kind, slack, chunks and peers, and
+    /// outlives it. A child has no children; memory of an upstream is
+    /// [`Unsupported`](crate::ErrorKind::Unsupported). Since 0.2.
+    pub fn create_child(&self) -> Result<Pool> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the handle is good while self is there, and the out-parameter is a local.
+        check(unsafe { sys::gpupool_create_child(self.handle(), &mut handle) })?;
+        Ok(Pool::adopt(handle, self.backend(), None))
+    }
+
     /// Takes over a handle that nobody else destroys.
     pub(crate) fn adopt(
         handle: *mut sys::gpupool_t,

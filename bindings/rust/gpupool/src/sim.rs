@@ -33,6 +33,8 @@ pub struct Config {
     pub price_scale: f64,
     /// Only streams that a pool made, and 0, are streams; any other number breaks a rule of the device. Since 0.2.
     pub strict_streams: bool,
+    /// How much of the host's memory can be page-locked; 0: 1 TiB. Since 0.2.
+    pub host_bytes: u64,
 }
 
 /// What stands behind the addresses of a simulated device.
@@ -57,6 +59,7 @@ pub fn configure(device: i32, config: &Config) -> Result<()> {
         capacity_bytes: config.capacity_bytes,
         price_scale: config.price_scale,
         streams: if config.strict_streams { 2 } else { 1 },
+        host_bytes: config.host_bytes,
         ..Default::default()
     };
     // SAFETY: the struct says how long it is.
@@ -115,6 +118,13 @@ pub fn end_capture(device: i32, stream: StreamId) -> Result<()> {
 pub unsafe fn launch(device: i32, capture: u64, stream: StreamId) -> Result<()> {
     // SAFETY: as the caller promises.
     check(unsafe { sys::gpupool_sim_launch(device, capture, stream.number()) })
+}
+
+/// Lets somebody else hold the physical memory that is mapped at an address, as NCCL does: it does not return to the
+/// device until this is called with 0. Since 0.2.
+pub fn hold(device: i32, address: u64) -> Result<()> {
+    // SAFETY: any address will do.
+    check(unsafe { sys::gpupool_sim_hold(device, address) })
 }
 
 /// Rules of the device that were broken so far: use of unmapped memory, races between streams, unmapping what is

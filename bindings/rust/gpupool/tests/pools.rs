@@ -217,6 +217,20 @@ fn peers_are_added_to_a_living_pool() -> Result<()> {
 }
 
 #[test]
+fn children_share_the_limit() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).limit_bytes(32 * MIB).build()?;
+    let child = pool.create_child()?;
+    let block = child.default_stream().block(24 * MIB)?;
+    let refusal = pool.default_stream().block(16 * MIB).unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::OverLimit);
+    assert_eq!(child.create_child().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    drop(block);
+    drop(child);
+    pool.default_stream().block(16 * MIB)?;
+    Ok(())
+}
+
+#[test]
 fn the_oom_handler_frees_and_the_malloc_succeeds() -> Result<()> {
     let pool = Pool::builder().backend(Backend::Sim).limit_bytes(32 * MIB).build()?;
     let stream = pool.create_stream()?;

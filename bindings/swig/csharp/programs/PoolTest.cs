@@ -343,6 +343,9 @@ public static class PoolTest {
       Thrown<GpuPoolInvalidArgumentException>(() => pool.ReleaseCapture(0));
       pool.EnablePeer(5);
       Thrown<GpuPoolInvalidArgumentException>(() => pool.EnablePeer(99));
+      using (Pool child = pool.CreateChild()) {
+        Thrown<GpuPoolInvalidArgumentException>(() => child.SetLimit(64 * MiB));
+      }
     }
   }
 

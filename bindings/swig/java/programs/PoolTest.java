@@ -402,6 +402,9 @@ public final class PoolTest {
       pool.enablePeer(5);
       pool.enablePeer(5);
       thrown(InvalidArgumentException.class, () -> pool.enablePeer(99));
+      try (Pool child = pool.createChild()) {
+        thrown(InvalidArgumentException.class, () -> child.setLimit(64 * MIB));
+      }
     }
   }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from .._pool import Pool, default_pool
@@ -14,14 +15,15 @@ _cupy: Any = importlib.import_module("cupy")
 class DefaultPool:
     """The methods of cupy.cuda.MemoryPool, on the default pool of the current device."""
 
+    def __init__(self, allocator: Callable[[int], Any]) -> None:
+        self._allocator = allocator
+
     @property
     def pool(self) -> Pool:
         return default_pool(_cupy.cuda.Device().id)
 
     def malloc(self, size: int) -> Any:
-        from .cupy import allocator  # noqa: PLC0415  which imports this module
-
-        return allocator(size)
+        return self._allocator(size)
 
     def used_bytes(self) -> int:
         """Bytes of live blocks, of all frameworks."""

@@ -17,7 +17,7 @@ from .._pool import default_pool
 from .._structs import Block, Segment, Stats
 from .._torch_names import memory_stats
 from ._torch_settings import heed_settings
-from ._torch_shim import library_path
+from ._torch_shim import torch_library_path
 
 # The setters, and what each gets.
 _HOOKS = {
@@ -34,7 +34,7 @@ _HOOKS = {
 
 def create(torch: Any, alloc: str) -> Any:
     """An allocator of PyTorch's with every hook that it takes."""
-    path = str(library_path())
+    path = str(torch_library_path())
     wrapper = torch.cuda.memory.CUDAPluggableAllocator(path, alloc, "gpupool_torch_free")
     library, allocator = ctypes.CDLL(path), wrapper.allocator()
     for setter, function in _HOOKS.items():
@@ -53,10 +53,12 @@ class Answers:
     """The figures of a device, from all pools that its memory is in."""
 
     def __init__(self, torch: Any) -> None:
-        self._library = ctypes.CDLL(str(library_path()))
+        self._library = ctypes.CDLL(str(torch_library_path()))
         self._library.gpupool_torch_pools.restype = ctypes.c_size_t
         self._library.gpupool_torch_limit.restype = ctypes.c_uint64
         self._torch = torch
+        self._set_fraction = torch._C._cuda_setMemoryFraction
+        self._fractions: dict[int, tuple[float, int]] = {}  # as set, and the limit that came of it
         self._bases: dict[int, dict[str, int]] = {}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -66,6 +68,7 @@ class Answers:
             "_cuda_resetPeakMemoryStats": self.reset_peaks,
             "_cuda_resetAccumulatedMemoryStats": self.reset_accumulated,
             "_cuda_memorySnapshot": self.snapshot,
+            "_cuda_setMemoryFraction": self.set_fraction,
             "_cuda_getMemoryFraction": self.fraction,
         }
 
@@ -87,8 +90,16 @@ class Answers:
         for pool in self._pools(device):
             lib.gpupool_reset_peaks(pool)
 
+    def set_fraction(self, fraction: float, device: int) -> None:
+        self._set_fraction(fraction, device)
+        self._fractions[device] = fraction, int(self._library.gpupool_torch_limit(device))
+
     def fraction(self, device: int) -> float:
+        """To the last digit what was set, where that is still the limit in force."""
         limit = int(self._library.gpupool_torch_limit(device))
+        fraction, made = self._fractions.get(device, (1.0, 0))
+        if limit == made:
+            return fraction
         return limit / int(self._torch.cuda.mem_get_info(device)[1]) if limit else 1.0
 
     def snapshot(self, mempool_id: object = None, include_traces: bool = True) -> dict[str, Any]:

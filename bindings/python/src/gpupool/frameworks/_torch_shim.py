@@ -28,6 +28,13 @@ def library_path() -> Path:
     raise ShimError(f"{_PACKAGE} has no libgpupool.so")
 
 
+def torch_library_path() -> Path:
+    """The libgpupool_torch beside it, which has the functions that PyTorch calls."""
+    for path in sorted(_PACKAGE.glob("libgpupool_torch.so*")):
+        return path
+    raise ShimError(f"{_PACKAGE} has no libgpupool_torch.so")
+
+
 def load(torch: Any) -> ctypes.CDLL:
     """The shim for this PyTorch, compiled if need be: about ten seconds, once. Raises ShimError."""
     compiler = _compiler()
@@ -86,14 +93,14 @@ def _build(torch: Any, compiler: str | None, path: Path) -> None:
     cuda = next((folder for folder in _cuda_folders() if all((folder / name).exists() for name in needed)), None)
     if cuda is None:
         raise ShimError(f"there is no {needed[1]}: neither a CUDA toolkit nor the package nvidia-cuda-crt is installed")
-    root, library = Path(torch.__file__).parent, library_path()
+    root, library, hooks = Path(torch.__file__).parent, library_path(), torch_library_path()
     command = [
         *(compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-w", "-o", str(path)),
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *("-I", str(_PACKAGE / "include")),
         *("-isystem", str(root / "include"), "-isystem", str(cuda)),
         str(_SOURCES / "allocator.cpp"),
-        *(f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", str(library), *_standard_library()),
+        *(f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", str(hooks), str(library), *_standard_library()),
         *(f"-Wl,-rpath,{root / 'lib'}", f"-Wl,-rpath,{library.parent}"),
     ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,6 +11,7 @@ pool; cupy.get_default_memory_pool() tells of gpupool after install. Arrays that
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 from typing import Any
 
@@ -77,7 +78,7 @@ def put() -> Undo:
     before, own_pool = cupy.cuda.get_allocator(), cupy.get_default_memory_pool
     cupy.cuda.set_allocator(allocator)
     own_pool().free_all_blocks()
-    cupy.get_default_memory_pool = DefaultPool
+    cupy.get_default_memory_pool = functools.partial(DefaultPool, allocator)
 
     def undo() -> None:
         cupy.cuda.set_allocator(before)

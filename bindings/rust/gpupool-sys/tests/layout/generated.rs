@@ -72,7 +72,7 @@ field!(gpupool_driver_stats_t, query: gpupool_call_stat_t, at 144);
 field!(gpupool_driver_stats_t, stream_wait: gpupool_call_stat_t, at 160);
 field!(gpupool_driver_stats_t, host_wait: gpupool_call_stat_t, at 176);
 
-const _: () = assert!(size_of::<gpupool_stats_t>() == 976);
+const _: () = assert!(size_of::<gpupool_stats_t>() == 1040);
 field!(gpupool_stats_t, struct_size: u32, at 0);
 field!(gpupool_stats_t, device: i32, at 4);
 field!(gpupool_stats_t, limit_bytes: u64, at 8);
@@ -92,6 +92,30 @@ field!(gpupool_stats_t, oom_handler_calls: u64, at 944);
 field!(gpupool_stats_t, failed_mallocs: u64, at 952);
 field!(gpupool_stats_t, streams: u64, at 960);
 field!(gpupool_stats_t, metadata_bytes: u64, at 968);
+field!(gpupool_stats_t, asleep_bytes: u64, at 976);
+field!(gpupool_stats_t, backup_bytes: u64, at 984);
+field!(gpupool_stats_t, sleeps: u64, at 992);
+field!(gpupool_stats_t, wakes: u64, at 1000);
+field!(gpupool_stats_t, copy: gpupool_call_stat_t, at 1008);
+field!(gpupool_stats_t, stream: gpupool_call_stat_t, at 1024);
+
+const _: () = assert!(size_of::<gpupool_sleep_options_t>() == 56);
+field!(gpupool_sleep_options_t, struct_size: u32, at 0);
+field!(gpupool_sleep_options_t, mode: i32, at 4);
+field!(gpupool_sleep_options_t, flags: u32, at 8);
+field!(gpupool_sleep_options_t, fill: u32, at 12);
+field!(gpupool_sleep_options_t, timeout_ns: u64, at 16);
+field!(gpupool_sleep_options_t, reserved: [u64; 4], at 24);
+
+const _: () = assert!(size_of::<gpupool_sleep_result_t>() == 56);
+field!(gpupool_sleep_result_t, struct_size: u32, at 0);
+field!(gpupool_sleep_result_t, pools: u32, at 4);
+field!(gpupool_sleep_result_t, released_bytes: u64, at 8);
+field!(gpupool_sleep_result_t, saved_bytes: u64, at 16);
+field!(gpupool_sleep_result_t, dropped_bytes: u64, at 24);
+field!(gpupool_sleep_result_t, retained_bytes: u64, at 32);
+field!(gpupool_sleep_result_t, created_bytes: u64, at 40);
+field!(gpupool_sleep_result_t, nanoseconds: u64, at 48);
 
 const _: () = assert!(size_of::<gpupool_block_t>() == 40);
 field!(gpupool_block_t, address: gpupool_ptr_t, at 0);
@@ -123,7 +147,8 @@ field!(gpupool_sim_config_t, capacity_bytes: u64, at 8);
 field!(gpupool_sim_config_t, price_scale: f64, at 16);
 field!(gpupool_sim_config_t, streams: u32, at 24);
 field!(gpupool_sim_config_t, reserved0: u32, at 28);
-field!(gpupool_sim_config_t, reserved: [u64; 3], at 32);
+field!(gpupool_sim_config_t, host_bytes: u64, at 32);
+field!(gpupool_sim_config_t, reserved: [u64; 2], at 40);
 
 const _: () = assert!(size_of::<gpupool_status_t>() == 4);
 const _: () = assert!(GPUPOOL_SUCCESS.0 == 0);
@@ -138,6 +163,7 @@ const _: () = assert!(GPUPOOL_ERROR_DRIVER.0 == 8);
 const _: () = assert!(GPUPOOL_ERROR_SHUTTING_DOWN.0 == 9);
 const _: () = assert!(GPUPOOL_ERROR_FORKED.0 == 10);
 const _: () = assert!(GPUPOOL_ERROR_INTERNAL.0 == 11);
+const _: () = assert!(GPUPOOL_ERROR_ASLEEP.0 == 12);
 const _: () = assert!(GPUPOOL_STATUS_FORCE32.0 == 2147483647);
 
 const _: () = assert!(size_of::<gpupool_backend_t>() == 4);
@@ -183,7 +209,27 @@ const _: () = assert!(size_of::<gpupool_block_state_t>() == 4);
 const _: () = assert!(GPUPOOL_BLOCK_LIVE.0 == 1);
 const _: () = assert!(GPUPOOL_BLOCK_PENDING.0 == 2);
 const _: () = assert!(GPUPOOL_BLOCK_CACHED.0 == 3);
+const _: () = assert!(GPUPOOL_BLOCK_ASLEEP.0 == 4);
 const _: () = assert!(GPUPOOL_BLOCK_FORCE32.0 == 2147483647);
+
+const _: () = assert!(size_of::<gpupool_sleep_mode_t>() == 4);
+const _: () = assert!(GPUPOOL_SLEEP_MODE_SAVE.0 == 0);
+const _: () = assert!(GPUPOOL_SLEEP_MODE_DROP.0 == 1);
+const _: () = assert!(GPUPOOL_SLEEP_MODE_FORCE32.0 == 2147483647);
+
+const _: () = assert!(size_of::<gpupool_sleep_flag_t>() == 4);
+const _: () = assert!(GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT.0 == 1);
+const _: () = assert!(GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS.0 == 2);
+const _: () = assert!(GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP.0 == 4);
+const _: () = assert!(GPUPOOL_SLEEP_FLAG_FILL.0 == 8);
+const _: () = assert!(GPUPOOL_SLEEP_FLAG_FORCE32.0 == 2147483647);
+
+const _: () = assert!(size_of::<gpupool_sleep_state_t>() == 4);
+const _: () = assert!(GPUPOOL_SLEEP_STATE_AWAKE.0 == 0);
+const _: () = assert!(GPUPOOL_SLEEP_STATE_FALLING_ASLEEP.0 == 1);
+const _: () = assert!(GPUPOOL_SLEEP_STATE_ASLEEP.0 == 2);
+const _: () = assert!(GPUPOOL_SLEEP_STATE_WAKING.0 == 3);
+const _: () = assert!(GPUPOOL_SLEEP_STATE_FORCE32.0 == 2147483647);
 
 const _: () = assert!(size_of::<gpupool_log_level_t>() == 4);
 const _: () = assert!(GPUPOOL_LOG_OFF.0 == 0);
@@ -216,6 +262,7 @@ const _: unsafe extern "C" fn(gpupool_backend_t, *mut i32) -> gpupool_status_t =
 const _: unsafe extern "C" fn(gpupool_backend_t, i32, *mut gpupool_device_info_t) -> gpupool_status_t = gpupool_device_info;
 const _: unsafe extern "C" fn(*mut gpupool_config_t, usize) -> gpupool_status_t = gpupool_config_init;
 const _: unsafe extern "C" fn(*const gpupool_config_t, *mut *mut gpupool_t) -> gpupool_status_t = gpupool_create;
+const _: unsafe extern "C" fn(*mut gpupool_t, *mut *mut gpupool_t) -> gpupool_status_t = gpupool_create_child;
 const _: unsafe extern "C" fn(i32, *mut *mut gpupool_t) -> gpupool_status_t = gpupool_default_pool;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_destroy;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, gpupool_stream_t, *mut gpupool_ptr_t) -> gpupool_status_t = gpupool_malloc;
@@ -235,6 +282,16 @@ const _: unsafe extern "C" fn(*mut gpupool_t, u64, gpupool_stream_t) -> gpupool_
 const _: unsafe extern "C" fn(*mut gpupool_t, f64) -> gpupool_status_t = gpupool_set_fraction;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64) -> gpupool_status_t = gpupool_set_limit;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_oom_fn_t, *mut c_void) -> gpupool_status_t = gpupool_set_oom_handler;
+const _: unsafe extern "C" fn(*mut gpupool_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_sleep;
+const _: unsafe extern "C" fn(*mut gpupool_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake;
+const _: unsafe extern "C" fn(*const c_char, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_sleep_tag;
+const _: unsafe extern "C" fn(*const c_char, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake_tag;
+const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_sleep_state_t) -> gpupool_status_t = gpupool_sleep_state;
+const _: unsafe extern "C" fn(*mut gpupool_t, *const c_char) -> gpupool_status_t = gpupool_set_name;
+const _: unsafe extern "C" fn(*mut gpupool_t, *mut c_char, usize, *mut usize) -> gpupool_status_t = gpupool_name;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, i32) -> gpupool_status_t = gpupool_set_keep;
+const _: unsafe extern "C" fn(*mut gpupool_t, u64) -> gpupool_status_t = gpupool_prepare_backup;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut *const c_void, *mut u64) -> gpupool_status_t = gpupool_backup;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_stats_t) -> gpupool_status_t = gpupool_stats;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_reset_peaks;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_segment_t, usize, usize, *mut usize, *mut gpupool_block_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_snapshot;
@@ -259,4 +316,5 @@ const _: unsafe extern "C" fn(i32, gpupool_stream_t, gpupool_ptr_t, u64, u64) ->
 const _: unsafe extern "C" fn(i32, u64) -> gpupool_status_t = gpupool_sim_advance;
 const _: unsafe extern "C" fn(i32, gpupool_stream_t, i32) -> gpupool_status_t = gpupool_sim_capture;
 const _: unsafe extern "C" fn(i32, u64, gpupool_stream_t) -> gpupool_status_t = gpupool_sim_launch;
+const _: unsafe extern "C" fn(i32, gpupool_ptr_t) -> gpupool_status_t = gpupool_sim_hold;
 const _: unsafe extern "C" fn(i32, *mut u64, *mut c_char, usize) -> gpupool_status_t = gpupool_sim_faults;

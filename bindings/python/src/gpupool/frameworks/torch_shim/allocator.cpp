@@ -7,7 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -138,6 +138,7 @@ class Allocator final : public CUDAAllocator {
     if (id == MempoolId_t{0, 0}) {
       devices_.empty();
       statistics_.note_empty();
+      for (int device = 0; device < device_count_; ++device) tighten(static_cast<DeviceIndex>(device));
     }
     watching_.note_all_mappings(device_count_);
   }
@@ -356,6 +357,10 @@ class Allocator final : public CUDAAllocator {
   void note_segment(const PrivatePool& pool, const Segment& segment, bool has_come) {
     if (!has_come) sharing_.forget(segment.ptr);
     watching_.note_segment(pool, segment, has_come);
+  }
+
+  void tighten(DeviceIndex device) {
+    if (gpupool_t* pool = devices_.find(device)) limits_.tighten(device, pool);
   }
 
   void prepare(DeviceIndex device, gpupool_t* pool) {

@@ -9,6 +9,7 @@
 #include <gpupool/gpupool.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -33,20 +34,30 @@ class Limits {
     if (known == 0 || limit_of(fraction, total) < known) set(fraction, device, pool, total);
   }
 
+  /// As PyTorch's own does, this takes nothing from anybody: where more is in use, that is the limit until it
+  /// is freed.
   void set(double fraction, DeviceIndex device, gpupool_t* pool, uint64_t total) {
     TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
-    const uint64_t limit = limit_of(fraction, total);
-    TORCH_CHECK(gpupool_set_limit(pool, limit) == GPUPOOL_SUCCESS, "gpupool: ", last_error());
     const std::lock_guard lock(mutex_);
-    set_[device] = {fraction, limit};
+    const uint64_t limit = limit_of(fraction, total);
+    set_[device] = {fraction, limit, lower(pool, limit)};
   }
 
-  /// As it was set, where that is still the limit in force.
+  /// Brings a limit that was below what was in use closer to what was asked for.
+  void tighten(DeviceIndex device, gpupool_t* pool) {
+    const std::lock_guard lock(mutex_);
+    const auto own = set_.find(device);
+    if (own == set_.end() || own->second.in_force == own->second.wanted) return;
+    if (stats_of(pool).limit_bytes == own->second.in_force)  // else the program has set another one
+      own->second.in_force = lower(pool, own->second.wanted);
+  }
+
+  /// As it was set, to the last digit, where that is still the limit in force.
   double get(DeviceIndex device, gpupool_t* pool, uint64_t total) {
     const uint64_t limit = stats_of(pool).limit_bytes;
     const std::lock_guard lock(mutex_);
     const auto own = set_.find(device);
-    if (own != set_.end() && own->second.limit == limit) return own->second.fraction;
+    if (own != set_.end() && own->second.in_force == limit) return own->second.fraction;
     return limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(total);
   }
 
@@ -78,8 +89,23 @@ class Limits {
  private:
   struct Set {
     double fraction;
-    uint64_t limit;
+    uint64_t wanted;
+    uint64_t in_force;
   };
+
+  /// The limit that came of it: what is reserved once nothing is cached, where that is more. Other threads
+  /// may obtain memory meanwhile, hence the tries.
+  static uint64_t lower(gpupool_t* pool, uint64_t limit) {
+    for (int tries = 0; tries < 16; ++tries) {
+      const gpupool_status_t status = gpupool_set_limit(pool, limit);
+      if (status == GPUPOOL_SUCCESS) return limit;
+      if (status != GPUPOOL_ERROR_OVER_LIMIT) break;
+      (void)gpupool_empty(pool, nullptr);
+      const uint64_t held = stats_of(pool).all.reserved_bytes.current;
+      if (held > limit && gpupool_set_limit(pool, held) == GPUPOOL_SUCCESS) return held;
+    }
+    TORCH_CHECK(false, "gpupool: ", last_error());
+  }
 
   std::mutex mutex_;
   std::map<DeviceIndex, Set> set_;

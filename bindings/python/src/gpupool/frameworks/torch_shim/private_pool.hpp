@@ -3,6 +3,11 @@
 // used must stay where it is, mapped and out of other hands, for as long as the graph may run, also while it
 // is free. So such a pool takes segments from the device's pool, cuts them itself, and gives them back only
 // once no graph uses it any more.
+//
+// A child pool of the C library (gpupool_create_child) keeps memory in the same way, but does not do all that
+// PyTorch asks of such a pool: to make blocks live again at given addresses (setCheckpointPoolState), to take
+// segments from an allocator of the MemPool's own, to hand out what is free and nothing else (use_on_oom), to
+// cut no segment (no_split), and to tell of each segment as it comes and goes (NCCL registers them).
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>

@@ -26,6 +26,7 @@ class Shortages {
 
   /// free and total: bytes of the device.
   [[noreturn]] void raise(size_t size, DeviceIndex device, size_t free, size_t total, const char* text) {
+    statistics_.note_shortage(device);
     history_.record(TraceEntry::OOM, {device, free, size, nullptr}, ActingStack::of_thread());
     const DeviceStats stats = statistics_.of(device);
     c10::reportOutOfMemoryToProfiler(

@@ -39,7 +39,6 @@ inline void add(DeviceStats& to, const gpupool_stats_t& from) {
   }
   const gpupool_driver_stats_t& driver = from.driver;
   to.num_alloc_retries += static_cast<int64_t>(from.retries);
-  to.num_ooms += static_cast<int64_t>(from.failed_mallocs);
   to.num_sync_all_streams += static_cast<int64_t>(from.retries);
   to.num_device_alloc += static_cast<int64_t>(driver.create.count + driver.malloc.count);
   to.num_device_free += static_cast<int64_t>(driver.release.count + driver.free.count);
@@ -97,6 +96,13 @@ class Statistics {
   /// empty_cache was called, which PyTorch counts as waiting for all streams once.
   void note_empty() noexcept { empties_.fetch_add(1, std::memory_order_relaxed); }
 
+  /// The program is about to see a shortage. The pool's own count has each malloc that fails, also those that
+  /// are tried again, and those of other libraries.
+  void note_shortage(int device) {
+    const std::lock_guard lock(mutex_);
+    ++shortages_[device];
+  }
+
   DeviceStats of(int device) {
     DeviceStats stats = since_start(device);
     const std::lock_guard lock(mutex_);
@@ -126,6 +132,11 @@ class Statistics {
     DeviceStats stats;
     if (gpupool_t* pool = devices_.find(device)) add(stats, stats_of(pool));
     stats.num_sync_all_streams += empties_.load(std::memory_order_relaxed);
+    {
+      const std::lock_guard lock(mutex_);
+      const auto shortages = shortages_.find(device);
+      stats.num_ooms = shortages != shortages_.end() ? shortages->second : 0;
+    }
     replace_segments(stats, privates_.usage(static_cast<DeviceIndex>(device)));
     stats.max_split_size = -1;  // none
     return stats;
@@ -136,6 +147,7 @@ class Statistics {
   std::atomic<int64_t> empties_{0};
   std::mutex mutex_;
   std::map<int, DeviceStats> bases_;
+  std::map<int, int64_t> shortages_;
 };
 
 }  // namespace gpupool_torch

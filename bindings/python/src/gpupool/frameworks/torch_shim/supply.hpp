@@ -3,7 +3,7 @@
 // and what else is tried before a shortage is one.
 #pragma once
 
-#include <gpupool/frameworks.h>
+#include <gpupool/torch.h>
 
 #include <array>
 #include <string>

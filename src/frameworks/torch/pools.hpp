@@ -2,16 +2,18 @@
 // The pools that PyTorch's memory of one process is in: each device's default pool, and those of its graphs.
 #pragma once
 
+#include <gpupool/gpupool.h>
+
 #include <atomic>
 #include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "abi/backends.hpp"
-#include "gpupool/gpupool.h"
+namespace gpupool::torch {
 
-namespace gpupool::internal::abi {
+/// The number of default pools that there can be.
+constexpr int kDevices = 64;
 
 /// What PyTorch calls MempoolId_t.
 using MempoolId = std::pair<uint64_t, uint64_t>;
@@ -23,8 +25,7 @@ using StreamFilter = std::function<bool(void*)>;
 /// addresses built in. So each graph, or group of graphs, has a pool of its own, with no route to it but
 /// while it captures.
 ///
-/// All pools of a device share one limit. A pool that meets its own part takes what the others leave; this
-/// costs nothing until then.
+/// They are children of the device's default pool, and so share its limit and its peers.
 ///
 /// PyTorch copies between devices with no word to its allocator, so from the second device on, each device
 /// may use the memory of the others, as far as they can reach each other.
@@ -33,7 +34,9 @@ using StreamFilter = std::function<bool(void*)>;
 /// in gpupool_last_error. All may throw std::bad_alloc.
 class TorchPools {
  public:
-  static TorchPools& instance();
+  constexpr TorchPools() noexcept = default;
+  static TorchPools& instance() noexcept;
+  static void watch_fork() noexcept;
 
   gpupool_status_t malloc(uint64_t size, int device, void* stream, gpupool_ptr_t& ptr);
   gpupool_status_t free(gpupool_ptr_t ptr, int device, void* stream);
@@ -66,7 +69,6 @@ class TorchPools {
     StreamFilter filter;
   };
 
-  TorchPools();
   gpupool_status_t default_pool(int device, gpupool_t*& pool);
   gpupool_status_t open_to_peers(int device, gpupool_t* pool);
   gpupool_status_t meet_peers(int device, gpupool_t* pool);
@@ -74,16 +76,15 @@ class TorchPools {
   Owned* find(int device, MempoolId id);
   gpupool_status_t retain_locked(int device, MempoolId id, gpupool_t* shared, gpupool_t*& pool);
   void end_unused();
-  void give_room(int device, gpupool_t* pool);
+  void forget(gpupool_t* pool);
   std::vector<gpupool_t*> graph_pools(int device);
 
   std::atomic<size_t> route_count_{0};
   std::atomic<size_t> owned_count_{0};
-  std::atomic<bool> used_[kMaxDevices] = {};
+  std::atomic<bool> used_[kDevices] = {};
   std::mutex mutex_;
   std::vector<Owned> owned_;
   std::vector<Route> routes_;
-  uint64_t limit_[kMaxDevices] = {};  // of a device with graph pools
 };
 
-}  // namespace gpupool::internal::abi
+}  // namespace gpupool::torch

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpupool/frameworks.h: functions that frameworks call through function pointers.
+ * gpupool/torch.h: functions that PyTorch calls through function pointers, in libgpupool_torch.
  *
- * Their signatures are the frameworks', not ours. All serve from gpupool_default_pool(device), so that
+ * Their signatures are PyTorch's, not ours, and some are C++ at heart: they throw, or get a std::function.
+ * All serve from gpupool_default_pool(device), so that
  * everything in a process shares one pool a device. Programs that call the pool themselves need gpupool.h
- * only.
+ * only, and libgpupool.
  *
  * Any thread may call any of them at any time. None but the ones that say so throws. PyTorch copies between
  * devices without telling a pluggable allocator, so from the second device on that these functions serve, the
  * devices may use each other's memory wherever they can reach it. What PyTorch's own allocator serves beside
  * them is not known here: call gpupool_enable_peer on the pool for devices that copy to or from such memory.
  *
- * Available since version 0.1.
+ * Available since version 0.2; in 0.1, libgpupool itself had them, and gpupool/frameworks.h.
  */
-#ifndef GPUPOOL_FRAMEWORKS_H
-#define GPUPOOL_FRAMEWORKS_H
+#ifndef GPUPOOL_TORCH_H
+#define GPUPOOL_TORCH_H
 
 #include <gpupool/gpupool.h>
 
@@ -104,4 +105,4 @@ GPUPOOL_API uint64_t gpupool_torch_limit(int device);
 }
 #endif
 
-#endif /* GPUPOOL_FRAMEWORKS_H */
+#endif /* GPUPOOL_TORCH_H */

@@ -1,38 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "abi/torch_pools.hpp"
+#include "frameworks/torch/pools.hpp"
 
 #include <pthread.h>
 
 #include <algorithm>
 
-#include "abi/backends.hpp"
-#include "base/status.hpp"
-#include "pool/registry.hpp"
-
-namespace gpupool::internal::abi {
+namespace gpupool::torch {
 namespace {
 
-/// The least limit that a pool can work with; 0 would be "none".
-constexpr uint64_t kLeastLimit = uint64_t{2} << 20;
+/// There before anything runs, and never destroyed: PyTorch frees until the very end of the process.
+union Lasting {
+  constexpr Lasting() : pools() {}
+  constexpr ~Lasting() {}  // NOLINT: it destroys nothing, on purpose
 
-gpupool_stats_t stats_of(gpupool_t* pool) {
-  gpupool_stats_t stats{};
-  stats.struct_size = sizeof stats;
-  (void)gpupool_stats(pool, &stats);
-  return stats;
+  TorchPools pools;
+};
+constinit Lasting lasting;
+
+/// When this library is loaded, the other one has registered its own. What is registered later is called
+/// earlier before a fork: this lock comes before all others.
+[[gnu::constructor]] void watch_fork() {
+  TorchPools::watch_fork();
 }
 
 }  // namespace
 
-/// Leaked on purpose: PyTorch frees until the very end of the process.
-TorchPools& TorchPools::instance() {
-  static auto* const pools = new TorchPools;
-  return *pools;
+TorchPools& TorchPools::instance() noexcept {
+  return lasting.pools;
 }
 
-/// What is registered later is called earlier before a fork: this lock comes before all others.
-TorchPools::TorchPools() {
-  watch_fork();
+void TorchPools::watch_fork() noexcept {
   pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                  [] { instance().mutex_.unlock(); });
 }
@@ -40,7 +37,7 @@ TorchPools::TorchPools() {
 /// Without the lock.
 gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
   const gpupool_status_t status = gpupool_default_pool(device, &pool);
-  if (status != kSuccess || used_[device].load(std::memory_order_acquire)) return status;
+  if (status != GPUPOOL_SUCCESS || used_[device].load(std::memory_order_acquire)) return status;
   const std::lock_guard lock(mutex_);
   return meet_peers(device, pool);
 }
@@ -49,32 +46,31 @@ gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
 
 /// Devices that cannot reach each other copy by way of the host, which is the driver's business.
 gpupool_status_t TorchPools::open_to_peers(int device, gpupool_t* pool) {
-  for (int peer = 0; peer < static_cast<int>(kMaxDevices); ++peer) {
+  for (int peer = 0; peer < kDevices; ++peer) {
     if (peer == device || !used_[peer].load(std::memory_order_relaxed)) continue;
     const gpupool_status_t status = gpupool_enable_peer(pool, peer);
-    if (status != kSuccess && status != GPUPOOL_ERROR_UNSUPPORTED) return status;
+    if (status != GPUPOOL_SUCCESS && status != GPUPOOL_ERROR_UNSUPPORTED) return status;
   }
-  return kSuccess;
+  return GPUPOOL_SUCCESS;
 }
 
-/// The first use of a device: its pool is opened to the others in use, and theirs to it.
+/// The first use of a device: its pool is opened to the others in use, and theirs to it. Children share the
+/// peers of their parent.
 gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
-  if (used_[device].load(std::memory_order_relaxed)) return kSuccess;
+  if (used_[device].load(std::memory_order_relaxed)) return GPUPOOL_SUCCESS;
   gpupool_status_t status = open_to_peers(device, pool);
   const auto open = [&](int other, gpupool_t* theirs) {
-    if (other == device || status != kSuccess) return;
+    if (other == device || status != GPUPOOL_SUCCESS) return;
     status = gpupool_enable_peer(theirs, device);
-    if (status == GPUPOOL_ERROR_UNSUPPORTED) status = kSuccess;
+    if (status == GPUPOOL_ERROR_UNSUPPORTED) status = GPUPOOL_SUCCESS;
   };
-  for (int other = 0; other < static_cast<int>(kMaxDevices); ++other) {
+  for (int other = 0; other < kDevices; ++other) {
     gpupool_t* theirs = nullptr;
-    if (used_[other].load(std::memory_order_relaxed) && gpupool_default_pool(other, &theirs) == kSuccess)
+    if (used_[other].load(std::memory_order_relaxed) &&
+        gpupool_default_pool(other, &theirs) == GPUPOOL_SUCCESS)
       open(other, theirs);
   }
-  for (const Owned& each : owned_) {
-    if (!each.is_destroyed) open(each.device, each.pool);
-  }
-  if (status == kSuccess) used_[device].store(true, std::memory_order_release);
+  if (status == GPUPOOL_SUCCESS) used_[device].store(true, std::memory_order_release);
   return status;
 }
 
@@ -82,36 +78,34 @@ gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
 
 gpupool_status_t TorchPools::malloc(uint64_t size, int device, void* stream, gpupool_ptr_t& ptr) {
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, pool); status != kSuccess) return status;
+  if (const gpupool_status_t status = default_pool(device, pool); status != GPUPOOL_SUCCESS) return status;
   if (route_count_.load(std::memory_order_acquire) != 0) {
     if (gpupool_t* graph = routed(device, stream)) pool = graph;
   }
   const auto number = reinterpret_cast<gpupool_stream_t>(stream);
-  const gpupool_status_t status = gpupool_malloc(pool, size, number, &ptr);
-  if (status != GPUPOOL_ERROR_OVER_LIMIT || owned_count_.load(std::memory_order_acquire) == 0) return status;
-  give_room(device, pool);
   return gpupool_malloc(pool, size, number, &ptr);
 }
 
 gpupool_status_t TorchPools::free(gpupool_ptr_t ptr, int device, void* stream) {
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, pool); status != kSuccess) return status;
+  if (const gpupool_status_t status = default_pool(device, pool); status != GPUPOOL_SUCCESS) return status;
   const auto number = reinterpret_cast<gpupool_stream_t>(stream);
   const gpupool_status_t status = gpupool_free(pool, ptr, number);
   if (status != GPUPOOL_ERROR_UNKNOWN_POINTER) return status;
   for (gpupool_t* graph : graph_pools(device)) {
-    if (gpupool_free(graph, ptr, number) == kSuccess) return kSuccess;
+    const gpupool_status_t freed = gpupool_free(graph, ptr, number);
+    if (freed == GPUPOOL_SUCCESS) return GPUPOOL_SUCCESS;
+    if (freed == GPUPOOL_ERROR_INVALID_ARGUMENT) forget(graph);  // its last block is gone
   }
-  return fail(status, "0x%llx is not a live block of device %d", static_cast<unsigned long long>(ptr),
-              device);
+  return status;
 }
 
 gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupool_t*)>& function) {
   gpupool_status_t status = GPUPOOL_ERROR_UNKNOWN_POINTER;
-  for (int device = 0; device < static_cast<int>(kMaxDevices); ++device) {
+  for (int device = 0; device < kDevices; ++device) {
     for (const auto& [id, pool] : list(device)) {
       status = function(pool);
-      if (status == kSuccess) return status;
+      if (status == GPUPOOL_SUCCESS) return status;
     }
   }
   return status;
@@ -119,7 +113,7 @@ gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupo
 
 /// Graphs' pools keep what they have: their kernels may use it again.
 void TorchPools::empty_all() {
-  for (int device = 0; device < static_cast<int>(kMaxDevices); ++device) {
+  for (int device = 0; device < kDevices; ++device) {
     for (const auto& [id, pool] : list(device)) {
       if (id == MempoolId{}) (void)gpupool_empty(pool, nullptr);
     }
@@ -139,33 +133,22 @@ gpupool_status_t TorchPools::retain_locked(int device, MempoolId id, gpupool_t* 
   if (Owned* known = find(device, id)) {
     ++known->users;
     pool = known->pool;
-    return kSuccess;
+    return GPUPOOL_SUCCESS;
   }
-  const bool is_first = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& each) {
-    return each.device == device && !each.is_destroyed;
-  });
-  if (is_first) limit_[device] = stats_of(shared).limit_bytes;
-  gpupool_config_t config{};
-  config.struct_size = sizeof config;
-  config.flags = GPUPOOL_FLAG_CAPTURE_AWARE;
-  config.device = device;
-  config.limit_bytes = limit_[device] != 0 ? kLeastLimit : 0;
   owned_.push_back({device, id, nullptr, 1});
-  gpupool_status_t status = gpupool_create(&config, &pool);
-  if (status == kSuccess && (status = open_to_peers(device, pool)) != kSuccess) (void)gpupool_destroy(pool);
-  if (status != kSuccess) {
+  if (const gpupool_status_t status = gpupool_create_child(shared, &pool); status != GPUPOOL_SUCCESS) {
     owned_.pop_back();
     return status;
   }
   owned_.back().pool = pool;
   owned_count_.store(owned_.size(), std::memory_order_release);
-  return kSuccess;
+  return GPUPOOL_SUCCESS;
 }
 
 gpupool_status_t TorchPools::retain(int device, MempoolId id) {
   gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
+  if (const gpupool_status_t status = default_pool(device, shared); status != GPUPOOL_SUCCESS) return status;
   const std::lock_guard lock(mutex_);
   return retain_locked(device, id, shared, pool);
 }
@@ -173,20 +156,16 @@ gpupool_status_t TorchPools::retain(int device, MempoolId id) {
 gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter) {
   gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
-  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
-  {
-    const std::lock_guard lock(mutex_);
-    routes_.push_back({device, id, nullptr, std::move(filter)});
-    const gpupool_status_t status = retain_locked(device, id, shared, pool);
-    if (status != kSuccess) {
-      routes_.pop_back();
-      return status;
-    }
-    routes_.back().pool = pool;
-    route_count_.store(routes_.size(), std::memory_order_release);
+  if (const gpupool_status_t status = default_pool(device, shared); status != GPUPOOL_SUCCESS) return status;
+  const std::lock_guard lock(mutex_);
+  routes_.push_back({device, id, nullptr, std::move(filter)});
+  if (const gpupool_status_t status = retain_locked(device, id, shared, pool); status != GPUPOOL_SUCCESS) {
+    routes_.pop_back();
+    return status;
   }
-  give_room(device, pool);  // now, since meeting the limit while capturing would be too late
-  return kSuccess;
+  routes_.back().pool = pool;
+  route_count_.store(routes_.size(), std::memory_order_release);
+  return GPUPOOL_SUCCESS;
 }
 
 void TorchPools::end(int device, MempoolId id) {
@@ -225,15 +204,9 @@ void TorchPools::end_unused() {
   }
   for (const Owned& each : ending) {
     gpupool_t* shared = nullptr;
-    if (default_pool(each.device, shared) == kSuccess) (void)gpupool_synchronize(shared);
+    if (default_pool(each.device, shared) == GPUPOOL_SUCCESS) (void)gpupool_synchronize(shared);
     (void)gpupool_empty(each.pool, nullptr);
     (void)gpupool_destroy(each.pool);
-    const std::lock_guard lock(mutex_);
-    const bool is_last = std::none_of(owned_.begin(), owned_.end(), [&](const Owned& other) {
-      return other.device == each.device && !other.is_destroyed;
-    });
-    if (is_last && limit_[each.device] != 0 && shared != nullptr)
-      (void)gpupool_set_limit(shared, limit_[each.device]);
   }
 }
 
@@ -252,13 +225,18 @@ gpupool_t* TorchPools::routed(int device, void* stream) {
   return route != routes_.rend() ? route->pool : nullptr;
 }
 
-/// Those that blocks may be in. Forgets the ones that have ended.
+/// Forgets a pool that has ended with its last block.
+void TorchPools::forget(gpupool_t* pool) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(owned_, [=](const Owned& each) { return each.pool == pool && each.is_destroyed; });
+  owned_count_.store(owned_.size(), std::memory_order_release);
+}
+
+/// Those that blocks may be in.
 std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
   std::vector<gpupool_t*> pools;
   if (owned_count_.load(std::memory_order_acquire) == 0) return pools;
   const std::lock_guard lock(mutex_);
-  std::erase_if(owned_, [](const Owned& each) { return each.pool->life.load() == Life::gone; });
-  owned_count_.store(owned_.size(), std::memory_order_release);
   for (const Owned& each : owned_) {
     if (each.device == device) pools.push_back(each.pool);
   }
@@ -267,10 +245,10 @@ std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
 
 std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
   std::vector<std::pair<MempoolId, gpupool_t*>> pools;
-  if (device < 0 || device >= static_cast<int>(kMaxDevices)) return pools;
+  if (device < 0 || device >= kDevices) return pools;
   gpupool_t* shared = nullptr;
   if (!used_[device].load(std::memory_order_relaxed)) return pools;
-  if (gpupool_default_pool(device, &shared) == kSuccess) pools.emplace_back(MempoolId{}, shared);
+  if (gpupool_default_pool(device, &shared) == GPUPOOL_SUCCESS) pools.emplace_back(MempoolId{}, shared);
   const std::lock_guard lock(mutex_);
   for (const Owned& each : owned_) {
     if (each.device == device && !each.is_destroyed) pools.emplace_back(each.id, each.pool);
@@ -278,46 +256,21 @@ std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
   return pools;
 }
 
-// ---- one limit for all
-
-/// Gives a pool all of the limit that the device's other pools do not hold now.
-void TorchPools::give_room(int device, gpupool_t* pool) {
-  const auto all = list(device);
-  const std::lock_guard lock(mutex_);
-  const uint64_t limit = limit_[device];
-  if (limit == 0 || all.size() < 2) return;
-  uint64_t held = 0;
-  for (const auto& [id, other] : all) {
-    if (other == pool) continue;
-    const uint64_t reserved = std::max(stats_of(other).all.reserved_bytes.current, kLeastLimit);
-    (void)gpupool_set_limit(other, reserved);
-    held += reserved;
-  }
-  if (limit > held + kLeastLimit) (void)gpupool_set_limit(pool, limit - held);
-}
+// ---- one limit for all: that of the default pool, which its children share
 
 gpupool_status_t TorchPools::set_limit(int device, uint64_t limit) {
   gpupool_t* shared = nullptr;
-  if (const gpupool_status_t status = default_pool(device, shared); status != kSuccess) return status;
-  uint64_t held = 0;
-  for (const auto& [id, pool] : list(device)) {
-    if (pool != shared) held += stats_of(pool).all.reserved_bytes.current;
-  }
-  if (held >= limit) return fail(GPUPOOL_ERROR_OVER_LIMIT, "the pools of graphs hold more than the limit");
-  if (const gpupool_status_t status = gpupool_set_limit(shared, limit - held); status != kSuccess)
-    return status;
-  const std::lock_guard lock(mutex_);
-  limit_[device] = limit;
-  return kSuccess;
+  const gpupool_status_t status = default_pool(device, shared);
+  return status == GPUPOOL_SUCCESS ? gpupool_set_limit(shared, limit) : status;
 }
 
 uint64_t TorchPools::limit(int device) {
   gpupool_t* shared = nullptr;
-  if (default_pool(device, shared) != kSuccess) return 0;
-  const auto all = list(device);
-  if (all.size() == 1) return stats_of(all.front().second).limit_bytes;
-  const std::lock_guard lock(mutex_);
-  return limit_[device];
+  gpupool_stats_t stats{};
+  stats.struct_size = sizeof stats;
+  if (default_pool(device, shared) != GPUPOOL_SUCCESS || gpupool_stats(shared, &stats) != GPUPOOL_SUCCESS)
+    return 0;
+  return stats.limit_bytes;
 }
 
-}  // namespace gpupool::internal::abi
+}  // namespace gpupool::torch

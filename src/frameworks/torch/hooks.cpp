@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that frameworks call through function pointers.
-#include "gpupool/frameworks.h"
+// The functions that PyTorch calls through function pointers. C++ may cross them, and does where torch.h says
+// so.
+#include <gpupool/torch.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <string>
 
-#include "abi/call.hpp"
-#include "abi/torch_pools.hpp"
-#include "base/parse.hpp"
-#include "base/status.hpp"
+#include "frameworks/torch/pools.hpp"
 
-using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
-using namespace gpupool::internal::abi;  // NOLINT
+using namespace gpupool::torch;  // NOLINT: the C functions are a thin layer over these
 
 namespace {
 
@@ -52,42 +50,61 @@ std::string shortage(size_t size, int device, const char* report) {
                      std::to_string(device);
   gpupool_device_info_t info{};
   info.struct_size = sizeof info;
-  if (gpupool_device_info(GPUPOOL_BACKEND_AUTO, device, &info) == kSuccess) {
+  if (gpupool_device_info(GPUPOOL_BACKEND_AUTO, device, &info) == GPUPOOL_SUCCESS) {
     text += " has a total capacity of " + in_units(info.total_bytes) + " of which " +
             in_units(info.free_bytes) + " is free";
   }
   return text + ". gpupool: " + report;
 }
 
+/// The calling thread's last failure in the library, or in here, where only the host's memory can be short.
+thread_local bool is_host_short = false;
+
+gpupool_error_t last_error() {
+  gpupool_error_t error{};
+  error.struct_size = sizeof error;
+  (void)gpupool_last_error(&error);
+  if (is_host_short) {
+    error.status = GPUPOOL_ERROR_HOST_OUT_OF_MEMORY;
+    (void)std::snprintf(error.message, sizeof error.message, "the host has no memory for the pools' records");
+  }
+  return error;
+}
+
+bool is_shortage(int32_t status) {
+  return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
+}
+
 /// In words why the last call failed, and whether memory was short.
 std::string explain(size_t size, int device, bool& is_short) {
-  const ErrorRecord record = last_error();
+  const gpupool_error_t record = last_error();
   is_short = is_shortage(record.status);
   return is_short ? shortage(size, device, record.message) : std::string("gpupool: ") + record.message;
 }
 
 /// For functions that do not throw: an exception becomes a status.
 template <typename Function>
-Status safely(Function function) noexcept {
-  Status status = kSuccess;
-  const Status caught = guarded([&] {
-    status = function();
-    return kSuccess;
-  });
-  return caught != kSuccess ? caught : status;
+gpupool_status_t safely(Function function) noexcept {
+  is_host_short = false;
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    is_host_short = true;
+    return GPUPOOL_ERROR_HOST_OUT_OF_MEMORY;
+  }
 }
 
 /// The same for what has no status.
 template <typename Function>
 void quietly(Function function) noexcept {
-  (void)guarded([&] {
+  (void)safely([&] {
     function();
-    return kSuccess;
+    return GPUPOOL_SUCCESS;
   });
 }
 
 void check(gpupool_status_t status) {
-  if (status != kSuccess) throw std::runtime_error(std::string("gpupool: ") + last_error().message);
+  if (status != GPUPOOL_SUCCESS) throw std::runtime_error(std::string("gpupool: ") + last_error().message);
 }
 
 }  // namespace
@@ -96,8 +113,8 @@ extern "C" {
 
 void* gpupool_torch_alloc(size_t size, int device, void* stream) {
   gpupool_ptr_t ptr = 0;
-  const Status status = safely([&] { return pools().malloc(size, device, stream, ptr); });
-  return status == kSuccess ? reinterpret_cast<void*>(ptr) : nullptr;
+  const gpupool_status_t status = safely([&] { return pools().malloc(size, device, stream, ptr); });
+  return status == GPUPOOL_SUCCESS ? reinterpret_cast<void*>(ptr) : nullptr;
 }
 
 void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream) {
@@ -163,7 +180,7 @@ void gpupool_torch_init(int device_count) {
   if (limit == nullptr || *limit == '\0') return;
   uint64_t bytes = 0;
   double share = 0;
-  check(parse_size("GPUPOOL_LIMIT", limit, bytes, share));
+  check(gpupool_parse_size(limit, &bytes, &share));
   if (bytes > info.total_bytes) {
     throw std::runtime_error("gpupool: GPUPOOL_LIMIT is " + std::to_string(bytes) + " bytes, more than the " +
                              std::to_string(info.total_bytes) + " of " + info.name);
@@ -172,12 +189,12 @@ void gpupool_torch_init(int device_count) {
 
 void* gpupool_torch_base_alloc(void* ptr, size_t* size) {
   gpupool_block_t block{};
-  const Status status = safely([&] {
+  const gpupool_status_t status = safely([&] {
     return pools().on_owner(
         [&](gpupool_t* pool) { return gpupool_block_info(pool, address(ptr), &block, sizeof block); });
   });
-  if (size != nullptr) *size = status == kSuccess ? block.allocated_bytes : 0;
-  return status == kSuccess ? reinterpret_cast<void*>(block.address) : ptr;
+  if (size != nullptr) *size = status == GPUPOOL_SUCCESS ? block.allocated_bytes : 0;
+  return status == GPUPOOL_SUCCESS ? reinterpret_cast<void*>(block.address) : ptr;
 }
 
 void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_mempool_t id, const void* filter) {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupool
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// SleepConfig says how a pool falls asleep. Zero means: save everything, and fail mallocs.
+type SleepConfig struct {
+	Mode SleepMode
+	// Waits for all work of the CUDA context, not only for streams that the pool has seen.
+	SyncContext bool
+	// Mallocs wait for Wake instead of failing with ErrAsleep.
+	HoldMallocs bool
+}
+
+// WakeConfig says how a pool wakes. Zero means: do not wait for memory that others hold.
+type WakeConfig struct {
+	Timeout time.Duration
+	// Blocks that were dropped are filled with FillByte.
+	Fill     bool
+	FillByte byte
+	// The page-locked memory stays for the next sleep.
+	RetainBackup bool
+}
+
+func (config SleepConfig) options() C.gpupool_sleep_options_t {
+	var flags SleepFlag
+	if config.SyncContext {
+		flags |= SleepFlagSyncContext
+	}
+	if config.HoldMallocs {
+		flags |= SleepFlagHoldMallocs
+	}
+	return C.bridge_sleep_options(C.int32_t(config.Mode), C.uint32_t(flags), 0, 0)
+}
+
+func (config WakeConfig) options() C.gpupool_sleep_options_t {
+	var flags SleepFlag
+	fill := C.uint32_t(0)
+	if config.Fill {
+		flags |= SleepFlagFill
+		fill = C.uint32_t(config.FillByte)
+	}
+	if config.RetainBackup {
+		flags |= SleepFlagRetainBackup
+	}
+	return C.bridge_sleep_options(0, C.uint32_t(flags), fill, C.uint64_t(max(config.Timeout, 0)))
+}
+
+func emptyResult() SleepResult {
+	return SleepResult{structSize: uint32(unsafe.Sizeof(SleepResult{}))}
+}
+
+// Sleep gives all memory back to the device and keeps the blocks: their addresses stay theirs, and nothing may use them
+// until Wake. A pool that sleeps already is left as it is. Since 0.2.
+//
+// Errors: ErrUnavailable (a stream captures), ErrHostOutOfMemory, ErrUnsupported (not in vmm mode), ErrDriver,
+// ErrForked; then the pool is awake, and nothing has changed.
+func (p *Pool) Sleep(config SleepConfig) (SleepResult, error) {
+	result := emptyResult()
+	err := p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_sleep(pool, config.options(), unsafe.Pointer(&result))
+	})
+	return result, err
+}
+
+// Wake maps memory at the same addresses again, with what was saved. A pool that is awake is left as it is. Since 0.2.
+//
+// Errors: ErrOutOfMemory, ErrOverLimit, ErrDriver, ErrForked; then the pool sleeps on, whole.
+func (p *Pool) Wake(config WakeConfig) (SleepResult, error) {
+	result := emptyResult()
+	err := p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_wake(pool, config.options(), unsafe.Pointer(&result))
+	})
+	return result, err
+}
+
+// SleepTag is Sleep of every pool of this process that has the name tag; "": that has any. All of them, or none. Since
+// 0.2.
+func SleepTag(tag string, config SleepConfig) (SleepResult, error) {
+	return withTag(tag, func(text *C.char, result unsafe.Pointer) C.bridge_result {
+		return C.bridge_sleep_tag(text, config.options(), result)
+	})
+}
+
+// WakeTag is Wake of every pool of this process that has the name tag; "": that has any. All of them, or none. Since
+// 0.2.
+func WakeTag(tag string, config WakeConfig) (SleepResult, error) {
+	return withTag(tag, func(text *C.char, result unsafe.Pointer) C.bridge_result {
+		return C.bridge_wake_tag(text, config.options(), result)
+	})
+}
+
+func withTag(tag string, call func(text *C.char, result unsafe.Pointer) C.bridge_result) (SleepResult, error) {
+	result := emptyResult()
+	var text *C.char
+	if tag != "" {
+		text = C.CString(tag)
+		defer C.free(unsafe.Pointer(text))
+	}
+	err := check(call(text, unsafe.Pointer(&result)))
+	runtime.KeepAlive(&result)
+	return result, err
+}
+
+// SleepState says where the pool stands. Since 0.2.
+func (p *Pool) SleepState() (SleepState, error) {
+	state, err := p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_sleep_state(pool) })
+	return SleepState(state), err
+}
+
+// SetName names the pool, for SleepTag and for messages: at most 63 bytes. Since 0.2.
+func (p *Pool) SetName(name string) error {
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_name(pool, text) })
+}
+
+// Name is what SetName said. Since 0.2.
+func (p *Pool) Name() (string, error) {
+	text := make([]byte, 64)
+	length, err := p.inside(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_name(pool, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
+	})
+	return string(text[:length]), err
+}
+
+// SetKeep has a block saved even by a sleep that drops, or not any more. Since 0.2.
+func (p *Pool) SetKeep(ptr Ptr, keep bool) error {
+	number := C.int32_t(0)
+	if keep {
+		number = 1
+	}
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_keep(pool, C.uint64_t(ptr), number) })
+}
+
+// PrepareBackup gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back. Since 0.2.
+func (p *Pool) PrepareBackup(bytes uint64) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_prepare_backup(pool, C.uint64_t(bytes)) })
+}
+
+// ReadBackup copies what was saved of a sleeping pool's block, from ptr on, which may point anywhere inside it, and says
+// how much that was: saved bytes lie in pieces, so ask again for the rest. Since 0.2.
+//
+// Errors: ErrUnknownPointer, ErrUnavailable (the pool is not asleep, or the block was dropped).
+func (p *Pool) ReadBackup(ptr Ptr, to []byte) (int, error) {
+	if len(to) == 0 {
+		return 0, nil
+	}
+	count, err := p.inside(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_read_backup(pool, C.uint64_t(ptr), unsafe.Pointer(&to[0]), C.uint64_t(len(to)))
+	})
+	return int(count), err
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupool_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	gpupool "github.com/gpupool/gpupool/bindings/go"
+)
+
+func TestSleepAndWake(t *testing.T) {
+	pool := newPool(t)
+	if err := pool.SetName("weights"); err != nil {
+		t.Fatal(err)
+	}
+	ptr, err := pool.Malloc(3<<20, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Fill(ptr, 7, 3<<20, 0); err != nil {
+		t.Fatal(err)
+	}
+	slept, err := pool.Sleep(gpupool.SleepConfig{})
+	if err != nil || slept.SavedBytes != 3<<20 || slept.Pools != 1 {
+		t.Fatal(slept, err)
+	}
+	if _, err := pool.Malloc(512, 0); !errors.Is(err, gpupool.ErrAsleep) {
+		t.Fatal(err)
+	}
+	if state, err := pool.SleepState(); err != nil || state != gpupool.SleepStateAsleep {
+		t.Fatal(state, err)
+	}
+	saved := make([]byte, 100)
+	if count, err := pool.ReadBackup(ptr, saved); err != nil || count != 100 || !bytes.Equal(saved, bytes.Repeat([]byte{7}, 100)) {
+		t.Fatal(count, err)
+	}
+	if woken, err := gpupool.WakeTag("weights", gpupool.WakeConfig{}); err != nil || woken.Pools != 1 {
+		t.Fatal(woken, err)
+	}
+	if err := pool.SetKeep(ptr, true); err != nil {
+		t.Fatal(err)
+	}
+	if slept, err := gpupool.SleepTag("weights", gpupool.SleepConfig{Mode: gpupool.SleepModeDrop}); err != nil || slept.SavedBytes != 3<<20 {
+		t.Fatal(slept, err)
+	}
+	if _, err := pool.Wake(gpupool.WakeConfig{RetainBackup: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.PrepareBackup(0); err != nil {
+		t.Fatal(err)
+	}
+	if name, err := pool.Name(); err != nil || name != "weights" {
+		t.Fatal(name, err)
+	}
+	if err := pool.Free(ptr, 0); err != nil {
+		t.Fatal(err)
+	}
+}

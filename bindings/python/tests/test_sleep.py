@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sleep and wake."""
+
+import pytest
+from conftest import MIB
+
+import gpupool
+
+
+def read(pool: gpupool.Pool, address: int, size: int) -> bytes:
+    into = bytearray(size)
+    view = memoryview(into)
+    import ctypes  # noqa: PLC0415
+
+    host = (ctypes.c_char * size).from_buffer(view)
+    pool.copy(ctypes.addressof(host), address, size)
+    pool.synchronize()
+    return bytes(into)
+
+
+def test_what_was_saved_is_there_again(pool: gpupool.Pool) -> None:
+    block = pool.malloc(3 * MIB)
+    pool.fill(block, 7, 3 * MIB)
+    slept = pool.sleep()
+    assert (slept.pools, slept.saved_bytes, slept.dropped_bytes) == (1, 3 * MIB, 0)
+    assert pool.sleep_state == gpupool.SleepState.ASLEEP
+    assert pool.block_info(block).state == gpupool.BlockState.ASLEEP
+    assert pool.memory_reserved() == 0
+    assert pool.stats().asleep_bytes >= 3 * MIB
+    with pytest.raises(gpupool.AsleepError):
+        pool.malloc(512)
+    saved = pool.backup(block)
+    assert saved.readonly
+    assert bytes(saved[:100]) == b"\x07" * 100
+    assert pool.sleep().pools == 0
+    woken = pool.wake()
+    assert woken.saved_bytes == 3 * MIB
+    assert read(pool, block, 3 * MIB) == b"\x07" * (3 * MIB)
+    pool.free(block)
+
+
+def test_dropping_keeps_what_is_marked(pool: gpupool.Pool) -> None:
+    kept, dropped = pool.malloc(3 * MIB), pool.malloc(3 * MIB)
+    pool.fill(kept, 1, 3 * MIB)
+    pool.set_keep(kept)
+    with pool.asleep("drop") as slept:
+        assert (slept.saved_bytes, slept.dropped_bytes) == (3 * MIB, 3 * MIB)
+        with pytest.raises(gpupool.UnavailableError):
+            pool.backup(dropped)
+    assert read(pool, kept, 100) == b"\x01" * 100
+    pool.sleep("drop")
+    pool.wake(fill=0xFF)
+    assert read(pool, dropped, 100) == b"\xff" * 100
+    pool.free(kept)
+    pool.free(dropped)
+
+
+def test_asleep_wakes_behind_an_exception(pool: gpupool.Pool) -> None:
+    with pytest.raises(ZeroDivisionError), pool.asleep():
+        raise ZeroDivisionError
+    assert pool.sleep_state == gpupool.SleepState.AWAKE
+
+
+def test_tags(pool: gpupool.Pool) -> None:
+    assert pool.name == ""
+    pool.name = "weights"
+    assert pool.name == "weights"
+    assert gpupool.sleep_tag("kv_cache").pools == 0
+    assert gpupool.sleep_tag("weights").pools == 1
+    assert gpupool.wake_tag().pools == 1
+    with pytest.raises(gpupool.InvalidArgumentError):
+        pool.name = "x" * 64
+
+
+def test_backup_memory_is_prepared_and_retained(pool: gpupool.Pool) -> None:
+    pool.prepare_backup("4MiB")
+    assert pool.stats().backup_bytes == 4 * MIB
+    block = pool.malloc(8 * MIB)
+    pool.sleep()
+    pool.wake(retain_backup=True)
+    assert pool.stats().backup_bytes == 8 * MIB
+    pool.prepare_backup(0)
+    assert pool.stats().backup_bytes == 0
+    pool.free(block)
+
+
+def test_bad_values(pool: gpupool.Pool) -> None:
+    with pytest.raises(ValueError, match="mode"):
+        pool.sleep("forget")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="timeout"):
+        pool.wake(-1)
+    with pytest.raises(ValueError, match="fill"):
+        pool.wake(fill=256)
+    with pytest.raises(gpupool.UnknownPointerError):
+        pool.set_keep(4096)
+    assert pool.sleep_state == gpupool.SleepState.AWAKE

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sleep and wake: a pool's memory goes back to the device, and later comes back to the same addresses.
+
+use std::ffi::c_void;
+use std::mem::size_of;
+use std::os::raw::c_char;
+use std::ptr;
+use std::time::Duration;
+
+use gpupool_sys as sys;
+
+use crate::error::check;
+use crate::words::c_text;
+use crate::{Pool, Result};
+
+/// What becomes of the contents of blocks when a pool sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SleepMode {
+    /// They are copied to page-locked memory of the host, and back.
+    #[default]
+    Save,
+    /// They are lost, but for the blocks that [`Pool::set_keep`] names.
+    Drop,
+}
+
+/// How to fall asleep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SleepOptions {
+    /// Whether contents are saved.
+    pub mode: SleepMode,
+    /// Waits for all work of the CUDA context, not only for streams that the pool has seen.
+    pub sync_context: bool,
+    /// Mallocs wait until the pool is awake, instead of failing with [`Asleep`](crate::ErrorKind::Asleep).
+    pub hold_mallocs: bool,
+}
+
+/// How to wake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeOptions {
+    /// How long to wait for memory that others hold.
+    pub timeout: Duration,
+    /// What blocks that were dropped are filled with.
+    pub fill: Option<u8>,
+    /// The page-locked memory stays for the next sleep.
+    pub retain_backup: bool,
+}
+
+/// Where a pool stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SleepState {
+    /// It can be used.
+    Awake,
+    /// A thread is putting it to sleep.
+    FallingAsleep,
+    /// Its memory is away.
+    Asleep,
+    /// A thread is waking it.
+    Waking,
+}
+
+/// What a sleep or a wake came to, for all pools that it was for. All zero where there was nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SleepResult {
+    /// Pools that were put to sleep, or woken.
+    pub pools: u32,
+    /// Sleep: physical memory that was given back, cached memory included.
+    pub released_bytes: u64,
+    /// What was copied of live blocks.
+    pub saved_bytes: u64,
+    /// What was not.
+    pub dropped_bytes: u64,
+    /// Sleep: the part of `released_bytes` that the device did not get back.
+    pub retained_bytes: u64,
+    /// Wake: physical memory that was created.
+    pub created_bytes: u64,
+    /// How long it took, by the device's clock.
+    pub nanoseconds: u64,
+}
+
+impl SleepOptions {
+    fn to_c(self) -> sys::gpupool_sleep_options_t {
+        let mut options = no_options();
+        options.mode = match self.mode {
+            SleepMode::Save => 0,
+            SleepMode::Drop => 1,
+        };
+        options.flags = u32::from(self.sync_context) | u32::from(self.hold_mallocs) << 1;
+        options
+    }
+}
+
+impl WakeOptions {
+    fn to_c(self) -> sys::gpupool_sleep_options_t {
+        let mut options = no_options();
+        options.flags = u32::from(self.retain_backup) << 2 | u32::from(self.fill.is_some()) << 3;
+        options.fill = u32::from(self.fill.unwrap_or(0));
+        options.timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        options
+    }
+}
+
+fn no_options() -> sys::gpupool_sleep_options_t {
+    sys::gpupool_sleep_options_t {
+        struct_size: size_of::<sys::gpupool_sleep_options_t>() as u32,
+        ..Default::default()
+    }
+}
+
+/// Makes a call that writes a result.
+fn with_result(
+    call: impl FnOnce(*mut sys::gpupool_sleep_result_t) -> sys::gpupool_status_t,
+) -> Result<SleepResult> {
+    let mut result = sys::gpupool_sleep_result_t {
+        struct_size: size_of::<sys::gpupool_sleep_result_t>() as u32,
+        ..Default::default()
+    };
+    check(call(&mut result))?;
+    Ok(SleepResult {
+        pools: result.pools,
+        released_bytes: result.released_bytes,
+        saved_bytes: result.saved_bytes,
+        dropped_bytes: result.dropped_bytes,
+        retained_bytes: result.retained_bytes,
+        created_bytes: result.created_bytes,
+        nanoseconds: result.nanoseconds,
+    })
+}
+
+/// [`Pool::sleep`] of every pool of this process that has this name, `None`: that has any. All of them, or none.
+/// Since 0.2.
+///
+/// # Safety
+/// As for [`Pool::sleep`], for each of them.
+pub unsafe fn sleep_tag(tag: Option<&str>, options: &SleepOptions) -> Result<SleepResult> {
+    let text = tag.map(|tag| c_text("tag", tag)).transpose()?;
+    let name = text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
+    // SAFETY: the caller says so, and the text outlives the call.
+    with_result(|result| unsafe { sys::gpupool_sleep_tag(name, &options.to_c(), result) })
+}
+
+/// [`Pool::wake`] of every pool of this process that has this name, `None`: that has any. All of them, or none.
+/// Since 0.2.
+pub fn wake_tag(tag: Option<&str>, options: &WakeOptions) -> Result<SleepResult> {
+    let text = tag.map(|tag| c_text("tag", tag)).transpose()?;
+    let name = text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
+    // SAFETY: the text outlives the call.
+    with_result(|result| unsafe { sys::gpupool_wake_tag(name, &options.to_c(), result) })
+}
+
+impl Pool {
+    /// Gives all memory back to the device and keeps the blocks: their addresses stay theirs. A pool that sleeps
+    /// already is left as it is. A stream that captures is [`Unavailable`](crate::ErrorKind::Unavailable), a pool that
+    /// is not in vmm mode [`Unsupported`](crate::ErrorKind::Unsupported); after a failure the pool is awake, and
+    /// nothing has changed. Since 0.2.
+    ///
+    /// # Safety
+    /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned: no work may be queued that does, and
+    /// no slice of it may be read on the host.
+    pub unsafe fn sleep(&self, options: &SleepOptions) -> Result<SleepResult> {
+        // SAFETY: the handle is good while self is there; the rest the caller says.
+        with_result(|result| unsafe { sys::gpupool_sleep(self.handle(), &options.to_c(), result) })
+    }
+
+    /// Maps memory at the same addresses again, with what was saved. A pool that is awake is left as it is. After a
+    /// failure the pool sleeps on, whole, and can be woken later. Since 0.2.
+    pub fn wake(&self, options: &WakeOptions) -> Result<SleepResult> {
+        // SAFETY: the handle is good while self is there.
+        with_result(|result| unsafe { sys::gpupool_wake(self.handle(), &options.to_c(), result) })
+    }
+
+    /// Where the pool stands. Since 0.2.
+    pub fn sleep_state(&self) -> Result<SleepState> {
+        let mut state = sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_AWAKE;
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_sleep_state(self.handle(), &mut state) })?;
+        Ok(match state {
+            sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_FALLING_ASLEEP => SleepState::FallingAsleep,
+            sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_ASLEEP => SleepState::Asleep,
+            sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_WAKING => SleepState::Waking,
+            _ => SleepState::Awake,
+        })
+    }
+
+    /// Names the pool, for [`sleep_tag`] and for messages: at most 63 bytes. Since 0.2.
+    pub fn set_name(&self, name: &str) -> Result<()> {
+        let text = c_text("name", name)?;
+        // SAFETY: the handle is good while self is there, and the text outlives the call.
+        check(unsafe { sys::gpupool_set_name(self.handle(), text.as_ptr()) })
+    }
+
+    /// What [`set_name`](Pool::set_name) said. Since 0.2.
+    pub fn name(&self) -> Result<String> {
+        let mut text = [0_u8; 64];
+        let mut length = 0;
+        // SAFETY: the text is as long as the call says.
+        check(unsafe {
+            sys::gpupool_name(self.handle(), text.as_mut_ptr().cast::<c_char>(), text.len(), &mut length)
+        })?;
+        Ok(String::from_utf8_lossy(&text[..length]).into_owned())
+    }
+
+    /// Has a block saved even by a sleep that drops, or not any more. Since 0.2.
+    pub fn set_keep(&self, address: u64, keep: bool) -> Result<()> {
+        // SAFETY: any address will do.
+        check(unsafe { sys::gpupool_set_keep(self.handle(), address, i32::from(keep)) })
+    }
+
+    /// Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back. Since 0.2.
+    pub fn prepare_backup(&self, bytes: u64) -> Result<()> {
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_prepare_backup(self.handle(), bytes) })
+    }
+
+    /// Where the saved bytes of a sleeping pool's block are, from `address` on, which may lie anywhere inside it, and how
+    /// many of them are there: they lie in pieces. Good until the block is freed or the pool woken. Since 0.2.
+    pub fn backup(&self, address: u64) -> Result<(*const u8, u64)> {
+        let mut data: *const c_void = ptr::null();
+        let mut bytes = 0;
+        // SAFETY: any address will do, and the out-parameters are locals.
+        check(unsafe { sys::gpupool_backup(self.handle(), address, &mut data, &mut bytes) })?;
+        Ok((data.cast(), bytes))
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sleep and wake.
+
+use gpupool::{wake_tag, Backend, ErrorKind, Pool, Result, SleepMode, SleepOptions, SleepState, WakeOptions};
+
+#[test]
+fn what_was_saved_is_there_again() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).build()?;
+    pool.set_name("rust weights")?;
+    assert_eq!(pool.name()?, "rust weights");
+    let stream = pool.create_stream()?;
+    let source: Vec<u32> = (0..1_000_000).collect();
+    let array = stream.vec_from(&source)?;
+    stream.synchronize()?;
+    // SAFETY: nothing uses the array until the pool is awake.
+    let slept = unsafe { pool.sleep(&SleepOptions::default()) }?;
+    assert_eq!((slept.pools, slept.dropped_bytes), (1, 0));
+    assert!(slept.saved_bytes >= 4_000_000);
+    assert_eq!(pool.sleep_state()?, SleepState::Asleep);
+    assert_eq!(stream.block(512).unwrap_err().kind(), ErrorKind::Asleep);
+    assert_eq!(wake_tag(Some("rust weights"), &WakeOptions::default())?.pools, 1);
+    assert_eq!(array.to_vec()?, source);
+    Ok(())
+}
+
+#[test]
+fn dropping_saves_nothing_but_what_is_kept() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).build()?;
+    let stream = pool.create_stream()?;
+    let block = stream.block(3 << 20)?;
+    let options = SleepOptions { mode: SleepMode::Drop, ..Default::default() };
+    // SAFETY: nothing uses the block until the pool is awake.
+    assert_eq!(unsafe { pool.sleep(&options) }?.dropped_bytes, 3 << 20);
+    assert_eq!(pool.backup(block.address()).unwrap_err().kind(), ErrorKind::Unavailable);
+    pool.wake(&WakeOptions { fill: Some(9), ..Default::default() })?;
+    pool.set_keep(block.address(), true)?;
+    pool.prepare_backup(4 << 20)?;
+    // SAFETY: as above.
+    assert_eq!(unsafe { pool.sleep(&options) }?.saved_bytes, 3 << 20);
+    let (data, bytes) = pool.backup(block.address() + 100)?;
+    assert_eq!(bytes, (3 << 20) - 100);
+    // SAFETY: the pool sleeps, and so many bytes are there.
+    assert_eq!(unsafe { *data }, 9);
+    pool.wake(&WakeOptions::default())?;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// When to reserve more instead of moving what there is.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/policy.hpp"
+
+namespace gpupool::internal {
+
+/// Slow work may take a share of the elapsed time. What it takes beyond that is remembered until enough time
+/// has passed, up to a burst: then it is overspent.
+class TimeShare {
+ public:
+  explicit constexpr TimeShare(uint64_t burst_ns) noexcept : burst_(burst_ns * policy::kTimeParts) {}
+
+  void spend(uint64_t nanoseconds, uint64_t now) noexcept {
+    pass(now);
+    over_ = std::min(over_ + nanoseconds * policy::kTimeParts, 2 * burst_);
+  }
+  bool is_overspent() const noexcept { return over_ >= burst_; }
+
+ private:
+  void pass(uint64_t now) noexcept {
+    over_ -= std::min(over_, now - std::min(now, last_));
+    last_ = std::max(now, last_);
+  }
+
+  uint64_t burst_;
+  uint64_t over_ = 0;  // nanoseconds that must pass until the share is kept again
+  uint64_t last_ = 0;
+};
+
+/// Memory that is moved, to other addresses or another stream, costs time again and again; memory that is
+/// created costs it once and stays reserved. While there is room:
+///
+/// Between streams: once they have overspent on taking memory from each other, they keep apart for a while.
+/// Each is then entitled to what its blocks ever took, and creates what it lacks rather than take that from
+/// another. So a workload that repeats comes to rest where each stream has enough.
+///
+/// Within a stream: what is moved while its time is overspent earns credit, in bytes, and credit is spent by
+/// creating instead. So no more is created than had been moved too often.
+///
+/// Pure arithmetic on the caller's times, in nanoseconds that never go back.
+class Governor {
+ public:
+  void moved_between(uint64_t nanoseconds, uint64_t now) noexcept {
+    between_.spend(nanoseconds, now);
+    if (between_.is_overspent()) apart_until_ = now + policy::kApartNs;
+  }
+
+  void moved_within(uint64_t bytes, uint64_t nanoseconds, uint64_t now) noexcept {
+    expire(now);
+    within_.spend(nanoseconds, now);
+    if (within_.is_overspent()) credit_ += bytes / policy::kCreditParts;
+  }
+
+  bool keeps_apart(uint64_t now) const noexcept { return now < apart_until_; }
+
+  /// Whether the credit at `now` pays for `bytes`.
+  bool affords(uint64_t bytes, uint64_t now) noexcept {
+    expire(now);
+    return bytes <= credit_;
+  }
+  void created(uint64_t bytes) noexcept { credit_ -= std::min(credit_, bytes); }
+
+ private:
+  /// Halves the credit once each half life, and in between along a straight line.
+  void expire(uint64_t now) noexcept {
+    uint64_t elapsed = now - std::min(now, expired_);
+    expired_ = std::max(now, expired_);
+    for (; elapsed >= policy::kHalfLifeNs && credit_ != 0; elapsed -= policy::kHalfLifeNs) credit_ /= 2;
+    const double part = static_cast<double>(elapsed) / (2.0 * static_cast<double>(policy::kHalfLifeNs));
+    credit_ -= static_cast<uint64_t>(static_cast<double>(credit_) * part);
+  }
+
+  TimeShare between_{policy::kBurstBetweenNs};
+  TimeShare within_{policy::kBurstWithinNs};
+  uint64_t apart_until_ = 0;
+  uint64_t credit_ = 0;   // bytes
+  uint64_t expired_ = 0;  // when that was last done
+};
+
+}  // namespace gpupool::internal

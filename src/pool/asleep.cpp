@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// What sleep and wake share: the plan of what moves, copies over two streams, and a sleeping pool's end.
+#include <algorithm>
+#include <cinttypes>
+
+#include "base/defer.hpp"
+#include "base/log.hpp"
+#include "pool/pool.hpp"
+#include "pool/sleep_parts.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// What is copied, unmapped or mapped together: large enough to be worth an event, small enough that the
+/// driver works on one while the next is copied.
+constexpr uint64_t kBatch = 64 * kMiB;
+
+}  // namespace
+
+/// Adds chunks in the order of their addresses, neighbours in batches: all, or those that are asleep. Chunks
+/// that back nothing come by themselves.
+void Sleeper::add_chunks(Plan& plan, bool all) const {
+  const auto add = [&](Chunk* chunk) {
+    if (!all && !chunk->asleep) return;
+    Batch* last = plan.batches.empty() ? nullptr : &plan.batches.back();
+    const bool joins = last != nullptr && chunk->address != 0 && last->start + last->size == chunk->address &&
+                       last->size + chunk->size <= kBatch &&
+                       plan.entries.back().chunk->region == chunk->region;
+    if (!joins) {
+      plan.batches.push_back({chunk->address, 0, plan.entries.size(), 0, 0});
+      last = &plan.batches.back();
+    }
+    plan.entries.push_back({chunk});
+    if (chunk->address != 0) last->size += chunk->size;
+    ++last->count;
+    if (chunk->handle == 0) plan.missing += chunk->size;
+  };
+  for (const Region& region : pool_.space_.regions) for_each_chunk(region, add);
+  for (Chunk* chunk = pool_.in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) add(chunk);
+}
+
+/// Adds a live block to what is saved: to the run before it, where no more than `most_gap` bytes of holes are
+/// between them, since a copy of its own costs more than these.
+void Sleeper::add_run(Plan& plan, const Range& range, uint64_t most_gap) {
+  plan.saved += range.size;
+  if (!plan.runs.empty()) {
+    Run& last = plan.runs.back();
+    const Address end = last.address + last.size;
+    const Range* before = range.prev;
+    if (before != nullptr && before->is(State::hole) && before->size <= most_gap) before = before->prev;
+    if (before != nullptr && before->end() == end && before->address >= last.address) {
+      plan.backup_bytes += range.end() - end;
+      last.size = range.end() - last.address;
+      return;
+    }
+  }
+  plan.runs.push_back({range.address, range.size, plan.backup_bytes});
+  plan.backup_bytes += range.size;
+}
+
+const Sleeper::Run* Sleeper::find_saved(Address address) const noexcept {
+  const auto after = std::upper_bound(runs_.begin(), runs_.end(), address,
+                                      [](Address at, const Run& each) { return at < each.address; });
+  if (after == runs_.begin()) return nullptr;
+  const Run& run = *std::prev(after);
+  return address - run.address < run.size ? &run : nullptr;
+}
+
+/// The two streams of the pool's own copies: one copies while the other is unmapped or mapped.
+Status Sleeper::open_streams() {
+  if (has_streams_) return kSuccess;
+  if (const Status status = device_.create_stream(streams_[0]); status != kSuccess) return status;
+  if (const Status status = device_.create_stream(streams_[1]); status != kSuccess) {
+    const ErrorRecord cause = last_error();
+    (void)device_.destroy_stream(streams_[0]);
+    last_error() = cause;
+    return status;
+  }
+  has_streams_ = true;
+  return kSuccess;
+}
+
+/// Queues the copies of a batch, and an event behind them where there are any. With no lock held.
+Status Sleeper::transfer(const Plan& plan, Batch& batch, size_t lane, bool to_host) {
+  const Stream stream = streams_[lane % streams_.size()];
+  bool any = false;
+  const Status status = for_parts(plan.runs, batch, [&](Address address, uint64_t size, uint64_t offset) {
+    Status copied = kSuccess;
+    while (size != 0 && copied == kSuccess) {
+      uint64_t part = 0;
+      const Address host = backup_.at(offset, part);
+      part = std::min(part, size);
+      copied = to_host ? device_.transfer(host, address, part, stream)
+                       : device_.transfer(address, host, part, stream);
+      address += part;
+      offset += part;
+      size -= part;
+    }
+    any = true;
+    return copied;
+  });
+  return status == kSuccess && any ? device_.record(stream, batch.event) : status;
+}
+
+/// Waits for the copies of a batch, with the lock given up.
+Status Sleeper::pass(Lock& lock, Batch& batch) {
+  if (batch.event == 0) return kSuccess;
+  Status status = kSuccess;
+  {
+    lock.unlock();
+    const Defer relock([&] { lock.lock(); });
+    status = device_.synchronize(batch.event);
+  }
+  if (status == kSuccess) device_.recycle(std::exchange(batch.event, 0));
+  return status;
+}
+
+/// After a failure: waits for what was queued. Where the driver refuses even that, the backup stays as it is
+/// until it does not, since a copy may still be under way to it.
+void Sleeper::abandon_copies(Lock& lock, Plan& plan) noexcept {
+  const ErrorRecord cause = last_error();
+  settle_copies(lock);
+  for (Batch& batch : plan.batches) {
+    if (batch.event != 0) device_.recycle(std::exchange(batch.event, 0));
+  }
+  last_error() = cause;
+}
+
+void Sleeper::settle_copies(Lock& lock) noexcept {
+  if (!has_streams_) return;
+  bool settled = true;
+  {
+    lock.unlock();
+    const Defer relock([&] { lock.lock(); });
+    for (const Stream stream : streams_) settled = device_.synchronize_stream(stream) == kSuccess && settled;
+  }
+  copies_pending_ = !settled;
+}
+
+/// Gives the memory of an unmapped chunk back. Where the driver refuses, the chunk keeps it, counted as
+/// before.
+void Sleeper::release(Chunk& chunk) noexcept {
+  const ErrorRecord before = last_error();
+  if (device_.release_chunk(chunk.handle) != kSuccess) {
+    last_error() = before;
+    return;
+  }
+  chunk.handle = 0;
+  if (chunk.heap != nullptr) {
+    pool_.ledger_.detached(chunk.heap->group(), chunk.size);
+    pool_.record_chunk(Happening::unmap, *static_cast<StreamHeap*>(chunk.heap), chunk.address, chunk.size);
+  }
+  pool_.ledger_.released(chunk.size);
+  asleep_bytes_ += chunk.size;
+}
+
+void Sleeper::release_backup(Lock& lock, uint64_t keep) noexcept {
+  const ErrorRecord before = last_error();
+  if (copies_pending_) settle_copies(lock);
+  if (!copies_pending_) (void)backup_.shrink(lock, keep);
+  last_error() = before;
+}
+
+/// Frees what was asleep without waking it, as far as no block is in it: one that waits for a stream that
+/// captures keeps its addresses.
+void Sleeper::end(Lock& lock) noexcept {
+  if (!is_awake()) {
+    if (copies_pending_) settle_copies(lock);
+    (void)pool_.wait_for_streams(lock, "sleep");
+    pool_.settle_pending(true);
+    for (auto* entries : {&pool_.retired_, &pool_.kept_}) {
+      std::erase_if(*entries, [&](const Pool::Retired& entry) {
+        if (!entry.away) return false;
+        --entry.chunk->old_mappings;
+        return true;
+      });
+    }
+    for (Region& region : pool_.space_.regions) end_region(region);
+    for (Chunk* chunk = pool_.in_hand_.first(); chunk != nullptr;) {
+      Chunk* next = ChunkList::after(chunk);
+      if (chunk->asleep && chunk->old_mappings == 0) {
+        pool_.in_hand_.remove(chunk);
+        end_chunk(chunk);
+      }
+      chunk = next;
+    }
+    away_ = 0;
+    state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+    changed_.notify_all();
+  }
+  release_backup(lock, 0);
+  if (!has_streams_) return;
+  has_streams_ = false;
+  for (const Stream stream : streams_) (void)device_.destroy_stream(stream);
+}
+
+void Sleeper::end_region(Region& region) noexcept {
+  for (size_t page = 0; page < region.pages.size();) {
+    Chunk* chunk = region.pages[page];
+    const size_t next = chunk != nullptr ? region.page_of(chunk->end()) : page + 1;
+    if (chunk != nullptr && chunk->asleep && chunk->users == 0 && chunk->old_mappings == 0 &&
+        (chunk->unmapped || device_.unmap(chunk->address, chunk->size) == kSuccess)) {
+      std::fill(region.pages.begin() + static_cast<ptrdiff_t>(page),
+                region.pages.begin() + static_cast<ptrdiff_t>(next), nullptr);
+      chunk->heap->claim(chunk);
+      if (chunk->handle != 0) {
+        auto& heap = *static_cast<StreamHeap*>(chunk->heap);
+        pool_.ledger_.detached(heap.group(), chunk->size);
+        pool_.record_chunk(Happening::unmap, heap, chunk->address, chunk->size);
+      }
+      chunk->heap = nullptr;
+      end_chunk(chunk);
+    }
+    page = next;
+  }
+  device_.raw().name_asleep(region.base, region.size, nullptr);
+}
+
+/// An unmapped chunk that is in no list: its memory goes, if it still has any.
+void Sleeper::end_chunk(Chunk* chunk) noexcept {
+  chunk->asleep = chunk->unmapped = false;
+  if (chunk->handle != 0) {
+    chunk->address = 0;
+    (void)pool_.release_chunk(chunk);
+    return;
+  }
+  asleep_bytes_ -= chunk->size;
+  delete chunk;
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Falling asleep. Everything that can fail for want of something comes first: the streams are waited for, the
+// backup is there, and all copies are queued, before the first mapping goes. From then on only the driver's
+// own refusal to unmap can fail, and what has gone comes back.
+#include <algorithm>
+#include <cinttypes>
+
+#include "base/defer.hpp"
+#include "base/log.hpp"
+#include "pool/pool.hpp"
+#include "pool/sleep_parts.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// Holes of up to this between two blocks are copied with them: a copy of its own takes the bus as long.
+constexpr uint64_t kGap = 64 * kKiB;
+
+}  // namespace
+
+Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& result) {
+  drain_lanes();
+  if (const Status status = check_captures(); status != kSuccess) return status;
+  // Nothing new becomes live from here on.
+  Plan plan;
+  plan_runs(plan, options, 0);
+  if (plan.backup_bytes != 0) {
+    if (const Status status = backup_.reserve(lock, plan.backup_bytes); status != kSuccess) return status;
+    if (const Status status = open_streams(); status != kSuccess) return status;
+  }
+  if (const Status status = quiesce(lock, options); status != kSuccess) return status;
+  const uint64_t used = pool_.ledger_.used();
+  uint64_t free_before = 0;
+  const bool knows_free = device_.raw().free_memory(free_before) == kSuccess;
+  if (const Status status = give_back_free(); status != kSuccess) return status;
+  plan_runs(plan, options, kGap);
+  if (plan.backup_bytes > backup_.capacity()) plan_runs(plan, options, 0);
+  add_chunks(plan, true);
+  std::sort(plan.runs.begin(), plan.runs.end(),
+            [](const Run& a, const Run& b) { return a.address < b.address; });
+  if (const Status status = save(lock, plan); status != kSuccess) return status;
+  runs_ = plan.runs;
+  saved_end_ = plan.backup_bytes;
+  if (const Status status = put_away(lock, plan, !options.drops); status != kSuccess) {
+    abandon_copies(lock, plan);
+    return status;
+  }
+  result.released_bytes = used - pool_.ledger_.used();
+  result.saved_bytes = plan.saved;
+  result.dropped_bytes = plan.dropped;
+  result.retained_bytes = pool_.ledger_.used();
+  result.released_bytes += result.retained_bytes;
+  uint64_t free_after = 0;
+  if (knows_free && device_.raw().free_memory(free_after) == kSuccess) {
+    const uint64_t rise = free_after - std::min(free_after, free_before);
+    result.retained_bytes = result.released_bytes - std::min(result.released_bytes, rise);
+  }
+  if (result.retained_bytes != 0 && log_enabled(GPUPOOL_LOG_WARNING)) {
+    log_line(GPUPOOL_LOG_WARNING,
+             "pool '%s' sleeps, and the device has %" PRIu64 " bytes less than it gave back", name_.c_str(),
+             result.retained_bytes);
+  }
+  return kSuccess;
+}
+
+/// Takes all that threads' caches have, and their lanes: without one, every free takes the long way, and no
+/// malloc finds a block.
+void Sleeper::drain_lanes() noexcept {
+  pool_.caches_.for_each([&](ThreadCache& cache) {
+    while (!cache.lanes.empty()) {
+      pool_.give_list(pool_.caches_.close_lane(cache, cache.lanes.victim()->stream));
+    }
+  });
+}
+
+/// A graph that is being captured would have the addresses of memory that is about to go.
+Status Sleeper::check_captures() {
+  for (const auto& state : pool_.streams_.all()) {
+    if (state->order.released() || !state->order.capturing()) continue;
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "stream 0x%" PRIxPTR
+                " captures a graph, or the driver does not say: the pool cannot sleep now",
+                state->order.stream());
+  }
+  return kSuccess;
+}
+
+/// Waits until no work that was queued before can touch the pool's memory, and no freed block waits any more.
+Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
+  do {
+    if (const Status status = check_captures(); status != kSuccess) return status;
+    if (const Status status = pool_.wait_for_streams(lock, "sleep"); status != kSuccess) return status;
+    if (options.sync_context) {
+      lock.unlock();
+      const Defer relock([&] { lock.lock(); });
+      if (const Status status = device_.synchronize_all(); status != kSuccess) return status;
+    }
+    pool_.streams_.next_round();
+    pool_.settle_pending(true);
+  } while (!pool_.pending_.empty());
+  return kSuccess;
+}
+
+/// What no block is in goes first, with no copy. What graphs may use has to come back with the rest.
+Status Sleeper::give_back_free() {
+  pool_.streams_.next_round();
+  if (pool_.captures_.empty()) {
+    pool_.unmap(pool_.retired_);
+    pool_.unmap(pool_.kept_);
+  }
+  bool blocked = false;
+  if (const Status status = pool_.release_in_hand(0, blocked); status != kSuccess) return status;
+  return pool_.captures_.empty() ? pool_.release_free(0, blocked) : kSuccess;
+}
+
+bool Sleeper::saves(const Range& range, const SleepOptions& options) const noexcept {
+  return !options.drops || keep_.contains(range.address);
+}
+
+/// Plans anew what is saved, and where.
+void Sleeper::plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_gap) const {
+  plan.runs.clear();
+  plan.backup_bytes = plan.saved = plan.dropped = 0;
+  for (const Region& region : pool_.space_.regions) {
+    for (const Range* range = region.first; range != nullptr; range = range->next) {
+      if (!range->is(State::live)) continue;
+      if (saves(*range, options)) {
+        add_run(plan, *range, most_gap);
+      } else {
+        plan.dropped += range->size;
+      }
+    }
+  }
+}
+
+/// Queues every copy, so that the first refusal comes while all is still there.
+Status Sleeper::save(Lock& lock, Plan& plan) {
+  if (plan.runs.empty()) return kSuccess;
+  Status status = kSuccess;
+  {
+    lock.unlock();
+    const Defer relock([&] { lock.lock(); });
+    for (size_t i = 0; i < plan.batches.size() && status == kSuccess; ++i) {
+      status = transfer(plan, plan.batches[i], i, true);
+    }
+  }
+  if (status != kSuccess) abandon_copies(lock, plan);
+  return status;
+}
+
+/// Takes the mappings away as the copies pass, and the memory at once, or, where nothing could bring back
+/// what was in it, after the last mapping.
+Status Sleeper::put_away(Lock& lock, Plan& plan, bool at_once) {
+  if (!at_once) {
+    for (Batch& batch : plan.batches) {
+      if (const Status status = pass(lock, batch); status != kSuccess) return status;
+    }
+  }
+  if (const Status status = unmap_old(); status != kSuccess) return status;
+  for (Batch& batch : plan.batches) {
+    if (const Status status = pass(lock, batch); status != kSuccess) return status;
+    if (const Status status = unmap(plan, batch); status != kSuccess) return status;
+    if (at_once) release_batch(plan, batch);
+  }
+  for (const Batch& batch : plan.batches) {
+    if (!at_once) release_batch(plan, batch);
+  }
+  return kSuccess;
+}
+
+/// The old mappings that graphs keep, or that could not be undone before.
+Status Sleeper::unmap_old() {
+  for (auto* entries : {&pool_.retired_, &pool_.kept_}) {
+    for (Pool::Retired& entry : *entries) {
+      if (const Status status = device_.unmap(entry.range->address, entry.range->size); status != kSuccess)
+        return status;
+      entry.away = true;
+      ++away_;
+    }
+  }
+  return kSuccess;
+}
+
+Status Sleeper::unmap(const Plan& plan, const Batch& batch) {
+  if (batch.size != 0) {
+    if (const Status status = device_.unmap(batch.start, batch.size); status != kSuccess) return status;
+    device_.raw().name_asleep(batch.start, batch.size, name_.c_str());
+  }
+  for (size_t i = 0; i < batch.count; ++i) {
+    Chunk& chunk = *plan.entries[batch.first + i].chunk;
+    chunk.asleep = chunk.unmapped = true;
+  }
+  away_ += batch.count;
+  return kSuccess;
+}
+
+void Sleeper::release_batch(const Plan& plan, const Batch& batch) noexcept {
+  for (size_t i = 0; i < batch.count; ++i) release(*plan.entries[batch.first + i].chunk);
+}
+
+}  // namespace gpupool::internal

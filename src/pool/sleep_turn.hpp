@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread at a time sleeps, wakes or prepares a pool.
+#pragma once
+
+#include "pool/sleeper.hpp"
+
+namespace gpupool::internal {
+
+class Sleeper::Turn {
+ public:
+  /// The lock is held now, and when this ends.
+  Turn(Sleeper& sleeper, Lock& lock) : sleeper_(sleeper), lock_(lock) {}
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn();
+
+  /// Waits for its turn. UNAVAILABLE where this thread has it already.
+  Status take();
+
+ private:
+  Sleeper& sleeper_;
+  Lock& lock_;
+  bool has_it_ = false;
+};
+
+}  // namespace gpupool::internal

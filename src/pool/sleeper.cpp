@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may sleep when, names, and what can be asked of a pool that sleeps.
+#include "pool/sleeper.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+#include "pool/pool.hpp"
+#include "pool/registry.hpp"
+#include "pool/sleep_turn.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr size_t kLongestName = 63;
+
+/// Does something to each pool of a tag; on failure, `undo` to those before it.
+template <typename Do, typename Undo>
+Status for_all(const std::vector<std::shared_ptr<Pool>>& pools, Do action, Undo undo) {
+  for (size_t i = 0; i < pools.size(); ++i) {
+    const Status status = action(pools[i]->sleeper());
+    if (status == kSuccess) continue;
+    const ErrorRecord cause = last_error();
+    while (i-- > 0) undo(pools[i]->sleeper());
+    last_error() = cause;
+    return status;
+  }
+  return kSuccess;
+}
+
+/// The pools that can be used and have this name, or any; the rest of `pools` is dropped.
+void keep_named(std::vector<std::shared_ptr<Pool>>& pools, const char* tag) {
+  std::erase_if(pools, [&](const std::shared_ptr<Pool>& pool) {
+    const std::string name = pool->sleeper().name();
+    return !pool->is_live() || name.empty() || (tag != nullptr && name != tag);
+  });
+}
+
+}  // namespace
+
+Sleeper::Sleeper(Pool& pool) : pool_(pool), device_(pool.device_), backup_(pool.device_) {}
+
+// ---- turns
+
+Status Sleeper::Turn::take() {
+  Sleeper& self = sleeper_;
+  if (self.busy_ && self.owner_ == std::this_thread::get_id()) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "this thread is inside a sleep or wake of the same pool");
+  }
+  self.changed_.wait(lock_, [&] { return !self.busy_; });
+  self.busy_ = has_it_ = true;
+  self.owner_ = std::this_thread::get_id();
+  self.pool_.streams_.next_round();
+  return kSuccess;
+}
+
+/// Whatever ended a transition, what is away says where the pool stands.
+Sleeper::Turn::~Turn() {
+  if (!has_it_) return;
+  Sleeper& self = sleeper_;
+  if (self.state_ == GPUPOOL_SLEEP_STATE_WAKING) self.state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
+  if (self.state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP)
+    self.state_ = self.away_ != 0 ? GPUPOOL_SLEEP_STATE_ASLEEP : GPUPOOL_SLEEP_STATE_AWAKE;
+  self.busy_ = false;
+  self.owner_ = {};
+  self.changed_.notify_all();
+}
+
+/// A malloc comes to a pool that is not awake.
+Status Sleeper::stop(Lock& lock) {
+  if (hold_mallocs_ && owner_ != std::this_thread::get_id()) {
+    changed_.wait(lock, [&] { return is_awake(); });
+    pool_.streams_.next_round();
+    return kSuccess;
+  }
+  return fail(GPUPOOL_ERROR_ASLEEP, "the pool%s%s%s is asleep: wake it first", name_.empty() ? "" : " '",
+              name_.c_str(), name_.empty() ? "" : "'");
+}
+
+// ---- the calls
+
+Status Sleeper::sleep(const SleepOptions& options, Result& result) {
+  if (!pool_.options_.vmm) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "only a pool in vmm mode can sleep: other memory has no second place");
+  }
+  Lock lock = pool_.enter();
+  Turn turn(*this, lock);
+  if (const Status status = turn.take(); status != kSuccess) return status;
+  if (!is_awake()) return kSuccess;
+  const uint64_t start = device_.raw().now_ns();
+  state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
+  hold_mallocs_ = options.hold_mallocs;
+  drops_ = options.drops;
+  Result own{};
+  const Status status = fall_asleep(lock, options, own);
+  if (status != kSuccess) {
+    const ErrorRecord cause = last_error();
+    Result ignored{};
+    if (away_ != 0 && raise(lock, {}, ignored) == kSuccess) state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+    if (away_ == 0) {
+      runs_.clear();
+      release_backup(lock, prepared_);
+    }
+    last_error() = cause;
+    return status;
+  }
+  state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
+  ++sleeps_;
+  ++result.pools;
+  result.released_bytes += own.released_bytes;
+  result.saved_bytes += own.saved_bytes;
+  result.dropped_bytes += own.dropped_bytes;
+  result.retained_bytes += own.retained_bytes;
+  result.nanoseconds += device_.raw().now_ns() - start;
+  return kSuccess;
+}
+
+Status Sleeper::wake(const SleepOptions& options, Result& result) {
+  Lock lock = pool_.enter();
+  Turn turn(*this, lock);
+  if (const Status status = turn.take(); status != kSuccess) return status;
+  if (is_awake()) return kSuccess;
+  const uint64_t start = device_.raw().now_ns();
+  state_ = GPUPOOL_SLEEP_STATE_WAKING;
+  Result own{};
+  if (const Status status = raise(lock, options, own); status != kSuccess) return status;
+  state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+  ++wakes_;
+  changed_.notify_all();
+  if (options.retain_backup) prepared_ = std::max(prepared_, backup_.capacity());
+  release_backup(lock, prepared_);
+  ++result.pools;
+  result.created_bytes += own.created_bytes;
+  result.saved_bytes += own.saved_bytes;
+  result.dropped_bytes += own.dropped_bytes;
+  result.nanoseconds += device_.raw().now_ns() - start;
+  return kSuccess;
+}
+
+Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& result) {
+  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
+  keep_named(pools, tag);
+  std::erase_if(pools,
+                [](const auto& pool) { return pool->sleeper().state() == GPUPOOL_SLEEP_STATE_ASLEEP; });
+  return for_all(
+      pools, [&](Sleeper& each) { return each.sleep(options, result); },
+      [&](Sleeper& each) {
+        Result ignored{};
+        (void)each.wake({}, ignored);
+      });
+}
+
+Status Sleeper::wake_tag(const char* tag, const SleepOptions& options, Result& result) {
+  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
+  keep_named(pools, tag);
+  std::erase_if(pools, [](const auto& pool) { return pool->sleeper().state() == GPUPOOL_SLEEP_STATE_AWAKE; });
+  return for_all(
+      pools, [&](Sleeper& each) { return each.wake(options, result); },
+      [&](Sleeper& each) {
+        SleepOptions again;
+        again.drops = each.drops_;
+        again.hold_mallocs = each.hold_mallocs_;
+        Result ignored{};
+        (void)each.sleep(again, ignored);
+      });
+}
+
+Status Sleeper::prepare(uint64_t bytes) {
+  if (!pool_.options_.vmm) return fail(GPUPOOL_ERROR_UNSUPPORTED, "only a pool in vmm mode can sleep");
+  if (bytes > kSizeMax) {
+    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "%" PRIu64 " bytes are more than any host has", bytes);
+  }
+  Lock lock = pool_.enter();
+  Turn turn(*this, lock);
+  if (const Status status = turn.take(); status != kSuccess) return status;
+  const uint64_t in_use = is_awake() && !copies_pending_ ? 0 : saved_end_;
+  const Status status = bytes > backup_.capacity() ? backup_.reserve(lock, bytes)
+                                                   : backup_.shrink(lock, std::max(bytes, in_use));
+  if (status == kSuccess) prepared_ = bytes;
+  return status;
+}
+
+Status Sleeper::set_keep(Address address, bool keep) {
+  const Lock lock = pool_.enter();
+  Range* block = pool_.space_.map.find(address);
+  BlockOwner* owner = block != nullptr ? block->owner() : nullptr;
+  if (owner == nullptr || block->address != address || !block->is(State::live))
+    return pool_.not_a_block(address);
+  if (keep) keep_.insert(address);
+  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
+  if (!block->is(State::live)) {
+    keep_.erase(address);
+    return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
+  }
+  if (!keep) keep_.erase(address);
+  // A free of it must come to the pool's lock.
+  keep ? block->add_marks(kKept) : block->drop_marks(kKept);
+  return kSuccess;
+}
+
+Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
+  gpupool_block_t block{};
+  if (const Status status = pool_.block_info(address, block); status != kSuccess) return status;
+  const Lock lock(pool_.mutex_);
+  if (state_ != GPUPOOL_SLEEP_STATE_ASLEEP)
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the pool is not asleep: use the block");
+  const Run* run = find_saved(address);
+  if (run == nullptr) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "what was in the block at 0x%" PRIx64 " was dropped",
+                block.address);
+  }
+  uint64_t in_piece = 0;
+  data = reinterpret_cast<const void*>(backup_.at(run->offset + (address - run->address), in_piece));
+  bytes = std::min(in_piece, block.address + block.allocated_bytes - address);
+  return kSuccess;
+}
+
+// ---- names, and what is to be seen
+
+gpupool_sleep_state_t Sleeper::state() {
+  const Lock lock(pool_.mutex_);
+  return state_;
+}
+
+Status Sleeper::set_name(const char* name) {
+  const size_t length = name != nullptr ? strnlen(name, kLongestName + 1) : 0;
+  if (length > kLongestName) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the name is longer than %zu bytes", kLongestName);
+  }
+  std::string copy(name != nullptr ? name : "", length);
+  const Lock lock(pool_.mutex_);
+  name_.swap(copy);
+  return kSuccess;
+}
+
+std::string Sleeper::name() {
+  const Lock lock(pool_.mutex_);
+  return name_;
+}
+
+bool Sleeper::has_asleep(const Range& block) noexcept {
+  bool asleep = false;
+  for_chunks(*block.region, block.address, block.end(),
+             [&](const Chunk* chunk) { asleep = asleep || chunk->asleep; });
+  return asleep;
+}
+
+void Sleeper::add_stats(gpupool_stats_t& stats) const noexcept {
+  stats.asleep_bytes = asleep_bytes_;
+  stats.backup_bytes = backup_.capacity();
+  stats.sleeps = sleeps_;
+  stats.wakes = wakes_;
+}
+
+void Sleeper::describe(std::string& report) const {
+  if (!name_.empty()) report += " Its name is '" + name_ + "'.";
+  if (is_awake()) return;
+  report += " It is asleep: " + std::to_string(asleep_bytes_) + " bytes are away, and " +
+            std::to_string(backup_.capacity()) + " bytes of the host hold what was saved.";
+}
+
+}  // namespace gpupool::internal

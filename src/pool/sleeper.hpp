@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sleep and wake: a pool's memory goes back to the device, and later comes back to the same addresses.
+//
+// Blocks, heaps and streams stay as they are. What changes is the chunks: one that is asleep is where it was
+// in the records, and its memory is away. Nobody hands memory out meanwhile: threads' caches are drained and
+// have no lanes, so that every malloc and free comes to the pool's lock, where admit() stops the mallocs. A
+// pool that never sleeps pays nothing for this on the hot path.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "core/space.hpp"
+#include "pool/backup.hpp"
+
+namespace gpupool::internal {
+
+class Pool;
+
+/// gpupool_sleep_options_t, checked.
+struct SleepOptions {
+  bool drops = false;
+  bool sync_context = false;
+  bool hold_mallocs = false;
+  bool retain_backup = false;
+  int fill = -1;  // a byte, or none
+  uint64_t timeout_ns = 0;
+};
+
+/// Guarded by the pool's lock, which is given up for what may take long: page-locking, copies, waits. Sleep,
+/// wake and prepare take turns.
+class Sleeper {
+ public:
+  using Lock = QuietLock;
+  using Result = gpupool_sleep_result_t;
+
+  explicit Sleeper(Pool& pool);
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  // What the functions of gpupool.h with these names do. Results are added to.
+
+  Status sleep(const SleepOptions& options, Result& result);
+  Status wake(const SleepOptions& options, Result& result);
+  static Status sleep_tag(const char* tag, const SleepOptions& options, Result& result);
+  static Status wake_tag(const char* tag, const SleepOptions& options, Result& result);
+  gpupool_sleep_state_t state();
+  Status set_name(const char* name);
+  std::string name();
+  Status set_keep(Address address, bool keep);
+  Status prepare(uint64_t bytes);
+  Status backup(Address address, const void*& data, uint64_t& bytes);
+
+  // For the pool, which holds its lock.
+
+  bool is_awake() const noexcept { return state_ == GPUPOOL_SLEEP_STATE_AWAKE; }
+  /// Asked before memory is handed out, and again after the lock was given up: ASLEEP, or waits.
+  Status admit(Lock& lock) { return is_awake() ? kSuccess : stop(lock); }
+  /// A block is freed.
+  void forget(Address address) noexcept {
+    if (!keep_.empty()) keep_.erase(address);
+  }
+  /// Whether any of a block's memory is away.
+  bool is_asleep(const Range& block) const noexcept { return away_ != 0 && has_asleep(block); }
+  /// What waking will create.
+  uint64_t asleep_bytes() const noexcept { return asleep_bytes_; }
+  void add_stats(gpupool_stats_t& stats) const noexcept;
+  void describe(std::string& report) const;
+  /// The pool ends: nothing is asleep any more, and the host has its memory again.
+  void end(Lock& lock) noexcept;
+
+ private:
+  /// Live bytes that are saved at `offset` of the backup, and small holes between them.
+  struct Run {
+    Address address = 0;
+    uint64_t size = 0;
+    uint64_t offset = 0;
+  };
+  /// A chunk on its way to sleep or back.
+  struct Entry {
+    Chunk* chunk = nullptr;
+    bool created = false;
+    bool mapped = false;  // by this wake
+  };
+  /// Neighbours that are copied, mapped and unmapped together; or one chunk that backs nothing.
+  struct Batch {
+    Address start = 0;
+    uint64_t size = 0;
+    size_t first = 0;  // of the entries
+    size_t count = 0;
+    Event event = 0;  // behind its copies
+  };
+  struct Plan {
+    std::vector<Entry> entries;
+    std::vector<Batch> batches;
+    std::vector<Run> runs;  // by address
+    uint64_t backup_bytes = 0;
+    uint64_t saved = 0;    // in live blocks
+    uint64_t dropped = 0;  // the same
+    uint64_t missing = 0;  // to be created
+  };
+
+  /// A thread's turn to sleep, wake or prepare. Gives up its place with the lock held.
+  class Turn;
+
+  [[gnu::cold]] Status stop(Lock& lock);
+
+  static bool has_asleep(const Range& block) noexcept;
+
+  // asleep.cpp: what both ways need
+  void add_chunks(Plan& plan, bool all) const;
+  static void add_run(Plan& plan, const Range& range, uint64_t most_gap);
+  template <typename Visit>
+  static Status for_parts(const std::vector<Run>& runs, const Batch& batch, Visit visit);
+  const Run* find_saved(Address address) const noexcept;
+  Status open_streams();
+  Status transfer(const Plan& plan, Batch& batch, size_t lane, bool to_host);
+  Status pass(Lock& lock, Batch& batch);
+  void abandon_copies(Lock& lock, Plan& plan) noexcept;
+  void settle_copies(Lock& lock) noexcept;
+  void release(Chunk& chunk) noexcept;
+  void release_backup(Lock& lock, uint64_t keep) noexcept;
+  void end_region(Region& region) noexcept;
+  void end_chunk(Chunk* chunk) noexcept;
+
+  // fall_asleep.cpp
+  Status fall_asleep(Lock& lock, const SleepOptions& options, Result& result);
+  void drain_lanes() noexcept;
+  Status check_captures();
+  Status quiesce(Lock& lock, const SleepOptions& options);
+  Status give_back_free();
+  bool saves(const Range& range, const SleepOptions& options) const noexcept;
+  void plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_gap) const;
+  Status save(Lock& lock, Plan& plan);
+  Status put_away(Lock& lock, Plan& plan, bool at_once);
+  Status unmap_old();
+  Status unmap(const Plan& plan, const Batch& batch);
+  void release_batch(const Plan& plan, const Batch& batch) noexcept;
+
+  // wake.cpp
+  Status raise(Lock& lock, const SleepOptions& options, Result& result);
+  void drop_freed();
+  void coarsen() noexcept;
+  void coarsen(const Range& block) noexcept;
+  void plan_wake(Plan& plan) const;
+  Status obtain_room(Lock& lock, uint64_t bytes);
+  Status restore(Lock& lock, const SleepOptions& options, Plan& plan);
+  Status bring_back(Plan& plan, Batch& batch);
+  Status map_old();
+  Status fill_dropped(Lock& lock, Plan& plan, int value);
+  void take_away_again(Plan& plan) noexcept;
+  void commit(Plan& plan) noexcept;
+
+  Pool& pool_;
+  MeteredDevice& device_;
+  gpupool_sleep_state_t state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+  bool busy_ = false;  // a thread has its turn
+  std::thread::id owner_;
+  std::condition_variable_any changed_;
+  bool hold_mallocs_ = false;
+  bool drops_ = false;           // how it fell asleep
+  bool copies_pending_ = false;  // some could not be waited for: the backup stays
+  std::string name_;
+  std::unordered_set<Address> keep_;  // blocks that are saved in any case; their frees take the long way
+  Backup backup_;
+  uint64_t prepared_ = 0;   // bytes of the backup that stay while awake
+  std::vector<Run> runs_;   // what is saved, by address
+  uint64_t saved_end_ = 0;  // bytes of the backup that they may be in
+  std::array<Stream, 2> streams_{};
+  bool has_streams_ = false;
+  uint64_t asleep_bytes_ = 0;  // of chunks that the device has
+  uint64_t away_ = 0;          // chunks that are asleep, and old mappings that are away
+  uint64_t sleeps_ = 0;
+  uint64_t wakes_ = 0;
+};
+
+}  // namespace gpupool::internal

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What repeats comes to rest: within eight periods there is no driver call any more, and nothing changes
+// hands between streams, in whatever order streams take turns, as long as there is room.
+#include <functional>
+#include <vector>
+
+#include "attack/lab.hpp"
+
+namespace attack {
+namespace {
+
+constexpr int32_t kDevice = 6;
+constexpr int kPeriods = 8;
+constexpr uint64_t kMillisecond = 1'000'000;
+
+uint64_t driver_calls(const gpupool_stats_t& stats) {
+  const gpupool_driver_stats_t& driver = stats.driver;
+  return driver.create.count + driver.release.count + driver.map.count + driver.set_access.count +
+         driver.unmap.count + driver.malloc.count + driver.free.count + driver.stream_wait.count +
+         driver.host_wait.count;
+}
+
+class Calm : public testing::TestWithParam<uint32_t> {
+ protected:
+  void SetUp() override { configure_device(kDevice, kAddressesOnly); }
+
+  /// Plays a period until it should have come to rest, and then some more, which must find it resting.
+  static void expect_rest(PoolUnderTest& pool, const std::function<void(int)>& period) {
+    int played = 0;
+    const auto play = [&](int periods) {
+      for (int i = 0; i < periods; ++i, ++played) {
+        period(played);
+        ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, 20 * kMillisecond)));
+      }
+    };
+    play(kPeriods);
+    const gpupool_stats_t before = pool.stats();
+    play(2 * kPeriods);
+    const gpupool_stats_t after = pool.stats();
+    EXPECT_EQ(driver_calls(after), driver_calls(before));
+    EXPECT_EQ(after.steals, before.steals);
+    EXPECT_EQ(after.stream_steals, before.stream_steals);
+    pool.validate();
+  }
+};
+
+/// Streams that take turns with one block each.
+TEST_P(Calm, StreamsInTurn) {
+  for (const uint64_t bytes : {64 * kKiB, kMiB, 16 * kMiB, 100 * kMiB}) {
+    PoolUnderTest pool(sim_config(kDevice));
+    expect_rest(pool, [&](int) {
+      for (gpupool_stream_t stream = 11; stream < 11 + GetParam(); ++stream) {
+        pool.free(pool.malloc(bytes, stream), stream);
+      }
+    });
+  }
+}
+
+/// Batches that side streams bring while a main stream works: some live into the next period.
+TEST_P(Calm, Prefetching) {
+  PoolUnderTest pool(sim_config(kDevice));
+  std::vector<std::pair<gpupool_ptr_t, gpupool_stream_t>> batches;
+  expect_rest(pool, [&](int) {
+    std::vector<std::pair<gpupool_ptr_t, gpupool_stream_t>> next;
+    for (gpupool_stream_t stream = 21; stream < 21 + GetParam(); ++stream) {
+      next.emplace_back(pool.malloc(24 * kMiB, stream), stream);
+    }
+    std::vector<gpupool_ptr_t> activations;
+    for (uint64_t layer = 1; layer <= 12; ++layer) activations.push_back(pool.malloc(layer * 3 * kMiB, 11));
+    for (const gpupool_ptr_t each : activations) pool.free(each, 11);
+    for (const auto& [ptr, stream] : batches) pool.free(ptr, stream);
+    batches = std::move(next);
+  });
+  for (const auto& [ptr, stream] : batches) pool.free(ptr, stream);
+}
+
+/// Layers gathered on side streams, used, and dropped, with a work buffer on the main one.
+TEST_P(Calm, SideStreams) {
+  PoolUnderTest pool(sim_config(kDevice));
+  expect_rest(pool, [&](int) {
+    const gpupool_ptr_t work = pool.malloc(80 * kMiB, 11);
+    for (uint64_t layer = 0; layer < 24; ++layer) {
+      const gpupool_stream_t side = 21 + layer % GetParam();
+      const gpupool_ptr_t gathered = pool.malloc((8 + layer % 5) * kMiB, side);
+      const gpupool_ptr_t used = pool.malloc(6 * kMiB, 11);
+      pool.free(gathered, side);
+      pool.free(used, 11);
+    }
+    pool.free(work, 11);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(With, Calm, testing::Values(2u, 3u, 8u, 64u),
+                         [](const auto& with) { return std::to_string(with.param) + "_streams"; });
+
+/// Near the limit the pool moves what there is, as if it had been told to be tight.
+TEST(Scarce, NothingIsCreatedThatCouldBeMoved) {
+  configure_device(kDevice, kAddressesOnly);
+  gpupool_config_t config = sim_config(kDevice);
+  config.limit_bytes = 36 * kMiB;
+  PoolUnderTest pool(config);
+  for (int i = 0; i < 100; ++i) {
+    for (gpupool_stream_t stream = 11; stream < 15; ++stream)
+      pool.free(pool.malloc(32 * kMiB, stream), stream);
+  }
+  EXPECT_LE(pool.stats().all.reserved_bytes.peak, 36 * kMiB);
+  pool.validate();
+}
+
+/// What streams that ended their work had for themselves goes back.
+TEST(Calmer, GivesSurplusBack) {
+  configure_device(kDevice, kAddressesOnly);
+  PoolUnderTest pool(sim_config(kDevice));
+  for (int i = 0; i < 50; ++i) {
+    for (gpupool_stream_t stream = 11; stream < 19; ++stream) {
+      pool.free(pool.malloc(32 * kMiB, stream), stream);
+      ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, kMillisecond)));
+    }
+  }
+  const uint64_t apart = pool.stats().all.reserved_bytes.current;
+  EXPECT_GE(apart, 8 * 32 * kMiB);
+  // One stream goes on, and grows now and then.
+  for (uint64_t i = 0; i < 400; ++i) {
+    pool.free(pool.malloc((34 + i / 8) * kMiB, 11), 11);
+    ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, 1000 * kMillisecond)));
+  }
+  EXPECT_LE(pool.stats().all.reserved_bytes.current, apart / 2);
+  pool.validate();
+}
+
+}  // namespace
+}  // namespace attack

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/governor.hpp"
+
+#include <gtest/gtest.h>
+
+namespace gpupool::internal {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+TEST(TimeShare, IsOverspentByABurstAndRecoversWithTime) {
+  TimeShare share(1'000'000);
+  share.spend(999'999, 0);
+  EXPECT_FALSE(share.is_overspent());
+  share.spend(1, 0);
+  EXPECT_TRUE(share.is_overspent());
+  share.spend(0, kSecond / 2);  // half of the burst has been earned since
+  EXPECT_FALSE(share.is_overspent());
+  share.spend(500'000, kSecond / 2);
+  EXPECT_TRUE(share.is_overspent());
+}
+
+TEST(TimeShare, IsNeverOverspentByLessThanTheShare) {
+  TimeShare share(2'000'000);
+  for (uint64_t now = 0; now < 1000 * kSecond; now += kSecond) {
+    share.spend(kSecond / policy::kTimeParts, now);
+    ASSERT_FALSE(share.is_overspent()) << now;
+  }
+  for (uint64_t now = 1000 * kSecond; !share.is_overspent(); now += kSecond) {
+    ASSERT_LT(now, 1010 * kSecond) << "half as much again is too much";
+    share.spend(3 * kSecond / policy::kTimeParts / 2, now);
+  }
+}
+
+TEST(TimeShare, RemembersTwoBurstsAtMost) {
+  TimeShare share(1'000'000);
+  share.spend(3600 * kSecond, 0);
+  share.spend(0, kSecond + 1);
+  EXPECT_FALSE(share.is_overspent());
+}
+
+TEST(TimeShare, ClocksThatGoBackChangeNothing) {
+  TimeShare share(1'000'000);
+  share.spend(1'000'000, 5 * kSecond);
+  share.spend(0, 0);
+  EXPECT_TRUE(share.is_overspent());
+}
+
+TEST(Governor, StreamsKeepApartForAWhile) {
+  Governor governor;
+  EXPECT_FALSE(governor.keeps_apart(0));
+  governor.moved_between(policy::kBurstBetweenNs, kSecond);
+  EXPECT_TRUE(governor.keeps_apart(kSecond));
+  EXPECT_TRUE(governor.keeps_apart(kSecond + policy::kApartNs - 1));
+  EXPECT_FALSE(governor.keeps_apart(kSecond + policy::kApartNs));
+}
+
+TEST(Governor, OnlyWhatIsOverspentEarnsCredit) {
+  Governor governor;
+  governor.moved_within(64 * kMiB, policy::kBurstWithinNs / 2, 0);
+  EXPECT_FALSE(governor.affords(kUnit, 0));
+  governor.moved_within(64 * kMiB, policy::kBurstWithinNs, 0);
+  EXPECT_TRUE(governor.affords(64 * kMiB / policy::kCreditParts, 0));
+  EXPECT_FALSE(governor.affords(64 * kMiB / policy::kCreditParts + 1, 0));
+  governor.created(64 * kMiB);
+  EXPECT_FALSE(governor.affords(kUnit, 0));
+}
+
+TEST(Governor, CreditExpiresByHalves) {
+  Governor governor;
+  governor.moved_within(64 * kMiB * policy::kCreditParts, 2 * policy::kBurstWithinNs, 0);
+  EXPECT_FALSE(governor.affords(32 * kMiB + 1, policy::kHalfLifeNs));
+  EXPECT_TRUE(governor.affords(32 * kMiB, policy::kHalfLifeNs));
+  EXPECT_FALSE(governor.affords(kUnit, 100 * policy::kHalfLifeNs));
+}
+
+}  // namespace
+}  // namespace gpupool::internal

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pages for people name is there: files that they link to, and paths that stand in backticks."""
+
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+PATH = re.compile(r"`((?:src|include|tests|tools|docs|bindings|examples|cmake)/[\w./*{},-]+)`")
+# It tells of what was.
+LEFT_OUT = {"CHANGELOG.md"}
+
+
+def pages():
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    return [ROOT / name for name in names if name not in LEFT_OUT and (ROOT / name).is_file()]
+
+
+def expand(text):
+    """The paths that `a/{b,c}.cpp` stands for."""
+    match = re.search(r"\{([^{}]*)\}", text)
+    if not match:
+        return [text]
+    return [one for part in match.group(1).split(",") for one in expand(text.replace(match.group(), part, 1))]
+
+
+def is_there(page, name):
+    """In the repository, or in the page's own folder. NAME and X.Y.Z stand for any."""
+    name = re.sub(r"\bNAME\b|\bX\.Y\.Z\b", "*", name)
+    return any(any(folder.glob(name.rstrip("/."))) for folder in (ROOT, page.parent))
+
+
+def missing_in(page, text):
+    """Links and paths in the text of a page that lead nowhere."""
+    missing = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    return missing + [path for whole in PATH.findall(text) for path in expand(whole) if not is_there(page, path)]
+
+
+class Pages(unittest.TestCase):
+    def test_all_that_is_named(self):
+        found = pages()
+        self.assertGreater(len(found), 15)
+        for page in found:
+            with self.subTest(page=str(page.relative_to(ROOT))):
+                self.assertEqual(missing_in(page, page.read_text(encoding="utf-8")), [])
+
+    def test_what_is_missing_is_found(self):
+        page = ROOT / "docs/architecture.md"
+        self.assertEqual(missing_in(page, "[a](abi.md) [b](none.md#x) [c](https://x.y) `docs/abi.md`"), ["none.md"])
+        text = "`src/pool/pool.cpp` `src/pool/none.cpp` `src/core/*.hpp` `tests/{core,none}/heap_test.cpp`"
+        self.assertEqual(missing_in(page, text), ["src/pool/none.cpp", "tests/none/heap_test.cpp"])
+
+
+if __name__ == "__main__":
+    unittest.main()
