@@ -45,7 +45,8 @@ struct alignas(8192) BlockOwner {};
 ///
 ///     bits     0 to 2   3                            4 to 12                   above
 ///     a block  state    takes its free the long way  bytes not asked for       its owner
-///     others   state    0                            0, then from bit 6 on:    the range before it in its index
+///     others   state    0                            0, then from bit 6 on:    the range before it in its
+///     index
 class Tag {
  public:
   Tag() = default;

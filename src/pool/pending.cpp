@@ -152,7 +152,8 @@ bool Pending::is_valid() const noexcept {
   bool valid = good(asking_.first) && good(collecting_) && good(passed_);
   for (const auto& state : streams_.all()) {
     for (const BlockUse* use = state->waiting_first; use != nullptr; use = use->behind) {
-      valid = valid && use->state == state.get() && use->block->uses() == use && use->block->is(State::pending);
+      valid =
+          valid && use->state == state.get() && use->block->uses() == use && use->block->is(State::pending);
     }
   }
   return valid;

@@ -181,9 +181,9 @@ Status Pool::free(Address address, Stream stream) {
   return free_locked(block, tag, address, stream);
 }
 
-/// The free of a block that is watched and otherwise like any: it takes the short way once it was seen. False,
-/// and nothing done, for any other.
-[[gnu::noinline, gnu::cold]] bool Pool::free_watched(Address address, Stream stream) {
+/// The free of a block that is watched and otherwise like any: it takes the short way once it was seen.
+/// False, and nothing done, for any other.
+[[gnu::noinline]] bool Pool::free_watched(Address address, Stream stream) {
   Range* block = space_.map.find(address);
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
   if (cache == nullptr) return false;
@@ -193,7 +193,7 @@ Status Pool::free(Address address, Stream stream) {
     return false;
   }
   const Sighting seen = see_free(*cache, *block);
-  (void)free_locked(*block, block->now(), address, stream);
+  (void)free_further(*block, block->now(), stream);
   tell_free(seen);
   return true;
 }

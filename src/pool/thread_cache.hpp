@@ -14,11 +14,12 @@ namespace gpupool::internal {
 /// pool; when a thread ends, its cache waits for the next new thread.
 struct ThreadCache : BlockOwner {
   SpinLock lock;
-  uint32_t watch_epoch = 0;            // for which its counters were told what to look out for
-  Marks marks;                         // of the samples among its blocks
   ThreadCache* next_unused = nullptr;  // while no thread has it
   CounterShard counters;
   Lanes lanes;
+  // Behind the rest, so that the lock and what is live stay on one line.
+  uint32_t watch_epoch = 0;  // for which its counters were told what to look out for
+  Marks marks;               // of the samples among its blocks
 };
 
 /// The cache that a block, live or cached, is counted in.

@@ -32,7 +32,9 @@ class Watch : public testing::Test {
   }
 
   void make(uint64_t limit) {
-    if (pool_ != nullptr) EXPECT_EQ(gpupool_destroy(pool_), GPUPOOL_SUCCESS);
+    if (pool_ != nullptr) {
+      ASSERT_EQ(gpupool_destroy(pool_), GPUPOOL_SUCCESS);
+    }
     gpupool_config_t config;
     ASSERT_EQ(gpupool_config_init(&config, sizeof config), GPUPOOL_SUCCESS);
     config.backend = GPUPOOL_BACKEND_SIM;
