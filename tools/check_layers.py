@@ -4,6 +4,7 @@
 
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
+    base   <-  watch  <-  pool
     libgpupool's installed header  <-  frameworks
 
 The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each
@@ -21,12 +22,13 @@ MAY_SEE = {
     "base": {"base"},
     "core": {"base", "core"},
     "device": {"base", "device"},
-    "pool": {"base", "core", "pool", "device/device.hpp"},
-    "abi": {"base", "core", "device", "pool", "abi"},
+    "watch": {"base", "watch"},
+    "pool": {"base", "core", "watch", "pool", "device/device.hpp"},
+    "abi": {"base", "core", "device", "watch", "pool", "abi"},
     "cli": {"cli"},
     "frameworks": {"frameworks"},
 }
-LIBRARY = ("base", "core", "device", "pool", "abi")
+LIBRARY = ("base", "core", "device", "watch", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
 INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/torch.h", "gpupool/cuda_mr.hpp"}

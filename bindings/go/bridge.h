@@ -283,6 +283,42 @@ static inline bridge_result bridge_report(uintptr_t pool, char* text, size_t cap
   return bridge_done(status, length);
 }
 
+/* holders: as many gpupool_holder_t as the capacity says, which bridge_holder_at reads. */
+static inline bridge_result bridge_holders(uintptr_t pool, gpupool_holder_t* holders, size_t capacity) {
+  size_t count = 0;
+  const gpupool_status_t status =
+      gpupool_holders(bridge_pool(pool), holders, sizeof(gpupool_holder_t), capacity, &count);
+  return bridge_done(status, count);
+}
+
+static inline gpupool_holder_t* bridge_holder_at(gpupool_holder_t* holders, size_t index) {
+  return holders + index;
+}
+
+static inline bridge_result bridge_tag_push(const char* tag) {
+  return bridge_done(gpupool_tag_push(tag), 0);
+}
+
+static inline bridge_result bridge_tag_pop(void) {
+  return bridge_done(gpupool_tag_pop(), 0);
+}
+
+static inline bridge_result bridge_set_sampling(uint64_t bytes) {
+  return bridge_done(gpupool_set_sampling(bytes), 0);
+}
+
+static inline bridge_result bridge_record_start(const char* path, uint32_t flags) {
+  return bridge_done(gpupool_record_start(path, flags), 0);
+}
+
+static inline bridge_result bridge_record_stop(void) {
+  return bridge_done(gpupool_record_stop(), 0);
+}
+
+static inline bridge_result bridge_mark(const char* text) {
+  return bridge_done(gpupool_mark(text), 0);
+}
+
 static inline bridge_result bridge_validate(uintptr_t pool) {
   return bridge_done(gpupool_validate(bridge_pool(pool)), 0);
 }

@@ -75,6 +75,16 @@ export declare const Flag: {
 /** The same in words. */
 export type FlagName = "capture_aware";
 
+/** Bits of the flags of gpupool_record_start. Since 0.2. */
+export declare const RecordFlag: {
+  /** With the stack of native code at each malloc. 0.3 to 40 us each, by depth and by what the system has. */
+  readonly NATIVE_STACKS: 1;
+  /** With what the function of gpupool_set_stack_fn says at each malloc. */
+  readonly LANGUAGE_STACKS: 2;
+};
+/** The same in words. */
+export type RecordFlagName = "native_stacks" | "language_stacks";
+
 /** Bits of gpupool_features(): what this build can do. */
 export declare const Feature: {
   /** The simulated device. Always there. */
@@ -298,6 +308,21 @@ export interface BlockInfo {
   /** A gpupool_block_state_t. */
   readonly state: number;
   readonly device: number;
+}
+
+/** Who holds live bytes of a pool: one call site under one tag. See gpupool_holders. Since 0.2. */
+export interface Holder {
+  /** Estimated from the samples. */
+  readonly liveBytes: number;
+  /** Live blocks of this holder that are samples. */
+  readonly samples: number;
+  /** How long the oldest and the newest of them have been live. */
+  readonly oldestNanoseconds: number;
+  readonly newestNanoseconds: number;
+  /** With a terminating zero; "": none. */
+  readonly tag: string;
+  /** A line for each frame, the innermost first, with a terminating zero; "": unknown. */
+  readonly stack: string;
 }
 
 /** Mapped memory as gpupool_snapshot gives it: a chunk at its address. */

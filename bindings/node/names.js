@@ -41,6 +41,11 @@ const Flag = Object.freeze({
   CAPTURE_AWARE: 1,
 });
 
+const RecordFlag = Object.freeze({
+  NATIVE_STACKS: 1,
+  LANGUAGE_STACKS: 2,
+});
+
 const Feature = Object.freeze({
   SIM: 1,
   CUDA: 2,
@@ -132,6 +137,7 @@ module.exports = {
   Mode,
   Kind,
   Flag,
+  RecordFlag,
   Feature,
   Capability,
   BlockState,

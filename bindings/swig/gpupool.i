@@ -61,6 +61,7 @@ using namespace binding;
 %nodefaultctor gpupool_block_t;
 %nodefaultctor gpupool_sleep_result_t;
 %nodefaultctor gpupool_segment_t;
+%nodefaultctor gpupool_holder_t;
 
 // Each enum has its own names where the language has scopes: both Mode.AUTO and Backend.AUTO.
 #if defined(SWIGJAVA) || defined(SWIGCSHARP)
@@ -125,11 +126,14 @@ using namespace binding;
 %nodefaultctor binding::Snapshot;
 %ignore binding::Stream::Stream;
 %ignore binding::Snapshot::Snapshot;
+%nodefaultctor binding::Holders;
+%ignore binding::Holders::Holders;
 %newobject binding::Pool::shared;
 %newobject binding::Pool::create_child;
 %newobject binding::Pool::allocate;
 %newobject binding::Pool::create_stream;
 %newobject binding::Pool::snapshot;
+%newobject binding::Pool::holders;
 %define %gpupool_hands_out(TYPE)
 %newobject binding::TYPE::slice;
 %newobject binding::TYPE::write_async;

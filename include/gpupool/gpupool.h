@@ -201,6 +201,15 @@ typedef enum gpupool_flag_t {
   GPUPOOL_FLAG_FORCE32 = 0x7fffffff
 } gpupool_flag_t;
 
+/* Bits of the flags of gpupool_record_start. Since 0.2. */
+typedef enum gpupool_record_flag_t {
+  /* With the stack of native code at each malloc. 0.3 to 40 us each, by depth and by what the system has. */
+  GPUPOOL_RECORD_NATIVE_STACKS = 1,
+  /* With what the function of gpupool_set_stack_fn says at each malloc. */
+  GPUPOOL_RECORD_LANGUAGE_STACKS = 2,
+  GPUPOOL_RECORD_FORCE32 = 0x7fffffff
+} gpupool_record_flag_t;
+
 /* Bits of gpupool_features(): what this build can do. */
 typedef enum gpupool_feature_t {
   /* The simulated device. Always there. */
@@ -297,6 +306,12 @@ typedef int32_t (*gpupool_upstream_malloc_fn_t)(void* user, uint64_t size, gpupo
 /* Takes back what gpupool_upstream_malloc_fn_t gave, with the same size. No GPU work uses it any more. */
 typedef void (*gpupool_upstream_free_fn_t)(void* user, gpupool_ptr_t ptr, uint64_t size,
                                            gpupool_stream_t stream);
+
+/* Says where in the caller's own language a malloc comes from: writes a line for each frame, the innermost
+ * first, as "function (file:line)", at most capacity bytes without a terminating zero, and returns how many
+ * there are. Called on the thread of the malloc with no lock held. It may call gpupool: mallocs made in it
+ * have no stack. Since 0.2. */
+typedef size_t (*gpupool_stack_fn_t)(void* user, char* text, size_t capacity);
 
 /* Details of a failure. */
 typedef struct gpupool_error_t {
@@ -502,6 +517,21 @@ typedef struct gpupool_block_t {
   int32_t state;
   int32_t device;
 } gpupool_block_t;
+
+/* Who holds live bytes of a pool: one call site under one tag. See gpupool_holders. Since 0.2. */
+typedef struct gpupool_holder_t {
+  /* Estimated from the samples. */
+  uint64_t live_bytes;
+  /* Live blocks of this holder that are samples. */
+  uint64_t samples;
+  /* How long the oldest and the newest of them have been live. */
+  uint64_t oldest_nanoseconds;
+  uint64_t newest_nanoseconds;
+  /* With a terminating zero; "": none. */
+  char tag[64];
+  /* A line for each frame, the innermost first, with a terminating zero; "": unknown. */
+  char stack[2048];
+} gpupool_holder_t;
 
 /* Mapped memory as gpupool_snapshot gives it: a chunk at its address. */
 typedef struct gpupool_segment_t {
@@ -812,6 +842,51 @@ GPUPOOL_API gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t 
 /* Checks every promise that the pool's records make to each other. Slow; for tests.
  * Errors: INTERNAL, with what is wrong in gpupool_last_error. */
 GPUPOOL_API gpupool_status_t gpupool_validate(gpupool_t* pool);
+
+/* Begins a part of the calling thread's work: until the next gpupool_tag_pop of this thread, its mallocs
+ * carry this name, of 1 to 63 bytes, in reports and recordings. Tags nest, up to 64 deep; the innermost
+ * counts. The name is copied. A process has 4,094 names; all later ones are called "(other tags)". Since 0.2.
+ * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_tag_push(const char* tag);
+
+/* Ends what the last gpupool_tag_push of this thread began. Since 0.2.
+ * Errors: INVALID_ARGUMENT (this thread is inside no tag). */
+GPUPOOL_API gpupool_status_t gpupool_tag_pop(void);
+
+/* Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S
+ * bytes is among them with probability 1 - exp(-S / D). D is a 64th of what is live, but at least 1 MiB, or
+ * what gpupool_set_sampling says, and at most 64 MiB: large holders are always there, and their bytes are
+ * within a few per cent. Writes at most the capacity and sets the count to what there is, so that capacity 0
+ * (with NULL) asks for it. The size is sizeof(gpupool_holder_t). Since 0.2. Errors: INVALID_ARGUMENT,
+ * HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, size_t holder_size,
+                                             size_t holder_capacity, size_t* out_holder_count);
+
+/* Sets how densely the mallocs of all pools are sampled: the least D of gpupool_holders in bytes; 0: no
+ * samples from now on. Comes before GPUPOOL_SAMPLE of the environment, which is a size or 0. Since 0.2.
+ * Errors: INVALID_ARGUMENT (more than 2^46), HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_set_sampling(uint64_t bytes);
+
+/* Sets who is asked where a malloc comes from; fn NULL: nobody. One for the process. When the call returns,
+ * the old one may still be running on another thread. Since 0.2. Errors: INVALID_ARGUMENT (user, no fn). */
+GPUPOOL_API gpupool_status_t gpupool_set_stack_fn(gpupool_stack_fn_t fn, void* user);
+
+/* Records every malloc and free of all pools of this process, what is live now included, to a new file that
+ * the gpupool command reads; "%p" in the path becomes the process's number. Flags are bits of
+ * gpupool_record_flag_t. The file is readable by its owner only, and complete up to the last event when the
+ * process is killed. A path at which something is, a symbolic link included, is refused. A child after fork
+ * is not recorded. Where the disk is full, events are counted as lost. Since 0.2. Errors: INVALID_ARGUMENT
+ * (also where a recording is under way), HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_record_start(const char* path, uint32_t flags);
+
+/* Ends the recording. Since 0.2.
+ * Errors: INVALID_ARGUMENT (there is none). */
+GPUPOOL_API gpupool_status_t gpupool_record_stop(void);
+
+/* Notes a moment in the recording, such as "step 12": a text of 1 to 255 bytes. Without a recording it does
+ * nothing. Since 0.2.
+ * Errors: INVALID_ARGUMENT. */
+GPUPOOL_API gpupool_status_t gpupool_mark(const char* text);
 
 /* ---- streams and data: for programs that use no other CUDA library ------------------------------------ */
 

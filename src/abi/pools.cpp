@@ -8,6 +8,7 @@
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
+#include "abi/watch.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   Registry::instance().end_those_left();
+  watch_from_environment();
   std::unique_ptr<Device> device;
   Pool::Options options;
   if (const Status status = open_device(config, device, options); status != kSuccess) return status;

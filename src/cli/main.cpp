@@ -16,6 +16,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/library.hpp"
+#include "cli/watch_commands.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -219,6 +220,7 @@ int run(int argc, char** argv) {
   const CLI::App* info = add_info(app, info_options);
   const CLI::App* replay = add_replay(app, replay_options);
   const CLI::App* bench = add_bench(app, bench_options);
+  const WatchCommands watch(app);
   refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
@@ -228,6 +230,7 @@ int run(int argc, char** argv) {
   if (info->parsed()) return run_info(info_options);
   if (replay->parsed()) return run_replay(replay_options);
   if (bench->parsed()) return run_bench(bench_options);
+  if (const std::optional<int> status = watch.run()) return *status;
   fmt::print(
       stderr,
       "gpupool: one pool of GPU memory for programs in any language. Try:\n{}gpupool --help says more.\n",

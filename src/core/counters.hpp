@@ -91,6 +91,7 @@ class CounterShard {
   /// other shards hold then; beside what they held at any time since the last fold, it would raise the peak
   /// too far.
   bool raise() noexcept {
+    if (watches_all_ && !is_peak()) return false;
     for (size_t at = 0; at < kSums; ++at) {
       const Amounts live = live_of(at);
       if (live.exceeds(allowed_[at].live) || (live + pending_of(at)).exceeds(allowed_[at].active))
@@ -124,6 +125,16 @@ class CounterShard {
     set_watch();
   }
 
+  /// Has count() ask for raise() after every malloc, or after each that brings the live bytes above a level.
+  void watch_for(bool all, uint64_t level) noexcept {
+    watches_all_ = all;
+    level_ = level;
+    set_watch();
+  }
+  bool watches_all() const noexcept { return watches_all_; }
+  bool is_above_level() const noexcept { return live_bytes() > level_; }
+  uint64_t live_bytes() const noexcept { return live_[0].allocated + live_[1].allocated; }
+
   const GroupAmounts& total() const noexcept { return total_; }
   const GroupAmounts& live() const noexcept { return live_; }
   const GroupAmounts& pending() const noexcept { return pending_; }
@@ -151,6 +162,14 @@ class CounterShard {
     return at < kGroups ? pending_[at] : pending_[0] + pending_[1];
   }
 
+  /// Whether count() would have asked for raise() by itself.
+  bool is_peak() const noexcept {
+    for (size_t at = 0; at < kSums; ++at) {
+      if (live_of(at).exceeds(peak_watch_[at])) return true;
+    }
+    return false;
+  }
+
   /// What is live can reach this much before either of the peaks rises.
   void set_watch() noexcept {
     for (size_t at = 0; at < kSums; ++at) {
@@ -159,13 +178,19 @@ class CounterShard {
                     std::min(reached_[at].live.allocated, room.allocated),
                     std::min(reached_[at].live.blocks, room.blocks)};
     }
+    peak_watch_ = watch_;
+    watch_[kGroups].allocated = std::min(watch_[kGroups].allocated, level_);
+    if (watches_all_) watch_[kGroups] = {};
   }
 
   GroupAmounts live_{};  // first, beside the cache's lock: all that a free by another thread changes
   GroupAmounts total_{};
   std::array<Amounts, kSums> watch_{};
   GroupAmounts pending_{};
-  std::array<Level, kSums> reached_{};                                          // since the last fold
+  uint64_t level_ = UINT64_MAX;  // of live bytes, above which somebody wants to see mallocs
+  bool watches_all_ = false;
+  std::array<Amounts, kSums> peak_watch_{};  // what watch_ would be for the sake of peaks alone
+  std::array<Level, kSums> reached_{};       // since the last fold
   std::array<Level, kSums> allowed_ = {kLeastLevel, kLeastLevel, kLeastLevel};  // until the next one
 };
 

@@ -29,6 +29,13 @@ enum class State : uint8_t {
   retired,  // not free: an old mapping is still there; whole granules
 };
 
+/// What a live block can be marked with: its free takes the long way, which looks closer.
+enum Mark : uint8_t {
+  kSampled = 1,   // the pool's sampler has a record of it
+  kRecorded = 2,  // its free goes into a recording
+  kKept = 4,      // sleep keeps what is in it
+};
+
 /// Whoever holds the lock under which a live or cached block changes: a thread's cache. So aligned that a
 /// tag leaves room beside a pointer to it.
 struct alignas(8192) BlockOwner {};
@@ -36,9 +43,10 @@ struct alignas(8192) BlockOwner {};
 /// What a range is, in one word, so that one load tells it and one comparison tells whether it has changed:
 /// the state, and beside it, of a block, whose it is and some more; of a free range, a link of its index.
 ///
-///     bits     0 to 2   3               4 to 12                   above
-///     a block  state    is it shared    bytes not asked for       its owner
-///     others   state    0               0, then from bit 6 on:    the range before it in its index
+///     bits     0 to 2   3                            4 to 12                   above
+///     a block  state    takes its free the long way  bytes not asked for       its owner
+///     others   state    0                            0, then from bit 6 on:    what is before it in its
+///     index
 class Tag {
  public:
   Tag() = default;
@@ -49,14 +57,14 @@ class Tag {
   }
 
   /// Of a block that nobody owns yet: until somebody does, a free takes the long way.
-  static Tag of_new_block() noexcept { return of(State::live).with_shared(true); }
+  static Tag of_new_block() noexcept { return of(State::live).with_long_way(true); }
 
   State state() const noexcept { return static_cast<State>(bits_ & kStateMask); }
   bool is_block() const noexcept { return (bits_ & kStateMask) - 1 < 3; }
-  bool is_shared() const noexcept { return (bits_ & kShared) != 0; }
-  /// Live, owned, and used by no stream but its own.
+  bool takes_long_way() const noexcept { return (bits_ & kLongWay) != 0; }
+  /// Live, owned, unmarked, and used by no stream but its own.
   bool is_plain_live() const noexcept {
-    return (bits_ & (kStateMask | kShared)) == static_cast<uintptr_t>(State::live);
+    return (bits_ & (kStateMask | kLongWay)) == static_cast<uintptr_t>(State::live);
   }
   /// Of a block.
   uint64_t unasked() const noexcept { return bits_ >> kUnaskedShift & (kUnit - 1); }
@@ -65,14 +73,14 @@ class Tag {
   Tag with(State state) const noexcept { return Tag((bits_ & ~kStateMask) | static_cast<uintptr_t>(state)); }
   /// with(State::cached), of a live block.
   Tag freed() const noexcept { return Tag(bits_ + 1); }
-  Tag with_shared(bool shared) const noexcept { return Tag((bits_ & ~kShared) | (shared ? kShared : 0)); }
+  Tag with_long_way(bool takes) const noexcept { return Tag((bits_ & ~kLongWay) | (takes ? kLongWay : 0)); }
 
   friend bool operator==(const Tag&, const Tag&) = default;
 
  private:
   friend struct Range;
   static constexpr uintptr_t kStateMask = 7;
-  static constexpr uintptr_t kShared = 8;
+  static constexpr uintptr_t kLongWay = 8;
   static constexpr unsigned kUnaskedShift = 4;
   static constexpr uintptr_t kBlockMask = alignof(BlockOwner) - 1;
   static_assert(kUnit << kUnaskedShift == alignof(BlockOwner));
@@ -93,7 +101,7 @@ struct alignas(64) Range {
   std::atomic<Tag> tag{Tag{}};
   union {
     Range* link = nullptr;  // next in whatever list the state says
-    BlockUse* uses;         // of a live or pending block that is shared
+    uintptr_t notes;        // of a live block that takes the long way, or a pending one: uses() and its marks
   };
   Range* prev = nullptr;  // in address order, within the region
   Range* next = nullptr;
@@ -119,8 +127,40 @@ struct alignas(64) Range {
 
   /// Of a block.
   uint64_t requested() const noexcept { return size - now().unasked(); }
-  bool is_shared() const noexcept { return now().is_shared(); }
-  void set_shared(bool shared) noexcept { set(now().with_shared(shared)); }
+  bool takes_long_way() const noexcept { return now().takes_long_way(); }
+
+  /// Of a live block, under its owner's lock: a free takes the long way from here on, and what is noted now
+  /// counts.
+  void begin_notes() noexcept {
+    if (takes_long_way()) return;
+    notes = 0;
+    set(now().with_long_way(true));
+  }
+  /// Of a block that is live no more: its uses remain.
+  void end_notes() noexcept {
+    notes &= ~kMarks;
+    set(now().with_long_way(false));
+  }
+
+  /// Of a block with notes, or a pending one.
+  BlockUse* uses() const noexcept { return reinterpret_cast<BlockUse*>(notes & ~kMarks); }
+  void set_uses(BlockUse* first) noexcept { notes = reinterpret_cast<uintptr_t>(first) | (notes & kMarks); }
+
+  /// Of a live block, under its owner's lock.
+  bool has_mark(unsigned wanted) const noexcept { return takes_long_way() && (notes & wanted) != 0; }
+  /// Whether it has marks of these, and neither others nor uses.
+  bool has_only(unsigned wanted) const noexcept {
+    return has_mark(wanted) && (notes & ~uintptr_t{wanted}) == 0;
+  }
+  void add_marks(unsigned more) noexcept {
+    begin_notes();
+    notes |= more;
+  }
+  void drop_marks(unsigned which) noexcept {
+    if (!takes_long_way()) return;
+    notes &= ~uintptr_t{which};
+    set(now().with_long_way(notes != 0));
+  }
 
   /// Of a range in a free index.
   Range* link_back() const noexcept {
@@ -132,6 +172,7 @@ struct alignas(64) Range {
 
  private:
   static constexpr size_t kAlignment = 64;
+  static constexpr uintptr_t kMarks = 7;  // where uses() has no bits
 };
 static_assert(sizeof(Range) == 64 && alignof(Range) == 64);
 

@@ -146,7 +146,10 @@ void Sleeper::release(Chunk& chunk) noexcept {
     return;
   }
   chunk.handle = 0;
-  if (chunk.heap != nullptr) pool_.ledger_.detached(chunk.heap->group(), chunk.size);
+  if (chunk.heap != nullptr) {
+    pool_.ledger_.detached(chunk.heap->group(), chunk.size);
+    pool_.record_chunk(Happening::unmap, *static_cast<StreamHeap*>(chunk.heap), chunk.address, chunk.size);
+  }
   pool_.ledger_.released(chunk.size);
   asleep_bytes_ += chunk.size;
 }
@@ -200,7 +203,11 @@ void Sleeper::end_region(Region& region) noexcept {
       std::fill(region.pages.begin() + static_cast<ptrdiff_t>(page),
                 region.pages.begin() + static_cast<ptrdiff_t>(next), nullptr);
       chunk->heap->claim(chunk);
-      if (chunk->handle != 0) pool_.ledger_.detached(chunk->heap->group(), chunk->size);
+      if (chunk->handle != 0) {
+        auto& heap = *static_cast<StreamHeap*>(chunk->heap);
+        pool_.ledger_.detached(heap.group(), chunk->size);
+        pool_.record_chunk(Happening::unmap, heap, chunk->address, chunk->size);
+      }
       chunk->heap = nullptr;
       end_chunk(chunk);
     }

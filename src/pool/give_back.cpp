@@ -174,6 +174,7 @@ void Pool::unmap_region(Region& region) noexcept {
                 region.pages.begin() + static_cast<ptrdiff_t>(end), nullptr);
       heap->claim(chunk);
       ledger_.detached(heap->group(), chunk->size);
+      record_chunk(Happening::unmap, *heap, chunk->address, chunk->size);
       chunk->heap = nullptr;
       (void)release_chunk(chunk);
     }

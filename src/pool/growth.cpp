@@ -470,10 +470,12 @@ Status Pool::create_chunk(uint64_t size, Chunk*& chunk) {
 void Pool::attach(StreamHeap& heap, Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept {
   heap.attach(region, address, chunk, epoch);
   ledger_.attached(heap.group(), chunk->size);
+  record_chunk(Happening::map, heap, chunk->address, chunk->size);
 }
 
 Range* Pool::detach(Chunk* chunk) noexcept {
   ledger_.detached(chunk->heap->group(), chunk->size);
+  record_chunk(Happening::unmap, *static_cast<const StreamHeap*>(chunk->heap), chunk->address, chunk->size);
   return chunk->heap->detach(chunk);
 }
 

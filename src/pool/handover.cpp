@@ -44,7 +44,9 @@ bool Pool::take_over(StreamState& state, uint64_t bytes, uint64_t alignment, boo
     ++steals_;
     ++stream_steals_;
   });
+  record_chunk(Happening::unmap, *from, best.start, best.end - best.start);
   from->hand_over(best, heap);
+  record_chunk(Happening::map, heap, best.start, best.end - best.start);
   governor_.moved_between(policy::kTakeOverNs, now);
   return true;
 }

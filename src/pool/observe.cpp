@@ -242,8 +242,10 @@ void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupoo
 }
 
 std::string Pool::report() {
+  constexpr size_t kNamed = 10;
+  const std::string most = largest_holders(kNamed);
   const Lock lock = enter();
-  return report_locked();
+  return report_locked() + (most.empty() ? "" : " Most is held by: " + most + ".");
 }
 
 /// How many chunks there are of each size: "3 x 2.00 MiB, 1 x 16.00 MiB". Segments count as the power of two

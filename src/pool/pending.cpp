@@ -5,6 +5,8 @@
 
 namespace gpupool::internal {
 
+static_assert(alignof(BlockUse) >= 8, "a block's marks are beside a pointer to its uses");
+
 // ---- uses
 
 void Pending::prepare() {
@@ -19,24 +21,24 @@ void Pending::prepare() {
 }
 
 void Pending::add_use(Range& block, StreamState* state) noexcept {
-  for (const BlockUse* use = block.uses; use != nullptr; use = use->next) {
+  for (const BlockUse* use = block.uses(); use != nullptr; use = use->next) {
     if (use->state == state) return;
   }
   BlockUse* use = spare_;
   spare_ = use->next;
-  *use = {block.uses, state, 0, nullptr, nullptr};
-  block.uses = use;
+  *use = {block.uses(), state, 0, nullptr, nullptr};
+  block.set_uses(use);
 }
 
 void Pending::take_use_off(Range& block) noexcept {
-  BlockUse* use = block.uses;
-  block.uses = use->next;
+  BlockUse* use = block.uses();
+  block.set_uses(use->next);
   use->next = spare_;
   spare_ = use;
 }
 
 void Pending::drop_uses(Range& block) noexcept {
-  while (block.uses != nullptr) take_use_off(block);
+  while (block.uses() != nullptr) take_use_off(block);
 }
 
 void Pending::push(Range*& list, Range& block) noexcept {
@@ -55,7 +57,7 @@ void Pending::pass(Range& block) noexcept {
 bool Pending::hold(Range& block) noexcept {
   const StreamState* home = &heap_of(block).state();
   bool by_any = false;
-  for (BlockUse* use = block.uses; use != nullptr; use = use->next) {
+  for (BlockUse* use = block.uses(); use != nullptr; use = use->next) {
     by_any = by_any || use->state == nullptr;
     if (use->state != nullptr) use->epoch = use->state->order.stamp();
   }
@@ -66,14 +68,14 @@ bool Pending::hold(Range& block) noexcept {
     return true;
   }
   // Its own stream needs no wait; nor does a stream that was taken over by its own.
-  while (block.uses != nullptr && block.uses->state == home) take_use_off(block);
-  if (block.uses == nullptr) return false;
+  while (block.uses() != nullptr && block.uses()->state == home) take_use_off(block);
+  if (block.uses() == nullptr) return false;
   enqueue(block);
   return true;
 }
 
 void Pending::enqueue(Range& block) noexcept {
-  BlockUse* use = block.uses;
+  BlockUse* use = block.uses();
   StreamState& state = *use->state;
   if (state.waiting_first == nullptr) waited_.push_back(&state);
   (state.waiting_first != nullptr ? state.waiting_last->behind : state.waiting_first) = use;
@@ -90,7 +92,7 @@ void Pending::settle_front(StreamState& state) noexcept {
     Range* block = front->block;
     // Each user is asked, since it records what it must pass when it is asked first.
     bool passed = true;
-    for (const BlockUse* use = block->uses; use != nullptr; use = use->next) {
+    for (const BlockUse* use = block->uses(); use != nullptr; use = use->next) {
       passed = use->state->order.passed(use->epoch) && passed;
     }
     if (!state.order.passed(front->epoch)) return;
@@ -100,7 +102,7 @@ void Pending::settle_front(StreamState& state) noexcept {
       pass(*block);
       continue;
     }
-    while (block->uses->state->order.passed(block->uses->epoch)) take_use_off(*block);
+    while (block->uses()->state->order.passed(block->uses()->epoch)) take_use_off(*block);
     enqueue(*block);
   }
 }
@@ -150,7 +152,8 @@ bool Pending::is_valid() const noexcept {
   bool valid = good(asking_.first) && good(collecting_) && good(passed_);
   for (const auto& state : streams_.all()) {
     for (const BlockUse* use = state->waiting_first; use != nullptr; use = use->behind) {
-      valid = valid && use->state == state.get() && use->block->uses == use && use->block->is(State::pending);
+      valid =
+          valid && use->state == state.get() && use->block->uses() == use && use->block->is(State::pending);
     }
   }
   return valid;

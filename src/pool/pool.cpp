@@ -100,7 +100,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   block.set(Tag::of_block(State::live, &cache, bytes - size));
   address = block.address;
   if (cache.counters.count(group, size, bytes)) [[unlikely]]
-    return raise_peak(cache);
+    return raise_peak(cache, block);
   cache.lock.unlock();
   return kSuccess;
 }
@@ -111,10 +111,12 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return malloc_locked(cache, size, stream, address);
 }
 
-/// Ends a malloc that may have raised a peak.
-[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache) {
+/// Ends a malloc that may have raised a peak, or that somebody wants to see.
+[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block) {
   const bool due = cache.counters.raise();
+  const Sighting seen = see_malloc(cache, block);
   cache.lock.unlock();
+  tell_malloc(seen);
   if (due) {
     const Lock lock(mutex_);
     fold_counters();
@@ -179,6 +181,23 @@ Status Pool::free(Address address, Stream stream) {
   return free_locked(block, tag, address, stream);
 }
 
+/// The free of a block that is watched and otherwise like any: it takes the short way once it was seen.
+/// False, and nothing done, for any other.
+[[gnu::noinline]] bool Pool::free_watched(Address address, Stream stream) {
+  Range* block = space_.map.find(address);
+  ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
+  if (cache == nullptr) return false;
+  cache->lock.lock();
+  if (!is_only_watched(*cache, *block, address, stream)) {
+    cache->lock.unlock();
+    return false;
+  }
+  const Sighting seen = see_free(*cache, *block);
+  (void)free_further(*block, block->now(), stream);
+  tell_free(seen);
+  return true;
+}
+
 // ---- everything else, under the pool's lock
 
 Pool::Lock Pool::enter() {
@@ -188,6 +207,14 @@ Pool::Lock Pool::enter() {
 }
 
 Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
+  Sighting seen;
+  const Status status = malloc_under_lock(size, alignment, stream, address, seen);
+  tell_malloc(seen);
+  return is_shortage(status) ? name_holders(status) : status;
+}
+
+Status Pool::malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream, Address& address,
+                               Sighting& seen) {
   if (size == 0) {
     address = 0;
     return kSuccess;
@@ -209,7 +236,7 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
   const uint64_t bytes = allocated_size(size);
   if (const Status status = obtain(lock, *state, bytes, alignment, block); status != kSuccess) return status;
   address = block->address;
-  hand_out(block, cache, size);
+  hand_out(block, cache, size, seen);
   return kSuccess;
 }
 
@@ -244,7 +271,7 @@ Status Pool::check_stream(Stream& stream) {
 }
 
 /// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.
-void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested) noexcept {
+void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept {
   const Stream stream = heap_of(*block).name();
   const uint64_t bytes = block->size;
   const Group group = group_of(bytes);
@@ -256,6 +283,7 @@ void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested) noexce
     block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
     due = cache.counters.add(group, requested, bytes);
     ++cache.counters.misses;
+    seen = see_malloc(cache, *block);
     if (Lane* lane = cache.lanes.find(stream)) {
       lane->bins(group).touch();
       surplus = lane->bins(group).surplus();
@@ -286,9 +314,12 @@ Range* Pool::take_back(Address address, Status& status) {
   Range* block = space_.map.find(address);
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
   if (cache != nullptr && block->address == address) {
+    Sighting seen;
+    const Defer tell([&] { tell_free(seen); });
     const std::lock_guard lock(cache->lock);
     if (block->is(State::live)) {
-      if (!block->is_shared()) block->uses = nullptr;
+      seen = see_free(*cache, *block);
+      block->begin_notes();
       block->become(State::cached);
       cache->counters.subtract(group_of(block->size), block->requested(), block->size);
       return block;
@@ -329,6 +360,7 @@ Status Pool::find_user(const Range& block, Stream stream, bool& is_other, Stream
 }
 
 Status Pool::free_slow(Address address, Stream stream) {
+  if (free_watched(address, stream)) return kSuccess;
   const Lock lock = enter();
   // What is no block must not make a stream known.
   Range* block = space_.map.find(address);
@@ -342,7 +374,7 @@ Status Pool::free_slow(Address address, Stream stream) {
   if (block == nullptr) return status;
   if (is_other) pending_.add_use(*block, user);
   sleeper_.forget(address);
-  block->set_shared(false);
+  block->end_notes();
   if (!pending_.hold(*block)) {
     give(*block);
     return kSuccess;

@@ -21,9 +21,12 @@
 #include "pool/metered_device.hpp"
 #include "pool/pending.hpp"
 #include "pool/quiet_lock.hpp"
+#include "pool/sighting.hpp"
 #include "pool/sleeper.hpp"
 #include "pool/streams.hpp"
 #include "pool/thread_slots.hpp"
+#include "watch/recorder.hpp"
+#include "watch/sampler.hpp"
 
 struct gpupool_t;
 
@@ -76,10 +79,14 @@ class Pool {
   void reset_peaks();
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
   std::string report();
+  void holders(std::vector<gpupool_holder_t>& holders);
   Status validate();
   Sleeper& sleeper() noexcept { return sleeper_; }
   /// Not destroyed, inherited or about to end with the driver.
   bool is_live() const noexcept;
+
+  /// Takes notice of a recording, or a distance of samples, that has begun or ended.
+  void watch_anew();
 
   // ---- for the registry
 
@@ -152,7 +159,9 @@ class Pool {
   Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
-  Status raise_peak(ThreadCache& cache);
+  Status malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream, Address& address,
+                           Sighting& seen);
+  Status raise_peak(ThreadCache& cache, Range& block);
   Status malloc_further(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_cached(ThreadCache& cache, Group group, Range& block, uint64_t size, Address& address);
   Status free_locked(Range& block, Tag tag, Address address, Stream stream);
@@ -160,14 +169,30 @@ class Pool {
   Status free_further(Range& block, Tag tag, Stream stream);
   Status free_cached(Range& block, Tag tag, Group group, uint64_t bytes);
   Status free_slow(Address address, Stream stream);
+  bool free_watched(Address address, Stream stream);
   Status not_a_block(Address address);
   void attach_thread();
   static Status check_stream(Stream& stream);
   Status find_user(const Range& block, Stream stream, bool& is_other, StreamState*& user);
-  void hand_out(Range* block, ThreadCache& cache, uint64_t requested) noexcept;
+  void hand_out(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept;
   Range* take_back(Address address, Status& status);
   void give(Range& block) noexcept;
   void give_list(Range* first) noexcept;
+
+  // watch.cpp: samples, and events for a recording
+  Sighting see_malloc(ThreadCache& cache, Range& block) noexcept;
+  void tell_malloc(const Sighting& seen) noexcept;
+  static bool is_only_watched(const ThreadCache& cache, const Range& block, Address address,
+                              Stream stream) noexcept;
+  Sighting see_free(ThreadCache& cache, Range& block) noexcept;
+  void tell_free(const Sighting& seen) const noexcept;
+  std::string largest_holders(size_t count);
+  Status name_holders(Status status);
+  void record_use(const Range& block, Stream stream) const noexcept;
+  void record_failure(uint64_t bytes) const noexcept;
+  void record_chunk(Happening kind, const StreamHeap& heap, Address address, uint64_t bytes) const noexcept;
+  std::vector<Entry> state_for_recording();
+  void name_in_recording() const noexcept;
 
   // shortage.cpp: from a request to a block, or to a report
   Status obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block);
@@ -304,6 +329,9 @@ class Pool {
   gpupool_oom_fn_t oom_fn_ = nullptr;
   void* oom_user_ = nullptr;
   bool is_finishing_ = false;
+  mutable std::atomic<uint32_t> named_in_{0};  // the recording that knows this pool's name
+  uint32_t stated_in_ = 0;                     // and the one that knows what was there when it began
+  Sampler sampler_;                            // has a lock of its own
   Sleeper sleeper_{*this};
 };
 

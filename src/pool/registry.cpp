@@ -107,10 +107,16 @@ void Registry::before_fork() noexcept {
   registry.mutex_.lock();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->lock_all(); });
   lock_log();
+  lock_tags();
+  lock_stacks();
+  Recorder::lock();
 }
 
 void Registry::after_fork_in_parent() noexcept {
   Registry& registry = instance();
+  Recorder::unlock();
+  unlock_stacks();
+  unlock_tags();
   unlock_log();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->unlock_all(); });
   registry.mutex_.unlock();
@@ -118,8 +124,12 @@ void Registry::after_fork_in_parent() noexcept {
 
 void Registry::after_fork_in_child() noexcept {
   Registry& registry = instance();
+  Recorder::unlock();
+  unlock_stacks();
+  unlock_tags();
   unlock_log();
   ThreadSlots::forget_all();
+  Recorder::forget();
   registry.for_each_live([](gpupool_t& handle) {
     handle.life.store(Life::forked, std::memory_order_release);
     handle.owner->unlock_all();

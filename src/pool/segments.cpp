@@ -84,6 +84,7 @@ Status Pool::add_segment(Lock& lock, StreamState& state, Group group, uint64_t s
   state.heap(group).add_segment(chunk.get(), 0);
   free_it.cancel();
   put_back.cancel();
+  record_chunk(Happening::map, state.heap(group), chunk->address, size);
   chunk.release();
   ledger_.created(size);
   ledger_.attached(group, size);
@@ -140,6 +141,7 @@ Status Pool::free_segments(Lock& lock, uint64_t target) {
       return status;
     }
     ledger_.detached(heap.group(), chunk->size);
+    record_chunk(Happening::unmap, heap, chunk->address, chunk->size);
     ledger_.released(chunk->size);
     space_.store.put(aside.front().first);
     delete chunk;

@@ -21,9 +21,9 @@ Status Pool::record_stream(Address address, Stream stream) {
   if (!block->is(State::live)) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
   }
-  if (!block->is_shared()) block->uses = nullptr;
+  block->begin_notes();
   pending_.add_use(*block, state);
-  block->set_shared(true);
+  record_use(*block, stream);
   return kSuccess;
 }
 
@@ -116,9 +116,11 @@ void Pool::release_regions() noexcept {
 void Pool::lock_all() noexcept {
   mutex_.lock();
   caches_.lock_all();
+  sampler_.lock();
 }
 
 void Pool::unlock_all() noexcept {
+  sampler_.unlock();
   caches_.unlock_all();
   mutex_.unlock();
 }

@@ -177,6 +177,7 @@ void Pool::empty_other_pools(Lock& lock) {
 /// Explains the shortage in the thread's error record.
 Status Pool::fail_malloc(Status status, uint64_t bytes) {
   ++failed_mallocs_;
+  record_failure(bytes);
   const int32_t driver_code = last_error().driver_code;
   const std::string where = report_locked();
   const char* what =

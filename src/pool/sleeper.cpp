@@ -196,8 +196,7 @@ Status Sleeper::set_keep(Address address, bool keep) {
   }
   if (!keep) keep_.erase(address);
   // A free of it must come to the pool's lock.
-  if (!block->is_shared()) block->uses = nullptr;
-  block->set_shared(keep || block->uses != nullptr);
+  keep ? block->add_marks(kKept) : block->drop_marks(kKept);
   return kSuccess;
 }
 

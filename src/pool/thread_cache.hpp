@@ -5,6 +5,7 @@
 #include "base/spin_lock.hpp"
 #include "core/counters.hpp"
 #include "pool/lanes.hpp"
+#include "watch/sampler.hpp"
 
 namespace gpupool::internal {
 
@@ -16,6 +17,9 @@ struct ThreadCache : BlockOwner {
   ThreadCache* next_unused = nullptr;  // while no thread has it
   CounterShard counters;
   Lanes lanes;
+  // Behind the rest, so that the lock and what is live stay on one line.
+  uint32_t watch_epoch = 0;  // for which its counters were told what to look out for
+  Marks marks;               // of the samples among its blocks
 };
 
 /// The cache that a block, live or cached, is counted in.

@@ -193,7 +193,10 @@ Status Sleeper::bring_back(Plan& plan, Batch& batch) {
         return status;
       entry.created = true;
       pool_.ledger_.created(chunk.size);
-      if (chunk.heap != nullptr) pool_.ledger_.attached(chunk.heap->group(), chunk.size);
+      if (chunk.heap != nullptr) {
+        pool_.ledger_.attached(chunk.heap->group(), chunk.size);
+        pool_.record_chunk(Happening::map, *static_cast<StreamHeap*>(chunk.heap), chunk.address, chunk.size);
+      }
       asleep_bytes_ -= chunk.size;
       plan.missing -= chunk.size;
     }

@@ -74,6 +74,9 @@ static void test_bad_pool(gpupool_t* pool) {
   FAILS(INVALID, gpupool_report(pool, text, sizeof text, &length));
   CHECK(length == 0);
   FAILS(INVALID, gpupool_validate(pool));
+  size_t holders = 1;
+  FAILS(INVALID, gpupool_holders(pool, NULL, sizeof(gpupool_holder_t), 0, &holders));
+  CHECK(holders == 0);
 
   gpupool_stream_t stream = 1;
   FAILS(INVALID, gpupool_stream_create(pool, &stream));

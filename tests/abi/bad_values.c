@@ -172,6 +172,25 @@ static void test_element_sizes(gpupool_t* pool, gpupool_ptr_t live) {
   FAILS(INVALID, gpupool_snapshot(pool, NULL, sizeof segment, 0, &segments, &block, 0, 1, &blocks));
 }
 
+static void test_watching(gpupool_t* pool) {
+  gpupool_holder_t holder;
+  size_t count = 1;
+  FAILS(INVALID, gpupool_holders(pool, &holder, 0, 1, &count));
+  FAILS(INVALID, gpupool_holders(pool, NULL, sizeof holder, 1, &count));
+  FAILS(INVALID, gpupool_set_sampling(UINT64_MAX));
+  FAILS(INVALID, gpupool_set_stack_fn(NULL, pool));
+  FAILS(INVALID, gpupool_tag_push(NULL));
+  FAILS(INVALID, gpupool_tag_push(""));
+  FAILS(INVALID, gpupool_tag_pop());
+  FAILS(INVALID, gpupool_mark(NULL));
+  FAILS(INVALID, gpupool_mark(""));
+  FAILS(INVALID, gpupool_record_stop());
+  FAILS(INVALID, gpupool_record_start(NULL, 0));
+  FAILS(INVALID, gpupool_record_start("", 0));
+  FAILS(INVALID, gpupool_record_start("/no/such/folder/file", 0));
+  FAILS(INVALID, gpupool_record_start("unused", 4));
+}
+
 static void test_values(void) {
   gpupool_t* pool = new_pool(0);
   const gpupool_ptr_t live = new_block(pool, UINT64_C(4) << 20);
@@ -180,6 +199,7 @@ static void test_values(void) {
   test_streams(pool, live);
   test_limits(pool);
   test_element_sizes(pool, live);
+  test_watching(pool);
   const state_t after = state_of(pool);
   CHECK(memcmp(&before, &after, sizeof before) == 0);
   OK(gpupool_validate(pool));

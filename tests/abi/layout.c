@@ -229,6 +229,20 @@ _Static_assert(sizeof(((gpupool_block_t*)0)->state) == 4, "layout");
 _Static_assert(offsetof(gpupool_block_t, device) == 36, "layout");
 _Static_assert(sizeof(((gpupool_block_t*)0)->device) == 4, "layout");
 
+_Static_assert(sizeof(gpupool_holder_t) == 2144, "layout");
+_Static_assert(offsetof(gpupool_holder_t, live_bytes) == 0, "layout");
+_Static_assert(sizeof(((gpupool_holder_t*)0)->live_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_holder_t, samples) == 8, "layout");
+_Static_assert(sizeof(((gpupool_holder_t*)0)->samples) == 8, "layout");
+_Static_assert(offsetof(gpupool_holder_t, oldest_nanoseconds) == 16, "layout");
+_Static_assert(sizeof(((gpupool_holder_t*)0)->oldest_nanoseconds) == 8, "layout");
+_Static_assert(offsetof(gpupool_holder_t, newest_nanoseconds) == 24, "layout");
+_Static_assert(sizeof(((gpupool_holder_t*)0)->newest_nanoseconds) == 8, "layout");
+_Static_assert(offsetof(gpupool_holder_t, tag) == 32, "layout");
+_Static_assert(sizeof(((gpupool_holder_t*)0)->tag) == 64, "layout");
+_Static_assert(offsetof(gpupool_holder_t, stack) == 96, "layout");
+_Static_assert(sizeof(((gpupool_holder_t*)0)->stack) == 2048, "layout");
+
 _Static_assert(sizeof(gpupool_segment_t) == 32, "layout");
 _Static_assert(offsetof(gpupool_segment_t, address) == 0, "layout");
 _Static_assert(sizeof(((gpupool_segment_t*)0)->address) == 8, "layout");
@@ -297,6 +311,11 @@ _Static_assert(GPUPOOL_KIND_FORCE32 == 2147483647, "layout");
 _Static_assert(sizeof(gpupool_flag_t) == 4, "layout");
 _Static_assert(GPUPOOL_FLAG_CAPTURE_AWARE == 1, "layout");
 _Static_assert(GPUPOOL_FLAG_FORCE32 == 2147483647, "layout");
+
+_Static_assert(sizeof(gpupool_record_flag_t) == 4, "layout");
+_Static_assert(GPUPOOL_RECORD_NATIVE_STACKS == 1, "layout");
+_Static_assert(GPUPOOL_RECORD_LANGUAGE_STACKS == 2, "layout");
+_Static_assert(GPUPOOL_RECORD_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_feature_t) == 4, "layout");
 _Static_assert(GPUPOOL_FEATURE_SIM == 1, "layout");

@@ -139,7 +139,13 @@ class Front(CommandTest):
             )
         for word in ("destroy", "x", "help"):
             self.assertEqual(
-                run(word), (2, "", f"gpupool: there is no command '{word}'; there are info, replay, bench\n")
+                run(word),
+                (
+                    2,
+                    "",
+                    f"gpupool: there is no command '{word}'; there are info, replay, bench, "
+                    "record, salvage, export, import, leaks\n",
+                ),
             )
 
     def test_output_that_cannot_be_written_is_a_failure(self):

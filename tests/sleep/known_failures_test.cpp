@@ -146,6 +146,23 @@ TEST_F(Sleep, S10_S11_DropKeepsMarkedBlocksAndFillsTheOthers) {
   for (const gpupool_ptr_t block : {dropped, beside, again}) pool.free(block);
 }
 
+/// What a block from a cache was linked to there is no list of its users.
+TEST_F(Sleep, MarkedBlocksFromACacheAreFreedLikeAny) {
+  PoolUnderTest pool(sim_config());
+  std::vector<gpupool_ptr_t> blocks;
+  for (int round = 0; round < 2; ++round) {
+    blocks.clear();
+    for (int i = 0; i < 4; ++i) blocks.push_back(pool.malloc(40 * kKiB));
+    if (round == 1) break;
+    for (const gpupool_ptr_t block : blocks) pool.free(block);
+  }
+  for (const gpupool_ptr_t block : blocks) EXPECT_TRUE(ok(gpupool_set_keep(pool, block, 1)));
+  EXPECT_TRUE(ok(gpupool_set_keep(pool, blocks[0], 0)));
+  for (const gpupool_ptr_t block : blocks) pool.free(block);
+  EXPECT_EQ(pool.stats().all.active_bytes.current, 0u);
+  pool.validate();
+}
+
 TEST_F(Sleep, S13_MemoryThatSomebodyHoldsIsReported) {
   PoolUnderTest pool(sim_config());
   const gpupool_ptr_t block = pool.malloc(2 * kMiB);

@@ -145,6 +145,18 @@ inline napi_value to_js(napi_env env, const gpupool_block_t& record) {
   return object;
 }
 
+inline napi_value to_js(napi_env env, const gpupool_holder_t& record) {
+  napi_value object = nullptr;
+  check(napi_create_object(env, &object));
+  set_field(env, object, "liveBytes", to_js(env, record.live_bytes));
+  set_field(env, object, "samples", to_js(env, record.samples));
+  set_field(env, object, "oldestNanoseconds", to_js(env, record.oldest_nanoseconds));
+  set_field(env, object, "newestNanoseconds", to_js(env, record.newest_nanoseconds));
+  set_field(env, object, "tag", to_js(env, std::string(record.tag)));
+  set_field(env, object, "stack", to_js(env, std::string(record.stack)));
+  return object;
+}
+
 inline napi_value to_js(napi_env env, const gpupool_segment_t& record) {
   napi_value object = nullptr;
   check(napi_create_object(env, &object));

@@ -86,6 +86,8 @@ void gpupool_py_call_log(void* user, int32_t level, const char* message);
 int32_t gpupool_py_call_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 int32_t gpupool_py_call_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 void gpupool_py_call_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
+/* Python's frames of this thread, if it comes from Python: see native/frames.c. */
+size_t gpupool_py_call_stack(void* user, char* text, size_t capacity);
 
 /* For CuPy's CFunctionAllocator, in cupy.cpp: memory of a device's default pool for the stream that
  * current_stream, a function intptr_t(void), names. malloc throws C++ exceptions: std::bad_alloc if there is

@@ -48,6 +48,11 @@ typedef enum {
   GPUPOOL_FLAG_FORCE32 = 2147483647,
 } gpupool_flag_t;
 typedef enum {
+  GPUPOOL_RECORD_NATIVE_STACKS = 1,
+  GPUPOOL_RECORD_LANGUAGE_STACKS = 2,
+  GPUPOOL_RECORD_FORCE32 = 2147483647,
+} gpupool_record_flag_t;
+typedef enum {
   GPUPOOL_FEATURE_SIM = 1,
   GPUPOOL_FEATURE_CUDA = 2,
   GPUPOOL_FEATURE_FORCE32 = 2147483647,
@@ -96,6 +101,7 @@ typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message)
 typedef int32_t (*gpupool_oom_fn_t)(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 typedef int32_t (*gpupool_upstream_malloc_fn_t)(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 typedef void (*gpupool_upstream_free_fn_t)(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
+typedef size_t (*gpupool_stack_fn_t)(void* user, char* text, size_t capacity);
 typedef struct gpupool_error_t {
   uint32_t struct_size;
   int32_t status;
@@ -220,6 +226,14 @@ typedef struct gpupool_block_t {
   int32_t state;
   int32_t device;
 } gpupool_block_t;
+typedef struct gpupool_holder_t {
+  uint64_t live_bytes;
+  uint64_t samples;
+  uint64_t oldest_nanoseconds;
+  uint64_t newest_nanoseconds;
+  char tag[64];
+  char stack[2048];
+} gpupool_holder_t;
 typedef struct gpupool_segment_t {
   gpupool_ptr_t address;
   uint64_t size_bytes;
@@ -284,6 +298,14 @@ gpupool_status_t gpupool_reset_peaks(gpupool_t* pool);
 gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, size_t segment_size, size_t segment_capacity, size_t* out_segment_count, gpupool_block_t* blocks, size_t block_size, size_t block_capacity, size_t* out_block_count);
 gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 gpupool_status_t gpupool_validate(gpupool_t* pool);
+gpupool_status_t gpupool_tag_push(const char* tag);
+gpupool_status_t gpupool_tag_pop(void);
+gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, size_t holder_size, size_t holder_capacity, size_t* out_holder_count);
+gpupool_status_t gpupool_set_sampling(uint64_t bytes);
+gpupool_status_t gpupool_set_stack_fn(gpupool_stack_fn_t fn, void* user);
+gpupool_status_t gpupool_record_start(const char* path, uint32_t flags);
+gpupool_status_t gpupool_record_stop(void);
+gpupool_status_t gpupool_mark(const char* text);
 gpupool_status_t gpupool_stream_create(gpupool_t* pool, gpupool_stream_t* out_stream);
 gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream);
 gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream);

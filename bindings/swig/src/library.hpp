@@ -63,6 +63,31 @@ inline gpupool_device_info_t device_info(gpupool_backend_t backend, int32_t devi
   return info;
 }
 
+// ---- watching all pools: see gpupool.h. Since 0.2.
+
+/// Mallocs of this thread carry the name, in reports and recordings, until tag_pop.
+inline void tag_push(const std::string& tag) {
+  check(gpupool_tag_push(tag.c_str()));
+}
+inline void tag_pop() {
+  check(gpupool_tag_pop());
+}
+/// The least mean distance of samples in bytes; 0: none.
+inline void set_sampling(uint64_t bytes) {
+  check(gpupool_set_sampling(bytes));
+}
+/// Records all pools to a new file, which the gpupool command reads. Flags are bits of RecordFlag.
+inline void record_start(const std::string& path, uint32_t flags) {
+  check(gpupool_record_start(path.c_str(), flags));
+}
+inline void record_stop() {
+  check(gpupool_record_stop());
+}
+/// Notes a moment in the recording, such as "step 12".
+inline void mark(const std::string& text) {
+  check(gpupool_mark(text.c_str()));
+}
+
 // ---- sleep of all pools with a name, or, without a tag, with any: all of them, or none. Since 0.2.
 
 inline gpupool_sleep_result_t sleep_tag(const std::string& tag = "",

@@ -48,6 +48,29 @@ class Snapshot {
   std::vector<gpupool_block_t> blocks_;
 };
 
+/// Who holds a pool's live bytes, the largest first, estimated from samples. Since 0.2.
+class Holders {
+ public:
+  explicit Holders(gpupool_t* pool) {
+    size_t count = 0;
+    do {
+      holders_.resize(count);
+      check(gpupool_holders(pool, holders_.data(), sizeof(gpupool_holder_t), holders_.size(), &count));
+    } while (count > holders_.size());
+    holders_.resize(count);
+  }
+
+  uint32_t count() const { return static_cast<uint32_t>(holders_.size()); }
+  /// From 0.
+  gpupool_holder_t holder(uint32_t index) const {
+    if (index >= holders_.size()) refuse("there is no such holder");
+    return holders_[index];
+  }
+
+ private:
+  std::vector<gpupool_holder_t> holders_;
+};
+
 /// A pool of one device. Addresses and streams are numbers; a Block is an address that frees itself.
 class Pool {
  public:
@@ -295,6 +318,11 @@ class Pool {
   Snapshot* snapshot() const {
     const Call call(*core_);
     return new Snapshot(call.pool());
+  }
+  /// Who holds the live bytes. Since 0.2.
+  Holders* holders() const {
+    const Call call(*core_);
+    return new Holders(call.pool());
   }
   /// Explains in words where the memory is.
   std::string report() const {

@@ -9,6 +9,7 @@ _NOTE = "# SPDX-License-Identifier: Apache-2.0\n# Written by tools/apigen.py.\n"
 
 # What members of enums lose, where it is not the name of the enum.
 _ENUM_PREFIXES = {
+    "gpupool_record_flag_t": "GPUPOOL_RECORD_",
     "gpupool_status_t": r"GPUPOOL_(ERROR_)?",
     "gpupool_capability_t": r"GPUPOOL_CAPABILITY_",
     "gpupool_block_state_t": r"GPUPOOL_BLOCK_",

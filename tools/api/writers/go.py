@@ -26,6 +26,7 @@ _NOT_MIRRORED = {
     "gpupool_error_t",
     "gpupool_config_t",
     "gpupool_device_info_t",
+    "gpupool_holder_t",
     "gpupool_sim_config_t",
     "gpupool_sleep_options_t",
 }

@@ -45,6 +45,7 @@ from ._enums import (
     Kind,
     LogLevel,
     Mode,
+    RecordFlag,
     SleepMode,
     SleepState,
     Status,
@@ -52,6 +53,7 @@ from ._enums import (
 from ._error import Error
 from ._library import device_count, device_info, features, version, version_number
 from ._pool import Pool, default_pool
+from ._recording import mark, record_start, record_stop, set_sampling, tag
 from ._retry import collect_garbage, empty_caches, retry_on_oom
 from ._sleep import sleep_tag, wake_tag
 from ._statistics import Snapshot
@@ -75,6 +77,7 @@ from ._structs import (
     CallStat,
     DeviceInfo,
     DriverStats,
+    Holder,
     Segment,
     SleepResult,
     Stat,
@@ -110,6 +113,7 @@ __all__ = [
     "Error",
     "Feature",
     "ForkedError",
+    "Holder",
     "HostOutOfMemoryError",
     "InternalError",
     "InvalidArgumentError",
@@ -119,6 +123,7 @@ __all__ = [
     "OutOfMemoryError",
     "OverLimitError",
     "Pool",
+    "RecordFlag",
     "Segment",
     "ShuttingDownError",
     "SleepMode",
@@ -145,6 +150,7 @@ __all__ = [
     "from_cuda_array",
     "from_dlpack",
     "install",
+    "mark",
     "max_memory_allocated",
     "max_memory_reserved",
     "memory_allocated",
@@ -153,14 +159,18 @@ __all__ = [
     "memory_summary",
     "parse_device",
     "parse_size",
+    "record_start",
+    "record_stop",
     "reset_peak_memory_stats",
     "retry_on_oom",
     "set_log",
     "set_per_process_memory_fraction",
+    "set_sampling",
     "sim",
     "sleep_tag",
     "snapshot",
     "synchronize",
+    "tag",
     "version",
     "version_number",
     "wake_tag",

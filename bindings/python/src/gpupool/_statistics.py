@@ -8,7 +8,7 @@ from ._handle import Handle
 from ._html import bar, in_words, table
 from ._native import ffi, lib
 from ._record import Record
-from ._structs import Block, Segment, Stats
+from ._structs import Block, Holder, Segment, Stats
 from ._torch_names import memory_stats, memory_summary
 
 
@@ -113,6 +113,17 @@ class Watched(Handle):
         block = ffi.new("gpupool_block_t *")
         self._call(lib.gpupool_block_info, address, block, ffi.sizeof("gpupool_block_t"))
         return Block._of(block)
+
+    def holders(self) -> tuple[Holder, ...]:
+        """Who holds the live bytes, the largest first, by call site and tag, estimated from samples: large holders are
+        always there, within a few per cent. Raises HostOutOfMemoryError. Since 0.2."""
+        count, room, holders = ffi.new("size_t *"), 0, ffi.NULL
+        while True:
+            self._call(lib.gpupool_holders, holders, ffi.sizeof("gpupool_holder_t"), room, count)
+            if count[0] <= room:
+                return tuple(Holder._of(holders[i]) for i in range(count[0]))
+            room = count[0]
+            holders = ffi.new("gpupool_holder_t[]", room)
 
     def validate(self) -> None:
         """Checks every promise that the pool's records make to each other. Slow; for tests. Raises InternalError."""

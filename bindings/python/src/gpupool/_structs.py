@@ -402,6 +402,42 @@ class Block(Record):
         )
 
 
+class Holder(Record):
+    """Who holds live bytes of a pool: one call site under one tag. See gpupool_holders. Since 0.2."""
+
+    __slots__ = (
+        "live_bytes",
+        "newest_nanoseconds",
+        "oldest_nanoseconds",
+        "samples",
+        "stack",
+        "tag",
+    )
+
+    live_bytes: int
+    """Estimated from the samples."""
+    samples: int
+    """Live blocks of this holder that are samples."""
+    oldest_nanoseconds: int
+    """How long the oldest and the newest of them have been live."""
+    newest_nanoseconds: int
+    tag: str
+    """With a terminating zero; "": none."""
+    stack: str
+    """A line for each frame, the innermost first, with a terminating zero; "": unknown."""
+
+    @classmethod
+    def _of(cls, c: Any) -> Holder:
+        return cls(
+            live_bytes=c.live_bytes,
+            samples=c.samples,
+            oldest_nanoseconds=c.oldest_nanoseconds,
+            newest_nanoseconds=c.newest_nanoseconds,
+            tag=ffi.string(c.tag).decode(errors="replace"),
+            stack=ffi.string(c.stack).decode(errors="replace"),
+        )
+
+
 class Segment(Record):
     """Mapped memory as gpupool_snapshot gives it: a chunk at its address."""
 

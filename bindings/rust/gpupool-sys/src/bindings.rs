@@ -36,6 +36,14 @@ pub type gpupool_upstream_free_fn_t = ::core::option::Option<
         stream: gpupool_stream_t,
     ),
 >;
+#[doc = " Says where in the caller's own language a malloc comes from: writes a line for each frame, the innermost\n first, as \"function (file:line)\", at most capacity bytes without a terminating zero, and returns how many\n there are. Called on the thread of the malloc with no lock held. It may call gpupool: mallocs made in it\n have no stack. Since 0.2."]
+pub type gpupool_stack_fn_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        user: *mut ::core::ffi::c_void,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+    ) -> usize,
+>;
 #[doc = " A pool. Opaque."]
 #[repr(C)]
 #[derive(Debug)]
@@ -62,6 +70,10 @@ pub struct gpupool_kind_t(pub ::core::ffi::c_uint);
 #[doc = " Bits of gpupool_config_t.flags."]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct gpupool_flag_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
+#[doc = " Bits of the flags of gpupool_record_start. Since 0.2."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_record_flag_t(pub ::core::ffi::c_uint);
 #[repr(transparent)]
 #[doc = " Bits of gpupool_features(): what this build can do."]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -295,6 +307,22 @@ pub struct gpupool_block_t {
     pub state: i32,
     pub device: i32,
 }
+#[doc = " Who holds live bytes of a pool: one call site under one tag. See gpupool_holders. Since 0.2."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct gpupool_holder_t {
+    #[doc = " Estimated from the samples."]
+    pub live_bytes: u64,
+    #[doc = " Live blocks of this holder that are samples."]
+    pub samples: u64,
+    #[doc = " How long the oldest and the newest of them have been live."]
+    pub oldest_nanoseconds: u64,
+    pub newest_nanoseconds: u64,
+    #[doc = " With a terminating zero; \"\": none."]
+    pub tag: [::core::ffi::c_char; 64usize],
+    #[doc = " A line for each frame, the innermost first, with a terminating zero; \"\": unknown."]
+    pub stack: [::core::ffi::c_char; 2048usize],
+}
 #[doc = " Mapped memory as gpupool_snapshot gives it: a chunk at its address."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -386,6 +414,12 @@ pub const GPUPOOL_KIND_FORCE32: gpupool_kind_t = gpupool_kind_t(2147483647);
 pub const GPUPOOL_FLAG_CAPTURE_AWARE: gpupool_flag_t = gpupool_flag_t(1);
 #[doc = " Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated\n and freed while capturing is reused within that capture only. Costs a driver query a call."]
 pub const GPUPOOL_FLAG_FORCE32: gpupool_flag_t = gpupool_flag_t(2147483647);
+#[doc = " With the stack of native code at each malloc. 0.3 to 40 us each, by depth and by what the system has."]
+pub const GPUPOOL_RECORD_NATIVE_STACKS: gpupool_record_flag_t = gpupool_record_flag_t(1);
+#[doc = " With what the function of gpupool_set_stack_fn says at each malloc."]
+pub const GPUPOOL_RECORD_LANGUAGE_STACKS: gpupool_record_flag_t = gpupool_record_flag_t(2);
+#[doc = " With what the function of gpupool_set_stack_fn says at each malloc."]
+pub const GPUPOOL_RECORD_FORCE32: gpupool_record_flag_t = gpupool_record_flag_t(2147483647);
 #[doc = " The simulated device. Always there."]
 pub const GPUPOOL_FEATURE_SIM: gpupool_feature_t = gpupool_feature_t(1);
 #[doc = " A CUDA driver with at least one device can be used in this process."]
@@ -452,6 +486,15 @@ impl Default for gpupool_config_t {
     }
 }
 impl Default for gpupool_device_info_t {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl Default for gpupool_holder_t {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -656,6 +699,31 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Checks every promise that the pool's records make to each other. Slow; for tests.\n Errors: INTERNAL, with what is wrong in gpupool_last_error."]
     pub fn gpupool_validate(pool: *mut gpupool_t) -> gpupool_status_t;
+    #[doc = " Begins a part of the calling thread's work: until the next gpupool_tag_pop of this thread, its mallocs\n carry this name, of 1 to 63 bytes, in reports and recordings. Tags nest, up to 64 deep; the innermost\n counts. The name is copied. A process has 4,094 names; all later ones are called \"(other tags)\". Since 0.2.\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_tag_push(tag: *const ::core::ffi::c_char) -> gpupool_status_t;
+    #[doc = " Ends what the last gpupool_tag_push of this thread began. Since 0.2.\n Errors: INVALID_ARGUMENT (this thread is inside no tag)."]
+    pub fn gpupool_tag_pop() -> gpupool_status_t;
+    #[doc = " Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S\n bytes is among them with probability 1 - exp(-S / D). D is a 64th of what is live, but at least 1 MiB, or\n what gpupool_set_sampling says, and at most 64 MiB: large holders are always there, and their bytes are\n within a few per cent. Writes at most the capacity and sets the count to what there is, so that capacity 0\n (with NULL) asks for it. The size is sizeof(gpupool_holder_t). Since 0.2. Errors: INVALID_ARGUMENT,\n HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_holders(
+        pool: *mut gpupool_t,
+        holders: *mut gpupool_holder_t,
+        holder_size: usize,
+        holder_capacity: usize,
+        out_holder_count: *mut usize,
+    ) -> gpupool_status_t;
+    #[doc = " Sets how densely the mallocs of all pools are sampled: the least D of gpupool_holders in bytes; 0: no\n samples from now on. Comes before GPUPOOL_SAMPLE of the environment, which is a size or 0. Since 0.2.\n Errors: INVALID_ARGUMENT (more than 2^46), HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_set_sampling(bytes: u64) -> gpupool_status_t;
+    #[doc = " Sets who is asked where a malloc comes from; fn NULL: nobody. One for the process. When the call returns,\n the old one may still be running on another thread. Since 0.2. Errors: INVALID_ARGUMENT (user, no fn)."]
+    pub fn gpupool_set_stack_fn(
+        fn_: gpupool_stack_fn_t,
+        user: *mut ::core::ffi::c_void,
+    ) -> gpupool_status_t;
+    #[doc = " Records every malloc and free of all pools of this process, what is live now included, to a new file that\n the gpupool command reads; \"%p\" in the path becomes the process's number. Flags are bits of\n gpupool_record_flag_t. The file is readable by its owner only, and complete up to the last event when the\n process is killed. A path at which something is, a symbolic link included, is refused. A child after fork\n is not recorded. Where the disk is full, events are counted as lost. Since 0.2. Errors: INVALID_ARGUMENT\n (also where a recording is under way), HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_record_start(path: *const ::core::ffi::c_char, flags: u32) -> gpupool_status_t;
+    #[doc = " Ends the recording. Since 0.2.\n Errors: INVALID_ARGUMENT (there is none)."]
+    pub fn gpupool_record_stop() -> gpupool_status_t;
+    #[doc = " Notes a moment in the recording, such as \"step 12\": a text of 1 to 255 bytes. Without a recording it does\n nothing. Since 0.2.\n Errors: INVALID_ARGUMENT."]
+    pub fn gpupool_mark(text: *const ::core::ffi::c_char) -> gpupool_status_t;
     #[doc = " Creates a stream on the pool's device that does not synchronise with the legacy default stream.\n Errors: DRIVER, FORKED."]
     pub fn gpupool_stream_create(pool: *mut gpupool_t, out_stream: *mut gpupool_stream_t)
         -> gpupool_status_t;

@@ -125,6 +125,14 @@ field!(gpupool_block_t, stream: gpupool_stream_t, at 24);
 field!(gpupool_block_t, state: i32, at 32);
 field!(gpupool_block_t, device: i32, at 36);
 
+const _: () = assert!(size_of::<gpupool_holder_t>() == 2144);
+field!(gpupool_holder_t, live_bytes: u64, at 0);
+field!(gpupool_holder_t, samples: u64, at 8);
+field!(gpupool_holder_t, oldest_nanoseconds: u64, at 16);
+field!(gpupool_holder_t, newest_nanoseconds: u64, at 24);
+field!(gpupool_holder_t, tag: [c_char; 64], at 32);
+field!(gpupool_holder_t, stack: [c_char; 2048], at 96);
+
 const _: () = assert!(size_of::<gpupool_segment_t>() == 32);
 field!(gpupool_segment_t, address: gpupool_ptr_t, at 0);
 field!(gpupool_segment_t, size_bytes: u64, at 8);
@@ -181,6 +189,11 @@ const _: () = assert!(size_of::<gpupool_flag_t>() == 4);
 const _: () = assert!(GPUPOOL_FLAG_CAPTURE_AWARE.0 == 1);
 const _: () = assert!(GPUPOOL_FLAG_FORCE32.0 == 2147483647);
 
+const _: () = assert!(size_of::<gpupool_record_flag_t>() == 4);
+const _: () = assert!(GPUPOOL_RECORD_NATIVE_STACKS.0 == 1);
+const _: () = assert!(GPUPOOL_RECORD_LANGUAGE_STACKS.0 == 2);
+const _: () = assert!(GPUPOOL_RECORD_FORCE32.0 == 2147483647);
+
 const _: () = assert!(size_of::<gpupool_feature_t>() == 4);
 const _: () = assert!(GPUPOOL_FEATURE_SIM.0 == 1);
 const _: () = assert!(GPUPOOL_FEATURE_CUDA.0 == 2);
@@ -236,6 +249,7 @@ const _: fn(unsafe extern "C" fn(*mut c_void, i32, *const c_char)) -> gpupool_lo
 const _: fn(unsafe extern "C" fn(*mut c_void, *mut gpupool_t, u64, u32) -> i32) -> gpupool_oom_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, u64, gpupool_stream_t, *mut gpupool_ptr_t) -> i32) -> gpupool_upstream_malloc_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, gpupool_ptr_t, u64, gpupool_stream_t)) -> gpupool_upstream_free_fn_t = Some;
+const _: fn(unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> usize) -> gpupool_stack_fn_t = Some;
 const _: unsafe extern "C" fn() -> u32 = gpupool_version;
 const _: unsafe extern "C" fn() -> *const c_char = gpupool_version_string;
 const _: unsafe extern "C" fn() -> u64 = gpupool_features;
@@ -283,6 +297,14 @@ const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_rese
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_segment_t, usize, usize, *mut usize, *mut gpupool_block_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_snapshot;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut c_char, usize, *mut usize) -> gpupool_status_t = gpupool_report;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_validate;
+const _: unsafe extern "C" fn(*const c_char) -> gpupool_status_t = gpupool_tag_push;
+const _: unsafe extern "C" fn() -> gpupool_status_t = gpupool_tag_pop;
+const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_holder_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_holders;
+const _: unsafe extern "C" fn(u64) -> gpupool_status_t = gpupool_set_sampling;
+const _: unsafe extern "C" fn(gpupool_stack_fn_t, *mut c_void) -> gpupool_status_t = gpupool_set_stack_fn;
+const _: unsafe extern "C" fn(*const c_char, u32) -> gpupool_status_t = gpupool_record_start;
+const _: unsafe extern "C" fn() -> gpupool_status_t = gpupool_record_stop;
+const _: unsafe extern "C" fn(*const c_char) -> gpupool_status_t = gpupool_mark;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_stream_t) -> gpupool_status_t = gpupool_stream_create;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_status_t = gpupool_stream_destroy;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_status_t = gpupool_stream_synchronize;

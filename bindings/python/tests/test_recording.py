@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tags, holders, recordings: what the binding adds to the library's."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+
+import gpupool
+import pytest
+
+MIB = 1 << 20
+
+
+def load(pool: gpupool.Pool) -> gpupool.Buffer:
+    with gpupool.tag("kv cache"):
+        return pool.alloc(64 * MIB)
+
+
+def test_holders_name_tag_file_and_function(pool: gpupool.Pool) -> None:
+    with load(pool):
+        largest = pool.holders()[0]
+        assert largest.tag == "kv cache"
+        assert 60 * MIB < largest.live_bytes < 70 * MIB
+        first, second = largest.stack.splitlines()[:2]
+        assert first.startswith("load (") and "test_recording.py:" in first
+        assert second.startswith("test_holders_name_tag_file_and_function (")
+        assert 'of "kv cache" from load (' in pool.report()
+    assert pool.holders() == ()
+
+
+def test_the_failure_says_who() -> None:
+    who = r'of "kv cache" from load \(.*test_recording.py:\d+\)'
+    with (
+        gpupool.Pool(limit=100 * MIB) as pool,
+        load(pool),
+        pytest.raises(gpupool.OutOfMemoryError, match=who),
+    ):
+        pool.alloc(64 * MIB)
+
+
+def test_a_tag_decorates_and_ends_with_an_exception(pool: gpupool.Pool) -> None:
+    @gpupool.tag("decorated")
+    def work() -> gpupool.Buffer:
+        return pool.alloc(64 * MIB)
+
+    with work():
+        assert pool.holders()[0].tag == "decorated"
+    with pytest.raises(ZeroDivisionError), gpupool.tag("gone"):
+        1 / 0  # noqa: B018
+    with pool.alloc(64 * MIB):
+        assert pool.holders()[0].tag == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", gpupool.InvalidArgumentError),
+        ("x" * 64, gpupool.InvalidArgumentError),
+        ("a\0b", ValueError),
+        (5, TypeError),
+    ],
+)
+def test_wrong_tags(name: str, error: type[Exception]) -> None:
+    with pytest.raises(error), gpupool.tag(name):
+        pytest.fail("this must not run")
+
+
+def test_recording(pool: gpupool.Pool, tmp_path: Path) -> None:
+    path = tmp_path / "recording.gpt"
+    gpupool.record_start(path)
+    with pytest.raises(gpupool.InvalidArgumentError, match="under way"):
+        gpupool.record_start(tmp_path / "other")
+    gpupool.mark("step 1")
+    with load(pool):
+        pass
+    gpupool.record_stop()
+    with pytest.raises(gpupool.InvalidArgumentError, match="no recording"):
+        gpupool.record_stop()
+    content = path.read_bytes()
+    for text in (b"GPUPOOL\x01", b"step 1", b"kv cache", b"load (", b"test_recording.py:"):
+        assert text in content
+    with pytest.raises(gpupool.InvalidArgumentError, match="File exists"):
+        gpupool.record_start(path)
+    with pytest.raises(ValueError, match="there are 'none'"):
+        gpupool.record_start(tmp_path / "x", stacks="some")  # type: ignore[arg-type]
+
+
+def test_threads_and_a_busy_collector_do_not_deadlock(pool: gpupool.Pool, tmp_path: Path) -> None:
+    """Each thread frees blocks of the others, in destructors that the collector runs in the middle of mallocs."""
+    gpupool.record_start(tmp_path / "recording.gpt", stacks="all")
+    kept: list[object] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.buffer = pool.alloc(1 * MIB)
+            self.me = self
+
+    def work() -> None:
+        for i in range(150):
+            kept.append(Cycle())
+            if i % 5 == 0:
+                kept.clear()
+                gc.collect()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    stuck = [thread for thread in threads if thread.is_alive()]
+    gpupool.record_stop()
+    assert not stuck
+    kept.clear()
+    gc.collect()
+    assert pool.holders() == ()

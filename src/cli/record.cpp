@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running a program that is recorded, and making whole recordings of what is left behind.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "cli/library.hpp"
+#include "cli/recording.hpp"
+#include "cli/watch_commands.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNotFound = 127;
+
+/// Becomes the program, or ends with the shell's status for what cannot be run.
+[[noreturn]] void become(const RecordOptions& options, const std::string& path) {
+  setenv("GPUPOOL_RECORD", path.c_str(), 1);
+  setenv("GPUPOOL_RECORD_STACKS", options.stacks.c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : options.program) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  fmt::print(stderr, "gpupool: {} cannot be run: {}\n", options.program[0], std::strerror(errno));
+  std::_Exit(kNotFound);
+}
+
+/// Waits for the program, which gets the terminal's signals itself.
+int wait_for(pid_t child) {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGQUIT, SIG_IGN);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR)
+      throw std::runtime_error(fmt::format("waiting for the program: {}", std::strerror(errno)));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void report_packed(const std::string& file, const Damage& damage) {
+  const Recording recording = read_recording(file);
+  fmt::print(stderr, "gpupool: {} events of process {} are in {} ({} bytes){}{}\n", recording.events.size(),
+             recording.pid, file, fs::file_size(file), recording.is_ended ? "" : "; the process was killed",
+             recording.lost != 0
+                 ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
+                 : "");
+  if (damage.chunks != 0) {
+    fmt::print(stderr, "gpupool: {} chunks are damaged and were cut; first: {}\n", damage.chunks,
+               damage.first);
+  }
+}
+
+}  // namespace
+
+int run_record(const RecordOptions& options) {
+  const std::string program = fs::path(options.program[0]).filename().string();
+  if (!options.output.empty() && fs::exists(fs::symlink_status(options.output))) {
+    throw InputError(fmt::format("{} is there already", options.output));
+  }
+  const fs::path folder = options.output.empty() ? fs::path(".") : fs::absolute(options.output).parent_path();
+  std::string parts = (fs::absolute(folder) / ".gpupool-XXXXXX").string();
+  if (mkdtemp(parts.data()) == nullptr) {
+    throw InputError(fmt::format("nothing can be written to {}: {}", folder.string(), std::strerror(errno)));
+  }
+  const pid_t child = fork();
+  if (child < 0) {
+    (void)rmdir(parts.c_str());
+    throw std::runtime_error(fmt::format("no process can be started: {}", std::strerror(errno)));
+  }
+  if (child == 0) become(options, parts + "/%p");
+  const int status = wait_for(child);
+  std::vector<fs::path> made;
+  for (const auto& entry : fs::directory_iterator(parts)) made.push_back(entry.path());
+  for (const fs::path& part : made) {
+    const std::string number = part.filename().string();
+    std::string to = options.output.empty() ? fmt::format("{}.{}.gpt", program, number) : options.output;
+    if (!options.output.empty() && made.size() > 1) to += "." + number;
+    Damage damage;
+    pack_recording(part.string(), to, damage);
+    report_packed(to, damage);
+    fs::remove(part);
+  }
+  (void)rmdir(parts.c_str());
+  if (!made.empty() || status != 0) return status;
+  fmt::print(stderr, "gpupool: the program has made no pool, so nothing was recorded\n");
+  return 1;
+}
+
+int run_salvage(const SalvageOptions& options) {
+  Damage damage;
+  pack_recording(options.file, options.output, damage);
+  report_packed(options.output, damage);
+  return 0;
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading what the library has recorded: see docs/watch.md for the format.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gpupool::cli {
+
+enum class Kind : uint8_t {
+  malloc = 1,
+  free = 2,
+  use = 3,
+  failed = 4,
+  map = 5,
+  unmap = 6,
+  mark = 7,
+  have = 8,
+};
+
+/// One event, in the order of time. Numbers of streams, tags, stacks and pools are the recording's own.
+struct Happened {
+  uint64_t ns;  // since the recording began
+  uint64_t stream;
+  uint64_t address;
+  uint64_t bytes;  // as requested; of a mark: its place in Recording::marks
+  uint64_t pool;
+  uint32_t thread;  // place in Recording::threads
+  uint32_t stack;
+  uint16_t tag;
+  Kind kind;
+};
+
+struct RecordedPool {
+  std::string device;  // "cuda:0"
+  std::string name;    // "NVIDIA H200"
+  uint64_t total_bytes = 0;
+  uint64_t limit_bytes = 0;  // 0: none
+};
+
+struct RecordedThread {
+  uint32_t number;
+  std::string name;
+};
+
+struct Recording {
+  std::string file;
+  std::string command;  // words with spaces between them
+  std::string library;  // version
+  uint32_t pid = 0;
+  uint64_t start_realtime_ns = 0;
+  uint64_t lost = 0;      // events
+  bool is_ended = false;  // false: the process was killed, or still runs
+  std::vector<Happened> events;
+  std::vector<std::string> marks;
+  std::vector<RecordedThread> threads;
+  std::map<uint64_t, RecordedPool> pools;
+  std::map<uint32_t, std::string> tags;
+  std::map<uint32_t, std::string> stacks;  // a line for each frame, innermost first
+
+  std::string tag(uint32_t number) const;
+  /// The first line of a stack; "(no stack)" where there is none.
+  std::string site(uint32_t stack) const;
+};
+
+/// A text of the recorded program's, with nothing that upsets a terminal or ends a line.
+std::string one_line(std::string text, size_t longest = 1000);
+
+/// What had to be left out of a damaged file.
+struct Damage {
+  uint64_t chunks = 0;  // of which a part was lost
+  std::string first;    // what was wrong first
+};
+
+/// Reads a recording, packed or not. Throws InputError "file: at byte N: what is wrong". With `damage`, what
+/// is wrong in one chunk costs that chunk's rest only, and is told there.
+Recording read_recording(const std::string& file, Damage* damage = nullptr);
+
+/// Writes what is good in a recording to a packed file, which must not be there. Throws InputError.
+void pack_recording(const std::string& file, const std::string& to, Damage& damage);
+
+}  // namespace gpupool::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A malloc or free that is to be told of, on its way from under the locks to where stacks may be taken.
+#pragma once
+
+#include <cstdint>
+
+#include "core/size.hpp"
+
+namespace gpupool::internal {
+
+struct Sighting {
+  bool is_sampled = false;
+  bool is_recorded = false;
+  uint64_t time = 0;  // in the recorder's ticks
+  Address address = 0;
+  uint64_t requested = 0;
+  uint64_t bytes = 0;
+  uint64_t mean = 0;  // distance of the sampler's marks
+  Stream stream = 0;
+};
+
+}  // namespace gpupool::internal

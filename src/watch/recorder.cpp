@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watch/recorder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "watch/journal.hpp"
+
+namespace gpupool::internal {
+
+constinit std::atomic<uint32_t> Recorder::generation_{0};
+constinit std::atomic<bool> Recorder::by_processor_{false};
+
+namespace {
+
+/// Longer texts are cut.
+constexpr size_t kTextMax = 16 * 1024;
+/// No event without a text is longer.
+constexpr size_t kEventMax = 64;
+
+/// A set of small numbers to which threads add.
+template <size_t Count>
+class AtomicSet {
+ public:
+  /// False if it was in there.
+  bool add(size_t number) noexcept {
+    const uint64_t bit = uint64_t{1} << number % 64;
+    std::atomic<uint64_t>& word = words_[number / 64];
+    return (word.load(std::memory_order_relaxed) & bit) == 0 &&
+           (word.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
+  }
+
+ private:
+  std::array<std::atomic<uint64_t>, Count / 64> words_{};
+};
+
+struct Recording {
+  Journal journal;
+  StackKinds stacks;
+  AtomicSet<kTagNames> tags;
+  AtomicSet<kStacks> stack_texts;
+};
+
+/// Recordings are never deleted: see Journal.
+constinit std::atomic<Recording*> current{nullptr};
+
+/// Another recording may begin between the begin and the end of a fork. Guarded by the registry's lock.
+constinit Recording* locked_for_fork = nullptr;
+
+/// One thread starts or stops a recording at a time, and others are refused.
+constinit std::atomic<bool> is_changing{false};
+
+/// Where the thread writes next, and what its last event was. The first of a chunk leaves nothing out.
+struct Writer {
+  uint32_t generation;
+  uint8_t* at;
+  uint8_t* end;
+  uint8_t* begin;
+  uint64_t time;  // shifted
+  uint64_t pool;
+  uint64_t stream;
+  uint64_t address;
+  TagId tag;
+};
+constinit thread_local Writer writer{};
+
+/// Found by a call, once for each event: the compiler would otherwise look for it at each use.
+[[gnu::noinline]] Writer& own_writer() noexcept {
+  return writer;
+}
+
+constexpr uint8_t kSameStream = 0x10;
+constexpr uint8_t kSameTag = 0x20;
+constexpr uint8_t kHasStack = 0x40;
+constexpr uint8_t kSamePool = 0x80;
+
+uint8_t* put(uint8_t* at, uint64_t number) noexcept {
+  for (; number >= 0x80; number >>= 7) *at++ = static_cast<uint8_t>(number | 0x80);
+  *at++ = static_cast<uint8_t>(number);
+  return at;
+}
+
+uint8_t* put_signed(uint8_t* at, uint64_t difference) noexcept {
+  const auto value = static_cast<int64_t>(difference);
+  return put(at, static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63));
+}
+
+uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
+  at = put(at, length);
+  std::memcpy(at, text, length);
+  return at + length;
+}
+
+/// Makes room for an event. False where the disk has none; the event is counted as lost.
+[[gnu::noinline]] bool begin_chunk(Recording& recording, uint32_t generation, uint64_t time) noexcept {
+  uint8_t* chunk = recording.journal.claim(time);
+  if (chunk == nullptr) {
+    recording.journal.header().lost.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  const auto* head = reinterpret_cast<const ChunkHeader*>(chunk);
+  writer = {};
+  writer.generation = generation;
+  writer.begin = writer.at = chunk + sizeof(ChunkHeader);
+  writer.end = chunk + kJournalChunk;
+  writer.time = head->first_ticks >> kTickShift;
+  return true;
+}
+
+/// Writes an event with whatever `tail` adds to it, of at most `room` bytes. Its first byte comes last: until
+/// then the file ends before it.
+template <typename Tail>
+void append(const Entry& event, size_t room, Tail tail) noexcept {
+  const uint32_t generation = Recorder::generation();
+  Recording* recording = current.load(std::memory_order_acquire);
+  if ((generation & 1) == 0 || recording == nullptr) return;
+  Writer& to = own_writer();
+  if (to.generation != generation || static_cast<size_t>(to.end - to.at) < room) {
+    if (!begin_chunk(*recording, generation, event.time)) return;
+  }
+  // What the malloc's stack callback did was written before the malloc.
+  const uint64_t time = std::max(event.time >> kTickShift, to.time);
+  auto token = static_cast<uint8_t>(event.kind);
+  uint8_t* at = put(to.at + 1, time - to.time);
+  const bool is_first = to.at == to.begin;
+  if (!is_first && event.pool == to.pool) {
+    token |= kSamePool;
+  } else {
+    at = put(at, event.pool);
+  }
+  if (!is_first && event.stream == to.stream) {
+    token |= kSameStream;
+  } else {
+    at = put(at, event.stream);
+  }
+  if (!is_first && event.tag == to.tag) {
+    token |= kSameTag;
+  } else {
+    at = put(at, event.tag);
+  }
+  if (event.stack != 0) {
+    token |= kHasStack;
+    at = put(at, event.stack);
+  }
+  at = tail(at, to);
+  std::atomic_ref(*to.at).store(token, std::memory_order_release);
+  to.at = at;
+  to.time = time;
+  to.pool = event.pool;
+  to.stream = event.stream;
+  to.tag = event.tag;
+}
+
+/// An event of the library's own about names, which belongs to no pool.
+void append_text(Happening kind, uint64_t number, const char* text, size_t length) noexcept {
+  length = std::min(length, kTextMax);
+  append({kind, Recorder::now(), 0, 0, 0, 0}, kEventMax + length,
+         [&](uint8_t* at, const Writer&) { return put_text(put(at, number), text, length); });
+}
+
+void name_stack(StackId stack) noexcept {
+  try {
+    const std::string text = describe_stack(stack);
+    append_text(Happening::stack_text, stack, text.data(), text.size());
+  } catch (const std::bad_alloc&) {
+    append_text(Happening::stack_text, stack, "", 0);
+  }
+}
+
+}  // namespace
+
+StackKinds Recorder::stacks() noexcept {
+  const Recording* recording = current.load(std::memory_order_acquire);
+  return recording != nullptr ? recording->stacks : StackKinds{};
+}
+
+Status Recorder::start(const char* path, StackKinds stacks) {
+  if (is_changing.exchange(true)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "another thread is starting or stopping a recording");
+  }
+  Status status = kSuccess;
+  if (is_on()) {
+    status = fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a recording is under way already");
+  } else {
+    std::unique_ptr<Recording> made(new (std::nothrow) Recording);
+    by_processor_.store(has_processor_clock());
+    if (made == nullptr) {
+      status = fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no memory for a recording");
+    } else {
+      status = made->journal.create(path, by_processor_.load());
+    }
+    if (status == kSuccess) {
+      made->stacks = stacks;
+      current.store(made.release(), std::memory_order_release);
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+  }
+  is_changing.store(false);
+  return status;
+}
+
+Status Recorder::stop() noexcept {
+  if (is_changing.exchange(true)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "another thread is starting or stopping a recording");
+  }
+  Status status = kSuccess;
+  if (is_on()) {
+    generation_.fetch_add(1, std::memory_order_release);
+    current.load()->journal.close(now());
+  } else {
+    status = fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no recording is under way");
+  }
+  is_changing.store(false);
+  return status;
+}
+
+void Recorder::write(const Entry& event) noexcept {
+  append(event, kEventMax, [&](uint8_t* at, Writer& to) {
+    at = put_signed(at, event.address / 512 - to.address);
+    to.address = event.address / 512;
+    const bool has_bytes = event.kind != Happening::free && event.kind != Happening::use;
+    return has_bytes ? put(at, event.bytes) : at;
+  });
+}
+
+void Recorder::write_named(const Entry& event) noexcept {
+  if (Recording* recording = current.load(std::memory_order_acquire); recording != nullptr) {
+    if (event.tag != 0 && recording->tags.add(event.tag)) {
+      const char* name = tag_name(event.tag);
+      append_text(Happening::tag_name, event.tag, name, std::strlen(name));
+    }
+    if (event.stack != 0 && recording->stack_texts.add(event.stack)) name_stack(event.stack);
+  }
+  write(event);
+}
+
+void Recorder::mark(const char* text) noexcept {
+  append_text(Happening::mark, 0, text, std::strlen(text));
+}
+
+void Recorder::name_pool(uint64_t pool, const char* text) noexcept {
+  append_text(Happening::pool_name, pool, text, std::strlen(text));
+}
+
+void Recorder::lock() noexcept {
+  locked_for_fork = current.load();
+  if (locked_for_fork != nullptr) locked_for_fork->journal.lock();
+}
+
+void Recorder::unlock() noexcept {
+  if (locked_for_fork != nullptr) locked_for_fork->journal.unlock();
+}
+
+void Recorder::forget() noexcept {
+  is_changing.store(false);
+  if (!is_on()) return;
+  generation_.fetch_add(1);
+  current.load()->journal.abandon();
+}
+
+}  // namespace gpupool::internal

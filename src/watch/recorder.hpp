@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens in the pools of this process, written to a journal, an event in 5 to 15 bytes.
+//
+// Each thread writes to a chunk of its own, without a lock. An event's time is read under the lock of the
+// cache or pool that it happens to, so that what happens to one address is in order; the event itself is
+// written after the lock was given up, but for rare ones.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "watch/clock.hpp"
+#include "watch/stack.hpp"
+#include "watch/tags.hpp"
+
+namespace gpupool::internal {
+
+/// Kinds of events, as they stand in the file. docs/watch.md says what follows each.
+enum class Happening : uint8_t {
+  end = 0,
+  malloc = 1,
+  free = 2,
+  use = 3,     // another stream uses a block
+  failed = 4,  // a malloc has failed
+  map = 5,     // a chunk backs addresses of a stream
+  unmap = 6,
+  mark = 7,
+  have = 8,  // a block that was live when the recording began
+  tag_name = 9,
+  stack_text = 10,
+  pool_name = 11,
+};
+
+struct Entry {
+  Happening kind;
+  uint64_t time;  // in ticks
+  uint64_t pool;
+  uint64_t stream;
+  uint64_t address;
+  uint64_t bytes;
+  TagId tag = 0;
+  StackId stack = 0;
+};
+
+class Recorder {
+ public:
+  /// Odd while a recording is under way; another number for each.
+  static uint32_t generation() noexcept { return generation_.load(std::memory_order_acquire); }
+  static bool is_on() noexcept { return (generation() & 1) != 0; }
+  static uint64_t now() noexcept { return ticks(by_processor_.load(std::memory_order_relaxed)); }
+  /// Which stacks the recording wants.
+  static StackKinds stacks() noexcept;
+
+  static Status start(const char* path, StackKinds stacks);
+  static Status stop() noexcept;
+
+  static void write(const Entry& event) noexcept;
+  /// As write(); names the tag and the stack where the file does not know them yet. Call it with no lock
+  /// held.
+  static void write_named(const Entry& event) noexcept;
+  static void mark(const char* text) noexcept;
+  static void name_pool(uint64_t pool, const char* text) noexcept;
+
+  // Around fork. A child is not recorded until it starts a recording of its own.
+  static void lock() noexcept;
+  static void unlock() noexcept;
+  static void forget() noexcept;
+
+ private:
+  static std::atomic<uint32_t> generation_;
+  static std::atomic<bool> by_processor_;
+};
+
+}  // namespace gpupool::internal

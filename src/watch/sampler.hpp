@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds a pool's memory, from samples: a share of the live blocks, with stack, tag and age.
+//
+// Live bytes are a height, and marks lie on it at random distances, S bytes apart on average. A malloc whose
+// block covers a mark is sampled; when it is freed, its marks lie again where the live bytes have fallen by
+// its size. A program does not know which blocks are samples, so that at any moment a live block is one with
+// probability 1 - exp(-size / S), and stands for size / (1 - exp(-size / S)) bytes of its kind. Of the marks
+// above a cache's live bytes only the next one is looked at, and mallocs below it cost nothing: the counters
+// compare with a level anyway, for the sake of peaks.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/spin_lock.hpp"
+#include "watch/stack.hpp"
+#include "watch/tags.hpp"
+
+namespace gpupool::internal {
+
+struct Sample {
+  uint64_t address;
+  uint64_t bytes;
+  uint64_t weight;  // bytes that it stands for
+  uint64_t mean;    // how far apart the marks lie of which it covers one
+  uint64_t stream;
+  uint64_t born_ns;
+  StackId stack;
+  TagId tag;
+  Sample* next;  // in its bucket, among the spare ones, or in Marks::regions
+  Sample* made_before;
+};
+
+/// The marks above the live bytes of one cache, whose lock guards them. The height above is cut into regions,
+/// each with a mark in it; what lies behind the first mark of a region is drawn when it is reached.
+struct Marks {
+  uint64_t next = UINT64_MAX;
+  uint64_t high = UINT64_MAX;  // where the region of `next` ends
+  Sample* regions = nullptr;   // those above: `weight` is the first mark, `bytes` the end
+  uint64_t mean = 1;           // how far apart its marks lie
+  uint64_t drawn_for = 0;      // the distance that was set, and 1
+};
+
+/// The least mean distance of marks for all pools; 0: no samples. Read from GPUPOOL_SAMPLE at first.
+uint64_t sample_distance() noexcept;
+void set_sample_distance(uint64_t bytes) noexcept;
+/// Reads GPUPOOL_SAMPLE, unless that was done: a size, or 0.
+Status read_sample_distance();
+
+/// The samples of one pool.
+class Sampler {
+ public:
+  static constexpr uint64_t kNever = UINT64_MAX;
+  static constexpr uint64_t kLeastDistance = uint64_t{1} << 20;
+  static constexpr uint64_t kMostDistance = uint64_t{64} << 20;
+
+  Sampler() = default;
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  /// Draws marks above `live` bytes, unless that was done for the distance that is set.
+  void draw(Marks& marks, uint64_t live) noexcept;
+  /// A malloc has brought the live bytes above the next mark.
+  void pass(Marks& marks, uint64_t live) noexcept;
+  /// A free of a sampled block will bring the live bytes down to `left`.
+  void put_back(Marks& marks, uint64_t address, uint64_t left, uint64_t bytes) noexcept;
+
+  /// What a sampled block of this size stands for, where marks lie `mean` bytes apart.
+  static uint64_t weight_of(uint64_t bytes, uint64_t mean) noexcept;
+
+  /// Notes a block. Where there is no memory it is left out. Takes the time that taking the sample took, so
+  /// that samples become rare where they would cost the program more than a two-hundredth of its time.
+  void add(const Sample& sample, uint64_t cost_ns) noexcept;
+  /// Copies of all. Throws std::bad_alloc.
+  std::vector<Sample> all() const;
+
+  // Around fork.
+  void lock() noexcept { lock_.lock(); }
+  void unlock() noexcept { lock_.unlock(); }
+
+ private:
+  static constexpr unsigned kBucketBits = 11;
+
+  uint64_t distance(uint64_t live) const noexcept;
+  double random() noexcept;
+  uint64_t next_above(uint64_t live, uint64_t mean) noexcept;
+  Sample* take_out(uint64_t address) noexcept;
+  void drop(Sample* sample) noexcept;
+  void weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept;
+
+  mutable SpinLock lock_;
+  std::array<Sample*, size_t{1} << kBucketBits> buckets_{};
+  Sample* spare_ = nullptr;
+  Sample* made_ = nullptr;  // all, through made_before
+  size_t count_ = 0;
+  uint64_t spent_ns_ = 0;
+  uint64_t begun_ns_ = 0;
+  std::atomic<uint32_t> thinned_{0};  // marks lie 2 to this power times as far apart
+  std::atomic<uint64_t> drawn_{0};
+};
+
+}  // namespace gpupool::internal

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a thread says it is working on: names that its mallocs carry.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.hpp"
+
+namespace gpupool::internal {
+
+/// A name's number; 0: no tag. Names are never forgotten, so a number stands for one name as long as the
+/// process lives.
+using TagId = uint16_t;
+
+inline constexpr size_t kTagNameMax = 63;  // bytes
+inline constexpr size_t kTagNames = 4096;  // with "" and kTooManyTags among them
+inline constexpr uint32_t kTagDepth = 64;
+
+/// What all names are called once there are too many of them.
+inline constexpr const char* kTooManyTags = "(other tags)";
+
+/// Begins and ends a part of the calling thread's work. Throws std::bad_alloc.
+Status push_tag(const char* name);
+Status pop_tag() noexcept;
+
+/// The innermost tag of the calling thread.
+TagId current_tag() noexcept;
+
+/// The name, which lives as long as the process; "" for no tag.
+const char* tag_name(TagId tag) noexcept;
+
+/// Around fork.
+void lock_tags() noexcept;
+void unlock_tags() noexcept;
+
+}  // namespace gpupool::internal
