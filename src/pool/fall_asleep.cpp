@@ -174,7 +174,8 @@ Status Sleeper::unmap_old() {
     for (Pool::Retired& entry : *entries) {
       if (const Status status = device_.unmap(entry.range->address, entry.range->size); status != kSuccess)
         return status;
-      entry.away = true;
+      entry.away = entry.unmapped = true;
+      ++entry.chunk->old_unmapped;
       ++away_;
     }
   }
