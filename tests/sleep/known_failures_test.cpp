@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What went wrong in other libraries that put memory to sleep, each a test of its number. Those that only a
-// GPU, a framework or several processes can show are elsewhere: S7, S9, S13 to S17, S21, S22, S24 to S26,
-// S30, S41.
+// GPU, a framework or several processes can show are elsewhere: docs/elastic.md has a table of all.
 #include <unistd.h>
 
 #include <array>
