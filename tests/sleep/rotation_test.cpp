@@ -84,7 +84,8 @@ std::set<std::string> shared_files() {
   return names;
 }
 
-// Whatever a process was doing when it was killed, nothing of it is left: what a sleep saves is in the process.
+// Whatever a process was doing when it was killed, nothing of it is left: what a sleep saves is in the
+// process.
 TEST_F(Sleep, S32_ProcessesThatAreKilledLeaveNothingBehind) {
   const std::set<std::string> before = shared_files();
   for (int i = 0; i < 30; ++i) {
