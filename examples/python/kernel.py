@@ -4,9 +4,8 @@ device has no kernels, so there the host does the same. Needs NumPy."""
 
 import ctypes
 
-import numpy as np
-
 import gpupool
+import numpy as np
 
 SCALE = b"""
 .version 6.0
