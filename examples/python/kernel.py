@@ -4,8 +4,9 @@ device has no kernels, so there the host does the same. Needs NumPy."""
 
 import ctypes
 
-import gpupool
 import numpy as np
+
+import gpupool
 
 SCALE = b"""
 .version 6.0

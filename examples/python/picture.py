@@ -4,8 +4,9 @@
 import sys
 from pathlib import Path
 
-import gpupool
 from replay import read_trace
+
+import gpupool
 
 WIDTH, HEIGHT, MARGIN = 960, 360, 60
 Curve = list[int]

@@ -71,7 +71,9 @@ fn not_found() {
     let mut sources = Vec::new();
     println!("cargo:rerun-if-changed=vendor/src");
     find_sources(Path::new("vendor/src"), &mut sources);
-    sources.retain(|source| !LEFT_OUT.iter().any(|folder| source.starts_with(Path::new("vendor/src").join(folder))));
+    sources.retain(|source| {
+        !LEFT_OUT.iter().any(|folder| source.starts_with(Path::new("vendor/src").join(folder)))
+    });
     sources.sort();
     let hot = sources.iter().position(|source| source == Path::new(HOT)).map(|place| sources.remove(place));
     let include = env::current_dir().map(|folder| folder.join("vendor/include")).unwrap_or_default();
