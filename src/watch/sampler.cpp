@@ -154,7 +154,7 @@ void Sampler::weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept {
 /// Reads the clock with one miss in many.
 void Sampler::relax_by_time() noexcept {
   constexpr uint32_t kMisses = 256;
-  if (relaxes_.fetch_add(1, std::memory_order_relaxed) % kMisses != 0) return;
+  if (++relaxes_ % kMisses != 0) return;
   const uint64_t now = clock_ns();
   const SpinGuard guard(lock_);
   weigh_cost(now, 0);

@@ -83,7 +83,8 @@ class Sampler {
   /// Notes a block. Where there is no memory it is left out. Takes the time that taking the sample took, so
   /// that samples become rare where they would cost the program more than a two-hundredth of its time.
   void add(const Sample& sample, uint64_t cost_ns) noexcept;
-  /// Called with any miss: marks that were thinned lie closer again once there was time enough.
+  /// Called with any miss, under the pool's lock: marks that were thinned lie closer again once there was
+  /// time enough.
   void relax() noexcept {
     if (thinned_.load(std::memory_order_relaxed) != 0) relax_by_time();
   }
@@ -113,7 +114,7 @@ class Sampler {
   uint64_t spent_ns_ = 0;
   uint64_t begun_ns_ = 0;
   std::atomic<uint8_t> thinned_{0};  // marks lie 2 to this power times as far apart
-  std::atomic<uint32_t> relaxes_{0};
+  uint32_t relaxes_ = 0;
   std::atomic<uint64_t> drawn_{0};
 };
 
