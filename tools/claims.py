@@ -83,7 +83,7 @@ def paced(replay: Replay) -> str:
 def unpaced(replay: Replay) -> str:
     """One event after the other, as fast as they can be played, without a limit and with the least."""
     return table(
-        ["trace", "peak live", "reserved / live", "cap / live", "driver time, pass 1", "pass 2", "failed", "host waits"],
+        ["trace", "live peak", "reserved / live", "cap / live", "driver time, pass 1", "pass 2", "failed", "waits"],
         [
             [
                 name_of(row),

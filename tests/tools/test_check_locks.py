@@ -30,7 +30,7 @@ class Locks(unittest.TestCase):
             for path, text in files.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(text)
-            (root / "docs").mkdir()
+            (root / check_locks.PAGE).parent.mkdir(parents=True)
             (root / check_locks.PAGE).write_text(f"# Page\n\n## Locks\n\n{rows}\n## Else\n\n| 9 | x |\n")
             return check_locks.check(root)[0]
 
