@@ -111,7 +111,7 @@ class Locks(unittest.TestCase):
 
     def test_an_empty_repository_is_no_success(self):
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "docs").mkdir()
+            (Path(folder) / check_locks.PAGE).parent.mkdir(parents=True)
             (Path(folder) / check_locks.PAGE).write_text("## Locks\n")
             self.assertEqual(check_locks.main([folder]), 1)
 
