@@ -93,8 +93,9 @@ tidy:
 	@cmake --preset release --log-level=WARNING
 	@echo "== clang-tidy" && python3 tools/tidy.py build/release
 
-generate:
+generate: build
 	@python3 tools/apigen.py
+	@tools/claims.py
 	@python3 tools/python_reference.py
 	@python3 packaging/go/amalgamate.py
 

@@ -19,14 +19,6 @@ for folder in "${folders[@]}"; do
   "$folder/check.sh" "$root/build/bindings/$name"
 done
 if [ $# -eq 0 ]; then
-  # The packages, each in an environment of its own. What they compile stays in build/packaging for the next time.
-  for name in python rust go; do
-    [ "$name" != rust ] || rust_fits || continue
-    machine=()
-    [ "$name" != python ] || machine=("$(uname -m)")
-    packaging/$name/build.sh build/packages "${machine[@]}"
-    packaging/$name/try.sh build/packages
-  done
   echo "== README.md"
   without=()
   fits Rust || without=(--without rust)

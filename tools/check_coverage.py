@@ -15,7 +15,9 @@ import sys
 from pathlib import Path
 
 # What each binding's own sources are; derived files name every function and prove nothing.
+CPP = "include/gpupool"  # is no folder of bindings; its excuses lie with its tests
 SOURCES = {
+    CPP: ("*.hpp",),
     "python": ("native/*.c", "native/glue.h", "src/gpupool/**/*.py"),
     "rust": ("gpupool/src/**/*.rs",),
     "go": ("*.go", "*.c", "*.h"),
@@ -51,18 +53,21 @@ def check(root):
     functions = [function["name"] for function in contract["functions"]]
     functions += callbacks_of(contract)
     problems = []
-    for folder in sorted(path for path in (root / "bindings").iterdir() if path.is_dir()):
-        if folder.name not in SOURCES:
-            problems.append(f"{folder.name}: tools/check_coverage.py does not know its sources")
+    folders = {path.name: (path, path) for path in sorted((root / "bindings").iterdir()) if path.is_dir()}
+    if (root / CPP).is_dir():
+        folders[CPP] = (root / CPP, root / "tests/cpp")
+    for binding, (folder, with_excuses) in folders.items():
+        if binding not in SOURCES:
+            problems.append(f"{binding}: tools/check_coverage.py does not know its sources")
             continue
-        offered = named_in(folder, SOURCES[folder.name])
-        excuses = folder / "excused.json"
+        offered = named_in(folder, SOURCES[binding])
+        excuses = with_excuses / "excused.json"
         excused = json.loads(excuses.read_text(encoding="utf-8")) if excuses.exists() else {}
-        problems += [f"{folder.name}: {name} is neither offered nor excused" for name in functions
+        problems += [f"{binding}: {name} is neither offered nor excused" for name in functions
                      if name.rpartition(".")[2] not in offered and name not in excused]
-        problems += [f"{folder.name}: the excuse for {name} is stale" for name in excused
+        problems += [f"{binding}: the excuse for {name} is stale" for name in excused
                      if name.rpartition(".")[2] in offered or name not in functions]
-        problems += [f"{folder.name}: the excuse for {name} gives no reason" for name in excused if not excused[name]]
+        problems += [f"{binding}: the excuse for {name} gives no reason" for name in excused if not excused[name]]
     return problems
 
 

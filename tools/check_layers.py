@@ -31,7 +31,7 @@ MAY_SEE = {
 LIBRARY = ("base", "core", "device", "watch", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
-INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/torch.h", "gpupool/cuda_mr.hpp"}
+INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/sim.hpp", "gpupool/torch.h", "gpupool/cuda_mr.hpp"}
 # The library's own sources once more, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"
 # Folders outside src that live on the installed headers, and the folders whose helpers they may share.

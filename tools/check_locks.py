@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every lock of the library stands in the table of docs/architecture.md, and nothing else does.
+"""Checks that every lock of the library stands in the table of docs/inside/locks.md, and nothing else does.
 
 The table, in the section "Locks", has a row for each lock: its place in the order in which locks are taken, the
 file and the name of the variable, what it guards, and how fork treats it: `taken` around it, or `excused:` with the
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from check_layers import LIBRARY, SOURCES, without_comments
 
-PAGE = "docs/architecture.md"
+PAGE = "docs/inside/locks.md"
 LOCK = (
     r"std::(?:recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex|std::condition_variable(?:_any)?|"
     r"std::(?:once|atomic)_flag|std::(?:binary_|counting_)semaphore|SpinLock|pthread_\w+_t"

@@ -6,6 +6,7 @@ import {
   BackendName,
   DeviceInfo,
   BlockInfo,
+  Holder,
   KindName,
   ModeName,
   Segment,
@@ -127,6 +128,8 @@ export declare class Pool implements Disposable {
   snapshot(): { segments: Segment[]; blocks: BlockInfo[] };
   /** Explains in words where the memory is. */
   report(): string;
+  /** Who holds the live bytes, the largest first, estimated from samples. */
+  holders(): Holder[];
   /** Checks every promise that the pool's records make to each other. Slow; for tests. */
   validate(): void;
 
@@ -238,6 +241,17 @@ export declare function setLog(level: number, receiver?: ((level: number, messag
 export declare function parseSize(text: string): number;
 /** A device as people write it: "cuda:1", "sim". */
 export declare function parseDevice(text: string): { backend: number; device: number };
+/** Mallocs of this thread carry the name, in reports and recordings, until tagPop. Tags nest. Pop before you await,
+ * since whatever runs meanwhile has the tag too. */
+export declare function tagPush(tag: string): void;
+export declare function tagPop(): void;
+/** The least mean distance of samples in bytes; 0: none. */
+export declare function setSampling(bytes: number | bigint): void;
+/** Records all pools to a new file, which the gpupool command reads. flags: bits of RecordFlag. */
+export declare function recordStart(path: string, flags?: number): void;
+export declare function recordStop(): void;
+/** Notes a moment in the recording, such as "step 12". */
+export declare function mark(text: string): void;
 /** Puts all pools to sleep that have this name or, without one, any: all of them, or none. */
 export declare function sleepTag(tag?: string, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
 /** The same, and this thread waits. */

@@ -6,7 +6,7 @@ const names = require("./names.js");
 const { bytesIn, configOf, load, numberOf, simConfigOf, streamOf, wrapped } = require("./support.js");
 
 const native = load();
-const { Backend, GpuPoolError, SleepMode, errors } = names;
+const { Backend, GpuPoolError, RecordFlag, SleepMode, errors } = names;
 native.setErrors((status, driverCode, message) => new (errors[status] ?? GpuPoolError)(message, status, driverCode));
 
 const STREAM_UNKNOWN = 0xffffffffffffffffn;
@@ -244,6 +244,9 @@ class Pool {
   report() {
     return native.gpupool_report(wrapped.of(this));
   }
+  holders() {
+    return native.gpupool_holders(wrapped.of(this));
+  }
   validate() {
     native.gpupool_validate(wrapped.of(this));
   }
@@ -300,6 +303,12 @@ module.exports = {
   setLog: (level, receiver = null) => native.gpupool_set_log(level, receiver),
   parseSize: (text) => native.gpupool_parse_size(text),
   parseDevice: (text) => native.gpupool_parse_device(text),
+  tagPush: (tag) => native.gpupool_tag_push(tag),
+  tagPop: () => native.gpupool_tag_pop(),
+  setSampling: (bytes) => native.gpupool_set_sampling(bytes),
+  recordStart: (path, flags = RecordFlag.LANGUAGE_STACKS) => native.gpupool_record_start(path, flags),
+  recordStop: () => native.gpupool_record_stop(),
+  mark: (text) => native.gpupool_mark(text),
   sleepTag: async (tag = "", mode = SleepMode.SAVE, flags = 0) => native.tag_asleep(tag, sleepMode(mode), flags),
   sleepTagSync: (tag = "", mode = SleepMode.SAVE, flags = 0) => native.gpupool_sleep_tag(tag, sleepMode(mode), flags),
   wakeTag: async (tag = "", timeout = 0, flags = 0) => native.tag_awake(tag, timeout, flags),

@@ -59,7 +59,7 @@ function fieldsOf(text) {
 /** Which arguments are written: those called out_..., and structs, which the caller begins with their size. */
 function withDirections(prototype) {
   return prototype
-    .replace(/\w+\*+ out_/g, "_Out_ $&")
+    .replace(/(const )?\w+\*+ out_/g, "_Out_ $&")
     .replace(/(?<!const )gpupool_(error|stats|device_info|config|block)_t\* \w+/g, "_Inout_ $&")
     .replace(/\w+_fn_t/g, "$& *");
 }

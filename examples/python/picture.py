@@ -4,15 +4,16 @@
 import sys
 from pathlib import Path
 
-import gpupool
 from replay import read_trace
+
+import gpupool
 
 WIDTH, HEIGHT, MARGIN = 960, 360, 60
 Curve = list[int]
 
 
 def record(path: Path, points: int = 600) -> tuple[Curve, Curve]:
-    """Reserved and allocated bytes, at so many moments of one pass."""
+    """The most that is reserved and allocated, in so many stretches of one pass."""
     if gpupool.device_info().backend == gpupool.Backend.SIM:
         gpupool.sim.configure(0, data=False)
     events, count, _ = read_trace(path)
@@ -25,9 +26,11 @@ def record(path: Path, points: int = 600) -> tuple[Curve, Curve]:
             blocks[slot] = pool.malloc(size, streams[stream])
         else:
             pool.free(blocks.pop(slot), streams[stream])
-        if number % max(1, count // points) == 0:
-            reserved.append(pool.memory_reserved())
-            allocated.append(pool.memory_allocated())
+        if number % max(1, count // points) == 0 or number == count - 1:
+            stats = pool.stats().all
+            reserved.append(stats.reserved_bytes.peak)
+            allocated.append(stats.allocated_bytes.peak)
+            pool.reset_peak_memory_stats()
     for address in blocks.values():
         pool.free(address)
     return reserved, allocated

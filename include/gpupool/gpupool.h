@@ -345,7 +345,7 @@ typedef struct gpupool_config_t {
   /* How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]:
    * 0.1 allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more
    * where there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See
-   * docs/architecture.md. */
+   * docs/inside/growth.md. */
   double slack;
   /* Size of the largest chunk, a power of two from 2 MiB; 0: default. */
   uint64_t max_chunk_bytes;

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <stdexcept>
@@ -135,6 +136,50 @@ struct Config {
   }
 };
 
+/// What happens to the contents of live blocks. Since 0.2, as all that follows about sleep.
+enum class SleepMode : int32_t { save = GPUPOOL_SLEEP_MODE_SAVE, drop = GPUPOOL_SLEEP_MODE_DROP };
+
+/// Where a pool stands.
+enum class SleepState : int32_t {
+  awake = GPUPOOL_SLEEP_STATE_AWAKE,
+  falling_asleep = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP,
+  asleep = GPUPOOL_SLEEP_STATE_ASLEEP,
+  waking = GPUPOOL_SLEEP_STATE_WAKING,
+};
+
+/// How to sleep.
+struct SleepOptions {
+  SleepMode mode = SleepMode::save;
+  bool sync_context = false;   // wait for the whole context, not only for the streams that the pool has seen
+  bool hold_mallocs = false;   // mallocs wait until the pool wakes, instead of failing
+  bool retain_backup = false;  // keep the host memory for the next sleep
+
+  [[nodiscard]] gpupool_sleep_options_t to_c() const noexcept {
+    gpupool_sleep_options_t options{};
+    options.struct_size = sizeof options;
+    options.mode = static_cast<int32_t>(mode);
+    options.flags = (sync_context ? uint32_t{GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT} : 0) |
+                    (hold_mallocs ? uint32_t{GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS} : 0) |
+                    (retain_backup ? uint32_t{GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP} : 0);
+    return options;
+  }
+};
+
+/// How to wake.
+struct WakeOptions {
+  uint64_t timeout_ns = 0;      // how long to wait for memory that others hold
+  std::optional<uint8_t> fill;  // a byte for blocks that were dropped
+
+  [[nodiscard]] gpupool_sleep_options_t to_c() const noexcept {
+    gpupool_sleep_options_t options{};
+    options.struct_size = sizeof options;
+    options.flags = fill ? uint32_t{GPUPOOL_SLEEP_FLAG_FILL} : 0;
+    options.fill = fill.value_or(0);
+    options.timeout_ns = timeout_ns;
+    return options;
+  }
+};
+
 /// What is mapped and what is in it, sorted by address.
 struct Snapshot {
   std::vector<gpupool_segment_t> segments;
@@ -201,6 +246,16 @@ class Pool {
   void release_stream(gpupool_stream_t stream) { check(gpupool_release_stream(handle_, stream)); }
   /// After each free on a stream whose end nobody announces. The next malloc on it takes it up again.
   void park_stream(gpupool_stream_t stream) { check(gpupool_park_stream(handle_, stream)); }
+  /// The number of the capture under way on a stream; 0: none. Since 0.2.
+  [[nodiscard]] uint64_t capture_id(gpupool_stream_t stream) const {
+    uint64_t capture = 0;
+    check(gpupool_capture_id(handle_, stream, &capture));
+    return capture;
+  }
+  /// When the graph that a capture made will not run any more. Since 0.2.
+  void release_capture(uint64_t capture) { check(gpupool_release_capture(handle_, capture)); }
+  /// Lets another device access all memory of the pool. Since 0.2.
+  void enable_peer(int32_t device) { check(gpupool_enable_peer(handle_, device)); }
   /// Waits for every stream that the pool has seen.
   void synchronize() { check(gpupool_synchronize(handle_)); }
 
@@ -242,6 +297,43 @@ class Pool {
   }
   void clear_oom_handler() { check(gpupool_set_oom_handler(handle_, nullptr, nullptr)); }
 
+  // ---- sleep: all memory goes back to the device, and the addresses stay. Since 0.2.
+
+  gpupool_sleep_result_t sleep(const SleepOptions& options = {}) {
+    const gpupool_sleep_options_t c_options = options.to_c();
+    gpupool_sleep_result_t result{};
+    result.struct_size = sizeof result;
+    check(gpupool_sleep(handle_, &c_options, &result));
+    return result;
+  }
+  /// With what was saved. Where it fails, the pool sleeps on, whole.
+  gpupool_sleep_result_t wake(const WakeOptions& options = {}) {
+    const gpupool_sleep_options_t c_options = options.to_c();
+    gpupool_sleep_result_t result{};
+    result.struct_size = sizeof result;
+    check(gpupool_wake(handle_, &c_options, &result));
+    return result;
+  }
+  [[nodiscard]] SleepState sleep_state() const {
+    gpupool_sleep_state_t state{};
+    check(gpupool_sleep_state(handle_, &state));
+    return static_cast<SleepState>(state);
+  }
+  /// What sleep_tag() calls it: at most 63 bytes.
+  void set_name(const std::string& name) { check(gpupool_set_name(handle_, name.c_str())); }
+  [[nodiscard]] std::string name() const;
+  /// Has a block saved even by a sleep that drops.
+  void set_keep(gpupool_ptr_t ptr, bool keep) { check(gpupool_set_keep(handle_, ptr, keep ? 1 : 0)); }
+  /// Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back.
+  void prepare_backup(uint64_t bytes) { check(gpupool_prepare_backup(handle_, bytes)); }
+  /// Saved contents from ptr on, while the pool sleeps. They lie in pieces: this one ends where it does.
+  [[nodiscard]] std::span<const std::byte> backup(gpupool_ptr_t ptr) const {
+    const void* data = nullptr;
+    uint64_t bytes = 0;
+    check(gpupool_backup(handle_, ptr, &data, &bytes));
+    return {static_cast<const std::byte*>(data), bytes};
+  }
+
   // ---- watching
 
   [[nodiscard]] gpupool_stats_t stats() const {
@@ -254,6 +346,8 @@ class Pool {
   [[nodiscard]] Snapshot snapshot() const;
   /// Explains in words where the memory is.
   [[nodiscard]] std::string report() const;
+  /// Who holds the live bytes, the largest first, estimated from samples. Since 0.2.
+  [[nodiscard]] std::vector<gpupool_holder_t> holders() const;
   /// Checks every promise that the pool's records make to each other. Slow; for tests.
   void validate() const { check(gpupool_validate(handle_)); }
 
@@ -296,6 +390,25 @@ inline std::string Pool::report() const {
   } while (length > text.size());
   text.resize(length);
   return text;
+}
+
+inline std::string Pool::name() const {
+  std::string text(64, '\0');
+  size_t length = 0;
+  check(gpupool_name(handle_, text.data(), text.size(), &length));
+  text.resize(length);
+  return text;
+}
+
+inline std::vector<gpupool_holder_t> Pool::holders() const {
+  std::vector<gpupool_holder_t> all;
+  size_t count = 0;
+  do {
+    all.resize(count);
+    check(gpupool_holders(handle_, all.data(), sizeof(gpupool_holder_t), all.size(), &count));
+  } while (count > all.size());
+  all.resize(count);
+  return all;
 }
 
 /// Owns a stream that the pool made. Converts to the number that everything else takes.
@@ -434,6 +547,96 @@ void copy_to_host(Range&& destination, const Block& source) {
   info.struct_size = sizeof info;
   check(gpupool_device_info(static_cast<gpupool_backend_t>(backend), device, &info));
   return info;
+}
+
+/// Puts all pools of this process to sleep that have this name or, without one, any: all of them, or none.
+/// Since 0.2.
+inline gpupool_sleep_result_t sleep_tag(const std::optional<std::string>& tag,
+                                        const SleepOptions& options = {}) {
+  const gpupool_sleep_options_t c_options = options.to_c();
+  gpupool_sleep_result_t result{};
+  result.struct_size = sizeof result;
+  check(gpupool_sleep_tag(tag ? tag->c_str() : nullptr, &c_options, &result));
+  return result;
+}
+
+/// Wakes them: all, or none. Since 0.2.
+inline gpupool_sleep_result_t wake_tag(const std::optional<std::string>& tag,
+                                       const WakeOptions& options = {}) {
+  const gpupool_sleep_options_t c_options = options.to_c();
+  gpupool_sleep_result_t result{};
+  result.struct_size = sizeof result;
+  check(gpupool_wake_tag(tag ? tag->c_str() : nullptr, &c_options, &result));
+  return result;
+}
+
+/// While it lives, what its thread allocates carries a name, in reports and recordings. Tags nest, and end on
+/// the thread that began them. Since 0.2.
+class Tag {
+ public:
+  explicit Tag(const std::string& name) { check(gpupool_tag_push(name.c_str())); }
+  Tag(const Tag&) = delete;
+  Tag& operator=(const Tag&) = delete;
+  ~Tag() { (void)gpupool_tag_pop(); }
+};
+
+/// The least mean distance of samples in bytes; 0: none. Since 0.2.
+inline void set_sampling(uint64_t bytes) {
+  check(gpupool_set_sampling(bytes));
+}
+
+/// Records all pools to a new file, which the gpupool command reads. flags: bits of gpupool_record_flag_t.
+/// Since 0.2.
+inline void record_start(const std::string& path, uint32_t flags = GPUPOOL_RECORD_NATIVE_STACKS) {
+  check(gpupool_record_start(path.c_str(), flags));
+}
+inline void record_stop() {
+  check(gpupool_record_stop());
+}
+/// Notes a moment in the recording, such as "step 12". Since 0.2.
+inline void mark(const std::string& text) {
+  check(gpupool_mark(text.c_str()));
+}
+
+/// Sends lines of the log up to a level to a function, for the whole process; without one to standard error.
+inline void set_log(gpupool_log_level_t level, gpupool_log_fn_t fn = nullptr, void* user = nullptr) {
+  check(gpupool_set_log(fn, user, level));
+}
+
+/// What a size in words comes to: bytes, or, for "40%", a share of the device. Since 0.2.
+struct Size {
+  uint64_t bytes = 0;
+  double share = 0;
+};
+[[nodiscard]] inline Size parse_size(const std::string& text) {
+  Size size;
+  check(gpupool_parse_size(text.c_str(), &size.bytes, &size.share));
+  return size;
+}
+
+/// A device in words: "cuda:1", "sim". Since 0.2.
+struct DeviceName {
+  Backend backend = Backend::automatic;
+  int32_t device = 0;
+};
+[[nodiscard]] inline DeviceName parse_device(const std::string& text) {
+  gpupool_backend_t backend{};
+  DeviceName name;
+  check(gpupool_parse_device(text.c_str(), &backend, &name.device));
+  name.backend = static_cast<Backend>(backend);
+  return name;
+}
+
+/// The version of the loaded library: major * 10000 + minor * 100 + patch.
+[[nodiscard]] inline uint32_t version() noexcept {
+  return gpupool_version();
+}
+[[nodiscard]] inline std::string version_string() {
+  return gpupool_version_string();
+}
+/// Bits of gpupool_feature_t.
+[[nodiscard]] inline uint64_t features() noexcept {
+  return gpupool_features();
 }
 
 }  // namespace v0

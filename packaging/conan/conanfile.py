@@ -66,4 +66,4 @@ class GpupoolConan(ConanFile):
         self.cpp_info.set_property("pkg_config_name", "gpupool")
         if not self.options.shared:
             self.cpp_info.defines = ["GPUPOOL_STATIC"]
-            self.cpp_info.system_libs = ["dl", "pthread", "stdc++"]
+            self.cpp_info.system_libs = ["dl", "m", "pthread", "stdc++"]

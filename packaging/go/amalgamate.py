@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = Path("internal/native")
-LAYERS = ("base", "core", "device", "pool", "abi")
+# As src/CMakeLists.txt has it: all but the command and what frameworks call.
+LAYERS = sorted({path.name for path in (ROOT / "src").iterdir() if path.is_dir()} - {"cli", "frameworks"})
 UP = "../" * 4
 LINES = {
     "gpupool_header.h": (

@@ -275,6 +275,7 @@ void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested, Sighti
   const Stream stream = heap_of(*block).name();
   const uint64_t bytes = block->size;
   const Group group = group_of(bytes);
+  sampler_.relax();
   give_list(caches_.open_lane(cache, stream));
   Range* surplus = nullptr;
   bool due = false;

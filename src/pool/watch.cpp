@@ -87,7 +87,8 @@ void sample_every(uint64_t bytes) {
 Sighting Pool::see_malloc(ThreadCache& cache, Range& block) noexcept {
   CounterShard& counters = cache.counters;
   const uint64_t live = counters.live_bytes();
-  if (const uint32_t now = epoch.load(std::memory_order_relaxed); cache.watch_epoch != now) {
+  const uint32_t now = epoch.load(std::memory_order_relaxed);
+  if (cache.watch_epoch != now || !sampler_.is_drawn(cache.marks)) {
     cache.watch_epoch = now;
     sampler_.draw(cache.marks, live - block.size);
     counters.watch_for(Recorder::is_on(), cache.marks.next);
@@ -103,6 +104,7 @@ Sighting Pool::see_malloc(ThreadCache& cache, Range& block) noexcept {
   if (seen.is_recorded) seen.time = Recorder::now();
   if (seen.is_sampled) {
     seen.mean = cache.marks.mean;
+    seen.thinned = cache.marks.thinned;
     sampler_.pass(cache.marks, live);
     counters.watch_for(counters.watches_all(), cache.marks.next);
   }
@@ -122,7 +124,7 @@ void Pool::tell_malloc(const Sighting& seen) noexcept {
   const TagId tag = current_tag();
   if (seen.is_sampled) {
     sampler_.add({seen.address, seen.bytes, Sampler::weight_of(seen.bytes, seen.mean), seen.mean, seen.stream,
-                  begun, stack, tag, nullptr, nullptr},
+                  begun, stack, tag, seen.thinned, nullptr, nullptr},
                  clock_ns() - begun);
   }
   if (seen.is_recorded) {

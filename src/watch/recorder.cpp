@@ -45,7 +45,7 @@ struct Recording {
 };
 
 /// Recordings are never deleted: see Journal.
-constinit std::atomic<Recording*> current{nullptr};
+constinit std::atomic<Recording*> current_recording{nullptr};
 
 /// Another recording may begin between the begin and the end of a fork. Guarded by the registry's lock.
 constinit Recording* locked_for_fork = nullptr;
@@ -115,7 +115,7 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
 template <typename Tail>
 void append(const Entry& event, size_t room, Tail tail) noexcept {
   const uint32_t generation = Recorder::generation();
-  Recording* recording = current.load(std::memory_order_acquire);
+  Recording* recording = current_recording.load(std::memory_order_acquire);
   if ((generation & 1) == 0 || recording == nullptr) return;
   Writer& to = own_writer();
   if (to.generation != generation || static_cast<size_t>(to.end - to.at) < room) {
@@ -173,7 +173,7 @@ void name_stack(StackId stack) noexcept {
 }  // namespace
 
 StackKinds Recorder::stacks() noexcept {
-  const Recording* recording = current.load(std::memory_order_acquire);
+  const Recording* recording = current_recording.load(std::memory_order_acquire);
   return recording != nullptr ? recording->stacks : StackKinds{};
 }
 
@@ -194,7 +194,7 @@ Status Recorder::start(const char* path, StackKinds stacks) {
     }
     if (status == kSuccess) {
       made->stacks = stacks;
-      current.store(made.release(), std::memory_order_release);
+      current_recording.store(made.release(), std::memory_order_release);
       generation_.fetch_add(1, std::memory_order_release);
     }
   }
@@ -209,7 +209,7 @@ Status Recorder::stop() noexcept {
   Status status = kSuccess;
   if (is_on()) {
     generation_.fetch_add(1, std::memory_order_release);
-    current.load()->journal.close(now());
+    current_recording.load()->journal.close(now());
   } else {
     status = fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no recording is under way");
   }
@@ -227,7 +227,7 @@ void Recorder::write(const Entry& event) noexcept {
 }
 
 void Recorder::write_named(const Entry& event) noexcept {
-  if (Recording* recording = current.load(std::memory_order_acquire); recording != nullptr) {
+  if (Recording* recording = current_recording.load(std::memory_order_acquire); recording != nullptr) {
     if (event.tag != 0 && recording->tags.add(event.tag)) {
       const char* name = tag_name(event.tag);
       append_text(Happening::tag_name, event.tag, name, std::strlen(name));
@@ -246,7 +246,7 @@ void Recorder::name_pool(uint64_t pool, const char* text) noexcept {
 }
 
 void Recorder::lock() noexcept {
-  locked_for_fork = current.load();
+  locked_for_fork = current_recording.load();
   if (locked_for_fork != nullptr) locked_for_fork->journal.lock();
 }
 
@@ -258,7 +258,7 @@ void Recorder::forget() noexcept {
   is_changing.store(false);
   if (!is_on()) return;
   generation_.fetch_add(1);
-  current.load()->journal.abandon();
+  current_recording.load()->journal.abandon();
 }
 
 }  // namespace gpupool::internal

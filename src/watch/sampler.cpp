@@ -81,16 +81,16 @@ uint64_t Sampler::next_above(uint64_t live, uint64_t mean) noexcept {
 }
 
 void Sampler::draw(Marks& marks, uint64_t live) noexcept {
-  const uint64_t wanted = sample_distance() + 1;
-  if (marks.drawn_for == wanted) return;
+  if (is_drawn(marks)) return;
   while (marks.regions != nullptr) {
     Sample* region = marks.regions;
     marks.regions = region->next;
     drop(region);
   }
   marks = {};
-  marks.drawn_for = wanted;
-  if (wanted == 1) return;
+  marks.drawn_for = sample_distance() + 1;
+  marks.thinned = thinned_.load(std::memory_order_relaxed);
+  if (marks.drawn_for == 1) return;
   marks.mean = distance(live);
   marks.next = next_above(live, marks.mean);
 }
@@ -117,15 +117,19 @@ void Sampler::put_back(Marks& marks, uint64_t address, uint64_t left, uint64_t b
   Sample* region = take_out(address);
   if (region == nullptr) return;
   if (sample_distance() == 0) return drop(region);
+  // The first mark in so many bytes, where it is known that there is one. Where marks have become thinner or
+  // denser meanwhile, nothing is known: or a block that comes and goes would be sampled each time for ever.
+  const bool is_known = region->thinned == thinned_.load(std::memory_order_relaxed);
+  if (!is_known) region->mean = distance(left);
   const auto mean = static_cast<double>(region->mean);
+  const double share = is_known ? -std::expm1(-static_cast<double>(bytes) / mean) : 1;
+  const double at = -std::log1p(-random() * share) * mean;
+  if (!is_known && !(at < static_cast<double>(bytes))) return drop(region);
   region->weight = marks.next;
   region->bytes = marks.high;
   region->mean = std::exchange(marks.mean, region->mean);
   region->next = marks.regions;
   marks.regions = region;
-  // The first mark in so many bytes, where it is known that there is one.
-  const double share = -std::expm1(-static_cast<double>(bytes) / mean);
-  const double at = -std::log1p(-random() * share) * mean;
   marks.next = left + std::min(static_cast<uint64_t>(at), bytes - 1);
   marks.high = left + bytes;
 }
@@ -137,13 +141,23 @@ uint64_t Sampler::weight_of(uint64_t bytes, uint64_t mean) noexcept {
 
 void Sampler::weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept {
   constexpr uint64_t kFree = 5'000'000;  // ns that any program may spend
-  constexpr uint32_t kMostThinned = 8;
+  constexpr uint8_t kMostThinned = 24;   // 16 TiB apart, at the least distance: no marks at all
   if (begun_ns_ == 0) begun_ns_ = now_ns;
   spent_ns_ += cost_ns;
   const uint64_t allowed = kFree + (now_ns - std::min(now_ns, begun_ns_)) / 200;
-  const uint32_t thinned = thinned_.load(std::memory_order_relaxed);
-  if (spent_ns_ > allowed && thinned < kMostThinned) thinned_.store(thinned + 1, std::memory_order_relaxed);
-  if (spent_ns_ < allowed / 2 && thinned > 0) thinned_.store(thinned - 1, std::memory_order_relaxed);
+  uint8_t thinned = thinned_.load(std::memory_order_relaxed);
+  if (spent_ns_ > allowed && thinned < kMostThinned) ++thinned;
+  if (spent_ns_ < allowed / 2 && thinned > 0) --thinned;
+  thinned_.store(thinned, std::memory_order_relaxed);
+}
+
+/// Reads the clock with one miss in many.
+void Sampler::relax_by_time() noexcept {
+  constexpr uint32_t kMisses = 256;
+  if (++relaxes_ % kMisses != 0) return;
+  const uint64_t now = clock_ns();
+  const SpinGuard guard(lock_);
+  weigh_cost(now, 0);
 }
 
 void Sampler::add(const Sample& sample, uint64_t cost_ns) noexcept {

@@ -29,7 +29,8 @@ struct Sample {
   uint64_t born_ns;
   StackId stack;
   TagId tag;
-  Sample* next;  // in its bucket, among the spare ones, or in Marks::regions
+  uint8_t thinned;  // of the marks
+  Sample* next;     // in its bucket, among the spare ones, or in Marks::regions
   Sample* made_before;
 };
 
@@ -40,6 +41,7 @@ struct Marks {
   uint64_t high = UINT64_MAX;  // where the region of `next` ends
   Sample* regions = nullptr;   // those above: `weight` is the first mark, `bytes` the end
   uint64_t mean = 1;           // how far apart its marks lie
+  uint8_t thinned = 0;         // by what power of two, for the sake of time
   uint64_t drawn_for = 0;      // the distance that was set, and 1
 };
 
@@ -61,7 +63,8 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  /// Draws marks above `live` bytes, unless that was done for the distance that is set.
+  /// Draws marks above `live` bytes, unless that was done for the distance that is set and as thin as they
+  /// are to be.
   void draw(Marks& marks, uint64_t live) noexcept;
   /// A malloc has brought the live bytes above the next mark.
   void pass(Marks& marks, uint64_t live) noexcept;
@@ -71,9 +74,20 @@ class Sampler {
   /// What a sampled block of this size stands for, where marks lie `mean` bytes apart.
   static uint64_t weight_of(uint64_t bytes, uint64_t mean) noexcept;
 
+  /// Whether the marks were drawn for what holds now.
+  bool is_drawn(const Marks& marks) const noexcept {
+    return marks.drawn_for == sample_distance() + 1 &&
+           marks.thinned == thinned_.load(std::memory_order_relaxed);
+  }
+
   /// Notes a block. Where there is no memory it is left out. Takes the time that taking the sample took, so
   /// that samples become rare where they would cost the program more than a two-hundredth of its time.
   void add(const Sample& sample, uint64_t cost_ns) noexcept;
+  /// Called with any miss, under the pool's lock: marks that were thinned lie closer again once there was
+  /// time enough.
+  void relax() noexcept {
+    if (thinned_.load(std::memory_order_relaxed) != 0) relax_by_time();
+  }
   /// Copies of all. Throws std::bad_alloc.
   std::vector<Sample> all() const;
 
@@ -90,6 +104,7 @@ class Sampler {
   Sample* take_out(uint64_t address) noexcept;
   void drop(Sample* sample) noexcept;
   void weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept;
+  void relax_by_time() noexcept;
 
   mutable SpinLock lock_;
   std::array<Sample*, size_t{1} << kBucketBits> buckets_{};
@@ -98,7 +113,8 @@ class Sampler {
   size_t count_ = 0;
   uint64_t spent_ns_ = 0;
   uint64_t begun_ns_ = 0;
-  std::atomic<uint32_t> thinned_{0};  // marks lie 2 to this power times as far apart
+  std::atomic<uint8_t> thinned_{0};  // marks lie 2 to this power times as far apart
+  uint32_t relaxes_ = 0;
   std::atomic<uint64_t> drawn_{0};
 };
 

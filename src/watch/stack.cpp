@@ -22,13 +22,13 @@ namespace gpupool::internal {
 namespace {
 
 constexpr size_t kFrames = 48;
-constexpr size_t kTextMax = 4096;
+constexpr size_t kFramesMax = 4096;
 
 /// A stack as it was met.
 struct Taken {
   std::array<void*, kFrames> frames;
   size_t count = 0;
-  char text[kTextMax];
+  char text[kFramesMax];
   size_t length = 0;
 
   std::string_view words() const noexcept { return {text, length}; }
@@ -174,7 +174,7 @@ std::string describe_frame(const void* address, const Dl_info& info) {
   };
   if (info.dli_sname == nullptr) return (module.empty() ? "?" : module) + offset_from(info.dli_fbase);
   int failed = 0;
-  char* demangled = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &failed);
+  char* demangled = ::abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &failed);
   std::string name = demangled != nullptr ? demangled : info.dli_sname;
   std::free(demangled);
   constexpr size_t kLongest = 200;
@@ -230,7 +230,7 @@ StackId take_stack(StackKinds kinds) noexcept {
   Taken taken;
   if (kinds.native) take_native(taken);
   const gpupool_stack_fn_t fn = kinds.language ? teller.fn.load() : nullptr;
-  if (fn != nullptr) taken.length = std::min(fn(teller.user.load(), taken.text, kTextMax), kTextMax);
+  if (fn != nullptr) taken.length = std::min(fn(teller.user.load(), taken.text, kFramesMax), kFramesMax);
   while (taken.length != 0 && taken.text[taken.length - 1] == '\n') --taken.length;
   if (taken.count != 0 || taken.length != 0) {
     try {

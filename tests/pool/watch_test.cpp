@@ -2,6 +2,7 @@
 // Samples, tags and stacks: who holds the memory, and that nobody pays for it.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -210,6 +211,28 @@ TEST_F(Watch, TheCallersLanguageComesFirst) {
   const std::string stack = all[0].stack;
   EXPECT_EQ(stack.rfind("load (model.py:12)\nmain (serve.py:3)\n", 0), 0U) << stack;
   EXPECT_NE(stack.find("pool_tests"), std::string::npos) << stack;
+}
+
+size_t say_slowly(void* user, char* /*text*/, size_t /*capacity*/) {
+  ++*static_cast<uint64_t*>(user);
+  const auto begun = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begun < std::chrono::microseconds(5)) continue;
+  return 0;
+}
+
+/// Whether marks lie in the way of a block that comes and goes is chance; if so, it would be a sample each
+/// time.
+TEST_F(Watch, ABlockThatComesAndGoesIsNotSampledForEver) {
+  uint64_t samples = 0;
+  ASSERT_EQ(gpupool_set_stack_fn(say_slowly, &samples), GPUPOOL_SUCCESS);
+  for (const uint64_t size : {kMiB, 16 * kMiB, 256 * kMiB}) {
+    samples = 0;
+    const auto begun = std::chrono::steady_clock::now();
+    for (int i = 0; i < 300'000; ++i) ASSERT_EQ(gpupool_free(pool_, take(size), 0), GPUPOOL_SUCCESS);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
+    // 5 us each: 5 ms to begin with, and a two-hundredth of the time.
+    EXPECT_LE(static_cast<double>(samples), 5000.0 / 5 + took.count() / 200 / 5 + 100) << size;
+  }
 }
 
 TEST_F(Watch, TagsNestAndRefuseWhatIsWrong) {

@@ -30,7 +30,7 @@ class Locks(unittest.TestCase):
             for path, text in files.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(text)
-            (root / "docs").mkdir()
+            (root / check_locks.PAGE).parent.mkdir(parents=True)
             (root / check_locks.PAGE).write_text(f"# Page\n\n## Locks\n\n{rows}\n## Else\n\n| 9 | x |\n")
             return check_locks.check(root)[0]
 
@@ -111,7 +111,7 @@ class Locks(unittest.TestCase):
 
     def test_an_empty_repository_is_no_success(self):
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "docs").mkdir()
+            (Path(folder) / check_locks.PAGE).parent.mkdir(parents=True)
             (Path(folder) / check_locks.PAGE).write_text("## Locks\n")
             self.assertEqual(check_locks.main([folder]), 1)
 

@@ -131,6 +131,25 @@ void define_library(napi_env env, napi_value exports) {
            [](Caller, int32_t device) { return binding::sim_last_fault(device); });
 }
 
+/// Tags, samples and recordings: of all pools.
+void define_watch(napi_env env, napi_value exports) {
+  const auto function = [&](const char* name, const char* arguments, auto code) {
+    define(env, exports, name, arguments, code);
+  };
+  function("gpupool_tag_push", "tag", [](Caller, std::string tag) { binding::tag_push(tag); });
+  function("gpupool_tag_pop", "", [](Caller) { binding::tag_pop(); });
+  function("gpupool_set_sampling", "bytes", [](Caller, uint64_t bytes) { binding::set_sampling(bytes); });
+  function("gpupool_record_start", "path flags",
+           [](Caller, std::string path, uint32_t flags) { binding::record_start(path, flags); });
+  function("gpupool_record_stop", "", [](Caller) { binding::record_stop(); });
+  function("gpupool_mark", "text", [](Caller, std::string text) { binding::mark(text); });
+  function("gpupool_holders", "pool", [](Caller caller, Pool& pool) {
+    const std::unique_ptr<binding::Holders> found(pool.holders());
+    return list<gpupool_holder_t>(caller.environment.env, found->count(),
+                                  [&](uint32_t i) { return found->holder(i); });
+  });
+}
+
 void define_memory(napi_env env, napi_value exports) {
   const auto function = [&](const char* name, const char* arguments, auto code) {
     define(env, exports, name, arguments, code);
@@ -359,6 +378,7 @@ napi_value start(napi_env env, napi_value exports) {
     check(napi_add_env_cleanup_hook(
         env, [](void*) { Environment::here = nullptr; }, nullptr));
     define_library(env, exports);
+    define_watch(env, exports);
     define_memory(env, exports);
     define_streams(env, exports);
     define_sleep(env, exports);

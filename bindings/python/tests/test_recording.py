@@ -7,8 +7,9 @@ import gc
 import threading
 from pathlib import Path
 
-import gpupool
 import pytest
+
+import gpupool
 
 MIB = 1 << 20
 

@@ -62,18 +62,18 @@ fn use_prefix(prefix: &Path) {
 /// being installed.
 #[cfg(feature = "vendored")]
 fn not_found() {
-    /// Sees the layers below it only; the command and what is for frameworks are not among them.
-    const LAYERS: [&str; 5] = ["base", "core", "device", "pool", "abi"];
+    /// As src/CMakeLists.txt has it: what is not in the library.
+    const LEFT_OUT: [&str; 2] = ["cli", "frameworks"];
     /// Finds its thread's cache with a descriptor instead of a call: see src/CMakeLists.txt.
     const HOT: &str = "vendor/src/pool/pool.cpp";
 
     println!("cargo:rerun-if-changed=vendor/include");
     let mut sources = Vec::new();
-    for layer in LAYERS {
-        let folder = Path::new("vendor/src").join(layer);
-        println!("cargo:rerun-if-changed={}", folder.display());
-        find_sources(&folder, &mut sources);
-    }
+    println!("cargo:rerun-if-changed=vendor/src");
+    find_sources(Path::new("vendor/src"), &mut sources);
+    sources.retain(|source| {
+        !LEFT_OUT.iter().any(|folder| source.starts_with(Path::new("vendor/src").join(folder)))
+    });
     sources.sort();
     let hot = sources.iter().position(|source| source == Path::new(HOT)).map(|place| sources.remove(place));
     let include = env::current_dir().map(|folder| folder.join("vendor/include")).unwrap_or_default();

@@ -219,8 +219,8 @@ class Pool {
     check(gpupool_sleep(call.pool(), &options, &result));
     return result;
   }
-  /// Wakes it, with what was saved; waits for memory that others hold as long as timeout says. fill: a byte, with
-  /// SleepFlag FILL.
+  /// Wakes it, with what was saved; waits for memory that others hold as long as timeout says. fill: a byte,
+  /// with SleepFlag FILL.
   gpupool_sleep_result_t wake(uint64_t timeout_nanoseconds = 0, uint32_t flags = 0, int32_t fill = 0) {
     const Call call(*core_);
     const gpupool_sleep_options_t options =

@@ -184,7 +184,7 @@ Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step
 
 /// Kernels need access, which the owner of the memory gives to each device. Copies do not: the engine that
 /// does them reaches the memory of both devices, as that of cuMemcpyPeerAsync does. Whether cuMemcpyAsync
-/// does is not documented: see docs/architecture.md.
+/// does is not documented: see docs/inside/devices.md.
 Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address address, bool writes,
                          Step& step) {
   const SimWork& work = *step.work;

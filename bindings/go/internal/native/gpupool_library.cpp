@@ -2,6 +2,12 @@
 //go:build cgo && !gpupool_shared
 
 // The C library: all of its sources in one. Written by packaging/go/amalgamate.py.
+#include "../../../../src/abi/backends.cpp"
+#include "../../../../src/abi/library.cpp"
+#include "../../../../src/abi/memory.cpp"
+#include "../../../../src/abi/pools.cpp"
+#include "../../../../src/abi/sleep.cpp"
+#include "../../../../src/abi/watch.cpp"
 #include "../../../../src/base/log.cpp"
 #include "../../../../src/base/parse.cpp"
 #include "../../../../src/base/spin_lock.cpp"
@@ -49,9 +55,9 @@
 #include "../../../../src/pool/thread_slots.cpp"
 #include "../../../../src/pool/wake.cpp"
 #include "../../../../src/pool/watch.cpp"
-#include "../../../../src/abi/backends.cpp"
-#include "../../../../src/abi/library.cpp"
-#include "../../../../src/abi/memory.cpp"
-#include "../../../../src/abi/pools.cpp"
-#include "../../../../src/abi/sleep.cpp"
-#include "../../../../src/abi/watch.cpp"
+#include "../../../../src/watch/clock.cpp"
+#include "../../../../src/watch/journal.cpp"
+#include "../../../../src/watch/recorder.cpp"
+#include "../../../../src/watch/sampler.cpp"
+#include "../../../../src/watch/stack.cpp"
+#include "../../../../src/watch/tags.cpp"

@@ -85,7 +85,7 @@ fn text_of(chars: &[c_char]) -> String {
 /// # fn main() -> gpupool::Result<()> {
 /// let pool = gpupool::Pool::new()?;
 /// let tag = gpupool::Tag::new("kv cache")?;
-/// let block = pool.alloc(64 << 20)?;
+/// let block = pool.create_stream()?.block(64 << 20)?;
 /// drop(tag);
 /// assert_eq!(pool.holders()?[0].tag, "kv cache");
 /// # drop(block);

@@ -170,13 +170,13 @@ impl Pool {
 
     /// Where the pool stands. Since 0.2.
     pub fn sleep_state(&self) -> Result<SleepState> {
-        let mut state = sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_AWAKE;
+        let mut state = sys::GPUPOOL_SLEEP_STATE_AWAKE;
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_sleep_state(self.handle(), &mut state) })?;
         Ok(match state {
-            sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_FALLING_ASLEEP => SleepState::FallingAsleep,
-            sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_ASLEEP => SleepState::Asleep,
-            sys::gpupool_sleep_state_t::GPUPOOL_SLEEP_STATE_WAKING => SleepState::Waking,
+            sys::GPUPOOL_SLEEP_STATE_FALLING_ASLEEP => SleepState::FallingAsleep,
+            sys::GPUPOOL_SLEEP_STATE_ASLEEP => SleepState::Asleep,
+            sys::GPUPOOL_SLEEP_STATE_WAKING => SleepState::Waking,
             _ => SleepState::Awake,
         })
     }

@@ -136,6 +136,19 @@ mirror! {
     streams: u64,
     /// Host memory of the pool's own records.
     metadata_bytes: u64,
+    /// Memory that is away because the pool sleeps: what waking will create, and no part of reserved bytes.
+    /// Blocks in it still count as active. Since 0.2.
+    asleep_bytes: u64,
+    /// Page-locked memory of the host that the pool holds to sleep with. Since 0.2.
+    backup_bytes: u64,
+    /// How often the pool fell asleep. Since 0.2.
+    sleeps: u64,
+    /// How often it woke. Since 0.2.
+    wakes: u64,
+    /// More calls of the driver: copies of sleep and wake. Since 0.2.
+    copy: CallStat,
+    /// Streams created and destroyed for them. Since 0.2.
+    stream: CallStat,
 }
 
 impl DriverStats {
