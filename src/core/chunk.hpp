@@ -30,6 +30,8 @@ struct Chunk {
   /// Old mappings of it that are still to be removed: its memory does not return to the device before.
   uint32_t old_mappings = 0;
   uint32_t cached_users = 0;  // scratch of whoever counts them
+  /// So many of them are unmapped while the pool sleeps: all, before the memory goes.
+  uint32_t old_unmapped = 0;
   /// Its pool sleeps: what was in it is saved or dropped, and its handle is 0 once the device has the memory.
   bool asleep = false;
   bool unmapped = false;  // of one that is asleep

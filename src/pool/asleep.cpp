@@ -137,9 +137,10 @@ void Sleeper::settle_copies(Lock& lock) noexcept {
   copies_pending_ = !settled;
 }
 
-/// Gives the memory of an unmapped chunk back. Where the driver refuses, the chunk keeps it, counted as
-/// before.
+/// Gives the memory of an unmapped chunk back. Where the driver refuses, or an old mapping of it could not be
+/// undone, the chunk keeps it, counted as before.
 void Sleeper::release(Chunk& chunk) noexcept {
+  if (chunk.old_unmapped != chunk.old_mappings) return;
   const ErrorRecord before = last_error();
   if (device_.release_chunk(chunk.handle) != kSuccess) {
     last_error() = before;
@@ -170,7 +171,8 @@ void Sleeper::end(Lock& lock) noexcept {
     pool_.settle_pending(true);
     for (auto* entries : {&pool_.retired_, &pool_.kept_}) {
       std::erase_if(*entries, [&](const Pool::Retired& entry) {
-        if (!entry.away) return false;
+        if (!entry.unmapped) return false;
+        --entry.chunk->old_unmapped;
         --entry.chunk->old_mappings;
         return true;
       });

@@ -56,7 +56,7 @@ bool Pool::note_capture(const StreamState& state) {
 
 /// Whether the mapping of a heap's addresses must stay though nothing in the pool uses it.
 bool Pool::keeps_mappings(const StreamState& state) const noexcept {
-  return state.capture != 0 || !captures_.empty();
+  return state.capture != 0 || !captures_.empty() || options_.is_child;
 }
 
 Status Pool::release_capture(uint64_t capture) {

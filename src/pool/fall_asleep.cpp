@@ -104,13 +104,14 @@ Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
 /// What no block is in goes first, with no copy. What graphs may use has to come back with the rest.
 Status Sleeper::give_back_free() {
   pool_.streams_.next_round();
-  if (pool_.captures_.empty()) {
+  const bool is_a_graphs = !pool_.captures_.empty() || pool_.options_.is_child;
+  if (!is_a_graphs) {
     pool_.unmap(pool_.retired_);
     pool_.unmap(pool_.kept_);
   }
   bool blocked = false;
   if (const Status status = pool_.release_in_hand(0, blocked); status != kSuccess) return status;
-  return pool_.captures_.empty() ? pool_.release_free(0, blocked) : kSuccess;
+  return is_a_graphs ? kSuccess : pool_.release_free(0, blocked);
 }
 
 bool Sleeper::saves(const Range& range, const SleepOptions& options) const noexcept {
@@ -174,7 +175,8 @@ Status Sleeper::unmap_old() {
     for (Pool::Retired& entry : *entries) {
       if (const Status status = device_.unmap(entry.range->address, entry.range->size); status != kSuccess)
         return status;
-      entry.away = true;
+      entry.away = entry.unmapped = true;
+      ++entry.chunk->old_unmapped;
       ++away_;
     }
   }

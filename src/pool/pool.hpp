@@ -113,8 +113,9 @@ class Pool {
     Range* range;
     Chunk* chunk;
     uint64_t epoch;
-    uint64_t capture;   // whose graph may use it; 0: none
-    bool away = false;  // the pool sleeps: it is not mapped now
+    uint64_t capture;       // whose graph may use it; 0: none
+    bool away = false;      // the pool sleeps: it cannot be used now
+    bool unmapped = false;  // of one that is away
   };
 
   /// A chunk on its way to a gap.

@@ -215,13 +215,16 @@ Status Sleeper::map_old() {
     for (Pool::Retired& entry : *entries) {
       if (!entry.away) continue;
       const Range& range = *entry.range;
-      if (const Status status = device_.map(range.address, range.size, entry.chunk->handle);
-          status != kSuccess)
+      if (entry.unmapped) {
+        const Status status = device_.map(range.address, range.size, entry.chunk->handle);
+        if (status != kSuccess) return status;
+        entry.unmapped = false;
+        --entry.chunk->old_unmapped;
+      }
+      if (const Status status = device_.set_access(range.address, range.size); status != kSuccess)
         return status;
       entry.away = false;
       --away_;
-      if (const Status status = device_.set_access(range.address, range.size); status != kSuccess)
-        return status;
     }
   }
   return kSuccess;
@@ -252,10 +255,12 @@ void Sleeper::take_away_again(Plan& plan) noexcept {
   const ErrorRecord cause = last_error();
   for (auto* entries : {&pool_.retired_, &pool_.kept_}) {
     for (Pool::Retired& entry : *entries) {
-      if (entry.away || !entry.chunk->asleep) continue;
+      if (entry.unmapped || !entry.chunk->asleep) continue;
       if (device_.unmap(entry.range->address, entry.range->size) != kSuccess) continue;
+      entry.unmapped = true;
+      ++entry.chunk->old_unmapped;
+      if (!entry.away) ++away_;
       entry.away = true;
-      ++away_;
     }
   }
   for (Entry& entry : plan.entries) {

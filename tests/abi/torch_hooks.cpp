@@ -189,6 +189,93 @@ void test_retain() {
   CHECK(thrown([&] { begin_pool(99, MempoolId{0, 1}, nullptr); }) == no_device);
 }
 
+struct Tag {
+  Tag(const char* name, int keep) { status = gpupool_torch_tag(name, keep, &alloc, &free); }
+  gpupool_torch_alloc_fn_t alloc = nullptr;
+  gpupool_torch_free_fn_t free = nullptr;
+  gpupool_status_t status;
+};
+
+gpupool_t* only_pool(const char* tag) {
+  gpupool_t* pool = nullptr;
+  CHECK(gpupool_torch_tag_pools(tag, &pool, 1) == 1);
+  return pool;
+}
+
+// A tag's memory sleeps apart from all other, and what is to be kept stays even where the rest is dropped.
+void test_tags() {
+  const Tag weights("weights", 1);
+  const Tag scratch("weights", 0);
+  const Tag cache("kv_cache", 0);
+  CHECK(weights.status == GPUPOOL_SUCCESS && weights.alloc == Tag("weights", 7).alloc);
+  CHECK(weights.alloc != scratch.alloc && weights.free == scratch.free && weights.free != cache.free);
+  CHECK(gpupool_torch_tag_pools(nullptr, nullptr, 0) == 0);
+  void* kept = weights.alloc(3 * kMiB, 6, kStream);
+  void* dropped = scratch.alloc(3 * kMiB, 6, kStream);
+  void* other = cache.alloc(5 * kMiB, 6, kStream);
+  REQUIRE(kept != nullptr && dropped != nullptr && other != nullptr);
+  CHECK(weights.alloc(0, 6, kStream) == nullptr);
+  gpupool_t* pool = only_pool("weights");
+  CHECK(gpupool_torch_tag_pools(nullptr, nullptr, 0) == 2);
+  gpupool_sleep_options_t options{};
+  options.struct_size = sizeof options;
+  options.mode = GPUPOOL_SLEEP_MODE_DROP;
+  gpupool_sleep_result_t result{};
+  result.struct_size = sizeof result;
+  OK(gpupool_sleep_tag("weights", &options, &result));
+  CHECK(result.pools == 1 && result.saved_bytes == 3 * kMiB && result.dropped_bytes == 3 * kMiB);
+  CHECK(gpupool_torch_asleep_bytes(6) == stats_of(pool).asleep_bytes && stats_of(pool).asleep_bytes != 0);
+  CHECK(gpupool_torch_asleep_bytes(5) == 0 && gpupool_torch_asleep_bytes(77) == 0);
+  CHECK(stats_of(only_pool("kv_cache")).all.reserved_bytes.current != 0);
+  // No shortage: PyTorch would empty its cache, and try again.
+  CHECK(thrown([&] { (void)weights.alloc(kMiB, 6, kStream); }) ==
+        "gpupool: the pool 'weights' is asleep: wake it first");
+  weights.free(dropped, 3 * kMiB, 6, kStream);
+  OK(gpupool_wake_tag("weights", nullptr, nullptr));
+  weights.free(kept, 3 * kMiB, 6, kStream);
+  cache.free(other, 5 * kMiB, 6, kStream);
+  cache.free(nullptr, 0, 6, kStream);
+  CHECK(stats_of(pool).all.reserved_bytes.current == 0);  // PyTorch has a cache of its own
+  CHECK(thrown([&] { (void)weights.alloc(kMiB, 77, kStream); }).find("there is no device 77") !=
+        std::string::npos);
+}
+
+void test_tags_share_the_limit_and_keep_a_margin() {
+  const Tag tag("bounded", 0);
+  gpupool_torch_memory_fraction(0.25, 7);
+  const uint64_t limit = gpupool_torch_limit(7);
+  CHECK(tag.alloc(limit + kMiB, 7, nullptr) == nullptr);
+  void* live = gpupool_torch_alloc(limit / 2, 7, nullptr);
+  CHECK(tag.alloc(limit - kMiB, 7, nullptr) == nullptr);
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  OK(gpupool_device_info(GPUPOOL_BACKEND_AUTO, 7, &info));
+  gpupool_torch_tag_margin(info.free_bytes - kMiB);
+  CHECK(tag.alloc(2 * kMiB, 7, nullptr) == nullptr);
+  void* small = tag.alloc(kMiB, 7, nullptr);
+  CHECK(small != nullptr);
+  gpupool_torch_tag_margin(0);
+  tag.free(small, kMiB, 7, nullptr);
+  gpupool_torch_free(live, limit / 2, 7, nullptr);
+}
+
+void test_names_of_tags() {
+  CHECK(Tag(nullptr, 0).status == GPUPOOL_ERROR_INVALID_ARGUMENT);
+  CHECK(Tag("", 0).status == GPUPOOL_ERROR_INVALID_ARGUMENT);
+  CHECK(Tag(std::string(64, 'x').c_str(), 0).status == GPUPOOL_ERROR_INVALID_ARGUMENT);
+  CHECK(Tag(std::string(63, 'x').c_str(), 0).alloc != nullptr);
+  gpupool_status_t status = GPUPOOL_SUCCESS;
+  int made = 0;
+  while (status == GPUPOOL_SUCCESS && made < 100) {
+    const Tag tag(("tag " + std::to_string(made)).c_str(), 0);
+    status = tag.status;
+    CHECK((tag.alloc != nullptr) == (status == GPUPOOL_SUCCESS));
+    if (status == GPUPOOL_SUCCESS) ++made;
+  }
+  CHECK(status == GPUPOOL_ERROR_UNAVAILABLE && made == 60);
+  CHECK(Tag("weights", 0).status == GPUPOOL_SUCCESS);
+}
+
 }  // namespace
 
 int main() {
@@ -208,5 +295,8 @@ int main() {
   test_graph_pools();
   test_shared_limit();
   test_retain();
+  test_tags();
+  test_tags_share_the_limit_and_keep_a_margin();
+  test_names_of_tags();
   return finish();
 }

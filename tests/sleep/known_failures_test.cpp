@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What went wrong in other libraries that put memory to sleep, each a test of its number. Those that only a
-// GPU, a framework or several processes can show are elsewhere: S7, S9, S13 to S17, S21, S22, S24 to S26,
-// S30, S41.
+// GPU, a framework or several processes can show are elsewhere: docs/elastic.md has a table of all.
 #include <unistd.h>
 
 #include <array>
@@ -334,6 +333,48 @@ TEST_F(Sleep, S23_S37_WakeWithTooLittleRoomChangesNothing) {
   giver.join();
   EXPECT_TRUE(has_pattern(block, 360 * kMiB, 5));
   pool.free(block);
+}
+
+// What a graph frees within its capture it uses again at each launch: kernels, copies and fills.
+TEST_F(Sleep, S16_GraphsRunAfterAHundredCycles) {
+  for (const bool in_child : {false, true}) {
+    PoolUnderTest parent(sim_config());
+    gpupool_t* pool = parent;
+    if (in_child) {
+      ASSERT_TRUE(ok(gpupool_create_child(parent, &pool)));
+    }
+    gpupool_ptr_t input = 0;
+    gpupool_ptr_t output = 0;
+    gpupool_ptr_t passing = 0;
+    uint64_t capture = 0;
+    const gpupool_stream_t stream = 11;
+    ASSERT_TRUE(ok(gpupool_malloc(pool, 3 * kMiB, stream, &input)));
+    ASSERT_TRUE(ok(gpupool_malloc(pool, 3 * kMiB, stream, &output)));
+    ASSERT_TRUE(ok(gpupool_sim_capture(kDevice, stream, 1)));
+    ASSERT_TRUE(ok(gpupool_capture_id(pool, stream, &capture)));
+    ASSERT_TRUE(ok(gpupool_malloc(pool, 6 * kMiB, stream, &passing)));
+    ASSERT_TRUE(ok(gpupool_fill(pool, passing, 1, 6 * kMiB, stream)));
+    ASSERT_TRUE(ok(gpupool_copy(pool, passing, input, 3 * kMiB, stream)));
+    ASSERT_TRUE(ok(gpupool_sim_work(kDevice, stream, passing, 6 * kMiB, 100)));
+    ASSERT_TRUE(ok(gpupool_copy(pool, output, passing, 3 * kMiB, stream)));
+    ASSERT_TRUE(ok(gpupool_free(pool, passing, stream)));
+    ASSERT_TRUE(ok(gpupool_sim_capture(kDevice, stream, 0)));
+    for (uint64_t cycle = 0; cycle < 100; ++cycle) {
+      fall_asleep(pool);
+      EXPECT_EQ(device_free(), kCapacity);
+      wake(pool);
+      write_pattern(input, 3 * kMiB, cycle);
+      ASSERT_TRUE(ok(gpupool_sim_launch(kDevice, capture, stream)));
+      ASSERT_TRUE(ok(gpupool_synchronize(pool)));
+      ASSERT_TRUE(has_pattern(output, 3 * kMiB, cycle)) << cycle;
+    }
+    EXPECT_TRUE(ok(gpupool_release_capture(pool, capture)));
+    EXPECT_TRUE(ok(gpupool_free(pool, input, stream)));
+    EXPECT_TRUE(ok(gpupool_free(pool, output, stream)));
+    if (in_child) {
+      EXPECT_TRUE(ok(gpupool_destroy(pool)));
+    }
+  }
 }
 
 TEST_F(Sleep, S27_TheStateOfPoolAndBlocksCanBeRead) {

@@ -21,4 +21,8 @@ TORCH_FUNCTIONS = {
     "gpupool_torch_pool_use_count": "0.2",
     "gpupool_torch_pools": "0.2",
     "gpupool_torch_limit": "0.2",
+    "gpupool_torch_tag": "0.2",
+    "gpupool_torch_tag_pools": "0.2",
+    "gpupool_torch_tag_margin": "0.2",
+    "gpupool_torch_asleep_bytes": "0.2",
 }

@@ -77,6 +77,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     pytest.importorskip("numpy")
     assert "numbers scaled on" in run(EXAMPLES / "kernel.py").stdout
     assert "8 turned away" in run(EXAMPLES / "service.py").stdout
+    assert "nobody does: 0 MiB" in run(EXAMPLES / "elastic.py", "0.05").stdout
     trace, picture = tmp_path / "small.trace", tmp_path / "small.svg"
     trace.write_text("".join(f"a {i} {1 << 20} 0\n" for i in range(9)) + "f 3\n", encoding="utf-8")
     assert '"language":"python"' in run(EXAMPLES / "replay.py", trace).stdout.replace(" ", "")

@@ -37,6 +37,8 @@ class TorchPools {
   static TorchPools& instance() noexcept;
   static void watch_fork() noexcept;
 
+  /// The device's default pool, which is open to the other devices in use from now on.
+  gpupool_status_t default_pool(int device, gpupool_t*& pool);
   gpupool_status_t malloc(uint64_t size, int device, void* stream, gpupool_ptr_t& ptr);
   gpupool_status_t free(gpupool_ptr_t ptr, int device, void* stream);
   /// Calls function(pool) on the pools of all devices until one succeeds, and returns that.
@@ -68,7 +70,6 @@ class TorchPools {
     StreamFilter filter;
   };
 
-  gpupool_status_t default_pool(int device, gpupool_t*& pool);
   gpupool_status_t open_to_peers(int device, gpupool_t* pool);
   gpupool_status_t meet_peers(int device, gpupool_t* pool);
   gpupool_t* routed(int device, void* stream);

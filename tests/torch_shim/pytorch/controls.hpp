@@ -16,7 +16,7 @@ int device_waits();
 size_t driver_bytes();
 
 /// Another allocator: of memory from cudaMalloc, and of nothing else that an allocator can do.
-class OtherAllocator final : public c10::cuda::CUDACachingAllocator::CUDAAllocator {
+class OtherAllocator : public c10::cuda::CUDACachingAllocator::CUDAAllocator {
  public:
   using DeviceIndex = c10::DeviceIndex;
   using Id = c10::MempoolId_t;

@@ -192,7 +192,7 @@ _LATER = {
     "from_dlpack": "_dlpack",
     "install": "frameworks",
 }
-_FRAMEWORK_MODULES = ("cuda_core", "cupy", "jax", "numba", "rmm", "torch", "triton", "warp")
+_FRAMEWORK_MODULES = ("cuda_core", "cupy", "jax", "numba", "rmm", "torch", "triton", "vllm", "warp")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,13 +16,15 @@ from pathlib import Path
 from .frameworks import _FRAMEWORKS
 from .frameworks._environment import activate
 
+_BY_DEFAULT = [name for name, framework in _FRAMEWORKS.items() if not framework.is_engines]
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m gpupool", description="Runs a program on one pool of GPU memory.")
     parser.add_argument(
         "--install",
         metavar="NAMES",
-        help=f"the frameworks, with commas; by default all that the program imports of {', '.join(_FRAMEWORKS)}",
+        help=f"the frameworks, with commas; by default all that the program imports of {', '.join(_BY_DEFAULT)}",
     )
     parser.add_argument("--cap", metavar="CAP", help='limit of each device\'s pool, such as "40%%" or 8GiB')
     parser.add_argument("-m", metavar="MODULE", dest="module", help="the program is a module")
@@ -30,7 +32,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.module is None and not given.program:
         parser.error("name a program")
-    os.environ["GPUPOOL_INSTALL"] = given.install or os.environ.get("GPUPOOL_INSTALL") or ",".join(_FRAMEWORKS)
+    os.environ["GPUPOOL_INSTALL"] = given.install or os.environ.get("GPUPOOL_INSTALL") or ",".join(_BY_DEFAULT)
     if given.cap is not None:
         os.environ["GPUPOOL_CAP"] = given.cap
     try:

@@ -33,6 +33,10 @@ class _Framework(NamedTuple):
     module: str
     """Here. It has check(), which raises RuntimeError if the framework cannot be given the pool, and put(), which
     gives it and returns how to undo that. PyTorch's has install(cap), which does both or nothing."""
+    is_engines: bool = False
+    """It is put to sleep rather than given the pool: only where it is named."""
+    may_be_missing: bool = False
+    """What is put there does without it."""
 
 
 # In the order of installing: what cannot be undone comes last.
@@ -43,6 +47,10 @@ _FRAMEWORKS = {
     "triton": _Framework("Triton", "triton", "triton"),
     "cuda.core": _Framework("cuda.core", "cuda.core", "cuda_core"),
     "numba": _Framework("Numba", "numba", "numba"),
+    "torch_memory_saver": _Framework(
+        "torch_memory_saver", "torch_memory_saver", "torch_memory_saver", is_engines=True, may_be_missing=True
+    ),
+    "vllm": _Framework("vLLM", "vllm", "vllm", is_engines=True),
     "torch": _Framework("PyTorch", "torch", "torch"),
 }
 
@@ -64,6 +72,9 @@ class _State:
 def install(*names: str, cap: str | float | None = None) -> None:
     """Gives the GPU memory of frameworks to the default pool of each device: of "torch", "cupy", "numba", "cuda.core",
     "triton", "rmm", "warp". Memory that they hold already stays as it is until they free it.
+
+    "torch_memory_saver" and "vllm" are no frameworks: with these names, gpupool takes the place of what puts PyTorch's
+    memory to sleep there (gpupool.torch.sleep, docs/elastic.md). Since 0.2.
 
     cap limits what each device's pool may hold: "40%" of the device, "8GiB", a number of bytes, or a fraction as a
     float. None leaves the limit as it is.
@@ -138,6 +149,8 @@ def _known(name: str) -> str:
 
 def _check_installed(name: str) -> None:
     framework = _FRAMEWORKS[name]
+    if framework.may_be_missing:
+        return
     try:
         found = importlib.util.find_spec(framework.package) is not None
     except ModuleNotFoundError:

@@ -86,7 +86,19 @@ class _Finder(importlib.abc.MetaPathFinder):
             if spec is not None and spec.loader is not None:
                 spec.loader = _Loader(spec.loader, self, fullname)
                 return spec
+        if fullname in self.waiting and _FRAMEWORKS[self.waiting[fullname]].may_be_missing:
+            return importlib.machinery.ModuleSpec(fullname, _Loader(_Nothing(), self, fullname))
         return None
+
+
+class _Nothing(importlib.abc.Loader):
+    """Of a package that is missing, which gpupool fills by itself."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """An empty one will do."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing in it."""
 
 
 class _Loader(importlib.abc.Loader):

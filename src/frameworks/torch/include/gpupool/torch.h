@@ -101,6 +101,32 @@ GPUPOOL_API size_t gpupool_torch_pools(int device, gpupool_t** pools, gpupool_to
 /* The limit of all these pools together, in bytes; 0: none. */
 GPUPOOL_API uint64_t gpupool_torch_limit(int device);
 
+/* ---- PyTorch: memory that sleeps by tag ------------------------------------------------------------ */
+
+/* Of an allocator behind a torch.cuda.MemPool. */
+typedef void* (*gpupool_torch_alloc_fn_t)(size_t size, int device, void* stream);
+typedef void (*gpupool_torch_free_fn_t)(void* ptr, size_t size, int device, void* stream);
+
+/* Writes the functions of an allocator whose memory belongs to a tag: on each device, a child of the default
+ * pool, made at its first use, with the tag as its name (gpupool_sleep_tag). With keep not 0, what alloc
+ * gives is saved even by a sleep that drops (gpupool_set_keep). The same tag and keep have the same
+ * functions. alloc gives NULL for size 0 and where memory is short, and throws std::runtime_error for all
+ * else, that the pool sleeps among it. free gives the memory back to the device at once, and may wait for the
+ * GPU. Errors: INVALID_ARGUMENT (tag is NULL, "", or longer than 63 bytes), UNAVAILABLE (the process has 64
+ * tags), HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_torch_tag(const char* tag, int keep, gpupool_torch_alloc_fn_t* alloc,
+                                               gpupool_torch_free_fn_t* free);
+
+/* Lists the pools of a tag, NULL: of all, on all devices. Writes at most capacity and returns how many there
+ * are. They live as long as the process. */
+GPUPOOL_API size_t gpupool_torch_tag_pools(const char* tag, gpupool_t** pools, size_t capacity);
+
+/* From now on, no tag's alloc leaves less than this free on its device: it gives NULL instead. 0: none. */
+GPUPOOL_API void gpupool_torch_tag_margin(uint64_t bytes);
+
+/* How many bytes of a device's tags are asleep. */
+GPUPOOL_API uint64_t gpupool_torch_asleep_bytes(int device);
+
 #ifdef __cplusplus
 }
 #endif

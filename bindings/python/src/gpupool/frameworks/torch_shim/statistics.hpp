@@ -4,6 +4,7 @@
 #pragma once
 
 #include <gpupool/gpupool.h>
+#include <gpupool/torch.h>
 
 #include <algorithm>
 #include <atomic>
@@ -88,6 +89,18 @@ inline void replace_segments(DeviceStats& stats, PrivateUsage usage) {
   });
 }
 
+/// What sleeps is not reserved: it is counted as segments that a MemPool's own allocator gave.
+inline void take_off_asleep(DeviceStats& stats, int64_t asleep) {
+  const auto reserved = [&](StatType type) -> int64_t& {
+    return stats.reserved_bytes[static_cast<size_t>(type)].current;
+  };
+  asleep = std::min(asleep, reserved(StatType::AGGREGATE));
+  const int64_t large = std::min(asleep, reserved(StatType::LARGE_POOL));
+  reserved(StatType::AGGREGATE) -= asleep;
+  reserved(StatType::LARGE_POOL) -= large;
+  reserved(StatType::SMALL_POOL) -= asleep - large;
+}
+
 /// The totals since the last reset: the pool counts for ever, so what it had then is kept here.
 class Statistics {
  public:
@@ -138,6 +151,7 @@ class Statistics {
       stats.num_ooms = shortages != shortages_.end() ? shortages->second : 0;
     }
     replace_segments(stats, privates_.usage(static_cast<DeviceIndex>(device)));
+    take_off_asleep(stats, static_cast<int64_t>(gpupool_torch_asleep_bytes(device)));
     stats.max_split_size = -1;  // none
     return stats;
   }

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's protocol MemAllocator over tags: what its sleep mode asks of vllm.device_allocator.
+
+Behind /sleep and /wake_up there, level 1 is sleep(offload_tags=("weights",)), and level 2 sleep(offload_tags=()).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ._torch_tags import (
+    DEFAULT_TAG,
+    Sleepers,
+    allocated_bytes,
+    import_torch,
+    known_tags,
+    mem_pool,
+    register_tag_hooks,
+)
+
+_DEFERRABLE = ("weights", "kv_cache")
+"""Tags that a wake of others leaves asleep. Whatever else sleeps, every wake brings back."""
+
+_POISON = 0xFF
+
+
+class GpupoolAllocator:
+    """One for the process: allocator_instance()."""
+
+    default_tag = DEFAULT_TAG
+
+    @contextmanager
+    def use_memory_pool(self, tag: str | None = None) -> Iterator[None]:
+        """Within it, what this thread allocates on the current device belongs to a tag."""
+        torch = import_torch()
+        with torch.cuda.use_mem_pool(mem_pool(DEFAULT_TAG if tag is None else tag)):
+            yield
+
+    def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
+        """Puts all tags to sleep. Of offload_tags the bytes are saved, None: of the default tag; all others are lost.
+        Raises as Pool.sleep: then everything is awake."""
+        saved = (DEFAULT_TAG,) if offload_tags is None else _tuple(offload_tags)
+        # What Python holds for no reason would be saved.
+        gc.collect()
+        Sleepers().sleep(saved)
+
+    def discard(self, tags: tuple[str, ...] | str) -> None:
+        """Puts these tags to sleep, and their bytes are lost; others stay as they are."""
+        Sleepers(_tuple(tags)).sleep()
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """Brings tags back, None: all. Beside weights and kv_cache, all other tags come with any. Raises as Pool.wake:
+        then all that slept sleeps, and the next call may succeed."""
+        wanted = None if tags is None else [tag for tag in known_tags() if tag in tags or tag not in _DEFERRABLE]
+        Sleepers(wanted).wake(
+            fill=_POISON if _is_set("VLLM_POISON_DISCARDED_PAGES") else None,
+            retain_backup=not _is_set("VLLM_SLEEP_MODE_RELEASE_HOST_MEMORY"),
+        )
+
+    def get_current_usage(self) -> int:
+        """Bytes of PyTorch's segments in all tags, asleep or not."""
+        return allocated_bytes()
+
+    def register_tag_hooks(self, tag: str, before_unmap: Callable[[], object], after_map: Callable[[], object]) -> None:
+        """See gpupool.torch.sleep.register_tag_hooks."""
+        register_tag_hooks(tag, before_unmap, after_map)
+
+
+_INSTANCE = GpupoolAllocator()
+
+
+def allocator_instance() -> GpupoolAllocator:
+    """What takes the place of vllm.device_allocator.get_mem_allocator_instance."""
+    return _INSTANCE
+
+
+def _tuple(tags: tuple[str, ...] | str) -> tuple[str, ...]:
+    return (tags,) if isinstance(tags, str) else tuple(tags)
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").lower() in ("1", "true")
