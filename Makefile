@@ -9,6 +9,13 @@ PYTHON_FOLDERS := tools tests packaging
 # The checkers are those that tools/setup.sh puts here, in the versions that we write for.
 CHECKERS := build/checkers
 CTEST := ctest --parallel 2
+# What was compiled once is not compiled again, by whichever build, where ccache is here.
+ifneq (,$(shell command -v ccache 2>/dev/null))
+export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+export CMAKE_C_COMPILER_LAUNCHER ?= ccache
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
+endif
 
 help:
 	@echo "make demo       builds what it runs: the examples and recorded PyTorch workloads, in every language"
@@ -40,7 +47,9 @@ demo: setup-demo
 	@tools/demo.sh
 
 # The parts of `make test`, one by one, so that several machines can share them.
-test: setup check test-release test-bindings test-asan test-tsan test-oldest
+PARTS := check test-release test-bindings test-asan test-tsan test-oldest
+test: setup
+	@for part in $(PARTS); do $(MAKE) --no-print-directory $$part || exit 1; done
 	@echo "All checks passed."
 
 test-release: setup

@@ -75,6 +75,7 @@ need_languages() {
 }
 
 need_checkers() {
+  want ccache command ccache
   need binutils command readelf
   need clang command clang++
   need lua-check command luacheck

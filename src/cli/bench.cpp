@@ -68,7 +68,7 @@ Row measure(BenchCase& bench_case, double seconds) {
 /// Makes a case when its turn comes: each has a pool of its own, and only one is there at a time.
 using Maker = std::function<std::unique_ptr<BenchCase>()>;
 
-std::vector<Maker> all_cases(const gpupool_config_t& config, const std::vector<int>& thread_counts) {
+std::vector<Maker> all_cases(const Config& config, const std::vector<int>& thread_counts) {
   std::vector<Maker> makers;
   for (const uint64_t size : {uint64_t{512}, 64 * kKiB, kMiB, 10 * kMiB, 256 * kMiB}) {
     makers.push_back([=] { return make_pair_case(config, {"pair", size, 1, 0}, false); });

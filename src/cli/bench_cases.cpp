@@ -26,10 +26,8 @@ void keep(T& value) {
 void pair(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     gpupool_ptr_t pointer = 0;
-    const gpupool_status_t malloc_status = gpupool_malloc(pool, size, stream, &pointer);
-    if (malloc_status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_malloc", malloc_status);
-    const gpupool_status_t free_status = gpupool_free(pool, pointer, stream);
-    if (free_status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_free", free_status);
+    check(gpupool_malloc(pool, size, stream, &pointer));
+    check(gpupool_free(pool, pointer, stream));
   }
 }
 
@@ -43,15 +41,16 @@ double time_one_thread(uint64_t count, const Repeats& work) {
 
 class PairCase : public BenchCase {
  public:
-  PairCase(const gpupool_config_t& config, CaseInfo info, bool is_one_stream)
-      : BenchCase(std::move(info)), pool_(config) {
+  PairCase(const Config& config, CaseInfo info, bool is_one_stream)
+      : BenchCase(std::move(info)), pool_(create_pool(config)) {
     const int streams = is_one_stream ? 1 : this->info().threads;
     for (int i = 0; i < streams; ++i) streams_.emplace_back(pool_);
   }
 
   double run(uint64_t count) override {
     const auto work = [this](int thread, uint64_t repeats) {
-      pair(pool_.get(), info().size, streams_[static_cast<size_t>(thread) % streams_.size()].get(), repeats);
+      pair(pool_.handle(), info().size, streams_[static_cast<size_t>(thread) % streams_.size()].id(),
+           repeats);
     };
     return time_threads(
                info().threads, [&](int thread) { work(thread, std::min(count, kWarmUp)); },
@@ -61,13 +60,13 @@ class PairCase : public BenchCase {
 
  private:
   Pool pool_;
-  std::vector<OwnedStream> streams_;
+  std::vector<Stream> streams_;
 };
 
 class StreamsCase : public BenchCase {
  public:
-  StreamsCase(const gpupool_config_t& config, CaseInfo info, size_t streams)
-      : BenchCase(std::move(info)), pool_(config) {
+  StreamsCase(const Config& config, CaseInfo info, size_t streams)
+      : BenchCase(std::move(info)), pool_(create_pool(config)) {
     for (size_t i = 0; i < streams; ++i) streams_.emplace_back(pool_);
   }
 
@@ -76,7 +75,7 @@ class StreamsCase : public BenchCase {
       std::minstd_rand random(static_cast<unsigned>(thread) + 1);
       const bool wanders = info().threads > 1;
       for (uint64_t i = 0; i < repeats; ++i)
-        pair(pool_.get(), info().size, streams_[(wanders ? random() : i) % streams_.size()].get(), 1);
+        pair(pool_.handle(), info().size, streams_[(wanders ? random() : i) % streams_.size()].id(), 1);
     };
     return time_threads(
                info().threads, [&](int thread) { work(thread, kWarmUp * 10); },
@@ -86,60 +85,58 @@ class StreamsCase : public BenchCase {
 
  private:
   Pool pool_;
-  std::vector<OwnedStream> streams_;
+  std::vector<Stream> streams_;
 };
 
 class SizesCase : public BenchCase {
  public:
-  SizesCase(const gpupool_config_t& config, CaseInfo info, size_t sizes)
-      : BenchCase(std::move(info)), pool_(config), stream_(pool_), sizes_(sizes) {}
+  SizesCase(const Config& config, CaseInfo info, size_t sizes)
+      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_), sizes_(sizes) {}
 
   double run(uint64_t count) override {
     return time_one_thread(count, [this](uint64_t repeats) {
-      for (uint64_t i = 0; i < repeats; ++i) pair(pool_.get(), 512 * (1 + i % sizes_), stream_.get(), 1);
+      for (uint64_t i = 0; i < repeats; ++i) pair(pool_.handle(), 512 * (1 + i % sizes_), stream_.id(), 1);
     });
   }
 
  private:
   Pool pool_;
-  OwnedStream stream_;
+  Stream stream_;
   size_t sizes_;
 };
 
 class ParkedPairCase : public BenchCase {
  public:
-  ParkedPairCase(const gpupool_config_t& config, CaseInfo info)
-      : BenchCase(std::move(info)), pool_(config), stream_(pool_) {}
+  ParkedPairCase(const Config& config, CaseInfo info)
+      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_) {}
 
   double run(uint64_t count) override {
     return time_one_thread(count, [this](uint64_t repeats) {
       for (uint64_t i = 0; i < repeats; ++i) {
-        pair(pool_.get(), info().size, stream_.get(), 1);
-        check(gpupool_park_stream(pool_.get(), stream_.get()), "gpupool_park_stream");
+        pair(pool_.handle(), info().size, stream_.id(), 1);
+        pool_.park_stream(stream_);
       }
     });
   }
 
  private:
   Pool pool_;
-  OwnedStream stream_;
+  Stream stream_;
 };
 
 class FreeElsewhereCase : public BenchCase {
  public:
-  FreeElsewhereCase(const gpupool_config_t& config, CaseInfo info)
-      : BenchCase(std::move(info)), pool_(config), stream_(pool_) {}
+  FreeElsewhereCase(const Config& config, CaseInfo info)
+      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_) {}
 
   double run(uint64_t count) override {
     const auto make = [this] {
       gpupool_ptr_t pointer = 0;
-      const gpupool_status_t status = gpupool_malloc(pool_.get(), info().size, stream_.get(), &pointer);
-      if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_malloc", status);
+      check(gpupool_malloc(pool_.handle(), info().size, stream_.id(), &pointer));
       return pointer;
     };
     const auto use = [this](gpupool_ptr_t pointer) {
-      const gpupool_status_t status = gpupool_free(pool_.get(), pointer, stream_.get());
-      if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_free", status);
+      check(gpupool_free(pool_.handle(), pointer, stream_.id()));
     };
     return through_ring(
         count, [] {}, make, use);
@@ -147,7 +144,7 @@ class FreeElsewhereCase : public BenchCase {
 
  private:
   Pool pool_;
-  OwnedStream stream_;
+  Stream stream_;
 };
 
 class RingCase : public BenchCase {
@@ -159,15 +156,18 @@ class RingCase : public BenchCase {
 
 class ChurnCase : public BenchCase {
  public:
-  ChurnCase(const gpupool_config_t& config, CaseInfo info)
-      : BenchCase(std::move(info)), pool_(config), stream_(pool_), pointers_(this->info().live_blocks) {
+  ChurnCase(const Config& config, CaseInfo info)
+      : BenchCase(std::move(info)),
+        pool_(create_pool(config)),
+        stream_(pool_),
+        pointers_(this->info().live_blocks) {
     std::uniform_real_distribution<double> exponent(std::log2(kSmallest),
                                                     std::log2(static_cast<double>(this->info().size)));
     for (uint64_t& size : sizes_) size = static_cast<uint64_t>(std::exp2(exponent(random_)));
   }
 
   ~ChurnCase() override {
-    for (const gpupool_ptr_t pointer : pointers_) gpupool_free(pool_.get(), pointer, stream_.get());
+    for (const gpupool_ptr_t pointer : pointers_) gpupool_free(pool_.handle(), pointer, stream_.id());
   }
   ChurnCase(const ChurnCase&) = delete;
   ChurnCase& operator=(const ChurnCase&) = delete;
@@ -194,8 +194,7 @@ class ChurnCase : public BenchCase {
       const uint64_t random = random_();
       // The high half picks the block without a division; the low bits pick the size.
       gpupool_ptr_t& pointer = pointers_[((random >> 32) * pointers_.size()) >> 32];
-      const gpupool_status_t status = gpupool_free(pool_.get(), pointer, stream_.get());
-      if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_free", status);
+      check(gpupool_free(pool_.handle(), pointer, stream_.id()));
       malloc_into(pointer, random);
     }
   }
@@ -203,12 +202,11 @@ class ChurnCase : public BenchCase {
   void malloc_into(gpupool_ptr_t& pointer, uint64_t random) {
     pointer = 0;
     const uint64_t size = sizes_[random % sizes_.size()];
-    const gpupool_status_t status = gpupool_malloc(pool_.get(), size, stream_.get(), &pointer);
-    if (status != GPUPOOL_SUCCESS) throw LibraryError("gpupool_malloc", status);
+    check(gpupool_malloc(pool_.handle(), size, stream_.id(), &pointer));
   }
 
   Pool pool_;
-  OwnedStream stream_;
+  Stream stream_;
   std::mt19937_64 random_;  // seeded the same in every run
   std::array<uint64_t, 1 << 16> sizes_{};
   std::vector<gpupool_ptr_t> pointers_;
@@ -250,23 +248,23 @@ class LibcCase : public BenchCase {
 
 }  // namespace
 
-std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream) {
+std::unique_ptr<BenchCase> make_pair_case(const Config& config, CaseInfo info, bool is_one_stream) {
   return std::make_unique<PairCase>(config, std::move(info), is_one_stream);
 }
 
-std::unique_ptr<BenchCase> make_streams_case(const gpupool_config_t& config, CaseInfo info, size_t streams) {
+std::unique_ptr<BenchCase> make_streams_case(const Config& config, CaseInfo info, size_t streams) {
   return std::make_unique<StreamsCase>(config, std::move(info), streams);
 }
 
-std::unique_ptr<BenchCase> make_sizes_case(const gpupool_config_t& config, CaseInfo info, size_t sizes) {
+std::unique_ptr<BenchCase> make_sizes_case(const Config& config, CaseInfo info, size_t sizes) {
   return std::make_unique<SizesCase>(config, std::move(info), sizes);
 }
 
-std::unique_ptr<BenchCase> make_parked_pair_case(const gpupool_config_t& config, CaseInfo info) {
+std::unique_ptr<BenchCase> make_parked_pair_case(const Config& config, CaseInfo info) {
   return std::make_unique<ParkedPairCase>(config, std::move(info));
 }
 
-std::unique_ptr<BenchCase> make_free_elsewhere_case(const gpupool_config_t& config, CaseInfo info) {
+std::unique_ptr<BenchCase> make_free_elsewhere_case(const Config& config, CaseInfo info) {
   return std::make_unique<FreeElsewhereCase>(config, std::move(info));
 }
 
@@ -274,7 +272,7 @@ std::unique_ptr<BenchCase> make_ring_case(CaseInfo info) {
   return std::make_unique<RingCase>(std::move(info));
 }
 
-std::unique_ptr<BenchCase> make_churn_case(const gpupool_config_t& config, CaseInfo info) {
+std::unique_ptr<BenchCase> make_churn_case(const Config& config, CaseInfo info) {
   return std::make_unique<ChurnCase>(config, std::move(info));
 }
 

@@ -36,27 +36,27 @@ class BenchCase {
 };
 
 /// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
-std::unique_ptr<BenchCase> make_pair_case(const gpupool_config_t& config, CaseInfo info, bool is_one_stream);
+std::unique_ptr<BenchCase> make_pair_case(const Config& config, CaseInfo info, bool is_one_stream);
 
 /// Pairs of one size on `streams` streams in turn, or, with several threads, each on one that is picked at
 /// random, as tasks do that wander over threads.
-std::unique_ptr<BenchCase> make_streams_case(const gpupool_config_t& config, CaseInfo info, size_t streams);
+std::unique_ptr<BenchCase> make_streams_case(const Config& config, CaseInfo info, size_t streams);
 
 /// Pairs of `sizes` sizes in turn, multiples of 512, on one stream.
-std::unique_ptr<BenchCase> make_sizes_case(const gpupool_config_t& config, CaseInfo info, size_t sizes);
+std::unique_ptr<BenchCase> make_sizes_case(const Config& config, CaseInfo info, size_t sizes);
 
 /// malloc, free and gpupool_park_stream, as for a library whose streams may end at any time.
-std::unique_ptr<BenchCase> make_parked_pair_case(const gpupool_config_t& config, CaseInfo info);
+std::unique_ptr<BenchCase> make_parked_pair_case(const Config& config, CaseInfo info);
 
 /// One thread allocates, and another one frees what it gets from the first through a ring of 256 pointers.
-std::unique_ptr<BenchCase> make_free_elsewhere_case(const gpupool_config_t& config, CaseInfo info);
+std::unique_ptr<BenchCase> make_free_elsewhere_case(const Config& config, CaseInfo info);
 
 /// The same without the pool: what handing a pointer to another thread costs.
 std::unique_ptr<BenchCase> make_ring_case(CaseInfo info);
 
 /// Among info.live_blocks live blocks of 512 bytes to info.size, sizes evenly spread in their logarithm,
 /// one that is picked at random is freed and another allocated in its place. That is counted as one.
-std::unique_ptr<BenchCase> make_churn_case(const gpupool_config_t& config, CaseInfo info);
+std::unique_ptr<BenchCase> make_churn_case(const Config& config, CaseInfo info);
 
 /// Yardstick: lock and unlock of a mutex that nobody else wants.
 std::unique_ptr<BenchCase> make_mutex_case();

@@ -30,14 +30,14 @@ gpupool_ptr_t host_address(const std::byte* p) {
 
 }  // namespace
 
-DataCheck::DataCheck(gpupool_t* pool, std::span<const gpupool_stream_t> streams, uint32_t slot_count)
+DataCheck::DataCheck(Pool& pool, std::span<const gpupool_stream_t> streams, uint32_t slot_count)
     : pool_(pool), streams_(streams), blocks_(slot_count), staging_(kStagingSize) {}
 
 void DataCheck::write(uint32_t slot, uint64_t id, gpupool_ptr_t ptr, uint64_t bytes,
                       gpupool_stream_t stream) {
   const Block block{ptr, bytes, id, pattern_of(id, writes_++)};
   blocks_[slot] = block;
-  check(gpupool_fill(pool_, ptr, std::to_integer<uint32_t>(block.pattern), bytes, stream), "gpupool_fill");
+  pool_.fill(ptr, std::to_integer<uint8_t>(block.pattern), bytes, stream);
 }
 
 void DataCheck::read(uint32_t slot, gpupool_stream_t stream) {
@@ -56,15 +56,14 @@ void DataCheck::read(uint32_t slot, gpupool_stream_t stream) {
 
 void DataCheck::read_range(const Block& block, uint64_t offset, size_t size, gpupool_stream_t stream) {
   if (staging_.size() - staging_used_ < size) compare();
-  check(gpupool_copy(pool_, host_address(&staging_[staging_used_]), block.ptr + offset, size, stream),
-        "gpupool_copy");
+  pool_.copy(host_address(&staging_[staging_used_]), block.ptr + offset, size, stream);
   samples_.push_back({staging_used_, size, offset, block});
   staging_used_ += size;
 }
 
 void DataCheck::compare() {
   for (const gpupool_stream_t stream : streams_) {
-    check(gpupool_stream_synchronize(pool_, stream), "gpupool_stream_synchronize");
+    check(gpupool_stream_synchronize(pool_.handle(), stream));
   }
   for (const Sample& sample : samples_) compare_sample(sample);
   samples_.clear();

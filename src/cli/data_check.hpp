@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "gpupool/gpupool.h"
+#include "gpupool/gpupool.hpp"
 
 namespace gpupool::cli {
 
@@ -18,7 +18,7 @@ namespace gpupool::cli {
 class DataCheck {
  public:
   /// Borrows pool and streams. `slot_count` as in Trace.
-  DataCheck(gpupool_t* pool, std::span<const gpupool_stream_t> streams, uint32_t slot_count);
+  DataCheck(Pool& pool, std::span<const gpupool_stream_t> streams, uint32_t slot_count);
 
   /// Right after a malloc: fills the block with a byte that belongs to `id` alone, or nearly.
   void write(uint32_t slot, uint64_t id, gpupool_ptr_t ptr, uint64_t bytes, gpupool_stream_t stream);
@@ -50,7 +50,7 @@ class DataCheck {
   void read_range(const Block& block, uint64_t offset, size_t size, gpupool_stream_t stream);
   void compare_sample(const Sample& sample);
 
-  gpupool_t* pool_;
+  Pool& pool_;
   std::span<const gpupool_stream_t> streams_;
   std::vector<Block> blocks_;  // by slot
   std::vector<std::byte> staging_;

@@ -15,25 +15,21 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The devices of one backend, or why there are none.
-struct Backend {
+struct Available {
   std::string name;
   std::vector<gpupool_device_info_t> devices;
   std::string why_unavailable;
 };
 
-Backend find_backend(std::string name, gpupool_backend_t backend) {
-  Backend result{std::move(name), {}, {}};
+Available find_backend(std::string name, Backend backend) {
+  Available result{std::move(name), {}, {}};
   int32_t count = 0;
-  if (const gpupool_status_t status = gpupool_device_count(backend, &count); status != GPUPOOL_SUCCESS) {
-    result.why_unavailable = describe(status);
-    return result;
+  try {
+    count = device_count(backend);
+  } catch (const Error& error) {
+    result.why_unavailable = error.what();
   }
-  for (int32_t number = 0; number < count; ++number) {
-    gpupool_device_info_t info{};
-    info.struct_size = sizeof info;
-    check(gpupool_device_info(backend, number, &info), fmt::format("device {}:{}", result.name, number));
-    result.devices.push_back(info);
-  }
+  for (int32_t number = 0; number < count; ++number) result.devices.push_back(device_info(number, backend));
   return result;
 }
 
@@ -91,7 +87,7 @@ Json to_json(const gpupool_device_info_t& info) {
   };
 }
 
-void print_as_json(const std::vector<Backend>& backends) {
+void print_as_json(const std::vector<Available>& backends) {
   Json json = {
       {"version", gpupool_version_string()},
       {"version_number", gpupool_version()},
@@ -99,7 +95,7 @@ void print_as_json(const std::vector<Backend>& backends) {
       {"devices", Json::array()},
       {"unavailable", Json::object()},
   };
-  for (const Backend& backend : backends) {
+  for (const Available& backend : backends) {
     for (const auto& device : backend.devices) json["devices"].push_back(to_json(device));
     if (!backend.why_unavailable.empty()) json["unavailable"][backend.name] = backend.why_unavailable;
   }
@@ -130,7 +126,7 @@ void add_rows(Table& table, const std::vector<gpupool_device_info_t>& devices) {
   }
 }
 
-void print_for_people(const std::vector<Backend>& backends) {
+void print_for_people(const std::vector<Available>& backends) {
   fmt::print("gpupool {}\n", gpupool_version_string());
   fmt::print("features: {}\n\n", join(words_of(gpupool_features(), kFeatures, &Word::meaning)));
   using Align = Table::Align;
@@ -142,9 +138,9 @@ void print_for_people(const std::vector<Backend>& backends) {
                {"driver"},
                {"compute"},
                {"can do", Align::left}});
-  for (const Backend& backend : backends) add_rows(table, backend.devices);
+  for (const Available& backend : backends) add_rows(table, backend.devices);
   table.print();
-  for (const Backend& backend : backends) {
+  for (const Available& backend : backends) {
     if (!backend.why_unavailable.empty()) {
       fmt::print("\n{} is not available here: {}\n", backend.name, backend.why_unavailable);
     }
@@ -154,9 +150,9 @@ void print_for_people(const std::vector<Backend>& backends) {
 }  // namespace
 
 int run_info(const InfoOptions& options) {
-  std::vector<Backend> backends;
+  std::vector<Available> backends;
   if (options.device.empty()) {
-    backends = {find_backend("cuda", GPUPOOL_BACKEND_CUDA), find_backend("sim", GPUPOOL_BACKEND_SIM)};
+    backends = {find_backend("cuda", Backend::cuda), find_backend("sim", Backend::sim)};
   } else {
     backends = {{"", {find_device(options.device)}, ""}};
   }

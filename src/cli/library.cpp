@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <utility>
+#include "gpupool/sim.hpp"
 
 namespace gpupool::cli {
 
@@ -18,13 +18,6 @@ std::string describe(gpupool_status_t status) {
   const std::string words = last_words(status);
   const std::string name = gpupool_status_name(status);
   return words.empty() ? name : fmt::format("{}: {}", name, words);
-}
-
-LibraryError::LibraryError(std::string_view what, gpupool_status_t status)
-    : std::runtime_error(fmt::format("{}: {}", what, describe(status))) {}
-
-void check(gpupool_status_t status, std::string_view what) {
-  if (status != GPUPOOL_SUCCESS) throw LibraryError(what, status);
 }
 
 bool is_callers_fault(gpupool_status_t status) noexcept {
@@ -44,7 +37,7 @@ gpupool_device_info_t find_device(const std::string& text) {
   if (is_callers_fault(status)) {
     throw InputError(fmt::format("device {} cannot be used: {}", text, describe(status)));
   }
-  check(status, fmt::format("device {}", text));
+  check(status);
   return info;
 }
 
@@ -53,49 +46,20 @@ std::string device_label(const gpupool_device_info_t& info) {
 }
 
 void configure_data(const gpupool_device_info_t& info, bool with_data) {
-  if (info.backend != GPUPOOL_BACKEND_SIM) return;
-  gpupool_sim_config_t config{};
-  config.struct_size = sizeof config;
-  config.data = with_data ? 1 : 2;
-  check(gpupool_sim_configure(info.device, &config), "configuring the simulated device");
+  if (info.backend == GPUPOOL_BACKEND_SIM) sim::configure(info.device, {.data = with_data ? 1U : 2U});
 }
 
-gpupool_config_t config_for(const gpupool_device_info_t& info) {
-  gpupool_config_t config;
-  check(gpupool_config_init(&config, sizeof config), "gpupool_config_init");
-  config.backend = info.backend;
-  config.device = info.device;
-  return config;
+Config config_for(const gpupool_device_info_t& info) {
+  return {.device = info.device, .backend = static_cast<Backend>(info.backend)};
 }
 
-Pool::Pool(const gpupool_config_t& config) {
-  const gpupool_status_t status = gpupool_create(&config, &pool_);
-  if (is_callers_fault(status)) {
-    throw InputError(fmt::format("a pool with these options cannot be created: {}", describe(status)));
+Pool create_pool(const Config& config) {
+  try {
+    return Pool(config);
+  } catch (const Error& error) {
+    if (!is_callers_fault(error.status())) throw;
+    throw InputError(fmt::format("a pool with these options cannot be created: {}", error.what()));
   }
-  check(status, "creating a pool");
 }
-
-Pool::~Pool() {
-  gpupool_destroy(pool_);
-}
-
-gpupool_stats_t Pool::stats() const {
-  gpupool_stats_t stats{};
-  stats.struct_size = sizeof stats;
-  check(gpupool_stats(pool_, &stats), "gpupool_stats");
-  return stats;
-}
-
-OwnedStream::OwnedStream(const Pool& pool) : pool_(&pool) {
-  check(gpupool_stream_create(pool.get(), &stream_), "creating a stream");
-}
-
-OwnedStream::~OwnedStream() {
-  if (pool_ != nullptr) gpupool_stream_destroy(pool_->get(), stream_);
-}
-
-OwnedStream::OwnedStream(OwnedStream&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), stream_(other.stream_) {}
 
 }  // namespace gpupool::cli

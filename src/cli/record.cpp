@@ -27,6 +27,7 @@ constexpr int kNotFound = 127;
   setenv("GPUPOOL_RECORD", path.c_str(), 1);
   setenv("GPUPOOL_RECORD_STACKS", options.stacks.c_str(), 1);
   std::vector<char*> words;
+  words.reserve(options.program.size() + 1);
   for (const std::string& word : options.program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words[0], words.data());

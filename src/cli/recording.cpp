@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 
 #include "cli/library.hpp"
@@ -74,8 +75,9 @@ class Reader {
 
   Recording read() {
     for (size_t at = header_bytes_; at < bytes_.size();) at = read_chunk(at);
-    std::stable_sort(made_.events.begin(), made_.events.end(),
-                     [](const Happened& a, const Happened& b) { return a.ns < b.ns; });
+    std::sort(made_.events.begin(), made_.events.end(), [](const Happened& a, const Happened& b) {
+      return std::tie(a.ns, a.place) < std::tie(b.ns, b.place);
+    });
     return std::move(made_);
   }
 
@@ -255,6 +257,7 @@ class Reader {
       last_.address = unit_ * kUnit;
       if (last_.kind != Kind::free && last_.kind != Kind::use) last_.bytes = next_number();
     }
+    last_.place = static_cast<uint32_t>(made_.events.size());
     made_.events.push_back(last_);
   }
 

@@ -31,6 +31,7 @@ struct Happened {
   uint32_t stack;
   uint16_t tag;
   Kind kind;
+  uint32_t place = 0;  // in the file: the order of what happened at one time
 };
 
 struct RecordedPool {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <span>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "cli/data_check.hpp"
 #include "cli/library.hpp"
 #include "cli/size.hpp"
+#include "gpupool/sim.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -37,16 +37,10 @@ gpupool_driver_stats_t difference(const gpupool_driver_stats_t& after, const gpu
   return result;
 }
 
-gpupool_config_t with_limit(gpupool_config_t config, uint64_t limit_bytes) {
+Config with_limit(Config config, uint64_t limit_bytes) {
   config.limit_bytes = limit_bytes;
   return config;
 }
-
-/// The rules of the simulated device that were broken so far, and the last one in words.
-struct Faults {
-  uint64_t count = 0;
-  std::array<char, 512> text{};
-};
 
 class Replayer {
  public:
@@ -56,13 +50,13 @@ class Replayer {
         setup_(setup),
         stop_at_failure_(stop_at_failure),
         progress_(progress),
-        pool_(with_limit(setup.config, cap_bytes)),
+        pool_(create_pool(with_limit(setup.config, cap_bytes))),
         pointers_(trace.slot_count) {
     for (size_t i = 0; i < trace.streams.size(); ++i) {
       owned_streams_.emplace_back(pool_);
-      streams_.push_back(owned_streams_.back().get());
+      streams_.push_back(owned_streams_.back().id());
     }
-    if (setup.with_data) data_.emplace(pool_.get(), streams_, trace.slot_count);
+    if (setup.with_data) data_.emplace(pool_, streams_, trace.slot_count);
     faults_ = read_faults().count;
   }
 
@@ -112,7 +106,7 @@ class Replayer {
       report(fmt::format("the pool's peak of allocated bytes is {} and the trace's is {}",
                          after.all.allocated_bytes.peak, trace_.peak_live_bytes));
     }
-    check(gpupool_reset_peaks(pool_.get()), "gpupool_reset_peaks");
+    pool_.reset_peaks();
     result_.passes.push_back(pass);
   }
 
@@ -122,8 +116,8 @@ class Replayer {
     const auto until = [&](size_t event) {
       return static_cast<uint64_t>(per_event * static_cast<double>(event));
     };
-    if (setup_.config.backend == GPUPOOL_BACKEND_SIM) {
-      check(gpupool_sim_advance(setup_.config.device, until(end) - until(begin)), "gpupool_sim_advance");
+    if (setup_.config.backend == Backend::sim) {
+      sim::advance(setup_.config.device, until(end) - until(begin));
     } else {
       std::this_thread::sleep_until(begun + std::chrono::nanoseconds(until(end)));
     }
@@ -132,7 +126,7 @@ class Replayer {
   /// The measured loop. A block that could not be allocated has pointer 0, as one of no bytes has.
   template <bool with_data>
   void play(size_t begin, size_t end) {
-    gpupool_t* const pool = pool_.get();
+    gpupool_t* const pool = pool_.handle();
     for (size_t i = begin; i < end; ++i) {
       const TraceEvent& event = trace_.events[i];
       const gpupool_stream_t stream = streams_[event.stream];
@@ -163,7 +157,7 @@ class Replayer {
     const auto free_slot = [&](uint32_t slot, gpupool_stream_t stream) {
       if (pointers_[slot] == 0) return;
       if (data_) data_->read(slot, stream);
-      const gpupool_status_t status = gpupool_free(pool_.get(), pointers_[slot], stream);
+      const gpupool_status_t status = gpupool_free(pool_.handle(), pointers_[slot], stream);
       pointers_[slot] = 0;
       if (status != GPUPOOL_SUCCESS) {
         report(fmt::format("freeing a block after the pass failed: {}", describe(status)));
@@ -178,18 +172,19 @@ class Replayer {
 
   /// What must hold whenever everything is freed.
   void check_pool() {
-    const gpupool_status_t status = gpupool_validate(pool_.get());
-    if (status != GPUPOOL_SUCCESS) {
-      report(fmt::format("the pool's records are inconsistent: {}", describe(status)));
+    try {
+      pool_.validate();
+    } catch (const Error& error) {
+      report(fmt::format("the pool's records are inconsistent: {}", error.what()));
     }
     const gpupool_stats_t stats = pool_.stats();
     if (stats.all.allocated_bytes.current != 0 || stats.all.allocated_blocks.current != 0) {
       report(fmt::format("everything is freed and the pool counts {} blocks of {} bytes as allocated",
                          stats.all.allocated_blocks.current, stats.all.allocated_bytes.current));
     }
-    if (const Faults faults = read_faults(); faults.count != faults_) {
+    if (const sim::Faults faults = read_faults(); faults.count != faults_) {
       report(fmt::format("{} rules of the device were broken, the last one: {}", faults.count - faults_,
-                         faults.text.data()),
+                         faults.last),
              faults.count - faults_);
       faults_ = faults.count;
     }
@@ -201,13 +196,8 @@ class Replayer {
     }
   }
 
-  Faults read_faults() const {
-    Faults faults;
-    if (setup_.config.backend == GPUPOOL_BACKEND_SIM) {
-      check(gpupool_sim_faults(setup_.config.device, &faults.count, faults.text.data(), faults.text.size()),
-            "gpupool_sim_faults");
-    }
-    return faults;
+  sim::Faults read_faults() const {
+    return setup_.config.backend == Backend::sim ? sim::faults(setup_.config.device) : sim::Faults{};
   }
 
   void count_failure(gpupool_status_t status, size_t index) {
@@ -231,7 +221,7 @@ class Replayer {
   const bool stop_at_failure_;
   Progress& progress_;
   Pool pool_;
-  std::vector<OwnedStream> owned_streams_;
+  std::vector<Stream> owned_streams_;
   std::vector<gpupool_stream_t> streams_;  // by index in Trace::streams
   std::vector<gpupool_ptr_t> pointers_;    // by slot; 0: none
   std::optional<DataCheck> data_;

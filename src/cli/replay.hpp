@@ -11,14 +11,14 @@
 
 #include "cli/output.hpp"
 #include "cli/trace.hpp"
-#include "gpupool/gpupool.h"
+#include "gpupool/gpupool.hpp"
 
 namespace gpupool::cli {
 
 /// How to replay, whatever the trace.
 struct ReplaySetup {
   /// The pool's, without its limit.
-  gpupool_config_t config{};
+  Config config;
   int passes = 2;
   /// Write and check every block.
   bool with_data = false;
@@ -75,7 +75,7 @@ struct ReplayResult {
 };
 
 /// Replays all passes in a new pool with a limit of `cap_bytes` (0: none). With `stop_at_failure` the first
-/// failed allocation ends the replay. Throws LibraryError when the library fails in another way.
+/// failed allocation ends the replay. Throws Error when the library fails in another way.
 ReplayResult replay(const Trace& trace, const ReplaySetup& setup, uint64_t cap_bytes, bool stop_at_failure,
                     Progress& progress);
 

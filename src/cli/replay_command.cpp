@@ -40,8 +40,8 @@ ReplaySetup make_setup(const ReplayOptions& options, const gpupool_device_info_t
   if (!options.max_chunk.empty()) {
     setup.config.max_chunk_bytes = parse_bytes(options.max_chunk, "--max-chunk");
   }
-  if (options.mode == "vmm") setup.config.mode = GPUPOOL_MODE_VMM;
-  if (options.mode == "driver") setup.config.mode = GPUPOOL_MODE_DRIVER;
+  if (options.mode == "vmm") setup.config.mode = Mode::vmm;
+  if (options.mode == "driver") setup.config.mode = Mode::driver;
   setup.passes = options.passes;
   setup.with_data = options.data;
   setup.paced = options.paced;

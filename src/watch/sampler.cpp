@@ -17,6 +17,7 @@ namespace {
 
 constinit std::atomic<uint64_t> least_distance{Sampler::kLeastDistance};
 constinit std::atomic<bool> is_distance_set{false};
+constinit std::atomic<Sparing> sparing_of_all{Sparing::time};
 
 /// A number in (0, 1] from a counter: splitmix64. Samples are the same in each run of the same program.
 double random_of(uint64_t drawn) noexcept {
@@ -33,8 +34,9 @@ uint64_t sample_distance() noexcept {
   return least_distance.load(std::memory_order_relaxed);
 }
 
-void set_sample_distance(uint64_t bytes) noexcept {
+void set_sample_distance(uint64_t bytes, Sparing sparing) noexcept {
   is_distance_set.store(true);
+  sparing_of_all.store(sparing, std::memory_order_relaxed);
   least_distance.store(bytes, std::memory_order_relaxed);
 }
 
@@ -146,8 +148,9 @@ void Sampler::weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept {
   spent_ns_ += cost_ns;
   const uint64_t allowed = kFree + (now_ns - std::min(now_ns, begun_ns_)) / 200;
   uint8_t thinned = thinned_.load(std::memory_order_relaxed);
-  if (spent_ns_ > allowed && thinned < kMostThinned) ++thinned;
-  if (spent_ns_ < allowed / 2 && thinned > 0) --thinned;
+  const bool is_spared = sparing_of_all.load(std::memory_order_relaxed) == Sparing::time;
+  if (is_spared && spent_ns_ > allowed && thinned < kMostThinned) ++thinned;
+  if (thinned > 0 && (!is_spared || spent_ns_ < allowed / 2)) --thinned;
   thinned_.store(thinned, std::memory_order_relaxed);
 }
 

@@ -45,9 +45,12 @@ struct Marks {
   uint64_t drawn_for = 0;      // the distance that was set, and 1
 };
 
+/// Whether samples become rarer where they would cost much time. Who asks for a density has it.
+enum class Sparing : bool { nothing, time };
+
 /// The least mean distance of marks for all pools; 0: no samples. Read from GPUPOOL_SAMPLE at first.
 uint64_t sample_distance() noexcept;
-void set_sample_distance(uint64_t bytes) noexcept;
+void set_sample_distance(uint64_t bytes, Sparing sparing = Sparing::nothing) noexcept;
 /// Reads GPUPOOL_SAMPLE, unless that was done: a size, or 0.
 Status read_sample_distance();
 
@@ -81,7 +84,8 @@ class Sampler {
   }
 
   /// Notes a block. Where there is no memory it is left out. Takes the time that taking the sample took, so
-  /// that samples become rare where they would cost the program more than a two-hundredth of its time.
+  /// that samples become rare where they would cost the program more than a two-hundredth of its time, unless
+  /// it has asked for a density.
   void add(const Sample& sample, uint64_t cost_ns) noexcept;
   /// Called with any miss, under the pool's lock: marks that were thinned lie closer again once there was
   /// time enough.

@@ -88,26 +88,25 @@ TEST_F(ReplayWithData, reads_back_what_was_written) {
 }
 
 TEST_F(ReplayWithData, sees_a_disturbed_byte_in_a_small_block_and_at_the_ends_of_a_large_one) {
-  const Pool pool(setup_.config);
-  const OwnedStream stream(pool);
-  const std::vector<gpupool_stream_t> streams = {stream.get()};
-  DataCheck data(pool.get(), streams, 1);
+  Pool pool(setup_.config);
+  const Stream stream(pool);
+  const std::vector<gpupool_stream_t> streams = {stream};
+  DataCheck data(pool, streams, 1);
   uint64_t expected = 0;
   for (const auto& [size, offset] :
        {std::pair<uint64_t, uint64_t>{60000, 31234}, {kMiB, 0}, {kMiB, kMiB - 1}}) {
-    gpupool_ptr_t pointer = 0;
-    check(gpupool_malloc(pool.get(), size, stream.get(), &pointer), "gpupool_malloc");
-    data.write(0, 5, pointer, size, stream.get());
-    check(gpupool_stream_synchronize(pool.get(), stream.get()), "gpupool_stream_synchronize");
-    data.read(0, stream.get());
+    const gpupool_ptr_t pointer = pool.allocate(size, stream);
+    data.write(0, 5, pointer, size, stream);
+    stream.synchronize();
+    data.read(0, stream);
     data.compare();
     EXPECT_EQ(data.mismatches(), expected) << "nobody has touched it yet";
     auto* const byte = reinterpret_cast<unsigned char*>(pointer + offset);
     *byte = static_cast<unsigned char>(~*byte);
-    data.read(0, stream.get());
+    data.read(0, stream);
     data.compare();
     EXPECT_EQ(data.mismatches(), ++expected);
-    check(gpupool_free(pool.get(), pointer, stream.get()), "gpupool_free");
+    pool.deallocate(pointer, stream);
   }
   EXPECT_TRUE(data.first_mismatch().starts_with("block 5 of 60000 bytes at 0x")) << data.first_mismatch();
   EXPECT_NE(data.first_mismatch().find(": byte 31234 is "), std::string::npos) << data.first_mismatch();

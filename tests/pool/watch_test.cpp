@@ -22,6 +22,10 @@ class Watch : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(gpupool_set_sampling(kMiB), GPUPOOL_SUCCESS);
+    gpupool_sim_config_t sim{};
+    sim.struct_size = sizeof sim;
+    sim.data = 2;
+    ASSERT_EQ(gpupool_sim_configure(0, &sim), GPUPOOL_SUCCESS);
     make(0);
   }
 
@@ -224,6 +228,7 @@ size_t say_slowly(void* user, char* /*text*/, size_t /*capacity*/) {
 /// time.
 TEST_F(Watch, ABlockThatComesAndGoesIsNotSampledForEver) {
   uint64_t samples = 0;
+  gpupool::internal::set_sample_distance(kMiB, gpupool::internal::Sparing::time);
   ASSERT_EQ(gpupool_set_stack_fn(say_slowly, &samples), GPUPOOL_SUCCESS);
   for (const uint64_t size : {kMiB, 16 * kMiB, 256 * kMiB}) {
     samples = 0;
