@@ -2,6 +2,7 @@
 #include "cli/out_file.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,26 +13,38 @@
 #include "cli/library.hpp"
 
 namespace gpupool::cli {
+namespace {
+
+/// A device, a pipe and the like, through links: /dev/null stays what it is, whoever writes to it.
+bool is_no_file(const std::string& path) {
+  struct stat there {};
+  return stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);
+}
+
+}  // namespace
 
 OutFile::OutFile(const std::string& path) : path_(path), file_(stdout) {
   if (path == "-") return;
-  partial_ = path + ".XXXXXX";
-  const int file = mkstemp(partial_.data());
-  file_ = file < 0 ? nullptr : fdopen(file, "wb");
+  if (is_no_file(path)) {
+    file_ = std::fopen(path.c_str(), "wb");
+  } else {
+    partial_ = path + ".XXXXXX";
+    const int file = mkstemp(partial_.data());
+    file_ = file < 0 ? nullptr : fdopen(file, "wb");
+  }
   if (file_ == nullptr) throw InputError(fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
 }
 
 OutFile::~OutFile() {
-  if (partial_.empty()) return;
-  if (file_ != nullptr) (void)std::fclose(file_);
-  (void)unlink(partial_.c_str());
+  if (file_ != nullptr && file_ != stdout) (void)std::fclose(file_);
+  if (!partial_.empty()) (void)unlink(partial_.c_str());
 }
 
 void OutFile::close() {
-  if (partial_.empty()) return;  // main looks whether standard output could be written
+  if (file_ == stdout) return;  // main looks whether it could be written
   const bool is_good = std::ferror(file_) == 0;
   const bool is_closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-  if (!is_good || !is_closed || std::rename(partial_.c_str(), path_.c_str()) != 0) {
+  if (!is_good || !is_closed || (!partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0)) {
     throw InputError(fmt::format("{} cannot be written: {}", path_, std::strerror(errno)));
   }
   partial_.clear();

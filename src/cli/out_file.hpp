@@ -9,7 +9,7 @@
 namespace gpupool::cli {
 
 /// A file that appears when it is whole: what is there already is replaced by close(), and stays if that is
-/// never called.
+/// never called. What is no file, such as /dev/null or a pipe, is written to.
 class OutFile {
  public:
   /// "-": standard output. Throws InputError.
@@ -24,7 +24,7 @@ class OutFile {
 
  private:
   std::string path_;
-  std::string partial_;  // "": standard output
+  std::string partial_;  // "": standard output, or no file
   std::FILE* file_ = nullptr;
 };
 

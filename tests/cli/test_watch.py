@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -85,6 +86,23 @@ class Case(unittest.TestCase):
 
 
 class Recording(Case):
+    def test_what_is_no_file_is_written_to_and_stays(self):
+        recording = self.record("free(malloc(1000))")
+        pipe, link = self.folder / "pipe", self.folder / "null"
+        os.mkfifo(pipe)
+        link.symlink_to("/dev/null")
+        reader = threading.Thread(target=pipe.read_bytes, daemon=True)
+        reader.start()
+        for path in (pipe, link):
+            status, _, said = run("export", recording, "-o", path)
+            self.assertEqual(status, 0, said)
+        reader.join(10)
+        self.assertTrue(pipe.is_fifo())
+        self.assertTrue(link.is_symlink())
+        status, _, said = run("export", recording, "-o", self.folder)
+        self.assertEqual(status, 2)
+        self.assertIn("cannot be written: Is a directory", said)
+
     def test_replay_of_an_export_gives_the_same_figures(self):
         pick = random.Random(3)
         lines, live = [], []
