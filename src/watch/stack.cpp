@@ -83,10 +83,13 @@ struct Found {
 };
 
 /// libunwind keeps what it has learned of each function, so that it takes a twentieth of the time of the
-/// compiler's own unwinder. It is used where the system has it, but not under the thread sanitizer: what it
-/// keeps for a thread it gives back under a lock, when that thread is gone for the sanitizer.
+/// compiler's own unwinder. It is used where the system has it, but not under a sanitizer: what it keeps for
+/// a thread it gives back under a lock, when that thread is gone for the thread sanitizer; and at exit the
+/// leak sanitizer stumbles over the memory of threads that have loaded it.
 UnwindFn find_unwinder() noexcept {
-  if (dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr) return nullptr;
+  for (const char* sanitizer : {"__tsan_init", "__lsan_do_leak_check"}) {
+    if (dlsym(RTLD_DEFAULT, sanitizer) != nullptr) return nullptr;
+  }
   void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
   return library != nullptr ? reinterpret_cast<UnwindFn>(dlsym(library, "unw_backtrace")) : nullptr;
 }
