@@ -98,8 +98,9 @@ constinit Found<UnwindFn> unwinder;
 
 _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* to) noexcept {
   Taken& taken = *static_cast<Taken*>(to);
-  if (taken.count == kFrames) return _URC_END_OF_STACK;
-  taken.frames[taken.count++] = reinterpret_cast<void*>(_Unwind_GetIP(context));
+  const auto frame = _Unwind_GetIP(context);
+  if (taken.count == kFrames || frame == 0) return _URC_END_OF_STACK;
+  taken.frames[taken.count++] = reinterpret_cast<void*>(frame);
   return _URC_NO_REASON;
 }
 
