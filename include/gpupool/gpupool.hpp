@@ -180,6 +180,15 @@ struct WakeOptions {
   }
 };
 
+/// Calls one of the four functions that sleep and wake.
+template <typename Function, typename What>
+gpupool_sleep_result_t sleep_result(Function* function, What* what, const gpupool_sleep_options_t& options) {
+  gpupool_sleep_result_t result{};
+  result.struct_size = sizeof result;
+  check(function(what, &options, &result));
+  return result;
+}
+
 /// What is mapped and what is in it, sorted by address.
 struct Snapshot {
   std::vector<gpupool_segment_t> segments;
@@ -300,19 +309,11 @@ class Pool {
   // ---- sleep: all memory goes back to the device, and the addresses stay. Since 0.2.
 
   gpupool_sleep_result_t sleep(const SleepOptions& options = {}) {
-    const gpupool_sleep_options_t c_options = options.to_c();
-    gpupool_sleep_result_t result{};
-    result.struct_size = sizeof result;
-    check(gpupool_sleep(handle_, &c_options, &result));
-    return result;
+    return sleep_result(gpupool_sleep, handle_, options.to_c());
   }
   /// With what was saved. Where it fails, the pool sleeps on, whole.
   gpupool_sleep_result_t wake(const WakeOptions& options = {}) {
-    const gpupool_sleep_options_t c_options = options.to_c();
-    gpupool_sleep_result_t result{};
-    result.struct_size = sizeof result;
-    check(gpupool_wake(handle_, &c_options, &result));
-    return result;
+    return sleep_result(gpupool_wake, handle_, options.to_c());
   }
   [[nodiscard]] SleepState sleep_state() const {
     gpupool_sleep_state_t state{};
@@ -553,21 +554,13 @@ void copy_to_host(Range&& destination, const Block& source) {
 /// Since 0.2.
 inline gpupool_sleep_result_t sleep_tag(const std::optional<std::string>& tag,
                                         const SleepOptions& options = {}) {
-  const gpupool_sleep_options_t c_options = options.to_c();
-  gpupool_sleep_result_t result{};
-  result.struct_size = sizeof result;
-  check(gpupool_sleep_tag(tag ? tag->c_str() : nullptr, &c_options, &result));
-  return result;
+  return sleep_result(gpupool_sleep_tag, tag ? tag->c_str() : nullptr, options.to_c());
 }
 
 /// Wakes them: all, or none. Since 0.2.
 inline gpupool_sleep_result_t wake_tag(const std::optional<std::string>& tag,
                                        const WakeOptions& options = {}) {
-  const gpupool_sleep_options_t c_options = options.to_c();
-  gpupool_sleep_result_t result{};
-  result.struct_size = sizeof result;
-  check(gpupool_wake_tag(tag ? tag->c_str() : nullptr, &c_options, &result));
-  return result;
+  return sleep_result(gpupool_wake_tag, tag ? tag->c_str() : nullptr, options.to_c());
 }
 
 /// While it lives, what its thread allocates carries a name, in reports and recordings. Tags nest, and end on

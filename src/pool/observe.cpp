@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/size_text.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
@@ -48,20 +49,6 @@ gpupool_driver_stats_t calls_of(const MeteredDevice& device) noexcept {
   for (size_t call = 0; call < std::size(fields); ++call)
     *fields[call] = device.total(static_cast<Call>(call));
   return calls;
-}
-
-/// "1.50 GiB"
-std::string size_text(uint64_t bytes) {
-  static constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kNames)) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kNames[unit]);
-  return text;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/size_text.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 
@@ -25,17 +26,6 @@ constinit std::atomic<uint32_t> epoch{1};
 void watch_anew_everywhere() {
   epoch.fetch_add(1);
   for (const auto& pool : Registry::instance().all()) pool->watch_anew();
-}
-
-/// "1.50 GiB"
-std::string short_size(uint64_t bytes) {
-  static constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kNames); ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kNames[unit]);
-  return text;
 }
 
 std::string short_age(uint64_t nanoseconds) {
@@ -274,7 +264,7 @@ std::string Pool::largest_holders(size_t count) {
     if (count-- == 0) break;
     const std::string stack = holder.stack;
     text += text.empty() ? "" : "; ";
-    text += short_size(holder.live_bytes);
+    text += size_text(holder.live_bytes);
     if (holder.tag[0] != '\0') text += " of \"" + std::string(holder.tag) + "\"";
     if (!stack.empty()) text += " from " + stack.substr(0, stack.find('\n'));
     text += ", the oldest for " + short_age(holder.oldest_nanoseconds);

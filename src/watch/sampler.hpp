@@ -57,7 +57,6 @@ Status read_sample_distance();
 /// The samples of one pool.
 class Sampler {
  public:
-  static constexpr uint64_t kNever = UINT64_MAX;
   static constexpr uint64_t kLeastDistance = uint64_t{1} << 20;
   static constexpr uint64_t kMostDistance = uint64_t{64} << 20;
 

@@ -18,6 +18,7 @@ namespace attack {
 
 using pool_test::kGiB;
 using pool_test::kGranule;
+using pool_test::kIsSanitized;
 using pool_test::kKiB;
 using pool_test::kMiB;
 using pool_test::kUnknownStream;
@@ -28,12 +29,6 @@ using pool_test::refused;
 
 inline constexpr uint32_t kAddressesOnly = 2;
 inline constexpr uint32_t kWithData = 1;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kIsSanitized = true;
-#else
-inline constexpr bool kIsSanitized = false;
-#endif
 
 /// What the process may grow by for reasons of its own; a sanitizer keeps what is freed for a while.
 inline constexpr uint64_t kNoise = kIsSanitized ? 600 * kMiB : 2 * kMiB;

@@ -19,6 +19,12 @@ inline constexpr uint64_t kGiB = uint64_t{1} << 30;
 inline constexpr uint64_t kGranule = 2 * kMiB;
 inline constexpr gpupool_stream_t kUnknownStream = GPUPOOL_STREAM_UNKNOWN;
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
 /// The calling thread's last failure, in words.
 inline std::string last_message() {
   gpupool_error_t error{};

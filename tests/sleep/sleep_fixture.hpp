@@ -10,12 +10,6 @@ namespace sleep_test {
 
 using namespace pool_test;  // NOLINT: these tests speak its words
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kIsSanitized = true;
-#else
-inline constexpr bool kIsSanitized = false;
-#endif
-
 inline constexpr int32_t kDevice = 0;
 inline constexpr uint64_t kCapacity = 512 * kMiB;
 

@@ -71,10 +71,6 @@ gpupool_error_t last_error() {
   return error;
 }
 
-bool is_shortage(int32_t status) {
-  return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
-}
-
 /// In words why the last call failed, and whether memory was short.
 std::string explain(size_t size, int device, bool& is_short) {
   const gpupool_error_t record = last_error();

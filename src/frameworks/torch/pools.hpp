@@ -21,6 +21,11 @@ using MempoolId = std::pair<uint64_t, uint64_t>;
 /// Whether an allocation for a stream goes to a graph's pool.
 using StreamFilter = std::function<bool(void*)>;
 
+/// What PyTorch answers by emptying its cache and trying again.
+inline bool is_shortage(int32_t status) noexcept {
+  return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
+}
+
 /// A graph's memory must not be used by anything else while the graph lives, since its kernels have the
 /// addresses built in. So each graph, or group of graphs, has a pool of its own, with no route to it but
 /// while it captures.

@@ -31,10 +31,6 @@ std::string last_words() {
   return std::string("gpupool: ") + error.message;
 }
 
-bool is_shortage(gpupool_status_t status) {
-  return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
-}
-
 // PyTorch calls an allocator's functions with no word that could say which tag is meant. So each tag, and
 // each of its two ways to be dropped, has functions of its own, in tables that are made at compile time.
 
