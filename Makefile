@@ -6,14 +6,13 @@
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests packaging
-# The checkers are those that tools/setup.sh puts here, in the versions that we write for.
+# The checkers that tools/setup.sh installs here, in the versions that we write for.
 CHECKERS := build/checkers
 CTEST := ctest --parallel 2
-# What was compiled once is not compiled again, by whichever build, where ccache is here.
+# With ccache, no build compiles again what another build has compiled.
 ifneq (,$(shell command -v ccache 2>/dev/null))
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 export CMAKE_C_COMPILER_LAUNCHER ?= ccache
-export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
 endif
 
@@ -21,12 +20,12 @@ help:
 	@echo "make demo       builds what it runs: the examples and recorded PyTorch workloads, in every language"
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library, the command, the examples and the tests, in build/release"
-	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for some of them"
+	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for one of them"
 	@echo "make dist       every package, in dist/, with checksums and a list of what is in them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzer, for SECONDS=60"
-	@echo "make generate   writes what is derived from include/gpupool/gpupool.h"
+	@echo "make generate   regenerates the files derived from include/gpupool/gpupool.h"
 	@echo "make setup      installs what is missing (make demo and make test do so too)"
 	@echo "make clean      removes build/"
 
@@ -86,17 +85,18 @@ check: setup format-check lint tidy
 
 format-check:
 	@if [ -x $(CHECKERS)/clang-format ]; then echo "== format" && $(CHECKERS)/clang-format --dry-run --Werror $(FORMATTED); \
-	else echo "== clang-format: not there, skipped"; fi
+	else echo "== clang-format: not installed, skipped"; fi
 
 format: setup
 	@$(CHECKERS)/clang-format -i $(FORMATTED)
 
 lint:
-	@echo "== generated files, layers, circles, locks and words" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
+	@echo "== generated files, layers, circles, locks, words and pages" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
 	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py && \
+	  python3 tools/check_pages.py && \
 	  python3 tools/python_reference.py --check && python3 packaging/go/amalgamate.py --check
 	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
-	else echo "== ruff: not there, skipped"; fi
+	else echo "== ruff: not installed, skipped"; fi
 
 tidy:
 	@cmake --preset release --log-level=WARNING

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Flags for our own targets only: a project that takes us in with add_subdirectory keeps its own.
+# Flags for our own targets only: a project that uses add_subdirectory on us keeps its own.
 include(CheckLinkerFlag)
 
 # Language, warnings, visibility and sanitizers of a target.
@@ -10,11 +10,14 @@ function(gpupool_own_target target)
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion
     -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden> -fno-semantic-interposition)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
-    # Release 11 takes the length of an inlined std::string_view::find for one beyond all objects.
+    # Release 11 wrongly takes the length of an inlined std::string_view::find to exceed all objects.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
   endif()
-  if(CMAKE_COMPILE_WARNING_AS_ERROR AND CMAKE_VERSION VERSION_LESS 3.24)  # which do not know the variable
+  if(CMAKE_COMPILE_WARNING_AS_ERROR AND CMAKE_VERSION VERSION_LESS 3.24)  # they do not know the variable
     target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(GPUPOOL_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()
   if(GPUPOOL_SANITIZE)
     target_compile_options(${target} PRIVATE
@@ -23,8 +26,8 @@ function(gpupool_own_target target)
   endif()
 endfunction()
 
-# For targets around the library, whose own speed does not matter: with sanitizers, they compile in less than
-# half the time without optimisation.
+# For targets around the library whose own speed does not matter: with sanitizers and without optimisation, they compile
+# in less than half the time.
 function(gpupool_compile_fast target)
   if(GPUPOOL_SANITIZE)
     target_compile_options(${target} PRIVATE -O0)
@@ -36,8 +39,8 @@ endfunction()
 function(gpupool_link_shared target version_script)
   target_link_options(${target} PRIVATE
     -Wl,--version-script=${version_script} -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack)
-  # zig's linker, which the wheels are made with, knows neither of these two. Its version script hides what libraries
-  # bring along, and it binds data as well.
+  # zig's linker, which links the wheels, knows neither of these two. Its version script hides the symbols of linked
+  # libraries, and it binds data too.
   check_linker_flag(CXX -Wl,--exclude-libs,ALL GPUPOOL_HAS_EXCLUDE_LIBS)
   if(GPUPOOL_HAS_EXCLUDE_LIBS)
     target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)

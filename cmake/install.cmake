@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts where. Everything is relative to the prefix, so it may be moved afterwards.
+# What `cmake --install` installs, and where. Everything is relative to the prefix, so the prefix can be moved.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -24,6 +24,12 @@ if(GPUPOOL_BUILD_CLI)
   install(TARGETS gpupool_cli)
 endif()
 
+# All that is installed, for who builds no tests and no examples.
+add_custom_target(gpupool_installed DEPENDS ${installed_targets})
+if(GPUPOOL_BUILD_CLI)
+  add_dependencies(gpupool_installed gpupool_cli)
+endif()
+
 # While the major version is 0, a minor version may change anything.
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(compatibility SameMinorVersion)
@@ -36,8 +42,8 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/gpupoolConfig.cmake.in
 install(FILES ${PROJECT_BINARY_DIR}/gpupoolConfig.cmake ${PROJECT_BINARY_DIR}/gpupoolConfigVersion.cmake
         DESTINATION ${config_dir})
 
-# The prefix as seen from the directory of the .pc file, which pkg-config knows as pcfiledir.
+# The prefix as seen from the directory of the .pc file, which pkg-config calls pcfiledir.
 file(RELATIVE_PATH pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/gpupool.pc.in ${PROJECT_BINARY_DIR}/gpupool.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gpupool.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a folder as an archive, the same bytes each time: sorted, of nobody, with the date SOURCE_DATE_EPOCH.
+"""Writes a folder as an archive, the same bytes each time: sorted, without owner, dated SOURCE_DATE_EPOCH.
 
     archive.py ARCHIVE.zip|jar|nupkg FOLDER [FIRST...]   files FIRST come first
     archive.py ARCHIVE.tar.gz|tgz FOLDER NAME            under the folder NAME

@@ -12,13 +12,13 @@ trap 'rm -rf "$home"' EXIT
 mkdir "$home/tmp"
 cd "$home"
 
-# What the project has built must not be found by chance.
+# Nothing that the project has built must be found by chance.
 path=
 for folder in ${PATH//:/ }; do
   case $folder in "$(realpath "$here/../..")"/*) ;; *) path=${path:+$path:}$folder ;; esac
 done
 
-# clean [NAME=VALUE...] COMMAND...: on the simulated device, and with nothing of our own environment.
+# clean [NAME=VALUE...] COMMAND...: runs the command on the simulated device, with nothing of our own environment.
 clean() {
   env -i PATH="$path" HOME="$home" TMPDIR="$home/tmp" LANG=C.UTF-8 GPUPOOL_BACKEND=sim "$@"
 }
@@ -34,7 +34,7 @@ package() {
   echo "${found[0]}"
 }
 
-# says WORDS FILE: ends the try where the file does not have the words.
+# says WORDS FILE: ends the try if the file does not have the words.
 says() {
   grep -qF -- "$1" "$2" || { echo "not said: $1" >&2; cat "$2" >&2; exit 1; }
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what is in the packages of a folder as an SPDX 2.3 document, read from the packages themselves.
+"""Lists the contents of a folder's packages as an SPDX 2.3 document, read from the packages themselves.
 
     sbom.py FOLDER VERSION OUTPUT.spdx.json
 
-Each package is opened, and each file in it is listed with its checksums. Libraries and programs among them say what
-they load when they start, and, by the names that C++ leaves in a binary, what was compiled into them.
+It opens each package and lists each file in it with its checksums. Libraries and programs among them say what they load
+when they start, and, by the names that C++ leaves in a binary, what was compiled into them.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ import zipfile
 from pathlib import Path
 
 OURS = "Apache-2.0"
-# What may be compiled in: a name of its types as it is found in a binary, and its licence.
+# Software that may be compiled in: how its type names look in a binary, and its licence.
 COMPILED_IN = {
     "libstdc++": (rb"\x00N10__cxxabiv117__class_type_infoE\x00", "GPL-3.0-only WITH GCC-exception-3.1"),
     "libc++": (rb"St3__1\w+bad_\w+|NSt3__1\d+\w+E\x00", "Apache-2.0 WITH LLVM-exception"),
@@ -53,7 +53,7 @@ def files_in_zip(data):
 
 
 def parts_of_ar(data):
-    """Names and contents of an archive of ar, which a Debian package is."""
+    """Names and contents of an ar archive, such as a Debian package."""
     position = 8
     while position + 60 <= len(data):
         name = data[position:position + 16].decode().strip().rstrip("/")
@@ -87,11 +87,11 @@ def files_in(path):
 
 
 def needed_by(binary):
-    """What the loader will look for."""
+    """The libraries that the loader will look for."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(binary)
         file.flush()
-        # What is no whole binary needs nothing, and readelf says so by its status.
+        # A file that is no whole binary needs nothing; readelf's status says so.
         command = ["readelf", "--dynamic", "--wide", file.name]
         read = subprocess.run(command, capture_output=True, text=True, check=False)
     return re.findall(r"\(NEEDED\).*\[(.*)\]", read.stdout)

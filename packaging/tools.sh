@@ -27,16 +27,17 @@ fi
 soname=$(readelf -d "$prefix/lib/libgpupool.so" | sed -n 's/.*(SONAME).*\[\(.*\)\].*/\1/p')
 swig=${GPUPOOL_SWIG_BUILD:-$root/build/bindings/swig/swig}
 
-# Two builds of one commit give the same packages: files have the commit's date, and tools that know it keep to it.
+# Two builds of one commit give the same packages: files have the commit's date, and tools that know this variable use
+# it.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
-# make_swig FILE...: what bindings/swig/Makefile builds.
+# make_swig FILE...: builds files with bindings/swig/Makefile.
 make_swig() {
   make --no-print-directory -C bindings/swig BUILD="$swig" GPUPOOL_PREFIX="$prefix" "${@/#/$swig/}"
 }
 
-# carry FOLDER FILE...: the files, and the library beside them, without what only debuggers want.
+# carry FOLDER FILE...: copies the files, and the library beside them, without what only debuggers need.
 carry() {
   local library file
   library=$(realpath "$prefix/lib/libgpupool.so")
@@ -46,15 +47,15 @@ carry() {
   for file in "${@:2}" "$soname"; do strip --strip-unneeded "$1/$(basename "$file")"; done
 }
 
-# fill TEMPLATE FILE [NAME=VALUE...]: the template with @VERSION@, @SONAME@ and the given names replaced.
+# fill TEMPLATE FILE [NAME=VALUE...]: writes the template with @VERSION@, @SONAME@ and the given names replaced.
 fill() {
   local pair command=("-e" "s|@VERSION@|$version|g" "-e" "s|@SONAME@|$soname|g")
   for pair in "${@:3}"; do command+=("-e" "s|@${pair%%=*}@|${pair#*=}|g"); done
   sed "${command[@]}" "$1" >"$2"
 }
 
-# write_source FOLDER: the sources as libgpupool-VERSION.tar.gz, which packages for C and C++ are built from: what git
-# tracks here, with what was changed since.
+# write_source FOLDER: writes the sources as libgpupool-VERSION.tar.gz: what git tracks here, with changes since.
+# Packages for C and C++ are built from it.
 write_source() {
   local files=$root/build/packaging/source-files
   rm -rf "$files"

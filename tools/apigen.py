@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes everything that is derived from the public header.
+"""Generates all files derived from the public header.
 
     tools/apigen.py            lints the header and writes the derived files
-    tools/apigen.py --check    writes nothing; fails and names each derived file that is stale
+    tools/apigen.py --check    writes nothing; fails, and names each derived file that is stale
 
-The header's marked region is parsed once into a model (api/parser.py, api/model.py); each derived file
-is one function from the model to text (api/writers). To derive another file, add such a function and
-a line to api/writers/__init__.py.
+The header's marked region is parsed once into a model (api/parser.py, api/model.py); for each derived file, one
+function turns the model into text (api/writers). To derive another file, add such a function and a line to
+api/writers/__init__.py.
 """
 
 import argparse
@@ -21,7 +21,7 @@ HEADER = Path("include/gpupool/gpupool.h")
 
 
 def stale_files(root, api):
-    """The derived files whose content differs from what the header says now, with that content."""
+    """The derived files that are out of date, with the content they should have."""
     stale = {}
     for name, write in OUTPUTS.items():
         path = root / name
@@ -32,7 +32,7 @@ def stale_files(root, api):
 
 
 def main(arguments=None):
-    options = argparse.ArgumentParser(description="Writes everything that is derived from the public header.")
+    options = argparse.ArgumentParser(description="Generates all files derived from the public header.")
     options.add_argument("--check", action="store_true", help="write nothing; fail if a derived file is stale")
     options.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the repository")
     given = options.parse_args(arguments)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks every binding, and that all of them see the same: check_bindings.sh [FOLDER...], by default all folders
-# that have a check.sh, the blocks of code in README.md, and every package. Expects a release build.
+# Checks every binding, and that all of them see the same pool: check_bindings.sh [FOLDER...], by default all folders
+# that have a check.sh, the code blocks in README.md, and every package. Expects a release build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/languages.sh
@@ -12,7 +12,7 @@ for folder in "${folders[@]}"; do
   name=$(basename "$folder")
   case $folder in examples/*) name=example-$name ;; esac
   if [ "$name" = rust ] && ! fits Rust; then
-    echo "== rust: $(lacks Rust); left out"
+    echo "== rust: $(lacks Rust); skipped"
     continue
   fi
   mkdir -p "build/bindings/$name"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no file needs itself by way of others: headers and sources by #include, Python's modules by import.
+"""Checks that no file depends on itself through others: headers and sources by #include, Python modules by import.
 
     tools/check_circles.py [ROOT]
 
-In Python an import within a function is an arrow too, since it only hides the circle from the interpreter. What stands
-under `if TYPE_CHECKING:` is none: it names a type, as `class Pool;` does in C++. Names each circle once, file by file.
+In Python, an import inside a function counts too, because it only hides the circle from the interpreter. Imports under
+`if TYPE_CHECKING:` do not count: they only name types, as `class Pool;` does in C++. Names each circle once, file by
+file.
 """
 
 import ast
@@ -15,15 +16,15 @@ from pathlib import Path
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 SOURCES = {".c", ".cpp", ".h", ".hpp"}
-# Folders with C and C++, and where their includes are looked for, after the file's own folder.
+# Folders with C and C++, and where their includes are searched, after the file's own folder.
 INCLUDING = ("src", "include", "tests", "bindings/swig/src", "bindings/python/native")
 SEARCH = ("src", "include", "tests")
-# Folders whose files are modules: of packages below them, or of their own.
+# Folders whose files are modules, in packages below them or by themselves.
 IMPORTING = ("bindings/python/src", "tools")
 
 
 def include_arrows(root):
-    """file -> files that it includes, within the repository."""
+    """file -> files in the repository that it includes."""
     arrows = {}
     for folder in INCLUDING:
         for path in sorted((root / folder).rglob("*")):
@@ -46,7 +47,7 @@ def names_types_only(node):
 
 
 def imports_of(node):
-    """Every import below a node, but those that name types only."""
+    """Every import below a node, except those that only name types."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
@@ -67,7 +68,7 @@ def module_file(base, parts):
 
 
 def files_of(statement, path, base):
-    """The files that an import statement of the file at `path` brings in, of the modules below `base`."""
+    """The files below `base` that an import statement in the file at `path` imports."""
     if isinstance(statement, ast.Import):
         return {file for name in statement.names if (file := module_file(base, name.name.split(".")))}
     start = [] if statement.level == 0 else list(path.parent.relative_to(base).parts)
@@ -76,14 +77,14 @@ def files_of(statement, path, base):
     parts = start + (statement.module.split(".") if statement.module else [])
     found = set()
     for name in statement.names:
-        # A submodule, or else something in the module itself.
+        # A submodule, or a name in the module itself.
         file = module_file(base, [*parts, name.name]) or module_file(base, parts)
         found |= {file} if file else set()
     return found
 
 
 def import_arrows(root):
-    """file -> files of our own that it imports, anywhere."""
+    """file -> files of ours that it imports, anywhere."""
     arrows = {}
     for folder in IMPORTING:
         base = (root / folder).resolve()
@@ -94,7 +95,7 @@ def import_arrows(root):
 
 
 def circles_in(arrows):
-    """Circles, each as the files on the way; at least one for each knot of files that need each other."""
+    """Circles, each as a list of files; at least one for each group of files that depend on each other."""
     state, way, found = {}, [], []
 
     def visit(file):
@@ -115,7 +116,7 @@ def circles_in(arrows):
 
 
 def check(root):
-    """All circles, in words, and how many files were looked at."""
+    """A description of every circle, and the number of files checked."""
     arrows = include_arrows(root) | import_arrows(root)
     circles = [" -> ".join(str(file.relative_to(root)) for file in circle) for circle in circles_in(arrows)]
     return circles, len(arrows)

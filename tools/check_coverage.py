@@ -4,9 +4,9 @@
 
     check_coverage.py [ROOT]
 
-A function counts as offered when a source of the binding that was written by hand names it. One that a binding
-leaves out stands in its excused.json, {"gpupool_x": "why"}; an excuse for what is offered is stale. So does a function
-of the user's that a configuration takes, {"gpupool_config_t.x": "why"}.
+A function counts as offered if a hand-written source of the binding names it. A binding lists functions that it leaves
+out in its excused.json, {"gpupool_x": "why"}; an excuse for a function that it offers is stale. The same goes for user
+functions that a configuration takes, {"gpupool_config_t.x": "why"}.
 """
 
 import json
@@ -14,8 +14,8 @@ import re
 import sys
 from pathlib import Path
 
-# What each binding's own sources are; derived files name every function and prove nothing.
-CPP = "include/gpupool"  # is no folder of bindings; its excuses lie with its tests
+# Each binding's own sources; derived files name every function, so they prove nothing.
+CPP = "include/gpupool"  # has no folder in bindings; its excuses are with its tests
 SOURCES = {
     CPP: ("*.hpp",),
     "python": ("native/*.c", "native/glue.h", "src/gpupool/**/*.py"),
@@ -38,7 +38,7 @@ def named_in(binding, patterns):
 
 
 def callbacks_of(contract):
-    """What a configuration takes that the library calls."""
+    """The functions in a configuration that the library calls."""
     return [
         f"{struct['name']}.{field['name']}"
         for struct in contract.get("structs", [])

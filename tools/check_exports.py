@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what a built library shows to the linker against the contract.
+"""Checks what a built library exports against the contract.
 
     tools/check_exports.py libgpupool.so docs/api.json [torch]
 
-The exported symbols must be the contract's functions (torch: those of libgpupool_torch), no more and no less, each in
-the version node that first had it; the soname must be that of the contract's version; no symbol may be
-unique across the process (it would pin the library); the stack must not be executable; dlclose must not
-unload; and nothing may be needed but the C and C++ runtimes, and libgpupool by libgpupool_torch.
+The exported symbols must be exactly the contract's functions (torch: those of libgpupool_torch), each in the version
+node in which it first appeared; the soname must match the contract's version; no symbol may be unique across the
+process (it would pin the library); the stack must not be executable; dlclose must not unload the library; and it may
+need only the C and C++ runtimes, plus libgpupool in the case of libgpupool_torch.
 """
 
 import json
@@ -23,7 +23,7 @@ def run(*command):
 
 
 def exported_symbols(library):
-    """Pairs of a symbol's name with its version ("" without) and the letter of its type."""
+    """Pairs of a symbol's name with its version ("" if none) and its type letter."""
     symbols = []
     for line in run("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines():
         kind, name = line.split()[-2:]
@@ -39,11 +39,11 @@ def symbol_violations(library, functions):
     yield from (f"{name} is missing or has another version" for name in sorted(expected - actual))
     yield from (f"{name} is exported and is not in the contract" for name in sorted(actual - expected))
     yield from (f"{name} is unique across the process" for name, kind in symbols if kind == "u")
-    yield from (f"{name} is no function" for name, kind in symbols if kind not in "Tu")
+    yield from (f"{name} is not a function" for name, kind in symbols if kind not in "Tu")
 
 
 def soname_of(version, part=""):
-    """What a program that was linked to this version asks the loader for: what may differ is not in it."""
+    """The name that a program linked to this version asks the loader for: it omits the parts that may differ."""
     major, minor, _ = version.split(".")
     return f"libgpupool{part}.so.{major}.{minor}" if major == "0" else f"libgpupool{part}.so.{major}"
 
@@ -92,7 +92,7 @@ def main(arguments):
     for reason in found:
         print(f"{library}: {reason}")
     if not found:
-        print(f"{library}: exports the functions that it should, and no others")
+        print(f"{library}: exports exactly the functions that it should")
     return 1 if found else 0
 
 

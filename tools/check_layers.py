@@ -1,47 +1,60 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every layer sees only what lies below it.
+"""Checks that every layer depends only on those below it.
 
     base   <-  core   <-  pool  <-  abi  <-  cli, bindings, examples
     base   <-  device <-  pool
     base   <-  watch  <-  pool
+    base   <-  share  <-  pool
     libgpupool's installed header  <-  frameworks
 
-The devices, src/device/cuda and src/device/sim, do not see each other, and what they share sees neither. Names each
-violation as file:line. What core may not see, it may not see through another header of ours either. Besides the
-includes it checks that extern "C" and catch (...) stand in src/abi and src/frameworks only, but where the user is
-called, and that only src/abi names a concrete device.
+The devices, src/device/cuda and src/device/sim, do not see each other, and the code they share sees neither. Names each
+violation as file:line. What core must not include directly, it must not include through another header of ours either.
+Besides includes, it checks that extern "C" and catch (...) appear only in src/abi, in src/frameworks and where user
+functions are called, and that only src/abi names a concrete device.
 """
 
 import re
 import sys
 from pathlib import Path
 
-# What each folder of src may include of ours. A folder with one header stands for that header alone.
+# Which folders of ours each folder of src may include. A path to one header allows only that header.
 MAY_SEE = {
     "base": {"base"},
     "core": {"base", "core"},
     "device": {"base", "device"},
     "watch": {"base", "watch"},
-    "pool": {"base", "core", "watch", "pool", "device/device.hpp"},
-    "abi": {"base", "core", "device", "watch", "pool", "abi"},
+    "share": {"base", "share"},
+    "pool": {"base", "core", "watch", "share", "pool", "device/device.hpp"},
+    "abi": {"base", "core", "device", "watch", "share", "pool", "abi"},
     "cli": {"cli"},
     "frameworks": {"frameworks"},
 }
-LIBRARY = ("base", "core", "device", "watch", "pool", "abi")
+LIBRARY = ("base", "core", "device", "watch", "share", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
-INSTALLED = {"gpupool/gpupool.h", "gpupool/gpupool.hpp", "gpupool/sim.hpp", "gpupool/torch.h", "gpupool/cuda_mr.hpp"}
-# The library's own sources once more, as includes: written by packaging/go/amalgamate.py.
+INSTALLED = {
+    "gpupool/gpupool.h",
+    "gpupool/gpupool.hpp",
+    "gpupool/debug.hpp",
+    "gpupool/share.hpp",
+    "gpupool/sim.hpp",
+    "gpupool/torch.h",
+    "gpupool/cuda_mr.hpp",
+}
+# The library's own sources again, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"
-# Folders outside src that live on the installed headers, and the folders whose helpers they may share.
+# Folders outside src that use only the installed headers, and the folders whose helpers they may share.
 OUTSIDE = ("bindings", "examples", "tests/abi", "tests/cpp", "tests/process", "tests/install")
 
-THREADS_CLOCK_AND_SYSTEM = frozenset("""
+THREADS_CLOCK_AND_SYSTEM = frozenset(
+    """
     barrier chrono condition_variable csignal ctime filesystem fstream future iostream latch mutex semaphore
     shared_mutex stop_token syncstream thread
-""".split())
-STANDARD = THREADS_CLOCK_AND_SYSTEM | frozenset("""
+""".split()
+)
+STANDARD = THREADS_CLOCK_AND_SYSTEM | frozenset(
+    """
     algorithm any array atomic bit bitset cassert cctype cerrno cfenv cfloat charconv cinttypes climits clocale
     cmath compare complex concepts coroutine csetjmp cstdarg cstddef cstdint cstdio cstdlib cstring cuchar cwchar
     cwctype deque exception execution format forward_list functional initializer_list iomanip ios iosfwd istream
@@ -49,14 +62,18 @@ STANDARD = THREADS_CLOCK_AND_SYSTEM | frozenset("""
     ranges ratio regex scoped_allocator set source_location span sstream stack stdexcept streambuf string
     string_view strstream system_error tuple type_traits typeindex typeinfo unordered_map unordered_set utility
     valarray variant vector version
-""".split())
+""".split()
+)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SOURCES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
 
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
+CLASS = re.compile(r"^(?:struct|class) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: : [^;]*)? \{")
+
 
 def without_comments(text):
-    """The text with comments blanked, lines kept."""
+    """The text with comments blanked and lines kept."""
     pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
 
     def blank(match):
@@ -71,31 +88,31 @@ def layer_violation(layer, quote, name):
     top = name.split("/")[0]
     if layer in ("cli", "frameworks"):
         if quote == '"' and top not in MAY_SEE[layer] and name not in INSTALLED:
-            return f'{layer} may include the installed headers and its own only, not "{name}"'
+            return f'{layer} may include only the installed headers and its own, not "{name}"'
         return f"{layer} must not include <{name}>" if quote == "<" and top in LIBRARY and "/" in name else None
     if name == CONTRACT:
         return None
     if quote == "<":
         if layer in ("base", "core") and name not in STANDARD:
-            return f"{layer} may use the C++ library only, not <{name}>"
+            return f"{layer} may use only the C++ library, not <{name}>"
         if layer == "core" and name in THREADS_CLOCK_AND_SYSTEM:
-            return f"core has no threads, clock or operating system, so not <{name}>"
+            return f"core has no threads, clock or operating system, so it must not include <{name}>"
         if "/" in name and top not in ("sys", "linux", "bits"):
-            return f"the library depends on nothing but the system, not on <{name}>"
+            return f"the library depends only on the system, not on <{name}>"
         return None
     if "/" not in name or ".." in name:
         return f'write includes relative to src, not "{name}"'
     if top in MAY_SEE[layer] or name in MAY_SEE[layer]:
         return None
     if layer == "pool" and top == "device":
-        return f'pool may include device/device.hpp only, not "{name}"'
+        return f'pool may include only device/device.hpp, not "{name}"'
     return f'{layer} must not include "{name}"'
 
 
 def device_violation(room, name):
-    """Why a file in this room of src/device must not include `name`, or None. What is shared is in no room."""
+    """Why a file in this subfolder of src/device must not include `name`, or None. Shared files are in no subfolder."""
     other = name.split("/")[1] if name.startswith("device/") and name.count("/") > 1 else None
-    return f"device/{other} is seen by itself and by src/abi only" if other not in (None, room) else None
+    return f"only device/{other} itself and src/abi may include it" if other not in (None, room) else None
 
 
 def includes_of(path):
@@ -107,7 +124,7 @@ def includes_of(path):
 
 
 def way_to_system(root, name, seen):
-    """How a header of ours comes to threads, clocks or the system: the headers on the way; [] if it does not."""
+    """How a header of ours reaches threads, clocks or the system: the headers on the way; [] if it does not."""
     header = root / "src" / name
     if name in seen or not header.is_file():
         return []
@@ -122,15 +139,15 @@ def way_to_system(root, name, seen):
 
 
 def outside_violation(name):
-    """Why a file that lives on the installed headers must not include `name`, or None."""
+    """Why a file that uses only the installed headers must not include `name`, or None."""
     if name.startswith(tuple(f"{layer}/" for layer in LIBRARY)) or "src/" in name:
-        return f"only the installed headers may be included here, not {name}"
+        return f"this file may include only the installed headers, not {name}"
     if name.startswith("gpupool/") and name not in INSTALLED:
-        return f"{name} is no installed header"
+        return f"{name} is not an installed header"
     return None
 
 
-# Calls the user's own functions, which may throw what they like, and turns it into a status at once.
+# Calls user functions, which may throw anything, and turns that into a status at once.
 CALLS_THE_USER = "src/device/upstream.cpp"
 
 
@@ -148,7 +165,7 @@ def check_file(path, root):
     relative = path.relative_to(root)
     layer = relative.parts[1] if relative.parts[0] == "src" else None
     if layer is not None and layer not in MAY_SEE:
-        yield f"{relative}:1: src/{layer} is no layer"
+        yield f"{relative}:1: src/{layer} is not a layer"
         return
     for number, quote, name in includes_of(path):
         reason = layer_violation(layer, quote, name) if layer else outside_violation(name)
@@ -164,19 +181,34 @@ def check_file(path, root):
                 yield f"{relative}:{number}: {reason}"
 
 
+def twins(root):
+    """Classes that two headers define under one name: each is the other where a linker merges their functions."""
+    first = {}
+    for path in sorted((root / "src").rglob("*.hpp")):
+        namespace = ""
+        relative = path.relative_to(root)
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            if opened := NAMESPACE.match(line):
+                namespace = opened.group(1)
+            elif found := CLASS.match(line):
+                name = f"{namespace}::{found.group(1)}"
+                if first.setdefault(name, relative) != relative:
+                    yield f"{relative}:{number}: {name} is a class of {first[name]} too"
+
+
 def check(root):
-    """All violations in a repository, and how many files were looked at."""
+    """All violations in a repository, and the number of files checked."""
     files = []
     for folder in ("src", *OUTSIDE):
         files += sorted(p for p in (root / folder).rglob("*") if p.is_file() and p.suffix in SOURCES)
     files = [path for path in files if (root / LIBRARY_AS_ONE) not in path.parents]
-    return [reason for path in files for reason in check_file(path, root)], len(files)
+    return [reason for path in files for reason in check_file(path, root)] + list(twins(root)), len(files)
 
 
 def main(arguments):
     root = Path(arguments[0]).resolve() if arguments else Path(__file__).resolve().parent.parent
     violations, count = check(root)
-    print("\n".join(violations) if violations else f"{count} files keep to their layers")
+    print("\n".join(violations) if violations else f"{count} files respect their layers")
     return 1 if violations or count == 0 else 0
 
 

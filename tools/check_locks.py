@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every lock of the library stands in the table of docs/inside/locks.md, and nothing else does.
+"""Checks that the table of docs/inside/locks.md lists every lock of the library, and nothing else.
 
-The table, in the section "Locks", has a row for each lock: its place in the order in which locks are taken, the
-file and the name of the variable, what it guards, and how fork treats it: `taken` around it, or `excused:` with the
-reason why a child never meets it held. A lock that nobody thought of at fork is a child that hangs.
+The table, in the section "Locks", has a row for each lock: its place in the lock order, the file and the name of the
+variable, what it guards, and how fork treats it: `taken` around fork, or `excused:` with the reason why a child never
+finds it held. A lock forgotten at fork makes a child hang.
 
-A variable that is static in a function has a lock that nobody declared: the guard of its initialisation, which a fork
-during the first call leaves taken in the child. So there are none but constexpr and constinit ones.
+A static variable in a function has an undeclared lock: the guard of its initialisation, which a fork during the first
+call leaves taken in the child. So only constexpr and constinit ones are allowed.
 """
 
 import re
@@ -20,9 +20,9 @@ from check_layers import LIBRARY, SOURCES, without_comments
 PAGE = "docs/inside/locks.md"
 LOCK = (
     r"std::(?:recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex|std::condition_variable(?:_any)?|"
-    r"std::(?:once|atomic)_flag|std::(?:binary_|counting_)semaphore|SpinLock|pthread_\w+_t"
+    r"std::(?:once|atomic)_flag|std::(?:binary_|counting_)semaphore|SpinLock|WaitedMutex|pthread_\w+_t"
 )
-# Types of pthread that are no locks.
+# pthread types that are not locks.
 NO_LOCK = {"pthread_t", "pthread_key_t", "pthread_attr_t", "pthread_mutexattr_t", "pthread_rwlockattr_t"}
 MENTION = re.compile(rf"\b(class\s+|struct\s+)?({LOCK})\b\s*([^\s])(\w*)\s*([;{{=(\[,)]?)")
 ROW = re.compile(r"\| (\d+|leaf) \| `([^`]+)`, `([^`]+)` \| (.+) \| (taken|excused: \S.*) \|")
@@ -41,16 +41,16 @@ def locks_in(text):
         yield line, first + rest if is_name else None
 
 
-# What opens a scope in which `static` is no variable of a function.
+# Keywords that open a scope in which `static` does not declare a function's variable.
 OPEN_SCOPE = re.compile(r'(?:^|\s)(?:namespace|class|struct|union|enum|extern "C")\b[^;(){}]*$')
 ALIGNAS = re.compile(r"\balignas\([^()]*\)")
 STATIC = re.compile(r"\bstatic\b(?!\s*(?:constexpr|constinit|thread_local\s+constinit|inline\s+constexpr)\b)[^;{}]*")
 
 
 def guarded_in(text):
-    """(line, declaration) of each static variable of a function that its first call initialises."""
+    """(line, declaration) of each function-local static variable that the first call initialises."""
     code = without_comments(text)
-    scopes, start = [], 0  # whether each open brace is a function's, and where the statement began
+    scopes, start = [], 0  # whether each open brace belongs to a function, and where the statement began
     for match in re.finditer(r"[{};]", code):
         head = code[start:match.start()]
         start = match.end()
@@ -65,7 +65,7 @@ def guarded_in(text):
 
 
 def locks_of(root):
-    """Counts of (file, name) in the libraries, and what could not be read."""
+    """Counts of (file, name) in the libraries, and declarations that could not be read."""
     found, unread = Counter(), []
     for layer in (*LIBRARY, "frameworks"):
         for path in sorted((root / "src" / layer).rglob("*")):
@@ -78,14 +78,14 @@ def locks_of(root):
             ]
             for line, name in locks_in(text):
                 if name is None:
-                    unread.append(f"{path.relative_to(root)}:{line}: a lock that is no plain variable")
+                    unread.append(f"{path.relative_to(root)}:{line}: a lock that is not a plain variable")
                 else:
                     found[(str(path.relative_to(root / "src")), name)] += 1
     return found, unread
 
 
 def rows_of(text):
-    """Counts of (file, name) in the table, and the rows that are none."""
+    """Counts of (file, name) in the table, and malformed rows."""
     section = re.search(r"^## Locks\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     if section is None:
         return Counter(), [f"{PAGE}: no section Locks"]
@@ -120,7 +120,7 @@ def check(root):
 def main(arguments):
     root = Path(arguments[0]).resolve() if arguments else Path(__file__).resolve().parent.parent
     complaints, count = check(root)
-    print("\n".join(complaints) if complaints else f"{count} locks have their place, and one around fork")
+    print("\n".join(complaints) if complaints else f"{count} locks have a place in the lock order and around fork")
     return 1 if complaints or count == 0 else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds, installs and uses the library with the oldest tools that must do: CMake 3.22, from PyPI, and g++ 11 where the
-# system has it (`g++-11`; Ubuntu 22.04's own), else the system's compiler, which is said. CXX chooses another one.
+# Builds, installs and uses the library with the oldest supported tools: CMake 3.22 from PyPI, and g++ 11 if the system
+# has it (`g++-11`; Ubuntu 22.04's own), else the system's compiler, which the output names. CXX chooses another one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$PWD/build/oldest

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds every package from the release build, for this machine, and tries it in a clean environment:
-# check_packages.sh [ECOSYSTEM...]. What they compile stays in build/packaging for the next time.
+# Builds every package from the release build, for this machine, and tries it in a clean environment: check_packages.sh
+# [ECOSYSTEM...]. Compiled files stay in build/packaging for the next run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/languages.sh
 if [ -d build/venv/bin ]; then PATH=$PATH:$root/build/venv/bin; fi
-# What leads to the library must not be found by chance.
+# The packages must not find the library by accident.
 unset GPUPOOL_PREFIX LD_LIBRARY_PATH PKG_CONFIG_PATH
 
 ecosystems=("$@")
@@ -19,7 +19,7 @@ packaging/source/build.sh "$folder"
 for each in "${ecosystems[@]}"; do
   start=$SECONDS
   if [ "$each" = rust ] && ! fits Rust; then
-    echo "== package: rust: $(lacks Rust); left out"
+    echo "== package: rust: $(lacks Rust); skipped"
     continue
   fi
   machine=()
@@ -31,4 +31,4 @@ done
 
 packaging/sbom.py "$folder" 0.0.0 build/packages.spdx.json
 validator=build/venv/bin/pyspdxtools
-if [ -x $validator ]; then $validator -i build/packages.spdx.json; else echo "spdx-tools: not there, skipped"; fi
+if [ -x $validator ]; then $validator -i build/packages.spdx.json; else echo "spdx-tools: not installed, skipped"; fi

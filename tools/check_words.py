@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no file uses a word that docs/words.md keeps out, in text, comments or names.
+"""Checks that no file uses a word that docs/words.md bans, in text, comments or names, and that no function in src has
+a name that the page bans.
 
     tools/check_words.py [--write] [ROOT]
 
-The words of a phrase may be apart by spaces, by an underscore, by a line's end with the leader of a comment, or be in
-CamelCase. --write replaces what is found; text that is derived from the header must be generated again afterwards.
+The words of a phrase may be separated by spaces, by an underscore, by a line end with a comment leader, or be in
+CamelCase. --write replaces what it finds; run tools/apigen.py afterwards for text derived from the header. It does not
+replace names of functions: the right name depends on what the function does.
 """
 
 import re
@@ -14,19 +16,25 @@ from pathlib import Path
 
 PAGE = "docs/words.md"
 FOLDERS = ("src", "include", "docs", "tests", "bindings", "examples", "tools", "cmake")
-SUFFIXES = set("""
+SUFFIXES = set(
+    """
     .c .cpp .cs .go .h .hpp .i .in .java .js .json .lua .map .md .py .pyi .rb .rs .sh .swg .toml .txt .cmake .yml .yaml
-""".split())
-# Where the words stand to be found, and what others wrote or derived.
+""".split()
+)
+# The files that list the words, and files written by others or generated.
 LEFT_OUT = {PAGE, "tests/tools/test_check_words.py"}
-RELEASED = "tests/abi/released"  # words of their day
+RELEASED = "tests/abi/released"  # in the words of its day
 BUILT = {"target", "node_modules", "build", "__pycache__", ".venv"}
 ROW = re.compile(r"\| `([a-z ]+)` \| `([a-z ]+)` \|")
+NAME_ROW = re.compile(r"\| `([a-z_]+)` \| (`[a-z_]+`(?:, `[a-z_]+`)*) \|")
+CODE = {".c", ".cpp", ".h", ".hpp"}
+# Comments and literals, which may say anything; lines stay.
+NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])*'", re.DOTALL)
 GAP = r"(?:_|[ \t]+|[ \t]*\n[ \t]*(?:(?://[/!]?|\*|#|--)[ \t]*)?)"
 
 
 class Phrase:
-    """A phrase that is not used, and what is written instead."""
+    """A banned phrase, and its replacement."""
 
     def __init__(self, words, instead):
         self.words, self.instead = words, instead
@@ -35,12 +43,12 @@ class Phrase:
         self.camel = re.compile("".join(map(str.capitalize, parts)) + "(?![a-z])")
 
     def find(self, text):
-        """Where the phrase begins, each time."""
+        """Where the phrase occurs."""
         found = [*self.plain.finditer(text), *self.camel.finditer(text)]
         return sorted(match.start() for match in found)
 
     def replace(self, text):
-        """The text with the other phrase: in the place of the first word, as large, with the same gaps."""
+        """The text with the replacement: in the place of the first word, in the same case, with the same gaps."""
         words = self.instead.split(" ")
 
         def plain(match):
@@ -48,7 +56,7 @@ class Phrase:
             joined = words[0]
             for index, word in enumerate(words[1:]):
                 joined += (gaps[index] if index < len(gaps) else " ") + word
-            left = gaps[len(words) - 1 :]  # a line's end must not go
+            left = gaps[len(words) - 1 :]  # keep the line end
             tail = "".join(gap.rstrip(" \t") for gap in left if "\n" in gap)
             first = joined[0].upper() if match.group()[0].isupper() else joined[0]
             return first + joined[1:] + tail
@@ -57,18 +65,44 @@ class Phrase:
         return self.camel.sub("".join(map(str.capitalize, words)), text)
 
 
-def phrases_of(page):
-    """The rows of the table in the section "Not used"."""
-    section = page.partition("\n## Not used\n")[2]
+class Names:
+    """Names banned for functions in src, and their replacements."""
+
+    def __init__(self, instead):
+        self.instead = instead
+        name = rf"\b((?:{'|'.join(instead)})(?:_\w+)?)"
+        self.found = re.compile(rf"{name}\s*\(|\bauto {name} = \[")
+
+    def complaints(self, text):
+        """The line and the complaint, for each banned name."""
+        code = NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+        for match in self.found.finditer(code):
+            name = match.group(1) or match.group(2)
+            kept_out = max((each for each in self.instead if f"{name}_".startswith(f"{each}_")), key=len)
+            better = " or ".join(re.findall(r"\w+", self.instead[kept_out]))
+            yield code.count("\n", 0, match.start()) + 1, f'a function named "{name}": {better}, see {PAGE}'
+
+
+def rows_of(page, heading, row):
+    """The rows of the table under a heading."""
+    section = re.split(r"\n##+ ", page.partition(f"\n{heading}\n")[2])[0]
     rows = [line for line in section.splitlines() if line.startswith("|")][2:]
-    wrong = [row for row in rows if not ROW.fullmatch(row)]
+    wrong = [line for line in rows if not row.fullmatch(line)]
     if wrong or not rows:
-        sys.exit(f"{PAGE}: not a row | `word` | `other word` |: {wrong or 'none'}")
-    return [Phrase(*ROW.fullmatch(row).groups()) for row in rows]
+        sys.exit(f'{PAGE}: not a row | `word` | `other word` | under "{heading}": {wrong or "none"}')
+    return [row.fullmatch(line).groups() for line in rows]
+
+
+def phrases_of(page):
+    return [Phrase(*row) for row in rows_of(page, "## Not used", ROW)]
+
+
+def names_of(page):
+    return Names(dict(rows_of(page, "### Names of functions kept out", NAME_ROW)))
 
 
 def files_of(root):
-    """All files that we wrote."""
+    """All files that we write."""
     files = [path for path in root.glob("*") if path.is_file() and (path.suffix in SUFFIXES or path.name == "Makefile")]
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
@@ -81,8 +115,9 @@ def files_of(root):
 
 
 def check(root, write=False):
-    """All complaints, and how many files were looked at."""
-    phrases = phrases_of((root / PAGE).read_text(encoding="utf-8"))
+    """All complaints, and the number of files checked."""
+    page = (root / PAGE).read_text(encoding="utf-8")
+    phrases, names = phrases_of(page), names_of(page)
     complaints, files = [], files_of(root)
     for path in files:
         text = path.read_text(encoding="utf-8")
@@ -92,6 +127,8 @@ def check(root, write=False):
                 complaints.append(f'{path.relative_to(root)}:{line}: write "{phrase.instead}", not "{phrase.words}"')
             if write:
                 text = phrase.replace(text)
+        if path.suffix in CODE and path.is_relative_to(root / "src"):
+            complaints += [f"{path.relative_to(root)}:{line}: {what}" for line, what in names.complaints(text)]
         if write and text != path.read_text(encoding="utf-8"):
             path.write_text(text, encoding="utf-8")
     return complaints, len(files)
@@ -103,9 +140,9 @@ def main(arguments):
     root = Path(rest[0]).resolve() if rest else Path(__file__).resolve().parent.parent
     complaints, count = check(root, write)
     if write:
-        print(f"{len(complaints)} replaced; now run tools/apigen.py")
+        print(f"{len(complaints)} found, and replaced except in names of functions; now run tools/apigen.py")
         return 0
-    print("\n".join(complaints) if complaints else f"{count} files use no word that {PAGE} keeps out")
+    print("\n".join(complaints) if complaints else f"{count} files use no word that {PAGE} bans")
     return 1 if complaints or count == 0 else 0
 
 

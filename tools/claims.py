@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of figures that the simulated device gives, which are the same on every machine, into the pages
-that claim them: between the lines `<!-- figures: NAME -->` and `<!-- end of figures -->`.
+"""Writes the simulated device's figures, which are the same on every machine, as tables into the pages that claim them,
+between the lines `<!-- figures: NAME -->` and `<!-- end of figures -->`.
 
 claims.py [GPUPOOL]           writes them; GPUPOOL is the command, by default build/release/gpupool
 claims.py --check [GPUPOOL]   fails if a page says anything else
@@ -53,7 +53,7 @@ def name_of(row: dict) -> str:
 
 
 def share(row: dict, passes: slice) -> str:
-    """Driver time of these passes, as a share of what they took when they were recorded."""
+    """Driver time of these passes, as a share of their recorded time."""
     times = row["driver_time_us"][passes]
     return f"{sum(times) / len(times) / 1e4 / seconds_live(row['trace']):.2f} %"
 
@@ -63,7 +63,7 @@ def over_live(row: dict, passes: slice) -> str:
 
 
 def paced(replay: Replay) -> str:
-    """As the programs lived: every event at its time."""
+    """At recorded speed: every event at its time."""
     return table(
         ["workload", "live peak", "reserved / live, pass 1", "passes 5 to 10", "driver time, pass 1", "passes 5 to 10"],
         [
@@ -81,7 +81,7 @@ def paced(replay: Replay) -> str:
 
 
 def unpaced(replay: Replay) -> str:
-    """One event after the other, as fast as they can be played, without a limit and with the least."""
+    """At full speed, one event after the other, without a limit and with the smallest one."""
     return table(
         ["trace", "live peak", "reserved / live", "cap / live", "driver time, pass 1", "pass 2", "failed", "waits"],
         [
@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> int:
         if text == wanted:
             continue
         if check:
-            print(f"{name} has other figures than the library: run tools/claims.py", file=sys.stderr)
+            print(f"the figures in {name} differ from the library's: run tools/claims.py", file=sys.stderr)
             status = 1
         else:
             page.write_text(wanted, encoding="utf-8")

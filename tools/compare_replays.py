@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows what several languages' replays of one trace printed, side by side: compare_replays.py FILE
+"""Shows several languages' replays of one trace side by side: compare_replays.py FILE
 
-The first line is that of `gpupool replay --json`. Fails if another one differs from it in anything but time, and,
-on a GPU, in what depends on time: how much the pool spends on small chunks, and which threads' memory is idle.
+The first line is that of `gpupool replay --json`. Fails if another line differs from it in anything but time and, on a
+GPU, in anything but what depends on time: how much the pool spends on small chunks, and which threads' memory is idle.
 """
 
 import json

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The main job in every language: builds the library, its command and each binding as a user would, replays recorded
-# PyTorch workloads through them, and shows them side by side. A language whose tools are missing or too old is left
-# out with a word. One that does not build though its tools should do is named, and makes the demo fail at its end.
+# PyTorch workloads through them, and shows the results side by side. It skips, with a message, a language whose tools
+# are missing or too old. If a language with suitable tools does not build, the demo names it and fails at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 demo=$PWD/build/demo
@@ -17,7 +17,7 @@ has_built() { [[ " $built " == *" $1 "* ]]; }
 say "the library, the command gpupool and the examples in C and C++"
 build_library() {
   cmake --preset release --log-level=WARNING &&
-    cmake --build --preset release --target gpupool gpupool_cli examples
+    cmake --build --preset release --target gpupool_installed examples
 }
 begin library build_library
 finish || exit 1
@@ -40,7 +40,7 @@ say "the bindings"
 for language in Python Rust Go Java 'C#' Lua Ruby; do
   why=$(lacks "$language")
   if [ -n "$why" ]; then
-    echo "   $language is left out: $why"
+    echo "   $language is skipped: $why"
     continue
   fi
   case $language in
@@ -51,7 +51,7 @@ for language in Python Rust Go Java 'C#' Lua Ruby; do
 done
 finish || true
 
-# ---- what they do
+# ---- what they can do
 
 say "gpupool info"
 gpupool info
@@ -82,7 +82,7 @@ fi
 if has_built Ruby; then in_language Ruby ruby -I "$demo/swig/ruby" examples/ruby/basic.rb; fi
 
 echo
-say "two recorded PyTorch workloads in each language that has an example of it"
+say "two recorded PyTorch workloads in each language with a replay example"
 for trace in tests/data/streams_prefetch.trace.gz tests/data/zero_gather.trace.gz; do
   {
     gpupool replay --json "$trace"
@@ -107,6 +107,6 @@ Three commands to try next:
   build/release/gpupool --help                                           all of it
 TRY
 if [ -n "$failed" ]; then
-  echo "These did not build, though their tools should do; their logs are in build/demo/logs: $failed"
+  echo "These did not build, although their tools are recent enough; see the logs in build/demo/logs: $failed"
   exit 1
 fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds every package into dist/, with SHA256SUMS and what is in them (SPDX): dist.sh
+# Builds every package into dist/, with SHA256SUMS and a list of their contents (SPDX): dist.sh
 #
-# Expects a release build, whose library the packages carry: they run on systems as new as this one.
+# Expects a release build, whose library the packages contain: they need a system at least as new as this one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dist=$PWD/dist

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# To be sourced in the repository's root: installs the release build to build/prefix and sets what the bindings
-# need to find it, and the toolchains and checkers that tools/setup.sh put in build/venv.
+# Source this in the repository's root: it installs the release build to build/prefix and sets the variables with which
+# the bindings find it, and the toolchains and checkers that tools/setup.sh put in build/venv.
 root=$PWD
 cmake --install build/release --prefix build/prefix >/dev/null
 

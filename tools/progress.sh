@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# To be sourced: commands side by side, each with one line that says how long it took instead of what it printed,
-# and with a log in $demo/logs.
+# Source this: runs commands in parallel. Each gets one line that says how long it took, instead of its output, and a
+# log in $demo/logs.
 
 names=()      # of what is under way
 processes=()  # theirs, by name's place
@@ -21,8 +21,8 @@ begin() {
   processes+=($!)
 }
 
-# finish: waits for all that began. Where somebody watches, one line says how far they are, as ninja's [12/75] tells.
-# Fails if one of them did, and shows the end of its log.
+# finish: waits for all commands begun. On a terminal, one line shows their progress, as ninja's [12/75] does. If one of
+# them fails, it fails too and shows the end of that log.
 finish() {
   local i waiting line step code=0 begun=$SECONDS
   local -A seen=()
@@ -47,7 +47,7 @@ finish() {
   return $code
 }
 
-# report PLACE: of one that ended.
+# report PLACE: reports one that has ended.
 report() {
   local name=${names[$1]} log=$demo/logs/${names[$1]}.log
   [ ! -t 1 ] || printf '\r\033[K'

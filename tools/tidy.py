@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang-tidy over the sources of a build, on all cores, and remembers what was clean.
+"""Runs clang-tidy over the sources of a build, on all cores, and remembers which were clean.
 
     tools/tidy.py BUILD [FILTER]
 
 BUILD holds compile_commands.json; FILTER is a regular expression on the path within the repository
-(default: src/). A source is skipped while it, every header of ours that it includes, its command, .clang-tidy and
-clang-tidy itself are the same as when it was last found clean. Only the clang-tidy of build/checkers is used, which
-tools/setup.sh installs: other versions complain about other things. Without it nothing is checked.
+(default: src/). It skips a source while the source, every header of ours that it includes, its command, .clang-tidy and
+clang-tidy itself are the same as in its last clean run. It uses only the clang-tidy in build/checkers, which
+tools/setup.sh installs, because other versions complain about other things. Without it, nothing is checked.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ GCC_ONLY = " -mtls-dialect=gnu2"  # clang before 19 does not know it
 
 
 def closure(source):
-    """The source and every file of the repository that it includes, however deep."""
+    """The source and every file of the repository that it includes, directly or not."""
     files, waiting = set(), [source]
     while waiting:
         path = waiting.pop()
@@ -58,7 +58,7 @@ def fingerprint(source, command, version):
 
 
 def tidy(folder, version, entry):
-    """clang-tidy's complaint about one source; None where it was clean before, "" where it is now."""
+    """clang-tidy's complaint about one source; None if it was clean before, "" if it is clean now."""
     source = Path(entry["file"])
     stamp = folder / (str(source.relative_to(ROOT)).replace("/", "__") + ".clean")
     mark = fingerprint(source, entry["command"], version)
@@ -73,7 +73,7 @@ def tidy(folder, version, entry):
 
 def main(arguments):
     if not TIDY.exists():
-        print("clang-tidy: not there, skipped")
+        print("clang-tidy: not installed, skipped")
         return 0
     version = subprocess.run([TIDY, "--version"], capture_output=True, text=True, check=True).stdout
     build = Path(arguments[0]).resolve()

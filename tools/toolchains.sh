@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# To be sourced: which languages can be built here, and why the others cannot. tests/tools/test_languages.py
+# Source this: which languages can be built here, and why the others cannot. tests/tools/test_languages.py
 
-# needs_of LANGUAGE: the tools of a language, each with the least version that will do, or 0 for any.
+# needs_of LANGUAGE: the tools of a language, each with the minimum version, or 0 for any.
 needs_of() {
   case $1 in
     Python) echo "python3 3.10" ;;
@@ -15,7 +15,7 @@ needs_of() {
   esac
 }
 
-# version_of TOOL: the first version that it names, such as 1.85.0.
+# version_of TOOL: the first version number that it prints, such as 1.85.0.
 version_of() {
   local option=--version
   case $1 in
@@ -27,7 +27,7 @@ version_of() {
   [[ $words =~ [0-9]+(\.[0-9]+)+ ]] && echo "${BASH_REMATCH[0]}"
 }
 
-# at_least HAVE WANTED: whether one version is not below the other.
+# at_least HAVE WANTED: whether HAVE is at least WANTED.
 at_least() {
   local -a have wanted
   local i
@@ -38,7 +38,7 @@ at_least() {
   done
 }
 
-# lacks LANGUAGE: why the language cannot be built here, in a few words; nothing where it can.
+# lacks LANGUAGE: why the language cannot be built here, in a few words; nothing if it can.
 lacks() {
   local needs tool wanted have
   read -ra needs <<<"$(needs_of "$1")"

@@ -10,24 +10,24 @@ import (
 	"unsafe"
 )
 
-// Element is what an Array is of: types of which every pattern of bits is a value.
+// Element lists the element types of an Array: types for which every bit pattern is a value.
 type Element interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// Array is a block of elements of one type, which is freed as a Block is. Since 0.2.
+// Array is a block of elements of one type, freed as a Block is. Since 0.2.
 type Array[T Element] struct{ View[T] }
 
-// View is a part of an Array, or all of it. It shares the array's block and keeps it from being collected; once that is
-// closed, it gives ErrFreed. Since 0.2.
+// View is a part of an Array, or all of it. It shares the array's block and keeps it from being collected; once the
+// block is closed, it returns ErrFreed. Since 0.2.
 type View[T Element] struct {
 	block *Block
 	start int // in elements
 	count int
 }
 
-// NewArray allocates an array, whose elements are whatever the memory held before. A method of Pool cannot have a type
-// for a parameter.
+// NewArray allocates an array with undefined contents. It is a function because a method of Pool cannot have a type
+// parameter.
 func NewArray[T Element](pool *Pool, length int, stream Stream) (*Array[T], error) {
 	var one T
 	size := int(unsafe.Sizeof(one))
@@ -71,7 +71,7 @@ func (a *Array[T]) Close() error {
 // Len is the number of elements.
 func (v View[T]) Len() int { return v.count }
 
-// Block is the one that it lies in.
+// Block is the block that holds the elements.
 func (v View[T]) Block() *Block { return v.block }
 
 // Ptr is the address of the first element: see Block.Ptr.
@@ -82,7 +82,7 @@ func (v View[T]) Ptr() Ptr {
 	return v.block.Ptr() + Ptr(v.offset(0))
 }
 
-// Part is what lies from one element on up to another, which does not belong to it, as in a slice of Go.
+// Part is the part from one element up to, but not including, another, as in a Go slice.
 func (v View[T]) Part(from, to int) (View[T], error) {
 	if from < 0 || to < from || to > v.count {
 		return View[T]{}, refuse("elements %d to %d are not inside %d elements", from, to, v.count)
@@ -100,8 +100,7 @@ func (v View[T]) Write(elements []T, at int) error {
 	return err
 }
 
-// Read fills elements from element at of the device on. Waits for the stream. If there are not so many, nothing is
-// copied.
+// Read fills elements from element at of the device on. Waits for the stream. If there are fewer, nothing is copied.
 func (v View[T]) Read(elements []T, at int) error {
 	part, err := v.Part(at, at+len(elements))
 	if err != nil {
@@ -120,7 +119,7 @@ func (v View[T]) Slice() ([]T, error) {
 	return elements, nil
 }
 
-// WriteAsync is Write that does not wait: see Transfer.
+// WriteAsync is Write without waiting: see Transfer.
 func (v View[T]) WriteAsync(elements []T, at int) (*Transfer, error) {
 	part, err := v.Part(at, at+len(elements))
 	if err != nil {
@@ -129,7 +128,7 @@ func (v View[T]) WriteAsync(elements []T, at int) (*Transfer, error) {
 	return part.block.WriteAsync(bytesOf(elements), part.offset(0))
 }
 
-// ReadAsync is Read that does not wait: see Transfer.
+// ReadAsync is Read without waiting: see Transfer.
 func (v View[T]) ReadAsync(elements []T, at int) (*Transfer, error) {
 	part, err := v.Part(at, at+len(elements))
 	if err != nil {
@@ -138,7 +137,7 @@ func (v View[T]) ReadAsync(elements []T, at int) (*Transfer, error) {
 	return part.block.ReadAsync(bytesOf(elements), part.offset(0))
 }
 
-// String says what it is, and never fails.
+// String describes the array, and never fails.
 func (v View[T]) String() string {
 	var one T
 	return fmt.Sprintf("%d elements of %T in %v", v.count, one, v.block)

@@ -12,9 +12,8 @@ import (
 	"unsafe"
 )
 
-// Block is memory of a pool that frees itself: on Close, or some time after it became unreachable. It stays usable
-// when its pool, or the OwnedStream that it was allocated for, is closed before it. It is an io.ReaderAt and an
-// io.WriterAt.
+// Block is memory of a pool that frees itself: on Close, or some time after it becomes unreachable. It stays usable if
+// its pool, or the OwnedStream that it was allocated for, is closed first. It is an io.ReaderAt and an io.WriterAt.
 type Block struct {
 	life    *blockLife
 	size    uint64
@@ -22,7 +21,7 @@ type Block struct {
 }
 
 // blockLife is inside its pool, and inside its stream where the pool created that: neither goes before it. Calls that
-// use the memory are inside the block, so that another goroutine's Close waits for them with the free.
+// use the memory are inside the block, so that another goroutine's Close delays the free until they return.
 type blockLife struct {
 	gate
 	core     *core
@@ -30,7 +29,7 @@ type blockLife struct {
 	ptr      Ptr
 	stream   Stream
 	closed   atomic.Bool
-	behind   Stream // what it is freed behind; of the one who set closed
+	behind   Stream // streams whose work the free follows; written by the goroutine that set closed
 	released bool   // also
 }
 
@@ -55,7 +54,7 @@ func (p *Pool) AllocAligned(size, alignment uint64, stream Stream) (*Block, erro
 	return c.own(result, owner, size, stream)
 }
 
-// own makes a block of what a malloc gave. It keeps the places in pool and stream that were taken for the malloc.
+// own turns the result of a malloc into a block. It keeps the malloc's references to pool and stream.
 func (c *core) own(result C.bridge_result, owner *streamLife, size uint64, stream Stream) (*Block, error) {
 	if err := check(result); err != nil {
 		owner.leave()
@@ -71,7 +70,7 @@ func (c *core) own(result C.bridge_result, owner *streamLife, size uint64, strea
 	return b, nil
 }
 
-// Ptr is the block's address; 0 for a block of no bytes. Whoever uses it must keep the block reachable, if only by
+// Ptr is the block's address; 0 for an empty block. The caller must keep the block reachable while using it, if only by
 // closing it afterwards.
 func (b *Block) Ptr() Ptr {
 	if b == nil || b.life == nil {
@@ -80,7 +79,7 @@ func (b *Block) Ptr() Ptr {
 	return b.life.ptr
 }
 
-// Size is the number of bytes that were asked for.
+// Size is the requested number of bytes.
 func (b *Block) Size() uint64 {
 	if b == nil {
 		return 0
@@ -88,7 +87,7 @@ func (b *Block) Size() uint64 {
 	return b.size
 }
 
-// Stream is the one that the block was allocated for.
+// Stream is the stream that the block was allocated for.
 func (b *Block) Stream() Stream {
 	if b == nil || b.life == nil {
 		return 0
@@ -96,9 +95,9 @@ func (b *Block) Stream() Stream {
 	return b.life.stream
 }
 
-// Close frees the block on its stream: work queued there so far may still use it. It may be called on any goroutine,
-// and after the pool was closed. If another goroutine is inside a call on the block, that frees it when it leaves.
-// Never waits for the GPU. A second Close gives ErrFreed; Close of nil does nothing.
+// Close frees the block on its stream: work already queued there may still use it. Any goroutine may call it, even
+// after the pool was closed. If another goroutine is inside a call on the block, that call frees it when it returns.
+// Never waits for the GPU. A second Close returns ErrFreed; Close of nil does nothing.
 func (b *Block) Close() error { return b.CloseOn(b.Stream()) }
 
 // CloseOn frees the block behind the work of another stream too; StreamUnknown: of all streams.
@@ -110,7 +109,7 @@ func (b *Block) CloseOn(stream Stream) error {
 	return b.life.close(stream)
 }
 
-// Release gives the block up: the caller frees the address with Pool.Free. ErrFreed if it is freed already.
+// Release gives the block up: the caller frees the address with Pool.Free. ErrFreed if it is already freed.
 func (b *Block) Release() (Ptr, error) {
 	if b == nil || b.life == nil {
 		return 0, errNoBlock
@@ -168,7 +167,7 @@ func (b *Block) enter() (*blockLife, error) {
 	return b.life, nil
 }
 
-// RecordStream says that stream uses the block too; to be called before the block is closed.
+// RecordStream tells the pool that stream uses the block too; call it before the block is closed.
 func (b *Block) RecordStream(stream Stream) error {
 	l, err := b.enter()
 	if err != nil {
@@ -190,7 +189,7 @@ func (b *Block) Fill(value byte) error {
 }
 
 // WriteAt copies p to the block from byte offset on, after the work queued on the block's stream so far, and waits for
-// it. If it does not fit, nothing is copied, and the error says so and is io.ErrShortWrite for errors.Is.
+// it. If it does not fit, nothing is copied, and the error says so and matches io.ErrShortWrite with errors.Is.
 func (b *Block) WriteAt(p []byte, offset int64) (int, error) {
 	l, err := b.enter()
 	if err != nil {
@@ -205,7 +204,7 @@ func (b *Block) WriteAt(p []byte, offset int64) (int, error) {
 }
 
 // ReadAt fills p from byte offset of the block on, after the work queued on the block's stream so far, and waits for
-// it. Where the block ends before, it is io.EOF after what there is.
+// it. If the block ends earlier, it reads what there is and returns io.EOF.
 func (b *Block) ReadAt(p []byte, offset int64) (int, error) {
 	l, err := b.enter()
 	if err != nil {
@@ -226,7 +225,7 @@ func (b *Block) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// copyHost may give C memory of Go, because the call waits for the copy.
+// copyHost may pass Go memory to C, because the call waits for the copy.
 func (l *blockLife) copyHost(p []byte, offset uint64, toHost C.int) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

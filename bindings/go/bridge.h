@@ -179,6 +179,10 @@ static inline bridge_result bridge_reserve(uintptr_t pool, uint64_t target, uint
   return bridge_done(gpupool_reserve(bridge_pool(pool), target, stream), 0);
 }
 
+static inline bridge_result bridge_share_request(uintptr_t pool, uint64_t bytes, uint64_t timeout_ns) {
+  return bridge_done(gpupool_share_request(bridge_pool(pool), bytes, timeout_ns), 0);
+}
+
 static inline bridge_result bridge_set_fraction(uintptr_t pool, double fraction) {
   return bridge_done(gpupool_set_fraction(bridge_pool(pool), fraction), 0);
 }
@@ -206,6 +210,11 @@ static inline bridge_result bridge_sleep(uintptr_t pool, gpupool_sleep_options_t
 
 static inline bridge_result bridge_wake(uintptr_t pool, gpupool_sleep_options_t options, void* result) {
   return bridge_done(gpupool_wake(bridge_pool(pool), &options, (gpupool_sleep_result_t*)result), 0);
+}
+
+static inline bridge_result bridge_wake_block(uintptr_t pool, uint64_t ptr, gpupool_sleep_options_t options,
+                                              void* result) {
+  return bridge_done(gpupool_wake_block(bridge_pool(pool), ptr, &options, (gpupool_sleep_result_t*)result), 0);
 }
 
 static inline bridge_result bridge_sleep_tag(const char* tag, gpupool_sleep_options_t options, void* result) {
@@ -317,6 +326,26 @@ static inline bridge_result bridge_record_stop(void) {
 
 static inline bridge_result bridge_mark(const char* text) {
   return bridge_done(gpupool_mark(text), 0);
+}
+
+static inline bridge_result bridge_set_debug(const char* modes) {
+  return bridge_done(gpupool_set_debug(modes), 0);
+}
+
+static inline bridge_result bridge_check(uintptr_t pool, char* text, size_t capacity) {
+  uint64_t count = 0;
+  const gpupool_status_t status = gpupool_check(bridge_pool(pool), &count, text, capacity);
+  return bridge_done(status, count);
+}
+
+static inline bridge_result bridge_protect(uintptr_t pool, uint64_t ptr, int32_t access) {
+  return bridge_done(gpupool_protect(bridge_pool(pool), ptr, (gpupool_access_t)access), 0);
+}
+
+static inline bridge_result bridge_why(uint64_t address, char* text, size_t capacity) {
+  size_t length = 0;
+  const gpupool_status_t status = gpupool_why(address, text, capacity, &length);
+  return bridge_done(status, length);
 }
 
 static inline bridge_result bridge_validate(uintptr_t pool) {

@@ -13,30 +13,31 @@ import (
 	"sync/atomic"
 )
 
-// OOMHandler is asked before an allocation of size bytes fails; attempt counts from 1. It frees something and returns
-// true to have the allocation tried again, or false to let it fail. It runs on the goroutine that allocates and may
-// use the pool. If it panics, the allocation fails, with an Error that wraps a PanicError.
+// OOMHandler is called before an allocation of size bytes fails; attempt counts from 1. It frees something and returns
+// true to retry the allocation, or false to let it fail. It runs on the goroutine that allocates and may use the pool.
+// If it panics, the allocation fails, with an Error that wraps a PanicError.
 type OOMHandler func(size uint64, attempt int) bool
 
-// Upstream is where a pool with WithUpstream gets its memory from. The library calls it from any goroutine; it must
-// not use the same pool. It is kept until the last memory is back. A panic in Malloc counts as "no more memory": the
-// call that asked fails with an Error that wraps a PanicError, or, if memory is found elsewhere, the panic is written
-// to standard error. A panic in Free ends the program.
+// Upstream supplies the memory of a pool with WithUpstream. The library calls it from any goroutine; it must not use
+// the same pool. It is kept until all its memory is back. A panic in Malloc counts as "no more memory": the call that
+// asked fails with an Error that wraps a PanicError or, if memory is found elsewhere, the panic is written to standard
+// error. A panic in Free ends the program.
 type Upstream interface {
-	// Malloc gives size bytes, aligned to at least 512, or an error for "no more memory".
+	// Malloc returns size bytes, aligned to at least 512, or an error for "no more memory".
 	Malloc(size uint64, stream Stream) (Ptr, error)
-	// Free takes back what Malloc gave, with the same size. No work of the GPU uses it any more.
+	// Free takes back what Malloc returned, with the same size. No GPU work still uses it.
 	Free(ptr Ptr, size uint64, stream Stream)
 }
 
-// LogFunc receives a line of the log. It must not call this package. A panic in it ends the program.
+// LogFunc receives a line of the log. It may call this package, but must not free blocks of a closed pool; its calls
+// are not logged. A panic in it ends the program.
 type LogFunc func(level LogLevel, message string)
 
 var logFunc atomic.Pointer[LogFunc]
 
-// SetOOMHandler sets what is asked before an allocation of this pool fails; nil: nothing. When the call returns, the
-// old handler may still be running elsewhere. A handler that refers to the pool keeps it from being collected: such a
-// pool must be closed. A handler that panics makes the allocation fail: see PanicError.
+// SetOOMHandler sets the handler that is called before an allocation of this pool fails; nil: none. When it returns,
+// the old handler may still be running elsewhere. A handler that refers to the pool keeps it from being collected: such
+// a pool must be closed. A handler that panics makes the allocation fail: see PanicError.
 func (p *Pool) SetOOMHandler(handler OOMHandler) error {
 	c, err := p.enter()
 	if err != nil {
@@ -56,7 +57,7 @@ func (p *Pool) SetOOMHandler(handler OOMHandler) error {
 	return check(C.bridge_set_oom_handler(c.handle, nil, 0))
 }
 
-// askHandler has the library ask this core before an allocation fails.
+// askHandler makes the library call this core before an allocation fails.
 func (c *core) askHandler() error {
 	if c.user == 0 {
 		c.user = cgo.NewHandle(c)
@@ -64,7 +65,7 @@ func (c *core) askHandler() error {
 	return check(C.bridge_set_oom_handler(c.handle, C.gpupool_oom_fn_t(C.bridge_on_oom), C.uintptr_t(c.user)))
 }
 
-// SetLog sends lines of the log up to level to log; nil: to standard error. For the whole process. At first
+// SetLog sends log lines up to level to log; nil: to standard error. Applies to the whole process. Until then
 // GPUPOOL_LOG=error|warning|info|debug in the environment decides.
 func SetLog(log LogFunc, level LogLevel) error {
 	if log == nil {
@@ -124,7 +125,7 @@ func gpupoolGoLog(level C.int32_t, message *C.char) {
 
 func coreOf(user C.uintptr_t) *core { return cgo.Handle(user).Value().(*core) }
 
-// keepPanic keeps a panic from unwinding frames of C++, and keeps it for the call of the library that asked.
+// keepPanic keeps a panic from unwinding C++ frames, and stores it for the library call that asked.
 func keepPanic(panicked *C.uintptr_t) {
 	if reason := recover(); reason != nil {
 		_ = takePanic(*panicked) // an earlier one of the same call
@@ -132,7 +133,7 @@ func keepPanic(panicked *C.uintptr_t) {
 	}
 }
 
-// takePanic gives what keepPanic kept; nil for 0.
+// takePanic returns what keepPanic stored; nil for 0.
 func takePanic(kept C.uintptr_t) *PanicError {
 	if kept == 0 {
 		return nil
@@ -141,8 +142,8 @@ func takePanic(kept C.uintptr_t) *PanicError {
 	return cgo.Handle(kept).Value().(*PanicError)
 }
 
-// endOnPanic is for callbacks of which no call could tell. It keeps a panic from unwinding frames of C++, which would
-// leave the library in the middle of a call.
+// endOnPanic is for callbacks whose panics no call could report. It keeps a panic from unwinding C++ frames, which
+// would leave the library in the middle of a call.
 func endOnPanic() {
 	if reason := recover(); reason != nil {
 		fmt.Fprintf(os.Stderr, "panic in a callback of gpupool: %v\n\n%s", reason, debug.Stack())

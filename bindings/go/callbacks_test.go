@@ -227,10 +227,14 @@ func TestUpstream(t *testing.T) {
 func TestLog(t *testing.T) {
 	var mutex sync.Mutex
 	var lines []string
+	asked := 0
+	watched := newPool(t)
 	ok(t, gpupool.SetLog(func(level gpupool.LogLevel, message string) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		lines = append(lines, message)
+		ok(t, watched.Free(must(watched.Malloc(mib, 0))(t), 0))
+		asked++
 	}, gpupool.LogDebug))
 	pool := newPool(t)
 	ok(t, pool.Free(must(pool.Malloc(mib, 0))(t), 0))
@@ -241,5 +245,7 @@ func TestLog(t *testing.T) {
 	if len(lines) == 0 {
 		t.Error("nothing was logged")
 	}
+	equal(t, len(lines), asked) // and nothing of what the function did itself
+	equal(t, must(watched.Stats())(t).All.AllocatedBlocks.TotalAllocated, uint64(asked))
 	fails(t, gpupool.SetLog(nil, 9), gpupool.ErrInvalidArgument)
 }

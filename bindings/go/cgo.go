@@ -2,8 +2,8 @@
 
 package gpupool
 
-// The functions of bridge.h are not marked nocallback, which would be faster, because each of them may write a line of
-// the log or ask a handler, and those may be Go's.
+// The functions of bridge.h are not marked nocallback, which would be faster, because each may write a log line or call
+// a handler, and those may be in Go.
 
 // #cgo !gpupool_shared CFLAGS: -DGPUPOOL_STATIC -DGPUPOOL_GO_OWN_HEADER -I${SRCDIR}/internal/native
 // #cgo gpupool_shared pkg-config: gpupool

@@ -26,6 +26,7 @@ echo "== go: programs"
 go build -o "$bin" ./cmd/...
 "$bin/basic" >/dev/null
 "$bin/kernel" >/dev/null
+"$bin/elastic" -idle 50ms | grep "^nobody does: 0 MiB" >/dev/null
 "$bin/scenario" ../../tests/scenario/*.json >/dev/null
 SCENARIO_RUNNER="$bin/scenario" python3 -B ../../tests/scenario/test_runner.py -q
 echo "== go: the README's programs and commands, and a build without cgo"

@@ -5,7 +5,7 @@
 
 package gpupool
 
-// What a call came to. The numbers never change.
+// The result of a call. The numbers never change.
 type Status int32
 
 const (
@@ -14,13 +14,13 @@ const (
 	// An argument is out of range, or a handle is NULL, destroyed or from another copy of the library.
 	ErrInvalidArgument Status = 1
 
-	// The device has no more memory, and nothing that the pool could do has helped.
+	// The device has no more memory, and nothing that the pool tried has helped.
 	ErrOutOfMemory Status = 2
 
 	// The library could not get memory on the host for its own records.
 	ErrHostOutOfMemory Status = 3
 
-	// The call would bring reserved memory above the pool's limit.
+	// The call would take reserved memory above the pool's limit.
 	ErrOverLimit Status = 4
 
 	// The pointer is not a live block of this pool: foreign, freed already, or inside a block.
@@ -41,10 +41,10 @@ const (
 	// The pool was created before fork, in the parent process.
 	ErrForked Status = 10
 
-	// A promise of the library itself was broken. Please report it.
+	// The library broke a promise of its own. Please report it.
 	ErrInternal Status = 11
 
-	// The pool sleeps, or is about to: see gpupool_sleep. Since 0.2.
+	// The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2.
 	ErrAsleep Status = 12
 )
 
@@ -52,8 +52,8 @@ const (
 type Backend int32
 
 const (
-	// CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the
-	// environment decides instead.
+	// CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment
+	// overrides this.
 	BackendAuto Backend = 0
 
 	BackendCUDA Backend = 1
@@ -68,7 +68,7 @@ const (
 	// vmm where the device and the kind allow it, else driver.
 	ModeAuto Mode = 0
 
-	// Chunks that are mapped where they are needed: tightest. Kind device only.
+	// Chunks, mapped where they are needed: the tightest mode. Kind device only.
 	ModeVMM Mode = 1
 
 	// Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem.
@@ -84,7 +84,7 @@ type Kind int32
 const (
 	KindDevice Kind = 0
 
-	// Page-locked memory of the host that the device can read and write.
+	// Page-locked host memory that the device can read and write.
 	KindPinned Kind = 1
 
 	// Memory that the driver moves between host and device.
@@ -95,8 +95,8 @@ const (
 type Flag uint64
 
 const (
-	// Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated
-	// and freed while capturing is reused within that capture only. Costs a driver query a call.
+	// At every malloc and free, the pool asks the driver whether the stream is capturing a graph, and reuses
+	// what a capture allocates and frees within that capture only. Costs one driver query a call.
 	FlagCaptureAware Flag = 1
 )
 
@@ -104,10 +104,10 @@ const (
 type RecordFlag uint64
 
 const (
-	// With the stack of native code at each malloc. 0.3 to 40 us each, by depth and by what the system has.
+	// Records the native stack of each malloc. docs/watch.md says what a stack costs.
 	RecordNativeStacks RecordFlag = 1
 
-	// With what the function of gpupool_set_stack_fn says at each malloc.
+	// Records what the function of gpupool_set_stack_fn says at each malloc.
 	RecordLanguageStacks RecordFlag = 2
 )
 
@@ -146,18 +146,18 @@ const (
 	// Free to hand out.
 	BlockCached BlockState = 3
 
-	// Handed out, and its memory is away: the pool sleeps. Since 0.2.
+	// Handed out, but its memory is away: the pool is asleep. Since 0.2.
 	BlockAsleep BlockState = 4
 )
 
-// What becomes of the contents of blocks when a pool sleeps. Since 0.2.
+// What happens to the contents of blocks when a pool sleeps. Since 0.2.
 type SleepMode int32
 
 const (
-	// They are copied to page-locked memory of the host, and back.
+	// They are copied to page-locked host memory, and back.
 	SleepModeSave SleepMode = 0
 
-	// They are lost, but for the blocks that gpupool_set_keep names.
+	// They are lost, except in the blocks that gpupool_set_keep names.
 	SleepModeDrop SleepMode = 1
 )
 
@@ -165,20 +165,71 @@ const (
 type SleepFlag uint64
 
 const (
-	// Sleep: waits for all work of the device's context, not only for streams that the pool has seen.
+	// Sleep: waits for all work of the device's context, not only for the streams that the pool has seen.
 	SleepFlagSyncContext SleepFlag = 1
 
 	// Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP.
 	SleepFlagHoldMallocs SleepFlag = 2
 
-	// Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it.
+	// Wake: keeps the page-locked memory for the next sleep, as gpupool_prepare_backup does.
 	SleepFlagRetainBackup SleepFlag = 4
 
-	// Wake: blocks that were dropped are filled with the byte in `fill`.
+	// Wake: fills blocks that were dropped with the byte in `fill`.
 	SleepFlagFill SleepFlag = 8
 )
 
-// Where a pool stands. Since 0.2.
+// What work of the device and its peers may do with a block: see gpupool_protect. Since 0.2.
+type Access int32
+
+const (
+	AccessWrite Access = 0
+
+	AccessRead Access = 1
+
+	AccessNone Access = 2
+)
+
+// Whether a pool shares the device with other processes. Since 0.2.
+type ShareState int32
+
+const (
+	ShareStateOff ShareState = 0
+
+	// It should share and cannot, so it works as if it had the device to itself. It wrote the reason to
+	// standard error.
+	ShareStateAlone ShareState = 1
+
+	ShareStateShared ShareState = 2
+)
+
+// The state of a member of a group. Since 0.2.
+type ShareMemberState int32
+
+const (
+	ShareMemberStateLive ShareMemberState = 1
+
+	// It has ended, but the device does not show its memory as free yet.
+	ShareMemberStateLimbo ShareMemberState = 2
+)
+
+// What gpupool_share_set sets. Since 0.2.
+type ShareFigure int32
+
+const (
+	// What all members may have together, in bytes.
+	ShareFigureLimit ShareFigure = 1
+
+	// What one member may have, in bytes; 0: no limit but the group's.
+	ShareFigureMemberLimit ShareFigure = 2
+
+	// What one member is guaranteed, in bytes.
+	ShareFigureMemberGuarantee ShareFigure = 3
+
+	// From -8 to 8.
+	ShareFigureMemberPriority ShareFigure = 4
+)
+
+// Whether a pool is awake. Since 0.2.
 type SleepState int32
 
 const (
@@ -206,8 +257,8 @@ const (
 	// Pools that begin and end, and calls that are refused.
 	LogInfo LogLevel = 3
 
-	// Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
-	// stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+	// Since 0.2: what a pool does behind a malloc: growth, memory given back and why, memory taken from another
+	// stream, waits of the host, the steps of a shortage, streams released or parked, captures released, peers
 	// enabled.
 	LogDebug LogLevel = 4
 )
@@ -315,6 +366,44 @@ var sleepFlagNames = map[SleepFlag]string{
 
 // String gives the names of the bits that are set, such as "fill".
 func (value SleepFlag) String() string { return namesOf(sleepFlagNames, value) }
+
+var accessNames = map[Access]string{
+	AccessWrite: "write",
+	AccessRead:  "read",
+	AccessNone:  "none",
+}
+
+// String gives its name, such as "none".
+func (value Access) String() string { return nameOf(accessNames, "Access", value) }
+
+var shareStateNames = map[ShareState]string{
+	ShareStateOff:    "off",
+	ShareStateAlone:  "alone",
+	ShareStateShared: "shared",
+}
+
+// String gives its name, such as "shared".
+func (value ShareState) String() string { return nameOf(shareStateNames, "ShareState", value) }
+
+var shareMemberStateNames = map[ShareMemberState]string{
+	ShareMemberStateLive:  "live",
+	ShareMemberStateLimbo: "limbo",
+}
+
+// String gives its name, such as "limbo".
+func (value ShareMemberState) String() string {
+	return nameOf(shareMemberStateNames, "ShareMemberState", value)
+}
+
+var shareFigureNames = map[ShareFigure]string{
+	ShareFigureLimit:           "limit",
+	ShareFigureMemberLimit:     "member_limit",
+	ShareFigureMemberGuarantee: "member_guarantee",
+	ShareFigureMemberPriority:  "member_priority",
+}
+
+// String gives its name, such as "member_priority".
+func (value ShareFigure) String() string { return nameOf(shareFigureNames, "ShareFigure", value) }
 
 var sleepStateNames = map[SleepState]string{
 	SleepStateAwake:         "awake",

@@ -12,13 +12,13 @@ import (
 )
 
 // core is what a Pool shares with its blocks and streams: the library's pool, which must not be destroyed while a call
-// is inside. The last one out destroys it, so that Close is safe at any time, also from a callback. That costs a call
-// two atomic additions. A block is inside for as long as it lives, so that it can be read and written after the
-// pool was closed.
+// is inside. The last call to return destroys it, so Close is safe at any time, even from a callback. That costs a call
+// two atomic additions. A block counts as inside for as long as it lives, so it can be read and written after the pool
+// was closed.
 type core struct {
 	gate
 	handle   C.uintptr_t
-	backend  Backend // that was asked for
+	backend  Backend // as requested
 	borrowed bool    // a default pool, which belongs to the process
 
 	// Open streams that the pool created: Stream to *streamLife.
@@ -29,10 +29,10 @@ type core struct {
 	destroyed bool
 	err       error // of destroying
 
-	// For callbacks, to which C gives user: a handle of this core, or 0. It goes when holders, the pool until it is
-	// destroyed and each piece of upstream's memory, come down to 0.
+	// For callbacks, to which C passes user: a handle of this core, or 0. It goes when holders (the pool until it is
+	// destroyed, and each piece of the upstream's memory) drops to 0.
 	oom       atomic.Pointer[OOMHandler]
-	forgotten *forgotten // nil: the collector is not asked for help
+	forgotten *forgotten // nil: the collector does not run before an out-of-memory
 	upstream  Upstream
 	user      cgo.Handle
 	holders   atomic.Int64
@@ -44,7 +44,7 @@ func newCore() *core {
 	return c
 }
 
-// enter is a call on the pool: it keeps the pool from being destroyed until leave.
+// enter begins a call on the pool: it keeps the pool from being destroyed until leave.
 func (p *Pool) enter() (*core, error) {
 	if p == nil || p.core == nil {
 		return nil, errNoPool
@@ -74,7 +74,7 @@ func (c *core) close() error {
 	return nil
 }
 
-// destroy takes the pool's own streams along. Only addresses of Malloc may still be live.
+// destroy also ends the pool's own streams. Only addresses from Malloc may still be live.
 func (c *core) destroy() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

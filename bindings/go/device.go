@@ -11,14 +11,14 @@ type Device struct {
 	Backend Backend
 	Number  int
 	Name    string
-	// What it can do.
+	// Its capabilities.
 	Capabilities Capability
 	TotalBytes   uint64
-	// What the device itself says is free now, whoever holds the rest.
+	// What the device itself reports as free now, whoever holds the rest.
 	FreeBytes uint64
 	// Sizes of chunks are multiples of this.
 	GranularityBytes uint64
-	// As the driver gives it: 13000 is 13.0. 0 for a simulated device.
+	// As the driver reports it: 13000 is 13.0. 0 for a simulated device.
 	DriverVersion int
 	// 90 is 9.0.
 	ComputeCapability int
@@ -70,7 +70,7 @@ func (p *Pool) DeviceInfo() (Device, error) {
 	return DeviceInfo(p.core.backend, int(stats.Device))
 }
 
-// deviceNumber is a device's number as the library takes it.
+// deviceNumber checks a device's number for the library.
 func deviceNumber(device int) (C.int32_t, error) {
 	if int(int32(device)) != device {
 		return 0, refuse("there is no device %d: devices are numbered from 0", device)

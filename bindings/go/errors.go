@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	// ErrClosed says that the pool, stream or block was closed before, or never was one: a nil or zero value. The error's
-	// words say which; errors.Is finds it.
+	// ErrClosed says that the pool, stream or block is closed, or is a nil or zero value. The error's message says which;
+	// errors.Is finds it.
 	ErrClosed = errors.New("gpupool: what was used is closed")
-	// ErrFreed says that the block was freed before, or released.
+	// ErrFreed says that the block is already freed or released.
 	ErrFreed = errors.New("gpupool: the block is freed")
 )
 
@@ -34,12 +34,12 @@ func (e closedError) Error() string { return "gpupool: " + string(e) }
 
 func (e closedError) Is(target error) bool { return target == ErrClosed }
 
-// PanicError is a panic in an OOMHandler, or in Malloc of an Upstream. The call that asked there returns an Error which
-// wraps it: errors.As finds it, and where the panic's value is an error, errors.Is finds that. Since 0.2.
+// PanicError is a panic in an OOMHandler, or in Malloc of an Upstream. The call that asked returns an Error that wraps
+// it: errors.As finds it, and if the panic's value is an error, errors.Is finds that. Since 0.2.
 type PanicError struct {
-	// What the function panicked with.
+	// The value that the function panicked with.
 	Value any
-	// Where, as debug.Stack gives it.
+	// The stack, from debug.Stack.
 	Stack []byte
 }
 
@@ -51,13 +51,13 @@ func (e *PanicError) Unwrap() error {
 	return cause
 }
 
-// Error is a call that the library refused.
+// Error is the error of a call that the library refused.
 type Error struct {
-	// What the call came to.
+	// The call's status.
 	Status Status
 	// The driver's own number, or 0.
 	DriverCode int
-	// Why, in words. When memory ran out, it explains where the memory is.
+	// The reason. If memory ran out, it explains where the memory is.
 	Message string
 
 	panicked *PanicError
@@ -79,25 +79,25 @@ func (e *Error) Unwrap() error {
 	return e.panicked
 }
 
-// Is makes errors.Is find the status. Being over a pool's limit is also a way of being out of memory.
+// Is makes errors.Is find the status. Over a pool's limit counts as out of memory too.
 func (e *Error) Is(target error) bool {
 	return target == e.Status || target == ErrOutOfMemory && e.Status == ErrOverLimit
 }
 
-// String gives the name that the status has in C, such as GPUPOOL_ERROR_OVER_LIMIT.
+// String returns the C name of the status, such as GPUPOOL_ERROR_OVER_LIMIT.
 func (s Status) String() string {
 	if name, ok := statusNames[s]; ok {
 		return name
 	}
-	return nameInC(s) // a later library may know it
+	return nameInC(s) // a later library may know more
 }
 
 func nameInC(s Status) string { return C.GoString(C.gpupool_status_name(C.gpupool_status_t(s))) }
 
-// Error is there so that a status can be a target of errors.Is.
+// Error makes a status usable as a target of errors.Is.
 func (s Status) Error() string { return "gpupool: " + s.String() }
 
-// check turns what a call came to into an error.
+// check turns a call's status into an error.
 func check(result C.bridge_result) error {
 	if result.failed == nil {
 		return nil
@@ -109,7 +109,7 @@ func failure(failed *C.bridge_failure) error {
 	defer C.bridge_drop(failed)
 	panicked := takePanic(failed.panic)
 	if failed.details.status == C.GPUPOOL_SUCCESS {
-		// The pool found memory elsewhere, so there is no error that could tell of the panic.
+		// The pool found memory elsewhere, so no error could report the panic.
 		fmt.Fprintf(os.Stderr, "gpupool: %v\n\n%s", panicked, panicked.Stack)
 		return nil
 	}
@@ -121,7 +121,7 @@ func failure(failed *C.bridge_failure) error {
 	}
 }
 
-// refuse is the error for what does not get as far as the library.
+// refuse is the error for calls that do not reach the library.
 func refuse(format string, arguments ...any) error {
 	return &Error{Status: ErrInvalidArgument, Message: fmt.Sprintf(format, arguments...)}
 }

@@ -10,8 +10,8 @@ import (
 	"weak"
 )
 
-// forgotten finds the blocks of a pool that nobody can reach any more: WithGCBeforeOOM. The collector's own cleanups
-// would free them too, but some time after a collection, when the allocation has failed.
+// forgotten finds the blocks of a pool that nobody can reach any more, for WithGCBeforeOOM. The collector's own
+// cleanups would free them too, but only some time after a collection, when the allocation has already failed.
 type forgotten struct {
 	mutex sync.Mutex
 	live  map[*blockLife]weak.Pointer[Block]

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// gate counts who is inside something that may be closed at any time, also by one who is inside: whoever leaves last
+// gate counts the callers inside something that may be closed at any time, even by one of them. Whoever leaves last
 // ends it.
 type gate struct{ inside atomic.Int64 }
 
 const shut = math.MinInt64
 
-// enter keeps it from being ended until leave; false: it is closed.
+// enter keeps the thing from being ended until leave; false: it is closed.
 func (g *gate) enter() bool {
 	for {
 		inside := g.inside.Load()
@@ -28,13 +28,13 @@ func (g *gate) enter() bool {
 	}
 }
 
-// leave is true for the one who must end it.
+// leave returns true to the caller who must end it.
 func (g *gate) leave() bool { return g.inside.Add(-1) == shut }
 
 // isOpen may be out of date by the time it returns.
 func (g *gate) isOpen() bool { return g.inside.Load() >= 0 }
 
-// close refuses entry from now on. closed says that this call did it; last, that the caller must end it.
+// close refuses entry from now on. closed says that this call closed it; last says that the caller must end it.
 func (g *gate) close() (closed, last bool) {
 	for {
 		inside := g.inside.Load()

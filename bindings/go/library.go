@@ -12,17 +12,17 @@ import (
 	"unsafe"
 )
 
-// Version is that of the loaded library: major * 10000 + minor * 100 + patch.
+// Version returns the version of the loaded library: major * 10000 + minor * 100 + patch.
 func Version() int { return int(C.gpupool_version()) }
 
-// VersionString is the same in words, such as "0.1.0".
+// VersionString returns the version in words, such as "0.1.0".
 func VersionString() string { return C.GoString(C.gpupool_version_string()) }
 
 // Features tells what this build of the library can do. The first call may load the CUDA driver.
 func Features() Feature { return Feature(C.gpupool_features()) }
 
-// checkVersion refuses a library of another version than the header that this package was built with: structs may
-// differ then.
+// checkVersion refuses a library whose version differs from the header that this package was built with, because
+// structs may differ.
 var checkVersion = sync.OnceValue(func() error {
 	const built = C.GPUPOOL_VERSION
 	if Version()/100 == built/100 {
@@ -71,7 +71,7 @@ func ParseDevice(text string) (backend Backend, number int, err error) {
 	return Backend(device.backend), int(device.number.value), nil
 }
 
-// cString is text for C, to be freed. C would not see what comes after a zero.
+// cString copies text for C; the caller frees it. It refuses a zero, because C would not see what comes after it.
 func cString(what, text string) (*C.char, error) {
 	if strings.IndexByte(text, 0) >= 0 {
 		return nil, refuse("%s is %q, with a zero inside", what, text)

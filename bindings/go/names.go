@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// String is such as "pool on sim:0: 2 MiB of 64 MiB reserved, 1 block live".
+// String returns, for example, "pool on sim:0: 2 MiB of 64 MiB reserved, 1 block live".
 func (p *Pool) String() string {
 	if p == nil || p.core == nil {
 		return "no pool"
@@ -39,7 +39,7 @@ func (p *Pool) String() string {
 		sizeInWords(stats.All.ReservedBytes.Current), limit, blocks, plural)
 }
 
-// String is such as "block of 1000 bytes at 0x7f0000000200 on stream 0".
+// String returns, for example, "block of 1000 bytes at 0x7f0000000200 on stream 0".
 func (b *Block) String() string {
 	if b == nil || b.life == nil {
 		return "no block"
@@ -51,7 +51,7 @@ func (b *Block) String() string {
 	return fmt.Sprintf("%sblock of %d bytes at %#x on %v", freed, b.size, uint64(b.life.ptr), b.life.stream)
 }
 
-// String is such as "stream 0x1000".
+// String returns, for example, "stream 0x1000".
 func (s Stream) String() string {
 	switch s {
 	case 0:
@@ -62,7 +62,7 @@ func (s Stream) String() string {
 	return fmt.Sprintf("stream %#x", uintptr(s))
 }
 
-// Format writes String for %v and %s, and the number for all other verbs: %#x would else spell out the letters.
+// Format writes String for %v and %s, and the number for all other verbs: otherwise %#x would spell out the letters.
 func (s Stream) Format(f fmt.State, verb rune) {
 	if verb == 'v' || verb == 's' {
 		fmt.Fprintf(f, fmt.FormatString(f, 's'), s.String())
@@ -71,7 +71,7 @@ func (s Stream) Format(f fmt.State, verb rune) {
 	}
 }
 
-// sizeInWords is such as "1.5 MiB".
+// sizeInWords returns, for example, "1.5 MiB".
 func sizeInWords(bytes uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	size, unit := float64(bytes), 0

@@ -5,19 +5,25 @@ package gpupool
 // #include "bridge.h"
 import "C"
 
-// Option says how a pool should differ from the default.
+import (
+	"math"
+	"time"
+)
+
+// Option sets how a pool differs from the default.
 type Option func(*options)
 
 type options struct {
 	config   C.gpupool_config_t
 	peers    []int32
 	upstream Upstream
+	share    *string
 	collects bool
 	err      error // the first of an option
 }
 
-// WithDevice takes this device, instead of the first: a number, or words as ParseDevice reads them, such as "cuda:1".
-// Words that name a backend choose it, as WithBackend does; the last option counts.
+// WithDevice uses this device instead of the first: a number, or a name that ParseDevice reads, such as "cuda:1". A
+// name with a backend chooses it, as WithBackend does; the last option counts.
 func WithDevice[D int | string](device D) Option {
 	return func(o *options) {
 		switch device := any(device).(type) {
@@ -36,8 +42,8 @@ func WithDevice[D int | string](device D) Option {
 	}
 }
 
-// WithBackend takes devices of this backend. The default is CUDA where there is a usable GPU, else the simulated
-// device; GPUPOOL_BACKEND=cuda|sim in the environment decides instead.
+// WithBackend uses devices of this backend. The default is CUDA if there is a usable GPU, else the simulated device;
+// GPUPOOL_BACKEND=cuda|sim in the environment overrides it.
 func WithBackend(backend Backend) Option {
 	return func(o *options) { o.config.backend = C.int32_t(backend) }
 }
@@ -47,18 +53,18 @@ func WithMode(mode Mode) Option {
 	return func(o *options) { o.config.mode = C.int32_t(mode) }
 }
 
-// WithKind says what kind of memory the pool is of.
+// WithKind sets the kind of the pool's memory.
 func WithKind(kind Kind) Option {
 	return func(o *options) { o.config.kind = C.int32_t(kind) }
 }
 
-// WithFraction limits reserved memory to a fraction of the device's, in (0, 1]. Of two limits, the smaller holds.
+// WithFraction limits reserved memory to a fraction of the device's, in (0, 1]. Of two limits, the smaller applies.
 func WithFraction(fraction float64) Option {
 	return func(o *options) { o.config.fraction = C.double(fraction) }
 }
 
-// WithLimit limits reserved memory: to a number of bytes, where 0 is no such limit, or to words as ParseSize reads
-// them, such as "8GiB", or "40%" of the device's memory.
+// WithLimit limits reserved memory to a number of bytes, where 0 means no such limit, or to a string that ParseSize
+// reads, such as "8GiB", or "40%" of the device's memory.
 func WithLimit[L int | int64 | uint64 | string](limit L) Option {
 	return func(o *options) {
 		switch limit := any(limit).(type) {
@@ -92,9 +98,9 @@ func (o *options) fail(err error) {
 	}
 }
 
-// WithGCBeforeOOM runs the garbage collector once before an allocation fails, and before an OOMHandler is asked, and
-// frees the blocks that it finds unreachable: the collector does not see how much of the GPU's memory hangs on them. An
-// allocation costs more, since the pool keeps a list of its blocks. Since 0.2.
+// WithGCBeforeOOM runs the garbage collector once before an allocation fails, and before an OOMHandler is called, and
+// frees the blocks that it finds unreachable: the collector does not see how much GPU memory they hold. An allocation
+// costs more, because the pool keeps a list of its blocks. Since 0.2.
 func WithGCBeforeOOM() Option {
 	return func(o *options) { o.collects = true }
 }
@@ -122,10 +128,31 @@ func WithPeers(devices ...int) Option {
 	}
 }
 
-// WithCaptureAware asks the driver at every allocation and free whether the stream is capturing a graph. What is
-// allocated and freed while capturing is then reused within that capture only. Costs a query of the driver a call.
+// WithCaptureAware asks the driver at every allocation and free whether the stream is capturing a graph. Memory
+// allocated and freed while capturing is then reused only within that capture. Costs one driver query per call.
 func WithCaptureAware() Option {
 	return func(o *options) { o.config.flags |= C.GPUPOOL_FLAG_CAPTURE_AWARE }
+}
+
+// WithShare names the group of processes to share the device's memory with; "" is none, whatever GPUPOOL_SHARE in the
+// environment says. Since 0.2.
+func WithShare(group string) Option {
+	return func(o *options) { o.share = &group }
+}
+
+// WithGuaranteed sets this pool's guaranteed part of the group's memory, in bytes. Since 0.2.
+func WithGuaranteed(bytes uint64) Option {
+	return func(o *options) { o.config.guaranteed_bytes = C.uint64_t(bytes) }
+}
+
+// WithShareWait sets how long an allocation waits for neighbours to give memory back; 0 means 50 ms. Since 0.2.
+func WithShareWait(wait time.Duration) Option {
+	return func(o *options) { o.config.share_wait_ns = C.uint64_t(max(wait, 0)) }
+}
+
+// WithPriority decides which member gives first and which gets first, from -8 to 8. Since 0.2.
+func WithPriority(priority int) Option {
+	return func(o *options) { o.config.priority = C.int32_t(min(max(priority, math.MinInt32), math.MaxInt32)) }
 }
 
 // WithUpstream gets memory from upstream instead of the driver, and sets ModeUpstream.

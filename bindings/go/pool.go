@@ -8,11 +8,12 @@ import "C"
 import (
 	"runtime"
 	"runtime/cgo"
+	"time"
 	"unsafe"
 )
 
-// Pool is a pool of memory on one device. Its methods may be called by any number of goroutines at any time; after
-// Close they give ErrClosed.
+// Pool is a pool of memory on one device. Any number of goroutines may call its methods at any time; after Close they
+// return ErrClosed.
 type Pool struct {
 	core    *core
 	cleanup runtime.Cleanup
@@ -46,6 +47,14 @@ func New(with ...Option) (*Pool, error) {
 	if o.upstream != nil {
 		upstream = C.uintptr_t(c.user)
 	}
+	if o.share != nil {
+		group, err := cString("share", *o.share)
+		if err != nil {
+			return nil, err
+		}
+		defer C.free(unsafe.Pointer(group))
+		o.config.share = group
+	}
 	o.config.peer_count = C.uint32_t(len(o.peers))
 	peers := (*C.int32_t)(unsafe.SliceData(o.peers))
 	result := C.bridge_create(o.config, peers, upstream)
@@ -64,8 +73,9 @@ func New(with ...Option) (*Pool, error) {
 	return newPool(c), nil
 }
 
-// DefaultPool gives the one pool of a device that everything in this process shares, in whatever language, created on
-// first use. GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment limit it. Closing the result leaves the pool.
+// DefaultPool returns the one pool of a device that everything in this process shares, in any language, created on
+// first use. GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment limit it. Closing the result does not close the
+// pool.
 func DefaultPool(device int) (*Pool, error) {
 	if err := checkVersion(); err != nil {
 		return nil, err
@@ -83,9 +93,9 @@ func DefaultPool(device int) (*Pool, error) {
 	return newPool(c), nil
 }
 
-// NewChild creates a pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's:
-// what it once mapped stays mapped and serves it alone, also while it is free, until its own Empty, Trim or Close. It
-// takes after this pool in device, mode, kind, slack, chunks and peers, and outlives it. Since 0.2.
+// NewChild creates a pool that shares this one's limit, for memory that must stay where it is, such as a CUDA graph's:
+// memory that it has mapped stays mapped and serves only the child, even while free, until its own Empty, Trim or
+// Close. It inherits this pool's device, mode, kind, slack, chunks and peers, and may outlive it. Since 0.2.
 //
 // Errors: ErrInvalidArgument (a child has no children), ErrUnsupported (memory of an Upstream), ErrForked.
 func (p *Pool) NewChild() (*Pool, error) {
@@ -105,8 +115,8 @@ func newPool(c *core) *Pool {
 }
 
 // Close closes the pool and its own streams, and gives its memory back. It may be called at any time: the pool refuses
-// calls from now on, and goes away when other goroutines have left it and its last Block was closed; blocks can be read
-// and written until then. May wait for the GPU. A second Close gives ErrClosed; Close of nil does nothing.
+// calls from now on, and goes away when other goroutines have left it and its last Block is closed; blocks can be read
+// and written until then. May wait for the GPU. A second Close returns ErrClosed; Close of nil does nothing.
 func (p *Pool) Close() error {
 	if p == nil || p.core == nil {
 		return nil
@@ -115,7 +125,7 @@ func (p *Pool) Close() error {
 	return p.core.close()
 }
 
-// Handle is the gpupool_t* for other C code. It stays the pool's. It is nil for a nil Pool.
+// Handle is the gpupool_t* for other C code. The pool still owns it. It is nil for a nil Pool.
 func (p *Pool) Handle() unsafe.Pointer {
 	if p == nil || p.core == nil {
 		return nil
@@ -126,7 +136,7 @@ func (p *Pool) Handle() unsafe.Pointer {
 // ---- memory
 
 // Malloc allocates size bytes for work on stream, aligned to 512, and leaves it to the caller to free them. Size 0
-// gives address 0. A cached block costs no call of the driver. Only before failing it may wait for the GPU.
+// gives address 0. A cached block costs no driver call. It may wait for the GPU only before failing.
 //
 // Errors: ErrOutOfMemory, ErrOverLimit, ErrInvalidArgument, ErrDriver, ErrHostOutOfMemory, ErrShuttingDown, ErrForked.
 func (p *Pool) Malloc(size uint64, stream Stream) (Ptr, error) {
@@ -147,11 +157,11 @@ func (p *Pool) MallocAligned(size, alignment uint64, stream Stream) (Ptr, error)
 	return Ptr(result), err
 }
 
-// Free takes back what Malloc gave; also after Close. Work queued on stream so far may still use it. A stream other
+// Free frees an address from Malloc, even after Close. Work already queued on stream may still use it. A stream other
 // than the block's counts as RecordStream; StreamUnknown waits for all streams that the pool has seen. Address 0 does
 // nothing. Never waits for the GPU.
 //
-// Errors: ErrUnknownPointer (foreign, freed already, or inside a block), ErrInvalidArgument, ErrForked.
+// Errors: ErrUnknownPointer (foreign, already freed, or inside a block), ErrInvalidArgument, ErrForked.
 func (p *Pool) Free(ptr Ptr, stream Stream) error {
 	if p == nil || p.core == nil {
 		return errNoPool
@@ -159,15 +169,15 @@ func (p *Pool) Free(ptr Ptr, stream Stream) error {
 	return p.core.free(ptr, stream)
 }
 
-// RecordStream says that stream uses the block too: once freed, it is reused only when stream has passed the work
-// that was queued on it by then.
+// RecordStream tells the pool that stream uses the block too: once freed, the block is reused only when stream has
+// passed the work queued on it by then.
 func (p *Pool) RecordStream(ptr Ptr, stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result {
 		return C.bridge_record_stream(pool, C.uint64_t(ptr), C.uintptr_t(stream))
 	})
 }
 
-// BlockInfo describes the live block that ptr points into, anywhere.
+// BlockInfo describes the live block that contains ptr.
 func (p *Pool) BlockInfo(ptr Ptr) (BlockInfo, error) {
 	var info BlockInfo
 	err := p.do(func(pool C.uintptr_t) C.bridge_result {
@@ -178,23 +188,31 @@ func (p *Pool) BlockInfo(ptr Ptr) (BlockInfo, error) {
 
 // ---- keeping memory, and giving it back
 
-// Empty gives every cached chunk back to the driver, and says how many bytes that were. Waits for streams that may
+// Empty gives every cached chunk back to the driver, and returns how many bytes that was. Waits for streams that may
 // still use freed memory.
 func (p *Pool) Empty() (released uint64, err error) {
 	return p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_empty(pool) })
 }
 
-// Trim gives cached chunks back, the oldest first, until reserved is at most target bytes or nothing more can be
-// given back. Waits as Empty does.
+// Trim gives cached chunks back, oldest first, until at most target bytes are reserved or no more can be given back.
+// Waits as Empty does.
 func (p *Pool) Trim(target uint64) (released uint64, err error) {
 	return p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_trim(pool, C.uint64_t(target)) })
 }
 
-// Reserve creates memory until reserved is at least target bytes, mapped for stream and ready to be handed out. It
-// keeps what it got if it cannot get all.
+// Reserve creates memory until at least target bytes are reserved, mapped for stream and ready for use. If it cannot
+// get everything, it keeps what it got.
 func (p *Pool) Reserve(target uint64, stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result {
 		return C.bridge_reserve(pool, C.uint64_t(target), C.uintptr_t(stream))
+	})
+}
+
+// ShareRequest asks the other processes of the pool's group to give back cached memory until there is room for this
+// many more bytes, ahead of need. It waits for at most timeout. Since 0.2.
+func (p *Pool) ShareRequest(bytes uint64, timeout time.Duration) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_share_request(pool, C.uint64_t(bytes), C.uint64_t(max(timeout, 0)))
 	})
 }
 
@@ -204,12 +222,12 @@ func (p *Pool) SetFraction(fraction float64) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_fraction(pool, C.double(fraction)) })
 }
 
-// SetLimit is SetFraction in bytes; 0 takes the limit away.
+// SetLimit is SetFraction in bytes; 0 removes the limit.
 func (p *Pool) SetLimit(bytes uint64) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_limit(pool, C.uint64_t(bytes)) })
 }
 
-// SetLimitTo is SetLimit or SetFraction in words, as ParseSize reads them: "8GiB", "40%". Since 0.2.
+// SetLimitTo is SetLimit or SetFraction with a string that ParseSize reads: "8GiB", "40%". Since 0.2.
 func (p *Pool) SetLimitTo(limit string) error {
 	bytes, share, err := ParseSize(limit)
 	if err != nil {
@@ -221,8 +239,8 @@ func (p *Pool) SetLimitTo(limit string) error {
 	return p.SetLimit(bytes)
 }
 
-// EnablePeer lets the device with number peer access all memory of this pool, what it has and what it gets. There is no
-// way back but the pool's end. The pool's own device, and one that has access already, are no error. Since 0.2.
+// EnablePeer lets the device with number peer access all memory of this pool, now and later. Only the pool's end
+// revokes it. Naming the pool's own device, or one that already has access, is not an error. Since 0.2.
 //
 // Errors: ErrInvalidArgument (no such device), ErrUnsupported (the devices cannot access each other, or the memory
 // comes from an Upstream), ErrDriver, ErrForked.
@@ -240,7 +258,7 @@ func (p *Pool) do(call func(pool C.uintptr_t) C.bridge_result) error {
 	return err
 }
 
-// inside is do for a call with a result, which is 0 where it fails.
+// inside is do for a call with a result, which is 0 on failure.
 func (p *Pool) inside(call func(pool C.uintptr_t) C.bridge_result) (uint64, error) {
 	c, err := p.enter()
 	if err != nil {

@@ -104,17 +104,17 @@ func TestBadOptions(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	pool := newPool(t)
 	for words, err := range map[string]error{
-		"no device 99":                       second(gpupool.New(gpupool.WithDevice("sim:99"))),
-		"no device 4294967296":               second(gpupool.New(gpupool.WithDevice(1 << 32))),
-		"no device 8589934592":               gpupool.SimAdvance(1<<33, 1),
-		"fraction is 50":                     second(gpupool.New(gpupool.WithFraction(50))),
-		`size is "8 bananas"`:                second(gpupool.New(gpupool.WithLimit("8 bananas"))),
-		"not a size such as 4096, 512KiB":    pool.SetLimitTo("much"),
-		`"gpu"`:                              second(gpupool.New(gpupool.WithDevice("gpu"))),
-		"the limit of -5 bytes is negative":  second(gpupool.New(gpupool.WithLimit(-5))),
-		"alignment is 3, not a power of two": second(pool.AllocAligned(10, 3, 0)),
-		"0 is the number of no capture":      pool.ReleaseCapture(0),
-		`script is "map:1\x00", with a zero`: gpupool.SimScript(1, "map:1\x00"),
+		"no device 99":                        second(gpupool.New(gpupool.WithDevice("sim:99"))),
+		"no device 4294967296":                second(gpupool.New(gpupool.WithDevice(1 << 32))),
+		"no device 8589934592":                gpupool.SimAdvance(1<<33, 1),
+		"fraction is 50":                      second(gpupool.New(gpupool.WithFraction(50))),
+		`limit is "8 bananas"`:                second(gpupool.New(gpupool.WithLimit("8 bananas"))),
+		`limit is "much", not a size such as`: pool.SetLimitTo("much"),
+		`"gpu"`:                               second(gpupool.New(gpupool.WithDevice("gpu"))),
+		"the limit of -5 bytes is negative":   second(gpupool.New(gpupool.WithLimit(-5))),
+		"alignment is 3, not a power of two":  second(pool.AllocAligned(10, 3, 0)),
+		"0 is the number of no capture":       pool.ReleaseCapture(0),
+		`script is "map:1\x00", with a zero`:  gpupool.SimScript(1, "map:1\x00"),
 	} {
 		fails(t, err, gpupool.ErrInvalidArgument)
 		says(t, err, words)

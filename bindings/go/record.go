@@ -21,7 +21,7 @@ type Holder struct {
 	Stack     string // a line for each native frame, the innermost first; "": unknown
 }
 
-// Holders lists who holds the pool's live bytes, the largest first, estimated from samples: see gpupool_holders in
+// Holders lists who holds the pool's live bytes, largest first, estimated from samples: see gpupool_holders in
 // gpupool.h. Since 0.2.
 func (p *Pool) Holders() ([]Holder, error) {
 	var list *C.gpupool_holder_t
@@ -60,10 +60,10 @@ func (p *Pool) Holders() ([]Holder, error) {
 	return holders, nil
 }
 
-// Tag runs do with its goroutine on one thread; what it allocates itself carries the name, of 1 to 63 bytes, in
-// reports and recordings. Tags nest, and the innermost counts. Since 0.2.
+// Tag runs do with its goroutine on one thread; reports and recordings show the name, of 1 to 63 bytes, for what do
+// itself allocates. Tags nest, and the innermost counts. Since 0.2.
 //
-// Errors: ErrInvalidArgument, and then do was not run.
+// Errors: ErrInvalidArgument; then do did not run.
 func Tag(name string, do func()) error {
 	words, err := cString("name", name)
 	if err != nil {
@@ -80,14 +80,14 @@ func Tag(name string, do func()) error {
 	return nil
 }
 
-// SetSampling sets how densely allocations of all pools are sampled for Holders and for messages of failures: the least
-// mean distance of samples in bytes; 0: none from now on. Since 0.2.
+// SetSampling sets how densely allocations of all pools are sampled for Holders and failure messages: the minimum mean
+// distance of samples in bytes; 0: no more samples. Since 0.2.
 func SetSampling(bytes uint64) error { return check(C.bridge_set_sampling(C.uint64_t(bytes))) }
 
 // StartRecording records every allocation and free of all pools of this process to a new file, which the gpupool command
 // reads; "%p" in the path becomes the process's number. With stacks, those of native code are taken as well. Since 0.2.
 //
-// Errors: ErrInvalidArgument (also where something is at the path, or a recording is under way).
+// Errors: ErrInvalidArgument (also if the path exists, or a recording is in progress).
 func StartRecording(path string, stacks RecordFlag) error {
 	words, err := cString("path", path)
 	if err != nil {
@@ -102,7 +102,7 @@ func StartRecording(path string, stacks RecordFlag) error {
 // Errors: ErrInvalidArgument (there is none).
 func StopRecording() error { return check(C.bridge_record_stop()) }
 
-// Mark notes a moment in the recording, such as "step 12". Without a recording it does nothing. Since 0.2.
+// Mark marks a moment in the recording, such as "step 12". Without a recording it does nothing. Since 0.2.
 func Mark(text string) error {
 	words, err := cString("text", text)
 	if err != nil {

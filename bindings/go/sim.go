@@ -9,15 +9,15 @@ import "unsafe"
 
 // SimConfig says how a simulated device behaves. Zero means default.
 type SimConfig struct {
-	// Addresses only, for speed. Else blocks are real memory of the host.
+	// Addresses only, for speed. Otherwise blocks are real host memory.
 	WithoutData bool
 	// Default: 150754820096, an H200's.
 	CapacityBytes uint64
 	// Multiplies the measured prices of driver calls. Default: 1.
 	PriceScale float64
-	// Only streams that a pool made, and 0, are streams; any other number is a fault. Since 0.2.
+	// Only 0 and streams that a pool created are streams; any other number is a fault. Since 0.2.
 	StrictStreams bool
-	// How much of the host's memory can be page-locked. Default: 1 TiB. Since 0.2.
+	// How much host memory can be page-locked. Default: 1 TiB. Since 0.2.
 	HostBytes uint64
 }
 
@@ -41,8 +41,8 @@ func SimConfigure(device int, config SimConfig) error {
 	return onDevice(device, func(number C.int32_t) C.bridge_result { return C.bridge_sim_configure(number, c) })
 }
 
-// SimScript makes calls of the simulated driver fail: "CALL:NUMBER[=ERROR]" with commas, as gpupool.h has it, such as
-// "create:1=out_of_memory,map:*". An empty script ends all failures.
+// SimScript makes calls of the simulated driver fail: a comma-separated list of "CALL:NUMBER[=ERROR]", as in gpupool.h,
+// such as "create:1=out_of_memory,map:*". An empty script ends all failures.
 func SimScript(device int, script string) error {
 	text, err := cString("script", script)
 	if err != nil {
@@ -67,8 +67,8 @@ func SimAdvance(device int, nanoseconds uint64) error {
 	})
 }
 
-// SimCapture begins or ends the capture of a graph on a stream. Work, fills and copies that are queued meanwhile are
-// kept for SimLaunch, and not done.
+// SimCapture begins or ends the capture of a graph on a stream. Work, fills and copies queued meanwhile are recorded
+// for SimLaunch, not done.
 func SimCapture(device int, stream Stream, begin bool) error {
 	var begins C.int32_t
 	if begin {
@@ -80,25 +80,25 @@ func SimCapture(device int, stream Stream, begin bool) error {
 }
 
 // SimLaunch queues on a stream of the device what an ended capture recorded, any number of times: at the addresses of
-// then, which must be mapped now. capture is what Pool.CaptureID gave while it was under way. Host memory that recorded
-// copies use must still be there. Since 0.2.
+// the capture, which must be mapped now. capture is what Pool.CaptureID returned during the capture. Host memory that
+// recorded copies use must still be there. Since 0.2.
 //
-// Errors: ErrInvalidArgument (no such device, no such capture on it, or one that is under way); ErrDriver and
-// ErrUnsupported as for work, fills and copies.
+// Errors: ErrInvalidArgument (no such device, no such capture on it, or one in progress); ErrDriver and ErrUnsupported
+// as for work, fills and copies.
 func SimLaunch(device int, capture uint64, stream Stream) error {
 	return onDevice(device, func(number C.int32_t) C.bridge_result {
 		return C.bridge_sim_launch(number, C.uint64_t(capture), C.uintptr_t(stream))
 	})
 }
 
-// SimHold lets somebody else hold the physical memory that is mapped at ptr, as NCCL does: it does not return to the
+// SimHold holds the physical memory mapped at ptr as another library such as NCCL would: it does not return to the
 // device until SimHold(device, 0). Since 0.2.
 func SimHold(device int, ptr Ptr) error {
 	return onDevice(device, func(number C.int32_t) C.bridge_result { return C.bridge_sim_hold(number, C.uint64_t(ptr)) })
 }
 
-// SimFaults counts the rules of the device that were broken so far: use of unmapped memory, races between streams,
-// calls that are illegal during capture. The last one is described in words.
+// SimFaults counts the device's rules broken so far: use of unmapped memory, races between streams, calls that are
+// illegal during capture. It also describes the last one.
 func SimFaults(device int) (count uint64, last string, err error) {
 	text := make([]byte, 1024)
 	err = onDevice(device, func(number C.int32_t) C.bridge_result {

@@ -14,7 +14,7 @@ import (
 // SleepConfig says how a pool falls asleep. Zero means: save everything, and fail mallocs.
 type SleepConfig struct {
 	Mode SleepMode
-	// Waits for all work of the CUDA context, not only for streams that the pool has seen.
+	// Waits for all work of the CUDA context, not only on streams that the pool has seen.
 	SyncContext bool
 	// Mallocs wait for Wake instead of failing with ErrAsleep.
 	HoldMallocs bool
@@ -23,7 +23,7 @@ type SleepConfig struct {
 // WakeConfig says how a pool wakes. Zero means: do not wait for memory that others hold.
 type WakeConfig struct {
 	Timeout time.Duration
-	// Blocks that were dropped are filled with FillByte.
+	// Fills dropped blocks with FillByte.
 	Fill     bool
 	FillByte byte
 	// The page-locked memory stays for the next sleep.
@@ -58,8 +58,8 @@ func emptyResult() SleepResult {
 	return SleepResult{structSize: uint32(unsafe.Sizeof(SleepResult{}))}
 }
 
-// Sleep gives all memory back to the device and keeps the blocks: their addresses stay theirs, and nothing may use them
-// until Wake. A pool that sleeps already is left as it is. Since 0.2.
+// Sleep gives all memory back to the device and keeps the blocks: their addresses stay reserved, and nothing may use
+// them until Wake. It does nothing to a pool that already sleeps. Since 0.2.
 //
 // Errors: ErrUnavailable (a stream captures), ErrHostOutOfMemory, ErrUnsupported (not in vmm mode), ErrDriver,
 // ErrForked; then the pool is awake, and nothing has changed.
@@ -71,9 +71,10 @@ func (p *Pool) Sleep(config SleepConfig) (SleepResult, error) {
 	return result, err
 }
 
-// Wake maps memory at the same addresses again, with what was saved. A pool that is awake is left as it is. Since 0.2.
+// Wake maps memory at the same addresses again, with what was saved. It does nothing to a pool that is awake. Since
+// 0.2.
 //
-// Errors: ErrOutOfMemory, ErrOverLimit, ErrDriver, ErrForked; then the pool sleeps on, whole.
+// Errors: ErrOutOfMemory, ErrOverLimit, ErrDriver, ErrForked; then the pool stays asleep, whole.
 func (p *Pool) Wake(config WakeConfig) (SleepResult, error) {
 	result := emptyResult()
 	err := p.do(func(pool C.uintptr_t) C.bridge_result {
@@ -82,7 +83,20 @@ func (p *Pool) Wake(config WakeConfig) (SleepResult, error) {
 	return result, err
 }
 
-// SleepTag is Sleep of every pool of this process that has the name tag; "": that has any. All of them, or none. Since
+// WakeBlock brings back one block of a sleeping pool, ahead of Wake, which brings the rest: a program can use the first
+// of many gibibytes while a goroutine wakes the others. Until Wake, mallocs stay refused, graphs must not run, and
+// Sleep fails with ErrUnavailable. The result's Pools stays 0. Since 0.2.
+//
+// Errors: as Wake, and ErrUnknownPointer; then the block and all others are as before.
+func (p *Pool) WakeBlock(ptr Ptr, config WakeConfig) (SleepResult, error) {
+	result := emptyResult()
+	err := p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_wake_block(pool, C.uint64_t(ptr), config.options(), unsafe.Pointer(&result))
+	})
+	return result, err
+}
+
+// SleepTag is Sleep for every pool of this process that has the name tag; "": any name. All of them, or none. Since
 // 0.2.
 func SleepTag(tag string, config SleepConfig) (SleepResult, error) {
 	return withTag(tag, func(text *C.char, result unsafe.Pointer) C.bridge_result {
@@ -90,8 +104,7 @@ func SleepTag(tag string, config SleepConfig) (SleepResult, error) {
 	})
 }
 
-// WakeTag is Wake of every pool of this process that has the name tag; "": that has any. All of them, or none. Since
-// 0.2.
+// WakeTag is Wake for every pool of this process that has the name tag; "": any name. All of them, or none. Since 0.2.
 func WakeTag(tag string, config WakeConfig) (SleepResult, error) {
 	return withTag(tag, func(text *C.char, result unsafe.Pointer) C.bridge_result {
 		return C.bridge_wake_tag(text, config.options(), result)
@@ -110,7 +123,7 @@ func withTag(tag string, call func(text *C.char, result unsafe.Pointer) C.bridge
 	return result, err
 }
 
-// SleepState says where the pool stands. Since 0.2.
+// SleepState says whether the pool is awake. Since 0.2.
 func (p *Pool) SleepState() (SleepState, error) {
 	state, err := p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_sleep_state(pool) })
 	return SleepState(state), err
@@ -123,7 +136,7 @@ func (p *Pool) SetName(name string) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_name(pool, text) })
 }
 
-// Name is what SetName said. Since 0.2.
+// Name returns the name that SetName gave. Since 0.2.
 func (p *Pool) Name() (string, error) {
 	text := make([]byte, 64)
 	length, err := p.inside(func(pool C.uintptr_t) C.bridge_result {
@@ -132,7 +145,7 @@ func (p *Pool) Name() (string, error) {
 	return string(text[:length]), err
 }
 
-// SetKeep has a block saved even by a sleep that drops, or not any more. Since 0.2.
+// SetKeep sets whether even a sleep that drops saves the block. Since 0.2.
 func (p *Pool) SetKeep(ptr Ptr, keep bool) error {
 	number := C.int32_t(0)
 	if keep {
@@ -141,13 +154,13 @@ func (p *Pool) SetKeep(ptr Ptr, keep bool) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_set_keep(pool, C.uint64_t(ptr), number) })
 }
 
-// PrepareBackup gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back. Since 0.2.
+// PrepareBackup gets page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. Since 0.2.
 func (p *Pool) PrepareBackup(bytes uint64) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_prepare_backup(pool, C.uint64_t(bytes)) })
 }
 
-// ReadBackup copies what was saved of a sleeping pool's block, from ptr on, which may point anywhere inside it, and says
-// how much that was: saved bytes lie in pieces, so ask again for the rest. Since 0.2.
+// ReadBackup copies what was saved of a sleeping pool's block, from ptr on, which may point anywhere inside it, and
+// returns how much that was. Saved bytes lie in pieces, so ask again for the rest. Since 0.2.
 //
 // Errors: ErrUnknownPointer, ErrUnavailable (the pool is not asleep, or the block was dropped).
 func (p *Pool) ReadBackup(ptr Ptr, to []byte) (int, error) {

@@ -10,6 +10,44 @@ import (
 	gpupool "github.com/gpupool/gpupool/bindings/go"
 )
 
+func TestBlocksWakeAheadOfTheirPool(t *testing.T) {
+	pool := newPool(t)
+	var blocks [2]gpupool.Ptr
+	for i := range blocks {
+		ptr, err := pool.Malloc(4<<20, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.Fill(ptr, byte(i+1), 4<<20, 0); err != nil {
+			t.Fatal(err)
+		}
+		blocks[i] = ptr
+	}
+	if _, err := pool.Sleep(gpupool.SleepConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if woken, err := pool.WakeBlock(blocks[1], gpupool.WakeConfig{}); err != nil || woken.SavedBytes != 4<<20 {
+		t.Fatal(woken, err)
+	}
+	if err := pool.Fill(blocks[1], 9, 4<<20, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.WakeBlock(blocks[1]+512, gpupool.WakeConfig{}); !errors.Is(err, gpupool.ErrUnknownPointer) {
+		t.Fatal(err)
+	}
+	if _, err := pool.Sleep(gpupool.SleepConfig{}); !errors.Is(err, gpupool.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	if woken, err := pool.Wake(gpupool.WakeConfig{}); err != nil || woken.SavedBytes != 4<<20 {
+		t.Fatal(woken, err)
+	}
+	for _, ptr := range blocks {
+		if err := pool.Free(ptr, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSleepAndWake(t *testing.T) {
 	pool := newPool(t)
 	if err := pool.SetName("weights"); err != nil {

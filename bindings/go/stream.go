@@ -13,8 +13,8 @@ import (
 // Ptr is an address on the device. It is a number, because most holders cannot read through it.
 type Ptr uint64
 
-// Stream is a queue of the GPU's work: a CUstream or cudaStream_t as a number. 0 is the legacy default stream, and so
-// is 1 (CU_STREAM_LEGACY). 2 (CU_STREAM_PER_THREAD) is refused: it names another queue on each thread.
+// Stream is a queue of GPU work: a CUstream or cudaStream_t as a number. 0 and 1 (CU_STREAM_LEGACY) both mean the
+// legacy default stream. 2 (CU_STREAM_PER_THREAD) is refused: it names another queue on each thread.
 type Stream uintptr
 
 // StreamUnknown, in a free, stands for any stream that the pool has seen.
@@ -23,13 +23,13 @@ const StreamUnknown Stream = math.MaxUint64
 // OwnedStream is a stream that a pool created. It is closed by Close, or with its pool.
 type OwnedStream struct {
 	Stream
-	pool    *Pool // which must not be collected before
+	pool    *Pool // must not be collected first
 	life    *streamLife
 	cleanup runtime.Cleanup
 }
 
-// streamLife is open while the pool's streams have it. Blocks are inside, so that the last of them ends a stream that
-// was closed before.
+// streamLife is open while the pool's streams have it. Blocks count as inside, so the last of them ends a closed
+// stream.
 type streamLife struct {
 	gate
 	core   *core
@@ -54,7 +54,7 @@ func (p *Pool) NewStream() (*OwnedStream, error) {
 	return s, nil
 }
 
-// ownerOf enters the stream if the pool created it and it is open; else it is nil.
+// ownerOf enters the stream if the pool created it and it is open; else it returns nil.
 func (c *core) ownerOf(stream Stream) *streamLife {
 	if stream == 0 {
 		return nil
@@ -65,9 +65,9 @@ func (c *core) ownerOf(stream Stream) *streamLife {
 	return nil
 }
 
-// Close releases the stream from its pool and destroys it, at once or when its last Block was closed: blocks of it stay
+// Close releases the stream from its pool and destroys it, at once or when its last Block is closed: its blocks stay
 // valid and can be read and written. Other pools that have seen it must release it first. A second Close, or one after
-// the pool's, gives ErrClosed; Close of nil does nothing.
+// the pool's, returns ErrClosed; Close of nil does nothing.
 func (s *OwnedStream) Close() error {
 	if s == nil || s.life == nil {
 		return nil
@@ -92,7 +92,7 @@ func (l *streamLife) close() error {
 	return nil
 }
 
-// leave is for those who are inside the pool, too.
+// leave is for callers that are inside the pool, too.
 func (l *streamLife) leave() {
 	if l != nil && l.gate.leave() {
 		_ = l.end()
@@ -120,14 +120,14 @@ func (s *OwnedStream) Synchronize() error {
 	return check(C.bridge_stream_synchronize(c.handle, C.uintptr_t(s.Stream)))
 }
 
-// ReleaseStream is to be called before a stream of somebody else's is destroyed: the pool never touches it again, and
-// its free memory serves other streams. Blocks of it that are live stay valid. Never waits for the GPU.
+// ReleaseStream must be called before a stream that the pool did not create is destroyed. The pool never touches the
+// stream again. Its free memory serves other streams; its live blocks stay valid. Never waits for the GPU.
 func (p *Pool) ReleaseStream(stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_release_stream(pool, C.uintptr_t(stream)) })
 }
 
-// ParkStream is to be called after each free on a stream of somebody else's whose end nobody announces: the pool does
-// not touch it until it is named again, by a malloc for example. Its memory stays its own. Never waits for the GPU.
+// ParkStream must be called after each free on a stream that somebody else may destroy unannounced. The pool does not
+// touch the stream until a call names it again, such as a malloc. Its memory stays its own. Never waits for the GPU.
 func (p *Pool) ParkStream(stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_park_stream(pool, C.uintptr_t(stream)) })
 }
@@ -139,7 +139,7 @@ func (p *Pool) SynchronizeStream(stream Stream) error {
 	})
 }
 
-// Synchronize waits for all streams that the pool has seen, and makes freed blocks that waited for them free to hand
+// Synchronize waits for all streams that the pool has seen. Freed blocks that waited for them are then free to hand
 // out.
 func (p *Pool) Synchronize() error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_synchronize(pool) })
@@ -147,16 +147,16 @@ func (p *Pool) Synchronize() error {
 
 // ---- captures of CUDA graphs
 
-// CaptureID is the number of the capture under way on a stream, as the driver gives it; 0: none. Since 0.2.
+// CaptureID returns the driver's number of the capture under way on a stream; 0: none. Since 0.2.
 //
 // Errors: ErrInvalidArgument, ErrDriver, ErrForked.
 func (p *Pool) CaptureID(stream Stream) (uint64, error) {
 	return p.inside(func(pool C.uintptr_t) C.bridge_result { return C.bridge_capture_id(pool, C.uintptr_t(stream)) })
 }
 
-// ReleaseCapture says that the graph which a capture made will not run any more, so that its memory is the pool's
-// again. To be called when the graph and its copies are destroyed; waits for launches on streams that the pool has
-// seen. A capture that the pool has not seen is no error. Since 0.2.
+// ReleaseCapture says that the graph of a capture will not run any more, so its memory is the pool's again. Call it
+// when the graph and its copies are destroyed and their launches are done. Never waits for the GPU. A capture that the
+// pool has not seen is no error. Since 0.2.
 //
 // Errors: ErrInvalidArgument (capture 0, or one that is still under way), ErrDriver, ErrForked.
 func (p *Pool) ReleaseCapture(capture uint64) error {
@@ -165,8 +165,8 @@ func (p *Pool) ReleaseCapture(capture uint64) error {
 
 // ---- work, queued on a stream
 
-// Copy queues a copy of size bytes between two addresses of the device. For memory of Go, there are Block.ReadAt and
-// Block.WriteAt: the garbage collector knows nothing of copies that are still queued.
+// Copy queues a copy of size bytes between two addresses on the device. For Go memory use Block.ReadAt and
+// Block.WriteAt: the garbage collector does not know of copies that are still queued.
 func (p *Pool) Copy(destination, source Ptr, size uint64, stream Stream) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result {
 		return C.bridge_copy(pool, C.uint64_t(destination), C.uint64_t(source), C.uint64_t(size), C.uintptr_t(stream))

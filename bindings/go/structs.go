@@ -5,9 +5,9 @@
 
 package gpupool
 
-// One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever
-// no call is in flight. peak is exact while one thread allocates, and at most 16 MiB (or 4096 blocks) a
-// thread too high with several; of reserved bytes and chunks it is always exact.
+// One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever no
+// call is in flight. While one thread allocates, peak is exact; with several, it is too high by at most 16
+// MiB (or 4096 blocks) a thread. The peaks of reserved bytes and chunks are always exact.
 type Stat struct {
 	Current        uint64 `json:"current"`
 	Peak           uint64 `json:"peak"`
@@ -26,7 +26,7 @@ type StatGroup struct {
 	Chunks          Stat `json:"chunks"`
 }
 
-// How often a driver function was called, and the time that the calls took (virtual time on the simulated
+// How often a driver function was called, and how long the calls took (in virtual time on the simulated
 // device). Failed calls count too.
 type CallStat struct {
 	Count       uint64 `json:"count"`
@@ -60,13 +60,13 @@ type DriverStats struct {
 	HostWait CallStat `json:"host_wait"`
 }
 
-// Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks
-// of a group are those whose chunks back its heaps now.
+// Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a
+// group count the chunks that back its heaps now.
 type Stats struct {
 	structSize uint32
 	Device     int32 `json:"device"`
 
-	// The limit in force, in bytes: what gpupool_set_limit or gpupool_set_fraction came to; 0: none.
+	// The limit in force, in bytes, whether set in bytes or as a fraction; 0: none.
 	LimitBytes uint64 `json:"limit_bytes"`
 
 	CachedBytes uint64 `json:"cached_bytes"`
@@ -80,34 +80,34 @@ type Stats struct {
 	Small      StatGroup   `json:"small"`
 	Driver     DriverStats `json:"driver"`
 
-	// Mallocs served by a thread's own cache, and the others.
+	// Mallocs that a thread's own cache served, and the others.
 	Hits uint64 `json:"hits"`
 
 	Misses uint64 `json:"misses"`
 
-	// Free chunks that were taken from where they lay: mapped at another address, or handed to another stream.
-	// And those among them that came from another stream.
+	// Free chunks that the pool mapped at another address or handed to another stream, and the part of them
+	// that came from another stream.
 	Steals uint64 `json:"steals"`
 
 	StreamSteals uint64 `json:"stream_steals"`
 
-	// Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed.
+	// Mallocs that met a shortage, calls of the out-of-memory handler, and mallocs that failed.
 	Retries uint64 `json:"retries"`
 
 	OOMHandlerCalls uint64 `json:"oom_handler_calls"`
 	FailedMallocs   uint64 `json:"failed_mallocs"`
 
-	// Streams that this pool has seen and that were not released.
+	// Streams that this pool has seen and nobody has released.
 	Streams uint64 `json:"streams"`
 
 	// Host memory of the pool's own records.
 	MetadataBytes uint64 `json:"metadata_bytes"`
 
-	// Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
-	// blocks in it still count as active. This and all below: since 0.2.
+	// Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in
+	// it still count as active. This and all below: since 0.2.
 	AsleepBytes uint64 `json:"asleep_bytes"`
 
-	// Page-locked memory of the host that the pool holds to sleep with.
+	// Page-locked host memory that the pool holds to sleep with.
 	BackupBytes uint64 `json:"backup_bytes"`
 
 	// How often the pool fell asleep, and woke.
@@ -115,14 +115,27 @@ type Stats struct {
 
 	Wakes uint64 `json:"wakes"`
 
-	// More calls of the driver: copies of sleep and wake, and streams created and destroyed for them.
+	// More calls of the driver: copies for sleep and wake, and streams created and destroyed for these
+	// copies.
 	Copy CallStat `json:"copy"`
 
 	Stream CallStat `json:"stream"`
+
+	// What this process has given back because others in its group were short, and what it got after asking
+	// them.
+	ShareGivenBytes uint64 `json:"share_given_bytes"`
+
+	ShareTakenBytes uint64 `json:"share_taken_bytes"`
+
+	// A gpupool_share_state_t.
+	ShareState ShareState `json:"share_state"`
+
+	// The number of the process in its group.
+	ShareSlot uint32 `json:"share_slot"`
 }
 
-// What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
-// to do. Since 0.2.
+// The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to
+// do. Since 0.2.
 type SleepResult struct {
 	structSize uint32
 
@@ -132,14 +145,14 @@ type SleepResult struct {
 	// Sleep: physical memory that was given back, cached memory included.
 	ReleasedBytes uint64 `json:"released_bytes"`
 
-	// Sleep: what live blocks hold that was copied to the host. Wake: what was copied back.
+	// Sleep: contents of live blocks that were copied to the host. Wake: contents that were copied back.
 	SavedBytes uint64 `json:"saved_bytes"`
 
-	// Sleep and wake: what live blocks held that was not.
+	// Sleep and wake: contents of live blocks that were not copied.
 	DroppedBytes uint64 `json:"dropped_bytes"`
 
 	// Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
-	// memory or the driver did not take it. Where others allocate at the same time, an estimate.
+	// memory or the driver did not take it. An estimate if others allocate at the same time.
 	RetainedBytes uint64 `json:"retained_bytes"`
 
 	// Wake: physical memory that was created.

@@ -13,10 +13,10 @@ import (
 	"unsafe"
 )
 
-// Transfer is a copy between memory of Go and a block that is queued on the block's stream: Block.WriteAsync and
-// Block.ReadAsync. Until Wait has returned, the block is not freed, also if it is closed, and the memory of Go stays where
-// it is; nobody may write what is read from, nor look at what is written to. A Transfer that becomes unreachable is
-// waited for some time after. Since 0.2.
+// Transfer is a copy between Go memory and a block, queued on the block's stream: Block.WriteAsync and Block.ReadAsync.
+// Until Wait has returned, the block is not freed, even if it is closed, and the Go memory stays where it is; nobody
+// may write to the copy's source or read its destination. A Transfer that becomes unreachable is waited for some time
+// later. Since 0.2.
 type Transfer struct{ life *transferLife }
 
 type transferLife struct {
@@ -26,8 +26,8 @@ type transferLife struct {
 	err   error
 }
 
-// Wait waits until the copy, and what was queued before it, is done. A second Wait gives what the first did; Wait of nil
-// does nothing.
+// Wait waits until the copy, and the work queued before it, is done. A second Wait returns what the first did; Wait of
+// nil does nothing.
 func (t *Transfer) Wait() error {
 	if t == nil || t.life == nil {
 		return nil
@@ -42,14 +42,14 @@ func (l *transferLife) wait() {
 	l.block.leave()
 }
 
-// WriteAsync queues a copy of p to the block from byte offset on, on the block's stream, and does not wait for it. Errors
-// are WriteAt's; nothing is queued then. Since 0.2.
+// WriteAsync queues a copy of p to the block from byte offset on, on the block's stream, and does not wait for it. It
+// fails as WriteAt does, and then queues nothing. Since 0.2.
 func (b *Block) WriteAsync(p []byte, offset int64) (*Transfer, error) {
 	return b.transfer(p, offset, false)
 }
 
-// ReadAsync queues a copy that fills p from byte offset of the block on, and does not wait for it. Where the block ends
-// before p, nothing is queued, and the error is io.ErrUnexpectedEOF for errors.Is. Since 0.2.
+// ReadAsync queues a copy that fills p from byte offset of the block on, and does not wait for it. If the block ends
+// before p, it queues nothing, and the error is io.ErrUnexpectedEOF for errors.Is. Since 0.2.
 func (b *Block) ReadAsync(p []byte, offset int64) (*Transfer, error) {
 	return b.transfer(p, offset, true)
 }
@@ -87,7 +87,7 @@ func (b *Block) transfer(p []byte, offset int64, toHost bool) (*Transfer, error)
 	return t, nil
 }
 
-// place is the offset of so many bytes, all of which must be inside the block.
+// place returns the offset as a number if count bytes from there are all inside the block.
 func (b *Block) place(count int, offset int64, toHost bool) (uint64, error) {
 	if offset < 0 {
 		return 0, refuse("the offset %d is negative", offset)

@@ -7,7 +7,7 @@ import "C"
 
 import "unsafe"
 
-// Stats gives the pool's figures now.
+// Stats returns the pool's figures now.
 func (p *Pool) Stats() (Stats, error) {
 	stats := Stats{structSize: uint32(unsafe.Sizeof(Stats{}))}
 	err := p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_stats(pool, unsafe.Pointer(&stats)) })

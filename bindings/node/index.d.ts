@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpupool for Node. Errors are GpuPoolError and its classes, with the library's explanation as the message; arguments
-// of a wrong type are TypeErrors. Addresses, sizes and streams are numbers, exact up to 2 ** 53; BigInts are taken as
-// well.
+// gpupool for Node. Errors are GpuPoolError and its subclasses, with the library's explanation as the message;
+// arguments of the wrong type are TypeErrors. Addresses, sizes and streams are numbers, exact up to 2 ** 53; BigInts
+// are accepted too.
 import {
+  AccessName,
   BackendName,
   DeviceInfo,
   BlockInfo,
@@ -18,17 +19,17 @@ export * from "./names.js";
 
 /** A stream: an object, or its number. 0 is the legacy default stream. */
 export type StreamLike = Stream | number | bigint;
-/** Bytes of the caller's. */
+/** The caller's bytes. */
 export type BytesLike = NodeJS.TypedArray | DataView | ArrayBuffer;
 export type OomHandler = (size: number, attempt: number) => boolean;
 
-/** Stands for all streams where a block is freed. */
+/** In a free: all streams. */
 export declare const STREAM_UNKNOWN: bigint;
 
 export interface PoolOptions {
-  /** A number, or words: "cuda:1", "sim", "auto". */
+  /** A number or a string: "cuda:1", "sim", "auto". */
   device?: number | string;
-  /** Bytes, or words: "8GiB", or "40%" of the device. */
+  /** Bytes or a string: "8GiB", or "40%" of the device. */
   limit?: number | bigint | string;
   limitBytes?: number | bigint;
   /** A share of the device, 0 to 1. */
@@ -39,23 +40,31 @@ export interface PoolOptions {
   slack?: number;
   maxChunkBytes?: number | bigint;
   captureAware?: boolean;
+  /** The group of processes with which to share the device's memory; see docs/sharing.md. */
+  share?: string;
+  /** This pool's guaranteed part of the group's memory, in bytes. */
+  guaranteedBytes?: number | bigint;
+  /** How long a malloc waits for neighbours to give memory back; 0: 50 ms. */
+  shareWaitNs?: number | bigint;
+  /** Decides which member gives first and which gets first, -8 to 8. */
+  priority?: number;
   /** Other devices that may access the pool's memory. */
   peers?: Iterable<number>;
 }
 
-/** A pool of one device. It frees what is forgotten, and is best closed: `using pool = new Pool()`, or close(). */
+/** A pool of one device. It frees forgotten objects, but close it yourself: `using pool = new Pool()`, or close(). */
 export declare class Pool implements Disposable {
   constructor(options?: PoolOptions);
   constructor(device: string, limit?: string | number);
   /** The one pool of a device that everything in this process shares. */
   static shared(device?: number): Pool;
-  /** A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's: what it once
-   * mapped stays mapped and serves it alone, also while it is free, until it is emptied, trimmed or closed itself. It
-   * takes after this pool in all else, and outlives it. */
+  /** A pool that shares this one's limit, for memory that must stay where it is, such as a CUDA graph's: what it has
+   * mapped stays mapped and serves only the child, even while free, until the child itself is emptied, trimmed or
+   * closed. It inherits everything else from this pool, and may outlive it. */
   createChild(): Pool;
   readonly closed: boolean;
 
-  /** The address of size bytes for work on stream, in nobody's care. Size 0 gives 0. */
+  /** The plain address of size bytes for work on stream, with no owner. Size 0 gives 0. */
   malloc(size: number | bigint, stream?: StreamLike): number;
   /** The same, aligned to a power of two of up to 2 MiB. */
   mallocAligned(size: number | bigint, alignment: number, stream?: StreamLike): number;
@@ -69,16 +78,16 @@ export declare class Pool implements Disposable {
   allocate(size: number | bigint, stream?: StreamLike, alignment?: number): Block;
   createStream(): Stream;
 
-  /** Call it before a stream of yours is destroyed. A Stream does it by itself. */
+  /** Call it before one of your own streams is destroyed. A Stream does it by itself. */
   releaseStream(stream: StreamLike): void;
   parkStream(stream: StreamLike): void;
-  /** The number of the capture under way on stream; 0: none. */
+  /** The number of the capture in progress on stream; 0: none. */
   captureId(stream: StreamLike): number;
-  /** Says that the graph which a capture made will not run any more. */
+  /** Tells the pool that the graph from a capture will not run again. */
   releaseCapture(capture: number | bigint): void;
   /** Lets another device access all memory of this pool. */
   enablePeer(device: number): void;
-  /** Resolved when every stream that the pool has seen is done with what is queued now. */
+  /** Resolves when every stream that the pool has seen is done with the work now queued. */
   synchronize(): Promise<void>;
   /** The same, and this thread waits. */
   synchronizeSync(): void;
@@ -94,43 +103,59 @@ export declare class Pool implements Disposable {
   sleep(mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   sleepSync(mode?: number | SleepModeName, flags?: number): SleepResult;
-  /** Wakes it, with what was saved; waits up to timeout nanoseconds for memory that others hold. fill: a byte, with
+  /** Wakes it, with the saved contents; waits up to timeout nanoseconds for memory that others hold. fill: a byte, with
    * SleepFlag.FILL. */
   wake(timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   wakeSync(timeout?: number | bigint, flags?: number, fill?: number): SleepResult;
+  /** Brings back the block at an address ahead of wake, which brings the rest; until then, mallocs stay refused, and
+   * sleep fails with UnavailableError. */
+  wakeBlock(address: number | bigint, timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
+  /** The same, and this thread waits. */
+  wakeBlockSync(address: number | bigint, timeout?: number | bigint, flags?: number, fill?: number): SleepResult;
   /** A SleepState. */
   readonly sleepState: number;
-  /** What sleepTag calls it: at most 63 bytes. */
+  /** The pool's name for sleepTag: at most 63 bytes. */
   name: string;
-  /** Has a block saved even by a sleep that drops. */
+  /** Saves a block even in a sleep that drops. */
   setKeep(address: number | bigint, keep: boolean): void;
-  /** Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back. */
+  /** Obtains page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. */
   prepareBackup(bytes: number | bigint): void;
+  /** Asks the other processes of the pool's group for this many bytes, ahead of need, and waits at most timeoutNs. */
+  shareRequest(bytes: number | bigint, timeoutNs?: number | bigint): void;
 
-  /** Gives every cached chunk back to the driver; the bytes. */
+  /** Gives every cached chunk back to the driver; returns the bytes. */
   empty(): number;
-  /** Gives cached chunks back until at most target bytes are reserved; the bytes given back. */
+  /** Gives cached chunks back until at most target bytes are reserved; returns the bytes given back. */
   trim(target: number | bigint): number;
   /** Gets memory from the driver until at least target bytes are reserved. */
   reserve(target: number | bigint, stream?: StreamLike): void;
   setFraction(fraction: number): void;
-  /** Bytes, or words: "8GiB", "40%". 0 takes the limit away. */
+  /** Bytes or a string: "8GiB", "40%". 0 removes the limit. */
   setLimit(limit: number | bigint | string): void;
-  /** Asked before a malloc of this thread fails: frees something and says whether to try again. What it throws is
-   * thrown by the malloc. */
+  /** Called before a malloc of this thread fails: frees something and says whether to retry. The malloc throws what
+   * it throws. */
   setOomHandler(handler: OomHandler | null): void;
 
   stats(): Stats;
   /** Sets every peak to the current value. */
   resetPeaks(): void;
-  /** What is mapped and what is in it, by address. */
+  /** All mapped memory and its contents, by address. */
   snapshot(): { segments: Segment[]; blocks: BlockInfo[] };
-  /** Explains in words where the memory is. */
+  /** Explains where the memory is. */
   report(): string;
-  /** Who holds the live bytes, the largest first, estimated from samples. */
+  /** Who holds the live bytes, largest first, estimated from samples. */
   holders(): Holder[];
-  /** Checks every promise that the pool's records make to each other. Slow; for tests. */
+  /**
+   * Checks the bytes behind every live block of a pool in debug mode canary, and waits for the GPU to finish. Returns
+   * how much damage was found since the pool was created.
+   */
+  damage(): number;
+  /** The same in words. */
+  damageReport(): string;
+  /** Sets what work may do with a block, until its free. Only for blocks that share no chunk. */
+  protect(address: number | bigint, access?: number | AccessName): void;
+  /** Checks every invariant of the pool's records. Slow; for tests. */
   validate(): void;
 
   /** Refuses calls from now on and closes its streams. Live blocks stay valid: the memory goes with the last. */
@@ -145,7 +170,7 @@ export declare class Stream implements Disposable {
   /** On a GPU the CUstream. */
   readonly id: number;
   readonly closed: boolean;
-  /** Resolved when it is done with what is queued now. */
+  /** Resolves when the stream is done with the work now queued. */
   synchronize(): Promise<void>;
   close(): void;
   [Symbol.dispose](): void;
@@ -158,7 +183,7 @@ export interface Bytes extends Disposable {
   readonly size: number;
   /** Queues a fill with a byte, 0 to 255. */
   fill(value: number): void;
-  /** Copies bytes into it, from offset on, behind the work on its stream, and waits. */
+  /** Copies bytes into it, from offset on, after the work on its stream, and waits. */
   write(data: BytesLike, offset?: number): void;
   /** Copies bytes out of it, and waits. Without a length: up to the end. */
   read(offset?: number, length?: number): Buffer;
@@ -189,7 +214,7 @@ export declare class Block implements Bytes {
   free(stream?: StreamLike): void;
   /** Gives the block up and returns its address, which Pool.free takes. */
   release(): number;
-  /** Says that another stream uses the block too. Call it before the block goes. */
+  /** Tells the pool that another stream uses the block too. Call it before the block is freed. */
   recordStream(stream: StreamLike): void;
   fill(value: number): void;
   write(data: BytesLike, offset?: number): void;
@@ -199,7 +224,7 @@ export declare class Block implements Bytes {
   readAsync(offset?: number, length?: number): Promise<Buffer>;
   copyFrom(source: Block | Slice, offset?: number): Promise<void>;
   slice(offset: number, length?: number): Slice;
-  /** As free(), but does nothing when it is freed. */
+  /** As free(), but does nothing if the block is already freed. */
   close(): void;
   [Symbol.dispose](): void;
   toString(): string;
@@ -209,7 +234,7 @@ export declare class Block implements Bytes {
 export declare class Slice implements Bytes {
   private constructor();
   readonly address: number;
-  /** Where in the block it begins. */
+  /** Its offset in the block. */
   readonly offset: number;
   readonly size: number;
   readonly closed: boolean;
@@ -221,7 +246,7 @@ export declare class Slice implements Bytes {
   readAsync(offset?: number, length?: number): Promise<Buffer>;
   copyFrom(source: Block | Slice, offset?: number): Promise<void>;
   slice(offset: number, length?: number): Slice;
-  /** Lets go of the block. */
+  /** Releases the block. */
   close(): void;
   [Symbol.dispose](): void;
   toString(): string;
@@ -234,7 +259,7 @@ export declare function versionString(): string;
 export declare function features(): number;
 /** The name of a status in C. */
 export declare function statusName(status: number): string;
-/** Sends lines of the log up to this level to a function, for the whole process; without one to standard error. Lines
+/** Sends log lines up to this level to a function, for the whole process; without one, to standard error. Lines
  * come from any thread and wait until this one is free. */
 export declare function setLog(level: number, receiver?: ((level: number, message: string) => void) | null): void;
 /** A size as people write it, in bytes: "4096", "1.5 GiB". */
@@ -245,13 +270,17 @@ export declare function parseDevice(text: string): { backend: number; device: nu
  * since whatever runs meanwhile has the tag too. */
 export declare function tagPush(tag: string): void;
 export declare function tagPop(): void;
-/** The least mean distance of samples in bytes; 0: none. */
+/** The minimum mean distance of samples in bytes; 0: no samples. */
 export declare function setSampling(bytes: number | bigint): void;
 /** Records all pools to a new file, which the gpupool command reads. flags: bits of RecordFlag. */
 export declare function recordStart(path: string, flags?: number): void;
 export declare function recordStop(): void;
-/** Notes a moment in the recording, such as "step 12". */
+/** Marks a moment in the recording, such as "step 12". */
 export declare function mark(text: string): void;
+/** Debug modes of pools created from now on: "poison,canary,fence,guard,annotate,quarantine=64MiB"; "": none. */
+export declare function setDebug(modes?: string): void;
+/** What is or was at an address, in any pool of this process. */
+export declare function why(address: number | bigint): string;
 /** Puts all pools to sleep that have this name or, without one, any: all of them, or none. */
 export declare function sleepTag(tag?: string, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
 /** The same, and this thread waits. */
@@ -280,10 +309,10 @@ export declare const sim: {
   advance(device: number, nanoseconds: number | bigint): void;
   capture(device: number, stream: StreamLike, begin: boolean): void;
   launch(device: number, capture: number | bigint, stream: StreamLike): void;
-  /** Lets somebody else hold the memory that is mapped at an address, as NCCL does; 0 ends that. */
+  /** Holds the memory mapped at an address as another library such as NCCL would; 0 ends that. */
   hold(device: number, address: number | bigint): void;
-  /** How many rules of the device were broken so far. */
+  /** How many of the device's rules have been broken so far. */
   faults(device: number): number;
-  /** The last one in words; empty if there was none. */
+  /** A description of the last one; empty if there was none. */
   lastFault(device: number): string;
 };

@@ -6,7 +6,7 @@ const names = require("./names.js");
 const { bytesIn, configOf, load, numberOf, simConfigOf, streamOf, wrapped } = require("./support.js");
 
 const native = load();
-const { Backend, GpuPoolError, RecordFlag, SleepMode, errors } = names;
+const { Access, Backend, GpuPoolError, RecordFlag, SleepMode, errors } = names;
 native.setErrors((status, driverCode, message) => new (errors[status] ?? GpuPoolError)(message, status, driverCode));
 
 const STREAM_UNKNOWN = 0xffffffffffffffffn;
@@ -198,6 +198,12 @@ class Pool {
   wakeSync(timeout = 0, flags = 0, fill = 0) {
     return native.gpupool_wake(wrapped.of(this), timeout, flags, fill);
   }
+  async wakeBlock(address, timeout = 0, flags = 0, fill = 0) {
+    return native.block_awake(wrapped.of(this), address, timeout, flags, fill);
+  }
+  wakeBlockSync(address, timeout = 0, flags = 0, fill = 0) {
+    return native.gpupool_wake_block(wrapped.of(this), address, timeout, flags, fill);
+  }
   get sleepState() {
     return native.gpupool_sleep_state(wrapped.of(this));
   }
@@ -209,6 +215,9 @@ class Pool {
   }
   setKeep(address, keep) {
     native.gpupool_set_keep(wrapped.of(this), address, keep);
+  }
+  shareRequest(bytes, timeoutNs = 0) {
+    native.gpupool_share_request(wrapped.of(this), bytes, timeoutNs);
   }
   prepareBackup(bytes) {
     native.gpupool_prepare_backup(wrapped.of(this), bytes);
@@ -246,6 +255,15 @@ class Pool {
   }
   holders() {
     return native.gpupool_holders(wrapped.of(this));
+  }
+  damage() {
+    return native.gpupool_check(wrapped.of(this));
+  }
+  damageReport() {
+    return native.damage_report(wrapped.of(this));
+  }
+  protect(address, access = Access.READ) {
+    native.gpupool_protect(wrapped.of(this), address, numberOf("access", access, Access));
   }
   validate() {
     native.gpupool_validate(wrapped.of(this));
@@ -309,6 +327,8 @@ module.exports = {
   recordStart: (path, flags = RecordFlag.LANGUAGE_STACKS) => native.gpupool_record_start(path, flags),
   recordStop: () => native.gpupool_record_stop(),
   mark: (text) => native.gpupool_mark(text),
+  setDebug: (modes = "") => native.gpupool_set_debug(modes),
+  why: (address) => native.gpupool_why(address),
   sleepTag: async (tag = "", mode = SleepMode.SAVE, flags = 0) => native.tag_asleep(tag, sleepMode(mode), flags),
   sleepTagSync: (tag = "", mode = SleepMode.SAVE, flags = 0) => native.gpupool_sleep_tag(tag, sleepMode(mode), flags),
   wakeTag: async (tag = "", timeout = 0, flags = 0) => native.tag_awake(tag, timeout, flags),

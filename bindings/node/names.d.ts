@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Written by tools/apigen.py.
 
-/** What a call came to. The numbers never change. */
+/** The result of a call. The numbers never change. */
 export declare const Status: {
   readonly SUCCESS: 0;
   /** An argument is out of range, or a handle is NULL, destroyed or from another copy of the library. */
   readonly INVALID_ARGUMENT: 1;
-  /** The device has no more memory, and nothing that the pool could do has helped. */
+  /** The device has no more memory, and nothing that the pool tried has helped. */
   readonly OUT_OF_MEMORY: 2;
   /** The library could not get memory on the host for its own records. */
   readonly HOST_OUT_OF_MEMORY: 3;
-  /** The call would bring reserved memory above the pool's limit. */
+  /** The call would take reserved memory above the pool's limit. */
   readonly OVER_LIMIT: 4;
   /** The pointer is not a live block of this pool: foreign, freed already, or inside a block. */
   readonly UNKNOWN_POINTER: 5;
@@ -24,9 +24,9 @@ export declare const Status: {
   readonly SHUTTING_DOWN: 9;
   /** The pool was created before fork, in the parent process. */
   readonly FORKED: 10;
-  /** A promise of the library itself was broken. Please report it. */
+  /** The library broke a promise of its own. Please report it. */
   readonly INTERNAL: 11;
-  /** The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+  /** The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2. */
   readonly ASLEEP: 12;
 };
 /** The same in words. */
@@ -34,7 +34,7 @@ export type StatusName = "success" | "invalid_argument" | "out_of_memory" | "hos
 
 /** Where memory comes from. */
 export declare const Backend: {
-  /** CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment decides instead. */
+  /** CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment overrides this. */
   readonly AUTO: 0;
   readonly CUDA: 1;
   readonly SIM: 2;
@@ -46,7 +46,7 @@ export type BackendName = "auto" | "cuda" | "sim";
 export declare const Mode: {
   /** vmm where the device and the kind allow it, else driver. */
   readonly AUTO: 0;
-  /** Chunks that are mapped where they are needed: tightest. Kind device only. */
+  /** Chunks, mapped where they are needed: the tightest mode. Kind device only. */
   readonly VMM: 1;
   /** Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem. */
   readonly DRIVER: 2;
@@ -59,7 +59,7 @@ export type ModeName = "auto" | "vmm" | "driver" | "upstream";
 /** What kind of memory. */
 export declare const Kind: {
   readonly DEVICE: 0;
-  /** Page-locked memory of the host that the device can read and write. */
+  /** Page-locked host memory that the device can read and write. */
   readonly PINNED: 1;
   /** Memory that the driver moves between host and device. */
   readonly MANAGED: 2;
@@ -69,7 +69,7 @@ export type KindName = "device" | "pinned" | "managed";
 
 /** Bits of gpupool_config_t.flags. */
 export declare const Flag: {
-  /** Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated and freed while capturing is reused within that capture only. Costs a driver query a call. */
+  /** At every malloc and free, the pool asks the driver whether the stream is capturing a graph, and reuses what a capture allocates and frees within that capture only. Costs one driver query a call. */
   readonly CAPTURE_AWARE: 1;
 };
 /** The same in words. */
@@ -77,9 +77,9 @@ export type FlagName = "capture_aware";
 
 /** Bits of the flags of gpupool_record_start. Since 0.2. */
 export declare const RecordFlag: {
-  /** With the stack of native code at each malloc. 0.3 to 40 us each, by depth and by what the system has. */
+  /** Records the native stack of each malloc. docs/watch.md says what a stack costs. */
   readonly NATIVE_STACKS: 1;
-  /** With what the function of gpupool_set_stack_fn says at each malloc. */
+  /** Records what the function of gpupool_set_stack_fn says at each malloc. */
   readonly LANGUAGE_STACKS: 2;
 };
 /** The same in words. */
@@ -112,17 +112,17 @@ export declare const BlockState: {
   readonly PENDING: 2;
   /** Free to hand out. */
   readonly CACHED: 3;
-  /** Handed out, and its memory is away: the pool sleeps. Since 0.2. */
+  /** Handed out, but its memory is away: the pool is asleep. Since 0.2. */
   readonly ASLEEP: 4;
 };
 /** The same in words. */
 export type BlockStateName = "live" | "pending" | "cached" | "asleep";
 
-/** What becomes of the contents of blocks when a pool sleeps. Since 0.2. */
+/** What happens to the contents of blocks when a pool sleeps. Since 0.2. */
 export declare const SleepMode: {
-  /** They are copied to page-locked memory of the host, and back. */
+  /** They are copied to page-locked host memory, and back. */
   readonly SAVE: 0;
-  /** They are lost, but for the blocks that gpupool_set_keep names. */
+  /** They are lost, except in the blocks that gpupool_set_keep names. */
   readonly DROP: 1;
 };
 /** The same in words. */
@@ -130,19 +130,61 @@ export type SleepModeName = "save" | "drop";
 
 /** Bits of gpupool_sleep_options_t.flags. Since 0.2. */
 export declare const SleepFlag: {
-  /** Sleep: waits for all work of the device's context, not only for streams that the pool has seen. */
+  /** Sleep: waits for all work of the device's context, not only for the streams that the pool has seen. */
   readonly SYNC_CONTEXT: 1;
   /** Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP. */
   readonly HOLD_MALLOCS: 2;
-  /** Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it. */
+  /** Wake: keeps the page-locked memory for the next sleep, as gpupool_prepare_backup does. */
   readonly RETAIN_BACKUP: 4;
-  /** Wake: blocks that were dropped are filled with the byte in `fill`. */
+  /** Wake: fills blocks that were dropped with the byte in `fill`. */
   readonly FILL: 8;
 };
 /** The same in words. */
 export type SleepFlagName = "sync_context" | "hold_mallocs" | "retain_backup" | "fill";
 
-/** Where a pool stands. Since 0.2. */
+/** What work of the device and its peers may do with a block: see gpupool_protect. Since 0.2. */
+export declare const Access: {
+  readonly WRITE: 0;
+  readonly READ: 1;
+  readonly NONE: 2;
+};
+/** The same in words. */
+export type AccessName = "write" | "read" | "none";
+
+/** Whether a pool shares the device with other processes. Since 0.2. */
+export declare const ShareState: {
+  readonly OFF: 0;
+  /** It should share and cannot, so it works as if it had the device to itself. It wrote the reason to standard error. */
+  readonly ALONE: 1;
+  readonly SHARED: 2;
+};
+/** The same in words. */
+export type ShareStateName = "off" | "alone" | "shared";
+
+/** The state of a member of a group. Since 0.2. */
+export declare const ShareMemberState: {
+  readonly LIVE: 1;
+  /** It has ended, but the device does not show its memory as free yet. */
+  readonly LIMBO: 2;
+};
+/** The same in words. */
+export type ShareMemberStateName = "live" | "limbo";
+
+/** What gpupool_share_set sets. Since 0.2. */
+export declare const ShareFigure: {
+  /** What all members may have together, in bytes. */
+  readonly LIMIT: 1;
+  /** What one member may have, in bytes; 0: no limit but the group's. */
+  readonly MEMBER_LIMIT: 2;
+  /** What one member is guaranteed, in bytes. */
+  readonly MEMBER_GUARANTEE: 3;
+  /** From -8 to 8. */
+  readonly MEMBER_PRIORITY: 4;
+};
+/** The same in words. */
+export type ShareFigureName = "limit" | "member_limit" | "member_guarantee" | "member_priority";
+
+/** Whether a pool is awake. Since 0.2. */
 export declare const SleepState: {
   readonly AWAKE: 0;
   readonly FALLING_ASLEEP: 1;
@@ -161,7 +203,7 @@ export declare const LogLevel: {
   readonly WARNING: 2;
   /** Pools that begin and end, and calls that are refused. */
   readonly INFO: 3;
-  /** Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers enabled. */
+  /** Since 0.2: what a pool does behind a malloc: growth, memory given back and why, memory taken from another stream, waits of the host, the steps of a shortage, streams released or parked, captures released, peers enabled. */
   readonly DEBUG: 4;
 };
 /** The same in words. */
@@ -186,7 +228,7 @@ export interface DeviceInfo {
   readonly name: string;
 }
 
-/** One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever no call is in flight. peak is exact while one thread allocates, and at most 16 MiB (or 4096 blocks) a thread too high with several; of reserved bytes and chunks it is always exact. */
+/** One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever no call is in flight. While one thread allocates, peak is exact; with several, it is too high by at most 16 MiB (or 4096 blocks) a thread. The peaks of reserved bytes and chunks are always exact. */
 export interface Stat {
   readonly current: number;
   readonly peak: number;
@@ -205,7 +247,7 @@ export interface StatGroup {
   readonly chunks: Stat;
 }
 
-/** How often a driver function was called, and the time that the calls took (virtual time on the simulated device). Failed calls count too. */
+/** How often a driver function was called, and how long the calls took (in virtual time on the simulated device). Failed calls count too. */
 export interface CallStat {
   readonly count: number;
   readonly nanoseconds: number;
@@ -232,10 +274,10 @@ export interface DriverStats {
   readonly hostWait: CallStat;
 }
 
-/** Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a group are those whose chunks back its heaps now. */
+/** Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a group count the chunks that back its heaps now. */
 export interface Stats {
   readonly device: number;
-  /** The limit in force, in bytes: what gpupool_set_limit or gpupool_set_fraction came to; 0: none. */
+  /** The limit in force, in bytes, whether set in bytes or as a fraction; 0: none. */
   readonly limitBytes: number;
   readonly cachedBytes: number;
   /** The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. */
@@ -245,30 +287,80 @@ export interface Stats {
   readonly large: StatGroup;
   readonly small: StatGroup;
   readonly driver: DriverStats;
-  /** Mallocs served by a thread's own cache, and the others. */
+  /** Mallocs that a thread's own cache served, and the others. */
   readonly hits: number;
   readonly misses: number;
-  /** Free chunks that were taken from where they lay: mapped at another address, or handed to another stream. And those among them that came from another stream. */
+  /** Free chunks that the pool mapped at another address or handed to another stream, and the part of them that came from another stream. */
   readonly steals: number;
   readonly streamSteals: number;
-  /** Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed. */
+  /** Mallocs that met a shortage, calls of the out-of-memory handler, and mallocs that failed. */
   readonly retries: number;
   readonly oomHandlerCalls: number;
   readonly failedMallocs: number;
-  /** Streams that this pool has seen and that were not released. */
+  /** Streams that this pool has seen and nobody has released. */
   readonly streams: number;
   /** Host memory of the pool's own records. */
   readonly metadataBytes: number;
-  /** Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes; blocks in it still count as active. This and all below: since 0.2. */
+  /** Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in it still count as active. This and all below: since 0.2. */
   readonly asleepBytes: number;
-  /** Page-locked memory of the host that the pool holds to sleep with. */
+  /** Page-locked host memory that the pool holds to sleep with. */
   readonly backupBytes: number;
   /** How often the pool fell asleep, and woke. */
   readonly sleeps: number;
   readonly wakes: number;
-  /** More calls of the driver: copies of sleep and wake, and streams created and destroyed for them. */
+  /** More calls of the driver: copies for sleep and wake, and streams created and destroyed for these copies. */
   readonly copy: CallStat;
   readonly stream: CallStat;
+  /** What this process has given back because others in its group were short, and what it got after asking them. */
+  readonly shareGivenBytes: number;
+  readonly shareTakenBytes: number;
+  /** A gpupool_share_state_t. */
+  readonly shareState: number;
+  /** The number of the process in its group. */
+  readonly shareSlot: number;
+}
+
+/** A group of processes that share a device's memory, as gpupool_share_info finds it. Since 0.2. */
+export interface Share {
+  /** Members that live, and dead ones whose memory is not confirmed free yet. */
+  readonly members: number;
+  /** What all members may have together, what they have (guarantees included), and what the device has. */
+  readonly limitBytes: number;
+  readonly usedBytes: number;
+  readonly totalBytes: number;
+  /** The part of used_bytes that dead members held, until the device shows it free. */
+  readonly limboBytes: number;
+  /** Memory that no member held at the last quiet moment: contexts, and programs outside the group. */
+  readonly foreignBytes: number;
+  /** Where the region is. */
+  readonly path: string;
+}
+
+/** A member of a group. All but charged_bytes is what the member says of itself, and may lag. Since 0.2. */
+export interface ShareMember {
+  /** Its number, for gpupool_share_set. */
+  readonly slot: number;
+  /** A gpupool_share_member_state_t. */
+  readonly state: number;
+  /** As its own namespace sees it. */
+  readonly pid: number;
+  readonly uid: number;
+  readonly priority: number;
+  /** 1: it waits for want_bytes. */
+  readonly isWaiting: number;
+  readonly wantBytes: number;
+  /** What it has, and what counts for the group: the larger of that and its guarantee. */
+  readonly reservedBytes: number;
+  readonly chargedBytes: number;
+  /** Bytes in live blocks when it was asked last. */
+  readonly liveBytes: number;
+  readonly guaranteedBytes: number;
+  /** 0: none but the group's. */
+  readonly limitBytes: number;
+  readonly givenBytes: number;
+  readonly takenBytes: number;
+  /** The program. */
+  readonly name: string;
 }
 
 /** How to sleep, or to wake. All zero (after struct_size) is a good choice, and so is NULL. Since 0.2. */
@@ -281,17 +373,17 @@ export interface SleepOptions {
   readonly timeoutNs: number;
 }
 
-/** What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing to do. Since 0.2. */
+/** The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to do. Since 0.2. */
 export interface SleepResult {
   /** Pools that were put to sleep, or woken. */
   readonly pools: number;
   /** Sleep: physical memory that was given back, cached memory included. */
   readonly releasedBytes: number;
-  /** Sleep: what live blocks hold that was copied to the host. Wake: what was copied back. */
+  /** Sleep: contents of live blocks that were copied to the host. Wake: contents that were copied back. */
   readonly savedBytes: number;
-  /** Sleep and wake: what live blocks held that was not. */
+  /** Sleep and wake: contents of live blocks that were not copied. */
   readonly droppedBytes: number;
-  /** Sleep: the part of released_bytes that the device did not get back, because somebody else holds the memory or the driver did not take it. Where others allocate at the same time, an estimate. */
+  /** Sleep: the part of released_bytes that the device did not get back, because somebody else holds the memory or the driver did not take it. An estimate if others allocate at the same time. */
   readonly retainedBytes: number;
   /** Wake: physical memory that was created. */
   readonly createdBytes: number;
@@ -347,11 +439,11 @@ export declare class GpuPoolError extends Error {
 
 /** An argument is out of range, or a handle is NULL, destroyed or from another copy of the library. */
 export declare class InvalidArgumentError extends GpuPoolError {}
-/** The device has no more memory, and nothing that the pool could do has helped. */
+/** The device has no more memory, and nothing that the pool tried has helped. */
 export declare class OutOfMemoryError extends GpuPoolError {}
 /** The library could not get memory on the host for its own records. */
 export declare class HostOutOfMemoryError extends GpuPoolError {}
-/** The call would bring reserved memory above the pool's limit. */
+/** The call would take reserved memory above the pool's limit. */
 export declare class OverLimitError extends OutOfMemoryError {}
 /** The pointer is not a live block of this pool: foreign, freed already, or inside a block. */
 export declare class UnknownPointerError extends GpuPoolError {}
@@ -365,7 +457,7 @@ export declare class DriverError extends GpuPoolError {}
 export declare class ShuttingDownError extends GpuPoolError {}
 /** The pool was created before fork, in the parent process. */
 export declare class ForkedError extends GpuPoolError {}
-/** A promise of the library itself was broken. Please report it. */
+/** The library broke a promise of its own. Please report it. */
 export declare class InternalError extends GpuPoolError {}
-/** The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+/** The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2. */
 export declare class AsleepError extends GpuPoolError {}

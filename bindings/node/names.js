@@ -76,6 +76,30 @@ const SleepFlag = Object.freeze({
   FILL: 8,
 });
 
+const Access = Object.freeze({
+  WRITE: 0,
+  READ: 1,
+  NONE: 2,
+});
+
+const ShareState = Object.freeze({
+  OFF: 0,
+  ALONE: 1,
+  SHARED: 2,
+});
+
+const ShareMemberState = Object.freeze({
+  LIVE: 1,
+  LIMBO: 2,
+});
+
+const ShareFigure = Object.freeze({
+  LIMIT: 1,
+  MEMBER_LIMIT: 2,
+  MEMBER_GUARANTEE: 3,
+  MEMBER_PRIORITY: 4,
+});
+
 const SleepState = Object.freeze({
   AWAKE: 0,
   FALLING_ASLEEP: 1,
@@ -143,6 +167,10 @@ module.exports = {
   BlockState,
   SleepMode,
   SleepFlag,
+  Access,
+  ShareState,
+  ShareMemberState,
+  ShareFigure,
   SleepState,
   LogLevel,
   GpuPoolError,

@@ -44,7 +44,10 @@ function bytesIn(source, Block, Slice) {
   throw new TypeError(`source is ${describe(source)}: a Block or a Slice is wanted`);
 }
 
-const describe = (value) => (typeof value === "object" && value !== null ? "an object" : String(value));
+function describe(value) {
+  if (typeof value !== "object" || value === null) return String(value);
+  return Symbol.iterator in value ? "a list" : "an object";
+}
 
 /** A number, or the name of one: "sim" is Backend.SIM. */
 function numberOf(option, value, known) {
@@ -67,6 +70,10 @@ const poolOptions = {
   slack: (value) => ({ slack: value }),
   maxChunkBytes: (value) => ({ maxChunkBytes: value }),
   captureAware: (value) => ({ captureAware: value }),
+  share: (value) => ({ share: value, hasShare: true }),
+  guaranteedBytes: (value) => ({ guaranteedBytes: value }),
+  shareWaitNs: (value) => ({ shareWaitNs: value }),
+  priority: (value) => ({ priority: value }),
   peers: (value) => ({ peers: Array.from(value) }),
 };
 const simOptions = Object.fromEntries(
@@ -86,11 +93,12 @@ function read(options, known) {
 }
 
 /** new Pool("cuda:1", "8GiB"), new Pool({ device: 1, limit: "40%" }), new Pool(). */
-function configOf(options = {}, limit) {
-  if (typeof options === "string") return read({ device: options, limit }, poolOptions);
-  if (typeof options !== "object" || options === null) {
+function configOf(options, limit) {
+  if (options === undefined || typeof options === "string") return read({ device: options, limit }, poolOptions);
+  if (typeof options !== "object" || options === null || Symbol.iterator in options) {
     throw new TypeError(`options is ${describe(options)}: an object, or a device such as "cuda:1", is wanted`);
   }
+  if (limit !== undefined) throw new TypeError("limit stands beside an object of options, which has its own");
   return read(options, poolOptions);
 }
 

@@ -26,6 +26,8 @@ echo "== rust: documentation"
 RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --no-deps --features $features
 echo "== rust: tests"
 cargo test --quiet --locked --workspace --features $features 2>&1 | sed -E '/^(running .*|\.+|)$/d'
+echo "== rust: the example of elastic memory"
+"$CARGO_TARGET_DIR/debug/examples/elastic" 0.05 | grep "^nobody does: 0 MiB" >/dev/null
 echo "== rust: where the library is looked for"
 ./check_build.sh "$CARGO_TARGET_DIR/check"
 shopt -s nullglob

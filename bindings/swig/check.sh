@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds and tests the binding for Java, C#, Lua and Ruby: check.sh BUILD_FOLDER. Needs GPUPOOL_PREFIX, or
 # PKG_CONFIG_PATH and LD_LIBRARY_PATH that lead to the library, and the command gpupool of the same build.
-# A language without its tools is an error, or, with GPUPOOL_SWIG_OPTIONAL=1, skipped.
+# A language without its tools is an error; with GPUPOOL_SWIG_OPTIONAL=1 it is skipped.
 set -euo pipefail
 build=${1:?say where to build}/swig
 cd "$(dirname "$0")/../.."
@@ -52,7 +52,7 @@ chosen() { [[ " ${languages[*]} " == *" $1 "* ]]; }
 # ---- style
 
 say "format"
-# The pinned one of tools/setup.sh only: another release finds other things beautiful.
+# Only the release that tools/setup.sh pins: others format differently.
 clang_format=build/checkers/clang-format
 if [ -x $clang_format ]; then
   $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver,Natives}.java \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One interface for every language. It reads gpupool.h itself for numbers and structs, and src/ for the objects,
-// which are the same everywhere. What a language wants its own way (integers, bytes, callbacks, exceptions) is in
-// languages/<language>.swg, which defines
+// One interface for every language. Numbers and structs come from gpupool.h itself, the objects from src/; they are the
+// same everywhere. What differs by language (integers, bytes, callbacks, exceptions) is in languages/<language>.swg,
+// which defines
 //
 //   %gpupool_constant(c_name, script_name, java_name, csharp_name)   how a constant is called
 //   typemaps for 64-bit integers, (const char* data, size_t length), OomHandler* and StreamArgument: a number, or,
@@ -42,16 +42,16 @@ using namespace binding;
 
 %include "names.swg"
 
-// SWIG would guess a narrower type for it. The version's macros are the header's; version() is the library's.
+// SWIG would guess a narrower type. The version macros are the header's; version() is the library's.
 %constant uint64_t STREAM_UNKNOWN = GPUPOOL_STREAM_UNKNOWN;
 
-// The member would otherwise point into a struct that the language may have collected.
+// Otherwise the member would point into a struct that the language may have collected.
 %gpupool_copied(gpupool_stat_t)
 %gpupool_copied(gpupool_stat_group_t)
 %gpupool_copied(gpupool_call_stat_t)
 %gpupool_copied(gpupool_driver_stats_t)
 
-// These come from the library only.
+// Only the library makes these.
 %nodefaultctor gpupool_device_info_t;
 %nodefaultctor gpupool_stat_t;
 %nodefaultctor gpupool_stat_group_t;
@@ -78,12 +78,20 @@ using namespace binding;
   }
   ~gpupool_config_t() {
     delete[] $self->peers;
+    delete[] $self->share;
     delete $self;
   }
   // "cuda:1", "sim", "2". Since 0.2.
   void set_device(const std::string& device) { binding::set_device(*$self, device); }
   // "8GiB", or "40%" of the device. Replaces both limits. Since 0.2.
   void set_limit(const std::string& limit) { binding::set_limit(*$self, limit); }
+  // The group of processes to share the device's memory with. Since 0.2.
+  void set_share(const std::string& group) {
+    auto* const copy = new char[group.size() + 1];
+    std::copy_n(group.c_str(), group.size() + 1, copy);
+    delete[] $self->share;
+    $self->share = copy;
+  }
   // Asks the driver at every malloc and free whether the stream is capturing a graph.
   void set_capture_aware(bool aware) {
     const uint32_t flag = GPUPOOL_FLAG_CAPTURE_AWARE;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocate, use, free, and see what the pool did. Runs on a GPU, or on the simulated device where there is
-// none.
+// Allocate, use, free, and see what the pool did. Runs on a GPU or, without one, on the simulated device.
 #include <gpupool/gpupool.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +8,7 @@
 
 #define COUNT 1000000
 
-// Ends the program when a call has failed, with the library's explanation.
+// Ends the program if a call fails, with the library's explanation.
 static void ok(gpupool_status_t status) {
   if (status == GPUPOOL_SUCCESS) return;
   gpupool_error_t error = {.struct_size = sizeof error};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that uses gpupool where it is installed, and does without where it is not: nothing is linked, the
-// header gives the types. This is what a binding in another language does.
+// A program that uses gpupool if it is installed, and runs without it if not: it links nothing, and takes the
+// types from the header. A binding in another language does the same.
 #include <dlfcn.h>
 #include <gpupool/gpupool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The functions that are used, each of the type that the header declares.
+// The functions in use, each with the type that the header declares.
 static struct {
   __typeof__(&gpupool_version) version;
   __typeof__(&gpupool_version_string) version_string;
@@ -27,7 +27,7 @@ static int find(void* library, const char* name, void* function) {
 }
 
 static int load(const char* file) {
-  // The number in the name is that of the contract. The library is never closed: it would stay anyway.
+  // The number in the name is the contract's version. The library is never closed: it would stay anyway.
   void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) fprintf(stderr, "%s\n", dlerror());
   return library != NULL && find(library, "gpupool_version", &gpupool.version) &&

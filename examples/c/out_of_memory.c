@@ -16,11 +16,11 @@ static void ok(gpupool_status_t status) {
   exit(EXIT_FAILURE);
 }
 
-// What the program can do without: results that it could compute again.
+// What the program can spare: results that it could compute again.
 static gpupool_ptr_t spare[2];
 static int spares = 2;
 
-// Asked before a malloc fails. Any function of the library may be called here.
+// Called before a malloc fails. It may call any function of the library.
 static int32_t make_room(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt) {
   (void)user;
   printf("  handler, attempt %" PRIu32 ": %" PRIu64 " MiB are wanted, %d spare blocks\n", attempt, size / MIB,
@@ -50,7 +50,7 @@ int main(void) {
   ok(gpupool_last_error(&error));
   printf("  %s\n  %s\n", gpupool_status_name(status), error.message);
 
-  // A failed malloc has changed nothing, and the limit was never passed.
+  // A failed malloc has changed nothing, and the limit was never exceeded.
   gpupool_stats_t stats = {.struct_size = sizeof stats};
   ok(gpupool_stats(pool, &stats));
   const int good = status == GPUPOOL_ERROR_OVER_LIMIT && more == 0 && spares == 0 &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel of one's own on a pool's memory: PTX, which the driver compiles for the GPU that is there. The
-// simulated device has no kernels, so there the host does the same.
+// A custom kernel on a pool's memory: PTX, which the driver compiles for the actual GPU. The simulated device
+// has no kernels, so there the host does the same work.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -42,7 +42,7 @@ done:
 }
 )";
 
-/// A function of the driver, of the type that it is called with. The pool has loaded the driver already.
+/// A driver function, with the type of the call. The pool has already loaded the driver.
 template <class Function>
 Function* driver(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline over two streams: one fills a new buffer each round, the other reads it. Buffers are never
-// waited for on the host and never overwritten early; the pool keeps them apart.
+// A pipeline over two streams: one fills a new buffer each round, the other reads it. The host never waits
+// for a buffer, and none is overwritten early; the pool keeps them apart.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -27,7 +27,7 @@ int run() {
     const auto result = static_cast<gpupool_ptr_t>(reinterpret_cast<uintptr_t>(results[round].data()));
     pool.copy(result, buffer.ptr(), kBytes, consumer);
     buffer.record_stream(consumer);
-    // The buffer goes here, while consumer may still be reading it.
+    // The buffer is freed here, while consumer may still be reading it.
   }
   const gpupool_stats_t stats = pool.stats();
   std::printf("%zu rounds of %zu MiB: reserved peak %llu MiB, host waits by the pool: %llu\n", kRounds,

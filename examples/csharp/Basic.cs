@@ -3,8 +3,8 @@ using System;
 using System.Text;
 using GpuPool;
 
-/// <summary>Allocate, use, free, and see what the pool did. Runs on a GPU, or on the simulated device where there is
-/// none.</summary>
+/// <summary>Allocate, use, free, and see what the pool did. Runs on a GPU or, without one, on the simulated
+/// device.</summary>
 public static class Basic {
   public static void Main() {
     Console.WriteLine("on " + Library.DeviceInfo(Backend.Auto, 0).Name);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Five libraries on one pool: what one of them frees, the next one gets, and nothing more is reserved.
+"""Five libraries on one pool: each reuses what the previous one freed, and nothing more is reserved.
 
 python one_pool.py
 """
@@ -32,7 +32,7 @@ for name, make in makers.items():
     print(f"{name:10} {pool.memory_allocated() / GIB:8.3f} GiB {pool.memory_reserved() / GIB:8.3f} GiB")
     del memory
 
-# The same without a copy from one to the other.
+# The same, passed from one to the other without a copy.
 tensor = torch.arange(5, device="cuda")
 array = cupy.from_dlpack(tensor)
 array *= 2

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PLC0415  each run imports one framework
-"""What allocating and freeing costs in each framework, with its own allocator and with gpupool.
+"""The cost of allocating and freeing in each framework, with its own allocator and with gpupool.
 
 python pairs.py             runs itself once for each framework and allocator, and prints a table
 """
@@ -13,7 +13,7 @@ import time
 
 
 def maker(framework):
-    """A function that allocates so many bytes. The GPU has been used before, as in any program."""
+    """A function that allocates this many bytes. The GPU is already in use, as in any program."""
     if framework == "cupy":
         import cupy
 
@@ -41,7 +41,7 @@ def maker(framework):
 
 
 def nanoseconds(make, size, seconds=0.4):
-    """Of one pair, the median of several rounds."""
+    """The time of one pair, the median of several rounds."""
     for _ in range(200):
         make(size)
     rounds = []

@@ -10,8 +10,7 @@ import org.gpupool.Pool;
 import org.gpupool.Stream;
 
 /**
- * Allocate, use, free, and see what the pool did. Runs on a GPU, or on the simulated device where there is
- * none.
+ * Allocate, use, free, and see what the pool did. Runs on a GPU or, without one, on the simulated device.
  */
 public final class Basic {
   public static void main(String[] arguments) {

@@ -11,7 +11,8 @@ import java.util.zip.GZIPInputStream;
 import org.gpupool.*;
 
 /**
- * Replays a recorded workload twice: Replay TRACE.gz. Prints what `gpupool replay --json` prints, in short.
+ * Replays a recorded workload twice: Replay TRACE.gz. Prints a short form of what `gpupool replay --json`
+ * prints.
  */
 public final class Replay {
   private final List<long[]> events = new ArrayList<>(); // {bytes, or -1 for a free; slot; stream}

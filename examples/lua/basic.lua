@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Allocate, use, free, and see what the pool did. Runs on a GPU, or on the simulated device where there is none.
+-- Allocate, use, free, and see what the pool did. Runs on a GPU or, without one, on the simulated device.
 local gpupool = require "gpupool"
 
 print("on " .. gpupool.device_info(gpupool.BACKEND_AUTO, 0).name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool from Node, with nothing but the shared library and the text of gpupool.h: what the header declares is
-// read when the program starts, so nothing is generated, compiled or written down twice.
+// The pool from Node, with only the shared library and the text of gpupool.h: the program reads the header's
+// declarations when it starts, so nothing is generated, compiled or duplicated.
 //
 //     npm install && node dlopen.js HEADER [LIBRARY]
 
@@ -49,7 +49,7 @@ function load(header, library) {
 function fieldsOf(text) {
   const fields = {};
   for (const [, type, name, length] of text.matchAll(/([\w ]+?\**)\s+(\w+)(?:\[(\d+)\])?;/g)) {
-    // A callback or a list of the caller's is a pointer that this program leaves alone.
+    // A callback or a list from the caller is a pointer that this program does not touch.
     const kind = /_fn_t|\*/.test(type) ? "void *" : type.trim();
     fields[name] = length ? koffi.array(kind, Number(length), kind === "char" ? "String" : "Typed") : kind;
   }
@@ -64,7 +64,7 @@ function withDirections(prototype) {
     .replace(/\w+_fn_t/g, "$& *");
 }
 
-/** Ends the program with one line, for what its user can mend. */
+/** Ends the program with one line, for errors that its user can fix. */
 function giveUp(status, line) {
   console.error(line);
   process.exit(status);
@@ -82,7 +82,7 @@ const [header, library = "libgpupool.so.0.2"] = process.argv.slice(2);
 if (!header) giveUp(2, "usage: node dlopen.js HEADER [LIBRARY], where HEADER is the path of gpupool.h");
 const { functions: gpupool, constants } = loaded(header, library);
 
-/** Fails with what the library says of this thread's last failure. */
+/** Fails with the library's description of this thread's last failure. */
 function check(status) {
   if (status === constants.GPUPOOL_SUCCESS) return;
   const details = { struct_size: koffi.sizeof("gpupool_error_t") };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool, buffers that free themselves, and what the pool tells about itself."""
+"""A pool, buffers that free themselves, and what the pool reports about itself."""
 
 import gpupool
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool from any Python, with nothing but the shared library and the text of gpupool.h.
+"""The pool from any Python, with only the shared library and the text of gpupool.h.
 
 python ctypes_dlopen.py [libgpupool.so.0.2]
 """

@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def reinforcement_learning(steps: int) -> None:
-    """A step swaps two programs' worth of memory: weights must come back as they were, the cache is rebuilt anyway."""
+    """A step swaps two programs' worth of memory: weights must come back unchanged, the cache is rebuilt anyway."""
     with gpupool.Pool() as weights, gpupool.Pool() as cache, gpupool.Pool() as trainer:
         weights.name, cache.name, trainer.name = "weights", "kv_cache", "trainer"
         parameters, pages = weights.malloc(16 * MIB), cache.malloc(64 * MIB)
@@ -39,7 +39,7 @@ def reinforcement_learning(steps: int) -> None:
 
 
 def several_models(count: int, requests: int) -> None:
-    """Each model has a pool, and one of them is awake: that of the last request."""
+    """Each model has a pool, and only that of the last request is awake."""
     pools = [gpupool.Pool() for _ in range(count)]
     blocks = []
     for number, pool in enumerate(pools):
@@ -63,19 +63,19 @@ def several_models(count: int, requests: int) -> None:
 
 
 class Idle:
-    """Puts a pool to sleep when no cell has run for a while. Mallocs of other threads wait meanwhile."""
+    """Puts a pool to sleep when no cell has run for a while. Meanwhile other threads' mallocs wait."""
 
     def __init__(self, pool: gpupool.Pool, seconds: float) -> None:
         self._pool, self._seconds = pool, seconds
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> None:
-        """Before a cell."""
+        """Runs before a cell."""
         self.stop()
         self._pool.wake(timeout=60)
 
     def __exit__(self, *_: object) -> None:
-        """After it."""
+        """Runs after a cell."""
         self._timer = threading.Timer(
             self._seconds, self._pool.sleep, kwargs={"sync_context": True, "hold_mallocs": True}
         )

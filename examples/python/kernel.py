@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel of one's own on a pool's memory: PTX, which the driver compiles for the GPU that is there. The simulated
-device has no kernels, so there the host does the same. Needs NumPy."""
+"""A custom kernel on a pool's memory: PTX, which the driver compiles for the actual GPU. The simulated device has no
+kernels, so there the host does the same. Needs NumPy."""
 
 import ctypes
 
@@ -39,7 +39,7 @@ done:
 
 
 def driver(name: str, *arguments: object) -> None:
-    """Calls the driver, which the pool has loaded already."""
+    """Calls the driver, which the pool has already loaded."""
     result = getattr(ctypes.CDLL("libcuda.so.1"), name)(*arguments)
     if result != 0:
         raise RuntimeError(f"{name} gives {result}")

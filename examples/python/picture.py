@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what a recorded workload reserves against what it has live: python picture.py TRACE.gz OUT.svg"""
+"""Plots a recorded workload's reserved and live memory: python picture.py TRACE.gz OUT.svg"""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ Curve = list[int]
 
 
 def record(path: Path, points: int = 600) -> tuple[Curve, Curve]:
-    """The most that is reserved and allocated, in so many stretches of one pass."""
+    """The peaks of reserved and allocated memory in this many sections of one pass."""
     if gpupool.device_info().backend == gpupool.Backend.SIM:
         gpupool.sim.configure(0, data=False)
     events, count, _ = read_trace(path)

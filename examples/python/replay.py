@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a recorded workload through a pool: python replay.py TRACE.gz
+"""Replays a recorded workload through a pool: python replay.py TRACE.gz
 
 Each number of a stream in the trace becomes a stream. Two passes in one pool: the first pays for memory.
 """
@@ -14,11 +14,11 @@ import gpupool
 
 PASSES = 2
 Event = tuple[int, int, int]
-"""The block's slot, its bytes (-1: it is freed), and the index of its stream."""
+"""The block's slot, its bytes (-1: a free), and the index of its stream."""
 
 
 def read_trace(path: Path) -> tuple[list[Event], int, int]:
-    """The events, with a free for each block that is left over in the end; how many are the trace's; the live peak."""
+    """The events, with a free for each block left at the end; how many come from the trace; the live peak."""
     events: list[Event] = []
     live: dict[str, Event] = {}
     free_slots: list[int] = []

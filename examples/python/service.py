@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service with threads: one pool, a stream for each worker, requests that are turned away when memory is short."""
+"""A service with threads: one pool, a stream per worker, and requests refused when memory is short."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ class Service:
         self._mine.stream = self.pool.stream()
 
     def answer(self, size: int) -> bytes | None:
-        """What a request of this size comes to: None if there is no memory for it."""
+        """The answer to a request of this size; None if there is no memory for it."""
         try:
             with self.pool.alloc(size, self._mine.stream) as scratch:  # freed in stream order: nothing waits
                 scratch.fill(size % 256)

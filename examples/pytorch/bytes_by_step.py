@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training step allocates, by its parts: the same bytes under PyTorch's allocators and under gpupool.
+"""The allocations of a training step, by part: the same bytes under PyTorch's allocators and under gpupool.
 
 python bytes_by_step.py
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an allocation costs: torch.empty and its end, from Python, on one thread and on eight.
+"""The cost of an allocation: torch.empty and its free, from Python, on one thread and on eight.
 
 python cost.py
 """
@@ -12,7 +12,7 @@ import side_by_side
 
 
 def pair_ns(torch, size, count=20_000, rounds=7):
-    """Nanoseconds of a tensor's creation and end; the median of some rounds."""
+    """Nanoseconds to create and free a tensor; the median of several rounds."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter_ns()

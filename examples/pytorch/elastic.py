@@ -22,7 +22,7 @@ def new_tensor(tag, size, keep):
 
 
 def reinforcement_learning(steps):
-    """A step swaps two programs' worth of memory: weights must come back as they were, the cache is rebuilt anyway."""
+    """A step swaps two programs' worth of memory: weights must come back unchanged, the cache is rebuilt anyway."""
     weights = new_tensor("weights", 16 * MIB, True)
     cache = new_tensor("kv_cache", 64 * MIB, False)
     trainer = new_tensor("trainer", 48 * MIB, True)
@@ -40,7 +40,7 @@ def reinforcement_learning(steps):
 
 
 def several_models(count, requests):
-    """Each model has a tag, and one of them is awake: that of the last request."""
+    """Each model has a tag, and only that of the last request is awake."""
     sleep.torch_memory_saver.retain_cpu_backup = True
     models = []
     for number in range(count):
@@ -68,7 +68,7 @@ class Idle:
         self.slept = threading.Event()
 
     def __enter__(self):
-        """Before a cell."""
+        """Runs before a cell."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer.join()
@@ -76,7 +76,7 @@ class Idle:
         self.slept.clear()
 
     def __exit__(self, *_):
-        """After it."""
+        """Runs after a cell."""
         self.timer = threading.Timer(self.seconds, self.pause)
         self.timer.daemon = True
         self.timer.start()

@@ -24,13 +24,13 @@ def milliseconds(torch, work):
 
 
 def used(torch):
-    """What the driver has given away, to anyone."""
+    """Memory that the driver has handed out, to anyone."""
     free, total = torch.cuda.mem_get_info()
     return total - free
 
 
 def half(torch):
-    """The largest tensor under a fraction of a half, by halving the doubt."""
+    """The largest tensor under a fraction of a half, by bisection."""
     total = torch.cuda.mem_get_info()[1]
     torch.cuda.set_per_process_memory_fraction(0.5)
     low, high = 0, total
@@ -47,7 +47,7 @@ def half(torch):
 
 
 def growth(torch):
-    """What the driver gives, while tensors of 100 MiB come."""
+    """What the driver hands out while tensors of 100 MiB are created."""
     torch.cuda.empty_cache()
     before, kept, most = torch.cuda.memory_reserved(), [], 0
     for number in range(1, 21):
@@ -76,7 +76,7 @@ def reserve_ahead(torch):
 
 
 def empty_cache(torch):
-    """What it gives back, its time, and the time of a step that calls it each time."""
+    """What empty_cache gives back, its time, and the time of a step that calls it each time."""
     torch.cuda.empty_cache()
     start = used(torch)
     tensors = [torch.empty(8_000_000, dtype=torch.uint8, device="cuda") for _ in range(512)]
@@ -151,7 +151,7 @@ def measure():
 
 
 def two_devices(torch):
-    """Both devices hold 1 GiB that is free; one is emptied by its pool, or both where there is no such call."""
+    """Both devices hold 1 GiB of free memory; one is emptied through its pool, or both if there is no such call."""
     for device in (0, 1):
         torch.empty(GIB, dtype=torch.uint8, device=f"cuda:{device}")
     if os.environ.get("GPUPOOL_EXAMPLE"):

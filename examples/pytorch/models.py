@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workloads of workloads.py: each function builds one and gives the number of steps, and a step by its number.
-Weights are random, so that nothing is downloaded; they need transformers, torchvision and torch-geometric."""
+"""The workloads of workloads.py: each function builds one and returns the number of steps, and a function that runs a
+step by its number. Weights are random, so that nothing is downloaded; they need transformers, torchvision and
+torch-geometric."""
 
 import gc
 
 
 def clear(torch):
-    """Drops what the last workload left."""
+    """Drops what the last workload left behind."""
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -14,7 +15,7 @@ def clear(torch):
 
 
 def on_gpu(torch, build):
-    """Weights are made where they are used, which is faster."""
+    """Creates weights on the device that uses them, which is faster."""
     with torch.device("cuda"):
         return build().cuda()
 
@@ -110,7 +111,7 @@ def detect(torch):
 
 
 def prefetch(torch):
-    """Convolutions, with batches that four other streams bring and turn into floating point."""
+    """Convolutions, with batches that four other streams load and convert to floating point."""
     from torchvision.models import resnet18  # noqa: PLC0415
 
     model = resnet18(num_classes=100).cuda().to(memory_format=torch.channels_last)
@@ -148,7 +149,7 @@ def prefetch(torch):
 
 
 def gather(torch):
-    """As sharded training does it: a layer's weights are put together before use and dropped after it."""
+    """As in sharded training: a layer's weights are gathered before use and dropped afterwards."""
     layers, width, shards = 24, 2048, 8
     whole = [torch.randn(width * width * 4, device="cuda").mul_(0.01) for _ in range(layers)]
     parts = [[part.clone() for part in weight.chunk(shards)] for weight in whole]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Out of memory: what the error tells, getting on by stages, and finding the batch size that fits.
+"""Out of memory: what the error says, recovering in stages, and finding the batch size that fits.
 
 python out_of_memory.py
 """
@@ -44,14 +44,14 @@ def main():
         print(f"\n{error}\n")
         assert "Tried to allocate 2.00 GiB" in str(error)
 
-    # Stage 1: what is free in pieces is found without help, since the pool maps it together.
+    # Stage 1: free memory in pieces needs no help, because the pool maps it together.
     del kept[::2]
     block = torch.empty(3 * GIB, dtype=torch.uint8, device="cuda")
     print(f"3 GiB from freed pieces of 1 GiB: {torch.cuda.memory_reserved() / GIB:.0f} GiB reserved")
     assert torch.cuda.memory_reserved() == 7 * GIB
     del block
 
-    # Stage 2: what only a cycle of Python objects keeps.
+    # Stage 2: memory that only a cycle of Python objects keeps.
     cycle = [kept.pop()]
     cycle.append(cycle)
     del cycle

@@ -26,7 +26,7 @@ PARTS = {
 
 
 def used_by_nvml():
-    """Bytes of the card that are in use, by anyone: this example is alone on it."""
+    """Bytes of the card in use, by anyone: this example has it to itself."""
     query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
     return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout) * MIB
 
@@ -89,7 +89,7 @@ def print_table(phases):
 
 
 def picture(phases):
-    """A bar a phase."""
+    """One bar per phase."""
     highest = max(sum(parts.values()) for _, parts in phases)
     shapes = []
     for column, (name, parts) in enumerate(phases):

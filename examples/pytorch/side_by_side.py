@@ -15,7 +15,7 @@ SETTINGS = {
 
 
 def use_allocator():
-    """Called first in a child: installs gpupool where it is the one to be measured."""
+    """Called first in a child: installs gpupool if the child is to measure it."""
     if "GPUPOOL_EXAMPLE" in os.environ:
         import gpupool.torch  # noqa: PLC0415
 
@@ -32,7 +32,7 @@ def report(result):
 
 
 def run(setting, *arguments):
-    """What a child of the program reported."""
+    """The report of a child of the program."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTORCH_ALLOC_CONF"}
     process = subprocess.run(
         [sys.executable, sys.argv[0], "--child", *arguments],
@@ -49,8 +49,8 @@ def run_all(*arguments):
 
 
 def run_in_turn(repeats, *arguments, tell=lambda setting, result: None):
-    """What the children of each setting reported. In turn, so that a change of the machine's mood meets all of them.
-    tell: called with each as it comes."""
+    """What the children of each setting reported. They run in turn, so that a change in the machine's speed affects all
+    of them. tell: called with each as it comes."""
     found = {setting: [] for setting in SETTINGS}
     for _ in range(repeats):
         for setting, results in found.items():
@@ -60,13 +60,13 @@ def run_in_turn(repeats, *arguments, tell=lambda setting, result: None):
 
 
 def spread(values, digits=2):
-    """The least and the most of them."""
+    """The minimum and the maximum."""
     values = sorted(values)
     return f"{values[0]:,.{digits}f}..{values[-1]:,.{digits}f}"
 
 
 def print_table(title, rows, columns):
-    """rows: names with a cell for each column."""
+    """rows: names, each with a cell per column."""
     width = max(len(name) for name, _ in rows) + 2
     print(f"\n{title}\n{'':{width}}" + "".join(f"{column:>16}" for column in columns))
     for name, cells in rows:

@@ -46,7 +46,7 @@ def measure(steps):
 
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
-    # Memory that is not initialised would be filled, which costs the same everywhere and shows nothing.
+    # Filling uninitialised memory would cost the same everywhere and show nothing.
     torch.utils.deterministic.fill_uninitialized_memory = False
     model = build(torch).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)

@@ -24,7 +24,7 @@ def measure(names):
 
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cuda.enable_cudnn_sdp(False)  # whose results vary from run to run
-    # Memory that is not initialised would be filled, which costs the same everywhere and shows nothing.
+    # Filling uninitialised memory would cost the same everywhere and show nothing.
     torch.utils.deterministic.fill_uninitialized_memory = False
     results = {}
     for name in names:
@@ -62,7 +62,7 @@ def main(names, repeats):
 
 
 def print_run(setting, results):
-    """So that figures are there even if a later run is cut off."""
+    """Writes the figures now, in case a later run is cut off."""
     for name, result in results.items():
         ratio = result["reserved"] / result["allocated"]
         print(f"{setting}, {name}: {result['ms']:.2f} ms a step, reserved / allocated {ratio:.3f}", flush=True)
@@ -88,7 +88,7 @@ def report(name, found):
 
 
 def shortcomings(name, found):
-    """What is not as it should be. Losses are compared where PyTorch's own are the same from run to run."""
+    """All deviations. Compares losses only if PyTorch's own are the same from run to run."""
     runs = {setting: [run[name] for run in results] for setting, results in found.items()}
     best = {setting: min(each["ms"] for each in results) for setting, results in runs.items()}
     spread = max(each["ms"] for each in runs["native"]) - best["native"]

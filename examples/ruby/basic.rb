@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # SPDX-License-Identifier: Apache-2.0
-# Allocate, use, free, and see what the pool did. Runs on a GPU, or on the simulated device where there is none.
+# Allocate, use, free, and see what the pool did. Runs on a GPU or, without one, on the simulated device.
 require "gpupool"
 
 puts "on #{GpuPool.device_info(GpuPool::BACKEND_AUTO, 0).name}"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A pool as a memory resource of CUDA's own C++ libraries (cuda::mr): for RMM from 26.06, and with it cuDF,
-/// cuML and others, and for what else takes a cuda::mr::resource.
+/// A pool as a memory resource of CUDA's own C++ libraries (cuda::mr): for RMM from 26.06 on, hence cuDF,
+/// cuML and others, and for everything else that takes a cuda::mr::resource.
 ///
 ///     rmm::mr::set_current_device_resource(gpupool::PoolResource::of_device(0));
 ///
-/// Needs CCCL 3.1, which CUDA 13.1 and RMM bring along, and C++17. All inline over the C functions.
+/// Needs C++17 and CCCL 3.1, which comes with CUDA 13.1 and with RMM. All inline over the C functions.
 #ifndef GPUPOOL_CUDA_MR_HPP
 #define GPUPOOL_CUDA_MR_HPP
 
@@ -27,7 +27,7 @@
 namespace gpupool {
 inline namespace v0 {
 
-/// Thrown where the pool has no memory: a std::bad_alloc that says where the memory is.
+/// The pool has no memory: a std::bad_alloc that says where the memory is.
 class PoolBadAlloc : public std::bad_alloc {
  public:
   explicit PoolBadAlloc(const char* text) : text_(text) {}
@@ -40,8 +40,8 @@ class PoolBadAlloc : public std::bad_alloc {
 /// Hands out device memory of a pool, which must outlive it. Copies are the same resource. Every function may
 /// be called from any thread.
 ///
-/// Throws PoolBadAlloc if there is no memory, std::invalid_argument for the per-thread default stream, which
-/// is another one in each thread, and std::runtime_error for other failures.
+/// Throws PoolBadAlloc if there is no memory, std::invalid_argument for the per-thread default stream (each
+/// thread has another one), and std::runtime_error for other failures.
 class PoolResource {
  public:
   explicit PoolResource(gpupool_t* pool) noexcept : pool_(pool) {}
@@ -55,19 +55,19 @@ class PoolResource {
 
   gpupool_t* pool() const noexcept { return pool_; }
 
-  /// For work on stream. alignment: a power of two of up to 2 MiB.
+  /// Allocates for work on stream. alignment: a power of two of up to 2 MiB.
   void* allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = kAlignment) {
     return malloc_for(number(stream), bytes, alignment);
   }
 
-  /// In stream order. Never waits for the GPU. The stream may be destroyed afterwards.
+  /// Frees in stream order. Never waits for the GPU. The stream may be destroyed afterwards.
   void deallocate(cuda::stream_ref stream, void* ptr, std::size_t, std::size_t = kAlignment) noexcept {
     const gpupool_stream_t known = unchecked_number(stream);
     (void)gpupool_free(pool_, address(ptr), known);
     if (known != 0) (void)gpupool_park_stream(pool_, known);
   }
 
-  /// Memory that any stream may use at once; waits for the legacy default stream.
+  /// Allocates memory that any stream may use at once; waits for the legacy default stream.
   void* allocate_sync(std::size_t bytes, std::size_t alignment = kAlignment) {
     void* ptr = malloc_for(0, bytes, alignment);
     const gpupool_status_t status = gpupool_stream_synchronize(pool_, 0);
@@ -78,7 +78,8 @@ class PoolResource {
     return ptr;
   }
 
-  /// It is handed out again when all streams that the pool has seen have passed. Never waits for the GPU.
+  /// The pool hands the memory out again when all streams that it has seen have passed. Never waits for the
+  /// GPU.
   void deallocate_sync(void* ptr, std::size_t, std::size_t = kAlignment) noexcept {
     (void)gpupool_free(pool_, address(ptr), GPUPOOL_STREAM_UNKNOWN);
   }
@@ -92,7 +93,7 @@ class PoolResource {
 
   static gpupool_ptr_t address(void* ptr) noexcept { return reinterpret_cast<gpupool_ptr_t>(ptr); }
 
-  /// Its name for the legacy default stream is 1, or 0.
+  /// The legacy default stream is 1 or 0 there.
   static gpupool_stream_t unchecked_number(cuda::stream_ref stream) noexcept {
     const auto number = reinterpret_cast<gpupool_stream_t>(stream.get());
     return number == 1 ? 0 : number;

@@ -3,11 +3,11 @@
  * gpupool: one pool of GPU memory for programs in any language.
  *
  * INTRODUCTION
- *   A pool hands out blocks of GPU memory quickly, because it keeps what it got from the driver, and
- *   tightly, because it moves physical memory to the addresses that need it. This header is the whole
- *   contract; read from top to bottom it is the manual. The library loads the CUDA driver at run time
- *   and needs nothing of CUDA to be built or installed; where there is no GPU, the same functions work
- *   on an exact simulated device.
+ *   A pool hands out blocks of GPU memory. It is fast, because it keeps the memory that it got from the
+ *   driver, and tight, because it moves physical memory to the addresses that need it. This header is the
+ *   whole contract. Read from top to bottom, it is the manual. The library loads the CUDA driver at run time:
+ *   neither building nor installing it needs CUDA. Where there is no GPU, the same functions work on an exact
+ *   simulated device.
  *
  *       gpupool_t *pool;
  *       gpupool_ptr_t block;
@@ -19,73 +19,73 @@
  *
  * WORDS
  *   device     a GPU, or the simulated device
- *   stream     the caller's queue of GPU work: a CUstream or cudaStream_t cast to an integer; 0 is the
- *              legacy default stream, and so is 1 (CU_STREAM_LEGACY). 2 (CU_STREAM_PER_THREAD) is refused:
- *              it names another queue on each thread, so no order could be kept by it
+ *   stream     the caller's queue of GPU work: a CUstream or cudaStream_t cast to an integer. 0 and 1
+ *              (CU_STREAM_LEGACY) both mean the legacy default stream. 2 (CU_STREAM_PER_THREAD) is refused:
+ *              it names another queue on each thread, so the pool could not keep its order
  *   pool       what gpupool_create gives: heaps, streams, a limit, statistics
  *   chunk      physical memory from the driver, always mapped whole
  *   block      what gpupool_malloc hands out
- *   requested  bytes that were asked for
+ *   requested  bytes that the caller asked for
  *   allocated  requested, rounded up to a multiple of 512
  *   active     allocated, and freed blocks that a stream may still be using
- *   reserved   physical memory held; reserved = active + cached + slack
+ *   reserved   physical memory that the pool has; reserved = active + cached + slack
  *   cached     reserved and free to hand out
  *   slack      reserved, but neither active nor free to hand out: what a graph's capture keeps
  *   idle       no GPU work can still touch it
  *   steal      map a free chunk at another address, or hand it to another stream where it is
- *   asleep     a pool whose memory is with the device again, while its blocks keep their addresses; a name
- *              that pools share is a tag
+ *   asleep     of a pool: its memory is back with the device, and its blocks keep their addresses
+ *   tag        a name that pools share
  *
  * OWNERSHIP
- *   A pool belongs to whoever created it, a block to whoever called malloc. Blocks may be freed by any
- *   thread. A pool that is destroyed while blocks are live refuses new blocks, still accepts frees, and
- *   goes away with its last block, whose free may then wait for the GPU. Nothing that the library returns
- *   points into its own storage, except the constant strings of gpupool_status_name and
- *   gpupool_version_string.
+ *   A pool belongs to whoever created it, a block to whoever called malloc. Any thread may free a block. A
+ *   pool that is destroyed while blocks are live refuses new blocks, still accepts frees, and goes away with
+ *   its last block; that last free may wait for the GPU. Nothing that the library returns points into its own
+ *   storage, except the constant strings of gpupool_status_name and gpupool_version_string.
  *
  * THREADS AND STREAMS
- *   Every function may be called from any thread at any time, with one exception: destroying a pool while
- *   another thread is inside a call on that pool is an error of the caller. No function waits for the GPU
- *   unless its description says so. The calling thread's current CUDA context is left as it was found.
+ *   Any thread may call any function at any time, with one exception: destroying a pool while another thread
+ *   is inside a call on that pool is an error of the caller. No function waits for the GPU unless its
+ *   description says so. Every function leaves the calling thread's current CUDA context as it found it.
  *
- *   A block belongs to the stream it was allocated for. Work on that stream may use it at once. When it is
- *   freed on that stream, later work of the same stream may get the memory at once, since streams run in
- *   order. When other streams use a block as well, say so with gpupool_record_stream before freeing it (or
- *   name the other stream in the free): it is then handed out again only when those streams have passed.
+ *   A block belongs to the stream it was allocated for. Work on that stream may use it at once. After a free
+ *   on that stream, later work of the same stream may get the memory at once, because a stream runs in order.
+ *   If other streams use the block as well, say so with gpupool_record_stream before you free it, or name the
+ *   other stream in the free. The pool then hands the memory out again only when those streams have passed:
+ *   when they have done the work that was queued on them at the free.
  *
  * CUDA GRAPHS
- *   While a stream captures, the pool calls nothing that is illegal then. What a capture has used stays
- *   mapped at its addresses, since the graph may run again. Create the pool with GPUPOOL_FLAG_CAPTURE_AWARE:
- *   then what is allocated and freed while capturing is reused within that capture only, until
- *   gpupool_release_capture says that the graph is gone, or the pool ends. Or give a graph a new pool of its
- *   own, without the flag, that lives as long as the graph: it notices a capture when it grows, and from then
- *   on moves nothing and gives nothing back. A child of another pool (gpupool_create_child) does so from its
- *   start, and shares the other's limit.
+ *   While a stream captures, the pool makes no call that is illegal during a capture. Memory that a capture
+ *   has used stays mapped at its addresses, because the graph may run again. A pool with
+ *   GPUPOOL_FLAG_CAPTURE_AWARE reuses what a capture allocates and frees within that capture only, until
+ *   gpupool_release_capture says that the graph is gone, or the pool ends. Without the flag, give each graph
+ *   a new pool that lives as long as the graph: the pool notices a capture when it grows, and from then on
+ *   moves nothing and gives nothing back. A child of another pool (gpupool_create_child) keeps its memory in
+ *   place from its start, and shares the other's limit.
  *
  * SLEEP
  *   gpupool_sleep gives a pool's memory back to the device and keeps its blocks: their addresses, streams and
- *   sizes. gpupool_wake gets memory and puts it at the same addresses, with what was in the blocks, or, where
- *   they were dropped, with anything. Graphs, tensors and pointers stay valid across both; in between nothing
- *   may use them. Meanwhile mallocs are refused (GPUPOOL_ERROR_ASLEEP) or wait; free, record_stream,
- *   block_info, statistics and destroy work. A failure leaves the pool awake or asleep, and all that is saved
- *   as it was. What others hold of the memory stays with them: exported chunks, registrations for RDMA and
- *   NCCL. Since 0.2.
+ *   sizes. gpupool_wake gets memory and maps it at the same addresses. Blocks then hold what they held
+ *   before; blocks that were dropped may hold anything. Graphs, tensors and pointers stay valid across both;
+ *   in between nothing may use them. While a pool is asleep, mallocs fail (GPUPOOL_ERROR_ASLEEP) or wait;
+ *   free, record_stream, block_info, statistics and destroy work. A failure leaves the pool either awake or
+ *   asleep, and all saved contents as they were. Memory that others hold stays with them: exported chunks,
+ *   and registrations for RDMA and NCCL. Since 0.2.
  *
  * ERRORS
- *   Every call returns a status. Out-parameters are written on success, and set to 0 on failure where the
- *   pointer is not NULL. A call that fails changes nothing. gpupool_last_error copies the details of this
+ *   Every call returns a status. A call that succeeds writes its out-parameters; one that fails sets them to
+ *   0 where the pointer is not NULL, and changes nothing else. gpupool_last_error copies the details of this
  *   thread's last failure. A NULL or destroyed pool, or one from another copy of the library, gives
  *   GPUPOOL_ERROR_INVALID_ARGUMENT everywhere.
  *
  * PROCESSES
- *   After fork, the child gets GPUPOOL_ERROR_FORKED for every pool it inherited; it may create new ones on
- *   the simulated device. At exit nothing is torn down: frees still succeed, and mallocs give
+ *   After fork, the child gets GPUPOOL_ERROR_FORKED for every pool that it inherited; it may create new ones
+ *   on the simulated device. At exit the library tears nothing down: frees still succeed, and mallocs give
  *   GPUPOOL_ERROR_SHUTTING_DOWN once the driver has gone. The library stays loaded after dlclose.
  *
  * GROWTH
- *   Structs that may grow start with struct_size, which the caller sets to sizeof. A shorter struct is
- *   filled up with zeroes; a longer one is accepted only if its unknown tail is zero. Zero means "default"
- *   in every field, for ever. Numbers of enumerators never change.
+ *   Structs that may grow start with struct_size, which the caller sets to sizeof. The library fills a
+ *   shorter struct up with zeroes, and accepts a longer one only if its unknown tail is zero. Zero means
+ *   "default" in every field, for ever. Numbers of enumerators never change.
  *
  * Everything below is available since version 0.1 unless it says otherwise.
  */
@@ -130,16 +130,16 @@ typedef uint64_t gpupool_ptr_t;
 /* A stream: the CUstream as an integer, or a number from gpupool_stream_create. */
 typedef uintptr_t gpupool_stream_t;
 
-/* What a call came to. The numbers never change. */
+/* The result of a call. The numbers never change. */
 typedef enum gpupool_status_t {
   GPUPOOL_SUCCESS = 0,
   /* An argument is out of range, or a handle is NULL, destroyed or from another copy of the library. */
   GPUPOOL_ERROR_INVALID_ARGUMENT = 1,
-  /* The device has no more memory, and nothing that the pool could do has helped. */
+  /* The device has no more memory, and nothing that the pool tried has helped. */
   GPUPOOL_ERROR_OUT_OF_MEMORY = 2,
   /* The library could not get memory on the host for its own records. */
   GPUPOOL_ERROR_HOST_OUT_OF_MEMORY = 3,
-  /* The call would bring reserved memory above the pool's limit. */
+  /* The call would take reserved memory above the pool's limit. */
   GPUPOOL_ERROR_OVER_LIMIT = 4,
   /* The pointer is not a live block of this pool: foreign, freed already, or inside a block. */
   GPUPOOL_ERROR_UNKNOWN_POINTER = 5,
@@ -153,17 +153,17 @@ typedef enum gpupool_status_t {
   GPUPOOL_ERROR_SHUTTING_DOWN = 9,
   /* The pool was created before fork, in the parent process. */
   GPUPOOL_ERROR_FORKED = 10,
-  /* A promise of the library itself was broken. Please report it. */
+  /* The library broke a promise of its own. Please report it. */
   GPUPOOL_ERROR_INTERNAL = 11,
-  /* The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+  /* The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2. */
   GPUPOOL_ERROR_ASLEEP = 12,
   GPUPOOL_STATUS_FORCE32 = 0x7fffffff
 } gpupool_status_t;
 
 /* Where memory comes from. */
 typedef enum gpupool_backend_t {
-  /* CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the
-   * environment decides instead. */
+  /* CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment
+   * overrides this. */
   GPUPOOL_BACKEND_AUTO = 0,
   GPUPOOL_BACKEND_CUDA = 1,
   GPUPOOL_BACKEND_SIM = 2,
@@ -174,7 +174,7 @@ typedef enum gpupool_backend_t {
 typedef enum gpupool_mode_t {
   /* vmm where the device and the kind allow it, else driver. */
   GPUPOOL_MODE_AUTO = 0,
-  /* Chunks that are mapped where they are needed: tightest. Kind device only. */
+  /* Chunks, mapped where they are needed: the tightest mode. Kind device only. */
   GPUPOOL_MODE_VMM = 1,
   /* Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem. */
   GPUPOOL_MODE_DRIVER = 2,
@@ -186,7 +186,7 @@ typedef enum gpupool_mode_t {
 /* What kind of memory. */
 typedef enum gpupool_kind_t {
   GPUPOOL_KIND_DEVICE = 0,
-  /* Page-locked memory of the host that the device can read and write. */
+  /* Page-locked host memory that the device can read and write. */
   GPUPOOL_KIND_PINNED = 1,
   /* Memory that the driver moves between host and device. */
   GPUPOOL_KIND_MANAGED = 2,
@@ -195,17 +195,17 @@ typedef enum gpupool_kind_t {
 
 /* Bits of gpupool_config_t.flags. */
 typedef enum gpupool_flag_t {
-  /* Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated
-   * and freed while capturing is reused within that capture only. Costs a driver query a call. */
+  /* At every malloc and free, the pool asks the driver whether the stream is capturing a graph, and reuses
+   * what a capture allocates and frees within that capture only. Costs one driver query a call. */
   GPUPOOL_FLAG_CAPTURE_AWARE = 1,
   GPUPOOL_FLAG_FORCE32 = 0x7fffffff
 } gpupool_flag_t;
 
 /* Bits of the flags of gpupool_record_start. Since 0.2. */
 typedef enum gpupool_record_flag_t {
-  /* With the stack of native code at each malloc. 0.3 to 40 us each, by depth and by what the system has. */
+  /* Records the native stack of each malloc. docs/watch.md says what a stack costs. */
   GPUPOOL_RECORD_NATIVE_STACKS = 1,
-  /* With what the function of gpupool_set_stack_fn says at each malloc. */
+  /* Records what the function of gpupool_set_stack_fn says at each malloc. */
   GPUPOOL_RECORD_LANGUAGE_STACKS = 2,
   GPUPOOL_RECORD_FORCE32 = 0x7fffffff
 } gpupool_record_flag_t;
@@ -235,34 +235,73 @@ typedef enum gpupool_block_state_t {
   GPUPOOL_BLOCK_PENDING = 2,
   /* Free to hand out. */
   GPUPOOL_BLOCK_CACHED = 3,
-  /* Handed out, and its memory is away: the pool sleeps. Since 0.2. */
+  /* Handed out, but its memory is away: the pool is asleep. Since 0.2. */
   GPUPOOL_BLOCK_ASLEEP = 4,
   GPUPOOL_BLOCK_FORCE32 = 0x7fffffff
 } gpupool_block_state_t;
 
-/* What becomes of the contents of blocks when a pool sleeps. Since 0.2. */
+/* What happens to the contents of blocks when a pool sleeps. Since 0.2. */
 typedef enum gpupool_sleep_mode_t {
-  /* They are copied to page-locked memory of the host, and back. */
+  /* They are copied to page-locked host memory, and back. */
   GPUPOOL_SLEEP_MODE_SAVE = 0,
-  /* They are lost, but for the blocks that gpupool_set_keep names. */
+  /* They are lost, except in the blocks that gpupool_set_keep names. */
   GPUPOOL_SLEEP_MODE_DROP = 1,
   GPUPOOL_SLEEP_MODE_FORCE32 = 0x7fffffff
 } gpupool_sleep_mode_t;
 
 /* Bits of gpupool_sleep_options_t.flags. Since 0.2. */
 typedef enum gpupool_sleep_flag_t {
-  /* Sleep: waits for all work of the device's context, not only for streams that the pool has seen. */
+  /* Sleep: waits for all work of the device's context, not only for the streams that the pool has seen. */
   GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT = 1,
   /* Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP. */
   GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS = 2,
-  /* Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it. */
+  /* Wake: keeps the page-locked memory for the next sleep, as gpupool_prepare_backup does. */
   GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP = 4,
-  /* Wake: blocks that were dropped are filled with the byte in `fill`. */
+  /* Wake: fills blocks that were dropped with the byte in `fill`. */
   GPUPOOL_SLEEP_FLAG_FILL = 8,
   GPUPOOL_SLEEP_FLAG_FORCE32 = 0x7fffffff
 } gpupool_sleep_flag_t;
 
-/* Where a pool stands. Since 0.2. */
+/* What work of the device and its peers may do with a block: see gpupool_protect. Since 0.2. */
+typedef enum gpupool_access_t {
+  GPUPOOL_ACCESS_WRITE = 0,
+  GPUPOOL_ACCESS_READ = 1,
+  GPUPOOL_ACCESS_NONE = 2,
+  GPUPOOL_ACCESS_FORCE32 = 0x7fffffff
+} gpupool_access_t;
+
+/* Whether a pool shares the device with other processes. Since 0.2. */
+typedef enum gpupool_share_state_t {
+  GPUPOOL_SHARE_STATE_OFF = 0,
+  /* It should share and cannot, so it works as if it had the device to itself. It wrote the reason to
+   * standard error. */
+  GPUPOOL_SHARE_STATE_ALONE = 1,
+  GPUPOOL_SHARE_STATE_SHARED = 2,
+  GPUPOOL_SHARE_STATE_FORCE32 = 0x7fffffff
+} gpupool_share_state_t;
+
+/* The state of a member of a group. Since 0.2. */
+typedef enum gpupool_share_member_state_t {
+  GPUPOOL_SHARE_MEMBER_STATE_LIVE = 1,
+  /* It has ended, but the device does not show its memory as free yet. */
+  GPUPOOL_SHARE_MEMBER_STATE_LIMBO = 2,
+  GPUPOOL_SHARE_MEMBER_STATE_FORCE32 = 0x7fffffff
+} gpupool_share_member_state_t;
+
+/* What gpupool_share_set sets. Since 0.2. */
+typedef enum gpupool_share_figure_t {
+  /* What all members may have together, in bytes. */
+  GPUPOOL_SHARE_FIGURE_LIMIT = 1,
+  /* What one member may have, in bytes; 0: no limit but the group's. */
+  GPUPOOL_SHARE_FIGURE_MEMBER_LIMIT = 2,
+  /* What one member is guaranteed, in bytes. */
+  GPUPOOL_SHARE_FIGURE_MEMBER_GUARANTEE = 3,
+  /* From -8 to 8. */
+  GPUPOOL_SHARE_FIGURE_MEMBER_PRIORITY = 4,
+  GPUPOOL_SHARE_FIGURE_FORCE32 = 0x7fffffff
+} gpupool_share_figure_t;
+
+/* Whether a pool is awake. Since 0.2. */
 typedef enum gpupool_sleep_state_t {
   GPUPOOL_SLEEP_STATE_AWAKE = 0,
   GPUPOOL_SLEEP_STATE_FALLING_ASLEEP = 1,
@@ -280,26 +319,26 @@ typedef enum gpupool_log_level_t {
   GPUPOOL_LOG_WARNING = 2,
   /* Pools that begin and end, and calls that are refused. */
   GPUPOOL_LOG_INFO = 3,
-  /* Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
-   * stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+  /* Since 0.2: what a pool does behind a malloc: growth, memory given back and why, memory taken from another
+   * stream, waits of the host, the steps of a shortage, streams released or parked, captures released, peers
    * enabled. */
   GPUPOOL_LOG_DEBUG = 4,
   GPUPOOL_LOG_FORCE32 = 0x7fffffff
 } gpupool_log_level_t;
 
-/* Receives a line of the log, on the thread that it is about. message is valid during the call only. Called
- * with no lock held, at the latest when the call of the library that it is about ends. Since 0.2 it may call
- * any function of this library on any pool; what it causes is not logged, and leaves the thread's
+/* Receives a line of the log, on the thread that the line is about. message is valid during the call only.
+ * The library calls this with no lock held, before the library function that the line is about returns. Since
+ * 0.2 it may call any function of this library on any pool; such calls are not logged, and leave the thread's
  * gpupool_last_error as it was. */
 typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message);
 
-/* Asked before a malloc fails: size bytes are wanted, attempt counts from 1. Free something and return
- * non-zero to have the malloc tried again, or return 0 to let it fail. Called on the thread of the malloc
- * with no lock held; it may call any function of this library on any pool. */
+/* The pool calls this before a malloc of size bytes fails; attempt counts from 1. Free something and return
+ * non-zero to have the malloc tried again, or return 0 to let it fail. It is called on the thread of the
+ * malloc with no lock held, and may call any function of this library on any pool. */
 typedef int32_t (*gpupool_oom_fn_t)(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 
-/* Upstream of a pool: writes size bytes' address, aligned to at least 512, to out_ptr and returns 0, or
- * returns non-zero for "no more memory". Called with no lock held, from any thread. */
+/* The upstream of a pool: writes the address of size bytes, aligned to at least 512, to out_ptr and returns
+ * 0, or returns non-zero for "no more memory". Called with no lock held, from any thread. */
 typedef int32_t (*gpupool_upstream_malloc_fn_t)(void* user, uint64_t size, gpupool_stream_t stream,
                                                 gpupool_ptr_t* out_ptr);
 
@@ -307,10 +346,10 @@ typedef int32_t (*gpupool_upstream_malloc_fn_t)(void* user, uint64_t size, gpupo
 typedef void (*gpupool_upstream_free_fn_t)(void* user, gpupool_ptr_t ptr, uint64_t size,
                                            gpupool_stream_t stream);
 
-/* Says where in the caller's own language a malloc comes from: writes a line for each frame, the innermost
- * first, as "function (file:line)", at most capacity bytes without a terminating zero, and returns how many
- * there are. Called on the thread of the malloc with no lock held. It may call gpupool: mallocs made in it
- * have no stack. Since 0.2. */
+/* Says where in the caller's own language a malloc comes from. Writes one line a frame, the innermost first,
+ * as "function (file:line)": at most capacity bytes, without a terminating zero. Returns how many bytes it
+ * wrote. Called on the thread of the malloc with no lock held. It may call gpupool; mallocs made in it have
+ * no stack. Since 0.2. */
 typedef size_t (*gpupool_stack_fn_t)(void* user, char* text, size_t capacity);
 
 /* Details of a failure. */
@@ -342,14 +381,14 @@ typedef struct gpupool_config_t {
   double fraction;
   /* Limit in bytes; 0: no such limit. The smaller of the two holds. */
   uint64_t limit_bytes;
-  /* How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]:
-   * 0.1 allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more
-   * where there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See
-   * docs/inside/growth.md. */
+  /* By how much reserved memory may exceed the live peak to save driver calls, as a fraction in [0, 10]: 0.1
+   * allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where
+   * there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See docs/inside/growth.md. */
   double slack;
   /* Size of the largest chunk, a power of two from 2 MiB; 0: default. */
   uint64_t max_chunk_bytes;
-  /* Other devices that may access this pool's memory: peer_count numbers. Copied. vmm and driver modes. */
+  /* Other devices that may access this pool's memory: peer_count numbers. Copied. Only in vmm and driver
+   * mode. */
   const int32_t* peers;
   /* For GPUPOOL_MODE_UPSTREAM: both callbacks, and what they get as user. */
   gpupool_upstream_malloc_fn_t upstream_malloc;
@@ -358,6 +397,20 @@ typedef struct gpupool_config_t {
   uint32_t peer_count;
   uint32_t reserved0;
   uint64_t reserved[4];
+  /* The group of processes to share the device's memory with: 1 to 48 letters, digits, '-', '_' and '.'.
+   * NULL: the group that GPUPOOL_SHARE in the environment names, if it names one; "": none. Copied. Only
+   * pools of kind device or managed whose memory comes from the driver can share. See docs/sharing.md. This
+   * and all below: since 0.2. */
+  const char* share;
+  /* Bytes of the group's memory that are this pool's, whoever needs them. The pool takes them when it is
+   * created. */
+  uint64_t guaranteed_bytes;
+  /* How long a malloc waits for memory that neighbours give back; 0: default, 50 ms. At most 10 s. */
+  uint64_t share_wait_ns;
+  /* From -8 to 8: the lowest priority gives first, the highest gets first. A process has the highest of its
+   * pools. */
+  int32_t priority;
+  uint32_t reserved1;
 } gpupool_config_t;
 
 /* A device, as gpupool_device_info sees it. */
@@ -380,9 +433,9 @@ typedef struct gpupool_device_info_t {
   char name[128];
 } gpupool_device_info_t;
 
-/* One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever
- * no call is in flight. peak is exact while one thread allocates, and at most 16 MiB (or 4096 blocks) a
- * thread too high with several; of reserved bytes and chunks it is always exact. */
+/* One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever no
+ * call is in flight. While one thread allocates, peak is exact; with several, it is too high by at most 16
+ * MiB (or 4096 blocks) a thread. The peaks of reserved bytes and chunks are always exact. */
 typedef struct gpupool_stat_t {
   uint64_t current;
   uint64_t peak;
@@ -401,7 +454,7 @@ typedef struct gpupool_stat_group_t {
   gpupool_stat_t chunks;
 } gpupool_stat_group_t;
 
-/* How often a driver function was called, and the time that the calls took (virtual time on the simulated
+/* How often a driver function was called, and how long the calls took (in virtual time on the simulated
  * device). Failed calls count too. */
 typedef struct gpupool_call_stat_t {
   uint64_t count;
@@ -429,12 +482,12 @@ typedef struct gpupool_driver_stats_t {
   gpupool_call_stat_t host_wait;
 } gpupool_driver_stats_t;
 
-/* Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks
- * of a group are those whose chunks back its heaps now. */
+/* Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a
+ * group count the chunks that back its heaps now. */
 typedef struct gpupool_stats_t {
   uint32_t struct_size;
   int32_t device;
-  /* The limit in force, in bytes: what gpupool_set_limit or gpupool_set_fraction came to; 0: none. */
+  /* The limit in force, in bytes, whether set in bytes or as a fraction; 0: none. */
   uint64_t limit_bytes;
   uint64_t cached_bytes;
   /* The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. */
@@ -444,33 +497,86 @@ typedef struct gpupool_stats_t {
   gpupool_stat_group_t large;
   gpupool_stat_group_t small;
   gpupool_driver_stats_t driver;
-  /* Mallocs served by a thread's own cache, and the others. */
+  /* Mallocs that a thread's own cache served, and the others. */
   uint64_t hits;
   uint64_t misses;
-  /* Free chunks that were taken from where they lay: mapped at another address, or handed to another stream.
-   * And those among them that came from another stream. */
+  /* Free chunks that the pool mapped at another address or handed to another stream, and the part of them
+   * that came from another stream. */
   uint64_t steals;
   uint64_t stream_steals;
-  /* Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed. */
+  /* Mallocs that met a shortage, calls of the out-of-memory handler, and mallocs that failed. */
   uint64_t retries;
   uint64_t oom_handler_calls;
   uint64_t failed_mallocs;
-  /* Streams that this pool has seen and that were not released. */
+  /* Streams that this pool has seen and nobody has released. */
   uint64_t streams;
   /* Host memory of the pool's own records. */
   uint64_t metadata_bytes;
-  /* Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
-   * blocks in it still count as active. This and all below: since 0.2. */
+  /* Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in
+   * it still count as active. This and all below: since 0.2. */
   uint64_t asleep_bytes;
-  /* Page-locked memory of the host that the pool holds to sleep with. */
+  /* Page-locked host memory that the pool holds to sleep with. */
   uint64_t backup_bytes;
   /* How often the pool fell asleep, and woke. */
   uint64_t sleeps;
   uint64_t wakes;
-  /* More calls of the driver: copies of sleep and wake, and streams created and destroyed for them. */
+  /* More calls of the driver: copies for sleep and wake, and streams created and destroyed for these
+   * copies. */
   gpupool_call_stat_t copy;
   gpupool_call_stat_t stream;
+  /* What this process has given back because others in its group were short, and what it got after asking
+   * them. */
+  uint64_t share_given_bytes;
+  uint64_t share_taken_bytes;
+  /* A gpupool_share_state_t. */
+  int32_t share_state;
+  /* The number of the process in its group. */
+  uint32_t share_slot;
 } gpupool_stats_t;
+
+/* A group of processes that share a device's memory, as gpupool_share_info finds it. Since 0.2. */
+typedef struct gpupool_share_t {
+  uint32_t struct_size;
+  /* Members that live, and dead ones whose memory is not confirmed free yet. */
+  uint32_t members;
+  /* What all members may have together, what they have (guarantees included), and what the device has. */
+  uint64_t limit_bytes;
+  uint64_t used_bytes;
+  uint64_t total_bytes;
+  /* The part of used_bytes that dead members held, until the device shows it free. */
+  uint64_t limbo_bytes;
+  /* Memory that no member held at the last quiet moment: contexts, and programs outside the group. */
+  uint64_t foreign_bytes;
+  /* Where the region is. */
+  char path[256];
+} gpupool_share_t;
+
+/* A member of a group. All but charged_bytes is what the member says of itself, and may lag. Since 0.2. */
+typedef struct gpupool_share_member_t {
+  /* Its number, for gpupool_share_set. */
+  uint32_t slot;
+  /* A gpupool_share_member_state_t. */
+  int32_t state;
+  /* As its own namespace sees it. */
+  uint64_t pid;
+  uint64_t uid;
+  int32_t priority;
+  /* 1: it waits for want_bytes. */
+  uint32_t is_waiting;
+  uint64_t want_bytes;
+  /* What it has, and what counts for the group: the larger of that and its guarantee. */
+  uint64_t reserved_bytes;
+  uint64_t charged_bytes;
+  /* Bytes in live blocks when it was asked last. */
+  uint64_t live_bytes;
+  uint64_t guaranteed_bytes;
+  /* 0: none but the group's. */
+  uint64_t limit_bytes;
+  uint64_t given_bytes;
+  uint64_t taken_bytes;
+  /* The program. */
+  char name[40];
+} gpupool_share_member_t;
 
 /* How to sleep, or to wake. All zero (after struct_size) is a good choice, and so is NULL. Since 0.2. */
 typedef struct gpupool_sleep_options_t {
@@ -486,20 +592,20 @@ typedef struct gpupool_sleep_options_t {
   uint64_t reserved[4];
 } gpupool_sleep_options_t;
 
-/* What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
- * to do. Since 0.2. */
+/* The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to
+ * do. Since 0.2. */
 typedef struct gpupool_sleep_result_t {
   uint32_t struct_size;
   /* Pools that were put to sleep, or woken. */
   uint32_t pools;
   /* Sleep: physical memory that was given back, cached memory included. */
   uint64_t released_bytes;
-  /* Sleep: what live blocks hold that was copied to the host. Wake: what was copied back. */
+  /* Sleep: contents of live blocks that were copied to the host. Wake: contents that were copied back. */
   uint64_t saved_bytes;
-  /* Sleep and wake: what live blocks held that was not. */
+  /* Sleep and wake: contents of live blocks that were not copied. */
   uint64_t dropped_bytes;
   /* Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
-   * memory or the driver did not take it. Where others allocate at the same time, an estimate. */
+   * memory or the driver did not take it. An estimate if others allocate at the same time. */
   uint64_t retained_bytes;
   /* Wake: physical memory that was created. */
   uint64_t created_bytes;
@@ -548,19 +654,20 @@ typedef struct gpupool_segment_t {
 /* How a simulated device behaves; see gpupool_sim_configure. Zero means default. */
 typedef struct gpupool_sim_config_t {
   uint32_t struct_size;
-  /* 1: blocks are real memory of the host with true aliasing, and a gpupool_ptr_t may be cast to a pointer
-   * and used; a fork copies it, so that parent and child do not see each other's writes. 2: addresses only,
-   * for speed. 0: default, 1. */
+  /* 1: blocks are real host memory with true aliasing, and a gpupool_ptr_t may be cast to a pointer and used.
+   * A fork copies the memory, so parent and child do not see each other's writes. 2: addresses only, for
+   * speed. 0: default, 1. */
   uint32_t data;
   /* Default: 150754820096, an H200's. */
   uint64_t capacity_bytes;
   /* Multiplies the measured prices of driver calls. Default: 1. */
   double price_scale;
-  /* 1: any number is a stream from its first use on. 2: only numbers from gpupool_stream_create, and 0, are;
-   * the others are errors of the simulated device, as they crash a GPU's driver. 0: default, 1. Since 0.2. */
+  /* 1: any number is a stream from its first use on. 2: only 0 and the numbers from gpupool_stream_create are
+   * streams; any other number is an error of the simulated device, as it crashes a GPU's driver. 0: default,
+   * 1. Since 0.2. */
   uint32_t streams;
   uint32_t reserved0;
-  /* Memory of the host that can be page-locked. Default: 1 TiB. Since 0.2. */
+  /* Host memory that can be page-locked. Default: 1 TiB. Since 0.2. */
   uint64_t host_bytes;
   uint64_t reserved[2];
 } gpupool_sim_config_t;
@@ -570,7 +677,7 @@ typedef struct gpupool_sim_config_t {
 /* The version of the loaded library, as GPUPOOL_VERSION. Never fails. */
 GPUPOOL_API uint32_t gpupool_version(void);
 
-/* The same in words, such as "0.1.0". A constant string. */
+/* The version in words, such as "0.1.0". A constant string. */
 GPUPOOL_API const char* gpupool_version_string(void);
 
 /* Bits of gpupool_feature_t. The first call may load the CUDA driver. */
@@ -585,8 +692,8 @@ GPUPOOL_API const char* gpupool_status_name(gpupool_status_t status);
  * Errors: INVALID_ARGUMENT (error is NULL or too short). */
 GPUPOOL_API gpupool_status_t gpupool_last_error(gpupool_error_t* error);
 
-/* Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. A level that is not wanted
- * costs one check of a number in functions that are slow anyway, and nothing in a cached malloc and free.
+/* Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. A level that is switched off
+ * costs one comparison in functions that are slow anyway, and nothing in a cached malloc or free.
  * GPUPOOL_LOG=error|warning|info|debug in the environment sets the level at start; without it the level is
  * GPUPOOL_LOG_OFF.
  * Errors: INVALID_ARGUMENT (unknown level). */
@@ -594,14 +701,14 @@ GPUPOOL_API gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, in
 
 /* Reads a size as people write it. "4096", "512KiB", "1.5 GiB" and "2g" count in powers of 1,024, "8GB" in
  * powers of 1,000; they set *out_bytes, and *out_share to 0. "40%" sets *out_share to 0.4, for
- * gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; where out_share is NULL, a share is
- * refused. The environment and every binding read sizes with this function. Since 0.2. Errors:
- * INVALID_ARGUMENT (anything else, zero included). */
+ * gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; if out_share is NULL, a share is
+ * refused. The environment and every binding read sizes with this function. Since 0.2.
+ * Errors: INVALID_ARGUMENT (anything else, zero included). */
 GPUPOOL_API gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share);
 
 /* Reads a device as people write it: "cuda", "cuda:1", "sim", "sim:3", "auto", or a number alone, which
- * leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2. Errors:
- * INVALID_ARGUMENT (anything else). */
+ * leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2.
+ * Errors: INVALID_ARGUMENT (anything else). */
 GPUPOOL_API gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_backend,
                                                   int32_t* out_device);
 
@@ -629,22 +736,22 @@ GPUPOOL_API gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_
  * HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool);
 
-/* Creates a child of a pool, for memory that has to stay where it is, such as a graph's. It takes after its
- * parent in device, mode, kind, slack and chunks, and shares its limit and its peers: what it reserves counts
- * against the parent's limit, to the byte. It has blocks, streams and statistics of its own. What it once
- * mapped stays mapped where it is, also while it is free, and serves this pool only, until
- * gpupool_empty or gpupool_trim is called on the child itself, or it is destroyed: no shortage and no other
- * pool takes it. Where the limit has no room for a malloc of the child, the parent first gives back what it
- * has cached. gpupool_report of the parent says what its children hold. The parent may be destroyed first:
- * the children live on, under the same limit, which nobody can change then. gpupool_set_limit and
- * gpupool_set_fraction refuse a child, and this call refuses one as a parent. Since 0.2.
+/* Creates a child of a pool, for memory that must stay where it is, such as a graph's. The child has its
+ * parent's device, mode, kind, slack and chunk sizes, and shares its limit and its peers: what the child
+ * reserves counts against the parent's limit, to the byte. It has blocks, streams and statistics of its own.
+ * What the child has mapped stays mapped where it is, even while it is free, and serves the child only: no
+ * shortage and no other pool takes it. It goes back when gpupool_empty or gpupool_trim is called on the child
+ * itself, or when the child is destroyed. If the limit has no room for a malloc of the child, the parent
+ * first gives back what it has cached. gpupool_report of the parent says what its children hold. The parent
+ * may be destroyed first: its children live on under the same limit, and then nobody can change that limit.
+ * gpupool_set_limit and gpupool_set_fraction refuse a child, and a child cannot be a parent. Since 0.2.
  * Errors: INVALID_ARGUMENT (out_pool is NULL; parent is no pool, or a child), UNSUPPORTED (a pool whose
  * memory comes from callbacks), FORKED, SHUTTING_DOWN, HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool);
 
-/* The one pool of a device that everything in this process shares, created on first use with defaults
- * (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its limits).
- * It belongs to the process: gpupool_destroy refuses it.
+/* Gives the one pool of a device that everything in this process shares. The first use creates it with
+ * defaults (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its
+ * limits). It belongs to the process: gpupool_destroy refuses it.
  * Errors: as gpupool_create. */
 GPUPOOL_API gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool);
 
@@ -656,26 +763,25 @@ GPUPOOL_API gpupool_status_t gpupool_destroy(gpupool_t* pool);
 /* ---- memory ----------------------------------------------------------------------------------- */
 
 /* Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0; a size that no device has
- * is OUT_OF_MEMORY, however large. A cached block costs no
- * driver call. Before failing, the pool takes idle blocks of other streams, waits for blocks that streams
- * are still using, empties other pools' caches and asks the out-of-memory handler; only that may wait for
- * the GPU.
+ * gives OUT_OF_MEMORY, however large it is. A cached block costs no driver call. Before the pool fails, it
+ * takes idle blocks of other streams, waits for blocks that streams are still using, empties other pools'
+ * caches and asks the out-of-memory handler; only these steps may wait for the GPU.
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, DRIVER, SHUTTING_DOWN, FORKED, HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpupool_stream_t stream,
                                             gpupool_ptr_t* out_ptr);
 
-/* The same, aligned to alignment: a power of two of up to 2 MiB. */
+/* As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB. */
 GPUPOOL_API gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment,
                                                     gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 
-/* Frees a block. Work queued on stream so far may still use it; it is reused in stream order. A stream
- * other than the block's counts as gpupool_record_stream; GPUPOOL_STREAM_UNKNOWN waits for all streams
- * that the pool has seen. Pointer 0 does nothing. Never waits for the GPU.
+/* Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A
+ * stream other than the block's counts as gpupool_record_stream. GPUPOOL_STREAM_UNKNOWN holds the memory back
+ * until all streams that the pool has seen have passed. Pointer 0 does nothing. Never waits for the GPU.
  * Errors: UNKNOWN_POINTER, FORKED, INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream);
 
-/* Says that stream uses the block too: once freed, it is reused only when stream has passed the work that
- * was queued on it when the block was freed. Pointer 0, or the block's own stream, does nothing.
+/* Says that stream uses the block too. After the block's free, the pool reuses the memory only when stream
+ * has passed the work that was queued on it at the free. Pointer 0, or the block's own stream, does nothing.
  * Errors: UNKNOWN_POINTER, INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN), FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_t ptr,
                                                    gpupool_stream_t stream);
@@ -686,40 +792,42 @@ GPUPOOL_API gpupool_status_t gpupool_record_stream(gpupool_t* pool, gpupool_ptr_
 GPUPOOL_API gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_block_t* block,
                                                 size_t block_size);
 
-/* Call before a stream is destroyed: the pool records what it must know of it and never touches the stream
- * again. Its free memory serves other streams. Blocks of it that are live stay valid. A stream that the
- * pool has not seen is no error. Never waits for the GPU.
+/* Call this before you destroy a stream: the pool records what it must know about the stream and never
+ * touches it again. The stream's free memory serves other streams; its live blocks stay valid. A stream that
+ * the pool has not seen is no error. Never waits for the GPU.
  * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream);
 
-/* Call after each free on a stream whose end nobody will announce: the pool records what it must know of it
- * and does not touch it until it is named again, so that it may be destroyed meanwhile; blocks of it that are
- * still live are then freed on other streams. Its memory stays its own: the next malloc on it, or on a new
- * stream with its number, comes after all that was recorded. A microsecond or two for both. A stream that the
- * pool has not seen is no error. Never waits for the GPU.
+/* Call this after each free on a stream if you cannot tell the pool before the stream is destroyed. The pool
+ * records what it must know about the stream and does not touch it again until a call names it. In between,
+ * the stream may be destroyed; then free its live blocks on other streams. Its memory stays its own: the next
+ * malloc on it, or on a new stream with its number, comes after all that was recorded. docs/benchmarks.md
+ * says what parking costs (pair_parked). A stream that the pool has not seen is no error. Never waits for the
+ * GPU.
  * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream);
 
-/* The number of the capture under way on stream, as the driver gives it; 0: none. Since 0.2.
+/* Gives the driver's number of the capture under way on stream; 0: none. Since 0.2.
  * Errors: INVALID_ARGUMENT, DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_t stream,
                                                 uint64_t* out_capture);
 
-/* Says that the graph which a capture made will not run any more, so that its memory is the pool's again:
- * what the capture freed serves other requests, and its blocks that are still live are like any others. Call
- * it when the graph and all its copies are destroyed and all their launches are done. A capture that the pool
- * has not seen is no error. Never waits for the GPU. Since 0.2. Errors: INVALID_ARGUMENT (capture 0, or one
- * that is still under way), DRIVER, FORKED. */
+/* Says that the graph of a capture will not run any more, so its memory is the pool's again: what the capture
+ * freed serves other requests, and its live blocks become blocks like any others. Call this when the graph
+ * and all its copies are destroyed and all their launches are done. A capture that the pool has not seen is
+ * no error. Never waits for the GPU. Since 0.2.
+ * Errors: INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture);
 
 /* Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever
- * that is mapped. A peer that can access it already, and the pool's own device, are no error. There is no way
- * back but the pool's end. Since 0.2. Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (the two devices
- * cannot access each other, or the memory comes from an upstream), DRIVER, FORKED. */
+ * it is mapped. A peer that has access already, and the pool's own device, are no error. The access lasts
+ * until the pool ends. Since 0.2.
+ * Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (the two devices cannot access each other, or the
+ * memory comes from an upstream), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer);
 
-/* Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
- * blocks that waited for them free to hand out.
+/* Waits until every stream that the pool has seen has done the work queued on it so far. Freed blocks that
+ * waited for these streams are then free to hand out.
  * Errors: DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_synchronize(gpupool_t* pool);
 
@@ -735,8 +843,8 @@ GPUPOOL_API gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_releas
 GPUPOOL_API gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes,
                                           uint64_t* out_released_bytes);
 
-/* Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out.
- * Keeps what it got if it cannot get all.
+/* Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out. If it
+ * cannot get all, it keeps what it got.
  * Errors: OVER_LIMIT, OUT_OF_MEMORY, DRIVER, SHUTTING_DOWN, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool_stream_t stream);
 
@@ -748,38 +856,40 @@ GPUPOOL_API gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fracti
 /* The same in bytes; 0 takes the limit away. */
 GPUPOOL_API gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_bytes);
 
-/* Sets the handler that is asked before a malloc of this pool fails; fn NULL: none. When the call returns,
- * the old handler may still be running on another thread. */
+/* Sets the handler that the pool asks before a malloc fails; fn NULL: none. When the call returns, the old
+ * handler may still be running on another thread. */
 GPUPOOL_API gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, void* user);
 
 /* ---- sleep: giving all memory back, and keeping the addresses ------------------------------------- */
 
-/* Puts a pool to sleep: waits for the streams that it has seen, copies what is in live blocks to the host as
- * `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL; else its
- * struct_size must be set. Between this call and the end of gpupool_wake, no work may be queued that uses the
- * pool's memory. A pool that sleeps already: success, and nothing is done. Another thread's sleep or wake is
- * waited for. Only pools in vmm mode can sleep. Since 0.2.
- * Errors: UNAVAILABLE (a stream captures, or the driver does not say; or the call comes from a handler that
- * this pool's own wake asks), HOST_OUT_OF_MEMORY (no more than three quarters of the host's free memory are
- * taken), UNSUPPORTED (another mode), INVALID_ARGUMENT, DRIVER, FORKED: the pool is awake, and its blocks are
- * as they were. Where the driver refuses even to undo, the pool is asleep instead, with all that was saved:
- * gpupool_sleep_state tells, and gpupool_wake tries again. */
+/* Puts a pool to sleep: waits for the streams that it has seen, copies the contents of live blocks to the
+ * host as `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL;
+ * else its struct_size must be set. Between this call and the end of gpupool_wake, queue no work that uses
+ * the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another
+ * thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.
+ * Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that
+ * this pool's own wake asks; or gpupool_wake_block was called since the last sleep), HOST_OUT_OF_MEMORY
+ * (sleeping takes at most three quarters of the host's free memory), UNSUPPORTED (another mode),
+ * INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the
+ * driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state
+ * tells, and gpupool_wake tries again. */
 GPUPOOL_API gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                            gpupool_sleep_result_t* out_result);
 
 /* Wakes a pool: takes what it needs from the limit, creates memory, maps it at the same addresses, and copies
- * back what was saved. What was freed meanwhile gets no memory. When the call returns, the data are there,
- * and work of any stream may use them. Where memory is short, other pools' caches are emptied, the
- * out-of-memory handler is asked, and then what others free is waited for, as long as timeout_ns says. A pool
- * that is awake: success, and nothing is done. Since 0.2. Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE
- * (called by a handler that this pool's own wake asks), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED:
- * the pool is asleep as before, and can be woken later. */
+ * back what was saved. Blocks that were freed meanwhile get no memory. When the call returns, the data are
+ * there, and work of any stream may use them. Where memory is short, the call empties other pools' caches,
+ * asks the out-of-memory handler, and then waits for what others free, for as long as timeout_ns says. If the
+ * pool is awake already, the call succeeds and does nothing. Since 0.2.
+ * Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (the call comes from a handler that this pool's own wake
+ * asks), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED. After an error the pool is asleep as before,
+ * and can be woken later. */
 GPUPOOL_API gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                           gpupool_sleep_result_t* out_result);
 
 /* gpupool_sleep for every pool of this process that has the name `tag`; tag NULL: for every one that has a
- * name. A tag that no pool has is no error: out_result->pools is 0. Where one pool fails, those that this
- * call has changed are changed back, and its status is returned. Since 0.2. */
+ * name. A tag that no pool has is no error: out_result->pools is 0. If one pool fails, the call undoes what
+ * it did to the others, and returns that pool's status. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options,
                                                gpupool_sleep_result_t* out_result);
 
@@ -787,46 +897,98 @@ GPUPOOL_API gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sl
 GPUPOOL_API gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options,
                                               gpupool_sleep_result_t* out_result);
 
-/* Where a pool stands: a gpupool_sleep_state_t. Since 0.2. */
+/* Brings back one block of a sleeping pool, at the address ptr, ahead of gpupool_wake, which brings the rest:
+ * its memory, what was saved of it, and what else is in the same chunks. When the call returns, work of any
+ * stream may use the block. So a program can begin with the first of many gibibytes while one of its threads
+ * goes on through the others: a call waits for at most one other block. Until gpupool_wake, mallocs stay
+ * refused, graphs must not run, and gpupool_sleep gives UNAVAILABLE. Takes the options of gpupool_wake;
+ * RETAIN_BACKUP does nothing here, and out_result->pools stays 0. If the block is awake, the call succeeds
+ * and does nothing. Since 0.2.
+ * Errors: as gpupool_wake, and UNKNOWN_POINTER. After an error the block and all others are as before. */
+GPUPOOL_API gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr,
+                                                const gpupool_sleep_options_t* options,
+                                                gpupool_sleep_result_t* out_result);
+
+/* Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
 
 /* Names a pool, for gpupool_sleep_tag, messages and the report; NULL or "": no name. At most 63 bytes;
- * copied. Since 0.2. Errors: INVALID_ARGUMENT. */
+ * copied. Since 0.2.
+ * Errors: INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
 
 /* The pool's name, "" without one, written as by gpupool_report. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 
-/* Marks a block (1) whose contents GPUPOOL_SLEEP_MODE_DROP saves all the same, or takes that back (0). Goes
- * with the block. The free of a marked block takes the pool's lock. Since 0.2. Errors: UNKNOWN_POINTER,
- * INVALID_ARGUMENT. */
+/* Marks a block (1), so that GPUPOOL_SLEEP_MODE_DROP saves its contents all the same, or takes the mark back
+ * (0). The mark goes with the block. The free of a marked block takes the pool's lock. Since 0.2.
+ * Errors: UNKNOWN_POINTER, INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep);
 
-/* Gets page-locked memory of the host to save `bytes` with, ahead of the first sleep, and keeps it until it
- * is called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others
- * on the machine: it is done in pieces of at most 256 MiB. Since 0.2. Errors: HOST_OUT_OF_MEMORY (as for
- * gpupool_sleep), UNSUPPORTED, DRIVER, FORKED: what was held before stays. */
+/* Gets page-locked host memory to save `bytes` with, ahead of the first sleep, and keeps it until it is
+ * called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others on
+ * the machine, so it is done in pieces of at most 256 MiB. Since 0.2.
+ * Errors: HOST_OUT_OF_MEMORY (as for gpupool_sleep), UNSUPPORTED, DRIVER, FORKED. After an error the pool
+ * keeps what it had. */
 GPUPOOL_API gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes);
 
-/* Where the saved contents of a block are while the pool sleeps: *out_bytes of them, from ptr on, which may
- * point anywhere inside it. They lie in pieces: ask again with ptr + *out_bytes for what comes next in the
- * block. Valid until the block is freed, or the pool woken. Since 0.2. Errors: UNKNOWN_POINTER (not in a live
- * block), UNAVAILABLE (the pool is not asleep, or the block was dropped). */
+/* Says where the saved contents of a block are while the pool sleeps: *out_bytes of them from ptr on; ptr may
+ * point anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes
+ * next in the block. Valid until the block is freed or the pool is woken. Since 0.2.
+ * Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (the block is not asleep, or it was dropped). */
 GPUPOOL_API gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
                                             uint64_t* out_bytes);
 
+/* ---- sharing: one card, many processes ------------------------------------------------------------ */
+
+/* Describes a group and its members, from outside: the caller need not be one. share NULL: as GPUPOOL_SHARE
+ * in the environment says. info->struct_size must be set. Writes up to member_capacity members of member_size
+ * bytes each, in the order of their numbers, and sets *out_member_count to how many there are; a capacity of
+ * 0 (members may be NULL) only counts them. member_size is sizeof(gpupool_share_member_t). Since 0.2.
+ * Errors: INVALID_ARGUMENT; UNAVAILABLE (there is no such group, or its region cannot be used:
+ * gpupool_last_error says why). */
+GPUPOOL_API gpupool_status_t gpupool_share_info(const char* share, gpupool_backend_t backend, int32_t device,
+                                                gpupool_share_t* info, gpupool_share_member_t* members,
+                                                size_t member_size, size_t member_capacity,
+                                                size_t* out_member_count);
+
+/* Asks the other members of the pool's group, ahead of need, to give back cached memory until there is room
+ * for `bytes` more. Waits at most timeout_ns (10 s at most). What came is there for whoever takes it first,
+ * with gpupool_reserve for instance. Since 0.2.
+ * Errors: OVER_LIMIT (less came, or the pool's own limit has no room), UNAVAILABLE (the pool shares with
+ * nobody), INVALID_ARGUMENT, FORKED. */
+GPUPOOL_API gpupool_status_t gpupool_share_request(gpupool_t* pool, uint64_t bytes, uint64_t timeout_ns);
+
+/* Sets a figure of a group, or of one of its members, from outside. `what` is a gpupool_share_figure_t;
+ * member is a number from gpupool_share_info, ignored for the group's limit. A limit below what is used takes
+ * nothing away; the group gives nothing more until it is within the limit. share as for gpupool_share_info.
+ * Since 0.2.
+ * Errors: INVALID_ARGUMENT (no such member, or a value out of range), OVER_LIMIT (the group cannot guarantee
+ * that), UNAVAILABLE (no such group; or the member does not answer). */
+GPUPOOL_API gpupool_status_t gpupool_share_set(const char* share, gpupool_backend_t backend, int32_t device,
+                                               int32_t what, uint32_t member, int64_t value);
+
+/* Takes back what dead members have left, as members do themselves when they are short, and corrects the
+ * group's used bytes if they are not what the members have; *out_off (may be NULL) says by how much they were
+ * too high. share as for gpupool_share_info. Since 0.2.
+ * Errors: INVALID_ARGUMENT; UNAVAILABLE (no such group). */
+GPUPOOL_API gpupool_status_t gpupool_share_repair(const char* share, gpupool_backend_t backend,
+                                                  int32_t device, int64_t* out_off);
+
 /* ---- watching --------------------------------------------------------------------------------- */
 
-/* Fills stats. stats->struct_size must be set; it is set to the bytes that were filled.
- * Errors: INVALID_ARGUMENT. Works on inherited pools after fork. */
+/* Fills stats. stats->struct_size must be set; the call sets it to the bytes that it filled. Works on
+ * inherited pools after fork.
+ * Errors: INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats);
 
 /* Sets every peak to the current value. */
 GPUPOOL_API gpupool_status_t gpupool_reset_peaks(gpupool_t* pool);
 
-/* Lists what is mapped and what is in it, at one moment: segments and blocks sorted by address. Writes at
- * most the capacities and sets the counts to what there is, so that capacity 0 (with NULL) asks for them.
- * The sizes are sizeof(gpupool_segment_t) and sizeof(gpupool_block_t).
+/* Lists what is mapped and what is in it: segments and blocks sorted by address. While other threads allocate
+ * and free, the list is not of one moment: each entry was so during the call, what did not change is listed
+ * once, and no two entries overlap. Writes at most the capacities and sets the counts to what there is;
+ * capacity 0 (with NULL) only counts. The sizes are sizeof(gpupool_segment_t) and sizeof(gpupool_block_t).
  * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments,
                                               size_t segment_size, size_t segment_capacity,
@@ -836,16 +998,58 @@ GPUPOOL_API gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t
 
 /* Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for
  * streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero (text may
- * be NULL with capacity 0); out_length is the length of the whole text without it, and may be NULL. */
+ * be NULL with capacity 0). Sets *out_length to the length of the whole text without the zero; out_length may
+ * be NULL. */
 GPUPOOL_API gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 
 /* Checks every promise that the pool's records make to each other. Slow; for tests.
  * Errors: INTERNAL, with what is wrong in gpupool_last_error. */
 GPUPOOL_API gpupool_status_t gpupool_validate(gpupool_t* pool);
 
+/* Sets the debug modes of the pools that are created from now on, except children. modes is a list with
+ * commas of poison (fills blocks with NaN when they are handed out, and when they are free), canary (512
+ * bytes and more behind each block must stay as they are: see gpupool_check; they count as requested bytes),
+ * fence or fence=SIZE (gives blocks, or those of at least that size, mappings of their own, which go with
+ * them, so that an access beyond the end or after the free faults), guard (does so for a few sampled blocks),
+ * annotate (tells a simulated device, AddressSanitizer and Valgrind where blocks are; 512 bytes and more
+ * behind each, which count as requested bytes, are in none) and quarantine=SIZE (holds back so many bytes of
+ * freed blocks). "": none; NULL: the modes of GPUPOOL_DEBUG in the environment. docs/debugging.md says what
+ * each mode finds and what it costs. Every malloc and free of such a pool takes the long way, except with
+ * guard alone. Fences need vmm mode; pools with fence or guard cannot sleep. Since 0.2.
+ * Errors: INVALID_ARGUMENT, with the word that was not understood. Creating a pool gives it for the
+ * environment's list, and UNSUPPORTED for poison or canary on a simulated device without data, and for
+ * annotate on a device that is not simulated. */
+GPUPOOL_API gpupool_status_t gpupool_set_debug(const char* modes);
+
+/* Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so. Counts
+ * the findings since the pool was created, by this function and by frees: bytes that were written beyond the
+ * end of a block, or after its free. Describes the last findings in words in text, as gpupool_report does.
+ * Each also goes to the log as an error, or to standard error if the log is off. out_count may be NULL. A
+ * pool without debug modes has no findings. Since 0.2.
+ * Errors: DRIVER, HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_check(gpupool_t* pool, uint64_t* out_count, char* text, size_t capacity);
+
+/* Sets what work may do with a block from now on. With GPUPOOL_ACCESS_READ a write to it is a fault of the
+ * hardware, at no cost to those who read; with GPUPOOL_ACCESS_NONE every access is. GPUPOOL_ACCESS_WRITE ends
+ * that, and so does the block's free. Waits for nothing: the rule holds for work that is queued already, too.
+ * Only for a block that shares no chunk with others. Where max_chunk_bytes is 2 MiB, a block of whole
+ * granules of 2 MiB that is aligned to as much never shares one; elsewhere it depends. A pool with such
+ * blocks cannot sleep. Since 0.2.
+ * Errors: UNKNOWN_POINTER, UNSUPPORTED (not a vmm pool; the block shares a chunk, or is asleep), DRIVER,
+ * INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_protect(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_access_t access);
+
+/* Says in words what is or was at an address, in any pool of this process: the block, how far into it the
+ * address is, who allocated it, who freed it, and its neighbours. Only pools with debug modes know who freed
+ * a block, and which freed blocks there were; other pools know who allocated a live block if it is a sample.
+ * Written as by gpupool_report. An address that no pool knows is no error: the text says so. Since 0.2.
+ * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_why(gpupool_ptr_t address, char* text, size_t capacity,
+                                         size_t* out_length);
+
 /* Begins a part of the calling thread's work: until the next gpupool_tag_pop of this thread, its mallocs
  * carry this name, of 1 to 63 bytes, in reports and recordings. Tags nest, up to 64 deep; the innermost
- * counts. The name is copied. A process has 4,094 names; all later ones are called "(other tags)". Since 0.2.
+ * counts. The name is copied. A process has 4,094 names; later ones are all called "(other tags)". Since 0.2.
  * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_tag_push(const char* tag);
 
@@ -854,30 +1058,31 @@ GPUPOOL_API gpupool_status_t gpupool_tag_push(const char* tag);
 GPUPOOL_API gpupool_status_t gpupool_tag_pop(void);
 
 /* Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S
- * bytes is among them with probability 1 - exp(-S / D). D is a 64th of what is live, but at least 1 MiB, or
- * what gpupool_set_sampling says, and at most 64 MiB: large holders are always there, and their bytes are
- * within a few per cent. Writes at most the capacity and sets the count to what there is, so that capacity 0
- * (with NULL) asks for it. The size is sizeof(gpupool_holder_t). Since 0.2. Errors: INVALID_ARGUMENT,
- * HOST_OUT_OF_MEMORY. */
+ * bytes is a sample with probability 1 - exp(-S / D). D is a 64th of what is live, but at least 1 MiB, or
+ * what gpupool_set_sampling says, and at most 64 MiB. So large holders are always listed, and their bytes are
+ * within a few per cent. Writes at most the capacity and sets the count to what there is; capacity 0 (with
+ * NULL) only counts. holder_size is sizeof(gpupool_holder_t). Since 0.2.
+ * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, size_t holder_size,
                                              size_t holder_capacity, size_t* out_holder_count);
 
 /* Sets how densely the mallocs of all pools are sampled: the least D of gpupool_holders in bytes; 0: no
- * samples from now on. Comes before GPUPOOL_SAMPLE of the environment, which is a size or 0. Where neither is
+ * samples from now on. Overrides GPUPOOL_SAMPLE in the environment, which is a size or 0. If neither is
  * given, samples become rarer before they cost more than a two-hundredth of the time. Since 0.2.
  * Errors: INVALID_ARGUMENT (more than 2^46), HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_set_sampling(uint64_t bytes);
 
-/* Sets who is asked where a malloc comes from; fn NULL: nobody. One for the process. When the call returns,
- * the old one may still be running on another thread. Since 0.2. Errors: INVALID_ARGUMENT (user, no fn). */
+/* Sets the function that says where a malloc comes from; fn NULL: none. A process has one. When the call
+ * returns, the old one may still be running on another thread. Since 0.2.
+ * Errors: INVALID_ARGUMENT (user, no fn). */
 GPUPOOL_API gpupool_status_t gpupool_set_stack_fn(gpupool_stack_fn_t fn, void* user);
 
-/* Records every malloc and free of all pools of this process, what is live now included, to a new file that
- * the gpupool command reads; "%p" in the path becomes the process's number. Flags are bits of
- * gpupool_record_flag_t. The file is readable by its owner only, and complete up to the last event when the
- * process is killed. A path at which something is, a symbolic link included, is refused. A child after fork
- * is not recorded. Where the disk is full, events are counted as lost. Since 0.2. Errors: INVALID_ARGUMENT
- * (also where a recording is under way), HOST_OUT_OF_MEMORY. */
+/* Records every malloc and free of all pools of this process, and what is live now, to a new file that the
+ * gpupool command reads; "%p" in the path becomes the process's number. Flags are bits of
+ * gpupool_record_flag_t. Only its owner can read the file. It is complete up to the last event if the process
+ * is killed. A path where something already is, even a symbolic link, is refused. A child after fork is not
+ * recorded. If the disk is full, events are counted as lost. Since 0.2.
+ * Errors: INVALID_ARGUMENT (also while a recording is under way), HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_record_start(const char* path, uint32_t flags);
 
 /* Ends the recording. Since 0.2.
@@ -902,16 +1107,15 @@ GPUPOOL_API gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_str
 /* Waits until the stream has done all work queued on it. */
 GPUPOOL_API gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream);
 
-/* Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory
- * must stay valid until the stream has passed. Between two devices, enable access first
- * (gpupool_enable_peer): on CUDA this is cuMemcpyAsync, of which it is not documented that it reaches mapped
- * memory without access.
+/* Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory must
+ * stay valid until the stream has passed. Between two devices, enable access first (gpupool_enable_peer): on
+ * CUDA this is cuMemcpyAsync, and CUDA does not document that it reaches mapped memory without access.
  * Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source,
                                           uint64_t size, gpupool_stream_t stream);
 
-/* Queues a fill of size bytes with value (its low 8 bits) on stream. On a simulated device without data
- * the access is checked and nothing is written. */
+/* Queues a fill of size bytes with value (its low 8 bits) on stream. A simulated device without data checks
+ * the access and writes nothing. */
 GPUPOOL_API gpupool_status_t gpupool_fill(gpupool_t* pool, gpupool_ptr_t destination, uint32_t value,
                                           uint64_t size, gpupool_stream_t stream);
 
@@ -926,12 +1130,13 @@ GPUPOOL_API gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool
  * create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,
  * host_wait, copy (those of sleep and wake) or stream (creating and destroying one); NUMBER counts that
  * call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or error (default).
- * An empty script ends all failures. Errors: INVALID_ARGUMENT, with the part that was not understood. */
+ * An empty script ends all failures.
+ * Errors: INVALID_ARGUMENT, with the part that was not understood. */
 GPUPOOL_API gpupool_status_t gpupool_sim_script(int32_t device, const char* script);
 
-/* Queues work of `nanoseconds` of virtual time on a stream, which reads and writes size bytes at ptr (both
- * may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses,
- * is an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's
+/* Queues work of `nanoseconds` of virtual time on a stream. The work reads and writes size bytes at ptr (both
+ * may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses, is
+ * an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's
  * memory that device number `device` has no access to: see gpupool_enable_peer. gpupool_fill is work too;
  * gpupool_copy may touch the memory of any device. */
 GPUPOOL_API gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr,
@@ -941,25 +1146,26 @@ GPUPOOL_API gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t s
 GPUPOOL_API gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds);
 
 /* Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work, fills
- * and copies that are queued meanwhile are kept for gpupool_sim_launch, and not done. */
+ * and copies that are queued meanwhile are not done, but kept for gpupool_sim_launch. */
 GPUPOOL_API gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin);
 
-/* Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses
- * of then, which must be mapped now, or it is an error of the simulated device. `capture` is the number that
- * gpupool_capture_id gave while it was under way; any stream of the device will do, any number of times. What
- * a capture recorded stays until the device is configured anew. Since 0.2.
+/* Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does, at the addresses
+ * of the capture. If they are not mapped now, that is an error of the simulated device. `capture` is the
+ * number that gpupool_capture_id gave while the capture was under way; any stream of the device will do, any
+ * number of times. A recording stays until the device is configured anew. Since 0.2.
  * Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,
  * UNSUPPORTED as for work, fills and copies. */
 GPUPOOL_API gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream);
 
 /* Lets somebody else hold the physical memory that is mapped at ptr, as NCCL does with
- * cuMemRetainAllocationHandle: it does not return to the device, until the call with ptr 0 ends all holds.
- * Since 0.2. Errors: INVALID_ARGUMENT (no such device; no chunk is mapped there). */
+ * cuMemRetainAllocationHandle. That memory does not return to the device until a call with ptr 0 ends all
+ * holds. Since 0.2.
+ * Errors: INVALID_ARGUMENT (no such device; no chunk is mapped there). */
 GPUPOOL_API gpupool_status_t gpupool_sim_hold(int32_t device, gpupool_ptr_t ptr);
 
-/* Counts the rules of the device that were broken so far: use of unmapped memory, or of another device's
- * without access, races between streams, unmapping what is in use, calls that are illegal during capture. The
- * last one is described in words in text as by gpupool_report. out_count may be NULL. */
+/* Counts how often a rule of the device was broken so far: use of unmapped memory, or of another device's
+ * without access, races between streams, unmapping what is in use, calls that are illegal during capture.
+ * Describes the last one in words in text, as gpupool_report does. out_count may be NULL. */
 GPUPOOL_API gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text,
                                                 size_t capacity);
 

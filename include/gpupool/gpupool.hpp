@@ -6,16 +6,16 @@
 //     gpupool::Block block(pool, 1 << 20, stream);
 //     ... queue work that uses block.ptr() on stream ...
 //
-// Everything is inline and calls the C functions only, so this header needs no library but libgpupool, and a
-// program may mix both: handle() and ptr() are what the C functions take. The words, and the rules of threads
-// and streams, are those of gpupool.h.
+// Everything is inline and calls only the C functions, so this header needs no library but libgpupool. A
+// program may mix both: the C functions take handle() and ptr(). The words, and the rules for threads and
+// streams, are those of gpupool.h.
 //
 // ERRORS are exceptions: every failed call throws gpupool::Error with its status, the driver's number and the
-// library's explanation. Memory that cannot be had is gpupool::OutOfMemory. Destructors never throw.
+// library's explanation. Where there is no memory, it is a gpupool::OutOfMemory. Destructors never throw.
 //
-// LIFETIME. A Block may outlive its Pool: the pool goes away with its last block. A Stream may not: it must
-// be destroyed first, which declaring it after the pool does. Objects that were moved from, and those made by
-// default, own nothing and may only be destroyed or assigned to.
+// LIFETIME. A Block may outlive its Pool: the pool goes away with its last block. A Stream must be destroyed
+// before its Pool: declare it after the pool. Default-constructed and moved-from objects own nothing and may
+// only be destroyed or assigned to.
 #pragma once
 
 #include <concepts>
@@ -59,7 +59,7 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// Throws what a failed call of this thread came to; success does nothing. For calls of the C functions.
+/// Throws if a C function failed, with the details of this thread's last failure; does nothing on success.
 inline void check(gpupool_status_t status) {
   if (status == GPUPOOL_SUCCESS) [[likely]]
     return;
@@ -94,8 +94,8 @@ enum class Kind : int32_t {
   managed = GPUPOOL_KIND_MANAGED,
 };
 
-/// How to create a pool: name what should differ, as in Pool({.limit_bytes = 1 << 30}). The fields are those
-/// of gpupool_config_t.
+/// How to create a pool. Name what differs from the defaults, as in Pool({.limit_bytes = 1 << 30}). The
+/// fields are those of gpupool_config_t.
 struct Config {
   int32_t device = 0;
   Backend backend = Backend::automatic;
@@ -103,19 +103,26 @@ struct Config {
   Kind kind = Kind::device;
   /// GPUPOOL_FLAG_CAPTURE_AWARE.
   bool capture_aware = false;
-  /// Limits, of which the smaller holds; 0: none.
+  /// Two limits; the smaller holds; 0: none.
   double fraction = 0;
   uint64_t limit_bytes = 0;
   double slack = 0;
   uint64_t max_chunk_bytes = 0;
-  /// Needed during the constructor only.
+  /// Only the constructor reads them.
   std::span<const int32_t> peers{};
   /// For Mode::upstream.
   gpupool_upstream_malloc_fn_t upstream_malloc = nullptr;
   gpupool_upstream_free_fn_t upstream_free = nullptr;
   void* upstream_user = nullptr;
+  /// The group of processes to share the device with (see gpupool/share.hpp); "": none; std::nullopt: as
+  /// GPUPOOL_SHARE says. This and what follows: since 0.2.
+  std::optional<std::string> share{};
+  uint64_t guaranteed_bytes = 0;
+  uint64_t share_wait_ns = 0;
+  int32_t priority = 0;
 
-  gpupool_config_t to_c() const noexcept {
+  /// The result points to this object's `peers` and `share`.
+  [[nodiscard]] gpupool_config_t to_c() const noexcept {
     gpupool_config_t config{};
     config.struct_size = sizeof config;
     config.flags = capture_aware ? uint32_t{GPUPOOL_FLAG_CAPTURE_AWARE} : 0;
@@ -132,14 +139,18 @@ struct Config {
     config.upstream_malloc = upstream_malloc;
     config.upstream_free = upstream_free;
     config.upstream_user = upstream_user;
+    config.share = share ? share->c_str() : nullptr;
+    config.guaranteed_bytes = guaranteed_bytes;
+    config.share_wait_ns = share_wait_ns;
+    config.priority = priority;
     return config;
   }
 };
 
-/// What happens to the contents of live blocks. Since 0.2, as all that follows about sleep.
+/// What happens to the contents of live blocks. All about sleep: since 0.2.
 enum class SleepMode : int32_t { save = GPUPOOL_SLEEP_MODE_SAVE, drop = GPUPOOL_SLEEP_MODE_DROP };
 
-/// Where a pool stands.
+/// Whether a pool is awake.
 enum class SleepState : int32_t {
   awake = GPUPOOL_SLEEP_STATE_AWAKE,
   falling_asleep = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP,
@@ -189,6 +200,21 @@ gpupool_sleep_result_t sleep_result(Function* function, What* what, const gpupoo
   return result;
 }
 
+/// The text that write(text, capacity, out_length) writes, as gpupool_report does.
+template <typename Write>
+std::string text_of(Write write) {
+  std::string text;
+  size_t length = 0;
+  // The text may grow before there is room for it.
+  do {
+    text.resize(length);
+    // A string has room for the terminating zero behind its text.
+    check(write(text.data(), text.size() + 1, &length));
+  } while (length > text.size());
+  text.resize(length);
+  return text;
+}
+
 /// What is mapped and what is in it, sorted by address.
 struct Snapshot {
   std::vector<gpupool_segment_t> segments;
@@ -203,14 +229,15 @@ class Pool {
     check(gpupool_create(&c_config, &handle_));
   }
 
-  /// The one pool of a device that everything in this process shares. Destroying the result leaves it.
+  /// The one pool of a device that everything in this process shares. Destroying the result does not destroy
+  /// it.
   [[nodiscard]] static Pool shared_default(int32_t device = 0) {
     gpupool_t* handle = nullptr;
     check(gpupool_default_pool(device, &handle));
     return Pool(handle, false);
   }
 
-  /// A pool that shares this one's limit, for memory that has to stay where it is; see gpupool_create_child.
+  /// A pool that shares this one's limit, for memory that must stay where it is; see gpupool_create_child.
   [[nodiscard]] Pool create_child() const {
     gpupool_t* handle = nullptr;
     check(gpupool_create_child(handle_, &handle));
@@ -229,7 +256,7 @@ class Pool {
     if (owned_) (void)gpupool_destroy(handle_);
   }
 
-  /// For the C functions. Stays this object's.
+  /// For the C functions. This object still owns it.
   [[nodiscard]] gpupool_t* handle() const noexcept { return handle_; }
 
   // ---- memory, without an owner; Block is the same with one
@@ -251,9 +278,9 @@ class Pool {
     check(gpupool_block_info(handle_, ptr, &block, sizeof block));
     return block;
   }
-  /// Before a stream of yours is destroyed. A gpupool::Stream does it by itself.
+  /// Call it before you destroy a stream of your own. A gpupool::Stream calls it by itself.
   void release_stream(gpupool_stream_t stream) { check(gpupool_release_stream(handle_, stream)); }
-  /// After each free on a stream whose end nobody announces. The next malloc on it takes it up again.
+  /// Call it after each free on a stream that may end unannounced. The next malloc on the stream resumes it.
   void park_stream(gpupool_stream_t stream) { check(gpupool_park_stream(handle_, stream)); }
   /// The number of the capture under way on a stream; 0: none. Since 0.2.
   [[nodiscard]] uint64_t capture_id(gpupool_stream_t stream) const {
@@ -261,7 +288,7 @@ class Pool {
     check(gpupool_capture_id(handle_, stream, &capture));
     return capture;
   }
-  /// When the graph that a capture made will not run any more. Since 0.2.
+  /// Call it when the graph of a capture will not run any more. Since 0.2.
   void release_capture(uint64_t capture) { check(gpupool_release_capture(handle_, capture)); }
   /// Lets another device access all memory of the pool. Since 0.2.
   void enable_peer(int32_t device) { check(gpupool_enable_peer(handle_, device)); }
@@ -296,8 +323,9 @@ class Pool {
   void set_limit(uint64_t limit_bytes) { check(gpupool_set_limit(handle_, limit_bytes)); }
   void set_fraction(double fraction) { check(gpupool_set_fraction(handle_, fraction)); }
 
-  /// Asked before an allocation fails: handler(bytes, attempt) frees something and returns true to have it
-  /// tried again. The handler is not copied: it must live as long as the pool. It must not throw.
+  /// The pool calls handler(bytes, attempt) before an allocation fails. The handler frees something and
+  /// returns true to have it tried again. It is not copied: it must live as long as the pool. It must not
+  /// throw.
   template <typename Handler>
   requires std::predicate<Handler&, uint64_t, uint32_t>
   void set_oom_handler(Handler& handler) {
@@ -311,23 +339,31 @@ class Pool {
   gpupool_sleep_result_t sleep(const SleepOptions& options = {}) {
     return sleep_result(gpupool_sleep, handle_, options.to_c());
   }
-  /// With what was saved. Where it fails, the pool sleeps on, whole.
+  /// Restores what was saved. If it fails, the pool stays asleep, whole.
   gpupool_sleep_result_t wake(const WakeOptions& options = {}) {
     return sleep_result(gpupool_wake, handle_, options.to_c());
+  }
+  /// Brings back one block of a sleeping pool, ahead of wake(), which brings the rest.
+  gpupool_sleep_result_t wake_block(gpupool_ptr_t ptr, const WakeOptions& options = {}) {
+    const gpupool_sleep_options_t c_options = options.to_c();
+    gpupool_sleep_result_t result{};
+    result.struct_size = sizeof result;
+    check(gpupool_wake_block(handle_, ptr, &c_options, &result));
+    return result;
   }
   [[nodiscard]] SleepState sleep_state() const {
     gpupool_sleep_state_t state{};
     check(gpupool_sleep_state(handle_, &state));
     return static_cast<SleepState>(state);
   }
-  /// What sleep_tag() calls it: at most 63 bytes.
+  /// The tag that sleep_tag() knows the pool by: at most 63 bytes.
   void set_name(const std::string& name) { check(gpupool_set_name(handle_, name.c_str())); }
   [[nodiscard]] std::string name() const;
-  /// Has a block saved even by a sleep that drops.
+  /// With `keep`, even a sleep that drops saves the block.
   void set_keep(gpupool_ptr_t ptr, bool keep) { check(gpupool_set_keep(handle_, ptr, keep ? 1 : 0)); }
-  /// Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back.
+  /// Gets page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back.
   void prepare_backup(uint64_t bytes) { check(gpupool_prepare_backup(handle_, bytes)); }
-  /// Saved contents from ptr on, while the pool sleeps. They lie in pieces: this one ends where it does.
+  /// Saved contents from ptr on, while the pool sleeps. They lie in pieces; this is what is left of one.
   [[nodiscard]] std::span<const std::byte> backup(gpupool_ptr_t ptr) const {
     const void* data = nullptr;
     uint64_t bytes = 0;
@@ -368,7 +404,7 @@ inline Snapshot Pool::snapshot() const {
   Snapshot all;
   size_t segments = 0;
   size_t blocks = 0;
-  // Other threads may add to the lists between asking for the counts and for the contents.
+  // Between counting and filling, other threads may add to the lists.
   do {
     all.segments.resize(segments);
     all.blocks.resize(blocks);
@@ -382,15 +418,9 @@ inline Snapshot Pool::snapshot() const {
 }
 
 inline std::string Pool::report() const {
-  std::string text;
-  size_t length = 0;
-  do {
-    text.resize(length);
-    // The terminating zero has room behind the text.
-    check(gpupool_report(handle_, text.data(), text.size() + 1, &length));
-  } while (length > text.size());
-  text.resize(length);
-  return text;
+  return text_of([&](char* text, size_t capacity, size_t* length) {
+    return gpupool_report(handle_, text, capacity, length);
+  });
 }
 
 inline std::string Pool::name() const {
@@ -462,7 +492,7 @@ class Block {
     std::swap(stream_, taken.stream_);
     return *this;
   }
-  /// Frees it on its stream: what is queued there so far may still use it. Never waits for the GPU.
+  /// Frees the block on its stream: work queued there so far may still use it. Never waits for the GPU.
   ~Block() {
     if (ptr_ != 0) (void)gpupool_free(pool_, ptr_, stream_);
   }
@@ -475,7 +505,7 @@ class Block {
   [[nodiscard]] gpupool_t* pool() const noexcept { return pool_; }
   explicit operator bool() const noexcept { return ptr_ != 0; }
 
-  /// Another stream uses the block too: say so before the block goes.
+  /// Says that another stream uses the block too. Call it before the block goes.
   void record_stream(gpupool_stream_t stream) { check(gpupool_record_stream(pool_, ptr_, stream)); }
 
   /// Gives the block up: the caller frees it with Pool::deallocate.
@@ -486,9 +516,9 @@ class Block {
     return std::exchange(ptr_, 0);
   }
 
-  /// Frees it now, if there is one.
+  /// Frees the block now, if there is one.
   void reset() { reset(stream_); }
-  /// Frees it now, behind the work of another stream too; GPUPOOL_STREAM_UNKNOWN: of all streams.
+  /// Frees the block now, behind the work of another stream too; GPUPOOL_STREAM_UNKNOWN: of all streams.
   void reset(gpupool_stream_t stream) {
     if (ptr_ == 0) return;
     gpupool_t* const pool = pool_;
@@ -502,7 +532,7 @@ class Block {
   gpupool_stream_t stream_ = 0;
 };
 
-/// std::span, std::vector, std::array, ...: elements in one piece that may be copied as bytes.
+/// std::span, std::vector, std::array, ...: contiguous elements that may be copied as bytes.
 template <typename Range>
 concept CopyableRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
     std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
@@ -521,7 +551,7 @@ void copy_to_device(const Block& destination, const Range& source) {
   check(gpupool_stream_synchronize(destination.pool(), destination.stream()));
 }
 
-/// Fills elements from the front of a block, on the block's stream, and waits for that stream.
+/// Copies elements from the front of a block, on the block's stream, and waits for that stream.
 /// Throws INVALID_ARGUMENT if the block is too small.
 template <CopyableRange Range>
 void copy_to_host(Range&& destination, const Block& source) {
@@ -550,21 +580,21 @@ void copy_to_host(Range&& destination, const Block& source) {
   return info;
 }
 
-/// Puts all pools of this process to sleep that have this name or, without one, any: all of them, or none.
-/// Since 0.2.
+/// Puts to sleep all pools of this process that have this name (std::nullopt: any name): all of them, or
+/// none. Since 0.2.
 inline gpupool_sleep_result_t sleep_tag(const std::optional<std::string>& tag,
                                         const SleepOptions& options = {}) {
   return sleep_result(gpupool_sleep_tag, tag ? tag->c_str() : nullptr, options.to_c());
 }
 
-/// Wakes them: all, or none. Since 0.2.
+/// Wakes these pools: all, or none. Since 0.2.
 inline gpupool_sleep_result_t wake_tag(const std::optional<std::string>& tag,
                                        const WakeOptions& options = {}) {
   return sleep_result(gpupool_wake_tag, tag ? tag->c_str() : nullptr, options.to_c());
 }
 
-/// While it lives, what its thread allocates carries a name, in reports and recordings. Tags nest, and end on
-/// the thread that began them. Since 0.2.
+/// While it lives, its thread's allocations carry a name in reports and recordings. Tags nest, and end on the
+/// thread that began them. Since 0.2.
 class Tag {
  public:
   explicit Tag(const std::string& name) { check(gpupool_tag_push(name.c_str())); }
@@ -573,7 +603,7 @@ class Tag {
   ~Tag() { (void)gpupool_tag_pop(); }
 };
 
-/// The least mean distance of samples in bytes; 0: none. Since 0.2.
+/// Sets the least mean distance of samples in bytes; 0: no samples. Since 0.2.
 inline void set_sampling(uint64_t bytes) {
   check(gpupool_set_sampling(bytes));
 }
@@ -591,12 +621,12 @@ inline void mark(const std::string& text) {
   check(gpupool_mark(text.c_str()));
 }
 
-/// Sends lines of the log up to a level to a function, for the whole process; without one to standard error.
+/// Sends log lines up to a level to a function, or to standard error without one, for the whole process.
 inline void set_log(gpupool_log_level_t level, gpupool_log_fn_t fn = nullptr, void* user = nullptr) {
   check(gpupool_set_log(fn, user, level));
 }
 
-/// What a size in words comes to: bytes, or, for "40%", a share of the device. Since 0.2.
+/// A size in words, as bytes or, for "40%", as a share of the device. Since 0.2.
 struct Size {
   uint64_t bytes = 0;
   double share = 0;

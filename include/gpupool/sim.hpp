@@ -41,7 +41,7 @@ inline void script(int32_t device, const std::string& text) {
   check(gpupool_sim_script(device, text.c_str()));
 }
 
-/// Queues work of so much virtual time on a stream, which reads and writes size bytes at ptr.
+/// Queues work of so much virtual time on a stream. It reads and writes size bytes at ptr.
 inline void work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr, uint64_t size,
                  uint64_t nanoseconds) {
   check(gpupool_sim_work(device, stream, ptr, size, nanoseconds));
@@ -67,7 +67,7 @@ inline void hold(int32_t device, gpupool_ptr_t ptr) {
   check(gpupool_sim_hold(device, ptr));
 }
 
-/// The rules of the device that were broken so far.
+/// How often a rule of the device was broken so far.
 struct Faults {
   uint64_t count = 0;
   std::string last;  // in words; empty if there was none

@@ -14,7 +14,7 @@ required_conan_version = ">=2.0"
 
 class GpupoolConan(ConanFile):
     name = "gpupool"
-    description = "A pool of GPU memory, with a simulated device for where no GPU is"
+    description = "A pool of GPU memory, with a simulated device for machines without a GPU"
     license = "Apache-2.0"
     url = "https://github.com/gpupool/gpupool"
     homepage = "https://github.com/gpupool/gpupool"
@@ -30,7 +30,7 @@ class GpupoolConan(ConanFile):
     def validate(self):
         if self.settings.os != "Linux":
             raise ConanInvalidConfiguration("gpupool is for Linux")
-        # Only who builds it needs C++20: what it exports is C, and a header for C++17.
+        # Only building needs C++20: the package exports C, and a header for C++17.
         check_min_cppstd(self, 17)
 
     def source(self):
@@ -50,7 +50,8 @@ class GpupoolConan(ConanFile):
         cmake.build()
 
     def package(self):
-        copy(self, "LICENSE", self.source_folder, Path(self.package_folder) / "licenses")
+        for name in ("LICENSE", "NOTICE"):
+            copy(self, name, self.source_folder, Path(self.package_folder) / "licenses")
         CMake(self).install()
         for folder in ("lib/cmake", "lib/pkgconfig", "share"):
             rmdir(self, Path(self.package_folder) / folder)

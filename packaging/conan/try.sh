@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# conan create in a CONAN_HOME of its own, shared and static, from the archive in the folder instead of the network: its
-# checksum must be the recipe's.
+# Runs conan create in a CONAN_HOME of its own, shared and static, from the archive in the folder instead of the network.
+# The archive's checksum must be the recipe's.
 #
 #     try.sh FOLDER
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The package for NuGet, which is a zip of parts with a nuspec, written without NuGet.
+# Builds the package for NuGet, a zip of parts with a nuspec, without NuGet.
 #
 #     build.sh OUTPUT_FOLDER
 set -euo pipefail

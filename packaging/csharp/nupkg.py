@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A NuGet package is a zip in the form of the Open Packaging Conventions.
 
-    nupkg.py parts FOLDER     adds the parts that the form wants: content types, relations, core properties
-    nupkg.py check PACKAGE    looks at all of its form that NuGet and nuget.org insist on
+    nupkg.py parts FOLDER     adds the parts that the form requires: content types, relations, core properties
+    nupkg.py check PACKAGE    checks everything about the form that NuGet and nuget.org insist on
 """
 
 import re

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Lays the package out as NuGet would for a program, and runs that on mono; and on .NET where `dotnet` is at hand, or
-# where GPUPOOL_DOTNET names it.
+# Lays the package out as NuGet would for a program, and runs the program on mono, and on .NET if there is a `dotnet` or
+# GPUPOOL_DOTNET names one.
 #
 #     try.sh FOLDER
 set -euo pipefail
@@ -17,7 +17,7 @@ clean mcs -warn:4 -warnaserror -r:program/GpuPool.dll -out:program/Try.exe "$her
 (cd / && clean mono "$home/program/Try.exe") >output
 [ "$(cat output)" = $'there and back: True\nTrue' ] || { cat output; exit 1; }
 
-# The compiler here writes programs whose spans are mono's, so that newer .NET is tried without them.
+# The compiler here writes programs with mono's spans, so newer .NET is tried without spans.
 dotnet=${GPUPOOL_DOTNET:-$(command -v dotnet || true)}
 if [ -z "$dotnet" ]; then
   echo "dotnet: not there, skipped"

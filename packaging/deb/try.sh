@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages with dpkg in a copy of this system that is thrown away (an overlay in a mount name space of its
-# own), builds programs against them, runs the command, and removes them again.
+# Installs the packages with dpkg in a throwaway copy of this system (an overlay in a mount namespace of its own),
+# builds programs against them, runs the command, and removes them again.
 #
 #     try.sh FOLDER
 set -euo pipefail
@@ -34,7 +34,7 @@ overlay='
   mkdir system/upper system/work system/root
   mount -t overlay try -o lowerdir=/,upperdir=system/upper,workdir=system/work system/root'
 if ! clean unshare "${as_root[@]}" --mount bash -euc "$overlay" 2>refusal; then
-  # A container without the right to mount, as those of CI often are.
+  # A container without the right to mount, as CI containers often are.
   echo "deb: built, and not tried, since nothing can be mounted here: $(tail -n 1 refusal)"
   exit 0
 fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The C library as one file of C++, which cgo compiles: Go takes the sources of a package from its own folder only.
+"""The C library as one C++ file for cgo: Go takes a package's sources from the package's own folder only.
 
 amalgamate.py           writes bindings/go/internal/native: a list of includes that lead to src, for work in a checkout
-amalgamate.py --check   fails if that is not as it would be written
-amalgamate.py FOLDER    puts what stands behind the includes in their place, in a copy of bindings/go, for a release
+amalgamate.py --check   fails if those files are not as they would be written
+amalgamate.py FOLDER    replaces the includes by what they include, in a copy of bindings/go, for a release
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = Path("internal/native")
-# As src/CMakeLists.txt has it: all but the command and what frameworks call.
+# As in src/CMakeLists.txt: all but the command and the functions that frameworks call.
 LAYERS = sorted({path.name for path in (ROOT / "src").iterdir() if path.is_dir()} - {"cli", "frameworks"})
 UP = "../" * 4
 LINES = {
@@ -38,7 +38,7 @@ def in_checkout(name: str) -> str:
 
 
 def find(name: str, beside: Path) -> Path | None:
-    """The project's own file that is included, or none."""
+    """The project's own file that this includes, or none."""
     for folder in (beside, ROOT / "src", ROOT / "include"):
         path = (folder / name).resolve()
         if path.is_file() and path.is_relative_to(ROOT):
@@ -47,7 +47,7 @@ def find(name: str, beside: Path) -> Path | None:
 
 
 def expand(text: str, beside: Path, seen: set[Path]) -> str:
-    """The text with the project's own files in the place of their includes, each once."""
+    """The text, in which each of the project's own files replaces its first include."""
     lines = []
     for line in text.splitlines():
         found = INCLUDE.match(line)

@@ -4,7 +4,7 @@
 #
 #   build.sh FOLDER
 #
-# tag.sh makes the same module a tag, which is how Go's users get it.
+# tag.sh makes a tag of the same module; Go's users get it from there.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build.sh FOLDER}")
 cd "$(dirname "$0")/../.."
@@ -31,7 +31,7 @@ folder.mkdir(parents=True, exist_ok=True)
 with zipfile.ZipFile(folder / f"{version}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
     for path in sorted(source.rglob("*")):
         if path.is_file():
-            # No dates, so that the same sources give the same archive.
+            # No dates, so the same sources give the same archive.
             entry = zipfile.ZipInfo(f"{module}@{version}/{path.relative_to(source)}")
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, path.read_bytes())

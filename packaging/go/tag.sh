@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tags a release for Go: bindings/go/vX.Y.Z is a commit beside the branch, HEAD with the sources of the C library in
-# bindings/go, since Go takes a module from its own folder only. Branch, index and files stay as they are.
+# Tags a release for Go: bindings/go/vX.Y.Z is a commit beside the branch. It is HEAD with the sources of the C library
+# in bindings/go, because Go takes a module from its own folder only. Branch, index and files stay as they are.
 #
 #   tag.sh            the version is the header's; git push origin bindings/go/vX.Y.Z publishes it
 set -euo pipefail

@@ -5,7 +5,7 @@
 #
 #   try.sh FOLDER
 #
-# Go's cache of what it compiled stays from one run to the next: it holds for the same sources only.
+# Go's compile cache stays from one run to the next: it is valid for the same sources only.
 set -euo pipefail
 proxy=$(realpath "${1:?usage: try.sh FOLDER}")/go
 cd "$(dirname "$0")/../.."
@@ -16,7 +16,7 @@ mkdir -p "$work/program"
 echo "== go: a program with the module"
 sed -n '/^```go$/,/^```$/{/^```/d; p}' bindings/go/README.md >"$work/program/main.go"
 cd "$work/program"
-# The toolchain, and nothing of this environment.
+# The toolchain, and nothing else of this environment.
 clean=(env -i PATH="$PATH" HOME="$work" GOPATH="$work/path" GOCACHE="$work/cache" GOPROXY="file://$proxy" GOSUMDB=off
   GOTOOLCHAIN=local GOFLAGS=-modcacherw GPUPOOL_BACKEND=sim PKG_CONFIG=/bin/false)
 "${clean[@]}" go mod init program 2>/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The jars for Maven: classes with the native code, sources, and their documentation, beside the pom.
+# Builds the jars for Maven: classes with the native code, sources, and documentation, beside the pom.
 #
 #     build.sh OUTPUT_FOLDER
 set -euo pipefail

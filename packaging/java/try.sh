@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles and runs a program with nothing but the jar.
+# Compiles and runs a program with only the jar.
 #
 #     try.sh FOLDER
 set -euo pipefail
@@ -14,17 +14,17 @@ says "there and back" output
 says "from the jar" output
 # Nothing stays behind.
 [ -z "$(ls "$home/tmp")" ] || { ls -l "$home/tmp"; exit 1; }
-# Nobody else can exchange what is loaded, whatever the umask.
+# Nobody else can exchange the loaded files, whatever the umask.
 clean javac -cp "$jar" -d "$home/classes" program/Permissions.java
 (umask 0 && clean java -cp "$jar:$home/classes" -Djava.io.tmpdir="$home/tmp" org.gpupool.Permissions) >output
 [ "$(sort -u output)" = rwx------ ] && [ "$(wc -l <output)" = 3 ] || { cat output; exit 1; }
 # As a module.
 clean java -p "$jar" --add-modules org.gpupool -cp "$home/classes" -Djava.io.tmpdir="$home/tmp" Try >output
 says "there and back" output
-# Where nothing can be written, the error says what to do.
+# If nothing can be written, the error says what to do.
 if clean java -cp "$jar:$home/classes" -Djava.io.tmpdir="$home/nowhere" Try >output 2>&1; then exit 1; fi
 says "its native code cannot be written to $home/nowhere" output
-# The sources are those of the classes.
+# The sources belong to the classes.
 mkdir sources && (cd sources && clean jar xf "$(package 'gpupool-*-sources.jar')")
 clean javac -d "$home/again" sources/org/gpupool/*.java
 diff <(cd again && find . -name '*.class' | sort) <(clean jar tf "$jar" | grep '\.class$' | sed 's|^|./|' | sort)

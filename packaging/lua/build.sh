@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The rockspec, and the rock with the native code for this platform.
+# Builds the rockspec, and the rock with the native code for this platform.
 #
 #     build.sh OUTPUT_FOLDER
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fills the folder rock of the sources that luarocks has unpacked, for gpupool.rockspec: compile.sh. Does nothing where
-# it is filled already.
+# Fills the folder rock in the sources that luarocks has unpacked, for gpupool.rockspec: compile.sh. Does nothing if it
+# is filled already.
 set -euo pipefail
 [ ! -d rock ] || exit 0
 build=$PWD/build/rock

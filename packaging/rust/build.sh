@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds what goes to the registry of crates: gpupool-sys, which has the library's sources in it, and gpupool.
+# Builds the crates for the registry: gpupool-sys, with the library's sources in it, and gpupool.
 #
 #   build.sh FOLDER            the packages go to FOLDER
 #   build.sh FOLDER --verify   and both are compiled from what is in them, as `cargo publish --dry-run` does
@@ -13,7 +13,7 @@ verify=(--no-verify)
 cd "$(dirname "$0")/../.."
 export CARGO_TARGET_DIR=$PWD/build/packaging/rust
 mkdir -p "$out" "$CARGO_TARGET_DIR"
-# What is packaged must do without an installed library, also where one is found here.
+# The packages must do without an installed library, even if there is one here.
 unset GPUPOOL_PREFIX
 export PKG_CONFIG_LIBDIR=$CARGO_TARGET_DIR PKG_CONFIG_PATH=
 echo "== rust: packages"

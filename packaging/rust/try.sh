@@ -4,7 +4,7 @@
 #
 #   try.sh FOLDER
 #
-# The crates that they need come from cargo's cache, by `cargo vendor`; a compiler cache is used where there is one.
+# Other crates come from cargo's cache, by `cargo vendor`; a compiler cache is used if there is one.
 set -euo pipefail
 crates=$(realpath "${1:?usage: try.sh FOLDER}")
 cd "$(dirname "$0")/../.."
@@ -27,7 +27,7 @@ printf '[source.crates-io]\nreplace-with = "here"\n\n[source.here]\ndirectory = 
 cxx=${CXX:-c++}
 ! command -v ccache >/dev/null || cxx="ccache $cxx"
 cd "$work/program"
-# The toolchain, and nothing of this environment.
+# The toolchain, and nothing else of this environment.
 clean=(env -i PATH="$PATH" HOME="$HOME" CARGO_HOME="$work/home" PKG_CONFIG_LIBDIR=/nowhere CXX="$cxx"
   CCACHE_BASEDIR="$work" CCACHE_NOHASHDIR=1 GPUPOOL_BACKEND=sim)
 "${clean[@]}" cargo add --quiet --offline gpupool

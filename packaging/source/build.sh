@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The sources in one archive, the same bytes for the same sources.
+# Builds one archive of the sources: the same bytes for the same sources.
 #
 #     build.sh OUTPUT_FOLDER
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Configures what is in the archive. That it builds is what the packages for C and C++ show.
+# Configures the sources in the archive. The packages for C and C++ show that they build.
 #
 #     try.sh FOLDER
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the port's steps with a stand-in for vcpkg's functions (vcpkg.cmake), and builds a program with what comes of it.
+# Runs the port's steps with a stand-in for vcpkg's functions (vcpkg.cmake), and builds a program with the result.
 #
 #     try.sh FOLDER
 set -euo pipefail

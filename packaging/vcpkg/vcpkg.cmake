@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a portfile's steps without vcpkg: cmake -DPORTFILE=... -DARCHIVE_FILE=... -DWORK=... -DVERSION=... -P vcpkg.cmake
 #
-# The functions do what vcpkg's documentation says of those that the port calls, for one release build; any other one
-# is an error of CMake's. Arguments that they do not know end the run, as they end vcpkg's.
+# The functions that the port calls do what vcpkg's documentation says of them, for one release build; any
+# other function is an error of CMake's. An unknown argument ends the run, as it ends vcpkg's.
 cmake_minimum_required(VERSION 3.25)
 set(CURRENT_PACKAGES_DIR ${WORK}/packages/gpupool)
 set(CURRENT_BUILDTREES_DIR ${WORK}/buildtrees)
@@ -23,7 +23,7 @@ function(run)
   endif()
 endfunction()
 
-# The file is there already; its checksum must be that of the port.
+# The file is there already; its checksum must be the port's.
 function(vcpkg_download_distfile out)
   cmake_parse_arguments(PARSE_ARGV 1 "" "" "FILENAME;SHA512" "URLS")
   refuse_unknown()
@@ -54,7 +54,7 @@ function(vcpkg_check_features)
   endwhile()
   set(${_OUT_FEATURE_OPTIONS} ${options} PARENT_SCOPE)
 endfunction()
-# Builds inside of the sources, as this project's presets do, so that a compiler's cache knows the files.
+# Builds inside the sources, as this project's presets do, so that a compiler cache knows the files.
 function(vcpkg_cmake_configure)
   cmake_parse_arguments(PARSE_ARGV 0 "" "" "SOURCE_PATH" "OPTIONS")
   refuse_unknown()
@@ -68,7 +68,7 @@ function(vcpkg_cmake_install)
   refuse_unknown()
   run(${CMAKE_COMMAND} --build ${BUILD_FOLDER} --parallel 2 --target install)
 endfunction()
-# Moves CMake's files to share; their way to the prefix, which CMake wrote for lib/cmake/gpupool, follows.
+# Moves CMake's files to share, and changes their path to the prefix, which CMake wrote for lib/cmake/gpupool.
 function(vcpkg_cmake_config_fixup)
   cmake_parse_arguments(PARSE_ARGV 0 "" "" "PACKAGE_NAME;CONFIG_PATH" "")
   refuse_unknown()
@@ -96,12 +96,22 @@ endfunction()
 function(vcpkg_install_copyright)
   cmake_parse_arguments(PARSE_ARGV 0 "" "" "COMMENT" "FILE_LIST")
   refuse_unknown()
-  file(COPY_FILE ${_FILE_LIST} ${CURRENT_PACKAGES_DIR}/share/${PORT}/copyright)
+  # Joins several files under their names, as vcpkg does.
+  set(text "")
+  foreach(file IN LISTS _FILE_LIST)
+    get_filename_component(name ${file} NAME)
+    file(READ ${file} words)
+    string(APPEND text "${name}:\n\n${words}\n")
+  endforeach()
+  if(text STREQUAL "")
+    message(FATAL_ERROR "there is no copyright")
+  endif()
+  file(WRITE ${CURRENT_PACKAGES_DIR}/share/${PORT}/copyright "${text}")
 endfunction()
 
 include(${PORTFILE})
 
-# What vcpkg checks after a build.
+# vcpkg checks this after a build.
 foreach(file IN ITEMS share/gpupool/copyright share/gpupool/usage share/gpupool/gpupoolConfig.cmake
     include/gpupool/gpupool.h lib/libgpupool.so lib/pkgconfig/gpupool.pc)
   if(NOT EXISTS ${CURRENT_PACKAGES_DIR}/${file})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/backends.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdlib>
@@ -61,7 +62,7 @@ Status check_peers(const gpupool_config_t& config) {
   return kSuccess;
 }
 
-/// The upstream's two callbacks go with GPUPOOL_MODE_UPSTREAM, and only with it.
+/// GPUPOOL_MODE_UPSTREAM requires the upstream's two callbacks, and only it allows them.
 Status check_upstream(const gpupool_config_t& config) {
   const bool wanted = config.mode == GPUPOOL_MODE_UPSTREAM;
   for (const auto& [name, is_set] : {std::pair{"upstream_malloc", config.upstream_malloc != nullptr},
@@ -77,6 +78,9 @@ Status check_upstream(const gpupool_config_t& config) {
 Status check_reserved(const gpupool_config_t& config) {
   if (config.reserved0 != 0) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved0 is %u, not 0", config.reserved0);
+  }
+  if (config.reserved1 != 0) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved1 is %u, not 0", config.reserved1);
   }
   for (size_t i = 0; i < std::size(config.reserved); ++i) {
     if (config.reserved[i] == 0) continue;
@@ -124,10 +128,9 @@ Status check_fields(const gpupool_config_t& config) {
 
 }  // namespace
 
-/// When the library is loaded, before any thread can be in it: a thread that registered these on its first
-/// call would leave the child of a fork of that moment waiting for it. Locks are taken around fork in the
-/// reverse of this order: those of the pools, then the devices'. PyTorch's pools, in a library that is loaded
-/// later, come before both.
+/// Runs when the library is loaded, before any thread can be in it: if a thread registered these on its first
+/// call, the child of a fork at that moment would wait for it. Locks are taken around fork in the reverse
+/// order: the pools', then the devices'. PyTorch's pools, in a library loaded later, come before both.
 [[gnu::constructor]] static void watch_fork() {
   sim_watch_fork();
   set_after_fork_hook(cuda_after_fork);

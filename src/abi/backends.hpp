@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a configuration to a device: the only place that knows all backends.
+// Turns a configuration into a device: the only place that knows all backends.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace gpupool::internal::abi {
 
-/// No backend numbers its devices further.
+/// No backend has higher device numbers.
 inline constexpr size_t kMaxDevices = 64;
 
 /// What AUTO means in this process: GPUPOOL_BACKEND, else CUDA if there is a usable GPU, else the simulated
@@ -21,7 +21,7 @@ Status count_devices(gpupool_backend_t backend, int32_t& count);
 /// Checks a whole configuration and opens its device.
 Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& device, Pool::Options& options);
 
-/// Opens a device with no pool's configuration, to look at it.
+/// Opens a device without a pool's configuration, to inspect it.
 Status open_plain(gpupool_backend_t backend, int32_t ordinal, std::unique_ptr<Device>& device);
 
 }  // namespace gpupool::internal::abi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every entry point does: check the handle, let nothing escape, write out-parameters.
+// What every entry point does: check the handle, let no exception escape, write out-parameters.
 #pragma once
 
 #include <new>
@@ -10,7 +10,9 @@
 
 namespace gpupool::internal::abi {
 
-/// Whether a handle can be used for everything. The first thing that every call on a pool asks.
+inline constexpr Status kInvalid = GPUPOOL_ERROR_INVALID_ARGUMENT;
+
+/// Whether a handle can be used for everything. Every call on a pool checks this first.
 inline bool is_live(const gpupool_t* handle) noexcept {
   return handle != nullptr && handle->copy == Registry::copy_mark() &&
          handle->life.load(std::memory_order_acquire) == Life::live;
@@ -25,10 +27,10 @@ inline bool is_live(const gpupool_t* handle) noexcept {
 /// A free in a pool that is not live: destroyed with blocks left, or the driver is going.
 [[gnu::noinline, gnu::cold]] Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept;
 
-/// Tells the log why a call failed. Returns the status, so that what fails costs the hot path no register.
+/// Logs why a call failed. Returns the status, so that failures cost the hot path no register.
 [[gnu::cold]] Status log_failure(Status status) noexcept;
 
-/// Runs a call of the library; whatever it throws becomes a status.
+/// Runs a call of the library; any exception becomes a status.
 template <typename Function>
 [[gnu::always_inline]] inline Status guarded(Function function) noexcept {
   Status status = kSuccess;
@@ -44,7 +46,7 @@ template <typename Function>
   return kSuccess;
 }
 
-/// The same on a live pool.
+/// Runs a call on a live pool.
 template <typename Function>
 [[gnu::always_inline]] inline Status on_pool(gpupool_t* handle, Function function) noexcept {
   if (!is_live(handle)) [[unlikely]]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library itself, its devices, streams and data, and the simulated device's laboratory.
+// The library itself, its devices, streams and data, and control of the simulated device.
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
@@ -65,7 +65,7 @@ const char* gpupool_status_name(gpupool_status_t status) {
 
 gpupool_status_t gpupool_last_error(gpupool_error_t* error) {
   if (error == nullptr || error->struct_size < kShortest || error->struct_size > kLongest) {
-    // Recording this failure would overwrite the one that is asked for.
+    // Recording this failure would overwrite the one requested.
     return GPUPOOL_ERROR_INVALID_ARGUMENT;
   }
   const ErrorRecord& record = last_error();
@@ -101,10 +101,10 @@ gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, doubl
   return guarded([&]() -> Status {
     uint64_t bytes = 0;
     double share = 0;
-    if (const Status status = parse_size("size", text, bytes, share); status != kSuccess) return status;
-    if (share != 0 && out_share == nullptr) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "size is \"%.64s\", a share, and bytes are wanted", text);
-    }
+    // Only a limit may be a share.
+    const Status status =
+        out_share == nullptr ? parse_bytes("size", text, bytes) : parse_size("limit", text, bytes, share);
+    if (status != kSuccess) return status;
     *out_bytes = bytes;
     if (out_share != nullptr) *out_share = share;
     return kSuccess;
@@ -150,13 +150,17 @@ gpupool_status_t gpupool_stream_create(gpupool_t* pool, gpupool_stream_t* out_st
 
 gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream) {
   return on_pool(pool, [&](Pool& self) -> Status {
+    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
     if (const Status status = self.release_stream(stream); status != kSuccess) return status;
     return self.device().raw().destroy_stream(stream);
   });
 }
 
 gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) { return self.device().raw().synchronize_stream(stream); });
+  return on_pool(pool, [&](Pool& self) -> Status {
+    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    return self.device().raw().synchronize_stream(stream);
+  });
 }
 
 gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t size,
@@ -164,6 +168,7 @@ gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupoo
   return on_pool(pool, [&](Pool& self) -> Status {
     if (size == 0) return kSuccess;
     if (destination == 0 || source == 0) return refuse_null(destination == 0 ? "destination" : "source");
+    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
     return self.device().raw().copy(destination, source, size, stream);
   });
 }
@@ -173,6 +178,7 @@ gpupool_status_t gpupool_fill(gpupool_t* pool, gpupool_ptr_t destination, uint32
   return on_pool(pool, [&](Pool& self) -> Status {
     if (size == 0) return kSuccess;
     if (destination == 0) return refuse_null("destination");
+    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
     return self.device().raw().fill(destination, static_cast<uint8_t>(value & 0xff), size, stream);
   });
 }
@@ -195,7 +201,10 @@ gpupool_status_t gpupool_sim_script(int32_t device, const char* script) {
 
 gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr, uint64_t size,
                                   uint64_t nanoseconds) {
-  return guarded([&] { return sim_work(device, stream, ptr, size, nanoseconds); });
+  return guarded([&]() -> Status {
+    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    return sim_work(device, stream, ptr, size, nanoseconds);
+  });
 }
 
 gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds) {
@@ -206,12 +215,16 @@ gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, in
   return guarded([&]() -> Status {
     if (begin != 0 && begin != 1)
       return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "begin is %d, not 0 or 1", begin);
+    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
     return sim_capture(device, stream, begin == 1);
   });
 }
 
 gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream) {
-  return guarded([&] { return sim_launch(device, capture, stream); });
+  return guarded([&]() -> Status {
+    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    return sim_launch(device, capture, stream);
+  });
 }
 
 gpupool_status_t gpupool_sim_faults(int32_t device, uint64_t* out_count, char* text, size_t capacity) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks, limits, and watching a pool.
+#include <algorithm>
 #include <cinttypes>
 
 #include "abi/backends.hpp"
@@ -27,9 +28,9 @@ inline Status malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment,
   return on_pool(pool, [&](Pool& self) { return self.malloc(size, alignment, stream, *out_ptr); });
 }
 
-/// Runs give(pool, released) and hands the number out if it is wanted.
+/// Runs release(pool, released) and writes the number if the caller wants it.
 template <typename Function>
-Status give_back(gpupool_t* pool, uint64_t* out_released, Function give) noexcept {
+Status run_release(gpupool_t* pool, uint64_t* out_released, Function release) noexcept {
   if (out_released != nullptr) *out_released = 0;
   if (pool != nullptr && pool->copy == Registry::copy_mark() &&
       pool->life.load(std::memory_order_acquire) == Life::exiting) {
@@ -37,13 +38,13 @@ Status give_back(gpupool_t* pool, uint64_t* out_released, Function give) noexcep
   }
   return on_pool(pool, [&](Pool& self) {
     uint64_t released = 0;
-    const Status status = give(self, released);
+    const Status status = release(self, released);
     if (status == kSuccess && out_released != nullptr) *out_released = released;
     return status;
   });
 }
 
-/// Whether statistics can be read: of a live pool, and of an inherited one.
+/// Whether statistics can be read: those of live pools and of inherited ones.
 bool can_watch(const gpupool_t* pool) noexcept {
   if (pool == nullptr || pool->copy != Registry::copy_mark()) return false;
   const Life life = pool->life.load(std::memory_order_acquire);
@@ -119,13 +120,13 @@ gpupool_status_t gpupool_synchronize(gpupool_t* pool) {
 }
 
 gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_released_bytes) {
-  return give_back(pool, out_released_bytes,
-                   [](Pool& self, uint64_t& released) { return self.empty(released); });
+  return run_release(pool, out_released_bytes,
+                     [](Pool& self, uint64_t& released) { return self.empty(released); });
 }
 
 gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes, uint64_t* out_released_bytes) {
-  return give_back(pool, out_released_bytes,
-                   [&](Pool& self, uint64_t& released) { return self.trim(target_bytes, released); });
+  return run_release(pool, out_released_bytes,
+                     [&](Pool& self, uint64_t& released) { return self.trim(target_bytes, released); });
 }
 
 gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool_stream_t stream) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools: creation, the default pools, destruction.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cinttypes>
@@ -7,6 +8,7 @@
 
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
+#include "abi/share.hpp"
 #include "abi/structs.hpp"
 #include "abi/watch.hpp"
 #include "base/log.hpp"
@@ -21,8 +23,14 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   std::unique_ptr<Device> device;
   Pool::Options options;
   if (const Status status = open_device(config, device, options); status != kSuccess) return status;
+  if (const Status status = find_debug_modes(options.debug); status != kSuccess) return status;
   const DeviceInfo info = device->info();
-  handle = Registry::instance().add(std::make_shared<Pool>(std::move(device), options));
+  const auto pool = std::make_shared<Pool>(std::move(device), options);
+  if (options.debug.any()) {
+    if (const Status status = pool->begin_debugging(); status != kSuccess) return status;
+  }
+  if (const Status status = share_pool(config, *pool); status != kSuccess) return status;
+  handle = Registry::instance().add(pool);
   if (log_enabled(GPUPOOL_LOG_INFO)) {
     log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " created on device %d (%s), mode %s, driver %d", handle->id,
              info.ordinal, info.name, options.vmm ? "vmm" : "driver or upstream", info.driver_version);
@@ -45,7 +53,7 @@ Status limits_from_environment(gpupool_config_t& config) {
   return kSuccess;
 }
 
-/// A child keeps its parent's device and limit alive, and nothing else of it.
+/// A child keeps only its parent's device and limit alive.
 Status create_child(gpupool_t* parent, gpupool_t*& handle) {
   Registry::instance().end_those_left();
   const std::shared_ptr<Pool> owner = Registry::instance().find(parent->id);
@@ -79,8 +87,8 @@ Status destroy(gpupool_t* handle) {
   return kSuccess;
 }
 
-/// Without a lock, since a child of fork would inherit it taken: where several threads come first, each
-/// creates a pool, which costs no memory of the device, and one of them stays.
+/// Without a lock, which a forked child could inherit taken: if several threads come first, each creates a
+/// pool, which costs no device memory, and one of them stays.
 Status default_pool(int32_t device, gpupool_t*& handle) {
   if (device < 0 || static_cast<size_t>(device) >= kMaxDevices) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
@@ -136,7 +144,7 @@ Status refuse_null(const char* argument) noexcept {
 }
 
 Status log_failure(Status status) noexcept {
-  gpupool_log_level_t level = GPUPOOL_LOG_INFO;  // the caller's mistakes, which the caller is told
+  gpupool_log_level_t level = GPUPOOL_LOG_INFO;  // the caller's mistakes, reported to the caller
   if (is_shortage(status)) level = GPUPOOL_LOG_WARNING;
   if (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_INTERNAL ||
       status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sleep and wake, of pools and of tags.
+// Sleep and wake, for pools and for tags.
+#include "abi/sleep.hpp"
+
 #include <cstring>
 #include <string>
 
@@ -8,9 +10,8 @@
 #include "device/sim/sim.hpp"
 
 namespace gpupool::internal::abi {
-namespace {
 
-Status read_options(const gpupool_sleep_options_t* in, SleepOptions& options) {
+Status read_sleep_options(const gpupool_sleep_options_t* in, SleepOptions& options) {
   gpupool_sleep_options_t whole{};
   if (in != nullptr) {
     if (const Status status = read_struct(in, whole, "options->struct_size"); status != kSuccess)
@@ -18,7 +19,6 @@ Status read_options(const gpupool_sleep_options_t* in, SleepOptions& options) {
   }
   constexpr uint32_t kKnown = GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT | GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS |
                               GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP | GPUPOOL_SLEEP_FLAG_FILL;
-  constexpr Status kInvalid = GPUPOOL_ERROR_INVALID_ARGUMENT;
   if ((whole.flags & ~kKnown) != 0) {
     return fail(kInvalid, "flags is 0x%x, with bits other than those of gpupool_sleep_flag_t", whole.flags);
   }
@@ -41,7 +41,9 @@ Status read_options(const gpupool_sleep_options_t* in, SleepOptions& options) {
   return kSuccess;
 }
 
-/// Reads the options, does it, and writes the result: zeroes on failure.
+namespace {
+
+/// Reads the options, runs the operation, and writes the result: zeroes on failure.
 template <typename Action>
 Status with_options(const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out, Action action) {
   if (out != nullptr) {
@@ -52,7 +54,7 @@ Status with_options(const gpupool_sleep_options_t* options, gpupool_sleep_result
   Status status = kSuccess;
   {
     SleepOptions read;
-    status = read_options(options, read);
+    status = read_sleep_options(options, read);
     if (status == kSuccess) status = action(read, result);
   }
   if (status != kSuccess) result = {};
@@ -80,6 +82,14 @@ gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* op
                               gpupool_sleep_result_t* out_result) {
   return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
     return on_pool(pool, [&](Pool& self) { return self.sleeper().wake(read, result); });
+  });
+}
+
+gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr,
+                                    const gpupool_sleep_options_t* options,
+                                    gpupool_sleep_result_t* out_result) {
+  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+    return on_pool(pool, [&](Pool& self) { return self.sleeper().wake_block(ptr, read, result); });
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Structs that grow: the caller says how much of one it knows.
+// Structs that grow: the caller says how much of a struct it knows.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@ inline constexpr size_t kShortest = 8;
 /// No struct will ever be this long: a guard against garbage in struct_size.
 inline constexpr size_t kLongest = 64 * 1024;
 
-/// Checks how much of a struct the caller says to know; `argument` is what the message calls that size.
+/// Checks how much of a struct the caller claims to know; `argument` is what the message calls that size.
 inline Status check_size(size_t size, const char* argument) noexcept {
   if (size >= kShortest && size <= kLongest) return kSuccess;
   return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is %zu, not %zu to %zu: it is the sizeof of the struct",
               argument, size, kShortest, kLongest);
 }
 
-/// For a struct that is longer than what this library knows, and says something there.
+/// For a struct that is longer than this library knows, with nonzero bytes there.
 inline Status refuse_longer(const char* argument, size_t size, size_t known, size_t offset) noexcept {
   return fail(
       GPUPOOL_ERROR_UNSUPPORTED,
@@ -47,7 +47,7 @@ Status read_struct(const Struct* in, Struct& out, const char* argument) noexcept
   return kSuccess;
 }
 
-/// Writes as much of a struct as the caller knows, and how much that was.
+/// Writes as much of a struct as the caller knows, and its size.
 template <typename Struct>
 void write_struct(const Struct& in, Struct* out) noexcept {
   const size_t size = std::min<size_t>(out->struct_size, sizeof(Struct));
@@ -55,7 +55,7 @@ void write_struct(const Struct& in, Struct* out) noexcept {
   out->struct_size = static_cast<uint32_t>(size);
 }
 
-/// Writes an element of an array whose elements the caller thinks are `size` bytes; the rest is zero.
+/// Writes an element of an array whose elements have `size` bytes for the caller; the rest is zero.
 template <typename Struct>
 void write_element(const Struct& in, void* out, size_t size) noexcept {
   const size_t known = std::min(size, sizeof(Struct));

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
@@ -12,8 +13,10 @@
 #include <string_view>
 
 #include "abi/call.hpp"
+#include "abi/control.hpp"
 #include "abi/structs.hpp"
 #include "pool/watch.hpp"
+#include "watch/stats_page.hpp"
 
 using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
 using namespace gpupool::internal::abi;  // NOLINT
@@ -24,8 +27,8 @@ namespace {
 constexpr size_t kPathMax = 4000;
 constexpr size_t kMarkMax = 255;
 
-/// Which stacks GPUPOOL_RECORD_STACKS asks for: "none", "native", "language" or "all"; by default those of
-/// the language, which cost nothing where nobody tells them.
+/// The stacks that GPUPOOL_RECORD_STACKS asks for: "none", "native", "language" or "all"; by default the
+/// language's, which cost nothing if no function names them.
 Status stacks_from_environment(uint32_t& flags) {
   const char* text = std::getenv("GPUPOOL_RECORD_STACKS");
   const std::string_view wanted = text == nullptr || *text == '\0' ? "language" : text;
@@ -45,26 +48,31 @@ Status record_from_environment() {
   uint32_t flags = 0;
   if (const Status status = stacks_from_environment(flags); status != kSuccess) return status;
   if (const Status status = gpupool_record_start(path, flags); status != kSuccess) return status;
-  // At exit the file is ended; without that it would be as one of a process that was killed.
-  if (ends_at_exit.exchange(true)) return kSuccess;
-  (void)std::atexit([] {
-    if (Recorder::is_on()) (void)gpupool_record_stop();
-  });
+  end_recording_at_exit();
   return kSuccess;
 }
 
-/// The process for which the environment was read: a child after fork is another.
+/// The process that read the environment: a child after fork is another.
 constinit std::atomic<pid_t> read_for{0};
 
 }  // namespace
 
+void end_recording_at_exit() noexcept {
+  if (ends_at_exit.exchange(true)) return;
+  (void)std::atexit([] {
+    if (Recorder::is_on()) (void)gpupool_record_stop();
+  });
+}
+
 void watch_from_environment() noexcept {
   const pid_t process = getpid();
   if (read_for.exchange(process) == process) return;
-  // A program that nobody can watch should run all the same.
+  // A program should run even if it cannot be watched.
   const auto complain = [] { std::fprintf(stderr, "gpupool: %s\n", last_error().message); };
   if (guarded([] { return read_sample_distance(); }) != kSuccess) complain();
+  if (guarded([] { return shown::read_switch(); }) != kSuccess) complain();
   if (guarded([] { return record_from_environment(); }) != kSuccess) complain();
+  if (guarded([] { return control_from_environment(); }) != kSuccess) complain();
 }
 
 }  // namespace gpupool::internal::abi

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment asks to be watched.
+// Watching that the environment asks for.
 #pragma once
 
 namespace gpupool::internal::abi {
 
-/// Reads GPUPOOL_SAMPLE and GPUPOOL_RECORD when the process makes its first pool. What is wrong there is said
-/// once on standard error.
+/// Reads GPUPOOL_SAMPLE, GPUPOOL_STATS, GPUPOOL_RECORD and GPUPOOL_CONTROL when the process creates its first
+/// pool. Reports errors in them once on standard error.
 void watch_from_environment() noexcept;
+
+/// Ends a recording when the process exits; otherwise it would look like that of a killed one.
+void end_recording_at_exit() noexcept;
 
 }  // namespace gpupool::internal::abi

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// An object that is there before anything runs, and is never destroyed.
+// An object that exists before any code runs, and is never destroyed.
 #pragma once
 
 namespace gpupool::internal {
 
-/// For variables with constinit, at namespace scope: no guard is taken when they are first used, which a
-/// child of fork could inherit taken; and none is destroyed while other threads, or hooks at exit, use it.
+/// For constinit variables at namespace scope: their first use takes no guard, which a forked child could
+/// inherit taken; and none is destroyed while other threads, or exit hooks, still use it.
 template <typename Value>
 union Lasting {
   constexpr Lasting() : value() {}

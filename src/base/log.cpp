@@ -45,7 +45,7 @@ struct OwnLines {
 };
 constinit thread_local OwnLines own_lines;
 
-/// The level that GPUPOOL_LOG names; kUnset if it names none that there is.
+/// The level that GPUPOOL_LOG names; kUnset if there is no such level.
 int level_of(std::string_view text) noexcept {
   static constexpr std::string_view kNames[] = {"off", "error", "warning", "info", "debug"};
   if (text.empty()) return GPUPOOL_LOG_OFF;
@@ -55,8 +55,7 @@ int level_of(std::string_view text) noexcept {
   return kUnset;
 }
 
-/// Reads GPUPOOL_LOG. Of several threads that come first, one sets the level, and says so if the text is
-/// none.
+/// Reads GPUPOOL_LOG. If several threads come first, one of them sets the level, and reports a bad text.
 int gate_from_environment() noexcept {
   const char* text = std::getenv("GPUPOOL_LOG");
   const int found = text == nullptr ? GPUPOOL_LOG_OFF : level_of(text);
@@ -72,7 +71,7 @@ int gate_from_environment() noexcept {
   return level;
 }
 
-/// Hands a line out. What the receiver does leaves the thread's last failure as it was.
+/// Delivers a line. Whatever the receiver does, the thread's last failure stays as it was.
 void send(int level, const char* line) noexcept {
   receiver_lock.lock();
   const Receiver to = receiver;

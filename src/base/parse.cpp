@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/parse.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cinttypes>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 
@@ -88,24 +90,18 @@ Status refuse(std::string_view name, std::string_view text, const char* why) noe
               text.data(), why);
 }
 
-}  // namespace
+bool is_percentage(std::string_view all) noexcept {
+  return !all.empty() && all.back() == '%';
+}
 
-Status parse_size(std::string_view name, std::string_view text, uint64_t& bytes, double& share) {
+/// A size alone. `wanted` says what the text is not.
+Status read_bytes(std::string_view name, std::string_view text, const char* wanted, uint64_t& bytes) {
   const std::string_view all = trimmed(text);
-  if (!all.empty() && all.back() == '%') {
-    const std::optional<double> found = percentage(all);
-    if (!found) return refuse(name, text, "not a share in (0%, 100%]");
-    bytes = 0;
-    share = *found;
-    return kSuccess;
-  }
   const size_t number_end = std::min(all.find_first_not_of("0123456789."), all.size());
   const std::string_view digits = all.substr(0, number_end);
   const std::optional<uint64_t> factor = factor_of(trimmed(all.substr(number_end)));
   const std::optional<double> value = decimal(digits);
-  if (!factor || !value) {
-    return refuse(name, text, "not a size such as 4096, 512KiB, 1.5GiB or 8GB, or a share such as 40%");
-  }
+  if (!factor || !value) return refuse(name, text, wanted);
   uint64_t result = 0;  // whole numbers stay apart from the double, which is exact only up to 2^53
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), result);
   const bool is_whole = error == std::errc() && end == digits.data() + digits.size();
@@ -119,6 +115,27 @@ Status parse_size(std::string_view name, std::string_view text, uint64_t& bytes,
   }
   if (result == 0) return refuse(name, text, "which is no bytes at all");
   bytes = result;
+  return kSuccess;
+}
+
+}  // namespace
+
+Status parse_bytes(std::string_view name, std::string_view text, uint64_t& bytes) {
+  if (is_percentage(trimmed(text))) return refuse(name, text, "a share, and bytes are wanted");
+  return read_bytes(name, text, "not a size such as 4096, 512KiB, 1.5GiB or 8GB", bytes);
+}
+
+Status parse_size(std::string_view name, std::string_view text, uint64_t& bytes, double& share) {
+  const std::string_view all = trimmed(text);
+  if (is_percentage(all)) {
+    const std::optional<double> found = percentage(all);
+    if (!found) return refuse(name, text, "not a share in (0%, 100%]");
+    bytes = 0;
+    share = *found;
+    return kSuccess;
+  }
+  const char* const wanted = "not a size such as 4096, 512KiB, 1.5GiB or 8GB, or a share such as 40%";
+  if (const Status status = read_bytes(name, text, wanted, bytes); status != kSuccess) return status;
   share = 0;
   return kSuccess;
 }
@@ -157,6 +174,15 @@ Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& 
   }
   backend = kind;
   ordinal = value;
+  return kSuccess;
+}
+
+Status read_switch(const char* name, bool& is_on) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return kSuccess;
+  const bool is_digit = (*text == '0' || *text == '1') && text[1] == '\0';
+  if (!is_digit) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is \"%.64s\", not 0 or 1", name, text);
+  is_on = *text == '1';
   return kSuccess;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room in a vector ahead of a change that must not fail.
+// Reserves room in a vector ahead of a change that must not fail.
 #pragma once
 
 #include <algorithm>

@@ -6,7 +6,8 @@
 namespace gpupool::internal {
 namespace {
 
-// A holder needs far less than 200 pauses, unless it has lost its core. Then its turn may be a while off.
+// A holder needs far fewer than 200 pauses, unless it has lost its core. Then it may be a while until it runs
+// again.
 constexpr unsigned kSpins = 200;
 constexpr long kRestNanoseconds = 50'000;
 
@@ -18,9 +19,8 @@ void pause() noexcept {
 #endif
 }
 
-/// Leaves the core to whoever else is there. A mere yield would not: it comes back at once where the caller
-/// is a real-time thread and the holder is not. Waiting on the lock itself would need an exchange in
-/// unlock().
+/// Gives the core to another thread. A mere yield would return at once if the caller is a real-time thread
+/// and the holder is not. Waiting on the lock itself would need an exchange in unlock().
 void rest() noexcept {
   const timespec time{0, kRestNanoseconds};
   clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock for a few instructions' work, that one thread takes almost always.
+// A lock for a few instructions, which is almost always taken by the same thread.
 #pragma once
 
 #include <atomic>
 
 namespace gpupool::internal {
 
-/// Uncontended: one atomic exchange to lock, one plain store to unlock. Meets std::lock_guard's needs.
-/// Never held across a driver call, a callback, or anything else that can block. Who waits long sleeps in
-/// between, so that the holder can run even where the one who waits has a higher priority and the only core.
+/// Uncontended: one atomic exchange to lock, one plain store to unlock. Works with std::lock_guard. Never
+/// held across a driver call, a callback, or anything else that can block. A long waiter sleeps in between,
+/// so the holder can run even if the waiter has a higher priority and the only core.
 class SpinLock {
  public:
   void lock() noexcept {
@@ -27,7 +27,7 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
-/// Holds a SpinLock for a scope. Core uses it, which may not see <mutex> and the locks of the system in it.
+/// Holds a SpinLock for a scope. For core, which must not include <mutex> and its system locks.
 class SpinGuard {
  public:
   explicit SpinGuard(SpinLock& lock) noexcept : lock_(lock) { lock_.lock(); }

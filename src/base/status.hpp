@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status codes, and the thread's record of its last failure.
 //
-// Internally every fallible function returns Status and nothing throws on purpose. Whoever finds the
+// Internally every fallible function returns Status, and nothing throws on purpose. The function that finds a
 // failure describes it once, with fail(); callers pass the status on. The record is a fixed buffer, so
-// that running out of memory can be reported without needing any.
+// reporting an out-of-memory needs no memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ using Status = gpupool_status_t;
 
 inline constexpr Status kSuccess = GPUPOOL_SUCCESS;
 
-/// What more memory could help with; everything else fails at once.
+/// Failures that more memory could fix; all others fail at once.
 constexpr bool is_shortage(Status status) noexcept {
   return status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
 }
@@ -34,11 +34,11 @@ ErrorRecord& last_error() noexcept;
 /// Records a failure, formatted as by printf, and returns `status`.
 [[gnu::format(printf, 2, 3), gnu::cold]] Status fail(Status status, const char* format, ...) noexcept;
 
-/// The same with the driver's own number.
+/// As fail(), with the driver's own number.
 [[gnu::format(printf, 3, 4), gnu::cold]] Status fail_driver(Status status, int32_t driver_code,
                                                             const char* format, ...) noexcept;
 
-/// The name of a status; "unknown status" for a number that is none.
+/// The name of a status; "unknown status" for any other number.
 const char* status_name(Status status) noexcept;
 
 }  // namespace gpupool::internal

@@ -19,10 +19,10 @@ namespace {
 constexpr uint64_t kKiB = uint64_t{1} << 10;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-/// Odd, so that the median is one of them.
+/// Odd, so that the median is one of the values.
 constexpr size_t kRepeats = 7;
 
-/// The yardsticks get this share of the time that the case itself gets.
+/// The yardsticks get this share of the case's own time.
 constexpr double kYardstickShare = 0.25;
 
 /// Larger mallocs of the C library are system calls and no yardstick.
@@ -47,7 +47,7 @@ uint64_t repeats_in(BenchCase& bench_case, double seconds) {
   return calibrate([&](uint64_t count) { return bench_case.run(count); }, seconds);
 }
 
-/// The case and the yardsticks in turn, so that a machine whose speed drifts slows all of them.
+/// Runs the case and the yardsticks in turn, so that a drift in the machine's speed affects all of them.
 Row measure(BenchCase& bench_case, double seconds) {
   const std::unique_ptr<BenchCase> mutex = make_mutex_case();
   const std::unique_ptr<BenchCase> libc = make_libc_case(std::min(bench_case.info().size, kMaxLibcSize));
@@ -65,7 +65,7 @@ Row measure(BenchCase& bench_case, double seconds) {
   return row;
 }
 
-/// Makes a case when its turn comes: each has a pool of its own, and only one is there at a time.
+/// Creates a case when its turn comes: each has its own pool, and only one exists at a time.
 using Maker = std::function<std::unique_ptr<BenchCase>()>;
 
 std::vector<Maker> all_cases(const Config& config, const std::vector<int>& thread_counts) {

@@ -31,7 +31,7 @@ void pair(gpupool_t* pool, uint64_t size, gpupool_stream_t stream, uint64_t coun
   }
 }
 
-/// Times `work(count)` on one thread that has warmed up. Returns nanoseconds for one.
+/// Times `work(count)` on one warmed-up thread. Returns nanoseconds per unit of work.
 template <class Repeats>
 double time_one_thread(uint64_t count, const Repeats& work) {
   return time_threads(
@@ -181,7 +181,7 @@ class ChurnCase : public BenchCase {
  private:
   static constexpr double kSmallest = 512;
 
-  /// The first time: fills the pool, and lets it settle.
+  /// The first time, fills the pool and lets it settle.
   void prepare() {
     if (is_prepared_) return;
     for (gpupool_ptr_t& pointer : pointers_) malloc_into(pointer, random_());

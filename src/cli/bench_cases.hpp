@@ -19,7 +19,7 @@ struct CaseInfo {
   uint64_t live_blocks;  // that stay live meanwhile
 };
 
-/// Something that can be done any number of times.
+/// Work that can be repeated any number of times.
 class BenchCase {
  public:
   explicit BenchCase(CaseInfo info) : info_(std::move(info)) {}
@@ -28,7 +28,7 @@ class BenchCase {
   BenchCase& operator=(const BenchCase&) = delete;
 
   const CaseInfo& info() const noexcept { return info_; }
-  /// Does it `count` times on each thread. Returns nanoseconds for one, as a thread sees it.
+  /// Repeats it `count` times on each thread. Returns nanoseconds per repeat, as a thread sees it.
   virtual double run(uint64_t count) = 0;
 
  private:
@@ -38,8 +38,8 @@ class BenchCase {
 /// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
 std::unique_ptr<BenchCase> make_pair_case(const Config& config, CaseInfo info, bool is_one_stream);
 
-/// Pairs of one size on `streams` streams in turn, or, with several threads, each on one that is picked at
-/// random, as tasks do that wander over threads.
+/// Pairs of one size on `streams` streams in turn, or, with several threads, each on a randomly picked one,
+/// as with tasks that move between threads.
 std::unique_ptr<BenchCase> make_streams_case(const Config& config, CaseInfo info, size_t streams);
 
 /// Pairs of `sizes` sizes in turn, multiples of 512, on one stream.
@@ -51,14 +51,14 @@ std::unique_ptr<BenchCase> make_parked_pair_case(const Config& config, CaseInfo 
 /// One thread allocates, and another one frees what it gets from the first through a ring of 256 pointers.
 std::unique_ptr<BenchCase> make_free_elsewhere_case(const Config& config, CaseInfo info);
 
-/// The same without the pool: what handing a pointer to another thread costs.
+/// The same without the pool: the cost of passing a pointer to another thread.
 std::unique_ptr<BenchCase> make_ring_case(CaseInfo info);
 
-/// Among info.live_blocks live blocks of 512 bytes to info.size, sizes evenly spread in their logarithm,
-/// one that is picked at random is freed and another allocated in its place. That is counted as one.
+/// Among info.live_blocks live blocks of 512 bytes to info.size, with log-uniform sizes, frees a randomly
+/// picked one and allocates another in its place. That counts as one.
 std::unique_ptr<BenchCase> make_churn_case(const Config& config, CaseInfo info);
 
-/// Yardstick: lock and unlock of a mutex that nobody else wants.
+/// Yardstick: lock and unlock of an uncontended mutex.
 std::unique_ptr<BenchCase> make_mutex_case();
 
 /// Yardstick: malloc and free of the C library.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes every block of a replay and reads it back before it is freed: nobody may have disturbed it.
+// Writes every block of a replay and reads it back before it is freed: it must be undisturbed.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace gpupool::cli {
 
-/// Fills are queued behind each malloc, reads before each free, on the block's stream; what was read is
-/// compared later, many blocks at a time, since each comparison waits for the streams.
+/// Fills are queued behind each malloc, reads before each free, on the block's stream; the results are
+/// compared later, many blocks at a time, because each comparison waits for the streams.
 class DataCheck {
  public:
   /// Borrows pool and streams. `slot_count` as in Trace.
   DataCheck(Pool& pool, std::span<const gpupool_stream_t> streams, uint32_t slot_count);
 
-  /// Right after a malloc: fills the block with a byte that belongs to `id` alone, or nearly.
+  /// Right after a malloc: fills the block with a byte that is (nearly) unique to `id`.
   void write(uint32_t slot, uint64_t id, gpupool_ptr_t ptr, uint64_t bytes, gpupool_stream_t stream);
 
   /// Right before a free: queues reads of the block's ends and of places between.
@@ -30,7 +30,7 @@ class DataCheck {
   void compare();
 
   uint64_t mismatches() const noexcept { return mismatches_; }
-  /// The first mismatch in words.
+  /// A description of the first mismatch.
   const std::string& first_mismatch() const noexcept { return first_mismatch_; }
 
  private:

@@ -9,10 +9,10 @@
 namespace gpupool::cli {
 namespace {
 
-/// To this share of the live peak the smallest cap is found.
+/// The precision of the smallest cap, as a share of the live peak.
 constexpr double kResolution = 0.001;
 
-/// A pool that fails with so many times what is live is not short of memory.
+/// A pool that fails with this many times the live memory is not short of memory.
 constexpr double kHighestCap = 32;
 
 class CapSearch {

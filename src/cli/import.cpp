@@ -1,121 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMM's log as a trace: "Thread,Time,Action,Pointer,Size,Stream", a line for each call.
+// gpupool import: what another allocator has recorded, as a trace or a recording.
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
-#include <unordered_map>
+#include <optional>
 
+#include "cli/gzip.hpp"
+#include "cli/import_rmm.hpp"
+#include "cli/import_torch.hpp"
 #include "cli/library.hpp"
 #include "cli/out_file.hpp"
+#include "cli/recorded_pool.hpp"
+#include "cli/recording_writer.hpp"
 #include "cli/text_file.hpp"
 #include "cli/watch_commands.hpp"
 
 namespace gpupool::cli {
 namespace {
 
-constexpr size_t kFields = 6;
-constexpr size_t kMaxLine = 4096;
+constexpr uint64_t kLargestPickle = uint64_t{4} << 30;
+/// A snapshot is kept whole. Gzip packs one into about a tenth.
+constexpr uint64_t kMostGrowth = 200;
 
-class RmmLog {
- public:
-  RmmLog(std::string label, OutFile& out) : label_(std::move(label)), out_(out) {}
-
-  void feed(std::string_view text) {
-    while (!text.empty()) {
-      const size_t end = text.find('\n');
-      begun_ += text.substr(0, end);
-      if (begun_.size() > kMaxLine)
-        throw refuse(fmt::format("the line is longer than {} characters", kMaxLine), 1);
-      if (end == std::string_view::npos) return;
-      take_line();
-      text.remove_prefix(end + 1);
-    }
+void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& out) {
+  const std::string label = file_label(options.file);
+  const Recording recording = recording_of_snapshot(label, std::move(bytes), options.device);
+  if (options.format == "recording") return out.write(pack_gzip(bytes_of_recording(recording)));
+  if (recording.pools.size() > 1) {
+    std::string devices;
+    for (const auto& [pool, about] : recording.pools) devices += fmt::format(" {}", pool - 1);
+    throw InputError(
+        fmt::format("{}: several devices have blocks:{}. Choose one with --device", label, devices));
   }
-
-  void finish() {
-    if (!begun_.empty()) take_line();
-    if (blocks_ == 0) throw refuse("nothing was allocated");
-  }
-
- private:
-  InputError refuse(const std::string& why, uint64_t ahead = 0) const {
-    return InputError(fmt::format("{}:{}: {}", label_, line_ + ahead, why));
-  }
-
-  void take_line() {
-    ++line_;
-    std::string line;
-    line.swap(begun_);
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) return;
-    std::array<std::string_view, kFields> fields;
-    std::string_view rest = line;
-    for (size_t i = 0; i < kFields; ++i) {
-      const size_t end = rest.find(',');
-      if ((end == std::string_view::npos) != (i + 1 == kFields)) {
-        throw refuse("a line is 'Thread,Time,Action,Pointer,Size,Stream'");
-      }
-      fields[i] = rest.substr(0, end);
-      rest.remove_prefix(i + 1 == kFields ? rest.size() : end + 1);
-    }
-    if (fields[0] == "Thread") return;  // the headline
-    take(fields);
-  }
-
-  void take(const std::array<std::string_view, kFields>& fields) {
-    const std::string_view action = fields[2];
-    if (action == "allocate failure") {
-      out_.write(fmt::format("# a malloc of {} bytes has failed\n", number(fields[4], "size")));
-      return;
-    }
-    const uint64_t address = number(fields[3], "pointer");
-    const uint64_t bytes = number(fields[4], "size");
-    if (action == "allocate") {
-      if (bytes == 0) return;
-      if (live_.contains(address))
-        throw refuse(fmt::format("0x{:x} is allocated again before it is freed", address));
-      live_[address] = ++blocks_;
-      out_.write(fmt::format("a {} {} {}\n", blocks_, bytes, number(fields[5], "stream")));
-    } else if (action == "free") {
-      const auto found = live_.find(address);
-      if (found == live_.end()) return;  // it was allocated before the log began, or has no bytes
-      out_.write(fmt::format("f {}\n", found->second));
-      live_.erase(found);
-    } else {
-      throw refuse("the action is not allocate, allocate failure or free");
-    }
-  }
-
-  /// Decimal, or with 0x; "(nil)" is what printf makes of 0.
-  uint64_t number(std::string_view text, std::string_view meaning) const {
-    if (text == "(nil)") return 0;
-    const bool is_hex = text.starts_with("0x");
-    const std::string_view digits = is_hex ? text.substr(2) : text;
-    uint64_t value = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value, is_hex ? 16 : 10);
-    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
-      throw refuse(fmt::format("the {} is not a number", meaning));
-    }
-    return value;
-  }
-
-  std::string label_;
-  OutFile& out_;
-  std::string begun_;
-  uint64_t line_ = 0;
-  uint64_t blocks_ = 0;
-  std::unordered_map<uint64_t, uint64_t> live_;
-};
+  write_trace(recording, recording.pools.begin()->first, [&](std::string_view piece) { out.write(piece); });
+}
 
 }  // namespace
 
 int run_import(const ImportOptions& options) {
+  const std::string label = file_label(options.file);
   OutFile out(options.output);
-  RmmLog log(file_label(options.file), out);
-  read_text(options.file, [&](std::string_view text) { log.feed(text); });
-  log.finish();
+  std::string pickle;
+  std::optional<RmmLog> log;
+  const auto use = [&](std::string_view text) {
+    if (!log && (!pickle.empty() || is_pickle(text))) {
+      if (pickle.size() + text.size() > kLargestPickle)
+        throw InputError(
+            fmt::format("{}: at byte {}: the pickle is larger than 4 GiB", label, pickle.size()));
+      pickle += text;
+      return;
+    }
+    if (!log) log.emplace(label, out);
+    log->feed(text);
+  };
+  read_text(options.file, use, kMostGrowth);
+  if (!pickle.empty()) {
+    import_snapshot(options, std::move(pickle), out);
+  } else {
+    if (options.format != "text" || options.device)
+      throw InputError(label + ": --format and --device are for snapshots of PyTorch, and this is none");
+    if (!log) log.emplace(label, out);
+    log->finish();
+  }
   out.close();
   return 0;
 }

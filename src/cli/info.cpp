@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpupool info: what this library and this machine can do.
+// gpupool info: what this library and this machine support.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -50,7 +50,7 @@ constexpr Word kCapabilities[] = {
     {GPUPOOL_CAPABILITY_MANAGED, "managed", "managed memory"},
 };
 
-/// The words for the bits that are set.
+/// The names of the bits that are set.
 template <size_t n>
 std::vector<std::string> words_of(uint64_t bits, const Word (&words)[n], const char* Word::*text) {
   std::vector<std::string> result;
@@ -113,7 +113,7 @@ std::vector<std::string> to_cells(const gpupool_device_info_t& device) {
           join(words_of(device.capabilities, kCapabilities, &Word::meaning))};
 }
 
-/// A row for each GPU, and one row for neighbours of the simulated devices that are alike.
+/// A row for each GPU, and one row for adjacent identical simulated devices.
 void add_rows(Table& table, const std::vector<gpupool_device_info_t>& devices) {
   for (size_t first = 0, last = 0; first < devices.size(); first = ++last) {
     std::vector<std::string> cells = to_cells(devices[first]);

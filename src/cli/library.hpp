@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command adds to gpupool.hpp: what the user is to blame for, and devices by name.
+// What the command adds to gpupool.hpp: errors caused by the user, and devices by name.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace gpupool::cli {
 
-/// What the user gave is wrong: a bad option, a broken trace, an unknown device. Exit status 2.
+/// Bad input from the user: a bad option, a broken trace, an unknown device. Exit status 2.
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The words of gpupool_last_error for a status that a call of this thread just gave; "" if there are none.
+/// The message of gpupool_last_error for a status just returned on this thread; "" if there is none.
 std::string last_words(gpupool_status_t status);
 
-/// "STATUS_NAME: the words of gpupool_last_error", for a status that a call of this thread just gave.
+/// "STATUS_NAME: message of gpupool_last_error", for a status just returned on this thread.
 std::string describe(gpupool_status_t status);
 
-/// Whether a status says that the caller asked for what cannot be, rather than that something broke.
+/// Whether a status means that the caller asked for something impossible, rather than that something broke.
 bool is_callers_fault(gpupool_status_t status) noexcept;
 
 /// The device that `text` names, as gpupool_parse_device reads it. Throws InputError when there is none.
@@ -32,14 +32,14 @@ gpupool_device_info_t find_device(const std::string& text);
 /// "sim:0" or "cuda:1".
 std::string device_label(const gpupool_device_info_t& info);
 
-/// Tells a simulated device whether its memory holds data. Does nothing for other backends. Must come
-/// before the first pool on the device.
+/// Tells a simulated device whether its memory holds data. Does nothing for other backends. Call it before
+/// the first pool on the device.
 void configure_data(const gpupool_device_info_t& info, bool with_data);
 
 /// A configuration with all defaults for a device.
 Config config_for(const gpupool_device_info_t& info);
 
-/// Throws InputError where the configuration is at fault, else Error.
+/// Throws InputError if the configuration is at fault, else Error.
 Pool create_pool(const Config& config);
 
 }  // namespace gpupool::cli

@@ -16,8 +16,8 @@ struct LiveBlock {
   uint64_t number;  // counted from 1 over the recording
 };
 
-/// Blocks by pool and address. A free that fits no block, or a malloc where one is, comes of lost events; the
-/// one is passed over, and the other ends the block that is there.
+/// Blocks by pool and address. A free that matches no block, or a malloc on top of one, results from lost
+/// events; the free is ignored, and the malloc ends the existing block.
 class LiveBlocks {
  public:
   using Key = std::pair<uint64_t, uint64_t>;
@@ -42,7 +42,7 @@ class LiveBlocks {
   }
 
   const auto& all() const noexcept { return blocks_; }
-  /// Frees that fitted no block.
+  /// Frees that matched no block.
   uint64_t unmatched() const noexcept { return unmatched_; }
 
  private:
@@ -56,7 +56,7 @@ class LiveBlocks {
   uint64_t unmatched_ = 0;
 };
 
-/// What a block of so many requested bytes takes.
+/// The size of a block with this many requested bytes.
 constexpr uint64_t rounded(uint64_t bytes) noexcept {
   return (bytes + 511) / 512 * 512;
 }

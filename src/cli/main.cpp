@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/control_commands.hpp"
 #include "cli/library.hpp"
+#include "cli/machine_commands.hpp"
 #include "cli/watch_commands.hpp"
 
 namespace gpupool::cli {
@@ -185,7 +187,7 @@ size_t distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-/// Where the first argument looks like a command and is none, says so, with the command that may be meant.
+/// If the first argument looks like a command but is not one, says so, and suggests the right one.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   constexpr size_t kMaxDistance = 2;
   const std::string_view word = argc > 1 ? argv[1] : "";
@@ -221,6 +223,8 @@ int run(int argc, char** argv) {
   const CLI::App* replay = add_replay(app, replay_options);
   const CLI::App* bench = add_bench(app, bench_options);
   const WatchCommands watch(app);
+  const MachineCommands machine(app);
+  const ControlCommands control(app);
   refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
@@ -231,6 +235,8 @@ int run(int argc, char** argv) {
   if (replay->parsed()) return run_replay(replay_options);
   if (bench->parsed()) return run_bench(bench_options);
   if (const std::optional<int> status = watch.run()) return *status;
+  if (const std::optional<int> status = machine.run()) return *status;
+  if (const std::optional<int> status = control.run()) return *status;
   fmt::print(
       stderr,
       "gpupool: one pool of GPU memory for programs in any language. Try:\n{}gpupool --help says more.\n",
@@ -238,7 +244,7 @@ int run(int argc, char** argv) {
   return kBadInput;
 }
 
-/// What goes wrong, as an exit status and words on standard error.
+/// Turns errors into an exit status and a message on standard error.
 int run_and_explain(int argc, char** argv) {
   try {
     const int status = run(argc, argv);

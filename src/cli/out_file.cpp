@@ -40,6 +40,13 @@ OutFile::~OutFile() {
   if (!partial_.empty()) (void)unlink(partial_.c_str());
 }
 
+void OutFile::let_all_read() const noexcept {
+  if (partial_.empty()) return;
+  const mode_t mask = umask(0);
+  (void)umask(mask);
+  (void)fchmod(fileno(file_), 0666 & ~mask);
+}
+
 void OutFile::close() {
   if (file_ == stdout) return;  // main looks whether it could be written
   const bool is_good = std::ferror(file_) == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command writes: a file, or standard output.
+// The output of a command: a file, or standard output.
 #pragma once
 
 #include <cstdio>
@@ -8,8 +8,8 @@
 
 namespace gpupool::cli {
 
-/// A file that appears when it is whole: what is there already is replaced by close(), and stays if that is
-/// never called. What is no file, such as /dev/null or a pipe, is written to.
+/// A file that appears when it is complete: close() replaces an existing file, which stays if close() is
+/// never called. Anything but a regular file, such as /dev/null or a pipe, is written directly.
 class OutFile {
  public:
   /// "-": standard output. Throws InputError.
@@ -19,7 +19,9 @@ class OutFile {
   OutFile& operator=(const OutFile&) = delete;
 
   void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), file_); }
-  /// Throws InputError where something could not be written.
+  /// The file will be readable by all users that the umask allows it; else by its owner only.
+  void let_all_read() const noexcept;
+  /// Throws InputError if something could not be written.
   void close();
 
  private:

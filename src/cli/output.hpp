@@ -35,7 +35,7 @@ class Table {
 /// Prints an object as one line on standard output.
 void print_json(const nlohmann::ordered_json& object);
 
-/// Rounds to `digits` decimals, so that JSON shows no more than was measured.
+/// Rounds to `digits` decimals, so that JSON shows no more precision than was measured.
 double round_to(double value, int digits);
 
 /// A progress bar on standard error. It shows only on a terminal, and only once the work has taken a second.
@@ -48,7 +48,7 @@ class Progress {
 
   /// Begins a part of the work: `total` steps.
   void begin(std::string label, uint64_t total);
-  /// Steps of this part that are done. Cheap; call it as often as convenient.
+  /// Reports completed steps of this part. Cheap; call it as often as convenient.
   void set(uint64_t done);
   /// Wipes the bar, so that other lines can be printed.
   void clear();

@@ -2,12 +2,12 @@
 #include "cli/pprof.hpp"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <array>
-#include <stdexcept>
 #include <tuple>
 
+#include "cli/frame.hpp"
+#include "cli/gzip.hpp"
 #include "cli/live.hpp"
 
 namespace gpupool::cli {
@@ -99,27 +99,6 @@ std::map<Group, Sums> add_up(const Recording& recording, uint64_t pool) {
   return sums;
 }
 
-/// "function (file:line)" in its parts; line 0 where there is none. Native frames keep their module as the
-/// file.
-struct Frame {
-  std::string function;
-  std::string file;
-  uint64_t line = 0;
-};
-
-Frame split_frame(const std::string& text) {
-  const size_t open = text.rfind(" (");
-  if (open == std::string::npos || text.back() != ')') return {text, "", 0};
-  Frame frame{text.substr(0, open), text.substr(open + 2, text.size() - open - 3), 0};
-  const size_t colon = frame.file.rfind(':');
-  const std::string digits = colon == std::string::npos ? "" : frame.file.substr(colon + 1);
-  if (!digits.empty() && digits.size() < 10 && digits.find_first_not_of("0123456789") == std::string::npos) {
-    frame.line = std::stoull(digits);
-    frame.file.resize(colon);
-  }
-  return frame;
-}
-
 /// Field numbers are those of profile.proto.
 class Profile {
  public:
@@ -191,13 +170,7 @@ class Profile {
   void add(const Group& group, const Sums& sum) {
     const auto& [stack, tag, stream, thread, bytes] = group;
     Message locations;
-    const auto found = recording_.stacks.find(stack);
-    const std::string text = stack != 0 && found != recording_.stacks.end() ? found->second : "(no stack)";
-    for (size_t at = 0; at <= text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      locations.varint(location(one_line(text.substr(at, end - at))));
-      at = end + 1;
-    }
+    for (const std::string& text : frames_of(recording_, stack)) locations.varint(location(text));
     Message values;
     for (const uint64_t value :
          {sum.allocated_objects, sum.allocated_bytes, sum.live_objects, sum.live_bytes, sum.peak_bytes}) {
@@ -227,28 +200,10 @@ class Profile {
   std::vector<Message> functions_;
 };
 
-std::string pack(const std::string& text) {
-  constexpr int kGzip = 15 + 16;
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw std::runtime_error("no memory to pack the profile");
-  }
-  std::string packed(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  const int status = deflate(&stream, Z_FINISH);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  if (status != Z_STREAM_END) throw std::runtime_error("the profile cannot be packed");
-  return packed;
-}
-
 }  // namespace
 
 std::string pprof_of(const Recording& recording, uint64_t pool) {
-  return pack(Profile(recording).write(add_up(recording, pool)));
+  return pack_gzip(Profile(recording).write(add_up(recording, pool)));
 }
 
 }  // namespace gpupool::cli

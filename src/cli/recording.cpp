@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <tuple>
@@ -15,6 +16,7 @@
 
 #include "cli/library.hpp"
 #include "cli/text_file.hpp"
+#include "cli/utf8.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -28,6 +30,10 @@ constexpr uint32_t kFlagEnded = 1;
 constexpr uint32_t kFlagPacked = 2;
 constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 constexpr uint64_t kUnit = 512;
+/// No processor has more addresses.
+constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
+/// A hundred years.
+constexpr double kMostNs = 3.2e18;
 
 // Where the fields of the file's header are.
 enum Offset : size_t {
@@ -51,7 +57,7 @@ constexpr size_t kCommandRoom = 1024;
 enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName = 24 };
 constexpr size_t kNameRoom = 16;
 
-// Kinds that name things, and are no events.
+// Kinds that name things, and are not events.
 constexpr uint8_t kTagName = 9;
 constexpr uint8_t kStackText = 10;
 constexpr uint8_t kPoolName = 11;
@@ -156,7 +162,7 @@ class Reader {
   size_t read_chunk(size_t begin) {
     try {
       if (bytes_.size() - begin < kChunkHeader) return end_of_chunks(begin);
-      // Room that was taken and not used yet, or a thread that was stopped before it wrote anything.
+      // Room taken but not yet used, or a thread stopped before it wrote anything.
       if (!is_packed_ && u32(begin) == 0)
         return begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
       if (u32(begin) != kChunkMagic) throw refuse(begin, "there should be a chunk");
@@ -181,7 +187,7 @@ class Reader {
     } catch (const InputError& error) {
       if (damage_ == nullptr) throw;
       note_damage(error.what());
-      // Where chunks have no fixed places, nothing is found behind a broken one.
+      // If chunks have no fixed places, nothing can be found after a broken one.
       return is_packed_ ? bytes_.size() : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
     }
   }
@@ -246,7 +252,7 @@ class Reader {
     if (kind == kTagName || kind == kStackText || kind == kPoolName) return read_name(kind);
     if (kind == 0 || kind > kPoolName) throw refuse(begin, fmt::format("an event of unknown kind {}", kind));
     last_.kind = static_cast<Kind>(kind);
-    last_.ns = nanoseconds();
+    last_.ns = nanoseconds(begin);
     last_.bytes = last_.address = 0;
     if (last_.kind == Kind::mark) {
       (void)next_number();
@@ -256,6 +262,11 @@ class Reader {
       unit_ += next_difference();
       last_.address = unit_ * kUnit;
       if (last_.kind != Kind::free && last_.kind != Kind::use) last_.bytes = next_number();
+      // A failed request may have had any size.
+      const uint64_t bytes = last_.kind == Kind::failed ? 0 : last_.bytes;
+      if (last_.address >= kAddressEnd || bytes >= kAddressEnd) {
+        throw refuse(begin, fmt::format("{} bytes at {:#x} cannot be", bytes, last_.address));
+      }
     }
     last_.place = static_cast<uint32_t>(made_.events.size());
     made_.events.push_back(last_);
@@ -266,9 +277,14 @@ class Reader {
     return number;
   }
 
-  uint64_t nanoseconds() const {
-    const auto ticks = static_cast<double>((time_ - std::min(time_, start_)) << shift_);
-    return static_cast<uint64_t>(ticks * 1e9 / static_cast<double>(rate_));
+  uint64_t nanoseconds(size_t begin) const {
+    // 2^60 ticks are too many for what a shift leaves room for, and for what a slow clock makes of them.
+    const double ticks =
+        std::ldexp(static_cast<double>(time_ - std::min(time_, start_)), static_cast<int>(shift_));
+    // In this order, so that nanoseconds stay what they are.
+    const double ns = ticks * (1e9 / static_cast<double>(rate_));
+    if (ns > kMostNs) throw refuse(begin, "the time of an event cannot be");
+    return static_cast<uint64_t>(ns);
   }
 
   void read_name(uint8_t kind) {
@@ -330,11 +346,8 @@ void write_packed(const std::string& to, const std::string& text) {
 
 }  // namespace
 
-std::string one_line(std::string text, size_t longest) {
-  text.resize(std::min(text.size(), longest));
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text;
+std::string one_line(std::string_view text, size_t longest) {
+  return harmless(text.substr(0, longest));
 }
 
 std::string Recording::tag(uint32_t number) const {

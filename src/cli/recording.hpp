@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading what the library has recorded: see docs/watch.md for the format.
+// Reads recordings of the library: see docs/watch.md for the format.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpupool::cli {
@@ -66,20 +67,21 @@ struct Recording {
   std::string site(uint32_t stack) const;
 };
 
-/// A text of the recorded program's, with nothing that upsets a terminal or ends a line.
-std::string one_line(std::string text, size_t longest = 1000);
+/// The first `longest` bytes of a text of the recorded program, which may hold any bytes, as `harmless` shows
+/// them.
+std::string one_line(std::string_view text, size_t longest = 1000);
 
-/// What had to be left out of a damaged file.
+/// What had to be omitted from a damaged file.
 struct Damage {
   uint64_t chunks = 0;  // of which a part was lost
   std::string first;    // what was wrong first
 };
 
-/// Reads a recording, packed or not. Throws InputError "file: at byte N: what is wrong". With `damage`, what
-/// is wrong in one chunk costs that chunk's rest only, and is told there.
+/// Reads a recording, packed or not. Throws InputError "file: at byte N: what is wrong". With `damage`, an
+/// error in a chunk loses only the rest of that chunk, and is reported there.
 Recording read_recording(const std::string& file, Damage* damage = nullptr);
 
-/// Writes what is good in a recording to a packed file, which must not be there. Throws InputError.
+/// Writes the good parts of a recording to a packed file, which must not exist. Throws InputError.
 void pack_recording(const std::string& file, const std::string& to, Damage& damage);
 
 }  // namespace gpupool::cli

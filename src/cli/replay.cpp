@@ -18,14 +18,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Events between two looks at the progress bar.
+/// Events between two updates of the progress bar.
 constexpr size_t kSlice = 16384;
 
-/// The same where a pass is paced: so few that the time between two is short, and so many that looking at the
+/// The same for a paced pass: few enough that the time between two is short, and enough that reading the
 /// clock costs nothing.
 constexpr size_t kPacedSlice = 32;
 
-/// Inconsistencies that are told in words; all are counted.
+/// How many inconsistencies to describe; all are counted.
 constexpr uint64_t kMaxTold = 10;
 
 gpupool_driver_stats_t difference(const gpupool_driver_stats_t& after, const gpupool_driver_stats_t& before) {
@@ -110,7 +110,7 @@ class Replayer {
     result_.passes.push_back(pass);
   }
 
-  /// Lets the time pass that the recorded program spent on these events.
+  /// Waits for the time that the recorded program spent on these events.
   void pace(Clock::time_point begun, size_t begin, size_t end) const {
     const double per_event = trace_.duration * 1e9 / static_cast<double>(trace_.events.size());
     const auto until = [&](size_t event) {
@@ -123,7 +123,7 @@ class Replayer {
     }
   }
 
-  /// The measured loop. A block that could not be allocated has pointer 0, as one of no bytes has.
+  /// The measured loop. A block that could not be allocated has pointer 0, as an empty block does.
   template <bool with_data>
   void play(size_t begin, size_t end) {
     gpupool_t* const pool = pool_.handle();
@@ -152,7 +152,7 @@ class Replayer {
     }
   }
 
-  /// Frees what the trace left live, and what a pass that was stopped had not freed yet.
+  /// Frees what the trace left live, and what an aborted pass had not yet freed.
   void free_leftovers() {
     const auto free_slot = [&](uint32_t slot, gpupool_stream_t stream) {
       if (pointers_[slot] == 0) return;
@@ -170,7 +170,7 @@ class Replayer {
     if (data_) data_->compare();
   }
 
-  /// What must hold whenever everything is freed.
+  /// Checks what must hold whenever everything is freed.
   void check_pool() {
     try {
       pool_.validate();

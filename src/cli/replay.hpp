@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays a trace through a pool of its own, pass after pass, and checks the pool on the way.
+// Replays a trace through its own pool, pass after pass, and checks the pool along the way.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ struct ReplaySetup {
   int passes = 2;
   /// Write and check every block.
   bool with_data = false;
-  /// Spread each pass over the time that the recorded program took, so that what the pool decides by time is
-  /// decided as it was live: virtual time on the simulated device, waiting on a GPU.
+  /// Spread each pass over the time that the recorded program took, so that decisions of the pool that depend
+  /// on time come out as in the live run: virtual time on the simulated device, waiting on a GPU.
   bool paced = false;
 };
 
@@ -61,14 +61,14 @@ struct PassResult {
   double driver_microseconds() const;
 };
 
-/// What a replay came to.
+/// The result of a replay.
 struct ReplayResult {
   std::vector<PassResult> passes;
   uint64_t peak_reserved_bytes = 0;
   uint64_t host_waits = 0;
   uint64_t failed_allocations = 0;
   uint64_t inconsistencies = 0;
-  /// The first failed allocation, and the first inconsistencies, in words.
+  /// Descriptions of the first failed allocation and the first inconsistencies.
   std::vector<std::string> problems;
 
   bool is_good() const { return failed_allocations == 0 && inconsistencies == 0; }
@@ -81,7 +81,7 @@ ReplayResult replay(const Trace& trace, const ReplaySetup& setup, uint64_t cap_b
 
 /// The smallest cap, as a multiple of the live peak and to 0.1 per cent of it, with which all passes
 /// complete; nothing if even a large one does not help. Starts from `hint`, such as what a replay with no
-/// cap reserved. Appends to `problems` what was found wrong with the pool on the way.
+/// cap reserved. Appends problems found with the pool along the way to `problems`.
 std::optional<double> find_cap(const Trace& trace, const ReplaySetup& setup, double hint, Progress& progress,
                                std::vector<std::string>& problems);
 

@@ -60,7 +60,7 @@ std::vector<Trace> load_traces(const std::vector<std::string>& files) {
   return traces;
 }
 
-/// Memory that the host can still give without swapping; nothing where that cannot be known.
+/// Memory that the host can still provide without swapping; nothing if that is unknown.
 std::optional<uint64_t> available_host_bytes() {
   std::ifstream file("/proc/meminfo");
   std::string word;
@@ -71,7 +71,7 @@ std::optional<uint64_t> available_host_bytes() {
   return std::nullopt;
 }
 
-/// With data, the simulated device's memory is the host's; running out of that ends in a crash.
+/// With data, the simulated device's memory is host memory; running out of that ends in a crash.
 void require_host_memory(const Trace& trace) {
   const std::optional<uint64_t> available = available_host_bytes();
   if (available && trace.peak_live_bytes > *available) {
@@ -206,7 +206,7 @@ void print_problems(const Row& row) {
 }  // namespace
 
 int run_replay(const ReplayOptions& options) {
-  if (!options.cap.empty()) parse_cap(options.cap);  // a bad one is told before any work
+  if (!options.cap.empty()) parse_cap(options.cap);  // a bad one is reported before any work
   const gpupool_device_info_t device = find_device(options.device);
   const ReplaySetup setup = make_setup(options, device);
   const std::vector<Trace> traces = load_traces(options.files);

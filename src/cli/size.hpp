@@ -8,8 +8,8 @@
 
 namespace gpupool::cli {
 
-/// "4096", "512KiB", "8GB": bytes, as gpupool_parse_size reads them. Throws InputError, with `option` in
-/// front, for anything else, shares included.
+/// "4096", "512KiB", "8GB": bytes, as gpupool_parse_size reads them. Throws InputError, prefixed with
+/// `option`, for anything else, including shares.
 uint64_t parse_bytes(std::string_view text, std::string_view option);
 
 /// A cap as --cap takes it.

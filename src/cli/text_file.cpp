@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -17,6 +18,7 @@ namespace gpupool::cli {
 namespace {
 
 constexpr size_t kBufferSize = size_t{1} << 18;
+constexpr uint64_t kAlwaysAllowed = uint64_t{1} << 20;
 
 /// The bytes of a file, a bounded number of them at a time.
 class Bytes {
@@ -45,7 +47,11 @@ class Bytes {
     return {buffer_.data() + begin_, static_cast<size_t>(end_ - begin_)};
   }
 
-  void consume(size_t count) { begin_ += static_cast<std::ptrdiff_t>(count); }
+  void consume(size_t count) {
+    begin_ += static_cast<std::ptrdiff_t>(count);
+    consumed_ += count;
+  }
+  uint64_t consumed() const { return consumed_; }
 
   const std::string& label() const { return label_; }
 
@@ -60,6 +66,7 @@ class Bytes {
   std::ptrdiff_t begin_ = 0;
   std::ptrdiff_t end_ = 0;
   bool is_at_end_ = false;
+  uint64_t consumed_ = 0;
 };
 
 bool is_gzip(std::string_view bytes) {
@@ -69,8 +76,8 @@ bool is_gzip(std::string_view bytes) {
 /// Unpacks one gzip file of possibly several members, one after the other.
 class Unpacker {
  public:
-  Unpacker(Bytes& packed, const std::function<void(std::string_view)>& use)
-      : packed_(packed), use_(use), buffer_(kBufferSize) {
+  Unpacker(Bytes& packed, const std::function<void(std::string_view)>& use, uint64_t most_growth)
+      : packed_(packed), use_(use), most_growth_(most_growth), buffer_(kBufferSize) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
@@ -107,10 +114,16 @@ class Unpacker {
 
   void pass_on(std::string_view text) {
     lines_ += std::count(text.begin(), text.end(), '\n');
+    unpacked_ += text.size();
+    if (most_growth_ != 0 && unpacked_ > kAlwaysAllowed + most_growth_ * packed_.consumed()) {
+      throw InputError(
+          fmt::format("{}: at byte {}: up to here the file unpacks to more than {} times its size",
+                      packed_.label(), packed_.consumed(), most_growth_));
+    }
     if (!text.empty()) use_(text);
   }
 
-  /// Tapes and some tools pad with zeroes; all else is not what gzip wrote.
+  /// Tapes and some tools pad with zeroes; anything else did not come from gzip.
   void expect_padding() {
     uint64_t count = 0;
     bool is_padding = true;
@@ -129,7 +142,9 @@ class Unpacker {
 
   Bytes& packed_;
   const std::function<void(std::string_view)>& use_;
+  const uint64_t most_growth_;
   std::vector<char> buffer_;
+  uint64_t unpacked_ = 0;
   std::ptrdiff_t lines_ = 0;
   z_stream stream_{};
 };
@@ -140,10 +155,11 @@ std::string file_label(const std::string& path) {
   return path == "-" ? "standard input" : path;
 }
 
-void read_text(const std::string& path, const std::function<void(std::string_view)>& use) {
+void read_text(const std::string& path, const std::function<void(std::string_view)>& use,
+               uint64_t most_growth) {
   Bytes bytes(path);
   if (is_gzip(bytes.next())) {
-    Unpacker(bytes, use).run();
+    Unpacker(bytes, use, most_growth).run();
     return;
   }
   for (std::string_view text = bytes.next(); !text.empty(); text = bytes.next()) {

@@ -19,7 +19,7 @@ constexpr uint64_t kBlockAlignment = 512;
 /// Each stream of a trace becomes a real stream; a trace with more is surely broken.
 constexpr size_t kMaxStreams = 4096;
 
-/// Bounds of what is kept, so that a small packed file cannot fill the host's memory: 24 bytes an event.
+/// Bounds on the data kept, so that a small packed file cannot fill the host's memory: 24 bytes per event.
 constexpr uint64_t kMaxLines = uint64_t{1} << 26;
 constexpr size_t kMaxLine = 4096;
 
@@ -28,7 +28,7 @@ constexpr double kMaxSeconds = 2'592'000;
 
 constexpr std::string_view kSpaces = " \t";
 
-/// What stands in a line, for an error message: short, and with nothing that upsets a terminal.
+/// The content of a line for an error message: short, without characters that upset a terminal.
 std::string quote(std::string_view text) {
   constexpr size_t kMaxShown = 40;
   std::string shown;
@@ -39,7 +39,7 @@ std::string quote(std::string_view text) {
   return fmt::format("'{}{}'", shown, text.size() > kMaxShown ? "..." : "");
 }
 
-/// Makes a trace of text that comes in pieces, cut anywhere.
+/// Builds a trace from text in pieces, cut anywhere.
 class Parser {
  public:
   /// `label` is what messages call the file.
@@ -199,7 +199,7 @@ class Parser {
       trace_.leftovers.push_back(event);
       trace_.leftovers.back().is_malloc = false;
     }
-    // The map's order is not the same everywhere; a replay should be.
+    // The map's order differs between machines; a replay should not.
     std::sort(trace_.leftovers.begin(), trace_.leftovers.end(),
               [](const TraceEvent& a, const TraceEvent& b) { return a.slot < b.slot; });
   }

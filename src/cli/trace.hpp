@@ -35,7 +35,7 @@ struct Trace {
   uint32_t slot_count = 0;
   /// How long the recorded program ran, in seconds; 0: not known.
   double duration = 0;
-  /// Most bytes live at once, each block rounded up to 512 as the pool does.
+  /// Peak of live bytes, with each block rounded up to 512 as in the pool.
   uint64_t peak_live_bytes = 0;
   /// False if the last line does not end, so that the trace may have been cut.
   bool is_ended = true;
@@ -44,7 +44,7 @@ struct Trace {
 /// Reads a trace from its text. Throws InputError "file:line: what is wrong".
 Trace parse_trace(std::string_view text, const std::string& file);
 
-/// Reads a trace file, plain or gzip; "-" is standard input. What it keeps is bounded, whatever the file
+/// Reads a trace file, plain or gzip; "-" is standard input. The data kept is bounded, whatever the file
 /// unpacks to: lines of at most 4,096 characters, and at most 2^26 of them.
 Trace load_trace(const std::string& file);
 

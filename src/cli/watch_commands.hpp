@@ -14,7 +14,9 @@ class App;
 namespace gpupool::cli {
 
 struct RecordOptions {
-  std::vector<std::string> program;  // with its arguments
+  std::vector<std::string> program;  // with its arguments; or a process that runs already
+  uint64_t pid = 0;
+  double seconds = -1;  // of that process's; below 0: until ctrl-C, or its end
   std::string output;
   std::string stacks = "language";
 };
@@ -28,12 +30,17 @@ struct ExportOptions {
   std::string file;
   std::string output = "-";
   std::string format = "text";
-  uint64_t pool = 0;  // 0: the only one
+  std::string listen;  // "": write once
+  uint64_t pool = 0;   // 0: the only one
+  uint64_t last = 100000;
+  bool at_peak = false;
 };
 
 struct ImportOptions {
   std::string file;
   std::string output = "-";
+  std::string format = "text";
+  std::optional<uint32_t> device;  // of a snapshot; nothing: all, or the only one
 };
 
 struct LeaksOptions {
@@ -44,11 +51,32 @@ struct LeaksOptions {
   size_t count = 20;
 };
 
+struct AdviseOptions {
+  std::string file;
+  uint64_t pool = 0;  // 0: the only one
+  bool json = false;
+};
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::string output = "report.html";
+  uint64_t pool = 0;  // 0: all
+  bool no_fit = false;
+};
+
+struct WhyOptions {
+  std::string what;  // an address, a line with one, or - for such lines on standard input
+  std::string file;
+};
+
 int run_record(const RecordOptions& options);
 int run_salvage(const SalvageOptions& options);
 int run_export(const ExportOptions& options);
 int run_import(const ImportOptions& options);
 int run_leaks(const LeaksOptions& options);
+int run_report(const ReportOptions& options);
+int run_advise(const AdviseOptions& options);
+int run_why(const WhyOptions& options);
 
 /// These commands, as a part of the whole.
 class WatchCommands {
@@ -58,16 +86,22 @@ class WatchCommands {
   std::optional<int> run() const;
 
  private:
-  const CLI::App* record_;
-  const CLI::App* salvage_;
-  const CLI::App* export_;
-  const CLI::App* import_;
-  const CLI::App* leaks_;
   RecordOptions record_options_;
   SalvageOptions salvage_options_;
   ExportOptions export_options_;
   ImportOptions import_options_;
   LeaksOptions leaks_options_;
+  ReportOptions report_options_;
+  AdviseOptions advise_options_;
+  WhyOptions why_options_;
+  const CLI::App* record_;
+  const CLI::App* salvage_;
+  const CLI::App* export_;
+  const CLI::App* import_;
+  const CLI::App* leaks_;
+  const CLI::App* report_;
+  const CLI::App* advise_;
+  const CLI::App* why_;
 };
 
 }  // namespace gpupool::cli

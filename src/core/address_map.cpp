@@ -11,9 +11,9 @@ AddressMap::AddressMap()
 
 AddressMap::~AddressMap() = default;
 
-/// An empty record: one that is spare, or a new one.
+/// An empty record: a spare one or a new one.
 template <typename Record>
-Record* AddressMap::take_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all) {
+Record* AddressMap::pop_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all) {
   if (spare != nullptr) return std::exchange(spare, spare->next_spare);
   all.push_back(std::make_unique<Record>());
   bytes_ += sizeof(Record);
@@ -24,14 +24,14 @@ void AddressMap::prepare(Address address) {
   std::atomic<Leaf*>& root = root_[address >> kLeafShift];
   Leaf* leaf = root.load(std::memory_order_relaxed);
   if (leaf == nullptr) {
-    leaf = take_spare(spare_leaves_, leaves_);
+    leaf = pop_spare(spare_leaves_, leaves_);
     root.store(leaf, std::memory_order_release);
   }
   std::atomic<uintptr_t>& entry = leaf->entries[unit_of(address)];
   const uintptr_t old = entry.load(std::memory_order_relaxed);
   if (old == 0 || (old & kTableTag) != 0) return;
   // A second block starts in this MiB: from now on it has a table, until none does.
-  Table* table = take_spare(spare_tables_, tables_);
+  Table* table = pop_spare(spare_tables_, tables_);
   Range* first = reinterpret_cast<Range*>(old);
   const size_t slot = slot_of(first->address);
   table->entries[slot].store(first, std::memory_order_relaxed);

@@ -14,10 +14,10 @@
 namespace gpupool::internal {
 
 /// A radix tree over 48 bits of address. A leaf has an entry for each MiB: the block that starts in it, or,
-/// where several small ones start, a table of its 2,048 possible starts. At most one large block starts in
-/// any MiB, so that only heaps of small blocks pay for tables. A table or leaf without blocks serves the next
-/// place that needs one: addresses may wander for ever, and what is kept follows what was live at a time.
-/// None is given back, so that a find() that comes late reads a record, though perhaps of another block.
+/// if several small ones start there, a table of its 2,048 possible starts. At most one large block starts in
+/// any MiB, so only heaps of small blocks pay for tables. A table or leaf without blocks is reused for the
+/// next place that needs one, so addresses may wander for ever while the memory used follows the live blocks.
+/// None is freed, so a late find() still reads a record, though perhaps another block's.
 ///
 /// One writer at a time (the pool's lock). find() needs no lock: two or three dependent loads.
 class AddressMap {
@@ -85,7 +85,7 @@ class AddressMap {
   static Table* table_of(uintptr_t entry) noexcept { return reinterpret_cast<Table*>(entry & ~kTableTag); }
   static Range* last_at_or_before(uintptr_t entry, size_t slot) noexcept;
   template <typename Record>
-  Record* take_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all);
+  Record* pop_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all);
 
   std::unique_ptr<std::atomic<Leaf*>[]> root_;
   std::vector<std::unique_ptr<Leaf>> leaves_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of many places are taken.
+// A set of small numbers, with fast search.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace gpupool::internal {
 
-/// A set of numbers below kBits, with a bit for each word that has any: a search looks at a word or two, and
-/// at kBits / 4096 of those bits' words, however sparse the set is.
+/// A set of numbers below kBits, with a summary bit for each nonempty word: a search reads one or two words
+/// and at most kBits / 4096 summary words, however sparse the set is.
 template <size_t kBits>
 class Bitmap {
   static_assert(kBits % 64 == 0);

@@ -2,6 +2,7 @@
 // The limit on reserved memory, of a pool or of a pool and its children.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -11,23 +12,45 @@
 
 namespace gpupool::internal {
 
-/// Bytes are taken before memory is created and put back after it is released, so that what is reserved is
-/// never above the limit, by not a byte and in no race.
+/// A budget that other processes are charged to as well.
+class Commons {
+ public:
+  Commons() = default;
+  Commons(const Commons&) = delete;
+  Commons& operator=(const Commons&) = delete;
+  virtual ~Commons() = default;
+
+  /// False, and nothing charged, if there is no room.
+  virtual bool charge(uint64_t bytes) noexcept = 0;
+  virtual void refund(uint64_t bytes) noexcept = 0;
+  virtual uint64_t room() const noexcept = 0;
+  virtual uint64_t limit() const noexcept = 0;
+};
+
+/// Bytes are charged before memory is created and refunded after it is released, so reserved memory never
+/// exceeds the limit, even when threads race.
 class Limit {
  public:
   static constexpr uint64_t kNone = ~uint64_t{0};
 
-  /// False, and nothing taken, if `bytes` would go over the limit.
-  bool take(uint64_t bytes) noexcept {
-    const SpinGuard lock(lock_);
-    if (bytes > room()) return false;
-    used_.store(used() + bytes, std::memory_order_release);
-    return true;
+  /// From now on, all charges also go to these commons. Call it before the first charge.
+  void join(std::unique_ptr<Commons> commons) noexcept { commons_ = std::move(commons); }
+
+  /// False, and nothing charged, if `bytes` would go over the limit.
+  bool charge(uint64_t bytes) noexcept {
+    {
+      const SpinGuard lock(lock_);
+      if (bytes > own_room()) return false;
+      used_.store(used() + bytes, std::memory_order_release);
+    }
+    if (commons_ == nullptr || commons_->charge(bytes)) return true;
+    refund_own(bytes);
+    return false;
   }
 
-  void put(uint64_t bytes) noexcept {
-    const SpinGuard lock(lock_);
-    used_.store(used() - bytes, std::memory_order_release);
+  void refund(uint64_t bytes) noexcept {
+    if (commons_ != nullptr) commons_->refund(bytes);
+    refund_own(bytes);
   }
 
   /// Sets the limit; false, and nothing changed, if more than that is used.
@@ -41,20 +64,31 @@ class Limit {
   // These take no lock.
 
   uint64_t used() const noexcept { return used_.load(std::memory_order_acquire); }
-  uint64_t get() const noexcept { return limit_.load(std::memory_order_relaxed); }
-  uint64_t room() const noexcept {
+  /// The limit that was set, and what is left of it, regardless of the commons.
+  uint64_t own() const noexcept { return limit_.load(std::memory_order_relaxed); }
+  uint64_t own_room() const noexcept {
     const uint64_t now = used();
-    const uint64_t most = get();
+    const uint64_t most = own();
     return now < most ? most - now : 0;
+  }
+  uint64_t get() const noexcept { return commons_ == nullptr ? own() : std::min(own(), commons_->limit()); }
+  uint64_t room() const noexcept {
+    return commons_ == nullptr ? own_room() : std::min(own_room(), commons_->room());
   }
 
  private:
-  SpinLock lock_;  // for changes: the limit and what is used must be looked at together
+  void refund_own(uint64_t bytes) noexcept {
+    const SpinGuard lock(lock_);
+    used_.store(used() - bytes, std::memory_order_release);
+  }
+
+  std::unique_ptr<Commons> commons_;
+  SpinLock lock_;  // for changes, which must see the limit and the used bytes together
   std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> limit_{kNone};
 };
 
-/// A pool's part of what is used of a limit, which pools may share.
+/// One pool's use of a limit, which several pools may share.
 class Budget {
  public:
   static constexpr uint64_t kNone = Limit::kNone;
@@ -62,15 +96,15 @@ class Budget {
   Budget() : Budget(std::make_shared<Limit>()) {}
   explicit Budget(std::shared_ptr<Limit> shared) noexcept : shared_(std::move(shared)) {}
 
-  bool take(uint64_t bytes) noexcept {
-    if (!shared_->take(bytes)) return false;
+  bool charge(uint64_t bytes) noexcept {
+    if (!shared_->charge(bytes)) return false;
     used_.fetch_add(bytes, std::memory_order_release);
     return true;
   }
 
-  void put(uint64_t bytes) noexcept {
+  void refund(uint64_t bytes) noexcept {
     used_.fetch_sub(bytes, std::memory_order_release);
-    shared_->put(bytes);
+    shared_->refund(bytes);
   }
 
   bool set_limit(uint64_t limit) noexcept { return shared_->set(limit); }
@@ -78,9 +112,11 @@ class Budget {
   uint64_t used() const noexcept { return used_.load(std::memory_order_acquire); }
   uint64_t limit() const noexcept { return shared_->get(); }
   uint64_t room() const noexcept { return shared_->room(); }
+  uint64_t own_limit() const noexcept { return shared_->own(); }
+  uint64_t own_room() const noexcept { return shared_->own_room(); }
   const std::shared_ptr<Limit>& shared() const noexcept { return shared_; }
 
-  /// What others have used of the limit; of a moment that may have passed.
+  /// What others have used of the limit; may be out of date.
   uint64_t used_by_others() const noexcept {
     const uint64_t own = used();
     const uint64_t all = shared_->used();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 
 #include "core/list.hpp"
 #include "core/size.hpp"
@@ -14,25 +15,25 @@ namespace gpupool::internal {
 class Heap;
 struct Region;
 
-/// Physical memory from the device, or a segment of the driver's own malloc. Mapped at one address as far as
-/// the heaps know; an old mapping that is still to be removed is a retired range.
+/// Physical memory from the device, or a segment of the driver's own malloc. As far as the heaps know, it is
+/// mapped at one address; an old mapping that still has to be removed is a retired range.
 struct Chunk {
   uint64_t handle = 0;  // the device's name for it
-  uint64_t size = 0;    // a multiple of kGranule, but for segments
+  uint64_t size = 0;    // a multiple of kGranule, except for segments
   Address address = 0;  // 0: not mapped, in hand
   Heap* heap = nullptr;
   Region* region = nullptr;
   /// Blocks that touch it: live, cached or pending. At 0 it is free, and in a list of its heap.
   uint32_t users = 0;
-  /// When it became free: the open epoch of its heap's stream, and the pool's count of such events.
+  /// The moment it became free: the open epoch of its heap's stream, and the pool's count of such events.
   uint64_t epoch = 0;
   uint64_t serial = 0;
-  /// Old mappings of it that are still to be removed: its memory does not return to the device before.
+  /// Its old mappings that still have to be removed; until then its memory does not return to the device.
   uint32_t old_mappings = 0;
   uint32_t cached_users = 0;  // scratch of whoever counts them
-  /// So many of them are unmapped while the pool sleeps: all, before the memory goes.
+  /// How many of them are unmapped while the pool sleeps: all, before the memory goes.
   uint32_t old_unmapped = 0;
-  /// Its pool sleeps: what was in it is saved or dropped, and its handle is 0 once the device has the memory.
+  /// Its pool sleeps: the contents are saved or dropped, and the handle is 0 once the device has the memory.
   bool asleep = false;
   bool unmapped = false;  // of one that is asleep
   Chunk* prev = nullptr;  // in a list of its heap's, or of those in hand
@@ -45,7 +46,7 @@ struct Chunk {
 
 using ChunkList = List<Chunk, &Chunk::prev, &Chunk::next>;
 
-/// Free chunks by power of two of their size, those that became free first in front.
+/// Free chunks by the power of two of their size, those that became free first in front.
 template <Chunk* Chunk::*kPrev, Chunk* Chunk::*kNext>
 class ChunkClasses {
  public:
@@ -75,7 +76,7 @@ class ChunkClasses {
 
   size_t count(size_t size_class) const noexcept { return lists_[size_class].count(); }
 
-  /// An epoch that no chunk of the class is later than, where all belong to one stream.
+  /// The latest epoch of any chunk in the class, if all belong to one stream.
   uint64_t latest_epoch(size_t size_class) const noexcept { return latest_[size_class]; }
 
   uint64_t bytes() const noexcept { return bytes_; }
@@ -86,8 +87,34 @@ class ChunkClasses {
   uint64_t bytes_ = 0;
 };
 
-/// Those of one heap, and those of all heaps that share theirs.
+/// The lists of one heap, and those of all heaps that share their chunks.
 using ChunkLists = ChunkClasses<&Chunk::prev, &Chunk::next>;
 using SharedChunkLists = ChunkClasses<&Chunk::shared_prev, &Chunk::shared_next>;
+
+/// Supplies records of chunks, each as often as it is given back.
+class ChunkStore {
+ public:
+  /// A blank one. Throws std::bad_alloc.
+  Chunk* get() {
+    if (spare_ == nullptr) return &records_.emplace_back();
+    Chunk* chunk = spare_;
+    spare_ = chunk->next;
+    chunk->next = nullptr;
+    return chunk;
+  }
+  void recycle(Chunk* chunk) noexcept {
+    *chunk = {};
+    chunk->next = spare_;
+    spare_ = chunk;
+  }
+
+  /// All records, the spare ones too, whose size is 0. They come to more, and never go.
+  size_t count() const noexcept { return records_.size(); }
+  const Chunk& at(size_t index) const noexcept { return records_[index]; }
+
+ private:
+  std::deque<Chunk> records_;
+  Chunk* spare_ = nullptr;
+};
 
 }  // namespace gpupool::internal

@@ -46,7 +46,7 @@ struct Amounts {
     blocks -= other.blocks;
     return *this;
   }
-  /// In any of the three.
+  /// In any of the three states.
   bool exceeds(const Amounts& other) const noexcept {
     return (requested > other.requested) | (allocated > other.allocated) | (blocks > other.blocks);
   }
@@ -64,19 +64,19 @@ struct Amounts {
 using GroupAmounts = std::array<Amounts, kGroups>;
 
 /// What one thread's cache has counted. Guarded by the cache's lock. A block counts where it was allocated,
-/// whichever thread frees it, so that no figure is ever negative.
+/// whichever thread frees it, so no figure is ever negative.
 ///
-/// Between two folds (see Counters) a shard remembers the most that it held. Once that has grown by its
+/// Between two folds (see Counters), a shard remembers the most that it held. Once that has grown by its
 /// allowance, count() and raise() ask for the next fold.
 class CounterShard {
  public:
-  /// The least allowance: the bound that gpupool_stat_t states.
+  /// The minimum allowance: the bound that gpupool_stat_t states.
   static constexpr uint64_t kAllowanceBytes = 16 * kMiB;
   static constexpr uint64_t kAllowanceBlocks = 4096;
 
-  /// Counts a block. True where that may raise a peak: then call raise(). On the hot path: two additions and
-  /// two comparisons, and no write but to the sums.
-  bool count(Group group, uint64_t requested, uint64_t allocated) noexcept {
+  /// Counts a block. Returns true if that may raise a peak: then call raise(). On the hot path: two additions
+  /// and two comparisons, and it writes only the sums.
+  bool count(SizeGroup group, uint64_t requested, uint64_t allocated) noexcept {
     const Amounts block{requested, allocated, 1};
     const auto at = static_cast<size_t>(index_of(group));
     total_[at] += block;
@@ -86,10 +86,10 @@ class CounterShard {
     return of_group | of_all;  // one branch
   }
 
-  /// Notes what count() has raised. True where that is more than was allowed: then nothing is noted, and the
-  /// pool must fold all shards before the malloc returns. The block counts from the fold on, beside what the
-  /// other shards hold then; beside what they held at any time since the last fold, it would raise the peak
-  /// too far.
+  /// Records what count() has raised. True if that exceeds the allowance: then nothing is recorded, and the
+  /// pool must fold all shards before the malloc returns. The block counts from the fold on, together with
+  /// what the other shards hold then; together with the most that they held since the last fold, it would
+  /// raise the peak too far.
   bool raise() noexcept {
     if (watches_all_ && !is_peak()) return false;
     for (size_t at = 0; at < kSums; ++at) {
@@ -107,25 +107,26 @@ class CounterShard {
   }
 
   /// Both.
-  bool add(Group group, uint64_t requested, uint64_t allocated) noexcept {
+  bool add(SizeGroup group, uint64_t requested, uint64_t allocated) noexcept {
     return count(group, requested, allocated) && raise();
   }
 
-  void subtract(Group group, uint64_t requested, uint64_t allocated) noexcept {
+  void subtract(SizeGroup group, uint64_t requested, uint64_t allocated) noexcept {
     live_[static_cast<size_t>(index_of(group))] -= {requested, allocated, 1};
   }
 
-  /// A block that was subtract()ed still waits for streams, and no longer does.
-  void add_pending(Group group, uint64_t requested, uint64_t allocated) noexcept {
+  /// A block that was subtract()ed still waits for streams, or no longer does.
+  void add_pending(SizeGroup group, uint64_t requested, uint64_t allocated) noexcept {
     pending_[static_cast<size_t>(index_of(group))] += {requested, allocated, 1};
     set_watch();
   }
-  void remove_pending(Group group, uint64_t requested, uint64_t allocated) noexcept {
+  void remove_pending(SizeGroup group, uint64_t requested, uint64_t allocated) noexcept {
     pending_[static_cast<size_t>(index_of(group))] -= {requested, allocated, 1};
     set_watch();
   }
 
-  /// Has count() ask for raise() after every malloc, or after each that brings the live bytes above a level.
+  /// Makes count() ask for raise() after every malloc, or after each one that takes the live bytes above a
+  /// level.
   void watch_for(bool all, uint64_t level) noexcept {
     watches_all_ = all;
     level_ = level;
@@ -134,6 +135,8 @@ class CounterShard {
   bool watches_all() const noexcept { return watches_all_; }
   bool is_above_level() const noexcept { return live_bytes() > level_; }
   uint64_t live_bytes() const noexcept { return live_[0].allocated + live_[1].allocated; }
+  /// What the shard adds to a peak at the next fold.
+  uint64_t most_live_bytes() const noexcept { return reached_[kGroups].live.allocated; }
 
   const GroupAmounts& total() const noexcept { return total_; }
   const GroupAmounts& live() const noexcept { return live_; }
@@ -162,7 +165,7 @@ class CounterShard {
     return at < kGroups ? pending_[at] : pending_[0] + pending_[1];
   }
 
-  /// Whether count() would have asked for raise() by itself.
+  /// Whether count() would have asked for raise() anyway.
   bool is_peak() const noexcept {
     for (size_t at = 0; at < kSums; ++at) {
       if (live_of(at).exceeds(peak_watch_[at])) return true;
@@ -170,7 +173,7 @@ class CounterShard {
     return false;
   }
 
-  /// What is live can reach this much before either of the peaks rises.
+  /// Live memory can reach this level before either peak rises.
   void set_watch() noexcept {
     for (size_t at = 0; at < kSums; ++at) {
       const Amounts room = reached_[at].active - pending_of(at);
@@ -187,20 +190,20 @@ class CounterShard {
   GroupAmounts total_{};
   std::array<Amounts, kSums> watch_{};
   GroupAmounts pending_{};
-  uint64_t level_ = UINT64_MAX;  // of live bytes, above which somebody wants to see mallocs
+  uint64_t level_ = UINT64_MAX;  // level of live bytes above which mallocs are watched
   bool watches_all_ = false;
-  std::array<Amounts, kSums> peak_watch_{};  // what watch_ would be for the sake of peaks alone
+  std::array<Amounts, kSums> peak_watch_{};  // what watch_ would be for peaks alone
   std::array<Level, kSums> reached_{};       // since the last fold
   std::array<Level, kSums> allowed_ = {kLeastLevel, kLeastLevel, kLeastLevel};  // until the next one
 };
 
 /// The pool's side: peaks. Guarded by the pool's lock.
 ///
-/// A fold looks at all shards at one moment. What the pool held at any time since the last one is at most the
-/// sum of what each shard reached, so peaks are never too low. With one shard they are exact. With several,
-/// shards need not have reached their most at the same moment: each may have risen by its allowance since the
-/// fold, which bounds how far a peak is too high. Far below a known peak, allowances are larger: there is
-/// nothing to learn there.
+/// A fold looks at all shards at one moment. The pool never held more since the last fold than the sum of
+/// what each shard reached, so peaks are never too low. With one shard they are exact. Several shards need
+/// not have reached their maximum at the same moment: each may have risen by its allowance since the fold,
+/// which bounds how far a peak is too high. Far below a known peak, allowances are larger, because there is
+/// nothing to learn.
 class Counters {
  public:
   struct Peaks {
@@ -208,7 +211,7 @@ class Counters {
     Amounts active;
   };
 
-  /// `for_each` calls what it is given with every shard; all of them are locked.
+  /// `for_each` calls its argument with every shard; all of them are locked.
   template <typename ForEach>
   void fold(ForEach for_each) noexcept {
     std::array<Peaks, CounterShard::kSums> reached{};
@@ -240,11 +243,11 @@ class Counters {
     fold(for_each);
   }
 
-  const Peaks& peak(Group group) const noexcept { return peaks_[static_cast<size_t>(index_of(group))]; }
+  const Peaks& peak(SizeGroup group) const noexcept { return peaks_[static_cast<size_t>(index_of(group))]; }
   const Peaks& peak_all() const noexcept { return peaks_[kGroups]; }
 
  private:
-  /// Each shard's part of what lies between now and the peak: it can rise by that without anything to learn.
+  /// Each shard's part of the distance to the peak: it can rise by that without a new peak.
   static Amounts part(const Amounts& peak, const Amounts& now, uint64_t shards) noexcept {
     return {(peak.requested - std::min(peak.requested, now.requested)) / shards,
             (peak.allocated - std::min(peak.allocated, now.allocated)) / shards,

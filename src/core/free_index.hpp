@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Free ranges by size: best fit in a bounded number of steps.
+// Free ranges by size, for best fit.
 #pragma once
 
 #include <array>
@@ -11,19 +11,21 @@
 namespace gpupool::internal {
 
 /// Bins of 1/32 of a power of two with a bitmap over them; within a bin, ranges are sorted by size and then
-/// address as far as kScan steps from its front reach. Best fit is exact for bins up to that length and
-/// within 1/32 of the size beyond. Uses both links of the ranges it holds.
+/// address, but what is inserted goes no deeper than kScan. Best fit is exact while bins are no longer than
+/// that. In a longer bin, what fits may be behind kScan ranges that are too small: then the next bin in use
+/// serves, however much larger its ranges are, so that a search takes a bounded number of steps. Uses both
+/// links of the ranges it holds.
 class FreeIndex {
  public:
   void insert(Range* block) noexcept;
   void remove(Range* block) noexcept;
 
-  /// Gives a range other bounds. Where its place among the others stays, nothing is moved.
+  /// Changes a range's bounds. Moves it only if its place among the others changes.
   void resize(Range* block, Address address, uint64_t size) noexcept;
 
   /// The smallest range of at least `size`, the lowest address among equals, as far as bins are sorted. Null
-  /// where there is none; without `exhaustive`, also where all that fit are deep in the bin of the size
-  /// itself, so that a search takes a bounded number of steps.
+  /// if there is none; without `exhaustive`, also if all that fit are deep in the size's own bin, so that a
+  /// search takes a bounded number of steps.
   Range* find(uint64_t size, bool exhaustive = false) const noexcept;
 
   /// One of the largest ranges, within 1/32, and from there the next smaller ones (within a bin: next

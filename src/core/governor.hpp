@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When to reserve more instead of moving what there is.
+// Decides when to reserve more memory instead of moving what there is.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 
 namespace gpupool::internal {
 
-/// Slow work may take a share of the elapsed time. What it takes beyond that is remembered until enough time
-/// has passed, up to a burst: then it is overspent.
+/// Slow work may take a share of the elapsed time. Time beyond that is remembered until enough time has
+/// passed, up to a burst; beyond the burst it is overspent.
 class TimeShare {
  public:
-  explicit constexpr TimeShare(uint64_t burst_ns) noexcept : burst_(burst_ns * policy::kTimeParts) {}
+  explicit TimeShare(uint64_t burst_ns) noexcept : burst_(burst_ns * policy::kTimeParts) {}
 
   void spend(uint64_t nanoseconds, uint64_t now) noexcept {
     pass(now);
@@ -28,21 +28,21 @@ class TimeShare {
   }
 
   uint64_t burst_;
-  uint64_t over_ = 0;  // nanoseconds that must pass until the share is kept again
+  uint64_t over_ = 0;  // nanoseconds that must pass until use is within the share again
   uint64_t last_ = 0;
 };
 
-/// Memory that is moved, to other addresses or another stream, costs time again and again; memory that is
-/// created costs it once and stays reserved. While there is room:
+/// Moving memory, to other addresses or another stream, costs time again and again; creating memory costs
+/// time once, and it stays reserved. While there is room:
 ///
-/// Between streams: once they have overspent on taking memory from each other, they keep apart for a while.
-/// Each is then entitled to what its blocks ever took, and creates what it lacks rather than take that from
-/// another. So a workload that repeats comes to rest where each stream has enough.
+/// Between streams: once streams have overspent on taking memory from each other, they keep apart for a
+/// while. Each is then entitled to what its blocks ever took, and creates what it lacks rather than take it
+/// from another. So a repeating workload comes to rest where each stream has enough.
 ///
-/// Within a stream: what is moved while its time is overspent earns credit, in bytes, and credit is spent by
-/// creating instead. So no more is created than had been moved too often.
+/// Within a stream: moves made while its time is overspent earn credit, in bytes, which is spent by creating
+/// instead. So no more is created than was moved too often.
 ///
-/// Pure arithmetic on the caller's times, in nanoseconds that never go back.
+/// Pure arithmetic on the caller's times, in nanoseconds, which never decrease.
 class Governor {
  public:
   void moved_between(uint64_t nanoseconds, uint64_t now) noexcept {
@@ -66,7 +66,7 @@ class Governor {
   void created(uint64_t bytes) noexcept { credit_ -= std::min(credit_, bytes); }
 
  private:
-  /// Halves the credit once each half life, and in between along a straight line.
+  /// Halves the credit once per half-life, linearly in between.
   void expire(uint64_t now) noexcept {
     uint64_t elapsed = now - std::min(now, expired_);
     expired_ = std::max(now, expired_);

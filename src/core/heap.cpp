@@ -10,10 +10,10 @@ namespace gpupool::internal {
 void Heap::unlink(Range* block) noexcept {
   (block->prev != nullptr ? block->prev->next : block->region->first) = block->next;
   if (block->next != nullptr) block->next->prev = block->prev;
-  space_.store.put(block);
+  space_.store.recycle(block);
 }
 
-/// Splits a free range: the front comes back as a range in no index, the rest stays in `index`.
+/// Splits a free range: returns the front as a range in no index; the rest stays in `index`.
 Range* Heap::cut_front(FreeIndex& index, Range* range, uint64_t size) noexcept {
   Range* front = space_.store.get();
   front->address = range->address;
@@ -65,7 +65,7 @@ void Heap::make_free(Range* block, State state) noexcept {
 
 // ---- blocks
 
-Range* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
+Range* Heap::allocate(uint64_t size, uint64_t alignment, bool exhaustive) {
   Range* hole = holes_.find(size + alignment - kUnit, exhaustive);
   if (hole == nullptr) return nullptr;
   space_.store.reserve(2);
@@ -74,19 +74,19 @@ Range* Heap::take(uint64_t size, uint64_t alignment, bool exhaustive) {
   Range* block = isolate(hole, start, size);
   block->set(Tag::of_new_block());
   for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
-    if (chunk->users++ == 0) claim(chunk);
+    if (chunk->users++ == 0) claim_chunk(chunk);
   });
   space_.map.insert(block);
   return block;
 }
 
-void Heap::give(Range* block, uint64_t epoch) noexcept {
+void Heap::free(Range* block, uint64_t epoch) noexcept {
   space_.map.erase(block);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (--chunk->users != 0) return;
     chunk->epoch = epoch;
     chunk->serial = ++space_.serial;
-    unclaim(chunk);
+    unclaim_chunk(chunk);
   });
   make_free(block, State::hole);
 }
@@ -133,24 +133,24 @@ void Heap::add_segment(Chunk* chunk, uint64_t epoch) {
   region.first = range;
   reserved_ += chunk->size;
   ++chunk_count_;
-  unclaim(chunk);
+  unclaim_chunk(chunk);
   make_free(range, State::hole);
 }
 
-void Heap::take_out_segment(Chunk* chunk, Aside& aside) noexcept {
-  claim(chunk);
+void Heap::remove_segment(Chunk* chunk, Aside& aside) noexcept {
+  claim_chunk(chunk);
   holes_.remove(chunk->region->first);
   reserved_ -= chunk->size;
   --chunk_count_;
   aside.splice(aside.end(), space_.regions, chunk->region->self);
 }
 
-void Heap::take_in_segment(Chunk* chunk, Aside& aside) noexcept {
+void Heap::insert_segment(Chunk* chunk, Aside& aside) noexcept {
   space_.regions.splice(space_.regions.end(), aside, chunk->region->self);
   reserved_ += chunk->size;
   ++chunk_count_;
   holes_.insert(chunk->region->first);
-  unclaim(chunk);
+  unclaim_chunk(chunk);
 }
 
 void Heap::prepare_attach(Region* region, Address address, uint64_t size) {
@@ -160,7 +160,7 @@ void Heap::prepare_attach(Region* region, Address address, uint64_t size) {
   if (table.size() < pages) table.resize(std::max(pages, table.size() + table.size() / 2));
 }
 
-/// The range that holds `address`: the few after the last block below it lead there.
+/// The range that holds `address`, found from the last block below it in a few steps.
 Range* Heap::range_around(const Region& region, Address address) const noexcept {
   Range* range = region.first;
   Range* before = space_.map.find_at_or_before(address);
@@ -181,7 +181,7 @@ void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch)
   chunk->users = 0;
   chunk->epoch = epoch;
   chunk->serial = ++space_.serial;
-  unclaim(chunk);
+  unclaim_chunk(chunk);
   reserved_ += chunk->size;
   ++chunk_count_;
   make_free(range, State::hole);
@@ -202,7 +202,7 @@ Range* Heap::detach(Chunk* chunk) noexcept {
   return range;
 }
 
-Range* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept {
+Range* Heap::retire_bare(Region* region, Address address, uint64_t size) noexcept {
   Range* range = range_around(*region, address);
   assert(range->is(State::bare) && address + size <= range->end());
   range = isolate(range, address, size);
@@ -210,7 +210,7 @@ Range* Heap::quarantine(Region* region, Address address, uint64_t size) noexcept
   return range;
 }
 
-void Heap::merge(Chunk* const* chunks, size_t count) noexcept {
+void Heap::merge_chunks(Chunk* const* chunks, size_t count) noexcept {
   Chunk* first = chunks[0];
   Region& region = *first->region;
   for (size_t i = 1; i < count; ++i) first->size += chunks[i]->size;
@@ -219,16 +219,16 @@ void Heap::merge(Chunk* const* chunks, size_t count) noexcept {
   chunk_count_ -= count - 1;
 }
 
-void Heap::hand_over(const Window& run, Heap& to) noexcept {
+void Heap::move_run(const Window& run, Heap& to) noexcept {
   Range* range = isolate(range_around(*run.region, run.start), run.start, run.end - run.start);
   for_chunks(*run.region, run.start, run.end, [&](Chunk* chunk) {
-    claim(chunk);
+    claim_chunk(chunk);
     reserved_ -= chunk->size;
     --chunk_count_;
     chunk->heap = &to;
     chunk->epoch = 0;  // the other stream has not used it yet
     chunk->serial = ++space_.serial;
-    to.unclaim(chunk);
+    to.unclaim_chunk(chunk);
     to.reserved_ += chunk->size;
     ++to.chunk_count_;
   });
@@ -236,9 +236,9 @@ void Heap::hand_over(const Window& run, Heap& to) noexcept {
   to.make_free(range, State::hole);
 }
 
-void Heap::restore(Range* retired) noexcept {
-  // Back to whoever has the addresses around it: left to each heap that was here, they would never merge
-  // again.
+void Heap::reuse_retired(Range* retired) noexcept {
+  // Back to the heap that has the addresses around it: if each former heap kept its part, they would never
+  // merge again.
   Heap& home = *retired->region->home;
   retired->heap = &home;
   home.make_free(retired, State::bare);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <unordered_map>
 
 #include "core/chunk_sizer.hpp"
 #include "core/free_index.hpp"
@@ -12,7 +13,7 @@
 
 namespace gpupool::internal {
 
-/// Where a request that no hole fits should go: [start, end) in one region, all of it free.
+/// A place for a request that no hole fits: [start, end) in one region, all of it free.
 struct Window {
   Region* region = nullptr;
   Address start = 0;
@@ -26,29 +27,29 @@ struct Gap {
   uint64_t room = 0;
 };
 
-/// Pure bookkeeping: no lock, no driver. All of one heap belongs to one stream, so what is freed here can be
-/// handed out here again at once; only chunks leave it, whole: to other addresses, or where they are.
+/// Pure bookkeeping: no lock, no driver. A heap belongs to one stream, so memory freed here can be allocated
+/// here again at once; only whole chunks leave it, to other addresses or in place.
 ///
-/// Promises (is_valid): its holes and bare ranges, and only they, are in its indexes; its free chunks, and
-/// only they, are in `free_chunks()`; reserved() is what backs it.
+/// Invariants (is_valid): exactly its holes and bare ranges are in its indexes; exactly its free chunks are
+/// in `free_chunks()`; reserved() is the memory that backs it.
 class Heap {
  public:
-  Heap(Group group, Space& space) : group_(group), space_(space) {}
+  Heap(SizeGroup group, Space& space) : group_(group), space_(space) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  Group group() const noexcept { return group_; }
+  SizeGroup group() const noexcept { return group_; }
 
   // ---- blocks
 
   /// Cuts a live block of `size` (a multiple of kUnit) from the best fitting hole; null if none fits, or if
   /// without `exhaustive` none is found.
   /// Registers it in the address map. Throws std::bad_alloc before anything has changed.
-  Range* take(uint64_t size, uint64_t alignment, bool exhaustive = false);
+  Range* allocate(uint64_t size, uint64_t alignment, bool exhaustive = false);
 
   /// Turns a block (live, cached or pending) into a hole. Chunks that become free are stamped with `epoch`.
   /// Never allocates.
-  void give(Range* block, uint64_t epoch) noexcept;
+  void free(Range* block, uint64_t epoch) noexcept;
 
   // ---- memory
 
@@ -59,40 +60,48 @@ class Heap {
   /// anything has changed.
   void add_segment(Chunk* chunk, uint64_t epoch);
 
-  /// Takes a free segment out of heap and space while it is given back, with its region and range in `aside`;
-  /// and takes it in again where that failed. Neither allocates.
+  /// Removes a free segment from heap and space while it is being released, with its region and range in
+  /// `aside`; inserts it again if the release failed. Neither allocates.
   using Aside = std::list<Region>;
-  void take_out_segment(Chunk* chunk, Aside& aside) noexcept;
-  void take_in_segment(Chunk* chunk, Aside& aside) noexcept;
+  void remove_segment(Chunk* chunk, Aside& aside) noexcept;
+  void insert_segment(Chunk* chunk, Aside& aside) noexcept;
 
-  /// Where a request that no hole fits could go: around the largest holes, and at bare addresses. Returns how
-  /// many places there are; the last is the one with most room.
+  /// Adds a fence: a region of `size` bytes at `base`, of which `chunk` backs the first, with a live block of
+  /// `bytes` at the end of these, as far as the alignment lets it. Throws std::bad_alloc before anything has
+  /// changed.
+  Range* add_fence(Address base, uint64_t size, Chunk* chunk, uint64_t bytes, uint64_t alignment);
+  /// Removes the fence of a chunk, with the records of its block; the caller then owns the chunk.
+  void remove_fence(Chunk* chunk) noexcept;
+
+  /// Places for a request that no hole fits: around the largest holes, and at bare addresses. Returns how
+  /// many there are; the last has the most room.
   static constexpr size_t kMaxWindows = policy::kPlaces + 2;
-  size_t plan(uint64_t size, uint64_t alignment, std::array<Window, kMaxWindows>& windows) const noexcept;
+  size_t find_windows(uint64_t size, uint64_t alignment,
+                      std::array<Window, kMaxWindows>& windows) const noexcept;
 
   /// The first unbacked part of a window at or after `from`; false when there is none.
   bool next_gap(const Window& window, Address from, Gap& gap) const noexcept;
 
-  /// What backing a window would take, if `supply` is what may be taken and the rest is created.
+  /// The cost of backing a window, if `supply` may be taken and the rest is created.
   Cost cost(const Window& window, Supply supply, const ChunkSizer& sizer, uint64_t block) const noexcept;
 
   /// Makes the next attach() and detach() safe. Throws std::bad_alloc.
   void prepare_attach(Region* region, Address address, uint64_t size);
 
-  /// Backs bare addresses with a chunk, which is free then.
+  /// Backs bare addresses with a chunk, which is then free.
   void attach(Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept;
 
-  /// Takes a free chunk out of `free_chunks()` while its move is under way, and puts it back.
-  void claim(Chunk* chunk) noexcept {
+  /// Removes a free chunk from `free_chunks()` during its move, and inserts it again.
+  void claim_chunk(Chunk* chunk) noexcept {
     free_chunks_.remove(chunk);
     if (shares_) space_.free_chunks.remove(chunk);
   }
-  void unclaim(Chunk* chunk) noexcept {
+  void unclaim_chunk(Chunk* chunk) noexcept {
     free_chunks_.push(chunk);
     if (shares_) space_.free_chunks.push(chunk);
   }
 
-  /// Whether its free chunks are among those of the space, where others find them. Heaps share at first.
+  /// Whether its free chunks are among the space's, where others find them. Initially they are.
   bool shares() const noexcept { return shares_; }
   void set_shares(bool shares) noexcept;
 
@@ -103,24 +112,24 @@ class Heap {
   /// Takes a claimed chunk from its addresses and returns them as a retired range. Needs two spare records.
   Range* detach(Chunk* chunk) noexcept;
 
-  /// Makes one record of `count` neighbours that are asleep and touched by one block alone: the others are
-  /// part of the first from here on, and the caller's to delete.
-  void merge(Chunk* const* chunks, size_t count) noexcept;
+  /// Merges `count` neighbouring chunks that are asleep and touched by only one block into one record: the
+  /// first. The caller deletes the others.
+  void merge_chunks(Chunk* const* chunks, size_t count) noexcept;
 
-  /// Sets bare addresses aside, because a mapping that could not be undone is there. As detach().
-  Range* quarantine(Region* region, Address address, uint64_t size) noexcept;
+  /// Retires bare addresses that still have a mapping which could not be undone. As detach().
+  Range* retire_bare(Region* region, Address address, uint64_t size) noexcept;
 
   /// The old mapping of a retired range is gone: its addresses are bare again.
-  static void restore(Range* retired) noexcept;
+  static void reuse_retired(Range* retired) noexcept;
 
   const ChunkLists& free_chunks() const noexcept { return free_chunks_; }
 
-  /// The run of free chunks that lies in one hole, holds a block of `size` and is the smallest such; false if
-  /// there is none. Looks at a few holes only.
+  /// The smallest run of free chunks in one hole that can hold a block of `size`; false if there is none.
+  /// Looks at only a few holes.
   bool find_run(uint64_t size, Window& run) const noexcept;
 
-  /// Gives a run of free chunks to another heap, mapped as they are. Needs two spare records.
-  void hand_over(const Window& run, Heap& to) noexcept;
+  /// Moves a run of free chunks to another heap, which steals it, without remapping. Needs two spare records.
+  void move_run(const Window& run, Heap& to) noexcept;
 
   // ---- numbers
 
@@ -129,12 +138,24 @@ class Heap {
   uint64_t hole_bytes() const noexcept { return holes_.bytes(); }
   /// Within 1/32.
   uint64_t largest_hole() const noexcept;
-  /// Whether any block, live, cached or pending, is in it.
+  /// Whether it contains any block, live, cached or pending.
   bool has_blocks() const noexcept { return reserved_ != free_chunks_.bytes(); }
 
-  /// Re-derives every promise; says in `why` which one is broken. For tests, and for gpupool_validate, beside
-  /// Space::is_valid().
+  /// What a walk over all regions finds of a heap, so that one walk does for all heaps.
+  struct Holding {
+    uint64_t reserved = 0;
+    uint64_t free_bytes = 0;  // in chunks
+    size_t chunks = 0;
+    size_t ranges = 0;  // that are free
+  };
+  using Census = std::unordered_map<const Heap*, Holding>;
+
+  /// Re-derives every invariant; `why` names the broken one. For tests and gpupool_validate, together with
+  /// Space::is_valid(). Throws std::bad_alloc.
   bool is_valid(std::string& why) const;
+  /// The same in two steps, of which the first is for all heaps.
+  static bool count(const Space& space, Census& found, std::string& why);
+  bool is_valid(const Census& found, std::string& why) const;
 
  private:
   template <typename Visit>
@@ -147,7 +168,7 @@ class Heap {
   Range* isolate(Range* range, Address address, uint64_t size) noexcept;
   static bool extend(const Range* hole, uint64_t size, Window& window) noexcept;
 
-  Group group_;
+  SizeGroup group_;
   bool shares_ = true;
   Space& space_;
   FreeIndex holes_;

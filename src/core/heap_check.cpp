@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every promise of a heap, re-derived.
+// Re-derives every invariant of a heap.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -33,6 +33,9 @@ bool range_is_valid(const Region& region, const Range* block, const AddressMap& 
   if (block->is(State::bare) && block->heap != region.home)
     return broken(why, "bare range away from home", block->address);
   const bool backed = is_block(block) || block->is(State::hole);
+  if (region.is_fence)
+    return is_block(block) || block->is(State::retired) ||
+           broken(why, "free range in a fence", block->address);
   if (region.is_segment) return backed || broken(why, "part of a segment is not backed", block->address);
   const size_t last = region.page_of(block->end() - 1);
   for (size_t page = region.page_of(block->address); page <= last; ++page) {
@@ -45,13 +48,13 @@ bool range_is_valid(const Region& region, const Range* block, const AddressMap& 
   return true;
 }
 
-/// Whether a chunk is where it says, and has this many users.
+/// Whether a chunk is where it claims to be, and has this many users.
 bool chunk_is_valid(const Region& region, const Chunk* chunk, uint64_t users) {
   return chunk->users == users && chunk->region == &region &&
          region.chunk_at(region.is_segment ? 0 : region.page_of(chunk->address)) == chunk;
 }
 
-/// Blocks and chunks are both in address order, so that one walk counts the users of each chunk.
+/// Blocks and chunks are both in address order, so one walk counts the users of each chunk.
 bool users_are_valid(const Region& region) {
   const Chunk* current = nullptr;
   uint64_t users = 0;
@@ -103,30 +106,39 @@ bool Space::is_valid(std::string& why) const {
   return shared == free_chunks.bytes() || broken(why, "shared free chunks differ", 0);
 }
 
-bool Heap::is_valid(std::string& why) const {
-  if (!holes_.is_valid() || !bare_.is_valid()) return broken(why, "free index inconsistent", 0);
-  uint64_t reserved = 0;
-  uint64_t chunks = 0;
-  uint64_t free_bytes = 0;
-  size_t ranges = 0;
-  for (const Region& region : space_.regions) {
+bool Heap::count(const Space& space, Census& found, std::string& why) {
+  for (const Region& region : space.regions) {
     for (const Range* block = region.first; block != nullptr; block = block->next) {
-      if (block->heap != this || !is_free(block)) continue;
-      ++ranges;
-      if (!(block->is(State::hole) ? holes_ : bare_).contains(block))
+      if (!is_free(block)) continue;
+      ++found[block->heap].ranges;
+      const Heap& heap = *block->heap;
+      if (!(block->is(State::hole) ? heap.holes_ : heap.bare_).contains(block))
         return broken(why, "free range not indexed", block->address);
     }
     for_each_chunk(region, [&](const Chunk* chunk) {
-      if (chunk->heap != this) return;
-      reserved += chunk->size;
-      if (chunk->users == 0) free_bytes += chunk->size;
-      ++chunks;
+      Holding& holding = found[chunk->heap];
+      holding.reserved += chunk->size;
+      if (chunk->users == 0) holding.free_bytes += chunk->size;
+      ++holding.chunks;
     });
   }
-  if (ranges != holes_.count() + bare_.count()) return broken(why, "index holds unknown ranges", 0);
-  if (reserved != reserved_ || chunks != chunk_count_) return broken(why, "reserved differs", 0);
-  if (free_bytes != free_chunks_.bytes()) return broken(why, "free chunks differ", 0);
   return true;
+}
+
+bool Heap::is_valid(const Census& found, std::string& why) const {
+  if (!holes_.is_valid() || !bare_.is_valid()) return broken(why, "free index inconsistent", 0);
+  const auto own = found.find(this);
+  const Holding holding = own != found.end() ? own->second : Holding{};
+  if (holding.ranges != holes_.count() + bare_.count()) return broken(why, "index holds unknown ranges", 0);
+  if (holding.reserved != reserved_ || holding.chunks != chunk_count_)
+    return broken(why, "reserved differs", 0);
+  if (holding.free_bytes != free_chunks_.bytes()) return broken(why, "free chunks differ", 0);
+  return true;
+}
+
+bool Heap::is_valid(std::string& why) const {
+  Census found;
+  return count(space_, found, why) && is_valid(found, why);
 }
 
 }  // namespace gpupool::internal

@@ -14,8 +14,8 @@ bool is_free_in(const Heap* heap, const Range* block) noexcept {
 }  // namespace
 
 /// A window of `size` bytes that ends with `hole`, or else begins with it. Downwards first: bare addresses
-/// below a hole have mostly been used before, and a heap that always grew upwards would need ever new records
-/// for them.
+/// below a hole have mostly been used before, and a heap that always grew upwards would always need new
+/// records.
 bool Heap::extend(const Range* hole, uint64_t size, Window& window) noexcept {
   const Range* under = hole->prev;
   const uint64_t missing = size - std::min(size, hole->size);
@@ -35,8 +35,8 @@ bool Heap::extend(const Range* hole, uint64_t size, Window& window) noexcept {
   return true;
 }
 
-size_t Heap::plan(uint64_t size, uint64_t alignment,
-                  std::array<Window, kMaxWindows>& windows) const noexcept {
+size_t Heap::find_windows(uint64_t size, uint64_t alignment,
+                          std::array<Window, kMaxWindows>& windows) const noexcept {
   // Alignment is rare and small; leaving room for it anywhere in the window is simplest.
   const uint64_t need = size + alignment - kUnit;
   size_t count = 0;
@@ -86,11 +86,11 @@ void Heap::for_free_chunks(const Window& window, Visit visit) noexcept {
 }
 
 void Heap::claim_window(const Window& window) noexcept {
-  for_free_chunks(window, [this](Chunk* chunk) { claim(chunk); });
+  for_free_chunks(window, [this](Chunk* chunk) { claim_chunk(chunk); });
 }
 
 void Heap::unclaim_window(const Window& window) noexcept {
-  for_free_chunks(window, [this](Chunk* chunk) { unclaim(chunk); });
+  for_free_chunks(window, [this](Chunk* chunk) { unclaim_chunk(chunk); });
 }
 
 bool Heap::next_gap(const Window& window, Address from, Gap& gap) const noexcept {
@@ -116,7 +116,7 @@ bool Heap::find_run(uint64_t size, Window& run) const noexcept {
   int tried = 0;
   for (Range* hole = holes_.find(size); hole != nullptr && tried < policy::kPlaces;
        hole = hole->link, ++tried) {
-    // Only at its ends can a hole share chunks with blocks.
+    // A hole can share chunks with blocks only at its ends.
     const Region& region = *hole->region;
     Window found{hole->region, 0, 0};
     for_chunks(region, hole->address, hole->end(), [&](const Chunk* chunk) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list through its members' own links, so that nothing is allocated and a member leaves in one step.
+// A list through its members' own links: it allocates nothing, and removes a member in one step.
 #pragma once
 
 #include <cstddef>

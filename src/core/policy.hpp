@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number that decides where memory goes. One that earns nothing on the recorded traces goes.
+// Every number that decides where memory goes. tools/ablate.py prints what each gains on the recorded traces;
+// a number that gains nothing is deleted.
 #pragma once
 
 #include "core/size.hpp"
@@ -9,7 +10,7 @@ namespace gpupool::internal::policy {
 // ---- how large a new chunk is: see ChunkSizer
 
 inline constexpr uint64_t kMaxChunk = 16 * kMiB;
-/// A chunk is this part of what its heap holds, and where room counts, a finer one.
+/// A chunk is this part of what its heap holds, or a finer part where room counts.
 inline constexpr uint64_t kHeapParts = 32;
 inline constexpr uint64_t kFineHeapParts = 1024;
 /// Inside a huge block, which frees all its chunks at once, chunks are this part of it.
@@ -17,47 +18,62 @@ inline constexpr uint64_t kBlockParts = 16;
 inline constexpr uint64_t kFineBlockParts = 64;
 /// Blocks up to this get a coarse chunk of their own size.
 inline constexpr uint64_t kWholeBlock = 4 * kMiB;
-/// Chunks are fine while driver calls took less than this part of the time so far, but at least, and at most,
-/// so many nanoseconds a malloc. At most, since fine chunks stay dear: those that the idle seconds of a
-/// program's start would pay for cost 4 per cent of each training step.
+/// Chunks are fine while driver calls have taken less than this part of the time so far, clamped to these
+/// nanoseconds per malloc. The upper clamp matters because fine chunks stay expensive: those that the idle
+/// seconds of a program's start would buy cost 4 per cent of each training step (docs/inside/growth.md).
 inline constexpr uint64_t kFineTimeParts = 100;
 inline constexpr uint64_t kFineLeastNs = 2000;
 inline constexpr uint64_t kFineMostNs = 4000;
 
 // ---- how far a search goes
 
-/// Holes that are tried for a place, from the largest.
+/// Holes tried for a place, from the largest.
 inline constexpr int kPlaces = 16;
-/// Chunks of other streams that are looked at for one that is idle.
+/// Chunks of other streams checked to find an idle one.
 inline constexpr size_t kChunkLooks = 16;
-/// Streams whose memory is looked at before a new place is backed.
+/// Streams whose memory is checked before a new place is backed.
 inline constexpr size_t kStreamLooks = 16;
-/// Memory of another stream is taken over as it is if it is larger than needed by at most this part.
-inline constexpr uint64_t kTakeOverParts = 8;
+/// Another stream's memory is stolen in place if it exceeds the need by at most this part.
+inline constexpr uint64_t kStealRunParts = 8;
 
 // ---- rest against tightness: see Governor
 
-/// The share of the elapsed time that moving memory may take, between streams and within one: one in so many
-/// nanoseconds.
+/// The share of the elapsed time that moving memory may take, between streams and within one: one nanosecond
+/// in this many.
 inline constexpr uint64_t kTimeParts = 1000;
-/// Time that may be overspent before the pool pays with memory: what a few moves take, and what a pool takes
-/// to warm up.
+/// Time that may be overspent before the pool pays with memory: that of a few moves, and of a pool's warm-up.
 inline constexpr uint64_t kBurstBetweenNs = 500'000;
 inline constexpr uint64_t kBurstWithinNs = 20'000'000;
-/// What taking over a run of another stream's, which is no driver call, is taken to cost: what it leads to.
-inline constexpr uint64_t kTakeOverNs = 100'000;
-/// Streams that took too much from each other keep apart for so long, and what a heap's blocks took is
-/// remembered for once to twice that time.
+/// The assumed cost of stealing another stream's run, which takes no driver call but leads to others.
+inline constexpr uint64_t kStealRunNs = 100'000;
+/// How long streams that took too much from each other keep apart. What a heap's blocks took is remembered
+/// for one to two times as long.
 inline constexpr uint64_t kApartNs = 60'000'000'000;
-/// A heap is entitled to this part more than its blocks took.
+/// A heap is entitled to what its blocks took plus this part.
 inline constexpr uint64_t kEntitledParts = 16;
-/// Of what is moved while its time is overspent, this part may be created instead.
+/// The part of memory moved while time is overspent that may be created instead.
 inline constexpr uint64_t kCreditParts = 4;
 /// Half of an unspent credit expires in this time.
 inline constexpr uint64_t kHalfLifeNs = 2'000'000'000;
-/// What is created instead of moved is at most this part of what all heaps are entitled to.
+/// Memory created instead of moved is at most this part of what all heaps are entitled to.
 inline constexpr uint64_t kSurplusParts = 2;
-/// Of the limit and of the device, this part stays free of surplus memory.
+/// The part of the limit and of the device that stays free of surplus memory.
 inline constexpr uint64_t kRoomParts = 8;
+
+// ---- addresses and segments
+
+/// A heap gets one part in so many of the addresses that are left for pools, each time that it needs some. A
+/// heap of small blocks gets this part of that, and each heap at least so much.
+inline constexpr uint64_t kAddressParts = 64;
+inline constexpr uint64_t kSmallAddressParts = 16;
+inline constexpr uint64_t kLeastRegion = 64 * kMiB;
+/// Chunks that captures left more than this many granules above the start of their region, beyond four times
+/// what their heap holds, move down. This many of each size are looked at, and move, at a time.
+inline constexpr uint64_t kHighGranules = 1024;
+inline constexpr size_t kLowerLooks = 16;
+inline constexpr size_t kLowerMoves = 16;
+/// Idle segments are released if reserved memory would exceed the live peak by more than this many times the
+/// peak.
+inline constexpr double kSegmentSlack = 1;
 
 }  // namespace gpupool::internal::policy

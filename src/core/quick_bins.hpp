@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fastest way to a block: those that one thread freed on one stream, by exact size.
+// The fastest way to a block: blocks that one thread freed on one stream, by exact size.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 namespace gpupool::internal {
 
 /// A direct-mapped table of stacks of equal blocks. A block whose place another size holds goes to a list of
-/// loose ones, where no request finds it. What is in here is not merged with its neighbours, so the pool
-/// drains it before it takes memory from the device: what is kept here costs no reserved memory.
+/// loose ones, where no request finds it. Blocks here are not merged with their neighbours, so the pool
+/// drains them before it takes memory from the device: they cost no reserved memory.
 class alignas(64) QuickBins {
  public:
   /// The last block of this size that was pushed, or null.
@@ -21,7 +21,7 @@ class alignas(64) QuickBins {
     if (bin.size != size || bin.top == nullptr) return nullptr;
     Range* block = bin.top;
     bin.top = block->link;
-    if (!touched_) touched_ = true;  // not written for nothing: see push()
+    if (!touched_) touched_ = true;  // no needless write: see push()
     return block;
   }
 
@@ -39,13 +39,14 @@ class alignas(64) QuickBins {
     }
     block->link = bin.top;
     bin.top = block;
-    // Mostly it is set already, and this line stays shared with a thread that frees this one's blocks.
+    // Mostly it is already set, and then this line stays shared with a thread that frees this thread's
+    // blocks.
     if ((filled_ >> slot & 1) == 0) filled_ |= uint64_t{1} << slot;
   }
 
-  /// Two loose blocks, as a list through Range::link, where there are more than kLooseMax; else null. Taken
-  /// at each miss, it keeps them few: draining thousands would be a wait of a tenth of a millisecond.
-  Range* surplus() noexcept {
+  /// Two loose blocks, as a list through Range::link, if there are more than kLooseMax; else null. Called at
+  /// each miss, it keeps them few, because a malloc that drained thousands would take long.
+  Range* pop_surplus() noexcept {
     if (loose_count_ <= kLooseMax) return nullptr;
     Range* first = loose_;
     Range* second = first->link;
@@ -55,26 +56,26 @@ class alignas(64) QuickBins {
     return first;
   }
 
-  /// The thread is at work, though it found nothing here.
+  /// The thread is active, though it found nothing here.
   void touch() noexcept { touched_ = true; }
-  /// Whether a block was taken from here, or would have been, since this was last asked.
-  bool was_touched() noexcept {
-    const bool touched = touched_;
-    touched_ = false;
-    return touched;
-  }
+  /// Whether a block was taken from here, or would have been, since rest().
+  bool was_touched() const noexcept { return touched_; }
+  void rest() noexcept { touched_ = false; }
 
-  /// After a drain. Where blocks have been popped since, it may say no.
+  /// For use after a drain. May say no if blocks have been popped since.
   bool empty() const noexcept { return filled_ == 0 && loose_ == nullptr; }
 
-  /// Takes everything, as one list through Range::link in front of `all`.
-  Range* drain(Range* all = nullptr) noexcept {
-    all = move(loose_, all);
-    loose_count_ = 0;
-    for (; filled_ != 0; filled_ &= filled_ - 1) {
-      all = move(bins_[static_cast<size_t>(std::countr_zero(filled_))].top, all);
+  /// Takes up to `most` blocks, which it counts down, and puts them in front of the list `taken`.
+  Range* drain(size_t& most, Range* taken = nullptr) noexcept {
+    const size_t before = most;
+    taken = move(loose_, most, taken);
+    loose_count_ -= before - most;
+    for (; filled_ != 0 && most != 0; filled_ &= filled_ - 1) {
+      Range*& top = bins_[static_cast<size_t>(std::countr_zero(filled_))].top;
+      taken = move(top, most, taken);
+      if (top != nullptr) break;
     }
-    return all;
+    return taken;
   }
 
   /// Calls visit(block) for everything, until it returns false.
@@ -99,9 +100,10 @@ class alignas(64) QuickBins {
     Range* top = nullptr;
   };
 
-  /// Empties one list into another.
-  static Range* move(Range*& from, Range* to) noexcept {
-    while (Range* block = from) {
+  /// Moves up to `most` blocks from one list into another.
+  static Range* move(Range*& from, size_t& most, Range* to) noexcept {
+    for (; from != nullptr && most != 0; --most) {
+      Range* block = from;
       from = block->link;
       block->link = to;
       to = block;

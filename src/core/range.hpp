@@ -15,7 +15,7 @@ namespace gpupool::internal {
 class Heap;
 struct Region;
 
-/// A stream that uses a block beside its own.
+/// A stream that uses a block besides the block's own.
 struct BlockUse;
 
 /// What a range of addresses is. Ranges of a region cover it without gaps, in order.
@@ -29,19 +29,20 @@ enum class State : uint8_t {
   retired,  // not free: an old mapping is still there; whole granules
 };
 
-/// What a live block can be marked with: its free takes the long way, which looks closer.
+/// Marks of a live block: its free takes the slow path, which checks them.
 enum Mark : uint8_t {
   kSampled = 1,   // the pool's sampler has a record of it
   kRecorded = 2,  // its free goes into a recording
-  kKept = 4,      // sleep keeps what is in it
+  kKept = 4,      // sleep keeps its contents
+  kDebugged = 8,  // the pool's debugger handles it
 };
 
-/// Whoever holds the lock under which a live or cached block changes: a thread's cache. So aligned that a
-/// tag leaves room beside a pointer to it.
+/// The holder of the lock under which a live or cached block changes: a thread's cache. Aligned so that a tag
+/// has room beside a pointer to it.
 struct alignas(8192) BlockOwner {};
 
-/// What a range is, in one word, so that one load tells it and one comparison tells whether it has changed:
-/// the state, and beside it, of a block, whose it is and some more; of a free range, a link of its index.
+/// What a range is, in one word, so that one load reads it and one comparison detects a change: the state
+/// and, for a block, its owner and more; for a free range, a link of its index.
 ///
 ///     bits     0 to 2   3                            4 to 12                   above
 ///     a block  state    takes its free the long way  bytes not asked for       its owner
@@ -56,7 +57,7 @@ class Tag {
                static_cast<uintptr_t>(state));
   }
 
-  /// Of a block that nobody owns yet: until somebody does, a free takes the long way.
+  /// The tag of a block without an owner yet: until it has one, a free takes the slow path.
   static Tag of_new_block() noexcept { return of(State::live).with_long_way(true); }
 
   State state() const noexcept { return static_cast<State>(bits_ & kStateMask); }
@@ -92,16 +93,16 @@ class Tag {
 };
 
 /// One range. From live to cached and back it changes under its owner's lock; everything else, and every
-/// other state, under the pool's lock. Records are never given back while the pool lives, so that a thread
-/// that looks up a foreign pointer finds a record, though perhaps of another block.
+/// other state, under the pool's lock. Records are never freed while the pool lives, so a thread that looks
+/// up a foreign pointer finds a record, though perhaps another block's.
 struct alignas(64) Range {
   Address address = 0;
   uint64_t size = 0;
   Heap* heap = nullptr;
   std::atomic<Tag> tag{Tag{}};
   union {
-    Range* link = nullptr;  // next in whatever list the state says
-    uintptr_t notes;        // of a live block that takes the long way, or a pending one: uses() and its marks
+    Range* link = nullptr;  // next in the list that the state implies
+    uintptr_t notes;        // of a live block on the slow path, or a pending one: uses() and marks
   };
   Range* prev = nullptr;  // in address order, within the region
   Range* next = nullptr;
@@ -113,13 +114,13 @@ struct alignas(64) Range {
   bool is(State wanted) const noexcept { return state() == wanted; }
   void set(Tag wanted) noexcept { tag.store(wanted, std::memory_order_relaxed); }
 
-  /// Blocks stay their owner's; what becomes anything else is nobody's.
+  /// Blocks keep their owner; any other state has none.
   void become(State wanted) noexcept {
     const Tag changed = now().with(wanted);
     set(now().is_block() && changed.is_block() ? changed : Tag::of(wanted));
   }
 
-  /// Null where it is no block, or one that has just been cut from a hole.
+  /// Null if it is not a block, or has just been cut from a hole.
   BlockOwner* owner() const noexcept {
     const Tag seen = tag.load(std::memory_order_acquire);
     return seen.is_block() ? seen.owner() : nullptr;
@@ -129,14 +130,13 @@ struct alignas(64) Range {
   uint64_t requested() const noexcept { return size - now().unasked(); }
   bool takes_long_way() const noexcept { return now().takes_long_way(); }
 
-  /// Of a live block, under its owner's lock: a free takes the long way from here on, and what is noted now
-  /// counts.
+  /// Of a live block, under its owner's lock: from now on a free takes the slow path, and the notes count.
   void begin_notes() noexcept {
     if (takes_long_way()) return;
     notes = 0;
     set(now().with_long_way(true));
   }
-  /// Of a block that is live no more: its uses remain.
+  /// Of a block that is no longer live: its uses remain.
   void end_notes() noexcept {
     notes &= ~kMarks;
     set(now().with_long_way(false));
@@ -148,7 +148,7 @@ struct alignas(64) Range {
 
   /// Of a live block, under its owner's lock.
   bool has_mark(unsigned wanted) const noexcept { return takes_long_way() && (notes & wanted) != 0; }
-  /// Whether it has marks of these, and neither others nor uses.
+  /// Whether it has some of these marks, and no others and no uses.
   bool has_only(unsigned wanted) const noexcept {
     return has_mark(wanted) && (notes & ~uintptr_t{wanted}) == 0;
   }
@@ -156,7 +156,7 @@ struct alignas(64) Range {
     begin_notes();
     notes |= more;
   }
-  void drop_marks(unsigned which) noexcept {
+  void remove_marks(unsigned which) noexcept {
     if (!takes_long_way()) return;
     notes &= ~uintptr_t{which};
     set(now().with_long_way(notes != 0));
@@ -172,27 +172,26 @@ struct alignas(64) Range {
 
  private:
   static constexpr size_t kAlignment = 64;
-  static constexpr uintptr_t kMarks = 7;  // where uses() has no bits
+  static constexpr uintptr_t kMarks = 15;  // bits that uses() does not use
 };
 static_assert(sizeof(Range) == 64 && alignof(Range) == 64);
 
-/// Supplies records. Growing is the only thing that may throw, so callers reserve before they change
-/// anything.
+/// Supplies records. Only growing may throw, so callers reserve before they change anything.
 class RangeStore {
  public:
   /// Makes the next `count` calls of get() safe. Throws std::bad_alloc.
   void reserve(size_t count) {
     while (spare_ < count) {
       slabs_.push_back(std::make_unique<Range[]>(kSlab));
-      // Every other record first: processors fetch lines in pairs, and two threads at work on one pair take
-      // it from each other, as long as few blocks are in use by each.
+      // Every other record first: processors fetch lines in pairs, and while few blocks are in use, two
+      // threads that work on one pair take it from each other.
       for (const size_t odd : {size_t{1}, size_t{0}}) {
-        for (size_t i = kSlab; i != 0; i -= 2) put(&slabs_.back()[i - 2 + odd]);
+        for (size_t i = kSlab; i != 0; i -= 2) recycle(&slabs_.back()[i - 2 + odd]);
       }
     }
   }
 
-  /// The same; false where there is no memory.
+  /// The same; false if there is no memory.
   bool try_reserve(size_t count) noexcept {
     try {
       reserve(count);
@@ -210,7 +209,7 @@ class RangeStore {
     return block;
   }
 
-  void put(Range* block) noexcept {
+  void recycle(Range* block) noexcept {
     block->become(State::unused);
     block->link = free_;
     free_ = block;
@@ -218,6 +217,9 @@ class RangeStore {
   }
 
   size_t in_use() const noexcept { return slabs_.size() * kSlab - spare_; }
+  /// All records, the spare ones too, which are State::unused. They come to more, and never go.
+  size_t count() const noexcept { return slabs_.size() * kSlab; }
+  const Range& at(size_t index) const noexcept { return slabs_[index / kSlab][index % kSlab]; }
   uint64_t bytes() const noexcept { return slabs_.size() * kSlab * sizeof(Range); }
 
  private:

@@ -16,8 +16,7 @@ inline constexpr uint64_t kUnit = 512;
 /// Chunks are multiples of this: the mapping granularity of every GPU with virtual memory management so far.
 inline constexpr uint64_t kGranule = 2 * kMiB;
 
-/// Blocks up to this size live in heaps of their own, so that long-lived little ones do not hold large
-/// chunks.
+/// Blocks up to this size have heaps of their own, so that long-lived ones do not hold large chunks.
 inline constexpr uint64_t kSmallMax = kMiB;
 
 /// More than any device has; larger requests are refused before anything is added to them.
@@ -25,10 +24,10 @@ inline constexpr uint64_t kSizeMax = uint64_t{1} << 46;
 
 inline constexpr uint64_t kAlignmentMax = 2 * kMiB;
 
-enum class Group : uint8_t { small, large };
+enum class SizeGroup : uint8_t { small, large };
 inline constexpr int kGroups = 2;
 
-constexpr int index_of(Group group) noexcept {
+constexpr int index_of(SizeGroup group) noexcept {
   return static_cast<int>(group);
 }
 
@@ -42,10 +41,10 @@ constexpr uint64_t allocated_size(uint64_t requested) noexcept {
   return align_up(requested, kUnit);
 }
 
-/// By arithmetic: from a comparison, compilers derive each index that depends on it anew.
-constexpr Group group_of(uint64_t allocated) noexcept {
-  static_assert(static_cast<int>(Group::large) == 1);
-  return static_cast<Group>((kSmallMax - allocated) >> 63);
+/// Arithmetic, because from a comparison compilers recompute each dependent index.
+constexpr SizeGroup group_of(uint64_t allocated) noexcept {
+  static_assert(static_cast<int>(SizeGroup::large) == 1);
+  return static_cast<SizeGroup>((kSmallMax - allocated) >> 63);
 }
 
 }  // namespace gpupool::internal

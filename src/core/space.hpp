@@ -13,12 +13,13 @@
 namespace gpupool::internal {
 
 /// A run of addresses, covered by ranges (Range records) in address order. `pages` says which chunk backs
-/// each granule, as far up as anything was ever mapped. A segment is a region that one chunk backs for good.
+/// each granule, up to the highest ever mapped. A segment is a region that one chunk backs for good.
 struct Region {
   Address base = 0;
   uint64_t size = 0;
-  Heap* home = nullptr;  // whose its bare ranges are
+  Heap* home = nullptr;  // the heap that owns its bare ranges
   bool is_segment = false;
+  bool is_fence = false;  // one block, one chunk, and addresses behind it that nothing will ever back
   Range* first = nullptr;
   std::vector<Chunk*> pages;
   std::list<Region>::iterator self;  // in the space's list
@@ -29,19 +30,21 @@ struct Region {
   Chunk* chunk_at(size_t page) const noexcept { return page < pages.size() ? pages[page] : nullptr; }
 };
 
-/// Ranges of a region may belong to different heaps: chunks change hands where they are.
+/// Ranges of a region may belong to different heaps, because chunks are stolen in place.
 ///
-/// Promises (is_valid): ranges cover each region without gaps; neighbouring holes of one heap are merged, and
-/// so are its neighbouring bare ranges; holes and blocks lie on backed granules, bare and retired ranges on
-/// none; a chunk's users are the blocks that touch it, and all that touches it belongs to its heap.
+/// Invariants (is_valid): ranges cover each region without gaps; neighbouring holes of one heap are merged,
+/// and so are its neighbouring bare ranges; holes and blocks lie on backed granules, bare and retired ranges
+/// on none; a chunk's users are the blocks that touch it, and all ranges that touch it belong to its heap. A
+/// fence has one block, and retired ranges around it.
 struct Space {
   RangeStore store;
+  ChunkStore chunks;
   AddressMap map;
   std::list<Region> regions;
   SharedChunkLists free_chunks;  // of all heaps that share theirs
   uint64_t serial = 0;           // how often a chunk became free
 
-  /// Re-derives every promise; says in `why` which one is broken.
+  /// Re-derives every invariant; `why` names the broken one.
   bool is_valid(std::string& why) const;
 };
 
@@ -69,6 +72,14 @@ void for_chunks(const Region& region, Address start, Address end, Visit visit) {
     at = chunk->end();
     visit(chunk);
   }
+}
+
+/// Whether memory of a block is asleep.
+inline bool has_asleep(const Range& block) noexcept {
+  bool asleep = false;
+  for_chunks(*block.region, block.address, block.end(),
+             [&](const Chunk* chunk) { asleep = asleep || chunk->asleep; });
+  return asleep;
 }
 
 }  // namespace gpupool::internal

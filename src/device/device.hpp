@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device as the pool sees it: the driver's virtual memory, its own malloc, and streams.
+// A device as the pool sees it: the driver's virtual memory, the driver's own malloc, and streams.
 //
 // Preconditions, stated once for all implementations:
 //   - sizes are positive multiples of info().granularity for chunks and mappings, of 512 for malloc;
 //   - addresses given to map, set_access and unmap lie in a range from reserve_addresses;
 //   - a mapping is unmapped whole, and only when no work can touch it;
 //   - out-parameters are never null, and are written on success only.
-// Callers keep them; implementations need not check (the simulated device does, and counts the faults).
+// Callers ensure them; implementations need not check (the simulated device does, and counts faults).
 //
-// Every function may be called from any thread. None but synchronize, synchronize_all, allocate, deallocate,
-// synchronize_stream and destroy_stream may wait for the GPU, and transfer, where much is queued already. A
-// failure is described with fail() or fail_driver(); memory that the device does not have is
-// GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function gives GPUPOOL_ERROR_SHUTTING_DOWN.
+// Every function may be called from any thread. Only synchronize, synchronize_all, allocate, deallocate,
+// synchronize_stream and destroy_stream may wait for the GPU, and transfer if much is already queued.
+// Functions describe a failure with fail() or fail_driver(); if the device lacks memory, that is
+// GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function returns GPUPOOL_ERROR_SHUTTING_DOWN.
 #pragma once
 
 #include <array>
@@ -30,10 +30,25 @@ using Stream = gpupool_stream_t;
 /// A physical chunk, as the driver names it.
 using ChunkHandle = uint64_t;
 
-/// A point in a stream's order. 0 is no event.
+/// A point in a stream's order. 0 means no event.
 using Event = uint64_t;
 
 inline constexpr uint64_t kCaptureElsewhere = ~uint64_t{0} - 1;
+
+/// What a device and its peers may do with mapped memory.
+enum class Permission : int32_t {
+  write = GPUPOOL_ACCESS_WRITE,
+  read = GPUPOOL_ACCESS_READ,
+  none = GPUPOOL_ACCESS_NONE,
+};
+
+/// What a pool in debug mode annotate says of its memory.
+enum class Standing : uint8_t {
+  open,    // anybody may touch it: it is the pool's no longer, or the pool itself is at it
+  closed,  // nobody may
+  block,   // what was open is a block now
+  freed,   // the same block is closed
+};
 
 enum class Kind : int32_t {
   device = GPUPOOL_KIND_DEVICE,
@@ -41,7 +56,7 @@ enum class Kind : int32_t {
   managed = GPUPOOL_KIND_MANAGED,
 };
 
-/// What never changes about a device.
+/// The properties of a device that never change.
 struct DeviceInfo {
   gpupool_backend_t backend = GPUPOOL_BACKEND_SIM;
   int32_t ordinal = 0;
@@ -50,10 +65,13 @@ struct DeviceInfo {
   uint64_t granularity = 0;  // a power of two
   int32_t driver_version = 0;
   int32_t compute_capability = 0;
+  bool keeps_data = true;  // false: addresses only, and nothing can be read back
+  bool annotates = false;  // annotate() has a use
   char name[128] = {};
+  char id[64] = {};  // the same in every process, and unique to this device
 };
 
-/// The driver's calls that are counted, timed, and failed by scripts.
+/// The driver calls that are counted, timed, and made to fail by scripts.
 enum class Call : uint8_t {
   create,
   release,
@@ -83,7 +101,7 @@ class Device {
 
   virtual const DeviceInfo& info() const noexcept = 0;
 
-  /// Bytes free on the device now, whoever holds the rest.
+  /// Bytes now free on the device, whoever holds the rest.
   virtual Status free_memory(uint64_t& free) = 0;
 
   /// Monotonic time for measuring calls: virtual on the simulated device.
@@ -98,16 +116,18 @@ class Device {
   virtual Status map(Address address, uint64_t size, ChunkHandle chunk) = 0;
   /// Makes mapped addresses usable by the device and its peers.
   virtual Status set_access(Address address, uint64_t size) = 0;
-  /// Takes [address, address + size) away, which is one or several whole mappings.
+  /// Changes what they may do there, after set_access. Work that does more is a fault.
+  virtual Status protect(Address address, uint64_t size, Permission access) = 0;
+  /// Unmaps [address, address + size), which must be one or several whole mappings.
   virtual Status unmap(Address address, uint64_t size) = 0;
 
   // ---- peers: other devices that may touch this one's memory
 
-  /// Adds a peer: from now on set_access gives it access too. Where `all` is true it may also touch
-  /// everything that allocate gives, past and future. A known peer, and the device itself, are no error.
+  /// Adds a peer: from now on set_access gives it access too. If `all` is true, it may also touch everything
+  /// that allocate returns, past and future. A known peer, or the device itself, is not an error.
   virtual Status add_peer(int32_t peer, bool all) = 0;
-  /// From now on set_access takes the peer's access away.
-  virtual void drop_peer(int32_t peer) noexcept = 0;
+  /// From now on set_access removes the peer's access.
+  virtual void remove_peer(int32_t peer) noexcept = 0;
 
   // ---- the driver's own malloc; may wait for the GPU
 
@@ -116,7 +136,7 @@ class Device {
 
   // ---- order
 
-  /// Records a new event behind the work queued on stream. Give it back with recycle.
+  /// Records a new event behind the work queued on stream. Return it with recycle.
   virtual Status record(Stream stream, Event& event) = 0;
   virtual Status query(Event event, bool& passed) = 0;
   /// Whether everything queued on stream is done.
@@ -126,10 +146,10 @@ class Device {
   /// Waits for event on the host.
   virtual Status synchronize(Event event) = 0;
   virtual void recycle(Event event) noexcept = 0;
-  /// Waits on the host for everything that is queued on any stream of the device's context.
+  /// Waits on the host for everything queued on any stream of the device's context.
   virtual Status synchronize_all() = 0;
-  /// A number that names the capture under way on stream; 0 when there is none. kCaptureElsewhere: the stream
-  /// does not capture, but asking it anything would disturb another one that does (the legacy stream).
+  /// A number that names the capture in progress on stream; 0 if there is none. kCaptureElsewhere: the stream
+  /// is not capturing, but querying it would disturb another stream that is (the legacy stream).
   virtual Status capture_id(Stream stream, uint64_t& id) = 0;
 
   // ---- streams and data, for programs that use no other CUDA library
@@ -139,16 +159,24 @@ class Device {
   virtual Status synchronize_stream(Stream stream) = 0;
   virtual Status copy(Address destination, Address source, uint64_t size, Stream stream) = 0;
   virtual Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) = 0;
+  /// The same with a word of 32 bits, for the pool itself: address and size are multiples of 4.
+  virtual Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) = 0;
 
   // ---- sleep
 
-  /// How much more memory of the host could be page-locked now, as far as the system tells.
+  /// How much more host memory could be page-locked now, as far as the system reports.
   virtual Status host_memory(uint64_t& available) = 0;
-  /// Queues a copy between the device's memory and what allocate gave as pinned, for the pool itself.
+  /// Queues a copy between device memory and pinned memory from allocate, for the pool itself.
   virtual Status transfer(Address destination, Address source, uint64_t size, Stream stream) = 0;
-  /// For messages about what touches them: these addresses have no memory because the pool of that name
-  /// sleeps. Null: that is over.
+  /// For messages about accesses: these addresses have no memory because the pool with that name sleeps.
+  /// Null: it no longer does.
   virtual void name_asleep(Address address, uint64_t size, const char* pool) noexcept = 0;
+
+  // ---- debug mode annotate
+
+  /// Says who may touch memory of the pool, for the device and the tools that watch accesses to it. The
+  /// pool's own fill_words and transfer may touch all of it.
+  virtual void annotate(Address address, uint64_t size, Standing standing) noexcept = 0;
 };
 
 }  // namespace gpupool::internal

@@ -27,12 +27,13 @@ class UpstreamDevice final : public Device {
   Status release_chunk(ChunkHandle) override { return no_virtual_memory(); }
   Status map(Address, uint64_t, ChunkHandle) override { return no_virtual_memory(); }
   Status set_access(Address, uint64_t) override { return no_virtual_memory(); }
+  Status protect(Address, uint64_t, Permission) override { return no_virtual_memory(); }
   Status unmap(Address, uint64_t) override { return no_virtual_memory(); }
 
   Status add_peer(int32_t, bool) override {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "who may access an upstream's memory is the upstream's to say");
   }
-  void drop_peer(int32_t) noexcept override {}
+  void remove_peer(int32_t) noexcept override {}
 
   Status allocate(Kind, uint64_t size, Stream stream, Address& address) override {
     Address given = 0;
@@ -80,11 +81,15 @@ class UpstreamDevice final : public Device {
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
     return streams_->fill(destination, value, size, stream);
   }
+  Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) override {
+    return streams_->fill_words(destination, word, size, stream);
+  }
   Status host_memory(uint64_t& available) override { return streams_->host_memory(available); }
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override {
     return streams_->transfer(destination, source, size, stream);
   }
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
+  void annotate(Address, uint64_t, Standing) noexcept override {}
 
  private:
   std::unique_ptr<Device> streams_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device whose memory comes from the user's callbacks. Streams and events are another device's.
+// A device whose memory comes from the user's callbacks. Streams and events come from another device.
 #pragma once
 
 #include <memory>

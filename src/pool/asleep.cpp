@@ -17,26 +17,28 @@ constexpr uint64_t kBatch = 64 * kMiB;
 
 }  // namespace
 
-/// Adds chunks in the order of their addresses, neighbours in batches: all, or those that are asleep. Chunks
-/// that back nothing come by themselves.
+/// Adds chunks in the order of their addresses: all, or those that are asleep.
 void Sleeper::add_chunks(Plan& plan, bool all) const {
   const auto add = [&](Chunk* chunk) {
-    if (!all && !chunk->asleep) return;
-    Batch* last = plan.batches.empty() ? nullptr : &plan.batches.back();
-    const bool joins = last != nullptr && chunk->address != 0 && last->start + last->size == chunk->address &&
-                       last->size + chunk->size <= kBatch &&
-                       plan.entries.back().chunk->region == chunk->region;
-    if (!joins) {
-      plan.batches.push_back({chunk->address, 0, plan.entries.size(), 0, 0});
-      last = &plan.batches.back();
-    }
-    plan.entries.push_back({chunk});
-    if (chunk->address != 0) last->size += chunk->size;
-    ++last->count;
-    if (chunk->handle == 0) plan.missing += chunk->size;
+    if (all || chunk->asleep) add_chunk(plan, chunk);
   };
   for (const Region& region : pool_.space_.regions) for_each_chunk(region, add);
-  for (Chunk* chunk = pool_.in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) add(chunk);
+  pool_.backing_.for_each_in_hand(add);
+}
+
+/// Adds a chunk to the batch of its neighbours. One that backs nothing comes by itself.
+void Sleeper::add_chunk(Plan& plan, Chunk* chunk) {
+  Batch* last = plan.batches.empty() ? nullptr : &plan.batches.back();
+  const bool joins = last != nullptr && chunk->address != 0 && last->start + last->size == chunk->address &&
+                     last->size + chunk->size <= kBatch && plan.entries.back().chunk->region == chunk->region;
+  if (!joins) {
+    plan.batches.push_back({chunk->address, 0, plan.entries.size(), 0, 0});
+    last = &plan.batches.back();
+  }
+  plan.entries.push_back({chunk});
+  if (chunk->address != 0) last->size += chunk->size;
+  ++last->count;
+  if (chunk->handle == 0) plan.missing += chunk->size;
 }
 
 /// Adds a live block to what is saved: to the run before it, where no more than `most_gap` bytes of holes are
@@ -81,7 +83,7 @@ Status Sleeper::open_streams() {
 }
 
 /// Queues the copies of a batch, and an event behind them where there are any. With no lock held.
-Status Sleeper::transfer(const Plan& plan, Batch& batch, size_t lane, bool to_host) {
+Status Sleeper::copy_batch(const Plan& plan, Batch& batch, size_t lane, bool to_host) {
   const Stream stream = streams_[lane % streams_.size()];
   bool any = false;
   const Status status = for_parts(plan.runs, batch, [&](Address address, uint64_t size, uint64_t offset) {
@@ -103,7 +105,7 @@ Status Sleeper::transfer(const Plan& plan, Batch& batch, size_t lane, bool to_ho
 }
 
 /// Waits for the copies of a batch, with the lock given up.
-Status Sleeper::pass(Lock& lock, Batch& batch) {
+Status Sleeper::wait_for_batch(Lock& lock, Batch& batch) {
   if (batch.event == 0) return kSuccess;
   Status status = kSuccess;
   {
@@ -119,14 +121,14 @@ Status Sleeper::pass(Lock& lock, Batch& batch) {
 /// until it does not, since a copy may still be under way to it.
 void Sleeper::abandon_copies(Lock& lock, Plan& plan) noexcept {
   const ErrorRecord cause = last_error();
-  settle_copies(lock);
+  wait_for_copies(lock);
   for (Batch& batch : plan.batches) {
     if (batch.event != 0) device_.recycle(std::exchange(batch.event, 0));
   }
   last_error() = cause;
 }
 
-void Sleeper::settle_copies(Lock& lock) noexcept {
+void Sleeper::wait_for_copies(Lock& lock) noexcept {
   if (!has_streams_) return;
   bool settled = true;
   {
@@ -139,7 +141,7 @@ void Sleeper::settle_copies(Lock& lock) noexcept {
 
 /// Gives the memory of an unmapped chunk back. Where the driver refuses, or an old mapping of it could not be
 /// undone, the chunk keeps it, counted as before.
-void Sleeper::release(Chunk& chunk) noexcept {
+void Sleeper::release_chunk(Chunk& chunk) noexcept {
   if (chunk.old_unmapped != chunk.old_mappings) return;
   const ErrorRecord before = last_error();
   if (device_.release_chunk(chunk.handle) != kSuccess) {
@@ -149,7 +151,7 @@ void Sleeper::release(Chunk& chunk) noexcept {
   chunk.handle = 0;
   if (chunk.heap != nullptr) {
     pool_.ledger_.detached(chunk.heap->group(), chunk.size);
-    pool_.record_chunk(Happening::unmap, *static_cast<StreamHeap*>(chunk.heap), chunk.address, chunk.size);
+    pool_.narrator_.unmapped(*static_cast<StreamHeap*>(chunk.heap), chunk.address, chunk.size);
   }
   pool_.ledger_.released(chunk.size);
   asleep_bytes_ += chunk.size;
@@ -157,7 +159,7 @@ void Sleeper::release(Chunk& chunk) noexcept {
 
 void Sleeper::release_backup(Lock& lock, uint64_t keep) noexcept {
   const ErrorRecord before = last_error();
-  if (copies_pending_) settle_copies(lock);
+  if (copies_pending_) wait_for_copies(lock);
   if (!copies_pending_) (void)backup_.shrink(lock, keep);
   last_error() = before;
 }
@@ -166,26 +168,21 @@ void Sleeper::release_backup(Lock& lock, uint64_t keep) noexcept {
 /// captures keeps its addresses.
 void Sleeper::end(Lock& lock) noexcept {
   if (!is_awake()) {
-    if (copies_pending_) settle_copies(lock);
+    if (copies_pending_) wait_for_copies(lock);
     (void)pool_.wait_for_streams(lock, "sleep");
-    pool_.settle_pending(true);
-    for (auto* entries : {&pool_.retired_, &pool_.kept_}) {
-      std::erase_if(*entries, [&](const Pool::Retired& entry) {
-        if (!entry.unmapped) return false;
-        --entry.chunk->old_unmapped;
-        --entry.chunk->old_mappings;
-        return true;
-      });
-    }
+    pool_.settle_all_pending(lock);
+    pool_.backing_.forget_old_if([](const OldMapping& old) {
+      if (!old.unmapped) return false;
+      --old.chunk->old_unmapped;
+      --old.chunk->old_mappings;
+      return true;
+    });
     for (Region& region : pool_.space_.regions) end_region(region);
-    for (Chunk* chunk = pool_.in_hand_.first(); chunk != nullptr;) {
-      Chunk* next = ChunkList::after(chunk);
-      if (chunk->asleep && chunk->old_mappings == 0) {
-        pool_.in_hand_.remove(chunk);
-        end_chunk(chunk);
-      }
-      chunk = next;
-    }
+    pool_.backing_.for_each_in_hand([&](Chunk* chunk) {
+      if (!chunk->asleep || chunk->old_mappings != 0) return;
+      pool_.backing_.take_from_hand(chunk);
+      end_chunk(chunk);
+    });
     away_ = 0;
     state_ = GPUPOOL_SLEEP_STATE_AWAKE;
     changed_.notify_all();
@@ -204,11 +201,11 @@ void Sleeper::end_region(Region& region) noexcept {
         (chunk->unmapped || device_.unmap(chunk->address, chunk->size) == kSuccess)) {
       std::fill(region.pages.begin() + static_cast<ptrdiff_t>(page),
                 region.pages.begin() + static_cast<ptrdiff_t>(next), nullptr);
-      chunk->heap->claim(chunk);
+      chunk->heap->claim_chunk(chunk);
       if (chunk->handle != 0) {
         auto& heap = *static_cast<StreamHeap*>(chunk->heap);
         pool_.ledger_.detached(heap.group(), chunk->size);
-        pool_.record_chunk(Happening::unmap, heap, chunk->address, chunk->size);
+        pool_.narrator_.unmapped(heap, chunk->address, chunk->size);
       }
       chunk->heap = nullptr;
       end_chunk(chunk);
@@ -223,11 +220,11 @@ void Sleeper::end_chunk(Chunk* chunk) noexcept {
   chunk->asleep = chunk->unmapped = false;
   if (chunk->handle != 0) {
     chunk->address = 0;
-    (void)pool_.release_chunk(chunk);
+    (void)pool_.backing_.release(chunk);
     return;
   }
   asleep_bytes_ -= chunk->size;
-  delete chunk;
+  pool_.space_.chunks.recycle(chunk);
 }
 
 }  // namespace gpupool::internal

@@ -29,7 +29,7 @@ class Backup {
   /// Gets memory until it has room for `bytes`. HOST_OUT_OF_MEMORY where more than three quarters of what the
   /// host has left would be taken. On failure it is as before.
   Status reserve(Lock& lock, uint64_t bytes);
-  /// Gives back whole pieces that lie beyond `bytes`. What the driver does not take stays.
+  /// Frees whole pieces that lie beyond `bytes`. What the driver does not take stays.
   Status shrink(Lock& lock, uint64_t bytes);
 
   uint64_t capacity() const noexcept { return capacity_; }

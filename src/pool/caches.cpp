@@ -8,10 +8,10 @@ namespace gpupool::internal {
 
 Caches::~Caches() {
   for (const auto& cache : caches_) cache->lanes.for_each([](Lane& lane) { delete &lane; });
-  while (spare_ != nullptr) delete get_spare();
+  while (spare_ != nullptr) delete pop_spare();
 }
 
-ThreadCache* Caches::attach() {
+ThreadCache* Caches::open() {
   if (ThreadCache* cache = unused_) {
     unused_ = cache->next_unused;
     return cache;
@@ -20,9 +20,14 @@ ThreadCache* Caches::attach() {
   return caches_.back().get();
 }
 
-void Caches::detach(ThreadCache* cache) noexcept {
+void Caches::close(ThreadCache* cache) noexcept {
   cache->next_unused = unused_;
   unused_ = cache;
+}
+
+void Caches::fold(Counters& counters) const noexcept {
+  const AllLocked locked(*this);
+  counters.fold([this](auto visit) { for_each([&](ThreadCache& cache) { visit(cache.counters); }); });
 }
 
 void Caches::lock_all() const noexcept {
@@ -33,37 +38,40 @@ void Caches::unlock_all() const noexcept {
   for (const auto& cache : caches_) cache->lock.unlock();
 }
 
-Range* Caches::drain(ThreadCache& cache, Stream stream, Group group) noexcept {
+Range* Caches::drain(ThreadCache& cache, Stream stream, SizeGroup group, size_t& most) noexcept {
   Lane* lane = cache.lanes.find(stream);
   if (lane == nullptr) return nullptr;
   const std::lock_guard lock(cache.lock);
-  return lane->bins(group).drain();
+  return lane->bins(group).drain(most);
 }
 
-Range* Caches::drain(ThreadCache& cache) noexcept {
+Range* Caches::drain(ThreadCache& cache, size_t& most) noexcept {
   Range* list = nullptr;
   const std::lock_guard lock(cache.lock);
-  for (const Group group : {Group::large, Group::small})
-    cache.lanes.for_each([&](Lane& lane) { list = lane.bins(group).drain(list); });
+  cache.lanes.for_each([&](Lane& lane) { list = lane.drain(most, list); });
   return list;
 }
 
-Range* Caches::drain_resting(ThreadCache& cache) noexcept {
+Range* Caches::drain_resting(ThreadCache& cache, size_t& most) noexcept {
   Range* list = nullptr;
+  const std::lock_guard lock(cache.lock);
+  cache.lanes.for_each([&](Lane& lane) {
+    for (QuickBins& bins : lane.groups) {
+      if (!bins.was_touched()) list = bins.drain(most, list);
+    }
+  });
+  return list;
+}
+
+void Caches::rest(ThreadCache& cache) noexcept {
+  std::array<Stream, Lanes::kMost> idle;
+  size_t idle_count = 0;
   Lane* left = nullptr;
   {
-    std::array<Stream, Lanes::kMost> idle;
-    size_t idle_count = 0;
     const std::lock_guard lock(cache.lock);
     cache.lanes.for_each([&](Lane& lane) {
-      bool is_idle = lane.empty();
-      for (const Group group : {Group::large, Group::small}) {
-        QuickBins& bins = lane.bins(group);
-        const bool touched = bins.was_touched();
-        is_idle = is_idle && !touched;
-        if (!touched) list = bins.drain(list);
-      }
-      if (is_idle) idle[idle_count++] = lane.stream;
+      if (lane.is_idle()) idle[idle_count++] = lane.stream;
+      lane.rest();
     });
     while (idle_count-- > 0) {
       Lane* lane = cache.lanes.close(idle[idle_count]);
@@ -71,19 +79,18 @@ Range* Caches::drain_resting(ThreadCache& cache) noexcept {
       left = lane;
     }
   }
-  while (left != nullptr) put_spare(*std::exchange(left, left->next_spare));
-  return list;
+  while (left != nullptr) push_spare(*std::exchange(left, left->next_spare));
 }
 
 // ---- lanes
 
 /// Takes in an empty lane that no cache has.
-void Caches::put_spare(Lane& lane) noexcept {
+void Caches::push_spare(Lane& lane) noexcept {
   lane.next_spare = spare_;
   spare_ = &lane;
 }
 
-Lane* Caches::get_spare() noexcept {
+Lane* Caches::pop_spare() noexcept {
   Lane* lane = spare_;
   spare_ = lane->next_spare;
   return lane;
@@ -91,17 +98,25 @@ Lane* Caches::get_spare() noexcept {
 
 Range* Caches::open_lane(ThreadCache& cache, Stream stream) noexcept {
   Lanes& lanes = cache.lanes;
-  if (stream == kNameless || lanes.find(stream) != nullptr) return nullptr;
+  if (stream == kNoLane || lanes.find(stream) != nullptr) return nullptr;
   Range* evicted = nullptr;
   if (lanes.is_full()) {
-    evicted = close_lane(cache, lanes.victim()->stream);
+    Lane* victim = lanes.victim();
+    size_t most = kAtATime;
+    {
+      const std::lock_guard lock(cache.lock);
+      evicted = victim->drain(most);
+      if (most != 0) lanes.close(victim->stream);
+    }
+    if (most == 0) return evicted;
+    push_spare(*victim);
   } else if (spare_ == nullptr) {
     Lane* created = new (std::nothrow) Lane;
     if (created == nullptr) return nullptr;
-    put_spare(*created);
+    push_spare(*created);
     ++lane_count_;
   }
-  Lane* lane = get_spare();
+  Lane* lane = pop_spare();
   const std::lock_guard lock(cache.lock);
   lanes.open(stream, lane);
   return evicted;
@@ -114,9 +129,10 @@ Range* Caches::close_lane(ThreadCache& cache, Stream stream) noexcept {
   {
     const std::lock_guard lock(cache.lock);
     lane = cache.lanes.close(stream);
-    list = lane->drain();
+    size_t all = ~size_t{0};
+    list = lane->drain(all);
   }
-  put_spare(*lane);
+  push_spare(*lane);
   return list;
 }
 

@@ -21,9 +21,12 @@ class Caches {
   ~Caches();
 
   /// A cache for a thread that has none. Throws std::bad_alloc.
-  ThreadCache* attach();
+  ThreadCache* open();
   /// The thread has ended, or forgets the cache.
-  void detach(ThreadCache* cache) noexcept;
+  void close(ThreadCache* cache) noexcept;
+
+  size_t count() const noexcept { return caches_.size(); }
+  ThreadCache& at(size_t index) const noexcept { return *caches_[index]; }
 
   template <typename Visit>
   void for_each(Visit visit) const {
@@ -51,21 +54,32 @@ class Caches {
     const Caches& caches_;
   };
 
+  /// Brings peaks up to date with what all threads have counted. Takes every cache's lock.
+  void fold(Counters& counters) const noexcept;
+
   // For fork, which has no scope to hold an AllLocked.
   void lock_all() const noexcept;
   void unlock_all() const noexcept;
 
-  /// What the cache keeps of a stream and group, and all that it keeps, as one list through Range::link.
-  static Range* drain(ThreadCache& cache, Stream stream, Group group) noexcept;
-  static Range* drain(ThreadCache& cache) noexcept;
-  /// What it keeps and has taken nothing from since this was last called. Lanes that are empty by then serve
-  /// other streams and threads.
-  Range* drain_resting(ThreadCache& cache) noexcept;
+  // Draining a cache. Each of these returns a list through Range::link, of up to `most` blocks, which it
+  // counts down: a thread that drains many gives way to others in between.
+
+  /// Blocks to drain at a time (docs/inside/locks.md says what that takes).
+  static constexpr size_t kAtATime = 256;
+
+  /// What the cache keeps of a stream and group, and of all.
+  static Range* drain(ThreadCache& cache, Stream stream, SizeGroup group, size_t& most) noexcept;
+  static Range* drain(ThreadCache& cache, size_t& most) noexcept;
+  /// What it keeps and has taken nothing from since rest().
+  static Range* drain_resting(ThreadCache& cache, size_t& most) noexcept;
+  /// From here on it counts anew what is taken. Idle lanes serve other streams and threads.
+  void rest(ThreadCache& cache) noexcept;
 
   /// Makes sure that the cache keeps what is freed on a stream, if there is memory for that. Where that takes
-  /// a lane from another stream, what was in it is returned, as a list.
+  /// a lane from another stream, up to kAtATime blocks that were in it are returned, as a list; if there are
+  /// more, a later call goes on.
   Range* open_lane(ThreadCache& cache, Stream stream) noexcept;
-  /// All that the cache keeps of a stream, after which it has no lane for it.
+  /// All that the cache keeps of a stream, as a list, after which it has no lane for it.
   Range* close_lane(ThreadCache& cache, Stream stream) noexcept;
 
   uint64_t bytes() const noexcept {
@@ -75,8 +89,8 @@ class Caches {
   bool is_valid() const noexcept;
 
  private:
-  void put_spare(Lane& lane) noexcept;
-  Lane* get_spare() noexcept;
+  void push_spare(Lane& lane) noexcept;
+  Lane* pop_spare() noexcept;
 
   std::vector<std::unique_ptr<ThreadCache>> caches_;
   ThreadCache* unused_ = nullptr;  // through next_unused

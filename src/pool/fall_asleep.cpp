@@ -4,6 +4,8 @@
 // own refusal to unmap can fail, and what has gone comes back.
 #include <algorithm>
 #include <cinttypes>
+#include <utility>
+#include <vector>
 
 #include "base/defer.hpp"
 #include "base/log.hpp"
@@ -32,16 +34,17 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   const uint64_t used = pool_.ledger_.used();
   uint64_t free_before = 0;
   const bool knows_free = device_.raw().free_memory(free_before) == kSuccess;
-  if (const Status status = give_back_free(); status != kSuccess) return status;
+  if (const Status status = release_free(); status != kSuccess) return status;
   plan_runs(plan, options, kGap);
   if (plan.backup_bytes > backup_.capacity()) plan_runs(plan, options, 0);
   add_chunks(plan, true);
   std::sort(plan.runs.begin(), plan.runs.end(),
             [](const Run& a, const Run& b) { return a.address < b.address; });
-  if (const Status status = save(lock, plan); status != kSuccess) return status;
-  runs_ = plan.runs;
+  std::vector<Run> runs = plan.runs;  // now: once copies are queued, nothing may throw
+  if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
+  runs_ = std::move(runs);
   saved_end_ = plan.backup_bytes;
-  if (const Status status = put_away(lock, plan, !options.drops); status != kSuccess) {
+  if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
     abandon_copies(lock, plan);
     return status;
   }
@@ -68,7 +71,7 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
 void Sleeper::drain_lanes() noexcept {
   pool_.caches_.for_each([&](ThreadCache& cache) {
     while (!cache.lanes.empty()) {
-      pool_.give_list(pool_.caches_.close_lane(cache, cache.lanes.victim()->stream));
+      pool_.free_all_to_heap(pool_.caches_.close_lane(cache, cache.lanes.victim()->stream));
     }
   });
 }
@@ -76,7 +79,7 @@ void Sleeper::drain_lanes() noexcept {
 /// A graph that is being captured would have the addresses of memory that is about to go.
 Status Sleeper::check_captures() {
   for (const auto& state : pool_.streams_.all()) {
-    if (state->order.released() || !state->order.capturing()) continue;
+    if (state->order.is_retired() || !state->order.capturing()) continue;
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
                 "stream 0x%" PRIxPTR
                 " captures a graph, or the driver does not say: the pool cannot sleep now",
@@ -96,22 +99,20 @@ Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
       if (const Status status = device_.synchronize_all(); status != kSuccess) return status;
     }
     pool_.streams_.next_round();
-    pool_.settle_pending(true);
+    pool_.settle_all_pending(lock);
   } while (!pool_.pending_.empty());
   return kSuccess;
 }
 
 /// What no block is in goes first, with no copy. What graphs may use has to come back with the rest.
-Status Sleeper::give_back_free() {
+Status Sleeper::release_free() {
   pool_.streams_.next_round();
-  const bool is_a_graphs = !pool_.captures_.empty() || pool_.options_.is_child;
-  if (!is_a_graphs) {
-    pool_.unmap(pool_.retired_);
-    pool_.unmap(pool_.kept_);
-  }
+  const bool is_a_graphs = pool_.captures_.hold_all() || pool_.options_.is_child;
+  if (!is_a_graphs) pool_.backing_.unmap_passed();
   bool blocked = false;
-  if (const Status status = pool_.release_in_hand(0, blocked); status != kSuccess) return status;
-  return is_a_graphs ? kSuccess : pool_.release_free(0, blocked);
+  if (const Status status = pool_.backing_.release_in_hand(nullptr, 0, blocked); status != kSuccess)
+    return status;
+  return is_a_graphs ? kSuccess : pool_.backing_.release_free(nullptr, 0, blocked);
 }
 
 bool Sleeper::saves(const Range& range, const SleepOptions& options) const noexcept {
@@ -135,14 +136,14 @@ void Sleeper::plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_g
 }
 
 /// Queues every copy, so that the first refusal comes while all is still there.
-Status Sleeper::save(Lock& lock, Plan& plan) {
+Status Sleeper::save_runs(Lock& lock, Plan& plan) {
   if (plan.runs.empty()) return kSuccess;
   Status status = kSuccess;
   {
     lock.unlock();
     const Defer relock([&] { lock.lock(); });
     for (size_t i = 0; i < plan.batches.size() && status == kSuccess; ++i) {
-      status = transfer(plan, plan.batches[i], i, true);
+      status = copy_batch(plan, plan.batches[i], i, true);
     }
   }
   if (status != kSuccess) abandon_copies(lock, plan);
@@ -151,16 +152,16 @@ Status Sleeper::save(Lock& lock, Plan& plan) {
 
 /// Takes the mappings away as the copies pass, and the memory at once, or, where nothing could bring back
 /// what was in it, after the last mapping.
-Status Sleeper::put_away(Lock& lock, Plan& plan, bool at_once) {
+Status Sleeper::unmap_and_release(Lock& lock, Plan& plan, bool at_once) {
   if (!at_once) {
     for (Batch& batch : plan.batches) {
-      if (const Status status = pass(lock, batch); status != kSuccess) return status;
+      if (const Status status = wait_for_batch(lock, batch); status != kSuccess) return status;
     }
   }
   if (const Status status = unmap_old(); status != kSuccess) return status;
   for (Batch& batch : plan.batches) {
-    if (const Status status = pass(lock, batch); status != kSuccess) return status;
-    if (const Status status = unmap(plan, batch); status != kSuccess) return status;
+    if (const Status status = wait_for_batch(lock, batch); status != kSuccess) return status;
+    if (const Status status = unmap_batch(plan, batch); status != kSuccess) return status;
     if (at_once) release_batch(plan, batch);
   }
   for (const Batch& batch : plan.batches) {
@@ -171,19 +172,19 @@ Status Sleeper::put_away(Lock& lock, Plan& plan, bool at_once) {
 
 /// The old mappings that graphs keep, or that could not be undone before.
 Status Sleeper::unmap_old() {
-  for (auto* entries : {&pool_.retired_, &pool_.kept_}) {
-    for (Pool::Retired& entry : *entries) {
-      if (const Status status = device_.unmap(entry.range->address, entry.range->size); status != kSuccess)
-        return status;
-      entry.away = entry.unmapped = true;
-      ++entry.chunk->old_unmapped;
-      ++away_;
-    }
-  }
-  return kSuccess;
+  Status status = kSuccess;
+  pool_.backing_.for_each_old([&](OldMapping& old) {
+    if (status != kSuccess) return;
+    status = device_.unmap(old.range->address, old.range->size);
+    if (status != kSuccess) return;
+    old.away = old.unmapped = true;
+    ++old.chunk->old_unmapped;
+    ++away_;
+  });
+  return status;
 }
 
-Status Sleeper::unmap(const Plan& plan, const Batch& batch) {
+Status Sleeper::unmap_batch(const Plan& plan, const Batch& batch) {
   if (batch.size != 0) {
     if (const Status status = device_.unmap(batch.start, batch.size); status != kSuccess) return status;
     device_.raw().name_asleep(batch.start, batch.size, name_.c_str());
@@ -197,7 +198,7 @@ Status Sleeper::unmap(const Plan& plan, const Batch& batch) {
 }
 
 void Sleeper::release_batch(const Plan& plan, const Batch& batch) noexcept {
-  for (size_t i = 0; i < batch.count; ++i) release(*plan.entries[batch.first + i].chunk);
+  for (size_t i = 0; i < batch.count; ++i) release_chunk(*plan.entries[batch.first + i].chunk);
 }
 
 }  // namespace gpupool::internal

@@ -12,7 +12,7 @@ namespace gpupool::internal {
 inline constexpr Stream kNoStream = GPUPOOL_STREAM_UNKNOWN;
 
 /// What the heaps of a released stream, or of a capture, are called: no caller's stream is.
-inline constexpr Stream kNameless = GPUPOOL_STREAM_UNKNOWN - 1;
+inline constexpr Stream kNoLane = GPUPOOL_STREAM_UNKNOWN - 1;
 
 /// Quick bins of one stream.
 struct Lane {
@@ -20,12 +20,18 @@ struct Lane {
   Stream stream = kNoStream;
   Lane* next_spare = nullptr;
 
-  QuickBins& bins(Group group) noexcept { return groups[static_cast<size_t>(index_of(group))]; }
+  QuickBins& bins(SizeGroup group) noexcept { return groups[static_cast<size_t>(index_of(group))]; }
   bool empty() const noexcept { return groups[0].empty() && groups[1].empty(); }
 
-  /// Takes everything, as one list through Range::link.
-  Range* drain(Range* all = nullptr) noexcept {
-    return bins(Group::small).drain(bins(Group::large).drain(all));
+  /// Takes up to `most` blocks, which it counts down, and puts them in front of the list `taken`.
+  Range* drain(size_t& most, Range* taken = nullptr) noexcept {
+    for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) taken = bins(group).drain(most, taken);
+    return taken;
+  }
+  /// Whether nothing is in it, and nothing was taken from it since rest().
+  bool is_idle() const noexcept { return empty() && !groups[0].was_touched() && !groups[1].was_touched(); }
+  void rest() noexcept {
+    for (QuickBins& bins : groups) bins.rest();
   }
 };
 
@@ -42,7 +48,7 @@ class Lanes {
     Lane* lane;                              // never null
     std::array<QuickBins*, kGroups> groups;  // its bins, at hand
 
-    QuickBins& bins(Group group) const noexcept { return *groups[static_cast<size_t>(index_of(group))]; }
+    QuickBins& bins(SizeGroup group) const noexcept { return *groups[static_cast<size_t>(index_of(group))]; }
   };
 
   /// Where a stream is at home, whoever is there. An empty place has a lane in which nothing is.

@@ -6,12 +6,13 @@
 #include <memory>
 #include <utility>
 
+#include "base/bits.hpp"
 #include "core/budget.hpp"
 #include "core/counters.hpp"
 
 namespace gpupool::internal {
 
-/// Reserved memory over its life: taken from the budget, created, attached to a group's heap, detached,
+/// Reserved memory over its life: charged to the budget, created, attached to a group's heap, detached,
 /// released. Guarded by the pool's lock but for the budget, which guards itself.
 class Ledger {
  public:
@@ -26,26 +27,53 @@ class Ledger {
   void created(uint64_t size) noexcept {
     reserved_.add(size);
     chunks_.add(1);
+    ++by_size_[log2_floor(size)];
   }
   /// The device has it again.
   void released(uint64_t size) noexcept {
     reserved_.subtract(size);
     chunks_.subtract(1);
-    budget_.put(size);
+    --by_size_[log2_floor(size)];
+    budget_.refund(size);
   }
-  void attached(Group group, uint64_t size) noexcept {
+  void attached(SizeGroup group, uint64_t size) noexcept {
     group_reserved_[index(group)].add(size);
     group_chunks_[index(group)].add(1);
   }
-  void detached(Group group, uint64_t size) noexcept {
+  void detached(SizeGroup group, uint64_t size) noexcept {
     group_reserved_[index(group)].subtract(size);
     group_chunks_[index(group)].subtract(1);
   }
 
+  /// Chunks that were backing addresses now back others, or are another stream's.
+  void stole(uint64_t chunks, bool is_of_another_stream) noexcept {
+    steals_ += chunks;
+    if (is_of_another_stream) stream_steals_ += chunks;
+  }
+
   const Flow& reserved() const noexcept { return reserved_; }
   const Flow& chunks() const noexcept { return chunks_; }
-  const Flow& reserved(Group group) const noexcept { return group_reserved_[index(group)]; }
-  const Flow& chunks(Group group) const noexcept { return group_chunks_[index(group)]; }
+  const Flow& reserved(SizeGroup group) const noexcept { return group_reserved_[index(group)]; }
+  const Flow& chunks(SizeGroup group) const noexcept { return group_chunks_[index(group)]; }
+
+  /// So many chunks, asleep ones excepted, have a size from this power of two up to the next.
+  static constexpr size_t kSizes = 64;
+  uint64_t chunks_of_size(unsigned log2) const noexcept { return by_size_[log2]; }
+
+  uint64_t steals() const noexcept { return steals_; }
+  uint64_t stream_steals() const noexcept { return stream_steals_; }
+
+  /// Where the counts stand, to tell later what has changed since.
+  struct Standing {
+    uint64_t bytes_created;
+    uint64_t chunks_created;
+    uint64_t bytes_released;
+    uint64_t chunks_released;
+    uint64_t steals;
+  };
+  Standing standing() const noexcept {
+    return {reserved_.in, chunks_.in, reserved_.out, chunks_.out, steals_};
+  }
 
   void reset_peaks() noexcept {
     for (Flow* flow : {&reserved_, &chunks_, &group_reserved_[0], &group_reserved_[1], &group_chunks_[0],
@@ -55,13 +83,16 @@ class Ledger {
   }
 
  private:
-  static constexpr size_t index(Group group) noexcept { return static_cast<size_t>(index_of(group)); }
+  static constexpr size_t index(SizeGroup group) noexcept { return static_cast<size_t>(index_of(group)); }
 
   Budget budget_;
   Flow reserved_;
   Flow chunks_;
+  std::array<uint64_t, kSizes> by_size_{};
   std::array<Flow, kGroups> group_reserved_;
   std::array<Flow, kGroups> group_chunks_;
+  uint64_t steals_ = 0;
+  uint64_t stream_steals_ = 0;
 };
 
 }  // namespace gpupool::internal

@@ -19,7 +19,8 @@ class MeteredDevice {
     std::atomic<uint64_t> nanoseconds{0};
   };
 
-  explicit MeteredDevice(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  explicit MeteredDevice(std::shared_ptr<Device> device)
+      : device_(std::move(device)), began_at_(device_->now_ns()) {}
 
   Device& raw() noexcept { return *device_; }
   /// For a pool that counts its own calls of it.
@@ -33,6 +34,15 @@ class MeteredDevice {
     return {each.count.load(std::memory_order_relaxed), each.nanoseconds.load(std::memory_order_relaxed)};
   }
 
+  /// How long the pool has had it, in the device's own time.
+  uint64_t age_ns() const noexcept { return device_->now_ns() - began_at_; }
+  /// All calls so far.
+  uint64_t calls() const noexcept {
+    uint64_t sum = 0;
+    for (const Tally& each : tallies_) sum += each.count.load(std::memory_order_relaxed);
+    return sum;
+  }
+
   /// The time that all calls took so far.
   uint64_t nanoseconds() const noexcept {
     uint64_t sum = 0;
@@ -44,6 +54,7 @@ class MeteredDevice {
     return timed(Call::address, [&] { return device_->reserve_addresses(size, base); });
   }
   Status release_addresses(Address base, uint64_t size) {
+    annotate(base, size, Standing::open);
     return timed(Call::address, [&] { return device_->release_addresses(base, size); });
   }
   Status create_chunk(uint64_t size, ChunkHandle& chunk) {
@@ -58,8 +69,16 @@ class MeteredDevice {
   Status set_access(Address address, uint64_t size) {
     return timed(Call::set_access, [&] { return device_->set_access(address, size); });
   }
+  Status protect(Address address, uint64_t size, Permission access) {
+    return timed(Call::set_access, [&] { return device_->protect(address, size, access); });
+  }
+  /// From now on, annotate() reaches the device.
+  void begin_annotating() noexcept { annotates_ = true; }
+  void annotate(Address address, uint64_t size, Standing standing) noexcept {
+    if (annotates_) device_->annotate(address, size, standing);
+  }
   Status add_peer(int32_t peer, bool all) { return device_->add_peer(peer, all); }
-  void drop_peer(int32_t peer) noexcept { device_->drop_peer(peer); }
+  void remove_peer(int32_t peer) noexcept { device_->remove_peer(peer); }
   Status unmap(Address address, uint64_t size) {
     return timed(Call::unmap, [&] { return device_->unmap(address, size); });
   }
@@ -103,6 +122,12 @@ class MeteredDevice {
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) {
     return timed(Call::copy, [&] { return device_->transfer(destination, source, size, stream); });
   }
+  Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) {
+    return timed(Call::copy, [&] { return device_->fill_words(destination, word, size, stream); });
+  }
+  Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) {
+    return timed(Call::copy, [&] { return device_->fill(destination, value, size, stream); });
+  }
 
  private:
   template <typename Function>
@@ -116,6 +141,8 @@ class MeteredDevice {
   }
 
   std::shared_ptr<Device> device_;
+  const uint64_t began_at_;
+  bool annotates_ = false;
   std::array<Tally, kCalls> tallies_{};
 };
 

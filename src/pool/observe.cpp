@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics, snapshots, the report in words, and the check of everything.
+// Statistics, the report in words, and the check of everything.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <map>
 #include <string>
 
 #include "base/size_text.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
+#include "pool/snapshot.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -62,13 +62,6 @@ bool Pool::is_live() const noexcept {
   return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) == Life::live;
 }
 
-/// Brings the pool's peaks up to date. Takes every cache's lock.
-void Pool::fold_counters() noexcept {
-  const Caches::AllLocked locked(caches_);
-  counters_.fold(
-      [this](auto visit) { caches_.for_each([&](ThreadCache& cache) { visit(cache.counters); }); });
-}
-
 Amounts Pool::live_amounts() {
   Amounts live;
   caches_.for_each_locked(
@@ -84,13 +77,11 @@ Amounts Pool::pending_amounts() {
   return pending;
 }
 
-/// What trimming can give back: chunks that no block touches but free ones in threads' caches. Looks at a
+/// What trimming can release: chunks that no block touches but free ones in threads' caches. Looks at a
 /// bounded number of these, and leaves the others' chunks out.
 uint64_t Pool::releasable() noexcept {
-  uint64_t bytes = 0;
-  for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk))
-    bytes += chunk->size;
-  if (!captures_.empty() || !sleeper_.is_awake()) return bytes;
+  uint64_t bytes = backing_.bytes_in_hand();
+  if (captures_.hold_all() || !sleeper_.is_awake()) return bytes;
   bytes += space_.free_chunks.bytes();
   const Caches::AllLocked locked(caches_);
   visit_cached([&](Chunk* chunk) {
@@ -131,7 +122,7 @@ uint64_t Pool::kept_by_captures() const noexcept {
 void Pool::stats(gpupool_stats_t& stats) {
   const Lock lock = enter();
   if (handle_is_usable()) settle_pending();
-  fold_counters();
+  caches_.fold(counters_);
   GroupAmounts total{};
   GroupAmounts live{};
   GroupAmounts pending{};
@@ -145,18 +136,26 @@ void Pool::stats(gpupool_stats_t& stats) {
     stats.hits += cache.counters.mallocs() - cache.counters.misses;
     stats.misses += cache.counters.misses;
   });
-  const auto group = [&](Group which) {
+  const auto group = [&](SizeGroup which) {
     const auto at = static_cast<size_t>(index_of(which));
     return group_of_stats(total[at], live[at], pending[at], counters_.peak(which), ledger_.reserved(which),
                           ledger_.chunks(which));
   };
-  stats.small = group(Group::small);
-  stats.large = group(Group::large);
+  stats.small = group(SizeGroup::small);
+  stats.large = group(SizeGroup::large);
   stats.all = group_of_stats(total[0] + total[1], live[0] + live[1], pending[0] + pending[1],
                              counters_.peak_all(), ledger_.reserved(), ledger_.chunks());
   const Budget& budget = ledger_.budget();
   stats.device = device_.info().ordinal;
-  stats.limit_bytes = budget.limit() == Budget::kNone ? 0 : budget.limit();
+  stats.limit_bytes = budget.own_limit() == Budget::kNone ? 0 : budget.own_limit();
+  if (neighbours_ != nullptr) {
+    stats.share_state = GPUPOOL_SHARE_STATE_SHARED;
+    stats.share_slot = neighbours_->member().slot();
+    stats.share_given_bytes = neighbours_->member().given();
+    stats.share_taken_bytes = neighbours_->member().taken();
+  } else if (runs_alone_) {
+    stats.share_state = GPUPOOL_SHARE_STATE_ALONE;
+  }
   stats.releasable_bytes = releasable();
   const uint64_t used = stats.all.reserved_bytes.current;
   stats.slack_bytes = kept_by_captures();
@@ -165,14 +164,14 @@ void Pool::stats(gpupool_stats_t& stats) {
   stats.copy = device_.total(Call::copy);
   stats.stream = device_.total(Call::stream);
   sleeper_.add_stats(stats);
-  stats.steals = steals_;
-  stats.stream_steals = stream_steals_;
+  stats.steals = ledger_.steals();
+  stats.stream_steals = ledger_.stream_steals();
   stats.retries = retries_;
   stats.oom_handler_calls = handler_calls_;
   stats.failed_mallocs = failed_mallocs_;
   stats.streams = streams_.count();
   stats.metadata_bytes = space_.store.bytes() + space_.map.bytes() + caches_.bytes() + streams_.bytes() +
-                         ledger_.chunks().current * sizeof(Chunk);
+                         space_.chunks.count() * sizeof(Chunk);
 }
 
 void Pool::reset_peaks() {
@@ -184,48 +183,13 @@ void Pool::reset_peaks() {
 }
 
 void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
-  const auto add_chunk = [&](const Chunk& chunk) {
-    const auto* heap = static_cast<const StreamHeap*>(chunk.heap);
-    gpupool_segment_t segment{};
-    segment.address = chunk.address;
-    segment.size_bytes = chunk.size;
-    segment.blocks = chunk.users;
-    segment.stream = heap != nullptr ? heap->state().order.stream() : 0;
-    segment.is_small = heap != nullptr && heap->group() == Group::small ? 1 : 0;
-    segments.push_back(segment);
-  };
-  const auto add_block = [&](const Range& range) {
-    gpupool_block_t block{};
-    block.address = range.address;
-    block.allocated_bytes = range.size;
-    block.stream = heap_of(range).state().order.stream();
-    block.device = device_.info().ordinal;
-    block.state = GPUPOOL_BLOCK_CACHED;
-    if (range.is(State::pending)) block.state = GPUPOOL_BLOCK_PENDING;
-    if (range.is(State::live))
-      block.state = sleeper_.is_asleep(range) ? GPUPOOL_BLOCK_ASLEEP : GPUPOOL_BLOCK_LIVE;
-    if (!range.is(State::hole)) block.requested_bytes = range.requested();
-    blocks.push_back(block);
-  };
+  Snapshot snapshot(space_, device_.info().ordinal);
   {
-    const Lock lock = enter();
-    // No block changes hands: the lists are of one moment.
-    const Caches::AllLocked locked(caches_);
-    for (const Region& region : space_.regions) {
-      for_each_chunk(region, [&](const Chunk* chunk) {
-        if (!chunk->asleep) add_chunk(*chunk);
-      });
-      for (const Range* range = region.first; range != nullptr; range = range->next) {
-        if (!range->is(State::bare) && !range->is(State::retired)) add_block(*range);
-      }
-    }
-    for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) {
-      if (!chunk->asleep) add_chunk(*chunk);
-    }
+    Lock lock = enter();
+    while (snapshot.step()) lock.give_way();
   }
-  const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
-  std::sort(segments.begin(), segments.end(), by_address);
-  std::sort(blocks.begin(), blocks.end(), by_address);
+  segments = snapshot.segments();
+  blocks = snapshot.blocks();
 }
 
 std::string Pool::report() {
@@ -238,15 +202,11 @@ std::string Pool::report() {
 /// How many chunks there are of each size: "3 x 2.00 MiB, 1 x 16.00 MiB". Segments count as the power of two
 /// below their size.
 std::string Pool::chunks_by_size() const {
-  std::map<uint64_t, uint64_t> counts;
-  const auto add = [&](const Chunk* chunk) {
-    if (!chunk->asleep) ++counts[floor_power_of_two(chunk->size)];
-  };
-  for (const Region& region : space_.regions) for_each_chunk(region, add);
-  for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk)) add(chunk);
   std::string text;
-  for (const auto& [size, count] : counts) {
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + size_text(size);
+  for (unsigned at = 0; at < Ledger::kSizes; ++at) {
+    const uint64_t count = ledger_.chunks_of_size(at);
+    if (count != 0)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + size_text(uint64_t{1} << at);
   }
   return text.empty() ? "none" : text;
 }
@@ -260,7 +220,7 @@ std::string Pool::report_locked() {
     for (const StreamHeap& heap : state->heaps) largest = std::max(largest, heap.largest_hole());
   }
   const DeviceInfo& info = device_.info();
-  const uint64_t limit = ledger_.budget().limit();
+  const uint64_t limit = ledger_.budget().own_limit();
   std::string text =
       "Device " + std::to_string(info.ordinal) + " (" + info.name + ") has " + size_text(info.total);
   uint64_t free = 0;
@@ -271,7 +231,7 @@ std::string Pool::report_locked() {
   }
   text += ". This pool holds " + size_text(used);
   text += limit == Budget::kNone ? std::string(", without a limit") : " of a limit of " + size_text(limit);
-  text += family_report() + ": ";
+  text += family_report() + group_report() + ": ";
   text += size_text(live.allocated) + " in " + std::to_string(live.blocks) + " live blocks (" +
           size_text(live.requested) + " requested), " + size_text(pending.allocated) + " in " +
           std::to_string(pending.blocks) + " freed blocks that wait for streams, " +
@@ -294,16 +254,39 @@ std::string Pool::family_report() const {
          (others == 1 ? " child pool holds " : " child pools hold ") + held;
 }
 
+/// What all processes hold that share the device's memory.
+std::string Pool::group_report() const {
+  if (neighbours_ == nullptr) return runs_alone_ ? ", and shares with nobody, since it runs alone" : "";
+  const uint64_t limit = neighbours_->member().limit();
+  return ", and shares " + size_text(limit) + " with the group " + neighbours_->member().place().group +
+         ", which has " + size_text(neighbours_->room()) + " left";
+}
+
+/// What the ledger says of chunks of each size, against the chunks.
+bool Pool::is_counted_by_size() const {
+  std::array<uint64_t, Ledger::kSizes> counts{};
+  const auto count = [&](const Chunk* chunk) {
+    if (!chunk->asleep || chunk->handle != 0) ++counts[log2_floor(chunk->size)];
+  };
+  for (const Region& region : space_.regions) for_each_chunk(region, count);
+  backing_.for_each_in_hand(count);
+  for (unsigned at = 0; at < Ledger::kSizes; ++at) {
+    if (counts[at] != ledger_.chunks_of_size(at)) return false;
+  }
+  return true;
+}
+
 Status Pool::validate() {
   const Lock lock = enter();
   const Caches::AllLocked locked(caches_);
   std::string why;
   uint64_t in_chunks = 0;
   Amounts live;
-  bool good = space_.is_valid(why);
+  Heap::Census found;
+  bool good = space_.is_valid(why) && Heap::count(space_, found, why);
   for (const auto& state : streams_.all()) {
     for (const StreamHeap& heap : state->heaps) {
-      good = good && heap.is_valid(why);
+      good = good && heap.is_valid(found, why);
       in_chunks += heap.reserved();
     }
   }
@@ -315,17 +298,19 @@ Status Pool::validate() {
   Amounts counted;
   caches_.for_each(
       [&](const ThreadCache& cache) { counted += cache.counters.live()[0] + cache.counters.live()[1]; });
-  for (const Chunk* chunk = in_hand_.first(); chunk != nullptr; chunk = ChunkList::after(chunk))
-    in_chunks += chunk->size;
+  in_chunks += backing_.bytes_in_hand();
   if (!good) return fail(GPUPOOL_ERROR_INTERNAL, "a heap is inconsistent: %s", why.c_str());
   if (counted != live) return fail(GPUPOOL_ERROR_INTERNAL, "counters differ from the live blocks");
   in_chunks -= sleeper_.asleep_bytes();
-  // A pool that wakes takes all that it needs from the budget before it creates the first chunk.
+  // A pool that wakes is charged all that it needs before it creates the first chunk.
   const bool is_used = sleeper_.is_awake() ? in_chunks == ledger_.used() : in_chunks <= ledger_.used();
   if (options_.vmm && (in_chunks != ledger_.reserved().current || !is_used)) {
     return fail(GPUPOOL_ERROR_INTERNAL, "reserved is %" PRIu64 ", chunks hold %" PRIu64,
                 ledger_.reserved().current, in_chunks);
   }
+  // A segment on its way from or to the driver is counted, and in no heap.
+  if (options_.vmm && !is_counted_by_size())
+    return fail(GPUPOOL_ERROR_INTERNAL, "chunks are not counted by their sizes");
   if (!caches_.is_valid()) return fail(GPUPOOL_ERROR_INTERNAL, "a thread's lanes are inconsistent");
   return pending_.is_valid() ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
 }

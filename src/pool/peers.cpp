@@ -14,11 +14,11 @@ Status Pool::enable_peer(int32_t peer) {
   }
   const Status status = set_access_in_family(pools);
   if (status == kSuccess) {
-    tell("device %d may access its memory", peer);
+    narrator_.say("device %d may access its memory", peer);
     return kSuccess;
   }
   const ErrorRecord cause = last_error();
-  device_.drop_peer(peer);
+  device_.remove_peer(peer);
   (void)set_access_in_family(pools);
   last_error() = cause;
   return status;
@@ -49,12 +49,11 @@ Status Pool::set_access_everywhere() {
       if (!chunk->unmapped) set(chunk->address, chunk->size);
     });
   }
-  for (const auto* entries : {&retired_, &kept_}) {
-    for (const Retired& entry : *entries) {
-      if (!entry.away) set(entry.range->address, entry.range->size);
-    }
-  }
-  return status;
+  backing_.for_each_old([&](const OldMapping& old) {
+    if (!old.away) set(old.range->address, old.range->size);
+  });
+  const Status done = protect_again();
+  return status == kSuccess ? done : status;
 }
 
 }  // namespace gpupool::internal

@@ -2,10 +2,11 @@
 #include "pool/pending.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpupool::internal {
 
-static_assert(alignof(BlockUse) >= 8, "a block's marks are beside a pointer to its uses");
+static_assert(alignof(BlockUse) >= 16, "a block's marks are beside a pointer to its uses");
 
 // ---- uses
 
@@ -30,15 +31,15 @@ void Pending::add_use(Range& block, StreamState* state) noexcept {
   block.set_uses(use);
 }
 
-void Pending::take_use_off(Range& block) noexcept {
+void Pending::remove_use(Range& block) noexcept {
   BlockUse* use = block.uses();
   block.set_uses(use->next);
   use->next = spare_;
   spare_ = use;
 }
 
-void Pending::drop_uses(Range& block) noexcept {
-  while (block.uses() != nullptr) take_use_off(block);
+void Pending::remove_uses(Range& block) noexcept {
+  while (block.uses() != nullptr) remove_use(block);
 }
 
 void Pending::push(Range*& list, Range& block) noexcept {
@@ -48,13 +49,13 @@ void Pending::push(Range*& list, Range& block) noexcept {
 
 /// A block that was in a queue.
 void Pending::pass(Range& block) noexcept {
-  drop_uses(block);
+  remove_uses(block);
   push(passed_, block);
 }
 
 // ---- waiting
 
-bool Pending::hold(Range& block) noexcept {
+bool Pending::add(Range& block) noexcept {
   const StreamState* home = &heap_of(block).state();
   bool by_any = false;
   for (BlockUse* use = block.uses(); use != nullptr; use = use->next) {
@@ -62,13 +63,13 @@ bool Pending::hold(Range& block) noexcept {
     if (use->state != nullptr) use->epoch = use->state->order.stamp();
   }
   if (by_any) {
-    drop_uses(block);
+    remove_uses(block);
     if (streams_.all().size() == 1) return false;
     push(collecting_, block);
     return true;
   }
-  // Its own stream needs no wait; nor does a stream that was taken over by its own.
-  while (block.uses() != nullptr && block.uses()->state == home) take_use_off(block);
+  // Its own stream needs no wait; nor does a stream whose state its own reuses.
+  while (block.uses() != nullptr && block.uses()->state == home) remove_use(block);
   if (block.uses() == nullptr) return false;
   enqueue(block);
   return true;
@@ -86,9 +87,11 @@ void Pending::enqueue(Range& block) noexcept {
 
 // ---- passing
 
-/// Takes blocks from the front of a state's queue as far as it has passed, to the next of their users or out.
-void Pending::settle_front(StreamState& state) noexcept {
-  while (BlockUse* front = state.waiting_first) {
+/// Takes up to `most` blocks from the front of a state's queue as far as it has passed, to the next of their
+/// users or out.
+void Pending::settle_front(StreamState& state, size_t& most) noexcept {
+  for (; state.waiting_first != nullptr && most != 0; --most) {
+    BlockUse* front = state.waiting_first;
     Range* block = front->block;
     // Each user is asked, since it records what it must pass when it is asked first.
     bool passed = true;
@@ -102,44 +105,49 @@ void Pending::settle_front(StreamState& state) noexcept {
       pass(*block);
       continue;
     }
-    while (block->uses()->state->order.passed(block->uses()->epoch)) take_use_off(*block);
+    while (block->uses()->state->order.passed(block->uses()->epoch)) remove_use(*block);
     enqueue(*block);
   }
 }
 
-/// Each state that is looked at goes to the end of the list, so that all get their turn.
-void Pending::settle_queues(bool all) noexcept {
+/// Each state that is looked at goes to the end of the list, so that all get their turn; one with more to
+/// take stays in front.
+size_t Pending::settle_queues(bool all) noexcept {
+  size_t most = kBlocksAtATime;
   size_t looks = all ? waited_.count() : std::min(waited_.count(), kStreamsAtATime);
   for (; looks-- > 0 && !waited_.empty();) {
     StreamState* state = waited_.first();
-    settle_front(*state);
+    settle_front(*state, most);
+    if (most == 0) break;
     if (state->waiting_first == nullptr) continue;
     waited_.remove(state);
     waited_.push_back(state);
   }
+  return kBlocksAtATime - most;
 }
 
-void Pending::ask_all(bool all) noexcept {
+/// Asks the streams in turn about the oldest batch, until one has not passed or all have.
+size_t Pending::ask_streams(bool all) noexcept {
   const auto& states = streams_.all();
-  for (size_t asked = 0; all || asked < kStreamsAtATime; ++asked) {
+  const size_t most = all ? kBlocksAtATime : kStreamsAtATime;
+  for (size_t asked = 0; asked < most; ++asked) {
+    if (passed_ != nullptr) return asked;
     if (asking_.first == nullptr) {
-      if (collecting_ == nullptr) return;
+      if (collecting_ == nullptr) return asked;
       asking_ = {collecting_, 0, 0};
       collecting_ = nullptr;
     }
     if (asking_.at == states.size()) {
-      while (Range* block = asking_.first) {
-        asking_.first = block->link;
-        push(passed_, *block);
-      }
+      passed_ = std::exchange(asking_.first, nullptr);
       continue;
     }
     StreamOrder& order = states[asking_.at]->order;
     if (asking_.epoch == 0) asking_.epoch = order.stamp();
-    if (!order.passed(asking_.epoch)) return;
+    if (!order.passed(asking_.epoch)) return asked;
     ++asking_.at;
     asking_.epoch = 0;
   }
+  return most;
 }
 
 bool Pending::is_valid() const noexcept {

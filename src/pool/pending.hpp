@@ -10,7 +10,7 @@
 namespace gpupool::internal {
 
 /// A stream that uses a block beside its own. Once the block is freed, until when.
-struct BlockUse {
+struct alignas(16) BlockUse {
   BlockUse* next = nullptr;
   StreamState* state = nullptr;  // null: any stream that the pool has seen
   uint64_t epoch = 0;
@@ -36,11 +36,11 @@ class Pending {
 
   /// A freed block waits for the work that its users have queued so far. False, and nothing to wait for,
   /// where nobody but its own stream uses it.
-  bool hold(Range& block) noexcept;
+  bool add(Range& block) noexcept;
 
-  /// Looks for blocks that every user has passed, at most some of them unless `all`, and calls settle(block)
-  /// for each, which may then be handed out. Asks the driver about a few streams at most unless `all`. How
-  /// many there were.
+  /// Looks for blocks that every user has passed and calls settle(block) for some of them, which may then be
+  /// handed out. Asks the driver about a few streams; with `all`, about every one until it finds some. How
+  /// many steps it took: with `all`, 0 means that no block is left that has passed.
   template <typename Settle>
   size_t settle(bool all, Settle settle);
 
@@ -62,11 +62,11 @@ class Pending {
   };
 
   void enqueue(Range& block) noexcept;
-  void take_use_off(Range& block) noexcept;
-  void drop_uses(Range& block) noexcept;
-  void settle_queues(bool all) noexcept;
-  void settle_front(StreamState& state) noexcept;
-  void ask_all(bool all) noexcept;
+  void remove_use(Range& block) noexcept;
+  void remove_uses(Range& block) noexcept;
+  size_t settle_queues(bool all) noexcept;
+  void settle_front(StreamState& state, size_t& most) noexcept;
+  size_t ask_streams(bool all) noexcept;
   void pass(Range& block) noexcept;
   static void push(Range*& list, Range& block) noexcept;
 
@@ -82,15 +82,14 @@ class Pending {
 template <typename Settle>
 size_t Pending::settle(bool all, Settle settle) {
   if (empty()) return 0;
-  settle_queues(all);
-  ask_all(all);
-  size_t settled = 0;
-  for (; passed_ != nullptr && (all || settled < kBlocksAtATime); ++settled) {
+  size_t steps = settle_queues(all);
+  steps += ask_streams(all);
+  for (size_t settled = 0; passed_ != nullptr && settled < kBlocksAtATime; ++settled, ++steps) {
     Range* block = passed_;
     passed_ = block->link;
     settle(*block);
   }
-  return settled;
+  return steps;
 }
 
 }  // namespace gpupool::internal

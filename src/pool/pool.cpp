@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "base/defer.hpp"
+#include "pool/chunk_source.hpp"
 #include "pool/registry.hpp"
+#include "pool/segment_source.hpp"
+#include "pool/story.hpp"
 
 namespace gpupool::internal {
 
@@ -18,12 +21,13 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
       pending_(streams_) {
   if (options.max_chunk != 0) sizer_.max_chunk = options.max_chunk;
   (void)ledger_.budget().set_limit(options.limit);
-  created_at_ = device_.raw().now_ns();
+  open_source();
 }
 
 Pool::Pool(const std::shared_ptr<Pool>& parent)
     : options_(parent->options_),
       parent_(parent),
+      neighbours_(parent->neighbours_),
       device_(parent->device_.shared()),
       sizer_(parent->sizer_),
       ledger_(parent->ledger_.budget().shared()),
@@ -31,14 +35,47 @@ Pool::Pool(const std::shared_ptr<Pool>& parent)
       pending_(streams_) {
   options_.capture_aware = false;
   options_.is_child = true;
-  created_at_ = device_.raw().now_ns();
+  options_.debug = {};
+  open_source();
 }
 
-/// Only records are left to delete: finish() gave the memory back, or the driver has gone with it.
-Pool::~Pool() {
-  for (Chunk* chunk = in_hand_.first(); chunk != nullptr;)
-    delete std::exchange(chunk, ChunkList::after(chunk));
-  for (const Region& region : space_.regions) for_each_chunk(region, [](Chunk* chunk) { delete chunk; });
+void Pool::open_source() {
+  if (options_.vmm) {
+    source_ = std::make_unique<ChunkSource>(rooms_, backing_);
+  } else {
+    source_ = std::make_unique<SegmentSource>(rooms_);
+  }
+}
+
+/// Nothing is left to give back: try_to_end() did that, or the driver has gone with the memory.
+Pool::~Pool() = default;
+
+Status Pool::begin_debugging() {
+  debugger_ = std::make_unique<Debugger>(*this, options_.debug);
+  keeps_lanes_ = !options_.debug.slows();
+  return debugger_->begin();
+}
+
+Status Pool::check(uint64_t& count, std::string& text) {
+  count = 0;
+  return debugger_ != nullptr ? debugger_->check(count, text) : kSuccess;
+}
+
+bool Pool::find_story(Address address, std::string& story) {
+  BlockRecord life;
+  {
+    const Lock lock(mutex_);
+    const BlockRecord* found = debugger_ != nullptr ? debugger_->book().holder(address) : nullptr;
+    if (found == nullptr) return false;
+    life = *found;
+  }
+  story = describe_life(life);
+  return true;
+}
+
+void Pool::share(std::unique_ptr<Neighbours> group) noexcept {
+  neighbours_ = group.get();
+  ledger_.budget().shared()->join(std::move(group));
 }
 
 void Pool::set_handle(gpupool_t* handle) noexcept {
@@ -63,7 +100,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 /// The thread's first malloc: its cache may be one that an ended thread has left, with blocks in it.
 [[gnu::noinline, gnu::cold]] Status Pool::malloc_first(uint64_t size, uint64_t alignment, Stream stream,
                                                        Address& address) {
-  attach_thread();
+  open_cache();
   const Status status = malloc(size, alignment, stream, address);
   // A destructor of the thread's own may call after ours, for which there may be no next round.
   if (ThreadSlots::is_ending()) ThreadSlots::forget(id_);
@@ -74,7 +111,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 [[gnu::always_inline]] inline Status Pool::malloc_locked(ThreadCache& cache, uint64_t size, Stream stream,
                                                          Address& address) {
   const uint64_t bytes = allocated_size(size);
-  const Group group = group_of(bytes);
+  const SizeGroup group = group_of(bytes);
   const Lanes::Place& place = cache.lanes.home(stream);
   Range* block = place.stream == stream ? place.bins(group).pop(bytes) : nullptr;
   if (block == nullptr) [[unlikely]]
@@ -86,7 +123,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 [[gnu::noinline]] Status Pool::malloc_further(ThreadCache& cache, uint64_t size, Stream stream,
                                               Address& address) {
   const uint64_t bytes = allocated_size(size);
-  const Group group = group_of(bytes);
+  const SizeGroup group = group_of(bytes);
   Lane* lane = cache.lanes.find(stream);
   Range* block = lane != nullptr ? lane->bins(group).pop(bytes) : nullptr;
   if (block != nullptr) return malloc_cached(cache, group, *block, size, address);
@@ -94,13 +131,13 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return malloc_slow(size, kUnit, stream, address);
 }
 
-[[gnu::always_inline]] inline Status Pool::malloc_cached(ThreadCache& cache, Group group, Range& block,
+[[gnu::always_inline]] inline Status Pool::malloc_cached(ThreadCache& cache, SizeGroup group, Range& block,
                                                          uint64_t size, Address& address) {
   const uint64_t bytes = allocated_size(size);
   block.set(Tag::of_block(State::live, &cache, bytes - size));
   address = block.address;
   if (cache.counters.count(group, size, bytes)) [[unlikely]]
-    return raise_peak(cache, block);
+    return raise_peak(cache, block, address);
   cache.lock.unlock();
   return kSuccess;
 }
@@ -112,15 +149,16 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 }
 
 /// Ends a malloc that may have raised a peak, or that somebody wants to see.
-[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block) {
+[[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block, Address& address) {
   const bool due = cache.counters.raise();
   const Sighting seen = see_malloc(cache, block);
   cache.lock.unlock();
   tell_malloc(seen);
   if (due) {
-    const Lock lock(mutex_);
-    fold_counters();
+    const Lock lock(mutex_, this);
+    caches_.fold(counters_);
   }
+  if (debugger_ != nullptr) debugger_->guard(seen, kUnit, address);
   return kSuccess;
 }
 
@@ -140,12 +178,12 @@ Status Pool::free(Address address, Stream stream) {
 [[gnu::always_inline]] inline Status Pool::free_locked(Range& block, Tag tag, Address address,
                                                        Stream stream) {
   auto& cache = static_cast<ThreadCache&>(*tag.owner());
-  if (block.now() != tag || block.address != address || heap_of(block).name() != stream) [[unlikely]] {
+  if (block.now() != tag || block.address != address || heap_of(block).lane_stream() != stream) [[unlikely]] {
     cache.lock.unlock();
     return free_slow(address, stream);
   }
   const uint64_t bytes = block.size;
-  const Group group = group_of(bytes);
+  const SizeGroup group = group_of(bytes);
   const Lanes::Place& place = cache.lanes.home(stream);
   if (place.stream != stream) [[unlikely]]
     return free_further(block, tag, stream);
@@ -167,7 +205,8 @@ Status Pool::free(Address address, Stream stream) {
   return free_cached(block, tag, group_of(bytes), bytes);
 }
 
-[[gnu::always_inline]] inline Status Pool::free_cached(Range& block, Tag tag, Group group, uint64_t bytes) {
+[[gnu::always_inline]] inline Status Pool::free_cached(Range& block, Tag tag, SizeGroup group,
+                                                       uint64_t bytes) {
   auto& cache = static_cast<ThreadCache&>(*tag.owner());
   block.set(tag.freed());
   cache.counters.subtract(group, bytes - tag.unasked(), bytes);
@@ -201,12 +240,13 @@ Status Pool::free(Address address, Stream stream) {
 // ---- everything else, under the pool's lock
 
 Pool::Lock Pool::enter() {
-  Lock lock(mutex_);
+  Lock lock(mutex_, this);
   streams_.next_round();
   return lock;
 }
 
 Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
+  if (debugger_ != nullptr) return debugger_->malloc(size, alignment, stream, address);
   Sighting seen;
   const Status status = malloc_under_lock(size, alignment, stream, address, seen);
   tell_malloc(seen);
@@ -234,28 +274,28 @@ Status Pool::malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream,
   const Defer leave([&] { --state->inside; });
   Range* block = nullptr;
   const uint64_t bytes = allocated_size(size);
-  if (const Status status = obtain(lock, *state, bytes, alignment, block); status != kSuccess) return status;
+  if (const Status status = allocate_or_explain(lock, *state, bytes, alignment, block); status != kSuccess)
+    return status;
   address = block->address;
-  hand_out(block, cache, size, seen);
+  assign_block(block, cache, size, seen);
   return kSuccess;
 }
 
 /// Gives the calling thread a cache: one that an ended thread has left, with what is in it, or a new one.
-void Pool::attach_thread() {
+void Pool::open_cache() {
   ThreadCache* cache = nullptr;
   {
     const Lock lock(mutex_);
-    cache = caches_.attach();
+    cache = caches_.open();
   }
   ThreadSlots::remember(id_, cache);
 }
 
-void Pool::detach_thread(ThreadCache* cache) noexcept {
+void Pool::close_cache(ThreadCache* cache) noexcept {
   const std::lock_guard lock(mutex_);
-  caches_.detach(cache);
+  caches_.close(cache);
 }
 
-/// Whether a number can be a stream of the pool's. CU_STREAM_LEGACY becomes the 0 that it means.
 Status Pool::check_stream(Stream& stream) {
   constexpr Stream kLegacy = 1;
   constexpr Stream kPerThread = 2;
@@ -271,12 +311,12 @@ Status Pool::check_stream(Stream& stream) {
 }
 
 /// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.
-void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept {
-  const Stream stream = heap_of(*block).name();
+void Pool::assign_block(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept {
+  const Stream stream = heap_of(*block).lane_stream();
   const uint64_t bytes = block->size;
-  const Group group = group_of(bytes);
+  const SizeGroup group = group_of(bytes);
   sampler_.relax();
-  give_list(caches_.open_lane(cache, stream));
+  if (keeps_lanes_) free_all_to_heap(caches_.open_lane(cache, stream));
   Range* surplus = nullptr;
   bool due = false;
   {
@@ -287,31 +327,36 @@ void Pool::hand_out(Range* block, ThreadCache& cache, uint64_t requested, Sighti
     seen = see_malloc(cache, *block);
     if (Lane* lane = cache.lanes.find(stream)) {
       lane->bins(group).touch();
-      surplus = lane->bins(group).surplus();
+      surplus = lane->bins(group).pop_surplus();
     }
   }
-  give_list(surplus);
-  if (due) fold_counters();
+  free_all_to_heap(surplus);
+  if (due) caches_.fold(counters_);
 }
 
 /// Turns a block into a hole of its heap.
-void Pool::give(Range& block) noexcept {
+void Pool::free_to_heap(Range& block) noexcept {
   StreamHeap& heap = heap_of(block);
-  heap.give(&block, heap.state().order.stamp());
+  heap.free(&block, heap.state().order.stamp());
+}
+
+/// A block was freed, and no stream but its own uses it any more.
+void Pool::settle(Range& block) noexcept {
+  debugger_ != nullptr ? debugger_->settle(block) : free_to_heap(block);
 }
 
 /// The same for a list through Range::link.
-void Pool::give_list(Range* first) noexcept {
+void Pool::free_all_to_heap(Range* first) noexcept {
   while (first != nullptr) {
     Range* next = first->link;
-    give(*first);
+    free_to_heap(*first);
     first = next;
   }
 }
 
-/// Takes a live block from its holder: cached, counted as freed, in no bin. Null, and a status, if it is
-/// none.
-Range* Pool::take_back(Address address, Status& status) {
+/// The first part of a free: takes a live block from its owner: cached, counted as freed, in no bin. Null,
+/// and a status, if it is none.
+Range* Pool::begin_free(Address address, Status& status) {
   Range* block = space_.map.find(address);
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
   if (cache != nullptr && block->address == address) {
@@ -351,18 +396,23 @@ Status Pool::find_user(const Range& block, Stream stream, bool& is_other, Stream
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   StreamState& home = heap_of(block).state();
   // A block of a released stream may be freed with that stream's old number.
-  const bool is_old = home.order.stream() == stream && home.order.released() && !streams_.knows(stream);
+  const bool is_old = home.order.stream() == stream && home.order.is_retired() && !streams_.knows(stream);
   if (!is_old) user = &streams_.find_user(stream);
   // A block of a capture may be freed on its stream after the capture: the same queue, in the same order.
-  const bool is_same =
-      !is_old && !home.order.released() && user->capture == 0 && user->order.stream() == home.order.stream();
+  const bool is_same = !is_old && !home.order.is_retired() && user->capture == 0 &&
+                       user->order.stream() == home.order.stream();
   is_other = !is_old && !is_same && user != &home;
   return kSuccess;
 }
 
 Status Pool::free_slow(Address address, Stream stream) {
   if (free_watched(address, stream)) return kSuccess;
+  if (debugger_ != nullptr) return debugger_->free(address, stream);
   const Lock lock = enter();
+  return free_under_lock(address, stream);
+}
+
+Status Pool::free_under_lock(Address address, Stream stream) {
   // What is no block must not make a stream known.
   Range* block = space_.map.find(address);
   if (block == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
@@ -370,14 +420,15 @@ Status Pool::free_slow(Address address, Stream stream) {
   StreamState* user = nullptr;
   if (const Status status = find_user(*block, stream, is_other, user); status != kSuccess) return status;
   pending_.prepare();
+  if (const Status status = unprotect(*block); status != kSuccess) return status;
   Status status = kSuccess;
-  block = take_back(address, status);
+  block = begin_free(address, status);
   if (block == nullptr) return status;
   if (is_other) pending_.add_use(*block, user);
   sleeper_.forget(address);
   block->end_notes();
-  if (!pending_.hold(*block)) {
-    give(*block);
+  if (!pending_.add(*block)) {
+    settle(*block);
     return kSuccess;
   }
   // It stays counted where it was allocated.

@@ -1,18 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock under which nothing is sent to the log.
+// The pool's lock: nothing is sent to the log under it, others see afterwards what has changed, and long work
+// gives way to threads that wait.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "base/log.hpp"
 
 namespace gpupool::internal {
 
+class Pool;
+
+/// Shows other processes the pool's figures, where that is due. Call it with the pool's lock.
+void show_if_due(Pool& pool) noexcept;
+
+/// A mutex that knows whether a thread waits for it.
+class WaitedMutex {
+ public:
+  void lock() {
+    if (mutex_.try_lock()) return;
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    turns_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void unlock() { mutex_.unlock(); }
+
+  bool has_waiters() const noexcept { return waiting_.load(std::memory_order_relaxed) != 0; }
+  /// Without the lock: returns once a thread that waited has had it, or none waits any more, and in any case
+  /// after some tries. A mutex alone would go to the thread that has just given it up, and is still running.
+  void wait_for_turn() const noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::atomic<uint32_t> waiting_{0};
+  std::atomic<uint32_t> turns_{0};  // how often a thread that waited got it
+};
+
 /// As std::unique_lock; what the thread logs meanwhile is sent once it has been given up, since the log's
 /// receiver may call the library again.
 class QuietLock {
  public:
-  explicit QuietLock(std::mutex& mutex) : lock_(mutex) { hold_lines(); }
+  explicit QuietLock(WaitedMutex& mutex, Pool* shown = nullptr) : mutex_(mutex), lock_(mutex), shown_(shown) {
+    hold_lines();
+  }
   QuietLock(QuietLock&&) noexcept = default;
   QuietLock& operator=(QuietLock&&) = delete;
   ~QuietLock() {
@@ -24,12 +56,25 @@ class QuietLock {
     hold_lines();
   }
   void unlock() {
+    if (shown_ != nullptr) show_if_due(*shown_);
     lock_.unlock();
     send_lines();
   }
 
+  /// Lets the threads that wait for the lock have it, if there are any. True if it was given up: what it
+  /// guards may have changed. Long work calls this at least every 100 us.
+  bool give_way() {
+    if (!mutex_.has_waiters()) return false;
+    unlock();
+    mutex_.wait_for_turn();
+    lock();
+    return true;
+  }
+
  private:
-  std::unique_lock<std::mutex> lock_;
+  WaitedMutex& mutex_;
+  std::unique_lock<WaitedMutex> lock_;
+  Pool* shown_;
 };
 
 }  // namespace gpupool::internal

@@ -8,6 +8,8 @@
 
 #include "base/log.hpp"
 #include "pool/pool.hpp"
+#include "share/member.hpp"
+#include "watch/control.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -42,13 +44,14 @@ gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
   handle->id = handles_->size();
   live_.push_back(handle.get());
   handle->pool->set_handle(handle.get());
+  handle->pool->show_in(shown::open_slot());
   return handle.release();
 }
 
 void Registry::end_if_empty(gpupool_t& handle) {
   std::shared_ptr<Pool> pool = find(handle.id);
   if (pool == nullptr) return;
-  if (!pool->finish()) {
+  if (!pool->try_to_end()) {
     some_left_.store(true, std::memory_order_relaxed);
     return;
   }
@@ -57,6 +60,9 @@ void Registry::end_if_empty(gpupool_t& handle) {
     handle.life.store(Life::gone, std::memory_order_release);
     handle.pool = nullptr;
     live_.remove(&handle);
+    shown::Slot* const slot = pool->slot();
+    pool->show_in(nullptr);
+    shown::close_slot(slot);
     handle.owner.reset();
   }
   pool.reset();
@@ -106,32 +112,42 @@ void Registry::before_fork() noexcept {
   Registry& registry = instance();
   registry.mutex_.lock();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->lock_all(); });
+  share::lock_members();
   lock_log();
   lock_tags();
   lock_stacks();
   Recorder::lock();
+  control::lock();
 }
 
 void Registry::after_fork_in_parent() noexcept {
   Registry& registry = instance();
+  control::unlock();
   Recorder::unlock();
   unlock_stacks();
   unlock_tags();
   unlock_log();
+  share::unlock_members();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->unlock_all(); });
   registry.mutex_.unlock();
 }
 
 void Registry::after_fork_in_child() noexcept {
   Registry& registry = instance();
+  control::forget();
+  control::unlock();
   Recorder::unlock();
   unlock_stacks();
   unlock_tags();
   unlock_log();
+  share::forget_members();
+  share::unlock_members();
   ThreadSlots::forget_all();
   Recorder::forget();
+  shown::forget_page();
   registry.for_each_live([](gpupool_t& handle) {
     handle.life.store(Life::forked, std::memory_order_release);
+    handle.owner->forget_slot();
     handle.owner->unlock_all();
   });
   if (auto hook = after_fork_hook.load()) hook();

@@ -1,189 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serving a request: cheap sources first, then expensive ones, then an error report.
-#include <algorithm>
-#include <array>
-#include <cinttypes>
+#include "pool/shortage.hpp"
 
-#include "base/defer.hpp"
+#include <algorithm>
+
 #include "pool/pool.hpp"
-#include "pool/registry.hpp"
 
 namespace gpupool::internal {
-namespace {
 
-/// The pools whose out-of-memory handlers this thread is inside, the outermost first. A malloc in a handler
-/// asks none of them again: it would never end.
-class Asked {
- public:
-  bool may_ask(const Pool* pool) const {
-    const auto end = pools_.begin() + count_;
-    return count_ < pools_.size() && std::find(pools_.begin(), end, pool) == end;
-  }
-  void enter(const Pool* pool) { pools_[count_++] = pool; }
-  void leave() { --count_; }
-
- private:
-  std::array<const Pool*, 8> pools_{};
-  uint32_t count_ = 0;
+constinit const Shortage::Stage Shortage::kStages[] = {
+    {"all caches are drained, and all streams waited for", When::always, &Shortage::wait_for_all, 1},
+    {"the other pools on the device are emptied", When::device, &Shortage::empty_others, 1},
+    {"the parent's cache is emptied", When::limit, &Shortage::ask_parent, 1},
+    {"the other pools of this process are emptied for the group", When::group_limit, &Shortage::empty_others,
+     1},
+    {"neighbours have given memory back", When::always, &Shortage::ask_group, 3},
+    {"the handler asks for another try", When::always, &Shortage::ask_handler, ~uint32_t{0}},
 };
-constinit thread_local Asked asked;
 
-}  // namespace
-
-Status Pool::obtain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block) {
-  const uint64_t reserved = ledger_.used();
-  StreamHeap& heap = state.heap(group_of(bytes));
-  block = take_cached(heap, bytes, alignment);
-  if (block != nullptr) return kSuccess;
-  // A failure changes nothing: what was created in vain does not stay, whichever way this is left.
-  const auto give_back = [&] {
-    const ErrorRecord cause = last_error();
-    const Standing before = standing();
-    bool blocked = false;
-    if (options_.vmm) {
-      (void)release_until(reserved, blocked);
-    } else if (!options_.is_child) {
-      (void)free_segments(lock, reserved);
+Status Shortage::relieve(Status status, Range*& block) {
+  for (const Stage& stage : kStages) {
+    for (attempt_ = 1; attempt_ <= stage.times && is_shortage(status); ++attempt_) {
+      if (!applies(stage.when, status)) break;
+      bool helped = false;
+      if (const Status acted = (this->*stage.act)(helped); acted != kSuccess) return acted;
+      if (!helped) break;
+      pool_.narrator_.is_short(bytes_, state_, stage.what);
+      status = pool_.grow(lock_, state_, bytes_, alignment_, true, block);
     }
-    tell_given_back(before, "created for a malloc that fails");
-    last_error() = cause;
-  };
-  Defer on_failure(give_back);
-  Status status = grow(lock, state, bytes, alignment, false, block);
-  if (is_shortage(status)) status = obtain_at_last(lock, state, bytes, alignment, block);
-  if (status != kSuccess && !is_shortage(status)) return status;
-  on_failure.cancel();
-  if (status == kSuccess) return status;
-  give_back();  // before the report
-  return fail_malloc(status, bytes);
-}
-
-/// Where memory is short: everything that may take long.
-Status Pool::obtain_at_last(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
-                            Range*& block) {
-  ++retries_;
-  tell_shortage(bytes, state, "all caches are drained, and all streams waited for");
-  drain_all();
-  if (const Status waited = wait_for_streams(lock, "shortage"); waited != kSuccess) return waited;
-  Status status = grow(lock, state, bytes, alignment, true, block);
-  if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
-    tell_shortage(bytes, state, "the other pools on the device are emptied");
-    empty_other_pools(lock);
-    status = grow(lock, state, bytes, alignment, true, block);
-  } else if (status == GPUPOOL_ERROR_OVER_LIMIT && make_room(lock, bytes + alignment)) {
-    status = grow(lock, state, bytes, alignment, true, block);
-  }
-  for (uint32_t attempt = 1; is_shortage(status) && ask_handler(lock, bytes, attempt); ++attempt) {
-    tell_shortage(bytes, state, "the handler asks for another try");
-    // What the handler freed may still be in use.
-    if (const Status waited = wait_for_streams(lock, "the handler's frees"); waited != kSuccess)
-      return waited;
-    status = grow(lock, state, bytes, alignment, true, block);
   }
   return status;
 }
 
-/// A block from what the stream's heap has. What caches keep apart is merged first where it matters: always
-/// for large blocks, whose best fit is only as good as the holes are whole (0.7 instead of 7 per cent of
-/// waste on a training run); for small ones only when nothing fits.
-Range* Pool::take_cached(StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
-  if (heap.group() == Group::large) drain_stream(heap.name(), Group::large);
-  if (Range* block = heap.take(bytes, alignment)) return block;
-  drain_stream(heap.name(), Group::small);
-  settle_pending();
-  return heap.take(bytes, alignment);
-}
-
-/// Gets memory for the heap and a block from it. `last`: before failing, nothing is left out. Where the lock
-/// was given up meanwhile, another thread may have been quicker, hence the second try.
-Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last,
-                  Range*& block) {
-  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
-  drain_resting();
-  const bool capturing = note_capture(state);
-  StreamHeap& heap = state.heap(group_of(bytes));
-  for (int tries = 0; tries < 16; ++tries) {
-    settle_pending(last);
-    block = heap.take(bytes, alignment, last);
-    if (block != nullptr) {
-      give_back_surplus();
-      return kSuccess;
-    }
-    if (take_over(state, bytes, alignment, last)) continue;
-    const Standing before = standing();
-    const Status status = options_.vmm ? grow_vmm(state, bytes, alignment, capturing)
-                                       : grow_segment(lock, state, bytes, alignment);
-    if (status != kSuccess) return status;
-    tell_growth(before, state, bytes);
+bool Shortage::applies(When when, Status status) const {
+  switch (when) {
+    case When::always: return true;
+    case When::device: return status == GPUPOOL_ERROR_OUT_OF_MEMORY;
+    case When::limit: return status == GPUPOOL_ERROR_OVER_LIMIT;
+    case When::group_limit:  // which has no room though the pool's own has
+      return pool_.neighbours_ != nullptr && status == GPUPOOL_ERROR_OVER_LIMIT &&
+             bytes_ <= pool_.ledger_.budget().own_room();
   }
-  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request had got");
+  return false;
 }
 
-bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
-  const gpupool_oom_fn_t fn = oom_fn_;
-  void* user = oom_user_;
-  if (fn == nullptr || !asked.may_ask(this)) return false;
-  ++handler_calls_;
-  lock.unlock();
-  const Defer relock([&] {
-    asked.leave();
-    lock.lock();
-    streams_.next_round();
-  });
-  asked.enter(this);
-  return fn(user, handle_, bytes, attempt) != 0;
+Status Shortage::wait_for_all(bool& helped) {
+  pool_.drain_all(lock_);
+  if (const Status status = pool_.wait_for_streams(lock_, "shortage"); status != kSuccess) return status;
+  if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
+  helped = true;
+  return kSuccess;
 }
 
-/// A child's parent gives back what it has cached of the limit that they share. The children themselves keep
-/// what they have. False where there is no parent.
-bool Pool::make_room(Lock& lock, uint64_t bytes) {
-  const std::shared_ptr<Pool> parent = parent_.lock();
-  if (parent == nullptr) return false;
-  lock.unlock();
-  const Defer relock([&] {
-    lock.lock();
-    streams_.next_round();
-  });
-  const uint64_t missing = align_up(bytes, kGranule);
-  const uint64_t used = parent->ledger_.used();
-  uint64_t released = 0;
-  return parent->trim(used - std::min(used, missing), released) == kSuccess && released != 0;
+Status Shortage::empty_others(bool& helped) {
+  pool_.empty_other_pools(lock_);
+  helped = true;
+  return kSuccess;
 }
 
-/// Other pools on the same device may be keeping what this one needs. Children keep what they have.
-void Pool::empty_other_pools(Lock& lock) {
-  const DeviceInfo& own = device_.info();
-  lock.unlock();
-  const Defer relock([&] {
-    lock.lock();
-    streams_.next_round();
-  });
-  const auto pools = Registry::instance().all();
-  for (const auto& pool : pools) {
-    const DeviceInfo& other = pool->device_.info();
-    // Pools that were inherited over fork have a device that must not be touched.
-    if (pool.get() == this || !pool->handle_is_usable() || other.backend != own.backend ||
-        other.ordinal != own.ordinal)
-      continue;
-    const bool has_ended = pool->handle_->life.load(std::memory_order_acquire) == Life::destroyed;
-    uint64_t released = 0;
-    if (has_ended || !pool->options_.is_child) (void)pool->trim(0, released, "another pool is short");
-    if (has_ended) {
-      Registry::instance().end_if_empty(*pool->handle_);
-    }
-  }
+Status Shortage::ask_parent(bool& helped) {
+  helped = pool_.make_room(lock_, bytes_ + alignment_);
+  return kSuccess;
 }
 
-/// Explains the shortage in the thread's error record.
-Status Pool::fail_malloc(Status status, uint64_t bytes) {
-  ++failed_mallocs_;
-  record_failure(bytes);
-  const int32_t driver_code = last_error().driver_code;
-  const std::string where = report_locked();
-  const char* what =
-      status == GPUPOOL_ERROR_OVER_LIMIT ? "over the pool's limit" : "the device is out of memory";
-  (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes: %s. %s", bytes, what, where.c_str());
-  return status;
+/// For what is missing first. What came while the lock was given up may be gone again, or be in pieces that
+/// do not fit: then for the whole.
+Status Shortage::ask_group(bool& helped) {
+  if (pool_.neighbours_ == nullptr) return kSuccess;
+  const uint64_t whole = align_up(bytes_ + alignment_ - kUnit, kGranule);
+  const uint64_t there = pool_.space_.free_chunks.bytes() + pool_.backing_.bytes_in_hand();
+  const uint64_t want = attempt_ == 1 ? std::max(kGranule, whole - std::min(whole, there)) : whole;
+  helped = pool_.ask_neighbours(lock_, want, pool_.neighbours_->wait_ns());
+  return kSuccess;
+}
+
+/// What the handler freed may still be in use.
+Status Shortage::ask_handler(bool& helped) {
+  helped = pool_.ask_handler(lock_, bytes_, attempt_);
+  return helped ? pool_.wait_for_streams(lock_, "the handler's frees") : kSuccess;
 }
 
 }  // namespace gpupool::internal

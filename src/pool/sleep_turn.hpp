@@ -15,7 +15,7 @@ class Sleeper::Turn {
   ~Turn();
 
   /// Waits for its turn. UNAVAILABLE where this thread has it already.
-  Status take();
+  Status begin();
 
  private:
   Sleeper& sleeper_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <utility>
 
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
@@ -43,7 +44,7 @@ Sleeper::Sleeper(Pool& pool) : pool_(pool), device_(pool.device_), backup_(pool.
 
 // ---- turns
 
-Status Sleeper::Turn::take() {
+Status Sleeper::Turn::begin() {
   Sleeper& self = sleeper_;
   if (self.busy_ && self.owner_ == std::this_thread::get_id()) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "this thread is inside a sleep or wake of the same pool");
@@ -68,7 +69,7 @@ Sleeper::Turn::~Turn() {
 }
 
 /// A malloc comes to a pool that is not awake.
-Status Sleeper::stop(Lock& lock) {
+Status Sleeper::refuse_or_wait(Lock& lock) {
   if (hold_mallocs_ && owner_ != std::this_thread::get_id()) {
     changed_.wait(lock, [&] { return is_awake(); });
     pool_.streams_.next_round();
@@ -85,10 +86,23 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED,
                 "only a pool in vmm mode can sleep: other memory has no second place");
   }
+  if (pool_.debugger_ != nullptr && pool_.debugger_->has_fences()) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "a pool in debug mode fence or guard cannot sleep");
+  }
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
-  if (const Status status = turn.take(); status != kSuccess) return status;
+  if (const Status status = turn.begin(); status != kSuccess) return status;
+  if (has_woken_blocks_) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "blocks of the sleeping pool were woken: wake it before it sleeps again");
+  }
   if (!is_awake()) return kSuccess;
+  if (!pool_.protected_.empty()) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "a pool with protected blocks cannot sleep, and 0x%" PRIx64 " is one",
+                pool_.protected_.begin()->first);
+  }
+  if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
   const uint64_t start = device_.raw().now_ns();
   state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
   hold_mallocs_ = options.hold_mallocs;
@@ -98,7 +112,7 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   if (status != kSuccess) {
     const ErrorRecord cause = last_error();
     Result ignored{};
-    if (away_ != 0 && raise(lock, {}, ignored) == kSuccess) state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+    if (away_ != 0 && wake_chunks(lock, {}, 0, ignored) == kSuccess) state_ = GPUPOOL_SLEEP_STATE_AWAKE;
     if (away_ == 0) {
       runs_.clear();
       release_backup(lock, prepared_);
@@ -120,13 +134,14 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
 Status Sleeper::wake(const SleepOptions& options, Result& result) {
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
-  if (const Status status = turn.take(); status != kSuccess) return status;
+  if (const Status status = turn.begin(); status != kSuccess) return status;
   if (is_awake()) return kSuccess;
   const uint64_t start = device_.raw().now_ns();
   state_ = GPUPOOL_SLEEP_STATE_WAKING;
   Result own{};
-  if (const Status status = raise(lock, options, own); status != kSuccess) return status;
+  if (const Status status = wake_chunks(lock, options, 0, own); status != kSuccess) return status;
   state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+  has_woken_blocks_ = false;
   ++wakes_;
   changed_.notify_all();
   if (options.retain_backup) prepared_ = std::max(prepared_, backup_.capacity());
@@ -139,11 +154,34 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   return kSuccess;
 }
 
+Status Sleeper::wake_block(Address address, const SleepOptions& options, Result& result) {
+  Lock lock = pool_.enter();
+  Turn turn(*this, lock);
+  if (const Status status = turn.begin(); status != kSuccess) return status;
+  const Range* block = pool_.space_.map.find(address);
+  if (block == nullptr || block->address != address || !block->is(State::live))
+    return pool_.not_a_block(address);
+  if (!is_asleep(*block)) return kSuccess;
+  const uint64_t start = device_.raw().now_ns();
+  state_ = GPUPOOL_SLEEP_STATE_WAKING;  // until the turn ends
+  if (const Status status = wake_chunks(lock, options, address, result); status != kSuccess) {
+    result = {};
+    return status;
+  }
+  has_woken_blocks_ = true;
+  result.nanoseconds = device_.raw().now_ns() - start;
+  return kSuccess;
+}
+
 Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& result) {
   std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
   keep_named(pools, tag);
-  std::erase_if(pools,
-                [](const auto& pool) { return pool->sleeper().state() == GPUPOOL_SLEEP_STATE_ASLEEP; });
+  return sleep_all(std::move(pools), options, result);
+}
+
+Status Sleeper::sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
+                          Result& result) {
+  std::erase_if(pools, [](const auto& pool) { return pool->sleeper().is_all_asleep(); });
   return for_all(
       pools, [&](Sleeper& each) { return each.sleep(options, result); },
       [&](Sleeper& each) {
@@ -155,6 +193,11 @@ Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& 
 Status Sleeper::wake_tag(const char* tag, const SleepOptions& options, Result& result) {
   std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
   keep_named(pools, tag);
+  return wake_all(std::move(pools), options, result);
+}
+
+Status Sleeper::wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
+                         Result& result) {
   std::erase_if(pools, [](const auto& pool) { return pool->sleeper().state() == GPUPOOL_SLEEP_STATE_AWAKE; });
   return for_all(
       pools, [&](Sleeper& each) { return each.wake(options, result); },
@@ -174,7 +217,7 @@ Status Sleeper::prepare(uint64_t bytes) {
   }
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
-  if (const Status status = turn.take(); status != kSuccess) return status;
+  if (const Status status = turn.begin(); status != kSuccess) return status;
   const uint64_t in_use = is_awake() && !copies_pending_ ? 0 : saved_end_;
   const Status status = bytes > backup_.capacity() ? backup_.reserve(lock, bytes)
                                                    : backup_.shrink(lock, std::max(bytes, in_use));
@@ -196,7 +239,7 @@ Status Sleeper::set_keep(Address address, bool keep) {
   }
   if (!keep) keep_.erase(address);
   // A free of it must come to the pool's lock.
-  keep ? block->add_marks(kKept) : block->drop_marks(kKept);
+  keep ? block->add_marks(kKept) : block->remove_marks(kKept);
   return kSuccess;
 }
 
@@ -204,8 +247,8 @@ Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
   gpupool_block_t block{};
   if (const Status status = pool_.block_info(address, block); status != kSuccess) return status;
   const Lock lock(pool_.mutex_);
-  if (state_ != GPUPOOL_SLEEP_STATE_ASLEEP)
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the pool is not asleep: use the block");
+  if (state_ != GPUPOOL_SLEEP_STATE_ASLEEP || block.state != GPUPOOL_BLOCK_ASLEEP)
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the block is not asleep: use it");
   const Run* run = find_saved(address);
   if (run == nullptr) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "what was in the block at 0x%" PRIx64 " was dropped",
@@ -224,27 +267,28 @@ gpupool_sleep_state_t Sleeper::state() {
   return state_;
 }
 
+bool Sleeper::is_all_asleep() {
+  const Lock lock(pool_.mutex_);
+  return state_ == GPUPOOL_SLEEP_STATE_ASLEEP && !has_woken_blocks_;
+}
+
 Status Sleeper::set_name(const char* name) {
   const size_t length = name != nullptr ? strnlen(name, kLongestName + 1) : 0;
   if (length > kLongestName) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the name is longer than %zu bytes", kLongestName);
   }
   std::string copy(name != nullptr ? name : "", length);
-  const Lock lock(pool_.mutex_);
-  name_.swap(copy);
+  {
+    const Lock lock(pool_.mutex_);
+    name_.swap(copy);
+  }
+  pool_.show_again();
   return kSuccess;
 }
 
 std::string Sleeper::name() {
   const Lock lock(pool_.mutex_);
   return name_;
-}
-
-bool Sleeper::has_asleep(const Range& block) noexcept {
-  bool asleep = false;
-  for_chunks(*block.region, block.address, block.end(),
-             [&](const Chunk* chunk) { asleep = asleep || chunk->asleep; });
-  return asleep;
 }
 
 void Sleeper::add_stats(gpupool_stats_t& stats) const noexcept {

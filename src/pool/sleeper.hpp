@@ -9,6 +9,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -47,9 +48,16 @@ class Sleeper {
 
   Status sleep(const SleepOptions& options, Result& result);
   Status wake(const SleepOptions& options, Result& result);
+  Status wake_block(Address address, const SleepOptions& options, Result& result);
   static Status sleep_tag(const char* tag, const SleepOptions& options, Result& result);
   static Status wake_tag(const char* tag, const SleepOptions& options, Result& result);
+  /// The same for these pools.
+  static Status sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
+                          Result& result);
+  static Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
+                         Result& result);
   gpupool_sleep_state_t state();
+  bool is_all_asleep();
   Status set_name(const char* name);
   std::string name();
   Status set_keep(Address address, bool keep);
@@ -60,7 +68,7 @@ class Sleeper {
 
   bool is_awake() const noexcept { return state_ == GPUPOOL_SLEEP_STATE_AWAKE; }
   /// Asked before memory is handed out, and again after the lock was given up: ASLEEP, or waits.
-  Status admit(Lock& lock) { return is_awake() ? kSuccess : stop(lock); }
+  Status admit(Lock& lock) { return is_awake() ? kSuccess : refuse_or_wait(lock); }
   /// A block is freed.
   void forget(Address address) noexcept {
     if (!keep_.empty()) keep_.erase(address);
@@ -69,6 +77,9 @@ class Sleeper {
   bool is_asleep(const Range& block) const noexcept { return away_ != 0 && has_asleep(block); }
   /// What waking will create.
   uint64_t asleep_bytes() const noexcept { return asleep_bytes_; }
+  /// What the host keeps for it.
+  uint64_t backup_bytes() const noexcept { return backup_.capacity(); }
+  const std::string& current_name() const noexcept { return name_; }
   void add_stats(gpupool_stats_t& stats) const noexcept;
   void describe(std::string& report) const;
   /// The pool ends: nothing is asleep any more, and the host has its memory again.
@@ -98,32 +109,33 @@ class Sleeper {
   struct Plan {
     std::vector<Entry> entries;
     std::vector<Batch> batches;
-    std::vector<Run> runs;  // by address
+    std::vector<Run> runs;          // by address
+    std::vector<Run> dropped_runs;  // of a wake: live bytes that were not saved
     uint64_t backup_bytes = 0;
     uint64_t saved = 0;    // in live blocks
     uint64_t dropped = 0;  // the same
     uint64_t missing = 0;  // to be created
+    bool is_part = false;  // of a wake: one block's chunks
   };
 
   /// A thread's turn to sleep, wake or prepare. Gives up its place with the lock held.
   class Turn;
 
-  [[gnu::cold]] Status stop(Lock& lock);
-
-  static bool has_asleep(const Range& block) noexcept;
+  [[gnu::cold]] Status refuse_or_wait(Lock& lock);
 
   // asleep.cpp: what both ways need
   void add_chunks(Plan& plan, bool all) const;
+  static void add_chunk(Plan& plan, Chunk* chunk);
   static void add_run(Plan& plan, const Range& range, uint64_t most_gap);
   template <typename Visit>
   static Status for_parts(const std::vector<Run>& runs, const Batch& batch, Visit visit);
   const Run* find_saved(Address address) const noexcept;
   Status open_streams();
-  Status transfer(const Plan& plan, Batch& batch, size_t lane, bool to_host);
-  Status pass(Lock& lock, Batch& batch);
+  Status copy_batch(const Plan& plan, Batch& batch, size_t lane, bool to_host);
+  Status wait_for_batch(Lock& lock, Batch& batch);
   void abandon_copies(Lock& lock, Plan& plan) noexcept;
-  void settle_copies(Lock& lock) noexcept;
-  void release(Chunk& chunk) noexcept;
+  void wait_for_copies(Lock& lock) noexcept;
+  void release_chunk(Chunk& chunk) noexcept;
   void release_backup(Lock& lock, uint64_t keep) noexcept;
   void end_region(Region& region) noexcept;
   void end_chunk(Chunk* chunk) noexcept;
@@ -133,27 +145,31 @@ class Sleeper {
   void drain_lanes() noexcept;
   Status check_captures();
   Status quiesce(Lock& lock, const SleepOptions& options);
-  Status give_back_free();
+  Status release_free();
   bool saves(const Range& range, const SleepOptions& options) const noexcept;
   void plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_gap) const;
-  Status save(Lock& lock, Plan& plan);
-  Status put_away(Lock& lock, Plan& plan, bool at_once);
+  Status save_runs(Lock& lock, Plan& plan);
+  Status unmap_and_release(Lock& lock, Plan& plan, bool at_once);
   Status unmap_old();
-  Status unmap(const Plan& plan, const Batch& batch);
+  Status unmap_batch(const Plan& plan, const Batch& batch);
   void release_batch(const Plan& plan, const Batch& batch) noexcept;
 
   // wake.cpp
-  Status raise(Lock& lock, const SleepOptions& options, Result& result);
-  void drop_freed();
-  void coarsen() noexcept;
-  void coarsen(const Range& block) noexcept;
+  Status wake_chunks(Lock& lock, const SleepOptions& options, Address block, Result& result);
+  void detach_freed();
+  void coarsen_chunks() noexcept;
+  void coarsen_chunks(const Range& block) noexcept;
   void plan_wake(Plan& plan) const;
-  Status obtain_room(Lock& lock, uint64_t bytes);
-  Status restore(Lock& lock, const SleepOptions& options, Plan& plan);
-  Status bring_back(Plan& plan, Batch& batch);
+  Status plan_block(Plan& plan, Address address) const;
+  static uint64_t bytes_in(const std::vector<Run>& runs, const Batch& batch);
+  Status charge_room(Lock& lock, uint64_t bytes);
+  Status create_all(Plan& plan);
+  Status create_entry(Plan& plan, Entry& entry);
+  Status restore_all(Lock& lock, const SleepOptions& options, Plan& plan);
+  Status restore_batch(Plan& plan, Batch& batch);
   Status map_old();
   Status fill_dropped(Lock& lock, Plan& plan, int value);
-  void take_away_again(Plan& plan) noexcept;
+  void undo_restore(Plan& plan) noexcept;
   void commit(Plan& plan) noexcept;
 
   Pool& pool_;
@@ -173,8 +189,9 @@ class Sleeper {
   uint64_t saved_end_ = 0;  // bytes of the backup that they may be in
   std::array<Stream, 2> streams_{};
   bool has_streams_ = false;
-  uint64_t asleep_bytes_ = 0;  // of chunks that the device has
-  uint64_t away_ = 0;          // chunks that are asleep, and old mappings that are away
+  uint64_t asleep_bytes_ = 0;      // of chunks that the device has
+  uint64_t away_ = 0;              // chunks that are asleep, and old mappings that are away
+  bool has_woken_blocks_ = false;  // of a pool that sleeps
   uint64_t sleeps_ = 0;
   uint64_t wakes_ = 0;
 };

@@ -6,7 +6,7 @@
 namespace gpupool::internal {
 
 StreamOrder::~StreamOrder() {
-  drop_front(closed_count_);
+  recycle_front(closed_count_);
 }
 
 bool StreamOrder::capturing() {
@@ -15,7 +15,7 @@ bool StreamOrder::capturing() {
 }
 
 /// Recycles the events of the oldest closed epochs.
-void StreamOrder::drop_front(size_t count) noexcept {
+void StreamOrder::recycle_front(size_t count) noexcept {
   for (size_t i = 0; i < count; ++i) device_.recycle(closed_[i].event);
   std::copy(closed_.begin() + count, closed_.begin() + closed_count_, closed_.begin());
   closed_count_ -= count;
@@ -30,11 +30,11 @@ void StreamOrder::poll() {
     passed_ = std::max(passed_, closed_[passed].epoch);
     ++passed;
   }
-  drop_front(passed);
+  recycle_front(passed);
 }
 
 void StreamOrder::all_passed() noexcept {
-  drop_front(closed_count_);
+  recycle_front(closed_count_);
   passed_ = open_++;
 }
 
@@ -53,7 +53,7 @@ bool StreamOrder::passed(uint64_t epoch) {
     asked_ = round_;
     poll();
     if (epoch <= passed_) return true;
-    if (epoch == open_ && !released_ && !capturing()) {
+    if (epoch == open_ && !retired_ && !capturing()) {
       // An idle stream needs no event; a busy one gets one, whose turn comes in a later round.
       bool idle = false;
       if (device_.query_stream(stream_, idle) == kSuccess && idle) {
@@ -66,11 +66,11 @@ bool StreamOrder::passed(uint64_t epoch) {
   return false;
 }
 
-Status StreamOrder::hold(StreamOrder& later, uint64_t epoch) {
+Status StreamOrder::make_wait(StreamOrder& later, uint64_t epoch) {
   if (epoch <= passed_) return kSuccess;
   if (latest() == nullptr || latest()->epoch < epoch) {
     // The epoch is open, or its event is with a thread that waits for it on the host.
-    if (released_) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a thread has the released stream's event");
+    if (retired_) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a thread has the released stream's event");
     if (capturing()) {
       return fail(GPUPOOL_ERROR_UNSUPPORTED, "a stream that captures a graph cannot be waited for");
     }
@@ -78,14 +78,14 @@ Status StreamOrder::hold(StreamOrder& later, uint64_t epoch) {
   }
   const auto end = closed_.begin() + closed_count_;
   const auto first =
-      std::find_if(closed_.begin(), end, [&](const Mark& each) { return each.epoch >= epoch; });
+      std::find_if(closed_.begin(), end, [&](const EpochEnd& each) { return each.epoch >= epoch; });
   return first != end ? device_.wait(later.stream_, first->event) : kSuccess;
 }
 
-Status StreamOrder::mark(Mark& mark) {
-  mark = {};
+Status StreamOrder::begin_wait(EpochEnd& last) {
+  last = {};
   poll();
-  if (!released_) {
+  if (!retired_) {
     bool idle = false;
     if (capturing()) return kSuccess;
     if (device_.query_stream(stream_, idle) == kSuccess && idle) {
@@ -94,61 +94,61 @@ Status StreamOrder::mark(Mark& mark) {
     }
     if (const Status status = close(); status != kSuccess) return status;
   }
-  if (closed_count_ != 0) mark = closed_[--closed_count_];
+  if (closed_count_ != 0) last = closed_[--closed_count_];
   return kSuccess;
 }
 
-void StreamOrder::settle(Mark mark, bool waited) noexcept {
-  if (mark.event == 0) return;
+void StreamOrder::end_wait(EpochEnd last, bool waited) noexcept {
+  if (last.event == 0) return;
   if (waited) {
-    passed_ = std::max(passed_, mark.epoch);
-    device_.recycle(mark.event);
+    passed_ = std::max(passed_, last.epoch);
+    device_.recycle(last.event);
     size_t passed = 0;
-    while (passed < closed_count_ && closed_[passed].epoch <= mark.epoch) ++passed;
-    drop_front(passed);
+    while (passed < closed_count_ && closed_[passed].epoch <= last.epoch) ++passed;
+    recycle_front(passed);
     return;
   }
   const auto end = closed_.begin() + closed_count_;
   const auto later =
-      std::find_if(closed_.begin(), end, [&](const Mark& each) { return each.epoch > mark.epoch; });
+      std::find_if(closed_.begin(), end, [&](const EpochEnd& each) { return each.epoch > last.epoch; });
   if (closed_count_ == kClosed) {
     // A later event covers this one's work; where there is none, this one covers what the last is for.
-    if (later == end) std::swap(closed_[kClosed - 1], mark);
-    device_.recycle(mark.event);
+    if (later == end) std::swap(closed_[kClosed - 1], last);
+    device_.recycle(last.event);
     return;
   }
   std::move_backward(later, end, end + 1);
-  *later = mark;
+  *later = last;
   ++closed_count_;
 }
 
-Status StreamOrder::release() {
-  if (released_) return kSuccess;
+Status StreamOrder::retire() {
+  if (retired_) return kSuccess;
   uint64_t capture = 0;
   if (const Status status = device_.capture_id(stream_, capture); status != kSuccess) return status;
   if (capture != 0) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph cannot be released");
   }
   if (const Status status = close(); status != kSuccess) return status;
-  released_ = true;
+  retired_ = true;
   return kSuccess;
 }
 
-bool StreamOrder::revive() {
+bool StreamOrder::resume() {
   poll();
   if (passed_ < stamp()) {
     const bool has_event = latest() != nullptr && latest()->epoch == stamp();
     if (!has_event || capturing() || device_.wait(stream_, latest()->event) != kSuccess) return false;
   }
-  released_ = false;
+  retired_ = false;
   return true;
 }
 
-bool StreamOrder::adopt(Stream stream) {
+bool StreamOrder::reuse_for(Stream stream) {
   poll();
   if (passed_ < stamp()) return false;
   stream_ = stream;
-  released_ = false;
+  retired_ = false;
   return true;
 }
 

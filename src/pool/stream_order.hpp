@@ -23,10 +23,10 @@ class StreamOrder {
   StreamOrder& operator=(const StreamOrder&) = delete;
 
   Stream stream() const noexcept { return stream_; }
-  bool released() const noexcept { return released_; }
+  bool is_retired() const noexcept { return retired_; }
 
   /// What something freed now is stamped with.
-  uint64_t stamp() const noexcept { return released_ ? open_ - 1 : open_; }
+  uint64_t stamp() const noexcept { return retired_ ? open_ - 1 : open_; }
 
   /// Whether the GPU has passed an epoch. What the driver refuses to answer counts as no.
   bool passed(uint64_t epoch);
@@ -35,28 +35,28 @@ class StreamOrder {
   bool capturing();
 
   /// Makes `later` wait, on the GPU, until this stream has passed `epoch`.
-  Status hold(StreamOrder& later, uint64_t epoch);
+  Status make_wait(StreamOrder& later, uint64_t epoch);
 
   /// The event behind everything stamped so far, for a wait on the host without the lock. The event belongs
-  /// to the caller until it comes back through settle().
-  struct Mark {
+  /// to the caller until it comes back through end_wait().
+  struct EpochEnd {
     uint64_t epoch = 0;
     Event event = 0;  // 0: nothing to wait for: all has passed, or the stream is capturing
   };
-  Status mark(Mark& mark);
+  Status begin_wait(EpochEnd& last);
 
-  /// Gives a mark back, waited for or not.
-  void settle(Mark mark, bool waited) noexcept;
+  /// Takes the event back, waited for or not.
+  void end_wait(EpochEnd last, bool waited) noexcept;
 
   /// The caller may be about to destroy the stream: closes the epoch and touches the stream no more.
-  Status release();
+  Status retire();
 
   /// Takes the number up again, for the same stream or a new one, which from here on comes after all that was
   /// stamped. False, and nothing has changed, where it cannot be made to wait for that.
-  bool revive();
+  bool resume();
 
   /// Goes on as the order of another stream, if the GPU has passed all that was stamped; else false.
-  bool adopt(Stream stream);
+  bool reuse_for(Stream stream);
 
  private:
   static constexpr size_t kClosed = 8;
@@ -64,17 +64,19 @@ class StreamOrder {
   void poll();
   Status close();
   void all_passed() noexcept;
-  void drop_front(size_t count) noexcept;
-  const Mark* latest() const noexcept { return closed_count_ != 0 ? &closed_[closed_count_ - 1] : nullptr; }
+  void recycle_front(size_t count) noexcept;
+  const EpochEnd* latest() const noexcept {
+    return closed_count_ != 0 ? &closed_[closed_count_ - 1] : nullptr;
+  }
 
   MeteredDevice& device_;
   const uint64_t& round_;
   Stream stream_;
-  bool released_ = false;
+  bool retired_ = false;
   uint64_t open_ = 1;
   uint64_t passed_ = 0;
-  uint64_t asked_ = 0;                  // in this round
-  std::array<Mark, kClosed> closed_{};  // by epoch
+  uint64_t asked_ = 0;                      // in this round
+  std::array<EpochEnd, kClosed> closed_{};  // by epoch
   size_t closed_count_ = 0;
 };
 

@@ -10,8 +10,8 @@ namespace gpupool::internal {
 
 /// What the heaps of a stream in use are called. Which capture is under way only the driver knows, so that in
 /// a capture-aware pool frees take the long way and ask.
-Stream Streams::name_of(const StreamState& state) const noexcept {
-  return capture_aware_ ? kNameless : state.order.stream();
+Stream Streams::lane_stream_of(const StreamState& state) const noexcept {
+  return capture_aware_ ? kNoLane : state.order.stream();
 }
 
 Status Streams::capture_of(Stream stream, uint64_t& capture) {
@@ -38,18 +38,18 @@ StreamState& Streams::find_user(Stream stream) {
 StreamState& Streams::find_stream(Stream stream) {
   StreamState*& recent = recent_[hash_to(kRecentBits, stream)];
   if (recent != nullptr && recent->graph == 0 && recent->order.stream() == stream &&
-      !recent->order.released()) {
+      !recent->order.is_retired()) {
     return *recent;
   }
   const auto [known, is_new] = by_stream_.try_emplace(stream, nullptr);
-  if (is_new || (known->second->order.released() && !take_up(*known->second))) {
+  if (is_new || (known->second->order.is_retired() && !resume(*known->second))) {
     known->second = nullptr;
     Defer forget([&] { by_stream_.erase(known); });
-    known->second = take_over_or_make(stream, 0);
+    known->second = reuse_or_make(stream, 0);
     forget.cancel();
   }
   recent = known->second;
-  recent->set_name(name_of(*recent));
+  recent->set_lane_stream(lane_stream_of(*recent));
   return *recent;
 }
 
@@ -57,7 +57,7 @@ Status Streams::find_capture(Stream stream, uint64_t capture, StreamState*& stat
   const auto [known, is_new] = by_capture_.try_emplace({capture, stream}, nullptr);
   if (is_new) {
     Defer forget([&] { by_capture_.erase(known); });
-    known->second = take_over_or_make(stream, capture);
+    known->second = reuse_or_make(stream, capture);
     forget.cancel();
   }
   state = known->second;
@@ -65,18 +65,18 @@ Status Streams::find_capture(Stream stream, uint64_t capture, StreamState*& stat
 }
 
 /// A parked stream is named again. False where its state has to stay for what it holds.
-bool Streams::take_up(StreamState& parked) {
+bool Streams::resume(StreamState& parked) {
   parked_.remove(&parked);
-  if (parked.order.revive()) return true;
+  if (parked.order.resume()) return true;
   released_.push_back(&parked);
   return false;
 }
 
 /// A state that nobody uses, made the new stream's, or a new one.
-StreamState* Streams::take_over_or_make(Stream stream, uint64_t capture) {
+StreamState* Streams::reuse_or_make(Stream stream, uint64_t capture) {
   sweep_ended();
-  StreamState* state = take_over_from(released_, stream);
-  if (state == nullptr && parked_.count() > kParkedKept) state = take_over_from(parked_, stream);
+  StreamState* state = reuse_from(released_, stream);
+  if (state == nullptr && parked_.count() > kParkedKept) state = reuse_from(parked_, stream);
   if (state == nullptr) {
     auto created = std::make_unique<StreamState>(device_, round_, space_, stream);
     state = created.get();
@@ -87,11 +87,11 @@ StreamState* Streams::take_over_or_make(Stream stream, uint64_t capture) {
   return state;
 }
 
-StreamState* Streams::take_over_from(LeftList& list, Stream stream) {
+StreamState* Streams::reuse_from(RetiredList& list, Stream stream) {
   for (size_t tries = std::min(list.count(), kTries); tries-- > 0;) {
     StreamState* state = list.pop_front();
     const Stream old = state->order.stream();
-    if (state->inside == 0 && !state->has_blocks() && state->order.adopt(stream)) {
+    if (state->inside == 0 && !state->has_blocks() && state->order.reuse_for(stream)) {
       if (&list == &parked_) by_stream_.erase(old);
       return state;
     }
@@ -101,10 +101,10 @@ StreamState* Streams::take_over_from(LeftList& list, Stream stream) {
 }
 
 /// The captures of a stream that goes: their states stay for their graphs, and touch the stream no more.
-Status Streams::release_captures(Stream stream) {
+Status Streams::retire_captures(Stream stream) {
   for (const auto& [key, state] : by_capture_) {
     if (key.second != stream) continue;
-    if (const Status status = state->order.release(); status != kSuccess) return status;
+    if (const Status status = state->order.retire(); status != kSuccess) return status;
   }
   return kSuccess;
 }
@@ -113,7 +113,7 @@ Status Streams::end_capture(uint64_t capture) {
   const auto first = by_capture_.lower_bound({capture, 0});
   for (auto each = first; each != by_capture_.end() && each->first.first == capture; ++each) {
     uint64_t now = 0;
-    if (each->second->order.released()) continue;
+    if (each->second->order.is_retired()) continue;
     if (const Status status = device_.capture_id(each->first.second, now); status != kSuccess) return status;
     if (now == capture)
       return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "capture %" PRIu64 " is still under way", capture);
@@ -123,7 +123,7 @@ Status Streams::end_capture(uint64_t capture) {
     if (state->capture == 0) continue;
     state->capture = 0;
     for (StreamHeap& heap : state->heaps) heap.set_shares(true);
-    if (!leave_ended(*state)) ended_.push_back(state);
+    if (!retire_ended(*state)) ended_.push_back(state);
   }
   sweep_ended();
   return kSuccess;
@@ -135,12 +135,12 @@ bool Streams::has_capture(uint64_t capture) const noexcept {
   return each != by_capture_.end() && each->first.first == capture;
 }
 
-/// Lets the state of an ended capture go to whoever takes it over. False while blocks are in it, which their
+/// Lets the state of an ended capture go to whoever reuses it. False while blocks are in it, which their
 /// stream may still use, or while the stream captures again and cannot say what it has done so far.
-bool Streams::leave_ended(StreamState& state) noexcept {
+bool Streams::retire_ended(StreamState& state) noexcept {
   if (state.has_blocks()) return false;
   const ErrorRecord before = last_error();
-  const bool left = state.order.release() == kSuccess;
+  const bool left = state.order.retire() == kSuccess;
   last_error() = before;
   if (!left) return false;
   by_capture_.erase({state.graph, state.order.stream()});
@@ -152,7 +152,7 @@ bool Streams::leave_ended(StreamState& state) noexcept {
 void Streams::sweep_ended() noexcept {
   for (size_t tries = std::min(ended_.count(), kTries); tries-- > 0;) {
     StreamState* state = ended_.pop_front();
-    if (!leave_ended(*state)) ended_.push_back(state);
+    if (!retire_ended(*state)) ended_.push_back(state);
   }
 }
 

@@ -2,6 +2,7 @@
 // The streams that a pool knows: their heaps and their order, from their first use to their end and beyond.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -22,13 +23,13 @@ struct StreamState;
 /// A heap that knows its stream.
 class StreamHeap final : public Heap {
  public:
-  StreamHeap(Group group, Space& space, StreamState& state) : Heap(group, space), state_(state) {}
+  StreamHeap(SizeGroup group, Space& space, StreamState& state) : Heap(group, space), state_(state) {}
 
   StreamState& state() const noexcept { return state_; }
 
-  /// The stream whose frees may go to quick bins; kNameless once released or parked, or if a capture has it.
-  Stream name() const noexcept { return name_.load(std::memory_order_relaxed); }
-  void set_name(Stream name) noexcept { name_.store(name, std::memory_order_relaxed); }
+  /// The stream whose frees may go to quick bins; kNoLane once released or parked, or if a capture has it.
+  Stream lane_stream() const noexcept { return lane_stream_.load(std::memory_order_relaxed); }
+  void set_lane_stream(Stream stream) noexcept { lane_stream_.store(stream, std::memory_order_relaxed); }
 
   /// The most that its blocks took in this window of time and the one before.
   uint64_t most_used() const noexcept { return std::max(used_now_, used_before_); }
@@ -46,7 +47,7 @@ class StreamHeap final : public Heap {
   StreamState& state_;
   uint64_t used_now_ = 0;
   uint64_t used_before_ = 0;
-  std::atomic<Stream> name_{kNameless};
+  std::atomic<Stream> lane_stream_{kNoLane};
 };
 
 /// The stream's heap that a block, live or not, belongs to.
@@ -58,12 +59,12 @@ inline StreamHeap& heap_of(const Range& block) noexcept {
 struct StreamState {
   StreamState(MeteredDevice& driver, const uint64_t& round, Space& space, Stream stream)
       : order(driver, round, stream),
-        heaps{StreamHeap{Group::small, space, *this}, StreamHeap{Group::large, space, *this}} {}
+        heaps{StreamHeap{SizeGroup::small, space, *this}, StreamHeap{SizeGroup::large, space, *this}} {}
 
-  StreamHeap& heap(Group group) noexcept { return heaps[static_cast<size_t>(index_of(group))]; }
+  StreamHeap& heap(SizeGroup group) noexcept { return heaps[static_cast<size_t>(index_of(group))]; }
   bool has_blocks() const noexcept { return heaps[0].has_blocks() || heaps[1].has_blocks(); }
-  void set_name(Stream name) noexcept {
-    for (StreamHeap& heap : heaps) heap.set_name(name);
+  void set_lane_stream(Stream stream) noexcept {
+    for (StreamHeap& heap : heaps) heap.set_lane_stream(stream);
   }
 
   StreamOrder order;
@@ -72,8 +73,8 @@ struct StreamState {
   std::array<StreamHeap, kGroups> heaps;
 
   // Of the lists of states that nobody uses now (Streams), and of those that blocks wait for (Pending).
-  StreamState* left_prev = nullptr;
-  StreamState* left_next = nullptr;
+  StreamState* retired_prev = nullptr;
+  StreamState* retired_next = nullptr;
   StreamState* waited_prev = nullptr;
   StreamState* waited_next = nullptr;
   BlockUse* waiting_first = nullptr;  // through BlockUse::behind
@@ -82,7 +83,7 @@ struct StreamState {
 };
 
 /// What a stream leaves serves the next one: a state that nobody uses, that holds no block and that the GPU
-/// has passed is taken over by a new stream, with its heaps, memory and addresses. So there are never many
+/// has passed is reused by a new stream, with its heaps, memory and addresses. So there are never many
 /// more states than streams in use at a time, however many come and go. Guarded by the pool's lock.
 class Streams {
  public:
@@ -104,7 +105,7 @@ class Streams {
   /// Touches a stream no more: for good, or until it is named again. drain(stream) is called first for each
   /// of its states, once no free can reach a thread's cache any more.
   template <typename Drain>
-  Status leave(Stream stream, bool for_good, Drain drain);
+  Status retire(Stream stream, bool for_good, Drain drain);
 
   /// Ends the states of a capture whose graph is gone. INVALID_ARGUMENT while it is under way.
   Status end_capture(uint64_t capture);
@@ -132,25 +133,25 @@ class Streams {
   void next_round() noexcept { ++round_; }
 
  private:
-  using LeftList = List<StreamState, &StreamState::left_prev, &StreamState::left_next>;
+  using RetiredList = List<StreamState, &StreamState::retired_prev, &StreamState::retired_next>;
 
   /// Streams that are found without a search.
   static constexpr unsigned kRecentBits = 4;
-  /// Parked streams whose states wait for them; that of an earlier one may be taken over.
+  /// Parked streams whose states wait for them; that of an earlier one may be reused.
   static constexpr size_t kParkedKept = 16;
-  /// States looked at for one to take over.
+  /// States looked at for one to reuse.
   static constexpr size_t kTries = 4;
 
   Status capture_of(Stream stream, uint64_t& capture);
   StreamState& find_stream(Stream stream);
   Status find_capture(Stream stream, uint64_t capture, StreamState*& state);
-  Status release_captures(Stream stream);
-  bool take_up(StreamState& parked);
-  StreamState* take_over_or_make(Stream stream, uint64_t capture);
-  StreamState* take_over_from(LeftList& list, Stream stream);
+  Status retire_captures(Stream stream);
+  bool resume(StreamState& parked);
+  StreamState* reuse_or_make(Stream stream, uint64_t capture);
+  StreamState* reuse_from(RetiredList& list, Stream stream);
   void sweep_ended() noexcept;
-  bool leave_ended(StreamState& state) noexcept;
-  Stream name_of(const StreamState& state) const noexcept;
+  bool retire_ended(StreamState& state) noexcept;
+  Stream lane_stream_of(const StreamState& state) const noexcept;
 
   MeteredDevice& device_;
   Space& space_;
@@ -161,24 +162,24 @@ class Streams {
   std::map<CaptureKey, StreamState*> by_capture_;  // until the graph, and what was left live, is gone
   std::vector<std::unique_ptr<StreamState>> states_;
   std::array<StreamState*, size_t{1} << kRecentBits> recent_{};  // of by_stream_, without captures
-  LeftList released_;
-  LeftList ended_;   // of captures whose graphs are gone, with blocks that are used on; these are in
-                     // by_capture_ too
-  LeftList parked_;  // these are in by_stream_ too
+  RetiredList released_;
+  RetiredList ended_;   // of captures whose graphs are gone, with blocks that are used on; these are in
+                        // by_capture_ too
+  RetiredList parked_;  // these are in by_stream_ too
 };
 
 template <typename Drain>
-Status Streams::leave(Stream stream, bool for_good, Drain drain) {
-  if (const Status status = release_captures(stream); status != kSuccess) return status;
+Status Streams::retire(Stream stream, bool for_good, Drain drain) {
+  if (const Status status = retire_captures(stream); status != kSuccess) return status;
   const auto known = by_stream_.find(stream);
   if (known == by_stream_.end()) return kSuccess;
   StreamState& state = *known->second;
-  const bool was_parked = state.order.released();
+  const bool was_parked = state.order.is_retired();
   if (!was_parked) {
-    state.set_name(kNameless);
+    state.set_lane_stream(kNoLane);
     drain(stream);
-    if (const Status status = state.order.release(); status != kSuccess) {
-      state.set_name(name_of(state));
+    if (const Status status = state.order.retire(); status != kSuccess) {
+      state.set_lane_stream(lane_stream_of(state));
       return status;
     }
     (for_good ? released_ : parked_).push_back(&state);

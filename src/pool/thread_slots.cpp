@@ -13,10 +13,10 @@ namespace gpupool::internal {
 thread_local constinit ThreadSlots::Slots ThreadSlots::slots_{};
 thread_local constinit bool ThreadSlots::ending_ = false;
 
-void ThreadSlots::give_back(const Slot& slot) noexcept {
+void ThreadSlots::close(const Slot& slot) noexcept {
   if (slot.cache == nullptr) return;
   // The pool may be gone, and its cache with it: the number tells.
-  if (const auto pool = Registry::instance().find(slot.pool_id)) pool->detach_thread(slot.cache);
+  if (const auto pool = Registry::instance().find(slot.pool_id)) pool->close_cache(slot.cache);
 }
 
 void ThreadSlots::on_thread_exit(void* slots) noexcept {
@@ -24,7 +24,7 @@ void ThreadSlots::on_thread_exit(void* slots) noexcept {
   for (Slot& slot : *static_cast<Slots*>(slots)) {
     const Slot old = slot;
     slot = {};
-    give_back(old);
+    close(old);
   }
 }
 
@@ -50,7 +50,7 @@ void ThreadSlots::remember(uint64_t pool_id, ThreadCache* cache) noexcept {
   watch_exit();
   const Slot old = slots_[pool_id % kSlots];
   slots_[pool_id % kSlots] = {pool_id, cache};
-  give_back(old);
+  close(old);
 }
 
 void ThreadSlots::forget(uint64_t pool_id) noexcept {
@@ -58,7 +58,7 @@ void ThreadSlots::forget(uint64_t pool_id) noexcept {
   if (slot.pool_id != pool_id) return;
   const Slot old = slot;
   slot = {};
-  give_back(old);
+  close(old);
 }
 
 void ThreadSlots::forget_all() noexcept {

@@ -41,7 +41,7 @@ class ThreadSlots {
   static constexpr size_t kSlots = 8;
   using Slots = std::array<Slot, kSlots>;
 
-  static void give_back(const Slot& slot) noexcept;
+  static void close(const Slot& slot) noexcept;
   static void on_thread_exit(void* slots) noexcept;
   static void watch_exit() noexcept;
 

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <new>
 #include <tuple>
 
 #include "base/size_text.hpp"
@@ -23,9 +25,10 @@ namespace {
 /// Counts what changes what is to be seen: from 1, as caches start at 0.
 constinit std::atomic<uint32_t> epoch{1};
 
-void watch_anew_everywhere() {
+/// Needs memory only while a recording is on.
+void watch_anew(const std::vector<std::shared_ptr<Pool>>& pools) {
   epoch.fetch_add(1);
-  for (const auto& pool : Registry::instance().all()) pool->watch_anew();
+  for (const auto& pool : pools) pool->watch_anew();
 }
 
 std::string short_age(uint64_t nanoseconds) {
@@ -54,20 +57,31 @@ Status start_recording(const char* path, uint32_t flags) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "flags are 0x%x, and 0x%x are known", flags, kKnown);
   const StackKinds stacks{(flags & GPUPOOL_RECORD_NATIVE_STACKS) != 0,
                           (flags & GPUPOOL_RECORD_LANGUAGE_STACKS) != 0};
+  const auto before = Registry::instance().all();
   if (const Status status = Recorder::start(path, stacks); status != kSuccess) return status;
-  watch_anew_everywhere();
+  try {
+    watch_anew(Registry::instance().all());  // others may have come
+  } catch (const std::bad_alloc&) {
+    Recorder::discard();
+    watch_anew(before);
+    throw;
+  }
   return kSuccess;
 }
 
+// Pools are listed before anything changes: afterwards, nothing needs memory.
+
 Status stop_recording() {
+  const auto pools = Registry::instance().all();
   if (const Status status = Recorder::stop(); status != kSuccess) return status;
-  watch_anew_everywhere();
+  watch_anew(pools);
   return kSuccess;
 }
 
 void sample_every(uint64_t bytes) {
+  const auto pools = Registry::instance().all();
   set_sample_distance(bytes);
-  watch_anew_everywhere();
+  watch_anew(pools);
 }
 
 // ---- mallocs
@@ -95,7 +109,7 @@ Sighting Pool::see_malloc(ThreadCache& cache, Range& block) noexcept {
   if (seen.is_sampled) {
     seen.mean = cache.marks.mean;
     seen.thinned = cache.marks.thinned;
-    sampler_.pass(cache.marks, live);
+    sampler_.pass_mark(cache.marks, live);
     counters.watch_for(counters.watches_all(), cache.marks.next);
   }
   if (seen.is_sampled) block.add_marks(kSampled);
@@ -109,17 +123,21 @@ void Pool::tell_malloc(const Sighting& seen) noexcept {
   if (!seen.is_sampled && !seen.is_recorded) return;
   const uint64_t begun = seen.is_sampled ? clock_ns() : 0;
   const StackKinds recorded = seen.is_recorded ? kinds_to_take(Recorder::stacks()) : StackKinds{};
-  const StackKinds kinds = seen.is_sampled ? StackKinds{true, true} : recorded;
+  // One stack serves both: a call site would otherwise be two in a recording, as some of its mallocs are
+  // samples.
+  const bool has_recorded = recorded.native || recorded.language;
+  const StackKinds kinds = has_recorded || !seen.is_sampled ? recorded : StackKinds{true, true};
   const StackId stack = kinds.native || kinds.language ? take_stack(kinds) : 0;
   const TagId tag = current_tag();
   if (seen.is_sampled) {
     sampler_.add({seen.address, seen.bytes, Sampler::weight_of(seen.bytes, seen.mean), seen.mean, seen.stream,
                   begun, stack, tag, seen.thinned, nullptr, nullptr},
                  clock_ns() - begun);
+    if (tag != 0) show_again();
   }
   if (seen.is_recorded) {
     name_in_recording();
-    const StackId wanted = recorded.native || recorded.language ? stack : 0;
+    const StackId wanted = has_recorded ? stack : 0;
     Recorder::write_named(
         {Happening::malloc, seen.time, id_, seen.stream, seen.address, seen.requested, tag, wanted});
   }
@@ -131,7 +149,7 @@ void Pool::tell_malloc(const Sighting& seen) noexcept {
 bool Pool::is_only_watched(const ThreadCache& cache, const Range& block, Address address,
                            Stream stream) noexcept {
   return owner_of(block) == &cache && block.is(State::live) && block.address == address &&
-         block.has_only(kSampled | kRecorded) && heap_of(block).name() == stream &&
+         block.has_only(kSampled | kRecorded) && heap_of(block).lane_stream() == stream &&
          cache.lanes.find(stream) != nullptr;
 }
 
@@ -144,10 +162,10 @@ Sighting Pool::see_free(ThreadCache& cache, Range& block) noexcept {
   seen.is_recorded = block.has_mark(kRecorded);
   if (seen.is_recorded) seen.time = Recorder::now();
   if (block.has_mark(kSampled)) {
-    sampler_.put_back(cache.marks, block.address, cache.counters.live_bytes() - block.size, block.size);
+    sampler_.return_mark(cache.marks, block.address, cache.counters.live_bytes() - block.size, block.size);
     cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
   }
-  block.drop_marks(kSampled | kRecorded);
+  block.remove_marks(kSampled | kRecorded);
   return seen;
 }
 
@@ -161,7 +179,7 @@ void Pool::name_in_recording() const noexcept {
   const uint32_t now = Recorder::generation();
   if (named_in_.load(std::memory_order_relaxed) == now || named_in_.exchange(now) == now) return;
   const DeviceInfo& info = device_.info();
-  const uint64_t limit = ledger_.budget().limit();
+  const uint64_t limit = ledger_.budget().own_limit();
   char text[256];
   std::snprintf(text, sizeof text, "%s:%d\n%s\n%" PRIu64 "\n%" PRIu64,
                 info.backend == GPUPOOL_BACKEND_CUDA ? "cuda" : "sim", info.ordinal, info.name, info.total,
@@ -177,13 +195,8 @@ void Pool::record_use(const Range& block, Stream stream) const noexcept {
 void Pool::record_failure(uint64_t bytes) const noexcept {
   if (!Recorder::is_on()) return;
   name_in_recording();
-  Recorder::write({Happening::failed, Recorder::now(), id_, 0, 0, bytes, current_tag()});
-}
-
-void Pool::record_chunk(Happening kind, const StreamHeap& heap, Address address,
-                        uint64_t bytes) const noexcept {
-  if (!Recorder::is_on()) return;
-  Recorder::write({kind, Recorder::now(), id_, heap.state().order.stream(), address, bytes});
+  // Its tag may be one that no block has had; a tag's name needs no lock.
+  Recorder::write_named({Happening::failed, Recorder::now(), id_, 0, 0, bytes, current_tag()});
 }
 
 /// What is there, for a recording that has just begun, with all caches locked. What a malloc has told of by
@@ -203,7 +216,7 @@ std::vector<Entry> Pool::state_for_recording() {
     });
     for (Range* range = region.first; range != nullptr; range = range->next) {
       if (!range->is(State::live) || range->owner() == nullptr) continue;
-      if (!is_on) range->drop_marks(kRecorded);
+      if (!is_on) range->remove_marks(kRecorded);
       if (!is_on || range->has_mark(kRecorded)) continue;
       add(Happening::have, heap_of(*range), range->address, range->requested());
       range->add_marks(kRecorded);
@@ -223,8 +236,8 @@ void Pool::watch_anew() {
       cache.counters.watch_for(Recorder::is_on(), cache.marks.next);
     });
     if (const uint32_t now = Recorder::generation(); stated_in_ != now) {
-      stated_in_ = now;
       events = state_for_recording();
+      stated_in_ = now;
     }
   }
   if (Recorder::is_on()) name_in_recording();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time for events: as cheap as the processor has it.
+// Time for events, as cheap as the processor allows.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ inline uint64_t clock_ns(clockid_t which = CLOCK_MONOTONIC) noexcept {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// Whether ticks() may read the processor's own counter, because the kernel itself tells time by it: then it
+/// Whether ticks() may read the processor's own counter, because the kernel itself uses it for time: then it
 /// runs evenly and is the same on all cores. Reads a file.
 bool has_processor_clock() noexcept;
 
-/// Ticks of an even clock that all threads share; their rate is measured by whoever needs it.
+/// Ticks of an even clock that all threads share; code that needs their rate measures it.
 inline uint64_t ticks(bool by_processor) noexcept {
 #if defined(__x86_64__)
   if (by_processor) return __rdtsc();

@@ -4,16 +4,17 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "watch/clock.hpp"
+#include "watch/thread_id.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -41,7 +42,7 @@ uint64_t ticks_per_second(bool by_processor) noexcept {
   return (ticks(true) - first) * 1'000'000'000 / (now - start);
 }
 
-/// The command line, as much of it as there is room for.
+/// As much of the command line as there is room for.
 void read_command(char* text, size_t room) noexcept {
   const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
   if (file < 0) return;
@@ -54,7 +55,7 @@ void read_command(char* text, size_t room) noexcept {
 
 Status Journal::create(const char* text, bool by_processor) {
   const std::string path = path_of(text);
-  // A file that is there is not touched, and O_EXCL follows no symbolic link.
+  // An existing file is not touched, and O_EXCL follows no symbolic link.
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file_ < 0) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the recording \"%.200s\" cannot be made: %s", path.c_str(),
@@ -88,7 +89,7 @@ Status Journal::map(const char* path) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the recording \"%.200s\" gets no room: %s", path,
                 std::strerror(error));
   }
-  // Addresses cost nothing; a process that may not have many gets fewer.
+  // Addresses cost nothing; a process with an address limit gets fewer.
   for (capacity_ = kMostBytes; capacity_ >= kLeastBytes; capacity_ /= 2) {
     void* base = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
     if (base == MAP_FAILED) continue;
@@ -100,7 +101,7 @@ Status Journal::map(const char* path) {
               std::strerror(errno));
 }
 
-/// Takes room on the disk. False where there is none, with errno.
+/// Allocates room on the disk. False if there is none, with errno.
 bool Journal::grow_to(uint64_t bytes) noexcept {
   if (bytes <= bytes_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);
@@ -114,7 +115,7 @@ bool Journal::grow_to(uint64_t bytes) noexcept {
   return true;
 }
 
-uint8_t* Journal::claim(uint64_t now) noexcept {
+uint8_t* Journal::claim_chunk(uint64_t now) noexcept {
   const int kept = errno;
   const uint64_t index = header().chunks.fetch_add(1, std::memory_order_relaxed);
   const uint64_t offset = kJournalHeader + index * kJournalChunk;
@@ -122,7 +123,7 @@ uint8_t* Journal::claim(uint64_t now) noexcept {
   errno = kept;
   if (!has_room) return nullptr;
   auto& head = *reinterpret_cast<ChunkHeader*>(base_ + offset);
-  head.thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  head.thread = thread_id();
   head.first_ticks = now;
   (void)prctl(PR_GET_NAME, head.name);
   std::atomic_ref(head.magic).store(kChunkMagic, std::memory_order_release);
@@ -136,12 +137,22 @@ void Journal::close(uint64_t now) noexcept {
   head.flags.store(kJournalEnded);
   const uint64_t used = kJournalHeader + head.chunks.load() * kJournalChunk;
   const bool is_detached = detach_memory();
-  // What was taken in advance goes back to the disk; where that fails, zeros stay at the end.
+  // Returns room allocated in advance to the disk; if that fails, zeros stay at the end.
   if (is_detached && used < bytes_.load()) (void)!ftruncate(file_, static_cast<off_t>(used));
   ::close(file_);
 }
 
-/// Puts memory of the process's own in the file's place. A thread that has not noticed the end writes there.
+void Journal::discard(uint64_t now) noexcept {
+  char link[32];
+  char path[PATH_MAX];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", file_);
+  const ssize_t length = readlink(link, path, sizeof path - 1);
+  path[std::max<ssize_t>(length, 0)] = '\0';
+  if (length > 0) (void)unlink(path);
+  close(now);
+}
+
+/// Replaces the file's mapping with anonymous memory. A thread that has not noticed the end writes there.
 bool Journal::detach_memory() noexcept {
   return mmap(base_, capacity_, PROT_READ | PROT_WRITE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that a recording is written to: memory of this process, so that what was written outlives it.
+// The file of a recording, mapped into this process, so that what was written outlives the process.
 //
 // A page with the header is followed by chunks of 64 KiB, each written by one thread, in the order in which
-// threads asked for them. docs/watch.md has the format. The file's pages are the kernel's: when the process
-// is killed, they are written all the same. Room on the disk is taken before it is written to, since a store
-// to a page that the disk has no room for would kill the process.
+// threads asked for them. docs/watch.md has the format. The file's pages belong to the kernel, which writes
+// them even if the process is killed. Room on the disk is allocated before it is written to, because a store
+// to a page without room on the disk would kill the process.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ struct JournalHeader {
   uint64_t start_monotonic_ns;
   uint64_t start_realtime_ns;
   std::atomic<uint64_t> end_ticks;
-  std::atomic<uint64_t> chunks;  // that threads have asked for
+  std::atomic<uint64_t> chunks;  // requested by threads
   std::atomic<uint64_t> lost;    // events for which the disk had no room
   char library[32];
   char command[1024];  // arguments, each followed by a zero
@@ -46,36 +46,39 @@ struct ChunkHeader {
   uint32_t magic;
   uint32_t thread;  // the system's number of it
   uint64_t first_ticks;
-  uint32_t used;  // bytes behind this header; 0: until a zero
+  uint32_t used;  // bytes after this header; 0: up to a zero
   uint32_t reserved;
   char name[16];  // of the thread
 };
 inline constexpr uint32_t kChunkMagic = 0x48435047;  // "GPCH"
 
-// Readers know these places.
+// Readers rely on these offsets.
 static_assert(offsetof(JournalHeader, lost) == 80 && sizeof(JournalHeader) == 1144 &&
               sizeof(ChunkHeader) == 40);
 
-/// One recording's file. Never deleted, since a thread may still be writing to it when the recording ends.
+/// One recording's file. Never deleted, because a thread may still be writing to it when the recording ends.
 class Journal {
  public:
   Journal() = default;
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  /// Makes the file, for its owner only; "%p" in the path becomes the process's number. What is there
-  /// already, be it a symbolic link, is refused.
+  /// Creates the file, for its owner only; "%p" in the path becomes the process's number. An existing file or
+  /// symbolic link is refused.
   Status create(const char* path, bool by_processor);
 
-  /// A chunk for the calling thread, with its header; null where there is no room.
-  uint8_t* claim(uint64_t now) noexcept;
+  /// A chunk for the calling thread, with its header; null if there is no room.
+  uint8_t* claim_chunk(uint64_t now) noexcept;
 
   JournalHeader& header() noexcept { return *reinterpret_cast<JournalHeader*>(base_); }
 
-  /// Ends the file. What threads write from here on is in no file.
+  /// Ends the file. What threads write from here on goes into no file.
   void close(uint64_t now) noexcept;
 
-  /// After fork, in the child: the file is the parent's.
+  /// As close, and the file goes.
+  void discard(uint64_t now) noexcept;
+
+  /// After fork, in the child: the file belongs to the parent.
   void abandon() noexcept;
 
   // Around fork.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/defer.hpp"
 #include "watch/journal.hpp"
 
 namespace gpupool::internal {
@@ -18,7 +19,7 @@ namespace {
 
 /// Longer texts are cut.
 constexpr size_t kTextMax = 16 * 1024;
-/// No event without a text is longer.
+/// The maximum length of an event without a text.
 constexpr size_t kEventMax = 64;
 
 /// A set of small numbers to which threads add.
@@ -47,13 +48,13 @@ struct Recording {
 /// Recordings are never deleted: see Journal.
 constinit std::atomic<Recording*> current_recording{nullptr};
 
-/// Another recording may begin between the begin and the end of a fork. Guarded by the registry's lock.
+/// Another recording may begin during a fork. Guarded by the registry's lock.
 constinit Recording* locked_for_fork = nullptr;
 
 /// One thread starts or stops a recording at a time, and others are refused.
 constinit std::atomic<bool> is_changing{false};
 
-/// Where the thread writes next, and what its last event was. The first of a chunk leaves nothing out.
+/// Where the thread writes next, and its last event. The first event of a chunk omits nothing.
 struct Writer {
   uint32_t generation;
   uint8_t* at;
@@ -67,7 +68,7 @@ struct Writer {
 };
 constinit thread_local Writer writer{};
 
-/// Found by a call, once for each event: the compiler would otherwise look for it at each use.
+/// Looked up by a call, once per event: the compiler would otherwise look it up at each use.
 [[gnu::noinline]] Writer& own_writer() noexcept {
   return writer;
 }
@@ -94,9 +95,9 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
   return at + length;
 }
 
-/// Makes room for an event. False where the disk has none; the event is counted as lost.
+/// Makes room for an event. False if the disk has none; the event is counted as lost.
 [[gnu::noinline]] bool begin_chunk(Recording& recording, uint32_t generation, uint64_t time) noexcept {
-  uint8_t* chunk = recording.journal.claim(time);
+  uint8_t* chunk = recording.journal.claim_chunk(time);
   if (chunk == nullptr) {
     recording.journal.header().lost.fetch_add(1, std::memory_order_relaxed);
     return false;
@@ -110,7 +111,7 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
   return true;
 }
 
-/// Writes an event with whatever `tail` adds to it, of at most `room` bytes. Its first byte comes last: until
+/// Writes an event with what `tail` adds to it, at most `room` bytes. Its first byte is written last: until
 /// then the file ends before it.
 template <typename Tail>
 void append(const Entry& event, size_t room, Tail tail) noexcept {
@@ -121,7 +122,7 @@ void append(const Entry& event, size_t room, Tail tail) noexcept {
   if (to.generation != generation || static_cast<size_t>(to.end - to.at) < room) {
     if (!begin_chunk(*recording, generation, event.time)) return;
   }
-  // What the malloc's stack callback did was written before the malloc.
+  // Events from the malloc's stack callback were written before the malloc.
   const uint64_t time = std::max(event.time >> kTickShift, to.time);
   auto token = static_cast<uint8_t>(event.kind);
   uint8_t* at = put(to.at + 1, time - to.time);
@@ -181,25 +182,16 @@ Status Recorder::start(const char* path, StackKinds stacks) {
   if (is_changing.exchange(true)) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "another thread is starting or stopping a recording");
   }
-  Status status = kSuccess;
-  if (is_on()) {
-    status = fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a recording is under way already");
-  } else {
-    std::unique_ptr<Recording> made(new (std::nothrow) Recording);
-    by_processor_.store(has_processor_clock());
-    if (made == nullptr) {
-      status = fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no memory for a recording");
-    } else {
-      status = made->journal.create(path, by_processor_.load());
-    }
-    if (status == kSuccess) {
-      made->stacks = stacks;
-      current_recording.store(made.release(), std::memory_order_release);
-      generation_.fetch_add(1, std::memory_order_release);
-    }
-  }
-  is_changing.store(false);
-  return status;
+  const Defer ready([] { is_changing.store(false); });
+  if (is_on()) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a recording is under way already");
+  auto made = std::make_unique<Recording>();
+  by_processor_.store(has_processor_clock());
+  if (const Status status = made->journal.create(path, by_processor_.load()); status != kSuccess)
+    return status;
+  made->stacks = stacks;
+  current_recording.store(made.release(), std::memory_order_release);
+  generation_.fetch_add(1, std::memory_order_release);
+  return kSuccess;
 }
 
 Status Recorder::stop() noexcept {
@@ -215,6 +207,11 @@ Status Recorder::stop() noexcept {
   }
   is_changing.store(false);
   return status;
+}
+
+void Recorder::discard() noexcept {
+  generation_.fetch_add(1, std::memory_order_release);
+  current_recording.load()->journal.discard(now());
 }
 
 void Recorder::write(const Entry& event) noexcept {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens in the pools of this process, written to a journal, an event in 5 to 15 bytes.
+// Writes what happens in the pools of this process to a journal, 5 to 15 bytes per event.
 //
-// Each thread writes to a chunk of its own, without a lock. An event's time is read under the lock of the
-// cache or pool that it happens to, so that what happens to one address is in order; the event itself is
-// written after the lock was given up, but for rare ones.
+// Each thread writes to its own chunk, without a lock. An event's time is read under the lock of the cache or
+// pool concerned, so the events of one address are in order; except for rare ones, the event itself is
+// written after the lock is released.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace gpupool::internal {
 
-/// Kinds of events, as they stand in the file. docs/watch.md says what follows each.
+/// Kinds of events, as in the file. docs/watch.md says what follows each.
 enum class Happening : uint8_t {
   end = 0,
   malloc = 1,
@@ -44,7 +44,7 @@ struct Entry {
 
 class Recorder {
  public:
-  /// Odd while a recording is under way; another number for each.
+  /// Odd during a recording; each recording has another number.
   static uint32_t generation() noexcept { return generation_.load(std::memory_order_acquire); }
   static bool is_on() noexcept { return (generation() & 1) != 0; }
   static uint64_t now() noexcept { return ticks(by_processor_.load(std::memory_order_relaxed)); }
@@ -53,10 +53,12 @@ class Recorder {
 
   static Status start(const char* path, StackKinds stacks);
   static Status stop() noexcept;
+  /// Undoes start, right after it: the file goes.
+  static void discard() noexcept;
 
   static void write(const Entry& event) noexcept;
-  /// As write(); names the tag and the stack where the file does not know them yet. Call it with no lock
-  /// held.
+  /// As write(); also writes the names of the tag and the stack if the file does not have them yet. Call it
+  /// with no lock held.
   static void write_named(const Entry& event) noexcept;
   static void mark(const char* text) noexcept;
   static void name_pool(uint64_t pool, const char* text) noexcept;

@@ -46,13 +46,7 @@ Status read_sample_distance() {
   if (text == nullptr || *text == '\0') return kSuccess;
   uint64_t bytes = 0;
   if (std::string_view(text) != "0") {
-    double share = 0;
-    if (const Status status = parse_size("GPUPOOL_SAMPLE", text, bytes, share); status != kSuccess)
-      return status;
-    if (share != 0) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                  "GPUPOOL_SAMPLE is \"%.64s\", a share, and bytes are wanted", text);
-    }
+    if (const Status status = parse_bytes("GPUPOOL_SAMPLE", text, bytes); status != kSuccess) return status;
   }
   set_sample_distance(bytes);
   return kSuccess;
@@ -66,7 +60,7 @@ Sampler::~Sampler() {
   }
 }
 
-/// A 64th of what is live, so that a small program has as many samples as a large one; within bounds.
+/// A 64th of the live bytes, within bounds, so that a small program has as many samples as a large one.
 uint64_t Sampler::distance(uint64_t live) const noexcept {
   const uint64_t least = sample_distance();
   if (least == 0) return 0;
@@ -97,9 +91,9 @@ void Sampler::draw(Marks& marks, uint64_t live) noexcept {
   marks.next = next_above(live, marks.mean);
 }
 
-void Sampler::pass(Marks& marks, uint64_t live) noexcept {
+void Sampler::pass_mark(Marks& marks, uint64_t live) noexcept {
   while (marks.next < live) {
-    // Above all that was drawn, the distance is that of now. Marks below do not matter any more.
+    // Above everything drawn so far, the current distance applies. Marks below no longer matter.
     if (marks.regions == nullptr) marks.mean = distance(live);
     const uint64_t next = next_above(live, marks.mean);
     if (next <= marks.high || marks.regions == nullptr) {
@@ -115,12 +109,12 @@ void Sampler::pass(Marks& marks, uint64_t live) noexcept {
   }
 }
 
-void Sampler::put_back(Marks& marks, uint64_t address, uint64_t left, uint64_t bytes) noexcept {
-  Sample* region = take_out(address);
+void Sampler::return_mark(Marks& marks, uint64_t address, uint64_t left, uint64_t bytes) noexcept {
+  Sample* region = remove(address);
   if (region == nullptr) return;
   if (sample_distance() == 0) return drop(region);
-  // The first mark in so many bytes, where it is known that there is one. Where marks have become thinner or
-  // denser meanwhile, nothing is known: or a block that comes and goes would be sampled each time for ever.
+  // The first mark within this many bytes, given that there is one. If marks have become thinner or denser
+  // meanwhile, that is not given: otherwise a block that comes and goes would be sampled each time, for ever.
   const bool is_known = region->thinned == thinned_.load(std::memory_order_relaxed);
   if (!is_known) region->mean = distance(left);
   const auto mean = static_cast<double>(region->mean);
@@ -142,8 +136,8 @@ uint64_t Sampler::weight_of(uint64_t bytes, uint64_t mean) noexcept {
 }
 
 void Sampler::weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept {
-  constexpr uint64_t kFree = 5'000'000;  // ns that any program may spend
-  constexpr uint8_t kMostThinned = 24;   // 16 TiB apart, at the least distance: no marks at all
+  constexpr uint64_t kFree = 5'000'000;  // ns that every program may spend
+  constexpr uint8_t kMostThinned = 24;   // 16 TiB apart at the minimum distance: no marks at all
   if (begun_ns_ == 0) begun_ns_ = now_ns;
   spent_ns_ += cost_ns;
   const uint64_t allowed = kFree + (now_ns - std::min(now_ns, begun_ns_)) / 200;
@@ -183,8 +177,8 @@ void Sampler::add(const Sample& sample, uint64_t cost_ns) noexcept {
   weigh_cost(sample.born_ns, cost_ns);
 }
 
-/// The record of a block that is freed; null if it has none.
-Sample* Sampler::take_out(uint64_t address) noexcept {
+/// The record of a freed block; null if it has none.
+Sample* Sampler::remove(uint64_t address) noexcept {
   const SpinGuard guard(lock_);
   Sample** at = &buckets_[hash_to(kBucketBits, address)];
   while (*at != nullptr && (*at)->address != address) at = &(*at)->next;

@@ -18,13 +18,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/valgrind.hpp"
+
 namespace gpupool::internal {
 namespace {
 
 constexpr size_t kFrames = 48;
 constexpr size_t kFramesMax = 4096;
 
-/// A stack as it was met.
+/// A stack as it was first seen.
 struct Taken {
   std::array<void*, kFrames> frames;
   size_t count = 0;
@@ -37,17 +39,17 @@ struct Taken {
 struct Kept {
   std::vector<void*> frames;
   std::string words;
-  std::string description;  // once it was asked for
+  std::string description;  // once it was requested
 };
 
-/// All stacks that were met. Stacks with equal hashes of 64 bits count as equal.
+/// All stacks seen so far. Stacks with equal 64-bit hashes count as equal.
 struct Book {
   std::unordered_map<uint64_t, StackId> numbers;
   std::vector<Kept> stacks;
 };
 
 constinit std::mutex book_mutex;
-constinit Book* the_book = nullptr;  // made by the first who needs it, and leaked
+constinit Book* the_book = nullptr;  // created on first use, and leaked
 
 /// With its mutex. Throws std::bad_alloc.
 Book& book() {
@@ -61,12 +63,12 @@ struct Teller {
 };
 constinit Teller teller;
 
-/// The thread is inside take_stack: what it allocates there has no stack.
+/// The thread is inside take_stack: its allocations there have no stack.
 constinit thread_local bool is_taking = false;
 
 using UnwindFn = int (*)(void**, int);
 
-/// What is looked up once, or, where several threads come first, by each of them.
+/// Looked up once or, if several threads come first, by each of them.
 template <typename Value>
 struct Found {
   std::atomic<bool> is_known{false};
@@ -82,11 +84,13 @@ struct Found {
   }
 };
 
-/// libunwind keeps what it has learned of each function, so that it takes a twentieth of the time of the
-/// compiler's own unwinder. It is used where the system has it, but not under a sanitizer: what it keeps for
-/// a thread it gives back under a lock, when that thread is gone for the thread sanitizer; and at exit the
-/// leak sanitizer stumbles over the memory of threads that have loaded it.
+/// libunwind caches what it learns about each function, so it takes a small part of the time of the
+/// compiler's own unwinder (docs/watch.md). It is used if the system has it, but not under a sanitizer: it
+/// releases a thread's cache under a lock when, for the thread sanitizer, that thread is already gone; and at
+/// exit the leak sanitizer reports the memory of threads that have loaded it. Nor under Valgrind, which
+/// reports how it tries addresses.
 UnwindFn find_unwinder() noexcept {
+  if (is_under_valgrind()) return nullptr;
   for (const char* sanitizer : {"__tsan_init", "__lsan_do_leak_check"}) {
     if (dlsym(RTLD_DEFAULT, sanitizer) != nullptr) return nullptr;
   }
@@ -104,7 +108,7 @@ _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* to) noexcept {
   return _URC_NO_REASON;
 }
 
-/// Where the code of this library lies; nothing where it is the program itself, whose frames are the user's
+/// The address range of this library's code; empty if it is the program itself, whose frames are the user's
 /// too.
 struct Span {
   uintptr_t begin = 0;
@@ -141,7 +145,7 @@ bool is_own(const void* frame) noexcept {
   return reinterpret_cast<uintptr_t>(frame) - own_begin.load(std::memory_order_relaxed) < bytes;
 }
 
-/// Leaves the library's own frames out, so that all ways through it are one call site.
+/// Omits the library's own frames, so that all paths through it are one call site.
 void trim(Taken& taken) noexcept {
   const auto begin = taken.frames.begin();
   const auto end = begin + static_cast<ptrdiff_t>(taken.count);
@@ -167,7 +171,7 @@ uint64_t hash_of(const Taken& taken) noexcept {
   return hash;
 }
 
-/// "function+0x1c (libname.so)", or "libname.so+0x12ab" for what has no name.
+/// "function+0x1c (libname.so)", or "libname.so+0x12ab" for a frame without a name.
 std::string describe_frame(const void* address, const Dl_info& info) {
   char number[24];
   const char* path = info.dli_fname != nullptr ? info.dli_fname : "";
@@ -191,7 +195,7 @@ std::string describe_frame(const void* address, const Dl_info& info) {
 std::string describe(const std::vector<void*>& frames, const std::string& words) {
   std::string text = words;
   for (const void* frame : frames) {
-    // A return address may be the next function's begin.
+    // A return address may be the start of the next function.
     const void* call = static_cast<const char*>(frame) - 1;
     Dl_info info{};
     if (dladdr(call, &info) == 0) info = {};
@@ -207,7 +211,7 @@ StackId remember(const Taken& taken) {
   Book& all = book();
   if (const auto found = all.numbers.find(hash); found != all.numbers.end()) return found->second;
   if (all.stacks.size() + 1 >= kStacks) return 0;
-  // Where the second of these throws, a stack is there that no hash leads to.
+  // If the second of these throws, a stack remains that no hash leads to.
   all.stacks.push_back({{taken.frames.begin(), taken.frames.begin() + static_cast<ptrdiff_t>(taken.count)},
                         std::string(taken.words()),
                         {}});
@@ -219,7 +223,7 @@ StackId remember(const Taken& taken) {
 }  // namespace
 
 void set_stack_fn(gpupool_stack_fn_t fn, void* user) noexcept {
-  // In between nobody is called with the other's `user`.
+  // In between, no function is called with the other's `user`.
   teller.fn.store(nullptr);
   teller.user.store(user);
   teller.fn.store(fn);
@@ -257,7 +261,7 @@ std::string describe_stack(StackId stack) {
   if (const std::string& known = all.stacks[stack - 1].description; !known.empty()) return known;
   const std::vector<void*> frames = all.stacks[stack - 1].frames;
   const std::string words = all.stacks[stack - 1].words;
-  lock.unlock();  // the loader has locks of its own
+  lock.unlock();  // the loader has its own locks
   std::string text = describe(frames, words);
   lock.lock();
   all.stacks[stack - 1].description = text;

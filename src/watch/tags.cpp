@@ -11,8 +11,7 @@
 namespace gpupool::internal {
 namespace {
 
-/// The tags that a thread is inside. Trivially destructible, so that destructors of the thread may still
-/// push.
+/// The tags that a thread is inside. Trivially destructible, so that the thread's destructors may still push.
 struct Pushed {
   std::array<TagId, kTagDepth> tags;
   uint32_t depth;
@@ -22,7 +21,7 @@ constinit thread_local Pushed pushed{};
 using Numbers = std::unordered_map<std::string, TagId>;
 
 constinit std::mutex names_mutex;
-constinit Numbers* numbers_by_name = nullptr;  // made by the first who needs it, and leaked, as the names are
+constinit Numbers* numbers_by_name = nullptr;  // created on first use, and leaked, as the names are
 constinit std::array<std::atomic<const char*>, kTagNames> names{};
 
 TagId number_of(const char* name) {
@@ -30,15 +29,17 @@ TagId number_of(const char* name) {
   if (numbers_by_name == nullptr) numbers_by_name = new Numbers;
   Numbers& numbers = *numbers_by_name;
   const auto next = static_cast<TagId>(numbers.size() + 1);
-  // The last number is for all names that come too late.
+  // The last number stands for all names that come too late.
   const auto [found, is_new] =
       next < kTagNames ? numbers.try_emplace(name, next) : std::pair{numbers.find(name), false};
   if (found == numbers.end()) return kTagNames - 1;
   const bool is_last = found->second == kTagNames - 1;
-  // Keys of the map never move, and none is ever taken out.
+  // Keys of the map never move, and none is ever removed.
   if (is_new) names[found->second].store(is_last ? kTooManyTags : found->first.c_str());
   return found->second;
 }
+
+constinit std::atomic<bool> is_any_named{false};
 
 }  // namespace
 
@@ -55,6 +56,7 @@ Status push_tag(const char* name) {
   }
   pushed.tags[pushed.depth] = number_of(name);
   ++pushed.depth;
+  if (!has_tags()) is_any_named.store(true, std::memory_order_relaxed);
   return kSuccess;
 }
 
@@ -62,6 +64,10 @@ Status pop_tag() noexcept {
   if (pushed.depth == 0) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "this thread is inside no tag");
   --pushed.depth;
   return kSuccess;
+}
+
+bool has_tags() noexcept {
+  return is_any_named.load(std::memory_order_relaxed);
 }
 
 TagId current_tag() noexcept {

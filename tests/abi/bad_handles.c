@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function that takes a pool, with pools that are none; and every out-parameter that may not be NULL.
+// Every function that takes a pool, with invalid handles; and every out-parameter that must not be NULL.
 #include "support/check.h"
 
 #define INVALID GPUPOOL_ERROR_INVALID_ARGUMENT
@@ -35,8 +35,11 @@ static void test_bad_pool(gpupool_t* pool) {
 
   FAILS(INVALID, gpupool_sleep(pool, NULL, NULL));
   FAILS(INVALID, gpupool_wake(pool, NULL, NULL));
+  FAILS(INVALID, gpupool_wake_block(pool, 512, NULL, NULL));
   FAILS(INVALID, gpupool_set_name(pool, "name"));
   FAILS(INVALID, gpupool_set_keep(pool, 512, 1));
+  FAILS(INVALID, gpupool_check(pool, NULL, NULL, 0));
+  FAILS(INVALID, gpupool_protect(pool, 512, GPUPOOL_ACCESS_READ));
   FAILS(INVALID, gpupool_prepare_backup(pool, 512));
   gpupool_sleep_state_t state = GPUPOOL_SLEEP_STATE_AWAKE;
   FAILS(INVALID, gpupool_sleep_state(pool, &state));

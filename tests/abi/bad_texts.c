@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes and devices in words: what is understood, and what is refused and changes nothing.
+// Sizes and devices as strings: what is accepted, and what is refused and changes nothing.
 #include <stddef.h>
 
 #include "support/check.h"

@@ -182,6 +182,11 @@ static void test_watching(gpupool_t* pool) {
   FAILS(INVALID, gpupool_tag_push(NULL));
   FAILS(INVALID, gpupool_tag_push(""));
   FAILS(INVALID, gpupool_tag_pop());
+  FAILS(INVALID, gpupool_set_debug("poison,fense"));
+  FAILS(INVALID, gpupool_set_debug("poison,"));
+  FAILS(INVALID, gpupool_set_debug("quarantine=40%"));
+  FAILS(INVALID, gpupool_set_debug("quarantine=0"));
+  FAILS(INVALID, gpupool_why(512, NULL, 1, NULL));
   FAILS(INVALID, gpupool_mark(NULL));
   FAILS(INVALID, gpupool_mark(""));
   FAILS(INVALID, gpupool_record_stop());

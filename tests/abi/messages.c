@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a refused call says: one line that names the argument, its value and what is allowed.
+// The message of a refused call: one line that names the argument, its value and what is allowed.
+#define _GNU_SOURCE  // setenv
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "support/check.h"
 
@@ -128,8 +130,58 @@ static void test_calls(gpupool_t* pool) {
   SAYS(INVALID, "begin is 2, not 0 or 1", gpupool_sim_capture(0, 0, 2));
 }
 
+// A text is called what it is to be, and is offered only what its reader takes.
+static void test_texts(void) {
+  uint64_t bytes = 0;
+  double share = 0;
+  SAYS(INVALID, "size is \"8 apples\", not a size such as 4096, 512KiB, 1.5GiB or 8GB",
+       gpupool_parse_size("8 apples", &bytes, NULL));
+  SAYS(INVALID, "size is \"40%\", a share, and bytes are wanted", gpupool_parse_size("40%", &bytes, NULL));
+  SAYS(INVALID,
+       "limit is \"8 apples\", not a size such as 4096, 512KiB, 1.5GiB or 8GB, or a share such as 40%",
+       gpupool_parse_size("8 apples", &bytes, &share));
+  SAYS(INVALID, "limit is \"140%\", not a share in (0%, 100%]", gpupool_parse_size("140%", &bytes, &share));
+  SAYS(INVALID, "modes, \"fence=lots\" is \"lots\", not a size such as 4096, 512KiB, 1.5GiB or 8GB",
+       gpupool_set_debug("fence=lots"));
+}
+
+// The environment, which a message names.
+#define VARIABLE_SAYS(expected, words, name, value) \
+  do {                                              \
+    const gpupool_config_t config = config_for(0);  \
+    CHECK(setenv(name, value, 1) == 0);             \
+    SAYS(expected, words, create(&config));         \
+    CHECK(unsetenv(name) == 0);                     \
+  } while (0)
+
+static void test_variables(void) {
+  VARIABLE_SAYS(INVALID,
+                "GPUPOOL_SHARE is \"a/b\", not 1 to 48 letters, digits, '-', '_' and '.', no '.' first",
+                "GPUPOOL_SHARE", "a/b");
+  VARIABLE_SAYS(INVALID, "GPUPOOL_SHARE_PRIORITY is \"99\", not a number from -8 to 8",
+                "GPUPOOL_SHARE_PRIORITY", "99");
+  VARIABLE_SAYS(INVALID, "GPUPOOL_SHARE_PRIORITY is \"high\", not a number from -8 to 8",
+                "GPUPOOL_SHARE_PRIORITY", "high");
+  FIELD_SAYS(INVALID, "share is \"a/b\", not 1 to 48 letters, digits, '-', '_' and '.', no '.' first", share,
+             "a/b");
+  FIELD_SAYS(INVALID, "priority is 99, not -8 to 8", priority, 99);
+  gpupool_share_t info;
+  size_t count = 0;
+  info.struct_size = sizeof info;
+  CHECK(setenv("GPUPOOL_SHARE", "a/b", 1) == 0);
+  SAYS(INVALID, "GPUPOOL_SHARE is \"a/b\", not 1 to 48 letters, digits, '-', '_' and '.', no '.' first",
+       gpupool_share_info(NULL, GPUPOOL_BACKEND_SIM, 0, &info, NULL, sizeof(gpupool_share_member_t), 0,
+                          &count));
+  SAYS(INVALID, "share is \"c/d\", not 1 to 48 letters, digits, '-', '_' and '.', no '.' first",
+       gpupool_share_info("c/d", GPUPOOL_BACKEND_SIM, 0, &info, NULL, sizeof(gpupool_share_member_t), 0,
+                          &count));
+  CHECK(unsetenv("GPUPOOL_SHARE") == 0);
+}
+
 int main(void) {
   gpupool_t* pool = new_pool(0);
+  test_texts();
+  test_variables();
   test_fields();
   test_sizes_of_structs(pool);
   test_calls(pool);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of an earlier release, built with that release's header, on the library of today: what it knows
-// of the structs, numbers and functions still holds. tests/abi/released has the headers.
+// A program of an earlier release, built with that release's header, on today's library: what it knows of
+// structs, numbers and functions still holds. tests/abi/released has the headers.
 #include <gpupool/gpupool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of another age than the library: structs that are shorter or longer than it knows. Structs that
-// the library reads may be longer only where the rest is zero; of structs that it writes it says how much it
+// Programs older or newer than the library: structs that are shorter or longer than it knows. Structs that
+// the library reads may be longer only if the rest is zero; in structs that it writes, it says how much it
 // wrote.
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch calls through pointers, as PyTorch calls it: with its C++ types, on several devices, with
-// pools of graphs, to the end of memory.
+// The functions that PyTorch calls through pointers, called as PyTorch does: with its C++ types, on several
+// devices, with graph pools, until memory runs out.
 #include <gpupool/torch.h>
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_copies LIBRARY COPY: two copies of the library live in one process, each with pools of its own, and
-// refuse each other's pools. Uses the header through dlopen only: this program is not linked to gpupool.
+// two_copies LIBRARY COPY: two copies of the library in one process each have their own pools, and refuse
+// each other's. Uses the header through dlopen only: this program is not linked to gpupool.
 #include <dlfcn.h>
 #include <gpupool/gpupool.h>
 #include <stdio.h>

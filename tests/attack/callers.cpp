@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What callers do to themselves (findings D10, D11, D15): handlers that call back, upstreams that are wrong,
-// limits that are none, threads that use the pool while they end, streams that cannot be asked.
+// Mistakes of callers (findings D10, D11, D15): handlers that call back, faulty upstreams, invalid limits,
+// threads that use the pool while they end, streams that cannot be queried.
 #include <pthread.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -222,6 +223,57 @@ TEST_F(Callers, MayUseAPoolWhileTheirThreadsEnd) {
     EXPECT_EQ(pool.allocated(), 0u);
     pthread_key_delete(late_key);
   }
+}
+
+// ---- the default streams
+
+/// CU_STREAM_LEGACY is the stream that 0 means, in every call: one queue, and no race with itself.
+TEST_F(Callers, MeanTheSameStreamByZeroAndOne) {
+  configure_device(kDevice, kWithData, kGiB);
+  PoolUnderTest pool(sim_config(kDevice));
+  const gpupool_ptr_t block = pool.malloc(8192, 1);
+  gpupool_block_t info{};
+  ASSERT_TRUE(ok(gpupool_block_info(pool, block, &info, sizeof info)));
+  EXPECT_EQ(info.stream, 0u);
+  for (const gpupool_stream_t stream : {gpupool_stream_t{1}, gpupool_stream_t{0}, gpupool_stream_t{1}}) {
+    EXPECT_TRUE(ok(gpupool_fill(pool, block, 7, 4096, stream)));
+    EXPECT_TRUE(ok(gpupool_copy(pool, block + 4096, block, 4096, stream)));
+    EXPECT_TRUE(ok(gpupool_sim_work(kDevice, stream, block, 8192, 1'000'000)));
+  }
+  EXPECT_TRUE(ok(gpupool_stream_synchronize(pool, 1)));
+  EXPECT_TRUE(has_no_faults(kDevice));
+  pool.free(block, 1);
+  EXPECT_EQ(gpupool_stream_destroy(pool, 1), gpupool_stream_destroy(pool, 0));
+  EXPECT_NE(gpupool_stream_destroy(pool, 1), GPUPOOL_SUCCESS);
+}
+
+TEST_F(Callers, CannotUseThePerThreadDefaultStream) {
+  configure_device(kDevice, kWithData, kGiB);
+  PoolUnderTest pool(sim_config(kDevice));
+  const gpupool_ptr_t block = pool.malloc(8192, 11);
+  gpupool_ptr_t other = 0;
+  uint64_t capture = 0;
+  const auto refuses = [&](gpupool_status_t status) {
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, status));
+    EXPECT_NE(last_message().find("stream 2 is the per-thread default stream"), std::string::npos);
+  };
+  refuses(gpupool_malloc(pool, 100, 2, &other));
+  refuses(gpupool_malloc_aligned(pool, 100, 512, 2, &other));
+  refuses(gpupool_free(pool, block, 2));
+  refuses(gpupool_record_stream(pool, block, 2));
+  refuses(gpupool_release_stream(pool, 2));
+  refuses(gpupool_park_stream(pool, 2));
+  refuses(gpupool_reserve(pool, kMiB, 2));
+  refuses(gpupool_capture_id(pool, 2, &capture));
+  refuses(gpupool_stream_synchronize(pool, 2));
+  refuses(gpupool_stream_destroy(pool, 2));
+  refuses(gpupool_fill(pool, block, 7, 4096, 2));
+  refuses(gpupool_copy(pool, block + 4096, block, 4096, 2));
+  refuses(gpupool_sim_work(kDevice, 2, block, 4096, 1000));
+  refuses(gpupool_sim_capture(kDevice, 2, 1));
+  refuses(gpupool_sim_launch(kDevice, 1, 2));
+  EXPECT_TRUE(has_no_faults(kDevice));
+  pool.free(block, 11);
 }
 
 // ---- streams that cannot be asked

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What repeats comes to rest: within eight periods there is no driver call any more, and nothing changes
-// hands between streams, in whatever order streams take turns, as long as there is room.
+// A repeating workload comes to rest: after eight periods there are no more driver calls, and no memory moves
+// between streams, whatever the order of the streams, as long as there is room.
 #include <functional>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs and their memory (finding D0) in a few lines each, with everything that used to unmap what a graph
-// needs, and what captures.cpp and soak.cpp found since.
+// Graphs and their memory (finding D0) in a few lines each, with everything that once unmapped memory that a
+// graph needs, and the bugs that captures.cpp and soak.cpp have found since.
 #include "attack/lab.hpp"
 
 namespace attack {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs keep their memory (finding D0): random captures, frees, growth and give-backs, and replays that
-// touch everything that ended captures ever used. A replay must find all of it mapped, and must change
-// nothing but its own graph's memory. In capture-aware pools, in pools that each belong to one graph, and in
-// children of a pool.
+// Graphs keep their memory (finding D0): random captures, frees, growth and releases, and replays that touch
+// everything that ended captures ever used. A replay must find all of it mapped, and must change only its own
+// graph's memory. In capture-aware pools, in pools that each belong to one graph, and in children of a pool.
 //
-// ATTACK_SEEDS: how many random runs. A failure names its seed; ATTACK_FIRST_SEED begins there.
+// ATTACK_SEEDS: how many random runs. A failure names its seed; ATTACK_FIRST_SEED starts there.
 #include <algorithm>
 #include <memory>
 #include <random>

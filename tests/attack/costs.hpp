@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether costs stay what they are: processor time of a thread, compared within a run with room for noise,
-// and bytes and driver calls, which are counted exactly.
+// Checks that costs stay constant: a thread's processor time, compared within a run with room for noise, and
+// bytes and driver calls, which are counted exactly.
 #pragma once
 
 #include <algorithm>

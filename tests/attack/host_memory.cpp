@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host runs out of memory at each allocation of each call in turn (finding D13). The call then gives
-// HOST_OUT_OF_MEMORY and has changed nothing, or does without; the next try succeeds, and in the end
-// everything is back with the device. Every try has a process of its own, so that one that aborts is one.
+// The host runs out of memory at each allocation of each call in turn (finding D13). The call then returns
+// HOST_OUT_OF_MEMORY without changing anything, or manages without the memory; the next try succeeds, and in
+// the end the device has everything back. Every try has its own process, so that an abort fails only that
+// try.
 //
 //   host_memory sim|stand_in vmm|driver|upstream|aware|pinned [CALL [ALLOCATION]]
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string>
 #include <thread>
 
+#include "attack/each_allocation.hpp"
 #include "attack/host_memory_world.hpp"
 #include "attack/short_host.hpp"
 
 namespace attack {
 namespace {
-
-constexpr uint64_t kAllocationsMax = 500;
-constexpr int kNotReached = 3;  // exit status: nothing is left to fail, and all is well
-constexpr uint64_t kNever = ~uint64_t{0};
 
 // What a call may do that gives HOST_OUT_OF_MEMORY, and where it is tried.
 enum Trait : unsigned {
@@ -33,6 +29,7 @@ enum Trait : unsigned {
   kPlainOnly = 64,    // the same in all modes, tried in one
   kDataOnly = 128,    // touches memory of the device: not on a simulated device without data
   kDeviceOnly = 256,  // not with memory that the host has plenty of
+  kSleeps = 512,      // the pool is asleep afterwards
 };
 
 using Status = gpupool_status_t;
@@ -129,6 +126,20 @@ Status snapshot(World& world) {
   size_t block_count = 0;
   return gpupool_snapshot(world.pool, segments, sizeof segments[0], 64, &segment_count, blocks,
                           sizeof blocks[0], 64, &block_count);
+}
+
+/// A recording that fails leaves no file, and another may begin.
+Status record(bool begins) {
+  const std::string path = "/tmp/short_host." + std::to_string(getpid());
+  if (!begins) {
+    const Status status = gpupool_record_stop();
+    if (status == GPUPOOL_SUCCESS) CHECK(unlink(path.c_str()) == 0);
+    return status;
+  }
+  const Status status = gpupool_record_start(path.c_str(), 0);
+  CHECK((access(path.c_str(), F_OK) == 0) == (status == GPUPOOL_SUCCESS));
+  if (status == GPUPOOL_SUCCESS) std::atexit([] { (void)record(false); });
+  return status;
 }
 
 /// Frees what a destroyed pool still has, all but one block.
@@ -395,6 +406,64 @@ const Call kCalls[] = {
        return gpupool_report(w.pool, text, sizeof text, nullptr);
      }},
     {"validate", furnish_pending, [](World& w) { return gpupool_validate(w.pool); }},
+    {"set_name", furnish, [](World& w) { return gpupool_set_name(w.pool, "kv cache"); }},
+    {"tag_push", furnish,
+     [](World&) {
+       const Status status = gpupool_tag_push("attention");
+       (void)stop_failing();
+       if (status == GPUPOOL_SUCCESS) OK(gpupool_tag_pop());
+       return status;
+     },
+     GPUPOOL_SUCCESS, kPlainOnly},
+    {"set_sampling", furnish, [](World&) { return gpupool_set_sampling(4 * kKiB); }, GPUPOOL_SUCCESS,
+     kPlainOnly},
+    {"record_start", furnish, [](World&) { return record(true); }, GPUPOOL_SUCCESS, kPlainOnly},
+    {"record_stop",
+     [](World& w) {
+       furnish(w);
+       OK(record(true));
+     },
+     [](World&) { return record(false); }, GPUPOOL_SUCCESS, kPlainOnly},
+    // ---- debug modes, and a group
+    {"malloc_guarded",
+     [](World& w) {
+       OK(gpupool_set_debug("guard"));
+       OK(gpupool_set_sampling(512));
+       furnish(w);
+     },
+     [](World& w) { return malloc_on(w, 5 * kMiB, w.a); }, GPUPOOL_SUCCESS, kPlainOnly | kRises},
+    {"share_request",
+     [](World& w) {
+       setenv("GPUPOOL_SHARE", "short_host", 1);
+       furnish(w);
+     },
+     [](World& w) { return gpupool_share_request(w.pool, 300 * kMiB, 1'000'000); }, GPUPOOL_SUCCESS,
+     kPlainOnly | kFalls | kRises},
+    // ---- sleep
+    {"sleep", furnish_target, [](World& w) { return gpupool_sleep(w.pool, nullptr, nullptr); },
+     GPUPOOL_SUCCESS, kMapped | kOwnMemory | kFalls | kSleeps},
+    {"sleep_pending", furnish_pending, [](World& w) { return gpupool_sleep(w.pool, nullptr, nullptr); },
+     GPUPOOL_SUCCESS, kMapped | kOwnMemory | kFalls | kSleeps},
+    {"wake",
+     [](World& w) {
+       furnish_target(w);
+       OK(gpupool_sleep(w.pool, nullptr, nullptr));
+     },
+     [](World& w) { return gpupool_wake(w.pool, nullptr, nullptr); }, GPUPOOL_SUCCESS,
+     kMapped | kOwnMemory | kRises},
+    {"prepare_backup", furnish, [](World& w) { return gpupool_prepare_backup(w.pool, 8 * kMiB); },
+     GPUPOOL_SUCCESS, kMapped | kOwnMemory},
+    {"holders", furnish,
+     [](World& w) {
+       gpupool_holder_t holders[8];
+       size_t count = 0;
+       return gpupool_holders(w.pool, holders, sizeof holders[0], 8, &count);
+     }},
+    {"why", furnish_target,
+     [](World& w) {
+       char text[200];
+       return gpupool_why(w.target, text, sizeof text, nullptr);
+     }},
     // ---- data
     {"fill", furnish_target, [](World& w) { return gpupool_fill(w.pool, w.target, 7, 4096, w.a); },
      GPUPOOL_SUCCESS, kOwnMemory},
@@ -453,49 +522,11 @@ int run_try(const Setting& setting, const Call& call, uint64_t allocation) {
   }
   check_status(__FILE__, __LINE__, call.name, status, call.expected, call.expected);
   if (status == GPUPOOL_SUCCESS && world.out != 0) world.live[world.out] = world.out_stream;
+  if ((call.traits & kSleeps) != 0) OK(gpupool_wake(world.pool, nullptr, nullptr));
   if (check_failures != 0) return EXIT_FAILURE;  // what follows would tell the same again
   world.finish();
   if (check_failures != 0) return EXIT_FAILURE;
   return reached ? EXIT_SUCCESS : kNotReached;
-}
-
-/// The try in a process of its own; its exit status, or minus the signal that ended it.
-int run_in_child(const Setting& setting, const Call& call, uint64_t allocation) {
-  fflush(nullptr);
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    check_failures = 0;
-    const rlimit no_core{0, 0};
-    setrlimit(RLIMIT_CORE, &no_core);
-    alarm(5);
-    _exit(run_try(setting, call, allocation));
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-/// Every allocation of a call in turn.
-void try_call(const Setting& setting, const Call& call) {
-  uint64_t tries = 0;
-  uint64_t broken = 0;
-  for (; tries < kAllocationsMax; ++tries) {
-    const int result = run_in_child(setting, call, tries);
-    if (result == kNotReached) break;
-    if (result == EXIT_SUCCESS) continue;
-    ++broken;
-    fprintf(stderr, "%s, allocation %llu: %s %d\n", call.name, tries + 0ULL,
-            result < 0 ? "ended by signal" : "failed with", result < 0 ? -result : result);
-    if (broken == 3 && result != EXIT_SUCCESS) fprintf(stderr, "  (more may follow)\n");
-    if (tries == 0 && run_in_child(setting, call, kNever) != kNotReached) {
-      fprintf(stderr, "%s fails with no failure at all\n", call.name);
-      break;
-    }
-  }
-  if (tries == kAllocationsMax) fprintf(stderr, "%s never ends\n", call.name);
-  printf("%-30s %3llu allocations, %llu of them not survived\n", call.name, tries + 0ULL, broken + 0ULL);
-  check_failures += static_cast<int>(broken) + (tries == kAllocationsMax ? 1 : 0);
 }
 
 bool read_setting(const std::string& machine, const std::string& mode, Setting& setting) {
@@ -520,7 +551,8 @@ int run(int count, char** words) {
   for (const Call& call : kCalls) {
     if (!is_tried(call, setting) || (count > 3 && std::string(words[3]) != call.name)) continue;
     if (count > 4) return run_try(setting, call, std::strtoull(words[4], nullptr, 10));
-    try_call(setting, call);
+    try_each_allocation(call.name, 5,
+                        [&](uint64_t allocation) { return run_try(setting, call, allocation); });
   }
   return finish();
 }

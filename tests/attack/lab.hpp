@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attacks share: simulated devices, how large a run is, and what the process itself costs.
+// Shared by the attacks: simulated devices, the size of a run, and the cost of the process itself.
 #pragma once
 
 #include <gpupool/gpupool.h>

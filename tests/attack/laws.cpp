@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flat for ever (findings D1, D2, D7): streams, captures, threads and pools come and go, and nothing grows
-// with how many there have been: no failure, no driver call once the first are through, host memory and
-// addresses as before, and the last ones take as long as the first.
+// with their number: no failures, no driver calls after the first ones, constant host memory and addresses,
+// and the last ones take as long as the first.
 //
 // ATTACK_STREAMS (100,000), ATTACK_POOLS and ATTACK_THREADS (10,000): how many come and go.
+#include <algorithm>
 #include <memory>
 #include <thread>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log at level debug: a line for all that a pool does behind a malloc's back, none of them under a lock,
-// and nothing formatted while nobody listens.
+// The log at level debug: a line for everything that a pool does behind a malloc, none of them under a lock,
+// and no formatting without a listener.
 #include <algorithm>
 #include <cstdarg>
 #include <initializer_list>

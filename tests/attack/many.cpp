@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many at once (findings D1, D3 to D6): streams, pools, blocks that wait, that are cached or live, holes of
-// nearly one size. No call costs more with many than with few.
+// Many at once (findings D1, D3 to D6): streams, pools, pending, cached and live blocks, holes of nearly
+// equal size. No call costs more with many than with few.
 //
 // ATTACK_BLOCKS (200,000), ATTACK_HOLES (20,000): how many.
 #include <initializer_list>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peaks with several threads (finding D12): never below the true peak, never above it by more than 16 MiB or
-// 4,096 blocks a thread, and exact with one thread. Threads take turns, so that the true peaks are known.
+// 4,096 blocks a thread, and exact with one thread. Threads take turns, so the true peaks are known.
 //
-// ATTACK_SEEDS: how many random runs each number of threads gets.
+// ATTACK_SEEDS: the number of random runs for each number of threads.
 #include <algorithm>
 #include <random>
 #include <thread>

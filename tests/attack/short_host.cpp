@@ -16,6 +16,7 @@ constexpr int kFrames = 12;
 struct Countdown {
   bool armed = false;
   bool reached = false;
+  bool goes_on = false;
   uint64_t left = 0;
 };
 constinit thread_local Countdown countdown;
@@ -30,16 +31,18 @@ const void* file_with(const char* symbol) {
   return file_of(dlsym(RTLD_DEFAULT, symbol));
 }
 
-/// Whether libgpupool allocates: the innermost caller that is neither this program nor the C++ library.
+/// Whether one of our libraries allocates: the innermost caller that is neither this program nor the C++
+/// library.
 bool is_ours() {
   static const void* const library = file_with("gpupool_malloc");
+  static const void* const torch = file_with("gpupool_torch_alloc");  // null in programs without it
   static const void* const runtime = file_with("_ZSt9terminatev");
   static const void* const program = file_of(reinterpret_cast<const void*>(&fail_allocation));
   void* frames[kFrames];
   const int count = backtrace(frames, kFrames);
   for (int i = 0; i < count; ++i) {
     const void* const file = file_of(frames[i]);
-    if (file != runtime && file != program) return file == library;
+    if (file != runtime && file != program) return file != nullptr && (file == library || file == torch);
   }
   return false;
 }
@@ -50,8 +53,12 @@ bool fails() {
   countdown.armed = false;  // what is called here may allocate
   const bool counts = is_ours();
   countdown.armed = true;
-  if (!counts || countdown.left-- != 0) return false;
-  countdown.armed = false;
+  if (!counts) return false;
+  if (countdown.left != 0) {
+    --countdown.left;
+    return false;
+  }
+  countdown.armed = countdown.goes_on;
   countdown.reached = true;
   return true;
 }
@@ -74,7 +81,12 @@ void* take_or_throw(size_t size, size_t alignment) {
 
 void fail_allocation(uint64_t number) {
   (void)is_ours();  // the first backtrace loads a library
-  countdown = {true, false, number};
+  countdown = {true, false, false, number};
+}
+
+void fail_from_allocation(uint64_t number) {
+  fail_allocation(number);
+  countdown.goes_on = true;
 }
 
 bool stop_failing() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations for as long as one likes, against a model: streams that come and go, threads that wander,
-// captures, pools that end with live blocks. Blocks keep what was written to them, statistics are what the
-// model says, and the process is no larger in the second half of a run than it was in the first.
+// Random operations, for as long as you like, against a model: streams that come and go, threads that switch
+// streams, captures, pools that end with live blocks. Blocks keep their contents, statistics match the model,
+// and the process is no larger in the second half of a run than in the first.
 //
 // ATTACK_OPERATIONS (400,000), ATTACK_SEED (0): how many, and which. A soak is 10,000,000 or more.
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that take turns as they are told, so that what several threads do is the same in every run.
+// Threads that take turns as told, so that several threads do the same in every run.
 #pragma once
 
 #include <condition_variable>

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes allocation traces that no program was recorded for: what a pool must also be good at.
+"""Writes generated allocation traces: other workloads that a pool must handle well.
 
     python3 make_traces.py FOLDER [NAME...]      all of them, or those that are named
     python3 make_traces.py --list
 
-Each trace depends on its name and --seed alone. Its first line tells what it is and how many bytes are live at
-most, each block rounded up to 512. The format is that of tests/data/README.md.
+Each trace depends only on its name and --seed. Its first line describes it and gives the peak of live bytes, with each
+block rounded up to 512. The format is that of tests/data/README.md.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 
     PYTORCH_ALLOC_CONF=expandable_segments:True python3 pytorch_replay.py TRACE...
 
-Needs PyTorch and a GPU. Prints a JSON object a trace: what PyTorch reserved at most over what was live at
-most. Times are left out: a loop in Python says nothing about an allocator in C++.
+Needs PyTorch and a GPU. Prints one JSON object per trace: PyTorch's peak of reserved memory over the peak of live
+memory. It omits times, because a Python loop says nothing about a C++ allocator.
 """
 
 import gzip

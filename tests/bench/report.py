@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what compare_gpu.sh measured into results.json, table.md and plots: python3 report.py FOLDER FILE...
+"""Turns the results of compare_gpu.sh into results.json, table.md and plots: python3 report.py FOLDER FILE...
 
-A file holds lines of JSON: what the peers, `gpupool replay --find-cap` and busy_gpu print, in any order. Of two
-lines about the same the later one counts, so that the files of several runs make one report.
+A file holds lines of JSON: what the peers, `gpupool replay --find-cap` and busy_gpu print, in any order. If two lines
+measure the same, the later one counts, so the files of several runs make one report.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as SVG, with nothing but the standard library: bars in groups, and lines over counts of threads."""
+"""Plots as SVG, with only the standard library: bars in groups, and lines over counts of threads."""
 
 import math
 from html import escape

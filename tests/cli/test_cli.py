@@ -81,9 +81,9 @@ class Front(CommandTest):
     def test_help_explains_every_command(self):
         code, out, _ = run("--help")
         self.assertEqual(code, 0)
-        for word in ("info", "replay", "bench", "Examples:", "Exit status"):
+        for word in ("info", "replay", "bench", "share", "Examples:", "Exit status"):
             self.assertIn(word, out)
-        for command in ("info", "replay", "bench"):
+        for command in ("info", "replay", "bench", "share"):
             code, out, _ = run(command, "--help")
             self.assertEqual(code, 0)
             self.assertIn("Examples:", out)
@@ -144,7 +144,8 @@ class Front(CommandTest):
                     2,
                     "",
                     f"gpupool: there is no command '{word}'; there are info, replay, bench, "
-                    "record, salvage, export, import, leaks\n",
+                    "record, salvage, export, import, leaks, report, advise, why, share, top, "
+                    "trim, snapshot, sleep, wake\n",
                 ),
             )
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records programs and reads what was recorded. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY the library."""
+"""Records programs and reads the recordings. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY the library."""
 
 import gzip
 import json
@@ -371,6 +371,18 @@ class Damaged(Case):
         refused(whole[:4096] + b"what" + whole[4100:], "at byte 4096: there should be a chunk")
         refused(whole[:32] + bytes(8) + whole[40:], "at byte 32: a clock without ticks")
         refused(gzip.compress(whole)[:-100], "broken.gpt")
+
+    def test_texts_may_be_any_bytes(self):
+        whole = gzip.decompress(self.record(LEAK.replace("30000", "300")).read_bytes())
+        path = self.folder / "hostile.gpt"
+        for bytes_, shown in ((b"\xc7lant\xffd", "\ufffdlant\ufffdd"), (b"\x1b[2Jted", "?[2Jted"),
+                              (b"\x9b\r\n\0 te", "\ufffd??? te"), ("\u202epla\0".encode(), "?pla?"),
+                              ("\u8a18\u9332!".encode(), "\u8a18\u9332!")):
+            self.assertEqual(len(bytes_), len(b"planted"))
+            path.write_bytes(whole.replace(b"planted", bytes_))
+            status, out, said = run("leaks", path)
+            self.assertEqual((status, said), (0, ""))
+            self.assertIn(f"  {shown}  ", out)
 
     def test_garbage_never_crashes(self):
         whole = gzip.decompress(self.record(LEAK.replace("30000", "300")).read_bytes())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic, records of ranges, and what holds for indexes only up to a length.
+// Arithmetic, records of ranges, and index properties that hold only up to a length.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ TEST(RangeStore, HandsOutEachRecordOnce) {
     EXPECT_TRUE(out.insert(block).second);
   }
   EXPECT_EQ(store.in_use(), 1000u);
-  for (Range* block : out) store.put(block);
+  for (Range* block : out) store.recycle(block);
   EXPECT_EQ(store.in_use(), 0u);
   store.reserve(1000);
   EXPECT_EQ(store.bytes(), bytes) << "records that came back serve again";
@@ -202,13 +202,13 @@ TEST(Counters, PeaksAreNeverTooLowAndBoundedAbove) {
 TEST(Counters, PeaksOfAGroupAreItsOwn) {
   Counters counters;
   CounterShard shard;
-  (void)shard.add(Group::small, 1, kUnit);
-  (void)shard.add(Group::large, 2 * kMiB, 2 * kMiB);
-  shard.subtract(Group::large, 2 * kMiB, 2 * kMiB);
-  (void)shard.add(Group::small, 1, kUnit);
+  (void)shard.add(SizeGroup::small, 1, kUnit);
+  (void)shard.add(SizeGroup::large, 2 * kMiB, 2 * kMiB);
+  shard.subtract(SizeGroup::large, 2 * kMiB, 2 * kMiB);
+  (void)shard.add(SizeGroup::small, 1, kUnit);
   counters.fold([&](auto visit) { visit(shard); });
-  EXPECT_EQ(counters.peak(Group::small).live, (Amounts{2, 2 * kUnit, 2}));
-  EXPECT_EQ(counters.peak(Group::large).live, (Amounts{2 * kMiB, 2 * kMiB, 1}));
+  EXPECT_EQ(counters.peak(SizeGroup::small).live, (Amounts{2, 2 * kUnit, 2}));
+  EXPECT_EQ(counters.peak(SizeGroup::large).live, (Amounts{2 * kMiB, 2 * kMiB, 1}));
   EXPECT_EQ(counters.peak_all().live, (Amounts{2 * kMiB + 1, 2 * kMiB + kUnit, 2}));
 }
 

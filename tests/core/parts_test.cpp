@@ -2,6 +2,7 @@
 // The small parts: arithmetic, bins, supply, sizer, budget, counters.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
 #include <random>
 #include <set>
@@ -22,9 +23,14 @@ TEST(Size, RoundsToUnitsAndGroups) {
   EXPECT_EQ(allocated_size(1), 512u);
   EXPECT_EQ(allocated_size(512), 512u);
   EXPECT_EQ(allocated_size(513), 1024u);
-  EXPECT_EQ(group_of(kMiB), Group::small);
-  EXPECT_EQ(group_of(kMiB + kUnit), Group::large);
+  EXPECT_EQ(group_of(kMiB), SizeGroup::small);
+  EXPECT_EQ(group_of(kMiB + kUnit), SizeGroup::large);
   EXPECT_EQ(align_up(kSizeMax - 1, kUnit), kSizeMax);
+}
+
+Range* drain_all(QuickBins& bins) {
+  size_t most = ~size_t{0};
+  return bins.drain(most);
 }
 
 TEST(QuickBins, GivesBackTheLastOfASize) {
@@ -37,9 +43,9 @@ TEST(QuickBins, GivesBackTheLastOfASize) {
   EXPECT_EQ(bins.pop(8192), nullptr);
   EXPECT_EQ(bins.pop(4096), &blocks[2]);
   EXPECT_EQ(bins.pop(4096), &blocks[1]);
-  EXPECT_EQ(bins.drain(), &blocks[0]);
+  EXPECT_EQ(drain_all(bins), &blocks[0]);
   EXPECT_EQ(bins.pop(4096), nullptr);
-  EXPECT_EQ(bins.drain(), nullptr);
+  EXPECT_EQ(drain_all(bins), nullptr);
 }
 
 /// Many more sizes than there are places.
@@ -64,8 +70,34 @@ TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
   EXPECT_GT(found, 30u);
   EXPECT_LT(found, blocks.size());
   size_t drained = 0;
-  for (const Range* at = bins.drain(); at != nullptr; at = at->link) ++drained;
+  for (const Range* at = drain_all(bins); at != nullptr; at = at->link) ++drained;
   EXPECT_EQ(found + drained, blocks.size());
+}
+
+TEST(QuickBins, AreDrainedInParts) {
+  QuickBins bins;
+  std::vector<Range> blocks(500);
+  push_all_sizes(bins, blocks);
+  for (Range& block : blocks) block.tag = Tag::of(State::cached);
+  size_t drained = 0;
+  for (size_t part = 7; drained < blocks.size();) {
+    size_t most = part;
+    size_t taken = 0;
+    for (Range* at = bins.drain(most); at != nullptr; at = at->link, ++taken) {
+      EXPECT_TRUE(at->is(State::cached)) << "drained twice";
+      at->set(Tag::of(State::hole));
+    }
+    EXPECT_EQ(taken, part - most);
+    ASSERT_EQ(taken, std::min(part, blocks.size() - drained));
+    drained += taken;
+    EXPECT_EQ(bins.empty(), drained == blocks.size()) << drained;
+  }
+  // What is freed between two parts is drained too.
+  blocks[0].size = kUnit;
+  bins.push(&blocks[0]);
+  size_t most = 1;
+  EXPECT_EQ(bins.drain(most), &blocks[0]);
+  EXPECT_EQ(most, 0u);
 }
 
 TEST(QuickBins, KnowWhetherTheyWereUsed) {
@@ -77,10 +109,11 @@ TEST(QuickBins, KnowWhetherTheyWereUsed) {
   EXPECT_FALSE(bins.empty());
   EXPECT_EQ(bins.pop(4096), &block);
   EXPECT_TRUE(bins.was_touched());
+  bins.rest();
   EXPECT_FALSE(bins.was_touched());
   bins.touch();
   EXPECT_TRUE(bins.was_touched());
-  EXPECT_EQ(bins.drain(), nullptr);
+  EXPECT_EQ(drain_all(bins), nullptr);
   EXPECT_TRUE(bins.empty());
 }
 
@@ -119,7 +152,7 @@ TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
   push_all_sizes(bins, blocks);
   size_t given = 0;
   size_t turns = 0;
-  for (; const Range* at = bins.surplus(); ++turns) {
+  for (; const Range* at = bins.pop_surplus(); ++turns) {
     for (; at != nullptr; at = at->link) ++given;
   }
   EXPECT_EQ(given, 2 * turns);
@@ -127,10 +160,10 @@ TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
   bins.for_each([&](const Range*) { return ++left != 0; });
   EXPECT_EQ(given + left, blocks.size());
   EXPECT_LE(left, 64u + 64u) << "a block for each place, and a bounded number of loose ones";
-  for (const Range* at = bins.drain(); at != nullptr; at = at->link) --left;
+  for (const Range* at = drain_all(bins); at != nullptr; at = at->link) --left;
   EXPECT_EQ(left, 0u);
   for (Range& block : blocks) bins.push(&block);
-  EXPECT_NE(bins.surplus(), nullptr) << "counted anew after a drain";
+  EXPECT_NE(bins.pop_surplus(), nullptr) << "counted anew after a drain";
 }
 
 TEST(ChunkLists, KeepOrderAndCount) {
@@ -199,16 +232,16 @@ TEST(ChunkSizer, FineIsNeverCoarser) {
 TEST(Budget, StopsAtTheLimitToTheByte) {
   Budget budget;
   ASSERT_TRUE(budget.set_limit(1000));
-  EXPECT_TRUE(budget.take(999));
-  EXPECT_FALSE(budget.take(2));
-  EXPECT_TRUE(budget.take(1));
-  EXPECT_FALSE(budget.take(1));
+  EXPECT_TRUE(budget.charge(999));
+  EXPECT_FALSE(budget.charge(2));
+  EXPECT_TRUE(budget.charge(1));
+  EXPECT_FALSE(budget.charge(1));
   EXPECT_FALSE(budget.set_limit(999)) << "less than what is used";
   EXPECT_EQ(budget.limit(), 1000u);
-  budget.put(500);
+  budget.refund(500);
   EXPECT_EQ(budget.room(), 500u);
   EXPECT_TRUE(budget.set_limit(500));
-  EXPECT_FALSE(budget.take(~uint64_t{0}));
+  EXPECT_FALSE(budget.charge(~uint64_t{0}));
 }
 
 void fold(Counters& counters, CounterShard& shard) {
@@ -249,16 +282,16 @@ TEST(Counters, PeaksAreExactWithOneShardHoweverOftenItPublishes) {
 TEST(Counters, WhatWaitsForStreamsIsActive) {
   Counters counters;
   CounterShard shard;
-  (void)shard.add(Group::small, 100, 512);
-  (void)shard.add(Group::small, 100, 512);
+  (void)shard.add(SizeGroup::small, 100, 512);
+  (void)shard.add(SizeGroup::small, 100, 512);
   fold(counters, shard);
-  shard.subtract(Group::small, 100, 512);
-  shard.add_pending(Group::small, 100, 512);
-  (void)shard.add(Group::small, 100, 512);
+  shard.subtract(SizeGroup::small, 100, 512);
+  shard.add_pending(SizeGroup::small, 100, 512);
+  (void)shard.add(SizeGroup::small, 100, 512);
   fold(counters, shard);
   EXPECT_EQ(counters.peak_all().live.allocated, 1024u);
   EXPECT_EQ(counters.peak_all().active.allocated, 1536u);
-  shard.remove_pending(Group::small, 100, 512);
+  shard.remove_pending(SizeGroup::small, 100, 512);
   counters.reset_peaks([&](auto visit) { visit(shard); });
   EXPECT_EQ(counters.peak_all().active.allocated, 1024u);
 }
@@ -274,14 +307,14 @@ TEST(Counters, SeveralShardsAreOffByNoMoreThanTheirAllowances) {
   fold_all();
   // Each shard peaks while the others are empty: the true peak is one block.
   for (CounterShard& shard : shards) {
-    EXPECT_FALSE(shard.add(Group::large, 10 * kMiB, 10 * kMiB));
-    shard.subtract(Group::large, 10 * kMiB, 10 * kMiB);
+    EXPECT_FALSE(shard.add(SizeGroup::large, 10 * kMiB, 10 * kMiB));
+    shard.subtract(SizeGroup::large, 10 * kMiB, 10 * kMiB);
   }
   fold_all();
   const uint64_t peak = counters.peak_all().live.allocated;
   EXPECT_GE(peak, 10 * kMiB);
   EXPECT_LE(peak, 10 * kMiB + 3 * CounterShard::kAllowanceBytes);
-  EXPECT_TRUE(shards[0].add(Group::large, 32 * kMiB, 32 * kMiB));
+  EXPECT_TRUE(shards[0].add(SizeGroup::large, 32 * kMiB, 32 * kMiB));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock's holder gets on, whoever waits for it.
+// A lock's holder makes progress, whichever threads wait for it.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>

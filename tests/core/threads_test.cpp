@@ -40,23 +40,23 @@ TEST(BudgetThreads, TakeNoByteTooMuch) {
     for (int step = 0; step < 20000; ++step) {
       if (random() % 2 == 0) {
         const uint64_t bytes = 1 + random() % 300;
-        if (!budget.take(bytes)) continue;
+        if (!budget.charge(bytes)) continue;
         own.push_back(bytes);
         if (held.fetch_add(bytes) + bytes > kLimit) above = true;
       } else if (!own.empty()) {
         held.fetch_sub(own.back());
-        budget.put(own.back());
+        budget.refund(own.back());
         own.pop_back();
       }
     }
     for (const uint64_t bytes : own) {
       held.fetch_sub(bytes);
-      budget.put(bytes);
+      budget.refund(bytes);
     }
   });
   EXPECT_FALSE(above.load());
   EXPECT_EQ(budget.used(), 0u);
-  EXPECT_TRUE(budget.take(kLimit));
+  EXPECT_TRUE(budget.charge(kLimit));
 }
 
 /// Once a lower limit is accepted, nothing is taken above it, whatever was under way.
@@ -67,7 +67,7 @@ TEST(BudgetThreads, ALowerLimitHoldsFromWhenItIsSet) {
     run_threads(2, [&](size_t number) {
       if (number == 0) {
         lowered = budget.set_limit(10);
-      } else if (budget.take(100)) {
+      } else if (budget.charge(100)) {
         ASSERT_TRUE(budget.used() >= 100);
       }
     });

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of gpupool.hpp share. They are linked to libgpupool and see nothing of its inside.
+// Shared by the tests of gpupool.hpp, which link to libgpupool and do not see its internals.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <gpupool/gpupool.hpp>
 
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 inline constexpr gpupool::Config kSim{.backend = gpupool::Backend::sim};
 
 /// The call throws gpupool::Error with this status.

@@ -18,8 +18,6 @@ using gpupool::Pool;
 using gpupool::SleepMode;
 using gpupool::SleepState;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
 TEST(Sleep, SavesAndWakes) {
   Pool pool(kSim);
   const Block block(pool, 4 * kMiB);
@@ -38,6 +36,17 @@ TEST(Sleep, SavesAndWakes) {
   std::vector<char> back(4);
   gpupool::copy_to_host(back, block);
   EXPECT_EQ(back, bytes);
+}
+
+TEST(Sleep, WakesOneBlockFirst) {
+  Pool pool(kSim);
+  const Block first(pool, 4 * kMiB);
+  const Block second(pool, 4 * kMiB);
+  pool.sleep();
+  EXPECT_EQ(pool.wake_block(second.ptr()).saved_bytes, 4 * kMiB);
+  EXPECT_EQ(pool.sleep_state(), SleepState::asleep);
+  expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { pool.sleep(); });
+  EXPECT_EQ(pool.wake().saved_bytes, 4 * kMiB);
 }
 
 TEST(Sleep, DropsAndFillsByName) {

@@ -85,7 +85,7 @@ TEST_F(CudaDeviceTest, PeersComeToALivingDevice) {
   EXPECT_EQ(fake_.seen().access_devices, 3u);
   const Mapped after = map_granule(*device_);
   EXPECT_EQ(fake_.seen().access_devices, 3u);
-  device_->drop_peer(1);
+  device_->remove_peer(1);
   ASSERT_EQ(device_->set_access(before.address, kGranule), kSuccess);
   EXPECT_EQ(fake_.seen().access_devices, 1u);
   unmap_granule(*device_, before);
@@ -352,6 +352,7 @@ TEST_F(CudaDeviceTest, EveryFailureKeepsItsNumberAndName) {
       {"cuStreamSynchronize", [&](Device& d) { return d.synchronize_stream(stream); }},
       {"cuMemcpyAsync", [&](Device& d) { return d.copy(block, mapped.address, 512, stream); }},
       {"cuMemsetD8Async", [&](Device& d) { return d.fill(block, 0, 512, stream); }},
+      {"cuMemsetD32Async", [&](Device& d) { return d.fill_words(block, 0, 512, stream); }},
       {"cuCtxGetCurrent", [&](Device& d) { return d.free_memory(out); }},
       {"cuCtxPushCurrent_v2", [&](Device& d) { return d.free_memory(out); }},
       {"cuThreadExchangeStreamCaptureMode", [&](Device& d) { return d.free_memory(out); }},

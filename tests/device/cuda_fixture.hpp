@@ -9,14 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "core/size.hpp"
 #include "device/cuda/api.hpp"
 #include "device/cuda/cuda.hpp"
 #include "fake_cuda/fake_cuda.hpp"
 
 namespace gpupool::internal {
-
-inline constexpr uint64_t kMiB = uint64_t{1} << 20;
-inline constexpr uint64_t kGranule = 2 * kMiB;
 
 inline void use_fake_cuda() {
   setenv("GPUPOOL_LIBCUDA", FAKE_CUDA_LIBRARY, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares device/cuda/types.hpp with a real cuda.h. It is a test by compiling: there is nothing to run.
-// Needs cuda.h (13.0, for the forms of cuStreamGetCaptureInfo) in the include path.
+// Compares device/cuda/types.hpp with a real cuda.h. Compiling it is the test; there is nothing to run. Needs
+// cuda.h (13.0, for the forms of cuStreamGetCaptureInfo) in the include path.
 #include <cstddef>
 #include <type_traits>
 
@@ -48,6 +48,7 @@ REAL_TYPE(CUmemAccess_flags)
 REAL_TYPE(CUmemAllocationGranularity_flags)
 REAL_TYPE(CUstreamCaptureStatus)
 REAL_TYPE(CUstreamCaptureMode)
+REAL_TYPE(CUuuid)
 REAL_TYPE(CUmemLocation)
 REAL_TYPE(CUmemAllocationProp)
 REAL_TYPE(CUmemAccessDesc)
@@ -89,6 +90,8 @@ SAME_ENUM(CUstreamCaptureMode)
 #define SAME_PLACE(name, outer, member)                                                 \
   static_assert(offsetof(ours::name, outer.member) == offsetof(::name, outer.member) && \
                 sizeof(ours::name{}.outer.member) == sizeof(::name{}.outer.member));
+SAME_SIZE(CUuuid)
+SAME_MEMBER(CUuuid, bytes)
 SAME_SIZE(CUmemLocation)
 SAME_MEMBER(CUmemLocation, type)
 SAME_MEMBER(CUmemLocation, id)
@@ -171,6 +174,7 @@ static_assert(ours::kStreamPerThread == 2 &&
 namespace gpupool::internal::cuda {
 #define SAME_FUNCTION(name, ...) static_assert(std::is_same_v<real_t<__VA_ARGS__>, decltype(::name)>, #name);
 GPUPOOL_CUDA_FUNCTIONS(SAME_FUNCTION)
+SAME_FUNCTION(cuDeviceGetUuid_v2, DeviceGetUuidV2)
 SAME_FUNCTION(cuStreamGetCaptureInfo_v2, StreamGetCaptureInfoV2)
 SAME_FUNCTION(cuStreamGetCaptureInfo_v3, StreamGetCaptureInfoV3)
 }  // namespace gpupool::internal::cuda

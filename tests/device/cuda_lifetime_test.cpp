@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA driver's life in a process: missing, failing, loaded, forked away from, gone at exit. Each test
-// runs in a process of its own, since a driver is loaded once.
+// runs in its own process, because a driver is loaded only once.
 #include <sys/wait.h>
 #include <unistd.h>
 

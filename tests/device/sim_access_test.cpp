@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that touches memory: what is unmapped, what races, what is unmapped while in use.
+// Work that touches memory: unmapped memory, races, memory unmapped while in use.
 #include <random>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data on: addresses are pointers, and two addresses of one chunk are the same memory.
+// With data: addresses are pointers, and two addresses of one chunk are the same memory.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

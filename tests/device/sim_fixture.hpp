@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fresh simulated device for each test, and short words for what tests do with it.
+// A fresh simulated device for each test, and short helpers.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host runs out of memory at each allocation of each call of the simulated driver in turn. The call says
-// so, and has changed nothing. A program of its own, because it replaces operator new.
+// so, and has changed nothing. A separate program, because it replaces operator new.
 #include <cstdlib>
 #include <functional>
 #include <limits>

@@ -230,9 +230,9 @@ TEST_P(SimMemoryTest, AConfiguredDeviceIsNew) {
 TEST(SimAddressSpaceTest, RangesAreApartAndJoinAgain) {
   SimAddressSpace space;
   Address base = 0;
-  ASSERT_TRUE(space.take(64 * kTiB, kChunk, base));
-  EXPECT_FALSE(space.take(64 * kTiB, kChunk, base)) << "2^47 less the first TiB";
-  space.give(base);
+  ASSERT_TRUE(space.reserve(64 * kTiB, kChunk, base));
+  EXPECT_FALSE(space.reserve(64 * kTiB, kChunk, base)) << "2^47 less the first TiB";
+  space.release(base);
 
   std::mt19937_64 random(7);
   std::map<Address, uint64_t> taken;
@@ -240,7 +240,7 @@ TEST(SimAddressSpaceTest, RangesAreApartAndJoinAgain) {
     if (taken.empty() || random() % 3 != 0) {
       const uint64_t size = (1 + random() % 9000) * 512;
       const uint64_t alignment = size >= kChunk ? kChunk : 512;
-      ASSERT_TRUE(space.take(size, alignment, base));
+      ASSERT_TRUE(space.reserve(size, alignment, base));
       ASSERT_EQ(base % alignment, 0U);
       const auto after = taken.lower_bound(base);
       ASSERT_TRUE(after == taken.end() || base + size <= after->first);
@@ -249,12 +249,12 @@ TEST(SimAddressSpaceTest, RangesAreApartAndJoinAgain) {
     } else {
       auto victim = taken.lower_bound(random() % (2 * kTiB));
       if (victim == taken.end()) victim = taken.begin();
-      space.give(victim->first);
+      space.release(victim->first);
       taken.erase(victim);
     }
   }
-  for (const auto& [address, size] : taken) space.give(address);
-  EXPECT_TRUE(space.take(kSimAddressSpace - 2 * kTiB, 512, base)) << "all free ranges are one again";
+  for (const auto& [address, size] : taken) space.release(address);
+  EXPECT_TRUE(space.reserve(kSimAddressSpace - 2 * kTiB, 512, base)) << "all free ranges are one again";
 }
 
 TEST(SimAddressSpaceTest, DevicesWithoutDataShareOne) {

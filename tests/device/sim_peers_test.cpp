@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of one device on the memory of another: who may touch what, and how long it is in use.
+// Work of one device on another's memory: which devices may touch what, and how long it is in use.
 #include <string>
 #include <vector>
 
@@ -74,7 +74,7 @@ TEST_F(SimPeersTest, KernelsNeedAccess) {
   EXPECT_EQ(peer->fill(base, 0x5c, kChunk, 7), kSuccess) << last_error().message;
   EXPECT_EQ(reinterpret_cast<uint8_t*>(base)[kChunk - 1], 0x5c);
   EXPECT_EQ(sim_work(2, 7, base, 1, 1), GPUPOOL_ERROR_DRIVER) << "no other device was meant";
-  device->drop_peer(kPeer);
+  device->remove_peer(kPeer);
   EXPECT_EQ(peer_work(base, kChunk), kSuccess);
   EXPECT_EQ(device->set_access(base, kChunk), kSuccess);
   expect_no_access(peer_work(base, kChunk), base);
@@ -186,7 +186,7 @@ TEST_F(SimPeersTest, GraphsAreCheckedToo) {
   ASSERT_EQ(sim_capture(kPeer, 7, false), kSuccess);
   EXPECT_EQ(sim_launch(kPeer, capture, 7), kSuccess) << last_error().message;
   EXPECT_EQ(reinterpret_cast<uint8_t*>(base)[511], 9);
-  device->drop_peer(kPeer);
+  device->remove_peer(kPeer);
   EXPECT_EQ(device->set_access(base, kChunk), kSuccess);
   expect_no_access(sim_launch(kPeer, capture, 7), base);
 }

@@ -190,6 +190,7 @@ void begin_capture(uintptr_t stream, uint32_t mode) {
     capturing.capture_id = driver.next_capture++;
     capturing.capture_mode = static_cast<CUstreamCaptureMode>(mode);
     capturing.capture_thread = std::this_thread::get_id();
+    capturing.frontier.clear();
     capturing.invalidated = false;
   });
 }
@@ -197,7 +198,10 @@ void begin_capture(uintptr_t stream, uint32_t mode) {
 int end_capture(uintptr_t stream) {
   return locked([&](State& driver) {
     FakeStream& capturing = stream_of(driver, stream);
-    capturing.capture_id = 0;
+    const uint64_t ended = capturing.capture_id;
+    for (auto& [handle, joined] : driver.streams) {
+      if (joined->capture_id == ended) joined->capture_id = 0;
+    }
     return capturing.invalidated ? 0 : 1;
   });
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for libcuda.so.1, for tests without a GPU: the controls.
 //
-// The stand-in is a shared library with the driver's exported names. It keeps the driver's rules (whole
-// chunks, whole mappings, contexts, capture) and gives its error codes where they are broken. Device memory
-// is memory of the host, and one chunk mapped twice is seen at both addresses. Streams run in order: work is
-// done when it is queued, unless the stream is held or waits for an event of one that is. Unlike CUDA, the
+// The stand-in is a shared library with the driver's exported names. It enforces the driver's rules (whole
+// chunks, whole mappings, contexts, capture) and returns the driver's error codes if they are broken. Device
+// memory is host memory, and a chunk mapped twice is visible at both addresses. Streams run in order: work is
+// done when it is queued, unless the stream is held or waits for an event of a held one. Unlike CUDA, the
 // legacy default stream does not wait for other streams.
 //
 // Programs load it because GPUPOOL_LIBCUDA names it; tests then reach these controls through fake_cuda().

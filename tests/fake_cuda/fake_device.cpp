@@ -106,6 +106,15 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  FAKE_CALL(kNothing);
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  *uuid = {};
+  uuid->bytes[0] = static_cast<char>(0xfa);
+  uuid->bytes[15] = static_cast<char>(device);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   FAKE_CALL(kNothing);
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;

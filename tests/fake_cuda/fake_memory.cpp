@@ -257,6 +257,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
   if (count == 0 || !is_whole_mappings(driver, address, size)) return CUDA_ERROR_INVALID_VALUE;
   uint32_t named = 0;
   uint32_t granted = 0;
+  bool reads = true;
+  bool nothing = true;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& descriptor = descriptors[i];
     const int id = descriptor.location.id;
@@ -266,8 +268,11 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
     }
     named |= 1u << id;
     if (descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) granted |= 1u << id;
+    reads = reads && descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
+    nothing = nothing && descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
   }
-  if (mprotect(to_memory(address), size, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int protection = nothing ? PROT_NONE : reads ? PROT_READ : PROT_READ | PROT_WRITE;
+  if (mprotect(to_memory(address), size, protection) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   for (auto mapping = driver.mappings.find(address);
        mapping != driver.mappings.end() && mapping->first < address + size; ++mapping) {
     mapping->second.access = (mapping->second.access & ~named) | granted;

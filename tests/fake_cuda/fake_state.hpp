@@ -43,22 +43,32 @@ struct Task {
   std::function<void()> run;
 };
 
-struct FakeStream {
+/// Work of a capture, and what it comes after.
+struct FakeNode {
+  std::vector<CUgraphNode> after;
+};
+
+/// Where a stream is in a capture.
+struct CapturePlace {
+  uint64_t capture_id = 0;  // 0: it is not capturing
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id capture_thread;
+  std::vector<CUgraphNode> frontier;  // what its next work comes after
+  bool invalidated = false;
+};
+
+struct FakeStream : CapturePlace {
   Context* context = nullptr;
   bool blocking = false;
   bool held = false;
   std::deque<Task> tasks;
-  // 0: not capturing.
-  uint64_t capture_id = 0;
-  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  std::thread::id capture_thread;
-  bool invalidated = false;
 };
 
 struct FakeEvent {
   Context* context = nullptr;
   Point last;
   bool captured = false;
+  CapturePlace place;  // of the stream, if it is captured
 };
 
 struct Chunk {
@@ -122,6 +132,7 @@ struct State {
   std::map<std::pair<Context*, uintptr_t>, FakeStream> default_streams;
   std::map<CUevent, std::unique_ptr<FakeEvent>> events;
   uint64_t next_capture = 1;
+  std::vector<std::unique_ptr<FakeNode>> nodes;  // of all captures
 
   std::map<std::string, uint64_t> calls;
   std::vector<Failure> failures;
@@ -186,6 +197,7 @@ using namespace gpupool::internal::cuda;
 #define FAKE_DECLARE(name, ...) std::type_identity_t<__VA_ARGS__> name;
 GPUPOOL_CUDA_FUNCTIONS(FAKE_DECLARE)
 #undef FAKE_DECLARE
+std::type_identity_t<DeviceGetUuidV2> cuDeviceGetUuid_v2;
 std::type_identity_t<StreamGetCaptureInfoV2> cuStreamGetCaptureInfo_v2;
 std::type_identity_t<StreamGetCaptureInfoV3> cuStreamGetCaptureInfo_v3;
 }

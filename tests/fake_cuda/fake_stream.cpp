@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in driver: streams, events, capture, and work on memory.
+#include <algorithm>
 #include <cstring>
 
 #include "fake_state.hpp"
@@ -67,12 +68,37 @@ CUresult use_idle_stream(CUstream handle, FakeStream*& stream) {
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+/// Adds work to the graph of the stream's capture.
+void capture_work(FakeStream& stream) {
+  auto& nodes = state().nodes;
+  nodes.push_back(std::make_unique<FakeNode>(FakeNode{std::move(stream.frontier)}));
+  stream.frontier = {reinterpret_cast<CUgraphNode>(nodes.back().get())};
+}
+
+/// A stream that waits for a captured event joins the capture, or its own capture comes after the event too.
+CUresult capture_wait(FakeStream& stream, const CapturePlace& place) {
+  constexpr auto kIsolation = static_cast<CUresult>(905);
+  if (stream.capture_id == 0) {
+    static_cast<CapturePlace&>(stream) = place;
+    return CUDA_SUCCESS;
+  }
+  if (stream.capture_id != place.capture_id) return kIsolation;
+  for (const CUgraphNode node : place.frontier) {
+    if (std::find(stream.frontier.begin(), stream.frontier.end(), node) == stream.frontier.end())
+      stream.frontier.push_back(node);
+  }
+  return CUDA_SUCCESS;
+}
+
 /// Queues work on memory, or takes it into the stream's graph.
 CUresult queue_work(CUstream handle, std::function<bool()> is_allowed, std::function<void()> work) {
   FakeStream* stream = nullptr;
   if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
   if (!is_allowed()) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (stream->capture_id != 0) return CUDA_SUCCESS;
+  if (stream->capture_id != 0) {
+    capture_work(*stream);
+    return CUDA_SUCCESS;
+  }
   const auto run = [is_allowed = std::move(is_allowed), work = std::move(work)] {
     if (is_allowed()) {
       work();
@@ -179,6 +205,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags
   const FakeEvent* event = find_event(state(), event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (event->captured) return capture_wait(*stream, event->place);
   if (event->last != nullptr && stream->capture_id == 0) queue(state(), *stream, {event->last, nullptr});
   return CUDA_SUCCESS;
 }
@@ -194,13 +221,40 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* statu
                                    CUgraph* graph, const CUgraphNode** nodes, size_t* count) {
   FAKE_CALL(kContext);
 #endif
-  if (graph != nullptr || nodes != nullptr || count != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   FakeStream* stream = nullptr;
   if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
   *status = stream->capture_id == 0 ? CU_STREAM_CAPTURE_STATUS_NONE
             : stream->invalidated   ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  if (*status == CU_STREAM_CAPTURE_STATUS_ACTIVE) *id = stream->capture_id;
+  if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+  *id = stream->capture_id;
+  if (nodes != nullptr) *nodes = stream->frontier.data();
+  if (count != nullptr) *count = stream->frontier.size();
+  return CUDA_SUCCESS;
+}
+
+/// flags 0: the nodes are added to what the stream's next work comes after; 1: they replace it.
+CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode* nodes, size_t count,
+                                           unsigned flags) {
+  FAKE_CALL(kContext);
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  if (stream->capture_id == 0 || flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  CapturePlace place = *stream;
+  place.frontier.assign(nodes, nodes + count);
+  if (flags == 1) stream->frontier.clear();
+  return capture_wait(*stream, place);
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* after, size_t* count) {
+  FAKE_CALL(kNothing);
+  const std::vector<CUgraphNode>& all = reinterpret_cast<const FakeNode*>(node)->after;
+  if (after != nullptr) {
+    if (*count < all.size()) return CUDA_ERROR_NOT_SUPPORTED;
+    std::copy(all.begin(), all.end(), after);
+  }
+  *count = all.size();
   return CUDA_SUCCESS;
 }
 
@@ -226,7 +280,10 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   FakeEvent* event = find_event(state(), handle);
   if (event == nullptr || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   event->captured = stream->capture_id != 0;
-  if (event->captured) return CUDA_SUCCESS;
+  if (event->captured) {
+    event->place = *stream;
+    return CUDA_SUCCESS;
+  }
   auto done = std::make_shared<bool>(false);
   event->last = done;
   queue(state(), *stream, {nullptr, [done] { *done = true; }});
@@ -270,6 +327,15 @@ CUresult cuMemsetD8Async(CUdeviceptr destination, unsigned char value, size_t si
   return queue_work(
       stream, [=] { return is_usable(state(), device, destination, size); },
       [=] { std::memset(reinterpret_cast<void*>(destination), value, size); });
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr destination, unsigned int word, size_t count, CUstream stream) {
+  FAKE_CALL(kContext);
+  if (destination % sizeof word != 0) return CUDA_ERROR_INVALID_VALUE;
+  const int device = current_context()->device;
+  return queue_work(
+      stream, [=] { return is_usable(state(), device, destination, count * sizeof word); },
+      [=] { std::fill_n(reinterpret_cast<unsigned int*>(destination), count, word); });
 }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From bytes to operations.
+// Decodes bytes into operations.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,7 +9,6 @@
 namespace gpupool::fuzz {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr size_t kMaxPools = 3;
 
 /// The bytes of a sequence, and zeroes behind them.
@@ -34,7 +33,7 @@ class Bytes {
 
 class Decoder {
  public:
-  explicit Decoder(Bytes bytes) : bytes_(bytes), world_(setup()) {}
+  Decoder(Bytes bytes, bool annotated) : bytes_(bytes), world_(setup(annotated)) {}
 
   void run() {
     create_pool();
@@ -43,7 +42,7 @@ class Decoder {
   }
 
  private:
-  World::Setup setup() {
+  World::Setup setup(bool annotated) {
     static constexpr std::array<uint64_t, 8> kCapacities{4,   16,  48,   64,
                                                          192, 256, 1024, 0};  // MiB; 0: default
     World::Setup setup;
@@ -51,6 +50,7 @@ class Decoder {
     setup.capacity = kCapacities[byte % kCapacities.size()] * kMiB;
     setup.price_scale = (byte & 8) != 0 ? 0.01 : 1;
     setup.watched = (byte & 16) != 0;
+    setup.annotated = annotated;
     return setup;
   }
 
@@ -209,8 +209,8 @@ class Decoder {
 
 }  // namespace
 
-void run_sequence(const uint8_t* data, size_t size) {
-  Decoder(Bytes(data, size)).run();
+void run_sequence(const uint8_t* data, size_t size, bool annotated) {
+  Decoder(Bytes(data, size), annotated).run();
 }
 
 }  // namespace gpupool::fuzz

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libFuzzer target: any bytes are an operation sequence, and no sequence may break a promise.
+// The libFuzzer target: any bytes are an operation sequence, and no sequence may break an invariant.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What random sequences have found, each as a short sequence with a name.
+// Bugs that random sequences have found, each as a short named sequence.
 #include <gtest/gtest.h>
 
 #include "base/bits.hpp"
@@ -115,13 +115,13 @@ TEST(StreamOrderRegression, WhatHasPassedStaysPassed) {
   uint64_t round = 1;
   StreamOrder order(driver, round, 1);
   ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
-  StreamOrder::Mark late;
-  ASSERT_EQ(order.mark(late), kSuccess);
+  StreamOrder::EpochEnd late;
+  ASSERT_EQ(order.begin_wait(late), kSuccess);
   ASSERT_NE(late.event, 0u);
   const uint64_t epoch = order.stamp();
   ASSERT_EQ(sim_advance(kDevice, 2 * kMillisecond), kSuccess);
   ASSERT_TRUE(order.passed(epoch));
-  order.settle(late, false);
+  order.end_wait(late, false);
   ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
   ++round;
   EXPECT_FALSE(order.passed(order.stamp())) << "asks for the late event first";

@@ -19,15 +19,24 @@ std::vector<uint8_t> sequence(uint32_t seed) {
   return bytes;
 }
 
-TEST(Replay, NoSequenceBreaksAPromise) {
+void run_sequences(bool annotated) {
   for (uint32_t seed = 0; seed < kSequences; ++seed) {
     const std::vector<uint8_t> bytes = sequence(seed);
     try {
-      run_sequence(bytes.data(), bytes.size());
+      run_sequence(bytes.data(), bytes.size(), annotated);
     } catch (const Broken& broken) {
       FAIL() << "sequence " << seed << ": " << broken.what() << "\nGPUPOOL_FUZZ_TRACE=1 shows what it did";
     }
   }
+}
+
+TEST(Replay, NoSequenceBreaksAPromise) {
+  run_sequences(false);
+}
+
+// The device, which refuses work outside of blocks then, sees no broken rule.
+TEST(Replay, NoWorkOfASequenceIsOutsideOfBlocks) {
+  run_sequences(true);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations on pools and blocks, each with what the model knows about its result.
+// The operations on pools and blocks, each with the result that the model predicts.
 #include "fuzz/world.hpp"
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 namespace gpupool::fuzz {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kSizeMax = uint64_t{1} << 46;
 
 int32_t upstream_malloc(void* user, uint64_t size, gpupool_stream_t, gpupool_ptr_t* out) {
@@ -74,6 +73,8 @@ World::World(const Setup& setup) : watched_(setup.watched) {
   config.data = 2;
   config.capacity_bytes = setup.capacity;
   config.price_scale = setup.price_scale;
+  expect(gpupool_set_debug(setup.annotated ? "annotate" : ""), {GPUPOOL_SUCCESS}, "set_debug");
+  if (setup.annotated) apart_ = 512;
   expect(gpupool_sim_configure(kDevice, &config), {GPUPOOL_SUCCESS}, "sim_configure");
   capacity_ = free_memory();
   streams_ = {0, 3, 4, 7, GPUPOOL_STREAM_UNKNOWN - 1};
@@ -188,10 +189,10 @@ gpupool_ptr_t World::malloc(size_t number, uint64_t size, uint64_t alignment, gp
     expect(status, {GPUPOOL_SUCCESS}, "malloc of 0 bytes");
     if (address != 0) broken("malloc of 0 bytes gave 0x%llx", Long{address});
   } else if (status == GPUPOOL_SUCCESS) {
-    note_new_block(pool, address, size, alignment, stream);
+    note_new_block(pool, address, size + apart_, alignment, stream);
   } else {
     check_shortage(pool, status);
-    check_nothing_to_be_had(pool, size, alignment);
+    check_nothing_to_be_had(pool, size + apart_, alignment);
   }
   after();
   return address;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated device, pools on it, and a model of what they must be like: the set of live blocks, and who
-// uses them. Every operation is legal for a caller of gpupool.h, or is one that must be refused. After each
-// one the pools are validated, the device must not have seen a broken rule, and results must be as the model
-// says.
+// A simulated device, pools on it, and a model of them: the set of live blocks, and the streams that use
+// them. Every operation is legal for a caller of gpupool.h, or must be refused. After each one the pools are
+// validated, the device must not have seen a broken rule, and results must match the model.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +24,8 @@ class Broken : public std::runtime_error {
 };
 
 using Long = unsigned long long;  // for printf
+
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 /// The simulated device that sequences run on; other tests use other ones.
 inline constexpr int32_t kDevice = 7;
@@ -92,6 +93,8 @@ class World {
     /// Read statistics after every operation. They settle what waits for streams, so that not doing so
     /// leaves more to go wrong.
     bool watched = false;
+    /// Pools know where blocks are, and tell the device, which then refuses work outside of them.
+    bool annotated = false;
   };
 
   explicit World(const Setup& setup);
@@ -179,6 +182,7 @@ class World {
 
   uint64_t capacity_ = 0;
   bool watched_ = false;
+  uint64_t apart_ = 0;  // what pools add to each block
   bool scripted_ = false;
   bool captured_ = false;  // some stream captured at some time
   bool leaked_ = false;    // a pool ended while a failure or a capture kept it from giving all back
@@ -197,6 +201,6 @@ class World {
 [[gnu::format(printf, 1, 2)]] void trace(const char* format, ...);
 
 /// Runs an operation sequence decoded from bytes; Broken if a promise was broken. Any bytes are a sequence.
-void run_sequence(const uint8_t* data, size_t size);
+void run_sequence(const uint8_t* data, size_t size, bool annotated = false);
 
 }  // namespace gpupool::fuzz

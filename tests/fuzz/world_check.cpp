@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be so after every operation, and what can be read from a pool.
+// The conditions that must hold after every operation, and everything that can be read from a pool.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>

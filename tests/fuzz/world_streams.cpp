@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations on streams, each with what the model knows about its result.
+// The operations on streams, each with the result that the model predicts.
 #include <algorithm>
 
 #include "fuzz/world.hpp"
@@ -45,7 +45,7 @@ void World::use(size_t number, gpupool_ptr_t address, gpupool_stream_t stream, u
     if (block.last_user && *block.last_user != stream && !wait_for(pool, *block.last_user)) return;
     block.last_user = stream;
   }
-  expect(gpupool_sim_work(kDevice, stream, address, block.requested, nanoseconds), {GPUPOOL_SUCCESS},
+  expect(gpupool_sim_work(kDevice, stream, address, block.requested - apart_, nanoseconds), {GPUPOOL_SUCCESS},
          "work on a live block");
   after();
 }

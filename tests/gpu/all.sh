@@ -4,9 +4,9 @@
 #
 #   tests/gpu/all.sh [FOLDER]     FOLDER (default build/gpu): logs, the wheel, what is compiled
 #
-# PYTHON is the Python with PyTorch in it (default python3). The package gpupool is built and put into a folder of its
-# own, so that nothing is installed. PYTORCH_TESTS names PyTorch's test folder, and its tests run as well. GPUPOOL_WHEEL
-# names a wheel that was built before, JOBS how many processes compile (default 8).
+# PYTHON is the Python with PyTorch in it (default python3). The script builds the package gpupool into its own folder
+# and installs nothing. If PYTORCH_TESTS names PyTorch's test folder, those tests run too. GPUPOOL_WHEEL names a wheel
+# built earlier; JOBS sets how many processes compile (default 8).
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD

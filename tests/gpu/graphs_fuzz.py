@@ -4,11 +4,11 @@
 
     graphs_fuzz.py [--backend cuda|sim] [--seeds N] [--first SEED] [--steps N]
 
-Each seed is a story with pools of its own. Captures queue fills and copies on blocks of a pool. Each graph that is
-still held may be replayed at any time: its fills and copies must find their addresses mapped, the blocks that were live
-at its capture's end must then have exactly the bytes that it writes, and nothing else may have changed. Everything that
-ended captures ever used is read again and again. Needs the package gpupool and, for cuda, libcuda.so.1; the simulated
-device ("sim") runs the same stories without a GPU. Ends with 1 at the first story that fails, and names its seed.
+Each seed is a story with its own pools. Captures queue fills and copies on blocks of a pool. Each graph still held may
+be replayed at any time: its fills and copies must find their addresses mapped, the blocks that were live at its
+capture's end must then have exactly the bytes that it writes, and nothing else may have changed. Everything that ended
+captures ever used is read again and again. Needs the package gpupool and, for cuda, libcuda.so.1; the simulated device
+("sim") runs the same stories without a GPU. Exits with 1 at the first story that fails, and names its seed.
 """
 
 import argparse

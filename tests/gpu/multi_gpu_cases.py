@@ -2,7 +2,7 @@
 """What must hold in a PyTorch process that uses two GPUs. test_multi_gpu.py runs this as a program, once for each way
 of installing gpupool.
 
-    python multi_gpu_cases.py        prints a JSON object a case: its name, and what went wrong ("" if nothing)
+    python multi_gpu_cases.py        prints a JSON object per case: its name, and what went wrong ("" if nothing)
 """
 
 import gc

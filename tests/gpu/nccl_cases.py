@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes, a GPU each, that talk through NCCL with gpupool's memory. test_multi_gpu.py runs this as a program.
+"""Two processes with one GPU each, which communicate through NCCL with gpupool's memory. test_multi_gpu.py runs this as
+a program.
 
 python nccl_cases.py             prints a JSON object a case and process, as multi_gpu_cases.py does
 """
@@ -77,18 +78,19 @@ def case_graph_of_a_collective():
 
 def case_registered_memory_of_nccls_own():
     """A MemPool of NCCL's allocator, registered with the communicator."""
-    backend = dist.distributed_c10d._get_default_group()._get_backend(device())
-    expect_registered(torch.cuda.MemPool(backend.mem_allocator), backend)
+    expect_registered(lambda backend: torch.cuda.MemPool(backend.mem_allocator))
 
 
 def case_registered_memory_of_the_pool():
-    backend = dist.distributed_c10d._get_default_group()._get_backend(device())
-    expect_registered(torch.cuda.MemPool(), backend)
+    expect_registered(lambda backend: torch.cuda.MemPool())
 
 
-def expect_registered(pool, backend):
+def expect_registered(make_pool):
+    """Under the shim: the pluggable way has no MemPools."""
     if MODE != "shim":
         return
+    backend = dist.distributed_c10d._get_default_group()._get_backend(device())
+    pool = make_pool(backend)
     with torch.cuda.use_mem_pool(pool):
         tensor = torch.empty(8 * MIB, device=device())
     backend.register_mem_pool(pool)

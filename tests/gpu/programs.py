@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running Python in a process of its own: what gpupool serves is settled once a process."""
+"""Runs Python in a separate process, because each process decides once what gpupool serves."""
 
 import json
 import os

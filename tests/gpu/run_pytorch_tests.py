@@ -5,9 +5,12 @@
 
 PATH: PyTorch's test folder, of its sources of the same version (a wheel does not have it), or files in it. Of a folder,
 the files about memory and devices are taken. Each file runs in a process of its own, first natively, then with
-GPUPOOL_INSTALL=torch, which needs gpupool in this Python's site-packages. Prints a table, and each test that passes
-natively and does not with gpupool; ends with 1 if one of these is not in the list of docs/pytorch.md ("PyTorch's own
-tests"). With --native-results, what came of the native runs is kept in that file, and taken from it the next time.
+GPUPOOL_INSTALL=torch, which needs gpupool in this Python's site-packages. What passes natively and not with gpupool
+runs again by itself, because a test that fails leaves memory behind, which its traceback holds.
+
+Prints a table, and each test that passes natively and does not with gpupool; ends with 1 if one of these is not in the
+list of docs/pytorch.md ("PyTorch's own tests"). With --native-results, what came of the native runs is kept in that
+file, and taken from it the next time.
 """
 
 import argparse
@@ -64,12 +67,17 @@ def run(file, pattern, timeout, **environment):
         left_out = [name for name, outcome in outcomes.items()]
 
 
-def run_once(file, pattern, timeout, left_out, environment):
+def run_alone(file, test, timeout):
+    """What becomes of one test with gpupool in a process of its own."""
+    return run_once(file, "", timeout, [], {"GPUPOOL_INSTALL": "torch"}, test)[0].get(test, "died")
+
+
+def run_once(file, pattern, timeout, left_out, environment, test=None):
     with tempfile.TemporaryDirectory() as folder:
         report, log = Path(folder) / "report.xml", Path(folder) / "log"
         select = [f"--deselect={file.name}::{name}" for name in left_out]
         command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", f"--junitxml={report}", *select]
-        command += [*(["-k", pattern] if pattern else []), file.name]
+        command += [*(["-k", pattern] if pattern else []), f"{file.name}::{test}" if test else file.name]
         with log.open("w", encoding="utf-8") as output, suppress(subprocess.TimeoutExpired):
             subprocess.run(
                 command,
@@ -111,7 +119,8 @@ def read_log(text, file):
 def named_differences():
     """The tests that docs/pytorch.md names, with why they differ."""
     text = DOCS.read_text(encoding="utf-8") if DOCS.exists() else ""
-    return set(re.findall(r"^\| `(test_\w+)`", text, re.MULTILINE))
+    firsts = re.findall(r"^\| (`\w+`[^|]*) \|", text, re.MULTILINE)
+    return {name for first in firsts for name in re.findall(r"`(test_\w+)`", first)}
 
 
 def base_name(test):
@@ -141,12 +150,18 @@ def main():
         native, native_seconds = kept[file.name]
         ours, seconds = run(file, given.only, given.timeout, GPUPOOL_INSTALL="torch")
         lost = [test for test, outcome in native.items() if outcome == "passed" and ours.get(test) != "passed"]
+        again = {test: run_alone(file, test, given.timeout) for test in lost if not is_named(test, named)}
+        ours |= again
+        lost = [test for test in lost if ours.get(test) != "passed"]
         passed = [Counter(outcomes.values())["passed"] for outcomes in (native, ours)]
         print(
             f"{file.name:<28}{len(native):>7}{passed[0]:>8}{passed[1]:>9}{len(lost):>15}"
             f"{native_seconds:>9.1f}{seconds:>9.1f}",
             flush=True,
         )
+        for test, outcome in again.items():
+            if outcome == "passed":
+                print(f"    by itself: {test}: passed", flush=True)
         for test in lost:
             new += not is_named(test, named)
             print(f"    {'named' if is_named(test, named) else 'NEW'}: {test}: {ours.get(test, 'not run')}", flush=True)

@@ -183,7 +183,7 @@ def _engine(name, turns, barrier):
 def case_s30_eight_engines_rotate_on_one_card():
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(8)
-    engines = [context.Process(target=_engine, args=(name, 125, barrier)) for name in range(8)]
+    engines = [context.Process(target=_engine, args=(name, 25, barrier)) for name in range(8)]
     for engine in engines:
         engine.start()
     for engine in engines:

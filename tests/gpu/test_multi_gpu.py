@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool in PyTorch, on two GPUs: in one process, and in two that talk to each other."""
+"""gpupool in PyTorch on two GPUs: in one process, and in two that communicate."""
 
 import importlib.util
 import re
@@ -59,4 +59,29 @@ def test_two_processes(shim, case):
 @both_ways
 def test_a_good_end(shim, program):
     _, process = results(program, shim)
+    assert process.returncode == 0, process.stderr[-3000:]
+
+
+def test_copies_without_peer_access():
+    """What the shim does where devices cannot reach each other: the runtime's copy between devices, of memory that
+    the other device has no access to."""
+    process = run(
+        "-c",
+        """
+import ctypes, re, torch, gpupool.torch
+assert gpupool.torch.install() == "shim"
+source = torch.arange(5_000_000, dtype=torch.int64, device="cuda:0")
+target = torch.zeros(5_000_000, dtype=torch.int64, device="cuda:1")
+torch.cuda.synchronize(0)
+torch.cuda.synchronize(1)
+with open("/proc/self/maps") as maps:
+    runtime = ctypes.CDLL(re.search(r"\\S*libcudart\\S*", maps.read())[0])
+runtime.cudaMemcpyPeerAsync.argtypes = [ctypes.c_void_p, ctypes.c_int] * 2 + [ctypes.c_size_t, ctypes.c_void_p]
+stream = torch.cuda.current_stream(0).cuda_stream
+assert runtime.cudaMemcpyPeerAsync(target.data_ptr(), 1, source.data_ptr(), 0, source.nbytes, stream) == 0
+torch.cuda.synchronize(0)
+assert torch.equal(target.cpu(), torch.arange(5_000_000))
+""",
+        GPUPOOL_TORCH_SHIM="1",
+    )
     assert process.returncode == 0, process.stderr[-3000:]

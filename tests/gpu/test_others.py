@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool in frameworks other than PyTorch, on a GPU: each case of others_cases.py in a process of its own."""
+"""gpupool in frameworks other than PyTorch, on a GPU: each case of others_cases.py in its own process."""
 
 import importlib.util
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool in PyTorch, on a GPU. Each process installs it once, so that the tests run others and look at them."""
+"""gpupool in PyTorch, on a GPU. A process can install it only once, so the tests run other processes and check them."""
 
 import importlib.util
 import re

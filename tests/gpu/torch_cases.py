@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold in PyTorch once gpupool is its allocator. test_torch.py runs this as a program, once for each way of
-installing it, since a process can install it once.
+installing it, because a process can install it only once.
 
-    python torch_cases.py            prints a JSON object a case: its name, and what went wrong ("" if nothing)
+    python torch_cases.py            prints a JSON object per case: its name, and what went wrong ("" if nothing)
 """
 
 import ctypes
 import gc
+import random
 import subprocess
 import sys
 import tempfile
@@ -290,6 +291,75 @@ def case_graph_keeps_its_memory():
     del graph, result, others
     clear()
     assert torch.cuda.memory_reserved() < before
+
+
+def case_capture_reuses_memory_after_a_join():
+    given = torch.ones(MIB, dtype=torch.int64, device="cuda")
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    warm_up(lambda: given * 2 + 1)
+    with torch.cuda.graph(graph):
+        main = torch.cuda.current_stream()
+        double = given * 2
+        address = double.data_ptr()
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            odd = double + 1
+            double.record_stream(side)
+        del double
+        triple = given * 3
+        assert triple.data_ptr() != address
+        main.wait_stream(side)
+        five = given * 5
+        assert MODE != "shim" or five.data_ptr() == address
+        result = odd + triple + five
+    for value in (1, 7):
+        given.fill_(value)
+        graph.replay()
+        assert torch.equal(result, given * 10 + 1)
+    del graph, result, odd, triple, five
+    clear()
+
+
+def case_captures_on_many_streams():
+    """Random programs over three streams that free what others still read: the graph computes what the host does."""
+    pick = random.Random(11)
+    given = torch.ones(4096, dtype=torch.int64, device="cuda")
+    warm_up(lambda: given * 2 + given)
+    torch.cuda.synchronize()
+    for seed in range(25):
+        graph, forked, live = torch.cuda.CUDAGraph(), [torch.cuda.Stream() for _ in range(2)], []
+        with torch.cuda.graph(graph):
+            streams = [torch.cuda.current_stream(), *forked]
+            for stream in forked:
+                stream.wait_stream(streams[0])
+            # Of each tensor: how often it has the given value and what is added, and its stream.
+            live.append((given + 0, (1, 0), streams[0]))
+            for _ in range(120):
+                stream = pick.choice(streams)
+                (left, (a, b), home), (right, (c, d), other) = pick.choice(live), pick.choice(live)
+                for each in (home, other):
+                    if each != stream:
+                        stream.wait_stream(each)
+                factor = pick.randrange(-3, 4)
+                with torch.cuda.stream(stream):
+                    live.append((left * factor + right, (a * factor + c, b * factor + d), stream))
+                    for tensor, source in ((left, home), (right, other)):
+                        if source != stream:
+                            tensor.record_stream(stream)
+                del left, right, tensor
+                while len(live) > 6:
+                    live.pop(pick.randrange(1, len(live)))
+            for stream in forked:
+                streams[0].wait_stream(stream)
+        for value in (1, 3):
+            given.fill_(value)
+            graph.replay()
+            torch.cuda.synchronize()
+            for tensor, (a, b), _ in live:
+                expected = (a * value + b + (1 << 63)) % (1 << 64) - (1 << 63)
+                assert torch.all(tensor == expected), (seed, value)
+        del graph, live
+    clear()
 
 
 def warm_up(work):

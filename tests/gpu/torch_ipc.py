@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors between processes: what one writes the other sees, and the memory comes back. test_torch.py runs this."""
+"""Tensors between processes: each sees what the other writes, and the memory comes back. test_torch.py runs this."""
 
 import gc
 import traceback

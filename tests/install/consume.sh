@@ -21,8 +21,13 @@ install_and_move() {
   fi
 }
 
+# Compiled as BUILD was, with the flags of the preset "release", so that ccache has it.
 with_cmake() {
-  cmake -S "$here/$way" -B "$work/build" -DCMAKE_BUILD_TYPE=Release "$@" >"$work/configure.log"
+  local unity
+  unity=$(sed -n 's/^GPUPOOL_UNITY:BOOL=//p' "$build/CMakeCache.txt")
+  cmake -S "$here/$way" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON \
+    -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" -DGPUPOOL_UNITY="$unity" "$@" \
+    >"$work/configure.log"
   cmake --build "$work/build" --parallel 2 >"$work/build.log" || { cat "$work/build.log"; exit 1; }
   "$work/build/consumer"
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user's first program does.
+// A typical first program.
 #include <gpupool/gpupool.h>
 #include <stdio.h>
 

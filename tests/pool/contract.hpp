@@ -11,6 +11,9 @@
 
 namespace pool_test {
 
+/// A block of chunks of its own.
+inline constexpr uint64_t kBlock = 24 * kMiB;
+
 class Contract : public testing::TestWithParam<Variant> {
  protected:
   static constexpr int32_t kDevice = 0;

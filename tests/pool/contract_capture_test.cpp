@@ -6,8 +6,6 @@
 namespace pool_test {
 namespace {
 
-constexpr uint64_t kBlock = 24 * kMiB;
-
 class Capture : public Contract {
  protected:
   void SetUp() override {

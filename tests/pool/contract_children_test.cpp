@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of child pools: one limit, memory that stays where it is, an end of their own.
+#include <algorithm>
 #include <random>
 #include <set>
 #include <thread>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of graphs: whatever a pool does after a capture, its graph runs as it did, until the capture
 // is released. The simulated device runs what was captured, and checks each access then.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -9,7 +10,7 @@
 namespace pool_test {
 namespace {
 
-constexpr uint64_t kBlock = 4 * kMiB;
+constexpr uint64_t kGraphBlock = 4 * kMiB;
 
 struct GraphCase {
   const char* name;
@@ -65,26 +66,27 @@ class Graph {
     EXPECT_TRUE(ok(gpupool_sim_capture(0, stream, 1)));
     EXPECT_TRUE(ok(gpupool_capture_id(pool, stream, &capture_)));
     EXPECT_NE(capture_, 0u);
-    const gpupool_ptr_t first = pool.malloc(kBlock, stream);
-    results_ = {pool.malloc(kBlock, stream), pool.malloc(kBlock, stream)};
-    EXPECT_TRUE(ok(gpupool_fill(pool, first, 1, kBlock, stream)));
-    EXPECT_TRUE(ok(gpupool_copy(pool, results_[0], first, kBlock, stream)));
+    const gpupool_ptr_t first = pool.malloc(kGraphBlock, stream);
+    results_ = {pool.malloc(kGraphBlock, stream), pool.malloc(kGraphBlock, stream)};
+    EXPECT_TRUE(ok(gpupool_fill(pool, first, 1, kGraphBlock, stream)));
+    EXPECT_TRUE(ok(gpupool_copy(pool, results_[0], first, kGraphBlock, stream)));
     pool.free(first, stream);
-    const gpupool_ptr_t second = pool.malloc(2 * kBlock, stream);
-    EXPECT_TRUE(ok(gpupool_fill(pool, second, 2, 2 * kBlock, stream)));
-    EXPECT_TRUE(ok(gpupool_copy(pool, results_[1], second + kBlock, kBlock, stream)));
+    const gpupool_ptr_t second = pool.malloc(2 * kGraphBlock, stream);
+    EXPECT_TRUE(ok(gpupool_fill(pool, second, 2, 2 * kGraphBlock, stream)));
+    EXPECT_TRUE(ok(gpupool_copy(pool, results_[1], second + kGraphBlock, kGraphBlock, stream)));
     pool.free(second, stream);
     EXPECT_TRUE(ok(gpupool_sim_capture(0, stream, 0)));
   }
 
   /// Runs the graph, which must come to the same each time.
   void launch() {
-    for (const gpupool_ptr_t result : results_) std::memset(reinterpret_cast<void*>(result), 0, kBlock);
+    for (const gpupool_ptr_t result : results_) std::memset(reinterpret_cast<void*>(result), 0, kGraphBlock);
     ASSERT_TRUE(ok(gpupool_sim_launch(0, capture_, stream_)));
     ASSERT_TRUE(ok(gpupool_stream_synchronize(pool_, stream_)));
     for (size_t i = 0; i < results_.size(); ++i) {
-      const std::string expected(kBlock, static_cast<char>(i + 1));
-      EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(results_[i]), expected.data(), kBlock), 0) << i;
+      const std::string expected(kGraphBlock, static_cast<char>(i + 1));
+      EXPECT_EQ(std::memcmp(reinterpret_cast<const void*>(results_[i]), expected.data(), kGraphBlock), 0)
+          << i;
     }
   }
 
@@ -117,12 +119,14 @@ TEST_P(Graphs, RunAsTheyDidWhateverThePoolDoes) {
   const Step steps[] = {
       {"nothing", [](PoolUnderTest&, gpupool_stream_t, gpupool_stream_t) {}},
       {"synchronize", [](PoolUnderTest& pool, gpupool_stream_t, gpupool_stream_t) { pool.synchronize(); }},
-      {"a malloc that grows", [](PoolUnderTest& pool, gpupool_stream_t stream,
-                                 gpupool_stream_t) { pool.free(pool.malloc(10 * kBlock, stream), stream); }},
+      {"a malloc that grows",
+       [](PoolUnderTest& pool, gpupool_stream_t stream, gpupool_stream_t) {
+         pool.free(pool.malloc(10 * kGraphBlock, stream), stream);
+       }},
       {"a malloc that grows, on another stream",
        [](PoolUnderTest& pool, gpupool_stream_t, gpupool_stream_t other) {
-         const gpupool_ptr_t block = pool.malloc(10 * kBlock, other);
-         EXPECT_TRUE(ok(gpupool_fill(pool, block, 9, 10 * kBlock, other)));
+         const gpupool_ptr_t block = pool.malloc(10 * kGraphBlock, other);
+         EXPECT_TRUE(ok(gpupool_fill(pool, block, 9, 10 * kGraphBlock, other)));
          EXPECT_TRUE(ok(gpupool_stream_synchronize(pool, other)));
          pool.free(block, other);
        }},
@@ -147,7 +151,7 @@ TEST_P(Graphs, RunAsTheyDidWhateverThePoolDoes) {
     gpupool_stream_t other = 0;
     EXPECT_TRUE(ok(gpupool_stream_create(pool, &stream)));
     EXPECT_TRUE(ok(gpupool_stream_create(pool, &other)));
-    pool.free(pool.malloc(3 * kBlock, other), other);  // cached outside of the capture
+    pool.free(pool.malloc(3 * kGraphBlock, other), other);  // cached outside of the capture
     Graph graph(pool, stream);
     graph.launch();
     for (int i = 0; i < 2; ++i) {
@@ -188,8 +192,8 @@ TEST_P(Graphs, ThatAreReleasedWhileTheyRunAreWaitedFor) {
   uint64_t capture = 0;
   EXPECT_TRUE(ok(gpupool_sim_capture(0, stream, 1)));
   EXPECT_TRUE(ok(gpupool_capture_id(pool, stream, &capture)));
-  const gpupool_ptr_t block = pool.malloc(kBlock, stream);
-  EXPECT_TRUE(ok(gpupool_sim_work(0, stream, block, kBlock, 1'000'000'000)));
+  const gpupool_ptr_t block = pool.malloc(kGraphBlock, stream);
+  EXPECT_TRUE(ok(gpupool_sim_work(0, stream, block, kGraphBlock, 1'000'000'000)));
   pool.free(block, stream);
   EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_release_capture(pool, capture)));
   EXPECT_TRUE(ok(gpupool_sim_capture(0, stream, 0)));

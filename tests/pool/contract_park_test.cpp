@@ -5,8 +5,6 @@
 namespace pool_test {
 namespace {
 
-constexpr uint64_t kBlock = 24 * kMiB;
-
 void park(gpupool_t* pool, gpupool_stream_t stream) {
   EXPECT_TRUE(ok(gpupool_park_stream(pool, stream)));
 }

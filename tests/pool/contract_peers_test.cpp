@@ -6,7 +6,7 @@
 namespace pool_test {
 namespace {
 
-constexpr uint64_t kBlock = 12 * kMiB;
+constexpr uint64_t kPeerBlock = 12 * kMiB;
 
 class Peers : public Contract {
  protected:
@@ -106,34 +106,34 @@ INSTANTIATE_TEST_SUITE_P(On, PeersOfAnUpstream, testing::ValuesIn(variants_where
 TEST_P(PeersOfDeviceMemory, MayTouchWhatThereIsAndWhatComes) {
   PoolUnderTest pool(config());
   PoolUnderTest bystander(config());
-  const gpupool_ptr_t before = pool.malloc(kBlock, stream_);
+  const gpupool_ptr_t before = pool.malloc(kPeerBlock, stream_);
   const gpupool_ptr_t small = pool.malloc(700, stream_);
-  const gpupool_ptr_t cached = pool.malloc(2 * kBlock, stream_);
+  const gpupool_ptr_t cached = pool.malloc(2 * kPeerBlock, stream_);
   pool.free(cached, stream_);
   if (sees_access()) {
-    EXPECT_FALSE(peer_may_touch(before, kBlock));
+    EXPECT_FALSE(peer_may_touch(before, kPeerBlock));
     EXPECT_FALSE(peer_may_touch(small, 700));
   }
   enable(pool);
   expect_last_access(3);
-  EXPECT_TRUE(peer_may_touch(before, kBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(before, kPeerBlock)) << last_message();
   EXPECT_TRUE(peer_may_touch(small, 700)) << last_message();
-  const gpupool_ptr_t reused = pool.malloc(2 * kBlock, stream_);
-  EXPECT_TRUE(peer_may_touch(reused, 2 * kBlock)) << last_message();
-  const gpupool_ptr_t grown = pool.malloc(4 * kBlock, stream_);
+  const gpupool_ptr_t reused = pool.malloc(2 * kPeerBlock, stream_);
+  EXPECT_TRUE(peer_may_touch(reused, 2 * kPeerBlock)) << last_message();
+  const gpupool_ptr_t grown = pool.malloc(4 * kPeerBlock, stream_);
   expect_last_access(3);
-  EXPECT_TRUE(peer_may_touch(grown, 4 * kBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(grown, 4 * kPeerBlock)) << last_message();
 
   // Twice, and the pool's own device: no error, and nothing new.
   enable(pool);
   EXPECT_TRUE(ok(gpupool_enable_peer(pool, kDevice)));
-  EXPECT_TRUE(peer_may_touch(grown, 4 * kBlock)) << last_message();
-  work(stream_, grown, 4 * kBlock);
+  EXPECT_TRUE(peer_may_touch(grown, 4 * kPeerBlock)) << last_message();
+  work(stream_, grown, 4 * kPeerBlock);
   finish(stream_);
 
   if (variant().is_vmm()) {
-    const gpupool_ptr_t theirs = bystander.malloc(kBlock, stream_);
-    EXPECT_FALSE(peer_may_touch(theirs, kBlock)) << "another pool did not say so";
+    const gpupool_ptr_t theirs = bystander.malloc(kPeerBlock, stream_);
+    EXPECT_FALSE(peer_may_touch(theirs, kPeerBlock)) << "another pool did not say so";
     expect_last_access(1);
     bystander.free(theirs, stream_);
   }
@@ -146,19 +146,19 @@ TEST_P(PeersOfDeviceMemory, OfTheConfigurationAreThoseFromTheStart) {
   shared.peers = peers.data();
   shared.peer_count = static_cast<uint32_t>(peers.size());
   PoolUnderTest pool(shared);
-  const gpupool_ptr_t block = pool.malloc(kBlock, stream_);
+  const gpupool_ptr_t block = pool.malloc(kPeerBlock, stream_);
   expect_last_access(3);
-  EXPECT_TRUE(peer_may_touch(block, kBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(block, kPeerBlock)) << last_message();
   enable(pool);
-  const gpupool_ptr_t later = pool.malloc(4 * kBlock, stream_);
-  EXPECT_TRUE(peer_may_touch(later, 4 * kBlock)) << last_message();
+  const gpupool_ptr_t later = pool.malloc(4 * kPeerBlock, stream_);
+  EXPECT_TRUE(peer_may_touch(later, 4 * kPeerBlock)) << last_message();
   pool.free(block, stream_);
   pool.free(later, stream_);
 }
 
 TEST_P(PeersOfDeviceMemory, ThatAreRefusedChangeNothing) {
   PoolUnderTest pool(config());
-  const gpupool_ptr_t block = pool.malloc(kBlock, stream_);
+  const gpupool_ptr_t block = pool.malloc(kPeerBlock, stream_);
   int32_t count = 0;
   ASSERT_TRUE(ok(gpupool_device_count(static_cast<gpupool_backend_t>(variant().backend()), &count)));
   for (const int32_t nobody : {-1, count, INT32_MAX, INT32_MIN}) {
@@ -168,43 +168,43 @@ TEST_P(PeersOfDeviceMemory, ThatAreRefusedChangeNothing) {
     fake_cuda().set_peer_access(kPeer, kDevice, 0);
     EXPECT_TRUE(refused(GPUPOOL_ERROR_UNSUPPORTED, gpupool_enable_peer(pool, kPeer)));
   }
-  const gpupool_ptr_t later = pool.malloc(4 * kBlock, stream_);
+  const gpupool_ptr_t later = pool.malloc(4 * kPeerBlock, stream_);
   expect_last_access(1);
   if (sees_access()) {
-    EXPECT_FALSE(peer_may_touch(block, kBlock));
-    EXPECT_FALSE(peer_may_touch(later, 4 * kBlock));
+    EXPECT_FALSE(peer_may_touch(block, kPeerBlock));
+    EXPECT_FALSE(peer_may_touch(later, 4 * kPeerBlock));
   }
   pool.free(block, stream_);
   pool.free(later, stream_);
 }
 
 TEST_P(PeersOfMappings, MayTouchChunksThatMove) {
-  PoolUnderTest pool(config_with_limit(4 * kBlock));
+  PoolUnderTest pool(config_with_limit(4 * kPeerBlock));
   enable(pool);
   std::vector<gpupool_ptr_t> blocks;
-  for (int i = 0; i < 4; ++i) blocks.push_back(pool.malloc(kBlock, stream_));
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.malloc(kPeerBlock, stream_));
   for (const size_t i : {0, 2}) pool.free(blocks[i], stream_);
-  const gpupool_ptr_t large = pool.malloc(2 * kBlock, stream_);  // the limit leaves the freed chunks only
+  const gpupool_ptr_t large = pool.malloc(2 * kPeerBlock, stream_);  // the limit leaves the freed chunks only
   EXPECT_GT(pool.stats().steals, 0u);
   expect_last_access(3);
-  EXPECT_TRUE(peer_may_touch(large, 2 * kBlock)) << last_message();
-  for (const size_t i : {1, 3}) EXPECT_TRUE(peer_may_touch(blocks[i], kBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(large, 2 * kPeerBlock)) << last_message();
+  for (const size_t i : {1, 3}) EXPECT_TRUE(peer_may_touch(blocks[i], kPeerBlock)) << last_message();
   pool.free(large, stream_);
   for (const size_t i : {1, 3}) pool.free(blocks[i], stream_);
 }
 
 // Work that was queued before a chunk moved still uses it where it was.
 TEST_P(PeersOfMappings, MayTouchOldMappings) {
-  PoolUnderTest pool(config_with_limit(4 * kBlock));
+  PoolUnderTest pool(config_with_limit(4 * kPeerBlock));
   std::vector<gpupool_ptr_t> blocks;
-  for (int i = 0; i < 4; ++i) blocks.push_back(pool.malloc(kBlock, stream_));
-  work(stream_, blocks[0], kBlock);
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.malloc(kPeerBlock, stream_));
+  work(stream_, blocks[0], kPeerBlock);
   for (const size_t i : {0, 2}) pool.free(blocks[i], stream_);
-  const gpupool_ptr_t large = pool.malloc(2 * kBlock, stream_);
+  const gpupool_ptr_t large = pool.malloc(2 * kPeerBlock, stream_);
   EXPECT_GT(pool.stats().steals, 0u);
   enable(pool);
-  EXPECT_TRUE(peer_may_touch(blocks[0], kBlock)) << last_message();
-  EXPECT_TRUE(peer_may_touch(large, 2 * kBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(blocks[0], kPeerBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(large, 2 * kPeerBlock)) << last_message();
   finish(stream_);
   pool.free(large, stream_);
   for (const size_t i : {1, 3}) pool.free(blocks[i], stream_);
@@ -225,13 +225,13 @@ TEST_P(PeersOfMappings, MayTouchWhatACaptureUses) {
     }
   };
   capture(1);
-  const gpupool_ptr_t first = pool.malloc(kBlock, stream_);
+  const gpupool_ptr_t first = pool.malloc(kPeerBlock, stream_);
   pool.free(first, stream_);
   enable(pool);
-  const gpupool_ptr_t second = pool.malloc(2 * kBlock, stream_);  // may take the first one's chunks
+  const gpupool_ptr_t second = pool.malloc(2 * kPeerBlock, stream_);  // may take the first one's chunks
   capture(0);
-  EXPECT_TRUE(peer_may_touch(first, kBlock)) << last_message();
-  EXPECT_TRUE(peer_may_touch(second, 2 * kBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(first, kPeerBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(second, 2 * kPeerBlock)) << last_message();
   pool.free(second, stream_);
 }
 
@@ -239,7 +239,7 @@ TEST_P(PeersOfMappings, MayTouchWhatACaptureUses) {
 TEST_P(PeersOfMappings, ThatTheDriverFailsToGrantGetNothing) {
   PoolUnderTest pool(config());
   std::vector<gpupool_ptr_t> blocks;
-  for (const uint64_t size : {kBlock, uint64_t{700}, 3 * kBlock})
+  for (const uint64_t size : {kPeerBlock, uint64_t{700}, 3 * kPeerBlock})
     blocks.push_back(pool.malloc(size, stream_));
   const uint64_t mappings = pool.stats().all.chunks.current;
   ASSERT_GE(mappings, 3u);
@@ -249,11 +249,11 @@ TEST_P(PeersOfMappings, ThatTheDriverFailsToGrantGetNothing) {
     EXPECT_TRUE(refused(GPUPOOL_ERROR_DRIVER, gpupool_enable_peer(pool, kPeer)));
     end_failures();
     for (const gpupool_ptr_t block : blocks) EXPECT_FALSE(peer_may_touch(block, 512));
-    const gpupool_ptr_t later = pool.malloc(8 * kBlock, stream_);
+    const gpupool_ptr_t later = pool.malloc(8 * kPeerBlock, stream_);
     EXPECT_FALSE(peer_may_touch(later, 512)) << "nor what is mapped later";
     pool.free(later, stream_);
     pool.empty();
-    work(stream_, blocks[0], kBlock);  // the pool's own device keeps its access
+    work(stream_, blocks[0], kPeerBlock);  // the pool's own device keeps its access
     finish(stream_);
     pool.validate();
   }
@@ -264,16 +264,16 @@ TEST_P(PeersOfMappings, ThatTheDriverFailsToGrantGetNothing) {
 
 TEST_P(PeersOfHostMemory, MayTouchItAnyway) {
   PoolUnderTest pool(config());
-  const gpupool_ptr_t block = pool.malloc(kBlock, stream_);
-  EXPECT_TRUE(peer_may_touch(block, kBlock)) << last_message();
+  const gpupool_ptr_t block = pool.malloc(kPeerBlock, stream_);
+  EXPECT_TRUE(peer_may_touch(block, kPeerBlock)) << last_message();
   enable(pool);
-  EXPECT_TRUE(peer_may_touch(block, kBlock)) << last_message();
+  EXPECT_TRUE(peer_may_touch(block, kPeerBlock)) << last_message();
   pool.free(block, stream_);
 }
 
 TEST_P(PeersOfAnUpstream, AreTheUpstreamsToChoose) {
   PoolUnderTest pool(config());
-  const gpupool_ptr_t block = pool.malloc(kBlock, stream_);
+  const gpupool_ptr_t block = pool.malloc(kPeerBlock, stream_);
   EXPECT_TRUE(refused(GPUPOOL_ERROR_UNSUPPORTED, gpupool_enable_peer(pool, kPeer)));
   pool.validate();
   pool.free(block, stream_);

@@ -7,8 +7,6 @@
 namespace pool_test {
 namespace {
 
-constexpr uint64_t kBlock = 24 * kMiB;
-
 class Steals : public Contract {
  protected:
   void SetUp() override {

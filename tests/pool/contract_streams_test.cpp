@@ -7,8 +7,6 @@
 namespace pool_test {
 namespace {
 
-constexpr uint64_t kBlock = 24 * kMiB;
-
 /// Tests that make streams busy.
 class BusyStreams : public Contract {
  protected:

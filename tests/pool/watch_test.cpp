@@ -279,19 +279,19 @@ TEST_F(Watch, RecordingsRefuseWhatIsWrong) {
 
 TEST(Counters, AWatchBelowChangesNoPeak) {
   using gpupool::internal::CounterShard;
-  using gpupool::internal::Group;
+  using gpupool::internal::SizeGroup;
   CounterShard shard;
-  EXPECT_TRUE(shard.add(Group::small, 512, 512) || shard.mallocs() == 1);
+  EXPECT_TRUE(shard.add(SizeGroup::small, 512, 512) || shard.mallocs() == 1);
   shard.watch_for(false, 1024);
   EXPECT_FALSE(shard.is_above_level());
-  shard.count(Group::small, 1000, 1024);
+  shard.count(SizeGroup::small, 1000, 1024);
   EXPECT_TRUE(shard.is_above_level());
-  shard.subtract(Group::small, 1000, 1024);
+  shard.subtract(SizeGroup::small, 1000, 1024);
   EXPECT_FALSE(shard.is_above_level());
   shard.watch_for(true, UINT64_MAX);
   // Everything is asked for, and nothing of it is a peak.
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(shard.count(Group::small, 0, 0));
+    EXPECT_TRUE(shard.count(SizeGroup::small, 0, 0));
     EXPECT_FALSE(shard.raise());
   }
 }

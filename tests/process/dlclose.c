@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dlclose LIBRARY: a plugin host loads the library, uses it on several threads and closes it. The library
-// stays, because its memory is still in use; nothing crashes then or at exit.
+// stays loaded, because its memory is still in use; nothing crashes then or at exit.
 #include <dlfcn.h>
 #include <gpupool/gpupool.h>
 #include <pthread.h>

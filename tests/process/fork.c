@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork: the child is told so for every pool it inherited, may use the simulated device anew, and the parent
-// goes on as if nothing had been.
+// fork: the child gets FORKED for every inherited pool and may start afresh on the simulated device; the
+// parent goes on as if nothing had happened.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork in the middle of another thread's very first call of the library, at every step of it that can be
-// stopped: each allocation, each registration of a hook, each key of thread-local storage. The child makes a
-// first call too, and never waits for a thread that it does not have.
+// fork in the middle of another thread's very first call of the library, at every step where it can be
+// stopped: each allocation, each hook registration, each thread-local storage key. The child makes a first
+// call too, and never waits for a thread that it does not have.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

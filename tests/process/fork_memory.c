@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork: the child has a copy of what the parent's blocks on the simulated device held, as it has of all its
+// fork: the child has a copy of the contents of the parent's blocks on the simulated device, as of all its
 // memory. Neither sees what the other writes afterwards, and both see that an address is one byte.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork while other threads make and end PyTorch's pools of graphs: the child never hangs on a lock that a
-// thread held which it does not have.
+// fork while other threads create and end PyTorch's graph pools: the child never hangs on a lock held by a
+// thread that does not exist in it.
 #include <gpupool/torch.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that end leave what they cached to others: a thousand short-lived threads need no more memory than
+// Ending threads leave what they cached to others: a thousand short-lived threads need no more memory than
 // the first few, and all of it can be given back.
 #include <pthread.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what the runners of several languages printed.
+"""Compares the output of the runners of several languages.
 
     compare.py [--gpu] FILE FILE...
 

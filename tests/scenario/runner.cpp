@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs scenarios (README.md) through gpupool.hpp, and prints what each one ends with. The runners in the
-// other languages do the same through their bindings, and must print the same.
+// Runs scenarios (README.md) through gpupool.hpp, and prints the final figures of each. The runners in other
+// languages do the same through their bindings, and must print the same.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver call of a sleep and of a wake fails once, at each of its occurrences, and for good. Whatever
-// comes of it, the pool is awake or asleep, no byte is lost, and the next try succeeds (S1, S2, S5, S39).
+// Every driver call of a sleep and of a wake fails: once, at each of its occurrences, and permanently.
+// Whatever happens, the pool is awake or asleep, no byte is lost, and the next try succeeds (S1, S2, S5,
+// S39).
 #include <array>
 
 #include "sleep_fixture.hpp"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What went wrong in other libraries that put memory to sleep, each a test of its number. Those that only a
-// GPU, a framework or several processes can show are elsewhere: docs/elastic.md has a table of all.
+// Failures of other libraries that put memory to sleep, with one test for each number. Those that only a GPU,
+// a framework or several processes can show are elsewhere: docs/elastic.md has a table of all.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <thread>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools that sleep on a simulated device: short words, and what a block holds.
+// Pools that sleep on a simulated device: short helpers, and the contents of a block.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sleep through the CUDA backend, on the stand-in driver.
+#include <algorithm>
 #include <atomic>
 #include <thread>
 

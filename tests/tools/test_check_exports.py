@@ -63,7 +63,7 @@ class Exports(unittest.TestCase):
 
     def test_exported_object(self):
         found = self.violations(code=GOOD_CODE.replace("int gpupool_b(void) { return 1; }", "int gpupool_b;"))
-        self.assertEqual(found, ["gpupool_b@@GPUPOOL_0.2 is no function"])
+        self.assertEqual(found, ["gpupool_b@@GPUPOOL_0.2 is not a function"])
 
     def test_unique_symbol(self):
         unique = '__asm__(".type gpupool_b, @gnu_unique_object");\nint gpupool_b = 1;'

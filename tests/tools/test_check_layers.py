@@ -21,23 +21,37 @@ class Layers(unittest.TestCase):
         self.assertEqual(count, 1)
         return found
 
+    def test_twins(self):
+        one = "namespace a::b {\nclass X final : public Y {};\nstruct Only {};\nclass Named;\n}\n"
+        cases = [
+            ("namespace a::b {\n\nstruct X {\n};\n}\n", ["src/cli/y.hpp:3: a::b::X is a class of src/cli/x.hpp too"]),
+            ("namespace a::c {\nstruct X {};\n}\n", []),
+            ("namespace a::b {\nclass X;\nclass Named {};\n}\n", []),
+        ]
+        for other, expected in cases:
+            with self.subTest(other=other), tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "src/cli").mkdir(parents=True)
+                for name, text in (("x", one), ("y", other)):
+                    (Path(folder) / f"src/cli/{name}.hpp").write_text(text)
+                self.assertEqual(check_layers.check(Path(folder)), (expected, 2))
+
     def test_refused(self):
         cases = [
             ("src/base/x.cpp", '#include "core/size.hpp"', "base must not include"),
-            ("src/base/x.cpp", "#include <unistd.h>", "C\\+\\+ library only"),
+            ("src/base/x.cpp", "#include <unistd.h>", "only the C\\+\\+ library"),
             ("src/core/x.cpp", '#include "device/device.hpp"', "core must not include"),
             ("src/core/x.cpp", '#include "pool/pool.hpp"', "core must not include"),
             ("src/core/x.cpp", "#include <thread>", "no threads"),
             ("src/core/x.cpp", "#include <chrono>", "no threads, clock"),
-            ("src/core/x.cpp", "#include <sys/mman.h>", "C\\+\\+ library only"),
+            ("src/core/x.cpp", "#include <sys/mman.h>", "only the C\\+\\+ library"),
             ("src/device/x.cpp", '#include "core/size.hpp"', "device must not include"),
             ("src/device/x.cpp", '#include "pool/pool.hpp"', "device must not include"),
-            ("src/device/x.cpp", "#include <fmt/format.h>", "nothing but the system"),
+            ("src/device/x.cpp", "#include <fmt/format.h>", "only on the system"),
             ("src/device/x.cpp", '#include "sim.hpp"', "relative to src"),
-            ("src/device/x.cpp", '#include "device/sim/sim.hpp"', "itself and by src/abi"),
-            ("src/device/cuda/x.cpp", '#include "device/sim/sim.hpp"', "itself and by src/abi"),
-            ("src/pool/x.cpp", '#include "device/sim/sim.hpp"', "device/device.hpp only"),
-            ("src/pool/x.cpp", '#include "device/cuda/cuda.hpp"', "device/device.hpp only"),
+            ("src/device/x.cpp", '#include "device/sim/sim.hpp"', "itself and src/abi"),
+            ("src/device/cuda/x.cpp", '#include "device/sim/sim.hpp"', "itself and src/abi"),
+            ("src/pool/x.cpp", '#include "device/sim/sim.hpp"', "only device/device.hpp"),
+            ("src/pool/x.cpp", '#include "device/cuda/cuda.hpp"', "only device/device.hpp"),
             ("src/pool/x.cpp", '#include "abi/config.hpp"', "pool must not include"),
             ("src/pool/x.cpp", '#include "../abi/config.hpp"', "relative to src"),
             ("src/abi/x.cpp", '#include "cli/size.hpp"', "abi must not include"),
@@ -47,17 +61,17 @@ class Layers(unittest.TestCase):
             ("src/pool/x.cpp", 'extern "C" int f();', "belongs in src/abi"),
             ("src/pool/x.cpp", "try { f(); } catch (...) {}", "belongs in src/abi"),
             ("src/pool/x.cpp", "try { f(); } catch( ... ) {}", "belongs in src/abi"),
-            ("src/extra/x.cpp", "", "no layer"),
+            ("src/extra/x.cpp", "", "not a layer"),
             ("examples/x.c", '#include "base/status.hpp"', "only the installed headers"),
             ("examples/x.c", '#include "../src/base/status.hpp"', "only the installed headers"),
-            ("tests/abi/x.c", "#include <gpupool/internal.h>", "no installed header"),
+            ("tests/abi/x.c", "#include <gpupool/internal.h>", "not an installed header"),
             ("bindings/go/x.c", '#include "pool/pool.hpp"', "only the installed headers"),
         ]
         for path, text, reason in cases:
             with self.subTest(path=path, text=text):
                 found = self.violations(path, f"// First line.\n{text}\n")
                 self.assertEqual(len(found), 1)
-                line = 1 if "no layer" in reason else 2
+                line = 1 if "not a layer" in reason else 2
                 self.assertRegex(found[0], f"^{path}:{line}: .*{reason}")
 
     def test_allowed(self):

@@ -77,7 +77,7 @@ class Locks(unittest.TestCase):
     def test_a_lock_in_a_form_that_hides_it(self):
         for text in ("auto& m = *new std::mutex;", "std::mutex a, b;", "SpinLock* m;"):
             with self.subTest(text=text):
-                self.assertRegex(self.complaints(new=text)[0], "new.hpp:1: a lock that is no plain variable")
+                self.assertRegex(self.complaints(new=text)[0], "new.hpp:1: a lock that is not a plain variable")
 
     def test_what_is_no_lock(self):
         text = "pthread_t t;\nvoid f(std::mutex& m);\nstd::lock_guard<std::mutex> lock(m);\nvoid SpinLock::f();\n"

@@ -11,7 +11,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import check_words
 
 ROWS = "| not | but |\n|---|---|\n| `can not` | `cannot` |\n| `is got` | `is had` |\n"
-PAGE = f"# Words\n\n| `a` | `b` |\n\n## Not used\n\n{ROWS}"
+NAMES = "| not | but |\n|---|---|\n| `give_back` | `release`, `refund` |\n| `obtain` | `allocate` |\n"
+PAGE = f"""# Words
+
+| `a` | `b` |
+
+## Not used
+
+{ROWS}
+## Inside
+
+| word | what it is |
+|---|---|
+| range | addresses |
+
+### Names of functions kept out
+
+{NAMES}"""
 
 
 class Words(unittest.TestCase):
@@ -53,8 +69,31 @@ class Words(unittest.TestCase):
         for path in ("bindings/rust/target/a.rs", "bindings/node/node_modules/a.js", "tests/data/x.gz"):
             self.assertEqual(self.check("it can not", path)[0], [], path)
 
+    def test_names_of_functions(self):
+        for text, name in (
+            ("Status Pool::obtain(Lock& lock);", "obtain"),
+            ("  uint64_t give_back(uint64_t bytes) noexcept;", "give_back"),
+            ("  fences_.obtain(block);\n  heap->give_back (block);", "obtain"),
+            ("void give_back_surplus() noexcept {", "give_back_surplus"),
+            ("const auto give_back = [&] { (void)release(); };", "give_back"),
+            ("Defer give_back([&] { put(); });", "give_back"),
+            ("f(10'000, 'x'); obtain('y');", "obtain"),
+        ):
+            with self.subTest(text=text):
+                complaints, _ = self.check(text)
+                better = "(release or refund|allocate), see docs/words.md"
+                self.assertRegex(complaints[0], f'^src/x.cpp:1: a function named "{name}": {better}$')
+                self.assertEqual(self.check(text, write=True)[1], text, "no other name can be chosen by itself")
+
+    def test_names_left_alone(self):
+        for text in ("// It can obtain (a block).", "obtainable(x);", "uint64_t obtained(int);", '"obtain("'):
+            with self.subTest(text=text):
+                self.assertEqual(self.check(text)[0], [])
+        for path in ("tests/x.cpp", "bindings/swig/src/x.hpp", "src/README.md"):
+            self.assertEqual(self.check("obtain(x);", path)[0], [], path)
+
     def test_a_page_without_rows_is_refused(self):
-        for page in ("# Words\n", PAGE + "| can not | cannot |\n"):
+        for page in ("# Words\n", PAGE.replace("`cannot` |", "cannot |"), PAGE.replace("| `allocate` |", "|")):
             with self.assertRaises(SystemExit):
                 self.check("fine", page=page)
 

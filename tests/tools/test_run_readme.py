@@ -56,7 +56,7 @@ class Readme(unittest.TestCase):
 
     def test_a_language_that_is_not_known(self):
         for language in ("cobol", ""):
-            self.assertRegex(self.run_page(block(language, "x"))[1][0], "^PAGE.md:1: .*not known how to run")
+            self.assertRegex(self.run_page(block(language, "x"))[1][0], "^PAGE.md:1: .*does not know how to run")
 
     def test_marks_that_mark_nothing(self):
         for text, words in (

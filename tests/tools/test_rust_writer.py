@@ -56,7 +56,8 @@ class Compiling(unittest.TestCase):
         return self.compile("--test", extern, self.folder / "main.rs")
 
     def test_this_header(self):
-        self.assertEqual(self.prove(header())[0], 0)
+        status, errors = self.prove(header())
+        self.assertEqual(status, 0, errors)
 
     def test_other_headers(self):
         changes = {

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public header as data: a parser, a model, and writers of what is derived from it."""
+"""The public header as data: a parser, a model, and writers of the derived files."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of libgpupool_torch (gpupool/torch.h), with the version that added each.
 
-They are no part of the contract that bindings cover: PyTorch calls them, through pointers.
+They are not part of the contract that bindings cover: PyTorch calls them, through pointers.
 """
 
 TORCH_FUNCTIONS = {

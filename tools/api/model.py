@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the marked region of the header says, and the layout it has on LP64 machines."""
+"""The declarations in the marked region of the header, and their layout on LP64 machines."""
 
 from dataclasses import dataclass, field
 
-# Types that every binding knows. int, long and bool are left out on purpose: their sizes differ.
+# Types that every binding knows. int, long and bool are deliberately missing: their sizes differ.
 BUILTIN_SIZES = {
     "char": 1,
     "int8_t": 1,
@@ -37,7 +37,7 @@ class Type:
 
 @dataclass
 class Item:
-    """Anything that is declared. `group` is the banner comment it stands under."""
+    """Any declaration. `group` is the banner comment above it."""
 
     name: str
     doc: str
@@ -139,7 +139,7 @@ class Api:
         return ".".join(str(self.define(f"GPUPOOL_VERSION_{part}")) for part in ("MAJOR", "MINOR", "PATCH"))
 
     def size_and_alignment(self, of_type):
-        """Of a value of this type on LP64 machines. Structs must have been laid out before."""
+        """The size of a value of this type on LP64 machines. Structs must already be laid out."""
         if of_type.stars:
             return POINTER_SIZE, POINTER_SIZE
         if of_type.name in BUILTIN_SIZES:
@@ -157,7 +157,7 @@ class Api:
         raise ValueError(f"{of_type} has no size")
 
     def lay_out(self, struct):
-        """Gives fields their offsets. Returns the padding holes as pairs of a field, or None, and bytes."""
+        """Sets the fields' offsets. Returns the padding holes as pairs of a field, or None, and bytes."""
         holes = []
         end = 0
         for member in struct.fields:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the marked region of the header, and refuses what some binding could not read.
+"""Reads the marked region of the header, and refuses anything that some binding could not read.
 
 Allowed are comments, `#define NAME integer`, typedefs of opaque structs, structs, enums, function
-pointers and names of builtin types, and functions that start with GPUPOOL_API. Everything else is
-reported with its line, one message a declaration.
+pointers and names of builtin types, and functions that start with GPUPOOL_API. Everything else is reported with its
+line, one message per declaration.
 """
 
 import re
@@ -122,7 +122,7 @@ class _Parser:
         self.check_versions()
 
     def skip_declaration(self, start):
-        """Goes on behind the declaration that was refused: its ';' outside braces, or its directive."""
+        """Continues after the refused declaration: its ';' outside braces, or its directive."""
         self.position = start
         while self.peek() is not None and self.peek().kind == "comment":
             self.position += 1

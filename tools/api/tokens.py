@@ -36,7 +36,7 @@ def marked_region(text):
     Raises ValueError when a marker is missing."""
     begin = text.find(BEGIN)
     end = text.find(END, begin + len(BEGIN))
-    # The first comment also speaks of the end marker, so look behind it.
+    # The first comment also mentions the end marker, so search after it.
     start = text.find("*/", begin) + 2
     if begin >= 0 and end < start:
         end = text.find(END, start)
@@ -47,7 +47,7 @@ def marked_region(text):
 
 
 def tokenize(text, first_line):
-    """All tokens but white space."""
+    """All tokens except white space."""
     line = first_line
     tokens = []
     for match in _PATTERN.finditer(text):
@@ -58,7 +58,7 @@ def tokenize(text, first_line):
 
 
 def comment_text(comment):
-    """The words of a comment without its decoration; paragraphs stay apart."""
+    """The text of a comment without its decoration; paragraphs stay separate."""
     lines = comment.removeprefix("/*").removesuffix("*/").split("\n")
     return "\n".join(re.sub(r"^\s*\*? ?", "", line).rstrip() if number else line.strip()
                      for number, line in enumerate(lines)).strip()

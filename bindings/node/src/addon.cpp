@@ -39,6 +39,11 @@ Pool* create_pool(napi_env env, napi_value options) {
   words.clear();
   read_field(env, options, "limitWords", words);
   if (!words.empty()) binding::set_limit(config, words);
+  std::string group;
+  bool has_share = false;
+  read_field(env, options, "share", group);
+  read_field(env, options, "hasShare", has_share);
+  if (has_share) config.share = group.c_str();  // "" is no group, whatever the environment says
   bool capture_aware = false;
   read_field(env, options, "captureAware", capture_aware);
   if (capture_aware) config.flags |= GPUPOOL_FLAG_CAPTURE_AWARE;
@@ -143,6 +148,14 @@ void define_watch(napi_env env, napi_value exports) {
            [](Caller, std::string path, uint32_t flags) { binding::record_start(path, flags); });
   function("gpupool_record_stop", "", [](Caller) { binding::record_stop(); });
   function("gpupool_mark", "text", [](Caller, std::string text) { binding::mark(text); });
+  function("gpupool_set_debug", "modes", [](Caller, std::string modes) { binding::set_debug(modes); });
+  function("gpupool_why", "address", [](Caller, uint64_t address) { return binding::why(address); });
+  function("gpupool_check", "pool", [](Caller, Pool& pool) { return pool.damage(); });
+  function("damage_report", "pool", [](Caller, Pool& pool) { return pool.damage_report(); });
+  function("gpupool_protect", "pool address access",
+           [](Caller, Pool& pool, uint64_t address, int32_t access) {
+             pool.protect(address, static_cast<gpupool_access_t>(access));
+           });
   function("gpupool_holders", "pool", [](Caller caller, Pool& pool) {
     const std::unique_ptr<binding::Holders> found(pool.holders());
     return list<gpupool_holder_t>(caller.environment.env, found->count(),
@@ -245,6 +258,16 @@ void define_sleep(napi_env env, napi_value exports) {
              return figures_of(caller, caller.values[0],
                                [&pool, timeout, flags, fill] { return pool.wake(timeout, flags, fill); });
            });
+  function("gpupool_wake_block", "pool address timeout flags fill",
+           [](Caller, Pool& pool, uint64_t address, uint64_t timeout, uint32_t flags, int32_t fill) {
+             return pool.wake_block(address, timeout, flags, fill);
+           });
+  function("block_awake", "pool address timeout flags fill",
+           [](Caller caller, Pool& pool, uint64_t address, uint64_t timeout, uint32_t flags, int32_t fill) {
+             return figures_of(caller, caller.values[0], [&pool, address, timeout, flags, fill] {
+               return pool.wake_block(address, timeout, flags, fill);
+             });
+           });
   function("gpupool_sleep_tag", "tag mode flags", [](Caller, std::string tag, int32_t mode, uint32_t flags) {
     return binding::sleep_tag(tag, mode_of(mode), flags);
   });
@@ -268,6 +291,8 @@ void define_sleep(napi_env env, napi_value exports) {
   function("gpupool_name", "pool", [](Caller, Pool& pool) { return pool.name(); });
   function("gpupool_set_keep", "pool address keep",
            [](Caller, Pool& pool, uint64_t address, bool keep) { pool.set_keep(address, keep); });
+  function("gpupool_share_request", "pool bytes timeout",
+           [](Caller, Pool& pool, uint64_t bytes, uint64_t timeout) { pool.share_request(bytes, timeout); });
   function("gpupool_prepare_backup", "pool bytes",
            [](Caller, Pool& pool, uint64_t bytes) { pool.prepare_backup(bytes); });
 }

@@ -2,6 +2,7 @@
 // How a C++ function without captures becomes one of JavaScript.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <tuple>

@@ -15,6 +15,9 @@ inline void read_fields(napi_env env, napi_value object, gpupool_config_t& recor
   read_field(env, object, "limitBytes", record.limit_bytes);
   read_field(env, object, "slack", record.slack);
   read_field(env, object, "maxChunkBytes", record.max_chunk_bytes);
+  read_field(env, object, "guaranteedBytes", record.guaranteed_bytes);
+  read_field(env, object, "shareWaitNs", record.share_wait_ns);
+  read_field(env, object, "priority", record.priority);
 }
 
 inline napi_value to_js(napi_env env, const gpupool_device_info_t& record) {
@@ -108,6 +111,44 @@ inline napi_value to_js(napi_env env, const gpupool_stats_t& record) {
   set_field(env, object, "wakes", to_js(env, record.wakes));
   set_field(env, object, "copy", to_js(env, record.copy));
   set_field(env, object, "stream", to_js(env, record.stream));
+  set_field(env, object, "shareGivenBytes", to_js(env, record.share_given_bytes));
+  set_field(env, object, "shareTakenBytes", to_js(env, record.share_taken_bytes));
+  set_field(env, object, "shareState", to_js(env, record.share_state));
+  set_field(env, object, "shareSlot", to_js(env, record.share_slot));
+  return object;
+}
+
+inline napi_value to_js(napi_env env, const gpupool_share_t& record) {
+  napi_value object = nullptr;
+  check(napi_create_object(env, &object));
+  set_field(env, object, "members", to_js(env, record.members));
+  set_field(env, object, "limitBytes", to_js(env, record.limit_bytes));
+  set_field(env, object, "usedBytes", to_js(env, record.used_bytes));
+  set_field(env, object, "totalBytes", to_js(env, record.total_bytes));
+  set_field(env, object, "limboBytes", to_js(env, record.limbo_bytes));
+  set_field(env, object, "foreignBytes", to_js(env, record.foreign_bytes));
+  set_field(env, object, "path", to_js(env, std::string(record.path)));
+  return object;
+}
+
+inline napi_value to_js(napi_env env, const gpupool_share_member_t& record) {
+  napi_value object = nullptr;
+  check(napi_create_object(env, &object));
+  set_field(env, object, "slot", to_js(env, record.slot));
+  set_field(env, object, "state", to_js(env, record.state));
+  set_field(env, object, "pid", to_js(env, record.pid));
+  set_field(env, object, "uid", to_js(env, record.uid));
+  set_field(env, object, "priority", to_js(env, record.priority));
+  set_field(env, object, "isWaiting", to_js(env, record.is_waiting));
+  set_field(env, object, "wantBytes", to_js(env, record.want_bytes));
+  set_field(env, object, "reservedBytes", to_js(env, record.reserved_bytes));
+  set_field(env, object, "chargedBytes", to_js(env, record.charged_bytes));
+  set_field(env, object, "liveBytes", to_js(env, record.live_bytes));
+  set_field(env, object, "guaranteedBytes", to_js(env, record.guaranteed_bytes));
+  set_field(env, object, "limitBytes", to_js(env, record.limit_bytes));
+  set_field(env, object, "givenBytes", to_js(env, record.given_bytes));
+  set_field(env, object, "takenBytes", to_js(env, record.taken_bytes));
+  set_field(env, object, "name", to_js(env, std::string(record.name)));
   return object;
 }
 

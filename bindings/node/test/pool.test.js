@@ -211,7 +211,12 @@ test("options", () => {
     { message: 'mode is "fast": one of "auto", "vmm", "driver", "upstream" is wanted' });
   assert.throws(() => new Pool({ fraction: "1" }), { message: "fraction is 1: a number is wanted" });
   assert.throws(() => new Pool("sim:99"), gpupool.GpuPoolError);
-  assert.throws(() => new Pool(5), TypeError);
+  for (const other of [5, true, null, [], [1], new Map()]) {
+    assert.throws(() => new Pool(other), { name: "TypeError", message: /^options is .*: an object, or a device/ });
+  }
+  assert.throws(() => new Pool({ device: 1 }, "8GiB"),
+    { message: "limit stands beside an object of options, which has its own" });
+  assert.equal(new Pool(undefined, "8GiB").stats().limitBytes, 2 ** 33);
   const pool = new Pool({ device: "sim:1", limit: "40%", mode: "driver", peers: [2], captureAware: true, slack: 0.1 });
   assert.match(String(pool), /^pool on sim:1: 0 bytes of /);
   const address = Pool.shared().malloc(10);

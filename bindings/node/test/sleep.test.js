@@ -51,6 +51,25 @@ test("what is dropped is filled, but for what is to be kept", async () => {
   assert.equal(pool.stats().backupBytes, 0);
 });
 
+test("blocks wake ahead of their pool", async () => {
+  const pool = new Pool("sim");
+  const blocks = ["first", "second", "third"].map((text) => {
+    const block = pool.allocate(4 * MIB);
+    block.write(Buffer.from(text));
+    return block;
+  });
+  await pool.sleep();
+  const woken = await pool.wakeBlock(blocks[1].address);
+  assert.deepEqual([woken.pools, woken.savedBytes], [0, 4 * MIB]);
+  assert.equal(pool.wakeBlockSync(blocks[2].address, 1000).savedBytes, 4 * MIB);
+  assert.equal(String(blocks[1].read(0, 6)), "second");
+  assert.equal(pool.sleepState, SleepState.ASLEEP);
+  await assert.rejects(pool.sleep(), gpupool.UnavailableError);
+  assert.throws(() => pool.wakeBlockSync(4096), gpupool.UnknownPointerError);
+  assert.equal((await pool.wake()).savedBytes, 4 * MIB);
+  assert.deepEqual(blocks.map((block) => String(block.read(0, 5))), ["first", "secon", "third"]);
+});
+
 test("sleep refuses what it does not know", async () => {
   const pool = new Pool("sim");
   await assert.rejects(pool.sleep("deep"), {

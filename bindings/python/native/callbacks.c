@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the library's callbacks and the functions of Python: see glue.h. The library may call at any time,
- * also after the interpreter has gone, which nothing in Python survives. */
+ * even after the interpreter has gone, when nothing of Python can be used. */
 #include <Python.h>
 #include <gpupool/gpupool.h>
 

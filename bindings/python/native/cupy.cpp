@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CuPy's CFunctionAllocator calls: see glue.h. In C++, because CuPy does not look at what malloc
-// returns, but turns a C++ exception into one of Python.
+// What CuPy's CFunctionAllocator calls: see glue.h. It is C++, because CuPy does not look at what malloc
+// returns, but turns a C++ exception into a Python one.
 #include <gpupool/gpupool.h>
 
 #include <new>
@@ -29,7 +29,7 @@ void check(gpupool_status_t status) {
   throw std::runtime_error(std::string("gpupool: ") + error.message);
 }
 
-/// cudaStreamPerThread: another stream in every thread, so that no order can be kept by its number.
+/// cudaStreamPerThread: another stream in every thread, so its number cannot keep an order.
 constexpr gpupool_stream_t kPerThread = 2;
 
 }  // namespace
@@ -54,8 +54,8 @@ void gpupool_py_cupy_free(void*, void* ptr, int device) {
   const auto address = reinterpret_cast<gpupool_ptr_t>(ptr);
   gpupool_t* pool = nullptr;
   gpupool_block_t block{};
-  // The array's own stream, as in CuPy's pool. In a forked child nothing is found, and nothing is to be
-  // freed.
+  // Frees on the array's own stream, as CuPy's pool does. A forked child finds nothing, and must free
+  // nothing.
   if (gpupool_default_pool(device, &pool) != GPUPOOL_SUCCESS) return;
   if (gpupool_block_info(pool, address, &block, sizeof block) != GPUPOOL_SUCCESS) return;
   (void)gpupool_free(pool, address, block.stream);

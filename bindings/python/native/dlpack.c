@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of blocks: see dlpack.h. Deleters are called by any thread, with or without Python's lock, also
- * after the interpreter has gone; they touch nothing of Python. */
+/* Tensors of blocks: see dlpack.h. Any thread may call a deleter, with or without Python's lock, even after
+ * the interpreter has gone; so deleters touch nothing of Python. */
 #include <Python.h>
 #include <gpupool/gpupool.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ static void delete_versioned(dlpack_versioned_t* self) {
   free(self);
 }
 
-/* Room for a struct of so many bytes, and behind it for the arrays that a tensor points to. NULL: the block
- * is freed already, or the host has no memory. */
+/* Makes room for a struct of size bytes, and behind it for the arrays that a tensor points to. NULL: the
+ * block is freed already, or the host has no memory. */
 static void* hold_and_make(gpupool_py_block_t* block, size_t size, const dlpack_tensor_t* tensor) {
   void* made = malloc(size + 2 * sizeof(int64_t) * (size_t)tensor->dimensions);
   if (made == NULL || !gpupool_py_block_hold(block)) {
@@ -71,7 +71,7 @@ void gpupool_py_delete_versioned(dlpack_versioned_t* taken) {
   if (taken->deleter != NULL) taken->deleter(taken);
 }
 
-/* Who takes the tensor renames the capsule. */
+/* Whoever takes the tensor renames the capsule. */
 void gpupool_py_drop_capsule(void* capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     gpupool_py_delete_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The structs of DLPack 1.x, as its specification lays them out, and what makes tensors of blocks. cffi reads
- * this file as it is, so it has no preprocessor lines; include gpupool.h and glue.h first. */
+/* The structs of DLPack 1.x, as its specification lays them out, and the functions that make tensors of
+ * blocks. cffi reads this file as it is, so it has no preprocessor lines. Include gpupool.h and glue.h
+ * first. */
 
 typedef struct dlpack_device_t {
   int32_t type;
@@ -32,8 +33,8 @@ typedef struct dlpack_legacy_t {
   void (*deleter)(struct dlpack_legacy_t* self);
 } dlpack_legacy_t;
 
-/* From version 1.0, as capsule "dltensor_versioned". Only the first two fields can be relied on where the
- * major version is another, and the deleter. */
+/* From version 1.0 on, as capsule "dltensor_versioned". With another major version, only the first two fields
+ * and the deleter can be relied on. */
 typedef struct dlpack_versioned_t {
   uint32_t major;
   uint32_t minor;
@@ -44,7 +45,7 @@ typedef struct dlpack_versioned_t {
   dlpack_tensor_t tensor;
 } dlpack_versioned_t;
 
-/* A copy of a tensor whose elements lie in C order, in a block, which it holds until its deleter is called.
+/* A copy of a tensor with elements in C order in a block. It holds the block until its deleter is called.
  * NULL: the block is freed already, or the host has no memory. */
 dlpack_legacy_t* gpupool_py_export_legacy(gpupool_py_block_t* block, const dlpack_tensor_t* tensor);
 dlpack_versioned_t* gpupool_py_export_versioned(gpupool_py_block_t* block, const dlpack_tensor_t* tensor);

@@ -10,7 +10,7 @@
 
 enum { MOST_FRAMES = 40 };
 
-/* This package's own folder: its frames stand between every caller and the library, and are left out. */
+/* This package's own folder. Its frames stand between every caller and the library, so they are left out. */
 static int is_own(const char* file) {
   return strstr(file, "/gpupool/_") != NULL || strstr(file, "/gpupool/frameworks/") != NULL;
 }
@@ -55,8 +55,8 @@ static size_t write_frames(char* text, size_t capacity) {
   return length;
 }
 
-/* A thread that Python has never seen has no frames. One that has let go of the interpreter gets it back for
- * this: it would get it back after the malloc as well. */
+/* A thread that Python has never seen has no frames. A thread that has let go of the interpreter takes it
+ * again for this; it would take it again after the malloc anyway. */
 size_t gpupool_py_call_stack(void* user, char* text, size_t capacity) {
   (void)user;
   if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == NULL) return 0;

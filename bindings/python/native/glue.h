@@ -1,45 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the Python layer needs in C besides the library's own functions. cffi reads this file as it is, so it
- * has no preprocessor lines; include gpupool.h first.
- *
- * All functions may be called without Python's lock, from any thread. */
+ * has no preprocessor lines. Include gpupool.h first. Any thread may call any function here, without Python's
+ * lock. */
 
 /* A pool with its owners counted: the Pool object until it is closed, its streams, and its blocks below.
- * gpupool_destroy runs when the last of them lets go. So a pool is never destroyed while another thread is
- * inside a call on it, and closing a pool, dropping buffers and ending streams may come in any order. */
+ * gpupool_destroy runs when the last owner is gone. So no pool is destroyed while another thread is inside a
+ * call on it, and closing a pool, dropping buffers and ending streams may come in any order. */
 typedef struct gpupool_py_pool_t {
   gpupool_t* handle;
   uint32_t owners;
-  /* Who keeps this record: owners, and the Pool object as long as it lives. */
+  /* How many keep this record: owners, and the Pool object as long as it lives. */
   uint32_t references;
   /* 1: belongs to the process and is never destroyed. */
   uint32_t is_default;
   /* 1: gpupool_destroy has returned. */
   uint32_t is_destroyed;
-  /* The process that made it: in a forked child nobody else will set is_destroyed. */
+  /* The process that created it: in a forked child, nobody else will set is_destroyed. */
   int32_t process;
   uint32_t reserved0;
 } gpupool_py_pool_t;
 
 /* With one owner and one reference. NULL: the host has no memory. */
 gpupool_py_pool_t* gpupool_py_pool_new(gpupool_t* handle, uint32_t is_default);
-/* One owner less. */
+/* Drops one owner. */
 void gpupool_py_pool_drop(gpupool_py_pool_t* pool);
-/* One reference less. */
+/* Drops one reference. */
 void gpupool_py_pool_forget(gpupool_py_pool_t* pool);
-/* gpupool_free for a caller that is no owner: addresses may be freed after their pool was closed. May wait
- * for another thread's gpupool_destroy. */
+/* gpupool_free for a caller that is not an owner: a program may free addresses after it closed their pool.
+ * May wait for another thread's gpupool_destroy. */
 int32_t gpupool_py_free_late(gpupool_py_pool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream);
 
-/* A block that several may hold: the Buffer that owns it, and the tensors and views that were made of it. It
- * is freed on its stream when the owner has freed it and the last of the others has gone. */
+/* A block that several may hold: the Buffer that owns it, and the tensors and views made of it. It is freed
+ * on its stream when the owner has freed it and the last of the others has gone. */
 typedef struct gpupool_py_block_t {
   gpupool_py_pool_t* pool;
   gpupool_ptr_t address;
   gpupool_stream_t stream;
-  /* Who keeps the block from being freed. */
+  /* How many keep the block from being freed. */
   uint32_t holders;
-  /* Who keeps this record, and with it the pool: holders, and the Python object. */
+  /* How many keep this record, and with it the pool: holders, and the Python object. */
   uint32_t references;
   /* 1 until the owner has freed it. */
   uint32_t is_owned;
@@ -49,16 +48,15 @@ typedef struct gpupool_py_block_t {
 /* Takes over a block of the pool. NULL: the host has no memory, and the block is still the caller's. */
 gpupool_py_block_t* gpupool_py_block_new(gpupool_py_pool_t* pool, gpupool_ptr_t address,
                                          gpupool_stream_t stream);
-/* The owner lets go; the second time it does nothing. The status is that of gpupool_free, if that was called.
- */
+/* The owner lets go; a second call does nothing. Returns the status of gpupool_free, if it was called. */
 int32_t gpupool_py_block_free(gpupool_py_block_t* block);
-/* One holder more: 1, or 0 if the block is freed already. */
+/* Adds one holder. Returns 1, or 0 if the block is freed already. */
 int32_t gpupool_py_block_hold(gpupool_py_block_t* block);
 void gpupool_py_block_release(gpupool_py_block_t* block);
-/* The Python object goes, and frees the block if nobody has. */
+/* The Python object goes. Frees the block if nobody has. */
 void gpupool_py_block_forget(gpupool_py_block_t* block);
 
-/* A stream that a pool made, and one of that pool's owners. It is destroyed when it was closed and the last
+/* A stream that a pool made, and one of that pool's owners. It is destroyed when it is closed and the last
  * call on it has returned. */
 typedef struct gpupool_py_stream_t {
   gpupool_py_pool_t* pool;
@@ -71,17 +69,16 @@ typedef struct gpupool_py_stream_t {
 
 /* Takes over a stream. NULL: the host has no memory, and the stream is still the caller's. */
 gpupool_py_stream_t* gpupool_py_stream_new(gpupool_py_pool_t* pool, gpupool_stream_t number);
-/* The second time it does nothing. The status is that of gpupool_stream_destroy, if that was called. */
+/* A second call does nothing. Returns the status of gpupool_stream_destroy, if it was called. */
 int32_t gpupool_py_stream_close(gpupool_py_stream_t* stream);
-/* One call more: 1, or 0 if it was closed. */
+/* Adds one call. Returns 1, or 0 if the stream is closed. */
 int32_t gpupool_py_stream_hold(gpupool_py_stream_t* stream);
 void gpupool_py_stream_release(gpupool_py_stream_t* stream);
 /* The Python object goes. */
 void gpupool_py_stream_forget(gpupool_py_stream_t* stream);
 
-/* The callbacks that are given to the library. Each calls the Python function of its name (on_log, ...), but
- * when the interpreter has gone: then nothing is logged, nothing can be freed, and there is no more memory.
- */
+/* The callbacks that the library gets. Each calls the Python function of its name (on_log, ...) unless the
+ * interpreter has gone: then nothing is logged, nothing can be freed, and there is no more memory. */
 void gpupool_py_call_log(void* user, int32_t level, const char* message);
 int32_t gpupool_py_call_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 int32_t gpupool_py_call_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);

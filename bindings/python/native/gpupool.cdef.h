@@ -83,6 +83,30 @@ typedef enum {
   GPUPOOL_SLEEP_FLAG_FORCE32 = 2147483647,
 } gpupool_sleep_flag_t;
 typedef enum {
+  GPUPOOL_ACCESS_WRITE = 0,
+  GPUPOOL_ACCESS_READ = 1,
+  GPUPOOL_ACCESS_NONE = 2,
+  GPUPOOL_ACCESS_FORCE32 = 2147483647,
+} gpupool_access_t;
+typedef enum {
+  GPUPOOL_SHARE_STATE_OFF = 0,
+  GPUPOOL_SHARE_STATE_ALONE = 1,
+  GPUPOOL_SHARE_STATE_SHARED = 2,
+  GPUPOOL_SHARE_STATE_FORCE32 = 2147483647,
+} gpupool_share_state_t;
+typedef enum {
+  GPUPOOL_SHARE_MEMBER_STATE_LIVE = 1,
+  GPUPOOL_SHARE_MEMBER_STATE_LIMBO = 2,
+  GPUPOOL_SHARE_MEMBER_STATE_FORCE32 = 2147483647,
+} gpupool_share_member_state_t;
+typedef enum {
+  GPUPOOL_SHARE_FIGURE_LIMIT = 1,
+  GPUPOOL_SHARE_FIGURE_MEMBER_LIMIT = 2,
+  GPUPOOL_SHARE_FIGURE_MEMBER_GUARANTEE = 3,
+  GPUPOOL_SHARE_FIGURE_MEMBER_PRIORITY = 4,
+  GPUPOOL_SHARE_FIGURE_FORCE32 = 2147483647,
+} gpupool_share_figure_t;
+typedef enum {
   GPUPOOL_SLEEP_STATE_AWAKE = 0,
   GPUPOOL_SLEEP_STATE_FALLING_ASLEEP = 1,
   GPUPOOL_SLEEP_STATE_ASLEEP = 2,
@@ -127,6 +151,11 @@ typedef struct gpupool_config_t {
   uint32_t peer_count;
   uint32_t reserved0;
   uint64_t reserved[4];
+  const char* share;
+  uint64_t guaranteed_bytes;
+  uint64_t share_wait_ns;
+  int32_t priority;
+  uint32_t reserved1;
 } gpupool_config_t;
 typedef struct gpupool_device_info_t {
   uint32_t struct_size;
@@ -199,7 +228,38 @@ typedef struct gpupool_stats_t {
   uint64_t wakes;
   gpupool_call_stat_t copy;
   gpupool_call_stat_t stream;
+  uint64_t share_given_bytes;
+  uint64_t share_taken_bytes;
+  int32_t share_state;
+  uint32_t share_slot;
 } gpupool_stats_t;
+typedef struct gpupool_share_t {
+  uint32_t struct_size;
+  uint32_t members;
+  uint64_t limit_bytes;
+  uint64_t used_bytes;
+  uint64_t total_bytes;
+  uint64_t limbo_bytes;
+  uint64_t foreign_bytes;
+  char path[256];
+} gpupool_share_t;
+typedef struct gpupool_share_member_t {
+  uint32_t slot;
+  int32_t state;
+  uint64_t pid;
+  uint64_t uid;
+  int32_t priority;
+  uint32_t is_waiting;
+  uint64_t want_bytes;
+  uint64_t reserved_bytes;
+  uint64_t charged_bytes;
+  uint64_t live_bytes;
+  uint64_t guaranteed_bytes;
+  uint64_t limit_bytes;
+  uint64_t given_bytes;
+  uint64_t taken_bytes;
+  char name[40];
+} gpupool_share_member_t;
 typedef struct gpupool_sleep_options_t {
   uint32_t struct_size;
   int32_t mode;
@@ -287,17 +347,26 @@ gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* o
 gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
+gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
 gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
 gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep);
 gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes);
 gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data, uint64_t* out_bytes);
+gpupool_status_t gpupool_share_info(const char* share, gpupool_backend_t backend, int32_t device, gpupool_share_t* info, gpupool_share_member_t* members, size_t member_size, size_t member_capacity, size_t* out_member_count);
+gpupool_status_t gpupool_share_request(gpupool_t* pool, uint64_t bytes, uint64_t timeout_ns);
+gpupool_status_t gpupool_share_set(const char* share, gpupool_backend_t backend, int32_t device, int32_t what, uint32_t member, int64_t value);
+gpupool_status_t gpupool_share_repair(const char* share, gpupool_backend_t backend, int32_t device, int64_t* out_off);
 gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats);
 gpupool_status_t gpupool_reset_peaks(gpupool_t* pool);
 gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, size_t segment_size, size_t segment_capacity, size_t* out_segment_count, gpupool_block_t* blocks, size_t block_size, size_t block_capacity, size_t* out_block_count);
 gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 gpupool_status_t gpupool_validate(gpupool_t* pool);
+gpupool_status_t gpupool_set_debug(const char* modes);
+gpupool_status_t gpupool_check(gpupool_t* pool, uint64_t* out_count, char* text, size_t capacity);
+gpupool_status_t gpupool_protect(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_access_t access);
+gpupool_status_t gpupool_why(gpupool_ptr_t address, char* text, size_t capacity, size_t* out_length);
 gpupool_status_t gpupool_tag_push(const char* tag);
 gpupool_status_t gpupool_tag_pop(void);
 gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, size_t holder_size, size_t holder_capacity, size_t* out_holder_count);

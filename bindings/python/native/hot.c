@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The extension module gpupool._hot: malloc and free as methods in C, for half the price of a method in
- * Python over cffi. Everything else of a pool is written in Python, in the class that is derived from this
- * one. */
+/* The extension module gpupool._hot: malloc and free as methods in C, which cost less than methods in Python
+ * over cffi. The rest of a pool is written in Python, in a class derived from this one. */
 #include <Python.h>
 #include <gpupool/gpupool.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 
 typedef struct hot_t {
   PyObject base;
-  /* One of the pool's owners, which a call holds on to while it runs. */
+  /* One of the pool's owners. A call holds on to it while it runs. */
   PyObject* owner;
   /* What owner points to. */
   gpupool_py_pool_t* pool;
@@ -18,12 +17,12 @@ typedef struct hot_t {
   int is_closed;
 } hot_t;
 
-/* A call on a pool in which the library may call functions of the user, on this thread. What they raise
- * cannot pass through the library, and waits here until the call returns. */
+/* A call on a pool in which the library may call functions of the user, on this thread. Their exceptions
+ * cannot pass through the library, so they wait here until the call returns. */
 typedef struct call_t {
   struct call_t* outer;
   const gpupool_t* pool;
-  /* A list, or NULL: none. See _callbacks.py for what is in it. */
+  /* A list, or NULL: none. _callbacks.py says what is in it. */
   PyObject* raised;
 } call_t;
 
@@ -39,8 +38,8 @@ static void end_call(call_t* call) {
   current_call = call->outer;
 }
 
-/* Plain numbers; _number(name, object) makes them of anything else, or says what is wrong. Returns 0 with an
- * exception. */
+/* Reads a plain number itself; _number(name, object) turns anything else into one, or says what is wrong.
+ * Returns 0 with an exception. */
 static int to_number(hot_t* self, const char* name, PyObject* object, uint64_t* number) {
   if (PyLong_CheckExact(object)) {
     *number = PyLong_AsUnsignedLongLong(object);
@@ -54,7 +53,7 @@ static int to_number(hot_t* self, const char* name, PyObject* object, uint64_t* 
   return *number != UINT64_MAX || !PyErr_Occurred();
 }
 
-/* Both methods are called as (number, stream=0), with their names or without. */
+/* Both methods take (number, stream=0), by position or by name. */
 static int read_arguments(hot_t* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
                           const char* first, uint64_t* number, uint64_t* stream) {
   PyObject* given[2] = {NULL, NULL};
@@ -98,7 +97,7 @@ static PyObject* raise_failure(hot_t* self, int32_t status, PyObject* raised) {
   return NULL;
 }
 
-/* What was raised in a call that succeeded all the same. */
+/* Reports what was raised in a call that succeeded all the same. */
 static void report(PyObject* raised) {
   const Py_ssize_t count = raised == NULL ? 0 : PyList_Size(raised);
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -125,7 +124,7 @@ static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssi
   Py_BEGIN_ALLOW_THREADS status = gpupool_malloc(pool, size, (gpupool_stream_t)stream, &address);
   Py_END_ALLOW_THREADS end_call(&call);
   if (status == GPUPOOL_SUCCESS) report(call.raised);
-  /* The failure is explained before anything else can fail on this thread. */
+  /* Explain the failure before anything else can fail on this thread. */
   PyObject* result = status == GPUPOOL_SUCCESS ? PyLong_FromUnsignedLongLong(address)
                                                : raise_failure(self, status, call.raised);
   Py_XDECREF(call.raised);
@@ -134,7 +133,7 @@ static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssi
 }
 
 /* _ask(function, ...): calls a function of the library on this pool, other than gpupool_malloc, that may call
- * those of the user. Raises what its status stands for. */
+ * functions of the user. Raises the exception for its status. */
 static PyObject* hot_ask(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
   hot_t* self = (hot_t*)object;
   PyObject* owner = self->owner;
@@ -217,7 +216,7 @@ static PyObject* hot_is_closed(PyObject* object, void* unused) {
   return PyBool_FromLong(((hot_t*)object)->is_closed);
 }
 
-/* What is not bound yet refuses as a pool that has gone does. */
+/* An object that is not bound yet refuses calls, as a pool that has gone does. */
 static gpupool_py_pool_t unbound = {.is_destroyed = 1};
 
 static PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
@@ -283,15 +282,15 @@ static PyType_Spec hot_spec = {
     .slots = hot_slots,
 };
 
-/* new_bytes(size): bytes that have no value yet, for their maker to write before anybody else sees them. */
+/* new_bytes(size): uninitialised bytes; the caller must write them before anybody else sees them. */
 static PyObject* new_bytes(PyObject* module, PyObject* size) {
   (void)module;
   const Py_ssize_t count = PyLong_AsSsize_t(size);
   return count < 0 ? NULL : PyBytes_FromStringAndSize(NULL, count);
 }
 
-/* keep(pool, what): has the call on the pool with this handle in which this thread is raise `what` when it
- * has returned. False: it is in none, and nobody would. */
+/* keep(pool, what): if this thread is inside a call on the pool with this handle, that call raises `what`
+ * when it has returned. False: this thread is inside no such call, so nobody would raise it. */
 static PyObject* keep(PyObject* module, PyObject* arguments) {
   (void)module;
   unsigned long long pool = 0;

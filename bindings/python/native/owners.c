@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools, blocks and streams by their owners: see glue.h. Counts that go up need no order; those that go down
- * do, so that the last one sees what the others did. */
+/* Pools, blocks and streams by their owners: see glue.h. Counts that go up need no memory order; those that
+ * go down do, so that the last one sees what the others did. */
 #include <gpupool/gpupool.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -12,12 +12,12 @@ static void increase(uint32_t* count) {
   __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
 }
 
-/* 1 for the last one. */
+/* Returns 1 to the last one. */
 static int decrease(uint32_t* count) {
   return __atomic_sub_fetch(count, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* One more, unless there is none left. */
+/* Counts one more, unless none is left. */
 static int increase_if_any(uint32_t* count) {
   uint32_t now = __atomic_load_n(count, __ATOMIC_RELAXED);
   do {

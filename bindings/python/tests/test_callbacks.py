@@ -200,7 +200,7 @@ def test_a_handler_does_not_keep_its_pool() -> None:
 
 
 class HostMemory:
-    """An upstream that gives memory of the host."""
+    """An upstream that gives host memory."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit

@@ -65,7 +65,7 @@ def test_device(pool: gpupool.Pool) -> None:
 
 def test_refused(pool: gpupool.Pool) -> None:
     buffer = pool.alloc(1000)
-    with pytest.raises(BufferError, match="no copies"):
+    with pytest.raises(BufferError, match="without a copy"):
         buffer.__dlpack__(copy=True)
     with pytest.raises(BufferError, match="not on"):
         buffer.__dlpack__(dl_device=(2, 0))
@@ -124,7 +124,7 @@ def test_parts_and_read_only() -> None:
     array = numpy.arange(12, dtype="int16").reshape(3, 4)
     part = gpupool.from_dlpack(array[1:, ::2])
     assert (part.address, part.strides) == (array.ctypes.data + 8, (4, 2))
-    with pytest.raises(gpupool.InvalidArgumentError, match="in a row"):
+    with pytest.raises(gpupool.InvalidArgumentError, match="not contiguous"):
         _ = part.nbytes
     array.flags.writeable = False
     try:
@@ -136,7 +136,7 @@ def test_parts_and_read_only() -> None:
 def test_what_is_no_tensor() -> None:
     with pytest.raises(AttributeError):
         gpupool.from_dlpack(7)
-    with pytest.raises(TypeError, match="no capsule"):
+    with pytest.raises(TypeError, match="did not return a capsule"):
         gpupool.from_dlpack(Holder(7))
 
 
@@ -153,7 +153,7 @@ class Holder:
 def test_a_capsule_that_was_taken(pool: gpupool.Pool) -> None:
     holder = Holder(pool.alloc(1000).__dlpack__())
     first = gpupool.from_dlpack(holder)
-    with pytest.raises(TypeError, match="nobody has taken"):
+    with pytest.raises(TypeError, match="an unused tensor"):
         gpupool.from_dlpack(holder)
     first.free()
     del holder

@@ -172,9 +172,9 @@ def test_cupy_tells_of_the_pool_and_releases_streams() -> None:
         ("refused()", 'ValueError name what to install: "cupy"'),
         ("refused('pytorch')", 'knows no framework "pytorch"; did you mean "torch"? It knows "cupy"'),
         ("refused('cupy', 'cuda_core')", 'did you mean "cuda.core"?'),
-        ("refused('quux')", 'ValueError gpupool knows no framework "quux"; It knows'),
+        ("refused('quux')", 'ValueError gpupool knows no framework "quux"; it knows'),
         ("refused('jax')", "gpupool.jax.share"),
-        ("refused('tensorflow')", "TensorFlow takes no allocator"),
+        ("refused('tensorflow')", "TensorFlow accepts no outside allocator"),
         ("refused('cupy', cap='lots')", "ValueError cap is 'lots'; it can be"),
         ("refused('cupy', cap='120%')", "ValueError cap is '120%'; it can be"),
         ("refused('cupy', cap='9TiB')", "ValueError cap is 9895604649984 bytes, more than the 150754820096 bytes of"),
@@ -215,27 +215,27 @@ def test_too_late_and_allocators_of_others() -> None:
         refused("cupy", "numba", cap="40%")
         assert gpupool.default_pool(0).stats().limit_bytes == 0
     """)
-    assert "memory manager of another library already (__main__.Theirs)" in works("""
+    assert "another library's memory manager (__main__.Theirs)" in works("""
         from numba.cuda.cudadrv import driver
         driver._memory_manager = type("Theirs", (), {})
         refused("numba")
     """)
-    assert "CuPy has an allocator of another library already" in works("""
+    assert "CuPy already has another library's allocator" in works("""
         import cupy
         cupy.cuda.set_allocator(lambda size: None)
         refused("numba", "cupy")
     """)
-    assert "RMM has a PoolMemoryResource already for device 0" in works("""
+    assert "RMM already has a PoolMemoryResource for device 0" in works("""
         import rmm
         rmm.resources[0] = type("PoolMemoryResource", (), {})()
         refused("rmm")
     """)
-    assert "Warp has an allocator of another library already (Theirs on" in works("""
+    assert "Warp already has another library's allocator (Theirs on" in works("""
         import warp
         warp.device.allocator = type("Theirs", (), {})()
         refused("warp")
     """)
-    assert "gpupool needs Warp 1.15, which takes allocators; this is 1.2.0" in works("""
+    assert "gpupool needs Warp 1.15, which accepts allocators; this is 1.2.0" in works("""
         import warp
         del warp.set_device_allocator
         warp.__version__ = "1.2.0"
@@ -261,7 +261,7 @@ def test_twice() -> None:
         before = installed()
         refused("triton", cap="8GiB")
     """)
-    assert '"cupy", "numba" share one pool already, with 40% as its cap' in found
+    assert '"cupy", "numba" already share one pool, with 40% as its cap' in found
     assert "gpupool.default_pool(device).set_limit" in found
 
 
@@ -364,3 +364,120 @@ def test_fork() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert gpupool.default_pool(0).memory_allocated() == 2048
     """)
+
+
+def test_all_in_one_group(tmp_path: Path) -> None:
+    works(
+        """
+        names = ("cupy", "numba", "cuda.core", "triton", "rmm", "warp")
+        gpupool.install(*names, share="team", guaranteed="1GiB", priority=3)
+        import cupy, numba.cuda, cuda.core, triton, rmm, warp
+        MIB = 1 << 20
+        def member():
+            (found,) = gpupool.share_info("team", "sim").members
+            return found
+        stream = gpupool.default_pool(0).stream()
+        takes = {
+            "cupy": lambda: cupy.cuda.get_allocator()(700 * MIB),
+            "numba": lambda: numba.cuda.cudadrv.driver._memory_manager().memalloc(700 * MIB),
+            "cuda.core": lambda: cuda.core.Device(0).memory_resource.allocate(700 * MIB, stream=stream),
+            "triton": lambda: triton.runtime._allocation._allocator.get()(700 * MIB, 128, None),
+            "rmm": lambda: rmm.mr.get_per_device_resource(0).allocate(700 * MIB, 1),
+            "warp": lambda: warp.device.allocator.allocate(700 * MIB),
+        }
+        kept = []
+        for count, (name, take) in enumerate(takes.items(), 1):
+            kept.append(take())
+            assert gpupool.default_pool(0).stats().share_state == gpupool.ShareState.SHARED
+            found = member()
+            assert (found.priority, found.guaranteed_bytes) == (3, 1024 * MIB)
+            assert found.reserved_bytes >= 700 * MIB * count, name
+            assert gpupool.share_info("team", "sim").share.used_bytes == max(found.reserved_bytes, 1024 * MIB)
+        """,
+        GPUPOOL_SHARE_DIR=str(tmp_path),
+    )
+
+
+def test_a_part_of_the_device_is_guaranteed(tmp_path: Path) -> None:
+    works(
+        """
+        gpupool.install("cupy", share="team", guaranteed=0.25)
+        import cupy
+        total = gpupool.default_pool(0).device_info().total_bytes
+        assert abs(gpupool.share_info("team", "sim").members[0].guaranteed_bytes - total // 4) < 1024
+        """,
+        GPUPOOL_SHARE_DIR=str(tmp_path),
+    )
+
+
+def test_what_install_does_not_say_is_the_environments(tmp_path: Path) -> None:
+    works(
+        """
+        gpupool.install("cupy", share="team")
+        import cupy
+        kept = cupy.cuda.get_allocator()(1000)
+        (member,) = gpupool.share_info("team", "sim").members
+        assert (member.priority, member.guaranteed_bytes) == (2, 1 << 30)
+        """,
+        GPUPOOL_SHARE_DIR=str(tmp_path),
+        GPUPOOL_SHARE="others",
+        GPUPOOL_SHARE_PRIORITY="2",
+        GPUPOOL_SHARE_GUARANTEED="1GiB",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("share='a/b'", 'share is "a/b", not 1 to 48 letters'),
+        ("share=''", 'share is ""'),
+        ("share='team', guaranteed='much'", "guaranteed is "),
+        ("share='team', priority=9", "ValueError priority is 9; it must be -8 to 8"),
+        ("guaranteed='1GiB'", "give share, the group, as well"),
+        ("priority=1", "give share, the group, as well"),
+    ],
+)
+def test_a_group_that_is_none(settings: str, message: str) -> None:
+    assert message in works(f"""
+        import os
+        refused("cupy", {settings})
+        assert not [name for name in os.environ if name.startswith("GPUPOOL_SHARE")]
+    """)
+
+
+def test_a_group_comes_too_late(tmp_path: Path) -> None:
+    found = works(
+        """
+        import os
+        gpupool.default_pool(0)
+        refused("cupy", share="team")
+        assert "GPUPOOL_SHARE" not in os.environ
+        """,
+        GPUPOOL_SHARE_DIR=str(tmp_path),
+    )
+    assert 'the group "team" comes too late: device 0 has its default pool already' in found
+    found = works(
+        """
+        gpupool.install("cupy", share="team")
+        gpupool.install("numba", share="team")
+        before = installed()
+        refused("triton", share="others")
+        refused("triton", share="team", priority=1)
+        gpupool.install("triton")
+        assert gpupool.default_pool(0).stats().share_state == gpupool.ShareState.SHARED
+        """,
+        GPUPOOL_SHARE_DIR=str(tmp_path),
+    )
+    assert 'share one pool already, with the group "team", and' in found
+
+
+def test_half_way_joins_no_group() -> None:
+    found = works("""
+        import os, numba.cuda
+        os.environ["GPUPOOL_SHARE"] = "mine"
+        def fail(manager): raise TypeError("no managers today")
+        numba.cuda.set_memory_manager = fail
+        refused("cupy", "numba", share="team", guaranteed="1GiB")
+        assert os.environ["GPUPOOL_SHARE"] == "mine" and "GPUPOOL_SHARE_GUARANTEED" not in os.environ
+    """)
+    assert "nothing was installed: no managers today" in found

@@ -54,6 +54,7 @@ def test_fields_arrive_where_they_belong() -> None:
     numbers = ffi.cast("uint64_t *", stats)
     for i in range(ffi.sizeof("gpupool_stats_t") // 8):
         numbers[i] = i
+    stats.share_state = gpupool.ShareState.SHARED  # which is an enum in Python
     made = _structs.Stats._of(stats)
     for path in ("limit_bytes", "all.requested_bytes.current", "small.chunks.total_freed", "driver.host_wait.count"):
         expected: Any = stats

@@ -14,18 +14,18 @@ numpy = pytest.importorskip("numpy")
 Case = tuple[type[BaseException], str, Callable[[Any], object]]
 
 MISTAKES: dict[str, Case] = {
-    "fraction=50": (ValueError, r"fraction is 50; it is a share .* up to 1", lambda p: gpupool.Pool(fraction=50)),
+    "fraction=50": (ValueError, r"fraction is 50; it must be a share .* up to 1", lambda p: gpupool.Pool(fraction=50)),
     "fraction='50'": (ValueError, "fraction is '50'", lambda p: gpupool.Pool(fraction="50")),
     "fraction='150%'": (ValueError, r'fraction is "150%", not a share', lambda p: gpupool.Pool(fraction="150%")),
     "fraction=None": (TypeError, "fraction is None", lambda p: gpupool.Pool(fraction=None)),  # type: ignore[arg-type]
     "limit_bytes=8e9": (
         TypeError,
-        r"limit_bytes is 8000000000\.0, of type float; it is a number of bytes as an int, or a text such as \"8GiB\"",
+        r"limit_bytes is 8000000000\.0, of type float; it must be a number of bytes .*string such as \"8GiB\"",
         lambda p: gpupool.Pool(limit_bytes=8e9),  # type: ignore[arg-type]
     ),
     "limit_bytes='40%'": (ValueError, 'limit_bytes is "40%", a share', lambda p: gpupool.Pool(limit_bytes="40%")),
     "limit_bytes='8Gb/s'": (ValueError, 'limit_bytes is "8Gb/s", not', lambda p: gpupool.Pool(limit_bytes="8Gb/s")),
-    "limit_bytes=-1": (OverflowError, "limit_bytes is -1; it is 0 to", lambda p: gpupool.Pool(limit_bytes=-1)),
+    "limit_bytes=-1": (OverflowError, "limit_bytes is -1; it must be 0 to", lambda p: gpupool.Pool(limit_bytes=-1)),
     "limit=8e9": (ValueError, r"limit is 8000000000\.0; as a float it is a share", lambda p: gpupool.Pool(limit=8e9)),
     "two limits": (
         ValueError,
@@ -50,7 +50,7 @@ MISTAKES: dict[str, Case] = {
     "slack='10%'": (TypeError, "slack is '10%'", lambda p: gpupool.Pool(slack="10%")),  # type: ignore[arg-type]
     "default_pool('cuda:0')": (
         TypeError,
-        "device is 'cuda:0', of type str; it is the number of a device",
+        "device is 'cuda:0', of type str; it must be the number of a device",
         lambda p: gpupool.default_pool("cuda:0"),  # type: ignore[arg-type]
     ),
     "sim.advance(1.5)": (TypeError, r"nanoseconds is 1\.5", lambda p: gpupool.sim.advance(1.5)),  # type: ignore[arg-type]
@@ -59,25 +59,25 @@ MISTAKES: dict[str, Case] = {
         "device is 'sim:1'",
         lambda p: gpupool.sim.configure("sim:1"),  # type: ignore[arg-type]
     ),
-    "alloc(-1)": (OverflowError, "size is -1; it is 0 to", lambda p: p.alloc(-1)),
-    "malloc(-1)": (OverflowError, "size is -1; it is 0 to", lambda p: p.malloc(-1)),
+    "alloc(-1)": (OverflowError, "size is -1; it must be 0 to", lambda p: p.alloc(-1)),
+    "malloc(-1)": (OverflowError, "size is -1; it must be 0 to", lambda p: p.malloc(-1)),
     "alloc(True)": (TypeError, "size is True", lambda p: p.alloc(True)),
     "alloc(1.5)": (TypeError, r"size is 1\.5, of type float", lambda p: p.alloc(1.5)),
     "alloc('2 MiBs')": (ValueError, 'size is "2 MiBs", not a size', lambda p: p.alloc("2 MiBs")),
     "alloc('40%')": (ValueError, 'size is "40%", a share', lambda p: p.alloc("40%")),
-    "alloc(10, 'x')": (TypeError, "stream is 'x', which is none", lambda p: p.alloc(10, "x")),
+    "alloc(10, 'x')": (TypeError, "stream is 'x', not a stream", lambda p: p.alloc(10, "x")),
     "alloc(10, None)": (TypeError, "stream is None", lambda p: p.alloc(10, None)),
-    "alloc(10, -1)": (OverflowError, "stream is -1; it is 0 to", lambda p: p.alloc(10, -1)),
+    "alloc(10, -1)": (OverflowError, "stream is -1; it must be 0 to", lambda p: p.alloc(10, -1)),
     "alloc(alignment=2.0)": (TypeError, r"alignment is 2\.0", lambda p: p.alloc(10, alignment=2.0)),
     "free(buffer)": (TypeError, r"free\(\) takes an address, use buffer\.free\(\)", lambda p: p.free(p.alloc(10))),
     "free(-1)": (OverflowError, "address is -1", lambda p: p.free(-1)),
     "free('x')": (TypeError, "address is 'x'", lambda p: p.free("x")),
-    "fill(300)": (ValueError, "value is 300; it is 0 to 255", lambda p: p.alloc(10).fill(300)),
+    "fill(300)": (ValueError, "value is 300; it must be 0 to 255", lambda p: p.alloc(10).fill(300)),
     "fill(b'x')": (TypeError, "value is b'x'", lambda p: p.alloc(10).fill(b"x")),
     "pool.fill(300)": (ValueError, "value is 300", lambda p: p.fill(p.alloc(10).address, 300, 10)),
     "copy_to_host(20)": (
         ValueError,
-        "offset is 20; it is 0 to 10 in a buffer of 10 bytes",
+        "offset is 20; it must be 0 to 10 in a buffer of 10 bytes",
         lambda p: p.alloc(10).copy_to_host(20),
     ),
     "copy_to_host(0, -1)": (ValueError, "-1 bytes from offset 0", lambda p: p.alloc(10).copy_to_host(0, -1)),

@@ -55,6 +55,29 @@ def test_dropping_keeps_what_is_marked(pool: gpupool.Pool) -> None:
     pool.free(dropped)
 
 
+def test_blocks_wake_ahead_of_their_pool(pool: gpupool.Pool) -> None:
+    first, second = pool.malloc(4 * MIB), pool.malloc(4 * MIB)
+    pool.fill(first, 1, 4 * MIB)
+    pool.fill(second, 2, 4 * MIB)
+    pool.sleep()
+    woken = pool.wake_block(second)
+    assert (woken.pools, woken.saved_bytes) == (0, 4 * MIB)
+    assert pool.wake_block(second).created_bytes == 0
+    assert read(pool, second, 100) == b"\2" * 100
+    pool.fill(second, 3, 4 * MIB)
+    assert pool.sleep_state == gpupool.SleepState.ASLEEP
+    assert pool.block_info(first).state == gpupool.BlockState.ASLEEP
+    assert pool.block_info(second).state == gpupool.BlockState.LIVE
+    with pytest.raises(gpupool.UnavailableError):
+        pool.sleep()
+    with pytest.raises(gpupool.UnknownPointerError):
+        pool.wake_block(second + 512)
+    assert pool.wake().saved_bytes == 4 * MIB
+    assert read(pool, first, 100) + read(pool, second, 100) == b"\1" * 100 + b"\3" * 100
+    pool.free(first)
+    pool.free(second)
+
+
 def test_asleep_wakes_behind_an_exception(pool: gpupool.Pool) -> None:
     with pytest.raises(ZeroDivisionError), pool.asleep():
         raise ZeroDivisionError

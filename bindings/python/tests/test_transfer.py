@@ -64,7 +64,7 @@ def test_awaiting_one(pool: gpupool.Pool) -> None:
 
 def test_refused_transfers_hold_nothing(pool: gpupool.Pool) -> None:
     buffer = pool.alloc(10)
-    with pytest.raises(ValueError, match="11 bytes from offset 0 on are not all in a buffer of 10"):
+    with pytest.raises(ValueError, match="11 bytes from offset 0 on do not fit in a buffer of 10"):
         buffer.upload(bytes(11))
     with pytest.raises(ValueError, match="offset is 11"):
         buffer.download(11)

@@ -26,7 +26,7 @@ void demand(bool condition, const char* what) {
   std::exit(1);
 }
 
-/// One thing that is closed, what the others do until they are refused, and how.
+/// Closes one thing while others use it until they are refused in these words.
 void race(const char* refusal, const std::function<void()>& close, const Calls& others) {
   std::vector<std::thread> threads;
   for (const auto& other : others) {
@@ -49,7 +49,7 @@ int again(void (*round)()) {
   return rounds;
 }
 
-/// Whoever is inside keeps it open, and exactly one is the last.
+/// Whoever is inside keeps the gate open, and exactly one is the last.
 void gates() {
   Gate gate;
   std::atomic<int> lasts{0};
@@ -102,7 +102,7 @@ void streams() {
         [&] { delete pool.allocate(512, *stream); }, [&] { (void)pool.capture_id(*stream); }});
 }
 
-/// The content of a block goes on while its pool is closed, and its stream with it.
+/// The content of a block stays usable while its pool, and with it its stream, is closed.
 void contents() {
   Pool pool{std::string(kName)};
   const std::unique_ptr<Stream> stream(pool.create_stream());

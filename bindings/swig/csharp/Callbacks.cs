@@ -4,9 +4,9 @@ using System.Runtime.InteropServices;
 
 namespace GpuPool {
 
-/// <summary>Asked before a malloc fails, on the thread of the malloc: frees something, if it can, and says whether
-/// the malloc should be tried again. It may call anything but the pool's Dispose. What it throws is thrown by the
-/// malloc.</summary>
+/// <summary>Called before a malloc fails, on the thread of the malloc: frees something, if it can, and says whether the
+/// malloc should be tried again. It may call anything but the pool's Dispose. The malloc throws what it
+/// throws.</summary>
 /// <param name="size">Bytes that are wanted.</param>
 /// <param name="attempt">Counts from 1.</param>
 public delegate bool OomHandler(ulong size, uint attempt);
@@ -64,14 +64,14 @@ internal static class Callbacks {
     return argument;
   }
 
-  /// <summary>What a native function that returns bytes has left.</summary>
+  /// <summary>The bytes that a native function has left here to be returned.</summary>
   internal static byte[] TakenBytes() {
     byte[] taken = bytes;
     bytes = null;
     return taken;
   }
 
-  /// <summary>A delegate as the native code holds it, until it calls Release.</summary>
+  /// <summary>A delegate as the native code holds it until it calls Release.</summary>
   internal static IntPtr Hold(Delegate function) {
     return function == null ? IntPtr.Zero : GCHandle.ToIntPtr(GCHandle.Alloc(function));
   }

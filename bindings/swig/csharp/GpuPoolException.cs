@@ -5,7 +5,7 @@ namespace GpuPool {
 /// <summary>A call of the library that failed; the message explains why. Each status has a class of its own.
 /// </summary>
 public class GpuPoolException : System.Exception {
-  /// <summary>What the call came to.</summary>
+  /// <summary>The call's status.</summary>
   public Status Status { get; private set; }
 
   /// <summary>The driver's own number, or 0.</summary>
@@ -55,7 +55,7 @@ public class GpuPoolInvalidArgumentException : GpuPoolException {
       : base(status, driverCode, message) {}
 }
 
-/// <summary>The device has no more memory, and nothing that the pool could do has helped.</summary>
+/// <summary>The device has no more memory, and nothing that the pool tried has helped.</summary>
 public class GpuPoolOutOfMemoryException : GpuPoolException {
   protected internal GpuPoolOutOfMemoryException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
@@ -67,7 +67,7 @@ public class GpuPoolHostOutOfMemoryException : GpuPoolException {
       : base(status, driverCode, message) {}
 }
 
-/// <summary>The call would bring reserved memory above the pool's limit.</summary>
+/// <summary>The call would take reserved memory above the pool's limit.</summary>
 public class GpuPoolOverLimitException : GpuPoolOutOfMemoryException {
   protected internal GpuPoolOverLimitException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
@@ -109,13 +109,13 @@ public class GpuPoolForkedException : GpuPoolException {
       : base(status, driverCode, message) {}
 }
 
-/// <summary>A promise of the library itself was broken. Please report it.</summary>
+/// <summary>The library broke a promise of its own. Please report it.</summary>
 public class GpuPoolInternalException : GpuPoolException {
   protected internal GpuPoolInternalException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
 }
 
-/// <summary>The pool sleeps, or is about to: see gpupool_sleep. Since 0.2.</summary>
+/// <summary>The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2.</summary>
 public class GpuPoolAsleepException : GpuPoolException {
   protected internal GpuPoolAsleepException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}

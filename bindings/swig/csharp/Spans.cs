@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans for Block and Slice. A source file of its own, which is compiled with the program that uses it: so the library
-// runs where there are no spans, and needs no package for them.
+// Spans for Block and Slice. A program that uses them compiles this source file itself, so the library runs where there
+// are no spans, and needs no package for them.
 using System;
 using System.Runtime.InteropServices;
 
 namespace GpuPool {
 
-/// <summary>Copies from and to spans of numbers. Since 0.2.</summary>
+/// <summary>Copies to and from spans of numbers. Since 0.2.</summary>
 internal static class Spans {
   /// <summary>Copies into the block, from offset (in bytes) on, behind the work on its stream, and waits.</summary>
   public static void Write<T>(this Block block, ReadOnlySpan<T> source, ulong offset = 0) where T : struct {

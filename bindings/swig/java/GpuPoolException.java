@@ -14,7 +14,7 @@ public class GpuPoolException extends RuntimeException {
     this.driverCode = driverCode;
   }
 
-  /** What the call came to. */
+  /** The status of the call. */
   public Status getStatus() {
     return status;
   }
@@ -66,7 +66,7 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** The device has no more memory, and nothing that the pool could do has helped. */
+  /** The device has no more memory, and nothing that the pool tried has helped. */
   public static class OutOfMemoryException extends GpuPoolException {
     private static final long serialVersionUID = 1;
 
@@ -84,7 +84,7 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** The call would bring reserved memory above the pool's limit. */
+  /** The call would take reserved memory above the pool's limit. */
   public static class OverLimitException extends OutOfMemoryException {
     private static final long serialVersionUID = 1;
 
@@ -147,7 +147,7 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** A promise of the library itself was broken. Please report it. */
+  /** The library broke a promise of its own. Please report it. */
   public static class InternalException extends GpuPoolException {
     private static final long serialVersionUID = 1;
 
@@ -156,7 +156,7 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** The pool sleeps, or is about to: see gpupool_sleep. Since 0.2. */
+  /** The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2. */
   public static class AsleepException extends GpuPoolException {
     private static final long serialVersionUID = 1;
 

@@ -36,7 +36,7 @@ final class Natives {
       try {
         System.load(folder.resolve(NAME).toString());
       } finally {
-        // What is loaded stays loaded.
+        // Loaded files stay loaded when they are removed.
         remove(folder);
       }
     } catch (IOException failure) {
@@ -47,8 +47,8 @@ final class Natives {
   }
 
   /**
-   * Writes the native code of the jar into a new folder that nobody else can look into, so that nobody can
-   * exchange what is loaded.
+   * Writes the native code of the jar into a new folder that only this user can open, so that nobody can
+   * exchange the files.
    */
   static Path unpack(String platform) throws IOException {
     FileAttribute<Set<PosixFilePermission>> ownersOnly =
@@ -69,7 +69,7 @@ final class Natives {
     return folder;
   }
 
-  /** As linux-x86_64. */
+  /** For example linux-x86_64. */
   static String platform() {
     String machine = System.getProperty("os.arch");
     return System.getProperty("os.name").toLowerCase(java.util.Locale.ROOT) + "-"
@@ -106,7 +106,7 @@ final class Natives {
       }
       Files.delete(folder);
     } catch (IOException failure) {
-      // It is in the folder for temporary files, which somebody empties.
+      // It is in the folder for temporary files, which the system empties.
     }
   }
 

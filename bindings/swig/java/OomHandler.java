@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.gpupool;
 
-/** Asked before a malloc fails, on the thread of the malloc. It may call anything but the pool's close(). */
+/** Called before a malloc fails, on the malloc's thread. It may call anything but the pool's close(). */
 @FunctionalInterface
 public interface OomHandler {
   /**
-   * Frees something, if it can. What it throws is thrown by the malloc.
+   * Frees something, if it can. The malloc throws what it throws.
    *
    * @param size bytes that are wanted
    * @param attempt counts from 1

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Tests of what moves bytes in Lua: slices, and copies that nobody waits for.
+-- Tests of everything that moves bytes in Lua: slices, and copies that nobody waits for.
 local gpupool = require "gpupool"
 
 local function same(found, expected)

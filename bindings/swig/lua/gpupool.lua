@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- gpupool for Lua: what is shorter in Lua than in C.
+-- gpupool for Lua: shorter ways than C's.
 --
 --   local gpupool = require "gpupool"
 --   local pool <close> = gpupool.open { limit = "1GiB" }
@@ -18,7 +18,7 @@ local function names_of(option)
   return table.concat(names, ", ")
 end
 
--- "sim" for the option backend is BACKEND_SIM.
+-- Sets an option by name: "sim" for backend is BACKEND_SIM.
 local function set_enum(config, value, option)
   if type(value) == "string" then
     local number = core[(option .. "_" .. value):upper()]
@@ -55,16 +55,27 @@ local pool_options = {
 
 local sim_options = { data = set, capacity_bytes = set, price_scale = set, streams = set }
 
--- A pool, by its device and limit in words: open("cuda:1", "8GiB"), open("sim", "40%"); or with the options of
--- gpupool_config_t as a table: open { backend = "sim", limit_bytes = 1 << 30, peers = { 1 } }, in which device and
--- limit may be words as well.
+local function in_words(value) return type(value) == "string" and ("%q"):format(value) or tostring(value) end
+
+-- Creates a pool, by its device and limit: open("cuda:1", "8GiB"), open("sim", "40%"), open(1); or with the options of
+-- gpupool_config_t as a table, where device and limit may be words as well: open { backend = "sim", limit_bytes = 1 <<
+-- 30, peers = { 1 } }.
 function gpupool.open(options, limit)
-  if type(options) == "string" then options = { device = options, limit = limit } end
-  return core.Pool(fill(core.Config(), options or {}, pool_options))
+  if options == nil or type(options) == "string" or type(options) == "number" then
+    options = { device = options, limit = limit }
+  elseif type(options) ~= "table" then
+    error(("open: options is %s: a table, or a device as a number or a string, is wanted"):format(in_words(options)), 2)
+  elseif limit ~= nil then
+    error("open: limit stands beside a table, which has its own", 2)
+  end
+  return core.Pool(fill(core.Config(), options, pool_options))
 end
 
 -- Sets how a simulated device behaves; the options are the fields of gpupool_sim_config_t.
 function gpupool.sim_configure(device, options)
+  if options ~= nil and type(options) ~= "table" then
+    error(("sim_configure: options is %s: a table is wanted"):format(in_words(options)), 2)
+  end
   core.sim_configure(device, fill(core.SimConfig(), options or {}, sim_options))
 end
 

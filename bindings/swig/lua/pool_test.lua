@@ -18,7 +18,7 @@ local function fails(status, call, ...)
   return failure
 end
 
--- The message of a failure that is no failure of the library.
+-- The message of a failure that does not come from the library.
 local function misused(call, ...)
   local done, message = pcall(call, ...)
   if done or type(message) ~= "string" then error("expected a message, found " .. tostring(message), 2) end
@@ -133,7 +133,7 @@ function tests.words()
   same(choice.device, 3)
   fails("INVALID_ARGUMENT", gpupool.parse_device, "gpu")
   fails("INVALID_ARGUMENT", gpupool.open, "gpu")
-  fails("INVALID_ARGUMENT", gpupool.open, "sim", "lots")
+  assert(fails("INVALID_ARGUMENT", gpupool.open, "sim", "lots").message:find('limit is "lots"', 1, true))
   local pool = gpupool.open("sim:1", "64MiB")
   local stream = pool:create_stream()
   local block = pool:allocate(1000, stream)
@@ -154,6 +154,23 @@ function tests.words()
   same(quarter:stats().limit_bytes, 150754820096 // 4)
   local small <close> = gpupool.open { backend = "sim", limit = MIB }
   same(small:stats().limit_bytes, MIB)
+end
+
+function tests.a_device_by_its_number()
+  local pool <close> = gpupool.open(1)
+  same(pool:stats().device, 1)
+  local limited <close> = gpupool.open(2, "8GiB")
+  same(limited:stats().device, 2)
+  same(limited:stats().limit_bytes, 8 << 30)
+  fails("INVALID_ARGUMENT", gpupool.open, 99)
+  says("device is 4294967296: an integer of 32 bits is wanted", gpupool.open, 1 << 32)
+  says("device is 1.5: an integer of 32 bits is wanted", gpupool.open, 1.5)
+  local words <close> = gpupool.open(nil, "8GiB")
+  same(words:stats().limit_bytes, 8 << 30)
+  says("open: options is true: a table, or a device as a number or a string, is wanted", gpupool.open, true)
+  says("open: options is false: a table, or a device", gpupool.open, false)
+  says("sim_configure: options is 5: a table is wanted", gpupool.sim_configure, 5, 5)
+  says("open: limit stands beside a table, which has its own", gpupool.open, { device = 1 }, "8GiB")
 end
 
 function tests.captures()
@@ -314,7 +331,7 @@ function tests.handlers()
   same(select(2, pcall(pool.malloc, pool, 65 * MIB)), thrown)
   pool:set_oom_handler(coroutine.yield)
   assert(misused(coroutine.wrap(pool.malloc), pool, 65 * MIB):find("yield"))
-  -- A malloc of a coroutine is the program's, too.
+  -- A malloc in a coroutine belongs to the program, too.
   pool:set_oom_handler(function() error("from the handler", 0) end)
   same(misused(coroutine.wrap(pool.malloc), pool, 65 * MIB), "from the handler")
   pool:set_oom_handler(nil)
@@ -392,7 +409,7 @@ function tests.collecting()
     collectgarbage()
     same(stat.current, 0)
   end
-  -- A pool, and a stream, that are dropped before their block.
+  -- A pool and a stream are dropped before their block.
   local block = (function()
     local pool = gpupool.open()
     return pool:allocate(100, pool:create_stream())

@@ -24,7 +24,7 @@ for _, call in ipairs { "create", "release", "map", "set_access", "unmap", "addr
   PATHS[#PATHS + 1] = ("driver.%s.count"):format(call)
 end
 
--- A step that did not come out as expected is an error that is no gpupool error.
+-- A step with an unexpected result is an error, but not a gpupool error.
 local function unexpected(what, expected, found)
   error(("%s: expected %s, found %s"):format(what, expected, found), 0)
 end
@@ -176,7 +176,7 @@ function Scenario:result()
   return encode({ name = self.name, pools = setmetatable(figures, { __jsontype = "object" }) }, names)
 end
 
--- dkjson would round integers beyond 2^63; Lua's own wrap, as those of gpupool do.
+-- dkjson would round integers beyond 2^63; Lua's own integers wrap, as gpupool's do.
 local function decode(text)
   return assert(json.decode((text:gsub("%f[%w]%d+%f[%W]", function(digits)
     local number = 0

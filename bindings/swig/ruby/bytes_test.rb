@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # SPDX-License-Identifier: Apache-2.0
-# Tests of what moves bytes in Ruby: slices, and copies that nobody waits for.
+# Tests of everything that moves bytes in Ruby: slices, and copies that nobody waits for.
 require "gpupool"
 require "minitest/autorun"
 

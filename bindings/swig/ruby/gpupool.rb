@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # SPDX-License-Identifier: Apache-2.0
-# gpupool for Ruby: what is shorter in Ruby than in C.
+# gpupool for Ruby: shorter ways than C's.
 #
 #   GpuPool::Pool.open(limit_bytes: 1 << 30) do |pool|
 #     pool.allocate(1 << 20) { |block| block.fill(0) }
@@ -33,7 +33,7 @@ module GpuPool
   end
 
   class OutOfMemoryError < Error; end
-  # Being over the limit is a way of being out of memory.
+  # To be over the limit is to be out of memory.
   class OverLimitError < OutOfMemoryError; end
 
   CLASSES = constants.grep(/\AERROR_/).to_h do |constant|
@@ -91,7 +91,7 @@ module GpuPool
     prepend Options
   end
 
-  # close as an end of a block of code.
+  # Closes an object at the end of a block of code.
   module Closing
     private
 
@@ -111,23 +111,40 @@ module GpuPool
     extend Closing
     include Closing
 
-    # Pool.new("cuda:1", limit: "8GiB"), Pool.new(limit_bytes: 1 << 30), with the options of gpupool_config_t, or
-    # with a Config.
+    # Pool.new("cuda:1", limit: "8GiB"), Pool.new(1), Pool.new(limit_bytes: 1 << 30), with the options of
+    # gpupool_config_t, or with a Config.
     prepend(Module.new do
-      def initialize(config = nil, **options)
-        options[:device] = config if config.is_a?(String)
-        super(config.is_a?(Config) ? config : Config.new(**options))
+      def initialize(device = nil, **options)
+        super(device.is_a?(Config) ? alone(device, options) : Config.new(**with_device(device, options)))
       end
 
       # A stream that goes with the pool, or at the end of a block of code.
       def create_stream(&code)
         closing(super(), &code)
       end
+
+      private
+
+      # Options beside a Config would be lost.
+      def alone(config, options)
+        return config if options.empty?
+
+        raise ArgumentError, "Pool: #{options.keys.first} stands beside a Config, which has its own"
+      end
+
+      def with_device(device, options)
+        return options if device.nil?
+        raise ArgumentError, "Pool: the device is named twice" if options.key?(:device)
+        return options.merge(device: device) if device.is_a?(Integer) || device.is_a?(String)
+
+        wanted = 'an Integer, a String such as "cuda:1", or a Config is wanted'
+        raise TypeError, "Pool: device is #{device.inspect}: #{wanted}"
+      end
     end)
 
     # As new; with a block of code, the pool is closed at its end.
-    def self.open(config = nil, **options, &code)
-      closing(new(config, **options), &code)
+    def self.open(device = nil, **options, &code)
+      closing(new(device, **options), &code)
     end
 
     # Bytes, or words: "8GiB", or "40%" of the device.
@@ -140,14 +157,14 @@ module GpuPool
       closing(create_block(size, stream, alignment), &code)
     end
 
-    # Asks the block of code before a malloc fails: it frees something, if it can, and returns whether the malloc
-    # should be tried again. What it raises is raised by the malloc.
+    # Calls the block of code before a malloc fails: it frees something, if it can, and returns whether the malloc
+    # should be tried again. The malloc raises what it raises.
     def on_out_of_memory(&handler)
       self.oom_handler = handler
     end
   end
 
-  # What Block and Slice have in common beside what the native code gives.
+  # What Block and Slice have in common, beyond what the native code gives.
   module Bytes
     include Closing
 

@@ -129,7 +129,7 @@ class PoolTest < Minitest::Test
     assert_equal [GpuPool::BACKEND_SIM, 3], [choice.backend, choice.device]
     refused { GpuPool.parse_device("gpu") }
     refused { Pool.new("gpu") }
-    refused { Pool.new("sim", limit: "lots") }
+    assert_includes refused { Pool.new("sim", limit: "lots") }.message, 'limit is "lots"'
     pool = Pool.new("sim:1", limit: "64MiB")
     stream = pool.create_stream
     block = pool.allocate(1000, stream)
@@ -151,6 +151,25 @@ class PoolTest < Minitest::Test
       assert_equal [2, 150_754_820_096 / 4], [quarter.stats.device, quarter.stats.limit_bytes]
     end
     Pool.open("sim", limit: MIB) { |small| assert_equal MIB, small.stats.limit_bytes }
+  end
+
+  def test_a_device_by_its_number
+    Pool.open(1) { |pool| assert_equal 1, pool.stats.device }
+    Pool.open(2, limit: "8GiB") { |pool| assert_equal [2, 8 << 30], [pool.stats.device, pool.stats.limit_bytes] }
+    Pool.open(nil) { |pool| assert_equal 0, pool.stats.device }
+    [[:new, 99], [:open, 99], [:new, -1]].each do |method, device|
+      error = refused { Pool.public_send(method, device) }
+      assert_includes error.message, "device #{device}"
+    end
+    says("device is 4294967296: an Integer of 32 bits is wanted", RangeError) { Pool.new(2**32) }
+    [true, false, 1.5, :sim, [1], { device: 1 }].each do |other|
+      says("Pool: device is #{other.inspect}: an Integer, a String such as \"cuda:1\", or a Config is wanted",
+           TypeError) { Pool.new(other) }
+    end
+    says("Pool: limit stands beside a Config, which has its own", ArgumentError) do
+      Pool.new(GpuPool::Config.new, limit: "8GiB")
+    end
+    says("Pool: the device is named twice", ArgumentError) { Pool.new("sim:1", device: 2) }
   end
 
   def test_figures_as_hashes
@@ -384,7 +403,7 @@ class PoolTest < Minitest::Test
     assert_equal 0, GpuPool.sim_faults(6)
   end
 
-  # The interpreter switches threads between calls only; so it says that nobody crashes, and who is refused.
+  # The interpreter switches threads only between calls, so this shows that nobody crashes, and who is refused.
   def test_closing_under_threads
     stop = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1.5
     while Process.clock_gettime(Process::CLOCK_MONOTONIC) < stop
@@ -422,7 +441,7 @@ class PoolTest < Minitest::Test
       GC.start
       assert_operator live(pool), :<=, 10 * 1024
     end
-    # Pools and streams that are dropped before their blocks.
+    # Pools and streams are dropped before their blocks.
     blocks = Array.new(20) { Pool.new.then { |pool| pool.allocate(100, pool.create_stream) } }
     GC.start
     blocks.each { |block| block.write("a") }

@@ -8,13 +8,13 @@
 
 namespace binding {
 
-/// A stream of the pool's own. It is closed with its pool at the latest. Keep the object while its number is
-/// in use; a Block keeps its stream by itself.
+/// A stream that the pool created. It is closed with its pool at the latest. Keep the object while its number
+/// is in use; a Block keeps its stream by itself.
 class Stream {
  public:
   explicit Stream(const std::shared_ptr<Core>& core) : stream_(OwnedStream::create(core)) {}
 
-  /// The number that everything else takes; on a GPU the CUstream.
+  /// The number that other functions take; on a GPU the CUstream.
   gpupool_stream_t id() const { return stream_->id(); }
   bool is_closed() const { return stream_->is_closed(); }
   /// Waits until the stream has done all work queued on it.
@@ -22,8 +22,8 @@ class Stream {
     const Inside inside(*stream_);
     check(gpupool_stream_synchronize(stream_->core().handle(), stream_->number()));
   }
-  /// No more work is queued on it. It is released from its pool and destroyed once no call uses it and its
-  /// live blocks, which stay valid, are freed. Never waits for the GPU.
+  /// The program queues no more work on it. It is released from its pool and destroyed once no call uses it
+  /// and its live blocks, which stay valid, are freed. Never waits for the GPU.
   void close() { stream_->close(); }
   /// In words.
   std::string to_string() const { return describe_stream(*stream_); }
@@ -38,22 +38,22 @@ class Stream {
   std::shared_ptr<OwnedStream> stream_;
 };
 
-/// A block that frees itself on its stream. It may outlive the pool's object, and its closing: then it still
-/// can be read, written and freed, and the pool's memory goes with it. Calls that are inside keep it.
+/// A block that frees itself on its stream. It may outlive the pool's object and its closing: then it can
+/// still be read, written and freed, and the pool's memory goes with it. Calls in progress keep it.
 class Block {
  public:
 #ifndef SWIG
-  /// For a caller who is inside the pool, and the stream.
+  /// For a caller that is inside the pool and the stream.
   Block(std::shared_ptr<Core> core, uint64_t size, StreamArgument stream, uint64_t alignment)
       : block_(std::make_shared<OwnedBlock>(std::move(core), size, stream, alignment)) {}
 #endif
 
-  /// On the device. 0 if the block has no bytes.
+  /// The address on the device. 0 if the block has no bytes.
   gpupool_ptr_t address() const {
     if (is_freed()) OwnedBlock::refuse_freed();
     return block_->address();
   }
-  /// Bytes that were asked for.
+  /// The requested size in bytes.
   uint64_t size() const {
     return block_->size();
   }
@@ -69,11 +69,11 @@ class Block {
   void free() {
     block_->free();
   }
-  /// The same behind the work queued on another stream as well; STREAM_UNKNOWN: on all streams.
+  /// As free(), but also behind the work queued on another stream; STREAM_UNKNOWN: on all streams.
   void free(StreamArgument stream) {
     block_->free(stream);
   }
-  /// As free(), but does nothing when it is freed.
+  /// As free(), but does nothing if the block is already freed.
   void close() {
     block_->close();
   }
@@ -81,7 +81,7 @@ class Block {
   gpupool_ptr_t release() {
     return block_->release();
   }
-  /// Says that another stream uses the block too. Call it before the block goes.
+  /// Tells the pool that another stream uses the block too. Call it before the block is freed.
   void record_stream(StreamArgument stream) {
     block_->record_stream(stream);
   }
@@ -90,7 +90,7 @@ class Block {
   void fill(int32_t value) {
     all().fill(value);
   }
-  /// Copies bytes into the block, from offset on, behind the work on its stream, and waits.
+  /// Copies bytes into the block, from offset on, after the work on its stream, and waits.
   void write(const char* data, size_t length, uint64_t offset = 0) {
     all().write(data, length, offset);
   }
@@ -120,8 +120,8 @@ class Block {
   Transfer* read_async(uint64_t offset, uint64_t length) {
     return all().read_async(offset, length);
   }
-  /// Begins to copy another block, of whatever pool, into this one from offset on, on this block's stream.
-  /// The work that fills the other one must be behind it: on the same stream, or waited for. Since 0.2.
+  /// Begins to copy another block, of any pool, into this one from offset on, on this block's stream. The
+  /// work that fills the other block must come first: on the same stream, or waited for. Since 0.2.
   Transfer* copy_from(const Block& source, uint64_t offset = 0) {
     return all().copy_from(source.all(), offset);
   }
@@ -139,7 +139,7 @@ class Block {
   }
 
 #ifndef SWIG
-  /// read into memory of the caller's.
+  /// As read(), into the caller's memory.
   void read_to(char* data, uint64_t length, uint64_t offset) {
     all().read_to(data, length, offset);
   }

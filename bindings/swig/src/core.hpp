@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Pool, its Streams and its Blocks share, so that they may be closed under other threads, and
-// collectors may drop them in any order.
+// State that a Pool, its Streams and its Blocks share, so that other threads may use them while they are
+// closed, and collectors may drop them in any order.
 #pragma once
 
 #include <map>
@@ -37,9 +37,9 @@ struct PinnedPool {
   gpupool_t* const handle;
 };
 
-/// A pool's handle, which must not be destroyed while anything needs it: a call that is inside, a Block that
-/// is live, a Stream that is not destroyed yet. The last of them destroys the pool once it is closed. A
-/// default pool is never destroyed, it belongs to the process.
+/// A pool's handle, which must not be destroyed while anything needs it: a call in progress, a live Block, a
+/// Stream not yet destroyed. The last of them destroys the pool once it is closed. A default pool is never
+/// destroyed, because it belongs to the process.
 class Core {
  public:
   Core(gpupool_t* handle, gpupool_backend_t backend, bool is_default)
@@ -54,7 +54,7 @@ class Core {
   }
 
   gpupool_t* handle() const noexcept { return handle_; }
-  /// As it was asked for; it may be GPUPOOL_BACKEND_AUTO.
+  /// As requested; it may be GPUPOOL_BACKEND_AUTO.
   gpupool_backend_t backend() const noexcept { return backend_; }
   bool is_closed() const noexcept { return gate_.is_closed(); }
 
@@ -63,7 +63,7 @@ class Core {
     if (!gate_.enter()) [[unlikely]]
       refuse("the pool is closed");
   }
-  /// The same for somebody who is inside, on behalf of what outlives the call.
+  /// As enter(), for a caller that is inside already, on behalf of something that outlives the call.
   void enter_again() noexcept { gate_.enter_again(); }
   void leave() noexcept {
     if (gate_.leave()) [[unlikely]]
@@ -73,7 +73,7 @@ class Core {
   /// Refuses calls from now on and closes the pool's streams. Closing twice does nothing.
   void close();
 
-  /// Works on closed pools as well, until the last of their blocks is freed.
+  /// Works on closed pools too, until the last of their blocks is freed.
   void free(gpupool_ptr_t address, gpupool_stream_t stream) {
     if (gate_.enter()) {
       const gpupool_status_t status = gpupool_free(handle_, address, stream);
@@ -86,7 +86,7 @@ class Core {
     check(status);
   }
 
-  /// Made when it is first wanted; null where there can be none.
+  /// The pool is created on first use; null if there can be none.
   std::shared_ptr<PinnedPool> pinned_pool() const {
     const std::lock_guard lock(pinned_mutex_);
     if (!pinned_) {
@@ -110,24 +110,24 @@ class Core {
 
   void set_oom_handler(std::unique_ptr<OomHandler> handler) { handler_->set(handle_, std::move(handler)); }
 
-  /// The owner of a stream; null if nobody knows one.
+  /// The owner of a stream; null if none is known.
   std::shared_ptr<OwnedStream> owner_of(const StreamArgument& stream);
 
-  /// False: the pool was closed meanwhile.
+  /// Returns false if the pool was closed meanwhile.
   bool remember(const std::shared_ptr<OwnedStream>& stream, gpupool_stream_t id) {
     const std::lock_guard lock(mutex_);
     if (is_closed()) return false;
     streams_[id] = stream;
     return true;
   }
-  /// Before the stream is destroyed, after which another one may get its number.
+  /// Call it before the stream is destroyed: afterwards another one may get its number.
   void forget(gpupool_stream_t id) noexcept {
     const std::lock_guard lock(mutex_);
     streams_.erase(id);
   }
 
  private:
-  /// Nobody is inside, and nobody will be, but late frees.
+  /// No call is inside, and none will be, except late frees.
   void end() noexcept {
     const std::lock_guard lock(mutex_);
     if (is_default_) return;
@@ -150,7 +150,7 @@ class Core {
 };
 
 /// A stream that is destroyed when it is closed and the last call and the last live block have left it, or
-/// when nobody refers to it any more.
+/// when nothing refers to it any more.
 class OwnedStream : public std::enable_shared_from_this<OwnedStream> {
  public:
   /// For a caller who is inside the pool.
@@ -171,7 +171,7 @@ class OwnedStream : public std::enable_shared_from_this<OwnedStream> {
   }
 
   const Core& core() const noexcept { return *core_; }
-  /// Of an open stream, or for those that are inside.
+  /// For an open stream, or for callers that are inside.
   gpupool_stream_t number() const noexcept { return id_; }
   gpupool_stream_t id() const {
     if (is_closed()) refuse("the stream is closed");
@@ -184,7 +184,7 @@ class OwnedStream : public std::enable_shared_from_this<OwnedStream> {
     if (!try_enter()) refuse("the stream is closed");
   }
   bool try_enter() noexcept { return gate_.enter(); }
-  /// For who is inside already, and may have company after the close as well.
+  /// For callers that are already inside, and may be joined by others even after the close.
   void enter_again() noexcept { gate_.enter_again(); }
   void leave() noexcept {
     if (gate_.leave()) (void)end();
@@ -198,8 +198,8 @@ class OwnedStream : public std::enable_shared_from_this<OwnedStream> {
     if (gate_.close() == Gate::Close::kEmpty) (void)end();
   }
 
-  /// Where work on one of its live blocks is queued. A pool that is closed leaves its blocks usable; who
-  /// closes the stream itself has said that there is no more work.
+  /// The stream for work on one of its live blocks. Blocks of a closed pool stay usable; closing the stream
+  /// itself means that there is no more work.
   gpupool_stream_t queue() const {
     if (is_closed() && !went_with_pool_) refuse("the stream is closed");
     return id_;
@@ -223,7 +223,7 @@ inline void Core::close() {
   std::vector<std::shared_ptr<OwnedStream>> streams;
   Gate::Close closed{};
   {
-    // Both at once, so that no stream is remembered by a closed pool.
+    // Both under one lock, so that a closed pool remembers no stream.
     const std::lock_guard lock(mutex_);
     closed = gate_.close();
     if (closed == Gate::Close::kAlready) return;
@@ -231,7 +231,7 @@ inline void Core::close() {
       if (auto owner = stream.lock()) streams.push_back(std::move(owner));
     }
   }
-  // A stream is inside the pool, so that the last of them may be who ends it.
+  // A stream is inside the pool, so the last stream may be the one that ends it.
   for (const auto& stream : streams) stream->close_with_pool();
   if (closed == Gate::Close::kEmpty) end();
   const std::lock_guard lock(mutex_);
@@ -248,12 +248,12 @@ inline std::shared_ptr<OwnedStream> Core::owner_of(const StreamArgument& stream)
   return found == streams_.end() ? nullptr : found->second.lock();
 }
 
-/// A stream while a call uses it: one of ours is not destroyed meanwhile.
+/// A stream while a call uses it. It keeps one of our streams from being destroyed meanwhile.
 class StreamUse {
  public:
   explicit StreamUse(const StreamArgument& stream) : stream_(stream) {
     if (stream_.owner == nullptr || stream_.owner->try_enter()) return;
-    // The caller came into the pool; a pool that closes meanwhile takes its streams along.
+    // The caller has entered the pool; a pool that closes meanwhile closes its streams too.
     refuse(stream_.owner->core().is_closed() ? "the pool is closed" : "the stream is closed");
   }
   StreamUse(const StreamUse&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only C# needs: functions of csharp/Callbacks.cs that the native code calls.
+// For C# only: functions of csharp/Callbacks.cs that the native code calls.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ inline gpupool_error_t make_error(gpupool_status_t status, const char* why) noex
   return error;
 }
 
-/// For what the library cannot know: that a native object has been closed, or a range is outside a block.
+/// For failures that the library cannot see: a closed native object, or a range outside a block.
 [[noreturn]] inline void refuse(const char* why, gpupool_status_t status = GPUPOOL_ERROR_INVALID_ARGUMENT) {
   throw Failure{make_error(status, why)};
 }
@@ -30,8 +30,8 @@ inline gpupool_error_t make_error(gpupool_status_t status, const char* why) noex
   refuse(why.c_str());
 }
 
-/// What a call that has just failed on this thread came to. Read in the same native call, so that no other
-/// code of the language (a collector, a scheduler) comes between.
+/// The failure of this thread's last call. Read in the same native call, so that no other code of the
+/// language (a collector, a scheduler) runs in between.
 inline Failure failure_of(gpupool_status_t status) {
   Failure failure{};
   failure.details.struct_size = sizeof failure.details;
@@ -45,14 +45,15 @@ inline void check(gpupool_status_t status) {
     throw failure_of(status);
 }
 
-/// Inside a catch (...): what was caught. Plain data, so that a language may leave the wrapper by longjmp.
+/// The caught exception, for use inside a catch (...). Plain data, so that a language may leave the wrapper
+/// by longjmp.
 inline gpupool_error_t caught_error() noexcept {
   try {
     throw;
   } catch (const Failure& failure) {
     return failure.details;
   } catch (const std::exception& error) {
-    // The objects themselves only run out of the host's memory.
+    // The objects themselves fail only if the host runs out of memory.
     return make_error(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, error.what());
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lets an object be closed while other threads are inside it.
+// Allows an object to be closed while other threads are inside it.
 #pragma once
 
 #include <atomic>
@@ -8,12 +8,11 @@
 
 namespace binding {
 
-/// Counts who is inside. Once it is closed nobody enters any more, and the last one out is told so, exactly
-/// once: that one ends what the gate guards. Costs an atomic addition each way.
+/// Counts the calls inside. Once it is closed, no call can enter. Exactly one call, the last to leave, is
+/// told so, and ends the guarded object. Costs an atomic addition each way.
 class Gate {
  public:
-  /// What came of a close: somebody else had closed it; nobody was inside; or the last one out is yet to
-  /// come.
+  /// The result of a close: it was already closed; no call was inside; or the last one has yet to leave.
   enum class Close { kAlready, kEmpty, kLater };
 
   /// False: it is closed.
@@ -26,7 +25,7 @@ class Gate {
     return true;
   }
 
-  /// One more, for somebody who is inside already, and so may have company after the close as well.
+  /// As enter(), for a caller that is already inside: it succeeds even after the close.
   void enter_again() noexcept { inside_.fetch_add(1, std::memory_order_relaxed); }
 
   /// True: it is closed, and this was the last one.
@@ -49,7 +48,7 @@ class Gate {
   std::atomic<int64_t> inside_{0};
 };
 
-/// Somebody inside a T, for the time of a call. T::enter() throws when it is closed.
+/// Keeps a caller inside a T for the time of a call. T::enter() throws if it is closed.
 template <class T>
 class Inside {
  public:

@@ -11,24 +11,23 @@
 
 namespace binding {
 
-/// A function of the language that is asked before a malloc fails.
+/// A function of the language that is called before a malloc fails.
 class OomHandler {
  public:
   virtual ~OomHandler() = default;
-  /// Returns true to have the malloc tried again. On the thread of the malloc, which may be one that the
-  /// language does not know: then the answer is false. What the function throws is kept until the malloc has
-  /// failed, and is thrown by it.
+  /// Returns true to retry the malloc. Runs on the malloc's thread; the answer is false if the language does
+  /// not know that thread. What the function throws is kept until the malloc has failed, and thrown then.
   virtual bool ask(uint64_t size, uint32_t attempt) noexcept = 0;
 };
 
-/// Where a pool keeps its handler, which may be exchanged while it is asked.
+/// Holds a pool's handler, which may be replaced while it runs.
 class HandlerSlot {
  public:
   HandlerSlot() = default;
   HandlerSlot(const HandlerSlot&) = delete;
   HandlerSlot& operator=(const HandlerSlot&) = delete;
 
-  /// That of a default pool is for ever, because other languages may ask it at any time.
+  /// The slot of a default pool stays for ever, because other languages may call the handler at any time.
   static std::shared_ptr<HandlerSlot> of_default(gpupool_t* pool) {
     static auto& slots = *new std::map<gpupool_t*, std::shared_ptr<HandlerSlot>>;
     static auto& mutex = *new std::mutex;
@@ -40,7 +39,7 @@ class HandlerSlot {
 
   /// Null: none.
   void set(gpupool_t* pool, std::shared_ptr<OomHandler> handler) {
-    // First, since it may be refused.
+    // Comes first, because it may be refused.
     check(gpupool_set_oom_handler(pool, handler ? ask : nullptr, this));
     exchange(std::move(handler));
   }
@@ -48,7 +47,7 @@ class HandlerSlot {
   void drop() noexcept { exchange(nullptr); }
 
  private:
-  /// What was there goes behind the lock, since its end may run code of the language.
+  /// The old handler is destroyed after the lock is released, because its end may run code of the language.
   void exchange(std::shared_ptr<OomHandler> handler) noexcept {
     const std::lock_guard lock(mutex_);
     handler_.swap(handler);

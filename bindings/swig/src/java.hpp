@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only Java needs: handlers, exceptions and byte arrays.
+// For Java only: handlers, exceptions and byte arrays.
 #pragma once
 
 #include <jni.h>
@@ -11,15 +11,15 @@
 
 namespace binding {
 
-/// An org.gpupool.OomHandler. An exception of it stays pending, and so is thrown when the malloc returns.
+/// An org.gpupool.OomHandler. Its exception stays pending, so it is thrown when the malloc returns.
 class JavaHandler : public OomHandler {
  public:
   JavaHandler(JNIEnv* jenv, jobject handler) : handler_(jenv->NewGlobalRef(handler)) {
     jenv->GetJavaVM(&machine_);
     method_ = jenv->GetMethodID(jenv->GetObjectClass(handler), "freeSome", "(JI)Z");
   }
-  // A thread that is no Java thread cannot give the reference back: the handler of a default pool, which
-  // goes only when a Java thread replaces it, or that of a pool, which goes on a Java thread.
+  // Only a Java thread can give the reference back. The handler of a default pool goes only when a Java
+  // thread replaces it; the handler of any other pool goes on a Java thread.
   ~JavaHandler() override {
     if (JNIEnv* const jenv = environment()) jenv->DeleteGlobalRef(handler_);
   }
@@ -32,7 +32,7 @@ class JavaHandler : public OomHandler {
   }
 
  private:
-  /// Of this thread; null if it is no Java thread.
+  /// The environment of this thread; null if it is no Java thread.
   JNIEnv* environment() const {
     void* jenv = nullptr;
     return machine_->GetEnv(&jenv, JNI_VERSION_1_8) == JNI_OK ? static_cast<JNIEnv*>(jenv) : nullptr;
@@ -57,7 +57,7 @@ class JavaReceiver : public LogReceiver {
   bool take(int32_t level, const char* message) noexcept override {
     JNIEnv* const jenv = environment();
     if (jenv == nullptr) return false;
-    // What an out-of-memory handler has thrown waits for the end of its malloc.
+    // The exception of an out-of-memory handler waits for the end of its malloc.
     const jthrowable pending = jenv->ExceptionOccurred();
     jenv->ExceptionClear();
     if (jenv->PushLocalFrame(4) == 0) {
@@ -75,7 +75,7 @@ class JavaReceiver : public LogReceiver {
   }
 
  private:
-  /// Of this thread, which becomes a Java thread if it is none; null if Java has gone.
+  /// The environment of this thread; attaches the thread if it is no Java thread. Null if Java has gone.
   JNIEnv* environment() const {
     void* jenv = nullptr;
     return machine_->AttachCurrentThreadAsDaemon(&jenv, nullptr) == JNI_OK ? static_cast<JNIEnv*>(jenv)
@@ -101,7 +101,7 @@ inline void raise_in_java(JNIEnv* jenv, const gpupool_error_t& error) {
   if (jenv->ExceptionCheck() == 0) jenv->Throw(static_cast<jthrowable>(exception));
 }
 
-/// In UTF-8, near enough.
+/// In modified UTF-8, which is near enough.
 inline std::string java_text(JNIEnv* jenv, jstring string) {
   const char* const characters = jenv->GetStringUTFChars(string, nullptr);
   if (characters == nullptr) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the library that belong to no pool. SWIG reads this file.
+// The library's functions that belong to no pool. SWIG reads this file.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ inline uint64_t features() {
 inline std::string status_name(gpupool_status_t status) {
   return gpupool_status_name(status);
 }
-/// Sends lines of the log up to this level to a function of the language, for the whole process; without one
-/// to standard error. It may be called on any thread, and must not call gpupool. What it throws is printed.
+/// Sends log lines up to this level to a function of the language, for the whole process; without one, to
+/// standard error. It may be called on any thread, and must not call gpupool. What it throws is printed.
 inline void set_log(gpupool_log_level_t level, LogReceiver* receiver = nullptr) {
   LogSlot::set(level, std::shared_ptr<LogReceiver>(receiver));
 }
@@ -36,13 +36,13 @@ inline uint64_t parse_size(const std::string& text) {
   check(gpupool_parse_size(text.c_str(), &bytes, nullptr));
   return bytes;
 }
-/// What parse_device gives.
+/// The result of parse_device.
 struct DeviceChoice {
   /// A Backend.
   int32_t backend;
   int32_t device;
 };
-/// A device as people write it: "cuda:1", "sim", "2". Does not ask whether it is there. Since 0.2.
+/// A device as people write it: "cuda:1", "sim", "2". Does not check whether it exists. Since 0.2.
 inline DeviceChoice parse_device(const std::string& text) {
   gpupool_backend_t backend{};
   DeviceChoice choice{};
@@ -72,7 +72,7 @@ inline void tag_push(const std::string& tag) {
 inline void tag_pop() {
   check(gpupool_tag_pop());
 }
-/// The least mean distance of samples in bytes; 0: none.
+/// The minimum mean distance of samples in bytes; 0: no samples.
 inline void set_sampling(uint64_t bytes) {
   check(gpupool_set_sampling(bytes));
 }
@@ -83,12 +83,29 @@ inline void record_start(const std::string& path, uint32_t flags) {
 inline void record_stop() {
   check(gpupool_record_stop());
 }
-/// Notes a moment in the recording, such as "step 12".
+/// Marks a moment in the recording, such as "step 12".
 inline void mark(const std::string& text) {
   check(gpupool_mark(text.c_str()));
 }
 
-// ---- sleep of all pools with a name, or, without a tag, with any: all of them, or none. Since 0.2.
+/// Debug modes of pools created from now on: "poison,canary,fence,guard,annotate,quarantine=64MiB"; "": none.
+inline void set_debug(const std::string& modes) {
+  check(gpupool_set_debug(modes.c_str()));
+}
+/// What is or was at an address, in any pool of this process.
+inline std::string why(gpupool_ptr_t address) {
+  std::string text;
+  size_t length = 0;
+  do {
+    text.resize(length);
+    // A string has room for the terminating zero behind its text.
+    check(gpupool_why(address, text.data(), text.size() + 1, &length));
+  } while (length > text.size());
+  text.resize(length);
+  return text;
+}
+
+// ---- sleep of all pools with this name (without a tag: with any name): all of them, or none. Since 0.2.
 
 inline gpupool_sleep_result_t sleep_tag(const std::string& tag = "",
                                         gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE,
@@ -123,28 +140,28 @@ inline void sim_work(int32_t device, StreamArgument stream, gpupool_ptr_t addres
 inline void sim_advance(int32_t device, uint64_t nanoseconds) {
   check(gpupool_sim_advance(device, nanoseconds));
 }
-/// Work, fills and copies that are queued meanwhile are kept for sim_launch, and not done.
+/// Work, fills and copies queued meanwhile are recorded for sim_launch, not done.
 inline void sim_capture(int32_t device, StreamArgument stream, bool begin) {
   const StreamUse use(stream);
   check(gpupool_sim_capture(device, use.number(), begin ? 1 : 0));
 }
-/// Lets somebody else hold the memory that is mapped at an address, as NCCL does; 0 ends that. Since 0.2.
+/// Holds the memory mapped at an address as another library such as NCCL would; 0 ends that. Since 0.2.
 inline void sim_hold(int32_t device, gpupool_ptr_t address) {
   check(gpupool_sim_hold(device, address));
 }
 /// Queues on a stream of the device what an ended capture recorded, by the number that Pool's capture_id
-/// gave. Since 0.2.
+/// returned. Since 0.2.
 inline void sim_launch(int32_t device, uint64_t capture, StreamArgument stream) {
   const StreamUse use(stream);
   check(gpupool_sim_launch(device, capture, use.number()));
 }
-/// How many rules of the device were broken so far.
+/// How many of the device's rules have been broken so far.
 inline uint64_t sim_faults(int32_t device) {
   uint64_t count = 0;
   check(gpupool_sim_faults(device, &count, nullptr, 0));
   return count;
 }
-/// The last one in words; empty if there was none.
+/// A description of the last one; empty if there was none.
 inline std::string sim_last_fault(int32_t device) {
   char text[1024] = "";
   check(gpupool_sim_faults(device, nullptr, text, sizeof text));

@@ -14,7 +14,7 @@ namespace binding {
 class LogReceiver {
  public:
   virtual ~LogReceiver() = default;
-  /// On whatever thread the line comes from. False: the language cannot be called there.
+  /// Called on whatever thread the line comes from. Returns false if the language cannot be called there.
   virtual bool take(int32_t level, const char* message) noexcept = 0;
 };
 
@@ -22,14 +22,14 @@ class LogReceiver {
 class LogSlot {
  public:
   static void set(gpupool_log_level_t level, std::shared_ptr<LogReceiver> receiver) {
-    // First, since it may refuse the level.
+    // Comes first, because it may refuse the level.
     check(gpupool_set_log(receiver ? receive : nullptr, nullptr, level));
     const std::lock_guard lock(slot().mutex_);
     slot().receiver_.swap(receiver);
   }
 
  private:
-  /// For ever, since lines may come while the process ends.
+  /// Stays for ever, because lines may come while the process ends.
   static LogSlot& slot() {
     static auto& slot = *new LogSlot;
     return slot;

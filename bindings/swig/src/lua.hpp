@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only Lua needs: integers of 64 bits, handlers, errors and metamethods.
+// For Lua only: integers of 64 bits, handlers, errors and metamethods.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace binding {
 
-// ---- misuse, in words of Lua
+// ---- misuse, in terms of Lua
 
 /// "binding::Pool::malloc", "Pool_malloc" and "new_Pool" are malloc, malloc and Pool.
 inline std::string_view method_name(std::string_view name) {
@@ -95,7 +95,7 @@ inline void push_wrong_overload(lua_State* L, std::string_view text) {
     SWIG_fail;                                            \
   }
 
-// What SWIG's own code calls; it would speak of C++.
+// SWIG's own code uses these; its messages would speak of C++.
 #undef SWIG_fail_arg
 #define SWIG_fail_arg(function, index, type)   \
   {                                            \
@@ -123,7 +123,8 @@ inline bool is_whole_number(lua_State* L, int index) {
 
 // ---- functions that the library calls
 
-/// While a Lua program is inside a call of the library on this thread: its state, so that a handler can run.
+/// The state of a Lua program while it is inside a call of the library on this thread, so that a handler can
+/// run.
 class LuaCall {
  public:
   /// What a handler throws goes to *thrown, as a reference in the registry.
@@ -166,7 +167,7 @@ inline int end_program(lua_State* L) {
   return 0;
 }
 
-/// When the module is loaded: before any object of it, so that Lua ends the program after them.
+/// Runs when the module is loaded, before it has any object, so that Lua ends the program after all objects.
 inline void begin_program(lua_State* L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   lua_State* const main_thread = lua_tothread(L, -1);
@@ -189,15 +190,16 @@ class LuaFunction {
   }
   LuaFunction(const LuaFunction&) = delete;
   LuaFunction& operator=(const LuaFunction&) = delete;
-  /// Another program may have replaced it, on another thread or when this one has ended: then it is left
-  /// alone.
+  /// If another program has replaced it, on another thread or after the end of this one, the reference is
+  /// left alone.
   ~LuaFunction() {
     if (program_->thread == std::this_thread::get_id() && program_->is_open) {
       luaL_unref(program_->main_thread, LUA_REGISTRYINDEX, reference_);
     }
   }
 
-  /// Puts it on the stack of the call that this thread is inside; null: it is none of the program's.
+  /// Puts the function on the stack of the call that this thread is inside; null: the call is not of this
+  /// program.
   LuaCall* push() const noexcept {
     LuaCall* const call = LuaCall::current;
     if (call == nullptr) return nullptr;
@@ -261,8 +263,8 @@ class LuaReceiver : public LogReceiver {
 
 inline constexpr const char* kLuaError = "gpupool.Error";
 
-/// Leaves the failure as a table on the stack, or what a handler has thrown, for SWIG_fail to throw: Lua
-/// leaves by longjmp, so not before the wrapper's own objects are gone.
+/// Leaves the failure as a table on the stack, or what a handler has thrown. SWIG_fail throws it: Lua leaves
+/// by longjmp, so the wrapper's own objects must be gone first.
 inline void push_failure(lua_State* L, const gpupool_error_t& error, int thrown = LUA_NOREF) {
   if (thrown != LUA_NOREF) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, thrown);

@@ -2,9 +2,9 @@
 // The objects of every language: Pool, Stream, Block, Snapshot. SWIG reads this file, so declarations are
 // plain.
 //
-// An object that was closed or freed stays as an empty shell until the language collects it, so that its use
-// is an error and nothing worse, also while other threads are inside its calls. Closing twice does nothing.
-// Every other method throws Failure.
+// A closed or freed object stays as an empty shell until the language collects it, so its use is an error and
+// nothing worse, even while other threads are inside its calls. Closing twice does nothing. Every other
+// method throws Failure.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@
 
 namespace binding {
 
-/// What was mapped and what was in it at one moment, sorted by address.
+/// All mapped memory and its contents, sorted by address; not of one moment beside threads that allocate.
 class Snapshot {
  public:
   explicit Snapshot(gpupool_t* pool) {
     size_t segments = 0;
     size_t blocks = 0;
-    // Other threads may add to the lists between asking for the counts and for the contents.
+    // Between counting and filling, other threads may add to the lists.
     do {
       segments_.resize(segments);
       blocks_.resize(blocks);
@@ -48,7 +48,7 @@ class Snapshot {
   std::vector<gpupool_block_t> blocks_;
 };
 
-/// Who holds a pool's live bytes, the largest first, estimated from samples. Since 0.2.
+/// Who holds a pool's live bytes, largest first, estimated from samples. Since 0.2.
 class Holders {
  public:
   explicit Holders(gpupool_t* pool) {
@@ -89,9 +89,10 @@ class Pool {
     return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, true));
   }
 
-  /// A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's:
-  /// what it once mapped stays mapped and serves it alone, also while it is free, until it is emptied,
-  /// trimmed or closed itself. It takes after this pool in all else, and outlives it. Since 0.2.
+  /// A pool that shares this one's limit, for memory that must stay where it is, such as a CUDA graph's:
+  /// memory that it has mapped stays mapped and serves only the child, even while free, until the child
+  /// itself is emptied, trimmed or closed. It inherits everything else from this pool, and may outlive it.
+  /// Since 0.2.
   Pool* create_child() {
     const Call call(*core_);
     gpupool_t* handle = nullptr;
@@ -99,13 +100,13 @@ class Pool {
     return new Pool(std::make_shared<Core>(handle, core_->backend(), false));
   }
 
-  /// Refuses calls from now on, closes the streams that it made, and gives the memory back; may wait for the
-  /// GPU. Calls that are inside end as if it were open, and its live blocks stay valid: the memory goes with
-  /// the last of them.
+  /// Refuses calls from now on, closes the streams that it created, and gives the memory back; may wait for
+  /// the GPU. Calls in progress finish as if it were open, and its live blocks stay valid: the memory goes
+  /// with the last of them.
   void close() { core_->close(); }
   bool is_closed() const { return core_->is_closed(); }
 
-  // ---- memory by its address: nobody frees it but you
+  // ---- memory by address: only you free it
 
   /// Returns the address of size bytes for work on stream. Size 0 gives 0.
   gpupool_ptr_t malloc(uint64_t size, StreamArgument stream = 0) {
@@ -122,12 +123,12 @@ class Pool {
     return address;
   }
   /// Frees behind the work queued on stream; STREAM_UNKNOWN: on all streams. Address 0 does nothing. Works on
-  /// a closed pool as well.
+  /// a closed pool too.
   void free(gpupool_ptr_t address, StreamArgument stream = 0) {
     const StreamUse use(stream);
     core_->free(address, use.number());
   }
-  /// Says that a stream uses the block too. Call it before the block is freed.
+  /// Tells the pool that a stream uses the block too. Call it before the block is freed.
   void record_stream(gpupool_ptr_t address, StreamArgument stream) {
     const Call call(*core_, stream);
     check(gpupool_record_stream(call.pool(), address, call.stream()));
@@ -155,12 +156,12 @@ class Pool {
 
   // ---- streams
 
-  /// Call it before a stream of yours is destroyed. A Stream does it by itself.
+  /// Call it before you destroy a stream of your own. A Stream calls it by itself.
   void release_stream(StreamArgument stream) {
     const Call call(*core_, stream);
     check(gpupool_release_stream(call.pool(), call.stream()));
   }
-  /// Call it after each free on a stream whose end nobody announces; the next malloc takes it up again.
+  /// Call it after each free on a stream that may end unannounced; the next malloc on the stream resumes it.
   void park_stream(StreamArgument stream) {
     const Call call(*core_, stream);
     check(gpupool_park_stream(call.pool(), call.stream()));
@@ -184,8 +185,7 @@ class Pool {
     check(gpupool_capture_id(call.pool(), call.stream(), &capture));
     return capture;
   }
-  /// Says that the graph which a capture made will not run any more, so that its memory is the pool's again.
-  /// Since 0.2.
+  /// Says that the graph of a capture will not run any more, so its memory is the pool's again. Since 0.2.
   void release_capture(uint64_t capture) {
     const Call call(*core_);
     check(gpupool_release_capture(call.pool(), capture));
@@ -219,8 +219,8 @@ class Pool {
     check(gpupool_sleep(call.pool(), &options, &result));
     return result;
   }
-  /// Wakes it, with what was saved; waits for memory that others hold as long as timeout says. fill: a byte,
-  /// with SleepFlag FILL.
+  /// Wakes the pool, with what was saved. Waits at most the timeout for memory that others hold. fill: a
+  /// byte, with SleepFlag FILL.
   gpupool_sleep_result_t wake(uint64_t timeout_nanoseconds = 0, uint32_t flags = 0, int32_t fill = 0) {
     const Call call(*core_);
     const gpupool_sleep_options_t options =
@@ -229,13 +229,23 @@ class Pool {
     check(gpupool_wake(call.pool(), &options, &result));
     return result;
   }
+  /// Brings back the block at an address ahead of wake, which brings the rest.
+  gpupool_sleep_result_t wake_block(gpupool_ptr_t address, uint64_t timeout_nanoseconds = 0,
+                                    uint32_t flags = 0, int32_t fill = 0) {
+    const Call call(*core_);
+    const gpupool_sleep_options_t options =
+        sleep_options(GPUPOOL_SLEEP_MODE_SAVE, flags, byte_of(fill), timeout_nanoseconds);
+    gpupool_sleep_result_t result = no_result();
+    check(gpupool_wake_block(call.pool(), address, &options, &result));
+    return result;
+  }
   gpupool_sleep_state_t sleep_state() const {
     const Call call(*core_);
     gpupool_sleep_state_t state{};
     check(gpupool_sleep_state(call.pool(), &state));
     return state;
   }
-  /// What sleep_tag calls it: at most 63 bytes.
+  /// The tag that sleep_tag knows the pool by: at most 63 bytes.
   void set_name(const std::string& name) {
     const Call call(*core_);
     check(gpupool_set_name(call.pool(), name.c_str()));
@@ -246,12 +256,17 @@ class Pool {
     check(gpupool_name(call.pool(), text, sizeof text, nullptr));
     return text;
   }
-  /// Has a block saved even by a sleep that drops.
+  /// With `keep`, even a sleep that drops saves the block.
   void set_keep(gpupool_ptr_t address, bool keep) {
     const Call call(*core_);
     check(gpupool_set_keep(call.pool(), address, keep ? 1 : 0));
   }
-  /// Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back.
+  /// Asks the other processes of the pool's group to give back so many bytes, ahead of need.
+  void share_request(uint64_t bytes, uint64_t timeout_ns) {
+    const Call call(*core_);
+    check(gpupool_share_request(call.pool(), bytes, timeout_ns));
+  }
+  /// Gets page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back.
   void prepare_backup(uint64_t bytes) {
     const Call call(*core_);
     check(gpupool_prepare_backup(call.pool(), bytes));
@@ -293,7 +308,7 @@ class Pool {
     binding::set_limit(config, limit);
     return config.fraction != 0 ? set_fraction(config.fraction) : set_limit(config.limit_bytes);
   }
-  /// Takes the handler over; null: none. The pool keeps it until it is closed.
+  /// Takes ownership of the handler; null: none. The pool keeps it until it is closed.
   void set_oom_handler(OomHandler* handler) {
     std::unique_ptr<OomHandler> owned(handler);
     const Call call(*core_);
@@ -331,7 +346,7 @@ class Pool {
     size_t length = 0;
     do {
       text.resize(length);
-      // The terminating zero has room behind the text.
+      // A string has room for the terminating zero behind its text.
       check(gpupool_report(call.pool(), text.data(), text.size() + 1, &length));
     } while (length > text.size());
     text.resize(length);
@@ -341,6 +356,27 @@ class Pool {
   void validate() const {
     const Call call(*core_);
     check(gpupool_validate(call.pool()));
+  }
+  /// Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so.
+  /// Returns how much damage was found since the pool was created; the second function describes it in words.
+  /// Since 0.2.
+  uint64_t damage() const {
+    const Call call(*core_);
+    uint64_t count = 0;
+    check(gpupool_check(call.pool(), &count, nullptr, 0));
+    return count;
+  }
+  std::string damage_report() const {
+    const Call call(*core_);
+    std::string text(16384, '\0');
+    check(gpupool_check(call.pool(), nullptr, text.data(), text.size()));
+    text.resize(text.find('\0'));
+    return text;
+  }
+  /// Sets what work may do with a block until its free. Only for blocks that share no chunk. Since 0.2.
+  void protect(gpupool_ptr_t address, gpupool_access_t access) {
+    const Call call(*core_);
+    check(gpupool_protect(call.pool(), address, access));
   }
   /// In words: "pool on sim:0: 2 MiB of 64 MiB reserved, 1 block live".
   std::string to_string() const {

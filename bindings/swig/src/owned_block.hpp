@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of a pool while anybody needs it: what Block, Slice and Transfer share.
+// A block of a pool for as long as anybody needs it: Block, Slice and Transfer share it.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace binding {
 
-/// A block that goes once it is freed, and the last call, slice and transfer have left it.
+/// A block that goes once it is freed and the last call, slice and transfer have left it.
 class OwnedBlock {
  public:
   /// For a caller who is inside the pool, and the stream.
@@ -24,7 +24,7 @@ class OwnedBlock {
     const gpupool_status_t status =
         gpupool_malloc_aligned(core_->handle(), size, alignment, stream_, &address_);
     if (status != GPUPOOL_SUCCESS) {
-      // First the words, which the end of a stream may replace.
+      // Read the message first: the end of a stream may replace it.
       const Failure failure = failure_of(status);
       if (owner_) owner_->leave();
       throw failure;
@@ -38,7 +38,7 @@ class OwnedBlock {
     (void)end_as(End::kFreed, status);
   }
 
-  /// On the device, for those that are inside. 0 if the block has no bytes.
+  /// The address on the device, for callers that are inside. 0 if the block has no bytes.
   gpupool_ptr_t address() const noexcept { return address_; }
   uint64_t size() const noexcept { return size_; }
   gpupool_stream_t stream() const noexcept { return stream_; }
@@ -49,7 +49,7 @@ class OwnedBlock {
   void enter() {
     if (!gate_.enter()) refuse_freed();
   }
-  /// One more, for somebody who is inside already.
+  /// As enter(), for a caller that is inside already.
   void enter_again() noexcept { gate_.enter_again(); }
   void leave() noexcept {
     if (gate_.leave()) (void)give_back();
@@ -62,7 +62,7 @@ class OwnedBlock {
     record_stream(stream);
     free_as(End::kFreed);
   }
-  /// As free(), but does nothing when it is freed.
+  /// As free(), but does nothing if the block is already freed.
   void close() {
     gpupool_status_t status = GPUPOOL_SUCCESS;
     (void)end_as(End::kFreed, status);
@@ -79,7 +79,7 @@ class OwnedBlock {
     check(gpupool_record_stream(core_->handle(), address_, use.number()));
   }
 
-  // ---- work on its stream, for those that are inside
+  // ---- work on its stream, for callers that are inside
 
   void queue_fill(uint64_t offset, uint64_t length, int32_t value) const {
     check(gpupool_fill(core_->handle(), address_ + offset, byte_of(value), length, queue()));
@@ -87,7 +87,7 @@ class OwnedBlock {
   void queue_copy(gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t length) const {
     check(gpupool_copy(core_->handle(), destination, source, length, queue()));
   }
-  /// Also behind a stream that was closed meanwhile, which the block keeps.
+  /// Works on a stream that was closed meanwhile, too: the block keeps it.
   void wait() const {
     check(gpupool_stream_synchronize(core_->handle(), owner_ ? owner_->number() : stream_));
   }
@@ -104,15 +104,15 @@ class OwnedBlock {
     if (!end_as(end, status)) refuse("the block has been freed already", GPUPOOL_ERROR_UNKNOWN_POINTER);
     check(status);
   }
-  /// False: it has ended before, in whatever way. The status is that of the free, unless somebody inside does
-  /// it later.
+  /// Returns false if the block has ended before, in whatever way. The status is that of the free, unless
+  /// somebody inside frees it later.
   bool end_as(End end, gpupool_status_t& status) noexcept {
     End expected = End::kNotYet;
     if (!end_.compare_exchange_strong(expected, end)) return false;
     if (gate_.close() == Gate::Close::kEmpty) status = give_back();
     return true;
   }
-  /// The memory, unless it was released, and then what the block kept: its stream before its pool.
+  /// Gives back the memory, unless it was released, and then what the block kept: its stream before its pool.
   gpupool_status_t give_back() noexcept {
     gpupool_status_t status = GPUPOOL_SUCCESS;
     if (end_ != End::kReleased) {

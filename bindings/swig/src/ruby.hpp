@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only Ruby needs: integers of 64 bits, handlers and exceptions.
+// For Ruby only: integers of 64 bits, handlers and exceptions.
 #pragma once
 
 #include <ruby.h>
@@ -34,7 +34,7 @@ inline int32_t to_int32(VALUE value, const char* argument) {
   const int sign =
       rb_integer_pack(value, &number, 1, sizeof number, 0,
                       INTEGER_PACK_LSWORD_FIRST | INTEGER_PACK_NATIVE_BYTE_ORDER | INTEGER_PACK_2COMP);
-  // An overflow of two's complement is one of the sign, too.
+  // A wrong sign also is an overflow.
   if (sign < -1 || sign > 1 || (sign < 0) != (number < 0)) {
     refuse_argument(rb_eRangeError, argument, value, "an Integer of 32 bits");
   }
@@ -53,8 +53,8 @@ inline std::string ruby_type_name(std::string_view type) {
   return std::string(type.substr(0, type.find_first_of(" *&")));
 }
 
-/// In words of Ruby what SWIG's own code would say of C++. Argument 1 of a method is the object; functions of
-/// the module have the namespace in their names.
+/// Says in terms of Ruby what SWIG's own code would say of C++. Argument 1 of a method is the object;
+/// functions of the module have the namespace in their names.
 inline const char* wrong_type(const char* type, const char* method, int index, VALUE value) {
   std::string_view name = method;
   if (name.starts_with("binding::")) {
@@ -77,8 +77,8 @@ inline const char* wrong_type(const char* type, const char* method, int index, V
 #define Ruby_Format_TypeError(text, type, method, index, value) wrong_type(type, method, index, value)
 #define Ruby_Format_OverloadedError(count, most, method, prototypes) raise_wrong_overload(method)
 
-/// While a Ruby program is inside a call of the library on this thread, where it holds the interpreter's
-/// lock.
+/// Exists while a Ruby program is inside a call of the library on this thread, where it holds the
+/// interpreter's lock.
 class RubyCall {
  public:
   /// What a handler throws goes to *thrown, as a state for rb_jump_tag.
@@ -96,11 +96,11 @@ class RubyCall {
   int* thrown_;
 };
 
-/// An object with a method call. It is asked only on a thread that is inside a call from Ruby.
+/// An object with a method `call`. It is called only on a thread that is inside a call from Ruby.
 class RubyHandler : public OomHandler {
  public:
   explicit RubyHandler(VALUE handler) : handler_(new VALUE(handler)) { rb_gc_register_address(handler_); }
-  /// Another language may have replaced it, in a default pool on a thread of its own: then it is left alone.
+  /// If another language has replaced it, in a default pool on a thread of its own, the object is left alone.
   ~RubyHandler() override {
     if (ruby_native_thread_p() == 0) return;
     rb_gc_unregister_address(handler_);
@@ -131,7 +131,7 @@ class RubyHandler : public OomHandler {
   VALUE* handler_;
 };
 
-/// An object with a method call. Lines from threads that are not inside a call from Ruby, and from the
+/// An object with a method `call`. Lines from threads that are not inside a call from Ruby, and from the
 /// collector, go to standard error.
 class RubyReceiver : public LogReceiver {
  public:

@@ -12,7 +12,7 @@
 namespace binding {
 
 #ifndef SWIG
-/// Somebody who keeps a block for longer than a call.
+/// Keeps a block for longer than a call.
 class Hold {
  public:
   explicit Hold(std::shared_ptr<OwnedBlock> block) : block_(std::move(block)) { block_->enter(); }
@@ -27,12 +27,12 @@ class Hold {
 #endif
 
 /// A copy that may be under way. It keeps what it reads and writes: a block that is freed meanwhile goes when
-/// the copy is done, and bytes of the language were copied before it began. Dropped, it waits. Since 0.2.
+/// the copy is done; bytes of the language were copied before it began. Dropping it waits. Since 0.2.
 class Transfer {
  public:
 #ifndef SWIG
-  /// The block on whose stream it is queued, another one that it reads, and memory on the host; each but the
-  /// first may be null.
+  /// Takes the block whose stream the copy is queued on, another block that it reads, and memory on the host;
+  /// all but the first may be null.
   Transfer(std::shared_ptr<Hold> block, std::shared_ptr<Hold> source, std::unique_ptr<Staging> staging)
       : block_(std::move(block)), source_(std::move(source)), staging_(std::move(staging)) {}
   Transfer(const Transfer&) = delete;
@@ -41,7 +41,7 @@ class Transfer {
     try {
       finish();
     } catch (const Failure&) {
-      // Of the driver: it has ended, or its device is lost, and copies nothing any more.
+      // The driver failed: it has ended, or its device is lost, so it copies nothing any more.
     }
   }
 #endif
@@ -55,12 +55,12 @@ class Transfer {
   void finish() {
     const std::lock_guard lock(mutex_);
     if (!block_) return;
-    // Whatever comes of the wait, nobody can do more than let go.
+    // Whether or not the wait succeeds, nothing is left to do but let go.
     const std::shared_ptr<Hold> block = std::exchange(block_, nullptr);
     const std::shared_ptr<Hold> source = std::exchange(source_, nullptr);
     block->block().wait();
   }
-  /// The same.
+  /// As finish().
   void close() {
     finish();
   }
@@ -79,7 +79,7 @@ class Transfer {
   std::unique_ptr<Staging> staging_;
 };
 
-/// A part of a block, with all that can be done with its bytes. It keeps the block: one that is freed goes
+/// A part of a block, with everything that can be done with its bytes. It keeps the block: a freed block goes
 /// when its last slice is closed or dropped. Since 0.2.
 class Slice {
  public:
@@ -130,7 +130,7 @@ class Slice {
     return read(offset, rest(offset));
   }
   std::string read(uint64_t offset, uint64_t length) {
-    (void)at(*open(), offset, length);  // before the bytes are obtained
+    (void)at(*open(), offset, length);  // before getting memory for the bytes
     std::string bytes(length, '\0');
     read_to(bytes.data(), length, offset);
     return bytes;
@@ -157,8 +157,8 @@ class Slice {
     if (length != 0) hold->block().queue_copy(staging->address(), from, length);
     return new Transfer(std::move(hold), nullptr, std::move(staging));
   }
-  /// Begins to copy another slice, of whatever pool, into it from offset on, on this block's stream. The work
-  /// that fills the other one must be behind it: on the same stream, or waited for.
+  /// Begins to copy another slice, of any pool, into it from offset on, on this block's stream. The work that
+  /// fills the other slice must come first: on the same stream, or waited for.
   Transfer* copy_from(const Slice& source, uint64_t offset = 0) {
     auto hold = open();
     auto theirs = source.open();
@@ -181,7 +181,7 @@ class Slice {
   }
 
 #ifndef SWIG
-  /// read into memory of the caller's.
+  /// As read(), into the caller's memory.
   void read_to(char* data, uint64_t length, uint64_t offset) {
     const auto hold = open();
     const gpupool_ptr_t from = at(*hold, offset, length);

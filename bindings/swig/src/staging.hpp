@@ -10,7 +10,7 @@
 
 namespace binding {
 
-/// Bytes on the host, pinned where the device can pin, since the driver waits for copies of other memory.
+/// Bytes on the host, pinned where the device can pin, because the driver waits for copies of other memory.
 class Staging {
  public:
   /// A copy of bytes that will be written.

@@ -19,7 +19,7 @@ inline gpupool_error_t negative_number(const char* argument, int64_t number) {
   return error;
 }
 
-/// Refuses what is no byte: the library would take the low 8 bits.
+/// Refuses a value that is no byte; the library would take its low 8 bits.
 inline uint32_t byte_of(int32_t value) {
   if (value < 0 || value > 255) refuse("value is " + std::to_string(value) + ": a byte is 0 to 255");
   return static_cast<uint32_t>(value);
@@ -47,7 +47,8 @@ inline void set_limit(gpupool_config_t& config, const std::string& limit) {
   config.fraction = share;
 }
 
-/// What a script may give to a method that SWIG overloads, for messages. Null: it is none of these.
+/// The arguments that a script may give to a method that SWIG overloads, for messages. Null: the method is
+/// not overloaded.
 inline const char* arguments_of(std::string_view method) {
   if (method == "Pool") return "nothing, a Config, or strings: a device and a limit";
   if (method == "read") return "an offset and a length, or none of them";
@@ -77,7 +78,7 @@ inline std::string describe_stats(const gpupool_stats_t& stats) {
   return text + " reserved, " + std::to_string(blocks) + (blocks == 1 ? " block live" : " blocks live");
 }
 
-/// "sim:0": what GPUPOOL_BACKEND_AUTO came to, if it is known.
+/// "sim:0": the backend that GPUPOOL_BACKEND_AUTO stands for, if it is known.
 inline std::string describe_device(gpupool_backend_t backend, int32_t device) {
   gpupool_device_info_t info{};
   info.struct_size = sizeof info;

@@ -8,7 +8,7 @@ import java.util.stream.Stream;
 import org.gpupool.Block;
 import org.gpupool.Pool;
 
-/** A round trip, and where the native code came from. */
+/** Makes a round trip, and says where the native code came from. */
 public final class Try {
   public static void main(String[] arguments) throws IOException {
     try (Pool pool = new Pool("sim", "64MiB"); Block block = pool.allocate(1 << 20)) {

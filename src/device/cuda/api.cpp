@@ -17,7 +17,7 @@ namespace {
 
 using cuda::CUresult;
 
-// Written by the one thread that brought cuda_state to `loading`, read by all once it is `ready`.
+// Written by the one thread that set cuda_state to `loading`; read by all once it is `ready`.
 constinit CudaDriver table;
 
 const char* library_name() noexcept {
@@ -25,9 +25,9 @@ const char* library_name() noexcept {
   return name != nullptr && *name != '\0' ? name : "libcuda.so.1";
 }
 
-/// The library's handle, opened for ever: a driver that was unloaded could not be loaded again.
+/// The library's handle, open for ever: an unloaded driver could not be loaded again.
 Status open_library(void*& library) {
-  // Not RTLD_GLOBAL: the driver's symbols must not become visible to libraries that are loaded later.
+  // Not RTLD_GLOBAL: the driver's symbols must not become visible to libraries loaded later.
   library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return kSuccess;
   const char* reason = dlerror();
@@ -54,13 +54,14 @@ Status find_functions(void* library) {
   if (!find_function(library, #name, table.name)) return missing_function(#name);
   GPUPOOL_CUDA_FUNCTIONS(GPUPOOL_CUDA_FIND)
 #undef GPUPOOL_CUDA_FIND
+  (void)find_function(library, "cuDeviceGetUuid_v2", table.cuDeviceGetUuid_v2);
   const bool has_v2 = find_function(library, "cuStreamGetCaptureInfo_v2", table.cuStreamGetCaptureInfo_v2);
   const bool has_v3 = find_function(library, "cuStreamGetCaptureInfo_v3", table.cuStreamGetCaptureInfo_v3);
   if (!has_v2 && !has_v3) return missing_function("cuStreamGetCaptureInfo_v2");
   return kSuccess;
 }
 
-/// What to do about it, for the failures of cuInit that people meet.
+/// Advice for the common failures of cuInit.
 const char* init_advice(CUresult result) noexcept {
   switch (result) {
     case cuda::CUDA_ERROR_NO_DEVICE:
@@ -95,7 +96,7 @@ const char* error_text(CUresult result) noexcept {
                                                                                         : "no description";
 }
 
-/// From here on the driver is not called. A child of fork stays one, though.
+/// From here on the driver is not called. A forked child stays `forked`, though.
 void mark_exiting() noexcept {
   CudaState state = cuda_state.load();
   while (state != CudaState::forked && !cuda_state.compare_exchange_weak(state, CudaState::exiting)) {
@@ -110,21 +111,21 @@ Status initialise() {
                        static_cast<unsigned>(result), error_name(result), error_text(result),
                        init_advice(result));
   }
-  // Registered after the driver's own hooks, so it runs before them: while it still answers. It frees
-  // nothing, since the driver and the system take everything back, and other threads may be in here.
+  // Registered after the driver's own hooks, so it runs before them, while the driver still answers. It frees
+  // nothing, because the driver and the system take everything back, and other threads may be in here.
   if (std::atexit(mark_exiting) != 0) {
     return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "atexit: no memory for one more hook");
   }
   return kSuccess;
 }
 
-/// Called with cuda_state at `loading`, which it ends.
+/// Called with cuda_state at `loading`; sets the next state.
 Status load() {
   void* library = nullptr;
   Status status = open_library(library);
   if (status == kSuccess) status = find_functions(library);
   if (status == kSuccess) status = initialise();
-  // Unless the driver turned out to be gone.
+  // Unless the driver has turned out to be gone.
   CudaState state = CudaState::loading;
   cuda_state.compare_exchange_strong(state, status == kSuccess ? CudaState::ready : CudaState::unloaded);
   cuda_state.notify_all();
@@ -134,7 +135,7 @@ Status load() {
 }  // namespace
 
 Status load_cuda_driver(const CudaDriver*& driver) {
-  // The state itself is the lock: a child of fork can tell that it was held, and a mutex could hang there.
+  // The state itself is the lock: a forked child can see that it was held, whereas a mutex could hang there.
   CudaState state = cuda_state.load(std::memory_order_acquire);
   while (state <= CudaState::loading) {
     if (state == CudaState::loading) {
@@ -179,7 +180,7 @@ bool cuda_initialised() noexcept {
 }
 
 void cuda_after_fork() noexcept {
-  // Also if another thread of the parent was just loading it.
+  // Even if another thread of the parent was just loading it.
   if (cuda_state.load() != CudaState::unloaded) cuda_state.store(CudaState::forked);
 }
 

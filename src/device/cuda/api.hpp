@@ -10,11 +10,12 @@
 
 namespace gpupool::internal::cuda {
 
-/// The driver's functions. All are set, but of the last two only one may be.
+/// The driver's functions. All are set, except perhaps the one for UUIDs and one of the last two.
 struct Api {
 #define GPUPOOL_CUDA_MEMBER(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
   GPUPOOL_CUDA_FUNCTIONS(GPUPOOL_CUDA_MEMBER)
 #undef GPUPOOL_CUDA_MEMBER
+  DeviceGetUuidV2* cuDeviceGetUuid_v2 = nullptr;
   StreamGetCaptureInfoV2* cuStreamGetCaptureInfo_v2 = nullptr;
   StreamGetCaptureInfoV3* cuStreamGetCaptureInfo_v3 = nullptr;
 };
@@ -25,28 +26,28 @@ namespace gpupool::internal {
 
 using CudaDriver = cuda::Api;
 
-/// Where this process stands with the driver. It only moves on: `exiting` and `forked` are final.
+/// The state of the driver in this process. It only moves forward: `exiting` and `forked` are final.
 enum class CudaState : int { unloaded, loading, ready, exiting, forked };
 
 extern std::atomic<CudaState> cuda_state;
 
-/// Loads and initialises the driver, once; a failure is tried again at the next call. UNAVAILABLE, with a
-/// reason that a newcomer can act on, where there is no driver or no GPU; SHUTTING_DOWN; FORKED.
+/// Loads and initialises the driver, once; after a failure, the next call tries again. UNAVAILABLE, with a
+/// reason that a newcomer can act on, if there is no driver or no GPU; SHUTTING_DOWN; FORKED.
 Status load_cuda_driver(const CudaDriver*& driver);
 
-/// Describes why a driver that was ready cannot be called any more: SHUTTING_DOWN or FORKED.
+/// Describes why a driver that was ready can no longer be called: SHUTTING_DOWN or FORKED.
 [[gnu::cold]] Status cuda_unusable() noexcept;
 
-/// Asked before every call of the driver. Costs one load.
+/// Checked before every driver call. Costs one load.
 inline Status cuda_usable() noexcept {
   if (cuda_state.load(std::memory_order_acquire) == CudaState::ready) [[likely]]
     return kSuccess;
   return cuda_unusable();
 }
 
-/// Records that a driver function gave `result`; `format` and what follows name the call, as by printf:
-/// "cuMemCreate(size 33554432)" becomes "cuMemCreate(size 33554432): 2 CUDA_ERROR_OUT_OF_MEMORY: out of
-/// memory". Returns OUT_OF_MEMORY, DRIVER, or SHUTTING_DOWN, after which the driver is not called again.
+/// Records that a driver function returned `result`; `format` and the arguments after it name the call, as by
+/// printf: "cuMemCreate(size 33554432)" becomes "cuMemCreate(size 33554432): 2 CUDA_ERROR_OUT_OF_MEMORY: out
+/// of memory". Returns OUT_OF_MEMORY, DRIVER, or SHUTTING_DOWN, after which the driver is not called again.
 [[gnu::format(printf, 2, 3), gnu::cold]] Status cuda_failed(cuda::CUresult result, const char* format,
                                                             ...) noexcept;
 

@@ -9,7 +9,7 @@
 
 namespace gpupool::internal {
 
-/// Counts CUDA devices. UNAVAILABLE, with the reason, where the driver or a GPU is missing.
+/// Counts CUDA devices. UNAVAILABLE, with the reason, if the driver or a GPU is missing.
 Status cuda_device_count(int32_t& count);
 
 /// Opens CUDA device number `ordinal`, in the caller's current context if that belongs to the device, else
@@ -17,10 +17,11 @@ Status cuda_device_count(int32_t& count);
 /// INVALID_ARGUMENT for a number that does not exist; UNSUPPORTED for peers that cannot access it.
 Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device);
 
-/// Whether this process has initialised the CUDA driver: a child of fork cannot use it then.
+/// Whether this process has initialised the CUDA driver: then a forked child cannot use it.
 bool cuda_initialised() noexcept;
 
-/// In the child after fork: every CUDA call gives FORKED from now on if the parent had initialised it.
+/// In the child after fork: from now on every CUDA call gives FORKED if the parent had initialised the
+/// driver.
 void cuda_after_fork() noexcept;
 
 }  // namespace gpupool::internal

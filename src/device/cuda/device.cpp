@@ -16,7 +16,7 @@ using cuda::CUevent;
 using cuda::CUresult;
 using cuda::CUstream;
 
-// The driver's handles are pointers that it alone looks into; ours are numbers.
+// The driver's handles are opaque pointers; ours are numbers.
 CUstream to_stream(Stream stream) noexcept {
   return reinterpret_cast<CUstream>(stream);
 }
@@ -53,7 +53,7 @@ CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
 
 CudaDevice::~CudaDevice() {
   const CudaScope scope = enter(CaptureSafety::unsafe);
-  // Once the driver has gone, so have the events.
+  // Once the driver has gone, the events have gone too.
   if (scope.status() != kSuccess) return;
   for (const CUevent event : free_events_) driver_.cuEventDestroy_v2(event);
 }
@@ -105,7 +105,7 @@ Status CudaDevice::create_chunk(uint64_t size, ChunkHandle& chunk) {
   const bool shareable = shareable_chunks_.load(std::memory_order_relaxed);
   CUresult result = create(shareable);
   if (shareable && (result == cuda::CUDA_ERROR_NOT_PERMITTED || result == cuda::CUDA_ERROR_NOT_SUPPORTED)) {
-    // Some containers and virtual GPUs forbid what the device says it can do.
+    // Some containers and virtual GPUs forbid what the device claims to support.
     result = create(false);
     if (result == CUDA_SUCCESS) shareable_chunks_.store(false, std::memory_order_relaxed);
   }
@@ -140,6 +140,22 @@ Status CudaDevice::set_access(Address address, uint64_t size) {
                      size, access_.size());
 }
 
+Status CudaDevice::protect(Address address, uint64_t size, Permission access) {
+  if (access == Permission::write) return set_access(address, size);
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const std::lock_guard lock(peer_mutex_);
+  std::vector<cuda::CUmemAccessDesc> less = access_;
+  for (cuda::CUmemAccessDesc& each : less) {
+    each.flags = access == Permission::read ? cuda::CU_MEM_ACCESS_FLAGS_PROT_READ
+                                            : cuda::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  }
+  const CUresult result = driver_.cuMemSetAccess(address, size, less.data(), less.size());
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuMemSetAccess(address 0x%" PRIx64 ", size %" PRIu64 ", less for %zu devices)",
+                     address, size, less.size());
+}
+
 Status CudaDevice::unmap(Address address, uint64_t size) {
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
@@ -167,7 +183,7 @@ Status CudaDevice::add_peer(int32_t peer, bool all) {
   return scope.status() == kSuccess ? enable_peers() : scope.status();
 }
 
-void CudaDevice::drop_peer(int32_t peer) noexcept {
+void CudaDevice::remove_peer(int32_t peer) noexcept {
   const std::lock_guard lock(peer_mutex_);
   for (cuda::CUmemAccessDesc& each : access_) {
     if (each.location.id == peer) each.flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -181,7 +197,7 @@ Status CudaDevice::allocate(Kind kind, uint64_t size, Stream, Address& address) 
   if (scope.status() != kSuccess) return scope.status();
   if (kind == Kind::device) return allocate_device(size, address);
   if (kind == Kind::pinned) {
-    // Without write-combining, the host's address is every device's too.
+    // Without write-combining, the host address is valid on every device.
     void* pointer = nullptr;
     const CUresult result =
         driver_.cuMemHostAlloc(&pointer, size, cuda::kMemHostAllocPortable | cuda::kMemHostAllocDeviceMap);
@@ -205,8 +221,8 @@ Status CudaDevice::allocate_device(uint64_t size, Address& address) {
   return kSuccess;
 }
 
-/// Memory of the driver's malloc is accessible to contexts, not to devices as chunks are. The peers' primary
-/// contexts are meant, and retained for ever.
+/// Memory from the driver's malloc is accessible to contexts, not, as chunks are, to devices. Here that means
+/// the peers' primary contexts, which are retained for ever.
 Status CudaDevice::enable_peers() {
   const std::lock_guard lock(peer_mutex_);
   for (; enabled_ < access_.size(); ++enabled_) {
@@ -240,7 +256,7 @@ Status CudaDevice::deallocate(Kind kind, Address address, uint64_t size, Stream)
 // ---- order
 
 /// A free event, or a new one.
-Status CudaDevice::take_event(CUevent& event) {
+Status CudaDevice::reuse_or_create_event(CUevent& event) {
   {
     const std::lock_guard lock(event_mutex_);
     if (!free_events_.empty()) {
@@ -262,7 +278,7 @@ Status CudaDevice::record(Stream stream, Event& event) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
   CUevent taken = nullptr;
-  if (const Status status = take_event(taken); status != kSuccess) return status;
+  if (const Status status = reuse_or_create_event(taken); status != kSuccess) return status;
   const CUresult result = driver_.cuEventRecord(taken, to_stream(stream));
   if (result != CUDA_SUCCESS) {
     recycle(to_number(taken));
@@ -310,7 +326,7 @@ Status CudaDevice::synchronize(Event event) {
 }
 
 void CudaDevice::recycle(Event event) noexcept {
-  // In a child of fork the lock may belong to a thread that is not there.
+  // In a forked child the lock may belong to a thread that does not exist there.
   if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;
   const std::lock_guard lock(event_mutex_);
   free_events_.push_back(to_event(event));
@@ -376,8 +392,8 @@ Status CudaDevice::synchronize_stream(Stream stream) {
   return cuda_failed(result, "cuStreamSynchronize(stream 0x%" PRIxPTR ")", stream);
 }
 
-// Copies and fills are the caller's own work on the stream: they go into a graph that it captures, and the
-// caller's capture mode applies.
+// Copies and fills are the caller's own work on the stream: if it captures a graph, they go into the graph,
+// and the caller's capture mode applies.
 
 Status CudaDevice::copy(Address destination, Address source, uint64_t size, Stream stream) {
   const CudaScope scope = enter(CaptureSafety::safe);
@@ -399,9 +415,20 @@ Status CudaDevice::fill(Address destination, uint8_t value, uint64_t size, Strea
                      destination, size, stream);
 }
 
+Status CudaDevice::fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  const uint64_t count = size / sizeof word;
+  const CUresult result = driver_.cuMemsetD32Async(destination, word, count, to_stream(stream));
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result,
+                     "cuMemsetD32Async(address 0x%" PRIx64 ", count %" PRIu64 ", stream 0x%" PRIxPTR ")",
+                     destination, count, stream);
+}
+
 // ---- sleep
 
-/// MemAvailable of the system: the driver has no figure of its own.
+/// The system's MemAvailable, because the driver reports no such figure.
 Status CudaDevice::host_memory(uint64_t& available) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/meminfo", "re"), std::fclose);
   if (file == nullptr) return fail(GPUPOOL_ERROR_UNAVAILABLE, "/proc/meminfo cannot be read");

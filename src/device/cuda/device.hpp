@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA device over the driver's table. See device.hpp for the contract and cuda.hpp for how to open one.
+// A CUDA device over the driver's function table. See device.hpp for the contract and cuda.hpp for how to
+// open one.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@ namespace gpupool::internal {
 struct CudaDeviceSetup {
   DeviceInfo info;
   cuda::CUcontext context = nullptr;
-  /// Other devices that may use the memory; no number twice.
+  /// Other devices that may use the memory, without duplicates.
   std::vector<cuda::CUdevice> peers;
   bool shareable_chunks = false;
   bool rdma_chunks = false;
@@ -45,10 +46,11 @@ class CudaDevice final : public Device {
   Status release_chunk(ChunkHandle chunk) override;
   Status map(Address address, uint64_t size, ChunkHandle chunk) override;
   Status set_access(Address address, uint64_t size) override;
+  Status protect(Address address, uint64_t size, Permission access) override;
   Status unmap(Address address, uint64_t size) override;
 
   Status add_peer(int32_t peer, bool all) override;
-  void drop_peer(int32_t peer) noexcept override;
+  void remove_peer(int32_t peer) noexcept override;
 
   Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) override;
   Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) override;
@@ -60,9 +62,9 @@ class CudaDevice final : public Device {
   Status synchronize(Event event) override;
   void recycle(Event event) noexcept override;
   Status synchronize_all() override;
-  /// An invalidated capture, which the driver gives no number, is UINT64_MAX until it is ended. The
-  /// legacy default stream is never captured, but other streams' captures can make it unusable: the driver
-  /// says CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and asking does not end that capture.
+  /// An invalidated capture, which has no number from the driver, is UINT64_MAX until it ends. The legacy
+  /// default stream is never captured, but other streams' captures can make it unusable: the driver says
+  /// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and asking does not end that capture.
   Status capture_id(Stream stream, uint64_t& id) override;
 
   Status create_stream(Stream& stream) override;
@@ -70,33 +72,36 @@ class CudaDevice final : public Device {
   Status synchronize_stream(Stream stream) override;
   Status copy(Address destination, Address source, uint64_t size, Stream stream) override;
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override;
+  Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) override;
 
   Status host_memory(uint64_t& available) override;
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override;
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
+  void annotate(Address, uint64_t, Standing) noexcept override {}
 
  private:
   CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }
   Status allocate_device(uint64_t size, Address& address);
   Status enable_peers();
   Status enable_peer(cuda::CUdevice peer);
-  Status take_event(cuda::CUevent& event);
+  Status reuse_or_create_event(cuda::CUevent& event);
 
   const CudaDriver& driver_;
   const CudaDeviceSetup setup_;
-  // Cleared for good when the driver refuses shareable chunks.
+  // Cleared for good once the driver refuses shareable chunks.
   std::atomic<bool> shareable_chunks_;
 
-  // The pool of events. Capacity for every event that exists, so that recycle needs no memory.
+  // Spare events, with capacity for every event that exists, so recycle needs no memory.
   std::mutex event_mutex_;
   std::vector<cuda::CUevent> free_events_;
   size_t event_count_ = 0;
 
-  // Held across driver calls only by the first allocation after a peer was added, which none can overtake.
+  // Held across driver calls only by the first allocation after a peer was added, which no other may
+  // overtake.
   std::mutex peer_mutex_;
   // One descriptor for the device itself and one for each peer that it ever had.
   std::vector<cuda::CUmemAccessDesc> access_;
-  size_t enabled_ = 1;  // so many of them can reach what cuMemAlloc gives
+  size_t enabled_ = 1;  // how many of them can access memory from cuMemAlloc
 };
 
 }  // namespace gpupool::internal

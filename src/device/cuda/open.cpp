@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a CUDA device: what it is, what it can do, which context to use.
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "device/cuda/cuda.hpp"
@@ -14,7 +15,7 @@ using cuda::CUDA_SUCCESS;
 using cuda::CUdevice;
 using cuda::CUresult;
 
-// What the driver's own malloc takes at a time, for devices that have no chunks.
+// The granularity of the driver's own malloc, for devices without chunks.
 constexpr uint64_t kSegmentGranularity = uint64_t{2} << 20;
 
 Status read_attribute(const CudaDriver& driver, CUdevice device, cuda::CUdevice_attribute attribute,
@@ -24,6 +25,16 @@ Status read_attribute(const CudaDriver& driver, CUdevice device, cuda::CUdevice_
   return cuda_failed(result, "cuDeviceGetAttribute(%u, device %d)", static_cast<unsigned>(attribute), device);
 }
 
+/// In nvidia-smi's format.
+void write_id(const cuda::CUuuid& uuid, DeviceInfo& info) {
+  size_t at = static_cast<size_t>(std::snprintf(info.id, sizeof info.id, "GPU"));
+  for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    const char* const dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+    const unsigned byte = static_cast<unsigned char>(uuid.bytes[i]);
+    at += static_cast<size_t>(std::snprintf(info.id + at, sizeof info.id - at, "%s%02x", dash, byte));
+  }
+}
+
 Status read_identity(const CudaDriver& driver, CUdevice device, DeviceInfo& info) {
   info.backend = GPUPOOL_BACKEND_CUDA;
   info.ordinal = device;
@@ -31,6 +42,10 @@ Status read_identity(const CudaDriver& driver, CUdevice device, DeviceInfo& info
   if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceGetName(device %d)", device);
   result = driver.cuDriverGetVersion(&info.driver_version);
   if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDriverGetVersion");
+  cuda::CUuuid uuid{};
+  if (driver.cuDeviceGetUuid_v2 != nullptr && driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
+    write_id(uuid, info);
+  }
   size_t total = 0;
   result = driver.cuDeviceTotalMem_v2(&total, device);
   if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceTotalMem(device %d)", device);
@@ -108,9 +123,9 @@ Status find_current(const CudaDriver& driver, CUdevice device, CUcontext& contex
   return kSuccess;
 }
 
-/// The primary context is retained for ever when it is the one that is used: whoever made it current may let
-/// it go before the pool does. A context of the caller's own is the caller's to keep; then the primary one is
-/// not brought into being, which would cost hundreds of MiB.
+/// If the primary context is used, it is retained for ever, because the code that made it current may release
+/// it before the pool does. The caller must keep a context of its own; in that case the primary one is not
+/// created, which would cost hundreds of MiB.
 Status choose_context(const CudaDriver& driver, CUdevice device, CUcontext& context) {
   CUcontext current = nullptr;
   if (const Status status = find_current(driver, device, current); status != kSuccess) return status;

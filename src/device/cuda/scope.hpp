@@ -6,13 +6,13 @@
 
 namespace gpupool::internal {
 
-/// Whether a call is one that the driver refuses, ending the capture with an error, while any stream of the
-/// process captures a graph in global mode.
+/// Whether the driver refuses the call, and ends the capture with an error, while any stream of the process
+/// captures a graph in global mode.
 enum class CaptureSafety { safe, unsafe };
 
 /// For its lifetime, `context` is current on this thread, and with `unsafe` the thread's capture mode is
-/// relaxed: what the pool does to its own memory is no part of anybody's graph. Then both are as they were.
-/// Nothing of the driver is called once it has gone, not even at the end.
+/// relaxed, because the pool's work on its own memory belongs to no graph. Afterwards both are restored. Once
+/// the driver has gone, it calls nothing, not even at the end.
 class CudaScope {
  public:
   CudaScope(const CudaDriver& driver, cuda::CUcontext context, CaptureSafety safety) noexcept
@@ -26,7 +26,7 @@ class CudaScope {
 
   ~CudaScope() {
     if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;
-    // Neither can fail where its counterpart has not; and the outcome of the call is what counts.
+    // Neither can fail if its counterpart did not; and only the outcome of the call counts.
     if (relaxed_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
     cuda::CUcontext popped = nullptr;
     if (pushed_) driver_.cuCtxPopCurrent_v2(&popped);

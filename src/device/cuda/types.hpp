@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA driver's types, numbers and functions, as far as this library uses them.
 //
-// Written down here so that nothing of CUDA is needed to build. Types, enumerators and functions bear the
-// driver's own names, in a namespace; what is a macro in cuda.h is a kConstant. The layouts are part of the
-// driver's stable ABI, and tests/device/cuda_header_check.cpp compares every line with a real cuda.h.
+// Declared here so that building needs no part of CUDA. Types, enumerators and functions have the driver's
+// own names, in a namespace; a macro of cuda.h is a kConstant here. The layouts are part of the driver's
+// stable ABI, and tests/device/cuda_header_check.cpp compares every line with a real cuda.h.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,9 @@ namespace gpupool::internal::cuda {
 
 // A device's number, counted from 0.
 using CUdevice = int;
+struct CUuuid {
+  char bytes[16];
+};
 using CUdeviceptr = unsigned long long;
 using CUmemGenericAllocationHandle = unsigned long long;
 using CUcontext = struct CUctx_st*;
@@ -71,6 +74,7 @@ enum CUmemLocationType : unsigned {
 
 enum CUmemAccess_flags : unsigned {
   CU_MEM_ACCESS_FLAGS_PROT_NONE = 0x0,
+  CU_MEM_ACCESS_FLAGS_PROT_READ = 0x1,
   CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 0x3,
 };
 
@@ -95,7 +99,7 @@ inline constexpr unsigned CU_STREAM_NON_BLOCKING = 0x1;
 inline constexpr unsigned CU_MEM_ATTACH_GLOBAL = 0x1;
 inline constexpr unsigned kMemHostAllocPortable = 0x01;
 inline constexpr unsigned kMemHostAllocDeviceMap = 0x02;
-// Stream handles with a meaning of their own, in the driver's current context.
+// Stream handles with a special meaning in the driver's current context.
 inline constexpr uintptr_t kStreamLegacy = 0x1;
 inline constexpr uintptr_t kStreamPerThread = 0x2;
 
@@ -124,8 +128,8 @@ struct CUmemAccessDesc {
 
 }  // namespace gpupool::internal::cuda
 
-/// Every driver function that is used, by its exact exported name, with its type. cuStreamGetCaptureInfo has
-/// two forms, of which a driver may lack one, so it is not in this list.
+/// Every driver function in use, by its exact exported name, with its type. cuStreamGetCaptureInfo has two
+/// forms, and a driver may lack one of them, so it is not in this list.
 #define GPUPOOL_CUDA_FUNCTIONS(X)                                                                      \
   X(cuInit, CUresult(unsigned))                                                                        \
   X(cuDriverGetVersion, CUresult(int*))                                                                \
@@ -164,6 +168,7 @@ struct CUmemAccessDesc {
   X(cuMemAllocManaged, CUresult(CUdeviceptr*, size_t, unsigned))                                       \
   X(cuMemcpyAsync, CUresult(CUdeviceptr, CUdeviceptr, size_t, CUstream))                               \
   X(cuMemsetD8Async, CUresult(CUdeviceptr, unsigned char, size_t, CUstream))                           \
+  X(cuMemsetD32Async, CUresult(CUdeviceptr, unsigned int, size_t, CUstream))                           \
   X(cuEventCreate, CUresult(CUevent*, unsigned))                                                       \
   X(cuEventDestroy_v2, CUresult(CUevent))                                                              \
   X(cuEventRecord, CUresult(CUevent, CUstream))                                                        \
@@ -176,6 +181,9 @@ struct CUmemAccessDesc {
   X(cuStreamWaitEvent, CUresult(CUstream, CUevent, unsigned))
 
 namespace gpupool::internal::cuda {
+
+/// cuDeviceGetUuid_v2, since CUDA 11.4: of a MIG instance too.
+using DeviceGetUuidV2 = CUresult(CUuuid*, CUdevice);
 
 /// cuStreamGetCaptureInfo_v2, since CUDA 11.3.
 using StreamGetCaptureInfoV2 = CUresult(CUstream, CUstreamCaptureStatus*, uint64_t*, CUgraph*,

@@ -13,7 +13,7 @@ using Records = SimAccesses::Records;
 using Use = SimAccesses::Use;
 using Access = SimAccesses::Access;
 
-/// Makes no record reach across offset.
+/// Splits the record that reaches across offset, if any.
 void split(Records& records, uint64_t offset) {
   const auto after = records.lower_bound(offset);
   if (after == records.begin()) return;
@@ -23,7 +23,7 @@ void split(Records& records, uint64_t offset) {
   record.end_offset = offset;
 }
 
-/// A write that does not race comes after all that was there, so it replaces it.
+/// A write that does not race comes after everything that was there, so it replaces it.
 void note_write(Records& records, const Access& access) {
   const uint64_t end = access.offset + access.size;
   const auto after = records.erase(records.lower_bound(access.offset), records.lower_bound(end));
@@ -92,7 +92,7 @@ void SimAccesses::replace(std::span<const Access> accesses, Records records) noe
   records_.merge(records);
 }
 
-/// Keeps the map small: records that all ended by `now` cannot race with anything that is still to come.
+/// Keeps the map small: records that all ended by `now` cannot race with anything still to come.
 void SimAccesses::drop_finished(uint64_t now) {
   std::erase_if(records_, [now](const auto& entry) {
     const Record& record = entry.second;

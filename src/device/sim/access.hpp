@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who touched which physical bytes last, to see races between streams.
+// Which stream touched which physical bytes last, to detect races between streams.
 //
-// Virtual times embody all waits: work that waited for other work starts when that has ended, or later. So
-// two accesses race exactly if they come from two streams, at least one writes, and they overlap in time.
-// Physical bytes are never named twice, so memory that is given back needs no care. Nothing is kept, and
-// nothing costs anything, while no work touches memory.
+// Virtual times include all waits: work that waits for other work starts when that has ended, or later. So
+// two accesses race exactly if they come from two streams, at least one writes, and they overlap in time. The
+// names of physical bytes are never reused, so released memory needs no special care. While no work touches
+// memory, this stores nothing and costs nothing.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class SimAccesses {
  public:
   struct Use {
     Stream stream = 0;
-    uint64_t end = 0;  // when it finishes; 0: there was none
+    uint64_t end = 0;  // when it finishes; 0: there is none
   };
 
   /// An access to [offset, offset + size) by another stream that has not ended at `start`, if there is one.
@@ -39,16 +39,16 @@ class SimAccesses {
   struct Record {
     uint64_t end_offset = 0;
     Use write;
-    std::vector<Use> reads;  // at most one a stream
+    std::vector<Use> reads;  // at most one per stream
   };
   using Records = std::map<uint64_t, Record>;  // disjoint, by first offset
 
-  // Accesses are noted in two steps, so that work whose records the host has no memory for is not done.
+  // Accesses are recorded in two steps, so that work is not done if the host has no memory for its records.
 
-  /// What the records of these accesses' bytes become with them, in order. `now` bounds what can still
-  /// matter: later work starts at now or after it.
+  /// The records of these bytes with the accesses added, in order. `now` bounds what still matters: later
+  /// work starts at `now` or after it.
   Records with(std::span<const Access> accesses, uint64_t now);
-  /// Puts the result of with(accesses) in the place of what it came from. Allocates nothing.
+  /// Replaces the old records with the result of with(accesses). Allocates nothing.
   void replace(std::span<const Access> accesses, Records records) noexcept;
 
  private:

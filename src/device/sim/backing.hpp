@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the addresses and the physical memory of a simulated device: memory of the host, or nothing.
+// What backs the addresses and physical memory of a simulated device: host memory, or nothing.
 //
-// Physical memory is named by its offset in one sparse space, of which no byte is ever named twice.
+// Physical memory is named by its offset in one sparse space; no offset is ever reused.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace gpupool::internal {
 
-/// Addresses are those below 2^47, of which one call can reserve half, as on an H200.
+/// Addresses are below 2^47, and one call can reserve half of them, as on an H200.
 inline constexpr uint64_t kSimAddressSpace = 128 * kTiB;
 inline constexpr uint64_t kSimMaxReservation = 64 * kTiB;
 
@@ -28,28 +28,28 @@ class SimBacking {
   /// Whether addresses are pointers of this process, and bytes are kept.
   virtual bool has_data() const noexcept = 0;
 
-  /// Takes addresses that nothing else in the process uses. alignment is a power of two.
+  /// Reserves addresses that nothing else in the process uses. alignment is a power of two.
   virtual Status reserve(uint64_t size, uint64_t alignment, Address& base) = 0;
   virtual void release(Address base, uint64_t size) noexcept = 0;
 
   /// Names size bytes of new physical memory.
   virtual Status create(uint64_t size, uint64_t& offset) = 0;
-  /// Gives their host memory back.
+  /// Releases their host memory.
   virtual void discard(uint64_t offset, uint64_t size) noexcept = 0;
 
   virtual Status map(Address address, uint64_t size, uint64_t offset) = 0;
-  virtual Status set_access(Address address, uint64_t size) = 0;
+  virtual Status set_access(Address address, uint64_t size, Permission access) = 0;
   virtual Status unmap(Address address, uint64_t size) = 0;
 
-  // Around fork. In the child all physical memory is a copy of what it was, to which mappings then move;
-  // where the host had no room for it, they become inaccessible.
+  // Around fork. In the child, all physical memory becomes a copy, to which the mappings then move; if the
+  // host has no room for the copy, they become inaccessible.
 
   virtual void copy_for_child() noexcept = 0;
   virtual void drop_copy() noexcept = 0;    // in the parent
   virtual void become_copy() noexcept = 0;  // in the child
-  virtual void map_again(Address address, uint64_t size, uint64_t offset, bool usable) noexcept = 0;
+  virtual void map_again(Address address, uint64_t size, uint64_t offset, Permission access) noexcept = 0;
 
-  /// Copies between physical memory and any memory of the host. False where the host has no such memory.
+  /// Copies between physical memory and any host memory. False if the host has no such memory.
   virtual bool write(uint64_t offset, Address host, uint64_t size) noexcept = 0;
   virtual bool read(Address host, uint64_t offset, uint64_t size) noexcept = 0;
 };
@@ -57,22 +57,22 @@ class SimBacking {
 /// True aliasing: physical memory is a sparse memfd, and addresses are mappings of it.
 std::unique_ptr<SimBacking> make_host_backing();
 
-/// Addresses of all simulated devices without data, so that no two devices use the same one. Best fit.
+/// The addresses of all simulated devices without data, so that no two devices use the same one. Best fit.
 class SimAddressSpace {
  public:
   SimAddressSpace();
 
   /// False when no free range is large enough.
-  bool take(uint64_t size, uint64_t alignment, Address& base);
-  /// Gives back a range that take() gave.
-  void give(Address base) noexcept;
+  bool reserve(uint64_t size, uint64_t alignment, Address& base);
+  /// Frees a range from reserve().
+  void release(Address base) noexcept;
 
  private:
   using Sizes = std::set<std::pair<uint64_t, Address>>;
   struct Range {
     uint64_t size = 0;
     Sizes::node_type
-        place;  // among the free ranges; kept here while it is taken, so that give() needs no memory
+        place;  // in the index of free ranges; kept here while reserved, so that release() needs no memory
   };
   using Ranges = std::map<Address, Range>;
 
@@ -81,7 +81,7 @@ class SimAddressSpace {
   void set_free(Ranges::iterator range) noexcept;
 
   std::mutex mutex_;
-  Ranges ranges_;  // all of them, free or taken
+  Ranges ranges_;  // all of them, free or reserved
   Sizes free_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data off: addresses are numbers, and memory is only counted.
+// Without data: addresses are numbers, and memory is only counted.
 #include <algorithm>
 #include <iterator>
 
@@ -9,7 +9,7 @@
 namespace gpupool::internal {
 namespace {
 
-/// Sizes and addresses are multiples of it.
+/// Sizes and addresses are multiples of this.
 constexpr uint64_t kSimUnit = 512;
 
 class AddressBacking final : public SimBacking {
@@ -19,12 +19,12 @@ class AddressBacking final : public SimBacking {
   bool has_data() const noexcept override { return false; }
 
   Status reserve(uint64_t size, uint64_t alignment, Address& base) override {
-    if (addresses_.take(size, alignment, base)) return kSuccess;
+    if (addresses_.reserve(size, alignment, base)) return kSuccess;
     return fail_driver(GPUPOOL_ERROR_DRIVER, driver_code::kOutOfMemory,
                        "simulated device: no %llu bytes of addresses are free below 2^47",
                        static_cast<unsigned long long>(size));
   }
-  void release(Address base, uint64_t) noexcept override { addresses_.give(base); }
+  void release(Address base, uint64_t) noexcept override { addresses_.release(base); }
 
   Status create(uint64_t size, uint64_t& offset) override {
     offset = next_offset_;
@@ -34,15 +34,15 @@ class AddressBacking final : public SimBacking {
   void discard(uint64_t, uint64_t) noexcept override {}
 
   Status map(Address, uint64_t, uint64_t) override { return kSuccess; }
-  Status set_access(Address, uint64_t) override { return kSuccess; }
+  Status set_access(Address, uint64_t, Permission) override { return kSuccess; }
   Status unmap(Address, uint64_t) override { return kSuccess; }
 
   void copy_for_child() noexcept override {}
   void drop_copy() noexcept override {}
   void become_copy() noexcept override {}
-  void map_again(Address, uint64_t, uint64_t, bool) noexcept override {}
+  void map_again(Address, uint64_t, uint64_t, Permission) noexcept override {}
 
-  // There are no bytes to copy; the device says so before it asks.
+  // There are no bytes to copy; the device refuses before it calls this.
   bool write(uint64_t, Address, uint64_t) noexcept override { return false; }
   bool read(Address, uint64_t, uint64_t) noexcept override { return false; }
 
@@ -58,7 +58,7 @@ SimAddressSpace::SimAddressSpace() {
   free_.emplace(all->second.size, all->first);
 }
 
-bool SimAddressSpace::take(uint64_t size, uint64_t alignment, Address& base) {
+bool SimAddressSpace::reserve(uint64_t size, uint64_t alignment, Address& base) {
   const std::lock_guard lock(mutex_);
   // Any range this large holds size bytes at the alignment.
   const uint64_t enough = size + (std::max(alignment, kSimUnit) - kSimUnit);
@@ -80,7 +80,7 @@ bool SimAddressSpace::take(uint64_t size, uint64_t alignment, Address& base) {
   return true;
 }
 
-void SimAddressSpace::give(Address base) noexcept {
+void SimAddressSpace::release(Address base) noexcept {
   const std::lock_guard lock(mutex_);
   auto range = ranges_.find(base);
   if (const auto next = std::next(range); next != ranges_.end() && next->second.place.empty()) {

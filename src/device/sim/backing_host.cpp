@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data on. A mapping is a real mapping, so two addresses of one chunk are the same memory, and touching what
-// is not mapped is a segmentation fault, as it is an illegal access on a GPU.
+// With data: a mapping is a real mapping, so two addresses of one chunk are the same memory, and touching
+// unmapped memory is a segmentation fault, as it is an illegal access on a GPU.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +21,15 @@ constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 void* pointer(Address address) noexcept {
   return reinterpret_cast<void*>(address);
+}
+
+int protection_of(Permission access) noexcept {
+  switch (access) {
+    case Permission::write: return PROT_READ | PROT_WRITE;
+    case Permission::read: return PROT_READ;
+    case Permission::none: break;
+  }
+  return PROT_NONE;
 }
 
 Status host_failure(const char* what, uint64_t size) noexcept {
@@ -76,8 +85,8 @@ class HostBacking final : public SimBacking {
     return mapped == MAP_FAILED ? host_failure("map", size) : kSuccess;
   }
 
-  Status set_access(Address address, uint64_t size) override {
-    const int result = mprotect(pointer(address), align_up(size, kPage), PROT_READ | PROT_WRITE);
+  Status set_access(Address address, uint64_t size, Permission access) override {
+    const int result = mprotect(pointer(address), align_up(size, kPage), protection_of(access));
     return result != 0 ? host_failure("make accessible", size) : kSuccess;
   }
 
@@ -105,10 +114,9 @@ class HostBacking final : public SimBacking {
     store_ = std::exchange(copy_, -1);
   }
 
-  void map_again(Address address, uint64_t size, uint64_t offset, bool usable) noexcept override {
+  void map_again(Address address, uint64_t size, uint64_t offset, Permission access) noexcept override {
     const uint64_t length = align_up(size, kPage);
-    const int protection = usable ? PROT_READ | PROT_WRITE : PROT_NONE;
-    if (store_ >= 0 && mmap(pointer(address), length, protection, MAP_SHARED | MAP_FIXED, store_,
+    if (store_ >= 0 && mmap(pointer(address), length, protection_of(access), MAP_SHARED | MAP_FIXED, store_,
                             static_cast<off_t>(offset)) != MAP_FAILED) {
       return;
     }
@@ -144,7 +152,7 @@ class HostBacking final : public SimBacking {
     return true;
   }
 
-  /// A sparse file; -1 where the host has none.
+  /// A sparse file; -1 if the host has none.
   static int open_store() noexcept {
     const int store = memfd_create("gpupool", MFD_CLOEXEC);
     if (store < 0 || ftruncate(store, kStoreSize) == 0) return store;
@@ -154,7 +162,7 @@ class HostBacking final : public SimBacking {
     return -1;
   }
 
-  /// Copies every byte of the store that was ever written to, and was not given back.
+  /// Copies every byte of the store that was ever written and not released.
   bool copy_store(int target) noexcept {
     off_t begin = 0;
     while ((begin = lseek(store_, begin, SEEK_DATA)) >= 0) {
@@ -165,7 +173,7 @@ class HostBacking final : public SimBacking {
     return errno == ENXIO;  // no more data
   }
 
-  /// By way of a window onto the target, since a file has no address to copy from.
+  /// Through a window onto the target, because a file has no address to copy from.
   bool copy_bytes(int target, off_t begin, off_t end) noexcept {
     constexpr off_t kWindow = 64 << 20;
     while (begin < end) {
@@ -181,7 +189,7 @@ class HostBacking final : public SimBacking {
   }
 
   int store_ = -1;
-  int copy_ = -1;  // while a fork is under way
+  int copy_ = -1;  // during a fork
   uint64_t next_offset_ = 0;
 };
 

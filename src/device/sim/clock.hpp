@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual time of a simulated device, and the count of rules that were broken on it.
+// Virtual time of a simulated device, and the count of rules broken on it.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class SimClock {
   double carry_ = 0;
 };
 
-/// Broken rules: how many, and the last one in words.
+/// Broken rules: how many, and a description of the last one.
 class SimFaults {
  public:
   /// Counts a fault and fails the call with the driver's number for it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many simulated devices there are, and what is said of each of them.
+// The number of simulated devices, and types for facts about each of them.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@ namespace gpupool::internal {
 
 inline constexpr int32_t kSimDeviceCount = 8;
 
-/// A moment on each device, in its own virtual time: no device's clock says anything about another's.
+/// A moment on each device, in its own virtual time: the clocks of two devices are unrelated.
 using SimTimes = std::array<uint64_t, kSimDeviceCount>;
 
 /// Devices as a set of bits.

@@ -29,7 +29,7 @@ SimMachine* owner_of(const SimMachines& all, Address address, uint64_t size) {
   return found == all.end() ? nullptr : *found;
 }
 
-/// Whether these can be addresses of the host: no device has any of them.
+/// Whether these can be host addresses: no device has any of them.
 bool is_on_host(const SimMachines& all, Address address, uint64_t size) {
   return size != 0 && size <= kNever - address && owner_of(all, address, size) == nullptr;
 }
@@ -42,6 +42,16 @@ const char* name_of(SimWork::Kind kind) noexcept {
     case SimWork::Kind::transfer: return "transfer";
   }
   return "";
+}
+
+/// Fills with a repeated word; if its bytes are equal, from any address on.
+void fill_bytes(void* to, uint32_t word, uint64_t size) noexcept {
+  if (word == (word & 0xff) * 0x01010101U) {
+    std::memset(to, static_cast<int>(word & 0xff), size);
+    return;
+  }
+  auto* at = static_cast<unsigned char*>(to);
+  for (uint64_t i = 0; i + sizeof word <= size; i += sizeof word) std::memcpy(at + i, &word, sizeof word);
 }
 
 }  // namespace
@@ -57,10 +67,12 @@ SimMachine::SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressS
   info.total = settings.capacity;
   info.granularity = kSimGranularity;
   info.compute_capability = 90;
+  info.keeps_data = settings.data;
+  info.annotates = true;
   std::snprintf(info.name, sizeof info.name, "gpupool simulated device");
 }
 
-// ---- what streams are asked to do
+// ---- work for streams
 
 Status SimMachine::work(const SimMachines& all, Stream stream, Address address, uint64_t size,
                         uint64_t nanoseconds) {
@@ -71,11 +83,12 @@ Status SimMachine::work(const SimMachines& all, Stream stream, Address address, 
   return run(all, {stream, 0}, {&work, 1});
 }
 
-Status SimMachine::fill(const SimMachines& all, Address destination, uint8_t value, uint64_t size,
-                        Stream stream) {
+Status SimMachine::fill(const SimMachines& all, Address destination, uint32_t word, uint64_t size,
+                        Stream stream, bool is_own) {
   SimWork work;
   work.kind = SimWork::Kind::fill;
-  work.value = value;
+  work.is_own = is_own;
+  work.word = word;
   work.destination = destination;
   work.size = size;
   work.nanoseconds = transfer_time(size);
@@ -108,6 +121,7 @@ Status SimMachine::transfer(const SimMachines& all, Address destination, Address
   queue->busy_until = std::max(busy_until, bus);
   SimWork work;
   work.kind = SimWork::Kind::transfer;
+  work.is_own = true;
   work.destination = destination;
   work.source = source;
   work.size = size;
@@ -166,7 +180,7 @@ Status SimMachine::run(const SimMachines& all, const Caller& caller, std::span<c
 
 // ---- what work may touch
 
-/// Finds the memory that a step touches, and refuses it where it must not.
+/// Finds the memory that a step touches, and refuses a step that must not touch it.
 Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step) {
   const SimWork& work = *step.work;
   const bool is_copy = work.kind == SimWork::Kind::copy || work.kind == SimWork::Kind::transfer;
@@ -182,9 +196,9 @@ Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step
   return touch(all, caller, work.source, false, step);
 }
 
-/// Kernels need access, which the owner of the memory gives to each device. Copies do not: the engine that
-/// does them reaches the memory of both devices, as that of cuMemcpyPeerAsync does. Whether cuMemcpyAsync
-/// does is not documented: see docs/inside/devices.md.
+/// Kernels need access, which the owner of the memory gives to each device. Copies do not: the copy engine
+/// reaches the memory of both devices, as with cuMemcpyPeerAsync. Whether cuMemcpyAsync does is not
+/// documented: see docs/inside/devices.md.
 Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address address, bool writes,
                          Step& step) {
   const SimWork& work = *step.work;
@@ -216,12 +230,23 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
                            what, Long{caller.stream}, info.ordinal, Long{address}, Long{work.size},
                            owner->info.ordinal, info.ordinal);
     }
+    if (writes && piece.extent->is_read_only) {
+      return faults.refuse(driver_code::kIllegalAddress,
+                           "read-only address: %s on stream %#llx writes to %#llx, %llu bytes", what,
+                           Long{caller.stream}, Long{address}, Long{work.size});
+    }
     step.touches.push_back({owner, piece, writes});
   }
-  return kSuccess;
+  const auto closed = work.is_own ? std::nullopt : owner->memory.closed().first_in(address, work.size);
+  if (!closed) return kSuccess;
+  return faults.refuse(
+      driver_code::kIllegalAddress,
+      "outside of blocks: %s on stream %#llx touches %#llx, %llu bytes, of which %#llx is in no "
+      "live block",
+      what, Long{caller.stream}, Long{address}, Long{work.size}, Long{*closed});
 }
 
-/// Races are those between streams of one device: the clocks of two devices cannot be compared.
+/// Only streams of one device can race, because the clocks of two devices cannot be compared.
 Status SimMachine::check_races(const Caller& caller, const Step& step) {
   for (const auto& [owner, piece, writes] : step.touches) {
     if (owner != this) continue;
@@ -245,20 +270,28 @@ void SimMachine::add_accesses(Stream stream, const Step& step,
   }
 }
 
-// ---- doing it
+// ---- executing work
 
 Status SimMachine::execute(const Step& step) {
   const SimWork& work = *step.work;
-  if (work.size == 0 || work.kind == SimWork::Kind::kernel) return kSuccess;
+  if (work.size == 0) return kSuccess;
   if (work.kind == SimWork::Kind::copy) return move_bytes(step);
-  if (work.kind == SimWork::Kind::transfer && !memory.backing().has_data()) return kSuccess;
-  if (work.kind == SimWork::Kind::transfer) return move_bytes(step);
-  const bool has_data = step.touches.front().owner->memory.backing().has_data();
-  if (has_data) std::memset(host_pointer(work.destination), work.value, work.size);
+  SimMemory& target = step.touches.front().owner->memory;
+  if (work.kind == SimWork::Kind::kernel) {
+    target.closed().written(work.destination, work.size);
+    return kSuccess;
+  }
+  const ClosedMemory::Leave to(target.closed(), work.destination, work.size);
+  if (work.kind == SimWork::Kind::transfer) {
+    if (!memory.backing().has_data()) return kSuccess;
+    const ClosedMemory::Leave from(step.touches.back().owner->memory.closed(), work.source, work.size);
+    return move_bytes(step);
+  }
+  if (target.backing().has_data()) fill_bytes(host_pointer(work.destination), work.word, work.size);
   return kSuccess;
 }
 
-/// Moves the bytes of a copy. What is not on the host has been checked.
+/// Moves the bytes of a copy. Addresses that are not on the host have been checked.
 Status SimMachine::move_bytes(const Step& step) {
   const SimWork& work = *step.work;
   if (!work.to_host && !work.from_host) {
@@ -277,10 +310,11 @@ Status SimMachine::move_bytes(const Step& step) {
     }
     host += piece.size;
   }
+  if (work.from_host) step.touches.front().owner->memory.closed().written(work.destination, work.size);
   return kSuccess;
 }
 
-/// From host to host by way of physical memory made for it, so that the kernel checks both addresses.
+/// Copies from host to host through temporary physical memory, so that the kernel checks both addresses.
 Status SimMachine::copy_over_host(Address destination, Address source, uint64_t size) {
   SimBacking& backing = memory.backing();
   uint64_t offset = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated device from the factory: all that sim_configure replaces, and the work that streams do on it.
+// One simulated device: everything that sim_configure replaces, and the work that streams do on it.
 #pragma once
 
 #include <array>
@@ -20,30 +20,31 @@ namespace gpupool::internal {
 
 struct SimMachine;
 
-/// By number; null where there is none yet.
+/// By number; null if there is none yet.
 using SimMachines = std::array<SimMachine*, kSimDeviceCount>;
 
-/// Not thread-safe but for clock.now(): the device's lock is held.
+/// Not thread-safe, except clock.now(): the device's lock is held.
 struct SimMachine {
   SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressSpace& addresses);
 
-  /// Begins a call of the driver: charges its price, and fails it if the script says so.
+  /// Begins a driver call: charges its price, and fails it if the script says so.
   Status enter(Call call, double price) noexcept {
     clock.charge(price);
     return script.check(call);
   }
 
-  // Work may touch the memory of every device, whose locks are held. It is checked, and refused whole where
-  // it breaks a rule: 700 for memory that is not usable, 719 for a race with another stream of this device.
-  // On a capturing stream nothing is executed, only addresses are checked, and the capture keeps the work.
+  // Work may touch the memory of every device; their locks are held. If it breaks a rule, all of it is
+  // refused: 700 for unusable memory, 719 for a race with another stream of this device. On a capturing
+  // stream nothing is executed: only addresses are checked, and the capture records the work.
 
   Status work(const SimMachines& all, Stream stream, Address address, uint64_t size, uint64_t nanoseconds);
-  Status fill(const SimMachines& all, Address destination, uint8_t value, uint64_t size, Stream stream);
+  Status fill(const SimMachines& all, Address destination, uint32_t word, uint64_t size, Stream stream,
+              bool is_own);
   Status copy(const SimMachines& all, Address destination, Address source, uint64_t size, Stream stream);
-  /// A copy between memory of the device and of the host over the bus, which does one at a time each way. On
-  /// a device without data it takes its time, and copies nothing.
+  /// A copy between device and host memory over the bus, which does one at a time in each direction. On a
+  /// device without data it takes time, but copies nothing.
   Status transfer(const SimMachines& all, Address destination, Address source, uint64_t size, Stream stream);
-  /// Does what an ended capture kept, by the rules of now.
+  /// Executes what an ended capture recorded, under the current rules.
   Status launch(const SimMachines& all, uint64_t capture, Stream stream);
 
   DeviceInfo info;
@@ -53,11 +54,11 @@ struct SimMachine {
   SimStreams streams;
   SimMemory memory;
 
-  /// Until when the bus is busy, towards the host and from it.
+  /// Until when the bus is busy, in the direction of the host and from it.
   std::array<uint64_t, 2> bus_until{};
 
  private:
-  /// A part of one mapping, of this device's memory or another's.
+  /// A part of one mapping, in this device's memory or another's.
   struct Touch {
     SimMachine* owner = nullptr;
     SimMemory::Piece piece;
@@ -70,7 +71,7 @@ struct SimMachine {
     uint64_t end = 0;
     std::vector<Touch> touches;
   };
-  /// For messages: who wants to do what.
+  /// For messages: which stream wants to do what.
   struct Caller {
     Stream stream = 0;
     uint64_t capture = 0;  // whose graph it is; 0: none

@@ -6,12 +6,14 @@
 #include <new>
 #include <utility>
 
+#include "base/defer.hpp"
+
 namespace gpupool::internal {
 namespace {
 
 using Long = unsigned long long;  // for printf
 
-/// Whether size bytes at address are a range of whole granules.
+/// Whether size bytes at address are whole granules.
 bool is_granular(Address address, uint64_t size) noexcept {
   return size != 0 && (address | size) % kSimGranularity == 0;
 }
@@ -23,7 +25,7 @@ auto entry_at(Map& map, Address address) {
   return it == map.begin() ? map.end() : std::prev(it);
 }
 
-/// An entry whose key comes later: putting it into the map then cannot fail.
+/// An entry whose key is set later: inserting it into the map then cannot fail.
 template <class Map>
 typename Map::node_type made_ahead(const typename Map::mapped_type& value) {
   Map map;
@@ -93,11 +95,24 @@ bool SimMemory::is_reserved(Address address, uint64_t size) const {
 
 // ---- chunks
 
-Status SimMemory::check_free(uint64_t size) {
-  if (size <= free()) return kSuccess;
+uint64_t SimMemory::free() const noexcept {
+  const uint64_t used = shared_ == nullptr ? used_ : std::max(used_, shared_->used());
+  return capacity_ - std::min(capacity_, used);
+}
+
+Status SimMemory::charge(uint64_t size) {
+  if (size <= capacity_ - used_ && (shared_ == nullptr || shared_->charge(size, capacity_))) {
+    used_ += size;
+    return kSuccess;
+  }
   return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
                      "simulated device: %llu bytes wanted, %llu of %llu free", Long{size}, Long{free()},
                      Long{capacity_});
+}
+
+void SimMemory::discharge(uint64_t size) noexcept {
+  used_ -= size;
+  if (shared_ != nullptr) shared_->refund(size);
 }
 
 Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
@@ -105,11 +120,12 @@ Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
     return faults_.refuse(driver_code::kInvalidValue, "create_chunk of %llu bytes: not whole granules",
                           Long{size});
   }
-  if (const Status status = check_free(size); status != kSuccess) return status;
+  if (const Status status = charge(size); status != kSuccess) return status;
+  Defer undo([&] { discharge(size); });
   uint64_t offset = 0;
   if (const Status status = backing_->create(size, offset); status != kSuccess) return status;
   chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false, false});
-  used_ += size;
+  undo.cancel();
   chunk = next_chunk_++;
   return kSuccess;
 }
@@ -120,15 +136,15 @@ Status SimMemory::release_chunk(ChunkHandle chunk) {
     return faults_.refuse(driver_code::kInvalidValue, "release_chunk of %llu: no such chunk", Long{chunk});
   }
   found->second.released = true;
-  give_back_if_unused(found);
+  release_if_unused(found);
   return kSuccess;
 }
 
-/// Memory returns to the device when neither the handle, nor a mapping, nor somebody else holds the chunk.
-void SimMemory::give_back_if_unused(Chunks::iterator chunk) {
+/// Memory returns to the device when no handle, no mapping and no other holder keeps the chunk.
+void SimMemory::release_if_unused(Chunks::iterator chunk) {
   const Chunk& state = chunk->second;
   if (!state.released || state.mappings != 0 || state.held) return;
-  used_ -= state.size;
+  discharge(state.size);
   backing_->discard(state.offset, state.size);
   chunks_.erase(chunk);
 }
@@ -143,7 +159,7 @@ Status SimMemory::hold(Address address) {
     for (auto it = chunks_.begin(); it != chunks_.end();) {
       const auto chunk = it++;
       chunk->second.held = false;
-      give_back_if_unused(chunk);
+      release_if_unused(chunk);
     }
     return kSuccess;
   }
@@ -157,7 +173,7 @@ Status SimMemory::hold(Address address) {
   return kSuccess;
 }
 
-// ---- messages about what sleeps
+// ---- messages about sleeping memory
 
 void SimMemory::name_asleep(Address address, uint64_t size, const char* pool) noexcept {
   const auto first = sleeping_.lower_bound(address);
@@ -166,7 +182,7 @@ void SimMemory::name_asleep(Address address, uint64_t size, const char* pool) no
   try {
     sleeping_.insert_or_assign(address, Sleeping{size, pool});
   } catch (const std::bad_alloc&) {
-    // A message will say less.
+    // Messages will say less then.
   }
 }
 
@@ -197,7 +213,7 @@ Status SimMemory::map(Address address, uint64_t size, ChunkHandle chunk) {
                           Long{address}, Long{size}, Long{before->first});
   }
   const auto [extent, inserted] =
-      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, 0, {}});
+      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, 0, false, {}});
   if (const Status status = backing_->map(address, size, found->second.offset); status != kSuccess) {
     extents_.erase(extent);
     return status;
@@ -206,7 +222,7 @@ Status SimMemory::map(Address address, uint64_t size, ChunkHandle chunk) {
   return kSuccess;
 }
 
-/// Refuses [address, address + size) unless it is whole mappings, one behind the other.
+/// Refuses [address, address + size) unless it consists of whole, adjacent mappings.
 Status SimMemory::check_whole_mappings(const char* call, Address address, uint64_t size) {
   auto extent = extents_.find(address);
   uint64_t covered = 0;
@@ -220,7 +236,7 @@ Status SimMemory::check_whole_mappings(const char* call, Address address, uint64
                         Long{address}, Long{size});
 }
 
-/// Refuses to take an extent away that work of one of `devices` uses.
+/// Refuses to remove an extent that work on one of `devices` uses.
 Status SimMemory::check_idle(const char* call, Address address, const Extent& extent, SimDeviceSet devices,
                              const SimTimes& now) {
   for (int32_t user = 0; user < kSimDeviceCount; ++user) {
@@ -235,14 +251,16 @@ Status SimMemory::check_idle(const char* call, Address address, const Extent& ex
   return kSuccess;
 }
 
-Status SimMemory::set_access(Address address, uint64_t size, SimDeviceSet accessors) {
+Status SimMemory::protect(Address address, uint64_t size, Permission access, SimDeviceSet accessors) {
   if (const Status status = check_whole_mappings("set_access", address, size); status != kSuccess) {
     return status;
   }
-  if (const Status status = backing_->set_access(address, size); status != kSuccess) return status;
+  if (const Status status = backing_->set_access(address, size, access); status != kSuccess) return status;
   for (auto it = extents_.find(address); it != extents_.end() && it->first - address < size; ++it) {
-    it->second.accessors = accessors;
+    it->second.accessors = access == Permission::none ? 0 : accessors;
+    it->second.is_read_only = access == Permission::read;
   }
+  if (access != Permission::none) closed_.repeat(address, size);
   return kSuccess;
 }
 
@@ -258,7 +276,7 @@ Status SimMemory::unmap(Address address, uint64_t size, const SimTimes& now) {
   for (auto it = first; it != end; ++it) {
     const auto chunk = chunks_.find(it->second.chunk);
     --chunk->second.mappings;
-    give_back_if_unused(chunk);
+    release_if_unused(chunk);
   }
   extents_.erase(first, end);
   return kSuccess;
@@ -281,26 +299,27 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
                        "simulated device: %llu bytes of the host wanted, %llu can be page-locked", Long{size},
                        Long{host_free()});
   }
-  if (const Status status = check_free(taken); status != kSuccess) return status;
-  // Pinned memory is every device's, and managed memory goes where it is used.
+  if (const Status status = charge(taken); status != kSuccess) return status;
+  Defer undo([&] { discharge(taken); });
+  // Every device can use pinned memory, and managed memory goes where it is used.
   const SimDeviceSet accessors = kind == Kind::device ? allocation_accessors_ : kAllSimDevices;
-  auto entry = made_ahead<Extents>({size, 0, 0, kind, accessors, {}});
+  auto entry = made_ahead<Extents>({size, 0, 0, kind, accessors, false, {}});
   Address found = 0;
   if (const Status status = back(size, entry.mapped(), found); status != kSuccess) return status;
   put(extents_, found, std::move(entry));
-  used_ += taken;
+  undo.cancel();
   if (kind == Kind::pinned) pinned_ += size;
   address = found;
   return kSuccess;
 }
 
-/// Addresses of their own for new physical memory, ready for use.
+/// Gives new physical memory its own addresses, ready for use.
 Status SimMemory::back(uint64_t size, Extent& extent, Address& address) {
   const uint64_t alignment = size >= kSimGranularity ? kSimGranularity : 512;
   if (const Status status = backing_->create(size, extent.offset); status != kSuccess) return status;
   if (const Status status = backing_->reserve(size, alignment, address); status != kSuccess) return status;
   Status status = backing_->map(address, size, extent.offset);
-  if (status == kSuccess) status = backing_->set_access(address, size);
+  if (status == kSuccess) status = backing_->set_access(address, size, Permission::write);
   if (status != kSuccess) backing_->release(address, size);
   return status;
 }
@@ -319,12 +338,16 @@ Status SimMemory::deallocate(Kind kind, Address address, uint64_t size, const Si
   }
   backing_->release(address, size);
   backing_->discard(found->second.offset, size);
-  (kind == Kind::pinned ? pinned_ : used_) -= size;
+  if (kind == Kind::pinned) {
+    pinned_ -= size;
+  } else {
+    discharge(size);
+  }
   extents_.erase(found);
   return kSuccess;
 }
 
-/// As a context's peer access does: for what there is and for what comes.
+/// As a context's peer access does: for existing and future memory.
 void SimMemory::share_allocations(SimDeviceSet accessors) noexcept {
   if ((accessors & ~allocation_accessors_) == 0) return;
   allocation_accessors_ |= accessors;
@@ -348,9 +371,14 @@ void SimMemory::after_fork_in_parent() noexcept {
 }
 
 void SimMemory::after_fork_in_child() noexcept {
+  if (shared_ != nullptr) shared_->forget();
   backing_->become_copy();
   for (const auto& [address, extent] : extents_) {
-    backing_->map_again(address, extent.size, extent.offset, extent.accessors != 0);
+    const Permission access = extent.accessors == 0 ? Permission::none
+                              : extent.is_read_only ? Permission::read
+                                                    : Permission::write;
+    backing_->map_again(address, extent.size, extent.offset, access);
+    if (access != Permission::none) closed_.repeat(address, extent.size);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a simulated device: reserved addresses, chunks, mappings, and blocks of the driver's own malloc.
-// A call that breaks a rule is refused, counted as a fault, and changes nothing. Nor does one that throws
-// std::bad_alloc: entries are made before anything is changed.
+// A call that breaks a rule is refused, counted as a fault, and changes nothing. Neither does a call that
+// throws std::bad_alloc: it creates entries before it changes anything.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,9 @@
 #include "device/sim/access.hpp"
 #include "device/sim/backing.hpp"
 #include "device/sim/clock.hpp"
+#include "device/sim/closed_memory.hpp"
 #include "device/sim/devices.hpp"
+#include "device/sim/shared.hpp"
 
 namespace gpupool::internal {
 
@@ -31,7 +33,8 @@ class SimMemory {
     ChunkHandle chunk = 0;  // 0: a block of the driver's malloc
     Kind kind = Kind::device;
     SimDeviceSet accessors = 0;  // devices whose kernels may touch it
-    SimTimes used_until{};       // when each device's last work that touches it through these addresses ends
+    bool is_read_only = false;   // or may read it
+    SimTimes used_until{};       // when each device's last work on it through these addresses ends
   };
 
   /// A part of one extent.
@@ -48,43 +51,51 @@ class SimMemory {
         capacity_(capacity),
         host_(host),
         backing_(std::move(backing)),
+        closed_(backing_->has_data()),
         faults_(faults) {}
   SimMemory(const SimMemory&) = delete;
   SimMemory& operator=(const SimMemory&) = delete;
   ~SimMemory();
 
-  uint64_t free() const noexcept { return capacity_ - used_; }
-  /// Memory of the host that can still be page-locked.
+  /// From now on other processes share the capacity.
+  void share(std::unique_ptr<SimShared> shared) noexcept { shared_ = std::move(shared); }
+  uint64_t free() const noexcept;
+  /// Host memory that can still be page-locked.
   uint64_t host_free() const noexcept { return host_ - pinned_; }
   bool is_pinned(Address address) const;
 
-  /// Keeps the physical memory that is mapped at an address; 0: keeps none any more.
+  /// Keeps the physical memory mapped at an address; 0: keeps none any more.
   Status hold(Address address);
 
   void name_asleep(Address address, uint64_t size, const char* pool) noexcept;
-  /// " (asleep: pool NAME)" where the first unmapped one of these addresses was named so; else nothing.
+  /// " (asleep: pool NAME)" if the first unmapped one of these addresses was marked so; else nothing.
   std::string name_of_sleeper(Address address, uint64_t size) const;
   SimBacking& backing() noexcept { return *backing_; }
   SimAccesses& accesses() noexcept { return accesses_; }
+  ClosedMemory& closed() noexcept { return closed_; }
 
   Status reserve_addresses(uint64_t size, Address& base);
   Status release_addresses(Address base, uint64_t size);
   Status create_chunk(uint64_t size, ChunkHandle& chunk);
   Status release_chunk(ChunkHandle chunk);
   Status map(Address address, uint64_t size, ChunkHandle chunk);
-  Status set_access(Address address, uint64_t size, SimDeviceSet accessors);
-  /// A fault where a device's work that uses these addresses ends after that device's `now`.
+  Status set_access(Address address, uint64_t size, SimDeviceSet accessors) {
+    return protect(address, size, Permission::write, accessors);
+  }
+  /// What those devices may do from now on; others may do nothing.
+  Status protect(Address address, uint64_t size, Permission access, SimDeviceSet accessors);
+  /// A fault if a device's work that uses these addresses ends after that device's `now`.
   Status unmap(Address address, uint64_t size, const SimTimes& now);
 
   Status allocate(Kind kind, uint64_t size, Address& address);
-  /// The caller waits for this device's work; a fault where another device's ends after its `now`.
+  /// The caller waits for this device's work; a fault if another device's ends after its `now`.
   Status deallocate(Kind kind, Address address, uint64_t size, const SimTimes& now);
-  /// Adds devices that may touch what allocate() gives, past and future.
+  /// Adds devices that may touch memory from allocate(), past and future.
   void share_allocations(SimDeviceSet accessors) noexcept;
-  /// A device is made anew: none of its work uses anything any more.
+  /// A device is recreated: none of its work uses anything any more.
   void forget_work_of(int32_t ordinal) noexcept;
 
-  // Around fork, with the device's lock held: what is mapped becomes a copy in the child.
+  // Around fork, with the device's lock held: mapped memory becomes a copy in the child.
 
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;
@@ -101,7 +112,7 @@ class SimMemory {
 
   /// The extents behind [address, address + size); false if not every byte is mapped and usable.
   bool resolve(Address address, uint64_t size, std::vector<Piece>& pieces);
-  /// Whether any of these addresses is this device's, mapped or not.
+  /// Whether any of these addresses belongs to this device, mapped or not.
   bool has_any_of(Address address, uint64_t size) const;
 
  private:
@@ -117,11 +128,12 @@ class SimMemory {
   using Chunks = std::map<ChunkHandle, Chunk>;
 
   bool is_reserved(Address address, uint64_t size) const;
-  Status check_free(uint64_t size);
+  Status charge(uint64_t size);
+  void discharge(uint64_t size) noexcept;
   Status check_whole_mappings(const char* call, Address address, uint64_t size);
   Status check_idle(const char* call, Address address, const Extent& extent, SimDeviceSet devices,
                     const SimTimes& now);
-  void give_back_if_unused(Chunks::iterator chunk);
+  void release_if_unused(Chunks::iterator chunk);
   Status back(uint64_t size, Extent& extent, Address& address);
 
   int32_t ordinal_;
@@ -129,9 +141,11 @@ class SimMemory {
   uint64_t capacity_;
   uint64_t host_;
   std::unique_ptr<SimBacking> backing_;
+  ClosedMemory closed_;
   SimFaults& faults_;
   SimAccesses accesses_;
   uint64_t used_ = 0;
+  std::unique_ptr<SimShared> shared_;  // null: this process has the device to itself
   uint64_t pinned_ = 0;
   uint64_t reserved_ = 0;
   ChunkHandle next_chunk_ = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of the driver cost on an H200 (driver 580, CUDA 13.0), in nanoseconds. Chunks were measured by
-// the 2 GiB, in 2, 4, 8, 32 and 128 MiB pieces; other sizes lie on straight lines between the points.
+// What calls of the driver cost on an H200 (driver 580, CUDA 13.0), in nanoseconds. Chunks were measured over
+// 2 GiB, in pieces of 2, 4, 8, 32 and 128 MiB; prices between these sizes are interpolated linearly.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ struct Point {
   double nanoseconds;
 };
 
-/// Requests beyond it fail in no time that was measured; they are charged as this.
+/// The time of larger requests, which fail, was not measured; they cost as much as this size.
 inline constexpr uint64_t kLargest = 256 * kGiB;
 
-/// The price at `size`: flat below the first point, on the last line beyond the last point.
+/// The price at `size`: constant below the first point, extrapolated beyond the last.
 template <size_t kCount>
 constexpr double at(const Point (&points)[kCount], uint64_t size) noexcept {
   static_assert(kCount >= 2);
@@ -45,7 +45,7 @@ inline constexpr Point kUnmap[] = {
 inline constexpr Point kRelease[] = {
     {2 * kMiB, 9700}, {4 * kMiB, 10000}, {8 * kMiB, 11000}, {32 * kMiB, 20000}, {128 * kMiB, 44000}};
 
-// cudaMalloc and cudaFree were measured as a pair. The malloc is taken as 85 % of it, for every kind.
+// cudaMalloc and cudaFree were measured as a pair. The malloc is assumed to be 85 % of it, for every kind.
 inline constexpr Point kMallocPair[] = {
     {512, 52295}, {64 * kKiB, 55600}, {kMiB, 55862}, {10 * kMiB, 58939}, {256 * kMiB, 636302}};
 inline constexpr double kMallocShare = 0.85;
@@ -54,7 +54,7 @@ inline constexpr double kMallocShare = 0.85;
 inline constexpr double kAddress = 6000;
 inline constexpr double kEventRecord = 190;
 inline constexpr double kEventQuery = 144;
-/// Also asking whether a stream captures.
+/// Also the query whether a stream is capturing.
 inline constexpr double kStreamQuery = 171;
 inline constexpr double kStreamWait = 323;
 inline constexpr double kMemoryInfo = 3800;
@@ -62,11 +62,11 @@ inline constexpr double kMemoryInfo = 3800;
 /// Copies and fills: 2 TB/s on the device.
 inline constexpr uint64_t kBytesPerNanosecond = 2000;
 
-/// Between the device and page-locked memory of the host: PCIe of the fifth generation, each way.
+/// Between the device and page-locked host memory: fifth-generation PCIe, each way.
 inline constexpr uint64_t kBusBytesPerNanosecond = 55;
 /// Queueing one such copy.
 inline constexpr double kTransfer = 1500;
-/// Page-locking memory, for each byte: 4.2 GiB/s, as one thread faults, clears and locks it.
+/// Page-locking memory, per byte: 4.2 GiB/s, the rate at which one thread faults, clears and locks it.
 inline constexpr double kPinByte = 0.22;
 
 }  // namespace gpupool::internal::sim_prices

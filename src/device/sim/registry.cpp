@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 
 #include "device/sim/sim.hpp"
@@ -22,7 +23,7 @@ struct SimRegistry {
 std::atomic<SimRegistry*> current{nullptr};
 constinit std::mutex making;  // of the current one; held around fork
 
-/// What fork left behind: kept in sight of leak checkers, and for the memory that inherited blocks are in.
+/// What fork left behind: kept visible to leak checkers, and because inherited blocks are in this memory.
 std::atomic<SimRegistry*> forgotten{nullptr};
 
 SimRegistry& registry() {
@@ -39,9 +40,9 @@ SimRegistry& registry() {
 
 // ---- fork
 //
-// The child finds whole records behind open locks, and its inherited blocks in memory of its own.
+// The child finds consistent records, open locks, and its inherited blocks in its own memory.
 
-/// Calls visit(state) for each device, those that earlier forks left behind last.
+/// Calls visit(state) for each device; those that earlier forks left behind come last.
 template <class Visit>
 void for_each_state(SimRegistry& registry, Visit&& visit) {
   for (const std::unique_ptr<SimState>& state : registry.states) {
@@ -122,8 +123,13 @@ SimTimes AllSims::now() const noexcept {
   return times;
 }
 
-std::unique_ptr<SimMachine> make_sim_machine(int32_t ordinal, const SimSettings& settings) {
-  return std::make_unique<SimMachine>(ordinal, settings, registry().addresses);
+Status make_sim_machine(int32_t ordinal, const SimSettings& settings, std::unique_ptr<SimMachine>& machine) {
+  std::unique_ptr<SimShared> shared;
+  if (const Status status = SimShared::open(ordinal, shared); status != kSuccess) return status;
+  machine = std::make_unique<SimMachine>(ordinal, settings, registry().addresses);
+  std::snprintf(machine->info.id, sizeof machine->info.id, "%s", sim_shared_name(ordinal).c_str());
+  machine->memory.share(std::move(shared));
+  return kSuccess;
 }
 
 Status find_sim(int32_t ordinal, SimState*& state) {
@@ -143,7 +149,8 @@ Status find_sim(int32_t ordinal, SimState*& state) {
       }
     }
     auto made = std::make_unique<SimState>();
-    made->machine = make_sim_machine(ordinal, settings);
+    if (const Status status = make_sim_machine(ordinal, settings, made->machine); status != kSuccess)
+      return status;
     slot = std::move(made);
   }
   state = slot.get();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated devices of this process, and what becomes of them in the child of a fork.
+// The simulated devices of this process, and what happens to them in a forked child.
 //
-// Order of locks: the pools' come before all of these; then the registry's own, which is held for looking up
-// only, and around fork; then the devices' by number; then those that one device uses inside.
+// Order of locks: the pools' come before all of these; then the registry's own, held only for lookups and
+// around fork; then the devices', by number; then those that one device uses inside.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@ struct SimState {
   std::unique_ptr<SimMachine> machine;  // stays the same while open
 };
 
-/// The device of that number, made on first use. INVALID_ARGUMENT: no such number, or a bad GPUPOOL_SIM.
+/// The device with that number, created on first use. INVALID_ARGUMENT: no such number, or a bad GPUPOOL_SIM.
 Status find_sim(int32_t ordinal, SimState*& state);
 
-/// A device anew, not yet put anywhere.
-std::unique_ptr<SimMachine> make_sim_machine(int32_t ordinal, const SimSettings& settings);
+/// A new device, not yet stored anywhere. Fails if it cannot be shared as the environment asks.
+Status make_sim_machine(int32_t ordinal, const SimSettings& settings, std::unique_ptr<SimMachine>& machine);
 
-/// Holds the lock of every device that there is: for what concerns the memory of several.
+/// Holds the lock of every existing device, for operations on the memory of several.
 class AllSims {
  public:
   AllSims();
 
   const SimMachines& machines() const noexcept { return machines_; }
-  /// What time it is on each of them.
+  /// The time on each of them.
   SimTimes now() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures of the simulated driver, by call and occurrence. The language is that of gpupool_sim_script.
+// Failures of the simulated driver, by call and occurrence. gpupool_sim_script defines the language.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace gpupool::internal {
 
 class SimScript {
  public:
-  /// Replaces the script and counts from 1 again. A script that is not understood changes nothing.
+  /// Replaces the script and counts from 1 again. A bad script changes nothing.
   Status set(std::string_view text);
 
   /// Counts one call, and fails it if the script says so.

@@ -24,18 +24,17 @@ bool is_price_scale(double scale) noexcept {
   return std::isfinite(scale) && scale > 0 && scale <= kMaxPriceScale;
 }
 
-/// Reads all of text as a number; false where something else is in it.
+/// Reads all of text as a number; false if it contains anything else.
 bool parse_number(std::string_view text, double& number) noexcept {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc{} && end == text.data() + text.size();
 }
 
 bool parse_capacity(std::string_view text, uint64_t& capacity) {
-  double share = 0;
-  return parse_size("capacity", text, capacity, share) == kSuccess && share == 0 && is_capacity(capacity);
+  return parse_bytes("capacity", text, capacity) == kSuccess && is_capacity(capacity);
 }
 
-/// A part of the text: how it is called, what may stand there, and how it is read.
+/// A part of the text: its name, its allowed values, and how to read it.
 struct Part {
   std::string_view key;
   const char* allowed;
@@ -47,8 +46,7 @@ constexpr Part kParts[] = {
      [](std::string_view value, SimSettings& settings) { return parse_capacity(value, settings.capacity); }},
     {"host", "a size",
      [](std::string_view value, SimSettings& settings) {
-       double share = 0;
-       return parse_size("host", value, settings.host, share) == kSuccess && share == 0;
+       return parse_bytes("host", value, settings.host) == kSuccess;
      }},
     {"data", "0 or 1",
      [](std::string_view value, SimSettings& settings) {

@@ -13,8 +13,8 @@ struct SimSettings {
   uint64_t capacity = 150'754'820'096;
   bool data = true;
   double price_scale = 1;
-  bool strict_streams = false;        // a number is a stream only once it was created
-  uint64_t host = uint64_t{1} << 40;  // memory of the host that can be page-locked
+  bool strict_streams = false;        // a number is a stream only once created
+  uint64_t host = uint64_t{1} << 40;  // host memory that can be page-locked
 };
 
 Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door to a simulated device: takes its lock, charges the price of the call, asks the script, and hands
-// on to the part that does it.
+// The entry to a simulated device: takes its lock, charges the price of the call, consults the script, and
+// delegates to the part that does the work.
 #include "device/sim/sim.hpp"
 
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace {
 
 namespace price = sim_prices;
 
-/// Runs a call. Where the host has no memory for what it records, it has changed nothing.
+/// Runs a call. If the host has no memory for its records, it changes nothing.
 template <class Action>
 Status attempt(Action&& action) {
   try {
@@ -78,6 +78,12 @@ class SimDevice final : public Device {
     if (const Status status = machine_.enter(Call::set_access, cost); status != kSuccess) return status;
     return machine_.memory.set_access(address, size, accessors_);
   }
+  Status protect(Address address, uint64_t size, Permission access) override {
+    const std::lock_guard lock(state_.mutex);
+    const double cost = price_of_mappings(price::kSetAccess, address, size);
+    if (const Status status = machine_.enter(Call::set_access, cost); status != kSuccess) return status;
+    return machine_.memory.protect(address, size, access, accessors_);
+  }
   Status unmap(Address address, uint64_t size) override {
     const AllSims all;
     const double cost = price_of_mappings(price::kUnmap, address, size);
@@ -97,7 +103,7 @@ class SimDevice final : public Device {
     if (all) machine_.memory.share_allocations(accessors_);
     return kSuccess;
   }
-  void drop_peer(int32_t peer) noexcept override {
+  void remove_peer(int32_t peer) noexcept override {
     const std::lock_guard lock(state_.mutex);
     if (peer != machine_.info.ordinal) accessors_ &= ~sim_device_set(peer);
   }
@@ -172,7 +178,15 @@ class SimDevice final : public Device {
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
     return attempt([&] {
       const AllSims all;
-      return machine_.fill(all.machines(), destination, value, size, stream);
+      return machine_.fill(all.machines(), destination, value * 0x01010101U, size, stream, false);
+    });
+  }
+  Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) override {
+    return attempt([&]() -> Status {
+      const AllSims all;
+      if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
+        return status;
+      return machine_.fill(all.machines(), destination, word, size, stream, true);
     });
   }
 
@@ -195,6 +209,10 @@ class SimDevice final : public Device {
     const std::lock_guard lock(state_.mutex);
     machine_.memory.name_asleep(address, size, pool);
   }
+  void annotate(Address address, uint64_t size, Standing standing) noexcept override {
+    const std::lock_guard lock(state_.mutex);
+    machine_.memory.closed().annotate(address, size, standing);
+  }
 
  private:
   template <class Action>
@@ -204,7 +222,7 @@ class SimDevice final : public Device {
     return attempt(action);
   }
 
-  /// Paid for each mapping that the range covers.
+  /// Charged for each mapping that the range covers.
   template <size_t kCount>
   double price_of_mappings(const price::Point (&points)[kCount], Address address, uint64_t size) const {
     double sum = 0;
@@ -251,7 +269,7 @@ Status open_sim(int32_t ordinal, std::unique_ptr<Device>& device) {
     opened = std::make_unique<SimDevice>(*state);
     return kSuccess;
   });
-  if (status == kSuccess) device = std::move(opened);  // with no lock held: it may close what was there
+  if (status == kSuccess) device = std::move(opened);  // with no lock held: it may close the old device
   return status;
 }
 
@@ -265,7 +283,8 @@ Status sim_configure(int32_t ordinal, const gpupool_sim_config_t& config) {
     if (state->open != 0) {
       return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device %d is in use", ordinal);
     }
-    std::unique_ptr<SimMachine> made = make_sim_machine(ordinal, settings);
+    std::unique_ptr<SimMachine> made;
+    if (const Status status = make_sim_machine(ordinal, settings, made); status != kSuccess) return status;
     for (SimMachine* const machine : all.machines()) {
       if (machine != nullptr) machine->memory.forget_work_of(ordinal);
     }

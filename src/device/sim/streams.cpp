@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/sim/streams.hpp"
 
+#include <algorithm>
+
 namespace gpupool::internal {
 namespace {
 
@@ -102,7 +104,7 @@ Status SimStreams::query(Event number, bool& passed) {
   return kSuccess;
 }
 
-/// Stays illegal after the capture: the event never passes, and waiting for it would never end.
+/// Stays illegal after the capture: the event never passes, so waiting for it would never end.
 Status SimStreams::synchronize(Event number) {
   const EventState* event = nullptr;
   if (const Status status = find_event("synchronize", number, event); status != kSuccess) return status;
@@ -114,8 +116,8 @@ Status SimStreams::synchronize(Event number) {
   return kSuccess;
 }
 
-/// Legal within one capture, where it only adds to the graph, and outside of all. CUDA lets a wait for an
-/// event of a capture draw the waiting stream into that capture; no pool should, so here it is a fault.
+/// Legal within one capture, where it only adds to the graph, and outside all captures. In CUDA, a wait for a
+/// capture's event draws the waiting stream into that capture; no pool should do that, so here it is a fault.
 Status SimStreams::wait(Stream number, Event event_number) {
   SimStream* stream = nullptr;
   if (const Status status = find("wait", number, stream); status != kSuccess) return status;
@@ -168,7 +170,7 @@ Status SimStreams::end_capture(Stream number) {
   }
   const auto capture = captures_.find(stream->capture);
   capture->second.is_under_way = false;
-  // That it was is told by its number.
+  // Its number shows that it was.
   if (capture->second.works.empty()) captures_.erase(capture);
   stream->capture = 0;
   return kSuccess;

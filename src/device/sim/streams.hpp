@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and capture in virtual time: a stream is the moment at which its queued work ends.
 //
-// Any number is a stream from its first use on, unless they are strict: then create() makes them. A stream
-// that was destroyed is none. Stream 0 is one like the others: it does not synchronise with them, as CUDA's
-// legacy default stream does. Streams that are created, and captures, have numbers that no other device
-// gives.
+// Any number is a stream from its first use on, unless streams are strict: then create() makes them. A
+// destroyed stream is not a stream any more. Stream 0 is like any other: unlike CUDA's legacy default stream,
+// it does not synchronise with the others. Created streams and captures have numbers that no other device
+// uses.
 #pragma once
 
 #include <algorithm>
@@ -36,17 +36,17 @@ class SimStreams {
         first_capture_(own_numbers(ordinal) + 1),
         next_capture_(first_capture_) {}
 
-  /// The stream of this number; refused if it was destroyed or, where streams are strict, not created. `call`
-  /// is for the message.
+  /// The stream with this number; refused if it was destroyed or, with strict streams, not created. `call` is
+  /// for the message.
   Status find(const char* call, Stream number, SimStream*& stream);
   /// Queues work that ends at `end`.
   void queue(SimStream& stream, uint64_t end) noexcept {
     stream.busy_until = end;
     latest_end_ = std::max(latest_end_, end);
   }
-  /// Waits for everything that is queued anywhere.
+  /// Waits for everything queued anywhere.
   void synchronize_all() noexcept { clock_.advance_to(latest_end_); }
-  /// The same where a program asks for it, which is illegal while any stream captures.
+  /// The same for a program's request, which is illegal while any stream captures.
   Status synchronize_context();
 
   Status create(Stream& number);
@@ -62,11 +62,11 @@ class SimStreams {
 
   Status capture_id(Stream number, uint64_t& id);
   Status begin_capture(Stream number);
-  /// What was recorded stays for launches.
+  /// The recorded work stays, for launches.
   Status end_capture(Stream number);
   /// Adds work to the capture of a capturing stream.
   void keep(const SimStream& stream, std::span<const SimWork> works);
-  /// What a capture recorded. INVALID_ARGUMENT: there is no such capture, or it is under way.
+  /// What a capture recorded. INVALID_ARGUMENT: there is no such capture, or it is in progress.
   Status find_graph(uint64_t capture, std::span<const SimWork>& works) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One piece of work, as a stream does it and as a capture records it.
+// One piece of work, as a stream executes it and as a capture records it.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ struct SimWork {
     kernel,  // reads and writes the destination, and changes no byte
     fill,
     copy,
-    transfer,  // of the pool itself: over the bus, between two addresses that this device knows
+    transfer,  // for the pool itself: over the bus, between two addresses that this device knows
   };
 
   Kind kind = Kind::kernel;
-  uint8_t value = 0;       // of a fill
-  bool to_host = false;    // the destination of a copy is memory of the host
+  uint32_t word = 0;       // of a fill
+  bool to_host = false;    // the destination of a copy is host memory
   bool from_host = false;  // its source is
+  bool is_own = false;     // the pool's, which may touch what is closed to others
   Address destination = 0;
   Address source = 0;
   uint64_t size = 0;

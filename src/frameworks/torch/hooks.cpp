@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that PyTorch calls through function pointers. C++ may cross them, and does where torch.h says
-// so.
+// The functions that PyTorch calls through function pointers. C++ types and exceptions may cross them, where
+// torch.h says so.
 #include <gpupool/torch.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "frameworks/torch/failures.hpp"
 #include "frameworks/torch/pools.hpp"
 
 using namespace gpupool::torch;  // NOLINT: the C functions are a thin layer over these
@@ -41,7 +42,7 @@ std::string in_units(uint64_t bytes) {
   return text.data();
 }
 
-/// PyTorch's own words for sizes that are no size.
+/// PyTorch's own message for invalid sizes.
 constexpr uint64_t kExabyte = uint64_t{1} << 60;
 
 std::string shortage(size_t size, int device, const char* report) {
@@ -57,7 +58,7 @@ std::string shortage(size_t size, int device, const char* report) {
   return text + ". gpupool: " + report;
 }
 
-/// The calling thread's last failure in the library, or in here, where only the host's memory can be short.
+/// The calling thread's last failure in the library, or in here, where only host memory can run out.
 thread_local bool is_host_short = false;
 
 gpupool_error_t last_error() {
@@ -71,7 +72,7 @@ gpupool_error_t last_error() {
   return error;
 }
 
-/// In words why the last call failed, and whether memory was short.
+/// Describes why the last call failed, and whether memory ran out.
 std::string explain(size_t size, int device, bool& is_short) {
   const gpupool_error_t record = last_error();
   is_short = is_shortage(record.status);
@@ -90,68 +91,11 @@ gpupool_status_t safely(Function function) noexcept {
   }
 }
 
-/// The same for what has no status.
-template <typename Function>
-void quietly(Function function) noexcept {
-  (void)safely([&] {
-    function();
-    return GPUPOOL_SUCCESS;
-  });
-}
-
 void check(gpupool_status_t status) {
   if (status != GPUPOOL_SUCCESS) throw std::runtime_error(std::string("gpupool: ") + last_error().message);
 }
 
-}  // namespace
-
-extern "C" {
-
-void* gpupool_torch_alloc(size_t size, int device, void* stream) {
-  gpupool_ptr_t ptr = 0;
-  const gpupool_status_t status = safely([&] { return pools().malloc(size, device, stream, ptr); });
-  return status == GPUPOOL_SUCCESS ? reinterpret_cast<void*>(ptr) : nullptr;
-}
-
-void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream) {
-  void* ptr = gpupool_torch_alloc(size, device, stream);
-  if (ptr == nullptr && size != 0) [[unlikely]] {
-    bool is_short = false;
-    throw std::runtime_error(explain(size, device, is_short));
-  }
-  return ptr;
-}
-
-void gpupool_torch_free(void* ptr, size_t, int device, void* stream) {
-  if (ptr != nullptr) (void)safely([&] { return pools().free(address(ptr), device, stream); });
-}
-
-int gpupool_torch_explain(size_t size, int device, char* text, size_t capacity) {
-  bool is_short = is_shortage(last_error().status);
-  if (capacity != 0) text[0] = '\0';
-  quietly([&] {
-    const std::string words = explain(size, device, is_short);
-    if (capacity == 0) return;
-    const size_t length = std::min(words.size(), capacity - 1);
-    std::memcpy(text, words.data(), length);
-    text[length] = '\0';
-  });
-  return is_short ? 1 : 0;
-}
-
-void gpupool_torch_record_stream(void* ptr, void* stream) {
-  (void)safely([&] {
-    return pools().on_owner([&](gpupool_t* pool) {
-      return gpupool_record_stream(pool, address(ptr), reinterpret_cast<gpupool_stream_t>(stream));
-    });
-  });
-}
-
-void gpupool_torch_reset(void) {
-  quietly([] { pools().empty_all(); });
-}
-
-void gpupool_torch_memory_fraction(double fraction, int device) {
+void set_fraction(double fraction, int device) {
   if (!(fraction >= 0 && fraction <= 1)) {
     throw std::runtime_error("gpupool: the fraction is " + std::to_string(fraction) + ", and can be 0 to 1");
   }
@@ -162,8 +106,7 @@ void gpupool_torch_memory_fraction(double fraction, int device) {
   check(pools().set_limit(device, std::max(limit, uint64_t{1})));
 }
 
-void gpupool_torch_init(int device_count) {
-  if (device_count == 0) return;
+void check_environment() {
   gpupool_device_info_t info{};
   info.struct_size = sizeof info;
   check(gpupool_device_info(GPUPOOL_BACKEND_AUTO, 0, &info));
@@ -183,56 +126,108 @@ void gpupool_torch_init(int device_count) {
   }
 }
 
+}  // namespace
+
+extern "C" {
+
+void* gpupool_torch_alloc(size_t size, int device, void* stream) {
+  gpupool_ptr_t ptr = 0;
+  const gpupool_status_t status = safely([&] { return pools().malloc(size, device, stream, ptr); });
+  return status == GPUPOOL_SUCCESS ? reinterpret_cast<void*>(ptr) : nullptr;
+}
+
+void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream) {
+  void* ptr = gpupool_torch_alloc(size, device, stream);
+  if (ptr == nullptr && size != 0) [[unlikely]] {
+    bool is_short = false;
+    loudly([&] { throw std::runtime_error(explain(size, device, is_short)); });
+  }
+  return ptr;
+}
+
+void gpupool_torch_free(void* ptr, size_t, int device, void* stream) {
+  if (ptr != nullptr) (void)safely([&] { return pools().free(address(ptr), device, stream); });
+}
+
+int gpupool_torch_explain(size_t size, int device, char* text, size_t capacity) {
+  const gpupool_error_t record = last_error();
+  bool is_short = is_shortage(record.status);
+  if (capacity == 0) return is_short ? 1 : 0;
+  try {
+    const std::string words = explain(size, device, is_short);
+    const size_t length = std::min(words.size(), capacity - 1);
+    std::memcpy(text, words.data(), length);
+    text[length] = '\0';
+  } catch (const std::bad_alloc&) {
+    const char* start = is_short ? "CUDA out of memory. " : "";
+    (void)std::snprintf(text, capacity, "%sgpupool: %s", start, record.message);
+  }
+  return is_short ? 1 : 0;
+}
+
+void gpupool_torch_record_stream(void* ptr, void* stream) {
+  const gpupool_status_t status = pools().on_owner([&](gpupool_t* pool) {
+    return gpupool_record_stream(pool, address(ptr), reinterpret_cast<gpupool_stream_t>(stream));
+  });
+  if (status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) loudly([&] { check(status); });
+}
+
+void gpupool_torch_reset(void) {
+  pools().empty_all();
+}
+
+void gpupool_torch_memory_fraction(double fraction, int device) {
+  loudly([&] { set_fraction(fraction, device); });
+}
+
+void gpupool_torch_init(int device_count) {
+  if (device_count != 0) loudly([] { check_environment(); });
+}
+
 void* gpupool_torch_base_alloc(void* ptr, size_t* size) {
   gpupool_block_t block{};
-  const gpupool_status_t status = safely([&] {
-    return pools().on_owner(
-        [&](gpupool_t* pool) { return gpupool_block_info(pool, address(ptr), &block, sizeof block); });
-  });
+  const gpupool_status_t status = pools().on_owner(
+      [&](gpupool_t* pool) { return gpupool_block_info(pool, address(ptr), &block, sizeof block); });
   if (size != nullptr) *size = status == GPUPOOL_SUCCESS ? block.allocated_bytes : 0;
   return status == GPUPOOL_SUCCESS ? reinterpret_cast<void*>(block.address) : ptr;
 }
 
 void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_mempool_t id, const void* filter) {
   const auto* accepts = static_cast<const StreamFilter*>(filter);
-  check(pools().begin(device, number(id), accepts != nullptr ? *accepts : StreamFilter()));
+  loudly([&] { check(pools().begin(device, number(id), accepts != nullptr ? *accepts : StreamFilter())); });
 }
 
 void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_mempool_t id) {
-  quietly([&] { pools().end(device, number(id)); });
+  pools().end(device, number(id));
 }
 
 void gpupool_torch_release_pool(int device, gpupool_torch_mempool_t id) {
-  quietly([&] { pools().release(device, number(id)); });
+  pools().release(device, number(id));
 }
 
 void gpupool_torch_retain_pool(int device, gpupool_torch_mempool_t id) {
-  check(pools().retain(device, number(id)));
+  loudly([&] { check(pools().retain(device, number(id))); });
 }
 
 int gpupool_torch_pool_use_count(int device, gpupool_torch_mempool_t id) {
-  int count = 0;
-  quietly([&] { count = pools().use_count(device, number(id)); });
-  return count;
+  return pools().use_count(device, number(id));
 }
 
 size_t gpupool_torch_pools(int device, gpupool_t** found, gpupool_torch_mempool_t* ids, size_t capacity) {
   size_t count = 0;
-  quietly([&] {
-    const auto all = pools().list(device);
-    count = all.size();
-    for (size_t i = 0; i < std::min(count, capacity); ++i) {
-      found[i] = all[i].second;
-      if (ids != nullptr) ids[i] = {all[i].first.first, all[i].first.second};
+  (void)pools().any_of(device, [&](MempoolId id, gpupool_t* pool) {
+    if (count < capacity) {
+      found[count] = pool;
+      if (ids != nullptr) ids[count] = {id.first, id.second};
     }
+    ++count;
+    return false;
   });
   return count;
 }
 
 uint64_t gpupool_torch_limit(int device) {
-  uint64_t limit = 0;
-  quietly([&] { limit = pools().limit(device); });
-  return limit;
+  return pools().limit(device);
 }
 
 }  // extern "C"

@@ -4,14 +4,16 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 namespace gpupool::torch {
 namespace {
 
-/// Made when this library is loaded, before anybody can call it, and never destroyed: PyTorch frees until the
-/// very end of the process. The other library has registered its own locks by then, and what is registered
-/// later is taken earlier before a fork: this lock comes before all others.
-TorchPools* const lasting = [] {
+/// Created when this library is loaded, before anybody can call it, and never destroyed: PyTorch frees until
+/// the very end of the process. The other library has registered its own locks by then, and fork takes locks
+/// registered later first: this lock comes before all others.
+TorchPools* const lasting_pools = [] {
   TorchPools* pools = new TorchPools;
   TorchPools::watch_fork();
   return pools;
@@ -20,7 +22,7 @@ TorchPools* const lasting = [] {
 }  // namespace
 
 TorchPools& TorchPools::instance() noexcept {
-  return *lasting;
+  return *lasting_pools;
 }
 
 void TorchPools::watch_fork() noexcept {
@@ -38,7 +40,7 @@ gpupool_status_t TorchPools::default_pool(int device, gpupool_t*& pool) {
 
 // ---- several devices
 
-/// Devices that cannot reach each other copy by way of the host, which is the driver's business.
+/// Devices that cannot reach each other copy through the host; the driver does that.
 gpupool_status_t TorchPools::open_to_peers(int device, gpupool_t* pool) {
   for (int peer = 0; peer < kDevices; ++peer) {
     if (peer == device || !used_[peer].load(std::memory_order_relaxed)) continue;
@@ -48,8 +50,8 @@ gpupool_status_t TorchPools::open_to_peers(int device, gpupool_t* pool) {
   return GPUPOOL_SUCCESS;
 }
 
-/// The first use of a device: its pool is opened to the others in use, and theirs to it. Children share the
-/// peers of their parent.
+/// At the first use of a device, its pool gives the other devices in use access, and theirs give it access.
+/// Children share the peers of their parent.
 gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
   if (used_[device].load(std::memory_order_relaxed)) return GPUPOOL_SUCCESS;
   gpupool_status_t status = open_to_peers(device, pool);
@@ -73,7 +75,8 @@ gpupool_status_t TorchPools::meet_peers(int device, gpupool_t* pool) {
 gpupool_status_t TorchPools::malloc(uint64_t size, int device, void* stream, gpupool_ptr_t& ptr) {
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = default_pool(device, pool); status != GPUPOOL_SUCCESS) return status;
-  if (route_count_.load(std::memory_order_acquire) != 0) {
+  if (has_detours_.load(std::memory_order_acquire)) {
+    settle();
     if (gpupool_t* graph = routed(device, stream)) pool = graph;
   }
   const auto number = reinterpret_cast<gpupool_stream_t>(stream);
@@ -84,34 +87,100 @@ gpupool_status_t TorchPools::free(gpupool_ptr_t ptr, int device, void* stream) {
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = default_pool(device, pool); status != GPUPOOL_SUCCESS) return status;
   const auto number = reinterpret_cast<gpupool_stream_t>(stream);
-  const gpupool_status_t status = gpupool_free(pool, ptr, number);
-  if (status != GPUPOOL_ERROR_UNKNOWN_POINTER) return status;
-  for (gpupool_t* graph : graph_pools(device)) {
-    const gpupool_status_t freed = gpupool_free(graph, ptr, number);
-    if (freed == GPUPOOL_SUCCESS) return GPUPOOL_SUCCESS;
-    if (freed == GPUPOOL_ERROR_INVALID_ARGUMENT) forget(graph);  // its last block is gone
-  }
+  gpupool_status_t status = gpupool_free(pool, ptr, number);
+  if (status == GPUPOOL_ERROR_UNKNOWN_POINTER && owned_count_.load(std::memory_order_acquire) != 0)
+    status = free_in_graph(ptr, device, number, pool);
+  if (status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) owe({pool, ptr, number, false});
   return status;
 }
 
-gpupool_status_t TorchPools::on_owner(const std::function<gpupool_status_t(gpupool_t*)>& function) {
-  gpupool_status_t status = GPUPOOL_ERROR_UNKNOWN_POINTER;
-  for (int device = 0; device < kDevices; ++device) {
-    for (const auto& [id, pool] : list(device)) {
-      status = function(pool);
-      if (status == GPUPOOL_SUCCESS) return status;
+/// Where it is in a graph's pool, writes that pool. Forgets pools that ended with their last block.
+gpupool_status_t TorchPools::free_in_graph(gpupool_ptr_t ptr, int device, gpupool_stream_t stream,
+                                           gpupool_t*& pool) {
+  const std::lock_guard lock(mutex_);
+  for (auto each = owned_.begin(); each != owned_.end();) {
+    const gpupool_status_t status =
+        each->device == device ? gpupool_free(each->pool, ptr, stream) : GPUPOOL_ERROR_UNKNOWN_POINTER;
+    if (status == GPUPOOL_SUCCESS || status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) {
+      pool = each->pool;
+      return status;
     }
+    const bool is_over = status == GPUPOOL_ERROR_INVALID_ARGUMENT && each->is_destroyed;
+    each = is_over ? owned_.erase(each) : std::next(each);
   }
-  return status;
+  owned_count_.store(owned_.size(), std::memory_order_release);
+  return GPUPOOL_ERROR_UNKNOWN_POINTER;
 }
 
 /// Graphs' pools keep what they have: their kernels may use it again.
 void TorchPools::empty_all() {
+  settle();
   for (int device = 0; device < kDevices; ++device) {
-    for (const auto& [id, pool] : list(device)) {
-      if (id == MempoolId{}) (void)gpupool_empty(pool, nullptr);
-    }
+    gpupool_t* shared = nullptr;
+    if (used_[device].load(std::memory_order_relaxed) &&
+        gpupool_default_pool(device, &shared) == GPUPOOL_SUCCESS)
+      (void)gpupool_empty(shared, nullptr);
   }
+}
+
+// ---- what the host had no memory for
+
+void TorchPools::publish() noexcept {
+  const bool is_owing = owed_count_ != 0 || is_end_owed_;
+  is_owing_.store(is_owing, std::memory_order_release);
+  has_detours_.store(is_owing || !routes_.empty(), std::memory_order_release);
+}
+
+void TorchPools::owe(const Owed& owed) noexcept {
+  constexpr std::chrono::milliseconds kPause(1);
+  for (;; std::this_thread::sleep_for(kPause)) {
+    const std::lock_guard lock(mutex_);
+    if (owed_count_ == kOwedMax) pay();
+    if (owed_count_ == kOwedMax) continue;
+    owed_[owed_count_++] = owed;
+    publish();
+    return;
+  }
+}
+
+/// Frees what is owed. A tag's entry stays, because emptying its pool may wait for the GPU.
+void TorchPools::pay() noexcept {
+  const auto is_paid = [](Owed& each) {
+    if (each.ptr == 0) return false;
+    if (gpupool_free(each.pool, each.ptr, each.stream) == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) return false;
+    each.ptr = 0;
+    return !each.is_tag;
+  };
+  const auto end = owed_.begin() + static_cast<ptrdiff_t>(owed_count_);
+  owed_count_ = static_cast<size_t>(std::remove_if(owed_.begin(), end, is_paid) - owed_.begin());
+  publish();
+}
+
+/// Without the lock.
+void TorchPools::empty_tags() noexcept {
+  for (gpupool_status_t status = GPUPOOL_SUCCESS; status != GPUPOOL_ERROR_HOST_OUT_OF_MEMORY;) {
+    Owed next{};
+    {
+      const std::lock_guard lock(mutex_);
+      const auto end = owed_.begin() + static_cast<ptrdiff_t>(owed_count_);
+      const auto found = std::find_if(owed_.begin(), end, [](const Owed& each) { return each.ptr == 0; });
+      if (found == end) return;
+      next = *found;
+      *found = owed_[--owed_count_];
+      publish();
+    }
+    status = gpupool_empty(next.pool, nullptr);
+    if (status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) owe(next);
+  }
+}
+
+void TorchPools::settle_all() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    pay();
+  }
+  empty_tags();
+  end_unused();
 }
 
 // ---- pools of graphs
@@ -152,13 +221,11 @@ gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = default_pool(device, shared); status != GPUPOOL_SUCCESS) return status;
   const std::lock_guard lock(mutex_);
-  routes_.push_back({device, id, nullptr, std::move(filter)});
-  if (const gpupool_status_t status = retain_locked(device, id, shared, pool); status != GPUPOOL_SUCCESS) {
-    routes_.pop_back();
+  routes_.reserve(routes_.size() + 1);  // from where the pool is retained, nothing throws
+  if (const gpupool_status_t status = retain_locked(device, id, shared, pool); status != GPUPOOL_SUCCESS)
     return status;
-  }
-  routes_.back().pool = pool;
-  route_count_.store(routes_.size(), std::memory_order_release);
+  routes_.push_back({device, id, pool, std::move(filter)});
+  publish();
   return GPUPOOL_SUCCESS;
 }
 
@@ -169,7 +236,7 @@ void TorchPools::end(int device, MempoolId id) {
                                    [&](const Route& each) { return each.device == device && each.id == id; });
     if (last == routes_.rend()) return;
     routes_.erase(std::next(last).base());
-    route_count_.store(routes_.size(), std::memory_order_release);
+    publish();
   }
   end_unused();
 }
@@ -183,25 +250,40 @@ void TorchPools::release(int device, MempoolId id) {
   end_unused();
 }
 
-/// Ends the pools without users, unless a capture is under way: that waits for the GPU, since a graph may
-/// still run that was deleted just now, on any stream that the device's own pool has seen.
+/// Ends the pools without users, unless a capture is in progress: that waits for the GPU, because a graph
+/// deleted just now may still be running on any stream that the device's own pool has seen.
 void TorchPools::end_unused() {
-  std::vector<Owned> ending;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!routes_.empty()) return;
-    for (Owned& each : owned_) {
-      if (each.users != 0 || each.is_destroyed) continue;
-      ending.push_back(each);
-      each.is_destroyed = true;
+  for (;;) {
+    Owned ending{};
+    {
+      const std::lock_guard lock(mutex_);
+      is_end_owed_ = false;
+      publish();
+      if (!routes_.empty()) return;
+      const auto next = std::find_if(owned_.begin(), owned_.end(),
+                                     [](const Owned& each) { return each.users == 0 && !each.is_destroyed; });
+      if (next == owned_.end()) return;
+      next->is_destroyed = true;
+      ending = *next;
     }
+    if (end_pool(ending) != GPUPOOL_ERROR_HOST_OUT_OF_MEMORY) continue;
+    const std::lock_guard lock(mutex_);
+    for (Owned& each : owned_) {
+      if (each.pool == ending.pool) each.is_destroyed = false;
+    }
+    is_end_owed_ = true;
+    publish();
+    return;
   }
-  for (const Owned& each : ending) {
-    gpupool_t* shared = nullptr;
-    if (default_pool(each.device, shared) == GPUPOOL_SUCCESS) (void)gpupool_synchronize(shared);
-    (void)gpupool_empty(each.pool, nullptr);
-    (void)gpupool_destroy(each.pool);
-  }
+}
+
+gpupool_status_t TorchPools::end_pool(const Owned& ending) {
+  constexpr gpupool_status_t kShort = GPUPOOL_ERROR_HOST_OUT_OF_MEMORY;
+  gpupool_t* shared = nullptr;
+  gpupool_status_t status = default_pool(ending.device, shared);
+  if (status == GPUPOOL_SUCCESS) status = gpupool_synchronize(shared);
+  if (status == kShort || gpupool_empty(ending.pool, nullptr) == kShort) return kShort;
+  return gpupool_destroy(ending.pool);
 }
 
 int TorchPools::use_count(int device, MempoolId id) {
@@ -210,44 +292,13 @@ int TorchPools::use_count(int device, MempoolId id) {
   return known != nullptr ? known->users : 0;
 }
 
-/// The newest route goes first, as scopes nest.
+/// The newest route is removed first, because scopes nest.
 gpupool_t* TorchPools::routed(int device, void* stream) {
   const std::lock_guard lock(mutex_);
   const auto route = std::find_if(routes_.rbegin(), routes_.rend(), [&](const Route& each) {
     return each.device == device && (!each.filter || each.filter(stream));
   });
   return route != routes_.rend() ? route->pool : nullptr;
-}
-
-/// Forgets a pool that has ended with its last block.
-void TorchPools::forget(gpupool_t* pool) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(owned_, [=](const Owned& each) { return each.pool == pool && each.is_destroyed; });
-  owned_count_.store(owned_.size(), std::memory_order_release);
-}
-
-/// Those that blocks may be in.
-std::vector<gpupool_t*> TorchPools::graph_pools(int device) {
-  std::vector<gpupool_t*> pools;
-  if (owned_count_.load(std::memory_order_acquire) == 0) return pools;
-  const std::lock_guard lock(mutex_);
-  for (const Owned& each : owned_) {
-    if (each.device == device) pools.push_back(each.pool);
-  }
-  return pools;
-}
-
-std::vector<std::pair<MempoolId, gpupool_t*>> TorchPools::list(int device) {
-  std::vector<std::pair<MempoolId, gpupool_t*>> pools;
-  if (device < 0 || device >= kDevices) return pools;
-  gpupool_t* shared = nullptr;
-  if (!used_[device].load(std::memory_order_relaxed)) return pools;
-  if (gpupool_default_pool(device, &shared) == GPUPOOL_SUCCESS) pools.emplace_back(MempoolId{}, shared);
-  const std::lock_guard lock(mutex_);
-  for (const Owned& each : owned_) {
-    if (each.device == device && !each.is_destroyed) pools.emplace_back(each.id, each.pool);
-  }
-  return pools;
 }
 
 // ---- one limit for all: that of the default pool, which its children share

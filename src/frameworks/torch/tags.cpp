@@ -8,13 +8,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "frameworks/torch/failures.hpp"
+
 namespace gpupool::torch {
 namespace {
 
 constexpr size_t kLongestName = 63;  // of a pool
 
-/// As TorchPools: made at once, never destroyed.
-Tags* const lasting = [] {
+/// As TorchPools: created at load time, never destroyed.
+Tags* const lasting_tags = [] {
   Tags* tags = new Tags;
   Tags::watch_fork();
   return tags;
@@ -31,22 +33,24 @@ std::string last_words() {
   return std::string("gpupool: ") + error.message;
 }
 
-// PyTorch calls an allocator's functions with no word that could say which tag is meant. So each tag, and
-// each of its two ways to be dropped, has functions of its own, in tables that are made at compile time.
+// PyTorch calls an allocator's functions without an argument that could name the tag. So each tag, in each of
+// its two variants, has its own functions, in tables built at compile time.
 
-/// Null is a shortage for PyTorch, which empties its cache then and tries again. Nothing else is.
+/// For PyTorch only null means a shortage: it then empties its cache and tries again.
 template <size_t kEntry>
 void* alloc(size_t size, int device, void* stream) {
   if (size == 0) return nullptr;
   gpupool_ptr_t ptr = 0;
-  const gpupool_status_t status = lasting->malloc(kEntry / 2, kEntry % 2 != 0, size, device, stream, ptr);
-  if (status != GPUPOOL_SUCCESS && !is_shortage(status)) throw std::runtime_error(last_words());
+  const gpupool_status_t status =
+      lasting_tags->malloc(kEntry / 2, kEntry % 2 != 0, size, device, stream, ptr);
+  if (status != GPUPOOL_SUCCESS && !is_shortage(status))
+    loudly([] { throw std::runtime_error(last_words()); });
   return reinterpret_cast<void*>(ptr);
 }
 
 template <size_t kNumber>
 void release(void* ptr, size_t, int device, void* stream) {
-  if (ptr != nullptr) lasting->free(kNumber, reinterpret_cast<gpupool_ptr_t>(ptr), device, stream);
+  if (ptr != nullptr) lasting_tags->free(kNumber, reinterpret_cast<gpupool_ptr_t>(ptr), device, stream);
 }
 
 template <size_t... kEntries>
@@ -67,12 +71,12 @@ constexpr auto kFrees = all_frees(std::make_index_sequence<kTags>());
 }  // namespace
 
 Tags& Tags::instance() noexcept {
-  return *lasting;
+  return *lasting_tags;
 }
 
 void Tags::watch_fork() noexcept {
-  pthread_atfork([] { lasting->mutex_.lock(); }, [] { lasting->mutex_.unlock(); },
-                 [] { lasting->mutex_.unlock(); });
+  pthread_atfork([] { lasting_tags->mutex_.lock(); }, [] { lasting_tags->mutex_.unlock(); },
+                 [] { lasting_tags->mutex_.unlock(); });
 }
 
 gpupool_status_t Tags::find(const char* name, size_t& number) {
@@ -122,33 +126,46 @@ bool Tags::leaves_margin(uint64_t size, int device) const noexcept {
 
 gpupool_status_t Tags::malloc(size_t number, bool keep, uint64_t size, int device, void* stream,
                               gpupool_ptr_t& ptr) {
+  TorchPools::instance().settle();
   if (!leaves_margin(size, device)) return GPUPOOL_ERROR_OUT_OF_MEMORY;
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = use(number, device, pool); status != GPUPOOL_SUCCESS) return status;
   const gpupool_status_t status = gpupool_malloc(pool, size, number_of(stream), &ptr);
   if (status != GPUPOOL_SUCCESS || !keep) return status;
   const gpupool_status_t kept = gpupool_set_keep(pool, ptr, 1);
-  if (kept != GPUPOOL_SUCCESS) (void)gpupool_free(pool, std::exchange(ptr, 0), number_of(stream));
+  if (kept != GPUPOOL_SUCCESS) release(pool, std::exchange(ptr, 0), stream);
   return kept;
 }
 
 void Tags::free(size_t number, gpupool_ptr_t ptr, int device, void* stream) noexcept {
   if (device < 0 || device >= kDevices) return;
   gpupool_t* pool = tags_[number].pools[static_cast<size_t>(device)].load(std::memory_order_acquire);
-  if (pool != nullptr && gpupool_free(pool, ptr, number_of(stream)) == GPUPOOL_SUCCESS)
-    (void)gpupool_empty(pool, nullptr);
+  if (pool != nullptr) release(pool, ptr, stream);
 }
 
-std::vector<gpupool_t*> Tags::list(const char* name) {
-  std::vector<gpupool_t*> pools;
+void Tags::release(gpupool_t* pool, gpupool_ptr_t ptr, void* stream) noexcept {
+  gpupool_status_t status = gpupool_free(pool, ptr, number_of(stream));
+  if (status == GPUPOOL_SUCCESS) {
+    ptr = 0;
+    status = gpupool_empty(pool, nullptr);
+  }
+  if (status == GPUPOOL_ERROR_HOST_OUT_OF_MEMORY)
+    TorchPools::instance().owe({pool, ptr, number_of(stream), true});
+}
+
+size_t Tags::list(const char* name, gpupool_t** pools, size_t capacity) {
+  size_t listed = 0;
   const std::lock_guard lock(mutex_);
   for (size_t number = 0; number < count_.load(std::memory_order_relaxed); ++number) {
     if (name != nullptr && tags_[number].name != name) continue;
     for (const auto& each : tags_[number].pools) {
-      if (gpupool_t* pool = each.load(std::memory_order_relaxed)) pools.push_back(pool);
+      gpupool_t* pool = each.load(std::memory_order_relaxed);
+      if (pool == nullptr) continue;
+      if (listed < capacity) pools[listed] = pool;
+      ++listed;
     }
   }
-  return pools;
+  return listed;
 }
 
 uint64_t Tags::asleep_bytes(int device) const noexcept {
@@ -186,13 +203,7 @@ gpupool_status_t gpupool_torch_tag(const char* tag, int keep, gpupool_torch_allo
 }
 
 size_t gpupool_torch_tag_pools(const char* tag, gpupool_t** pools, size_t capacity) {
-  try {
-    const std::vector<gpupool_t*> all = Tags::instance().list(tag);
-    for (size_t i = 0; i < all.size() && i < capacity; ++i) pools[i] = all[i];
-    return all.size();
-  } catch (const std::bad_alloc&) {
-    return 0;
-  }
+  return Tags::instance().list(tag, pools, capacity);
 }
 
 void gpupool_torch_tag_margin(uint64_t bytes) {

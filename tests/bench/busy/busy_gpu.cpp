@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replays traces while the GPU is busy: every block is written by a kernel after its malloc and checked by
 // one before its free, each on the block's stream, and each lasts so long that the host runs hundreds of
-// milliseconds ahead. Prints a line of JSON a trace.
+// milliseconds ahead. Prints one line of JSON per trace.
 #include <algorithm>
 #include <cstdio>
 #include <stdexcept>

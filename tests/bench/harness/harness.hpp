@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One harness for every allocator, so that they differ in nothing but their malloc and free. A peer is
+// One harness for every allocator, so that they differ only in their malloc and free. A peer is
 //
 //   struct Peer {
 //     using Stream = ...;                       // copied about
@@ -19,6 +19,7 @@
 // case.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 

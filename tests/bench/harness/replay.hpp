@@ -3,6 +3,7 @@
 // call.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CuPy's memory pool, with the commands and the lines of JSON of the peers in C++ (harness/harness.hpp).
 
-CuPy's pool can be reached through Python alone, so that every figure holds a loop in Python. What the same loop
-costs with a pool that does nothing stands beside it as loop_ns. One thread only: Python lets one run at a time.
+CuPy's pool can only be called from Python, so every figure includes a Python loop. loop_ns gives the cost of the same
+loop with a pool that does nothing. One thread only, because Python runs one at a time.
 """
 
 import argparse

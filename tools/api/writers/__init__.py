@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One function from the model to text for each derived file."""
+"""For each derived file, one function from the model to text."""
 
 from .cffi_py import cffi_cdef, python_enums, python_errors, python_structs
 from .contract_json import contract_json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For Python: the declarations that cffi compiles, enums, structs as classes, and an exception a status."""
+"""For Python: the declarations that cffi compiles, enums, structs as classes, and one exception per status."""
 
 import re
 
@@ -7,7 +7,7 @@ from ..model import Alias, Callback, Define, Enum, Function, Opaque, Struct
 
 _NOTE = "# SPDX-License-Identifier: Apache-2.0\n# Written by tools/apigen.py.\n"
 
-# What members of enums lose, where it is not the name of the enum.
+# The prefixes removed from enum members, if not the name of the enum.
 _ENUM_PREFIXES = {
     "gpupool_record_flag_t": "GPUPOOL_RECORD_",
     "gpupool_status_t": r"GPUPOOL_(ERROR_)?",
@@ -15,10 +15,10 @@ _ENUM_PREFIXES = {
     "gpupool_block_state_t": r"GPUPOOL_BLOCK_",
     "gpupool_log_level_t": r"GPUPOOL_LOG_",
 }
-# Structs that Python code fills in or that become something else than data.
+# Structs that Python code fills in, or that become something other than data.
 _HIDDEN_STRUCTS = {"gpupool_error_t", "gpupool_config_t", "gpupool_sim_config_t"}
 _SCALARS = {"double": "float"}
-# Statuses that are a kind of something more general.
+# Statuses that are a special case of another exception.
 _PARENTS = {
     "INVALID_ARGUMENT": "Error, ValueError",
     "UNKNOWN_POINTER": "Error, ValueError",
@@ -53,13 +53,13 @@ def python_enums(api):
 
 
 def python_structs(api):
-    """_structs.py: each struct that the library fills, as a class that is made of the C struct."""
+    """_structs.py: each struct that the library fills, as a class built from the C struct."""
     structs = [struct for struct in api.of(Struct) if struct.name not in _HIDDEN_STRUCTS]
     fields = {struct.name: [_field(api, f) for f in struct.fields if _is_data(f)] for struct in structs}
     kinds = {kind for each in fields.values() for _, kind, _ in each}
     enums = sorted(_class_name(enum.name) for enum in api.of(Enum) if _class_name(enum.name) in kinds)
     lines = [
-        _NOTE + '"""What the library tells about itself, as data."""\n',
+        _NOTE + '"""What the library reports about itself, as data."""\n',
         "from __future__ import annotations\n",
         "from typing import Any\n",
         f"from ._enums import {', '.join(enums)}",
@@ -79,7 +79,7 @@ def python_structs(api):
 
 
 def python_errors(api):
-    """_status_errors.py: one exception for each status but success."""
+    """_status_errors.py: one exception for each status except success."""
     statuses = [
         (value.name.removeprefix("GPUPOOL_ERROR_"), value.doc)
         for value in api.find("gpupool_status_t").values
@@ -137,7 +137,7 @@ def _field(api, member):
 
 
 def _docstring(doc, indent="    "):
-    """Lines that follow what they describe, as tools for documentation read them."""
+    """Docstrings, which follow what they describe."""
     if not doc:
         return []
     first, *others = doc.replace("\\", "\\\\").split("\n")

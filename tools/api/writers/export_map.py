@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linkers' version scripts: the explicit lists of exported functions, by the version that added them."""
+"""The linker's version scripts: the explicit lists of exported functions, by the version that added them."""
 
 from ..frameworks import TORCH_FUNCTIONS
 from ..model import Function

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C file that compiles only where the header has the layout and the numbers of the contract."""
+"""A C file that compiles only if the header has the contract's layout and numbers."""
 
 from ..model import Define, Enum, Struct
 

@@ -7,7 +7,7 @@ from ..model import Enum, Struct
 from .swig import _camel, _failures, _in_one_line, _type_name
 
 _NOTE = "Written by tools/apigen.py."
-_OURS = re.compile(r"struct_size|flags|reserved\d*|peers|peer_count|upstream_\w+")
+_OURS = re.compile(r"struct_size|flags|reserved\d*|peers|peer_count|share|upstream_\w+")
 
 
 def node_records(api):

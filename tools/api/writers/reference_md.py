@@ -77,6 +77,6 @@ def _table(head, rows):
 
 
 def _prose(doc):
-    """Names become code; what the errors are starts a paragraph of its own."""
+    """Names become code; the errors get their own paragraph."""
     text = re.sub(r"\b(?:gpupool|GPUPOOL)_\w+(?:\(\)|\.[a-z]\w*)?", lambda name: f"`{name.group()}`", doc)
     return re.sub(r"\nErrors: ", "\n\n**Errors:** ", text)

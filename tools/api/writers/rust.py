@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For Rust: a proof that bindgen's committed output says what the header says, and the kinds of errors."""
+"""For Rust: a proof that bindgen's committed output matches the header, and the error kinds."""
 
 from ..model import Callback, Define, Enum, Function, Struct
 
@@ -45,7 +45,7 @@ def layout_rs(api):
 
 
 def error_kind_rs(api):
-    """One kind for each status but success."""
+    """One kind for each status except success."""
     kinds = [
         (value, _camel_case(value.name.removeprefix("GPUPOOL_ERROR_")))
         for value in api.find("gpupool_status_t").values

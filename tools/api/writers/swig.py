@@ -9,7 +9,7 @@ from ..model import Callback, Define, Enum, Function, Opaque, Struct
 _RENAMED = {"gpupool_block_t": "BlockInfo"}
 # gpupool_t becomes an object, gpupool_error_t an exception.
 _HIDDEN_STRUCTS = {"gpupool_error_t"}
-# Being over the limit is a way of being out of memory.
+# Over the limit is a kind of out of memory.
 _PARENTS = {"OverLimit": "OutOfMemory"}
 
 _NOTE = "Written by tools/apigen.py."
@@ -66,7 +66,7 @@ def _camel(name):
 
 
 def _constant(name, prefix):
-    """Script languages have one name space and get BACKEND_SIM; Java and C# get Backend.SIM and Backend.Sim."""
+    """Script languages have one namespace and get BACKEND_SIM; Java and C# get Backend.SIM and Backend.Sim."""
     short = name.removeprefix(prefix)
     return f"%gpupool_constant({name}, {name.removeprefix('GPUPOOL_')}, {short}, {_camel(short)})"
 
@@ -84,16 +84,17 @@ def _enumerator(enum, value):
 
 
 def _field(struct, member):
-    """What the library fills is for reading, what it is given for writing; callbacks and lists are gpupool.i's."""
+    """Structs that the library fills are readable, those it takes are writable; gpupool.i handles callbacks and
+    lists."""
     name = f"{struct.name}::{member.name}"
-    is_ours = re.fullmatch(r"struct_size|flags|reserved\d*|peers|peer_count|upstream_\w+", member.name)
+    is_ours = re.fullmatch(r"struct_size|flags|reserved\d*|peers|peer_count|share|upstream_\w+", member.name)
     if is_ours:
         return f"%ignore {name};"
     return None if struct.name.endswith("config_t") else f"%immutable {name};"
 
 
 def _failures(api, base="", pattern=""):
-    """Name, parent and enumerator of each status but success."""
+    """Name, parent and enumerator of each status except success."""
     for value in api.find("gpupool_status_t").values:
         if value.name.startswith("GPUPOOL_ERROR_"):
             name = _camel(_constant_name(value))
@@ -121,7 +122,7 @@ public class GpuPoolException extends RuntimeException {
     this.driverCode = driverCode;
   }
 
-  /** What the call came to. */
+  /** The status of the call. */
   public Status getStatus() {
     return status;
   }
@@ -163,7 +164,7 @@ namespace GpuPool {
 /// <summary>A call of the library that failed; the message explains why. Each status has a class of its own.
 /// </summary>
 public class GpuPoolException : System.Exception {
-  /// <summary>What the call came to.</summary>
+  /// <summary>The call's status.</summary>
   public Status Status { get; private set; }
 
   /// <summary>The driver's own number, or 0.</summary>

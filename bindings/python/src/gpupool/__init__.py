@@ -7,11 +7,11 @@
         with pool.alloc(1 << 20) as buffer:
             tensor = torch.from_dlpack(buffer)
 
-A Pool keeps what it got from the driver and hands out blocks of it: as a Buffer, which frees itself and which other
-libraries take without a copy, or as an address. Where there is no GPU, the same works on an exact simulated device;
-gpupool.sim is its laboratory. Errors are exceptions below gpupool.Error.
+A Pool keeps the memory that the driver gave it and hands out blocks: as a Buffer, which frees itself and which other
+libraries accept without a copy, or as an address. Without a GPU, the same works on an exact simulated device;
+gpupool.sim controls it. Errors are subclasses of gpupool.Error.
 
-The words and the rules of threads and streams are those of the C header, gpupool.h.
+Terms, and the rules for threads and streams, are those of the C header, gpupool.h.
 """
 
 import os as _os
@@ -22,6 +22,7 @@ from ._arguments import parse_device, parse_size
 from ._array import Array
 from ._buffer import Buffer, BufferSlice
 from ._callbacks import set_log
+from ._debug import set_debug, why
 from ._default import (
     empty_cache,
     max_memory_allocated,
@@ -38,6 +39,7 @@ from ._default import (
 from ._enums import (
     STREAM_UNKNOWN,
     VERSION,
+    Access,
     Backend,
     BlockState,
     Capability,
@@ -46,6 +48,9 @@ from ._enums import (
     LogLevel,
     Mode,
     RecordFlag,
+    ShareFigure,
+    ShareMemberState,
+    ShareState,
     SleepMode,
     SleepState,
     Status,
@@ -55,6 +60,7 @@ from ._library import device_count, device_info, features, version, version_numb
 from ._pool import Pool, default_pool
 from ._recording import mark, record_start, record_stop, set_sampling, tag
 from ._retry import collect_garbage, empty_caches, retry_on_oom
+from ._share import ShareGroup, share_info, share_repair, share_set
 from ._sleep import sleep_tag, wake_tag
 from ._statistics import Snapshot
 from ._status_errors import (
@@ -79,6 +85,8 @@ from ._structs import (
     DriverStats,
     Holder,
     Segment,
+    Share,
+    ShareMember,
     SleepResult,
     Stat,
     StatGroup,
@@ -96,6 +104,7 @@ __version__ = version()
 __all__ = [
     "STREAM_UNKNOWN",
     "VERSION",
+    "Access",
     "Array",
     "AsleepError",
     "Backend",
@@ -125,6 +134,12 @@ __all__ = [
     "Pool",
     "RecordFlag",
     "Segment",
+    "Share",
+    "ShareFigure",
+    "ShareGroup",
+    "ShareMember",
+    "ShareMemberState",
+    "ShareState",
     "ShuttingDownError",
     "SleepMode",
     "SleepResult",
@@ -163,9 +178,13 @@ __all__ = [
     "record_stop",
     "reset_peak_memory_stats",
     "retry_on_oom",
+    "set_debug",
     "set_log",
     "set_per_process_memory_fraction",
     "set_sampling",
+    "share_info",
+    "share_repair",
+    "share_set",
     "sim",
     "sleep_tag",
     "snapshot",
@@ -174,17 +193,18 @@ __all__ = [
     "version",
     "version_number",
     "wake_tag",
+    "why",
 ]
 
 
-# What a traceback and help() call them, and where pickle looks for them.
+# The name that a traceback and help() show, and where pickle looks.
 for _public in __all__:
     if isinstance(_class := globals().get(_public), type):
         _class.__module__ = __name__
 del _public, _class
 
 
-# What most programs do without: DLPack needs ctypes, and a framework's module imports the framework.
+# Most programs do not need these: DLPack needs ctypes, and a framework's module imports the framework.
 _LATER = {
     "BorrowedArray": "_cuda_array",
     "BorrowedTensor": "_dlpack",
@@ -192,7 +212,20 @@ _LATER = {
     "from_dlpack": "_dlpack",
     "install": "frameworks",
 }
-_FRAMEWORK_MODULES = ("cuda_core", "cupy", "jax", "numba", "rmm", "torch", "triton", "vllm", "warp")
+_FRAMEWORK_MODULES = (
+    "cuda_core",
+    "cupy",
+    "dask",
+    "jax",
+    "launch",
+    "numba",
+    "ray",
+    "rmm",
+    "torch",
+    "triton",
+    "vllm",
+    "warp",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .frameworks import _FRAMEWORKS
 from .frameworks._environment import activate
+from .frameworks._group import apply_group, parse_group
 
 _BY_DEFAULT = [name for name, framework in _FRAMEWORKS.items() if not framework.is_engines]
 
@@ -24,9 +25,11 @@ def main() -> None:
     parser.add_argument(
         "--install",
         metavar="NAMES",
-        help=f"the frameworks, with commas; by default all that the program imports of {', '.join(_BY_DEFAULT)}",
+        help="the frameworks, separated by commas; by default every one that the program imports of "
+        + ", ".join(_BY_DEFAULT),
     )
-    parser.add_argument("--cap", metavar="CAP", help='limit of each device\'s pool, such as "40%%" or 8GiB')
+    parser.add_argument("--cap", metavar="CAP", help='limit of each device\'s pool, such as "40%%", 8GiB, or auto')
+    parser.add_argument("--share", metavar="GROUP", help="the group of processes to share each device's memory with")
     parser.add_argument("-m", metavar="MODULE", dest="module", help="the program is a module")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="the program's file, and its arguments")
     given = parser.parse_args()
@@ -36,6 +39,7 @@ def main() -> None:
     if given.cap is not None:
         os.environ["GPUPOOL_CAP"] = given.cap
     try:
+        apply_group(parse_group(given.share, None, None))
         activate()
     except ValueError as error:
         parser.error(str(error))

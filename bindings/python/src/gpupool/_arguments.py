@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What arguments may be, and what is said where they are something else."""
+"""Checks of arguments, and the messages for bad ones."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def integer(name: str, value: object, least: int = 0, most: int = MOST, kind: st
     if type(value) is int:
         number = value
     elif isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it is {kind}")
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be {kind}")
     else:
         number = operator.index(value)
     if not least <= number <= most:
-        raise OverflowError(f"{name} is {number}; it is {least} to {most}")
+        raise OverflowError(f"{name} is {number}; it must be {least} to {most}")
     return number
 
 
 def real(name: str, value: object, kind: str = "a number") -> float:
-    """Raises TypeError for what is no number."""
+    """Raises TypeError for anything but a number."""
     if isinstance(value, (bool, str)) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
-        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it is {kind}")
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be {kind}")
     return float(value)  # type: ignore[arg-type]
 
 
@@ -38,8 +38,16 @@ def device_number(name: str, value: object) -> int:
     return integer(name, value, -(2**31), 2**31 - 1, "the number of a device")
 
 
+def nanoseconds(name: str, value: object) -> int:
+    """A time given in seconds. Raises TypeError, ValueError."""
+    seconds = real(name, value, "a number of seconds")
+    if not 0 <= seconds <= 1e9:
+        raise ValueError(f"{name} is {value}, not 0 to 1e9 seconds")
+    return int(seconds * 1e9)
+
+
 def byte(name: str, value: object) -> int:
-    """Raises ValueError outside of 0..255."""
+    """Raises ValueError outside 0..255."""
     try:
         return integer(name, value, 0, 255)
     except OverflowError as error:
@@ -47,18 +55,18 @@ def byte(name: str, value: object) -> int:
 
 
 def address(name: str, value: object) -> int:
-    """Of memory. A Buffer is none."""
+    """An address of memory, which a Buffer is not."""
     if hasattr(value, "address") and hasattr(value, "free"):
         raise TypeError(f"{name} is {value!r}; free() takes an address, use buffer.free()")
     return integer(name, value, kind="an address, an int")
 
 
 def size(name: str, value: object) -> int:
-    """Bytes, as a number or in words. Raises TypeError, OverflowError, and InvalidArgumentError for words."""
+    """Bytes, as a number or a string. Raises TypeError, OverflowError, and InvalidArgumentError for a bad string."""
     return _parsed(name, value, shares=False)[0] if isinstance(value, str) else integer(name, value, kind=_SIZES)
 
 
-_SIZES = 'a number of bytes as an int, or a text such as "8GiB"'
+_SIZES = 'a number of bytes as an int, or a string such as "8GiB"'
 
 
 def size_or_share(name: str, value: object) -> tuple[int, float]:
@@ -77,23 +85,25 @@ def size_or_share(name: str, value: object) -> tuple[int, float]:
 
 
 def share(name: str, value: object) -> float:
-    """A part of the device's memory: 0.4 or "40%"; 0 for none. Raises TypeError, and InvalidArgumentError
-    outside of 0..1."""
+    """A part of the device's memory: 0.4 or "40%"; 0 for none. Raises TypeError, and InvalidArgumentError outside
+    0..1."""
     if isinstance(value, str):
         found = _parsed(name, value, shares=True)[1]
         if not found:
             raise InvalidArgumentError(
-                f'{name} is {value!r}; it is a share of the device\'s memory, such as 0.4 or "40%"'
+                f'{name} is {value!r}; it must be a share of the device\'s memory, such as 0.4 or "40%"'
             )
         return found
     number = real(name, value, 'a share of the device\'s memory, such as 0.4 or "40%"')
     if not 0 <= number <= 1:
-        raise InvalidArgumentError(f"{name} is {value!r}; it is a share of the device's memory, above 0 and up to 1")
+        raise InvalidArgumentError(
+            f"{name} is {value!r}; it must be a share of the device's memory, above 0 and up to 1"
+        )
     return number
 
 
 def device_and_backend(device: object, backend: Backend) -> tuple[int, Backend]:
-    """A device by its number, or in words such as "cuda:1", which may name the backend as well. Raises TypeError,
+    """A device by its number, or by a name such as "cuda:1", which may include the backend. Raises TypeError,
     OverflowError, InvalidArgumentError."""
     if not isinstance(device, str):
         kind = 'a number, or a name such as "cuda:1" or "sim"'
@@ -106,20 +116,20 @@ def device_and_backend(device: object, backend: Backend) -> tuple[int, Backend]:
 
 def parse_size(text: str, *, of: int | None = None) -> int:
     """The bytes of a size as people write it: "4096", "512KiB", "1.5 GiB" and "2g" count in powers of 1024, "8GB" in
-    powers of 1000. With `of`, shares such as "40%" are understood too, as a part of it. Everything of this package that
-    takes a size takes such a text as well. Since 0.2. Raises InvalidArgumentError, TypeError."""
+    powers of 1000. With `of`, shares of it such as "40%" are accepted too. Everything in this package that takes a size
+    takes such a string. Since 0.2. Raises InvalidArgumentError, TypeError."""
     if not isinstance(text, str):
-        raise TypeError(f'size is {text!r}; it is a text, such as "8GiB"')
+        raise TypeError(f'size is {text!r}; it must be a string, such as "8GiB"')
     found, part = _parsed("size", text, shares=of is not None)
     return found if of is None or not part else int(part * of)
 
 
 def parse_device(text: str) -> tuple[Backend, int]:
     """The backend and number of a device as people write it: "cuda", "cuda:1", "sim", "sim:3", "auto", or a number
-    alone, whose backend is AUTO. Does not ask whether the device is there. Since 0.2. Raises InvalidArgumentError,
+    alone, whose backend is AUTO. Does not check whether the device exists. Since 0.2. Raises InvalidArgumentError,
     TypeError."""
     if not isinstance(text, str):
-        raise TypeError(f'device is {text!r}; it is a text, such as "cuda:1"')
+        raise TypeError(f'device is {text!r}; it must be a string, such as "cuda:1"')
     backend, number = ffi.new("gpupool_backend_t *"), ffi.new("int32_t *")
     check(lib.gpupool_parse_device(text.encode(), backend, number))
     return Backend(backend[0]), int(number[0])
@@ -130,5 +140,6 @@ def _parsed(name: str, text: str, *, shares: bool) -> tuple[int, float]:
     found, part = ffi.new("uint64_t *"), ffi.new("double *")
     status = lib.gpupool_parse_size(text.encode(), found, part if shares else ffi.NULL)
     if status:
-        raise InvalidArgumentError(name + failure(status).message.removeprefix("size"))
+        called = "limit" if shares else "size"
+        raise InvalidArgumentError(name + failure(status).message.removeprefix(called))
     return int(found[0]), float(part[0])

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 class Array(Owned):
     """A block that holds an array in C order, from Pool.empty() or Pool.array(). It lives as a Buffer does, and other
-    libraries take it with its type and shape. It computes nothing: it is what cupy.asarray, torch.from_dlpack and the
-    kernels of others take. Since 0.2."""
+    libraries accept it with its type and shape. It computes nothing: pass it to cupy.asarray, torch.from_dlpack or
+    other libraries' kernels. Since 0.2."""
 
     __slots__ = ("_dtype", "_shape")
 
@@ -33,7 +33,7 @@ class Array(Owned):
         self._dtype = numpy.dtype(dtype)
         if self._dtype.kind not in "iufcb" or not self._dtype.isnative:
             raise TypeError(
-                f"dtype is {self._dtype}; it is one of integers, floats, complex numbers or bool, as they are"
+                f"dtype is {self._dtype}; it must be an integer, float, complex or bool type in native byte order"
             )
         return math.prod(self._shape) * self._dtype.itemsize
 
@@ -54,13 +54,13 @@ class Array(Owned):
         return self._shape
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """A copy on the host, in the order of the array's stream; numpy() is without a copy."""
+        """A copy on the host, made in the order of the array's stream; numpy() makes no copy."""
         import numpy  # noqa: PLC0415
 
         return self.copy_to_host(out=numpy.empty(self._shape, self._dtype))
 
     def __len__(self) -> int:
-        """Of the first dimension."""
+        """The length of the first dimension."""
         if not self._shape:
             raise TypeError("an array of no dimensions has no length")
         return self._shape[0]

@@ -35,7 +35,7 @@ class _Sliced(Content):
 
 
 class Owned(Content):
-    """A whole block, which this object frees."""
+    """A whole block, owned by this object."""
 
     __slots__ = ("__weakref__",)
 
@@ -55,8 +55,8 @@ class Owned(Content):
         return self._record is FREED
 
     def free(self) -> None:
-        """Frees the block; work that is queued on its stream so far may still use it. Freeing it again does nothing.
-        Never waits for the GPU. Raises UnknownPointerError if its address was freed by other means, ForkedError."""
+        """Frees the block; work already queued on its stream may still use it. Freeing it again does nothing. Never
+        waits for the GPU. Raises UnknownPointerError if its address was freed by other means, ForkedError."""
         record = self._record
         self._record = FREED
         if record is not FREED:
@@ -72,14 +72,14 @@ class Owned(Content):
 
 
 class Buffer(Owned, _Sliced):
-    """A block of a pool's memory, from Pool.alloc(). It is freed by free(), at the end of a `with`, or when it is
-    dropped, on the stream that it was allocated for.
+    """A block of a pool's memory, from Pool.alloc(). free(), the end of a `with`, or dropping it frees it, on the
+    stream that it was allocated for.
 
-    Any thread may free it, before or after its pool. Tensors and arrays that were made of it without a copy, by
-    DLPack or numpy(), and its slices (buffer[16:32]) keep the block until they are gone as well. A buffer that was
-    freed raises UnknownPointerError.
+    Any thread may free it, before or after its pool. Tensors and arrays made from it without a copy, by DLPack or
+    numpy(), and its slices (buffer[16:32]) also keep the block until they are gone. Using a freed buffer raises
+    UnknownPointerError.
 
-    Other libraries take it by DLPack or by __cuda_array_interface__, as a row of bytes.
+    Other libraries accept it through DLPack or __cuda_array_interface__, as a one-dimensional array of bytes.
     """
 
     __slots__ = ()
@@ -93,8 +93,8 @@ class Buffer(Owned, _Sliced):
 
 
 class BufferSlice(_Sliced):
-    """A part of a Buffer, from buffer[start:stop]: the same bytes, with all that can be done with them. It keeps the
-    block from being freed until it is dropped or released. Since 0.2."""
+    """A part of a Buffer, from buffer[start:stop]: the same bytes, with the same methods. It keeps the block from being
+    freed until it is dropped or released. Since 0.2."""
 
     __slots__ = ("__weakref__",)
 
@@ -109,7 +109,7 @@ class BufferSlice(_Sliced):
         self._nbytes = nbytes
 
     def release(self) -> None:
-        """Lets go of the block, which is freed if this was the last that kept it. Doing it again does nothing."""
+        """Releases the block, and frees it if nothing else keeps it. Releasing it again does nothing."""
         self._record = FREED
 
     def __enter__(self) -> BufferSlice:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of the user that the library calls.
+"""User functions that the library calls.
 
-The library gets a number as `user` and the functions are found by it here, so that a call that comes late finds
-nothing instead of freed memory. What a function raises cannot pass through the library, which is told "no". If it was
-called by a malloc of Python's, the error waits in native/hot.c until that malloc has failed, and is raised then;
+The library gets a number as `user`, and this module looks the functions up by that number, so a late call finds nothing
+instead of freed memory. An exception from a function cannot pass through the library, which is told "no" instead. If a
+malloc from Python made the call, the error waits in native/hot.c until that malloc has failed, and is raised then;
 otherwise it leaves the callback, and cffi reports it to sys.unraisablehook.
 """
 
@@ -21,20 +21,20 @@ from ._library import choose
 from ._native import ffi, lib
 
 OomHandler = Callable[[int, int], object]
-"""handler(size, attempt): frees something and returns true to have the malloc of size bytes tried again. attempt
-counts from 1."""
+"""handler(size, attempt): frees something and returns true to retry the malloc of size bytes. attempt counts from 1."""
 LevelName = Literal["off", "error", "warning", "info", "debug"]
 LogHandler = Callable[[LogLevel, str], object]
 UpstreamMalloc = Callable[[int, int], "int | None"]
 """malloc(size, stream): the address of size bytes, a multiple of 512; 0 or None for "no more memory"."""
 UpstreamFree = Callable[[int, int, int], object]
-"""free(address, size, stream): takes back what malloc gave. No GPU work uses it any more."""
+"""free(address, size, stream): takes back what malloc returned. No GPU work still uses it."""
 
 _numbers = itertools.count(1)
 
 
 class Handlers:
-    """What a pool calls before a malloc fails. It belongs to the Pool object, and is found as long as that lives."""
+    """What a pool calls before a malloc fails. It belongs to the Pool object, and can be found as long as that
+    lives."""
 
     by_number: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
 
@@ -45,14 +45,14 @@ class Handlers:
 
 
 class Upstream:
-    """The memory beneath a pool. It stays here while it has given something that it has not got back."""
+    """The source of a pool's memory. It stays here until all memory that it supplied has come back."""
 
     by_number: dict[int, Upstream] = {}
 
     def __init__(self, malloc: UpstreamMalloc, free: UpstreamFree) -> None:
         self.number = next(_numbers)
         self.pool = 0
-        """Its handle, as a number."""
+        """The pool's handle, as a number."""
         self.malloc = malloc
         self.free = free
         self.given: dict[int, int] = {}
@@ -60,7 +60,7 @@ class Upstream:
         Upstream.by_number[self.number] = self
 
     def close(self) -> None:
-        """The Pool object goes; its blocks may stay."""
+        """The Pool object goes away; its blocks may stay."""
         self.is_closed = True
         self.end_if_unused()
 
@@ -83,7 +83,7 @@ def _number(user: Any) -> int:
 
 
 class Raised(NamedTuple):
-    """What a function of the user raised within a call."""
+    """What a user function raised within a call."""
 
     error: BaseException
     function: object
@@ -91,8 +91,8 @@ class Raised(NamedTuple):
 
 
 def chained(failure: Error, raised: list[Raised]) -> BaseException:
-    """What a call raises that failed with `failure`: the out-of-memory handler's own error, if that raised one. What
-    an upstream raised is the failure's cause."""
+    """The exception for a call that failed with `failure`: the out-of-memory handler's own error, if it raised one. An
+    upstream's error becomes the failure's cause."""
     result: BaseException = failure
     for each in raised:
         if not each.is_handler:
@@ -160,10 +160,10 @@ def gpupool_py_on_log(user: Any, level: int, message: Any) -> None:
 
 def set_log(handler: LogHandler | None, level: LogLevel | LevelName = LogLevel.INFO) -> None:
     """Sends lines of the log up to `level` ("off", "error", "warning", "info", "debug") to handler(level, message);
-    handler None: to standard error. For the whole process.
+    handler None: to standard error. Applies to the whole process.
 
-    The handler runs on the thread that logs and must not call gpupool. Raises ValueError for another level, TypeError
-    for a handler that cannot be called."""
+    The handler runs on the thread that logs, with no lock held, and may call gpupool. Raises ValueError for another
+    level, TypeError for a handler that cannot be called."""
     global _log_handler  # noqa: PLW0603
     check_callable("handler", handler)
     number = choose(LogLevel, level)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command, `gpupool`: the program that lies in this package, in the place of this process."""
+"""The command, `gpupool`: replaces this process with the program in this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("bin") / "gpupool"
 def main() -> None:
     if not PROGRAM.exists():
         sys.exit(
-            "gpupool: this installation is without the command, for want of CLI11, nlohmann_json, fmt or zlib; the "
-            "wheels of PyPI have it"
+            "gpupool: this installation lacks the command, because CLI11, nlohmann_json, fmt or zlib was missing; the "
+            "wheels on PyPI include it"
         )
     os.execv(PROGRAM, ["gpupool", *sys.argv[1:]])

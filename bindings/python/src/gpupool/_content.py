@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with the bytes of a block, or of a part of it."""
+"""Operations on the bytes of a block, or of part of one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from ._pool import Pool
 
-# What points to no block any more.
+# The pointer of a buffer without a block.
 FREED = ffi.new("gpupool_py_block_t *")
 
 _Out = TypeVar("_Out")
 
 
 class _Held:
-    """Keeps a block, and a stream, as long as they are used."""
+    """Keeps a block and a stream while they are in use."""
 
     __slots__ = ("_block", "_stream")
 
@@ -55,31 +55,31 @@ class _Held:
 
 
 class Content(Owner):
-    """Bytes on the device. While one of these calls is under way, another thread's free() of the block waits for it;
-    a call that comes later raises UnknownPointerError."""
+    """Bytes on the device. While one of these calls is in progress, another thread's free() of the block waits for it;
+    a later call raises UnknownPointerError."""
 
     __slots__ = ("_nbytes", "_number", "_offset", "_pool", "_record", "_stream")
 
     _owns = "block; slices (buffer[16:32]) and buffer.numpy() share it, and pool.alloc() gives another one to copy to"
 
     _record: Any
-    """The block, which it keeps."""
+    """The block that it keeps."""
     _offset: int
-    """In the block."""
+    """The offset in the block."""
     _nbytes: int
     _pool: Pool
     _stream: StreamLike
-    """So that a Stream is not destroyed before its blocks."""
+    """Keeps a Stream from being destroyed before its blocks."""
     _number: int
-    """The stream's."""
+    """The stream's number."""
 
     def _held(self) -> _Held:
-        """For a `with`, which gets the block: it is not freed before the end."""
+        """For a `with`, which gets the block and keeps it from being freed until the end."""
         return _Held(self._record)
 
     def _queue(self) -> _Held:
-        """The same to queue work on the block's stream, which does not end before either. Raises InvalidArgumentError
-        if it is a Stream that was closed."""
+        """The same, to queue work on the block's stream, which it keeps too. Raises InvalidArgumentError if that is a
+        closed Stream."""
         stream = self._stream
         return _Held(self._record, stream._record if isinstance(stream, Stream) else None)
 
@@ -87,7 +87,7 @@ class Content(Owner):
 
     @property
     def address(self) -> int:
-        """On the device. 0 if the buffer has no bytes."""
+        """The address on the device. 0 if the buffer has no bytes."""
         record = self._record
         if record is FREED:
             raise UnknownPointerError("the buffer has been freed")
@@ -95,12 +95,12 @@ class Content(Owner):
 
     @property
     def pool(self) -> Pool:
-        """Where the block comes from."""
+        """The pool that the block comes from."""
         return self._pool
 
     @property
     def nbytes(self) -> int:
-        """As requested."""
+        """The size in bytes, as requested."""
         return self._nbytes
 
     @property
@@ -110,7 +110,7 @@ class Content(Owner):
 
     @property
     def _element(self) -> str:
-        """Its type, as in NumPy's array interface."""
+        """The type, as in NumPy's array interface."""
         return "|u1"
 
     @property
@@ -127,23 +127,23 @@ class Content(Owner):
         return f"<gpupool.{type(self).__name__} of {self.nbytes} bytes, {where}>"
 
     def record_stream(self, stream: StreamLike) -> None:
-        """Says that stream uses the block too: once freed, it is reused only when stream has passed the work that
-        was queued on it by then."""
+        """Tells the pool that stream uses the block too: once freed, the block is reused only when stream has passed
+        the work queued on it by then."""
         with self._held() as block, Using(stream) as number:
             check(lib.gpupool_record_stream(block.pool.handle, block.address, number))
 
     # ---- copies
 
     def synchronize(self) -> None:
-        """Waits for the work queued on the buffer's stream. As everything that uses the stream, it raises
-        InvalidArgumentError if that is a Stream which was closed."""
+        """Waits for the work queued on the buffer's stream. Like everything that uses the stream, it raises
+        InvalidArgumentError if that is a closed Stream."""
         with self._queue() as block:
             check(lib.gpupool_stream_synchronize(block.pool.handle, self._number))
 
     def copy_from_host(self, data: Any, offset: int = 0) -> None:
-        """Copies bytes, or anything with a buffer such as a NumPy array, to the block from offset on; in the order of
-        the buffer's stream. What does not lie in a row is copied in C order. Returns when it is done. Raises
-        ValueError if there is no room."""
+        """Copies bytes, or any object with a buffer such as a NumPy array, to the block from offset on, in the order of
+        the buffer's stream. Non-contiguous data is copied in C order. Returns when the copy is done. Raises ValueError
+        if there is no room."""
         source, start = self._source(data, offset)
         with self._queue() as block:
             self._copy(block, block.address + self._offset + start, _address(source), len(source))
@@ -153,17 +153,17 @@ class Content(Owner):
     @overload
     def copy_to_host(self, offset: int = 0, size: int | None = None, *, out: _Out) -> _Out: ...
     def copy_to_host(self, offset: int = 0, size: int | None = None, *, out: Any = None) -> Any:
-        """A copy of size bytes from offset on, in the order of the buffer's stream: bytes, or out, which is anything
-        with a writable buffer such as a NumPy array. size is by default that of out, or all that there is. Raises
-        ValueError if there are not so many bytes."""
+        """A copy of size bytes from offset on, in the order of the buffer's stream: bytes, or out, which is any object
+        with a writable buffer such as a NumPy array. size defaults to that of out, or to all the rest. Raises
+        ValueError if there are fewer bytes."""
         result, start, size = self._target(offset, size, out)
         with self._queue() as block:
             self._copy(block, _address(ffi.from_buffer(result)), block.address + self._offset + start, size)
         return result
 
     def upload(self, data: Any, offset: int = 0) -> Transfer[None]:
-        """Queues what copy_from_host does, and does not wait for it. What is queued on the buffer's stream later sees
-        the bytes. Raises as copy_from_host. Since 0.2."""
+        """Queues the copy that copy_from_host makes, without waiting for it. Later work on the buffer's stream sees the
+        bytes. Raises as copy_from_host. Since 0.2."""
         source, start = self._source(data, offset)
         held = self._queue()
         with held as block:
@@ -176,8 +176,8 @@ class Content(Owner):
     @overload
     def download(self, offset: int = 0, size: int | None = None, *, out: _Out) -> Transfer[_Out]: ...
     def download(self, offset: int = 0, size: int | None = None, *, out: Any = None) -> Transfer[Any]:
-        """Queues what copy_to_host does, and does not wait for it: the transfer's wait() has what that returns. Raises
-        as copy_to_host. Since 0.2."""
+        """Queues the copy that copy_to_host makes, without waiting for it: the transfer's wait() returns the result.
+        Raises as copy_to_host. Since 0.2."""
         result, start, size = self._target(offset, size, out)
         target = ffi.from_buffer(result)
         held = self._queue()
@@ -202,7 +202,7 @@ class Content(Owner):
         check(lib.gpupool_stream_synchronize(pool, self._number))
 
     def _source(self, data: Any, offset: int) -> tuple[Any, int]:
-        """The bytes of data in a row, and their place."""
+        """The contiguous bytes of data, and their address."""
         try:
             source = ffi.from_buffer(data)
         except (ValueError, BufferError):
@@ -210,7 +210,7 @@ class Content(Owner):
         return source, self._part(offset, len(source))
 
     def _target(self, offset: int, size: int | None, out: Any) -> tuple[Any, int, int]:
-        """What bytes of the block go to, their place in it and how many they are."""
+        """The destination of bytes of the block, their offset in it and their number."""
         target = None if out is None else ffi.from_buffer(out, require_writable=True)
         if target is not None and size is not None and size != len(target):
             raise ValueError(f"size is {size}, and out has {len(target)} bytes: give one of them")
@@ -220,19 +220,18 @@ class Content(Owner):
         return (new_bytes(size) if target is None else out), start, size
 
     def _part(self, offset: int, size: int) -> int:
-        """The offset of a part, which is all in here."""
+        """The offset of a part that lies wholly inside this buffer."""
         start, count = operator.index(offset), operator.index(size)
         if not 0 <= start <= self.nbytes:
-            raise ValueError(f"offset is {start}; it is 0 to {self.nbytes} in a buffer of {self.nbytes} bytes")
+            raise ValueError(f"offset is {start}; it must be 0 to {self.nbytes} in a buffer of {self.nbytes} bytes")
         if not 0 <= count <= self.nbytes - start:
-            raise ValueError(f"{count} bytes from offset {start} on are not all in a buffer of {self.nbytes} bytes")
+            raise ValueError(f"{count} bytes from offset {start} on do not fit in a buffer of {self.nbytes} bytes")
         return start
 
     # ---- without a copy
 
     def _is_on_host(self) -> bool:
-        """Whether the address is a pointer of the host as well. Of the simulated devices, those without data refuse
-        to copy."""
+        """Whether the address is also a host pointer. Simulated devices without data refuse to copy."""
         if self._pool._backend() != Backend.SIM:
             return self._pool.kind != Kind.DEVICE
         to, size = ffi.new("char *"), min(1, self.nbytes)
@@ -241,16 +240,16 @@ class Content(Owner):
             return bool(copied != Status.UNSUPPORTED)
 
     def view(self) -> memoryview:
-        """The block's own bytes, writable, where the host can reach them: on a simulated device with data, and of
-        pinned or managed memory. Waits for the buffer's stream first. The view keeps the block from being freed.
-        Raises UnsupportedError."""
+        """The block's own bytes, writable, if the host can reach them: on a simulated device with data, and in pinned
+        or managed memory. Waits for the buffer's stream first. The view keeps the block from being freed. Raises
+        UnsupportedError."""
         with self._held() as block:
             if not self._is_on_host():
                 raise UnsupportedError("the host cannot reach this memory; see copy_to_host")
             self.synchronize()
             start = ffi.cast("unsigned char *", block.address + self._offset)
             lib.gpupool_py_block_hold(block)
-            # Whatever is made of the view keeps this pointer, and with it the block.
+            # Anything made from the view keeps this pointer, and with it the block.
             held = ffi.gc(start, lambda _, release=lib.gpupool_py_block_release: release(block))
             return memoryview(ffi.buffer(held, self.nbytes))
 
@@ -265,27 +264,27 @@ class Content(Owner):
         return found.reshape(self._extents if own else -1 if shape is None else shape)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """What numpy.asarray takes: the bytes themselves, where the host can reach them; else it raises TypeError."""
+        """What numpy.asarray takes: the bytes themselves, if the host can reach them; otherwise raises TypeError."""
         import numpy  # noqa: PLC0415
 
         try:
             own = self.numpy()
         except UnsupportedError as error:
-            raise TypeError(f"this is no array of the host ({error})") from error
+            raise TypeError(f"this is not a host array ({error})") from error
         return numpy.array(own, dtype=dtype) if copy else own if dtype is None else own.astype(dtype, copy=False)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3, for CuPy, Numba and PyTorch: bytes on a CUDA device. The library that takes it keeps the buffer
-        alive, but does not keep it from being freed by free()."""
+        alive, but does not stop free() from freeing it."""
         if self._pool._backend() != Backend.CUDA or self._pool.kind == Kind.PINNED:
-            raise AttributeError("__cuda_array_interface__ is for memory of a CUDA device")
+            raise AttributeError("__cuda_array_interface__ is for memory on a CUDA device")
         return {
             "shape": self._extents,
             "typestr": self._element,
             "data": (self.address, False),
             "version": 3,
-            # Its name for the legacy default stream, which is 0 here, is 1.
+            # It calls the legacy default stream 1; here it is 0.
             "stream": self.stream or 1,
         }
 
@@ -306,14 +305,14 @@ class Content(Owner):
         copy: bool | None = None,
     ) -> Any:
         """A capsule for the other library's from_dlpack. stream is the one that will use the tensor: 1 or None for
-        the legacy default stream, -1 for "no ordering, please". If it is not the buffer's, this waits for what is
-        queued on the buffer's stream, and the pool remembers the stream as one that uses the block.
-        Raises BufferError for what cannot be had without a copy."""
+        the legacy default stream, -1 for "no ordering, please". If it is not the buffer's, this waits for the work
+        queued on the buffer's stream, and the pool remembers the stream as a user of the block. Raises BufferError for
+        what is not possible without a copy."""
         from . import _dlpack  # noqa: PLC0415
 
         device = self.__dlpack_device__()
         if copy:
-            raise BufferError("a buffer is lent as it is; it makes no copies")
+            raise BufferError("a buffer is lent without a copy and cannot make one")
         if dl_device is not None and tuple(dl_device) != device:
             raise BufferError(f"the buffer is on device {device} and not on {tuple(dl_device)}")
         with self._held() as block:
@@ -325,8 +324,8 @@ class Content(Owner):
             return _dlpack.capsule(block, self.address, self._element, self._extents, device, versioned)
 
     def _let_see(self, device: tuple[int, int], stream: int | None, *, host: bool) -> None:
-        """Makes sure that DLPack's consumer finds what was written, and that the pool knows the stream that it uses.
-        The host may read at once."""
+        """Ensures that DLPack's consumer sees what was written, and that the pool knows the stream it uses. The host
+        may read at once."""
         if host:
             self.synchronize()
             return

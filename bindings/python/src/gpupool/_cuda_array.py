@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory borrowed from libraries that speak the CUDA array interface, such as Numba."""
+"""Memory borrowed from libraries that offer the CUDA array interface, such as Numba."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ class BorrowedArray(Owner):
     __slots__ = ("_source", "address", "dtype", "is_read_only", "nbytes", "shape", "stream", "strides")
 
     address: int
-    """Of the first element."""
+    """The address of the first element."""
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
-    """In bytes; None: in C order without gaps."""
+    """The strides in bytes; None: in C order without gaps."""
     dtype: str
-    """As in NumPy's array interface: "<f4"."""
+    """The type, as in NumPy's array interface: "<f4"."""
     nbytes: int
-    """Of the elements."""
+    """The size of all elements, in bytes."""
     is_read_only: bool
     stream: int | None
-    """The stream whose queued work may still write the memory; None: none does."""
+    """The stream whose queued work may still write the memory; None if there is none."""
 
     def __init__(self, source: Any) -> None:
-        """Raises TypeError if source has no __cuda_array_interface__, and InvalidArgumentError for one of a version
-        before 2 or with a mask."""
+        """Raises TypeError if source has no __cuda_array_interface__, and InvalidArgumentError if it is older than
+        version 2 or has a mask."""
         interface = getattr(source, "__cuda_array_interface__", None)
         if interface is None:
             raise TypeError(f"{type(source).__name__!r} has no __cuda_array_interface__")
         if interface["version"] < 2 or interface.get("mask") is not None:
-            raise InvalidArgumentError("this array is of version 0 or 1 of the CUDA array interface, or has a mask")
+            raise InvalidArgumentError("this array has version 0 or 1 of the CUDA array interface, or a mask")
         self._source = source
         self.address, self.is_read_only = interface["data"]
         self.shape = tuple(interface["shape"])
@@ -53,6 +53,6 @@ class BorrowedArray(Owner):
 
 
 def from_cuda_array(source: Any) -> BorrowedArray:
-    """Borrows the memory of an array with __cuda_array_interface__, with no copy. See BorrowedArray.stream for who may
-    still write it. Raises as BorrowedArray."""
+    """Borrows the memory of an array with __cuda_array_interface__, with no copy. BorrowedArray.stream says which
+    stream may still write it. Raises as BorrowedArray."""
     return BorrowedArray(source)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's functions, on the default pool of a device: number 0 if none is given."""
+"""PyTorch's functions, on a device's default pool: device 0 if none is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def memory_allocated(device: int | None = None) -> int:
 
 
 def max_memory_allocated(device: int | None = None) -> int:
-    """The most bytes that live blocks had."""
+    """The peak of bytes in live blocks."""
     return default_pool(device or 0).max_memory_allocated()
 
 
@@ -23,7 +23,7 @@ def memory_reserved(device: int | None = None) -> int:
 
 
 def max_memory_reserved(device: int | None = None) -> int:
-    """The most bytes that the pool held."""
+    """The peak of physical memory that the pool held, in bytes."""
     return default_pool(device or 0).max_memory_reserved()
 
 
@@ -48,7 +48,7 @@ def snapshot(device: int | None = None) -> Snapshot:
 
 
 def empty_cache(device: int | None = None) -> int:
-    """Gives every cached chunk back to the driver; returns the bytes."""
+    """Gives every cached chunk back to the driver; returns how many bytes that was."""
     return default_pool(device or 0).empty_cache()
 
 

@@ -44,8 +44,8 @@ _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 def capsule(
     block: Any, address: int, element: str, extents: tuple[int, ...], device: tuple[int, int], versioned: bool
 ) -> Any:
-    """A capsule with a tensor of what is at address in the block, which it keeps until it is gone. element is a type as
-    in NumPy's array interface."""
+    """A capsule with a tensor of the memory at address in the block, which it keeps. element is a type as in NumPy's
+    array interface."""
     name = b"dltensor_versioned" if versioned else b"dltensor"
     export = lib.gpupool_py_export_versioned if versioned else lib.gpupool_py_export_legacy
     shape = ffi.new("int64_t[]", list(extents))
@@ -61,7 +61,7 @@ def capsule(
 class BorrowedTensor(Owner):
     """Memory of another library, which this object keeps alive until it is freed or dropped.
 
-    Its address can be given to Pool.copy and to whatever takes addresses.
+    Its address can be passed to Pool.copy and to anything else that takes addresses.
     """
 
     __module__ = "gpupool"
@@ -72,9 +72,9 @@ class BorrowedTensor(Owner):
     """DLPack's kind of device and the device's number: (1, 0) is the host, (2, 0) the first GPU."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In elements."""
+    """The strides in elements."""
     dtype: str
-    """As in NumPy's array interface: "<f4"; bfloat16 and others that NumPy does not know are "bfloat16", "code5"."""
+    """The type, as in NumPy's array interface: "<f4"; types unknown to NumPy are "bfloat16", "code5" and so on."""
     is_read_only: bool
 
     def __init__(self, tensor: Any, read_only: bool) -> None:
@@ -93,16 +93,16 @@ class BorrowedTensor(Owner):
 
     @property
     def address(self) -> int:
-        """Of the first element. Raises UnknownPointerError if the tensor has been freed."""
+        """The address of the first element. Raises UnknownPointerError if the tensor has been freed."""
         managed = self._managed()
         return _address(managed.data) + int(managed.byte_offset)
 
     @property
     def nbytes(self) -> int:
-        """From the first element to the last one, if the elements lie in C order without gaps."""
+        """The bytes from the first element to the last, if the elements are in C order without gaps."""
         managed = self._managed()
         if self.strides != _c_order(self.shape):
-            raise InvalidArgumentError(f"the elements of a tensor with strides {self.strides} do not lie in a row")
+            raise InvalidArgumentError(f"the elements of a tensor with strides {self.strides} are not contiguous")
         count = 1
         for extent in self.shape:
             count *= extent
@@ -132,9 +132,9 @@ class BorrowedTensor(Owner):
 def from_dlpack(source: Any, *, stream: int | None = None) -> BorrowedTensor:
     """Borrows the memory of a tensor of another library, with no copy.
 
-    source has __dlpack__, as arrays of PyTorch, CuPy, JAX and NumPy do. stream is passed on to it: the stream that
-    will use the memory, in DLPack's numbers (1: the legacy default stream; None: its library's choice).
-    Raises InvalidArgumentError for a version of DLPack that is too new.
+    source has __dlpack__, as arrays of PyTorch, CuPy, JAX and NumPy do. stream is passed on to it: the stream that will
+    use the memory, in DLPack's numbers (1: the legacy default stream; None: its library's choice). Raises
+    InvalidArgumentError for a DLPack version that is too new.
     """
     try:
         taken = source.__dlpack__(stream=stream, max_version=(1, 0))
@@ -151,9 +151,10 @@ def from_dlpack(source: Any, *, stream: int | None = None) -> BorrowedTensor:
             if name == b"dltensor":
                 return BorrowedTensor(tensor, False)
             if tensor.major != 1:
-                raise InvalidArgumentError(f"this tensor is of DLPack {tensor.major}.{tensor.minor}; 1.x is known")
+                version = f"{tensor.major}.{tensor.minor}"
+                raise InvalidArgumentError(f"this tensor has DLPack version {version}; this package knows 1.x")
             return BorrowedTensor(tensor, bool(tensor.flags & _READ_ONLY))
-    raise TypeError("__dlpack__() returned no capsule with a tensor that nobody has taken")
+    raise TypeError("__dlpack__() did not return a capsule with an unused tensor")
 
 
 def _c_order(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,17 +14,17 @@ STREAM_UNKNOWN = 0xFFFFFFFFFFFFFFFF
 
 
 class Status(IntEnum):
-    """What a call came to. The numbers never change."""
+    """The result of a call. The numbers never change."""
 
     SUCCESS = 0
     INVALID_ARGUMENT = 1
     """An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."""
     OUT_OF_MEMORY = 2
-    """The device has no more memory, and nothing that the pool could do has helped."""
+    """The device has no more memory, and nothing that the pool tried has helped."""
     HOST_OUT_OF_MEMORY = 3
     """The library could not get memory on the host for its own records."""
     OVER_LIMIT = 4
-    """The call would bring reserved memory above the pool's limit."""
+    """The call would take reserved memory above the pool's limit."""
     UNKNOWN_POINTER = 5
     """The pointer is not a live block of this pool: foreign, freed already, or inside a block."""
     UNAVAILABLE = 6
@@ -38,17 +38,17 @@ class Status(IntEnum):
     FORKED = 10
     """The pool was created before fork, in the parent process."""
     INTERNAL = 11
-    """A promise of the library itself was broken. Please report it."""
+    """The library broke a promise of its own. Please report it."""
     ASLEEP = 12
-    """The pool sleeps, or is about to: see gpupool_sleep. Since 0.2."""
+    """The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2."""
 
 
 class Backend(IntEnum):
     """Where memory comes from."""
 
     AUTO = 0
-    """CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the
-    environment decides instead.
+    """CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment
+    overrides this.
     """
     CUDA = 1
     SIM = 2
@@ -60,7 +60,7 @@ class Mode(IntEnum):
     AUTO = 0
     """vmm where the device and the kind allow it, else driver."""
     VMM = 1
-    """Chunks that are mapped where they are needed: tightest. Kind device only."""
+    """Chunks, mapped where they are needed: the tightest mode. Kind device only."""
     DRIVER = 2
     """Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem."""
     UPSTREAM = 3
@@ -72,7 +72,7 @@ class Kind(IntEnum):
 
     DEVICE = 0
     PINNED = 1
-    """Page-locked memory of the host that the device can read and write."""
+    """Page-locked host memory that the device can read and write."""
     MANAGED = 2
     """Memory that the driver moves between host and device."""
 
@@ -81,8 +81,8 @@ class Flag(IntFlag):
     """Bits of gpupool_config_t.flags."""
 
     CAPTURE_AWARE = 1
-    """Ask the driver at every malloc and free whether the stream is capturing a graph; what is allocated
-    and freed while capturing is reused within that capture only. Costs a driver query a call.
+    """At every malloc and free, the pool asks the driver whether the stream is capturing a graph, and reuses
+    what a capture allocates and frees within that capture only. Costs one driver query a call.
     """
 
 
@@ -90,9 +90,9 @@ class RecordFlag(IntFlag):
     """Bits of the flags of gpupool_record_start. Since 0.2."""
 
     NATIVE_STACKS = 1
-    """With the stack of native code at each malloc. 0.3 to 40 us each, by depth and by what the system has."""
+    """Records the native stack of each malloc. docs/watch.md says what a stack costs."""
     LANGUAGE_STACKS = 2
-    """With what the function of gpupool_set_stack_fn says at each malloc."""
+    """Records what the function of gpupool_set_stack_fn says at each malloc."""
 
 
 class Feature(IntFlag):
@@ -122,33 +122,73 @@ class BlockState(IntEnum):
     CACHED = 3
     """Free to hand out."""
     ASLEEP = 4
-    """Handed out, and its memory is away: the pool sleeps. Since 0.2."""
+    """Handed out, but its memory is away: the pool is asleep. Since 0.2."""
 
 
 class SleepMode(IntEnum):
-    """What becomes of the contents of blocks when a pool sleeps. Since 0.2."""
+    """What happens to the contents of blocks when a pool sleeps. Since 0.2."""
 
     SAVE = 0
-    """They are copied to page-locked memory of the host, and back."""
+    """They are copied to page-locked host memory, and back."""
     DROP = 1
-    """They are lost, but for the blocks that gpupool_set_keep names."""
+    """They are lost, except in the blocks that gpupool_set_keep names."""
 
 
 class SleepFlag(IntFlag):
     """Bits of gpupool_sleep_options_t.flags. Since 0.2."""
 
     SYNC_CONTEXT = 1
-    """Sleep: waits for all work of the device's context, not only for streams that the pool has seen."""
+    """Sleep: waits for all work of the device's context, not only for the streams that the pool has seen."""
     HOLD_MALLOCS = 2
     """Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP."""
     RETAIN_BACKUP = 4
-    """Wake: the page-locked memory stays for the next sleep, as if gpupool_prepare_backup had got it."""
+    """Wake: keeps the page-locked memory for the next sleep, as gpupool_prepare_backup does."""
     FILL = 8
-    """Wake: blocks that were dropped are filled with the byte in `fill`."""
+    """Wake: fills blocks that were dropped with the byte in `fill`."""
+
+
+class Access(IntEnum):
+    """What work of the device and its peers may do with a block: see gpupool_protect. Since 0.2."""
+
+    WRITE = 0
+    READ = 1
+    NONE = 2
+
+
+class ShareState(IntEnum):
+    """Whether a pool shares the device with other processes. Since 0.2."""
+
+    OFF = 0
+    ALONE = 1
+    """It should share and cannot, so it works as if it had the device to itself. It wrote the reason to
+    standard error.
+    """
+    SHARED = 2
+
+
+class ShareMemberState(IntEnum):
+    """The state of a member of a group. Since 0.2."""
+
+    LIVE = 1
+    LIMBO = 2
+    """It has ended, but the device does not show its memory as free yet."""
+
+
+class ShareFigure(IntEnum):
+    """What gpupool_share_set sets. Since 0.2."""
+
+    LIMIT = 1
+    """What all members may have together, in bytes."""
+    MEMBER_LIMIT = 2
+    """What one member may have, in bytes; 0: no limit but the group's."""
+    MEMBER_GUARANTEE = 3
+    """What one member is guaranteed, in bytes."""
+    MEMBER_PRIORITY = 4
+    """From -8 to 8."""
 
 
 class SleepState(IntEnum):
-    """Where a pool stands. Since 0.2."""
+    """Whether a pool is awake. Since 0.2."""
 
     AWAKE = 0
     FALLING_ASLEEP = 1
@@ -167,7 +207,7 @@ class LogLevel(IntEnum):
     INFO = 3
     """Pools that begin and end, and calls that are refused."""
     DEBUG = 4
-    """Since 0.2: what a pool does behind a malloc. Growth, memory given back and why, memory taken from another
-    stream, waits on the host, the steps of a shortage, streams released or parked, captures released, peers
+    """Since 0.2: what a pool does behind a malloc: growth, memory given back and why, memory taken from another
+    stream, waits of the host, the steps of a shortage, streams released or parked, captures released, peers
     enabled.
     """

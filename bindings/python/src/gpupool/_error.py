@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a failed call raises."""
+"""The exceptions of failed calls."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ._native import ffi, lib
 
 
 class Error(RuntimeError):
-    """A call of the library that failed. Each status has a class of its own below this one."""
+    """A failed call of the library. Each status has its own subclass."""
 
     status: Status | int
-    """What the call came to. A plain number if this version of the package does not know it."""
+    """The call's status. A plain number if this version of the package does not know it."""
     driver_code: int
     """The driver's own number, or 0."""
     message: str
-    """What went wrong, in words."""
+    """A description of what went wrong."""
     report: str
-    """Where the pool's memory is, in words, if the pool had none to give; otherwise empty."""
+    """A description of where the pool's memory is, if the pool had none to give; otherwise empty."""
 
     _classes: ClassVar[dict[int, type[Error]]] = {}
 
@@ -38,11 +38,11 @@ class Error(RuntimeError):
 
 
 def failure(status: int) -> Error:
-    """The exception for a call of this thread that has just failed."""
+    """The exception for this thread's call that has just failed."""
     details = ffi.new("gpupool_error_t *", {"struct_size": ffi.sizeof("gpupool_error_t")})
     lib.gpupool_last_error(details)
     message, driver_code = "", 0
-    # A finalizer may have failed in between.
+    # A finalizer may have failed in the meantime.
     if details.status == status:
         message, driver_code = ffi.string(details.message).decode(errors="replace"), details.driver_code
     if not message:
@@ -52,6 +52,6 @@ def failure(status: int) -> Error:
 
 
 def check(status: int) -> None:
-    """Raises what a status other than success stands for."""
+    """Raises the exception for any status other than success."""
     if status:
         raise failure(status)

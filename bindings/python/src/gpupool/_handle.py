@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every call on a pool goes through."""
+"""The base of every call on a pool."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ._stream import stream_number
 
 
 class Handle(Owner, HotCalls):
-    """Holds one of the pool's owners. Closing drops it; a call that is under way on another thread holds it too, so
-    that the pool stays until that has returned. malloc and free are those of the base class."""
+    """Holds one of the pool's owners. Closing drops it; a call in progress on another thread holds it too, so the pool
+    stays until that call returns. malloc and free come from the base class."""
 
     __slots__ = ("_record",)
 
@@ -26,13 +26,13 @@ class Handle(Owner, HotCalls):
 
     @staticmethod
     def _number(name: str, value: Any) -> int:
-        """What malloc and free take for a size, an address or a stream. Raises for what is none."""
+        """What malloc and free take for a size, an address or a stream. Raises for anything else."""
         if name == "size":
             return size(name, value)
         return address(name, value) if name == "address" else stream_number(value)
 
     def _hold(self, record: Any) -> None:
-        """Takes a new record, with its owner and its reference."""
+        """Takes over a new record, with its owner and its reference."""
         self._record = ffi.gc(record, lib.gpupool_py_pool_forget)
         owner = ffi.gc(record, lib.gpupool_py_pool_drop)
         self._bind(owner, int(ffi.cast("uintptr_t", record)), False)
@@ -42,7 +42,7 @@ class Handle(Owner, HotCalls):
         self._bind(self._record, int(ffi.cast("uintptr_t", self._record)), True)
 
     def _open(self) -> Any:
-        """The owner, which keeps the pool as long as somebody has it, also if another thread closes the pool."""
+        """The owner, which keeps the pool alive as long as anybody holds it, even if another thread closes the pool."""
         owner = self._owner
         if self.is_closed:
             raise InvalidArgumentError("the pool is closed")
@@ -60,7 +60,7 @@ class Handle(Owner, HotCalls):
         self._ask(function, *arguments)
 
     def _failure(self, status: int, raised: list[Raised] | None = None) -> BaseException:
-        """The exception for a call on this pool that has just failed on this thread."""
+        """The exception for the call on this pool that has just failed on this thread."""
         error = failure(status)
         if self.is_closed and error.status == Status.INVALID_ARGUMENT:
             return InvalidArgumentError("the pool is closed")
@@ -69,7 +69,7 @@ class Handle(Owner, HotCalls):
         return chained(error, raised) if raised else error
 
     def report(self) -> str:
-        """Explains in words where the pool's memory is: limit, live, cached, what waits for streams."""
+        """Explains where the pool's memory is: limit, live, cached, waiting for streams."""
         owner = self._open()
         length, room, text = ffi.new("size_t *"), 0, ffi.NULL
         while True:

@@ -18,13 +18,13 @@ def in_words(size: int) -> str:
 
 
 def table(title: str, rows: Iterable[Iterable[object]]) -> str:
-    """A table of texts; those that are Markup stay as they are."""
+    """A table of strings; those that are Markup stay as they are."""
     lines = "".join(f"<tr>{''.join(f'<td{_LEFT}>{_cell(each)}</td>' for each in row)}</tr>" for row in rows)
     return f"<table><caption{_LEFT}>{html.escape(title)}</caption>{lines}</table>"
 
 
 class Markup(str):
-    """HTML that is written as it is."""
+    """HTML that is written unchanged."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ def _cell(value: object) -> str:
 
 
 def bar(part: int, whole: int) -> Markup:
-    """How much of a whole that is."""
+    """A bar that shows a share of a whole."""
     share = 100 * part / whole if whole else 0.0
     return Markup(
         f'<div style="width:12em;border:1px solid"><div style="width:{min(share, 100):.1f}%;background:#4a90d9">&nbsp;'
@@ -43,7 +43,7 @@ def bar(part: int, whole: int) -> Markup:
 
 
 def figure(name: str, value: Any) -> object:
-    """A figure with its unit, if its name tells that it is in bytes; a member of an enum by its name."""
+    """A figure, with its unit if its name says that it is in bytes; an enum member by its name."""
     if isinstance(value, Enum) and value.name:
         return value.name.lower()
     return in_words(value) if name.endswith("bytes") and isinstance(value, int) else value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library itself, and the devices that it sees."""
+"""The library itself, and the devices it sees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BackendName = Literal["auto", "cuda", "sim"]
 
 
 def choose(kind: type[_Choice], value: _Choice | str | int) -> _Choice:
-    """A member of an enum by itself, its number or its name in lower case. Raises ValueError."""
+    """A member of an enum, given as itself, its number or its name in lower case. Raises ValueError."""
     if isinstance(value, str) and value.upper() in kind.__members__:
         return kind[value.upper()]
     if not isinstance(value, int) or isinstance(value, bool) or value not in kind._value2member_map_:
@@ -45,7 +45,7 @@ def features() -> Feature:
 
 
 def device_count(backend: Backend | BackendName = Backend.AUTO) -> int:
-    """How many devices a backend has. The simulated one has 8. Raises UnavailableError."""
+    """The number of devices of a backend. The simulated one has 8. Raises UnavailableError."""
     count = ffi.new("int32_t *")
     check(lib.gpupool_device_count(choose(Backend, backend), count))
     return int(count[0])

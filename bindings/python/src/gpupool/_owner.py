@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What owns something of the library, and must therefore not be copied."""
+"""Objects that own something of the library, and so must not be copied."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import ClassVar, NoReturn
 
 
 class Owner:
-    """Refuses copy.copy, copy.deepcopy and pickle: a copy would have the same block, stream or pool, and would go on
-    using it when the original has ended it."""
+    """Refuses copy.copy, copy.deepcopy and pickle: a copy would share the block, stream or pool, and go on using it
+    after the original has ended it."""
 
     __slots__ = ()
 
     _owns: ClassVar[str]
-    """What, and what to do instead."""
+    """What the object owns, and what to do instead of copying it."""
 
     def _refuse(self, verb: str) -> NoReturn:
         kind = type(self).__name__

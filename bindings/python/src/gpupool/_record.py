@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain data. As a frozen dataclass, but an import of gpupool would take twice as long with those."""
+"""Plain data. Like a frozen dataclass, but dataclasses would double the time of import gpupool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Record:
-    """Named values that do not change. Equal to a record of its kind with equal values."""
+    """Named values that do not change. Equal to a record of the same kind with equal values."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Record:
         return f"{type(self).__name__}({', '.join(values)})"
 
     def __str__(self) -> str:
-        """Several lines, if there are records in it."""
+        """Several lines, if it contains records."""
         values = {name: getattr(self, name) for name in type(self).__annotations__}
         if not any(isinstance(value, Record) for value in values.values()):
             return ", ".join(f"{name} {value}" for name, value in values.items())
@@ -51,13 +51,13 @@ class Record:
         return "\n  ".join(lines)
 
     def _repr_html_(self) -> str:
-        """For notebooks: a table, of tables where there are records in it."""
+        """For notebooks: a table, with nested tables for records."""
         from . import _html  # noqa: PLC0415  most programs do without
 
         values = {name: getattr(self, name) for name in type(self).__annotations__}
         kinds = {type(value) for value in values.values()}
         kind = kinds.pop()
-        if not kinds and issubclass(kind, Record):  # a line for each, with the unit that its name tells
+        if not kinds and issubclass(kind, Record):  # one line each, with the unit that its name implies
             columns = list(kind.__annotations__)
             lines = (
                 [name, *(_html.figure(name, figure) for figure in value._values())] for name, value in values.items()

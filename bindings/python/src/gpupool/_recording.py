@@ -32,7 +32,7 @@ def _text(name: str, text: object) -> bytes:
 
 @contextmanager
 def tag(name: str) -> Iterator[None]:
-    """What this thread allocates within carries the name, of 1 to 63 bytes, in reports and recordings:
+    """Reports and recordings show this name, of 1 to 63 bytes, for everything that this thread allocates inside:
 
         with gpupool.tag("kv cache"):
             cache = pool.alloc(1 << 30)
@@ -46,28 +46,28 @@ def tag(name: str) -> Iterator[None]:
 
 
 def set_sampling(size: int) -> None:
-    """Sets how densely allocations of all pools are sampled: the least mean distance of samples in bytes; 0: none from
-    now on. Since 0.2."""
+    """Sets how densely allocations of all pools are sampled: the minimum mean distance of samples in bytes; 0: no more
+    samples. Since 0.2."""
     check(lib.gpupool_set_sampling(size))
 
 
 def record_start(path: str | os.PathLike[str], stacks: Stacks = "language") -> None:
     """Records every allocation and free of all pools of this process to a new file, which the gpupool command reads;
-    "%p" in the path becomes the process's number. stacks: what is noted of where an allocation comes from;
-    "language" is Python's frames. Raises InvalidArgumentError (also where something is at the path, or a recording is
-    under way), ValueError. Since 0.2."""
+    "%p" in the path becomes the process's number. stacks: which frames of the caller to record; "language" means
+    Python's. Raises InvalidArgumentError (also if the path exists, or a recording is in progress), ValueError. Since
+    0.2."""
     if stacks not in _FLAGS:
         raise ValueError(f"stacks is {stacks!r}; there are {', '.join(map(repr, _FLAGS))}")
     check(lib.gpupool_record_start(os.fsencode(path), _FLAGS[stacks]))
 
 
 def record_stop() -> None:
-    """Ends the recording. Raises InvalidArgumentError where there is none. Since 0.2."""
+    """Ends the recording. Raises InvalidArgumentError if there is none. Since 0.2."""
     check(lib.gpupool_record_stop())
 
 
 def mark(text: str) -> None:
-    """Notes a moment in the recording, such as "step 12": 1 to 255 bytes. Without a recording it does nothing. Raises
+    """Marks a moment in the recording, such as "step 12": 1 to 255 bytes. Does nothing without a recording. Raises
     InvalidArgumentError. Since 0.2."""
     check(lib.gpupool_mark(_text("text", text)))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trying again when there was no memory."""
+"""Trying again after running out of memory."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ Stage = Callable[[Exception], object]
 
 
 def collect_garbage(failure: Exception) -> None:
-    """Frees the buffers that only cycles of Python objects keep."""
+    """Frees buffers that only cycles of Python objects keep alive."""
     gc.collect()
 
 
 def empty_caches(failure: Exception) -> None:
-    """The same, and gives what all pools of the process have cached back to their devices. May wait for the GPU."""
+    """The same, and gives the cached memory of all pools in the process back to their devices. May wait for the GPU."""
     gc.collect()
     for pool in list(pools.values()):
         if not pool.is_closed:
             pool.empty_cache()
 
 
-# What frameworks raise that is no MemoryError: the module, the class in it, and which of its errors are meant.
+# Frameworks' out-of-memory errors that are not MemoryErrors: the module, its class, and which of its errors count.
 _SHORTAGES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("torch", "OutOfMemoryError", lambda error: True),
     ("torch.cuda", "OutOfMemoryError", lambda error: True),
     ("cupy.cuda.memory", "OutOfMemoryError", lambda error: True),
     # CUDA_ERROR_OUT_OF_MEMORY leaves the context as it was.
     ("numba.cuda.cudadrv.driver", "CudaAPIError", lambda error: getattr(error, "code", None) == 2),
-    # Arrays that the call took over (donate_argnums) are gone; trying again then raises what JAX says of those.
+    # Arrays donated to the call (donate_argnums) are gone; trying again then raises JAX's error for those.
     ("jax.errors", "JaxRuntimeError", lambda error: str(error).startswith("RESOURCE_EXHAUSTED")),
     ("jaxlib.xla_extension", "XlaRuntimeError", lambda error: str(error).startswith("RESOURCE_EXHAUSTED")),
 )
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Whether this is how the pool or a framework says that there is no memory. Imports nothing: the class of an error
-    that was raised is there."""
+    """Whether this is an out-of-memory error of the pool or of a framework. Imports nothing: the class of a raised
+    error is already loaded."""
     if isinstance(error, MemoryError):
         return True
     for module, name, is_meant in _SHORTAGES:
@@ -55,7 +55,7 @@ def _is_shortage(error: Exception) -> bool:
 
 
 def _without_frames(error: Exception) -> Exception:
-    """The error without the traceback, whose frames would keep the buffers of the call that failed."""
+    """The error without its traceback, whose frames would keep the failed call's buffers."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
@@ -67,16 +67,16 @@ def retry_on_oom(*, stages: Sequence[Stage] = ...) -> Callable[[_Function], _Fun
 def retry_on_oom(
     function: Callable[..., Any] | None = None, /, *, stages: Sequence[Stage] = (collect_garbage, empty_caches)
 ) -> Any:
-    """A decorator: when the function runs out of memory, makes room and calls it again, one stage after the other.
-    After the last stage the error passes. The function must bear being called again. It may be a coroutine function,
+    """A decorator: when the function runs out of memory, it makes room and calls the function again, stage by stage.
+    After the last stage the error propagates. The function must be safe to call again. It may be a coroutine function,
     which is awaited again; the stages then run in the event loop.
 
         @gpupool.retry_on_oom
         def step(batch): ...
 
-    Running out of memory is any MemoryError, such as gpupool.OutOfMemoryError and RMM's, and what PyTorch, CuPy, Numba
-    and JAX have of their own. stages are called with the error; give your own to do more, such as taking a smaller
-    batch. Raises TypeError for a generator, of which a part has been used when it fails.
+    Any MemoryError counts as running out of memory, such as gpupool.OutOfMemoryError and RMM's, and so do the errors of
+    PyTorch, CuPy, Numba and JAX. stages are called with the error; pass your own to do more, such as taking a smaller
+    batch. Raises TypeError for a generator, which is partly consumed when it fails.
     """
     import inspect  # noqa: PLC0415  twice as slow to import as the rest of this package
 

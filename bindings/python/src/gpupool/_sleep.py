@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sleep and wake: memory that goes back to the device and comes back to the same addresses."""
+"""Sleep and wake: memory goes back to the device, and comes back at the same addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from ._arguments import address as address_of
-from ._arguments import byte, real
+from ._arguments import byte, nanoseconds
 from ._arguments import size as size_of
 from ._enums import SleepFlag, SleepMode, SleepState
 from ._error import check
@@ -33,10 +33,7 @@ def _options(
     if fill is not None:
         options.flags |= SleepFlag.FILL
         options.fill = byte("fill", fill)
-    seconds = real("timeout", timeout)
-    if not 0 <= seconds <= 1e9:
-        raise ValueError(f"timeout is {timeout}, not 0 to 1e9 seconds")
-    options.timeout_ns = int(seconds * 1e9)
+    options.timeout_ns = nanoseconds("timeout", timeout)
     return options
 
 
@@ -69,12 +66,12 @@ class Sleeping(Watched):
         sync_context: bool = False,
         hold_mallocs: bool = False,
     ) -> SleepResult:
-        """Gives all memory back to the device and keeps the blocks: their addresses stay theirs, and nothing may use
-        them until wake. A pool that sleeps already is left as it is.
+        """Gives all memory back to the device and keeps the blocks: their addresses stay reserved, and nothing may use
+        them until wake. Does nothing to a pool that already sleeps.
 
-        mode: "save" copies what is in live blocks to the host; "drop" only what set_keep names.
-        sync_context: waits for all work of the CUDA context, not only for streams that the pool has seen.
-        hold_mallocs: mallocs wait for wake instead of raising AsleepError.
+        mode: "save" copies the contents of live blocks to the host; "drop" only those of blocks that set_keep names.
+        sync_context: waits for all work of the CUDA context, not only on streams that the pool has seen. hold_mallocs:
+        mallocs wait for wake instead of raising AsleepError.
         Raises UnavailableError (a stream captures), HostOutOfMemoryError, UnsupportedError (not in vmm mode),
         DriverError, ForkedError: then the pool is awake, and nothing has changed.
         """
@@ -83,14 +80,26 @@ class Sleeping(Watched):
         return SleepResult._of(result)
 
     def wake(self, timeout: float = 0.0, *, fill: int | None = None, retain_backup: bool = False) -> SleepResult:
-        """Maps memory at the same addresses again, with what was saved. A pool that is awake is left as it is.
+        """Maps memory at the same addresses again, with the saved contents. Does nothing to a pool that is awake.
 
-        timeout: seconds to wait for memory that others hold. fill: a byte for blocks that were dropped.
-        retain_backup: keeps the page-locked memory for the next sleep.
+        timeout: seconds to wait for memory that others hold. fill: a byte to fill dropped blocks with. retain_backup:
+        keeps the page-locked memory for the next sleep.
         Raises OutOfMemoryError, OverLimitError, DriverError, ForkedError: then the pool sleeps on, whole.
         """
         result = _result()
         self._call(lib.gpupool_wake, _wake_options(timeout, fill, retain_backup), result)
+        return SleepResult._of(result)
+
+    def wake_block(self, address: int, timeout: float = 0.0, *, fill: int | None = None) -> SleepResult:
+        """Brings back one block of a sleeping pool, ahead of wake, which brings the rest: a program can use the first
+        of many gibibytes while a thread wakes the others. Until wake, mallocs stay refused, graphs must not run, and
+        sleep raises UnavailableError. The result's pools stays 0.
+
+        Raises as wake, and UnknownPointerError: then the block and all others are as before.
+        """
+        result = _result()
+        options = _wake_options(timeout, fill, retain_backup=False)
+        self._call(lib.gpupool_wake_block, address_of("address", address), options, result)
         return SleepResult._of(result)
 
     @contextmanager
@@ -102,7 +111,7 @@ class Sleeping(Watched):
         sync_context: bool = False,
         hold_mallocs: bool = False,
     ) -> Iterator[SleepResult]:
-        """Sleeps within it, and is awake behind it. Gives what the sleep came to. Raises as sleep and wake."""
+        """The pool sleeps inside the `with` and wakes after it. Yields the sleep's result. Raises as sleep and wake."""
         result = self.sleep(mode, sync_context=sync_context, hold_mallocs=hold_mallocs)
         try:
             yield result
@@ -111,14 +120,14 @@ class Sleeping(Watched):
 
     @property
     def sleep_state(self) -> SleepState:
-        """Where the pool stands."""
+        """Whether the pool is awake, asleep or in between."""
         state = ffi.new("gpupool_sleep_state_t *")
         self._call(lib.gpupool_sleep_state, state)
         return SleepState(state[0])
 
     @property
     def name(self) -> str:
-        """What gpupool.sleep_tag calls it; "" without one. At most 63 bytes."""
+        """The pool's name for gpupool.sleep_tag; "" if it has none. At most 63 bytes."""
         text = ffi.new("char[]", 64)
         self._call(lib.gpupool_name, text, 64, ffi.NULL)
         return str(ffi.string(text).decode(errors="replace"))
@@ -128,18 +137,18 @@ class Sleeping(Watched):
         self._call(lib.gpupool_set_name, name.encode())
 
     def set_keep(self, address: int, keep: bool = True) -> None:
-        """Has a block saved even by a sleep that drops. Raises UnknownPointerError."""
+        """Saves a block even in a sleep that drops. Raises UnknownPointerError."""
         self._call(lib.gpupool_set_keep, address_of("address", address), int(bool(keep)))
 
     def prepare_backup(self, size: int | str) -> None:
-        """Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back. Raises
+        """Obtains page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. Raises
         HostOutOfMemoryError, UnsupportedError."""
         self._call(lib.gpupool_prepare_backup, size_of("size", size))
 
     def backup(self, address: int) -> memoryview:
-        """What was saved of a block while the pool sleeps: a view of the bytes from an address inside it on, as far as
-        they lie in one piece; for the rest, ask again behind it. It may be read until the block is freed or the pool
-        woken, and not after. Raises UnknownPointerError, UnavailableError (not asleep, or dropped)."""
+        """The saved contents of a block while the pool sleeps: a view of the bytes from an address inside it on, up to
+        the end of one contiguous piece; for the rest, ask again from there. Read it only until the block is freed or
+        the pool woken. Raises UnknownPointerError, UnavailableError (not asleep, or dropped)."""
         data, count = ffi.new("void **"), ffi.new("uint64_t *")
         self._call(lib.gpupool_backup, address_of("address", address), data, count)
         return memoryview(ffi.buffer(data[0], count[0])).toreadonly()
@@ -152,7 +161,8 @@ def sleep_tag(
     sync_context: bool = False,
     hold_mallocs: bool = False,
 ) -> SleepResult:
-    """Pool.sleep of every pool of this process with that name, None: with any. All of them, or none. Since 0.2."""
+    """Calls Pool.sleep on every pool of this process with that name, None: any name. Either all sleep or none. Since
+    0.2."""
     result = _result()
     check(lib.gpupool_sleep_tag(_tag(tag), _sleep_options(mode, sync_context, hold_mallocs), result))
     return SleepResult._of(result)
@@ -161,7 +171,8 @@ def sleep_tag(
 def wake_tag(
     tag: str | None = None, timeout: float = 0.0, *, fill: int | None = None, retain_backup: bool = False
 ) -> SleepResult:
-    """Pool.wake of every pool of this process with that name, None: with any. All of them, or none. Since 0.2."""
+    """Calls Pool.wake on every pool of this process with that name, None: any name. Either all wake or none. Since
+    0.2."""
     result = _result()
     check(lib.gpupool_wake_tag(_tag(tag), _wake_options(timeout, fill, retain_backup), result))
     return SleepResult._of(result)

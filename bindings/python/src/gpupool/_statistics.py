@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching a pool: its statistics, also under PyTorch's names, and where its memory is."""
+"""Watching a pool: its statistics, under PyTorch's names too, and where its memory is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._torch_names import memory_stats, memory_summary
 
 
 def use_in_words(stats: Stats) -> str:
-    """Such as "2 MiB of 64 MiB reserved, 1 block live"."""
+    """For example "2 MiB of 64 MiB reserved, 1 block live"."""
     blocks = stats.all.allocated_blocks.current
     limit = f" of {in_words(stats.limit_bytes)}" if stats.limit_bytes else ""
     live = f"{blocks} block{'s' * (blocks != 1)} live"
@@ -21,7 +21,7 @@ def use_in_words(stats: Stats) -> str:
 
 
 class Snapshot(Record):
-    """What is mapped and what is in it, at one moment, sorted by address."""
+    """All mapped memory and its contents, sorted by address; not of one moment beside threads that allocate."""
 
     __slots__ = ("blocks", "segments")
 
@@ -30,7 +30,7 @@ class Snapshot(Record):
 
 
 class Watched(Handle):
-    """The part of Pool that looks and changes nothing. Any thread may look at any time."""
+    """The part of Pool that only reads. Any thread may call it at any time."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class Watched(Handle):
         return Stats._of(stats)
 
     def _repr_html_(self) -> str:
-        """For notebooks: what it holds, of what it may hold."""
+        """For notebooks: what the pool holds of what it may hold."""
         try:
             stats = self.stats()
         except Error:  # closed
@@ -63,7 +63,7 @@ class Watched(Handle):
         return self.stats().all.allocated_bytes.current
 
     def max_memory_allocated(self) -> int:
-        """The most bytes that live blocks had since the start or reset_peak_memory_stats."""
+        """The peak of bytes in live blocks since the start or reset_peak_memory_stats."""
         return self.stats().all.allocated_bytes.peak
 
     def memory_reserved(self) -> int:
@@ -71,24 +71,24 @@ class Watched(Handle):
         return self.stats().all.reserved_bytes.current
 
     def max_memory_reserved(self) -> int:
-        """The most bytes that the pool held since the start or reset_peak_memory_stats."""
+        """The peak of physical memory that the pool held, in bytes, since the start or reset_peak_memory_stats."""
         return self.stats().all.reserved_bytes.peak
 
     def memory_stats(self) -> dict[str, int]:
         """The statistics under the names of torch.cuda.memory_stats, sorted.
 
-        Segments are chunks. Where a key counts what this pool does not have (blocks that were split off, blocks over
-        a size limit), it is 0, as it is in PyTorch with expandable segments; max_split_size is -1, for "none".
+        Segments are chunks. A key for something that this pool does not have (blocks that were split off, blocks over a
+        size limit) is 0, as in PyTorch with expandable segments; max_split_size is -1, for "none".
         """
         return memory_stats(self.stats())
 
     def memory_summary(self, abbreviated: bool = False) -> str:
-        """The statistics as a table for people, of the form of torch.cuda.memory_summary. abbreviated leaves out the
-        lines of the large and the small heaps."""
+        """The statistics as a readable table, in the form of torch.cuda.memory_summary. abbreviated omits the lines of
+        the large and the small heaps."""
         return memory_summary(self.stats(), abbreviated)
 
     def snapshot(self) -> Snapshot:
-        """Lists what is mapped and what is in it. Raises HostOutOfMemoryError."""
+        """Lists all mapped memory and its contents. Raises HostOutOfMemoryError."""
         counts = ffi.new("size_t[2]")
         segments, blocks = ffi.NULL, ffi.NULL
         room = (0, 0)
@@ -100,7 +100,7 @@ class Watched(Handle):
             )
             if counts[0] <= room[0] and counts[1] <= room[1]:
                 break
-            # Other threads may add to the lists in between.
+            # Other threads may add to the lists meanwhile.
             room = (counts[0], counts[1])
             segments, blocks = ffi.new("gpupool_segment_t[]", room[0]), ffi.new("gpupool_block_t[]", room[1])
         return Snapshot(
@@ -115,8 +115,8 @@ class Watched(Handle):
         return Block._of(block)
 
     def holders(self) -> tuple[Holder, ...]:
-        """Who holds the live bytes, the largest first, by call site and tag, estimated from samples: large holders are
-        always there, within a few per cent. Raises HostOutOfMemoryError. Since 0.2."""
+        """Who holds the live bytes, largest first, by call site and tag, estimated from samples: large holders always
+        appear, within a few per cent. Raises HostOutOfMemoryError. Since 0.2."""
         count, room, holders = ffi.new("size_t *"), 0, ffi.NULL
         while True:
             self._call(lib.gpupool_holders, holders, ffi.sizeof("gpupool_holder_t"), room, count)
@@ -126,5 +126,5 @@ class Watched(Handle):
             holders = ffi.new("gpupool_holder_t[]", room)
 
     def validate(self) -> None:
-        """Checks every promise that the pool's records make to each other. Slow; for tests. Raises InternalError."""
+        """Checks every invariant of the pool's records. Slow; for tests. Raises InternalError."""
         self._call(lib.gpupool_validate)

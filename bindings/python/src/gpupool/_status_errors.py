@@ -11,7 +11,7 @@ class InvalidArgumentError(Error, ValueError, status=Status.INVALID_ARGUMENT):
 
 
 class OutOfMemoryError(Error, MemoryError, status=Status.OUT_OF_MEMORY):
-    """The device has no more memory, and nothing that the pool could do has helped."""
+    """The device has no more memory, and nothing that the pool tried has helped."""
 
 
 class HostOutOfMemoryError(Error, MemoryError, status=Status.HOST_OUT_OF_MEMORY):
@@ -19,7 +19,7 @@ class HostOutOfMemoryError(Error, MemoryError, status=Status.HOST_OUT_OF_MEMORY)
 
 
 class OverLimitError(OutOfMemoryError, status=Status.OVER_LIMIT):
-    """The call would bring reserved memory above the pool's limit."""
+    """The call would take reserved memory above the pool's limit."""
 
 
 class UnknownPointerError(Error, ValueError, status=Status.UNKNOWN_POINTER):
@@ -47,8 +47,8 @@ class ForkedError(Error, status=Status.FORKED):
 
 
 class InternalError(Error, status=Status.INTERNAL):
-    """A promise of the library itself was broken. Please report it."""
+    """The library broke a promise of its own. Please report it."""
 
 
 class AsleepError(Error, status=Status.ASLEEP):
-    """The pool sleeps, or is about to: see gpupool_sleep. Since 0.2."""
+    """The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2."""

@@ -12,25 +12,25 @@ from ._native import ffi, lib
 from ._owner import Owner
 from ._status_errors import InvalidArgumentError
 
-# What a closed stream points to.
+# The pointer of a closed stream.
 _CLOSED = ffi.new("gpupool_py_stream_t *")
 
 
 class CudaStream(Protocol):
-    """A stream of another library, by NVIDIA's protocol."""
+    """A stream of another library that follows NVIDIA's protocol."""
 
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 
 class TorchStream(Protocol):
-    """A stream as PyTorch has it."""
+    """A stream as in PyTorch."""
 
     @property
     def cuda_stream(self) -> int: ...
 
 
 class CupyStream(Protocol):
-    """A stream as CuPy has it."""
+    """A stream as in CuPy."""
 
     @property
     def ptr(self) -> int: ...
@@ -42,7 +42,7 @@ an object with __cuda_stream__(), .cuda_stream (PyTorch) or .ptr (CuPy)."""
 
 
 def stream_number(stream: StreamLike) -> int:
-    """The number that the library takes. TypeError: this is no stream. OverflowError: no stream has such a number."""
+    """The number that the library takes. TypeError: not a stream. OverflowError: no stream has such a number."""
     if type(stream) is int:
         return integer("stream", stream)
     number: object = stream
@@ -55,7 +55,7 @@ def stream_number(stream: StreamLike) -> int:
                 break
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError(
-            f"stream is {stream!r}, which is none: it is a number, or has __cuda_stream__(), .cuda_stream or .ptr"
+            f"stream is {stream!r}, not a stream: it must be a number, or have __cuda_stream__(), .cuda_stream or .ptr"
         )
     return integer("stream", number)
 
@@ -81,16 +81,16 @@ class Using:
 
 
 def hold(record: Any) -> None:
-    """Keeps a Stream's record from being closed until gpupool_py_stream_release."""
+    """Keeps a Stream's record open until gpupool_py_stream_release."""
     if not lib.gpupool_py_stream_hold(record):
         raise InvalidArgumentError("the stream is closed")
 
 
 class Stream(Owner):
-    """A stream that a pool made, by Pool.stream(). It ends when it is closed or dropped.
+    """A stream created by Pool.stream(). It ends when it is closed or dropped.
 
     It may outlive its Pool object. Buffers of the stream keep it from being dropped. int(stream) is its number, and
-    libraries that know __cuda_stream__ take it as it is.
+    libraries that know __cuda_stream__ accept the object itself.
     """
 
     __slots__ = ("__weakref__", "_record")
@@ -101,7 +101,7 @@ class Stream(Owner):
         self._record = record
 
     def _open(self) -> Any:
-        """The record, which stays as long as somebody has it, also if another thread closes the stream."""
+        """The record, which stays as long as anybody holds it, even if another thread closes the stream."""
         record = self._record
         if record is _CLOSED:
             raise InvalidArgumentError("the stream is closed")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Written by tools/apigen.py.
-"""What the library tells about itself, as data."""
+"""What the library reports about itself, as data."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ._enums import Backend, BlockState, Capability, SleepFlag, SleepMode
+from ._enums import Backend, BlockState, Capability, ShareMemberState, ShareState, SleepFlag, SleepMode
 from ._native import ffi
 from ._record import Record
 
@@ -58,9 +58,9 @@ class DeviceInfo(Record):
 
 
 class Stat(Record):
-    """One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever
-    no call is in flight. peak is exact while one thread allocates, and at most 16 MiB (or 4096 blocks) a
-    thread too high with several; of reserved bytes and chunks it is always exact.
+    """One quantity over time. total_allocated - total_freed = current. Current and totals are exact whenever no
+    call is in flight. While one thread allocates, peak is exact; with several, it is too high by at most 16
+    MiB (or 4096 blocks) a thread. The peaks of reserved bytes and chunks are always exact.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class StatGroup(Record):
 
 
 class CallStat(Record):
-    """How often a driver function was called, and the time that the calls took (virtual time on the simulated
+    """How often a driver function was called, and how long the calls took (in virtual time on the simulated
     device). Failed calls count too.
     """
 
@@ -195,8 +195,8 @@ class DriverStats(Record):
 
 
 class Stats(Record):
-    """Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks
-    of a group are those whose chunks back its heaps now.
+    """Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a
+    group count the chunks that back its heaps now.
     """
 
     __slots__ = (
@@ -216,6 +216,10 @@ class Stats(Record):
         "oom_handler_calls",
         "releasable_bytes",
         "retries",
+        "share_given_bytes",
+        "share_slot",
+        "share_state",
+        "share_taken_bytes",
         "slack_bytes",
         "sleeps",
         "small",
@@ -228,7 +232,7 @@ class Stats(Record):
 
     device: int
     limit_bytes: int
-    """The limit in force, in bytes: what gpupool_set_limit or gpupool_set_fraction came to; 0: none."""
+    """The limit in force, in bytes, whether set in bytes or as a fraction; 0: none."""
     cached_bytes: int
     releasable_bytes: int
     """The part of cached_bytes that gpupool_empty would give back: chunks that no block touches."""
@@ -238,33 +242,44 @@ class Stats(Record):
     small: StatGroup
     driver: DriverStats
     hits: int
-    """Mallocs served by a thread's own cache, and the others."""
+    """Mallocs that a thread's own cache served, and the others."""
     misses: int
     steals: int
-    """Free chunks that were taken from where they lay: mapped at another address, or handed to another stream.
-    And those among them that came from another stream.
+    """Free chunks that the pool mapped at another address or handed to another stream, and the part of them
+    that came from another stream.
     """
     stream_steals: int
     retries: int
-    """Mallocs that had to go down the ladder, times the handler was asked, and mallocs that failed."""
+    """Mallocs that met a shortage, calls of the out-of-memory handler, and mallocs that failed."""
     oom_handler_calls: int
     failed_mallocs: int
     streams: int
-    """Streams that this pool has seen and that were not released."""
+    """Streams that this pool has seen and nobody has released."""
     metadata_bytes: int
     """Host memory of the pool's own records."""
     asleep_bytes: int
-    """Memory that is away because the pool sleeps: what waking will create, and no part of reserved_bytes;
-    blocks in it still count as active. This and all below: since 0.2.
+    """Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in
+    it still count as active. This and all below: since 0.2.
     """
     backup_bytes: int
-    """Page-locked memory of the host that the pool holds to sleep with."""
+    """Page-locked host memory that the pool holds to sleep with."""
     sleeps: int
     """How often the pool fell asleep, and woke."""
     wakes: int
     copy: CallStat
-    """More calls of the driver: copies of sleep and wake, and streams created and destroyed for them."""
+    """More calls of the driver: copies for sleep and wake, and streams created and destroyed for these
+    copies.
+    """
     stream: CallStat
+    share_given_bytes: int
+    """What this process has given back because others in its group were short, and what it got after asking
+    them.
+    """
+    share_taken_bytes: int
+    share_state: ShareState
+    """A gpupool_share_state_t."""
+    share_slot: int
+    """The number of the process in its group."""
 
     @classmethod
     def _of(cls, c: Any) -> Stats:
@@ -293,6 +308,115 @@ class Stats(Record):
             wakes=c.wakes,
             copy=CallStat._of(c.copy),
             stream=CallStat._of(c.stream),
+            share_given_bytes=c.share_given_bytes,
+            share_taken_bytes=c.share_taken_bytes,
+            share_state=ShareState(c.share_state),
+            share_slot=c.share_slot,
+        )
+
+
+class Share(Record):
+    """A group of processes that share a device's memory, as gpupool_share_info finds it. Since 0.2."""
+
+    __slots__ = (
+        "foreign_bytes",
+        "limbo_bytes",
+        "limit_bytes",
+        "members",
+        "path",
+        "total_bytes",
+        "used_bytes",
+    )
+
+    members: int
+    """Members that live, and dead ones whose memory is not confirmed free yet."""
+    limit_bytes: int
+    """What all members may have together, what they have (guarantees included), and what the device has."""
+    used_bytes: int
+    total_bytes: int
+    limbo_bytes: int
+    """The part of used_bytes that dead members held, until the device shows it free."""
+    foreign_bytes: int
+    """Memory that no member held at the last quiet moment: contexts, and programs outside the group."""
+    path: str
+    """Where the region is."""
+
+    @classmethod
+    def _of(cls, c: Any) -> Share:
+        return cls(
+            members=c.members,
+            limit_bytes=c.limit_bytes,
+            used_bytes=c.used_bytes,
+            total_bytes=c.total_bytes,
+            limbo_bytes=c.limbo_bytes,
+            foreign_bytes=c.foreign_bytes,
+            path=ffi.string(c.path).decode(errors="replace"),
+        )
+
+
+class ShareMember(Record):
+    """A member of a group. All but charged_bytes is what the member says of itself, and may lag. Since 0.2."""
+
+    __slots__ = (
+        "charged_bytes",
+        "given_bytes",
+        "guaranteed_bytes",
+        "is_waiting",
+        "limit_bytes",
+        "live_bytes",
+        "name",
+        "pid",
+        "priority",
+        "reserved_bytes",
+        "slot",
+        "state",
+        "taken_bytes",
+        "uid",
+        "want_bytes",
+    )
+
+    slot: int
+    """Its number, for gpupool_share_set."""
+    state: ShareMemberState
+    """A gpupool_share_member_state_t."""
+    pid: int
+    """As its own namespace sees it."""
+    uid: int
+    priority: int
+    is_waiting: int
+    """1: it waits for want_bytes."""
+    want_bytes: int
+    reserved_bytes: int
+    """What it has, and what counts for the group: the larger of that and its guarantee."""
+    charged_bytes: int
+    live_bytes: int
+    """Bytes in live blocks when it was asked last."""
+    guaranteed_bytes: int
+    limit_bytes: int
+    """0: none but the group's."""
+    given_bytes: int
+    taken_bytes: int
+    name: str
+    """The program."""
+
+    @classmethod
+    def _of(cls, c: Any) -> ShareMember:
+        return cls(
+            slot=c.slot,
+            state=ShareMemberState(c.state),
+            pid=c.pid,
+            uid=c.uid,
+            priority=c.priority,
+            is_waiting=c.is_waiting,
+            want_bytes=c.want_bytes,
+            reserved_bytes=c.reserved_bytes,
+            charged_bytes=c.charged_bytes,
+            live_bytes=c.live_bytes,
+            guaranteed_bytes=c.guaranteed_bytes,
+            limit_bytes=c.limit_bytes,
+            given_bytes=c.given_bytes,
+            taken_bytes=c.taken_bytes,
+            name=ffi.string(c.name).decode(errors="replace"),
         )
 
 
@@ -326,8 +450,8 @@ class SleepOptions(Record):
 
 
 class SleepResult(Record):
-    """What a sleep or a wake came to, in bytes, for all pools that it was for. All zero where there was nothing
-    to do. Since 0.2.
+    """The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to
+    do. Since 0.2.
     """
 
     __slots__ = (
@@ -345,12 +469,12 @@ class SleepResult(Record):
     released_bytes: int
     """Sleep: physical memory that was given back, cached memory included."""
     saved_bytes: int
-    """Sleep: what live blocks hold that was copied to the host. Wake: what was copied back."""
+    """Sleep: contents of live blocks that were copied to the host. Wake: contents that were copied back."""
     dropped_bytes: int
-    """Sleep and wake: what live blocks held that was not."""
+    """Sleep and wake: contents of live blocks that were not copied."""
     retained_bytes: int
     """Sleep: the part of released_bytes that the device did not get back, because somebody else holds the
-    memory or the driver did not take it. Where others allocate at the same time, an estimate.
+    memory or the driver did not take it. An estimate if others allocate at the same time.
     """
     created_bytes: int
     """Wake: physical memory that was created."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies with the host that are not waited for."""
+"""Asynchronous copies to and from the host."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from ._native import lib
 _Result = TypeVar("_Result")
 
 _LOST: list[object] = []
-"""Host memory that nobody knows to be done with, since the driver refused to wait: better lost than given to others."""
+"""Host memory that copies may still use, because the driver refused to wait: better lost than reused."""
 
 
 class Transfer(Generic[_Result]):
     """A copy between the host and a block that is queued on the block's stream: buffer.upload(), buffer.download().
     Until wait() it keeps the host's memory, the block and its stream: a free() or close() meanwhile takes effect
-    afterwards. What is read from must not be written meanwhile, nor the other way round. Dropping it waits.
-    Since 0.2.
+    afterwards. Meanwhile, do not write the source, and do not use the destination. Dropping it waits. Since 0.2.
 
         there = buffer.upload(numbers)
-        ...                                 # work of the host, while the copy is under way
+        ...                                 # work on the host while the copy is in progress
         there.wait()                        # or, in a coroutine: await there
     """
 
@@ -39,7 +38,7 @@ class Transfer(Generic[_Result]):
         self._result = result
 
     def wait(self) -> _Result:
-        """Waits until the copy, and what was queued before it, is done. Of a download, it returns the bytes, or out.
+        """Waits until the copy, and everything queued before it, is done. For a download, it returns the bytes, or out.
         May be called again, on any thread. Raises DriverError, ForkedError."""
         with self._lock:
             if self._held is not None:
@@ -53,7 +52,7 @@ class Transfer(Generic[_Result]):
             held.__exit__(None, None, None)
 
     def __await__(self) -> Generator[Any, None, _Result]:
-        """Waits on a thread of the event loop's."""
+        """Waits on a thread of the event loop."""
         import asyncio  # noqa: PLC0415  most programs do without
 
         return asyncio.to_thread(self.wait).__await__()

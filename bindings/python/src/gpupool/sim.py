@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated device: a laboratory. It obeys CUDA's rules for memory and streams, in virtual time, and tells when
-they are broken. There are 8, numbered from 0; on others these functions raise InvalidArgumentError.
+"""The simulated device. It follows CUDA's rules for memory and streams, in virtual time, and reports when they are
+broken. There are 8, numbered from 0; for other numbers these functions raise InvalidArgumentError.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ._stream import StreamLike, Using, stream_number
 
 
 class Faults(Record):
-    """The rules of a device that were broken so far."""
+    """The rules of a device that have been broken so far."""
 
     __slots__ = ("count", "last")
 
     count: int
     last: str
-    """The last one in words."""
+    """A description of the last one."""
 
 
 def configure(
@@ -37,10 +37,10 @@ def configure(
 ) -> None:
     """Sets how a simulated device behaves; possible only while no pool uses it.
 
-    data: whether blocks are real memory of the host, with true aliasing (the default), or addresses only, for speed.
-    capacity_bytes: 0 is an H200's. price_scale: multiplies the prices of driver calls, an H200's too.
-    strict_streams: only streams that a pool made, and 0, are streams; any other number is a fault. Since 0.2.
-    host_bytes: how much of the host's memory can be page-locked; 0 is 1 TiB. Since 0.2.
+    data: whether blocks are real host memory, with true aliasing (the default), or only addresses, for speed.
+    capacity_bytes: 0 is an H200's. price_scale: multiplies the prices of driver calls, which are an H200's too.
+    strict_streams: only 0 and streams that a pool created are streams; any other number is a fault. Since 0.2.
+    host_bytes: how much host memory can be page-locked; 0 is 1 TiB. Since 0.2.
     Raises InvalidArgumentError (no such device, in use, out of range).
     """
     config = ffi.new("gpupool_sim_config_t *", {"struct_size": ffi.sizeof("gpupool_sim_config_t")})
@@ -53,15 +53,15 @@ def configure(
 
 
 def script(text: str, device: int = 0) -> None:
-    """Makes driver calls fail: "CALL:NUMBER[=ERROR]" with commas. CALL is create, release, map, set_access, unmap,
-    address, malloc, free, event_record, query, stream_wait, host_wait, copy (of sleep and wake) or stream; NUMBER
-    counts its occurrences from 1, starting now, or is * for all; ERROR is out_of_memory or error. "" ends all
-    failures."""
+    """Makes driver calls fail: a comma-separated list of "CALL:NUMBER[=ERROR]". CALL is create, release, map,
+    set_access, unmap, address, malloc, free, event_record, query, stream_wait, host_wait, copy (of sleep and wake) or
+    stream; NUMBER counts its occurrences from 1, starting now, or is * for all; ERROR is out_of_memory or error. ""
+    ends all failures."""
     check(lib.gpupool_sim_script(device_number("device", device), text.encode()))
 
 
 def work(nanoseconds: int, stream: StreamLike = 0, *, address: int = 0, size: int = 0, device: int = 0) -> None:
-    """Queues work of some virtual time on a stream, which reads and writes size bytes at address."""
+    """Queues work on a stream that takes some virtual time, and reads and writes size bytes at address."""
     check(lib.gpupool_sim_work(device, stream_number(stream), address, size, nanoseconds))
 
 
@@ -72,7 +72,7 @@ def advance(nanoseconds: int, device: int = 0) -> None:
 
 @contextmanager
 def capture(stream: StreamLike, device: int = 0) -> Iterator[None]:
-    """Within it, the stream captures a graph: work, fills and copies are kept for launch, and not done."""
+    """Inside the `with`, the stream captures a graph: work, fills and copies are recorded for launch, not done."""
     number = stream_number(stream)
     check(lib.gpupool_sim_capture(device, number, 1))
     try:
@@ -84,8 +84,8 @@ def capture(stream: StreamLike, device: int = 0) -> Iterator[None]:
 def launch(capture: int, stream: StreamLike = 0, device: int = 0) -> None:
     """Queues on a stream of the device what an ended capture recorded, any number of times.
 
-    capture: what Pool.capture_id gave while it was under way. The addresses are those of then, which must be mapped
-    now. Since 0.2. Raises InvalidArgumentError (no such device, no such capture on it, or one that is under way),
+    capture: what Pool.capture_id returned during the capture. The addresses are those of the capture, and must be
+    mapped now. Since 0.2. Raises InvalidArgumentError (no such device, no such capture on it, or one in progress),
     DriverError, and UnsupportedError as the copies do.
     """
     number = device_number("device", device)
@@ -94,14 +94,14 @@ def launch(capture: int, stream: StreamLike = 0, device: int = 0) -> None:
 
 
 def hold(address: int, device: int = 0) -> None:
-    """Lets somebody else hold the physical memory that is mapped at an address, as NCCL does: it does not return to the
+    """Holds the physical memory mapped at an address as another library such as NCCL would: it does not return to the
     device until hold(0). Since 0.2. Raises InvalidArgumentError (no chunk is mapped there)."""
     check(lib.gpupool_sim_hold(device_number("device", device), address))
 
 
 def faults(device: int = 0) -> Faults:
-    """Use of memory that is not mapped, races between streams, unmapping what is in use, and calls that are illegal
-    during capture."""
+    """Use of unmapped memory, races between streams, unmapping memory in use, and calls that are illegal during
+    capture."""
     count = ffi.new("uint64_t *")
     text = ffi.new("char[]", 1024)
     check(lib.gpupool_sim_faults(device, count, text, 1024))

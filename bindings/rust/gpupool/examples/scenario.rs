@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use gpupool::{sim, Backend, Kind, Mode, Pool, Stats, Stream, StreamId};
 use serde_json::{json, Map, Value};
 
-/// What a step came to: the address, if it deals in one.
+/// The result of a step: an address, if it has one.
 type Outcome = gpupool::Result<Option<u64>>;
 /// Why a scenario stops.
 type Failure = String;

@@ -11,8 +11,8 @@ use crate::{BlockInfo, Error, Result, Stream, StreamId};
 
 /// Elements that may be copied to and from a device as bytes.
 ///
-/// Numbers and arrays of them are, with the feature `half` also `half::f16` and `half::bf16`. With the feature
-/// `bytemuck` the macro `gpupool::pod!` makes it so for types of your own, without `unsafe`.
+/// Numbers and arrays of them qualify, and with the feature `half` also `half::f16` and `half::bf16`. With the feature
+/// `bytemuck`, the macro `gpupool::pod!` adds your own types, without `unsafe`.
 ///
 /// # Safety
 /// Every pattern of bytes is a value of the type.
@@ -32,8 +32,9 @@ unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
 #[cfg(feature = "half")]
 numbers!(half::f16 half::bf16);
 
-/// Lets arrays of a type be on the device: [`Pod`](crate::Pod), as `bytemuck::AnyBitPattern` proves it. A blanket
-/// implementation would forbid the implementations of other crates once anybody turns the feature on. Since 0.2.
+/// Implements [`Pod`](crate::Pod) for a type, so that arrays of it can be on the device; `bytemuck::AnyBitPattern`
+/// proves that it is safe. A blanket implementation would conflict with other crates' implementations once anybody
+/// turns the feature on. Since 0.2.
 ///
 /// ```
 /// #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
@@ -51,7 +52,7 @@ numbers!(half::f16 half::bf16);
 /// # }
 /// ```
 ///
-/// A type that is not for any bytes does not compile:
+/// A type that does not accept any bytes does not compile:
 ///
 /// ```compile_fail
 /// #[derive(Clone, Copy)]
@@ -71,8 +72,8 @@ macro_rules! pod {
     )+ };
 }
 
-/// Bytes on the device, freed on their stream when dropped: work that is queued there may still use them.
-/// Never waits for the GPU. `S` is how it holds the stream; see [`Block::new`].
+/// Bytes on the device, freed on their stream when dropped: work already queued there may still use them. Never waits
+/// for the GPU. `S` is how the block holds the stream; see [`Block::new`].
 pub struct Block<S: Borrow<Stream> = Stream> {
     address: u64,
     bytes: u64,
@@ -80,8 +81,8 @@ pub struct Block<S: Borrow<Stream> = Stream> {
 }
 
 impl<S: Borrow<Stream>> Block<S> {
-    /// Allocates `bytes` for work on `stream`, aligned to 512. 0 bytes have address 0. Given a [`Stream`], the
-    /// block owns a share of it and may go anywhere; given a `&Stream` it borrows it, which is cheapest.
+    /// Allocates `bytes` for work on `stream`, aligned to 512. 0 bytes have address 0. Given a [`Stream`], the block
+    /// owns a handle to it and may go anywhere; given a `&Stream`, it borrows it, which is cheapest.
     ///
     /// ```
     /// use gpupool::{Block, Pool};
@@ -107,7 +108,7 @@ impl<S: Borrow<Stream>> Block<S> {
         Ok(Block { address, bytes, stream })
     }
 
-    /// Takes over what [`Stream::malloc`] or [`into_raw`](Block::into_raw) gave.
+    /// Takes over what [`Stream::malloc`] or [`into_raw`](Block::into_raw) returned.
     ///
     /// # Safety
     /// It is a live block of the stream's pool of at least that many bytes, and nobody else frees it.
@@ -115,7 +116,7 @@ impl<S: Borrow<Stream>> Block<S> {
         Block { address, bytes, stream }
     }
 
-    /// Gives the block up: from now on it is the caller's to free.
+    /// Gives the block up: from now on the caller must free it.
     #[must_use = "nobody else frees it"]
     pub fn into_raw(self) -> u64 {
         self.take_apart().0
@@ -127,7 +128,7 @@ impl<S: Borrow<Stream>> Block<S> {
         self.address
     }
 
-    /// Bytes that were asked for.
+    /// The requested size in bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -139,13 +140,13 @@ impl<S: Borrow<Stream>> Block<S> {
         self.stream.borrow()
     }
 
-    /// What the pool knows of it. A block of 0 bytes is unknown to it.
+    /// What the pool knows about the block. It does not know blocks of 0 bytes.
     pub fn info(&self) -> Result<BlockInfo> {
         self.stream().pool().block_info(self.address)
     }
 
-    /// Says that another stream of the same pool uses the block too: once freed, it is reused only when that one
-    /// has passed the work that was queued on it when the block was freed.
+    /// Tells the pool that another of its streams uses the block too: once freed, the block is reused only when that
+    /// stream has passed the work queued on it at the time of the free.
     pub fn record_stream(&self, other: &Stream) -> Result<()> {
         self.stream().check_pool(other)?;
         // SAFETY: both streams are there.
@@ -180,7 +181,7 @@ impl<S: Borrow<Stream>> Block<S> {
     /// Queues a copy from the block to `destination`.
     ///
     /// # Safety
-    /// `destination` stays, and nobody looks at it, until the stream has passed.
+    /// `destination` stays, and nobody reads it, until the stream has passed.
     pub unsafe fn read_async<T: Pod>(&self, offset_bytes: u64, destination: &mut [T]) -> Result<()> {
         let bytes = size_of_val(destination) as u64;
         let source = self.place(offset_bytes, bytes)?;
@@ -188,8 +189,8 @@ impl<S: Borrow<Stream>> Block<S> {
         unsafe { self.stream().copy(destination.as_mut_ptr() as u64, source, bytes) }
     }
 
-    /// Queues a copy of the first `bytes` of another block of the same pool on this block's stream. What another
-    /// stream still does to that block is not waited for: [synchronize](Stream::synchronize) with it first.
+    /// Queues a copy of the first `bytes` of another block of the same pool on this block's stream. Does not wait for
+    /// other streams' work on that block: [synchronize](Stream::synchronize) with them first.
     pub fn copy_from<R: Borrow<Stream>>(&mut self, source: &Block<R>, bytes: u64) -> Result<()> {
         source.record_stream(self.stream())?;
         let destination = self.place(0, bytes)?;
@@ -204,7 +205,7 @@ impl<S: Borrow<Stream>> Block<S> {
         unsafe { self.stream().fill(self.address, value, self.bytes) }
     }
 
-    /// Frees it now and says whether that worked. Dropping it does the same and says nothing.
+    /// Frees it now and returns whether that worked. Dropping it does the same silently.
     pub fn free(self) -> Result<()> {
         let (address, stream) = self.take_apart();
         let owner = stream.borrow();

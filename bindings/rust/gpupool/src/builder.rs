@@ -3,21 +3,23 @@
 
 use std::mem::size_of;
 use std::ptr;
+use std::time::Duration;
 
 use gpupool_sys as sys;
 
 use crate::callbacks::Upstream;
 use crate::error::check;
+use crate::words::c_text;
 use crate::{library, Backend, Device, Error, Limit, Pool, Result, StreamId};
 
 /// How memory is obtained from the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// `Vmm` where the device and the kind allow it, else `Driver`.
+    /// `Vmm` if the device and the kind allow it, else `Driver`.
     #[default]
     Auto,
-    /// Chunks that are mapped where they are needed: tightest. [`Kind::Device`] only.
+    /// Chunks, mapped where they are needed: the tightest mode. [`Kind::Device`] only.
     Vmm,
     /// Segments from the driver's own malloc: for old devices, cudaIpc and RDMA through peermem.
     Driver,
@@ -41,7 +43,7 @@ pub enum Kind {
     /// The device's own.
     #[default]
     Device,
-    /// Page-locked memory of the host that the device can read and write.
+    /// Page-locked host memory that the device can read and write.
     Pinned,
     /// Memory that the driver moves between host and device.
     Managed,
@@ -58,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Names what a pool should have that is not default.
+/// Sets everything in which a pool should differ from the defaults.
 ///
 /// ```
 /// use gpupool::{Backend, Pool};
@@ -84,15 +86,19 @@ pub struct Builder {
     slack: f64,
     max_chunk_bytes: u64,
     peers: Vec<i32>,
+    share: Option<String>,
+    guaranteed_bytes: u64,
+    share_wait: Duration,
+    priority: i32,
     upstream: Option<Box<Upstream>>,
     /// The first argument that could not be read.
     failure: Option<Error>,
 }
 
 impl Builder {
-    /// The device: its number, from 0, or words such as "cuda:1", or a [`Device`]. What names a backend chooses it,
-    /// as [`backend`](Builder::backend) does; the last call counts. Default: 0. What cannot be read is an error of
-    /// [`build`](Builder::build).
+    /// The device: its number, from 0, a name such as "cuda:1", or a [`Device`]. A name with a backend chooses it, as
+    /// [`backend`](Builder::backend) does; the last call counts. Default: 0. [`build`](Builder::build) reports a bad
+    /// name.
     pub fn device<D>(mut self, device: D) -> Builder
     where
         D: TryInto<Device>,
@@ -110,7 +116,7 @@ impl Builder {
         self
     }
 
-    /// Default: CUDA where there is a usable GPU, else the simulated device.
+    /// Default: CUDA if there is a usable GPU, else the simulated device.
     pub fn backend(mut self, backend: Backend) -> Builder {
         self.backend = backend;
         self
@@ -128,8 +134,8 @@ impl Builder {
         self
     }
 
-    /// Asks the driver at every malloc and free whether the stream is capturing a graph; what is allocated and
-    /// freed while capturing is reused within that capture only. Costs a driver query a call.
+    /// Asks the driver at every malloc and free whether the stream is capturing a graph; memory allocated and freed
+    /// while capturing is reused only within that capture. Costs one driver query per call.
     pub fn capture_aware(mut self, capture_aware: bool) -> Builder {
         self.capture_aware = capture_aware;
         self
@@ -141,14 +147,14 @@ impl Builder {
         self
     }
 
-    /// Limits reserved memory in bytes; 0: no such limit, the default. The smaller of both limits holds.
+    /// Limits reserved memory in bytes; 0: no such limit, the default. The smaller of both limits applies.
     pub fn limit_bytes(mut self, limit_bytes: u64) -> Builder {
         self.limit_bytes = limit_bytes;
         self
     }
 
-    /// The same in words: "8GiB", or "40%" of the device's memory; or as a [`Limit`]. What cannot be read is an error
-    /// of [`build`](Builder::build). Since 0.2.
+    /// The same as a string, "8GiB" or "40%" of the device's memory, or as a [`Limit`]. [`build`](Builder::build)
+    /// reports a bad string. Since 0.2.
     pub fn limit<L>(mut self, limit: L) -> Builder
     where
         L: TryInto<Limit>,
@@ -162,8 +168,9 @@ impl Builder {
         self
     }
 
-    /// How much more than the live peak may be reserved to save driver calls, as a fraction in [0, 10]: 0.1
-    /// allows 10 per cent. 0: default, tight.
+    /// By how much reserved memory may exceed the live peak to save driver calls, as a fraction in [0, 10]: 0.1 allows
+    /// 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where there is room
+    /// (since 0.2). -1: always tight, whatever it costs (since 0.2).
     pub fn slack(mut self, slack: f64) -> Builder {
         self.slack = slack;
         self
@@ -181,11 +188,36 @@ impl Builder {
         self
     }
 
+    /// The group of processes to share the device's memory with; "" is none, whatever GPUPOOL_SHARE in the
+    /// environment says. Since 0.2.
+    pub fn share(mut self, group: &str) -> Builder {
+        self.share = Some(group.to_owned());
+        self
+    }
+
+    /// This pool's guaranteed part of the group's memory, in bytes. Since 0.2.
+    pub fn guaranteed_bytes(mut self, bytes: u64) -> Builder {
+        self.guaranteed_bytes = bytes;
+        self
+    }
+
+    /// How long an allocation waits for neighbours to give memory back; zero: 50 ms. Since 0.2.
+    pub fn share_wait(mut self, wait: Duration) -> Builder {
+        self.share_wait = wait;
+        self
+    }
+
+    /// Decides which member gives first and which gets first, from -8 to 8. Since 0.2.
+    pub fn priority(mut self, priority: i32) -> Builder {
+        self.priority = priority;
+        self
+    }
+
     /// Takes memory from your own functions instead of the backend's; heaps, statistics, limits and the rest
     /// work the same over it. `malloc` gets the size and the stream, and returns an address aligned to at least
-    /// 512, or None for "no more memory". `free` takes back what it gave, with address, size and stream; no
-    /// work uses it any more. Both are called with no lock held, from any thread. A panic in `malloc` counts as
-    /// None, in `free` as done.
+    /// 512, or None for "no more memory". `free` takes back what it gave, with address, size and stream; no work still
+    /// uses it. Both are called from any thread, with no lock held. A panic in `malloc` counts as None, in `free` as
+    /// done.
     ///
     /// # Safety
     /// `malloc` returns addresses of that many bytes, which nothing else uses and which the device may read and
@@ -226,6 +258,11 @@ impl Builder {
         config.max_chunk_bytes = self.max_chunk_bytes;
         config.peers = self.peers.as_ptr();
         config.peer_count = self.peers.len() as u32;
+        let group = self.share.as_deref().map(|name| c_text("share", name)).transpose()?;
+        config.share = group.as_ref().map_or(ptr::null(), |name| name.as_ptr());
+        config.guaranteed_bytes = self.guaranteed_bytes;
+        config.share_wait_ns = u64::try_from(self.share_wait.as_nanos()).unwrap_or(u64::MAX);
+        config.priority = self.priority;
         if let Some(upstream) = &self.upstream {
             config.mode = sys::GPUPOOL_MODE_UPSTREAM.0 as i32;
             config.upstream_malloc = Some(Upstream::malloc);

@@ -11,7 +11,7 @@ use crate::StreamId;
 
 pub(crate) type OomHandler = dyn Fn(u64, u32) -> bool + Send + Sync;
 
-/// Where a pool's handler is. Stays for ever, because the library may still be about to ask when the handler is
+/// Holds a pool's handler. It stays for ever, because the library may be about to call the old handler while it is
 /// replaced.
 #[derive(Default)]
 pub(crate) struct OomSlot(RwLock<Option<Arc<OomHandler>>>);
@@ -29,7 +29,7 @@ impl OomSlot {
     }
 
     /// # Safety
-    /// `user` is what `as_user` gave.
+    /// `user` is what `as_user` returned.
     pub(crate) unsafe extern "C" fn ask(
         user: *mut c_void,
         _pool: *mut sys::gpupool_t,
@@ -62,7 +62,7 @@ impl Upstream {
     }
 
     /// # Safety
-    /// `user` is what `as_user` gave, of an upstream that is still there.
+    /// `user` is what `as_user` returned for an upstream that still exists.
     pub(crate) unsafe extern "C" fn malloc(
         user: *mut c_void,
         size: u64,

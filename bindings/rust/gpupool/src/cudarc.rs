@@ -62,15 +62,15 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     }
 }
 
-/// A block on loan to cudarc: dereferences to a `CudaSlice`, and gives the memory back to its block when dropped,
-/// where cudarc's own slice would free it.
+/// A block lent to cudarc: dereferences to a `CudaSlice`, and when dropped gives the memory back to its block, whereas
+/// cudarc's own slice would free it.
 pub struct CudaLoan<'a, T: Pod> {
     slice: ManuallyDrop<CudaSlice<T>>,
     block: PhantomData<&'a mut [T]>,
 }
 
 impl<T: Pod> CudaLoan<'_, T> {
-    /// For what writes to it. There is no `&mut CudaSlice`, since that could be moved out and dropped.
+    /// For writing. There is no `&mut CudaSlice`, because that could be moved out and dropped.
     pub fn view_mut(&mut self) -> CudaViewMut<'_, T> {
         self.slice.as_view_mut()
     }

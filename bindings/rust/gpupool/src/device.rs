@@ -14,8 +14,8 @@ use crate::{library, Result};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Backend {
-    /// CUDA where there is a usable GPU, else the simulated device. `GPUPOOL_BACKEND=cuda|sim` in the environment
-    /// decides instead.
+    /// CUDA if there is a usable GPU, else the simulated device. `GPUPOOL_BACKEND=cuda|sim` in the environment
+    /// overrides this.
     #[default]
     Auto,
     /// A GPU.
@@ -72,17 +72,17 @@ pub struct DeviceInfo {
     pub has_rdma: bool,
     /// It knows memory that the driver moves: [`Kind::Managed`](crate::Kind::Managed).
     pub has_managed: bool,
-    /// Its memory.
+    /// The size of its memory.
     pub total_bytes: u64,
-    /// What the device itself says is free now, whoever holds the rest.
+    /// What the device itself reports as free now, whoever holds the rest.
     pub free_bytes: u64,
     /// Sizes of chunks are multiples of this.
     pub granularity_bytes: u64,
-    /// As the driver gives it: 13000 is 13.0. 0 for the simulated device.
+    /// As the driver reports it: 13000 is 13.0. 0 for the simulated device.
     pub driver_version: i32,
     /// Compute capability: 90 is 9.0.
     pub compute_capability: i32,
-    /// Such as "NVIDIA H200".
+    /// For example "NVIDIA H200".
     pub name: String,
 }
 
@@ -105,7 +105,7 @@ impl From<sys::gpupool_device_info_t> for DeviceInfo {
     }
 }
 
-/// Counts the devices of a backend. Where there is no GPU, asking for [`Backend::Cuda`] is
+/// Counts the devices of a backend. Without a GPU, [`Backend::Cuda`] gives
 /// [`Unavailable`](crate::ErrorKind::Unavailable) with the reason.
 pub fn device_count(backend: Backend) -> Result<i32> {
     library::check_version()?;

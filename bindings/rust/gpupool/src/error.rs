@@ -41,12 +41,12 @@ impl Error {
         self.0.driver_code
     }
 
-    /// The explanation. Where memory ran out it says where the memory is.
+    /// The explanation. If memory ran out, it says where the memory is.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Whether memory could not be had: the device has no more, or the pool's limit forbids more.
+    /// Whether memory ran out: the device has no more, or the pool's limit forbids more.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self.0.kind, ErrorKind::OutOfMemory | ErrorKind::OverLimit)
     }
@@ -64,7 +64,7 @@ impl Error {
         Error::new(sys::GPUPOOL_ERROR_OUT_OF_MEMORY, 0, message)
     }
 
-    /// What this version cannot do.
+    /// Something that this version cannot do.
     #[cold]
     pub(crate) fn unsupported(message: String) -> Error {
         Error::new(sys::GPUPOOL_ERROR_UNSUPPORTED, 0, message)
@@ -79,7 +79,7 @@ impl Error {
         }))
     }
 
-    /// What a failed call of this thread came to.
+    /// The error of this thread's last failed call.
     #[cold]
     fn last(status: sys::gpupool_status_t) -> Error {
         let mut details = sys::gpupool_error_t {
@@ -96,7 +96,7 @@ impl Error {
     }
 }
 
-/// In words, because it is what a `main` that fails prints: "OverLimit: malloc of ...".
+/// Readable, because a failing `main` prints it: "OverLimit: malloc of ...".
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.0.kind, self.0.message)?;

@@ -9,11 +9,11 @@ use gpupool_sys as sys;
 pub enum ErrorKind {
     /// An argument is out of range, or a handle is NULL, destroyed or from another copy of the library.
     InvalidArgument,
-    /// The device has no more memory, and nothing that the pool could do has helped.
+    /// The device has no more memory, and nothing that the pool tried has helped.
     OutOfMemory,
     /// The library could not get memory on the host for its own records.
     HostOutOfMemory,
-    /// The call would bring reserved memory above the pool's limit.
+    /// The call would take reserved memory above the pool's limit.
     OverLimit,
     /// The pointer is not a live block of this pool: foreign, freed already, or inside a block.
     UnknownPointer,
@@ -27,9 +27,9 @@ pub enum ErrorKind {
     ShuttingDown,
     /// The pool was created before fork, in the parent process.
     Forked,
-    /// A promise of the library itself was broken. Please report it.
+    /// The library broke a promise of its own. Please report it.
     Internal,
-    /// The pool sleeps, or is about to: see gpupool_sleep. Since 0.2.
+    /// The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2.
     Asleep,
     /// A status that this version of the crate does not know.
     Unknown,

@@ -24,7 +24,8 @@ pub fn version_string() -> &'static str {
     version.to_str().unwrap_or("")
 }
 
-/// Refuses a library of another version than these bindings: structs may differ then. `vendored` cannot fail here.
+/// Refuses a library whose version differs from these bindings', because structs may differ. `vendored` cannot fail
+/// here.
 pub(crate) fn check_version() -> Result<()> {
     let built = sys::GPUPOOL_VERSION;
     if version() / 100 == built / 100 {
@@ -43,7 +44,7 @@ pub(crate) fn check_version() -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Features {
-    /// The simulated device. Always there.
+    /// The simulated device. Always available.
     pub sim: bool,
     /// A CUDA driver with at least one device can be used in this process.
     pub cuda: bool,
@@ -65,9 +66,9 @@ pub enum LogLevel {
     Off,
     /// What failed.
     Error,
-    /// What is probably not as it should be.
+    /// Probable problems.
     Warning,
-    /// What happens now and then.
+    /// Occasional events.
     Info,
     /// Everything.
     Debug,
@@ -98,8 +99,8 @@ type Logger = dyn Fn(LogLevel, &str) + Send + Sync;
 
 static LOGGER: RwLock<Option<Arc<Logger>>> = RwLock::new(None);
 
-/// Sends the log's lines up to `level` to `logger`, for the whole process, from any thread. It must not call
-/// this crate. A panic in it is dropped.
+/// Sends log lines up to `level` to `logger`, for the whole process, from any thread. It may call this crate; what that
+/// causes is not logged. A panic in it is dropped.
 pub fn log_to<F>(level: LogLevel, logger: F) -> Result<()>
 where
     F: Fn(LogLevel, &str) + Send + Sync + 'static,
@@ -107,8 +108,8 @@ where
     set_log(level, Some(log_line), Some(Arc::new(logger)))
 }
 
-/// Sends the log's lines up to `level` to standard error, for the whole process. `GPUPOOL_LOG` in the
-/// environment sets the level at start.
+/// Sends log lines up to `level` to standard error, for the whole process. `GPUPOOL_LOG` in the environment sets the
+/// level at start.
 pub fn log_to_stderr(level: LogLevel) -> Result<()> {
     set_log(level, None, None)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking at a pool.
+//! Observing a pool.
 
 use std::ffi::c_char;
 use std::mem::size_of;
@@ -37,11 +37,11 @@ impl Pool {
         Ok(block.into())
     }
 
-    /// Lists what is mapped and what is in it, at one moment, sorted by address.
+    /// Lists all mapped memory and its contents at one moment, sorted by address.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let (mut segments, mut blocks) = (Vec::new(), Vec::new());
         let (mut segment_count, mut block_count) = (0, 0);
-        // Other threads may add to the lists between asking for the counts and for the contents.
+        // Between counting and filling, other threads may add to the lists.
         loop {
             segments.resize(segment_count, sys::gpupool_segment_t::default());
             blocks.resize(block_count, sys::gpupool_block_t::default());
@@ -71,8 +71,8 @@ impl Pool {
         })
     }
 
-    /// Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for
-    /// streams, what others hold.
+    /// Explains where the pool's memory is: limit, live, cached, largest free range, waiting for streams, held by
+    /// others.
     pub fn report(&self) -> Result<String> {
         let mut text: Vec<u8> = Vec::new();
         let mut length = 0;
@@ -95,7 +95,7 @@ impl Pool {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Checks every promise that the pool's records make to each other. Slow; for tests. A broken one is
+    /// Checks every invariant of the pool's records. Slow; for tests. A violation is
     /// [`Internal`](crate::ErrorKind::Internal).
     pub fn validate(&self) -> Result<()> {
         // SAFETY: the handle is good while self is there.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pool: its life, and keeping or giving back memory. What looks at it is in observe.rs, what deals in
-//! bare numbers in raw.rs.
+//! The pool: its lifetime, and keeping or giving back memory. observe.rs has the functions that observe it, raw.rs
+//! those that take plain numbers.
 
 use std::fmt;
 use std::ptr;
@@ -12,8 +12,8 @@ use crate::callbacks::{OomSlot, Upstream};
 use crate::error::check;
 use crate::{library, observe, Backend, Builder, Device, Error, Limit, Result, StreamId};
 
-/// A pool of a device's memory. Clones are the same pool; it goes when the last of them, of its streams and of
-/// its blocks has gone.
+/// A pool of a device's memory. Clones are the same pool; it ends when the last of its clones, streams and blocks has
+/// gone.
 #[derive(Clone)]
 pub struct Pool {
     inner: Arc<Inner>,
@@ -32,17 +32,17 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-/// The pools that [`Pool::default_for`] has given out. They belong to the process and never go.
+/// The pools that [`Pool::default_for`] has returned. They belong to the process and never end.
 static DEFAULTS: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 
 impl Pool {
-    /// Creates a pool of device 0 with default settings: a GPU where there is one, else the simulated device.
-    /// Takes no memory from the device yet.
+    /// Creates a pool of device 0 with default settings: a GPU if there is one, else the simulated device. Takes no
+    /// memory from the device yet.
     pub fn new() -> Result<Pool> {
         Pool::builder().build()
     }
 
-    /// Names what should differ from the defaults.
+    /// Starts a builder, for settings that differ from the defaults.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -63,11 +63,11 @@ impl Pool {
         Ok(pool)
     }
 
-    /// A pool that shares this one's limit, for memory that has to stay where it is, such as a CUDA graph's: what it
-    /// once mapped stays mapped and serves it alone, also while it is free, until its own [`empty`](Pool::empty) or
-    /// [`trim`](Pool::trim), or its end. It takes after this pool in device, mode, kind, slack, chunks and peers, and
-    /// outlives it. A child has no children; memory of an upstream is
-    /// [`Unsupported`](crate::ErrorKind::Unsupported). Since 0.2.
+    /// A pool that shares this one's limit, for memory that must stay where it is, such as a CUDA graph's: memory that
+    /// it has mapped stays mapped and serves only the child, even while free, until its own [`empty`](Pool::empty) or
+    /// [`trim`](Pool::trim), or its end. It inherits this pool's device, mode, kind, slack, chunks and peers, and may
+    /// outlive it. A child has no children; memory of an upstream is [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// Since 0.2.
     pub fn create_child(&self) -> Result<Pool> {
         let mut handle = ptr::null_mut();
         // SAFETY: the handle is good while self is there, and the out-parameter is a local.
@@ -75,7 +75,7 @@ impl Pool {
         Ok(Pool::adopt(handle, self.backend(), None))
     }
 
-    /// Takes over a handle that nobody else destroys.
+    /// Takes over a handle that nothing else destroys.
     pub(crate) fn adopt(
         handle: *mut sys::gpupool_t,
         backend: Backend,
@@ -84,19 +84,19 @@ impl Pool {
         Pool { inner: Arc::new(Inner { handle, backend, oom: OnceLock::new(), upstream }) }
     }
 
-    /// For the C functions. Stays this object's.
+    /// The handle for C functions. This object still owns it.
     #[inline]
     pub fn handle(&self) -> *mut sys::gpupool_t {
         self.inner.handle
     }
 
-    /// What its memory was asked of; see [`device_info`](Pool::device_info) for what that came to.
+    /// The backend that was requested; [`device_info`](Pool::device_info) says which one it became.
     pub(crate) fn backend(&self) -> Backend {
         self.inner.backend
     }
 
-    /// Waits until every stream that the pool has seen has passed the work queued on it so far, and makes freed
-    /// blocks that waited for them free to hand out.
+    /// Waits until every stream that the pool has seen has passed the work queued on it so far, and makes the freed
+    /// blocks that waited for them available.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_synchronize(self.handle()) })
@@ -111,8 +111,8 @@ impl Pool {
         Ok(released)
     }
 
-    /// Gives cached chunks back, the oldest first, until reserved is at most `target_bytes` or nothing more can
-    /// be given back. Waits as [`empty`](Pool::empty) does. Returns the bytes that were released.
+    /// Gives cached chunks back, oldest first, until at most `target_bytes` are reserved or no more can be given back.
+    /// Waits as [`empty`](Pool::empty) does. Returns the bytes that were released.
     pub fn trim(&self, target_bytes: u64) -> Result<u64> {
         let mut released = 0;
         // SAFETY: the handle is good while self is there.
@@ -128,13 +128,13 @@ impl Pool {
         check(unsafe { sys::gpupool_set_fraction(self.handle(), fraction) })
     }
 
-    /// The same in bytes; 0 takes the limit away.
+    /// The same in bytes; 0 removes the limit.
     pub fn set_limit(&self, limit_bytes: u64) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_set_limit(self.handle(), limit_bytes) })
     }
 
-    /// The same in bytes, as a share, or in words: "8GiB", "40%". Since 0.2.
+    /// The same in bytes, as a share, or as a string: "8GiB", "40%". Since 0.2.
     pub fn set_limit_to<L>(&self, limit: L) -> Result<()>
     where
         L: TryInto<Limit>,
@@ -146,19 +146,19 @@ impl Pool {
         }
     }
 
-    /// Lets device number `peer` access all memory of this pool, what it has and what it gets. There is no way back but
-    /// the pool's end. The pool's own device, and one that has access already, are no error. Two devices that cannot
-    /// access each other, and memory of an upstream, are [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// Lets device number `peer` access all memory of this pool, now and later. Only the pool's end revokes it. Naming
+    /// the pool's own device, or one that already has access, is not an error. Two devices that cannot access each
+    /// other, and memory of an upstream, are [`Unsupported`](crate::ErrorKind::Unsupported).
     /// Since 0.2.
     pub fn enable_peer(&self, peer: i32) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_enable_peer(self.handle(), peer) })
     }
 
-    /// Has `handler` asked before a malloc of this pool fails, on the thread of that malloc: with the bytes that
-    /// are wanted and the attempt, from 1. It frees something and returns true to have the malloc tried again,
-    /// or returns false to let it fail. It may call anything. A panic in it counts as false. It replaces an
-    /// earlier handler, which may still be running on another thread.
+    /// Calls `handler` before a malloc of this pool fails, on that malloc's thread, with the requested bytes and the
+    /// attempt, from 1. It frees something and returns true to retry the malloc, or returns false to let it fail. It
+    /// may call anything. A panic in it counts as false. It replaces an earlier handler, which may still be running on
+    /// another thread.
     ///
     /// A handler that owns a clone of this pool keeps the pool for ever, unless it is
     /// [cleared](Pool::clear_oom_handler).
@@ -166,8 +166,8 @@ impl Pool {
     where
         F: Fn(u64, u32) -> bool + Send + Sync + 'static,
     {
-        // The library may ask on another thread even after the handler was replaced, so what it gets as `user`
-        // must stay: one slot a pool, for ever. The handler in it goes in time.
+        // The library may call on another thread even after the handler was replaced, so its `user` must stay: one slot
+        // per pool, for ever. The handler in it is dropped in time.
         let slot = *self.inner.oom.get_or_init(|| Box::leak(Box::default()));
         // SAFETY: the slot is 'static and what the function expects.
         check(unsafe { sys::gpupool_set_oom_handler(self.handle(), Some(OomSlot::ask), slot.as_user()) })?;
@@ -175,7 +175,7 @@ impl Pool {
         Ok(())
     }
 
-    /// From now on nobody is asked before a malloc fails.
+    /// From now on, mallocs fail without calling a handler.
     pub fn clear_oom_handler(&self) -> Result<()> {
         // SAFETY: no handler needs no user.
         check(unsafe { sys::gpupool_set_oom_handler(self.handle(), None, ptr::null_mut()) })?;
@@ -185,28 +185,27 @@ impl Pool {
         Ok(())
     }
 
-    /// For streams of your own: call it before the stream is destroyed. The pool records what it must know of it
-    /// and never touches it again. Blocks of it that are live stay valid. A [`Stream`](crate::Stream) does this
-    /// by itself when it goes. A stream that the pool has not seen is no error. Never waits for the GPU.
+    /// For your own streams: call it before the stream is destroyed. The pool records what it needs from the stream and
+    /// never touches it again. Its live blocks stay valid. A [`Stream`](crate::Stream) does this by itself when
+    /// dropped. A stream that the pool has not seen is not an error. Never waits for the GPU.
     pub fn release_stream(&self, stream: StreamId) -> Result<()> {
         // SAFETY: the pool touches only streams that it has seen, so any number will do.
         check(unsafe { sys::gpupool_release_stream(self.handle(), stream.number()) })
     }
 
-    /// For streams whose end nobody announces: call it after each free on them. The pool does not touch the stream
-    /// until it is named again, by a malloc for example; its memory stays its own. A stream that the pool has not
-    /// seen is no error. Never waits for the GPU.
+    /// For streams that may be destroyed without notice: call it after each free on them. The pool does not touch the
+    /// stream until a call names it again, such as a malloc; the stream keeps its memory. A stream that the pool has
+    /// not seen is not an error. Never waits for the GPU.
     pub fn park_stream(&self, stream: StreamId) -> Result<()> {
         // SAFETY: as release_stream.
         check(unsafe { sys::gpupool_park_stream(self.handle(), stream.number()) })
     }
 
-    /// Destroys the pool now, whoever else has a share of it. With live blocks it goes away with the last one of
-    /// them; mallocs, and everything but frees, are refused from now on. May wait for the GPU. A default pool is
-    /// refused.
+    /// Destroys the pool now, whoever else has a handle to it. With live blocks, it goes away with the last of them;
+    /// from now on everything but frees is refused. May wait for the GPU. A default pool is refused.
     ///
     /// # Safety
-    /// No other thread may be inside a call on this pool or on what belongs to it, drops included.
+    /// No other thread may be inside a call on this pool or on anything that belongs to it, drops included.
     pub unsafe fn destroy(&self) -> Result<()> {
         // SAFETY: the caller says so.
         check(unsafe { sys::gpupool_destroy(self.handle()) })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pool in bare numbers, for allocator plug-ins: addresses and streams that the caller vouches for.
+//! The pool with plain numbers, for allocator plug-ins: addresses and streams that the caller vouches for.
 
 use gpupool_sys as sys;
 
@@ -7,8 +7,8 @@ use crate::error::check;
 use crate::{Pool, Result, StreamId};
 
 impl Pool {
-    /// Allocates `bytes` for work on `stream`, aligned to 512. As [`Stream::malloc`](crate::Stream::malloc), for
-    /// a stream that is known by its number only.
+    /// Allocates `bytes` for work on `stream`, aligned to 512. As [`Stream::malloc`](crate::Stream::malloc), for a
+    /// stream known only by its number.
     ///
     /// # Safety
     /// `stream` is a stream of the pool's device, and stays until it is [released](Pool::release_stream).
@@ -34,22 +34,21 @@ impl Pool {
         Ok(address)
     }
 
-    /// Frees a block by its address. Work queued on `stream` so far may still use it; it is reused in stream
-    /// order. A stream other than the block's counts as [`record_stream`](Pool::record_stream);
-    /// [`StreamId::UNKNOWN`] waits for all streams that the pool has seen. Address 0 does nothing. What is no
-    /// live block of this pool is [`UnknownPointer`](crate::ErrorKind::UnknownPointer). Never waits for the GPU.
+    /// Frees a block by its address. Work queued on `stream` so far may still use it: the memory is reused in stream
+    /// order. A stream other than the block's counts as [`record_stream`](Pool::record_stream); [`StreamId::UNKNOWN`]
+    /// holds the memory back until all streams that the pool has seen have passed. Address 0 does nothing. Anything but
+    /// a live block of this pool is [`UnknownPointer`](crate::ErrorKind::UnknownPointer). Never waits for the GPU.
     ///
     /// # Safety
-    /// Nobody uses the block from now on, but for work that is queued on `stream` already. `stream` as for
-    /// [`malloc`](Pool::malloc).
+    /// From now on, only work already queued on `stream` uses the block. `stream` as for [`malloc`](Pool::malloc).
     #[inline]
     pub unsafe fn free(&self, address: u64, stream: StreamId) -> Result<()> {
         // SAFETY: the caller says so.
         check(unsafe { sys::gpupool_free(self.handle(), address, stream.number()) })
     }
 
-    /// Says that `stream` uses the block too: once freed, it is reused only when `stream` has passed the work
-    /// that was queued on it when the block was freed.
+    /// Tells the pool that `stream` uses the block too: once freed, the block is reused only when `stream` has passed
+    /// the work queued on it at the time of the free.
     ///
     /// # Safety
     /// `stream` as for [`malloc`](Pool::malloc).
@@ -58,13 +57,12 @@ impl Pool {
         check(unsafe { sys::gpupool_record_stream(self.handle(), address, stream.number()) })
     }
 
-    /// Says that the graph which a capture made, and [`Stream::capture_id`](crate::Stream::capture_id) gave the number
-    /// of, will not run any more, so that its memory is the pool's again. Waits for launches on streams that the pool
-    /// has seen. A capture that the pool has not seen is no error, one that is under way is
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument). Since 0.2.
+    /// Tells the pool that the graph from a capture, numbered by [`Stream::capture_id`](crate::Stream::capture_id),
+    /// will not run again, so the pool can reuse its memory. Never waits for the GPU. A capture that the pool has not
+    /// seen is not an error; one in progress is [`InvalidArgument`](crate::ErrorKind::InvalidArgument). Since 0.2.
     ///
     /// # Safety
-    /// The graph and all its copies are destroyed.
+    /// The graph and all its copies are destroyed, and all their launches are done.
     pub unsafe fn release_capture(&self, capture: u64) -> Result<()> {
         // SAFETY: the caller says so.
         check(unsafe { sys::gpupool_release_capture(self.handle(), capture) })
@@ -73,8 +71,8 @@ impl Pool {
     /// Queues a copy of `bytes` on `stream`. Either address may be on the device or on the host.
     ///
     /// # Safety
-    /// Both are memory of that many bytes, which stays, and which nobody else uses in ways that a copy must not
-    /// see, until `stream` has passed. `stream` as for [`malloc`](Pool::malloc).
+    /// Both are memory of that many bytes, which stays, and which nothing else uses in a way that conflicts with the
+    /// copy, until `stream` has passed. `stream` as for [`malloc`](Pool::malloc).
     pub unsafe fn copy(&self, destination: u64, source: u64, bytes: u64, stream: StreamId) -> Result<()> {
         // SAFETY: the caller says so.
         check(unsafe { sys::gpupool_copy(self.handle(), destination, source, bytes, stream.number()) })

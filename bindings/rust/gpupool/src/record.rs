@@ -24,7 +24,7 @@ pub struct Holder {
     pub samples: u64,
     /// How long the oldest of them has been live.
     pub oldest: Duration,
-    /// And the newest.
+    /// How long the newest of them has been live.
     pub newest: Duration,
     /// Empty: none.
     pub tag: String,
@@ -33,12 +33,12 @@ pub struct Holder {
 }
 
 impl Pool {
-    /// Lists who holds the pool's live bytes, the largest first, estimated from samples: see `gpupool_holders` in
+    /// Lists who holds the pool's live bytes, largest first, estimated from samples: see `gpupool_holders` in
     /// gpupool.h. Since 0.2.
     pub fn holders(&self) -> Result<Vec<Holder>> {
         let mut holders = Vec::new();
         let mut count = 0;
-        // Other threads may add to the list between asking for the count and for the contents.
+        // Between counting and filling, other threads may add to the list.
         loop {
             holders.resize(count, sys::gpupool_holder_t::default());
             // SAFETY: the list is as long, and the elements as large, as the call says.
@@ -78,7 +78,7 @@ fn text_of(chars: &[c_char]) -> String {
     unsafe { CStr::from_ptr(chars.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// While it lives, what its thread allocates carries a name, in reports and recordings. Tags nest; the innermost counts.
+/// While it lives, reports and recordings show its name for its thread's allocations. Tags nest; the innermost counts.
 /// Since 0.2.
 ///
 /// ```
@@ -116,15 +116,15 @@ impl Drop for Tag {
     }
 }
 
-/// Sets how densely allocations of all pools are sampled: the least mean distance of samples in bytes; 0: none from now
-/// on. Since 0.2.
+/// Sets how densely allocations of all pools are sampled: the minimum mean distance of samples in bytes; 0: no more
+/// samples. Since 0.2.
 pub fn set_sampling(bytes: u64) -> Result<()> {
     // SAFETY: a number.
     check(unsafe { sys::gpupool_set_sampling(bytes) })
 }
 
-/// Records every allocation and free of all pools of this process to a new file, which the gpupool command reads; `%p` in
-/// the path becomes the process's number. With `stacks`, those of native code are taken as well. Since 0.2.
+/// Records every allocation and free of all pools of this process to a new file, which the gpupool command reads; `%p`
+/// in the path becomes the process's number. With `stacks`, it records native stacks as well. Since 0.2.
 pub fn record_start(path: &str, stacks: bool) -> Result<()> {
     let words = c_text("path", path)?;
     let flags = if stacks { sys::GPUPOOL_RECORD_NATIVE_STACKS.0 } else { 0 };
@@ -138,7 +138,7 @@ pub fn record_stop() -> Result<()> {
     check(unsafe { sys::gpupool_record_stop() })
 }
 
-/// Notes a moment in the recording, such as "step 12". Without a recording it does nothing. Since 0.2.
+/// Marks a moment in the recording, such as "step 12". Without a recording it does nothing. Since 0.2.
 pub fn mark(text: &str) -> Result<()> {
     let words = c_text("text", text)?;
     // SAFETY: the string ends with a zero.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The simulated device: a laboratory with exact rules, virtual time and failures on order. For tests of your own
-//! programs where there is no GPU, and of what they do when the driver fails.
+//! The simulated device: exact rules, virtual time and scripted failures. Use it to test your own programs without a
+//! GPU, and to test what they do when the driver fails.
 //!
 //! ```
 //! use gpupool::{sim, Backend, Pool};
@@ -25,22 +25,22 @@ use crate::{library, Result, StreamId};
 /// How a simulated device behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Config {
-    /// What stands behind addresses.
+    /// What backs its addresses.
     pub data: Data,
-    /// Memory of the device; 0: an H200's.
+    /// The device's memory; 0: an H200's.
     pub capacity_bytes: u64,
     /// Multiplies the measured prices of driver calls; 0: default, 1.
     pub price_scale: f64,
-    /// Only streams that a pool made, and 0, are streams; any other number breaks a rule of the device. Since 0.2.
+    /// Only 0 and streams that a pool created are streams; any other number breaks a rule of the device. Since 0.2.
     pub strict_streams: bool,
-    /// How much of the host's memory can be page-locked; 0: 1 TiB. Since 0.2.
+    /// How much host memory can be page-locked; 0: 1 TiB. Since 0.2.
     pub host_bytes: u64,
 }
 
-/// What stands behind the addresses of a simulated device.
+/// What backs the addresses of a simulated device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Data {
-    /// Real memory of the host with true aliasing: an address may be cast to a pointer and used.
+    /// Real host memory with true aliasing: an address may be cast to a pointer and used.
     #[default]
     Host,
     /// Nothing, for speed. Copies are refused.
@@ -76,9 +76,9 @@ pub fn script(device: i32, script: &str) -> Result<()> {
     check(unsafe { sys::gpupool_sim_script(device, script.as_ptr()) })
 }
 
-/// Queues work of so much virtual time on a stream, which reads and writes `bytes` at `address` (both may be 0).
-/// An access to memory that is not mapped, or that another stream's unfinished work still uses, breaks a rule
-/// of the device: see [`faults`].
+/// Queues work on a stream that takes this much virtual time, and reads and writes `bytes` at `address` (both may be
+/// 0). An access to unmapped memory, or to memory that another stream's unfinished work still uses, breaks a rule of
+/// the device: see [`faults`].
 pub fn work(device: i32, stream: StreamId, address: u64, bytes: u64, nanoseconds: u64) -> Result<()> {
     // SAFETY: the simulated device checks the numbers, and touches no memory.
     check(unsafe { sys::gpupool_sim_work(device, stream.number(), address, bytes, nanoseconds) })
@@ -90,8 +90,8 @@ pub fn advance(device: i32, nanoseconds: u64) -> Result<()> {
     check(unsafe { sys::gpupool_sim_advance(device, nanoseconds) })
 }
 
-/// Begins capture on a stream, as cuStreamBeginCapture does. Work, fills and copies that are queued meanwhile are kept
-/// for [`launch`], and not done.
+/// Begins capture on a stream, as cuStreamBeginCapture does. Work, fills and copies queued meanwhile are recorded for
+/// [`launch`], not done.
 pub fn begin_capture(device: i32, stream: StreamId) -> Result<()> {
     // SAFETY: the simulated device checks the numbers.
     check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 1) })
@@ -103,41 +103,41 @@ pub fn end_capture(device: i32, stream: StreamId) -> Result<()> {
     check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 0) })
 }
 
-/// Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses of then,
-/// which must be mapped now, or it breaks a rule of the device. `capture` is the number that
-/// [`Stream::capture_id`](crate::Stream::capture_id) gave while it was under way; any stream of the device will do, any
+/// Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does: at the addresses of the
+/// capture, which must be mapped now, or it breaks a rule of the device. `capture` is the number that
+/// [`Stream::capture_id`](crate::Stream::capture_id) returned during the capture; use any stream of the device, any
 /// number of times. Since 0.2.
 ///
 /// # Errors
-/// `InvalidArgument` for no such device, no such capture on it, or one that is still under way; `Driver` and
-/// `Unsupported` as for work, fills and copies.
+/// `InvalidArgument` for no such device, no such capture on it, or one still in progress; `Driver` and `Unsupported` as
+/// for work, fills and copies.
 ///
 /// # Safety
-/// What was recorded is done again: the memory that it reads and writes, on the device and on the host, must still be
-/// the caller's.
+/// The recorded work runs again: the memory that it reads and writes, on the device and on the host, must still belong
+/// to the caller.
 pub unsafe fn launch(device: i32, capture: u64, stream: StreamId) -> Result<()> {
     // SAFETY: as the caller promises.
     check(unsafe { sys::gpupool_sim_launch(device, capture, stream.number()) })
 }
 
-/// Lets somebody else hold the physical memory that is mapped at an address, as NCCL does: it does not return to the
+/// Holds the physical memory mapped at an address as another library such as NCCL would: it does not return to the
 /// device until this is called with 0. Since 0.2.
 pub fn hold(device: i32, address: u64) -> Result<()> {
     // SAFETY: any address will do.
     check(unsafe { sys::gpupool_sim_hold(device, address) })
 }
 
-/// Rules of the device that were broken so far: use of unmapped memory, races between streams, unmapping what is
-/// in use, calls that are illegal during capture.
+/// The device's rules broken so far: use of unmapped memory, races between streams, unmapping memory in use, calls that
+/// are illegal during capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// How many.
     pub count: u64,
-    /// The last one in words.
+    /// A description of the last one.
     pub last: String,
 }
 
-/// Counts the rules of the device that were broken so far.
+/// Counts the device's rules broken so far.
 pub fn faults(device: i32) -> Result<Faults> {
     let mut count = 0;
     let mut last = [0; 512];

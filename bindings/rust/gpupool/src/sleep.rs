@@ -13,13 +13,13 @@ use crate::error::check;
 use crate::words::c_text;
 use crate::{Pool, Result};
 
-/// What becomes of the contents of blocks when a pool sleeps.
+/// What happens to the contents of blocks when a pool sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SleepMode {
-    /// They are copied to page-locked memory of the host, and back.
+    /// They are copied to page-locked host memory, and back.
     #[default]
     Save,
-    /// They are lost, but for the blocks that [`Pool::set_keep`] names.
+    /// They are lost, except in blocks that [`Pool::set_keep`] names.
     Drop,
 }
 
@@ -28,7 +28,7 @@ pub enum SleepMode {
 pub struct SleepOptions {
     /// Whether contents are saved.
     pub mode: SleepMode,
-    /// Waits for all work of the CUDA context, not only for streams that the pool has seen.
+    /// Waits for all work of the CUDA context, not only on streams that the pool has seen.
     pub sync_context: bool,
     /// Mallocs wait until the pool is awake, instead of failing with [`Asleep`](crate::ErrorKind::Asleep).
     pub hold_mallocs: bool,
@@ -39,13 +39,13 @@ pub struct SleepOptions {
 pub struct WakeOptions {
     /// How long to wait for memory that others hold.
     pub timeout: Duration,
-    /// What blocks that were dropped are filled with.
+    /// The byte that fills dropped blocks.
     pub fill: Option<u8>,
-    /// The page-locked memory stays for the next sleep.
+    /// Keeps the page-locked memory for the next sleep.
     pub retain_backup: bool,
 }
 
-/// Where a pool stands.
+/// Whether a pool is awake, asleep or in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SleepState {
     /// It can be used.
@@ -58,16 +58,16 @@ pub enum SleepState {
     Waking,
 }
 
-/// What a sleep or a wake came to, for all pools that it was for. All zero where there was nothing to do.
+/// The result of a sleep or a wake, for all its pools. All zero if there was nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepResult {
     /// Pools that were put to sleep, or woken.
     pub pools: u32,
-    /// Sleep: physical memory that was given back, cached memory included.
+    /// Sleep: physical memory given back, including cached memory.
     pub released_bytes: u64,
-    /// What was copied of live blocks.
+    /// Bytes of live blocks that were copied.
     pub saved_bytes: u64,
-    /// What was not.
+    /// Bytes of live blocks that were not copied.
     pub dropped_bytes: u64,
     /// Sleep: the part of `released_bytes` that the device did not get back.
     pub retained_bytes: u64,
@@ -126,8 +126,8 @@ fn with_result(
     })
 }
 
-/// [`Pool::sleep`] of every pool of this process that has this name, `None`: that has any. All of them, or none.
-/// Since 0.2.
+/// [`Pool::sleep`] for every pool of this process that has this name; `None`: any name. All of them, or none. Since
+/// 0.2.
 ///
 /// # Safety
 /// As for [`Pool::sleep`], for each of them.
@@ -138,8 +138,7 @@ pub unsafe fn sleep_tag(tag: Option<&str>, options: &SleepOptions) -> Result<Sle
     with_result(|result| unsafe { sys::gpupool_sleep_tag(name, &options.to_c(), result) })
 }
 
-/// [`Pool::wake`] of every pool of this process that has this name, `None`: that has any. All of them, or none.
-/// Since 0.2.
+/// [`Pool::wake`] for every pool of this process that has this name; `None`: any name. All of them, or none. Since 0.2.
 pub fn wake_tag(tag: Option<&str>, options: &WakeOptions) -> Result<SleepResult> {
     let text = tag.map(|tag| c_text("tag", tag)).transpose()?;
     let name = text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
@@ -148,27 +147,38 @@ pub fn wake_tag(tag: Option<&str>, options: &WakeOptions) -> Result<SleepResult>
 }
 
 impl Pool {
-    /// Gives all memory back to the device and keeps the blocks: their addresses stay theirs. A pool that sleeps
-    /// already is left as it is. A stream that captures is [`Unavailable`](crate::ErrorKind::Unavailable), a pool that
-    /// is not in vmm mode [`Unsupported`](crate::ErrorKind::Unsupported); after a failure the pool is awake, and
-    /// nothing has changed. Since 0.2.
+    /// Gives all memory back to the device and keeps the blocks: their addresses stay reserved. Does nothing to a pool
+    /// that already sleeps. A capturing stream is [`Unavailable`](crate::ErrorKind::Unavailable), a pool that is not in
+    /// vmm mode [`Unsupported`](crate::ErrorKind::Unsupported); after a failure the pool is awake, and nothing has
+    /// changed. Since 0.2.
     ///
     /// # Safety
-    /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned: no work may be queued that does, and
-    /// no slice of it may be read on the host.
+    /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned: queue no work that does, and read no
+    /// slice of it on the host.
     pub unsafe fn sleep(&self, options: &SleepOptions) -> Result<SleepResult> {
         // SAFETY: the handle is good while self is there; the rest the caller says.
         with_result(|result| unsafe { sys::gpupool_sleep(self.handle(), &options.to_c(), result) })
     }
 
-    /// Maps memory at the same addresses again, with what was saved. A pool that is awake is left as it is. After a
-    /// failure the pool sleeps on, whole, and can be woken later. Since 0.2.
+    /// Maps memory at the same addresses again, with the saved contents. Does nothing to a pool that is awake. After a
+    /// failure the whole pool stays asleep, and can be woken later. Since 0.2.
     pub fn wake(&self, options: &WakeOptions) -> Result<SleepResult> {
         // SAFETY: the handle is good while self is there.
         with_result(|result| unsafe { sys::gpupool_wake(self.handle(), &options.to_c(), result) })
     }
 
-    /// Where the pool stands. Since 0.2.
+    /// Brings back one block of a sleeping pool, ahead of [`wake`](Pool::wake), which brings the rest: a program can
+    /// use the first of many gibibytes while a thread wakes the others. Until then mallocs stay refused, graphs must
+    /// not run, and [`sleep`](Pool::sleep) is [`Unavailable`](crate::ErrorKind::Unavailable). The result's `pools`
+    /// stays 0. After a failure the block and all others are as before. Since 0.2.
+    pub fn wake_block(&self, address: u64, options: &WakeOptions) -> Result<SleepResult> {
+        // SAFETY: any address will do.
+        with_result(|result| unsafe {
+            sys::gpupool_wake_block(self.handle(), address, &options.to_c(), result)
+        })
+    }
+
+    /// Whether the pool is awake, asleep or in between. Since 0.2.
     pub fn sleep_state(&self) -> Result<SleepState> {
         let mut state = sys::GPUPOOL_SLEEP_STATE_AWAKE;
         // SAFETY: the handle is good while self is there.
@@ -188,7 +198,7 @@ impl Pool {
         check(unsafe { sys::gpupool_set_name(self.handle(), text.as_ptr()) })
     }
 
-    /// What [`set_name`](Pool::set_name) said. Since 0.2.
+    /// The name from [`set_name`](Pool::set_name). Since 0.2.
     pub fn name(&self) -> Result<String> {
         let mut text = [0_u8; 64];
         let mut length = 0;
@@ -199,20 +209,29 @@ impl Pool {
         Ok(String::from_utf8_lossy(&text[..length]).into_owned())
     }
 
-    /// Has a block saved even by a sleep that drops, or not any more. Since 0.2.
+    /// Sets whether even a sleep that drops saves a block. Since 0.2.
     pub fn set_keep(&self, address: u64, keep: bool) -> Result<()> {
         // SAFETY: any address will do.
         check(unsafe { sys::gpupool_set_keep(self.handle(), address, i32::from(keep)) })
     }
 
-    /// Gets page-locked memory of the host ahead of the first sleep, and keeps it; 0 gives it back. Since 0.2.
+    /// Asks the other processes of the pool's group to give back cached memory until there is room for this many more
+    /// bytes, ahead of need. Since 0.2.
+    pub fn share_request(&self, bytes: u64, timeout: Duration) -> Result<()> {
+        let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_share_request(self.handle(), bytes, nanoseconds) })
+    }
+
+    /// Obtains page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. Since 0.2.
     pub fn prepare_backup(&self, bytes: u64) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_prepare_backup(self.handle(), bytes) })
     }
 
-    /// Where the saved bytes of a sleeping pool's block are, from `address` on, which may lie anywhere inside it, and how
-    /// many of them are there: they lie in pieces. Good until the block is freed or the pool woken. Since 0.2.
+    /// The location of the saved bytes of a sleeping pool's block from `address` on, which may be anywhere inside it,
+    /// and the number of bytes up to the end of the piece: the contents lie in several. Valid until the block is freed
+    /// or the pool woken. Since 0.2.
     pub fn backup(&self, address: u64) -> Result<(*const u8, u64)> {
         let mut data: *const c_void = ptr::null();
         let mut bytes = 0;

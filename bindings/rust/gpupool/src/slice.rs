@@ -11,9 +11,9 @@ use crate::{Error, Pod, Result, Stream};
 /// A part of a [`PoolVec`](crate::PoolVec), to read from: [`PoolVec::slice`](crate::PoolVec::slice). Since 0.2.
 pub struct PoolSlice<'a, T: Pod> {
     stream: &'a Stream,
-    /// The whole block, which streams are recorded for.
+    /// The whole block, for recording streams.
     block: u64,
-    /// Of the first element.
+    /// The address of the first element.
     address: u64,
     len: usize,
     elements: PhantomData<&'a [T]>,
@@ -117,7 +117,7 @@ pub struct PoolSliceMut<'a, T: Pod> {
 }
 
 impl<'a, T: Pod> PoolSliceMut<'a, T> {
-    /// What nobody else looks at or writes to while the result is there.
+    /// Memory that nothing else reads or writes while the result exists.
     pub(crate) fn of(part: PoolSlice<'a, T>) -> PoolSliceMut<'a, T> {
         PoolSliceMut { part, elements: PhantomData }
     }
@@ -147,7 +147,7 @@ impl<'a, T: Pod> PoolSliceMut<'a, T> {
         self.part.slice(range).map(PoolSliceMut::of)
     }
 
-    /// The elements before number `middle`, and the others, which may be written at the same time.
+    /// The elements before number `middle`, and the others; both may be written at the same time.
     pub fn split_at_mut(self, middle: usize) -> Result<(PoolSliceMut<'a, T>, PoolSliceMut<'a, T>)> {
         let (left, right) = self.part.split_at(middle)?;
         Ok((PoolSliceMut::of(left), PoolSliceMut::of(right)))
@@ -162,8 +162,8 @@ impl<'a, T: Pod> PoolSliceMut<'a, T> {
     }
 
     /// Queues a copy of `source`, which must be as long, on this array's stream; it may be a part of another array of
-    /// the same pool. What another stream still does to that is not waited for: [synchronize](Stream::synchronize)
-    /// with it first.
+    /// the same pool. It does not wait for another stream's work on that array: [synchronize](Stream::synchronize) with
+    /// that stream first.
     pub fn copy_from(&mut self, source: &PoolSlice<'_, T>) -> Result<()> {
         self.part.check_len(source.len)?;
         let stream = self.part.stream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is mapped and what is in it.
+//! Mapped memory and its contents.
 
 use gpupool_sys as sys;
 
@@ -20,7 +20,7 @@ pub struct Snapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Segment {
-    /// Where it is mapped.
+    /// The address where it is mapped.
     pub address: u64,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -50,9 +50,9 @@ impl From<sys::gpupool_segment_t> for Segment {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BlockInfo {
-    /// Where it begins.
+    /// The start address.
     pub address: u64,
-    /// Bytes that were asked for.
+    /// The requested size in bytes.
     pub requested_bytes: u64,
     /// The same, rounded up to a multiple of 512.
     pub allocated_bytes: u64,

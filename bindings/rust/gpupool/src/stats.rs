@@ -3,8 +3,8 @@
 
 use gpupool_sys as sys;
 
-/// A struct of ours for one of the library's. Names every field of it, so that a new one does not compile until
-/// it is here.
+/// A struct of ours for one of the library's. Names every field, so that a new one does not compile until it is added
+/// here.
 macro_rules! mirror {
     ($(#[$about:meta])* $ours:ident of $theirs:ident, without $($left_out:ident)?;
      $($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
@@ -24,9 +24,9 @@ macro_rules! mirror {
 }
 
 mirror! {
-    /// One quantity over time. `total_allocated - total_freed = current`. Current and totals are exact whenever no
-    /// call is in flight. The peak is exact while one thread allocates, and at most 16 MiB (or 4096 blocks) a
-    /// thread too high with several; of reserved bytes and chunks it is always exact.
+    /// One quantity over time. `total_allocated - total_freed = current`. Current and totals are exact whenever no call
+    /// is in flight. While one thread allocates, the peak is exact; with several, it is too high by at most 16 MiB (or
+    /// 4096 blocks) per thread. The peaks of reserved bytes and chunks are always exact.
     Stat of gpupool_stat_t, without;
     /// Now.
     current: u64,
@@ -41,7 +41,7 @@ mirror! {
 mirror! {
     /// The quantities of a group of blocks.
     StatGroup of gpupool_stat_group_t, without;
-    /// Bytes that were asked for.
+    /// Requested bytes.
     requested_bytes: Stat,
     /// Requested, rounded up to a multiple of 512.
     allocated_bytes: Stat,
@@ -58,12 +58,12 @@ mirror! {
 }
 
 mirror! {
-    /// How often a function of the driver was called, failed calls too, and what the calls took. On the simulated
+    /// How often a driver function was called, including failed calls, and how long the calls took. On the simulated
     /// device the time is virtual.
     CallStat of gpupool_call_stat_t, without;
     /// Calls.
     count: u64,
-    /// Nanoseconds of all of them.
+    /// Total nanoseconds.
     nanoseconds: u64,
 }
 
@@ -97,8 +97,8 @@ mirror! {
 }
 
 mirror! {
-    /// Statistics of a pool. `all` is `small` and `large`: blocks of up to 1 MiB are small. Reserved bytes and
-    /// chunks of a group are those whose chunks back its heaps now.
+    /// Statistics of a pool. `all` is `small` and `large`: blocks of up to 1 MiB are small. Reserved bytes and chunks
+    /// of a group count the chunks that back its heaps now.
     Stats of gpupool_stats_t, without struct_size;
     /// Number of the pool's device.
     device: i32,
@@ -108,7 +108,7 @@ mirror! {
     cached_bytes: u64,
     /// The part of it that [`Pool::empty`](crate::Pool::empty) would give back: chunks that no block touches.
     releasable_bytes: u64,
-    /// Reserved, but neither active nor free to hand out: what a graph's capture keeps.
+    /// Reserved, but neither active nor available: memory that a graph's capture keeps.
     slack_bytes: u64,
     /// All blocks.
     all: StatGroup,
@@ -122,24 +122,24 @@ mirror! {
     hits: u64,
     /// The other mallocs.
     misses: u64,
-    /// Chunks mapped at another address.
+    /// Free chunks mapped at another address, or handed to another stream.
     steals: u64,
-    /// Those among them that came from another stream.
+    /// Those that came from another stream.
     stream_steals: u64,
-    /// Mallocs that had to go down the out-of-memory ladder.
+    /// Mallocs that met a shortage.
     retries: u64,
-    /// Times the handler was asked.
+    /// Times the handler was called.
     oom_handler_calls: u64,
     /// Mallocs that failed.
     failed_mallocs: u64,
-    /// Streams that this pool has seen and that were not released.
+    /// Streams that this pool has seen and not released.
     streams: u64,
     /// Host memory of the pool's own records.
     metadata_bytes: u64,
-    /// Memory that is away because the pool sleeps: what waking will create, and no part of reserved bytes.
-    /// Blocks in it still count as active. Since 0.2.
+    /// Memory that waking will create, because the pool is asleep. It is not part of reserved bytes. Its blocks still
+    /// count as active. Since 0.2.
     asleep_bytes: u64,
-    /// Page-locked memory of the host that the pool holds to sleep with. Since 0.2.
+    /// Page-locked host memory that the pool holds to sleep with. Since 0.2.
     backup_bytes: u64,
     /// How often the pool fell asleep. Since 0.2.
     sleeps: u64,
@@ -149,6 +149,39 @@ mirror! {
     copy: CallStat,
     /// Streams created and destroyed for them. Since 0.2.
     stream: CallStat,
+    /// Bytes that this process gave back because others in its group were short. Since 0.2.
+    share_given_bytes: u64,
+    /// Bytes that it got after asking them. Since 0.2.
+    share_taken_bytes: u64,
+    /// Whether the pool shares the device with other processes. Since 0.2.
+    share_state: ShareState,
+    /// The number of the process in its group. Since 0.2.
+    share_slot: u32,
+}
+
+/// Whether a pool shares the device with other processes. Since 0.2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum ShareState {
+    /// It was not asked to.
+    #[default]
+    Off,
+    /// It was asked to, but cannot: it behaves as if it had the device to itself. The reason was written to standard
+    /// error.
+    Alone,
+    /// It does.
+    Shared,
+}
+
+impl From<i32> for ShareState {
+    fn from(state: i32) -> ShareState {
+        match state as u32 {
+            state if state == sys::GPUPOOL_SHARE_STATE_ALONE.0 => ShareState::Alone,
+            state if state == sys::GPUPOOL_SHARE_STATE_SHARED.0 => ShareState::Shared,
+            _ => ShareState::Off,
+        }
+    }
 }
 
 impl DriverStats {

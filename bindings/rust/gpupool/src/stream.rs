@@ -9,15 +9,15 @@ use gpupool_sys as sys;
 use crate::error::check;
 use crate::{Block, Error, Pod, Pool, PoolVec, Result};
 
-/// A stream as a bare number: a CUstream or cudaStream_t cast to an integer, or [`Stream::id`]. It says nothing of
+/// A stream as a plain number: a CUstream or cudaStream_t cast to an integer, or [`Stream::id`]. It does not say
 /// whether the stream still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StreamId(usize);
 
 impl StreamId {
-    /// The legacy default stream, which 1 (CU_STREAM_LEGACY) stands for as well. 2 (CU_STREAM_PER_THREAD) is refused:
-    /// it names another queue on each thread.
+    /// The legacy default stream; 1 (CU_STREAM_LEGACY) means the same. 2 (CU_STREAM_PER_THREAD) is refused: it names
+    /// another queue on each thread.
     pub const DEFAULT: StreamId = StreamId(0);
     /// For frees: "any stream that the pool has seen may still be using the block".
     pub const UNKNOWN: StreamId = StreamId(sys::GPUPOOL_STREAM_UNKNOWN);
@@ -33,15 +33,15 @@ impl StreamId {
     }
 }
 
-/// A stream of a pool, from which its blocks are made. Clones are the same stream; it goes when the last of
-/// them, and of the blocks that were made from them, has gone.
+/// A stream of a pool, from which blocks are made. Clones are the same stream; it ends when the last of its clones and
+/// blocks has gone.
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// The pool's, copied to where mallocs and frees find it.
+    /// A copy of the pool's handle, close to where mallocs and frees need it.
     handle: *mut sys::gpupool_t,
     id: StreamId,
     end: End,
@@ -50,7 +50,7 @@ struct Inner {
     cuda: Option<Arc<::cudarc::driver::CudaStream>>,
 }
 
-/// What happens to the stream itself when its last share goes.
+/// What happens to the stream itself when its last handle goes.
 pub(crate) enum End {
     Destroy,
     Release,
@@ -76,12 +76,12 @@ impl Pool {
         Stream::new(self, StreamId::DEFAULT, End::Nothing)
     }
 
-    /// A stream of another library. It is not destroyed when the result and its blocks have gone, only released
-    /// from the pool.
+    /// A stream of another library. When the result and its blocks have gone, it is only released from the pool, not
+    /// destroyed.
     ///
     /// # Safety
-    /// It is a stream of the pool's device, and stays until the last clone of the result, and the last block that
-    /// was made from it, has gone.
+    /// It is a stream of the pool's device, and stays until the last clone of the result, and the last block made from
+    /// it, has gone.
     pub unsafe fn adopt_stream(&self, id: StreamId) -> Stream {
         Stream::new(self, id, End::Release)
     }
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// The same with a stream of cudarc, which stays until the result has gone.
+    /// Adopts a stream of cudarc, and keeps it until the result has gone.
     #[cfg(feature = "cudarc")]
     pub(crate) fn with_cuda(pool: &Pool, cuda: Arc<::cudarc::driver::CudaStream>) -> Stream {
         Stream {
@@ -120,7 +120,7 @@ impl Stream {
         self.inner.cuda.as_ref()
     }
 
-    /// The pool that it belongs to.
+    /// The pool that the stream belongs to.
     pub fn pool(&self) -> &Pool {
         &self.inner.pool
     }
@@ -130,7 +130,7 @@ impl Stream {
         self.inner.handle
     }
 
-    /// Its number: a CUstream, where the device is a GPU. Good for as long as the stream is.
+    /// Its number: on a GPU, a CUstream. Valid as long as the stream exists.
     #[inline]
     pub fn id(&self) -> StreamId {
         self.inner.id
@@ -141,7 +141,7 @@ impl Stream {
         self.inner.id.0
     }
 
-    /// Refuses streams of another pool, which could go without this pool being told.
+    /// Refuses streams of another pool: they could go without this pool's knowing.
     pub(crate) fn check_pool(&self, other: &Stream) -> Result<()> {
         if self.handle() == other.handle() {
             Ok(())
@@ -151,7 +151,7 @@ impl Stream {
         }
     }
 
-    /// Queues a copy; of no bytes, there is nothing to queue.
+    /// Queues a copy. For no bytes it queues nothing.
     ///
     /// # Safety
     /// As [`Pool::copy`].
@@ -180,12 +180,12 @@ impl Stream {
         Block::new(self.clone(), bytes)
     }
 
-    /// Allocates an array of `len` elements, whose values are whatever the memory held before.
+    /// Allocates an array of `len` elements. Their values are whatever the memory held before.
     pub fn vec<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
         PoolVec::new(self.clone(), len)
     }
 
-    /// Allocates an array of `len` elements, all of whose bytes will be 0 for what is queued from now on. Since 0.2.
+    /// Allocates an array of `len` elements whose bytes are all 0 for work that is queued from now on. Since 0.2.
     pub fn alloc_zeros<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
         PoolVec::alloc_zeros(self.clone(), len)
     }
@@ -195,9 +195,9 @@ impl Stream {
         PoolVec::from_slice(self.clone(), source)
     }
 
-    /// Allocates `bytes` for work on this stream, aligned to 512, and returns the address. Nobody frees it but
-    /// [`Pool::free`]. 0 bytes give address 0. A cached block costs no driver call; only where memory is short
-    /// may it wait for the GPU.
+    /// Allocates `bytes` for work on this stream, aligned to 512, and returns the address. Only [`Pool::free`] frees
+    /// it. 0 bytes give address 0. A cached block costs no driver call; only a shortage of memory may make it wait for
+    /// the GPU.
     #[inline]
     pub fn malloc(&self, bytes: u64) -> Result<u64> {
         let mut address = 0;
@@ -217,14 +217,14 @@ impl Stream {
         Ok(address)
     }
 
-    /// Creates memory until the pool's reserved bytes are at least `target_bytes`, mapped for this stream and
-    /// ready to be handed out. Keeps what it got if it cannot get all.
+    /// Creates memory until the pool's reserved bytes are at least `target_bytes`, mapped for this stream and ready to
+    /// be handed out. If it cannot get all, it keeps what it got.
     pub fn reserve(&self, target_bytes: u64) -> Result<()> {
         // SAFETY: pool and stream are good while self is there.
         check(unsafe { sys::gpupool_reserve(self.handle(), target_bytes, self.number()) })
     }
 
-    /// The number of the capture of a CUDA graph that is under way on it, as the driver gives it. Since 0.2.
+    /// The driver's number of the CUDA graph capture under way on this stream. Since 0.2.
     pub fn capture_id(&self) -> Result<Option<u64>> {
         let mut capture = 0;
         // SAFETY: pool and stream are good while self is there.
@@ -232,7 +232,7 @@ impl Stream {
         Ok((capture != 0).then_some(capture))
     }
 
-    /// Waits until it has done all work queued on it.
+    /// Waits until the stream has done all work queued on it.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: pool and stream are good while self is there.
         check(unsafe { sys::gpupool_stream_synchronize(self.handle(), self.number()) })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies with the host that are not waited for.
+//! Copies to and from the host that nobody waits for.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,9 +7,8 @@ use std::mem::{size_of_val, take};
 
 use crate::{Pod, PoolSlice, PoolSliceMut, PoolVec, Result, Stream};
 
-/// A copy between the host and the device that is queued: [`PoolVec::upload`], [`PoolVec::download`]. It owns the host's
-/// memory and a share of the stream, so that nobody can touch that memory meanwhile. Dropping it waits for the stream.
-/// Since 0.2.
+/// A queued copy between the host and the device: [`PoolVec::upload`], [`PoolVec::download`]. It owns the host's memory
+/// and a share of the stream, so nobody can touch that memory meanwhile. Dropping it waits for the stream. Since 0.2.
 ///
 /// ```
 /// use gpupool::Pool;
@@ -31,7 +30,7 @@ pub struct Transfer<T: Pod> {
 }
 
 impl<T: Pod> Transfer<T> {
-    /// Waits for the stream, and gives the elements: those that were sent, or those that came.
+    /// Waits for the stream and returns the elements that were sent, or those that came.
     pub fn wait(mut self) -> Result<Vec<T>> {
         self.stream.synchronize()?;
         Ok(take(&mut self.host))
@@ -40,9 +39,9 @@ impl<T: Pod> Transfer<T> {
 
 impl<T: Pod> Drop for Transfer<T> {
     fn drop(&mut self) {
-        // After wait there is nothing left, and nothing to wait for.
+        // After wait the vector is empty, and there is nothing to wait for.
         if !self.host.is_empty() && self.stream.synchronize().is_err() {
-            // Nobody knows whether the device is done with it: better lost than given to others.
+            // Nobody knows whether the device is done with the memory, so leak it rather than give it to others.
             std::mem::forget(take(&mut self.host));
         }
     }
@@ -55,7 +54,7 @@ impl<T: Pod> fmt::Debug for Transfer<T> {
 }
 
 impl<T: Pod> PoolSlice<'_, T> {
-    /// Queues a copy of the elements to the host: [`PoolVec::download`].
+    /// Queues a copy of the elements to the host; see [`PoolVec::download`].
     pub fn download(&self) -> Result<Transfer<T>> {
         // SAFETY: every pattern of bytes is a T.
         let mut host = vec![unsafe { std::mem::zeroed() }; self.len()];
@@ -68,7 +67,7 @@ impl<T: Pod> PoolSlice<'_, T> {
 }
 
 impl<T: Pod> PoolSliceMut<'_, T> {
-    /// Queues a copy of `source`, which must be as long, to the device: [`PoolVec::upload`].
+    /// Queues a copy of `source`, which must be as long, to the device; see [`PoolVec::upload`].
     pub fn upload(&mut self, source: Vec<T>) -> Result<Transfer<T>> {
         let part = self.as_slice();
         part.check_len(source.len())?;
@@ -81,13 +80,14 @@ impl<T: Pod> PoolSliceMut<'_, T> {
 }
 
 impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
-    /// Queues a copy of `source`, which must be as long, to the device, and does not wait for it. What is queued on the
-    /// stream later sees it; the array may be dropped at once. Since 0.2.
+    /// Queues a copy of `source`, which must be as long, to the device, and does not wait for it. Work queued on the
+    /// stream later sees the elements; the array may be dropped at once. Since 0.2.
     pub fn upload(&mut self, source: Vec<T>) -> Result<Transfer<T>> {
         self.as_mut_slice().upload(source)
     }
 
-    /// Queues a copy of the elements as they are after what is queued so far, and does not wait for it. Since 0.2.
+    /// Queues a copy of the elements, as the work queued so far leaves them, to the host, and does not wait for it.
+    /// Since 0.2.
     pub fn download(&self) -> Result<Transfer<T>> {
         self.as_slice().download()
     }

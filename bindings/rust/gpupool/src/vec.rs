@@ -17,8 +17,8 @@ pub struct PoolVec<T: Pod, S: Borrow<Stream> = Stream> {
 }
 
 impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
-    /// Allocates `len` elements, whose values are whatever the memory held before. Takes a [`Stream`] or a
-    /// `&Stream`: see [`Block::new`].
+    /// Allocates `len` elements. Their values are whatever the memory held before. Takes a [`Stream`] or a `&Stream`:
+    /// see [`Block::new`].
     pub fn new(stream: S, len: usize) -> Result<PoolVec<T, S>> {
         let size = size_of::<T>();
         let bytes = len.checked_mul(size).ok_or_else(|| {
@@ -27,8 +27,7 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
         Ok(PoolVec { block: Block::new(stream, bytes as u64)?, len, elements: PhantomData })
     }
 
-    /// Allocates `len` elements, all of whose bytes will be 0 for what is queued on the stream from now on.
-    /// Since 0.2.
+    /// Allocates `len` elements whose bytes are all 0 for work that is queued on the stream from now on. Since 0.2.
     pub fn alloc_zeros(stream: S, len: usize) -> Result<PoolVec<T, S>> {
         let mut array = PoolVec::new(stream, len)?;
         array.fill_bytes(0)?;
@@ -67,7 +66,7 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
         &mut self.block
     }
 
-    /// The bytes below, without their type.
+    /// Turns the array into its block, without the type.
     pub fn into_block(self) -> Block<S> {
         self.block
     }
@@ -111,7 +110,7 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
         self.as_slice().split_at(middle)
     }
 
-    /// The elements before number `middle`, and the others, which may be written at the same time.
+    /// The elements before number `middle`, and the others; both may be written at the same time.
     pub fn split_at_mut(&mut self, middle: usize) -> Result<(PoolSliceMut<'_, T>, PoolSliceMut<'_, T>)> {
         self.as_mut_slice().split_at_mut(middle)
     }
@@ -136,7 +135,7 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
         self.as_mut_slice().fill_bytes(value)
     }
 
-    /// Says that another stream of the same pool uses the array too: [`Block::record_stream`].
+    /// Tells the pool that another of its streams uses the array too: [`Block::record_stream`].
     pub fn record_stream(&self, other: &Stream) -> Result<()> {
         self.block.record_stream(other)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sizes and devices as people write them: the library's parser, which the environment and all languages share.
+//! Sizes and devices as people write them, read by the parser that the environment and all languages share.
 
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -56,8 +56,7 @@ impl From<u64> for Limit {
 }
 
 /// A device by backend and number. As text it is "cuda", "cuda:1", "sim", "sim:3" or "auto"; a number alone leaves the
-/// backend to [`Backend::Auto`]. Whether there is such a device is another question.
-/// Since 0.2.
+/// backend to [`Backend::Auto`]. It does not say whether there is such a device. Since 0.2.
 ///
 /// ```
 /// use gpupool::{Backend, Device};
@@ -114,7 +113,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// Text for C, which would not see what comes after a zero.
+/// Text for C. C would not see what comes after a zero.
 pub(crate) fn c_text(what: &str, text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::invalid(format!("{what} is {text:?}, with a zero inside")))
 }

@@ -44,3 +44,24 @@ fn dropping_saves_nothing_but_what_is_kept() -> Result<()> {
     pool.wake(&WakeOptions::default())?;
     Ok(())
 }
+
+#[test]
+fn blocks_wake_ahead_of_their_pool() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).build()?;
+    let stream = pool.create_stream()?;
+    let (first, second) = (stream.vec_from(&[1_u8; 4 << 20])?, stream.vec_from(&[2_u8; 4 << 20])?);
+    stream.synchronize()?;
+    // SAFETY: nothing uses the blocks until they are awake.
+    unsafe { pool.sleep(&SleepOptions::default()) }?;
+    let woken = pool.wake_block(second.address(), &WakeOptions::default())?;
+    assert_eq!((woken.pools, woken.saved_bytes), (0, 4 << 20));
+    assert_eq!(pool.sleep_state()?, SleepState::Asleep);
+    // SAFETY: as above.
+    let refused = unsafe { pool.sleep(&SleepOptions::default()) };
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    let inside = pool.wake_block(second.address() + 512, &WakeOptions::default());
+    assert_eq!(inside.unwrap_err().kind(), ErrorKind::UnknownPointer);
+    assert_eq!(pool.wake(&WakeOptions::default())?.saved_bytes, 4 << 20);
+    assert_eq!((first.to_vec()?[77], second.to_vec()?[77]), (1, 2));
+    Ok(())
+}

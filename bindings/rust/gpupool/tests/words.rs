@@ -64,7 +64,7 @@ fn mistakes() -> Result<()> {
     invalid(builder().device("sim\0").build().unwrap_err(), "device is \"sim\\0\", with a zero inside");
     invalid(
         builder().limit("8 bananas").build().unwrap_err(),
-        "size is \"8 bananas\", not a size such as 4096",
+        "limit is \"8 bananas\", not a size such as 4096",
     );
     invalid(builder().limit("140%").limit("1GiB").build().unwrap_err(), "140%");
     invalid(builder().fraction(50.0).build().unwrap_err(), "fraction is 50, not in");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of what moves bytes: spans, slices, and copies that nobody waits for.
+// Tests of everything that moves bytes: spans, slices, and copies that nobody waits for.
 using System;
 using GpuPool;
 

@@ -210,7 +210,7 @@ public static class PoolTest {
       pool.SetOomHandler(null);
       Thrown<GpuPoolOverLimitException>(() => pool.Malloc(65 * MiB));
     }
-    // It may close even the pool that asks it, which then ends with the malloc.
+    // It may close even the pool that asks it. The pool then ends with the malloc.
     Pool closing = Limited(64 * MiB);
     closing.SetOomHandler((size, attempt) => {
       closing.Dispose();
@@ -370,7 +370,7 @@ public static class PoolTest {
       }
       IsTrue(Live(pool) <= 10 * 1024);
     }
-    // A pool, and a stream, that are dropped before their block.
+    // A pool and a stream are dropped before their block.
     Block block = BlockOfDroppedPool();
     for (int i = 0; i < 3; ++i) {
       GC.Collect();

@@ -6,13 +6,13 @@ using System.Linq;
 using System.Threading;
 using GpuPool;
 
-/// <summary>Pools, blocks and streams that are closed while other threads are inside their calls.</summary>
+/// <summary>Closes pools, blocks and streams while other threads are inside their calls.</summary>
 public static class RaceTest {
   private const int Device = 3;
   private const string Name = "sim:3";
   private const int Milliseconds = 1200;
 
-  /// <summary>One thing that is closed, what the others do until they are refused, and how.</summary>
+  /// <summary>Closes one thing while others use it until they are refused in these words.</summary>
   private static void Race(string refusal, Action close, params Action[] others) {
     var problems = new List<string>();
     List<Thread> threads = others.Select(other => new Thread(() => {
@@ -63,7 +63,7 @@ public static class RaceTest {
     }
   }
 
-  /// <summary>The content of a block goes on while its pool is closed.</summary>
+  /// <summary>The content of a block stays usable while its pool is closed.</summary>
   private static void Contents() {
     var pool = new Pool(Name);
     Block block = pool.Allocate(1 << 16, pool.CreateStream());

@@ -7,7 +7,7 @@ import org.gpupool.*;
 import org.gpupool.GpuPoolException.InvalidArgumentException;
 import org.gpupool.GpuPoolException.UnknownPointerException;
 
-/** Tests of what moves bytes: buffers of Java, slices, and copies that nobody waits for. */
+/** Tests of everything that moves bytes: Java buffers, slices, and copies that nobody waits for. */
 public final class BytesTest {
   private static void same(Object found, Object expected) {
     if (!found.equals(expected)) throw new AssertionError("expected " + expected + ", found " + found);
@@ -103,7 +103,7 @@ public final class BytesTest {
         refused(InvalidArgumentException.class, () -> other.copyFrom(one, 1));
         same(one.readAsync(0, 0).read().length, 0);
       }
-      // From a pool of pinned memory to one of the device, both closed meanwhile.
+      // From a pool of pinned memory to one of device memory; both are closed meanwhile.
       Config pinned = new Config();
       pinned.setKind(Kind.PINNED);
       Block device = pool.allocate(4, stream);

@@ -26,7 +26,7 @@ public final class PairBench {
     }
   }
 
-  /** The median of several rounds, of which the first ones are for the compiler. */
+  /** The median of several rounds; the first ones warm up the compiler. */
   private static double measure(Pool pool, long size, long stream) {
     double[] times = new double[ROUNDS];
     for (int round = -3; round < ROUNDS; ++round) {

@@ -77,7 +77,7 @@ public final class PoolTest {
       elsewhere.start();
       elsewhere.join();
       isTrue(lines.get(1).startsWith("WARNING GPUPOOL_ERROR_OVER_LIMIT: malloc of 68157440 bytes"));
-      // What a handler throws is still thrown by the malloc, after its line.
+      // The malloc still throws what a handler throws, after its line.
       pool.setOomHandler((size, attempt) -> { throw new IllegalStateException("from the handler"); });
       thrown(IllegalStateException.class, () -> pool.malloc(65 * MIB));
       same(lines.size(), 3);
@@ -251,7 +251,7 @@ public final class PoolTest {
       pool.setOomHandler(null);
       thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
     }
-    // It may close even the pool that asks it, which then ends with the malloc.
+    // It may close even the pool that asks it. The pool then ends with the malloc.
     Pool pool = limited(64 * MIB);
     pool.setOomHandler((size, attempt) -> {
       pool.close();
@@ -408,7 +408,7 @@ public final class PoolTest {
     }
   }
 
-  /** Collects until it holds; a collector needs no exact moment. */
+  /** Collects until the expectation holds, because a collector has no exact moment. */
   private static void untilCollected(Pool pool, long expectedLive) throws InterruptedException {
     for (int i = 0; i < 500 && live(pool) != expectedLive; ++i) {
       System.gc();
@@ -422,7 +422,7 @@ public final class PoolTest {
       for (int i = 0; i < 100; ++i) pool.allocate(1000, pool.createStream().id());
       untilCollected(pool, 0);
     }
-    // A pool, and a stream, that are dropped before their block.
+    // A pool and a stream are dropped before their block.
     Pool dropped = new Pool();
     Block block = dropped.allocate(100, dropped.createStream().id());
     dropped = null;

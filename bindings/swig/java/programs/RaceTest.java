@@ -10,12 +10,12 @@ import org.gpupool.GpuPoolException.UnknownPointerException;
 import org.gpupool.Pool;
 import org.gpupool.Stream;
 
-/** Pools, blocks and streams that are closed while other threads are inside their calls. */
+/** Closes pools, blocks and streams while other threads are inside their calls. */
 public final class RaceTest {
   private static final int DEVICE = 3;
   private static final long NANOSECONDS = 1_500_000_000L;
 
-  /** One thing that is closed, what the others do until they are refused, and how. */
+  /** Closes one thing while others use it until they are refused in these words. */
   private static void race(String refusal, Runnable close, Runnable... others) throws Exception {
     List<String> problems = new ArrayList<>();
     List<Thread> threads = new ArrayList<>();
@@ -80,7 +80,7 @@ public final class RaceTest {
     }
   }
 
-  /** The content of a block goes on while its pool is closed. */
+  /** The content of a block stays usable while its pool is closed. */
   private static void contents() throws Exception {
     Pool pool = new Pool("sim:" + DEVICE);
     Stream stream = pool.createStream();

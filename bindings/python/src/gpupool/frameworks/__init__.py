@@ -5,8 +5,8 @@
 
     gpupool.install("torch", "cupy", cap="40%")
 
-From then on, these frameworks take their GPU memory from gpupool.default_pool(device), one for each device: what one of
-them frees, the others use. docs/frameworks.md tells what each can do.
+From then on, these frameworks take their GPU memory from gpupool.default_pool(device), one per device: what one of them
+frees, the others can use. docs/frameworks.md says what each can do.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 from .._error import Error
 from .._library import device_count, device_info
-from .._pool import _default_pools
+from .._pool import _before_default, _default_pools
 from .._status_errors import UnavailableError
-from ._cap import Cap, apply_cap, parse_cap
+from ._cap import Cap, apply_cap, parse_cap, settle_place
+from ._group import Group, apply_group, kept_group, parse_group, restore_group
 
 Undo = Callable[[], object]
 
@@ -31,15 +32,15 @@ class _Framework(NamedTuple):
     title: str
     package: str
     module: str
-    """Here. It has check(), which raises RuntimeError if the framework cannot be given the pool, and put(), which
-    gives it and returns how to undo that. PyTorch's has install(cap), which does both or nothing."""
+    """In this package. It has check(), which raises RuntimeError if the framework cannot use the pool, and put(), which
+    installs the pool and returns a function that undoes it. PyTorch's has install(cap), which does both or nothing."""
     is_engines: bool = False
-    """It is put to sleep rather than given the pool: only where it is named."""
+    """It provides sleep, and does not use the pool itself: installed only by name."""
     may_be_missing: bool = False
-    """What is put there does without it."""
+    """Its replacement works without it."""
 
 
-# In the order of installing: what cannot be undone comes last.
+# In the order of installation: steps that cannot be undone come last.
 _FRAMEWORKS = {
     "cupy": _Framework("CuPy", "cupy", "cupy"),
     "rmm": _Framework("RMM", "rmm", "rmm"),
@@ -55,36 +56,49 @@ _FRAMEWORKS = {
 }
 
 _NO_WAY_IN = {
-    "jax": "JAX takes no allocator from outside; gpupool.jax.share(...) divides the device between it and the pool, "
+    "jax": "JAX accepts no outside allocator; gpupool.jax.share(...) divides the device between it and the pool, "
     "and jax.dlpack.from_dlpack takes the pool's memory without a copy",
-    "tensorflow": "TensorFlow takes no allocator from outside; tf.experimental.dlpack.from_dlpack takes the pool's "
+    "tensorflow": "TensorFlow accepts no outside allocator; tf.experimental.dlpack.from_dlpack takes the pool's "
     "memory without a copy",
 }
 
 
 class _State:
-    """What was installed in this process."""
+    """What is installed in this process."""
 
     names: set[str] = set()
     cap: Cap = Cap()
+    group: Group = Group()
 
 
-def install(*names: str, cap: str | float | None = None) -> None:
-    """Gives the GPU memory of frameworks to the default pool of each device: of "torch", "cupy", "numba", "cuda.core",
-    "triton", "rmm", "warp". Memory that they hold already stays as it is until they free it.
+def install(
+    *names: str,
+    cap: str | float | None = None,
+    share: str | None = None,
+    guaranteed: int | str | None = None,
+    priority: int | None = None,
+) -> None:
+    """Makes frameworks use the default pool of each device for GPU memory: "torch", "cupy", "numba", "cuda.core",
+    "triton", "rmm", "warp". Memory that they already hold stays as it is until they free it.
 
-    "torch_memory_saver" and "vllm" are no frameworks: with these names, gpupool takes the place of what puts PyTorch's
-    memory to sleep there (gpupool.torch.sleep, docs/elastic.md). Since 0.2.
+    "torch_memory_saver" and "vllm" are not frameworks: with these names, gpupool replaces what puts PyTorch's memory to
+    sleep there (gpupool.torch.sleep, docs/elastic.md). Since 0.2.
 
-    cap limits what each device's pool may hold: "40%" of the device, "8GiB", a number of bytes, or a fraction as a
-    float. None leaves the limit as it is.
+    cap limits what each device's pool may hold: "40%" of the device, "8GiB", a number of bytes, a fraction as a float,
+    or "auto", the share that torchrun, MPI, Slurm or Ray has given this process (docs/fleet.md). None leaves the limit
+    as it is.
 
-    All of it happens, or nothing. A framework that was installed before is left alone. Triton and cuda.core keep their
-    settings by thread: call it in each thread that uses them.
+    share is the group of processes to share each device's memory with (docs/sharing.md), as GPUPOOL_SHARE in the
+    environment; guaranteed, "8GiB" or "10%" of the device, is this process's own of it, and priority, -8 to 8, says who
+    gives first and who gets first. None leaves it to the environment. Since 0.2.
 
-    Raises ValueError for names and caps that are none, a cap above the device's memory among them; RuntimeError for a
-    framework that is missing, has begun with another allocator, or cannot be served here, for another cap than
-    before, and where there is no GPU; OverLimitError for a cap below what is in use.
+    Either everything is installed or nothing. A framework that is already installed is left alone. Triton and cuda.core
+    keep their settings per thread: call it in each thread that uses them.
+
+    Raises ValueError for unknown names, bad caps and bad groups, including a cap above the device's memory;
+    RuntimeError for a framework that is missing, has started with another allocator, or cannot be served here, for a
+    cap or group that differs from the earlier one, for a group if a default pool already exists without it, and if
+    there is no GPU; OverLimitError for a cap below current use.
     """
     wanted = [_known(name) for name in names]
     if not wanted:
@@ -92,8 +106,14 @@ def install(*names: str, cap: str | float | None = None) -> None:
     limit = parse_cap(cap)
     if cap is not None and _State.names and limit != _State.cap:
         raise RuntimeError(
-            f"{_list(sorted(_State.names))} share one pool already, with {_State.cap} as its cap, and "
+            f"{_list(sorted(_State.names))} already share one pool, with {_State.cap} as its cap, and "
             "all frameworks of a process have the same; to change it, call gpupool.default_pool(device).set_limit"
+        )
+    group = parse_group(share, guaranteed, priority)
+    if group.share and _State.names and group != _State.group:
+        raise RuntimeError(
+            f"{_list(sorted(_State.names))} share one pool already, with {_State.group}, and all frameworks of a "
+            "process have the same"
         )
     for name in wanted:
         _check_installed(name)
@@ -104,24 +124,29 @@ def install(*names: str, cap: str | float | None = None) -> None:
         _check_cap(limit)
     for name in others:
         _module(name).check()
-    _put(new, others, limit)
+    if cap is None and new:
+        settle_place()
+    _put(new, others, limit, group)
     _State.names.update(wanted)
     if cap is not None:
         _State.cap = limit
+    if group.share:
+        _State.group = group
 
 
 _BY_THREAD = ("triton", "cuda.core")
 
 
 def installed() -> tuple[str, ...]:
-    """The names of what was installed in this process."""
+    """The names of everything installed in this process."""
     return tuple(name for name in _FRAMEWORKS if name in _State.names)
 
 
-def _put(new: list[str], others: list[str], limit: Cap) -> None:
+def _put(new: list[str], others: list[str], limit: Cap, group: Group) -> None:
     undo = [_limits()]
     now = "the cap"
     try:
+        apply_group(group)
         apply_cap(limit)
         for name in others:
             now = _FRAMEWORKS[name].title
@@ -143,8 +168,8 @@ def _known(name: str) -> str:
     if name in _NO_WAY_IN:
         raise ValueError(_NO_WAY_IN[name])
     close = difflib.get_close_matches(name.lower(), _FRAMEWORKS, 1)
-    hint = f'did you mean "{close[0]}"? ' if close else ""
-    raise ValueError(f'gpupool knows no framework "{name}"; {hint}It knows {_list(_FRAMEWORKS)}')
+    hint = f'did you mean "{close[0]}"? It' if close else "it"
+    raise ValueError(f'gpupool knows no framework "{name}"; {hint} knows {_list(_FRAMEWORKS)}')
 
 
 def _check_installed(name: str) -> None:
@@ -179,12 +204,15 @@ def _check_cap(limit: Cap) -> None:
 
 
 def _limits() -> Undo:
-    """How to bring the limits back that there are now."""
+    """A function that restores the current limits."""
     names = ("GPUPOOL_FRACTION", "GPUPOOL_LIMIT")
     environment = {name: os.environ[name] for name in names if name in os.environ}
     limits = [(pool, pool.stats().limit_bytes) for pool in _default_pools.values()]
+    awaited, kept = list(_before_default), kept_group()
 
     def back() -> None:
+        _before_default[:] = awaited
+        restore_group(kept)
         for name in names:
             os.environ.pop(name, None)
         os.environ.update(environment)

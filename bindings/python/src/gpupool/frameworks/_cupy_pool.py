@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cupy.get_default_memory_pool() gives once CuPy's memory is gpupool's."""
+"""What cupy.get_default_memory_pool() returns once gpupool serves CuPy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DefaultPool:
         return self.pool.memory_reserved()
 
     def free_bytes(self) -> int:
-        """Bytes that are held and not in use."""
+        """Bytes held but not in use."""
         return self.total_bytes() - self.used_bytes()
 
     def n_free_blocks(self) -> int:
@@ -42,7 +42,7 @@ class DefaultPool:
         return len([segment for segment in self.pool.snapshot().segments if segment.blocks == 0])
 
     def free_all_blocks(self, stream: Any = None) -> None:
-        """Gives every cached chunk back to the driver, whatever stream it was used on."""
+        """Gives every cached chunk back to the driver, whichever stream used it."""
         self.pool.empty_cache()
 
     def free_all_free(self) -> None:
@@ -53,8 +53,8 @@ class DefaultPool:
         return int(self.pool.stats().limit_bytes)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Limits the pool, for all frameworks that share it. Neither, or 0, takes the limit away. Raises ValueError,
-        and OverLimitError if live blocks hold more."""
+        """Limits the pool, for all frameworks that share it. Neither, or 0, removes the limit. Raises ValueError, and
+        OverLimitError if live blocks hold more."""
         if size is not None and fraction is not None:
             raise ValueError("size and fraction cannot be specified at one time")
         if fraction:

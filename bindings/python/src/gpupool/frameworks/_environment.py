@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUPOOL_INSTALL and GPUPOOL_CAP: frameworks on the pool in programs that do not mention gpupool.
 
-Each framework is given the pool right after the program has imported it, which is early enough for all of them, and
-costs nothing where it is not used. A framework that cannot be given it is not imported: a program that was to share the
-GPU does not take all of it because of a slip of the pen.
+Each framework gets the pool right after the program imports it, which is early enough for all of them, and costs
+nothing if it is not used. If a framework cannot use the pool, its import fails: a program that should share the GPU
+must not take all of it because of a typing error.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ from types import ModuleType
 from typing import Any
 
 from . import _FRAMEWORKS, _NO_WAY_IN, _known, install
-from ._cap import apply_cap, parse_cap
+from ._cap import AUTO, apply_cap, await_place, parse_cap
 
 
 def activate() -> None:
-    """Heeds both variables as they are now. Raises ValueError for what they cannot be; a failure to install is raised
-    by the framework's import."""
-    apply_cap(parse_cap(os.environ.get("GPUPOOL_CAP")))
+    """Applies both variables as they are now. Raises ValueError for bad values; the framework's import raises a failure
+    to install."""
+    cap = os.environ.get("GPUPOOL_CAP", "").strip()
+    if cap == AUTO:
+        await_place()
+    else:
+        apply_cap(parse_cap(cap))
     names = [_known(name) for name in _names()]
     _FINDER.refused.clear()
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return  # The GPUs are hidden from this process on purpose.
+        return  # The GPUs are deliberately hidden from this process.
     if "numba" in names:
         os.environ["NUMBA_CUDA_MEMORY_MANAGER"] = "gpupool.numba"
         names.remove("numba")
@@ -39,9 +43,9 @@ def activate() -> None:
 
 
 def activate_at_start() -> None:
-    """The same when gpupool is imported, which may be the start of any Python, of pip for example: where
-    GPUPOOL_INSTALL is set, what the variables cannot be is one line on stderr, and an error of the first framework that
-    is imported."""
+    """The same when gpupool is imported, which may be at the start of any Python program, such as pip: if
+    GPUPOOL_INSTALL is set, bad values print one line on stderr, and the first import of a framework raises the
+    error."""
     try:
         activate()
     except ValueError as error:
@@ -64,13 +68,14 @@ def _names() -> list[str]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds what the other finders find, with a loader that installs gpupool afterwards, or refuses to load."""
+    """Finds what the other finders find, and wraps the loader so that it installs gpupool afterwards, or refuses to
+    load."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, str] = {}
         """Packages, and what install() calls them."""
         self.refused: dict[str, Exception] = {}
-        """Packages, and why they cannot be given the pool."""
+        """Packages, and why they cannot use the pool."""
 
     def begin(self) -> None:
         if (self.waiting or self.refused) and self not in sys.meta_path:
@@ -92,13 +97,13 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Nothing(importlib.abc.Loader):
-    """Of a package that is missing, which gpupool fills by itself."""
+    """The loader of a missing package, which gpupool fills by itself."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """An empty one will do."""
+        """Any empty module will do."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing in it."""
+        """The module is empty."""
 
 
 class _Loader(importlib.abc.Loader):
@@ -121,7 +126,7 @@ class _Loader(importlib.abc.Loader):
         try:
             install(self._finder.waiting[self._package])
         except Exception as error:
-            # A program that tries again does not get the framework without the pool.
+            # A second attempt must not get the framework without the pool.
             self._finder.refused[self._package] = error
             raise
         del self._finder.waiting[self._package]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every allocation looks up, the device's pool, and the ends of streams of other libraries."""
+"""The lookup of a device's pool, which every allocation makes, and the end of other libraries' streams."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .._stream import StreamLike, stream_number
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# 0 and 1 are the legacy default stream and 2 is the per-thread one, which nobody destroys.
+# 0 and 1 are the legacy default stream and 2 is the per-thread one; nobody destroys them.
 _LAST_DEFAULT = 2
 
 _known: dict[int, Pool] = {}
-# A forked child has pools of its own.
+# A forked child has its own pools.
 os.register_at_fork(after_in_child=_known.clear)
 
 
@@ -33,24 +33,24 @@ def pool_of(device: int) -> Pool:
 
 
 def free_last(device: int, address: int, stream: StreamLike) -> None:
-    """Frees on a stream that may be destroyed afterwards, of which its library tells nobody."""
+    """Frees on a stream that its library may later destroy without notice."""
     pool, number = pool_of(device), stream_number(stream)
     pool.free(address, number)
     if number > _LAST_DEFAULT:
-        with suppress(InvalidArgumentError):  # it is capturing a graph
+        with suppress(InvalidArgumentError):  # the stream is capturing a graph
             pool.park_stream(number)
 
 
 def release_streams_before_they_end(kind: Any, identify: Callable[[Any], tuple[int, int]]) -> None:
-    """Makes the destructor of another library's class of streams release each from the pool first, which must not be
-    asked about a stream that is no more. identify: the device and number of a stream, which it may not have. Once
-    done, it stays."""
+    """Makes the destructor of another library's stream class release the stream from the pool first, because the pool
+    must not query a destroyed stream. identify: returns the device and number of a stream, if it has them. This cannot
+    be undone."""
     destroy = kind.__del__
     if getattr(destroy, "__module__", None) == __name__:
         return
 
     def release_and_destroy(stream: Any) -> None:
-        # Nothing is handed out any more when the driver is going, and in a forked child.
+        # When the driver is going, or in a forked child, the pool hands out no more memory.
         with suppress(AttributeError, Error):
             device, number = identify(stream)
             if (number or 0) > _LAST_DEFAULT and not sys.is_finalizing():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries that were built on this machine and are kept for the next process.
+"""Libraries built on this machine and kept for the next process.
 
-What is loaded runs with all that this process may do. So nothing is loaded but files of this user's, in a folder of
-this user's, that nobody else can write; a file that is not such a one, or cannot be loaded, is built anew.
+A loaded library has all rights of this process. So only files that belong to this user, in a folder of this user that
+nobody else can write, are loaded; any other file, or one that cannot be loaded, is rebuilt.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def cache_folder() -> Path:
 
 
 def load(name: str, build: Callable[[Path], object]) -> ctypes.CDLL:
-    """The library of that name. build(path) makes it, and may raise ShimError, as this may."""
+    """The library of that name. build(path) creates it; both may raise ShimError."""
     try:
         path = _safe_folder() / name
         if _is_safe_file(path):
             try:
                 return ctypes.CDLL(str(path))
             except OSError:
-                pass  # cut short by a crash, or made for another machine: built anew
+                pass  # truncated by a crash, or built for another machine: rebuild
         _build(path, build)
         return ctypes.CDLL(str(path))
     except (OSError, RuntimeError) as error:
@@ -43,14 +43,14 @@ def load(name: str, build: Callable[[Path], object]) -> ctypes.CDLL:
 
 
 def _safe_folder() -> Path:
-    """The folder, which is made if need be. Raises ShimError if somebody else could change what is in it."""
+    """The folder, created if necessary. Raises ShimError if another user could change its contents."""
     folder = cache_folder()
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder = folder.parent.resolve() / folder.name
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise ShimError(f"{folder} is a link or a file, and has to be a folder")
+        raise ShimError(f"{folder} is a link or a file, and must be a folder")
     if found.st_uid != os.geteuid():
         raise ShimError(f"{folder} belongs to user {found.st_uid}, and this process is user {os.geteuid()}'s: {_HINT}")
     if found.st_mode & _WRITABLE_BY_OTHERS:
@@ -76,8 +76,8 @@ def _is_safe_file(path: Path) -> bool:
 
 
 def _build(path: Path, build: Callable[[Path], object]) -> None:
-    """Processes that start together each build it; the last one to rename wins, and all are the same. What has the
-    name is whole, also after a crash."""
+    """Processes that start together each build it; the last one to rename wins, and all results are the same. A file
+    with the final name is complete, even after a crash."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         built = Path(folder) / path.name
         build(built)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's pluggable allocator: what there is where the shim cannot be built.
+"""PyTorch's pluggable allocator, used if the shim cannot be built.
 
-PyTorch asks a pluggable allocator for memory and nothing else; its statistics then raise. So the functions of
-torch._C that PyTorch's Python code gets its figures from are replaced, and everything above them stays PyTorch's own.
+PyTorch asks a pluggable allocator only for memory; its statistics then raise. So this module replaces the functions of
+torch._C from which PyTorch's Python code gets its figures, and everything above them stays PyTorch's own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .._torch_names import memory_stats
 from ._torch_settings import heed_settings
 from ._torch_shim import torch_library_path
 
-# The setters, and what each gets.
+# The setters, and the argument of each.
 _HOOKS = {
     "set_init_fn": "gpupool_torch_init",
     "set_reset_fn": "gpupool_torch_reset",
@@ -33,7 +33,7 @@ _HOOKS = {
 
 
 def create(torch: Any, alloc: str) -> Any:
-    """An allocator of PyTorch's with every hook that it takes."""
+    """A PyTorch allocator with every hook that it accepts."""
     path = str(torch_library_path())
     wrapper = torch.cuda.memory.CUDAPluggableAllocator(path, alloc, "gpupool_torch_free")
     library, allocator = ctypes.CDLL(path), wrapper.allocator()
@@ -50,7 +50,7 @@ def install(torch: Any) -> None:
 
 
 class Answers:
-    """The figures of a device, from all pools that its memory is in."""
+    """The figures of a device, over all pools that hold its memory."""
 
     def __init__(self, torch: Any) -> None:
         self._library = ctypes.CDLL(str(torch_library_path()))
@@ -58,11 +58,11 @@ class Answers:
         self._library.gpupool_torch_limit.restype = ctypes.c_uint64
         self._torch = torch
         self._set_fraction = torch._C._cuda_setMemoryFraction
-        self._fractions: dict[int, tuple[float, int]] = {}  # as set, and the limit that came of it
+        self._fractions: dict[int, tuple[float, int]] = {}  # the fraction as set, and the resulting limit
         self._bases: dict[int, dict[str, int]] = {}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """By the names that they replace in torch._C."""
+        """The functions, by the names that they replace in torch._C."""
         return {
             "_cuda_memoryStats": self.stats,
             "_cuda_resetPeakMemoryStats": self.reset_peaks,
@@ -95,7 +95,7 @@ class Answers:
         self._fractions[device] = fraction, int(self._library.gpupool_torch_limit(device))
 
     def fraction(self, device: int) -> float:
-        """To the last digit what was set, where that is still the limit in force."""
+        """Exactly the fraction that was set, if its limit is still in force."""
         limit = int(self._library.gpupool_torch_limit(device))
         fraction, made = self._fractions.get(device, (1.0, 0))
         if limit == made:
@@ -119,7 +119,7 @@ class Answers:
         return [ffi.cast("gpupool_t *", found[i]) for i in range(count)]
 
     def _since_start(self, device: int) -> dict[str, int]:
-        """The sums over the pools; also of peaks."""
+        """The sums over the pools, peaks included."""
         stats = ffi.new("gpupool_stats_t *")
         stats.struct_size = ffi.sizeof("gpupool_stats_t")
         total = memory_stats(Stats._of(stats))
@@ -131,8 +131,8 @@ class Answers:
 
 
 def _segments(device: int) -> list[dict[str, Any]]:
-    """The default pool's mapped memory as PyTorch shows expandable segments: a run without a gap is one, and its
-    blocks cover it."""
+    """The default pool's mapped memory as PyTorch shows expandable segments: each run without a gap is one segment, and
+    its blocks cover it."""
     snapshot = default_pool(device).snapshot()
     blocks = [block for block in snapshot.blocks if block.state != BlockState.CACHED]
     runs: list[list[Segment]] = []

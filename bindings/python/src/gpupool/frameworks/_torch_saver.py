@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The surface of torch_memory_saver over tags.
+"""The interface of torch_memory_saver, over tags.
 
-What torch_memory_saver does by ending the process is an exception here, and leaves memory as it was; pausing what is
-paused, and resuming what is not, do nothing.
+Where torch_memory_saver ends the process, this raises an exception and leaves memory as it was; pausing what is paused,
+or resuming what is not, does nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _HOOK_MODES = ("preload", "torch")
 
 
 class TorchMemorySaver:
-    """What torch_memory_saver.torch_memory_saver is, on gpupool's pools."""
+    """torch_memory_saver.torch_memory_saver, on gpupool's pools."""
 
     retain_cpu_backup: bool = False
-    """Whether resume keeps the page-locked memory for the next pause: getting it is the slow part of one."""
+    """Whether resume keeps the page-locked memory for the next pause: obtaining it is the slow part of a pause."""
 
     enabled: bool = True
 
@@ -42,11 +42,11 @@ class TorchMemorySaver:
         enable_disk_backup: bool = False,
         cpu_backup_backend: str | None = None,
     ) -> Iterator[None]:
-        """Within it, what this thread allocates on the current device belongs to a tag. enable_cpu_backup: pause saves
-        it, and resume brings it back; else its bytes are lost.
+        """Inside the `with`, memory that this thread allocates on the current device belongs to a tag.
+        enable_cpu_backup: pause saves it, and resume restores it; otherwise its bytes are lost.
 
-        Raises ValueError for a tag that is none and for backups that gpupool does not keep: on disk, and in memory
-        that is not page-locked; RuntimeError where PyTorch's allocator cannot serve a tag.
+        Raises ValueError for a bad tag and for backups that gpupool does not offer: on disk, and in memory that is not
+        page-locked; RuntimeError if PyTorch's allocator cannot serve a tag.
         """
         _check_backup(enable_disk_backup, cpu_backup_backend)
         torch = import_torch()
@@ -63,8 +63,8 @@ class TorchMemorySaver:
         tag: str = DEFAULT_TAG,
         enable_cpu_backup: bool = False,
     ) -> Iterator[None]:
-        """torch.cuda.graph with memory that belongs to a tag. pool: graphs that name the same share memory. The graph
-        may be replayed whenever its tag is not paused."""
+        """torch.cuda.graph with memory that belongs to a tag. pool: graphs that name the same pool share memory. The
+        graph may be replayed whenever its tag is not paused."""
         torch = import_torch()
         if pool is not None:
             memory = mem_pool(tag, keep=enable_cpu_backup, group=pool)
@@ -75,34 +75,35 @@ class TorchMemorySaver:
 
     @contextmanager
     def disable(self, dispose_mem_pool_after_use: bool = True) -> Iterator[None]:
-        """Within it, inside of a region, what is allocated belongs to no tag."""
+        """Inside this `with`, within a region, allocated memory belongs to no tag."""
         if not dispose_mem_pool_after_use:
-            raise ValueError("dispose_mem_pool_after_use=False is nothing that torch_memory_saver or gpupool can do")
+            raise ValueError("neither torch_memory_saver nor gpupool supports dispose_mem_pool_after_use=False")
         torch = import_torch()
         with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
             yield
 
     def pause(self, tag: str | None = None) -> SleepResult:
-        """Gives the memory of a tag, None: of all, back to the device, all of it or none. The tensors keep their
-        addresses, and nothing may use them until resume. Waits for all work of the device. A tag that is paused, or
-        that nobody has used, is left alone.
+        """Gives the memory of a tag, None: of all tags, back to the device, all of it or none. The tensors keep their
+        addresses, and nothing may use them until resume. Waits for all work on the device. A tag that is paused or
+        unused is left alone.
 
         Raises as Pool.sleep: then nothing has changed.
         """
         return Sleepers(None if tag is None else [tag]).sleep()
 
     def resume(self, tag: str | None = None, timeout: float = 0.0) -> SleepResult:
-        """Maps the memory of a tag, None: of all, at the same addresses again, with what was saved. timeout: seconds to
-        wait for memory that others hold. Raises as Pool.wake: then what was paused stays so, whole."""
+        """Maps the memory of a tag, None: of all tags, at the same addresses again, with the saved contents. timeout:
+        seconds to wait for memory that others hold. Raises as Pool.wake: then everything that was paused stays
+        paused."""
         tags = None if tag is None else [tag]
         return Sleepers(tags).wake(timeout=timeout, retain_backup=self.retain_cpu_backup)
 
     def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
-        """What was saved of a paused tensor, as one on the CPU. zero_copy: a view of the saved bytes themselves, which
-        must not be used after resume, or once the tensor is gone.
+        """The saved contents of a paused tensor, as a CPU tensor. zero_copy: a view of the saved bytes themselves,
+        which must not be used after resume, or once the tensor is gone.
 
-        Raises ValueError for a tensor that is of no tag, or not contiguous, or whose saved bytes are in several pieces
-        where zero_copy is asked for; UnavailableError where it is not paused or was not saved.
+        Raises ValueError for a tensor that has no tag, is not contiguous, or has its saved bytes in several pieces with
+        zero_copy; UnavailableError if it is not paused or was not saved.
         """
         if not x.is_contiguous():
             raise ValueError("the tensor is not contiguous: its bytes are not in one place")
@@ -113,12 +114,12 @@ class TorchMemorySaver:
             view = torch.frombuffer(pieces[0], dtype=x.dtype, count=x.numel()).view(x.shape)
             return view if zero_copy else view.clone()
         if zero_copy:
-            raise ValueError(f"what was saved is in {len(pieces)} pieces, and cannot be one view: take a copy of it")
+            raise ValueError(f"the saved bytes are in {len(pieces)} pieces, and cannot be one view: take a copy")
         return torch.frombuffer(bytearray(b"".join(pieces)), dtype=x.dtype, count=x.numel()).view(x.shape)
 
     @property
     def hook_mode(self) -> str:
-        """ "preload" or "torch", as it was set. gpupool has one way, which serves both."""
+        """ "preload" or "torch", as it was set. gpupool has one mode, which serves both."""
         return self._hook_mode
 
     @hook_mode.setter
@@ -129,7 +130,7 @@ class TorchMemorySaver:
 
     @property
     def memory_margin_bytes(self) -> int:
-        """How much of the device allocations of tags leave free; 0: they take all."""
+        """How much of the device the tags' allocations leave free; 0: they may take all."""
         return self._margin
 
     @memory_margin_bytes.setter
@@ -146,7 +147,7 @@ class TorchMemorySaver:
 
 @contextmanager
 def configure_subprocess() -> Iterator[None]:
-    """Within it, Python programs that are started find gpupool in the place of torch_memory_saver."""
+    """Python programs started inside this `with` find gpupool in place of torch_memory_saver."""
     before = os.environ.get("GPUPOOL_INSTALL")
     names = [name for name in (before or "").split(",") if name.strip()]
     if "torch_memory_saver" not in (name.strip() for name in names):
@@ -169,13 +170,13 @@ def _check_backup(on_disk: bool, backend: str | None) -> None:
 
 
 def _saved_pieces(address: int, size: int) -> list[Any]:
-    """What was saved of these bytes, as buffers."""
+    """The saved contents of these bytes, as buffers."""
     block = ffi.new("gpupool_block_t *")
     for pool in [pool for tag in known_tags() for pool in pools_of(tag)]:
         if lib.gpupool_block_info(pool, address, block, ffi.sizeof("gpupool_block_t")) == 0:
             break
     else:
-        raise ValueError(f"0x{address:x} is in the memory of no tag")
+        raise ValueError(f"0x{address:x} is in no tag's memory")
     pieces: list[Any] = []
     at, end = address, address + size
     while at < end:

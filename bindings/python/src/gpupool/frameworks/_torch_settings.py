@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PYTORCH_ALLOC_CONF, where PyTorch's own allocator is not there to read it: its limit is kept, and what means nothing
-to gpupool is named once."""
+"""PYTORCH_ALLOC_CONF, when PyTorch's own allocator is not there to read it: its limit applies, and one warning names
+the settings that mean nothing to gpupool."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _OFF = ("False", "0", "0.0")
 
 
 def heed_settings() -> None:
-    """Puts per_process_memory_fraction on the default pools there are and, by the environment, on those to come, where
-    it is lower than their limit; warns of settings that do nothing."""
+    """Applies per_process_memory_fraction to the existing default pools and, through the environment, to future ones,
+    if it is lower than their limit; warns of settings that have no effect."""
     text = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF") or ""
     given = dict(re.findall(r"(\w+)\s*:\s*(\[[^]]*\]|[^,\s]+)", text))
     if "per_process_memory_fraction" in given:
@@ -48,7 +48,7 @@ def _limit(fraction: float) -> None:
         if not known or limit < known:
             pool.set_limit(limit)
     if fraction <= 0:
-        os.environ["GPUPOOL_LIMIT"] = "1"  # no limit is 0
+        os.environ["GPUPOOL_LIMIT"] = "1"  # 0 means no limit
     elif fraction < _share(os.environ.get("GPUPOOL_FRACTION") or "1"):
         os.environ["GPUPOOL_FRACTION"] = repr(fraction)
 

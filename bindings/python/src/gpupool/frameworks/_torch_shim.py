@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allocator class for the PyTorch that is installed: compiled once for each version, then kept."""
+"""The allocator class for the installed PyTorch: compiled once per version, then kept."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def library_path() -> Path:
 
 
 def torch_library_path() -> Path:
-    """The libgpupool_torch beside it, which has the functions that PyTorch calls."""
+    """The libgpupool_torch beside it, with the functions that PyTorch calls."""
     for path in sorted(_PACKAGE.glob("libgpupool_torch.so*")):
         return path
     raise ShimError(f"{_PACKAGE} has no libgpupool_torch.so")
 
 
 def load(torch: Any) -> ctypes.CDLL:
-    """The shim for this PyTorch, compiled if need be: about ten seconds, once. Raises ShimError."""
+    """The shim for this PyTorch, compiled if necessary: about ten seconds, once. Raises ShimError."""
     compiler = _compiler()
     return _torch_cache.load(
         f"torch-{torch.__version__}-{_key(torch, compiler)}.so", lambda path: _build(torch, compiler, path)
@@ -48,7 +48,7 @@ def _compiler() -> str | None:
 
 
 def _key(torch: Any, compiler: str | None) -> str:
-    """Stands for everything that the shim is made of and for: homes are shared between machines and containers."""
+    """A key of everything that the shim depends on: machines and containers may share a home folder."""
     libc = "".join(platform.libc_ver())
     made_by = [str(torch.version.git_version), platform.machine(), libc, str(library_path()), _version_of(compiler)]
     digest = hashlib.sha256("\n".join(made_by).encode())
@@ -59,7 +59,7 @@ def _key(torch: Any, compiler: str | None) -> str:
 
 
 def _version_of(compiler: str | None) -> str:
-    """In its own words; empty where there is none."""
+    """The compiler's version text; empty if there is none."""
     if compiler is None:
         return ""
     try:
@@ -69,7 +69,7 @@ def _version_of(compiler: str | None) -> str:
 
 
 def _cuda_folders() -> Iterator[Path]:
-    """Where the CUDA runtime's headers may lie: beside PyTorch, as packages of their own, or in a toolkit."""
+    """Where the CUDA runtime's headers may be: beside PyTorch, in separate packages, or in a toolkit."""
     for entry in map(Path, sys.path):
         yield from sorted(entry.glob("nvidia/cu*/include"), reverse=True)
         yield entry / "nvidia" / "cuda_runtime" / "include"
@@ -80,7 +80,7 @@ def _cuda_folders() -> Iterator[Path]:
 
 
 def _standard_library() -> list[str]:
-    """The C++ library that PyTorch has loaded. A compiler may have only the static one, and two in a process clash."""
+    """The C++ library that PyTorch has loaded. A compiler may have only a static one, and two in a process clash."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     paths = {line.split(maxsplit=5)[-1] for line in lines if "/libstdc++.so." in line}
     return sorted(paths)[:1]
@@ -105,5 +105,5 @@ def _build(torch: Any, compiler: str | None, path: Path) -> None:
     ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        lines = [line for line in result.stderr.splitlines() if "error" in line] or ["it ended without a word"]
+        lines = [line for line in result.stderr.splitlines() if "error" in line] or ["it ended without a message"]
         raise ShimError(f"{compiler} failed for PyTorch {torch.__version__}: {lines[0]}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tags: torch.cuda.MemPools whose memory sleeps and wakes together.
 
-Each tag has a gpupool of its own on each device, a child of the default pool (gpupool_torch_tag in gpupool/torch.h).
-PyTorch's cache is above it: what is a block there is one of PyTorch's segments.
+Each tag has its own pool on each device, a child of the default pool (gpupool_torch_tag in gpupool/torch.h). PyTorch's
+cache sits above it: a block of that pool is a segment of PyTorch's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_TAG = "default"
 
 
 class _State:
-    """What this process has made."""
+    """What this process has created."""
 
     library: Any = None
     allocators: dict[tuple[str, bool], Any] = {}
@@ -37,7 +37,7 @@ class _State:
 
 
 class Sleepers:
-    """The pools of some tags, which sleep and wake all or not at all."""
+    """The pools of some tags, which all sleep and wake or not at all."""
 
     def __init__(self, tags: Iterable[str] | None = None) -> None:
         """None: all tags."""
@@ -45,11 +45,11 @@ class Sleepers:
         self.pools = [(tag, pool) for tag in names for pool in pools_of(tag)]
 
     def in_state(self, state: SleepState) -> list[tuple[str, Any]]:
-        """Those that are there now."""
+        """The pools that exist now."""
         return [(tag, pool) for tag, pool in self.pools if state_of(pool) == state]
 
     def sleep(self, saved_tags: Iterable[str] = ()) -> SleepResult:
-        """Gives all their memory back. Of saved_tags, and of what was allocated to be kept, the bytes are saved."""
+        """Gives all their memory back. Saves the bytes of saved_tags, and of memory allocated to be kept."""
         saved = set(saved_tags)
         awake = self.in_state(SleepState.AWAKE)
         tags = {tag for tag, _ in awake}
@@ -69,7 +69,7 @@ class Sleepers:
         return _sum(results)
 
     def wake(self, *, timeout: float = 0.0, fill: int | None = None, retain_backup: bool = False) -> SleepResult:
-        """Maps all their memory again, with what was saved."""
+        """Maps all their memory again, with the saved contents."""
         asleep = self.in_state(SleepState.ASLEEP)
         results = []
         with ExitStack() as undo:
@@ -79,27 +79,27 @@ class Sleepers:
                 results.append(SleepResult._of(result))
                 undo.callback(lib.gpupool_sleep, pool, ffi.NULL, ffi.NULL)
             undo.pop_all()
-        # Also those of tags that are awake: a hook may have failed before.
+        # Including those of tags that are awake: a hook may have failed before.
         run_hooks({tag for tag, _ in self.pools}, 1)
         return _sum(results)
 
 
 def functions(tag: str, keep: bool) -> tuple[int, int]:
-    """The addresses of the functions of a tag's allocator. keep: what they allocate is saved even by a sleep that
-    drops."""
+    """The addresses of the functions of a tag's allocator. keep: even a sleep that drops saves what they allocate."""
     alloc, free = ctypes.c_void_p(), ctypes.c_void_p()
     status = _library().gpupool_torch_tag(tag.encode(), int(keep), ctypes.byref(alloc), ctypes.byref(free))
     if status == InvalidArgumentError.status:
         raise ValueError(f"a tag is 1 to 63 bytes long, not {tag!r}")
     if status == UnavailableError.status:
-        raise RuntimeError(f"{tag!r} would be this process's 65th tag, and it can have 64")
+        raise RuntimeError(f"{tag!r} would be this process's 65th tag; the maximum is 64")
     if status != 0:
         raise MemoryError("the host has no memory for the records of a tag")
     return alloc.value or 0, free.value or 0
 
 
 def allocator(tag: str, *, keep: bool = False) -> Any:
-    """An allocator for torch.cuda.MemPool, whose memory is the tag's: torch.cuda.MemPool(allocator("kv_cache"))."""
+    """An allocator for torch.cuda.MemPool, whose memory belongs to the tag:
+    torch.cuda.MemPool(allocator("kv_cache"))."""
     key = (tag, bool(keep))
     if key not in _State.allocators:
         torch = import_torch()
@@ -108,8 +108,8 @@ def allocator(tag: str, *, keep: bool = False) -> Any:
 
 
 def mem_pool(tag: str, *, keep: bool = False, device: int | None = None, group: object = None) -> Any:
-    """The torch.cuda.MemPool of a tag on a device, by default the current one; always the same. group: one of its own
-    for what is equal to it."""
+    """The torch.cuda.MemPool of a tag on a device, by default the current one; always the same one. group: equal values
+    share a MemPool of their own."""
     torch = import_torch()
     index = torch.cuda.current_device() if device is None else device
     key = (tag, bool(keep), index, group)
@@ -119,8 +119,8 @@ def mem_pool(tag: str, *, keep: bool = False, device: int | None = None, group: 
 
 
 def register_tag_hooks(tag: str, before_unmap: Hook, after_map: Hook) -> None:
-    """Has before_unmap called before a tag's memory goes and after_map once it is there again, where its registrations
-    for a network or for NCCL end and begin. after_map must bear being called twice: where it raises, the memory is
+    """Registers before_unmap, called before a tag's memory goes, and after_map, called once it is back, to end and
+    renew its registrations for a network or for NCCL. after_map must be safe to call twice: if it raises, the memory is
     there, and the next wake of the tag calls it again."""
     _State.hooks.setdefault(tag, []).append((before_unmap, after_map))
 
@@ -132,7 +132,7 @@ def run_hooks(tags: set[str], which: int) -> None:
 
 
 def known_tags() -> list[str]:
-    """Those that this process has made, the oldest first."""
+    """The tags that this process has created, oldest first."""
     return list(dict.fromkeys(tag for tag, _ in _State.allocators))
 
 
@@ -152,7 +152,7 @@ def state_of(pool: Any) -> SleepState:
 
 
 def allocated_bytes(tags: Iterable[str] | None = None) -> int:
-    """What PyTorch holds of the tags' memory, asleep or not."""
+    """How much of the tags' memory PyTorch holds, asleep or not."""
     total = 0
     for tag in known_tags() if tags is None else tags:
         for pool in pools_of(tag):
@@ -168,7 +168,7 @@ def set_margin(size: int) -> None:
 
 
 def import_torch() -> Any:
-    """PyTorch, where its MemPools can have allocators of their own."""
+    """PyTorch, if its MemPools can have allocators of their own."""
     torch = importlib.import_module("torch")
     backend = torch.cuda.get_allocator_backend()
     if backend == "pluggable":
@@ -179,15 +179,15 @@ def import_torch() -> Any:
     settings = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") + "," + os.environ.get("PYTORCH_ALLOC_CONF", "")
     if "expandable_segments:True" in settings.replace(" ", "") and backend == "native":
         raise RuntimeError(
-            "PyTorch's own allocator with expandable_segments:True gives a MemPool no allocator of its own: take it "
-            'out of PYTORCH_CUDA_ALLOC_CONF, or call gpupool.install("torch") first, which needs no such setting'
+            "PyTorch's own allocator with expandable_segments:True allows a MemPool no allocator of its own: remove it "
+            'from PYTORCH_CUDA_ALLOC_CONF, or call gpupool.install("torch") first, which needs no such setting'
         )
     return torch
 
 
 @contextmanager
 def _idle_segments_dropped(tag: str, pool: Any) -> Iterator[None]:
-    """Within it, segments that PyTorch keeps in its cache, with no tensor in them, are not to be saved."""
+    """Inside the `with`, segments that PyTorch caches without a tensor in them are not saved."""
     segments = [segment for mem_pool in _mem_pools(tag) for segment in mem_pool.snapshot()]
     addresses = [segment["address"] for segment in segments if segment["active_size"] == 0]
     dropped = [address for address in addresses if lib.gpupool_set_keep(pool, address, 0) == 0]
@@ -199,7 +199,7 @@ def _idle_segments_dropped(tag: str, pool: Any) -> Iterator[None]:
 
 
 def _mem_pools(tag: str) -> list[Any]:
-    """Whose memory a sleep keeps."""
+    """The pools whose memory a sleep keeps."""
     return [pool for (name, keep, *_), pool in _State.mem_pools.items() if name == tag and keep]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's protocol MemAllocator over tags: what its sleep mode asks of vllm.device_allocator.
+"""vLLM's MemAllocator protocol over tags: what its sleep mode needs from vllm.device_allocator.
 
 Behind /sleep and /wake_up there, level 1 is sleep(offload_tags=("weights",)), and level 2 sleep(offload_tags=()).
 """
@@ -22,38 +22,38 @@ from ._torch_tags import (
 )
 
 _DEFERRABLE = ("weights", "kv_cache")
-"""Tags that a wake of others leaves asleep. Whatever else sleeps, every wake brings back."""
+"""Tags that stay asleep when others wake. Every wake brings back all other tags."""
 
 _POISON = 0xFF
 
 
 class GpupoolAllocator:
-    """One for the process: allocator_instance()."""
+    """The process has one: allocator_instance()."""
 
     default_tag = DEFAULT_TAG
 
     @contextmanager
     def use_memory_pool(self, tag: str | None = None) -> Iterator[None]:
-        """Within it, what this thread allocates on the current device belongs to a tag."""
+        """Inside the `with`, memory that this thread allocates on the current device belongs to a tag."""
         torch = import_torch()
         with torch.cuda.use_mem_pool(mem_pool(DEFAULT_TAG if tag is None else tag)):
             yield
 
     def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
-        """Puts all tags to sleep. Of offload_tags the bytes are saved, None: of the default tag; all others are lost.
+        """Puts all tags to sleep. Saves the bytes of offload_tags, None: of the default tag; all others are lost.
         Raises as Pool.sleep: then everything is awake."""
         saved = (DEFAULT_TAG,) if offload_tags is None else _tuple(offload_tags)
-        # What Python holds for no reason would be saved.
+        # Otherwise garbage that Python still holds would be saved.
         gc.collect()
         Sleepers().sleep(saved)
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
-        """Puts these tags to sleep, and their bytes are lost; others stay as they are."""
+        """Puts these tags to sleep and drops their bytes; others stay as they are."""
         Sleepers(_tuple(tags)).sleep()
 
     def wake_up(self, tags: list[str] | None = None) -> None:
-        """Brings tags back, None: all. Beside weights and kv_cache, all other tags come with any. Raises as Pool.wake:
-        then all that slept sleeps, and the next call may succeed."""
+        """Wakes tags, None: all. Tags other than weights and kv_cache wake with any of them. Raises as Pool.wake: then
+        everything stays asleep, and the next call may succeed."""
         wanted = None if tags is None else [tag for tag in known_tags() if tag in tags or tag not in _DEFERRABLE]
         Sleepers(wanted).wake(
             fill=_POISON if _is_set("VLLM_POISON_DISCARDED_PAGES") else None,
@@ -73,7 +73,7 @@ _INSTANCE = GpupoolAllocator()
 
 
 def allocator_instance() -> GpupoolAllocator:
-    """What takes the place of vllm.device_allocator.get_mem_allocator_instance."""
+    """Replaces vllm.device_allocator.get_mem_allocator_instance."""
     return _INSTANCE
 
 

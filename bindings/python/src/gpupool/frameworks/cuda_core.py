@@ -4,7 +4,7 @@
     gpupool.install("cuda.core")                          # every device's memory_resource, in this thread; or
     device.memory_resource = gpupool.cuda_core.MemoryResource(device.device_id)
 
-cuda.core keeps a Device for each thread.
+cuda.core keeps one Device per thread.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ._pools import free_last, pool_of
 
 try:
     _core: Any = importlib.import_module("cuda.core")
-    _core.MemoryResource  # noqa: B018  that of versions before 0.5 is elsewhere
+    _core.MemoryResource  # noqa: B018  versions before 0.5 have it elsewhere
 except (ImportError, AttributeError):
     _core = importlib.import_module("cuda.core.experimental")
 
 
 class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
-    """Memory of a device's default pool."""
+    """Memory from a device's default pool."""
 
     def __init__(self, device_id: int) -> None:
         self._device_id = int(device_id)
@@ -40,8 +40,8 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
             return _core.Buffer.from_handle(pointer, size, mr=self)
 
     def deallocate(self, ptr: Any, size: int, stream: StreamLike | None = None, **_: Any) -> None:
-        """Frees it in the stream's order; without one, in that of all streams that the pool has seen. The stream may be
-        closed afterwards."""
+        """Frees it in stream order; without a stream, in the order of all streams that the pool has seen. The stream
+        may be closed afterwards."""
         if stream is None:
             pool_of(self._device_id).free(int(ptr), STREAM_UNKNOWN)
         else:
@@ -65,11 +65,11 @@ class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
 
 
 def check() -> None:
-    """cuda.core takes a memory resource at any time."""
+    """cuda.core accepts a memory resource at any time."""
 
 
 def put() -> Undo:
-    """Sets the memory resource of every device for this thread; returns how to undo it."""
+    """Sets the memory resource of every device for this thread; returns a function that undoes it."""
     devices = [_core.Device(index) for index in range(device_count())]
     for device in devices:
         device.memory_resource = MemoryResource(device.device_id)

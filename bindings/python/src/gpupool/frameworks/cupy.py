@@ -4,8 +4,8 @@
     gpupool.install("cupy")                                          # all of CuPy's memory
     with cupy.cuda.using_allocator(gpupool.cupy.allocator): ...      # or this thread's, for a while
 
-An array belongs to the stream that is current when it is made, and is freed in that stream's order, as in CuPy's own
-pool; cupy.get_default_memory_pool() tells of gpupool after install. Arrays that were made before stay where they are.
+An array belongs to the stream that is current when it is created, and is freed in that stream's order, as in CuPy's own
+pool. After install, cupy.get_default_memory_pool() reports gpupool. Earlier arrays stay where they are.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ cupy: Any = importlib.import_module("cupy")
 
 
 def _current_stream() -> int:
-    """The address of CuPy's C function that names this thread's current stream."""
+    """The address of CuPy's C function that returns this thread's current stream."""
     name = b"intptr_t (void)"
     capsule = getattr(cupy.cuda.stream, "__pyx_capi__", {}).get("get_current_stream_ptr")
     is_valid = ctypes.pythonapi.PyCapsule_IsValid
     is_valid.restype, is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
-    # CuPy 13 does not turn C++ exceptions into Python's.
+    # CuPy 13 does not translate C++ exceptions to Python.
     if int(cupy.__version__.split(".")[0]) < 14 or not is_valid(capsule, name):
         raise RuntimeError(f"gpupool needs CuPy 14; this is {cupy.__version__}")
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -48,7 +48,7 @@ release_streams_before_they_end(cupy.cuda.Stream, lambda stream: (stream.device_
 
 
 def allocator(size: int) -> Any:
-    """Memory of the current device's default pool for the current stream: for cupy.cuda.set_allocator and
+    """Memory from the current device's default pool, for the current stream: for cupy.cuda.set_allocator and
     using_allocator. Raises cupy.cuda.memory.OutOfMemoryError."""
     try:
         return _malloc(size)
@@ -68,13 +68,14 @@ def check() -> None:
     if getattr(current, "__module__", None) in ("cupy.cuda.memory", None):
         return
     raise RuntimeError(
-        f"CuPy has an allocator of another library already ({current!r}); leave that cupy.cuda.set_allocator out, or "
+        f"CuPy already has another library's allocator ({current!r}); leave that cupy.cuda.set_allocator out, or "
         "use `with cupy.cuda.using_allocator(gpupool.cupy.allocator):`"
     )
 
 
 def put() -> Undo:
-    """Makes `allocator` CuPy's, for the process; returns how to undo it. Gives back what CuPy's own pool has cached."""
+    """Makes `allocator` CuPy's, for the process; returns a function that undoes it. Empties the cache of CuPy's own
+    pool."""
     before, own_pool = cupy.cuda.get_allocator(), cupy.get_default_memory_pool
     cupy.cuda.set_allocator(allocator)
     own_pool().free_all_blocks()

@@ -4,8 +4,8 @@
     gpupool.install("numba")                              # before the first use of the GPU, or in the environment:
     NUMBA_CUDA_MEMORY_MANAGER=gpupool.numba
 
-Numba does not say which streams use an array. Its memory is therefore handed out when no stream can touch it any more,
-and freed for all streams that the pool has seen: right, and a few microseconds dearer than the other frameworks'.
+Numba does not say which streams use an array. So its memory is freed for all streams that the pool has seen, and reused
+only when no stream can still touch it: safe, but a few microseconds slower than in the other frameworks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _driver: Any = importlib.import_module("numba.cuda.cudadrv.driver")
 
 
 def _free(device: int, address: int) -> None:
-    # A finalizer may run in a forked child or after the driver has gone: nothing is handed out any more.
+    # A finalizer may run in a forked child or after the driver has gone: the pool hands out no more memory then.
     with suppress(Error):
         _any_stream.free(device, address)
 
@@ -38,7 +38,7 @@ class MemoryManager(_cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
     interface_version = 1
 
     def initialize(self) -> None:
-        """There is nothing to do: the pool comes into being with the first array."""
+        """Does nothing: the first array creates the pool."""
 
     def memalloc(self, size: int) -> Any:
         """Raises CudaAPIError with CUDA_ERROR_OUT_OF_MEMORY, as Numba does."""
@@ -51,14 +51,14 @@ class MemoryManager(_cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         return _cuda.MemoryPointer(weakref.proxy(self.context), pointer, size, finalizer=lambda: _free(device, address))
 
     def get_ipc_handle(self, memory: Any) -> Any:
-        """Raises NotImplementedError: the driver gives none for mapped memory."""
+        """Raises NotImplementedError: the driver has no IPC handles for mapped memory."""
         raise NotImplementedError(
-            "CUDA gives no IPC handle for memory that gpupool has mapped; allocate what other processes shall open "
+            "CUDA has no IPC handles for memory that gpupool has mapped; allocate memory that other processes open "
             "without gpupool"
         )
 
     def get_memory_info(self) -> Any:
-        """What is left under the pool's limit, and that limit; without one, of the device."""
+        """What is left under the pool's limit, and that limit; without a limit, the same of the device."""
         pool = default_pool(self.context.device.id)
         device, stats = pool.device_info(), pool.stats()
         held = stats.all.reserved_bytes.current
@@ -71,7 +71,7 @@ _numba_memory_manager = MemoryManager
 
 
 def check() -> None:
-    """Raises RuntimeError if Numba has begun with another memory manager."""
+    """Raises RuntimeError if Numba has started with another memory manager."""
     current = _driver._memory_manager
     if current in (None, MemoryManager):
         return
@@ -81,13 +81,13 @@ def check() -> None:
             "Call it before the first use of the GPU, or set NUMBA_CUDA_MEMORY_MANAGER=gpupool.numba in the environment"
         )
     raise RuntimeError(
-        f"Numba has a memory manager of another library already ({current.__module__}.{current.__name__}); leave that "
+        f"Numba already has another library's memory manager ({current.__module__}.{current.__name__}); leave that "
         "numba.cuda.set_memory_manager, or NUMBA_CUDA_MEMORY_MANAGER, out"
     )
 
 
 def put() -> Undo:
-    """Makes it Numba's memory manager; returns how to undo it."""
+    """Makes gpupool Numba's memory manager; returns a function that undoes it."""
     before = _driver._memory_manager
     _cuda.set_memory_manager(MemoryManager)
 

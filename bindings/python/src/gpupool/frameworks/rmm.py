@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool in RMM, and so in cuDF, cuML and what else takes its memory from RMM.
+"""gpupool in RMM, and so in cuDF, cuML and other libraries that take their memory from RMM.
 
     gpupool.install("rmm")
     rmm.mr.set_current_device_resource(gpupool.rmm.resource(0))         # or for one device
 
-RMM calls Python for each block here. C++ programs use include/gpupool/cuda_mr.hpp, which costs nothing.
+Here RMM calls Python for each block. C++ programs use include/gpupool/cuda_mr.hpp, which avoids that cost.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def resource(device: int) -> Any:
 
 
 def check() -> None:
-    """Raises RuntimeError if RMM was given a pool already."""
+    """Raises RuntimeError if RMM already has a pool."""
     for device in range(device_count()):
         current = type(_rmm.mr.get_per_device_resource(device)).__name__
         if current not in ("CudaMemoryResource", "CallbackMemoryResource"):
             raise RuntimeError(
-                f"RMM has a {current} already for device {device}; leave rmm.reinitialize and "
+                f"RMM already has a {current} for device {device}; leave rmm.reinitialize and "
                 "set_current_device_resource out"
             )
 
 
 def put() -> Undo:
-    """Sets the resource of every device; returns how to undo it."""
+    """Sets the resource of every device; returns a function that undoes it."""
     before = {device: _rmm.mr.get_per_device_resource(device) for device in range(device_count())}
     for device in before:
         _rmm.mr.set_per_device_resource(device, resource(device))

@@ -9,9 +9,9 @@
     with gpupool.torch.mem_pool():          # or only what is allocated in here, at any time
         model = build()
 
-After install, torch.cuda's own functions tell of gpupool: memory_allocated, memory_stats, memory_summary,
-memory_snapshot, empty_cache, set_per_process_memory_fraction. A shortage raises torch.OutOfMemoryError that says where
-the memory is. docs/pytorch.md has the whole of it.
+After install, torch.cuda's own functions report gpupool: memory_allocated, memory_stats, memory_summary,
+memory_snapshot, empty_cache, set_per_process_memory_fraction. A shortage raises torch.OutOfMemoryError, which says
+where the memory is. docs/pytorch.md has the details.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import _torch_cache, _torch_plain, _torch_shim
-from ._cap import Cap, apply_cap, parse_cap
+from ._cap import Cap, apply_cap, parse_cap, settle_place
 
 
 class _State:
-    """What was installed in this process."""
+    """What is installed in this process."""
 
     mode: str = ""
     cap: Cap = Cap()
@@ -36,28 +36,30 @@ class _State:
 
 
 def install(cap: str | float | None = None) -> str:
-    """Gives all of PyTorch's CUDA memory to the default pool of each device; returns "shim" or "pluggable", the way in
-    which that was done.
+    """Makes PyTorch take all CUDA memory from the default pool of each device; returns "shim" or "pluggable", the way
+    it chose.
 
     cap: "40%" of the device, "8GiB", a number of bytes, or a fraction as a float; None leaves the limit as it is.
 
-    The first time for a version of PyTorch, this compiles a small library, for about ten seconds. Where that cannot
-    be done, a warning says why, and PyTorch's pluggable interface is used, which can do less: see docs/pytorch.md.
-    GPUPOOL_TORCH_SHIM=0 in the environment asks for that.
+    The first time for a version of PyTorch, this compiles a small library, in about ten seconds. If that fails, a
+    warning says why, and gpupool uses PyTorch's pluggable interface, which can do less: see docs/pytorch.md.
+    GPUPOOL_TORCH_SHIM=0 in the environment selects that interface.
 
-    Raises RuntimeError if PyTorch has used its own allocator already, is not installed or sees no GPU, or if gpupool
-    is in place with another cap; ValueError for a cap that is none; OverLimitError for one below what is in use.
+    Raises RuntimeError if PyTorch has already used its own allocator, is not installed or sees no GPU, or if gpupool is
+    in place with another cap; ValueError for a bad cap; OverLimitError for one below current use.
     """
     wanted = parse_cap(cap)
     if _State.mode:
         if cap is None or wanted == _State.cap:
             return _State.mode
         raise RuntimeError(
-            f"gpupool is PyTorch's allocator already, with {_State.cap} as its cap; to change that, call "
+            f"gpupool is already PyTorch's allocator, with {_State.cap} as its cap; to change that, call "
             "torch.cuda.set_per_process_memory_fraction, or gpupool.default_pool(device).set_limit"
         )
     torch = _import_torch()
     _check_ready(torch)
+    if cap is None:
+        settle_place()
     apply_cap(wanted)
     _State.mode = _install(torch)
     _State.cap = wanted
@@ -70,22 +72,23 @@ def installed() -> str:
 
 
 def create_mem_pool() -> Any:
-    """A torch.cuda.MemPool whose segments come from gpupool's default pool. They go back when the MemPool and all of
-    its tensors are gone."""
+    """A torch.cuda.MemPool whose segments come from gpupool's default pool. They go back when the MemPool and all its
+    tensors are gone."""
     torch = _import_torch()
     if _State.mode == "shim":
         return torch.cuda.MemPool()
     if _State.mode:
-        raise RuntimeError("all of PyTorch's memory is gpupool's; a MemPool besides needs the shim")
+        raise RuntimeError("gpupool already serves all of PyTorch's memory; a separate MemPool needs the shim")
     return torch.cuda.MemPool(_torch_plain.create(torch, "gpupool_torch_alloc").allocator())
 
 
 @contextmanager
 def mem_pool(device: Any = None, *, pool: Any = None) -> Iterator[Any]:
-    """Within it, what this thread allocates on a device (the current one by default) comes from gpupool, by way of
-    PyTorch's own cache. pool is what create_mem_pool gave; without it, a device has one for the whole process.
+    """Inside the `with`, memory that this thread allocates on a device (the current one by default) comes from gpupool,
+    through PyTorch's own cache. pool is what create_mem_pool returned; without it, each device has one for the whole
+    process.
 
-    Other threads are not affected, also not autograd's, so what backward allocates stays outside.
+    Other threads are not affected, not even autograd's, so what backward allocates stays outside.
     """
     torch = _import_torch()
     if _State.mode == "pluggable":
@@ -120,8 +123,8 @@ def _check_ready(torch: Any) -> None:
         raise RuntimeError(_TOO_LATE)
     if torch.cuda.get_allocator_backend() == "pluggable":
         raise RuntimeError(
-            "PyTorch has an allocator of another library already (torch.cuda.memory.change_current_allocator); it "
-            "takes one for a process. Leave that call out, or use gpupool.torch.mem_pool()"
+            "PyTorch already has another library's allocator (torch.cuda.memory.change_current_allocator); it "
+            "accepts one per process. Leave that call out, or use gpupool.torch.mem_pool()"
         )
     if torch.cuda.device_count() == 0:
         raise RuntimeError("PyTorch sees no GPU (torch.cuda.device_count() is 0), so it has no memory to pool")
@@ -130,7 +133,7 @@ def _check_ready(torch: Any) -> None:
 def _install(torch: Any) -> str:
     if torch.cuda.get_allocator_backend() == "cudaMallocAsync":
         warnings.warn(
-            "gpupool takes the place of PyTorch's backend cudaMallocAsync, which PYTORCH_ALLOC_CONF asks for",
+            "gpupool replaces PyTorch's backend cudaMallocAsync, which PYTORCH_ALLOC_CONF asks for",
             RuntimeWarning,
             stacklevel=3,
         )

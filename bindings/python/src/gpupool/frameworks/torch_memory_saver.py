@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool.torch.sleep in the place of torch_memory_saver, also where that is not installed."""
+"""gpupool.torch.sleep in place of torch_memory_saver, even if that is not installed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _NAMES = ("torch_memory_saver", "configure_subprocess")
 
 
 def check() -> None:
-    """Its object takes hold of PyTorch at its first use, which cannot be undone."""
+    """Its object hooks into PyTorch on first use, which cannot be undone."""
     module = sys.modules.get("torch_memory_saver")
     saver = getattr(module, "torch_memory_saver", None)
     if getattr(saver, "_impl", None) is not None:
         raise RuntimeError(
-            'gpupool.install("torch_memory_saver") comes too late: torch_memory_saver has memory already. Call it '
+            'gpupool.install("torch_memory_saver") comes too late: torch_memory_saver already has memory. Call it '
             "before the first region, or set GPUPOOL_INSTALL=torch_memory_saver in the environment"
         )
 
 
 def put() -> Undo:
-    """Puts gpupool's object and configure_subprocess there; returns how to undo that."""
+    """Installs gpupool's object and configure_subprocess; returns a function that undoes it."""
     if importlib.util.find_spec("torch_memory_saver") is None:
         stand_in = ModuleType("torch_memory_saver", "gpupool.torch.sleep, in the place of torch_memory_saver.")
         stand_in.__spec__ = importlib.util.spec_from_loader("torch_memory_saver", loader=None)

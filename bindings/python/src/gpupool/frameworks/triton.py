@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool in Triton: the memory that kernels ask for when they are launched.
+"""gpupool in Triton: the memory that kernels ask for at launch.
 
     gpupool.install("triton")       # or triton.set_allocator(gpupool.triton.allocator)
 
-Triton keeps its allocator by thread and context; call it in each thread that launches such kernels.
+Triton keeps its allocator per thread and context; call it in each thread that launches such kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _triton: Any = importlib.import_module("triton")
 
 
 class Memory:
-    """A block that is freed on its stream when it is dropped, as a Triton kernel wants it."""
+    """A block that is freed on its stream when it is dropped, as a Triton kernel needs it."""
 
     __slots__ = ("buffer",)
 
@@ -27,13 +27,13 @@ class Memory:
         self.buffer = buffer
 
     def data_ptr(self) -> int:
-        """Its address."""
+        """The block's address."""
         return self.buffer.address
 
 
 def allocator(size: int, alignment: int, stream: int | None) -> Memory:
-    """For triton.set_allocator: memory of the current device's default pool. stream None is the current one. Raises as
-    Pool.alloc."""
+    """For triton.set_allocator: memory from the current device's default pool. stream None is the current one. Raises
+    as Pool.alloc."""
     driver = _triton.runtime.driver.active
     device = driver.get_current_device()
     number = driver.get_current_stream(device) if stream is None else stream
@@ -41,11 +41,11 @@ def allocator(size: int, alignment: int, stream: int | None) -> Memory:
 
 
 def check() -> None:
-    """Triton takes an allocator at any time."""
+    """Triton accepts an allocator at any time."""
 
 
 def put() -> Undo:
-    """Makes `allocator` Triton's in this thread; returns how to undo it."""
+    """Makes `allocator` Triton's in this thread; returns a function that undoes it."""
     allocation: Any = importlib.import_module("triton.runtime._allocation")
     before = allocation._allocator.get()
     _triton.set_allocator(allocator)

@@ -19,11 +19,11 @@ BACKEND = "gpupool"
 
 
 def check() -> None:
-    """vLLM asks for its allocator at each use."""
+    """vLLM looks its allocator up at each use."""
 
 
 def put() -> Undo:
-    """Makes allocator_instance vLLM's get_mem_allocator_instance; returns how to undo that."""
+    """Makes allocator_instance vLLM's get_mem_allocator_instance; returns a function that undoes it."""
     module: Any = importlib.import_module("vllm.device_allocator")
     before = module.get_mem_allocator_instance
     module.get_mem_allocator_instance = allocator_instance
@@ -35,8 +35,8 @@ def put() -> Undo:
 
 
 def register() -> None:
-    """For vLLM's entry points "vllm.general_plugins": tells it of the sleep mode backend "gpupool". vLLM may call it
-    more than once in a process, and older ones have no such backends."""
+    """For vLLM's entry points "vllm.general_plugins": registers the sleep mode backend "gpupool". vLLM may call it more
+    than once in a process, and older versions have no such backends."""
     try:
         module: Any = importlib.import_module("vllm.device_allocator.sleep_mode_backend")
     except ImportError:

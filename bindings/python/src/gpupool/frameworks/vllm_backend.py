@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The class that vLLM makes of the sleep mode backend "gpupool". Only vLLM imports this."""
+"""The class of the sleep mode backend "gpupool". Only vLLM imports this."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Base: Any = importlib.import_module("vllm.device_allocator.sleep_mode_backend")
 
 
 class GpupoolBackend(_Base):  # type: ignore[misc]
-    """Sleeps by tag. Communicators and compiled code stay as they are: they are in no tag."""
+    """Sleeps by tag. Communicators and compiled code stay as they are, because they have no tag."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class GpupoolBackend(_Base):  # type: ignore[misc]
         self._state = "SUSPENDED"
 
     def resume(self, tags: list[str] | None = None) -> None:
-        """What fails leaves all of it suspended."""
+        """A failure leaves everything suspended."""
         before, self._state = self._state, "RESUMING"
         try:
             allocator_instance().wake_up(tags)
@@ -41,7 +41,7 @@ class GpupoolBackend(_Base):  # type: ignore[misc]
         self._state = "RUNNING"
 
     def discard(self, tags: tuple[str, ...]) -> None:
-        """Gives the memory of tags back, and loses what is in it."""
+        """Gives the memory of tags back, and drops its contents."""
         allocator_instance().discard(tags)
         self._state = "SUSPENDED"
 

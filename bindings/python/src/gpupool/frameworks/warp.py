@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool in NVIDIA Warp, from its version 1.15.
+"""gpupool in NVIDIA Warp, version 1.15 or later.
 
 gpupool.install("warp")
 with wp.ScopedAllocator(device, gpupool.warp.Allocator(device)): ...      # or for a while
@@ -19,12 +19,12 @@ _warp: Any = importlib.import_module("warp")
 
 
 def _identify(stream: Any) -> tuple[int, int]:
-    # Streams of others go on when Warp's object ends.
+    # Other libraries' streams live on when Warp's object ends.
     return stream.device.ordinal, stream.cuda_stream if stream.owner else 0
 
 
 class Allocator:
-    """Memory of a device's default pool, for work on the stream that is the device's current one in Warp."""
+    """Memory from a device's default pool, for work on Warp's current stream of that device."""
 
     def __init__(self, device: Any) -> None:
         self._device = _warp.get_device(device)
@@ -38,26 +38,26 @@ class Allocator:
         return pool_of(self._device.ordinal).malloc(size_in_bytes, self._stream())
 
     def deallocate(self, ptr: int, size_in_bytes: int) -> None:
-        """Freed on another stream than it was allocated for, it waits for both."""
+        """Memory freed on another stream than it was allocated for waits for both."""
         with suppress(Error):  # at exit, when the driver has gone
             pool_of(self._device.ordinal).free(ptr, self._stream())
 
 
 def check() -> None:
-    """Raises RuntimeError if this version of Warp takes no allocator, or has one of another library."""
+    """Raises RuntimeError if this version of Warp accepts no allocator, or already has another library's."""
     if not hasattr(_warp, "set_device_allocator"):
-        raise RuntimeError(f"gpupool needs Warp 1.15, which takes allocators; this is {_warp.__version__}")
+        raise RuntimeError(f"gpupool needs Warp 1.15, which accepts allocators; this is {_warp.__version__}")
     for device in _warp.get_cuda_devices():
         current = _warp.get_device_allocator(device)
         if not isinstance(current, Allocator) and not type(current).__module__.startswith("warp._src.context"):
             raise RuntimeError(
-                f"Warp has an allocator of another library already ({type(current).__name__} on {device}); leave that "
+                f"Warp already has another library's allocator ({type(current).__name__} on {device}); leave that "
                 "warp.set_cuda_allocator out"
             )
 
 
 def put() -> Undo:
-    """Sets the allocator of every device; returns how to undo it."""
+    """Sets the allocator of every device; returns a function that undoes it."""
     for device in _warp.get_cuda_devices():
         _warp.set_device_allocator(device, Allocator(device))
     return lambda: _warp.set_cuda_allocator(None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupool in PyTorch: see gpupool.frameworks.torch; gpupool.torch.sleep has memory that sleeps by tag."""
+"""gpupool in PyTorch: see gpupool.frameworks.torch; gpupool.torch.sleep provides memory that sleeps by tag."""
 
 from ..frameworks.torch import create_mem_pool, install, installed, mem_pool
 from . import sleep

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's memory, asleep by tag: torch_memory_saver's calls on gpupool's pools.
+"""PyTorch's memory, sleeping by tag: torch_memory_saver's calls on gpupool's pools.
 
     from gpupool.torch import sleep
 
@@ -10,8 +10,8 @@
     sleep.pause()                        # the device has the memory; the tensors keep their addresses
     sleep.resume("weights")
 
-gpupool.install("torch_memory_saver") puts the same in the place of torch_memory_saver's own. docs/elastic.md tells what
-differs.
+gpupool.install("torch_memory_saver") puts these in place of torch_memory_saver's own. docs/elastic.md lists the
+differences.
 """
 
 from ..frameworks._torch_saver import configure_subprocess, torch_memory_saver

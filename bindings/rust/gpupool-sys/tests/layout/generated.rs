@@ -8,7 +8,7 @@ field!(gpupool_error_t, driver_code: i32, at 8);
 field!(gpupool_error_t, reserved0: u32, at 12);
 field!(gpupool_error_t, message: [c_char; 1024], at 16);
 
-const _: () = assert!(size_of::<gpupool_config_t>() == 128);
+const _: () = assert!(size_of::<gpupool_config_t>() == 160);
 field!(gpupool_config_t, struct_size: u32, at 0);
 field!(gpupool_config_t, flags: u32, at 4);
 field!(gpupool_config_t, device: i32, at 8);
@@ -26,6 +26,11 @@ field!(gpupool_config_t, upstream_user: *mut c_void, at 80);
 field!(gpupool_config_t, peer_count: u32, at 88);
 field!(gpupool_config_t, reserved0: u32, at 92);
 field!(gpupool_config_t, reserved: [u64; 4], at 96);
+field!(gpupool_config_t, share: *const c_char, at 128);
+field!(gpupool_config_t, guaranteed_bytes: u64, at 136);
+field!(gpupool_config_t, share_wait_ns: u64, at 144);
+field!(gpupool_config_t, priority: i32, at 152);
+field!(gpupool_config_t, reserved1: u32, at 156);
 
 const _: () = assert!(size_of::<gpupool_device_info_t>() == 176);
 field!(gpupool_device_info_t, struct_size: u32, at 0);
@@ -72,7 +77,7 @@ field!(gpupool_driver_stats_t, query: gpupool_call_stat_t, at 144);
 field!(gpupool_driver_stats_t, stream_wait: gpupool_call_stat_t, at 160);
 field!(gpupool_driver_stats_t, host_wait: gpupool_call_stat_t, at 176);
 
-const _: () = assert!(size_of::<gpupool_stats_t>() == 1040);
+const _: () = assert!(size_of::<gpupool_stats_t>() == 1064);
 field!(gpupool_stats_t, struct_size: u32, at 0);
 field!(gpupool_stats_t, device: i32, at 4);
 field!(gpupool_stats_t, limit_bytes: u64, at 8);
@@ -98,6 +103,37 @@ field!(gpupool_stats_t, sleeps: u64, at 992);
 field!(gpupool_stats_t, wakes: u64, at 1000);
 field!(gpupool_stats_t, copy: gpupool_call_stat_t, at 1008);
 field!(gpupool_stats_t, stream: gpupool_call_stat_t, at 1024);
+field!(gpupool_stats_t, share_given_bytes: u64, at 1040);
+field!(gpupool_stats_t, share_taken_bytes: u64, at 1048);
+field!(gpupool_stats_t, share_state: i32, at 1056);
+field!(gpupool_stats_t, share_slot: u32, at 1060);
+
+const _: () = assert!(size_of::<gpupool_share_t>() == 304);
+field!(gpupool_share_t, struct_size: u32, at 0);
+field!(gpupool_share_t, members: u32, at 4);
+field!(gpupool_share_t, limit_bytes: u64, at 8);
+field!(gpupool_share_t, used_bytes: u64, at 16);
+field!(gpupool_share_t, total_bytes: u64, at 24);
+field!(gpupool_share_t, limbo_bytes: u64, at 32);
+field!(gpupool_share_t, foreign_bytes: u64, at 40);
+field!(gpupool_share_t, path: [c_char; 256], at 48);
+
+const _: () = assert!(size_of::<gpupool_share_member_t>() == 136);
+field!(gpupool_share_member_t, slot: u32, at 0);
+field!(gpupool_share_member_t, state: i32, at 4);
+field!(gpupool_share_member_t, pid: u64, at 8);
+field!(gpupool_share_member_t, uid: u64, at 16);
+field!(gpupool_share_member_t, priority: i32, at 24);
+field!(gpupool_share_member_t, is_waiting: u32, at 28);
+field!(gpupool_share_member_t, want_bytes: u64, at 32);
+field!(gpupool_share_member_t, reserved_bytes: u64, at 40);
+field!(gpupool_share_member_t, charged_bytes: u64, at 48);
+field!(gpupool_share_member_t, live_bytes: u64, at 56);
+field!(gpupool_share_member_t, guaranteed_bytes: u64, at 64);
+field!(gpupool_share_member_t, limit_bytes: u64, at 72);
+field!(gpupool_share_member_t, given_bytes: u64, at 80);
+field!(gpupool_share_member_t, taken_bytes: u64, at 88);
+field!(gpupool_share_member_t, name: [c_char; 40], at 96);
 
 const _: () = assert!(size_of::<gpupool_sleep_options_t>() == 56);
 field!(gpupool_sleep_options_t, struct_size: u32, at 0);
@@ -224,6 +260,30 @@ const _: () = assert!(GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP.0 == 4);
 const _: () = assert!(GPUPOOL_SLEEP_FLAG_FILL.0 == 8);
 const _: () = assert!(GPUPOOL_SLEEP_FLAG_FORCE32.0 == 2147483647);
 
+const _: () = assert!(size_of::<gpupool_access_t>() == 4);
+const _: () = assert!(GPUPOOL_ACCESS_WRITE.0 == 0);
+const _: () = assert!(GPUPOOL_ACCESS_READ.0 == 1);
+const _: () = assert!(GPUPOOL_ACCESS_NONE.0 == 2);
+const _: () = assert!(GPUPOOL_ACCESS_FORCE32.0 == 2147483647);
+
+const _: () = assert!(size_of::<gpupool_share_state_t>() == 4);
+const _: () = assert!(GPUPOOL_SHARE_STATE_OFF.0 == 0);
+const _: () = assert!(GPUPOOL_SHARE_STATE_ALONE.0 == 1);
+const _: () = assert!(GPUPOOL_SHARE_STATE_SHARED.0 == 2);
+const _: () = assert!(GPUPOOL_SHARE_STATE_FORCE32.0 == 2147483647);
+
+const _: () = assert!(size_of::<gpupool_share_member_state_t>() == 4);
+const _: () = assert!(GPUPOOL_SHARE_MEMBER_STATE_LIVE.0 == 1);
+const _: () = assert!(GPUPOOL_SHARE_MEMBER_STATE_LIMBO.0 == 2);
+const _: () = assert!(GPUPOOL_SHARE_MEMBER_STATE_FORCE32.0 == 2147483647);
+
+const _: () = assert!(size_of::<gpupool_share_figure_t>() == 4);
+const _: () = assert!(GPUPOOL_SHARE_FIGURE_LIMIT.0 == 1);
+const _: () = assert!(GPUPOOL_SHARE_FIGURE_MEMBER_LIMIT.0 == 2);
+const _: () = assert!(GPUPOOL_SHARE_FIGURE_MEMBER_GUARANTEE.0 == 3);
+const _: () = assert!(GPUPOOL_SHARE_FIGURE_MEMBER_PRIORITY.0 == 4);
+const _: () = assert!(GPUPOOL_SHARE_FIGURE_FORCE32.0 == 2147483647);
+
 const _: () = assert!(size_of::<gpupool_sleep_state_t>() == 4);
 const _: () = assert!(GPUPOOL_SLEEP_STATE_AWAKE.0 == 0);
 const _: () = assert!(GPUPOOL_SLEEP_STATE_FALLING_ASLEEP.0 == 1);
@@ -286,17 +346,26 @@ const _: unsafe extern "C" fn(*mut gpupool_t, *const gpupool_sleep_options_t, *m
 const _: unsafe extern "C" fn(*mut gpupool_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake;
 const _: unsafe extern "C" fn(*const c_char, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_sleep_tag;
 const _: unsafe extern "C" fn(*const c_char, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake_tag;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake_block;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_sleep_state_t) -> gpupool_status_t = gpupool_sleep_state;
 const _: unsafe extern "C" fn(*mut gpupool_t, *const c_char) -> gpupool_status_t = gpupool_set_name;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut c_char, usize, *mut usize) -> gpupool_status_t = gpupool_name;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, i32) -> gpupool_status_t = gpupool_set_keep;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64) -> gpupool_status_t = gpupool_prepare_backup;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut *const c_void, *mut u64) -> gpupool_status_t = gpupool_backup;
+const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, *mut gpupool_share_t, *mut gpupool_share_member_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_share_info;
+const _: unsafe extern "C" fn(*mut gpupool_t, u64, u64) -> gpupool_status_t = gpupool_share_request;
+const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, i32, u32, i64) -> gpupool_status_t = gpupool_share_set;
+const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, *mut i64) -> gpupool_status_t = gpupool_share_repair;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_stats_t) -> gpupool_status_t = gpupool_stats;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_reset_peaks;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_segment_t, usize, usize, *mut usize, *mut gpupool_block_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_snapshot;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut c_char, usize, *mut usize) -> gpupool_status_t = gpupool_report;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_validate;
+const _: unsafe extern "C" fn(*const c_char) -> gpupool_status_t = gpupool_set_debug;
+const _: unsafe extern "C" fn(*mut gpupool_t, *mut u64, *mut c_char, usize) -> gpupool_status_t = gpupool_check;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, gpupool_access_t) -> gpupool_status_t = gpupool_protect;
+const _: unsafe extern "C" fn(gpupool_ptr_t, *mut c_char, usize, *mut usize) -> gpupool_status_t = gpupool_why;
 const _: unsafe extern "C" fn(*const c_char) -> gpupool_status_t = gpupool_tag_push;
 const _: unsafe extern "C" fn() -> gpupool_status_t = gpupool_tag_pop;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_holder_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_holders;

@@ -35,7 +35,7 @@ GPUPOOL_API void* gpupool_torch_alloc(size_t size, int device, void* stream);
 GPUPOOL_API void* gpupool_torch_alloc_or_throw(size_t size, int device, void* stream);
 
 /* Its free: stream is the one that alloc got. size is not used. A pointer that is not live changes nothing;
- * gpupool_last_error tells. */
+ * gpupool_last_error tells. What the host has no memory for is done by a later call. */
 GPUPOOL_API void gpupool_torch_free(void* ptr, size_t size, int device, void* stream);
 
 /* Why this thread's last gpupool_torch_alloc(size, device) gave NULL, in the form of PyTorch's own message,
@@ -43,7 +43,8 @@ GPUPOOL_API void gpupool_torch_free(void* ptr, size_t size, int device, void* st
  * of memory on the device, and 0 for other failures. */
 GPUPOOL_API int gpupool_torch_explain(size_t size, int device, char* text, size_t capacity);
 
-/* set_record_stream_fn: stream uses the block too. Without this hook, Tensor.record_stream does nothing. */
+/* set_record_stream_fn: stream uses the block too. Without this hook, Tensor.record_stream does nothing.
+ * Throws std::runtime_error if the host has no memory to note it: the block could be reused too early. */
 GPUPOOL_API void gpupool_torch_record_stream(void* ptr, void* stream);
 
 /* set_reset_fn, which torch.cuda.empty_cache calls: gives the cached memory of every device back. May wait

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's allocator, served by gpupool. Built on the user's machine against the PyTorch that is installed
-// there, since the class that it derives from changes with PyTorch's versions.
+// PyTorch's allocator, served by gpupool. It is built on the user's machine against the PyTorch installed
+// there, because the class that it derives from changes with PyTorch's versions.
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -10,6 +10,7 @@
 #include <gpupool/torch.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <unordered_set>
@@ -114,7 +115,7 @@ class Allocator final : public CUDAAllocator {
 
   bool initialized() override { return initialized_; }
 
-  /// In a child of fork. Its blocks are the parent's, and other threads may have held any lock here.
+  /// Runs in a child of fork. Its blocks are the parent's, and other threads may have held any lock here.
   void after_fork() { is_inherited_ = initialized_.load(); }
 
   std::string name() override { return "gpupool"; }
@@ -131,7 +132,7 @@ class Allocator final : public CUDAAllocator {
     limits_.set(fraction, device, used(device), getMemoryInfo(device).second);
   }
 
-  /// Of one pool, or of all of them and the devices' own. What a graph may still use stays.
+  /// Empties one pool, or all of them and the devices' own. Memory that a graph may still use stays.
   void emptyCache(MempoolId_t id) override {
     const ActingStack acting(history_.gather(RecordContext::ALL));
     (void)privates_.give_back(id);
@@ -188,7 +189,7 @@ class Allocator final : public CUDAAllocator {
     shortages_.add_observer(std::move(observer));
   }
 
-  /// Trackers are told of blocks, and of the segments of graphs and MemPools, which is what NCCL registers.
+  /// Trackers hear of blocks, and of the segments of graphs and MemPools; NCCL registers these.
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override {
     history_.add_tracker(std::move(tracker));
   }
@@ -241,7 +242,8 @@ class Allocator final : public CUDAAllocator {
     return state;
   }
 
-  /// As PyTorch's own does, this names all blocks that were live as freed, and all of the checkpoint as new.
+  /// As PyTorch's own allocator does, this reports all blocks that were live as freed, and all blocks of the
+  /// checkpoint as new.
   CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> state) override {
     const auto* wanted = dynamic_cast<const Checkpoint*>(state.get());
     TORCH_CHECK(wanted != nullptr, "gpupool: a checkpoint of another allocator");
@@ -270,7 +272,7 @@ class Allocator final : public CUDAAllocator {
 
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return sharing_.open(handle); }
 
-  /// Lets a device use the memory of another one: all that is mapped there now and later, whatever it serves.
+  /// Lets a device use all memory that is mapped on another one, now and later, whatever it serves.
   void enablePeerAccess(DeviceIndex device, DeviceIndex device_to_access) override {
     const c10::cuda::CUDAGuard guard(device);
     const cudaError_t result = cudaDeviceEnablePeerAccess(device_to_access, 0);
@@ -311,7 +313,7 @@ class Allocator final : public CUDAAllocator {
     return {block.device, reinterpret_cast<size_t>(ptr), block.size, block.stream, pool};
   }
 
-  /// The device's pool, for what needs one.
+  /// The device's pool, for callers that need one.
   gpupool_t* used(DeviceIndex device) {
     gpupool_t* pool = devices_.use(device);
     TORCH_CHECK(pool != nullptr, "gpupool: ", last_error());

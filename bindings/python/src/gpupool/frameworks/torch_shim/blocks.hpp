@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which block belongs to which stream, since PyTorch frees by address alone.
+// Which block belongs to which stream. PyTorch frees by address alone.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -26,7 +26,7 @@ struct Block {
   std::shared_ptr<c10::GatheredContext> stack;  // of its malloc, where the history keeps it
 };
 
-/// In shards, so that threads rarely meet.
+/// Sharded, so that threads rarely meet.
 class Blocks {
  public:
   void insert(void* ptr, Block block) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools that PyTorch's memory is in: the default pool of each device, from the device's first use on.
+// The pools that hold PyTorch's memory: the default pool of each device, from the device's first use on.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -38,12 +38,12 @@ class DevicePools {
   /// prepare is called once for each device, before the first block of its pool is handed out.
   explicit DevicePools(std::function<void(DeviceIndex, gpupool_t*)> prepare) : prepare_(std::move(prepare)) {}
 
-  /// Null before the device's first use, and for a device that cannot be.
+  /// Null before the device's first use, and for a device that cannot exist.
   gpupool_t* find(int device) const {
     return device >= 0 && device < kDevices ? pools_[static_cast<size_t>(device)].load() : nullptr;
   }
 
-  /// Null where there can be no pool; gpupool_last_error tells why.
+  /// Null if there can be no pool; gpupool_last_error tells why.
   gpupool_t* use(DeviceIndex device) {
     if (gpupool_t* pool = find(device)) return pool;
     gpupool_t* pool = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What torch.cuda.memory._record_memory_history asks for: the last events of each device, with stacks and
-// whatever the program says of them; and those who are told of each event at once (NCCL's registration).
+// The history that torch.cuda.memory._record_memory_history asks for: the last events of each device, with
+// stacks and whatever the program says of them. And the trackers that hear of each event at once (NCCL's
+// registration).
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -24,7 +25,7 @@ using c10::CachingDeviceAllocator::TraceEntry;
 /// Where the program was.
 using Stack = std::shared_ptr<c10::GatheredContext>;
 
-/// Names the stack of what this thread does, for events that it comes upon on the way.
+/// Names the stack of this thread's current action, for events that it meets on the way.
 class ActingStack {
  public:
   explicit ActingStack(Stack stack) : before_(std::exchange(of_thread(), std::move(stack))) {}
@@ -41,7 +42,7 @@ class ActingStack {
   Stack before_;
 };
 
-/// The last entries, as many as there is room for.
+/// Keeps the last entries, as many as there is room for.
 template <typename Entry>
 class Ring {
  public:
@@ -84,7 +85,7 @@ class History {
 
   /// Whether events are kept.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
-  /// Whether anybody wants to know of events.
+  /// Whether anybody wants to hear of events.
   bool is_watched() const { return is_on() || has_trackers_.load(std::memory_order_relaxed); }
 
   void configure(bool enabled, CreateContextFn context, size_t capacity, RecordContext when, bool clear,
@@ -114,7 +115,8 @@ class History {
     has_trackers_.store(true, std::memory_order_relaxed);
   }
 
-  /// The stack, where the history keeps those of this level. No lock may be held, since it may need Python's.
+  /// The stack, if the history keeps stacks of this level. The caller must hold no lock, because this may
+  /// need Python's.
   Stack gather(RecordContext level) const {
     if (C10_LIKELY(when_.load(std::memory_order_relaxed) < level)) return nullptr;
     const CreateContextFn create = context_.load();
@@ -147,7 +149,7 @@ class History {
     annotations_.push(std::move(entry), capacity_);
   }
 
-  // What this thread says of all its events: the compiled regions that it is in, and the user's own word.
+  // What this thread says of all its events: the compiled regions that it is in, and the user's own text.
   void push_region(const std::string& name) {
     if (is_on()) of_thread().regions.push_back(name);
   }
@@ -180,7 +182,7 @@ class History {
     return words;
   }
 
-  /// Microseconds since 1970, in the place of the clock's own count.
+  /// Replaces the clock's own count by microseconds since 1970.
   template <typename Entry>
   std::vector<Entry> with_time(std::vector<Entry> entries) {
     const auto to_time = clock_.makeConverter();

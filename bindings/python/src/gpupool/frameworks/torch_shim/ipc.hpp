@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors for other processes: the chunks that a block lies in are handed over as file descriptors, and
-// mapped again there. Both processes must use gpupool. A process and a descriptor are numbers that others may
-// have later, so each export has a ticket, a descriptor of a random number that the handle tells as well: as
-// long as it can be read under its number, the other descriptors of the handle are what they were.
+// Tensors for other processes: one process hands over the chunks of a block as file descriptors, and the
+// other maps them again. Both must use gpupool. A process and a descriptor are numbers that others may have
+// later. So each export has a ticket: a descriptor of a random number, which is in the handle as well. While
+// the ticket still leads to that random number, the other descriptors of the handle are what they were.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -32,8 +33,8 @@
 
 namespace gpupool_torch {
 
-/// The functions of the CUDA driver that this needs. Their types are spelled out, so that no header of the
-/// driver has to be there.
+/// The functions of the CUDA driver that this needs. Their types are spelled out, so the driver's header is
+/// not needed.
 class Driver {
  public:
   struct Access {
@@ -76,7 +77,7 @@ class Driver {
 
 constexpr int kFileDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
-/// A file descriptor that is closed with its owner.
+/// A file descriptor that closes with its owner.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -161,7 +162,7 @@ struct Shared {
     std::vector<Descriptor> own;
     own.reserve(chunks.size());
     for (const Chunk& each : chunks) own.push_back(fetch(process, each.descriptor));
-    // Last, since the ticket is closed before the others.
+    // Checked last, because the ticket is closed before the others.
     TORCH_CHECK(Ticket::is_behind(fetch(process, ticket), number), "gpupool: the process ", pid,
                 " has freed a tensor that it sent, or is another one by now");
     return own;
@@ -183,7 +184,7 @@ struct Shared {
   }
 };
 
-/// Addresses, and what is mapped there from the first one on.
+/// Reserved addresses, and the memory mapped there from the first one on.
 class Mapped {
  public:
   explicit Mapped(size_t size) : size_(size) {
@@ -267,8 +268,8 @@ class Sharing {
  public:
   using ShareableHandle = c10::cuda::CUDACachingAllocator::ShareableHandle;
 
-  /// block is the one of this pool that ptr points into. The descriptors stay open until it is freed: PyTorch
-  /// keeps it while others use it.
+  /// block is the block of this pool that ptr points into. The descriptors stay open until it is freed:
+  /// PyTorch keeps it while others use it.
   ShareableHandle share(gpupool_t* pool, const gpupool_block_t& block, void* ptr) {
     const std::lock_guard lock(mutex_);
     auto own = exports_.find(block.address);
@@ -301,7 +302,7 @@ class Sharing {
     return {memory, memory->address()};
   }
 
-  /// A peer may use what was imported on a device, now and later.
+  /// Lets a peer use everything that is imported on a device, now and later.
   void enable_peer(c10::DeviceIndex device, c10::DeviceIndex peer) {
     const std::lock_guard lock(mutex_);
     auto& peers = peers_[device];
@@ -352,7 +353,7 @@ class Sharing {
     Ticket ticket;  // last, so that it is closed first
   };
 
-  /// The entry leaves with the mapping, unless the same memory has been mapped anew meanwhile.
+  /// Removes the entry with the mapping, unless the same memory has been mapped anew meanwhile.
   void close_import(const std::string& handle, Imported* gone) {
     {
       const std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What share of a device PyTorch may hold: by torch.cuda.set_per_process_memory_fraction, or from the start
-// by per_process_memory_fraction in PYTORCH_ALLOC_CONF. And the other settings there: those that mean nothing
-// to gpupool are named once.
+// The share of a device that PyTorch may hold, as torch.cuda.set_per_process_memory_fraction sets it, or,
+// from the start, per_process_memory_fraction in PYTORCH_ALLOC_CONF. A message names, once, the other
+// settings there that mean nothing to gpupool.
 #pragma once
 
 #include <c10/cuda/CUDAAllocatorConfig.h>
@@ -18,7 +18,7 @@
 
 namespace gpupool_torch {
 
-/// What a fraction comes to. 0 is a limit as well, under which there is no memory.
+/// A fraction in bytes. 0 is a limit as well; under it there is no memory.
 inline uint64_t limit_of(double fraction, uint64_t total) {
   return std::max(static_cast<uint64_t>(fraction * static_cast<double>(total)), uint64_t{1});
 }
@@ -34,8 +34,8 @@ class Limits {
     if (known == 0 || limit_of(fraction, total) < known) set(fraction, device, pool, total);
   }
 
-  /// As PyTorch's own does, this takes nothing from anybody: where more is in use, that is the limit until it
-  /// is freed.
+  /// As PyTorch's own allocator does, this takes nothing from anybody: if more is in use, that is the limit
+  /// until it is freed.
   void set(double fraction, DeviceIndex device, gpupool_t* pool, uint64_t total) {
     TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
     const std::lock_guard lock(mutex_);
@@ -52,7 +52,7 @@ class Limits {
       own->second.in_force = lower(pool, own->second.wanted);
   }
 
-  /// As it was set, to the last digit, where that is still the limit in force.
+  /// The fraction as it was set, to the last digit, if it is still in force.
   double get(DeviceIndex device, gpupool_t* pool, uint64_t total) {
     const uint64_t limit = stats_of(pool).limit_bytes;
     const std::lock_guard lock(mutex_);
@@ -61,7 +61,7 @@ class Limits {
     return limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(total);
   }
 
-  /// Names the settings that were made and mean nothing here. Called once.
+  /// Names the settings that mean nothing here. Called once.
   static void tell_what_is_ignored() {
     using c10::CachingAllocator::AcceleratorAllocatorConfig;
     using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
@@ -77,13 +77,10 @@ class Limits {
     add(std::any_of(divisions.begin(), divisions.end(), [](size_t each) { return each > 1; }),
         "roundup_power2_divisions");
     add(CUDAAllocatorConfig::release_lock_on_cudamalloc(), "release_lock_on_cudamalloc");
-    add(CUDAAllocatorConfig::graph_capture_record_stream_reuse(), "graph_capture_record_stream_reuse");
     if (names.empty()) return;
     TORCH_WARN(
         "gpupool serves PyTorch's GPU memory, so that these settings of PYTORCH_ALLOC_CONF do nothing: ",
-        names,
-        ". It maps memory where it is needed, and has no segments to split, collect or round for; what a "
-        "graph frees with other streams at work stays the graph's until its capture ends.");
+        names, ". It maps memory where it is needed, and has no segments to split, collect or round for.");
   }
 
  private:
@@ -93,8 +90,8 @@ class Limits {
     uint64_t in_force;
   };
 
-  /// The limit that came of it: what is reserved once nothing is cached, where that is more. Other threads
-  /// may obtain memory meanwhile, hence the tries.
+  /// Returns the limit that could be set: what is reserved once nothing is cached, if that is more. Other
+  /// threads may get memory meanwhile, hence the tries.
   static uint64_t lower(gpupool_t* pool, uint64_t limit) {
     for (int tries = 0; tries < 16; ++tries) {
       const gpupool_status_t status = gpupool_set_limit(pool, limit);

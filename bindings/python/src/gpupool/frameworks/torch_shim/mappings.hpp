@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory of a device's pool came and went, for the history: its chunks are mapped and unmapped inside
-// of the library, so what is mapped is compared with what was, whenever the driver has been called since.
-// Segments of private pools tell of themselves and are left out.
+// Which memory of a device's pool came and went, for the history. The library maps and unmaps chunks inside,
+// so this compares what is mapped with what was, whenever the driver has been called since. Segments of
+// private pools report themselves and are left out.
 #pragma once
 
 #include <gpupool/gpupool.h>
@@ -44,7 +44,7 @@ class Mappings {
     std::vector<Range> mapped;
   };
 
-  /// From here on: what is mapped now is no change.
+  /// Starts here: what is mapped now is no change.
   template <typename Segments>
   void start(int device, gpupool_t* pool, Segments private_segments) {
     const std::lock_guard lock(mutex_);
@@ -70,7 +70,7 @@ class Mappings {
     std::vector<Range> ranges;
   };
 
-  /// How often the driver was asked for what changes the mappings.
+  /// How many driver calls so far change the mappings.
   static uint64_t calls_of(gpupool_t* pool) {
     const gpupool_driver_stats_t calls = stats_of(pool).driver;
     return calls.map.count + calls.unmap.count + calls.release.count + calls.malloc.count + calls.free.count;

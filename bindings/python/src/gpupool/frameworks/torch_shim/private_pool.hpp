@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of CUDA graphs, and of torch.cuda.MemPool. A graph's kernels have addresses built in, so what it
-// used must stay where it is, mapped and out of other hands, for as long as the graph may run, also while it
-// is free. So such a pool takes segments from the device's pool, cuts them itself, and gives them back only
-// once no graph uses it any more.
+// Memory of CUDA graphs, and of torch.cuda.MemPool. A graph's kernels have addresses built in. So memory that
+// the graph used must stay where it is, mapped and out of other hands, for as long as the graph may run, even
+// while it is free. Such a pool takes segments from the device's pool, cuts them itself, and gives them back
+// only when no graph uses it any more.
 //
-// A child pool of the C library (gpupool_create_child) keeps memory in the same way, but does not do all that
-// PyTorch asks of such a pool: to make blocks live again at given addresses (setCheckpointPoolState), to take
-// segments from an allocator of the MemPool's own, to hand out what is free and nothing else (use_on_oom), to
-// cut no segment (no_split), and to tell of each segment as it comes and goes (NCCL registers them).
+// A child pool of the C library (gpupool_create_child) keeps memory in the same way, but does not do
+// everything that PyTorch asks of such a pool: to make blocks live again at given addresses
+// (setCheckpointPoolState), to take segments from an allocator of the MemPool's own, to hand out what is free
+// and nothing else (use_on_oom), to cut no segment (no_split), and to tell of each segment as it comes and
+// goes (NCCL registers them).
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -24,6 +25,8 @@
 #include <utility>
 #include <vector>
 
+#include "capture_order.hpp"
+
 namespace gpupool_torch {
 
 using c10::CachingAllocator::Stat;
@@ -33,7 +36,7 @@ using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::DeviceStats;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
-/// What a device's private pools hand out, and the segments that it comes from.
+/// What a device's private pools hand out, and the segments behind it.
 struct PrivateUsage {
   DeviceStats blocks;
   Stat segments;  // those that are blocks of the device's pool
@@ -42,14 +45,14 @@ struct PrivateUsage {
   DeviceStats foreign;       // segments that a MemPool's own allocator gave: their count and bytes
 };
 
-/// A segment that has come, or that goes.
+/// A segment that has come or is about to go.
 struct Segment {
   void* ptr;
   size_t bytes;
   cudaStream_t stream;
 };
 
-/// Where segments come from and go to; get gives null where memory is short.
+/// Where segments come from and go to; get returns null if memory is short.
 struct SegmentSource {
   std::function<void*(size_t, cudaStream_t)> get;
   std::function<void(void*, size_t)> give_back;
@@ -83,18 +86,19 @@ class PrivatePool {
   bool no_split = false;
   bool serves_shortages = false;  // torch.cuda.MemPool(use_on_oom=True)
 
-  /// watch is told of each segment once it is there, and before it goes.
+  /// watch hears of each segment once it is there, and before it goes.
   void watch(std::function<void(const Segment&, bool has_come)> watch) { watch_ = std::move(watch); }
 
   /// Null where memory is short.
   void* malloc(size_t requested, cudaStream_t stream) {
+    if (const auto order = orders_.find(stream); order != orders_.end()) follow(order->second, stream);
     if (void* ptr = malloc_cached(requested, stream)) return ptr;
     const size_t size = rounded(requested);
     if (!add_segment(size, size <= kSmallSize, stream)) return nullptr;
     return malloc_cached(requested, stream);
   }
 
-  /// The same without new memory.
+  /// As malloc, but without new memory.
   void* malloc_cached(size_t requested, cudaStream_t stream) {
     const size_t size = rounded(requested);
     const bool is_small = size <= kSmallSize;
@@ -115,17 +119,23 @@ class PrivatePool {
     count(&DeviceStats::allocated_bytes, block, -static_cast<int64_t>(block.size));
     if (block.users.empty()) return complete(place);
     block.state = State::kPending;
-    pending_.push_back(place->first);
-    if (can_query) finish_pending();
+    pending_.insert(place->first);
+    if (can_query) {
+      finish_pending();
+    } else {
+      await_join(place);
+    }
   }
 
   void record_stream(void* ptr, cudaStream_t stream) {
     blocks_.find(reinterpret_cast<uintptr_t>(ptr))->second.users.insert(stream);
   }
 
-  /// Notes where the streams are that used freed blocks, and completes blocks that they have passed. What was
-  /// freed during a capture waits for its end: a stream cannot be asked before.
+  /// Notes where the streams are that used freed blocks, and completes blocks that they have passed. No
+  /// stream may be asked during a capture: blocks freed there wait for its end, or until their stream has
+  /// joined the others in the capture's graph.
   void finish_pending() {
+    orders_.clear();
     std::erase_if(pending_, [this](uintptr_t address) {
       const Place place = blocks_.find(address);
       Block& block = place->second;
@@ -152,7 +162,7 @@ class PrivatePool {
     });
   }
 
-  /// Gives back what no block is in. The caller has waited for the device.
+  /// Gives back memory that no block is in. The caller has waited for the device.
   void give_back() {
     finish_pending();
     for (Place place = blocks_.begin(); place != blocks_.end();) {
@@ -183,7 +193,7 @@ class PrivatePool {
     return all;
   }
 
-  /// Frees what is live and makes exactly these blocks live. The caller has waited for the device.
+  /// Frees all live blocks and makes exactly these blocks live. The caller has waited for the device.
   void set_live(const std::vector<PrivateBlock>& wanted) {
     finish_pending();
     for (const PrivateBlock& each : live()) {
@@ -236,7 +246,8 @@ class PrivatePool {
     cudaStream_t stream = nullptr;
     bool is_small = false;
     State state = State::kFree;
-    std::set<cudaStream_t> users;  // other streams
+    std::set<cudaStream_t> users;    // other streams
+    unsigned long long capture = 0;  // in which it was handed out
     std::vector<cudaEvent_t> events;
   };
   using Blocks = std::map<uintptr_t, Block>;
@@ -301,8 +312,8 @@ class PrivatePool {
     return true;
   }
 
-  /// Takes a free block out of the index and leaves [address, address + size) of it; a rest of a large one is
-  /// cut off only if it is of use to another.
+  /// Takes a free block out of the index and leaves [address, address + size) of it. Cuts off the rest of a
+  /// large block only if another block can use it.
   Place cut(Place place, uintptr_t address, size_t size, bool is_coarse) {
     free_.erase(key(place));
     if (address > place->first) {
@@ -315,7 +326,7 @@ class PrivatePool {
     return place;
   }
 
-  /// Makes two of a free block, and gives the second.
+  /// Splits a free block in two and returns the second.
   Place split(Place place, size_t size) {
     Block second = place->second;
     second.size -= size;
@@ -327,6 +338,7 @@ class PrivatePool {
     Block& block = place->second;
     block.state = State::kLive;
     block.requested = requested;
+    block.capture = CapturePlace::of(block.stream).capture;
     count(&DeviceStats::allocation, block, 1);
     count(&DeviceStats::active, block, 1);
     count(&DeviceStats::allocated_bytes, block, static_cast<int64_t>(block.size));
@@ -334,7 +346,34 @@ class PrivatePool {
     count(&DeviceStats::requested_bytes, block, static_cast<int64_t>(requested));
   }
 
-  /// A block that no stream uses any more is free, and one with its free neighbours.
+  /// A block that was freed during a capture: it is free once its own stream comes after what the others have
+  /// captured by now. Where work outside of the capture may use it, it waits for the end.
+  void await_join(Place place) {
+    const Block& block = place->second;
+    const CapturePlace now = CapturePlace::of(block.stream);
+    if (now.capture == 0 || now.capture != block.capture) return;
+    std::vector<cudaGraphNode_t> last;
+    for (cudaStream_t user : block.users) {
+      const CapturePlace at = CapturePlace::of(user);
+      if (at.capture != now.capture) return;
+      last.insert(last.end(), at.nodes.begin(), at.nodes.end());
+    }
+    CaptureOrder& order = orders_[block.stream];
+    follow(order, block.stream);
+    if (!order.await(place->first, last)) finish(place->first);
+  }
+
+  void follow(CaptureOrder& order, cudaStream_t stream) {
+    const CapturePlace now = CapturePlace::of(stream);
+    if (now.capture != 0) order.follow(now, [this](uintptr_t address) { finish(address); });
+  }
+
+  void finish(uintptr_t address) {
+    pending_.erase(address);
+    complete(blocks_.find(address));
+  }
+
+  /// Frees a block that no stream uses any more, and merges it with its free neighbours.
   void complete(Place place) {
     Block& block = place->second;
     count(&DeviceStats::active, block, -1);
@@ -379,7 +418,8 @@ class PrivatePool {
   Blocks blocks_;
   std::set<Key> free_;
   std::map<uintptr_t, OwnSegment> segments_;
-  std::vector<uintptr_t> pending_;
+  std::set<uintptr_t> pending_;
+  std::map<cudaStream_t, CaptureOrder> orders_;  // of the captures that are under way
 };
 
 }  // namespace gpupool_torch

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <gpupool/gpupool.h>
 
+#include <algorithm>
 #include <atomic>
 #include <list>
 #include <memory>
@@ -22,7 +23,7 @@ class PrivatePools {
  public:
   using Filter = std::function<bool(cudaStream_t)>;
   using Owner = c10::cuda::CUDACachingAllocator::CUDAAllocator;
-  /// Told of each segment of a pool that has come, or is about to go.
+  /// Hears of each segment of a pool that has come or is about to go.
   using Watch = std::function<void(const PrivatePool&, const Segment&, bool has_come)>;
 
   PrivatePools(DevicePools& devices, Watch watch) : devices_(devices), watch_(std::move(watch)) {}
@@ -30,8 +31,8 @@ class PrivatePools {
   /// Whether any allocation goes to a private pool now: then no stream may be asked where it is.
   bool is_routing() const { return route_count_.load(std::memory_order_acquire) != 0; }
 
-  /// owner is set to the pool that an allocation for this stream comes from now, if there is one; then the
-  /// block is the result, or null where memory is short.
+  /// Sets owner to the pool that allocations for this stream now go to, if there is one. Returns the block
+  /// then, or null if memory is short.
   void* malloc(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
     const std::lock_guard lock(mutex_);
     // The innermost first.
@@ -44,7 +45,7 @@ class PrivatePools {
     return owner->malloc(size, stream);
   }
 
-  /// A free block of a pool that lends in a shortage, and its owner; else null.
+  /// Returns a free block of a pool that lends in a shortage, and sets its owner; else returns null.
   void* malloc_in_shortage(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
     const std::lock_guard lock(mutex_);
     for (PrivatePool& pool : pools_) {
@@ -92,7 +93,8 @@ class PrivatePools {
     (void)retained(device, id, std::move(allocator));
   }
 
-  /// A pool without users gives back what no block is in: now, or after the captures that are under way.
+  /// A pool without users gives back memory that no block is in: now, or after the captures that are under
+  /// way.
   void release(DeviceIndex device, MempoolId_t id) {
     const std::lock_guard lock(mutex_);
     PrivatePool* pool = find(device, id);
@@ -112,8 +114,8 @@ class PrivatePools {
     if (PrivatePool* pool = find(device, id)) change(*pool);
   }
 
-  /// Gives back what pools without users hold; waits for the GPU if there are any. id zero: all of them.
-  /// False where nothing could be given back, also since a capture is under way.
+  /// Gives back the memory of pools without users; waits for the GPU if there are any. id zero: all of them.
+  /// Returns false if nothing could be given back, for example during a capture.
   bool give_back(MempoolId_t id) {
     const std::lock_guard lock(mutex_);
     const auto is_meant = [&](const PrivatePool& pool) {
@@ -138,7 +140,7 @@ class PrivatePools {
     return pool->live();
   }
 
-  /// Makes exactly these blocks live, and gives those that were before, and the pool.
+  /// Makes exactly these blocks live. Returns those that were live before, and the pool.
   std::pair<std::vector<PrivateBlock>, PrivatePool*> set_live(DeviceIndex device, MempoolId_t id,
                                                               const std::vector<PrivateBlock>& wanted) {
     const std::lock_guard lock(mutex_);
@@ -202,9 +204,9 @@ class PrivatePools {
     return pool;
   }
 
-  /// Whether the device has done all its work: a graph may still run that was deleted just now. Not while
-  /// anybody captures there, who may not be disturbed, and not where the driver is gone. Never throws, since
-  /// graphs end in destructors.
+  /// Whether the device has done all its work: a graph that was just deleted may still run. False while
+  /// anybody captures there, because a capture must not be disturbed, and if the driver is gone. Never
+  /// throws, because graphs end in destructors.
   static bool has_passed(DeviceIndex device) noexcept {
     int before = 0;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -220,8 +222,8 @@ class PrivatePools {
     return has_passed;
   }
 
-  /// A segment is free for any stream at once, since a graph may use it on one that the device's pool does
-  /// not know: so what the pool made the segments' own stream wait for is waited for here.
+  /// A new segment must be free for any stream at once, because a graph may use it on a stream that the
+  /// device's pool does not know. So this waits for what the pool made the segments' own stream wait for.
   SegmentSource source_of(DeviceIndex device) {
     Device& own = usages_[device];
     const auto get = [this, device, &own](size_t bytes, cudaStream_t) -> void* {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shortage that nothing could help: whoever wants to know of it is told, and then it is thrown.
+// A shortage that nothing could help. It tells whoever wants to know, and then throws.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>

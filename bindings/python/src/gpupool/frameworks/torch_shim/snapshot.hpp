@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is mapped, and what is in it, in PyTorch's structs.
+// Mapped memory and its contents, in PyTorch's structs.
 #pragma once
 
 #include <gpupool/gpupool.h>
@@ -15,10 +15,10 @@
 namespace gpupool_torch {
 
 /// A device's mapped memory, as PyTorch shows expandable segments: one for each run without a gap, with
-/// blocks that cover it. Segments of private pools stand for themselves, also those that are blocks here.
+/// blocks that cover it. Segments of private pools stand for themselves, even those that are blocks here.
 class Snapshot {
  public:
-  /// pool: null where the device's own was not used yet. blocks: where the stacks are.
+  /// pool: null if the device's own was not used yet. blocks: holds the stacks.
   Snapshot(DeviceIndex device, gpupool_t* pool, std::map<uintptr_t, SegmentInfo> privates, Blocks& blocks)
       : device_(device), privates_(std::move(privates)), stacks_(blocks) {
     if (pool == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpupool's statistics in PyTorch's struct: those of the device's pool, with what private pools hand out in
-// the place of their segments.
+// gpupool's statistics in PyTorch's struct: those of the device's pool, in which the blocks of private pools
+// replace their segments.
 #pragma once
 
 #include <gpupool/gpupool.h>
@@ -45,7 +45,7 @@ inline void add(DeviceStats& to, const gpupool_stats_t& from) {
   to.num_device_free += static_cast<int64_t>(driver.release.count + driver.free.count);
 }
 
-/// Calls function(a stat of one, the same of the other) for all of them.
+/// Calls function(a stat of one, the same stat of the other) for all stats.
 template <typename Function>
 void for_each_stat(DeviceStats& one, DeviceStats& other, Function function) {
   for (StatArray DeviceStats::*array :
@@ -62,8 +62,8 @@ inline void add_change(Stat& to, const Stat& by, int sign) {
   to.freed += sign * by.freed;
 }
 
-/// Puts the blocks of private pools in the place of their segments. Peaks keep counting whole segments, for
-/// nobody knows what was live at that moment.
+/// Replaces the segments of private pools by their blocks. Peaks keep counting whole segments, because nobody
+/// knows what was live at that moment.
 inline void replace_segments(DeviceStats& stats, PrivateUsage usage) {
   const auto of = [&](StatArray DeviceStats::*array, StatType type) -> Stat& {
     return (stats.*array)[static_cast<size_t>(type)];
@@ -89,7 +89,7 @@ inline void replace_segments(DeviceStats& stats, PrivateUsage usage) {
   });
 }
 
-/// What sleeps is not reserved: it is counted as segments that a MemPool's own allocator gave.
+/// Memory that is asleep is not reserved; like segments of a MemPool's own allocator, it is counted apart.
 inline void take_off_asleep(DeviceStats& stats, int64_t asleep) {
   const auto reserved = [&](StatType type) -> int64_t& {
     return stats.reserved_bytes[static_cast<size_t>(type)].current;
@@ -101,16 +101,16 @@ inline void take_off_asleep(DeviceStats& stats, int64_t asleep) {
   reserved(StatType::SMALL_POOL) -= asleep - large;
 }
 
-/// The totals since the last reset: the pool counts for ever, so what it had then is kept here.
+/// The totals since the last reset. The pool counts for ever, so this keeps what it had at the reset.
 class Statistics {
  public:
   Statistics(const DevicePools& devices, PrivatePools& privates) : devices_(devices), privates_(privates) {}
 
-  /// empty_cache was called, which PyTorch counts as waiting for all streams once.
+  /// empty_cache was called. PyTorch counts that as waiting for all streams once.
   void note_empty() noexcept { empties_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// The program is about to see a shortage. The pool's own count has each malloc that fails, also those that
-  /// are tried again, and those of other libraries.
+  /// The program is about to see a shortage. The pool's own count has every malloc that fails, including
+  /// those that are tried again and those of other libraries.
   void note_shortage(int device) {
     const std::lock_guard lock(mutex_);
     ++shortages_[device];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a block comes from: the private pool that allocations for its stream go to now, or the device's pool;
-// and what else is tried before a shortage is one.
+// Where a block comes from: the private pool that allocations for its stream now go to, or the device's pool.
+// And what else is tried before a shortage is reported.
 #pragma once
 
 #include <gpupool/torch.h>
@@ -16,8 +16,8 @@ class Supply {
  public:
   Supply(DevicePools& devices, PrivatePools& privates) : devices_(devices), privates_(privates) {}
 
-  /// Null where memory is short, or for another failure. owner becomes the private pool whose block it is, or
-  /// would have been; null: the device's pool.
+  /// Null if memory is short, or for another failure. owner becomes the private pool that gave the block, or
+  /// would have given it; null: the device's pool.
   void* malloc(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
     if (C10_UNLIKELY(privates_.is_routing())) {
       void* ptr = privates_.malloc(size, device, stream, owner);
@@ -29,9 +29,9 @@ class Supply {
     return reinterpret_cast<void*>(ptr);
   }
 
-  /// After malloc gave null. Takes from pools that lend; gives back what graphs left, lets PyTorch free what
-  /// it only keeps for other processes, and tries again. Null for a shortage, and then why says where the
-  /// memory is. Throws for another failure.
+  /// Call it after malloc returned null. Takes from pools that lend, gives back what graphs left, lets
+  /// PyTorch free what it only keeps for other processes, and tries again. Returns null for a shortage; then
+  /// why says where the memory is. Throws for another failure.
   void* malloc_at_last(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner,
                        std::string& why) {
     why = explain(size, device, owner);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory straight from the driver, as torch.cuda.caching_allocator_enable(False) and
-// PYTORCH_NO_CUDA_MEMORY_CACHING=1 ask for: tools that look for errors in kernels see each tensor by itself.
+// PYTORCH_NO_CUDA_MEMORY_CACHING=1 ask for. Tools that look for errors in kernels then see each tensor by
+// itself.
 #pragma once
 
 #include <c10/cuda/CUDAException.h>
@@ -21,7 +22,7 @@ class Uncached {
   void set_enabled(bool enabled) { enabled_.store(enabled); }
   bool is_enabled() const { return enabled_.load(); }
 
-  /// Null where memory is short: on the device, or under its pool's limit, which counts this memory too.
+  /// Null if memory is short, on the device or under its pool's limit. The limit counts this memory too.
   void* obtain(size_t size, DeviceIndex device, gpupool_t* pool) {
     const gpupool_stats_t stats = stats_of(pool);
     const std::lock_guard lock(mutex_);
@@ -40,7 +41,7 @@ class Uncached {
     return ptr;
   }
 
-  /// False if the pointer is not one of these.
+  /// Returns false if the pointer did not come from here.
   bool give_back(void* ptr) {
     if (count_.load(std::memory_order_acquire) == 0) return false;
     {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch's tools look at: snapshots of what is mapped, and the history of how it came to be.
+// What PyTorch's tools look at: snapshots of mapped memory, and its history.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -23,7 +23,7 @@ class Watching {
   Watching(History& history, Blocks& blocks, const DevicePools& devices, PrivatePools& privates)
       : history_(history), blocks_(blocks), devices_(devices), privates_(privates) {}
 
-  /// The history has been switched on: what is mapped now is no event.
+  /// The history was switched on: what is mapped now is no event.
   void start(int device_count) {
     for (int device = 0; device < device_count; ++device) {
       const auto segments = [&] { return privates_.segments(static_cast<DeviceIndex>(device)); };
@@ -36,7 +36,7 @@ class Watching {
       note_mappings(static_cast<DeviceIndex>(device), true);
   }
 
-  /// Events of the pool's memory that has come or gone since the last time.
+  /// Notes the pool's memory that has come or gone since the last time.
   void note_mappings(DeviceIndex device, bool is_sure_of_change) {
     gpupool_t* pool = devices_.find(device);
     if (!history_.is_on() || pool == nullptr) return;
@@ -89,7 +89,7 @@ class Watching {
   }
 
  private:
-  /// As they are in force, which is not always as they were set.
+  /// The settings in force; they may differ from what was set.
   static c10::cuda::CUDACachingAllocator::AllocatorConfigInfo settings() {
     using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
     c10::cuda::CUDACachingAllocator::AllocatorConfigInfo result{};

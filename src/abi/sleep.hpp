@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "pool/sleeper.hpp"
+
+namespace gpupool::internal::abi {
+
+/// Checks a caller's options; null: all defaults.
+Status read_sleep_options(const gpupool_sleep_options_t* in, SleepOptions& options);
+
+}  // namespace gpupool::internal::abi

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all texts for Prometheus need.
+#pragma once
+
+#include <string>
+
+namespace gpupool::cli {
+
+/// A label's value, between quotes: any bytes as UTF-8, with what would end it escaped.
+std::string label_text(const std::string& text);
+
+}  // namespace gpupool::cli

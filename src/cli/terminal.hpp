@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A terminal that is drawn on for a while, and is afterwards as it was.
+#pragma once
+
+#include <signal.h>
+#include <termios.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpupool::cli {
+
+struct TerminalSize {
+  size_t columns = 80;
+  size_t lines = 24;
+};
+
+/// Whether standard output is a terminal that can be drawn on.
+bool is_screen();
+/// Of the terminal that standard output is.
+TerminalSize terminal_size();
+
+/// While it lives, the terminal shows a page of its own, and keys and signals come to wait(). One at a time.
+class Screen {
+ public:
+  Screen();
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+  ~Screen();
+
+  /// Replaces what is shown; what does not fit is left out, which the last line says. False: nobody is there.
+  bool draw(const std::vector<std::string>& lines);
+
+  /// Until the time is over, a key is pressed, or the terminal has another size. False: it is to end.
+  bool wait(double seconds);
+  /// What was typed while it waited.
+  std::string take_keys() { return std::exchange(keys_, {}); }
+
+ private:
+  void enter();
+  void leave() noexcept;
+  bool read_keys();
+
+  bool has_keys_ = false;
+  std::string keys_;
+  termios before_{};
+  sigset_t mask_{};  // while it waits
+};
+
+}  // namespace gpupool::cli

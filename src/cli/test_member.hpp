@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A member of the group that the self-test of sharing makes: a process of this program, told what to do.
+//
+//   take BYTES          allocates a block: "took NS", or "refused NS"
+//   drop                frees all blocks, so that they are cached: "dropped"
+//   churn SEED BYTES    allocates and frees at random up to so much, until the next line: "churned COUNT
+//                       LONGEST_NS"
+//   check               "well", or what gpupool_validate found
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+namespace gpupool::cli {
+
+/// How long a member waits for its neighbours.
+inline constexpr uint64_t kTestWaitNs = 500'000'000;
+
+struct TestMemberTerms {
+  std::string group;
+  std::string device;
+  uint64_t guaranteed = 0;
+};
+
+/// Ends the process with itself, and the process ends with this one, whatever ends that. What goes wrong with
+/// it is a std::runtime_error.
+class TestMember {
+ public:
+  explicit TestMember(const TestMemberTerms& terms);
+  ~TestMember();
+  TestMember(const TestMember&) = delete;
+  TestMember& operator=(const TestMember&) = delete;
+
+  pid_t pid() const noexcept { return pid_; }
+  /// The next line that it says. `what`: what is waited for.
+  std::string hear(const char* what);
+  void say(const std::string& line);
+
+  struct Taken {
+    bool is_there;
+    double ms;
+  };
+  Taken take(uint64_t bytes);
+  void drop();
+
+  /// Returns when none of its threads runs.
+  void stop();
+  void go_on() const;
+  void kill();
+  /// Lets it end by itself; its exit status.
+  int end();
+
+ private:
+  void close_line();
+
+  pid_t pid_ = -1;
+  int line_ = -1;
+  std::string heard_;
+};
+
+}  // namespace gpupool::cli

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pools `gpupool top` shows, in which order; and the keys that change it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/processes.hpp"
+
+namespace gpupool::cli {
+
+struct TopChoice {
+  // "": any.
+  std::string name;    // in the pool's name
+  std::string tag;     // in the name of one of its tags
+  std::string user;    // the user's name or number
+  std::string device;  // as the table has it ("sim:0"), its backend ("sim"), or in the device's UUID
+  std::string text;    // in any of these, the command or the process's number
+  std::string sort = "reserved";
+
+  bool is_all() const noexcept {
+    return name.empty() && tag.empty() && user.empty() && device.empty() && text.empty();
+  }
+};
+
+/// A pool in its process.
+struct TopRow {
+  const ShownProcess* process = nullptr;
+  size_t page = 0;
+  const ShownPool* pool = nullptr;
+};
+
+/// The names of orders, as --sort takes them.
+std::vector<std::string> top_orders();
+
+/// "sim:0".
+std::string device_of(const ShownPool& pool);
+
+/// Hides pools that were not asked for, and drops processes of which none is left.
+void keep_chosen(std::vector<ShownProcess>& processes, const TopChoice& choice);
+
+/// All pools that are not hidden, in the order that was asked for; largest first, but for numbers and names.
+std::vector<TopRow> rows_in_order(const std::vector<ShownProcess>& processes, const std::string& order);
+
+/// What has been typed so far.
+class TopKeys {
+ public:
+  explicit TopKeys(TopChoice& choice) : choice_(choice) {}
+  /// False: the user wants to leave.
+  bool press(std::string_view keys);
+  /// What is being typed, or chosen other than at first; "" if nothing is.
+  std::string status() const;
+
+ private:
+  bool press_one(char key);
+  void turn_order(bool is_forward);
+
+  TopChoice& choice_;
+  bool is_typing_ = false;
+};
+
+}  // namespace gpupool::cli

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool top: all processes of the machine that use gpupool, again and again.
+#include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "cli/library.hpp"
+#include "cli/machine_commands.hpp"
+#include "cli/metrics_server.hpp"
+#include "cli/terminal.hpp"
+#include "cli/top_prometheus.hpp"
+#include "cli/top_view.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+double seconds_of(clockid_t which) {
+  timespec now{};
+  (void)clock_gettime(which, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+class TopWatcher {
+ public:
+  explicit TopWatcher(uint64_t only) : only_(only) {}
+
+  Look look() {
+    Look moment;
+    moment.gpus = nvml_.look();
+    moment.processes = processes_.look(only_);
+    // After all pages were read, so that no age is negative.
+    timespec now{};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    moment.now_ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+    moment.unix_time = seconds_of(CLOCK_REALTIME);
+    return moment;
+  }
+
+ private:
+  uint64_t only_;
+  Nvml nvml_;
+  Processes processes_;
+};
+
+/// What was asked for of a moment.
+Look chosen_of(const Look& now, const TopChoice& choice) {
+  Look chosen = now;
+  keep_chosen(chosen.processes, choice);
+  chosen.is_chosen = !choice.is_all();
+  return chosen;
+}
+
+void print_moment(const Look& now, const Look* before, const TopOptions& options) {
+  const Look chosen = chosen_of(now, options.choice);
+  if (options.json) return print_look_as_json(chosen);
+  const size_t width = isatty(STDOUT_FILENO) == 1 ? terminal_size().columns : 0;
+  for (const std::string& line : draw_look(chosen, before, width, options.choice.sort, ""))
+    fmt::print("{}\n", line);
+}
+
+/// Without a screen: one moment after the other, an empty line between two tables.
+int print_moments(const TopOptions& options, TopWatcher& watcher) {
+  std::optional<Look> before;
+  for (;;) {
+    Look now = watcher.look();
+    if (before && !options.json) fmt::print("\n");
+    print_moment(now, before ? &*before : nullptr, options);
+    if (options.once) return 0;
+    if (std::fflush(stdout) != 0) return 1;
+    before = std::move(now);
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
+  }
+}
+
+int show_moments(const TopOptions& options, TopWatcher& watcher) {
+  std::optional<Look> before;
+  TopChoice choice = options.choice;
+  TopKeys keys(choice);
+  Screen screen;
+  double next = seconds_of(CLOCK_MONOTONIC);
+  for (;;) {
+    Look now = watcher.look();
+    next += options.interval;
+    for (double left = 0;;) {
+      // Drawn anew where a key or another size of the terminal ends the wait early.
+      const size_t width = terminal_size().columns;
+      const Look chosen = chosen_of(now, choice);
+      if (!screen.draw(draw_look(chosen, before ? &*before : nullptr, width, choice.sort, keys.status())))
+        return 1;
+      left = next - seconds_of(CLOCK_MONOTONIC);
+      if (!screen.wait(std::max(left, 0.01)) || !keys.press(screen.take_keys())) return 0;
+      if (seconds_of(CLOCK_MONOTONIC) >= next) break;
+    }
+    before = std::move(now);
+  }
+}
+
+int write_metrics(const TopOptions& options, TopWatcher& watcher) {
+  const auto write = [&] { return prometheus_text_of(chosen_of(watcher.look(), options.choice)); };
+  if (options.listen.empty()) {
+    fmt::print("{}", write());
+  } else {
+    serve_metrics(options.listen, write);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_top(const TopOptions& options) {
+  TopWatcher watcher(options.pid);
+  if (options.prometheus) return write_metrics(options, watcher);
+  if (options.once || options.json || !is_screen()) return print_moments(options, watcher);
+  return show_moments(options, watcher);
+}
+
+}  // namespace gpupool::cli

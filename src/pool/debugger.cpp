@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/debugger.hpp"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/defer.hpp"
+#include "base/log.hpp"
+#include "pool/pool.hpp"
+#include "pool/story.hpp"
+#include "watch/thread_id.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// Both kinds: who debugs wants to know.
+constexpr StackKinds kAllStacks{true, true};
+
+}  // namespace
+
+Debugger::Debugger(Pool& pool, const DebugModes& modes)
+    : pool_(pool), modes_(modes), inspector_(pool.device_), fences_(pool) {}
+
+Status Debugger::begin() {
+  if (modes_.annotate) {
+    if (!pool_.device_.info().annotates) {
+      return fail(GPUPOOL_ERROR_UNSUPPORTED, "debug mode annotate needs a simulated device");
+    }
+    pool_.device_.begin_annotating();
+  }
+  if (!modes_.canary && !modes_.poison) return kSuccess;
+  if (!pool_.device_.info().keeps_data) {
+    return fail(
+        GPUPOOL_ERROR_UNSUPPORTED,
+        "debug modes poison and canary need a device that keeps data, and this simulated one has none");
+  }
+  return inspector_.begin();
+}
+
+// ---- mallocs
+
+bool Debugger::wants_fence(uint64_t size) const noexcept {
+  return modes_.fence && pool_.options_.vmm && size >= modes_.fence_least;
+}
+
+Status Debugger::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
+  Sighting seen;
+  const Status status = allocate(size, alignment, stream, address, seen);
+  pool_.tell_malloc(seen);
+  if (is_shortage(status)) return pool_.name_holders(status);
+  if (status != kSuccess || address == 0) return status;
+  if (!modes_.slows()) {
+    guard(seen, alignment, address);
+    return kSuccess;
+  }
+  const StackId stack = take_stack(kinds_to_take(kAllStacks));
+  Findings found;
+  {
+    const Pool::Lock lock = pool_.enter();
+    begin_life(address, size, stack);
+    collect_findings(found);
+  }
+  tell(found);
+  return kSuccess;
+}
+
+Status Debugger::allocate(uint64_t size, uint64_t alignment, Stream stream, Address& address,
+                          Sighting& seen) {
+  if (is_valid_size(size) && wants_fence(size)) {
+    const Status status = allocate_fenced(size, alignment, stream, address, seen);
+    if (status != GPUPOOL_ERROR_UNAVAILABLE && !is_shortage(status)) return status;
+  }
+  const bool is_apart = modes_.canary || modes_.annotate;
+  const uint64_t padded = is_apart && is_valid_size(size) && size != 0 ? size + kApart : size;
+  return pool_.malloc_under_lock(padded, alignment, stream, address, seen);
+}
+
+/// UNAVAILABLE while the stream captures: a graph's memory stays where it is. Where memory is short, blocks
+/// are not fenced.
+Status Debugger::allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address,
+                                 Sighting& seen) {
+  if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+  ThreadCache& cache = *ThreadSlots::find(pool_.id_);
+  Pool::Lock lock = pool_.enter();
+  if (const Status status = pool_.sleeper_.admit(lock); status != kSuccess) return status;
+  StreamState* state = nullptr;
+  if (const Status status = pool_.streams_.find(stream, state); status != kSuccess) return status;
+  if (pool_.captures_.note(*state)) return GPUPOOL_ERROR_UNAVAILABLE;
+  fences_.sweep();
+  Range* block = nullptr;
+  const Status status = fences_.allocate(*state, allocated_size(size), alignment, block);
+  if (is_shortage(status)) ++unfenced_;
+  if (status != kSuccess) return status;
+  address = block->address;
+  pool_.assign_block(block, cache, size, seen);
+  return kSuccess;
+}
+
+void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcept {
+  Range* block = pool_.space_.map.find(address);
+  StreamState& state = heap_of(*block).state();
+  BlockRecord life;
+  life.address = address;
+  life.requested = size;
+  life.room = block->size;
+  life.number = ++number_;
+  life.stream = state.order.stream();
+  life.born_ns = clock_ns();
+  life.made_by = stack;
+  life.made_in = thread_id();
+  life.tag = current_tag();
+  life.is_fenced = block->region->is_fence;
+  const bool may = may_queue(state);
+  pool_.device_.annotate(address, life.room, Standing::open);
+  if (modes_.poison && may) poison(life, state, kNewPoison);
+  // A fenced block has only what was not asked for behind it.
+  const uint64_t behind = life.room - size;
+  if (modes_.canary && may && behind != 0) {
+    life.has_canary =
+        pool_.device_.fill(address + size, canary_of(life.number), behind, state.order.stream()) == kSuccess;
+  }
+  life.is_poisoned = false;
+  pool_.device_.annotate(address + size, behind, Standing::closed);
+  pool_.device_.annotate(address, size, Standing::block);
+  try {
+    book_.add(life);
+  } catch (const std::bad_alloc&) {
+    // It has no story, and its canary is looked at by nobody.
+  }
+}
+
+/// Whether work of the pool's own may be put on a stream now: not into a graph, and not where the stream may
+/// be gone.
+bool Debugger::may_queue(StreamState& state) noexcept {
+  if (state.capture == 0 && !state.order.is_retired() && !state.order.capturing()) return true;
+  ++skipped_;
+  return false;
+}
+
+void Debugger::poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept {
+  const uint64_t size = align_down(life.requested, sizeof word);
+  const Stream stream = state.order.stream();
+  life.is_poisoned = size == 0 || pool_.device_.fill_words(life.address, word, size, stream) == kSuccess;
+  if (!life.is_poisoned) ++skipped_;
+}
+
+// ---- frees
+
+Status Debugger::free(Address address, Stream stream) {
+  if (!modes_.slows()) {
+    const Pool::Lock lock = pool_.enter();
+    if (book_.find(address) == nullptr) return pool_.free_under_lock(address, stream);
+  }
+  const StackId stack = take_stack(kinds_to_take(kAllStacks));
+  Findings found;
+  Status status = kSuccess;
+  {
+    const Pool::Lock lock = pool_.enter();
+    BlockRecord* life = book_.find(address);
+    const bool was_live = life != nullptr && life->died_ns == 0;
+    if (was_live) {
+      life->died_ns = clock_ns();
+      life->freed_by = stack;
+      life->freed_in = thread_id();
+      life->freed_on = stream;
+    }
+    const BlockRecord before = was_live ? *life : BlockRecord{};
+    const bool is_captured = was_live && is_of_capture(address);
+    // The record may go with the block, and stays where this fails.
+    status = pool_.free_under_lock(address, stream);
+    if (status != kSuccess && was_live) life->died_ns = 0;
+    if (status == kSuccess && was_live) close_block(before, is_captured);
+    collect_findings(found);
+  }
+  tell(found);
+  return status == GPUPOOL_ERROR_UNKNOWN_POINTER ? tell_story_of(pool_, address, status) : status;
+}
+
+/// Whether a live block was allocated while its stream captured.
+bool Debugger::is_of_capture(Address address) const noexcept {
+  const Range* block = pool_.space_.map.find(address);
+  return block != nullptr && heap_of(*block).state().capture != 0;
+}
+
+/// A block was freed.
+void Debugger::close_block(const BlockRecord& life, bool is_captured) noexcept {
+  pool_.device_.annotate(life.address, life.requested, Standing::freed);
+  // The one's graph goes on using it, and the other has no memory any more.
+  const bool is_unmapped = life.is_fenced && pool_.space_.map.find(life.address) == nullptr;
+  if (is_captured || is_unmapped) pool_.device_.annotate(life.address, life.requested, Standing::open);
+}
+
+void Debugger::settle(Range& block) noexcept {
+  BlockRecord* life = book_.find(block.address);
+  StreamState& state = heap_of(block).state();
+  if (is_ending_ || life == nullptr) {
+    allow_reuse(block);
+    return;
+  }
+  const bool may = may_queue(state);
+  if (life->has_canary && (!may || !inspector_.look_behind(*life, state))) ++skipped_;
+  life->has_canary = false;
+  if (block.region->is_fence) {
+    allow_reuse(block);
+    return;
+  }
+  if (modes_.poison && may) poison(*life, state, kFreePoison);
+  if (modes_.quarantine == 0) {
+    allow_reuse(block);
+    return;
+  }
+  block.link = nullptr;
+  (last_ != nullptr ? last_->link : first_) = &block;
+  last_ = &block;
+  quarantined_ += block.size;
+  while (quarantined_ > modes_.quarantine) {
+    Range* oldest = first_;
+    first_ = oldest->link;
+    if (first_ == nullptr) last_ = nullptr;
+    quarantined_ -= oldest->size;
+    allow_reuse(*oldest);
+  }
+}
+
+/// The block's memory may be handed out again.
+void Debugger::allow_reuse(Range& block) noexcept {
+  if (const BlockRecord* life = book_.find(block.address); life != nullptr) {
+    StreamState& state = heap_of(block).state();
+    // What was held back has been left alone for a while, and must be as it was filled.
+    const bool was_held = modes_.quarantine != 0 && life->is_poisoned && life->died_ns != 0;
+    if (was_held && (is_ending_ || !may_queue(state) || !inspector_.look_inside(*life, state))) ++skipped_;
+    book_.move_to_gone(block.address);
+  }
+  block.region->is_fence ? fences_.retire(block) : pool_.free_to_heap(block);
+}
+
+void Debugger::empty_quarantine() noexcept {
+  while (Range* block = first_) {
+    first_ = block->link;
+    quarantined_ -= block->size;
+    allow_reuse(*block);
+  }
+  last_ = nullptr;
+  fences_.sweep();
+}
+
+// ---- guards
+
+/// At most so many at a time, and a two-thousandth of the time.
+bool Debugger::may_guard() noexcept {
+  constexpr uint64_t kParts = 2000;
+  constexpr uint64_t kFirst = 1'000'000;
+  fences_.sweep();
+  const uint64_t elapsed = pool_.device_.age_ns();
+  return fences_.count() < kMostGuards && guard_ns_ < kFirst + elapsed / kParts;
+}
+
+void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address) {
+  if (!modes_.guard || !seen.is_sampled || !pool_.options_.vmm) return;
+  uint64_t start = 0;
+  {
+    const Pool::Lock lock = pool_.enter();
+    start = pool_.device_.raw().now_ns();
+    if (!may_guard()) return;
+  }
+  Sighting guarded;
+  Address fenced = 0;
+  Status status = kSuccess;
+  try {
+    status = allocate_fenced(seen.requested, alignment, seen.stream, fenced, guarded);
+  } catch (const std::bad_alloc&) {
+    status = GPUPOOL_ERROR_HOST_OUT_OF_MEMORY;  // the block that there is will do
+  }
+  const StackId stack = status == kSuccess ? take_stack(kinds_to_take(kAllStacks)) : 0;
+  {
+    const Pool::Lock lock = pool_.enter();
+    guard_ns_ += pool_.device_.raw().now_ns() - start;
+    if (status != kSuccess) return;
+    begin_life(fenced, seen.requested, stack);
+    Range* block = pool_.space_.map.find(fenced);
+    ThreadCache* owner = owner_of(*block);
+    const std::lock_guard owner_lock(owner->lock);
+    block->add_marks(kDebugged);
+  }
+  pool_.tell_malloc(guarded);
+  (void)pool_.free(std::exchange(address, fenced), seen.stream);
+}
+
+// ---- findings
+
+void Debugger::collect_findings(Findings& found) noexcept {
+  try {
+    inspector_.compare(found);
+  } catch (const std::bad_alloc&) {
+    // Another look will find it.
+  }
+  // Damage to a live block is told once.
+  for (const Finding& finding : found) {
+    BlockRecord* block = book_.find(finding.block.address);
+    if (block != nullptr && block->number == finding.block.number) block->has_canary = false;
+  }
+}
+
+/// Queues a look behind each block in use from an address on, as far as there is room. Whether all are.
+bool Debugger::look_at_lives(Address& from) noexcept {
+  bool done = true;
+  book_.for_each_from(from, [&](const BlockRecord& life) {
+    Range* block = pool_.space_.map.find(life.address);
+    if (!inspector_.has_place()) {
+      from = life.address;
+      return done = false;
+    }
+    StreamState& state = heap_of(*block).state();
+    if (life.has_canary && (!may_queue(state) || !inspector_.look_behind(life, state))) ++skipped_;
+    return true;
+  });
+  return done;
+}
+
+Status Debugger::check(uint64_t& count, std::string& text) {
+  Address from = 0;
+  for (bool done = false; !done;) {
+    Findings found;
+    Status status = kSuccess;
+    {
+      Pool::Lock lock = pool_.enter();
+      done = look_at_lives(from);
+      status = pool_.wait_for_streams(lock, "check");
+      pool_.settle_all_pending(lock);
+      fences_.sweep();
+      collect_findings(found);
+    }
+    tell(found);
+    if (status != kSuccess) return status;
+  }
+  const Pool::Lock lock = pool_.enter();
+  count = findings_;
+  for (const std::string& line : told_) text += line + "\n";
+  if (skipped_ != 0)
+    text +=
+        std::to_string(skipped_) + " fills and looks were left out, while streams captured or were gone\n";
+  if (unfenced_ != 0) text += std::to_string(unfenced_) + " blocks have no fence, for want of memory\n";
+  return kSuccess;
+}
+
+/// With no lock held: names are asked of the loader.
+void Debugger::tell(const Findings& found) noexcept {
+  for (const Finding& finding : found) {
+    try {
+      const std::string line = describe_finding(finding);
+      log_line(GPUPOOL_LOG_ERROR, "%s", line.c_str());
+      if (!log_enabled(GPUPOOL_LOG_ERROR)) std::fprintf(stderr, "gpupool: %s\n", line.c_str());
+      const Pool::Lock lock(pool_.mutex_);
+      told_.push_back(line);
+      if (told_.size() > kToldMax) told_.pop_front();
+    } catch (const std::bad_alloc&) {
+      // It counts all the same.
+    }
+    const Pool::Lock lock(pool_.mutex_);
+    ++findings_;
+  }
+}
+
+void Debugger::end(QuietLock& lock) noexcept {
+  // What it looks at now is seen by nobody but the log.
+  empty_quarantine();
+  (void)pool_.wait_for_streams(lock, "the pool's end");
+  Findings found;
+  collect_findings(found);
+  is_ending_ = true;
+  pool_.settle_all_pending(lock);
+  empty_quarantine();
+  (void)pool_.wait_for_streams(lock, "the pool's end");
+  fences_.end();
+  lock.unlock();
+  tell(found);
+  inspector_.end();
+  lock.lock();
+}
+
+}  // namespace gpupool::internal

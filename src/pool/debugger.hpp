@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pool's debug modes: see docs/debugging.md.
+//
+// Where all blocks must be seen, threads' caches keep no lanes, so that every malloc and free takes the long
+// way and comes here; a pool without debug modes has no debugger, and not an instruction more on the short
+// way. Guards alone leave the caches as they are: they take the place of a few of the blocks that are sampled
+// anyway.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "pool/book.hpp"
+#include "pool/debug_modes.hpp"
+#include "pool/fences.hpp"
+#include "pool/inspector.hpp"
+#include "pool/quiet_lock.hpp"
+#include "pool/sighting.hpp"
+
+namespace gpupool::internal {
+
+class Pool;
+struct Range;
+struct StreamState;
+
+/// Guarded by the pool's lock but for what is said to take it.
+class Debugger {
+ public:
+  Debugger(Pool& pool, const DebugModes& modes);
+  Debugger(const Debugger&) = delete;
+  Debugger& operator=(const Debugger&) = delete;
+
+  const DebugModes& modes() const noexcept { return modes_; }
+  bool has_fences() const noexcept { return modes_.fence || modes_.guard; }
+
+  // ---- with no lock held
+
+  /// Gets what it needs. UNSUPPORTED where the device keeps no data to look at.
+  Status begin();
+  Status malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address);
+  Status free(Address address, Stream stream);
+  /// A block that has just been handed out is sampled: a guard may take its place.
+  void guard(const Sighting& seen, uint64_t alignment, Address& address);
+  /// Looks at all live blocks, and waits for that. How many findings there were since the begin, and the last
+  /// of them in words. Throws std::bad_alloc.
+  Status check(uint64_t& count, std::string& text);
+
+  // ---- with the pool's lock
+
+  /// A freed block that no stream but its own uses any more, instead of Pool::free_to_heap.
+  void settle(Range& block) noexcept;
+  /// Lets go of what is in quarantine, as far as streams have passed.
+  void empty_quarantine() noexcept;
+  /// The pool's end; gives the lock up.
+  void end(QuietLock& lock) noexcept;
+
+  const AddressBook& book() const noexcept { return book_; }
+
+ private:
+  using Findings = std::vector<Finding>;
+
+  /// Behind each block, for a canary or as closed memory.
+  static constexpr uint64_t kApart = 512;
+  static constexpr size_t kMostGuards = 64;
+  static constexpr size_t kToldMax = 16;
+
+  bool wants_fence(uint64_t size) const noexcept;
+  bool is_of_capture(Address address) const noexcept;
+  Status allocate(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
+  Status allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
+  void begin_life(Address address, uint64_t size, StackId stack) noexcept;
+  void close_block(const BlockRecord& life, bool is_captured) noexcept;
+  void allow_reuse(Range& block) noexcept;
+  bool may_queue(StreamState& state) noexcept;
+  bool may_guard() noexcept;
+  void poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept;
+  void collect_findings(Findings& found) noexcept;
+  bool look_at_lives(Address& from) noexcept;
+  void tell(const Findings& found) noexcept;
+
+  Pool& pool_;
+  const DebugModes modes_;
+  AddressBook book_;
+  Inspector inspector_;
+  Fences fences_;
+  uint64_t number_ = 0;
+  uint64_t skipped_ = 0;   // looks and fills that were left out
+  uint64_t unfenced_ = 0;  // for want of memory
+  uint64_t guard_ns_ = 0;  // that guards took
+  bool is_ending_ = false;
+  Range* first_ = nullptr;  // the blocks in quarantine, through Range::link
+  Range* last_ = nullptr;
+  uint64_t quarantined_ = 0;  // their bytes
+  uint64_t findings_ = 0;
+  std::deque<std::string> told_;  // the last of them
+};
+
+}  // namespace gpupool::internal

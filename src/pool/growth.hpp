@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request on its way to chunks: moved where there are some, created where there are none.
+//
+// A chunk of another stream is preferred idle; one that is still in use makes the new stream wait for the old
+// one, on the GPU, and is taken only before failing.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "core/supply.hpp"
+#include "pool/addresses.hpp"
+#include "pool/backing.hpp"
+#include "pool/source.hpp"
+
+namespace gpupool::internal {
+
+class ChunkSource;
+
+/// Lives for one call of ChunkSource::grow, under the pool's lock.
+class Growth {
+ public:
+  Growth(ChunkSource& source, StreamState& state, uint64_t bytes, bool capturing);
+  /// Tells the governor what moving took.
+  ~Growth();
+  Growth(const Growth&) = delete;
+  Growth& operator=(const Growth&) = delete;
+
+  /// Makes one hole of at least that many bytes in the stream's heap. On failure nothing is lost: what was
+  /// mapped is a hole. Throws std::bad_alloc.
+  Status run(uint64_t alignment);
+
+ private:
+  bool can_afford_fine() const;
+  bool may_steal(const Chunk& chunk) const;
+  void count_supply();
+  size_t count_class(size_t size_class) const;
+  const Window& cheapest(const Windows& windows, size_t count) const;
+  Status back_window(const Window& window);
+  Status back_gap(const Window& window, const Gap& gap);
+  void attach(const Window& window, Address address, const std::vector<Piece>& pieces);
+  void note_moved(const std::vector<Piece>& pieces, uint64_t total, uint64_t nanoseconds);
+  Status collect_chunks(const Gap& gap, std::vector<Piece>& pieces);
+  Status next_piece(uint64_t need, uint64_t room, Piece& piece);
+  bool steal_chunk(uint64_t need, uint64_t room, Piece& piece);
+  Chunk* find_free(size_t size_class) const;
+  Status wait_for(StreamState& from, uint64_t epoch);
+  Status create_chunk(uint64_t need, uint64_t room, Chunk*& chunk);
+
+  ChunkSource& source_;
+  const Rooms& rooms_;
+  Backing& backing_;
+  StreamState& state_;
+  StreamHeap& heap_;
+  const uint64_t bytes_;
+  const bool capturing_;
+  bool busy_ = false;     // may take chunks whose streams are still using them
+  bool creates_ = false;  // rather than to take what there is
+  bool apart_ = false;    // rather than to take what other streams are entitled to
+  ChunkSizer sizer_;
+  Supply supply_;                                         // what may be stolen, by size
+  std::vector<std::pair<StreamState*, uint64_t>> waits_;  // streams waited for so far, and until when
+  uint64_t between_ = 0;                                  // bytes that came from other streams
+  uint64_t within_ = 0;                                   // bytes that came from elsewhere in this one
+  uint64_t moved_ns_ = 0;                                 // what moving them took
+};
+
+}  // namespace gpupool::internal

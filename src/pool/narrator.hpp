@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says in the log, at level debug, and in a recording where a pool's memory goes.
+#pragma once
+
+#include <cstdint>
+
+#include "pool/ledger.hpp"
+#include "pool/streams.hpp"
+#include "watch/recorder.hpp"
+
+namespace gpupool::internal {
+
+/// Called under the pool's lock. A line for the log waits until that is given up (QuietLock), and costs one
+/// check of the level while nobody listens; an event costs one check while nothing is recorded.
+class Narrator {
+ public:
+  /// Both outlive it. The number may still change.
+  Narrator(const uint64_t& pool, const Ledger& ledger) noexcept : pool_(pool), ledger_(ledger) {}
+
+  [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) const noexcept;
+
+  /// The pool grew since `before`. `bytes`: of the block that it was for; 0: for gpupool_reserve.
+  void grew(const Ledger::Standing& before, const StreamState& state, uint64_t bytes) const noexcept;
+  /// Says nothing where nothing was released since `before`.
+  void released(const Ledger::Standing& before, const char* why) const noexcept;
+  void stole(uint64_t bytes, const StreamState& from, const StreamState& to, const char* how) const noexcept;
+  void waited(uint64_t nanoseconds, size_t streams, const char* why) const noexcept;
+  void is_short(uint64_t bytes, const StreamState& state, const char* what) const noexcept;
+
+  // For a recording only.
+
+  void mapped(const StreamHeap& heap, Address address, uint64_t bytes) const noexcept {
+    record(Happening::map, heap, address, bytes);
+  }
+  void unmapped(const StreamHeap& heap, Address address, uint64_t bytes) const noexcept {
+    record(Happening::unmap, heap, address, bytes);
+  }
+
+ private:
+  void record(Happening kind, const StreamHeap& heap, Address address, uint64_t bytes) const noexcept {
+    if (!Recorder::is_on()) return;
+    Recorder::write({kind, Recorder::now(), pool_, heap.state().order.stream(), address, bytes});
+  }
+
+  const uint64_t& pool_;
+  const Ledger& ledger_;
+};
+
+}  // namespace gpupool::internal

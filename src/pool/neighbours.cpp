@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharing with other processes: what they ask of this one's pools, and what a pool that is short asks of
+// them.
+#include "pool/neighbours.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <new>
+
+#include "base/defer.hpp"
+#include "pool/pool.hpp"
+#include "pool/registry.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// The pools of this process that are one member of a group. Finds them anew each time: they come and go.
+class PoolsOfGroup final : public share::Owner {
+ public:
+  uint64_t release(uint64_t bytes) noexcept override {
+    uint64_t given = 0;
+    visit([&](Pool& pool) {
+      if (given < bytes && !pool.options().is_child) given += pool.release_for_neighbours(bytes - given);
+    });
+    return given;
+  }
+
+  uint64_t live_bytes() noexcept override {
+    uint64_t live = 0;
+    visit([&](Pool& pool) { live += pool.live_bytes(); });
+    return live;
+  }
+
+  bool free_bytes(uint64_t& free) noexcept override {
+    bool is_known = false;
+    visit([&](Pool& pool) {
+      if (!is_known) is_known = pool.device().raw().free_memory(free) == kSuccess;
+    });
+    return is_known;
+  }
+
+ private:
+  template <typename Visit>
+  void visit(Visit each) noexcept {
+    try {
+      for (const auto& pool : Registry::instance().all()) {
+        const Neighbours* const group = pool->neighbours();
+        if (group != nullptr && group->member().is_owned_by(this) && pool->is_live()) each(*pool);
+      }
+    } catch (const std::bad_alloc&) {
+      return;  // nothing is given where the host has no memory for a list of pools
+    }
+  }
+};
+
+}  // namespace
+
+Status Neighbours::join(const share::Place& place, const ShareTerms& terms, Device& device,
+                        std::unique_ptr<Neighbours>& group) {
+  uint64_t free = 0;
+  if (device.free_memory(free) != kSuccess) free = ~uint64_t{0};
+  std::shared_ptr<share::Member> member;
+  const Status status = share::join(place, free, std::make_unique<PoolsOfGroup>(), member);
+  if (status != kSuccess) return status;
+  const Status sure = member->change_guarantee(static_cast<int64_t>(terms.guaranteed));
+  if (sure != kSuccess) return sure;
+  member->raise_priority(terms.priority);
+  group = std::make_unique<Neighbours>(std::move(member), terms);
+  return kSuccess;
+}
+
+Neighbours::~Neighbours() {
+  (void)member_->change_guarantee(-static_cast<int64_t>(terms_.guaranteed));
+}
+
+/// Cached chunks that the GPU is through with first; if those are not enough, after waiting for the rest.
+uint64_t Pool::release_for_neighbours(uint64_t bytes) {
+  const uint64_t used = ledger_.used();
+  uint64_t released = 0;
+  (void)trim(used - std::min(used, bytes), released, "a neighbour is short");
+  return released;
+}
+
+uint64_t Pool::live_bytes() {
+  const Lock lock = enter();
+  return live_amounts().allocated;
+}
+
+/// Waits, without the lock, until the group and the device have `bytes` for this pool. False: they have not,
+/// or the pool's own limit leaves no room for them.
+bool Pool::ask_neighbours(Lock& lock, uint64_t bytes, uint64_t wait_ns) {
+  if (neighbours_ == nullptr || bytes > ledger_.budget().own_room()) return false;
+  const ErrorRecord cause = last_error();
+  lock.unlock();
+  const Defer relock([&] {
+    lock.lock();
+    streams_.next_round();
+    last_error() = cause;
+  });
+  share::Turn turn(neighbours_->member(), bytes, wait_ns);
+  return turn.wait();
+}
+
+/// Asks now, ahead of need.
+Status Pool::request_from_neighbours(uint64_t bytes, uint64_t wait_ns) {
+  if (neighbours_ == nullptr) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "the pool shares with nobody: it was created without share, or alone");
+  }
+  Lock lock = enter();
+  if (bytes > ledger_.budget().own_room()) {
+    return fail(GPUPOOL_ERROR_OVER_LIMIT, "the pool's own limit has no room for %" PRIu64 " bytes more",
+                bytes);
+  }
+  if (ask_neighbours(lock, align_up(bytes, kGranule), wait_ns)) return kSuccess;
+  return fail(GPUPOOL_ERROR_OVER_LIMIT,
+              "the group has no %" PRIu64 " bytes for this process: its members have %" PRIu64 " of %" PRIu64,
+              bytes, neighbours_->limit() - std::min(neighbours_->limit(), neighbours_->room()),
+              neighbours_->limit());
+}
+
+}  // namespace gpupool::internal

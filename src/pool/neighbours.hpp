@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool's part in a group of processes that share a device's memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/budget.hpp"
+#include "device/device.hpp"
+#include "share/member.hpp"
+
+namespace gpupool::internal {
+
+/// What gpupool_config_t says about sharing, checked.
+struct ShareTerms {
+  uint64_t guaranteed = 0;
+  int32_t priority = 0;
+  uint64_t wait_ns = 50'000'000;
+};
+
+/// Of one pool and its children. All pools of the process that share the same are one member of the group.
+class Neighbours final : public Commons {
+ public:
+  /// UNAVAILABLE: the process cannot be a member; OVER_LIMIT: the group cannot guarantee that much.
+  static Status join(const share::Place& place, const ShareTerms& terms, Device& device,
+                     std::unique_ptr<Neighbours>& group);
+  Neighbours(std::shared_ptr<share::Member> member, const ShareTerms& terms) noexcept
+      : member_(std::move(member)), terms_(terms) {}
+  ~Neighbours() override;
+
+  bool charge(uint64_t bytes) noexcept override { return member_->charge(bytes); }
+  void refund(uint64_t bytes) noexcept override { member_->refund(bytes); }
+  uint64_t room() const noexcept override { return member_->room(); }
+  uint64_t limit() const noexcept override { return member_->limit(); }
+
+  share::Member& member() const noexcept { return *member_; }
+  uint64_t wait_ns() const noexcept { return terms_.wait_ns; }
+
+ private:
+  std::shared_ptr<share::Member> member_;
+  ShareTerms terms_;
+};
+
+}  // namespace gpupool::internal

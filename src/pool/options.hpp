@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a pool is created with.
+#pragma once
+
+#include <cstdint>
+
+#include "core/budget.hpp"
+#include "device/device.hpp"
+#include "pool/debug_modes.hpp"
+
+namespace gpupool::internal {
+
+struct PoolOptions {
+  bool vmm = true;
+  bool capture_aware = false;
+  Kind kind = Kind::device;
+  double slack = 0;  // -1: always tight
+  uint64_t max_chunk = 0;
+  uint64_t limit = Budget::kNone;
+  bool is_upstream = false;  // memory that the user's callbacks supply
+  bool is_child = false;     // moves nothing, and gives nothing back but when it is asked to
+  DebugModes debug;          // a child's own are none: its memory is a graph's
+};
+
+}  // namespace gpupool::internal

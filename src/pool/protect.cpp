@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that the hardware lets nobody write, or touch.
+#include <cinttypes>
+#include <utility>
+
+#include "pool/pool.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// Whether no other block has a part in the chunks that a block lies in.
+bool has_chunks_alone(const Range& block) {
+  if (block.region->is_segment) return false;
+  bool alone = true;
+  for_chunks(*block.region, block.address, block.end(), [&](const Chunk* chunk) {
+    const bool inside = chunk->address >= block.address && chunk->end() <= block.end();
+    alone = alone && !chunk->asleep && chunk->old_mappings == 0 && (inside || block.region->is_fence);
+  });
+  return alone;
+}
+
+/// The granules that are its own.
+std::pair<Address, uint64_t> mapped_around(const Range& block) {
+  const Address begin = align_down(block.address, kGranule);
+  return {begin, align_up(block.end(), kGranule) - begin};
+}
+
+}  // namespace
+
+Status Pool::protect(Address address, Permission access) {
+  const Lock lock = enter();
+  Range* block = space_.map.find(address);
+  ThreadCache* owner = block != nullptr ? owner_of(*block) : nullptr;
+  if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
+  if (!options_.vmm) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "only a pool in vmm mode can protect blocks");
+  }
+  source_->settle();  // old mappings of its chunks would let writes through
+  if (!has_chunks_alone(*block)) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "the block at 0x%" PRIx64 " of %" PRIu64
+                " bytes shares a chunk: allocate whole multiples of 2 MiB, aligned to 2 MiB, in a pool whose "
+                "max_chunk_bytes is 2 MiB",
+                address, block->size);
+  }
+  const auto known = protected_.find(address);
+  if (access == Permission::write) return known == protected_.end() ? kSuccess : unprotect(*block);
+  // The record first: what has none would never be undone.
+  const auto [entry, is_new] = protected_.try_emplace(address, access);
+  const auto [begin, size] = mapped_around(*block);
+  if (const Status status = device_.protect(begin, size, access); status != kSuccess) {
+    if (is_new) protected_.erase(entry);
+    return status;
+  }
+  entry->second = access;
+  const std::lock_guard owner_lock(owner->lock);
+  block->add_marks(kDebugged);
+  return kSuccess;
+}
+
+/// Before a block is free again.
+Status Pool::unprotect(const Range& block) {
+  const auto known = protected_.find(block.address);
+  if (known == protected_.end()) return kSuccess;
+  const auto [begin, size] = mapped_around(block);
+  const Status status = device_.protect(begin, size, Permission::write);
+  if (status == kSuccess) protected_.erase(known);
+  return status;
+}
+
+/// After something has given access to everything.
+Status Pool::protect_again() {
+  Status status = kSuccess;
+  for (const auto& [address, access] : protected_) {
+    const auto [begin, size] = mapped_around(*space_.map.find(address));
+    const Status done = device_.protect(begin, size, access);
+    if (status == kSuccess) status = done;
+  }
+  return status;
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way back of memory: drained from caches and settled from pending frees into heaps, and released by the
+// source.
+#include <algorithm>
+#include <cinttypes>
+
+#include "base/defer.hpp"
+#include "pool/pool.hpp"
+
+namespace gpupool::internal {
+
+/// Puts into heaps what take(cache, most) takes of a cache, and gives way to other threads on the way.
+template <typename Take>
+void Pool::drain_in_parts(Lock& lock, ThreadCache& cache, Take take) {
+  for (size_t most = 0; most == 0;) {
+    most = Caches::kAtATime;
+    free_all_to_heap(take(cache, most));
+    if (most == 0) lock.give_way();
+  }
+}
+
+// Caches may be added meanwhile, but none goes.
+
+void Pool::drain_stream(Lock& lock, Stream stream, SizeGroup group) {
+  for (size_t i = 0; i < caches_.count(); ++i) {
+    drain_in_parts(lock, caches_.at(i), [&](ThreadCache& cache, size_t& most) {
+      return Caches::drain(cache, stream, group, most);
+    });
+  }
+}
+
+void Pool::drain_all(Lock& lock) {
+  for (size_t i = 0; i < caches_.count(); ++i) {
+    drain_in_parts(lock, caches_.at(i),
+                   [](ThreadCache& cache, size_t& most) { return Caches::drain(cache, most); });
+  }
+}
+
+/// Drains the calling thread's cache, and of others' what nothing was taken from since this was last called.
+/// Threads at work keep theirs: taking what they are about to use again would have them take it back from
+/// each other without end, at a driver call a time.
+void Pool::drain_resting(Lock& lock) {
+  const ThreadCache* own = ThreadSlots::find(id_);
+  for (size_t i = 0; i < caches_.count(); ++i) {
+    drain_in_parts(lock, caches_.at(i), [&](ThreadCache& cache, size_t& most) {
+      return &cache == own ? Caches::drain(cache, most) : Caches::drain_resting(cache, most);
+    });
+    caches_.rest(caches_.at(i));
+  }
+}
+
+/// Turns freed blocks that every stream has passed into holes: some of them. 0: with `all`, none is left.
+size_t Pool::settle_pending(bool all) {
+  return pending_.settle(all, [this](Range& block) {
+    ThreadCache& owner = *owner_of(block);
+    {
+      const std::lock_guard lock(owner.lock);
+      owner.counters.remove_pending(group_of(block.size), block.requested(), block.size);
+    }
+    settle(block);
+  });
+}
+
+/// All of them, giving way to other threads on the way.
+void Pool::settle_all_pending(Lock& lock) {
+  // A stream answers once a round, and what it is asked next may be later than what it answered.
+  while (settle_pending(true) != 0 && !pending_.empty()) {
+    lock.give_way();
+    streams_.next_round();
+  }
+}
+
+/// Waits, without the lock, until every stream has passed what was queued when its turn came. A few at a
+/// time, so that no memory is needed.
+Status Pool::wait_for_streams(Lock& lock, const char* why) {
+  Status status = kSuccess;
+  const uint64_t start = device_.raw().now_ns();
+  size_t waits = 0;
+  std::array<std::pair<StreamOrder*, StreamOrder::EpochEnd>, 16> ends;
+  // States are never taken away; those that come meanwhile have nothing that was queued before.
+  const size_t end = streams_.all().size();
+  for (size_t next = 0; next < end;) {
+    size_t count = 0;
+    for (; next < end && count < ends.size(); ++next) {
+      StreamOrder& order = streams_.all()[next]->order;
+      StreamOrder::EpochEnd last;
+      const Status marked = order.begin_wait(last);
+      if (marked != kSuccess) status = marked;
+      if (last.event != 0) ends[count++] = {&order, last};
+    }
+    if (count == 0) continue;
+    waits += count;
+    lock.unlock();
+    std::array<bool, 16> waited{};
+    for (size_t i = 0; i < count; ++i) {
+      const Status done = device_.synchronize(ends[i].second.event);
+      waited[i] = done == kSuccess;
+      if (done != kSuccess) status = done;
+    }
+    lock.lock();
+    for (size_t i = 0; i < count; ++i) ends[i].first->end_wait(ends[i].second, waited[i]);
+  }
+  if (waits != 0) narrator_.waited(device_.raw().now_ns() - start, waits, why);
+  streams_.next_round();
+  return status;
+}
+
+Status Pool::trim(uint64_t target, uint64_t& released, const char* why) {
+  Lock lock = enter();
+  const Ledger::Standing before = ledger_.standing();
+  const uint64_t out = ledger_.reserved().out;
+  drain_all(lock);
+  settle_all_pending(lock);
+  bool blocked = !pending_.empty();
+  Status status = source_->release(lock, target, true, blocked);
+  if (status == kSuccess && blocked && ledger_.used() > target) {
+    status = wait_for_streams(lock, why);
+    drain_all(lock);
+    settle_all_pending(lock);
+    const Status rest = source_->release(lock, target, true, blocked);
+    if (status == kSuccess) status = rest;
+  }
+  released = ledger_.reserved().out - out;
+  narrator_.released(before, why);
+  return status;
+}
+
+Status Pool::reserve(uint64_t target, Stream stream) {
+  if (target > kSizeMax) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%" PRIu64 " bytes are more than any device has", target);
+  }
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
+  Lock lock = enter();
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
+  StreamState* state = nullptr;
+  if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
+  const uint64_t used = ledger_.used();
+  if (used >= target) return kSuccess;
+  const uint64_t missing = align_up(target - used, kGranule);
+  const Budget& budget = ledger_.budget();
+  if (missing > budget.room() &&
+      (neighbours_ == nullptr || !ask_neighbours(lock, missing, neighbours_->wait_ns()))) {
+    return fail(GPUPOOL_ERROR_OVER_LIMIT, "reserving %" PRIu64 " bytes would go over the limit of %" PRIu64,
+                target, budget.limit());
+  }
+  ++state->inside;
+  const Defer leave([&] { --state->inside; });
+  const Ledger::Standing before = ledger_.standing();
+  const Status status = source_->reserve(lock, *state, target);
+  if (status == kSuccess) narrator_.grew(before, *state, 0);
+  return status;
+}
+
+Status Pool::set_limit(uint64_t limit) {
+  const Status status = change_limit(limit);
+  show_again();
+  return status;
+}
+
+Status Pool::change_limit(uint64_t limit) {
+  if (options_.is_child) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the limit of a child pool is its parent's: set it there");
+  }
+  Budget& budget = ledger_.budget();
+  uint64_t of_children = 0;  // which keep what they have
+  if (budget.set_limit(limit)) return kSuccess;
+  {
+    Lock lock = enter();
+    drain_all(lock);
+    if (!pending_.empty()) {
+      if (const Status status = wait_for_streams(lock, "a lower limit"); status != kSuccess) return status;
+      settle_all_pending(lock);
+    }
+    const uint64_t used = ledger_.used();
+    of_children = budget.used_by_others();
+    // Nothing is in a thread's cache now, so that this is exact.
+    if (const uint64_t floor = used - std::min(used, releasable()); floor + of_children > limit) {
+      return of_children == 0
+                 ? fail(GPUPOOL_ERROR_OVER_LIMIT,
+                        "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit)
+                 : fail(GPUPOOL_ERROR_OVER_LIMIT,
+                        "live blocks hold %" PRIu64 " bytes and child pools %" PRIu64
+                        ", more than a limit of %" PRIu64,
+                        floor, of_children, limit);
+    }
+  }
+  uint64_t released = 0;
+  if (const Status status = trim(limit - of_children, released, "a lower limit"); status != kSuccess)
+    return status;
+  if (budget.set_limit(limit)) return kSuccess;
+  return fail(GPUPOOL_ERROR_OVER_LIMIT, "%" PRIu64 " bytes are reserved, more than a limit of %" PRIu64,
+              budget.used() + budget.used_by_others(), limit);
+}
+
+}  // namespace gpupool::internal

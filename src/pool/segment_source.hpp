@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that the driver's own malloc, or the user's, hands out in segments. Segments cannot be moved, so
+// they are allocated in the standard chunk sizes and released whole. Both calls may wait for the GPU or call
+// the user: the lock is given up around them.
+#pragma once
+
+#include "pool/source.hpp"
+
+namespace gpupool::internal {
+
+class SegmentSource final : public Source {
+ public:
+  explicit SegmentSource(const Rooms& rooms) : rooms_(rooms) {}
+
+  Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool capturing) override;
+  Status reserve(Lock& lock, StreamState& state, uint64_t target) override;
+  Status release(Lock& lock, uint64_t target, bool is_asked_for, bool& blocked) override;
+  void release_surplus(Lock&, uint64_t) noexcept override {}  // the driver may wait for the GPU to take one
+  void settle() noexcept override {}
+  void lower() noexcept override {}
+  void end(Lock& lock) override;
+  /// Chunks can be fitted together instead; segments cannot, so that a run may be larger.
+  uint64_t largest_run(uint64_t need) const noexcept override { return 2 * need; }
+
+ private:
+  uint64_t most_reserved() noexcept;
+  uint64_t target_for(Status status, uint64_t bytes) const noexcept;
+  Status add_segment(Lock& lock, StreamState& state, SizeGroup group, uint64_t size);
+  Status check_segment(const Chunk& chunk, bool& overlaps) const;
+  Chunk* find_idle() const noexcept;
+  Status free_idle(Lock& lock, uint64_t target);
+  Status free_segment(Lock& lock, Chunk* chunk);
+
+  const Rooms& rooms_;
+};
+
+}  // namespace gpupool::internal

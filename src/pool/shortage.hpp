@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is tried before a malloc fails, in order: a table of stages.
+#pragma once
+
+#include <cstdint>
+
+#include "pool/quiet_lock.hpp"
+#include "pool/streams.hpp"
+
+namespace gpupool::internal {
+
+class Pool;
+
+/// A request for which neither what is cached nor the device nor the limit had room. Lives for one malloc,
+/// under the pool's lock, which it gives up for whatever may take long.
+class Shortage {
+ public:
+  Shortage(Pool& pool, QuietLock& lock, StreamState& state, uint64_t bytes, uint64_t alignment) noexcept
+      : pool_(pool), lock_(lock), state_(state), bytes_(bytes), alignment_(alignment) {}
+
+  /// Goes through the stages until the request is served; `status` says what was short. Throws
+  /// std::bad_alloc.
+  Status relieve(Status status, Range*& block);
+
+ private:
+  /// What has to be short: anything, the device, the limit, or what the group leaves of it.
+  enum class When { always, device, limit, group_limit };
+
+  /// Makes room where that is short; then the request is tried again, and the stage, if that was not enough,
+  /// so many times.
+  struct Stage {
+    const char* what;  // it has done, for the log
+    When when;
+    Status (Shortage::*act)(bool& helped);
+    uint32_t times;
+  };
+  static const Stage kStages[];
+
+  bool applies(When when, Status status) const;
+  Status wait_for_all(bool& helped);
+  Status empty_others(bool& helped);
+  Status ask_parent(bool& helped);
+  Status ask_group(bool& helped);
+  Status ask_handler(bool& helped);
+
+  Pool& pool_;
+  QuietLock& lock_;
+  StreamState& state_;
+  const uint64_t bytes_;
+  const uint64_t alignment_;
+  uint32_t attempt_ = 0;  // of the stage, from 1
+};
+
+}  // namespace gpupool::internal

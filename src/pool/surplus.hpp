@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory beyond what the blocks need at the least: when to create some rather than to move what there is, and
+// how much of it stays.
+#pragma once
+
+#include <cstdint>
+
+#include "core/counters.hpp"
+#include "core/governor.hpp"
+#include "pool/ledger.hpp"
+#include "pool/metered_device.hpp"
+#include "pool/options.hpp"
+#include "pool/streams.hpp"
+
+namespace gpupool::internal {
+
+/// Tells the governor, which knows only times and bytes, what the pool has and does. Guarded by the pool's
+/// lock.
+class Surplus {
+ public:
+  Surplus(const PoolOptions& options, MeteredDevice& device, const Ledger& ledger, const Space& space,
+          const Streams& streams, const Counters& counters) noexcept
+      : options_(options),
+        device_(device),
+        ledger_(ledger),
+        space_(space),
+        streams_(streams),
+        counters_(counters) {}
+
+  // What the pool is about to do: times in nanoseconds of the device's clock.
+
+  /// A block of `bytes` is to come from a heap.
+  void note_use(StreamHeap& heap, uint64_t bytes) noexcept;
+  /// Whether a request should be served by new memory though there is free memory that could be moved: within
+  /// the slack that the user allows, or where the governor affords it.
+  bool prefers_creating(uint64_t bytes, uint64_t now) noexcept;
+  /// Whether streams take from each other only what the other is not entitled to.
+  bool keeps_apart(uint64_t now) const noexcept { return governor_.keeps_apart(now); }
+  bool is_within_slack(uint64_t bytes) const noexcept;
+  /// Whether there is room for memory that could be done without: within the slack that the user allows, else
+  /// where enough is left, under the limit and on the device, for those who need it. Asks the driver.
+  bool has_room(uint64_t bytes) const;
+
+  // What it has done.
+
+  void created(uint64_t bytes) noexcept { governor_.created(bytes); }
+  /// Bytes that came from other streams, and from elsewhere in the same one, in so many nanoseconds.
+  void moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept;
+  void stole_run(uint64_t now) noexcept { governor_.moved_between(policy::kStealRunNs, now); }
+
+  /// True once after each window of time: what is reserved beyond kept() goes back to the device then.
+  bool is_due() noexcept;
+  /// What streams are entitled to, or what was live at once.
+  uint64_t kept() const noexcept;
+
+ private:
+  const PoolOptions& options_;
+  MeteredDevice& device_;
+  const Ledger& ledger_;
+  const Space& space_;
+  const Streams& streams_;
+  const Counters& counters_;
+  Governor governor_;
+  uint64_t most_used_ = 0;  // by the blocks of each heap, summed
+  uint64_t window_ = 0;     // when the window of time began in which that is measured
+  bool is_due_ = false;
+};
+
+}  // namespace gpupool::internal

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread that answers the neighbours. It sleeps until one of them rings: a member that nobody asks for
+// anything never wakes.
+#include <signal.h>
+
+#include <algorithm>
+
+#include "base/defer.hpp"
+#include "share/member.hpp"
+
+namespace gpupool::internal::share {
+namespace {
+
+/// After giving memory back, and taking it again, a member rests for this many times as long as the giving
+/// took, so two members that need the same bytes spend at most a hundredth of their time on passing them back
+/// and forth.
+constexpr uint64_t kRestTimes = 100;
+
+/// A member that has taken more within this time is growing.
+constexpr uint64_t kGrowingNs = 100'000'000;
+
+}  // namespace
+
+Status Member::start_listener() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the application's threads
+  const int error = pthread_create(&listener_, nullptr, listen, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) return fail(GPUPOOL_ERROR_UNAVAILABLE, "no thread for the group %s", place_.group.c_str());
+  pthread_setname_np(listener_, "gpupool-share");
+  listens_ = true;
+  return kSuccess;
+}
+
+void Member::stop_listener() noexcept {
+  if (!listens_) return;
+  if (pthread_equal(listener_, pthread_self()) != 0) {
+    // This thread itself has released the last pool.
+    pthread_detach(listener_);
+    stops_->store(true);
+    return;
+  }
+  stops_->store(true);
+  ring(own().bell);
+  pthread_join(listener_, nullptr);
+}
+
+void* Member::listen(void* member) {
+  auto& self = *static_cast<Member*>(member);
+  Slot& own = self.own();
+  const std::shared_ptr<std::atomic<bool>> stops = self.stops_;
+  while (!stops->load()) {
+    const uint32_t rung = own.bell.load();
+    if (rung == own.answered.load()) {
+      wait_for(own.bell, rung, ~uint64_t{0});
+      continue;
+    }
+    // While it answers, others may release the member.
+    const std::shared_ptr<Member> keep = self.weak_from_this().lock();
+    if (keep == nullptr) break;  // the thread that ends it waits for this one
+    self.serve(own, rung);
+  }
+  return nullptr;
+}
+
+void Member::serve(Slot& own, uint32_t rung) noexcept {
+  if (const uint64_t wanted = own.wanted_guarantee.exchange(0); wanted != 0) {
+    const SpinGuard lock(lock_);
+    (void)recharge(reserved_, wanted - 1, false);
+  }
+  if (own.asked.load() != 0) {
+    rest(own, rung);
+    if (!stops_->load()) release_cached(own, own.asked.exchange(0));
+    own.asked_until.store(0);
+  }
+  own.answered.store(rung);
+  ring(layout()->header.freed);
+}
+
+/// Delays an answer if the same bytes would only go back and forth, or would go from a growing member with
+/// less to one with more; never for longer than half the time that the asker has left, and not for an asker
+/// of higher priority.
+void Member::rest(Slot& own, uint32_t rung) noexcept {
+  uint64_t now = now_ns();
+  bool has_taken_since = false;
+  {
+    const SpinGuard lock(lock_);
+    if (charges_ != charges_seen_) grew_at_ = now;
+    charges_seen_ = charges_;
+    has_taken_since = charges_ != charges_then_;
+  }
+  if (own.asked_priority.load() > own.priority.load()) return;
+  const bool is_poor = own.asked_by_rich.load() != 0 && !is_rich() && now - grew_at_ < kGrowingNs;
+  if (!is_poor && !has_taken_since) return;
+  const uint64_t until = std::min(own.asked_until.load(), now + kLongestWait);
+  const uint64_t half = now + (until > now ? until - now : 0) / 2;
+  const uint64_t end = is_poor ? half : std::min(immune_until_, half);
+  for (; now < end && !stops_->load() && own.bell.load() == rung; now = now_ns()) {
+    wait_for(own.bell, rung, end - now);
+  }
+}
+
+/// Releases cached memory, down to the guarantee.
+void Member::release_cached(Slot& own, uint64_t asked) noexcept {
+  uint64_t spare = 0;
+  {
+    const SpinGuard lock(lock_);
+    spare = reserved_ - std::min(reserved_, guaranteed_);
+  }
+  const uint64_t start = now_ns();
+  const uint64_t due = std::min(asked, spare);
+  const uint64_t given = due == 0 ? 0 : owner_->release(due);
+  const uint64_t end = now_ns();
+  own.live.store(owner_->live_bytes(), std::memory_order_relaxed);
+  if (given == 0) return;
+  given_.fetch_add(given, std::memory_order_relaxed);
+  own.given.store(given_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  const SpinGuard lock(lock_);
+  immune_until_ = end + kRestTimes * (end - start);
+  charges_then_ = charges_;
+}
+
+}  // namespace gpupool::internal::share

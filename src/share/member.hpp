@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process's place in a group: its charges and refunds, and what it and its neighbours ask of each other.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <bitset>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/spin_lock.hpp"
+#include "share/region.hpp"
+
+namespace gpupool::internal::share {
+
+inline constexpr int32_t kLeastPriority = -8;
+inline constexpr int32_t kMostPriority = 8;
+/// The longest wait for any member, whatever was requested: 10 s.
+inline constexpr uint64_t kLongestWait = 10'000'000'000;
+
+using Slots = std::bitset<kSlots>;
+
+/// What a member asks of its own process. Called with no lock held, also from the listener's thread.
+class Owner {
+ public:
+  virtual ~Owner() = default;
+  /// Gives up to `bytes` of cached memory back to the device, and to the group with refund(). Returns how
+  /// much.
+  virtual uint64_t release(uint64_t bytes) noexcept = 0;
+  virtual uint64_t live_bytes() noexcept = 0;
+  /// What the device has free now; false if it does not report that.
+  virtual bool free_bytes(uint64_t& free) noexcept = 0;
+};
+
+/// All functions may be called from any thread. In a child after fork they do nothing, because it is not a
+/// member.
+class Member : public std::enable_shared_from_this<Member> {
+ public:
+  Member(std::unique_ptr<Owner> owner, const Place& place) : owner_(std::move(owner)), place_(place) {}
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+  /// Leaves: puts everything back.
+  ~Member();
+
+  /// False, and nothing taken, if that would exceed the group's limit or this member's, or would take memory
+  /// for which another member waits whose turn it is. A charge within the guarantee is never refused.
+  bool charge(uint64_t bytes) noexcept;
+  void refund(uint64_t bytes) noexcept;
+  /// How much charge() would grant now.
+  uint64_t room() const noexcept;
+
+  /// Changes the member's guarantee. OVER_LIMIT, and nothing changed: the group does not have that much left.
+  Status change_guarantee(int64_t bytes);
+  /// The highest priority that any pool of the process asked for.
+  void raise_priority(int32_t priority) noexcept;
+
+  /// The group's limit, or this member's own if that is lower.
+  uint64_t limit() const noexcept;
+  /// What all members of the group are charged.
+  uint64_t used_by_all() const noexcept;
+  bool is_owned_by(const Owner* owner) const noexcept { return owner_.get() == owner; }
+
+  uint32_t slot() const noexcept { return slot_; }
+  const Place& place() const noexcept { return place_; }
+  uint64_t given() const noexcept { return given_.load(std::memory_order_relaxed); }
+  uint64_t taken() const noexcept { return taken_.load(std::memory_order_relaxed); }
+  bool is_member() const noexcept { return layout() != nullptr; }
+
+ private:
+  friend class Turn;
+  friend Status join(const Place& place, uint64_t free, std::unique_ptr<Owner> owner,
+                     std::shared_ptr<Member>& member);
+  friend void forget_members() noexcept;
+
+  Layout* layout() const noexcept { return layout_.load(std::memory_order_relaxed); }
+  Slot& own() const noexcept { return layout()->slots[slot_]; }
+  Status enter(uint64_t free);
+  Status lock_free_slot(const File& file, Layout& layout, uint64_t free);
+  void introduce(Slot& slot) noexcept;
+  bool recharge(uint64_t reserved, uint64_t guaranteed, bool waits_in_turn) noexcept;
+  bool is_passing(uint64_t units) const noexcept;
+
+  // listener.cpp: what neighbours ask of this member
+  Status start_listener();
+  void stop_listener() noexcept;
+  static void* listen(void* member);
+  void serve(Slot& own, uint32_t rung) noexcept;
+  void release_cached(Slot& own, uint64_t asked) noexcept;
+  void rest(Slot& own, uint32_t rung) noexcept;
+
+  // turn.cpp: what this member asks of its neighbours
+  bool sweep() noexcept;
+  uint64_t missing(uint64_t bytes) noexcept;
+  struct Round {
+    uint32_t candidates = 0;  // members that could give something
+    bool is_over = true;      // all of them were asked and have answered
+  };
+  Round ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept;
+  bool is_rich() const noexcept;
+  bool others_wait() const noexcept;
+  void count_taken(uint64_t bytes) noexcept;
+
+  const std::unique_ptr<Owner> owner_;
+  const Place place_;
+  std::atomic<Layout*> layout_{nullptr};
+  uint32_t slot_ = 0;
+
+  SpinLock lock_;  // one thread at a time uses the owner's side of the account; guards everything up to the
+                   // listener
+  uint64_t reserved_ = 0;
+  uint64_t guaranteed_ = 0;
+  uint64_t charged_ = 0;  // units: the larger of the two
+  uint64_t charges_ = 0;
+  uint32_t turns_ = 0;  // threads that wait
+  uint64_t wanted_ = 0;
+  std::atomic<uint64_t> given_{0};
+  std::atomic<uint64_t> taken_{0};
+  std::atomic<uint64_t> swept_at_{0};
+  std::atomic<bool> limbo_{false};  // dead members' memory was still to come
+
+  // The listener's thread only.
+  pthread_t listener_{};
+  bool listens_ = false;
+  // The thread holds it too, because the member may end while the thread works.
+  const std::shared_ptr<std::atomic<bool>> stops_ = std::make_shared<std::atomic<bool>>(false);
+  uint64_t immune_until_ = 0;
+  uint64_t charges_then_ = 0;  // when it gave back last
+  uint64_t grew_at_ = 0;       // when it was last seen to have taken more
+  uint64_t charges_seen_ = 0;
+};
+
+/// Waits for memory in fair order: by priority, then by arrival. While it lives, free memory is kept for it.
+class Turn {
+ public:
+  Turn(Member& member, uint64_t bytes, uint64_t nanoseconds) noexcept;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn();
+
+  /// Asks the neighbours until the group and the device have what this member wants. False: the time is up,
+  /// or there is nobody to ask.
+  bool wait() noexcept;
+
+ private:
+  bool may_ever_have() const noexcept;
+
+  Member& member_;
+  uint64_t bytes_;
+  uint64_t until_;
+};
+
+/// This process's place in a group: one, whichever pools share it. `free`: what the device has free; ~0 if
+/// unknown. UNAVAILABLE, with the reason: the process cannot be a member, and runs alone.
+Status join(const Place& place, uint64_t free, std::unique_ptr<Owner> owner, std::shared_ptr<Member>& member);
+
+/// Recovers what dead members, whose lock is gone, left behind, as far as the device shows it as free.
+/// `free`: what the device has free; ~0 if unknown. Returns how much is still to come.
+uint64_t refund_the_dead(Layout& layout, const File& file, uint64_t free) noexcept;
+
+// Around fork, and while descriptors of regions are open: a child that inherited one would count as a living
+// member. The child is a member of no group.
+
+void lock_members() noexcept;
+void unlock_members() noexcept;
+void forget_members() noexcept;
+
+}  // namespace gpupool::internal::share

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/region.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+namespace gpupool::internal::share {
+namespace {
+
+constexpr size_t kGroupMax = 48;
+/// The slots' bytes in the file, only for locks: far behind its end.
+constexpr off_t kLocks = off_t{1} << 30;
+
+Status unusable(const Place& place, const char* what) {
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s %s", place.path().c_str(), what);
+}
+
+Status failed(const Place& place, const char* call) {
+  const int error = errno;
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s: %s: %s", place.path().c_str(), call, std::strerror(error));
+}
+
+/// The folder of this user's groups.
+std::string own_folder() {
+  return "/dev/shm/gpupool-" + std::to_string(geteuid());
+}
+
+/// A folder in which nobody else can replace our files.
+Status open_folder(const Place& place, bool makes, File& folder) {
+  const bool is_own = place.folder.empty();
+  const std::string path = is_own ? own_folder() : place.folder;
+  if (is_own && makes && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed(place, "mkdir");
+  folder = File(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder) return failed(place, "opening the folder");
+  struct stat found {};
+  if (fstat(folder.get(), &found) != 0) return failed(place, "fstat of the folder");
+  if (is_own && (found.st_uid != geteuid() || (found.st_mode & 077) != 0)) {
+    return unusable(place, "is in a folder that others than this user may use");
+  }
+  if (!is_own && (found.st_mode & S_IWOTH) != 0 && (found.st_mode & S_ISVTX) == 0) {
+    return unusable(place, "is in a folder that everybody may write to");
+  }
+  return kSuccess;
+}
+
+std::string file_name(const Place& place) {
+  return place.group + "." + place.device;
+}
+
+/// Whether the process may create a file of that size. Exceeding RLIMIT_FSIZE would not only fail: it sends
+/// SIGXFSZ.
+bool may_be_as_large() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kRegionBytes;
+}
+
+/// Creates a whole region under its name in one step, so that nobody ever sees part of one. The file of the
+/// second to arrive is never named.
+Status make_region(const Place& place, const File& folder) {
+  if (!may_be_as_large()) return unusable(place, "is larger than RLIMIT_FSIZE allows");
+  const File file(openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file) return failed(place, "making it");
+  if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(kRegionBytes)); error != 0) {
+    errno = error;
+    return failed(place, "room for it");
+  }
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.major = kMajor;
+  header.minor = kMinor;
+  header.header_bytes = offsetof(Layout, slots);
+  header.slot_bytes = sizeof(Slot);
+  header.slot_count = kSlots;
+  header.region_bytes = kRegionBytes;
+  header.device_bytes = place.device_bytes;
+  header.created = time(nullptr);
+  std::snprintf(header.device, sizeof header.device, "%s", place.device.c_str());
+  const uint64_t limit = place.limit != 0 ? place.limit : place.device_bytes;
+  header.limit.store(std::min(limit / kUnitBytes, kMostUnits));
+  if (pwrite(file.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
+    return failed(place, "writing it");
+  }
+  char self[64];
+  std::snprintf(self, sizeof self, "/proc/self/fd/%d", file.get());
+  if (linkat(AT_FDCWD, self, folder.get(), file_name(place).c_str(), AT_SYMLINK_FOLLOW) != 0 &&
+      errno != EEXIST) {
+    return failed(place, "naming it");
+  }
+  return kSuccess;
+}
+
+Status check_header(const Place& place, const Header& header) {
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+    return unusable(place, "is no region of gpupool");
+  if (header.major != kMajor) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has layout %u, and this version of gpupool knows %u",
+                place.path().c_str(), header.major, kMajor);
+  }
+  if (header.header_bytes != offsetof(Layout, slots) || header.slot_bytes != sizeof(Slot) ||
+      header.slot_count != kSlots || header.region_bytes != kRegionBytes) {
+    return unusable(place, "has another layout than its version says");
+  }
+  if (std::strncmp(header.device, place.device.c_str(), sizeof header.device) != 0) {
+    return unusable(place, "is of another device");
+  }
+  return kSuccess;
+}
+
+Status check_file(const Place& place, const File& file) {
+  struct stat found {};
+  if (fstat(file.get(), &found) != 0) return failed(place, "fstat");
+  if (!S_ISREG(found.st_mode)) return unusable(place, "is no file");
+  if (found.st_uid != geteuid()) return unusable(place, "belongs to another user");
+  if ((found.st_mode & 077) != 0) return unusable(place, "may be used by others than this user");
+  if (found.st_size != static_cast<off_t>(kRegionBytes)) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has %lld bytes, not %zu", place.path().c_str(),
+                static_cast<long long>(found.st_size), kRegionBytes);
+  }
+  Header header{};
+  if (pread(file.get(), static_cast<void*>(&header), sizeof header, 0) !=
+      static_cast<ssize_t>(sizeof header)) {
+    return failed(place, "reading it");
+  }
+  return check_header(place, header);
+}
+
+bool set_lock(const File& file, short type, int command, uint32_t slot, struct flock& lock) noexcept {
+  lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kLocks + static_cast<off_t>(slot);
+  lock.l_len = 1;
+  return fcntl(file.get(), command, &lock) == 0;
+}
+
+}  // namespace
+
+std::string Place::path() const {
+  return (folder.empty() ? own_folder() : folder) + "/" + file_name(*this);
+}
+
+Status check_group(const char* what, const char* name) {
+  const size_t length = strnlen(name, kGroupMax + 1);
+  const auto is_allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  if (length != 0 && length <= kGroupMax && name[0] != '.' && std::all_of(name, name + length, is_allowed)) {
+    return kSuccess;
+  }
+  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+              "%s is \"%.64s\", not 1 to %zu letters, digits, '-', '_' and '.', no '.' first", what, name,
+              kGroupMax);
+}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+Status open_region(const Place& place, bool makes, File& file) {
+  File folder;
+  if (const Status status = open_folder(place, makes, folder); status != kSuccess) return status;
+  const std::string name = file_name(place);
+  constexpr int kHow = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  File found(openat(folder.get(), name.c_str(), kHow));
+  if (!found && errno == ENOENT && makes) {
+    if (const Status status = make_region(place, folder); status != kSuccess) return status;
+    found = File(openat(folder.get(), name.c_str(), kHow));
+  }
+  if (!found) return failed(place, "opening it");
+  if (const Status status = check_file(place, found); status != kSuccess) return status;
+  file = std::move(found);
+  return kSuccess;
+}
+
+Status map_region(const File& file, Layout*& layout) {
+  void* const mapped = mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (mapped == MAP_FAILED) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "mapping the region of a group: %s", std::strerror(errno));
+  }
+  if (madvise(mapped, kRegionBytes, MADV_DONTFORK) != 0) {
+    const int error = errno;
+    munmap(mapped, kRegionBytes);
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "keeping the region of a group from children: %s",
+                std::strerror(error));
+  }
+  layout = static_cast<Layout*>(mapped);
+  return kSuccess;
+}
+
+void unmap_region(Layout* layout) noexcept {
+  munmap(layout, kRegionBytes);
+}
+
+bool lock_slot(const File& file, uint32_t slot) noexcept {
+  struct flock lock {};
+  return set_lock(file, F_WRLCK, F_OFD_SETLK, slot, lock);
+}
+
+void unlock_slot(const File& file, uint32_t slot) noexcept {
+  struct flock lock {};
+  (void)set_lock(file, F_UNLCK, F_OFD_SETLK, slot, lock);
+}
+
+bool is_locked(const File& file, uint32_t slot) noexcept {
+  struct flock lock {};
+  return !set_lock(file, F_WRLCK, F_OFD_GETLK, slot, lock) || lock.l_type != F_UNLCK;
+}
+
+uint64_t now_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void wait_for(Bell& bell, uint32_t seen, uint64_t nanoseconds) noexcept {
+  timespec time{};
+  time.tv_sec = static_cast<time_t>(nanoseconds / 1'000'000'000);
+  time.tv_nsec = static_cast<long>(nanoseconds % 1'000'000'000);
+  // Not a private futex: other processes use the word too.
+  syscall(SYS_futex, &bell, FUTEX_WAIT, seen, nanoseconds == ~uint64_t{0} ? nullptr : &time, nullptr, 0);
+}
+
+void ring(Bell& bell) noexcept {
+  bell.fetch_add(1, std::memory_order_release);
+  syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace gpupool::internal::share

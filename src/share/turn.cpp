@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asking the neighbours: which ones, in which order, for how long.
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "base/defer.hpp"
+#include "share/member.hpp"
+
+namespace gpupool::internal::share {
+namespace {
+
+/// Neighbours are asked again after this long, doubled each time: what they free meanwhile goes into their
+/// caches without notice.
+constexpr uint64_t kFirstGapNs = 2'000'000;
+/// How often to look for dead members while waiting: a lost lock rings no bell.
+constexpr uint64_t kSweepNs = 1'000'000;
+
+struct Candidate {
+  uint32_t slot = 0;
+  bool is_late = false;  // did not answer the last time
+  int32_t priority = 0;
+  uint64_t spare = 0;  // reserved beyond its guarantee; may be live
+};
+
+/// The order of giving: first members that answer, then those of lower priority, then those that hold most
+/// beyond their guarantee.
+bool gives_before(const Candidate& a, const Candidate& b) noexcept {
+  if (a.is_late != b.is_late) return b.is_late;
+  if (a.priority != b.priority) return a.priority < b.priority;
+  return a.spare > b.spare;
+}
+
+void raise(Number& number, uint64_t to) noexcept {
+  uint64_t seen = number.load();
+  while (seen < to && !number.compare_exchange_weak(seen, to)) {
+  }
+}
+
+}  // namespace
+
+/// Recovers what dead members left, but not too often: a probe opens the region again, for its own locks.
+/// True: some of their memory is still to come.
+bool Member::sweep() noexcept {
+  const uint64_t now = now_ns();
+  if (now - swept_at_.load(std::memory_order_relaxed) < kSweepNs) return limbo_.load();
+  swept_at_.store(now, std::memory_order_relaxed);
+  uint64_t free = 0;
+  if (!owner_->free_bytes(free)) free = ~uint64_t{0};
+  lock_members();
+  const Defer unlock([] { unlock_members(); });
+  try {
+    File file;
+    // If another file has the name by now, nobody holds this member's place there, and its locks say nothing
+    // about this region.
+    const bool is_this = open_region(place_, false, file) == kSuccess && is_locked(file, slot_);
+    limbo_.store(is_this && refund_the_dead(*layout(), file, free) != 0);
+  } catch (const std::bad_alloc&) {
+    // The next sweep will look.
+  }
+  return limbo_.load();
+}
+
+/// How much is missing until the group lets this member take `bytes` and the device has them.
+uint64_t Member::missing(uint64_t bytes) noexcept {
+  const Slot& self = own();
+  const uint64_t reserved = self.reserved.load();
+  const uint64_t guaranteed = self.guaranteed.load();
+  const uint64_t sure = guaranteed > reserved ? guaranteed - reserved : 0;
+  const uint64_t there = room();
+  uint64_t lacks = bytes - std::min(bytes, there);
+  // Free memory may be for other members, whose turn it is.
+  if (lacks == 0 && bytes > sure && !is_passing((bytes - sure) / kUnitBytes)) lacks = bytes;
+  uint64_t free = 0;
+  if (owner_->free_bytes(free)) lacks = std::max(lacks, bytes - std::min(bytes, free));
+  return lacks;
+}
+
+/// Asks as many neighbours as necessary, among those not yet asked in this round.
+Member::Round Member::ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept {
+  Layout& region = *layout();
+  std::array<Candidate, kSlots> candidates;
+  uint32_t count = 0;
+  Round round;
+  uint64_t left = bytes;
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    const Slot& each = region.slots[slot];
+    const uint64_t reserved = each.reserved.load();
+    const uint64_t guaranteed = each.guaranteed.load();
+    if (slot == slot_ || each.pid.load() == 0 || reserved <= guaranteed) continue;
+    ++round.candidates;
+    const bool is_late = each.answered.load() != each.bell.load();
+    if (!asked.test(slot)) {
+      candidates[count++] = {slot, is_late, each.priority.load(), reserved - guaranteed};
+    } else if (is_late) {
+      left -= std::min(left, reserved - guaranteed);  // it is about to give memory
+      round.is_over = false;
+    }
+  }
+  std::sort(candidates.begin(), candidates.begin() + count, gives_before);
+  for (uint32_t i = 0; i < count && left != 0; ++i) {
+    // All of it may be live: then the next neighbours are asked once it has answered.
+    const uint64_t part = std::min(left, candidates[i].spare);
+    Slot& each = region.slots[candidates[i].slot];
+    raise(each.asked, part);
+    raise(each.asked_until, until);
+    each.asked_priority.store(own().priority.load());
+    each.asked_by_rich.store(is_rich() ? 1 : 0);
+    asked.set(candidates[i].slot);
+    ring(each.bell);
+    left -= part;
+    round.is_over = false;
+  }
+  return round;
+}
+
+/// Whether it holds more than an equal share.
+bool Member::is_rich() const noexcept {
+  const Layout& region = *layout();
+  const auto members = std::count_if(region.slots.begin(), region.slots.end(),
+                                     [](const Slot& each) { return each.pid.load() != 0; });
+  const uint64_t limit = region.header.limit.load() * kUnitBytes;
+  return own().reserved.load() > limit / static_cast<uint64_t>(std::max<ptrdiff_t>(members, 1));
+}
+
+Turn::Turn(Member& member, uint64_t bytes, uint64_t nanoseconds) noexcept
+    : member_(member), bytes_(bytes), until_(now_ns() + std::min(nanoseconds, kLongestWait)) {
+  if (!member_.is_member()) return;
+  Layout& region = *member_.layout();
+  Slot& own = member_.own();
+  const SpinGuard lock(member_.lock_);
+  member_.wanted_ += bytes_;
+  own.want.store(member_.wanted_);
+  raise(own.deadline, until_);
+  if (member_.turns_++ != 0) return;
+  own.ticket.store(region.header.tickets.fetch_add(1) + 1);
+  region.header.waiting[member_.slot_ / 64].fetch_or(uint64_t{1} << member_.slot_ % 64);
+}
+
+Turn::~Turn() {
+  if (!member_.is_member()) return;
+  Layout& region = *member_.layout();
+  Slot& own = member_.own();
+  const SpinGuard lock(member_.lock_);
+  member_.wanted_ -= bytes_;
+  own.want.store(member_.wanted_);
+  if (--member_.turns_ != 0) return;
+  region.header.waiting[member_.slot_ / 64].fetch_and(~(uint64_t{1} << member_.slot_ % 64));
+  own.ticket.store(0);
+  own.deadline.store(0);
+  ring(region.header.freed);  // memory kept for this member is now available to the next
+}
+
+/// Whether it could be enough if all gave back everything beyond their guarantees.
+bool Turn::may_ever_have() const noexcept {
+  const Layout& region = *member_.layout();
+  const Slot& own = member_.own();
+  uint64_t others = 0;
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    const Slot& each = region.slots[slot];
+    if (slot != member_.slot_ && each.pid.load() != 0) others += each.guaranteed.load();
+  }
+  const uint64_t limit = region.header.limit.load() * kUnitBytes;
+  const uint64_t own_limit = own.limit.load() == 0 ? limit : own.limit.load();
+  const uint64_t mine = own.reserved.load() + bytes_;
+  return mine <= own_limit && others <= limit && mine <= limit - others;
+}
+
+bool Member::others_wait() const noexcept {
+  const Header& header = layout()->header;
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    const bool waits = (header.waiting[slot / 64].load() >> slot % 64 & 1) != 0;
+    if (waits && slot != slot_) return true;
+  }
+  return false;
+}
+
+bool Turn::wait() noexcept {
+  if (!member_.is_member() || !may_ever_have()) return false;
+  Layout& region = *member_.layout();
+  Slots asked;
+  uint64_t gap = kFirstGapNs;
+  uint64_t next_round = 0;
+  bool has_asked = false;
+  for (;;) {
+    const uint32_t seen = region.header.freed.load();
+    const bool more_to_come = member_.sweep();
+    const uint64_t missing = member_.missing(bytes_);
+    if (missing == 0) {
+      if (has_asked) member_.count_taken(bytes_);
+      return true;
+    }
+    const uint64_t now = now_ns();
+    if (now >= until_) return false;
+    if (now >= next_round) {
+      asked.reset();
+      next_round = now + gap;
+      gap *= 2;
+    }
+    const Member::Round round = member_.ask(missing, until_, asked);
+    if (round.candidates == 0 && !more_to_come) return false;
+    // A member that holds more than the others does not go on waiting for what they may free one day: they
+    // wait for what it frees itself once it is refused.
+    if (round.is_over && !more_to_come && member_.others_wait() && member_.is_rich()) return false;
+    has_asked = true;
+    wait_for(region.header.freed, seen, std::min({until_, next_round, now + kSweepNs}) - now);
+  }
+}
+
+}  // namespace gpupool::internal::share

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watch/stats_page.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/parse.hpp"
+#include "gpupool/gpupool.h"
+
+namespace gpupool::internal::shown {
+namespace {
+
+/// The page of this process, and what tells its file apart from one that the program may have put in its
+/// place.
+struct Mapped {
+  Page* page = nullptr;
+  int file = -1;
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool is_refused = false;  // once is enough
+};
+constinit Mapped mapped;
+constinit std::atomic<bool> is_wanted{true};
+
+/// Makes a file for the page. Its size cannot change, so no reader is cut off.
+int make_file() noexcept {
+  constexpr int kFirstFile = 3;  // a program that has closed its standard output must not print into the page
+  int file = memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file >= 0 && file < kFirstFile) {
+    const int higher = fcntl(file, F_DUPFD_CLOEXEC, kFirstFile);
+    (void)close(file);
+    file = higher;
+  }
+  if (file < 0) return -1;
+  const bool is_whole = ftruncate(file, sizeof(Page)) == 0 &&
+                        fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  if (is_whole) return file;
+  (void)close(file);
+  return -1;
+}
+
+/// Maps the file so that no child after fork has the mapping.
+Page* map_file(int file) noexcept {
+  void* const address = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (address == MAP_FAILED) return nullptr;
+  if (madvise(address, sizeof(Page), MADV_DONTFORK) == 0) return static_cast<Page*>(address);
+  (void)munmap(address, sizeof(Page));
+  return nullptr;
+}
+
+void write_header(Header& header) noexcept {
+  header.layout = kLayout;
+  header.header_bytes = sizeof(Header);
+  header.slot_bytes = sizeof(Slot);
+  header.slots = kSlots;
+  header.process = static_cast<uint64_t>(getpid());
+  set_text(header.version, gpupool_version_string());
+  header.magic.store(kMagic, std::memory_order_release);
+}
+
+/// Fresh memory of a memfd is zero; so is all of the page but its header at first.
+Page* make_page() noexcept {
+  const int file = make_file();
+  if (file < 0) return nullptr;
+  Page* const page = map_file(file);
+  struct stat seen {};
+  if (page == nullptr || fstat(file, &seen) != 0) {
+    if (page != nullptr) (void)munmap(page, sizeof(Page));
+    (void)close(file);
+    return nullptr;
+  }
+  write_header(page->header);
+  mapped = {page, file, seen.st_dev, seen.st_ino, false};
+  return page;
+}
+
+}  // namespace
+
+void write(Slot& slot, SlotState state, const Figures& figures) noexcept {
+  std::array<uint64_t, kFigureWords> words;
+  std::memcpy(words.data(), &figures, sizeof figures);
+  const uint32_t sequence = slot.sequence.load(std::memory_order_relaxed);
+  slot.sequence.store(sequence + 1, std::memory_order_relaxed);
+  // Each store is a release, so nobody can see one of them without the odd sequence.
+  slot.state.store(state, std::memory_order_release);
+  for (size_t at = 0; at < kFigureWords; ++at) slot.words[at].store(words[at], std::memory_order_release);
+  slot.sequence.store(sequence + 2, std::memory_order_release);
+}
+
+Status read_switch() {
+  bool is_on = true;
+  const Status status = internal::read_switch("GPUPOOL_STATS", is_on);
+  is_wanted.store(is_on);
+  return status;
+}
+
+Slot* open_slot() noexcept {
+  if (!is_wanted.load() || mapped.is_refused) return nullptr;
+  Page* const page = mapped.page != nullptr ? mapped.page : make_page();
+  if (page == nullptr) {
+    mapped.is_refused = true;
+    return nullptr;
+  }
+  for (size_t at = 0; at < kSlots; ++at) {
+    Slot& slot = page->slots[at];
+    if (slot.state.load(std::memory_order_relaxed) != SlotState::free) continue;
+    const auto used = static_cast<uint32_t>(at + 1);
+    if (page->header.slots_used.load(std::memory_order_relaxed) < used)
+      page->header.slots_used.store(used, std::memory_order_release);
+    return &slot;
+  }
+  page->header.not_shown.fetch_add(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+void close_slot(Slot* slot) noexcept {
+  if (slot != nullptr) {
+    write(*slot, SlotState::free, Figures{});
+  } else if (mapped.page != nullptr) {
+    mapped.page->header.not_shown.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void forget_page() noexcept {
+  struct stat seen {};
+  // The program may have closed the file, and may have one of its own under that number.
+  const bool is_ours = mapped.file >= 0 && fstat(mapped.file, &seen) == 0 && seen.st_dev == mapped.device &&
+                       seen.st_ino == mapped.inode;
+  if (is_ours) (void)close(mapped.file);
+  mapped = {};
+}
+
+}  // namespace gpupool::internal::shown

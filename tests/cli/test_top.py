@@ -1,0 +1,612 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at processes with gpupool top. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY the library, FAKE_NVML the
+stand-in for NVIDIA's management library."""
+
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+import urllib.request
+
+from control_target import run_as_nobody
+
+COMMAND = os.environ["GPUPOOL_COMMAND"]
+MIB = 1 << 20
+GIB = 1 << 30
+
+# What every program here begins with.
+LIBRARY = """
+import ctypes, os, sys, time
+lib = ctypes.CDLL(os.environ["GPUPOOL_LIBRARY"])
+u64 = ctypes.c_uint64
+lib.gpupool_malloc.argtypes = [ctypes.c_void_p, u64, u64, ctypes.POINTER(u64)]
+lib.gpupool_free.argtypes = [ctypes.c_void_p, u64, u64]
+lib.gpupool_empty.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+lib.gpupool_set_name.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+def default_pool():
+    pool = ctypes.c_void_p()
+    assert lib.gpupool_default_pool(0, ctypes.byref(pool)) == 0
+    return pool
+def take(pool, size):
+    block = u64()
+    assert lib.gpupool_malloc(pool, size, 0, ctypes.byref(block)) == 0
+    return block
+def stay():
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+HOLDS_2_GIB = """
+pool = default_pool()
+lib.gpupool_set_name(pool, os.environ.get("POOL_NAME", "").encode("utf-8", "surrogateescape"))
+lib.gpupool_tag_push(b"kv cache")
+take(pool, 2 << 30)
+lib.gpupool_tag_pop()
+stay()
+"""
+
+# Grows and shrinks without end, on two threads.
+HAMMERS = """
+import threading
+pool = default_pool()
+def work(size):
+    while True:
+        blocks = [take(pool, size * (1 + step % 7)) for step in range(40)]
+        for block in blocks:
+            lib.gpupool_free(pool, block, 0)
+        lib.gpupool_empty(pool, None)
+for size in (3 << 20, 5 << 12):
+    threading.Thread(target=work, args=(size,), daemon=True).start()
+stay()
+"""
+
+# A page that is none of the library's: what its argument says.
+FOREIGN = """
+import os, struct, sys
+page = os.memfd_create("gpupool-stats")
+def header(layout=1, slots=63, used=1, process=os.getpid()):
+    return struct.pack("<8sIIIIQII32s", b"GPUPOOLS", layout, 1024, 1024, slots, process, used, 0, b"9.9.9")
+kinds = {
+    "empty": b"",
+    "noise": os.urandom(65536),
+    "newer": header(layout=2).ljust(65536, b"\\0"),
+    "short": header().ljust(1500, b"\\0"),
+    "busy": header().ljust(1024, b"\\0") + b"\\1".ljust(64512, b"\\0"),
+}
+os.write(page, kinds[sys.argv[1]])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+class TopTest(unittest.TestCase):
+    def setUp(self):
+        self.environment = os.environ | {
+            "GPUPOOL_BACKEND": "sim",
+            "GPUPOOL_SIM": "capacity=8GiB,data=0",
+            "GPUPOOL_LIBNVML": "/nonexistent/libnvidia-ml.so.1",
+        }
+        for variable in ("GPUPOOL_SHARE", "GPUPOOL_STATS", "COLUMNS"):
+            self.environment.pop(variable, None)
+
+    def start(self, program, *arguments, name=None, pass_fds=(), **environment):
+        process = subprocess.Popen(
+            [name or sys.executable, "-c", program, *arguments],
+            executable=sys.executable,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=pass_fds,
+            env=self.environment | environment,
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdin.close)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def start_pool(self, program=HOLDS_2_GIB, **options):
+        return self.start(LIBRARY + program, **options)
+
+    def start_top(self, *arguments, **pipes):
+        """One that runs on, until the test ends; the pipes are its streams to read."""
+        top = subprocess.Popen([COMMAND, "top", *arguments], text=True, env=self.environment, **pipes)
+        for name in pipes:
+            self.addCleanup(getattr(top, name).close)
+        self.addCleanup(top.wait)
+        self.addCleanup(top.kill)
+        return top
+
+    def run_top(self, *arguments, **environment):
+        done = subprocess.run(
+            [COMMAND, "top", "--once", *arguments],
+            capture_output=True,
+            timeout=120,
+            check=False,
+            env=self.environment | environment,
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def objects(self, *arguments, **environment):
+        """What --json says: the lines of GPUs, and those of processes by their number."""
+        code, out, err = self.run_top("--json", *arguments, **environment)
+        self.assertEqual((code, err), (0, ""))
+        lines = [json.loads(line) for line in out.splitlines()]
+        return [line for line in lines if "gpu" in line], {line["pid"]: line for line in lines if "pid" in line}
+
+    def seen(self, process, **environment):
+        return self.objects("--pid", str(process.pid), **environment)[1].get(process.pid)
+
+    def table(self, process, **environment):
+        code, out, err = self.run_top("--pid", str(process.pid), **environment)
+        self.assertEqual((code, err), (0, ""))
+        return out.splitlines()
+
+
+class Seen(TopTest):
+    def test_processes_are_seen_and_a_killed_one_vanishes(self):
+        first, second = self.start_pool(), self.start_pool(POOL_NAME="second")
+        _, processes = self.objects()
+        self.assertLessEqual({first.pid, second.pid}, set(processes))
+        shown = processes[second.pid]
+        self.assertEqual((shown["uid"], shown["inner_pid"]), (os.geteuid(), second.pid))
+        self.assertTrue(shown["command"].startswith(os.path.basename(sys.executable)), shown["command"])
+        (pool,) = shown["pools"]
+        self.assertEqual((pool["name"], pool["device"], pool["device_bytes"]), ("second", "sim:0", 8 * GIB))
+        self.assertEqual((pool["live_bytes"], pool["live_blocks"], pool["reserved_bytes"]), (2 * GIB, 1, 2 * GIB))
+        self.assertEqual(pool["tags"], [{"tag": "kv cache", "live_bytes": 2 * GIB}])
+        self.assertLess(pool["age_seconds"], 100)
+        self.assertGreater(pool["driver_calls"], 0)
+        first.kill()
+        first.wait()
+        _, processes = self.objects()
+        self.assertNotIn(first.pid, processes)
+        self.assertIn(second.pid, processes)
+        left = [path.name for path in pathlib.Path("/dev/shm").iterdir() if "gpupool-stats" in path.name]
+        self.assertEqual(left, [])
+
+    def test_the_table_is_plain_without_a_terminal(self):
+        process = self.start_pool(POOL_NAME="weights")
+        lines = self.table(process)
+        self.assertRegex(
+            lines[0], r"^gpupool top  \d\d:\d\d:\d\d  1 process, 1 pool: 2 GiB live, 0 B cached, 2 GiB res"
+        )
+        self.assertEqual(lines[1].split()[:7], ["PID", "USER", "POOL", "DEVICE", "LIVE", "PENDING", "CACHED"])
+        self.assertIn(" weights ", lines[2])
+        self.assertIn(" kv cache 2 GiB ", lines[2])
+        self.assertEqual(len(lines), 3)
+        self.assertNotIn("\x1b", "".join(lines))
+
+    def test_without_a_terminal_it_looks_again_and_again(self):
+        process = self.start_pool()
+        top = self.start_top("--pid", str(process.pid), "-i", "0.1", stdout=subprocess.PIPE)
+        lines = [top.stdout.readline() for _ in range(7)]
+        self.assertEqual(lines[3], "\n")
+        self.assertIn("STEALS ", lines[1])
+        self.assertIn("STEALS/S ", lines[5])
+        self.assertIn(str(process.pid), lines[6])
+
+    def test_a_pool_on_a_group_shows_what_the_group_uses(self):
+        folder = tempfile.TemporaryDirectory(prefix="gpupool_top_")
+        self.addCleanup(folder.cleanup)
+        device = f"test-top-{os.getpid()}"
+        for path in pathlib.Path("/dev/shm").glob(f"gpupool-{os.geteuid()}.sim-{device}-*"):
+            self.addCleanup(path.unlink)
+        group = {"GPUPOOL_SHARE": "team", "GPUPOOL_SHARE_DIR": folder.name, "GPUPOOL_SIM_SHARED": device}
+        first, second = self.start_pool(**group), self.start_pool(**group)
+        self.addCleanup(lambda: [path.unlink() for path in pathlib.Path("/dev/shm").glob(f"*.sim-{device}-*")])
+        shown = self.seen(second)["pools"][0]["group"]
+        self.assertEqual((shown["name"], shown["used_bytes"], shown["limit_bytes"]), ("team", 4 * GIB, 8 * GIB))
+        self.assertIn("team 4 GiB of 8 GiB", self.table(second)[2])
+        self.assertIn("team 2 GiB of 8 GiB", self.table(first)[2])  # as old as its own figures
+
+    def test_what_is_not_ours_is_told_by_nvml(self):
+        process = self.start_pool()
+        nvml = {
+            "GPUPOOL_LIBNVML": os.environ["FAKE_NVML"],
+            "FAKE_NVML_ID": "sim-0",
+            "FAKE_NVML_USERS": f"{process.pid}:{3 * GIB},1:{GIB}",
+        }
+        gpus, processes = self.objects("--pid", str(process.pid), **nvml)
+        self.assertEqual(
+            [(gpu["gpu"], gpu["used_bytes"], gpu["total_bytes"]) for gpu in gpus], [("sim-0", 4 * GIB, 8 * GIB)]
+        )
+        self.assertEqual(gpus[0]["pools_bytes"], 2 * GIB)
+        self.assertEqual(processes[process.pid]["gpus"], [{"gpu": "sim-0", "used_bytes": 3 * GIB, "other_bytes": GIB}])
+        lines = self.table(process, **nvml)
+        self.assertEqual(lines[1], "GPU 0 Stand-in GPU: 4 GiB of 8 GiB used, 2 GiB in these pools, 2 GiB by others")
+        # More processes than the library asks for at first.
+        nvml["FAKE_NVML_USERS"] += "".join(f",{100000 + number}:1" for number in range(400))
+        gpus, processes = self.objects("--pid", str(process.pid), **nvml)
+        self.assertEqual(processes[process.pid]["gpus"][0]["used_bytes"], 3 * GIB)
+        # A driver that answers nothing is as good as none.
+        del nvml["FAKE_NVML_ID"]
+        self.assertEqual(self.objects("--pid", str(process.pid), **nvml)[0], [])
+
+    def test_a_hundred_processes_are_seen(self):
+        many = self.start_pool(
+            """
+for _ in range(100):
+    if os.fork() == 0:
+        take(default_pool(), 1 << 20)
+        os.read(0, 1)
+        os._exit(0)
+time.sleep(2)
+stay()
+"""
+        )
+        deadline = time.monotonic() + 60
+        while True:
+            _, processes = self.objects()
+            shown = [each for each in processes.values() if each["pools"] and each["pools"][0]["live_bytes"] == MIB]
+            if len(shown) >= 100 or time.monotonic() > deadline:
+                break
+        self.assertEqual(len(shown), 100)
+        self.assertTrue(all(each["pid"] == each["inner_pid"] for each in shown))
+        self.assertNotIn(many.pid, processes)
+
+
+class Chosen(TopTest):
+    def setUp(self):
+        super().setUp()
+        both = """
+pool, other = default_pool(), ctypes.c_void_p()
+assert lib.gpupool_create(None, ctypes.byref(other)) == 0
+for each, name, tag, size in ((pool, b"weights", b"loading", 1 << 20), (other, b"cache", b"serving", 1 << 30)):
+    lib.gpupool_set_name(each, name)
+    lib.gpupool_tag_push(tag)
+    take(each, size)
+    lib.gpupool_tag_pop()
+stay()
+"""
+        self.both = self.start_pool(both)
+        self.one = self.start_pool(HOLDS_2_GIB, POOL_NAME="lonely")
+
+    def names(self, *arguments):
+        """(process, pool's name) of ours, in the order of the table."""
+        code, out, err = self.run_top(*arguments)
+        self.assertEqual((code, err), (0, ""))
+        ours = {str(self.both.pid): "both", str(self.one.pid): "one"}
+        rows = [line.split() for line in out.splitlines()[1:]]
+        return [(ours[row[0]], row[2]) for row in rows if row and row[0] in ours]
+
+    def test_pools_are_chosen(self):
+        user = str(os.geteuid())
+        for arguments, wanted in (
+            ((), [("one", "lonely"), ("both", "weights"), ("both", "cache")]),
+            (("--name", "cache"), [("both", "cache")]),
+            (("--name", "e"), [("one", "lonely"), ("both", "weights"), ("both", "cache")]),
+            (("--tag", "serv"), [("both", "cache")]),
+            (("--tag", "kv", "--user", user), [("one", "lonely")]),
+            (("--pid", str(self.both.pid), "--tag", "ing"), [("both", "weights"), ("both", "cache")]),
+            (("--user", "54321"), []),
+            (("--device", "cuda"), []),
+            (("--device", "sim:0", "--name", "weights"), [("both", "weights")]),
+            (("--device", "sim", "--name", "weights"), [("both", "weights")]),
+        ):
+            with self.subTest(arguments):
+                self.assertEqual(self.names(*arguments), wanted)
+
+    def test_pools_come_in_the_order_that_is_asked_for(self):
+        first = min((self.both, "both"), (self.one, "one"), key=lambda each: each[0].pid)[1]
+        self.assertEqual([name for _, name in self.names("--sort", "live")], ["lonely", "cache", "weights"])
+        self.assertEqual([name for _, name in self.names("--sort", "name")], ["cache", "lonely", "weights"])
+        self.assertEqual(self.names("--sort", "pid")[0][0], first)
+        self.assertEqual(len(self.names("--sort", "recent")), 3)
+        code, _, err = self.run_top("--sort", "colour")
+        self.assertEqual(code, 2)
+        self.assertIn("reserved", err)
+
+    def test_totals_and_json_have_only_what_was_chosen(self):
+        _, processes = self.objects("--name", "weights")
+        self.assertEqual([pool["name"] for pool in processes[self.both.pid]["pools"]], ["weights"])
+        self.assertNotIn(self.one.pid, processes)
+        lines = self.run_top("--pid", str(self.both.pid), "--name", "weights")[1].splitlines()
+        self.assertIn("1 process, 1 pool: 1 MiB live", lines[0])
+
+    def test_what_is_not_ours_counts_all_pools_of_the_process(self):
+        nvml = {
+            "GPUPOOL_LIBNVML": os.environ["FAKE_NVML"],
+            "FAKE_NVML_ID": "sim-0",
+            "FAKE_NVML_USERS": f"{self.both.pid}:{3 * GIB}",
+        }
+        _, processes = self.objects("--name", "weights", **nvml)
+        (gpu,) = processes[self.both.pid]["gpus"]
+        self.assertLess(gpu["other_bytes"], 2 * GIB)
+
+    def test_metrics_for_prometheus(self):
+        code, out, err = self.run_top("--prometheus", "--pid", str(self.both.pid))
+        self.assertEqual((code, err), (0, ""))
+        self.check_metrics(out)
+        labels = f'device="sim:0",UUID="sim-0",pool="2",pid="{self.both.pid}"'
+        self.assertIn(f"gpupool_live_bytes{{{labels}}} {GIB}\n", out)
+        self.assertIn(f'gpupool_tag_live_bytes{{{labels},tag="serving"}} {GIB}\n', out)
+        self.assertRegex(out, rf'gpupool_pool_info\{{{labels},version="[0-9.]+",name="cache",user="[^"]+",command="')
+        self.assertNotIn(str(self.one.pid), out)
+        self.assertEqual(self.run_top("--prometheus", "--json")[0], 2)
+
+    def check_metrics(self, text):
+        """The rules of the format: families together, one type each, no series twice, sums that mean something."""
+        self.assertTrue(text.endswith("\n"))
+        seen, family, series = set(), None, set()
+        for line in text.splitlines():
+            if line.startswith("# HELP "):
+                family = line.split()[2]
+                self.assertNotIn(family, seen)
+                seen.add(family)
+            elif line.startswith("# TYPE "):
+                self.assertEqual(line.split()[2], family)
+                self.assertEqual(line.split()[3] == "counter", family.endswith("_total"))
+            else:
+                name, value = line.rsplit(" ", 1)
+                self.assertTrue(name.startswith(family + "{"))
+                self.assertNotIn(name, series)
+                series.add(name)
+                float(value)
+        parts = [
+            sum(int(line.split()[-1]) for line in text.splitlines() if line.startswith(f"gpupool_{part}_bytes{{"))
+            for part in ("live", "pending", "cached", "slack", "reserved")
+        ]
+        self.assertEqual(sum(parts[:4]), parts[4])
+
+    def test_hostile_names_break_no_metrics(self):
+        process = self.start_pool(POOL_NAME='"\\\n} 1\udcff')
+        out = self.run_top("--prometheus", "--pid", str(process.pid))[1]
+        self.check_metrics(out)
+        self.assertIn('name="\\"\\\\\\n} 1\ufffd"', out)
+
+    def test_metrics_are_served(self):
+        server = self.start_top("--prometheus", "--listen", "127.0.0.1:0", "--name", "lonely", stderr=subprocess.PIPE)
+        port = re.search(r"port (\d+)", server.stderr.readline()).group(1)
+        for _ in range(2):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                text = answer.read().decode()
+            self.check_metrics(text)
+            self.assertIn(f'pid="{self.one.pid}"}} {2 * GIB}\n', text)
+            self.assertNotIn(str(self.both.pid), text)
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(30), 0)
+
+
+class NotSeen(TopTest):
+    def test_a_process_hides_with_the_switch(self):
+        process = self.start_pool(GPUPOOL_STATS="0")
+        self.assertIsNone(self.seen(process))
+        self.assertIn("no process that this one may look into uses gpupool", self.table(process)[0])
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be another user")
+    def test_another_users_process_is_passed_over(self):
+        process = self.start_pool()
+        self.assertIsNotNone(self.seen(process))
+        done = run_as_nobody("top", "--once", "--json")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_a_child_that_inherits_the_page_is_not_its_parent(self):
+        parent = self.start_pool(
+            """
+import subprocess
+pool = default_pool()
+take(pool, 1 << 20)
+files = [int(name) for name in os.listdir("/proc/self/fd")]
+def is_page(file):
+    try:
+        return "gpupool-stats" in os.readlink(f"/proc/self/fd/{file}")
+    except OSError:
+        return False
+page = [file for file in files if is_page(file)]
+assert len(page) == 1
+child = subprocess.Popen(["sleep", "60"], pass_fds=page)
+stay()
+child.kill()
+"""
+        )
+        _, processes = self.objects()
+        owners = [pid for pid, each in processes.items() if each["inner_pid"] == parent.pid]
+        self.assertEqual(owners, [parent.pid])
+        parent.stdin.close()
+        parent.wait()
+
+
+class Untrusted(TopTest):
+    def test_hostile_names_have_no_power(self):
+        evil = "\x1b[31mevil\r\x07\u202e\udc9b"
+        process = self.start_pool(name="/bin/" + evil, POOL_NAME=evil)
+        code, out, _ = self.run_top("--pid", str(process.pid))
+        self.assertEqual(code, 0)
+        self.assertIn("?[31mevil", out)
+        for character in out:
+            self.assertTrue(character == "\n" or (character.isprintable() and character != "\u202e"), repr(out))
+        shown = self.seen(process)
+        self.assertTrue(shown["command"].startswith("\x1b[31mevil"))
+        self.assertTrue(shown["pools"][0]["name"].startswith("\x1b[31mevil"))
+
+    def test_pages_that_are_none_are_named_in_one_line(self):
+        words = {
+            "empty": "it is cut short",
+            "noise": "it is none, or not whole yet",
+            "newer": "it has layout 2, of another version of gpupool than this command's",
+            "short": "it is cut short",
+        }
+        for kind, why in words.items():
+            with self.subTest(kind):
+                process = self.start(FOREIGN, kind)
+                lines = self.table(process)
+                self.assertEqual(len(lines), 2)
+                self.assertRegex(lines[1], rf"^{process.pid} \(.*\): its page cannot be read: {re.escape(why)}$")
+                self.assertEqual(self.seen(process)["error"], why)
+
+    def test_a_writer_that_stopped_in_the_middle_holds_up_nobody(self):
+        process = self.start(FOREIGN, "busy")
+        self.assertEqual((self.seen(process)["pools_busy"], self.seen(process)["pools"]), (1, []))
+        self.assertIn("1 pools were being written", self.table(process)[1])
+
+    def test_figures_belong_together_while_they_are_written(self):
+        process = self.start_pool(HAMMERS)
+        values = set()
+        for _ in range(150):
+            (pool,) = self.seen(process)["pools"]
+            parts = pool["live_bytes"] + pool["pending_bytes"] + pool["cached_bytes"] + pool["slack_bytes"]
+            self.assertEqual(parts, pool["reserved_bytes"])
+            self.assertLessEqual(pool["live_bytes"], pool["live_peak_bytes"])
+            self.assertLessEqual(pool["reserved_bytes"], pool["reserved_peak_bytes"])
+            values.add(pool["misses"])
+        self.assertGreater(len(values), 100)
+
+    def test_processes_may_end_while_they_are_looked_at(self):
+        hammer = self.start_pool(
+            """
+def child():
+    take(default_pool(), 1 << 20)
+    os._exit(0)
+print("ready", flush=True)
+while True:
+    pids = []
+    for _ in range(8):
+        pid = os.fork()
+        if pid == 0:
+            child()
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+"""
+        )
+        for _ in range(100):
+            code, out, err = self.run_top("--json")
+            self.assertEqual((code, err), (0, ""))
+            for line in out.splitlines():
+                json.loads(line)
+        self.assertIsNone(hammer.poll())
+
+    def test_bad_options_are_refused(self):
+        for arguments in (["--interval", "0"], ["--interval", "often"], ["--pid", "-3"], ["extra"]):
+            code, out, err = self.run_top(*arguments)
+            self.assertEqual((code, out), (2, ""), arguments)
+            self.assertIn(arguments[0], err.splitlines()[0])
+
+
+class OnATerminal(TopTest):
+    ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
+
+    def open_top(self, columns=100, lines=24, **environment):
+        self.process = self.start_pool(POOL_NAME="weights")
+        try:
+            self.terminal, inner = pty.openpty()
+        except OSError as error:  # a chroot without /dev/pts
+            self.skipTest(str(error))
+        self.addCleanup(os.close, self.terminal)
+        self.resize(columns, lines)
+        self.before = termios.tcgetattr(inner)
+        self.addCleanup(os.close, inner)
+        self.inner = inner
+        self.top = subprocess.Popen(
+            ["setsid", "--ctty", COMMAND, "top", "--pid", str(self.process.pid), "--interval", "0.2"],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            env=self.environment | {"TERM": "xterm"} | environment,
+        )
+        self.addCleanup(self.top.wait)
+        self.addCleanup(self.top.kill)
+
+    def resize(self, columns, lines):
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read_until(self, wanted, seconds=30):
+        text = b""
+        deadline = time.monotonic() + seconds
+        while wanted not in text:
+            ready, _, _ = select.select([self.terminal], [], [], deadline - time.monotonic())
+            self.assertTrue(ready, text[-500:])
+            text += os.read(self.terminal, 65536)
+        return text
+
+    def assert_left_as_it_was(self):
+        self.read_until(self.LEAVE)
+        self.assertEqual(self.top.wait(30), 0)
+        self.assertEqual(termios.tcgetattr(self.inner), self.before)
+
+    def test_it_is_drawn_again_and_q_leaves(self):
+        self.open_top()
+        text = self.read_until(b"MISSES/S")
+        self.assertTrue(text.startswith(self.ENTER))
+        self.assertIn(b"weights", text)
+        self.assertFalse(termios.tcgetattr(self.inner)[3] & termios.ECHO)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_ctrl_c_and_signals_leave_the_terminal_as_it_was(self):
+        for leave in (
+            lambda: os.write(self.terminal, b"\x03"),
+            lambda: self.top.send_signal(signal.SIGTERM),
+            lambda: self.top.send_signal(signal.SIGHUP),
+        ):
+            self.open_top()
+            self.read_until(b"weights")
+            leave()
+            self.assert_left_as_it_was()
+
+    def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(self):
+        self.open_top()
+        self.read_until(b"weights")
+        os.write(self.terminal, b"\x1a")
+        self.read_until(self.LEAVE)
+        self.assertTrue(os.WIFSTOPPED(os.waitpid(self.top.pid, os.WUNTRACED)[1]))
+        self.assertEqual(termios.tcgetattr(self.inner), self.before)
+        self.top.send_signal(signal.SIGCONT)
+        self.read_until(self.ENTER)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_a_narrow_terminal_has_fewer_columns(self):
+        self.open_top(columns=48, lines=3)
+        self.read_until(b"RESERVED")
+        frame = self.read_until(b"\x1b[J")
+        self.resize(200, 24)
+        wide = self.read_until(b"PENDING")
+        self.assertIn(b"PENDING", wide)
+        for line in re.split(rb"\r\n|\x1b\[H", frame):
+            self.assertLessEqual(len(re.sub(rb"\x1b\[[0-9?]*[a-zA-Z]|\r", b"", line)), 48, line)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_a_text_is_typed_and_the_order_is_turned(self):
+        self.open_top(columns=200)
+        self.read_until(b"weights")
+        os.write(self.terminal, b"/q no such")
+        self.read_until(b"only /q no such_")  # q is a letter here
+        os.write(self.terminal, b"\x7f\x7f\r")
+        self.read_until(b"no pool that was asked for")
+        self.read_until(b"only /q no su\x1b")
+        os.write(self.terminal, b"\x1b")
+        self.read_until(b"weights")
+        os.write(self.terminal, b"/weig\r>>")
+        self.read_until(b"by cached, only /weig\x1b")
+        os.write(self.terminal, b"<<<")
+        self.read_until(b"by name, only /weig\x1b")
+        self.read_until(b"weights")
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_a_terminal_that_cannot_be_drawn_on_gets_plain_tables(self):
+        self.open_top(TERM="dumb")
+        text = self.read_until(b"weights")
+        self.assertNotIn(b"\x1b", text)
+        self.top.send_signal(signal.SIGINT)
+        self.assertEqual(self.top.wait(30), -signal.SIGINT)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool/share.hpp.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <gpupool/share.hpp>
+
+#include "cpp/fixture.hpp"
+
+namespace {
+
+using gpupool::Pool;
+using gpupool::ShareFigure;
+using gpupool::ShareGroup;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+class Share : public testing::Test {
+ protected:
+  Share() {
+    std::string name = (std::filesystem::temp_directory_path() / "gpupool-cpp-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    setenv("GPUPOOL_SHARE_DIR", folder_.c_str(), 1);
+  }
+  ~Share() override {
+    unsetenv("GPUPOOL_SHARE_DIR");
+    std::filesystem::remove_all(folder_);
+  }
+
+  const ShareGroup team_{.name = "team", .backend = gpupool::Backend::sim};
+  std::filesystem::path folder_;
+};
+
+TEST_F(Share, AMemberIsSeenFromOutside) {
+  expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { (void)gpupool::share_info(team_); });
+  Pool pool({.backend = gpupool::Backend::sim, .share = "team", .guaranteed_bytes = kGiB, .priority = 2});
+  EXPECT_EQ(pool.stats().share_state, GPUPOOL_SHARE_STATE_SHARED);
+  const gpupool_ptr_t block = pool.allocate(2 * kMiB);
+  const gpupool::ShareInfo info = gpupool::share_info(team_);
+  EXPECT_EQ(info.share.used_bytes, kGiB);
+  ASSERT_EQ(info.members.size(), 1U);
+  EXPECT_EQ(info.members[0].guaranteed_bytes, kGiB);
+  EXPECT_EQ(info.members[0].priority, 2);
+  EXPECT_GE(info.members[0].reserved_bytes, 2 * kMiB);
+  pool.deallocate(block);
+}
+
+TEST_F(Share, LimitsAreSetFromOutside) {
+  Pool pool({.backend = gpupool::Backend::sim, .share = "team"});
+  gpupool::share_set(team_, ShareFigure::limit, static_cast<int64_t>(64 * kMiB));
+  EXPECT_EQ(gpupool::share_info(team_).share.limit_bytes, 64 * kMiB);
+  EXPECT_THROW((void)pool.allocate(128 * kMiB), gpupool::OutOfMemory);
+  expect_error(GPUPOOL_ERROR_OVER_LIMIT, [&] { gpupool::share_request(pool, 128 * kMiB, 1); });
+  gpupool::share_request(pool, 32 * kMiB, 1);
+  expect_error(GPUPOOL_ERROR_INVALID_ARGUMENT,
+               [&] { gpupool::share_set(team_, ShareFigure::member_priority, 1, 99); });
+  EXPECT_EQ(gpupool::share_repair(team_), 0);
+}
+
+TEST_F(Share, APoolThatSharesWithNobodyHasNobodyToAsk) {
+  Pool pool({.backend = gpupool::Backend::sim, .share = ""});
+  EXPECT_EQ(pool.stats().share_state, GPUPOOL_SHARE_STATE_OFF);
+  expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { gpupool::share_request(pool, kMiB, 1); });
+}
+
+}  // namespace

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Twenty typical bugs of GPU programs, planted on the simulated device.
+#pragma once
+
+#include <gpupool/gpupool.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace debug_test {
+
+inline constexpr uint64_t kKiB = uint64_t{1} << 10;
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+/// A pool in debug modes on a device of its own, and what a program does with it.
+class World {
+ public:
+  explicit World(const char* modes);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  gpupool_t* pool() const { return pool_; }
+  gpupool_stream_t a() const { return streams_[0]; }
+  gpupool_stream_t b() const { return streams_[1]; }
+
+  /// A block of stream a; filled with ones, unless it is raw.
+  gpupool_ptr_t take(uint64_t bytes, bool raw = false);
+  /// Frees it on stream a.
+  void give(gpupool_ptr_t block);
+  /// A free that may be refused.
+  void try_give(gpupool_ptr_t block);
+  /// Work on a stream that writes zeros, or reads.
+  void write(gpupool_ptr_t at, uint64_t bytes, gpupool_stream_t stream);
+  void read(gpupool_ptr_t at, uint64_t bytes, gpupool_stream_t stream);
+  /// The same by a graph of stream b.
+  uint64_t capture_read(gpupool_ptr_t at, uint64_t bytes);
+  void launch(uint64_t capture);
+  /// All streams have done their work.
+  void wait();
+
+  // ---- what has come to light
+
+  bool saw_nan() const { return saw_nan_; }
+  bool was_refused() const { return was_refused_; }
+  uint64_t findings();
+  uint64_t faults() const;
+
+ private:
+  void look(uint64_t bytes);
+
+  gpupool_t* pool_ = nullptr;
+  std::vector<gpupool_stream_t> streams_;
+  std::vector<float> host_;
+  std::vector<gpupool_ptr_t> live_;
+  bool saw_nan_ = false;
+  bool was_refused_ = false;
+};
+
+struct Bug {
+  const char* name;
+  void (*plant)(World& world);
+};
+
+extern const std::vector<Bug> kBugs;
+
+struct Mode {
+  const char* name;   // as docs/debugging.md has it
+  const char* modes;  // as GPUPOOL_DEBUG has it
+};
+
+extern const std::vector<Mode> kModes;
+
+/// How a mode finds a bug: "refused", "fault", "check", "NaN", or "".
+const char* verdict(const Bug& bug, const Mode& mode);
+
+}  // namespace debug_test

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debug modes on a real GPU. Each case runs in its own process, because a fault ends the context.
+
+debug_cases.py            runs all of them, and prints a JSON object for each
+debug_cases.py NAME       runs one
+"""
+
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+
+MIB = 1 << 20
+u64 = ctypes.c_uint64
+
+
+class Lab:
+    """A pool of GPU memory in debug modes, through the C functions."""
+
+    def __init__(self, modes, max_chunk_bytes=0):
+        self.lib = ctypes.CDLL(os.environ.get("GPUPOOL_LIBRARY", "libgpupool.so.0.2"))
+        os.environ["GPUPOOL_DEBUG"] = modes
+        os.environ["GPUPOOL_BACKEND"] = os.environ.get("GPUPOOL_DEBUG_BACKEND", "cuda")
+        self.ok(self.lib.gpupool_set_sampling(u64(1)))
+        config = (ctypes.c_ubyte * 256)()
+        self.ok(self.lib.gpupool_config_init(config, ctypes.c_size_t(128)))
+        struct.pack_into("<Q", config, 48, max_chunk_bytes)
+        self.pool = ctypes.c_void_p()
+        self.ok(self.lib.gpupool_create(config, ctypes.byref(self.pool)))
+
+    def ok(self, status):
+        if status != 0:
+            raise RuntimeError(f"status {status}")
+
+    def malloc(self, size, alignment=512):
+        address = u64()
+        self.ok(self.lib.gpupool_malloc_aligned(self.pool, u64(size), u64(alignment), u64(0), ctypes.byref(address)))
+        return address.value
+
+    def free(self, address):
+        self.ok(self.lib.gpupool_free(self.pool, u64(address), u64(0)))
+
+    def write(self, address, size):
+        """Whether it went well, as far as the GPU tells."""
+        if self.lib.gpupool_fill(self.pool, u64(address), 7, u64(size), u64(0)) != 0:
+            return False
+        return self.lib.gpupool_stream_synchronize(self.pool, u64(0)) == 0
+
+    def read(self, address, size):
+        host = ctypes.create_string_buffer(size)
+        to = u64(ctypes.addressof(host))
+        self.ok(self.lib.gpupool_copy(self.pool, to, u64(address), u64(size), u64(0)))
+        self.ok(self.lib.gpupool_stream_synchronize(self.pool, u64(0)))
+        return host.raw
+
+    def check(self):
+        count = u64()
+        text = ctypes.create_string_buffer(8192)
+        self.ok(self.lib.gpupool_check(self.pool, ctypes.byref(count), text, ctypes.c_size_t(8192)))
+        return count.value, text.value.decode()
+
+
+def case_poison_is_there_before_and_after():
+    lab = Lab("poison,quarantine=64MiB")
+    block = lab.malloc(3 * MIB)
+    assert struct.unpack("<2I", lab.read(block + MIB, 8)) == (0x7FFF7FFF, 0x7FFF7FFF)
+    lab.free(block)
+    assert struct.unpack("<2I", lab.read(block + MIB, 8)) == (0xFFFEFFFE, 0xFFFEFFFE)
+
+
+def case_a_write_one_byte_past_the_end_is_found():
+    lab = Lab("canary")
+    for size in (1000, 3 * MIB):
+        before = lab.check()[0]
+        block = lab.malloc(size)
+        assert lab.write(block, size + 1)
+        count, text = lab.check()
+        assert count == before + 1, text
+        assert f"1 byte was written beyond the end of a block, from +{size} to +{size}: 07" in text, text
+        lab.free(block)
+
+
+def case_a_write_after_the_free_is_found():
+    lab = Lab("poison,quarantine=4MiB")
+    block = lab.malloc(MIB)
+    lab.free(block)
+    assert lab.write(block, 64)
+    for _ in range(4):
+        lab.free(lab.malloc(2 * MIB))
+    count, text = lab.check()
+    assert count == 1, text
+    assert "64 bytes were written after the free of a block" in text, text
+
+
+def case_what_is_right_is_found_by_nobody():
+    lab = Lab("poison,canary,fence=1MiB,guard,quarantine=64MiB")
+    for turn in range(200):
+        size = (turn * 7919 * 997) % (5 * MIB) + 1
+        block = lab.malloc(size)
+        assert lab.write(block, size)
+        assert lab.read(block, 1) == b"\7"
+        lab.free(block)
+    assert lab.check()[0] == 0
+
+
+def case_a_write_behind_a_fence_faults():
+    lab = Lab("fence")
+    block = lab.malloc(3 * MIB)
+    assert lab.write(block, 3 * MIB)
+    print("about to fault", flush=True)
+    assert not lab.write(block, 3 * MIB + 1)
+
+
+def case_a_write_to_a_freed_fence_faults():
+    lab = Lab("fence")
+    block = lab.malloc(3 * MIB)
+    assert lab.write(block, 3 * MIB)
+    lab.free(block)
+    print("about to fault", flush=True)
+    assert not lab.write(block, 64)
+
+
+def case_a_guard_faults():
+    lab = Lab("guard")
+    block = lab.malloc(4 * MIB)
+    lab.free(block)
+    print("about to fault", flush=True)
+    assert not lab.write(block, 64)
+
+
+def case_a_protected_block_is_read_and_not_written():
+    lab = Lab("", 2 * MIB)
+    block = lab.malloc(4 * MIB, 2 * MIB)
+    assert lab.write(block, 4 * MIB)
+    lab.ok(lab.lib.gpupool_protect(lab.pool, u64(block), 1))
+    assert lab.read(block, 4) == b"\7\7\7\7"
+    lab.ok(lab.lib.gpupool_protect(lab.pool, u64(block), 0))
+    assert lab.write(block, 4 * MIB)
+    lab.ok(lab.lib.gpupool_protect(lab.pool, u64(block), 1))
+    print("about to fault", flush=True)
+    assert not lab.write(block, 4)
+
+
+def run(name):
+    """What went wrong in a case; a process that dies of the access it announced has found it."""
+    done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, timeout=120, check=False)
+    died = done.returncode < 0 and "about to fault" in done.stdout
+    return "" if done.returncode == 0 or died else done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        globals()[sys.argv[1]]()
+    else:
+        for case in [name for name in globals() if name.startswith("case_")]:
+            print(json.dumps({"case": case, "failure": run(case)}), flush=True)

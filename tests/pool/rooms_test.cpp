@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rooms of a pool by themselves, on the simulated device, without a pool.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "device/sim_fixture.hpp"
+#include "pool/addresses.hpp"
+#include "pool/backing.hpp"
+#include "pool/captures.hpp"
+#include "pool/snapshot.hpp"
+#include "pool/surplus.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// What rooms stand on: a device of 64 MiB, and an empty space with one stream.
+class Rooms : public SimTest {
+ protected:
+  void SetUp() override {
+    gpupool_sim_config_t config = {};
+    config.capacity_bytes = 64 * kMiB;
+    restart(config);
+    metered = std::make_unique<MeteredDevice>(std::move(device));
+    streams = std::make_unique<Streams>(*metered, space, true);
+    StreamState* found = nullptr;
+    ASSERT_EQ(streams->find(1, found), kSuccess);
+    state = found;
+  }
+  void TearDown() override {
+    streams.reset();
+    metered.reset();
+  }
+  StreamHeap& heap() { return state->heap(SizeGroup::large); }
+
+  std::unique_ptr<MeteredDevice> metered;
+  Space space;
+  std::unique_ptr<Streams> streams;
+  StreamState* state = nullptr;
+  Ledger ledger;
+  Counters counters;
+  PoolOptions options;
+  const uint64_t number = 1;
+  Narrator narrator{number, ledger};
+};
+
+// ---- addresses
+
+TEST_F(Rooms, AddressesAreReservedOnceAndGivenBack) {
+  Addresses addresses(*metered);
+  Windows windows;
+  size_t count = 0;
+  ASSERT_EQ(addresses.find_places(heap(), 6 * kMiB, kUnit, windows, count), kSuccess);
+  ASSERT_GE(count, 1u);
+  EXPECT_GE(windows[0].end - windows[0].start, 6 * kMiB);
+  EXPECT_EQ(metered->tally(Call::address).count.load(), 1u);
+  ASSERT_EQ(addresses.find_places(heap(), 8 * kMiB, kUnit, windows, count), kSuccess);
+  EXPECT_EQ(metered->tally(Call::address).count.load(), 1u) << "the first region has room for both";
+  for (Region& region : space.regions) {
+    addresses.release(region);
+    EXPECT_EQ(region.size, 0u);
+  }
+  EXPECT_EQ(metered->tally(Call::address).count.load(), 2u);
+}
+
+TEST_F(Rooms, AddressesAreFewerWhereTheDriverHasNoMore) {
+  Addresses addresses(*metered);
+  ASSERT_EQ(sim_script(kOrdinal, "address:1=out_of_memory"), kSuccess) << last_error().message;
+  ASSERT_EQ(addresses.add_region(heap(), 4 * kMiB), kSuccess) << last_error().message;
+  ASSERT_EQ(addresses.add_region(heap(), 4 * kMiB), kSuccess) << last_error().message;
+  const uint64_t less = space.regions.front().size;
+  const uint64_t full = space.regions.back().size;
+  EXPECT_LT(less, full) << "what was refused once is asked for at half the size";
+  EXPECT_GE(less, 4 * kMiB);
+  for (Region& region : space.regions) addresses.release(region);
+}
+
+// ---- backing
+
+class BackingRoom : public Rooms {
+ protected:
+  void SetUp() override {
+    Rooms::SetUp();
+    backing = std::make_unique<Backing>(*metered, ledger, space, *streams, narrator);
+    addresses = std::make_unique<Addresses>(*metered);
+    ASSERT_EQ(addresses->add_region(heap(), 32 * kMiB), kSuccess);
+    region = &space.regions.front();
+  }
+  /// All of it goes back, whatever a test has left.
+  void TearDown() override {
+    streams->next_round();
+    backing->unmap_passed();
+    backing->release_all();
+    EXPECT_EQ(ledger.used(), 0u);
+    EXPECT_TRUE(backing->is_unmapped(*region));
+    addresses->release(*region);
+    backing.reset();
+    Rooms::TearDown();
+  }
+  Piece created(uint64_t size) {
+    Piece piece{};
+    EXPECT_EQ(backing->create(size, piece.chunk), kSuccess) << last_error().message;
+    return piece;
+  }
+  Status map(Address at, const std::vector<Piece>& pieces) {
+    uint64_t size = 0;
+    for (const Piece& piece : pieces) size += piece.chunk->size;
+    backing->reserve(pieces.size());
+    heap().prepare_attach(region, at, size);
+    return backing->map({at, size, size}, pieces, region, heap());
+  }
+  bool is_valid() {
+    std::string why;
+    const bool good = space.is_valid(why) && heap().is_valid(why);
+    EXPECT_TRUE(good) << why;
+    return good;
+  }
+
+  std::unique_ptr<Backing> backing;
+  std::unique_ptr<Addresses> addresses;
+  Region* region = nullptr;
+};
+
+TEST_F(BackingRoom, CountsWhatItCreatesAndReleases) {
+  Piece piece = created(4 * kMiB);
+  EXPECT_EQ(ledger.used(), 4 * kMiB);
+  EXPECT_EQ(ledger.reserved().current, 4 * kMiB);
+  ASSERT_EQ(backing->release(piece.chunk), kSuccess);
+  EXPECT_EQ(ledger.used(), 0u);
+  EXPECT_EQ(ledger.chunks().in, 1u);
+  EXPECT_EQ(ledger.chunks().out, 1u);
+}
+
+TEST_F(BackingRoom, StaysWithinTheLimitAndTheDevice) {
+  ASSERT_TRUE(ledger.budget().set_limit(4 * kMiB));
+  Chunk* chunk = nullptr;
+  EXPECT_EQ(backing->create(8 * kMiB, chunk), GPUPOOL_ERROR_OVER_LIMIT);
+  ASSERT_TRUE(ledger.budget().set_limit(Budget::kNone));
+  EXPECT_EQ(backing->create(128 * kMiB, chunk), GPUPOOL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(chunk, nullptr);
+  EXPECT_EQ(ledger.used(), 0u);
+}
+
+TEST_F(BackingRoom, AChunkThatMovesLeavesAnOldMappingUntilItsStreamHasPassed) {
+  const Piece piece = created(kGranule);
+  ASSERT_EQ(map(region->base, {piece}), kSuccess) << last_error().message;
+  ASSERT_EQ(work(1, region->base, kGranule, 1'000'000), kSuccess);
+  backing->attach(heap(), region, region->base, piece.chunk, state->order.stamp());
+  EXPECT_EQ(heap().reserved(), kGranule);
+
+  const Address next = region->base + 4 * kGranule;
+  ASSERT_EQ(map(next, {piece}), kSuccess) << last_error().message;
+  heap().claim_chunk(piece.chunk);
+  backing->move_away(piece.chunk, heap(), false);
+  backing->attach(heap(), region, next, piece.chunk, state->order.stamp());
+  EXPECT_EQ(piece.chunk->old_mappings, 1u);
+  EXPECT_TRUE(is_valid());
+
+  streams->next_round();
+  backing->unmap_passed();
+  EXPECT_EQ(piece.chunk->old_mappings, 1u) << "the kernel still runs";
+  bool blocked = false;
+  ASSERT_EQ(backing->release_free(nullptr, 0, blocked), kSuccess);
+  EXPECT_TRUE(blocked);
+  EXPECT_EQ(ledger.used(), kGranule);
+
+  ASSERT_EQ(sim_advance(kOrdinal, 2'000'000), kSuccess);
+  streams->next_round();
+  backing->unmap_passed();
+  EXPECT_EQ(piece.chunk->old_mappings, 0u);
+  EXPECT_TRUE(is_valid());
+}
+
+TEST_F(BackingRoom, WhatCannotBeMappedIsUsedNowhere) {
+  for (const char* script : {"map:2", "set_access:1", "map:2,unmap:1", "set_access:1,unmap:1"}) {
+    SCOPED_TRACE(script);
+    const std::vector<Piece> pieces{created(kGranule), created(kGranule)};
+    ASSERT_EQ(sim_script(kOrdinal, script), kSuccess) << last_error().message;
+    EXPECT_NE(map(region->base, pieces), kSuccess);
+    backing->unclaim(pieces);
+    EXPECT_EQ(backing->bytes_in_hand(), 2 * kGranule);
+    EXPECT_EQ(heap().reserved(), 0u);
+    EXPECT_TRUE(is_valid());
+    // Where the driver did not take a mapping back, the chunk waits for that.
+    ASSERT_EQ(sim_script(kOrdinal, ""), kSuccess);
+    bool blocked = false;
+    ASSERT_EQ(backing->release_in_hand(nullptr, 0, blocked), kSuccess);
+    EXPECT_EQ(blocked, std::string(script).find("unmap") != std::string::npos);
+    streams->next_round();
+    backing->unmap_passed();
+    ASSERT_EQ(backing->release_in_hand(nullptr, 0, blocked), kSuccess);
+    EXPECT_EQ(ledger.used(), 0u);
+  }
+}
+
+TEST_F(BackingRoom, TakesFromItsHandWhatFits) {
+  const std::vector<Piece> pieces{created(4 * kMiB), created(2 * kMiB)};
+  backing->unclaim(pieces);
+  EXPECT_EQ(backing->take_from_hand(kMiB), nullptr);
+  EXPECT_EQ(backing->take_from_hand(2 * kMiB), pieces[1].chunk);
+  EXPECT_EQ(backing->take_from_hand(2 * kMiB), nullptr);
+  EXPECT_EQ(backing->bytes_in_hand(), 4 * kMiB);
+  backing->unclaim({pieces[1]});
+}
+
+// ---- surplus
+
+class SurplusRoom : public Rooms {
+ protected:
+  void SetUp() override {
+    Rooms::SetUp();
+    surplus = std::make_unique<Surplus>(options, *metered, ledger, space, *streams, counters);
+  }
+  std::unique_ptr<Surplus> surplus;
+};
+
+TEST_F(SurplusRoom, HasRoomOnlyWhereOthersKeepTheirs) {
+  // An eighth of 64 MiB stays free for those who need it.
+  EXPECT_TRUE(surplus->has_room(56 * kMiB));
+  EXPECT_FALSE(surplus->has_room(58 * kMiB));
+  ASSERT_TRUE(ledger.budget().set_limit(32 * kMiB));
+  EXPECT_TRUE(surplus->has_room(28 * kMiB));
+  EXPECT_FALSE(surplus->has_room(29 * kMiB));
+  options.slack = -1;
+  EXPECT_FALSE(surplus->has_room(kMiB)) << "a tight pool has no surplus";
+}
+
+TEST_F(SurplusRoom, CountsWhatRelativesHaveOfTheLimit) {
+  ASSERT_TRUE(ledger.budget().set_limit(32 * kMiB));
+  Ledger relative{ledger.budget().shared()};
+  ASSERT_TRUE(relative.budget().charge(24 * kMiB));
+  EXPECT_TRUE(surplus->has_room(4 * kMiB));
+  EXPECT_FALSE(surplus->has_room(5 * kMiB));
+  relative.budget().refund(24 * kMiB);
+}
+
+TEST_F(SurplusRoom, IsDueOnceAWindow) {
+  ASSERT_EQ(sim_advance(kOrdinal, policy::kApartNs), kSuccess);
+  surplus->note_use(heap(), kMiB);
+  EXPECT_TRUE(surplus->is_due());
+  EXPECT_FALSE(surplus->is_due());
+  surplus->note_use(heap(), 4 * kMiB);
+  EXPECT_FALSE(surplus->is_due());
+  EXPECT_EQ(surplus->kept(), 4 * kMiB + 4 * kMiB / policy::kEntitledParts);
+  ASSERT_EQ(sim_advance(kOrdinal, policy::kApartNs), kSuccess);
+  surplus->note_use(heap(), kMiB);
+  EXPECT_TRUE(surplus->is_due());
+}
+
+TEST_F(SurplusRoom, KeepsStreamsApartOnceTheyTookTooMuch) {
+  const uint64_t now = metered->raw().now_ns();
+  EXPECT_FALSE(surplus->keeps_apart(now));
+  for (uint64_t spent = 0; spent < policy::kBurstBetweenNs; spent += policy::kStealRunNs)
+    surplus->stole_run(now);
+  EXPECT_TRUE(surplus->keeps_apart(now));
+  EXPECT_FALSE(surplus->keeps_apart(now + policy::kApartNs));
+}
+
+// ---- captures
+
+TEST_F(Rooms, APoolWithoutTheFlagHoldsAllOnceItGrewInACapture) {
+  Streams unaware(*metered, space, false);
+  Captures captures(options, *metered, unaware);
+  StreamState* other = nullptr;
+  ASSERT_EQ(unaware.find(2, other), kSuccess);
+  EXPECT_FALSE(captures.note(*other));
+  EXPECT_FALSE(captures.hold_all());
+  ASSERT_EQ(sim_capture(kOrdinal, 2, true), kSuccess) << last_error().message;
+  EXPECT_TRUE(captures.note(*other));
+  EXPECT_TRUE(captures.hold_all());
+  EXPECT_TRUE(captures.keep_mappings(*state));
+  uint64_t capture = 0;
+  ASSERT_EQ(metered->capture_id(2, capture), kSuccess);
+  EXPECT_EQ(captures.release(capture), GPUPOOL_ERROR_INVALID_ARGUMENT) << "it is under way";
+  ASSERT_EQ(sim_capture(kOrdinal, 2, false), kSuccess);
+  EXPECT_EQ(captures.release(capture), kSuccess) << last_error().message;
+  EXPECT_FALSE(captures.hold_all());
+}
+
+TEST_F(Rooms, ACaptureAwarePoolAndAChildSeeNoneOfIt) {
+  Captures aware(options, *metered, *streams);
+  options.is_child = true;
+  EXPECT_TRUE(aware.keep_mappings(*state)) << "a child's memory is a graph's";
+  ASSERT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
+  EXPECT_TRUE(aware.note(*state));
+  EXPECT_FALSE(aware.hold_all());
+  ASSERT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
+}
+
+// ---- snapshots
+
+TEST_F(Rooms, ASnapshotTakesBoundedSteps) {
+  space.store.reserve(10'000);
+  Snapshot snapshot(space, kOrdinal);
+  size_t steps = 1;
+  while (snapshot.step()) ++steps;
+  EXPECT_GE(steps, 32u);
+  EXPECT_TRUE(snapshot.blocks().empty()) << "spare records";
+  EXPECT_TRUE(snapshot.segments().empty());
+}
+
+TEST(SeenEntries, KeepWhatWasSeenLastAndWhatWasNeverInDoubt) {
+  SeenEntries<gpupool_block_t> seen;
+  const auto add = [&](uint64_t address, uint64_t size, uint64_t mark) {
+    gpupool_block_t block{};
+    block.address = address;
+    block.allocated_bytes = size;
+    block.requested_bytes = mark;
+    seen.add(block);
+  };
+  const auto marks = [&] {
+    std::vector<uint64_t> list;
+    for (const auto& block : seen.by_address(&gpupool_block_t::allocated_bytes))
+      list.push_back(block.requested_bytes);
+    return list;
+  };
+  add(5000, 1000, 1);  // there all the time
+  add(1000, 4000, 2);  // split later
+  EXPECT_EQ(marks(), (std::vector<uint64_t>{2, 1}));
+  add(1000, 500, 3);
+  add(2000, 500, 4);
+  EXPECT_EQ(marks(), (std::vector<uint64_t>{3, 4, 1}));
+  add(512, 4488, 5);  // and merged again
+  EXPECT_EQ(marks(), (std::vector<uint64_t>{5, 1}));
+  add(0, 8000, 6);
+  add(0, 8000, 7);
+  EXPECT_EQ(marks().size(), 4u) << "two without an address";
+}
+
+}  // namespace
+}  // namespace gpupool::internal

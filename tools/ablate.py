@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints what each number in src/core/policy.hpp gains on the recorded traces.
+
+    tools/ablate.py [--passes 10] [NAME...]
+
+Builds the command once, in build/ablate, with a policy whose numbers come from the environment, and plays the traces
+with each number at a quarter and at four times its value. For each it prints the change of reserved memory and of the
+smallest limit that completes, in live peaks, and the change of the driver's time in the second half of the passes, in
+milliseconds a pass: the mean over the traces, and the trace that changes most. A number whose rows are all zero gains
+nothing on them.
+
+Traces are paced on the simulated device, so two runs print the same.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build/ablate"
+POLICY = ROOT / "src/core/policy.hpp"
+NUMBER = re.compile(r"^inline constexpr (\w+) (k\w+) = (.+);$", re.MULTILINE)
+# An array's size must be known when it is compiled.
+FIXED = {"kPlaces"}
+READ = """
+/// The number from the environment, or the one that the policy has.
+template <typename Number>
+Number read_number(const char* name, Number otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : static_cast<Number>(std::strtod(text, nullptr));
+}
+
+"""
+
+
+def numbers():
+    """name -> value, of the numbers that can be varied."""
+    units = {"kKiB": 2**10, "kMiB": 2**20, "kGiB": 2**30}
+    found = {}
+    for _, name, value in NUMBER.findall(POLICY.read_text()):
+        if name not in FIXED:
+            found[name] = eval(value.replace("'", ""), {"__builtins__": {}}, units)
+    return found
+
+
+def variable_policy():
+    """The policy's header with numbers that are read when the program starts."""
+    text = POLICY.read_text()
+    text = text.replace('#include "core/size.hpp"', '#include <cstdlib>\n\n#include "core/size.hpp"')
+    text = text.replace("namespace gpupool::internal::policy {\n", "namespace gpupool::internal::policy {\n" + READ, 1)
+
+    def variable(match):
+        kind, name, value = match.groups()
+        if name in FIXED:
+            return match.group()
+        return f'inline const {kind} {name} = read_number<{kind}>("GPUPOOL_POLICY_{name}", {value});'
+
+    return NUMBER.sub(variable, text)
+
+
+def build():
+    header = BUILD / "include/core/policy.hpp"
+    header.parent.mkdir(parents=True, exist_ok=True)
+    if not header.exists() or header.read_text() != variable_policy():
+        header.write_text(variable_policy())
+    flags = f"-DCMAKE_CXX_FLAGS=-iquote {BUILD}/include"
+    off = [f"-DGPUPOOL_BUILD_{part}=OFF" for part in ("TESTS", "EXAMPLES", "TORCH")]
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DGPUPOOL_BUILD_CLI=ON", flags, *off]
+    for command in (["-G", "Ninja", "-S", ROOT, "-B", BUILD, *options], ["--build", BUILD, "--target", "gpupool_cli"]):
+        subprocess.run(["cmake", *command], check=True, stdout=subprocess.DEVNULL)
+
+
+def replay(passes, name=None, value=None):
+    """trace -> what was reserved and the smallest limit, in live peaks, and milliseconds of the driver a pass."""
+    environment = dict(os.environ)
+    if name:
+        environment[f"GPUPOOL_POLICY_{name}"] = str(value)
+    traces = sorted((ROOT / "tests/data").glob("*.trace.gz"))
+    command = [
+        BUILD / "gpupool",
+        "replay",
+        "--device",
+        "sim",
+        "--json",
+        "--pace",
+        "--find-cap",
+        "--passes",
+        str(passes),
+    ]
+    done = subprocess.run(
+        [*command, *traces], env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    if done.returncode != 0:
+        return None
+    found = {}
+    for line in done.stdout.splitlines():
+        run = json.loads(line)
+        warm = slice(passes // 2, None)
+        found[run["trace"]] = {
+            "reserved": max(run["peak_reserved_bytes_by_pass"][warm]) / run["peak_live_bytes"],
+            "cap": run["cap_over_live"],
+            "driver": sum(run["driver_time_us"][warm]) / len(run["driver_time_us"][warm]) / 1000,
+        }
+    return found
+
+
+def row_of(name, value, base, found):
+    if found is None:
+        return f"{name:18} {value:>14}   does not complete"
+    cells = []
+    for what, digits in (("reserved", 4), ("cap", 4), ("driver", 2)):
+        changes = {trace: found[trace][what] - base[trace][what] for trace in base}
+        worst = max(changes, key=lambda trace: abs(changes[trace]))
+        mean = sum(changes.values()) / len(changes)
+        cells.append(f"{mean:+9.{digits}f} {changes[worst]:+9.{digits}f} {worst if changes[worst] else '':19}")
+    return f"{name:18} {value:>14} " + " ".join(cells)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="numbers, as they are called in the header")
+    arguments = parser.parse_args()
+    known = numbers()
+    unknown = set(arguments.names) - set(known)
+    if unknown:
+        sys.exit(f"ablate.py: no such number: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    build()
+    base = replay(arguments.passes)
+    print(f"{'':33} " + " ".join(f"{what:>9} {'most':>9} {'where':19}" for what in ("reserved", "limit", "driver ms")))
+    for trace, each in base.items():
+        print(f"{trace:33} {each['reserved']:9.4f} {each['cap']:39.4f} {each['driver']:39.2f}")
+    for name in arguments.names or known:
+        for value in (max(1, known[name] // 4), known[name] * 4):
+            print(row_of(name, value, base, replay(arguments.passes, name, value)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
