@@ -90,11 +90,14 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept
     if (slot == slot_ || each.pid.load() == 0 || reserved <= guaranteed) continue;
     ++round.candidates;
     const bool is_late = each.answered.load() != each.bell.load();
-    if (!asked.test(slot)) {
-      candidates[count++] = {slot, is_late, each.priority.load(), reserved - guaranteed};
-    } else if (is_late) {
+    if (asked.test(slot)) {
+      if (!is_late) continue;
       left -= std::min(left, reserved - guaranteed);  // it is about to give memory
       round.is_over = false;
+    } else if (is_late && each.asked.load() == 0) {
+      round.is_over = false;  // it is giving what it was asked for before
+    } else {
+      candidates[count++] = {slot, is_late, each.priority.load(), reserved - guaranteed};
     }
   }
   std::sort(candidates.begin(), candidates.begin() + count, gives_before);

@@ -116,6 +116,30 @@ TEST_F(MemberTest, LimboEndsWhenTheDeviceShowsTheBytesFree) {
   EXPECT_EQ(standing().limbo, 0U);
 }
 
+/// Giving takes longer than it takes until a neighbour is asked again.
+TEST_F(MemberTest, ANeighbourThatIsGivingIsNotAskedForTheSameAgain) {
+  const auto asker = join();
+  const pid_t child = start([&] {
+    auto made = std::make_unique<TestOwner>();
+    TestOwner& owner = *made;
+    const auto member = join(std::move(made));
+    owner.give = [&](uint64_t bytes) {
+      usleep(50'000);
+      member->refund(bytes);
+      return bytes;
+    };
+    return member->charge(kTotal) ? pause() : 1;
+  });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  {
+    Turn turn(*asker, 4 * kGiB, 5000 * kMs);
+    EXPECT_TRUE(turn.wait());
+  }
+  EXPECT_FALSE(soon([&] { return used() != kTotal - 4 * kGiB; }, 200)) << "more than was asked for";
+  kill(child, SIGKILL);
+  end_of(child);
+}
+
 TEST_F(MemberTest, ANeighbourGivesBackWhatItHasCachedDownToItsGuarantee) {
   const auto asker = join();
   Common<std::atomic<uint64_t>> rounds;
