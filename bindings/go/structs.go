@@ -33,7 +33,8 @@ type CallStat struct {
 	Nanoseconds uint64 `json:"nanoseconds"`
 }
 
-// Calls of the driver by kind.
+// The pool's own calls of the driver by kind. gpupool_copy, gpupool_fill and gpupool_stream_synchronize are
+// the caller's work, and not counted.
 type DriverStats struct {
 	Create    CallStat `json:"create"`
 	Release   CallStat `json:"release"`

@@ -253,7 +253,7 @@ export interface CallStat {
   readonly nanoseconds: number;
 }
 
-/** Calls of the driver by kind. */
+/** The pool's own calls of the driver by kind. gpupool_copy, gpupool_fill and gpupool_stream_synchronize are the caller's work, and not counted. */
 export interface DriverStats {
   readonly create: CallStat;
   readonly release: CallStat;

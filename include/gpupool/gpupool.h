@@ -461,7 +461,8 @@ typedef struct gpupool_call_stat_t {
   uint64_t nanoseconds;
 } gpupool_call_stat_t;
 
-/* Calls of the driver by kind. */
+/* The pool's own calls of the driver by kind. gpupool_copy, gpupool_fill and gpupool_stream_synchronize are
+ * the caller's work, and not counted. */
 typedef struct gpupool_driver_stats_t {
   gpupool_call_stat_t create;
   gpupool_call_stat_t release;
@@ -702,7 +703,8 @@ GPUPOOL_API gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, in
 /* Reads a size as people write it. "4096", "512KiB", "1.5 GiB" and "2g" count in powers of 1,024, "8GB" in
  * powers of 1,000; they set *out_bytes, and *out_share to 0. "40%" sets *out_share to 0.4, for
  * gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; if out_share is NULL, a share is
- * refused. The environment and every binding read sizes with this function. Since 0.2.
+ * refused. The environment and every binding read sizes with this function. The messages call the text a
+ * limit if a share may be given, and a size otherwise. Since 0.2.
  * Errors: INVALID_ARGUMENT (anything else, zero included). */
 GPUPOOL_API gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share);
 
@@ -770,7 +772,8 @@ GPUPOOL_API gpupool_status_t gpupool_destroy(gpupool_t* pool);
 GPUPOOL_API gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpupool_stream_t stream,
                                             gpupool_ptr_t* out_ptr);
 
-/* As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB. */
+/* As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB. An alignment above 512 may leave a
+ * hole of up to as much before the block, which only smaller blocks fill. */
 GPUPOOL_API gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment,
                                                     gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 

@@ -35,7 +35,7 @@ gpupool_device_info_t find_device(const std::string& text) {
   info.struct_size = sizeof info;
   const gpupool_status_t status = gpupool_device_info(backend, number, &info);
   if (is_callers_fault(status)) {
-    throw InputError(fmt::format("device {} cannot be used: {}", text, describe(status)));
+    throw InputError(fmt::format("device {}: {}", text, last_words(status)));
   }
   check(status);
   return info;

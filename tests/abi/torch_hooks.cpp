@@ -288,6 +288,8 @@ int main() {
     CHECK(thrown([] {
             gpupool_torch_init(1);
           }).rfind("gpupool: GPUPOOL_LIMIT is 1000000000000000000 bytes, more than", 0) == 0);
+    setenv("GPUPOOL_LIMIT", "much", 1);
+    CHECK(thrown([] { gpupool_torch_init(1); }).rfind("gpupool: GPUPOOL_LIMIT: limit is \"much\"", 0) == 0);
   }
   if (!is_sim) return finish();  // the rest needs many devices and streams of any name
   test_blocks();

@@ -54,6 +54,23 @@ TEST(SpinLockTest, ExcludesOthers) {
   EXPECT_EQ(count, kThreads * kRounds);
 }
 
+/// Wherever real-time threads are not permitted, this shows that a long waiter leaves the core.
+TEST(SpinLockTest, LetsALongWaiterSleep) {
+  SpinLock lock;
+  lock.lock();
+  double waited = 0;
+  std::thread waiter([&] {
+    const double start = cpu_seconds();
+    lock.lock();
+    waited = cpu_seconds() - start;
+    lock.unlock();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  lock.unlock();
+  waiter.join();
+  EXPECT_LT(waited, 0.25) << "seconds of the core in half a second";
+}
+
 /// On one core, a real-time thread that only spins or yields keeps the holder from ever letting go, but for
 /// the kernel's throttling after most of a second.
 TEST(SpinLockTest, LetsAHolderOfLowerPriorityRun) {

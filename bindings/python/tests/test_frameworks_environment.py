@@ -107,6 +107,7 @@ def test_a7_a_typo_keeps_frameworks_from_being_imported() -> None:
         assert all(words in line for line in lines[1:5])
         assert all(f"GPUPOOL_INSTALL={variables['GPUPOOL_INSTALL']}" in line for line in lines[1:5])
         assert done.stderr.count("\n") == 1 and words in done.stderr and "Traceback" not in done.stderr
+        assert len(done.stderr) <= 160
 
 
 def test_a7_every_framework_that_there_is_is_refused() -> None:

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from gpupool.frameworks import torch
 from gpupool.frameworks._torch_settings import heed_settings
 
 
@@ -47,3 +48,12 @@ def test_what_does_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         heed_settings()
+
+
+def test_the_choice_of_the_way_in_is_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, expected in (("", True), ("1", True), ("0", False)):
+        monkeypatch.setenv("GPUPOOL_TORCH_SHIM", value)
+        assert torch._wants_shim() is expected
+    monkeypatch.setenv("GPUPOOL_TORCH_SHIM", "maybe")
+    with pytest.raises(ValueError, match='GPUPOOL_TORCH_SHIM is "maybe", not 0 or 1'):
+        torch._wants_shim()

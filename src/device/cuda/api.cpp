@@ -32,8 +32,7 @@ Status open_library(void*& library) {
   if (library != nullptr) return kSuccess;
   const char* reason = dlerror();
   return fail(GPUPOOL_ERROR_UNAVAILABLE,
-              "the CUDA driver cannot be loaded (%s): is the NVIDIA driver installed, and was this container "
-              "started with access to the GPUs?",
+              "no CUDA driver: %s. Install NVIDIA's, or give this container its GPUs",
               reason != nullptr ? reason : library_name());
 }
 

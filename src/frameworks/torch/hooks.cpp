@@ -91,8 +91,10 @@ gpupool_status_t safely(Function function) noexcept {
   }
 }
 
-void check(gpupool_status_t status) {
-  if (status != GPUPOOL_SUCCESS) throw std::runtime_error(std::string("gpupool: ") + last_error().message);
+/// `about`: the setting that was refused, if the message does not name it.
+void check(gpupool_status_t status, const char* about = "") {
+  if (status != GPUPOOL_SUCCESS)
+    throw std::runtime_error(std::string("gpupool: ") + about + last_error().message);
 }
 
 void set_fraction(double fraction, int device) {
@@ -119,7 +121,7 @@ void check_environment() {
   if (limit == nullptr || *limit == '\0') return;
   uint64_t bytes = 0;
   double share = 0;
-  check(gpupool_parse_size(limit, &bytes, &share));
+  check(gpupool_parse_size(limit, &bytes, &share), "GPUPOOL_LIMIT: ");
   if (bytes > info.total_bytes) {
     throw std::runtime_error("gpupool: GPUPOOL_LIMIT is " + std::to_string(bytes) + " bytes, more than the " +
                              std::to_string(info.total_bytes) + " of " + info.name);

@@ -141,7 +141,9 @@ class CallStat(Record):
 
 
 class DriverStats(Record):
-    """Calls of the driver by kind."""
+    """The pool's own calls of the driver by kind. gpupool_copy, gpupool_fill and gpupool_stream_synchronize are
+    the caller's work, and not counted.
+    """
 
     __slots__ = (
         "address",

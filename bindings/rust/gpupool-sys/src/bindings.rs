@@ -222,7 +222,7 @@ pub struct gpupool_call_stat_t {
     pub count: u64,
     pub nanoseconds: u64,
 }
-#[doc = " Calls of the driver by kind."]
+#[doc = " The pool's own calls of the driver by kind. gpupool_copy, gpupool_fill and gpupool_stream_synchronize are\n the caller's work, and not counted."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct gpupool_driver_stats_t {
@@ -648,7 +648,7 @@ extern "C" {
         user: *mut ::core::ffi::c_void,
         level: i32,
     ) -> gpupool_status_t;
-    #[doc = " Reads a size as people write it. \"4096\", \"512KiB\", \"1.5 GiB\" and \"2g\" count in powers of 1,024, \"8GB\" in\n powers of 1,000; they set *out_bytes, and *out_share to 0. \"40%\" sets *out_share to 0.4, for\n gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; if out_share is NULL, a share is\n refused. The environment and every binding read sizes with this function. Since 0.2.\n Errors: INVALID_ARGUMENT (anything else, zero included)."]
+    #[doc = " Reads a size as people write it. \"4096\", \"512KiB\", \"1.5 GiB\" and \"2g\" count in powers of 1,024, \"8GB\" in\n powers of 1,000; they set *out_bytes, and *out_share to 0. \"40%\" sets *out_share to 0.4, for\n gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; if out_share is NULL, a share is\n refused. The environment and every binding read sizes with this function. The messages call the text a\n limit if a share may be given, and a size otherwise. Since 0.2.\n Errors: INVALID_ARGUMENT (anything else, zero included)."]
     pub fn gpupool_parse_size(
         text: *const ::core::ffi::c_char,
         out_bytes: *mut u64,
@@ -686,7 +686,7 @@ extern "C" {
         stream: gpupool_stream_t,
         out_ptr: *mut gpupool_ptr_t,
     ) -> gpupool_status_t;
-    #[doc = " As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB."]
+    #[doc = " As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB. An alignment above 512 may leave a\n hole of up to as much before the block, which only smaller blocks fill."]
     pub fn gpupool_malloc_aligned(
         pool: *mut gpupool_t,
         size: u64,

@@ -168,8 +168,8 @@ def _known(name: str) -> str:
     if name in _NO_WAY_IN:
         raise ValueError(_NO_WAY_IN[name])
     close = difflib.get_close_matches(name.lower(), _FRAMEWORKS, 1)
-    hint = f'did you mean "{close[0]}"? It' if close else "it"
-    raise ValueError(f'gpupool knows no framework "{name}"; {hint} knows {_list(_FRAMEWORKS)}')
+    hint = f'did you mean "{close[0]}"?' if close else f"it knows {_list(_FRAMEWORKS)}"
+    raise ValueError(f'gpupool knows no framework "{name}"; {hint}')
 
 
 def _check_installed(name: str) -> None:

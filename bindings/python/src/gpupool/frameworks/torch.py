@@ -130,6 +130,13 @@ def _check_ready(torch: Any) -> None:
         raise RuntimeError("PyTorch sees no GPU (torch.cuda.device_count() is 0), so it has no memory to pool")
 
 
+def _wants_shim() -> bool:
+    wanted = os.environ.get("GPUPOOL_TORCH_SHIM", "")
+    if wanted not in ("", "0", "1"):
+        raise ValueError(f'GPUPOOL_TORCH_SHIM is "{wanted}", not 0 or 1')
+    return wanted != "0"
+
+
 def _install(torch: Any) -> str:
     if torch.cuda.get_allocator_backend() == "cudaMallocAsync":
         warnings.warn(
@@ -137,7 +144,7 @@ def _install(torch: Any) -> str:
             RuntimeWarning,
             stacklevel=3,
         )
-    if os.environ.get("GPUPOOL_TORCH_SHIM") != "0":
+    if _wants_shim():
         try:
             if _torch_shim.load(torch).gpupool_torch_install() != 0:
                 raise RuntimeError(_TOO_LATE)
