@@ -8,9 +8,13 @@ BUILD holds compile_commands.json; FILTER is a regular expression on the path wi
 (default: src/). It skips a source while the source, every header of ours that it includes, its command, .clang-tidy and
 clang-tidy itself are the same as in its last clean run. It uses only the clang-tidy in build/checkers, which
 tools/setup.sh installs, because other versions complain about other things. Without it, nothing is checked.
+
+Most of the time goes into the headers of the standard library. So sources with the same command are first looked at
+together, as one that includes them; only if that is not clean, each by itself.
 """
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -24,6 +28,7 @@ INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SEARCH = ("src", "include", "tests", ".")
 TIDY = ROOT / "build/checkers/clang-tidy"
 GCC_ONLY = " -mtls-dialect=gnu2"  # clang before 19 does not know it
+TOGETHER = 8  # sources
 
 
 def closure(source):
@@ -57,18 +62,40 @@ def fingerprint(source, command, version):
     return digest.hexdigest()
 
 
-def tidy(folder, version, entry):
-    """clang-tidy's complaint about one source; None if it was clean before, "" if it is clean now."""
-    source = Path(entry["file"])
-    stamp = folder / (str(source.relative_to(ROOT)).replace("/", "__") + ".clean")
-    mark = fingerprint(source, entry["command"], version)
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == mark:
-        return None
-    done = subprocess.run([TIDY, "-p", folder, "--quiet", source], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        stamp.write_text(mark, encoding="utf-8")
-        return ""
-    return done.stdout or done.stderr
+class Source:
+    def __init__(self, folder, version, entry):
+        self.path = Path(entry["file"])
+        # What the command says of other files than the source: the same for the others of its target.
+        self.command = re.sub(r" -o \S+| -c | -MF \S+| -MT \S+", " ", entry["command"]).replace(entry["file"], "")
+        self.stamp = folder / (str(self.path.relative_to(ROOT)).replace("/", "__") + ".clean")
+        self.mark = fingerprint(self.path, entry["command"], version)
+
+    def is_known(self):
+        return self.stamp.exists() and self.stamp.read_text(encoding="utf-8") == self.mark
+
+
+def complaint(folder, file, *options):
+    done = subprocess.run([TIDY, "-p", folder, "--quiet", *options, file], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout or done.stderr
+
+
+def tidy(folder, sources, unit):
+    """clang-tidy's complaints about sources that have one command."""
+    if len(sources) > 1 and not complaint(folder, unit, "--checks=-bugprone-suspicious-include"):
+        complaints = [""] * len(sources)
+    else:
+        complaints = [complaint(folder, source.path) for source in sources]
+    for source, text in zip(sources, complaints, strict=True):
+        if not text:
+            source.stamp.write_text(source.mark, encoding="utf-8")
+    return [text for text in complaints if text]
+
+
+def grouped(sources):
+    """Sources that are looked at together."""
+    for _, same in itertools.groupby(sorted(sources, key=lambda s: (s.command, s.path)), lambda s: s.command):
+        same = list(same)
+        yield from (same[i : i + TOGETHER] for i in range(0, len(same), TOGETHER))
 
 
 def main(arguments):
@@ -86,16 +113,24 @@ def main(arguments):
     folder.mkdir(exist_ok=True)
     for entry in entries:
         entry["command"] = entry["command"].replace(GCC_ONLY, "")
-    (folder / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
     if not entries:
         print(f"{build}: no source matches", file=sys.stderr)
         return 1
+    sources = [Source(folder, version, entry) for entry in entries]
+    groups = list(grouped(source for source in sources if not source.is_known()))
+    by_path = {entry["file"]: entry for entry in entries}
+    units = [folder / f"unit_{i}.cpp" for i in range(len(groups))]
+    for unit, group in zip(units, groups, strict=True):
+        unit.write_text("".join(f'#include "{source.path}"\n' for source in group), encoding="utf-8")
+        entry = by_path[str(group[0].path)]
+        entries.append(entry | {"file": str(unit), "command": entry["command"].replace(entry["file"], str(unit))})
+    (folder / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        results = list(workers.map(lambda entry: tidy(folder, version, entry), entries))
-    complaints = [text for text in results if text]
+        results = workers.map(lambda group, unit: tidy(folder, group, unit), groups, units)
+        complaints = [text for texts in results for text in texts]
     print("\n".join(complaints), end="")
-    known = results.count(None)
-    print(f"clang-tidy: {len(entries)} sources, {known} known to be clean, {len(complaints)} with complaints")
+    known = len(sources) - sum(map(len, groups))
+    print(f"clang-tidy: {len(sources)} sources, {known} known to be clean, {len(complaints)} with complaints")
     return 1 if complaints else 0
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/tidy.py looks at each source, also where several are compiled as one, and again only when something changed."""
+"""tools/tidy.py looks at each source, also where several are compiled as one, and again only when something changed;
+at several together first, and at each by itself where that is not clean."""
 
 import json
 import sys
@@ -12,12 +13,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 import tidy
 
-# Complains of every source with the letters BAD, and writes each one that it is given to a file beside it.
+# Complains of every source with the letters BAD, and of one that includes such a source; writes each one that it is
+# given to a file beside it.
 CHECKER = """#!/bin/sh
 [ "$1" != --version ] || { echo one; exit; }
 for last; do :; done
 echo "$last" >> "$(dirname "$0")/seen"
-! grep BAD "$last"
+! grep BAD "$last" $(sed -n 's/#include "\\(\\/.*\\)"/\\1/p' "$last")
 """
 
 
@@ -61,19 +63,27 @@ class Tidy(unittest.TestCase):
         return status, sorted(Path(line).name for line in seen.read_text().split()) if seen.exists() else []
 
     def test_only_what_changed(self):
-        self.assertEqual(self.run_it(), (0, ["a.cpp", "b.cpp", "c.cpp"]))
+        self.assertEqual(self.run_it(), (0, ["unit_0.cpp"]))
         self.assertEqual(self.run_it(), (0, []))
         self.write("src/c.cpp", "int c;\n")
         self.assertEqual(self.run_it(), (0, ["c.cpp"]))
         self.write("src/a.hpp", "int a;\n")
         self.assertEqual(self.run_it(), (0, ["a.cpp"]))
         self.write(".clang-tidy", "Checks: more\n")
-        self.assertEqual(self.run_it(), (0, ["a.cpp", "b.cpp", "c.cpp"]))
+        self.assertEqual(self.run_it(), (0, ["unit_0.cpp"]))
 
     def test_what_was_not_clean_is_looked_at_again(self):
         self.write("src/b.cpp", "BAD\n")
-        self.assertEqual(self.run_it(), (1, ["a.cpp", "b.cpp", "c.cpp"]))
+        self.assertEqual(self.run_it(), (1, ["a.cpp", "b.cpp", "c.cpp", "unit_0.cpp"]))
         self.assertEqual(self.run_it(), (1, ["b.cpp"]))
+
+    def test_only_sources_with_one_command_are_looked_at_together(self):
+        commands = json.loads((self.root / "build/compile_commands.json").read_text())
+        commands[1]["command"] = commands[1]["command"].replace("c++", "c++ -DA")
+        self.write("build/compile_commands.json", json.dumps(commands))
+        self.assertEqual(self.run_it(), (0, ["a.cpp", "unit_0.cpp"]))
+        unit = (self.root / "build/tidy/unit_0.cpp").read_text()
+        self.assertEqual(unit, "".join(f'#include "{self.root}/src/{name}.cpp"\n' for name in "bc"))
 
 
 if __name__ == "__main__":
