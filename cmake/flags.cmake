@@ -26,9 +26,10 @@ function(gpupool_own_target target)
   endif()
 endfunction()
 
-# For targets around the library whose own speed does not matter: with sanitizers and without optimisation, they compile
-# in less than half the time.
+# For targets around the library whose own speed does not matter: ten sources at a time, and with sanitizers without
+# optimisation, they compile in half the time.
 function(gpupool_compile_fast target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   if(GPUPOOL_SANITIZE)
     target_compile_options(${target} PRIVATE -O0)
   endif()

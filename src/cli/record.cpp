@@ -111,7 +111,7 @@ void record_process(Control& process, const RecordOptions& options, const std::s
   }
 }
 
-void note_end(int) {}  // it ends the wait
+void end_wait(int) {}  // the signal itself does
 
 int run_record_of_process(const RecordOptions& options) {
   constexpr double kWait = 60;
@@ -123,7 +123,7 @@ int run_record_of_process(const RecordOptions& options) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     sigaddset(&blocked, number);
     struct sigaction action {};
-    action.sa_handler = note_end;
+    action.sa_handler = end_wait;
     (void)sigaction(number, &action, nullptr);
   }
   (void)sigprocmask(SIG_BLOCK, &blocked, &before);
