@@ -93,8 +93,8 @@ def tidy(folder, sources, unit):
 
 def grouped(sources):
     """Sources that are looked at together."""
-    for _, same in itertools.groupby(sorted(sources, key=lambda s: (s.command, s.path)), lambda s: s.command):
-        same = list(same)
+    for _, group in itertools.groupby(sorted(sources, key=lambda s: (s.command, s.path)), lambda s: s.command):
+        same = list(group)
         yield from (same[i : i + TOGETHER] for i in range(0, len(same), TOGETHER))
 
 
