@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/control.hpp"
 #include "cli/library.hpp"
+#include "cli/process_recording.hpp"
 #include "cli/recording.hpp"
 #include "cli/watch_commands.hpp"
 
@@ -62,60 +62,10 @@ void report_packed(const std::string& file, const Damage& damage) {
   }
 }
 
-/// A folder beside the file that is to be made, for what is not packed yet.
-std::string make_folder(const std::string& output) {
-  if (!output.empty() && fs::exists(fs::symlink_status(output)))
-    throw InputError(fmt::format("{} is there already", output));
-  const fs::path folder = output.empty() ? fs::path(".") : fs::absolute(output).parent_path();
-  std::string made = (fs::absolute(folder) / ".gpupool-XXXXXX").string();
-  if (mkdtemp(made.data()) == nullptr)
-    throw InputError(fmt::format("nothing can be written to {}: {}", folder.string(), std::strerror(errno)));
-  return made;
-}
-
-/// Goes with what is in it.
-struct PassingFolder {
-  explicit PassingFolder(std::string made) : path(std::move(made)) {}
-  PassingFolder(const PassingFolder&) = delete;
-  PassingFolder& operator=(const PassingFolder&) = delete;
-  ~PassingFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  std::string path;
-};
-
-/// Asks the process to begin, and to end once the time is over or a signal comes; `mask` lets it through.
-void record_process(Control& process, const RecordOptions& options, const std::string& file,
-                    const sigset_t& mask) {
-  ControlRequest request;
-  request.command = ControlCommand::record_start;
-  request.path = file;
-  if (request.path.find("%p") != std::string::npos)
-    throw InputError(fmt::format("{} has %p in its name, which stands for a process", file));
-  const std::string& stacks = options.stacks;
-  if (stacks == "native" || stacks == "all") request.flags |= GPUPOOL_RECORD_NATIVE_STACKS;
-  if (stacks == "language" || stacks == "all") request.flags |= GPUPOOL_RECORD_LANGUAGE_STACKS;
-  const ControlReply begun = process.ask(request);
-  if (!begun.message.empty())
-    throw std::runtime_error(fmt::format("process {}: {}", options.pid, begun.message));
-  fmt::print(stderr, "gpupool: process {} is being recorded\n", options.pid);
-  if (process.wait_for_end(options.seconds, mask)) return;
-  request = {};
-  request.command = ControlCommand::record_stop;
-  try {
-    const ControlReply ended = process.ask(request);
-    if (!ended.message.empty()) fmt::print(stderr, "gpupool: process {}: {}\n", options.pid, ended.message);
-  } catch (const std::runtime_error& error) {
-    fmt::print(stderr, "gpupool: {}; the recording has what was written so far\n", error.what());
-  }
-}
-
 void end_wait(int) {}  // the signal itself does
 
 int run_record_of_process(const RecordOptions& options) {
   constexpr double kWait = 60;
-  Control process(options.pid, kWait);
   // They come while it waits, and at no other time: what was begun is always ended.
   sigset_t before;
   sigset_t blocked;
@@ -128,15 +78,12 @@ int run_record_of_process(const RecordOptions& options) {
   }
   (void)sigprocmask(SIG_BLOCK, &blocked, &before);
   const std::string to = options.output.empty() ? fmt::format("{}.gpt", options.pid) : options.output;
-  const PassingFolder folder(make_folder(to));
-  const std::string part = folder.path + "/recording";
-  record_process(process, options, part, before);
-  if (!fs::exists(part)) {
-    throw InputError(
-        fmt::format("process {} sees other folders than this one: its recording is not here", options.pid));
-  }
+  ProcessRecording recording(options.pid, kWait, options.stacks, to);
+  fmt::print(stderr, "gpupool: process {} is being recorded\n", options.pid);
+  recording.wait_for_end(options.seconds, before);
   Damage damage;
-  pack_recording(part, to, damage);
+  if (const std::string trouble = recording.end(damage); !trouble.empty())
+    fmt::print(stderr, "gpupool: {}\n", trouble);
   report_packed(to, damage);
   return 0;
 }
@@ -147,7 +94,7 @@ int run_record(const RecordOptions& options) {
   if (options.pid != 0) return run_record_of_process(options);
   if (options.program.empty()) throw InputError("record takes a program, after --, or --pid");
   const std::string program = fs::path(options.program[0]).filename().string();
-  std::string parts = make_folder(options.output);
+  const std::string parts = make_folder_for(options.output);
   const pid_t child = fork();
   if (child < 0) {
     (void)rmdir(parts.c_str());

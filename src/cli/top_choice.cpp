@@ -7,13 +7,10 @@
 #include <iterator>
 #include <tuple>
 
-#include "cli/utf8.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::cli {
 namespace {
-
-constexpr size_t kMostTyped = 64;
 
 /// An order by a figure of each pool. Null: by something else.
 struct TopOrder {
@@ -89,6 +86,14 @@ std::vector<std::string> top_orders() {
   return names;
 }
 
+std::string next_order(const std::string& order, bool is_forward) {
+  const auto* const found = std::find_if(std::begin(kTopOrders), std::end(kTopOrders),
+                                         [&](const TopOrder& each) { return order == each.name; });
+  const auto count = std::size(kTopOrders);
+  const auto at = static_cast<size_t>(found - std::begin(kTopOrders));
+  return kTopOrders[(at + (is_forward ? 1 : count - 1)) % count].name;
+}
+
 std::string device_of(const ShownPool& pool) {
   const char* backend = "other";
   if (pool.backend == GPUPOOL_BACKEND_CUDA) backend = "cuda";
@@ -124,55 +129,6 @@ std::vector<TopRow> rows_in_order(const std::vector<ShownProcess>& processes, co
            std::tuple(b.process->pid, b.page, b.pool->number);
   });
   return rows;
-}
-
-bool TopKeys::press(std::string_view keys) {
-  return std::all_of(keys.begin(), keys.end(), [&](char key) { return press_one(key); });
-}
-
-bool TopKeys::press_one(char key) {
-  constexpr char kEscape = '\x1b';
-  const bool is_end = key == '\n' || key == '\r';
-  if (is_typing_) {
-    std::string& text = choice_.text;
-    if (key == kEscape) text.clear();
-    if (is_end || key == kEscape) {
-      is_typing_ = false;
-    } else if (key == '\b' || key == '\x7f') {
-      // A letter may be several bytes, of which all but the first begin with the bits 10.
-      while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xc0) == 0x80) text.pop_back();
-      if (!text.empty()) text.pop_back();
-    } else if (static_cast<unsigned char>(key) >= ' ' && text.size() < kMostTyped) {
-      text += key;
-    }
-    return true;
-  }
-  if (key == 'q' || key == 'Q') return false;
-  if (key == '/') {
-    is_typing_ = true;
-    choice_.text.clear();
-  }
-  if (key == kEscape) choice_.text.clear();
-  if (key == '<' || key == '>') turn_order(key == '>');
-  return true;
-}
-
-void TopKeys::turn_order(bool is_forward) {
-  const auto* const found = std::find_if(std::begin(kTopOrders), std::end(kTopOrders),
-                                         [&](const TopOrder& each) { return choice_.sort == each.name; });
-  const auto count = std::size(kTopOrders);
-  const auto at = static_cast<size_t>(found - std::begin(kTopOrders));
-  choice_.sort = kTopOrders[(at + (is_forward ? 1 : count - 1)) % count].name;
-}
-
-std::string TopKeys::status() const {
-  std::string text;
-  if (choice_.sort != kTopOrders[0].name) text = fmt::format("by {}", choice_.sort);
-  if (is_typing_ || !choice_.text.empty()) {
-    text +=
-        fmt::format("{}only /{}{}", text.empty() ? "" : ", ", harmless(choice_.text), is_typing_ ? "_" : "");
-  }
-  return text;
 }
 
 }  // namespace gpupool::cli

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pools `gpupool top` shows, in which order; and the keys that change it.
+// Which pools `gpupool top` shows, in which order.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/processes.hpp"
@@ -35,6 +34,9 @@ struct TopRow {
 /// The names of orders, as --sort takes them.
 std::vector<std::string> top_orders();
 
+/// The order after that one, or before it, in a ring.
+std::string next_order(const std::string& order, bool is_forward);
+
 /// "sim:0".
 std::string device_of(const ShownPool& pool);
 
@@ -43,22 +45,5 @@ void keep_chosen(std::vector<ShownProcess>& processes, const TopChoice& choice);
 
 /// All pools that are not hidden, in the order that was asked for; largest first, but for numbers and names.
 std::vector<TopRow> rows_in_order(const std::vector<ShownProcess>& processes, const std::string& order);
-
-/// What has been typed so far.
-class TopKeys {
- public:
-  explicit TopKeys(TopChoice& choice) : choice_(choice) {}
-  /// False: the user wants to leave.
-  bool press(std::string_view keys);
-  /// What is being typed, or chosen other than at first; "" if nothing is.
-  std::string status() const;
-
- private:
-  bool press_one(char key);
-  void turn_order(bool is_forward);
-
-  TopChoice& choice_;
-  bool is_typing_ = false;
-};
 
 }  // namespace gpupool::cli

@@ -14,6 +14,7 @@
 #include "cli/machine_commands.hpp"
 #include "cli/metrics_server.hpp"
 #include "cli/terminal.hpp"
+#include "cli/top_keys.hpp"
 #include "cli/top_prometheus.hpp"
 #include "cli/top_view.hpp"
 
@@ -59,9 +60,10 @@ Look chosen_of(const Look& now, const TopChoice& choice) {
 void print_moment(const Look& now, const Look* before, const TopOptions& options) {
   const Look chosen = chosen_of(now, options.choice);
   if (options.json) return print_look_as_json(chosen);
-  const size_t width = isatty(STDOUT_FILENO) == 1 ? terminal_size().columns : 0;
-  for (const std::string& line : draw_look(chosen, before, width, options.choice.sort, ""))
-    fmt::print("{}\n", line);
+  TopStyle style;
+  if (isatty(STDOUT_FILENO) == 1) style.width = terminal_size().columns;
+  const auto rows = rows_in_order(chosen.processes, options.choice.sort);
+  for (const std::string& line : draw_look(chosen, before, rows, style)) fmt::print("{}\n", line);
 }
 
 /// Without a screen: one moment after the other, an empty line between two tables.
@@ -78,10 +80,11 @@ int print_moments(const TopOptions& options, TopWatcher& watcher) {
   }
 }
 
-int show_moments(const TopOptions& options, TopWatcher& watcher) {
+/// Draws until the user leaves. False: nobody is there.
+bool show_moments(const TopOptions& options, TopWatcher& watcher, TopHand& hand) {
   std::optional<Look> before;
   TopChoice choice = options.choice;
-  TopKeys keys(choice);
+  TopKeys keys(choice, hand);
   Screen screen;
   double next = seconds_of(CLOCK_MONOTONIC);
   for (;;) {
@@ -89,12 +92,14 @@ int show_moments(const TopOptions& options, TopWatcher& watcher) {
     next += options.interval;
     for (double left = 0;;) {
       // Drawn anew where a key or another size of the terminal ends the wait early.
-      const size_t width = terminal_size().columns;
       const Look chosen = chosen_of(now, choice);
-      if (!screen.draw(draw_look(chosen, before ? &*before : nullptr, width, choice.sort, keys.status())))
-        return 1;
+      const auto rows = rows_in_order(chosen.processes, choice.sort);
+      hand.see(rows);
+      TopStyle style{terminal_size().columns, keys.status(), {}};
+      if (hand.has_mark()) style.is_marked = [&](const TopRow& row) { return hand.is_marked(row); };
+      if (!screen.draw(draw_look(chosen, before ? &*before : nullptr, rows, style))) return false;
       left = next - seconds_of(CLOCK_MONOTONIC);
-      if (!screen.wait(std::max(left, 0.01)) || !keys.press(screen.take_keys())) return 0;
+      if (!screen.wait(std::max(left, 0.01)) || !keys.press(screen.take_keys())) return true;
       if (seconds_of(CLOCK_MONOTONIC) >= next) break;
     }
     before = std::move(now);
@@ -117,7 +122,10 @@ int run_top(const TopOptions& options) {
   TopWatcher watcher(options.pid);
   if (options.prometheus) return write_metrics(options, watcher);
   if (options.once || options.json || !is_screen()) return print_moments(options, watcher);
-  return show_moments(options, watcher);
+  TopHand hand;
+  const bool was_seen = show_moments(options, watcher, hand);
+  for (const std::string& line : hand.finish()) fmt::print(stderr, "gpupool: {}\n", line);
+  return was_seen ? 0 : 1;
 }
 
 }  // namespace gpupool::cli

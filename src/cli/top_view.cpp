@@ -229,19 +229,23 @@ std::string line_of(const Cells& cells, const Fit& fit) {
   return line;
 }
 
-void add_table(const Look& now, const Look* before, size_t width, const std::string& order,
+void add_table(const Look& now, const Look* before, const std::vector<TopRow>& shown, const TopStyle& style,
                std::vector<std::string>& lines) {
   std::vector<Cells> rows;
-  for (const TopRow& row : rows_in_order(now.processes, order))
-    rows.push_back(cells_of(now, before, *row.process, row.page, *row.pool));
+  for (const TopRow& row : shown) rows.push_back(cells_of(now, before, *row.process, row.page, *row.pool));
   if (rows.empty()) return;
+  const bool has_marks = style.is_marked != nullptr;
+  const std::string margin = has_marks ? "  " : "";
   Cells titles;
   for (const TopColumn& column : kTopColumns)
     titles.emplace_back(before == nullptr ? column.title : column.title_of_rate);
   titles.emplace_back("COMMAND");
-  const Fit fit = fit_columns(titles, rows, width);
-  lines.push_back(line_of(titles, fit));
-  for (const Cells& row : rows) lines.push_back(line_of(row, fit));
+  const Fit fit = fit_columns(titles, rows, style.width - std::min(style.width, margin.size()));
+  lines.push_back(margin + line_of(titles, fit));
+  for (size_t at = 0; at < rows.size(); ++at) {
+    const bool is_marked = has_marks && style.is_marked(shown[at]);
+    lines.push_back((is_marked ? "> " : margin) + line_of(rows[at], fit));
+  }
 }
 
 /// What is not as it should be: a line each.
@@ -378,20 +382,20 @@ Json process_to_json(const ShownProcess& process, const Look& now) {
 
 }  // namespace
 
-std::vector<std::string> draw_look(const Look& now, const Look* before, size_t width,
-                                   const std::string& order, const std::string& status) {
+std::vector<std::string> draw_look(const Look& now, const Look* before, const std::vector<TopRow>& rows,
+                                   const TopStyle& style) {
   std::vector<std::string> lines = {summary_of(now)};
-  if (!status.empty()) lines.push_back(status);
+  if (!style.status.empty()) lines.push_back(style.status);
   for (const Gpu& gpu : now.gpus) {
     const uint64_t ours = pooled_on(now, gpu);
     lines.push_back(fmt::format("GPU {} {}: {} of {} used, {} in these pools, {} by others", gpu.number,
                                 harmless(gpu.name), format_bytes(gpu.used), format_bytes(gpu.total),
                                 format_bytes(ours), format_bytes(gpu.used - std::min(gpu.used, ours))));
   }
-  add_table(now, before, width, order, lines);
+  add_table(now, before, rows, style, lines);
   add_notes(now, lines);
-  if (width != 0) {
-    for (std::string& line : lines) line = cut_to_width(line, width);
+  if (style.width != 0) {
+    for (std::string& line : lines) line = cut_to_width(line, style.width);
   }
   return lines;
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cli/nvml.hpp"
 #include "cli/processes.hpp"
+#include "cli/top_choice.hpp"
 
 namespace gpupool::cli {
 
@@ -19,11 +21,17 @@ struct Look {
   bool is_chosen = false;  // not all that there is
 };
 
-/// The lines of a table. `before`: the look that rates are taken from; null: counts since each pool began
-/// instead. `width`: places of the terminal, for which columns are left out; 0: as wide as needed. `order`:
-/// one of top_orders(). `status`: a line for the user; "": none.
-std::vector<std::string> draw_look(const Look& now, const Look* before, size_t width,
-                                   const std::string& order, const std::string& status);
+/// How a table is drawn.
+struct TopStyle {
+  size_t width = 0;    // places of the terminal, for which columns are left out; 0: as wide as needed
+  std::string status;  // a line for the user; "": none
+  std::function<bool(const TopRow&)> is_marked;  // null: no row is
+};
+
+/// The lines of a table of these rows. `before`: the look that rates are taken from; null: counts since each
+/// pool began instead.
+std::vector<std::string> draw_look(const Look& now, const Look* before, const std::vector<TopRow>& rows,
+                                   const TopStyle& style);
 
 /// A line for each GPU and each process.
 void print_look_as_json(const Look& now);

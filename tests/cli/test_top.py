@@ -3,59 +3,20 @@
 """Looks at processes with gpupool top. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY the library, FAKE_NVML the
 stand-in for NVIDIA's management library."""
 
-import fcntl
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 import unittest
 import urllib.request
 
 from control_target import run_as_nobody
-
-COMMAND = os.environ["GPUPOOL_COMMAND"]
-MIB = 1 << 20
-GIB = 1 << 30
-
-# What every program here begins with.
-LIBRARY = """
-import ctypes, os, sys, time
-lib = ctypes.CDLL(os.environ["GPUPOOL_LIBRARY"])
-u64 = ctypes.c_uint64
-lib.gpupool_malloc.argtypes = [ctypes.c_void_p, u64, u64, ctypes.POINTER(u64)]
-lib.gpupool_free.argtypes = [ctypes.c_void_p, u64, u64]
-lib.gpupool_empty.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-lib.gpupool_set_name.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-def default_pool():
-    pool = ctypes.c_void_p()
-    assert lib.gpupool_default_pool(0, ctypes.byref(pool)) == 0
-    return pool
-def take(pool, size):
-    block = u64()
-    assert lib.gpupool_malloc(pool, size, 0, ctypes.byref(block)) == 0
-    return block
-def stay():
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
-
-HOLDS_2_GIB = """
-pool = default_pool()
-lib.gpupool_set_name(pool, os.environ.get("POOL_NAME", "").encode("utf-8", "surrogateescape"))
-lib.gpupool_tag_push(b"kv cache")
-take(pool, 2 << 30)
-lib.gpupool_tag_pop()
-stay()
-"""
+from top_target import GIB, HOLDS_2_GIB, MIB, TopTest
 
 # Grows and shrinks without end, on two threads.
 HAMMERS = """
@@ -90,70 +51,6 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
-
-class TopTest(unittest.TestCase):
-    def setUp(self):
-        self.environment = os.environ | {
-            "GPUPOOL_BACKEND": "sim",
-            "GPUPOOL_SIM": "capacity=8GiB,data=0",
-            "GPUPOOL_LIBNVML": "/nonexistent/libnvidia-ml.so.1",
-        }
-        for variable in ("GPUPOOL_SHARE", "GPUPOOL_STATS", "COLUMNS"):
-            self.environment.pop(variable, None)
-
-    def start(self, program, *arguments, name=None, pass_fds=(), **environment):
-        process = subprocess.Popen(
-            [name or sys.executable, "-c", program, *arguments],
-            executable=sys.executable,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=pass_fds,
-            env=self.environment | environment,
-        )
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.stdin.close)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
-
-    def start_pool(self, program=HOLDS_2_GIB, **options):
-        return self.start(LIBRARY + program, **options)
-
-    def start_top(self, *arguments, **pipes):
-        """One that runs on, until the test ends; the pipes are its streams to read."""
-        top = subprocess.Popen([COMMAND, "top", *arguments], text=True, env=self.environment, **pipes)
-        for name in pipes:
-            self.addCleanup(getattr(top, name).close)
-        self.addCleanup(top.wait)
-        self.addCleanup(top.kill)
-        return top
-
-    def run_top(self, *arguments, **environment):
-        done = subprocess.run(
-            [COMMAND, "top", "--once", *arguments],
-            capture_output=True,
-            timeout=120,
-            check=False,
-            env=self.environment | environment,
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-    def objects(self, *arguments, **environment):
-        """What --json says: the lines of GPUs, and those of processes by their number."""
-        code, out, err = self.run_top("--json", *arguments, **environment)
-        self.assertEqual((code, err), (0, ""))
-        lines = [json.loads(line) for line in out.splitlines()]
-        return [line for line in lines if "gpu" in line], {line["pid"]: line for line in lines if "pid" in line}
-
-    def seen(self, process, **environment):
-        return self.objects("--pid", str(process.pid), **environment)[1].get(process.pid)
-
-    def table(self, process, **environment):
-        code, out, err = self.run_top("--pid", str(process.pid), **environment)
-        self.assertEqual((code, err), (0, ""))
-        return out.splitlines()
 
 
 class Seen(TopTest):
@@ -495,117 +392,6 @@ while True:
             code, out, err = self.run_top(*arguments)
             self.assertEqual((code, out), (2, ""), arguments)
             self.assertIn(arguments[0], err.splitlines()[0])
-
-
-class OnATerminal(TopTest):
-    ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
-
-    def open_top(self, columns=100, lines=24, **environment):
-        self.process = self.start_pool(POOL_NAME="weights")
-        try:
-            self.terminal, inner = pty.openpty()
-        except OSError as error:  # a chroot without /dev/pts
-            self.skipTest(str(error))
-        self.addCleanup(os.close, self.terminal)
-        self.resize(columns, lines)
-        self.before = termios.tcgetattr(inner)
-        self.addCleanup(os.close, inner)
-        self.inner = inner
-        self.top = subprocess.Popen(
-            ["setsid", "--ctty", COMMAND, "top", "--pid", str(self.process.pid), "--interval", "0.2"],
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            env=self.environment | {"TERM": "xterm"} | environment,
-        )
-        self.addCleanup(self.top.wait)
-        self.addCleanup(self.top.kill)
-
-    def resize(self, columns, lines):
-        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def read_until(self, wanted, seconds=30):
-        text = b""
-        deadline = time.monotonic() + seconds
-        while wanted not in text:
-            ready, _, _ = select.select([self.terminal], [], [], deadline - time.monotonic())
-            self.assertTrue(ready, text[-500:])
-            text += os.read(self.terminal, 65536)
-        return text
-
-    def assert_left_as_it_was(self):
-        self.read_until(self.LEAVE)
-        self.assertEqual(self.top.wait(30), 0)
-        self.assertEqual(termios.tcgetattr(self.inner), self.before)
-
-    def test_it_is_drawn_again_and_q_leaves(self):
-        self.open_top()
-        text = self.read_until(b"MISSES/S")
-        self.assertTrue(text.startswith(self.ENTER))
-        self.assertIn(b"weights", text)
-        self.assertFalse(termios.tcgetattr(self.inner)[3] & termios.ECHO)
-        os.write(self.terminal, b"q")
-        self.assert_left_as_it_was()
-
-    def test_ctrl_c_and_signals_leave_the_terminal_as_it_was(self):
-        for leave in (
-            lambda: os.write(self.terminal, b"\x03"),
-            lambda: self.top.send_signal(signal.SIGTERM),
-            lambda: self.top.send_signal(signal.SIGHUP),
-        ):
-            self.open_top()
-            self.read_until(b"weights")
-            leave()
-            self.assert_left_as_it_was()
-
-    def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(self):
-        self.open_top()
-        self.read_until(b"weights")
-        os.write(self.terminal, b"\x1a")
-        self.read_until(self.LEAVE)
-        self.assertTrue(os.WIFSTOPPED(os.waitpid(self.top.pid, os.WUNTRACED)[1]))
-        self.assertEqual(termios.tcgetattr(self.inner), self.before)
-        self.top.send_signal(signal.SIGCONT)
-        self.read_until(self.ENTER)
-        os.write(self.terminal, b"q")
-        self.assert_left_as_it_was()
-
-    def test_a_narrow_terminal_has_fewer_columns(self):
-        self.open_top(columns=48, lines=3)
-        self.read_until(b"RESERVED")
-        frame = self.read_until(b"\x1b[J")
-        self.resize(200, 24)
-        wide = self.read_until(b"PENDING")
-        self.assertIn(b"PENDING", wide)
-        for line in re.split(rb"\r\n|\x1b\[H", frame):
-            self.assertLessEqual(len(re.sub(rb"\x1b\[[0-9?]*[a-zA-Z]|\r", b"", line)), 48, line)
-        os.write(self.terminal, b"q")
-        self.assert_left_as_it_was()
-
-    def test_a_text_is_typed_and_the_order_is_turned(self):
-        self.open_top(columns=200)
-        self.read_until(b"weights")
-        os.write(self.terminal, b"/q no such")
-        self.read_until(b"only /q no such_")  # q is a letter here
-        os.write(self.terminal, b"\x7f\x7f\r")
-        self.read_until(b"no pool that was asked for")
-        self.read_until(b"only /q no su\x1b")
-        os.write(self.terminal, b"\x1b")
-        self.read_until(b"weights")
-        os.write(self.terminal, b"/weig\r>>")
-        self.read_until(b"by cached, only /weig\x1b")
-        os.write(self.terminal, b"<<<")
-        self.read_until(b"by name, only /weig\x1b")
-        self.read_until(b"weights")
-        os.write(self.terminal, b"q")
-        self.assert_left_as_it_was()
-
-    def test_a_terminal_that_cannot_be_drawn_on_gets_plain_tables(self):
-        self.open_top(TERM="dumb")
-        text = self.read_until(b"weights")
-        self.assertNotIn(b"\x1b", text)
-        self.top.send_signal(signal.SIGINT)
-        self.assertEqual(self.top.wait(30), -signal.SIGINT)
 
 
 if __name__ == "__main__":

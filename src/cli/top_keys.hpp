@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of `gpupool top`.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/top_choice.hpp"
+#include "cli/top_hand.hpp"
+
+namespace gpupool::cli {
+
+/// What has been typed so far: / begins a text, < and > turn the order, q leaves, others go to the hand.
+class TopKeys {
+ public:
+  TopKeys(TopChoice& choice, TopHand& hand) : choice_(choice), hand_(hand) {}
+  /// False: the user wants to leave.
+  bool press(std::string_view keys);
+  /// What is being typed, chosen other than at first, or done; "" if nothing is.
+  std::string status() const;
+
+ private:
+  bool press_one(char key);
+  void type(char key);
+
+  TopChoice& choice_;
+  TopHand& hand_;
+  bool is_typing_ = false;
+};
+
+}  // namespace gpupool::cli

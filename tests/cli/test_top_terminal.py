@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpupool top on a terminal: what it draws, and its keys. Uses GPUPOOL_COMMAND and GPUPOOL_LIBRARY."""
+
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import tempfile
+import termios
+import time
+import unittest
+
+from top_target import COMMAND, HOLDS_2_GIB, TopTest
+
+FREES_1_GIB = """
+pool = default_pool()
+lib.gpupool_set_name(pool, b"weights")
+lib.gpupool_free(pool, take(pool, 1 << 30), 0)
+stay()
+"""
+
+
+class OnATerminal(TopTest):
+    ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
+
+    def open_top(self, columns=100, lines=24, program=HOLDS_2_GIB, cwd=None, **environment):
+        self.process = self.start_pool(program, POOL_NAME="weights", **environment)
+        try:
+            self.terminal, inner = pty.openpty()
+        except OSError as error:  # a chroot without /dev/pts
+            self.skipTest(str(error))
+        self.addCleanup(os.close, self.terminal)
+        self.resize(columns, lines)
+        self.before = termios.tcgetattr(inner)
+        self.addCleanup(os.close, inner)
+        self.inner = inner
+        self.top = subprocess.Popen(
+            ["setsid", "--ctty", COMMAND, "top", "--pid", str(self.process.pid), "--interval", "0.2"],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            cwd=cwd,
+            env=self.environment | {"TERM": "xterm"} | environment,
+        )
+        self.addCleanup(self.top.wait)
+        self.addCleanup(self.top.kill)
+
+    def resize(self, columns, lines):
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read_until(self, wanted, seconds=30):
+        text = b""
+        deadline = time.monotonic() + seconds
+        while wanted not in text:
+            ready, _, _ = select.select([self.terminal], [], [], deadline - time.monotonic())
+            self.assertTrue(ready, text[-500:])
+            text += os.read(self.terminal, 65536)
+        return text
+
+    def assert_left_as_it_was(self):
+        self.read_until(self.LEAVE)
+        self.assertEqual(self.top.wait(30), 0)
+        self.assertEqual(termios.tcgetattr(self.inner), self.before)
+
+    def test_it_is_drawn_again_and_q_leaves(self):
+        self.open_top()
+        text = self.read_until(b"MISSES/S")
+        self.assertTrue(text.startswith(self.ENTER))
+        self.assertIn(b"weights", text)
+        self.assertFalse(termios.tcgetattr(self.inner)[3] & termios.ECHO)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_ctrl_c_and_signals_leave_the_terminal_as_it_was(self):
+        for leave in (
+            lambda: os.write(self.terminal, b"\x03"),
+            lambda: self.top.send_signal(signal.SIGTERM),
+            lambda: self.top.send_signal(signal.SIGHUP),
+        ):
+            self.open_top()
+            self.read_until(b"weights")
+            leave()
+            self.assert_left_as_it_was()
+
+    def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(self):
+        self.open_top()
+        self.read_until(b"weights")
+        os.write(self.terminal, b"\x1a")
+        self.read_until(self.LEAVE)
+        self.assertTrue(os.WIFSTOPPED(os.waitpid(self.top.pid, os.WUNTRACED)[1]))
+        self.assertEqual(termios.tcgetattr(self.inner), self.before)
+        self.top.send_signal(signal.SIGCONT)
+        self.read_until(self.ENTER)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_a_narrow_terminal_has_fewer_columns(self):
+        self.open_top(columns=48, lines=3)
+        self.read_until(b"RESERVED")
+        frame = self.read_until(b"\x1b[J")
+        self.resize(200, 24)
+        wide = self.read_until(b"PENDING")
+        self.assertIn(b"PENDING", wide)
+        for line in re.split(rb"\r\n|\x1b\[H", frame):
+            self.assertLessEqual(len(re.sub(rb"\x1b\[[0-9?]*[a-zA-Z]|\r", b"", line)), 48, line)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_a_text_is_typed_and_the_order_is_turned(self):
+        self.open_top(columns=200)
+        self.read_until(b"weights")
+        os.write(self.terminal, b"/q no such")
+        self.read_until(b"only /q no such_")  # q is a letter here
+        os.write(self.terminal, b"\x7f\x7f\r")
+        self.read_until(b"no pool that was asked for")
+        self.read_until(b"only /q no su\x1b")
+        os.write(self.terminal, b"\x1b")
+        self.read_until(b"weights")
+        os.write(self.terminal, b"/weig\r>>")
+        self.read_until(b"by cached, only /weig\x1b")
+        os.write(self.terminal, b"<<<")
+        self.read_until(b"by name, only /weig\x1b")
+        self.read_until(b"weights")
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def press(self, keys, wanted):
+        """Presses keys, and reads until that is shown."""
+        os.write(self.terminal, keys)
+        return self.read_until(wanted)
+
+    def open_with_control(self, **environment):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.open_top(columns=200, program=FREES_1_GIB, cwd=self.folder, **environment)
+        self.read_until(b"weights")
+
+    def test_a_pool_is_marked_and_trimmed_once_that_is_confirmed(self):
+        self.open_with_control(GPUPOOL_CONTROL="1")
+        pid = str(self.process.pid).encode()
+        os.write(self.terminal, b"e")  # nothing is marked
+        self.press(b"j", pid + b": e trims")
+        self.read_until(b"\r\n> ")
+        self.press(b"e", b"has cached? y")
+        self.press(b"n", pid + b": e trims")
+        self.press(b"ey", pid + b": 1 GiB given back")
+        self.press(b"\x1b[A", pid + b": e trims")
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_a_snapshot_and_a_recording_are_written(self):
+        self.open_with_control(GPUPOOL_CONTROL="1")
+        self.press(b"ks", b"its blocks are in")
+        (snapshot,) = self.folder.glob("gpupool.*.jsonl")
+        self.assertEqual(json.loads(snapshot.read_text())["pid"], self.process.pid)
+        self.press(b"r", b"recording to")
+        self.press(b"r", b"the recording is in")
+        (recording,) = self.folder.glob("gpupool.*.gpt")
+        recording.unlink()
+        self.press(b"r", b"recording to")
+        os.write(self.terminal, b"q")
+        self.read_until(b"the recording is in")
+        self.assertEqual(self.top.wait(30), 0)
+        (recording,) = self.folder.glob("gpupool.*.gpt")
+        done = subprocess.run([COMMAND, "leaks", recording], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(self.folder.glob(".*")), [])
+
+    def test_a_process_that_takes_no_commands_says_so(self):
+        self.open_with_control()
+        pid = str(self.process.pid).encode()
+        for keys in (b"jey", b"s", b"r"):
+            self.press(keys, b"GPUPOOL_CONTROL")
+            self.press(b"j", pid + b": e trims")
+        self.assertEqual(list(self.folder.iterdir()), [])
+        self.process.kill()
+        self.read_until(b"no process that this one may look into")
+        os.write(self.terminal, b"jeysrq")
+        self.assert_left_as_it_was()
+
+    def test_a_terminal_that_cannot_be_drawn_on_gets_plain_tables(self):
+        self.open_top(TERM="dumb")
+        text = self.read_until(b"weights")
+        self.assertNotIn(b"\x1b", text)
+        self.top.send_signal(signal.SIGINT)
+        self.assertEqual(self.top.wait(30), -signal.SIGINT)
+
+
+if __name__ == "__main__":
+    unittest.main()
