@@ -419,6 +419,70 @@ function tests.collecting()
   block:free()
 end
 
+-- How often the collector runs from now on: a function that returns it.
+local function collections()
+  local count = 0
+  local function watch()
+    setmetatable({}, { __gc = function()
+      count = count + 1
+      watch()
+    end })
+  end
+  watch()
+  return function() return count end
+end
+
+function tests.collecting_before_out_of_memory()
+  collectgarbage()
+  collectgarbage("stop")
+  local count = collections()
+  local pool <close> = gpupool.open { backend = "sim", limit_bytes = 64 * MIB }
+  -- The collector runs only when a malloc would fail.
+  for _ = 1, 64 do pool:allocate(MIB) end
+  same(count(), 0)
+  for _ = 1, 9 * 64 do pool:allocate(MIB) end
+  same(count(), 9)
+  pool:free(pool:malloc(48 * MIB))
+  same(count(), 10)
+  pool:malloc_aligned(16 * MIB, 2 * MIB)
+
+  -- What is reachable stays. The collector finds nothing, so the failure is the first one.
+  local kept = pool:allocate(16 * MIB)
+  collectgarbage()
+  local attempts = {}
+  pool:set_oom_handler(function(_, attempt)
+    attempts[#attempts + 1] = attempt
+    return attempt < 2
+  end)
+  local failed = pool:stats().failed_mallocs
+  local before = count()
+  assert(fails("OVER_LIMIT", pool.allocate, pool, 33 * MIB).message:find("^malloc of 34603008 bytes"))
+  same(table.concat(attempts, " "), "1 2")
+  same(pool:stats().failed_mallocs, failed + 1)
+  same(count(), before + 1)
+  assert(not kept:is_freed())
+  -- Nor does it run when the handler helps, or throws.
+  pool:set_oom_handler(function()
+    kept:close()
+    return true
+  end)
+  pool:malloc(33 * MIB)
+  pool:set_oom_handler(function() error("from the handler") end)
+  assert(misused(pool.malloc, pool, 65 * MIB):find("from the handler"))
+  same(count(), before + 1)
+  collectgarbage("restart")
+end
+
+-- A child keeps what it has mapped, even while that is free.
+function tests.collecting_children_before_out_of_memory()
+  local pool <close> = gpupool.open { backend = "sim", limit_bytes = 64 * MIB }
+  do
+    local forgotten = pool:create_child()
+    forgotten:free(forgotten:malloc(48 * MIB))
+  end
+  pool:free(pool:malloc(48 * MIB))
+end
+
 function tests.shared_pool()
   local first, second = gpupool.Pool.shared(), gpupool.Pool.shared(0)
   local address = first:malloc(512)

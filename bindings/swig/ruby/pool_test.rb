@@ -448,6 +448,65 @@ class PoolTest < Minitest::Test
     blocks.each(&:free)
   end
 
+  def forget_blocks(pool, count)
+    count.times { pool.allocate(MIB) }
+  end
+
+  # How often the collector runs while the block of code does, when it does not run by itself.
+  def collections
+    GC.start
+    GC.disable
+    count = GC.count
+    yield
+    GC.count - count
+  ensure
+    GC.enable
+  end
+
+  def test_collecting_before_out_of_memory
+    Pool.open("sim", limit: 64 * MIB) do |pool|
+      # The collector runs only when a malloc would fail, and often enough for ten times what fits.
+      assert_equal(0, collections { forget_blocks(pool, 64) })
+      forget_blocks(pool, 9 * 64)
+      pool.free(pool.malloc(48 * MIB))
+      pool.free(pool.malloc_aligned(48 * MIB, 2 * MIB))
+    end
+  end
+
+  # What is reachable stays. The collector finds nothing, so the failure is the first one.
+  def test_collecting_that_finds_nothing
+    Pool.open("sim", limit: 64 * MIB) do |pool|
+      kept = pool.allocate(32 * MIB)
+      attempts = []
+      pool.on_out_of_memory { |_, attempt| attempts.push(attempt) && attempt < 2 }
+      failed = pool.stats.failed_mallocs
+      failure = nil
+      ran = collections { failure = assert_raises(GpuPool::OverLimitError) { pool.allocate(33 * MIB) } }
+      assert_match(/\Amalloc of 34603008 bytes/, failure.message)
+      assert_equal [1, [1, 2], failed + 1], [ran, attempts, pool.stats.failed_mallocs]
+      refute_predicate kept, :freed?
+
+      # Nor does it run when the handler helps, or raises.
+      pool.on_out_of_memory { kept.close || true }
+      assert_equal(0, collections { pool.malloc(33 * MIB) })
+      pool.on_out_of_memory { raise IOError, "from the handler" }
+      assert_equal(0, collections { assert_raises(IOError) { pool.malloc(65 * MIB) } })
+    end
+  end
+
+  def forget_child(pool)
+    child = pool.create_child
+    child.free(child.malloc(48 * MIB))
+  end
+
+  # A child keeps what it has mapped, even while that is free.
+  def test_collecting_children_before_out_of_memory
+    Pool.open("sim", limit: 512 * MIB) do |pool|
+      50.times { forget_child(pool) }
+      pool.free(pool.malloc(48 * MIB))
+    end
+  end
+
   def test_a_copied_statistic_outlives_what_it_came_from
     Pool.open do |pool|
       pool.malloc(512)

@@ -134,6 +134,7 @@ class LuaCall {
   ~LuaCall() { current = outer_; }
 
   lua_State* state() const { return L_; }
+  bool has_thrown() const { return *thrown_ != LUA_NOREF; }
   /// Takes the value on the top of the stack.
   void keep_thrown() { *thrown_ = luaL_ref(L_, LUA_REGISTRYINDEX); }
 
@@ -144,6 +145,12 @@ class LuaCall {
   lua_State* L_;
   int* thrown_;
 };
+
+/// What ends objects runs before the collector returns. From inside one of these it does nothing.
+inline bool run_collector() noexcept {
+  const LuaCall* const call = LuaCall::current;
+  return call != nullptr && !call->has_thrown() && lua_gc(call->state(), LUA_GCCOLLECT) == 0;
+}
 
 /// A Lua state, which the handler of a default pool may outlive.
 struct LuaProgram {

@@ -86,7 +86,7 @@ class Pool {
   static Pool* shared(int32_t device = 0) {
     gpupool_t* handle = nullptr;
     check(gpupool_default_pool(device, &handle));
-    return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, true));
+    return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, Core::Kind::kDefault));
   }
 
   /// A pool that shares this one's limit, for memory that must stay where it is, such as a CUDA graph's:
@@ -97,7 +97,7 @@ class Pool {
     const Call call(*core_);
     gpupool_t* handle = nullptr;
     check(gpupool_create_child(call.pool(), &handle));
-    return new Pool(std::make_shared<Core>(handle, core_->backend(), false));
+    return new Pool(std::make_shared<Core>(handle, core_->backend(), Core::Kind::kChild));
   }
 
   /// Refuses calls from now on, closes the streams that it created, and gives the memory back; may wait for
@@ -112,14 +112,15 @@ class Pool {
   gpupool_ptr_t malloc(uint64_t size, StreamArgument stream = 0) {
     const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
-    check(gpupool_malloc(call.pool(), size, call.stream(), &address));
+    malloc_or_collect([&] { return gpupool_malloc(call.pool(), size, call.stream(), &address); });
     return address;
   }
   /// The same, aligned to a power of two of up to 2 MiB.
   gpupool_ptr_t malloc_aligned(uint64_t size, uint64_t alignment, StreamArgument stream = 0) {
     const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
-    check(gpupool_malloc_aligned(call.pool(), size, alignment, call.stream(), &address));
+    malloc_or_collect(
+        [&] { return gpupool_malloc_aligned(call.pool(), size, alignment, call.stream(), &address); });
     return address;
   }
   /// Frees behind the work queued on stream; STREAM_UNKNOWN: on all streams. Address 0 does nothing. Works on
@@ -409,7 +410,7 @@ class Pool {
   static std::shared_ptr<Core> create(const gpupool_config_t& config) {
     gpupool_t* handle = nullptr;
     check(gpupool_create(&config, &handle));
-    return std::make_shared<Core>(handle, static_cast<gpupool_backend_t>(config.backend), false);
+    return std::make_shared<Core>(handle, static_cast<gpupool_backend_t>(config.backend), Core::Kind::kOwn);
   }
   static std::shared_ptr<Core> create(const std::string& device, const std::string* limit) {
     gpupool_config_t config = default_config();

@@ -380,6 +380,59 @@ public static class PoolTest {
     block.Free();
   }
 
+  [MethodImpl(MethodImplOptions.NoInlining)]
+  private static void ForgetBlocks(Pool pool, int count) {
+    for (int i = 0; i < count; ++i) pool.Allocate(MiB);
+  }
+
+  [MethodImpl(MethodImplOptions.NoInlining)]
+  private static void ForgetChild(Pool pool) {
+    Pool child = pool.CreateChild();
+    child.Free(child.Malloc(48 * MiB));
+  }
+
+  private static void TestCollectingBeforeOutOfMemory() {
+    using (Pool pool = Limited(64 * MiB)) {
+      // The collector runs only when a malloc would fail, and often enough for ten times what fits.
+      ForgetBlocks(pool, 64);
+      Same(pool.Stats().FailedMallocs, 0UL);
+      ForgetBlocks(pool, 9 * 64);
+      pool.Free(pool.Malloc(48 * MiB));
+      pool.Free(pool.MallocAligned(48 * MiB, 2 * MiB));
+
+      // What is reachable stays. The collector finds nothing, so the failure is the first one.
+      using (Block kept = pool.Allocate(32 * MiB)) {
+        Thrown<GpuPoolOverLimitException>(() => pool.Malloc(33 * MiB));  // the last of what the loops left
+        ulong failed = pool.Stats().FailedMallocs;
+        var attempts = new List<uint>();
+        pool.SetOomHandler((size, attempt) => {
+          attempts.Add(attempt);
+          return attempt < 2;
+        });
+        var failure = Thrown<GpuPoolOverLimitException>(() => pool.Allocate(33 * MiB));
+        IsTrue(failure.Message.StartsWith("malloc of 34603008 bytes", StringComparison.Ordinal));
+        IsTrue(attempts.SequenceEqual(new[] { 1U, 2U }));
+        Same(pool.Stats().FailedMallocs, failed + 1);
+        IsTrue(!kept.IsFreed);
+      }
+
+      // What a handler throws is thrown at once.
+      pool.SetOomHandler((size, attempt) => { throw new TimeoutException("from the handler"); });
+      int before = GC.CollectionCount(GC.MaxGeneration);
+      Thrown<TimeoutException>(() => pool.Malloc(65 * MiB));
+      Same(GC.CollectionCount(GC.MaxGeneration), before);
+    }
+  }
+
+  // A child keeps what it has mapped, even while that is free. The collector looks at stacks without knowing types, so
+  // the last ones may stay.
+  private static void TestCollectingChildrenBeforeOutOfMemory() {
+    using (Pool pool = Limited(512 * MiB)) {
+      for (int i = 0; i < 50; ++i) ForgetChild(pool);
+      pool.Free(pool.Malloc(48 * MiB));
+    }
+  }
+
   private static void TestThreads() {
     using (var pool = new Pool()) {
       Block elsewhere = pool.Allocate(5);
@@ -445,6 +498,7 @@ public static class PoolTest {
   public static void Main() {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
                        TestWatching, TestClosing, TestWords, TestCaptures, TestLaunches, TestCollecting,
+                       TestCollectingBeforeOutOfMemory, TestCollectingChildrenBeforeOutOfMemory,
                        TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);

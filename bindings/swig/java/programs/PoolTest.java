@@ -431,6 +431,54 @@ public final class PoolTest {
     block.free();
   }
 
+  /** How often this process has run a full collection. */
+  private static long collections() {
+    return java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+        .stream()
+        .mapToLong(java.lang.management.GarbageCollectorMXBean::getCollectionCount)
+        .sum();
+  }
+
+  private static void collectingBeforeOutOfMemory() {
+    try (Pool pool = limited(64 * MIB)) {
+      // The collector runs only when a malloc would fail, and often enough for ten times what fits.
+      for (int i = 0; i < 64; ++i) pool.allocate(MIB);
+      same(pool.stats().getFailedMallocs(), 0L);
+      for (int i = 0; i < 9 * 64; ++i) pool.allocate(MIB);
+      pool.free(pool.malloc(48 * MIB));
+      pool.free(pool.mallocAligned(48 * MIB, 2 * MIB));
+
+      // What is reachable stays. The collector finds nothing, so the failure is the first one.
+      try (Block kept = pool.allocate(32 * MIB)) {
+        thrown(OverLimitException.class, () -> pool.malloc(33 * MIB)); // the last of what the loops left
+        long failed = pool.stats().getFailedMallocs();
+        List<Integer> attempts = new ArrayList<>();
+        pool.setOomHandler((size, attempt) -> attempts.add(attempt) && attempt < 2);
+        OverLimitException failure = thrown(OverLimitException.class, () -> pool.allocate(33 * MIB));
+        isTrue(failure.getMessage().startsWith("malloc of 34603008 bytes"));
+        same(attempts, List.of(1, 2));
+        same(pool.stats().getFailedMallocs(), failed + 1);
+        same(kept.isFreed(), false);
+      }
+
+      // What a handler throws is thrown at once.
+      pool.setOomHandler((size, attempt) -> { throw new IllegalStateException("from the handler"); });
+      long before = collections();
+      thrown(IllegalStateException.class, () -> pool.malloc(65 * MIB));
+      same(collections(), before);
+    }
+    // A child keeps what it has mapped, even while that is free.
+    try (Pool pool = limited(64 * MIB)) {
+      forgetChild(pool);
+      pool.free(pool.malloc(48 * MIB));
+    }
+  }
+
+  private static void forgetChild(Pool pool) {
+    Pool child = pool.createChild();
+    child.free(child.malloc(48 * MIB));
+  }
+
   private static void threads() throws Exception {
     try (Pool pool = new Pool()) {
       List<Thread> threads = new ArrayList<>();
@@ -520,6 +568,7 @@ public final class PoolTest {
         PoolTest::captures,
         PoolTest::launches,
         PoolTest::collecting,
+        PoolTest::collectingBeforeOutOfMemory,
         PoolTest::threads,
         PoolTest::sharedPool,
         PoolTest::configs,
