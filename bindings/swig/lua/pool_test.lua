@@ -98,6 +98,17 @@ local function says(words, call, ...)
   end
 end
 
+-- A field is called as the program writes it, not by the name of a function that sets it.
+function tests.fields()
+  local config = gpupool.Config()
+  for field, wanted in pairs { fraction = "a number", slack = "a number", limit_bytes = "an integer",
+    device = "an integer of 32 bits" } do
+    local message = misused(function() config[field] = "half" end)
+    same(message, ("%s is \"half\": %s is wanted"):format(field, wanted))
+  end
+  same(misused(gpupool.open, { fraction = {} }):match("^fraction is table: .*: (.*)"), "a number is wanted")
+end
+
 function tests.arguments()
   local pool <close> = gpupool.open()
   says("malloc: size is \"1\": an integer is wanted", pool.malloc, pool, "1")

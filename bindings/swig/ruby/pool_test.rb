@@ -99,7 +99,8 @@ class PoolTest < Minitest::Test
       says("size is 1.5: an Integer is wanted", TypeError) { pool.malloc(1.5) }
       says("size is 1000000.0: an Integer is wanted", TypeError) { pool.allocate(1e6) }
       says("stream is :stream: an Integer or a Stream is wanted", TypeError) { pool.malloc(1, :stream) }
-      says("set_fraction: argument 1 is \"half\": Float is wanted", TypeError) { pool.fraction = "half" }
+      says("fraction is \"half\": a Float is wanted", TypeError) { pool.fraction = "half" }
+      says("fraction is nil: a Float is wanted", TypeError) { GpuPool::Config.new(fraction: nil) }
       says("device is 4294967296: an Integer of 32 bits is wanted", RangeError) { pool.enable_peer(2**32) }
       says("read: these arguments do not fit: an offset and a length", ArgumentError) { pool.allocate(1).read(:all) }
       says("parse_size: argument 1 is nil: String is wanted", ArgumentError) { GpuPool.parse_size(nil) }
