@@ -409,6 +409,40 @@ function tests.closing()
   same(gpupool.sim_faults(6), 0)
 end
 
+function tests.tags()
+  local pool <close> = gpupool.open { backend = "sim" }
+  gpupool.tag_push("weights")
+  gpupool.tag_push("kv cache")
+  local address = pool:malloc(512 * MIB)
+  gpupool.tag_pop()
+  local block = pool:allocate(256 * MIB)
+  gpupool.tag_pop()
+  fails("INVALID_ARGUMENT", gpupool.tag_pop)
+  local holders = pool:holders()
+  same(holders:count(), 2)
+  same(holders:holder(0).tag, "kv cache")
+  same(holders:holder(1).tag, "weights")
+  block:free()
+  pool:free(address)
+  same(pool:holders():count(), 0)
+  fails("INVALID_ARGUMENT", gpupool.tag_push, "")
+end
+
+function tests.recording()
+  local path = os.tmpname()
+  os.remove(path)
+  gpupool.record_start(path, 0)
+  fails("INVALID_ARGUMENT", gpupool.record_start, path .. "2", 0)
+  gpupool.mark("step 12")
+  gpupool.record_stop()
+  fails("INVALID_ARGUMENT", gpupool.record_stop)
+  gpupool.mark("nobody listens")
+  local file <close> = io.open(path, "rb")
+  assert(file:read("a"):find("step 12", 1, true))
+  fails("INVALID_ARGUMENT", gpupool.record_start, path, 0)
+  os.remove(path)
+end
+
 function tests.collecting()
   do
     local pool <close> = gpupool.open()

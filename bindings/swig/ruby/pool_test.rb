@@ -4,6 +4,7 @@
 # Tests of the Ruby binding on the simulated device.
 require "gpupool"
 require "minitest/autorun"
+require "tmpdir"
 
 class PoolTest < Minitest::Test
   MIB = 1 << 20
@@ -433,6 +434,38 @@ class PoolTest < Minitest::Test
       end
     end
     assert_predicate pool, :closed?
+  end
+
+  def test_tags
+    Pool.open("sim") do |pool|
+      GpuPool.tag_push("weights")
+      GpuPool.tag_push("kv cache")
+      address = pool.malloc(512 * MIB)
+      GpuPool.tag_pop
+      block = pool.allocate(256 * MIB)
+      GpuPool.tag_pop
+      refused { GpuPool.tag_pop }
+      holders = pool.holders
+      assert_equal ["kv cache", "weights"], Array.new(holders.count) { |index| holders.holder(index).tag }
+      block.free
+      pool.free(address)
+      assert_equal 0, pool.holders.count
+      refused { GpuPool.tag_push("") }
+    end
+  end
+
+  def test_recording
+    Dir.mktmpdir do |folder|
+      path = File.join(folder, "ruby.gpt")
+      GpuPool.record_start(path, 0)
+      refused { GpuPool.record_start("#{path}2", 0) }
+      GpuPool.mark("step 12")
+      GpuPool.record_stop
+      refused { GpuPool.record_stop }
+      GpuPool.mark("nobody listens")
+      assert_includes File.binread(path), "step 12"
+      refused { GpuPool.record_start(path, 0) }
+    end
   end
 
   def test_collecting

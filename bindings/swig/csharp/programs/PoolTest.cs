@@ -3,8 +3,10 @@ using System;
 using System.Collections.Generic;
 using System.Linq;
 using System.Runtime.CompilerServices;
+using System.Text;
 using System.Threading;
 using GpuPool;
+using IO = System.IO;  // which has a Stream too
 
 /// <summary>Tests of the C# binding on the simulated device.</summary>
 public static class PoolTest {
@@ -360,6 +362,38 @@ public static class PoolTest {
     return pool.Allocate(100, pool.CreateStream());
   }
 
+  private static void TestTags() {
+    using (Pool pool = Limited(1024 * MiB)) {
+      Library.TagPush("weights");
+      Library.TagPush("kv cache");
+      ulong address = pool.Malloc(512 * MiB);
+      Library.TagPop();
+      Block block = pool.Allocate(256 * MiB);
+      Library.TagPop();
+      Thrown<GpuPoolInvalidArgumentException>(Library.TagPop);
+      Same(pool.Holders().Count(), 2U);
+      Same(pool.Holders().Holder(0).Tag, "kv cache");
+      Same(pool.Holders().Holder(1).Tag, "weights");
+      block.Free();
+      pool.Free(address);
+      Same(pool.Holders().Count(), 0U);
+      Thrown<GpuPoolInvalidArgumentException>(() => Library.TagPush(""));
+    }
+  }
+
+  private static void TestRecording() {
+    string file = IO.Path.Combine(IO.Path.GetTempPath(), IO.Path.GetRandomFileName());
+    Library.RecordStart(file, 0);
+    Thrown<GpuPoolInvalidArgumentException>(() => Library.RecordStart(file + "2", 0));
+    Library.Mark("step 12");
+    Library.RecordStop();
+    Thrown<GpuPoolInvalidArgumentException>(Library.RecordStop);
+    Library.Mark("nobody listens");
+    IsTrue(IO.File.ReadAllText(file, Encoding.ASCII).Contains("step 12"));
+    Thrown<GpuPoolInvalidArgumentException>(() => Library.RecordStart(file, 0));
+    IO.File.Delete(file);
+  }
+
   private static void TestCollecting() {
     using (var pool = new Pool()) {
       // The collector looks at stacks without knowing types, so a few may stay.
@@ -497,8 +531,8 @@ public static class PoolTest {
 
   public static void Main() {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
-                       TestWatching, TestClosing, TestWords, TestCaptures, TestLaunches, TestCollecting,
-                       TestCollectingBeforeOutOfMemory, TestCollectingChildrenBeforeOutOfMemory,
+                       TestWatching, TestTags, TestRecording, TestClosing, TestWords, TestCaptures, TestLaunches,
+                       TestCollecting, TestCollectingBeforeOutOfMemory, TestCollectingChildrenBeforeOutOfMemory,
                        TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -408,6 +411,40 @@ public final class PoolTest {
     }
   }
 
+  private static void tags() {
+    try (Pool pool = limited(1024 * MIB)) {
+      GpuPool.tagPush("weights");
+      GpuPool.tagPush("kv cache");
+      long address = pool.malloc(512 * MIB);
+      GpuPool.tagPop();
+      Block block = pool.allocate(256 * MIB);
+      GpuPool.tagPop();
+      thrown(InvalidArgumentException.class, GpuPool::tagPop);
+      same(pool.holders().count(), 2);
+      same(pool.holders().holder(0).getTag(), "kv cache");
+      same(pool.holders().holder(1).getTag(), "weights");
+      block.free();
+      pool.free(address);
+      same(pool.holders().count(), 0);
+      thrown(InvalidArgumentException.class, () -> GpuPool.tagPush(""));
+    }
+  }
+
+  private static void recording() throws Exception {
+    Path folder = Files.createTempDirectory("gpupool");
+    Path file = folder.resolve("java.gpt");
+    GpuPool.recordStart(file.toString(), 0);
+    thrown(InvalidArgumentException.class, () -> GpuPool.recordStart(file + "2", 0));
+    GpuPool.mark("step 12");
+    GpuPool.recordStop();
+    thrown(InvalidArgumentException.class, GpuPool::recordStop);
+    GpuPool.mark("nobody listens");
+    isTrue(new String(Files.readAllBytes(file), StandardCharsets.ISO_8859_1).contains("step 12"));
+    thrown(InvalidArgumentException.class, () -> GpuPool.recordStart(file.toString(), 0));
+    Files.delete(file);
+    Files.delete(folder);
+  }
+
   /** Collects until the expectation holds, because a collector has no exact moment. */
   private static void untilCollected(Pool pool, long expectedLive) throws InterruptedException {
     for (int i = 0; i < 500 && live(pool) != expectedLive; ++i) {
@@ -563,6 +600,8 @@ public final class PoolTest {
         PoolTest::limits,
         PoolTest::handlers,
         PoolTest::watching,
+        PoolTest::tags,
+        PoolTest::recording,
         PoolTest::closing,
         PoolTest::words,
         PoolTest::captures,
