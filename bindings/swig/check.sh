@@ -55,7 +55,7 @@ say "format"
 # Only the release that tools/setup.sh pins: others format differently.
 clang_format=build/checkers/clang-format
 if [ -x $clang_format ]; then
-  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{OomHandler,LogReceiver,Natives}.java \
+  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{Collector,LogReceiver,Natives,OomHandler}.java \
     $here/java/programs/*.java examples/java/*.java
 else
   say "no $clang_format: skipped"
@@ -72,6 +72,23 @@ fi
 
 say "build: ${languages[*]}"
 make -j2 -C $here --no-print-directory BUILD="$build" "${languages[@]}"
+
+# What users see of the central classes says what it does.
+say "comments"
+central='(Pool|Config|SimConfig|Block|Slice|Stream|Transfer)'
+{
+  if chosen java; then
+    javac -Xdoclint:missing/public -Xmaxwarns 10000 -d "$build/doclint" "$build"/java/proxies/*.java $here/java/*.java
+  fi
+  if chosen csharp; then
+    mcs -warn:4 -target:library -doc:"$build/comments.xml" -out:"$build/comments.dll" "$build"/csharp/proxies/*.cs \
+      $here/csharp/{Callbacks,GpuPoolException}.cs
+  fi
+} >"$build/comments.log" 2>&1 || { cat "$build/comments.log"; exit 1; }
+if grep -E "/$central\.java:.* no comment|CS1591: .*\`GpuPool\.$central(\.[^~]|')" "$build/comments.log"; then
+  say "these have no comment" >&2
+  exit 1
+fi
 
 say "C++"
 read -ra flags <<<"$(if [ -n "${GPUPOOL_PREFIX:-}" ]; then

@@ -26,6 +26,8 @@ using namespace binding;
 %include <stdint.i>
 %include <std_string.i>
 
+// First, because a language may hide a function, or say more of it.
+%include "comments.swg"
 #if defined(SWIGJAVA)
 %include "languages/java.swg"
 #elif defined(SWIGCSHARP)
@@ -73,6 +75,7 @@ using namespace binding;
 %gpupool_raises
 
 %extend gpupool_config_t {
+  /// With the defaults.
   gpupool_config_t() {
     return new gpupool_config_t(default_config());
   }
@@ -81,23 +84,23 @@ using namespace binding;
     delete[] $self->share;
     delete $self;
   }
-  // "cuda:1", "sim", "2". Since 0.2.
+  /// "cuda:1", "sim", "2". Since 0.2.
   void set_device(const std::string& device) { binding::set_device(*$self, device); }
-  // "8GiB", or "40%" of the device. Replaces both limits. Since 0.2.
+  /// "8GiB", or "40%" of the device. Replaces both limits. Since 0.2.
   void set_limit(const std::string& limit) { binding::set_limit(*$self, limit); }
-  // The group of processes to share the device's memory with. Since 0.2.
+  /// The group of processes to share the device's memory with. Since 0.2.
   void set_share(const std::string& group) {
     auto* const copy = new char[group.size() + 1];
     std::copy_n(group.c_str(), group.size() + 1, copy);
     delete[] $self->share;
     $self->share = copy;
   }
-  // Asks the driver at every malloc and free whether the stream is capturing a graph.
+  /// Asks the driver at every malloc and free whether the stream is capturing a graph.
   void set_capture_aware(bool aware) {
     const uint32_t flag = GPUPOOL_FLAG_CAPTURE_AWARE;
     $self->flags = aware ? $self->flags | flag : $self->flags & ~flag;
   }
-  // Another device that may access the pool's memory.
+  /// Another device that may access the pool's memory.
   void add_peer(int32_t device) {
     const uint32_t count = $self->peer_count;
     auto* const peers = new int32_t[count + 1];
@@ -110,6 +113,7 @@ using namespace binding;
 }
 
 %extend gpupool_sim_config_t {
+  /// With the defaults.
   gpupool_sim_config_t() {
     auto* const config = new gpupool_sim_config_t{};
     config->struct_size = sizeof *config;
@@ -118,7 +122,7 @@ using namespace binding;
 }
 
 %extend gpupool_stats_t {
-  // In words: "2 MiB of 64 MiB reserved, 1 block live".
+  /// In words: "2 MiB of 64 MiB reserved, 1 block live".
   std::string to_string() const { return describe_stats(*$self); }
 }
 

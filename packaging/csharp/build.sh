@@ -17,7 +17,7 @@ case $platform in
 esac
 
 fill packaging/csharp/gpupool.nuspec "$parts/GpuPool.nuspec" COMMIT="$(git rev-parse HEAD)"
-cp "$swig/csharp/GpuPool.dll" "$parts/lib/netstandard2.0"
+cp "$swig"/csharp/GpuPool.{dll,xml} "$parts/lib/netstandard2.0"
 cp bindings/swig/csharp/Spans.cs "$parts/contentFiles/cs/any/GpuPool"
 cp packaging/csharp/GpuPool.targets "$parts/buildTransitive/net462"
 cp packaging/csharp/README.md LICENSE "$parts"

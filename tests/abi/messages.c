@@ -70,6 +70,26 @@ static void test_fields(void) {
   SAYS(UNSUPPORTED, "kind is 1, and mode 1 (vmm) is for kind 0 (device) only", create(&config));
 }
 
+// As FIELD_SAYS, of a simulated device's configuration.
+#define SIM_SAYS(expected, words, field, value)            \
+  do {                                                     \
+    gpupool_sim_config_t bad;                              \
+    memset(&bad, 0, sizeof bad);                           \
+    bad.struct_size = sizeof bad;                          \
+    bad.field = (value);                                   \
+    SAYS(expected, words, gpupool_sim_configure(5, &bad)); \
+  } while (0)
+
+static void test_fields_of_the_simulated_device(void) {
+  SIM_SAYS(INVALID, "data is 3, not 1 (memory) or 2 (addresses only), nor 0 for the default", data, 3);
+  SIM_SAYS(INVALID, "capacity_bytes is 1, not 2 MiB to 64 TiB, nor 0 for an H200's", capacity_bytes, 1);
+  SIM_SAYS(INVALID, "price_scale is -2, not in (0, 1e6], nor 0 for an H200's", price_scale, -2);
+  SIM_SAYS(INVALID, "streams is 3, not 1 (any number) or 2 (created ones), nor 0 for the default", streams,
+           3);
+  SIM_SAYS(UNSUPPORTED, "reserved0 is 7, not 0", reserved0, 7);
+  SIM_SAYS(UNSUPPORTED, "reserved[1] is 7, not 0", reserved[1], 7);
+}
+
 static void test_sizes_of_structs(gpupool_t* pool) {
   gpupool_config_t config = config_for(0);
   config.struct_size = 0;
@@ -183,6 +203,7 @@ int main(void) {
   test_texts();
   test_variables();
   test_fields();
+  test_fields_of_the_simulated_device();
   test_sizes_of_structs(pool);
   test_calls(pool);
   OK(gpupool_destroy(pool));

@@ -13,12 +13,60 @@ import apigen
 from api.model import Enum, Function, Struct
 from api.parser import parse
 from api.writers.swig import csharp_exceptions, java_exceptions, swig_names
+from api.writers.swig_comments import declarations, swig_comments
 
 HEADER = (ROOT / apigen.HEADER).read_text(encoding="utf-8")
 # The same with a status that there is not.
 COLDER = HEADER.replace(
     "  GPUPOOL_STATUS_FORCE32", "  /* Brr,\n   * really. */\n  GPUPOOL_ERROR_TOO_COLD = 99,\n  GPUPOOL_STATUS_FORCE32"
 )
+
+
+class Comments(unittest.TestCase):
+    def test_fields_have_the_headers_text(self):
+        header = HEADER.replace("/* Number of the device, from 0. */", '/* A gpupool_mode_t if <3, "so". */')
+        comments = swig_comments(parse(header))
+        java = '%javamethodmodifiers gpupool_config_t::device %{/** A Mode if &lt;3, "so". */\n  public%};'
+        self.assertIn(java, comments)
+        self.assertIn(java.replace("java", "cs", 1).replace("/**", "/// <summary>").replace(" */", "</summary>")
+                      .replace("<summary> ", "<summary>"), comments)
+
+    def test_hidden_fields_have_none(self):
+        self.assertNotIn("gpupool_config_t::struct_size", swig_comments(parse(HEADER)))
+
+    def test_objects_have_their_own_text(self):
+        found = list(declarations("""
+/// Sums.
+class Sum {
+#ifndef SWIG
+  /// For C++.
+  Sum(int);
+#endif
+  /// Adds one,
+  /// or more.
+  void add(int number = 1) const {
+  }
+  /// Adds text
+  void add(const std::string& text,
+           int base) {
+  }
+  int silent();
+};
+/// Alone.
+inline int alone() {
+}
+%extend gpupool_x_t {
+  /// Of x.
+  void of_x() { f(); }
+}
+"""))
+        self.assertEqual(found, [
+            ("binding::Sum", None, "", "Sums."),
+            ("binding::Sum", "add", "", "Adds one, or more."),
+            ("binding::Sum", "add", "(const std::string& text, int base)", "Adds text"),
+            ("binding", "alone", "", "Alone."),
+            ("gpupool_x_t", "of_x", "", "Of x."),
+        ])
 
 
 class Names(unittest.TestCase):

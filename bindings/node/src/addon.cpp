@@ -4,6 +4,11 @@
 #include "call.hpp"
 #include "library.hpp"
 
+// Node ends what its collector finds only after the JavaScript under way, so a malloc cannot wait for it.
+inline bool binding::run_collector() noexcept {
+  return false;
+}
+
 namespace node {
 
 using binding::Block;

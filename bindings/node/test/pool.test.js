@@ -272,6 +272,19 @@ test("what is forgotten is freed", async () => {
   assert.equal(live(pool), 0);
 });
 
+// As README.md says: a malloc cannot wait for the collector, but an asynchronous function can.
+test("what is forgotten makes room after a turn of the event loop", async () => {
+  const pool = new Pool("sim", "64MiB");
+  (() => {
+    for (let i = 0; i < 64; ++i) pool.allocate(MIB);
+  })();
+  await new Promise(setImmediate);
+  assert.throws(() => pool.malloc(48 * MIB), gpupool.OverLimitError);
+  global.gc();
+  await new Promise(setImmediate);
+  pool.free(pool.malloc(48 * MIB));
+});
+
 test("workers have pools of their own", async () => {
   const code = `
     const { parentPort, workerData } = require("node:worker_threads");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The extension module gpupool._hot: malloc and free as methods in C, which cost less than methods in Python
- * over cffi. The rest of a pool is written in Python, in a class derived from this one. */
+ * over cffi, and Python's buffer protocol, which a class in Python can have from 3.12 on only. The rest of a
+ * pool and of a buffer is written in Python, in classes derived from these. */
 #include <Python.h>
 #include <gpupool/gpupool.h>
 #include <string.h>
@@ -282,6 +283,48 @@ static PyType_Spec hot_spec = {
     .slots = hot_slots,
 };
 
+/* The header of the limited API declares the buffer protocol from 3.11 on. CPython 3.10 has the same. */
+typedef struct view_t {
+  void* start;
+  PyObject* exporter;
+  /* and more, which is not ours to write */
+} view_t;
+
+int PyObject_GetBuffer(PyObject* exporter, view_t* view, int flags);
+#ifndef Py_bf_getbuffer
+#define Py_bf_getbuffer 1
+#define Py_bf_releasebuffer 2
+#endif
+
+/* Lends the memoryview that _lend() returns. Whoever borrows it keeps that, not this object. */
+static int lend(PyObject* self, view_t* view, int flags) {
+  PyObject* lent = PyObject_CallMethod(self, "_lend", NULL);
+  view->exporter = NULL;
+  const int status = lent == NULL ? -1 : PyObject_GetBuffer(lent, view, flags);
+  Py_XDECREF(lent);
+  return status;
+}
+
+/* Never called, because the exporter is the memoryview. That it is there tells numpy.frombuffer to keep the
+ * view and not only this object, whose block may be freed. */
+static void take_back(PyObject* self, view_t* view) {
+  (void)self;
+  (void)view;
+}
+
+static PyType_Slot lender_slots[] = {
+    {Py_bf_getbuffer, lend},
+    {Py_bf_releasebuffer, take_back},
+    {0, NULL},
+};
+
+static PyType_Spec lender_spec = {
+    .name = "gpupool._hot.Lender",
+    .basicsize = sizeof(PyObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = lender_slots,
+};
+
 /* new_bytes(size): uninitialised bytes; the caller must write them before anybody else sees them. */
 static PyObject* new_bytes(PyObject* module, PyObject* size) {
   (void)module;
@@ -312,12 +355,18 @@ static PyMethodDef hot_functions[] = {
 static struct PyModuleDef hot_module = {
     PyModuleDef_HEAD_INIT, "gpupool._hot", NULL, -1, hot_functions, NULL, NULL, NULL, NULL};
 
+static int add_type(PyObject* module, const char* name, PyType_Spec* spec) {
+  PyObject* type = PyType_FromSpec(spec);
+  if (type != NULL && PyModule_AddObject(module, name, type) == 0) return 0;
+  Py_XDECREF(type);
+  return -1;
+}
+
 PyMODINIT_FUNC PyInit__hot(void) {
   PyObject* module = PyModule_Create(&hot_module);
-  PyObject* type = module == NULL ? NULL : PyType_FromSpec(&hot_spec);
-  if (type == NULL || PyModule_AddObject(module, "HotCalls", type) != 0) {
-    Py_XDECREF(type);
-    Py_XDECREF(module);
+  if (module != NULL &&
+      (add_type(module, "HotCalls", &hot_spec) != 0 || add_type(module, "Lender", &lender_spec) != 0)) {
+    Py_DECREF(module);
     return NULL;
   }
   return module;

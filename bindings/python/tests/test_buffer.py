@@ -266,6 +266,43 @@ def test_view(pool: gpupool.Pool) -> None:
     assert pool.memory_allocated() == 0
 
 
+def test_the_buffer_protocol(pool: gpupool.Pool) -> None:
+    buffer = pool.alloc(16)
+    buffer.copy_from_host(bytes(range(16)))
+    view = memoryview(buffer)
+    assert (view.nbytes, view.format, view.readonly) == (16, "B", False)
+    numbers = numpy.frombuffer(buffer, numpy.uint32)
+    numbers[1] = 0xFFFFFFFF
+    assert bytes(view) == buffer.copy_to_host() == bytes((0, 1, 2, 3, 255, 255, 255, 255, *range(8, 16)))
+    assert bytearray(buffer[14:]) == b"\x0e\x0f"
+    assert numpy.frombuffer(pool.alloc(0), numpy.uint8).tolist() == []
+    # A view keeps the block after its free; a freed buffer has no new view.
+    buffer.free()
+    del view
+    assert pool.memory_allocated() == 512
+    assert numbers[0] == 0x03020100
+    for borrow in (memoryview, lambda freed: numpy.frombuffer(freed, numpy.uint8)):
+        with pytest.raises(gpupool.UnknownPointerError, match="has been freed"):
+            borrow(buffer)
+    del numbers
+    assert pool.memory_allocated() == 0
+
+
+def test_a_buffer_is_a_source_for_copies(pool: gpupool.Pool) -> None:
+    with pool.alloc(4) as source, pool.alloc(8) as target:
+        source.copy_from_host(b"abcd")
+        target.copy_from_host(source, 2)
+        assert target.copy_to_host(2, 4) == b"abcd"
+        target.copy_to_host(2, out=source)
+        assert bytes(source) == b"abcd"
+
+
+# Its type and shape would be lost; numpy.asarray(array) keeps them.
+def test_an_array_has_no_buffer_protocol(pool: gpupool.Pool) -> None:
+    with pytest.raises(TypeError):
+        memoryview(pool.empty((2, 3), "float16"))  # type: ignore[arg-type]
+
+
 def test_a_device_without_data() -> None:
     gpupool.sim.configure(3, data=False)
     with gpupool.Pool(3) as pool, pool.alloc(1000) as buffer:
@@ -275,6 +312,9 @@ def test_a_device_without_data() -> None:
             numpy.from_dlpack(buffer)
         with pytest.raises(TypeError, match="this is not a host array"):
             numpy.asarray(buffer)
+        for borrow in (memoryview, lambda given: numpy.frombuffer(given, numpy.uint8), bytearray):
+            with pytest.raises(TypeError, match=r"the host cannot reach this memory; see copy_to_host"):
+                borrow(buffer)
         with pytest.raises(gpupool.UnsupportedError):
             buffer.copy_to_host()
         assert pool.stats().all.allocated_blocks.total_allocated == 1

@@ -85,6 +85,16 @@ def test_strict_streams_refuse_numbers_that_nobody_made() -> None:
         sim.work(1, 12345, device=2)
 
 
+def test_configure_names_the_argument_that_is_wrong() -> None:
+    def says(message: str, **arguments: float) -> None:
+        with pytest.raises(gpupool.InvalidArgumentError) as caught:
+            sim.configure(2, **arguments)  # type: ignore[arg-type]
+        assert str(caught.value) == message
+
+    says("capacity_bytes is 1, not 2 MiB to 64 TiB, nor 0 for an H200's", capacity_bytes=1)
+    says("price_scale is -2, not in (0, 1e6], nor 0 for an H200's", price_scale=-2)
+
+
 def test_configure() -> None:
     sim.configure(2, capacity_bytes=128 * MIB, price_scale=2.0)
     assert gpupool.device_info(2).total_bytes == 128 * MIB

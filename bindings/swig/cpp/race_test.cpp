@@ -11,6 +11,11 @@
 #include "objects.hpp"
 
 using namespace binding;
+// There is no collector here.
+inline bool binding::run_collector() noexcept {
+  return false;
+}
+
 using Clock = std::chrono::steady_clock;
 using Calls = std::vector<std::function<void()>>;
 

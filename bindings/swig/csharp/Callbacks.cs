@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 using System;
 using System.Runtime.InteropServices;
+using System.Threading;
 
 namespace GpuPool {
 
@@ -27,6 +28,8 @@ internal static class Callbacks {
   private delegate void LogFunction(IntPtr receiver, int level, IntPtr message);
   [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
   private delegate void ReleaseFunction(IntPtr handle);
+  [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+  private delegate int CollectFunction();
 
   [StructLayout(LayoutKind.Sequential)]
   private struct Table {
@@ -35,6 +38,7 @@ internal static class Callbacks {
     public AskFunction Ask;
     public LogFunction Log;
     public ReleaseFunction Release;
+    public CollectFunction Collect;
   }
 
   [DllImport("gpupool_csharp")]
@@ -43,13 +47,16 @@ internal static class Callbacks {
   // Holds the delegates for as long as the native code may call them.
   private static Table table;
 
+  private static readonly TimeSpan LongestWait = TimeSpan.FromSeconds(1);
+
   [ThreadStatic]
   private static Exception thrownByHandler;
   [ThreadStatic]
   private static byte[] bytes;
 
   static Callbacks() {
-    table = new Table { Raise = Raise, TakeBytes = TakeBytes, Ask = Ask, Log = Log, Release = Release };
+    table = new Table { Raise = Raise, TakeBytes = TakeBytes, Ask = Ask, Log = Log, Release = Release,
+                        Collect = Collect };
     gpupool_csharp_set_callbacks(ref table);
   }
 
@@ -107,6 +114,20 @@ internal static class Callbacks {
       ((LogReceiver)GCHandle.FromIntPtr(receiver).Target)((LogLevel)level, Marshal.PtrToStringAnsi(message));
     } catch (Exception exception) {
       Console.Error.WriteLine(exception);
+    }
+  }
+
+  // A finalizer of the program may want a lock that this thread holds, so the wait for all of them has an end.
+  private static int Collect() {
+    if (thrownByHandler != null) return 0;
+    try {
+      GC.Collect();
+      var waiter = new Thread(GC.WaitForPendingFinalizers) { IsBackground = true };
+      waiter.Start();
+      waiter.Join(LongestWait);
+      return 1;
+    } catch (Exception) {
+      return 0;  // the malloc fails as it would without a collector
     }
   }
 

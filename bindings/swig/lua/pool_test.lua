@@ -98,6 +98,17 @@ local function says(words, call, ...)
   end
 end
 
+-- A field is called as the program writes it, not by the name of a function that sets it.
+function tests.fields()
+  local config = gpupool.Config()
+  for field, wanted in pairs { fraction = "a number", slack = "a number", limit_bytes = "an integer",
+    device = "an integer of 32 bits" } do
+    local message = misused(function() config[field] = "half" end)
+    same(message, ("%s is \"half\": %s is wanted"):format(field, wanted))
+  end
+  same(misused(gpupool.open, { fraction = {} }):match("^fraction is table: .*: (.*)"), "a number is wanted")
+end
+
 function tests.arguments()
   local pool <close> = gpupool.open()
   says("malloc: size is \"1\": an integer is wanted", pool.malloc, pool, "1")
@@ -398,6 +409,40 @@ function tests.closing()
   same(gpupool.sim_faults(6), 0)
 end
 
+function tests.tags()
+  local pool <close> = gpupool.open { backend = "sim" }
+  gpupool.tag_push("weights")
+  gpupool.tag_push("kv cache")
+  local address = pool:malloc(512 * MIB)
+  gpupool.tag_pop()
+  local block = pool:allocate(256 * MIB)
+  gpupool.tag_pop()
+  fails("INVALID_ARGUMENT", gpupool.tag_pop)
+  local holders = pool:holders()
+  same(holders:count(), 2)
+  same(holders:holder(0).tag, "kv cache")
+  same(holders:holder(1).tag, "weights")
+  block:free()
+  pool:free(address)
+  same(pool:holders():count(), 0)
+  fails("INVALID_ARGUMENT", gpupool.tag_push, "")
+end
+
+function tests.recording()
+  local path = os.tmpname()
+  os.remove(path)
+  gpupool.record_start(path, 0)
+  fails("INVALID_ARGUMENT", gpupool.record_start, path .. "2", 0)
+  gpupool.mark("step 12")
+  gpupool.record_stop()
+  fails("INVALID_ARGUMENT", gpupool.record_stop)
+  gpupool.mark("nobody listens")
+  local file <close> = io.open(path, "rb")
+  assert(file:read("a"):find("step 12", 1, true))
+  fails("INVALID_ARGUMENT", gpupool.record_start, path, 0)
+  os.remove(path)
+end
+
 function tests.collecting()
   do
     local pool <close> = gpupool.open()
@@ -417,6 +462,70 @@ function tests.collecting()
   collectgarbage()
   block:write("a")
   block:free()
+end
+
+-- How often the collector runs from now on: a function that returns it.
+local function collections()
+  local count = 0
+  local function watch()
+    setmetatable({}, { __gc = function()
+      count = count + 1
+      watch()
+    end })
+  end
+  watch()
+  return function() return count end
+end
+
+function tests.collecting_before_out_of_memory()
+  collectgarbage()
+  collectgarbage("stop")
+  local count = collections()
+  local pool <close> = gpupool.open { backend = "sim", limit_bytes = 64 * MIB }
+  -- The collector runs only when a malloc would fail.
+  for _ = 1, 64 do pool:allocate(MIB) end
+  same(count(), 0)
+  for _ = 1, 9 * 64 do pool:allocate(MIB) end
+  same(count(), 9)
+  pool:free(pool:malloc(48 * MIB))
+  same(count(), 10)
+  pool:malloc_aligned(16 * MIB, 2 * MIB)
+
+  -- What is reachable stays. The collector finds nothing, so the failure is the first one.
+  local kept = pool:allocate(16 * MIB)
+  collectgarbage()
+  local attempts = {}
+  pool:set_oom_handler(function(_, attempt)
+    attempts[#attempts + 1] = attempt
+    return attempt < 2
+  end)
+  local failed = pool:stats().failed_mallocs
+  local before = count()
+  assert(fails("OVER_LIMIT", pool.allocate, pool, 33 * MIB).message:find("^malloc of 34603008 bytes"))
+  same(table.concat(attempts, " "), "1 2")
+  same(pool:stats().failed_mallocs, failed + 1)
+  same(count(), before + 1)
+  assert(not kept:is_freed())
+  -- Nor does it run when the handler helps, or throws.
+  pool:set_oom_handler(function()
+    kept:close()
+    return true
+  end)
+  pool:malloc(33 * MIB)
+  pool:set_oom_handler(function() error("from the handler") end)
+  assert(misused(pool.malloc, pool, 65 * MIB):find("from the handler"))
+  same(count(), before + 1)
+  collectgarbage("restart")
+end
+
+-- A child keeps what it has mapped, even while that is free.
+function tests.collecting_children_before_out_of_memory()
+  local pool <close> = gpupool.open { backend = "sim", limit_bytes = 64 * MIB }
+  do
+    local forgotten = pool:create_child()
+    forgotten:free(forgotten:malloc(48 * MIB))
+  end
+  pool:free(pool:malloc(48 * MIB))
 end
 
 function tests.shared_pool()

@@ -4,6 +4,7 @@
 # Tests of the Ruby binding on the simulated device.
 require "gpupool"
 require "minitest/autorun"
+require "tmpdir"
 
 class PoolTest < Minitest::Test
   MIB = 1 << 20
@@ -99,7 +100,8 @@ class PoolTest < Minitest::Test
       says("size is 1.5: an Integer is wanted", TypeError) { pool.malloc(1.5) }
       says("size is 1000000.0: an Integer is wanted", TypeError) { pool.allocate(1e6) }
       says("stream is :stream: an Integer or a Stream is wanted", TypeError) { pool.malloc(1, :stream) }
-      says("set_fraction: argument 1 is \"half\": Float is wanted", TypeError) { pool.fraction = "half" }
+      says("fraction is \"half\": a Float is wanted", TypeError) { pool.fraction = "half" }
+      says("fraction is nil: a Float is wanted", TypeError) { GpuPool::Config.new(fraction: nil) }
       says("device is 4294967296: an Integer of 32 bits is wanted", RangeError) { pool.enable_peer(2**32) }
       says("read: these arguments do not fit: an offset and a length", ArgumentError) { pool.allocate(1).read(:all) }
       says("parse_size: argument 1 is nil: String is wanted", ArgumentError) { GpuPool.parse_size(nil) }
@@ -434,6 +436,38 @@ class PoolTest < Minitest::Test
     assert_predicate pool, :closed?
   end
 
+  def test_tags
+    Pool.open("sim") do |pool|
+      GpuPool.tag_push("weights")
+      GpuPool.tag_push("kv cache")
+      address = pool.malloc(512 * MIB)
+      GpuPool.tag_pop
+      block = pool.allocate(256 * MIB)
+      GpuPool.tag_pop
+      refused { GpuPool.tag_pop }
+      holders = pool.holders
+      assert_equal ["kv cache", "weights"], Array.new(holders.count) { |index| holders.holder(index).tag }
+      block.free
+      pool.free(address)
+      assert_equal 0, pool.holders.count
+      refused { GpuPool.tag_push("") }
+    end
+  end
+
+  def test_recording
+    Dir.mktmpdir do |folder|
+      path = File.join(folder, "ruby.gpt")
+      GpuPool.record_start(path, 0)
+      refused { GpuPool.record_start("#{path}2", 0) }
+      GpuPool.mark("step 12")
+      GpuPool.record_stop
+      refused { GpuPool.record_stop }
+      GpuPool.mark("nobody listens")
+      assert_includes File.binread(path), "step 12"
+      refused { GpuPool.record_start(path, 0) }
+    end
+  end
+
   def test_collecting
     Pool.open do |pool|
       # The collector looks at the stack without knowing types, so a few may stay.
@@ -446,6 +480,65 @@ class PoolTest < Minitest::Test
     GC.start
     blocks.each { |block| block.write("a") }
     blocks.each(&:free)
+  end
+
+  def forget_blocks(pool, count)
+    count.times { pool.allocate(MIB) }
+  end
+
+  # How often the collector runs while the block of code does, when it does not run by itself.
+  def collections
+    GC.start
+    GC.disable
+    count = GC.count
+    yield
+    GC.count - count
+  ensure
+    GC.enable
+  end
+
+  def test_collecting_before_out_of_memory
+    Pool.open("sim", limit: 64 * MIB) do |pool|
+      # The collector runs only when a malloc would fail, and often enough for ten times what fits.
+      assert_equal(0, collections { forget_blocks(pool, 64) })
+      forget_blocks(pool, 9 * 64)
+      pool.free(pool.malloc(48 * MIB))
+      pool.free(pool.malloc_aligned(48 * MIB, 2 * MIB))
+    end
+  end
+
+  # What is reachable stays. The collector finds nothing, so the failure is the first one.
+  def test_collecting_that_finds_nothing
+    Pool.open("sim", limit: 64 * MIB) do |pool|
+      kept = pool.allocate(32 * MIB)
+      attempts = []
+      pool.on_out_of_memory { |_, attempt| attempts.push(attempt) && attempt < 2 }
+      failed = pool.stats.failed_mallocs
+      failure = nil
+      ran = collections { failure = assert_raises(GpuPool::OverLimitError) { pool.allocate(33 * MIB) } }
+      assert_match(/\Amalloc of 34603008 bytes/, failure.message)
+      assert_equal [1, [1, 2], failed + 1], [ran, attempts, pool.stats.failed_mallocs]
+      refute_predicate kept, :freed?
+
+      # Nor does it run when the handler helps, or raises.
+      pool.on_out_of_memory { kept.close || true }
+      assert_equal(0, collections { pool.malloc(33 * MIB) })
+      pool.on_out_of_memory { raise IOError, "from the handler" }
+      assert_equal(0, collections { assert_raises(IOError) { pool.malloc(65 * MIB) } })
+    end
+  end
+
+  def forget_child(pool)
+    child = pool.create_child
+    child.free(child.malloc(48 * MIB))
+  end
+
+  # A child keeps what it has mapped, even while that is free.
+  def test_collecting_children_before_out_of_memory
+    Pool.open("sim", limit: 512 * MIB) do |pool|
+      50.times { forget_child(pool) }
+      pool.free(pool.malloc(48 * MIB))
+    end
   end
 
   def test_a_copied_statistic_outlives_what_it_came_from

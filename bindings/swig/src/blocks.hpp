@@ -16,6 +16,7 @@ class Stream {
 
   /// The number that other functions take; on a GPU the CUstream.
   gpupool_stream_t id() const { return stream_->id(); }
+  /// Whether it has been closed.
   bool is_closed() const { return stream_->is_closed(); }
   /// Waits until the stream has done all work queued on it.
   void synchronize() const {
@@ -61,6 +62,7 @@ class Block {
   gpupool_stream_t stream() const {
     return block_->stream();
   }
+  /// Whether it has been freed.
   bool is_freed() const {
     return block_->is_freed();
   }
@@ -98,9 +100,11 @@ class Block {
   std::string read() {
     return all().read();
   }
+  /// The same from offset on.
   std::string read(uint64_t offset) {
     return all().read(offset);
   }
+  /// The same, length bytes from offset on.
   std::string read(uint64_t offset, uint64_t length) {
     return all().read(offset, length);
   }
@@ -114,9 +118,11 @@ class Block {
   Transfer* read_async() {
     return all().read_async();
   }
+  /// The same from offset on.
   Transfer* read_async(uint64_t offset) {
     return all().read_async(offset);
   }
+  /// The same, length bytes from offset on.
   Transfer* read_async(uint64_t offset, uint64_t length) {
     return all().read_async(offset, length);
   }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "failure.hpp"
+#include "collector.hpp"
 #include "gate.hpp"
 #include "handler.hpp"
 
@@ -42,11 +42,15 @@ struct PinnedPool {
 /// destroyed, because it belongs to the process.
 class Core {
  public:
-  Core(gpupool_t* handle, gpupool_backend_t backend, bool is_default)
+  enum class Kind { kOwn, kChild, kDefault };
+
+  Core(gpupool_t* handle, gpupool_backend_t backend, Kind kind)
       : handle_(handle),
         backend_(backend),
-        is_default_(is_default),
-        handler_(is_default ? HandlerSlot::of_default(handle) : std::make_shared<HandlerSlot>()) {}
+        kind_(kind),
+        handler_(kind == Kind::kDefault ? HandlerSlot::of_default(handle) : std::make_shared<HandlerSlot>()) {
+    if (kind_ == Kind::kChild) Keepers::began();
+  }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core() {
@@ -130,15 +134,16 @@ class Core {
   /// No call is inside, and none will be, except late frees.
   void end() noexcept {
     const std::lock_guard lock(mutex_);
-    if (is_default_) return;
+    if (kind_ == Kind::kDefault) return;
     is_ended_ = true;
     status_ = gpupool_destroy(handle_);
+    if (kind_ == Kind::kChild) Keepers::ended();
     handler_->drop();
   }
 
   gpupool_t* const handle_;
   const gpupool_backend_t backend_;
-  const bool is_default_;
+  const Kind kind_;
   const std::shared_ptr<HandlerSlot> handler_;
   mutable std::mutex pinned_mutex_;
   mutable std::shared_ptr<PinnedPool> pinned_;

@@ -15,9 +15,14 @@ struct CsharpCallbacks {
   int32_t (*ask)(void* handler, uint64_t size, uint32_t attempt);
   void (*log)(void* receiver, int32_t level, const char* message);
   void (*release)(void* delegate);
+  int32_t (*collect)();
 };
 
 inline CsharpCallbacks csharp_callbacks;
+
+inline bool run_collector() noexcept {
+  return csharp_callbacks.collect() != 0;
+}
 
 /// A delegate, held by a GCHandle.
 class CsharpHandler : public OomHandler {

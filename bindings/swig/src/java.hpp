@@ -4,12 +4,42 @@
 
 #include <jni.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "log.hpp"
 #include "words.hpp"
 
 namespace binding {
+
+/// Set when Java loads this code.
+inline JavaVM* java_machine = nullptr;
+
+/// The machine hands what it finds to the cleaner's thread, so afterwards this waits for a moment in which
+/// nothing has ended.
+inline bool run_collector() noexcept {
+  constexpr std::chrono::milliseconds kMoment(10);
+  constexpr int kMostMoments = 100;
+  void* environment = nullptr;
+  if (java_machine->GetEnv(&environment, JNI_VERSION_1_8) != JNI_OK) return false;
+  auto* const jenv = static_cast<JNIEnv*>(environment);
+  if (jenv->ExceptionCheck() != 0) return false;
+  const jclass type = jenv->FindClass("org/gpupool/Collector");
+  const jmethodID collect = type == nullptr ? nullptr : jenv->GetStaticMethodID(type, "collect", "()V");
+  if (collect != nullptr) jenv->CallStaticVoidMethod(type, collect);
+  if (jenv->ExceptionCheck() != 0) {
+    jenv->ExceptionClear();  // the malloc fails as it would without a collector
+    return false;
+  }
+  uint64_t ended = 0;
+  int moments = 0;
+  do {
+    ended = Keepers::count_ended();
+    std::this_thread::sleep_for(kMoment);
+  } while (Keepers::count_ended() != ended && ++moments < kMostMoments);
+  return true;
+}
 
 /// An org.gpupool.OomHandler. Its exception stays pending, so it is thrown when the malloc returns.
 class JavaHandler : public OomHandler {
@@ -144,3 +174,8 @@ inline jbyteArray new_byte_array(JNIEnv* jenv, const std::string& bytes) {
 }
 
 }  // namespace binding
+
+extern "C" __attribute__((used)) JNIEXPORT inline jint JNI_OnLoad(JavaVM* machine, void* /*reserved*/) {
+  binding::java_machine = machine;
+  return JNI_VERSION_1_8;
+}

@@ -32,17 +32,22 @@ inline std::string_view lua_type_name(std::string_view type) {
   return type.substr(0, type.find_first_of(" *&"));
 }
 
-/// Leaves "method: argument is value: what is wanted" on the stack, with the caller's place.
+/// SWIG calls what sets the field slack slack_set.
+inline bool is_setter_of(std::string_view method, std::string_view field) {
+  return method.size() == field.size() + 4 && method.starts_with(field) && method.ends_with("_set");
+}
+
+/// Leaves "method: argument is value: what is wanted" on the stack, with the caller's place; of a field,
+/// "field is value: what is wanted".
 inline void push_misuse(lua_State* L, const char* function, const char* argument, int index,
                         const char* wanted) {
   const std::string_view method = method_name(function);
   luaL_where(L, 1);
   const bool is_text = lua_type(L, index) == LUA_TSTRING;
   const char* const value = lua_isnone(L, index) ? "missing" : luaL_tolstring(L, index, nullptr);
-  lua_pushlstring(L, method.data(), method.size());
-  lua_pushfstring(L, is_text ? "%s: %s is \"%s\": %s is wanted" : "%s: %s is %s: %s is wanted",
-                  lua_tostring(L, -1), argument, value, wanted);
-  lua_remove(L, -2);
+  const std::string prefix = is_setter_of(method, argument) ? "" : std::string(method) + ": ";
+  lua_pushfstring(L, is_text ? "%s%s is \"%s\": %s is wanted" : "%s%s is %s: %s is wanted", prefix.c_str(),
+                  argument, value, wanted);
   if (!lua_isnone(L, index)) lua_remove(L, -2);
   lua_concat(L, 2);
 }
@@ -134,6 +139,7 @@ class LuaCall {
   ~LuaCall() { current = outer_; }
 
   lua_State* state() const { return L_; }
+  bool has_thrown() const { return *thrown_ != LUA_NOREF; }
   /// Takes the value on the top of the stack.
   void keep_thrown() { *thrown_ = luaL_ref(L_, LUA_REGISTRYINDEX); }
 
@@ -144,6 +150,12 @@ class LuaCall {
   lua_State* L_;
   int* thrown_;
 };
+
+/// What ends objects runs before the collector returns. From inside one of these it does nothing.
+inline bool run_collector() noexcept {
+  const LuaCall* const call = LuaCall::current;
+  return call != nullptr && !call->has_thrown() && lua_gc(call->state(), LUA_GCCOLLECT) == 0;
+}
 
 /// A Lua state, which the handler of a default pool may outlive.
 struct LuaProgram {

@@ -74,7 +74,9 @@ class Holders {
 /// A pool of one device. Addresses and streams are numbers; a Block is an address that frees itself.
 class Pool {
  public:
+  /// With the defaults of Config.
   Pool() : Pool(create(default_config())) {}
+  /// As the configuration says.
   explicit Pool(const gpupool_config_t& config) : Pool(create(config)) {}
   /// "cuda:1", "sim", "2".
   explicit Pool(const std::string& device) : Pool(create(device, nullptr)) {}
@@ -86,7 +88,7 @@ class Pool {
   static Pool* shared(int32_t device = 0) {
     gpupool_t* handle = nullptr;
     check(gpupool_default_pool(device, &handle));
-    return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, true));
+    return new Pool(std::make_shared<Core>(handle, GPUPOOL_BACKEND_AUTO, Core::Kind::kDefault));
   }
 
   /// A pool that shares this one's limit, for memory that must stay where it is, such as a CUDA graph's:
@@ -97,13 +99,14 @@ class Pool {
     const Call call(*core_);
     gpupool_t* handle = nullptr;
     check(gpupool_create_child(call.pool(), &handle));
-    return new Pool(std::make_shared<Core>(handle, core_->backend(), false));
+    return new Pool(std::make_shared<Core>(handle, core_->backend(), Core::Kind::kChild));
   }
 
   /// Refuses calls from now on, closes the streams that it created, and gives the memory back; may wait for
   /// the GPU. Calls in progress finish as if it were open, and its live blocks stay valid: the memory goes
   /// with the last of them.
   void close() { core_->close(); }
+  /// Whether it has been closed.
   bool is_closed() const { return core_->is_closed(); }
 
   // ---- memory by address: only you free it
@@ -112,14 +115,15 @@ class Pool {
   gpupool_ptr_t malloc(uint64_t size, StreamArgument stream = 0) {
     const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
-    check(gpupool_malloc(call.pool(), size, call.stream(), &address));
+    malloc_or_collect([&] { return gpupool_malloc(call.pool(), size, call.stream(), &address); });
     return address;
   }
   /// The same, aligned to a power of two of up to 2 MiB.
   gpupool_ptr_t malloc_aligned(uint64_t size, uint64_t alignment, StreamArgument stream = 0) {
     const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
-    check(gpupool_malloc_aligned(call.pool(), size, alignment, call.stream(), &address));
+    malloc_or_collect(
+        [&] { return gpupool_malloc_aligned(call.pool(), size, alignment, call.stream(), &address); });
     return address;
   }
   /// Frees behind the work queued on stream; STREAM_UNKNOWN: on all streams. Address 0 does nothing. Works on
@@ -171,6 +175,7 @@ class Pool {
     const Call call(*core_);
     check(gpupool_synchronize(call.pool()));
   }
+  /// Waits until the stream has done all work queued on it.
   void synchronize_stream(StreamArgument stream) {
     const Call call(*core_, stream);
     check(gpupool_stream_synchronize(call.pool(), call.stream()));
@@ -239,6 +244,7 @@ class Pool {
     check(gpupool_wake_block(call.pool(), address, &options, &result));
     return result;
   }
+  /// Whether it is awake, asleep, or between the two.
   gpupool_sleep_state_t sleep_state() const {
     const Call call(*core_);
     gpupool_sleep_state_t state{};
@@ -250,6 +256,7 @@ class Pool {
     const Call call(*core_);
     check(gpupool_set_name(call.pool(), name.c_str()));
   }
+  /// What set_name has set; empty if nothing.
   std::string name() const {
     const Call call(*core_);
     char text[64] = {};
@@ -293,11 +300,12 @@ class Pool {
     const Call call(*core_, stream);
     check(gpupool_reserve(call.pool(), target, call.stream()));
   }
+  /// Limits reserved memory to a fraction of the device's, in (0, 1], in place of any other limit.
   void set_fraction(double fraction) {
     const Call call(*core_);
     check(gpupool_set_fraction(call.pool(), fraction));
   }
-  /// 0 takes the limit away.
+  /// Limits reserved memory, in place of any other limit; 0 takes the limit away.
   void set_limit(uint64_t bytes) {
     const Call call(*core_);
     check(gpupool_set_limit(call.pool(), bytes));
@@ -317,6 +325,7 @@ class Pool {
 
   // ---- watching
 
+  /// Everything that the library counts for the pool.
   gpupool_stats_t stats() const {
     const Call call(*core_);
     gpupool_stats_t stats{};
@@ -358,14 +367,14 @@ class Pool {
     check(gpupool_validate(call.pool()));
   }
   /// Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so.
-  /// Returns how much damage was found since the pool was created; the second function describes it in words.
-  /// Since 0.2.
+  /// Returns how much damage was found since the pool was created. Since 0.2.
   uint64_t damage() const {
     const Call call(*core_);
     uint64_t count = 0;
     check(gpupool_check(call.pool(), &count, nullptr, 0));
     return count;
   }
+  /// The same in words. Since 0.2.
   std::string damage_report() const {
     const Call call(*core_);
     std::string text(16384, '\0');
@@ -409,7 +418,7 @@ class Pool {
   static std::shared_ptr<Core> create(const gpupool_config_t& config) {
     gpupool_t* handle = nullptr;
     check(gpupool_create(&config, &handle));
-    return std::make_shared<Core>(handle, static_cast<gpupool_backend_t>(config.backend), false);
+    return std::make_shared<Core>(handle, static_cast<gpupool_backend_t>(config.backend), Core::Kind::kOwn);
   }
   static std::shared_ptr<Core> create(const std::string& device, const std::string* limit) {
     gpupool_config_t config = default_config();

@@ -21,15 +21,15 @@ class OwnedBlock {
     } else if (owner_) {
       owner_->enter();  // it came as a number
     }
-    const gpupool_status_t status =
-        gpupool_malloc_aligned(core_->handle(), size, alignment, stream_, &address_);
-    if (status != GPUPOOL_SUCCESS) {
-      // Read the message first: the end of a stream may replace it.
-      const Failure failure = failure_of(status);
+    try {
+      malloc_or_collect(
+          [&] { return gpupool_malloc_aligned(core_->handle(), size, alignment, stream_, &address_); });
+    } catch (const Failure&) {
       if (owner_) owner_->leave();
-      throw failure;
+      throw;
     }
     core_->enter_again();
+    Keepers::began();
   }
   OwnedBlock(const OwnedBlock&) = delete;
   OwnedBlock& operator=(const OwnedBlock&) = delete;
@@ -119,6 +119,7 @@ class OwnedBlock {
       status =
           gpupool_free(core_->handle(), address_, end_ == End::kFreed ? stream_ : GPUPOOL_STREAM_UNKNOWN);
     }
+    Keepers::ended();
     if (owner_) owner_->leave();
     core_->leave();
     return status;

@@ -96,6 +96,17 @@ class RubyCall {
   int* thrown_;
 };
 
+/// What the collector finds ends before it returns. The program's finalizers run too; if they leave by a
+/// throw, it is the malloc's.
+inline bool run_collector() noexcept {
+  const RubyCall* const call = RubyCall::current;
+  if (call == nullptr || *call->thrown() != 0) return false;
+  // Unlike rb_gc(), it ends what it finds before it returns, and runs even when the collector is disabled.
+  const auto collect = [](VALUE) -> VALUE { return rb_funcall(rb_mGC, rb_intern("start"), 0); };
+  (void)rb_protect(collect, Qnil, call->thrown());
+  return *call->thrown() == 0;
+}
+
 /// An object with a method `call`. It is called only on a thread that is inside a call from Ruby.
 class RubyHandler : public OomHandler {
  public:

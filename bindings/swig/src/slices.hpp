@@ -88,6 +88,7 @@ class Slice {
       : hold_(std::move(hold)), offset_(offset), size_(size) {}
 #endif
 
+  /// The address on the device.
   gpupool_ptr_t address() const {
     return open()->block().address() + offset_;
   }
@@ -95,9 +96,11 @@ class Slice {
   uint64_t offset() const {
     return offset_;
   }
+  /// The size in bytes.
   uint64_t size() const {
     return size_;
   }
+  /// Whether it has been closed.
   bool is_closed() const {
     return kept() == nullptr;
   }
@@ -126,9 +129,11 @@ class Slice {
   std::string read() {
     return read(0);
   }
+  /// The same from offset on.
   std::string read(uint64_t offset) {
     return read(offset, rest(offset));
   }
+  /// The same, length bytes from offset on.
   std::string read(uint64_t offset, uint64_t length) {
     (void)at(*open(), offset, length);  // before getting memory for the bytes
     std::string bytes(length, '\0');
@@ -147,9 +152,11 @@ class Slice {
   Transfer* read_async() {
     return read_async(0);
   }
+  /// The same from offset on.
   Transfer* read_async(uint64_t offset) {
     return read_async(offset, rest(offset));
   }
+  /// The same, length bytes from offset on.
   Transfer* read_async(uint64_t offset, uint64_t length) {
     auto hold = open();
     const gpupool_ptr_t from = at(*hold, offset, length);

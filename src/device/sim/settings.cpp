@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cinttypes>
 #include <cmath>
 #include <iterator>
 
@@ -80,6 +81,35 @@ Status parse_part(std::string_view text, SimSettings& settings) {
               static_cast<int>(key.size()), key.data(), part->allowed);
 }
 
+/// wanted has the defaults in place of the zeros.
+Status check_fields(const gpupool_sim_config_t& config, const SimSettings& wanted) {
+  if (config.data > 2) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "data is %u, not 1 (memory) or 2 (addresses only), nor 0 for the default", config.data);
+  }
+  if (!is_capacity(wanted.capacity)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "capacity_bytes is %" PRIu64 ", not 2 MiB to 64 TiB, nor 0 for an H200's", wanted.capacity);
+  }
+  if (!is_price_scale(wanted.price_scale)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "price_scale is %g, not in (0, 1e6], nor 0 for an H200's",
+                wanted.price_scale);
+  }
+  if (config.streams > 2) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "streams is %u, not 1 (any number) or 2 (created ones), nor 0 for the default",
+                config.streams);
+  }
+  if (config.reserved0 != 0) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved0 is %u, not 0", config.reserved0);
+  }
+  for (size_t i = 0; i < std::size(config.reserved); ++i) {
+    if (config.reserved[i] == 0) continue;
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved[%zu] is %" PRIu64 ", not 0", i, config.reserved[i]);
+  }
+  return kSuccess;
+}
+
 }  // namespace
 
 Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings) {
@@ -89,18 +119,7 @@ Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settin
   if (config.price_scale != 0) wanted.price_scale = config.price_scale;
   wanted.data = config.data != 2;
   wanted.strict_streams = config.streams == 2;
-  if (config.data > 2 || config.streams > 2 || !is_capacity(wanted.capacity) ||
-      !is_price_scale(wanted.price_scale)) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "sim config: data %u (0 to 2), capacity_bytes %llu (2 MiB to 64 TiB), price_scale %g "
-                "(above 0, at most 1e6) or streams %u (0 to 2) is out of range",
-                config.data, static_cast<unsigned long long>(config.capacity_bytes), config.price_scale,
-                config.streams);
-  }
-  if (config.reserved0 != 0 ||
-      std::any_of(std::begin(config.reserved), std::end(config.reserved), [](auto v) { return v != 0; })) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "sim config: reserved fields must be 0");
-  }
+  if (const Status status = check_fields(config, wanted); status != kSuccess) return status;
   settings = wanted;
   return kSuccess;
 }

@@ -10,6 +10,7 @@ from .node import node_names, node_records, node_types
 from .reference_md import reference_md
 from .rust import error_kind_rs, layout_rs
 from .swig import csharp_exceptions, java_exceptions, swig_names
+from .swig_comments import swig_comments
 
 OUTPUTS = {
     "src/abi/gpupool.map": export_map,
@@ -30,6 +31,7 @@ OUTPUTS = {
     "bindings/rust/gpupool-sys/tests/layout/generated.rs": layout_rs,
     "bindings/rust/gpupool/src/error_kind.rs": error_kind_rs,
     "bindings/swig/names.swg": swig_names,
+    "bindings/swig/comments.swg": swig_comments,
     "bindings/swig/java/GpuPoolException.java": java_exceptions,
     "bindings/swig/csharp/GpuPoolException.cs": csharp_exceptions,
 }

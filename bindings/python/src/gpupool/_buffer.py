@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ._arguments import integer, size
 from ._content import FREED, Content
 from ._error import check
+from ._hot import Lender
 from ._native import ffi, lib
-from ._status_errors import HostOutOfMemoryError
+from ._status_errors import HostOutOfMemoryError, UnsupportedError
 from ._stream import StreamLike, stream_number
 
 if TYPE_CHECKING:
@@ -19,8 +20,15 @@ if TYPE_CHECKING:
     from ._pool import Pool
 
 
-class _Sliced(Content):
+class _Sliced(Lender, Content):
     __slots__ = ()
+
+    def _lend(self) -> memoryview:
+        """What memoryview() and other users of the buffer protocol get. They know a TypeError as "no such object"."""
+        try:
+            return self.view()
+        except UnsupportedError as error:
+            raise TypeError(f"this is not a bytes-like object ({error})") from error
 
     def __getitem__(self, part: slice) -> BufferSlice:
         if not isinstance(part, slice):
@@ -79,7 +87,9 @@ class Buffer(Owned, _Sliced):
     numpy(), and its slices (buffer[16:32]) also keep the block until they are gone. Using a freed buffer raises
     UnknownPointerError.
 
-    Other libraries accept it through DLPack or __cuda_array_interface__, as a one-dimensional array of bytes.
+    Other libraries accept it through DLPack or __cuda_array_interface__, as a one-dimensional array of bytes. Where
+    the host can reach the memory, as view() says, memoryview(buffer) and numpy.frombuffer(buffer, dtype) borrow it, and
+    keep the block; elsewhere they raise TypeError.
     """
 
     __slots__ = ()

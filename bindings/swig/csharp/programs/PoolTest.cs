@@ -3,8 +3,10 @@ using System;
 using System.Collections.Generic;
 using System.Linq;
 using System.Runtime.CompilerServices;
+using System.Text;
 using System.Threading;
 using GpuPool;
+using IO = System.IO;  // which has a Stream too
 
 /// <summary>Tests of the C# binding on the simulated device.</summary>
 public static class PoolTest {
@@ -360,6 +362,38 @@ public static class PoolTest {
     return pool.Allocate(100, pool.CreateStream());
   }
 
+  private static void TestTags() {
+    using (Pool pool = Limited(1024 * MiB)) {
+      Library.TagPush("weights");
+      Library.TagPush("kv cache");
+      ulong address = pool.Malloc(512 * MiB);
+      Library.TagPop();
+      Block block = pool.Allocate(256 * MiB);
+      Library.TagPop();
+      Thrown<GpuPoolInvalidArgumentException>(Library.TagPop);
+      Same(pool.Holders().Count(), 2U);
+      Same(pool.Holders().Holder(0).Tag, "kv cache");
+      Same(pool.Holders().Holder(1).Tag, "weights");
+      block.Free();
+      pool.Free(address);
+      Same(pool.Holders().Count(), 0U);
+      Thrown<GpuPoolInvalidArgumentException>(() => Library.TagPush(""));
+    }
+  }
+
+  private static void TestRecording() {
+    string file = IO.Path.Combine(IO.Path.GetTempPath(), IO.Path.GetRandomFileName());
+    Library.RecordStart(file, 0);
+    Thrown<GpuPoolInvalidArgumentException>(() => Library.RecordStart(file + "2", 0));
+    Library.Mark("step 12");
+    Library.RecordStop();
+    Thrown<GpuPoolInvalidArgumentException>(Library.RecordStop);
+    Library.Mark("nobody listens");
+    IsTrue(IO.File.ReadAllText(file, Encoding.ASCII).Contains("step 12"));
+    Thrown<GpuPoolInvalidArgumentException>(() => Library.RecordStart(file, 0));
+    IO.File.Delete(file);
+  }
+
   private static void TestCollecting() {
     using (var pool = new Pool()) {
       // The collector looks at stacks without knowing types, so a few may stay.
@@ -378,6 +412,59 @@ public static class PoolTest {
     }
     block.Write(new byte[] { 1 });
     block.Free();
+  }
+
+  [MethodImpl(MethodImplOptions.NoInlining)]
+  private static void ForgetBlocks(Pool pool, int count) {
+    for (int i = 0; i < count; ++i) pool.Allocate(MiB);
+  }
+
+  [MethodImpl(MethodImplOptions.NoInlining)]
+  private static void ForgetChild(Pool pool) {
+    Pool child = pool.CreateChild();
+    child.Free(child.Malloc(48 * MiB));
+  }
+
+  private static void TestCollectingBeforeOutOfMemory() {
+    using (Pool pool = Limited(64 * MiB)) {
+      // The collector runs only when a malloc would fail, and often enough for ten times what fits.
+      ForgetBlocks(pool, 64);
+      Same(pool.Stats().FailedMallocs, 0UL);
+      ForgetBlocks(pool, 9 * 64);
+      pool.Free(pool.Malloc(48 * MiB));
+      pool.Free(pool.MallocAligned(48 * MiB, 2 * MiB));
+
+      // What is reachable stays. The collector finds nothing, so the failure is the first one.
+      using (Block kept = pool.Allocate(32 * MiB)) {
+        Thrown<GpuPoolOverLimitException>(() => pool.Malloc(33 * MiB));  // the last of what the loops left
+        ulong failed = pool.Stats().FailedMallocs;
+        var attempts = new List<uint>();
+        pool.SetOomHandler((size, attempt) => {
+          attempts.Add(attempt);
+          return attempt < 2;
+        });
+        var failure = Thrown<GpuPoolOverLimitException>(() => pool.Allocate(33 * MiB));
+        IsTrue(failure.Message.StartsWith("malloc of 34603008 bytes", StringComparison.Ordinal));
+        IsTrue(attempts.SequenceEqual(new[] { 1U, 2U }));
+        Same(pool.Stats().FailedMallocs, failed + 1);
+        IsTrue(!kept.IsFreed);
+      }
+
+      // What a handler throws is thrown at once.
+      pool.SetOomHandler((size, attempt) => { throw new TimeoutException("from the handler"); });
+      int before = GC.CollectionCount(GC.MaxGeneration);
+      Thrown<TimeoutException>(() => pool.Malloc(65 * MiB));
+      Same(GC.CollectionCount(GC.MaxGeneration), before);
+    }
+  }
+
+  // A child keeps what it has mapped, even while that is free. The collector looks at stacks without knowing types, so
+  // the last ones may stay.
+  private static void TestCollectingChildrenBeforeOutOfMemory() {
+    using (Pool pool = Limited(512 * MiB)) {
+      for (int i = 0; i < 50; ++i) ForgetChild(pool);
+      pool.Free(pool.Malloc(48 * MiB));
+    }
   }
 
   private static void TestThreads() {
@@ -444,7 +531,8 @@ public static class PoolTest {
 
   public static void Main() {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
-                       TestWatching, TestClosing, TestWords, TestCaptures, TestLaunches, TestCollecting,
+                       TestWatching, TestTags, TestRecording, TestClosing, TestWords, TestCaptures, TestLaunches,
+                       TestCollecting, TestCollectingBeforeOutOfMemory, TestCollectingChildrenBeforeOutOfMemory,
                        TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -408,6 +411,40 @@ public final class PoolTest {
     }
   }
 
+  private static void tags() {
+    try (Pool pool = limited(1024 * MIB)) {
+      GpuPool.tagPush("weights");
+      GpuPool.tagPush("kv cache");
+      long address = pool.malloc(512 * MIB);
+      GpuPool.tagPop();
+      Block block = pool.allocate(256 * MIB);
+      GpuPool.tagPop();
+      thrown(InvalidArgumentException.class, GpuPool::tagPop);
+      same(pool.holders().count(), 2);
+      same(pool.holders().holder(0).getTag(), "kv cache");
+      same(pool.holders().holder(1).getTag(), "weights");
+      block.free();
+      pool.free(address);
+      same(pool.holders().count(), 0);
+      thrown(InvalidArgumentException.class, () -> GpuPool.tagPush(""));
+    }
+  }
+
+  private static void recording() throws Exception {
+    Path folder = Files.createTempDirectory("gpupool");
+    Path file = folder.resolve("java.gpt");
+    GpuPool.recordStart(file.toString(), 0);
+    thrown(InvalidArgumentException.class, () -> GpuPool.recordStart(file + "2", 0));
+    GpuPool.mark("step 12");
+    GpuPool.recordStop();
+    thrown(InvalidArgumentException.class, GpuPool::recordStop);
+    GpuPool.mark("nobody listens");
+    isTrue(new String(Files.readAllBytes(file), StandardCharsets.ISO_8859_1).contains("step 12"));
+    thrown(InvalidArgumentException.class, () -> GpuPool.recordStart(file.toString(), 0));
+    Files.delete(file);
+    Files.delete(folder);
+  }
+
   /** Collects until the expectation holds, because a collector has no exact moment. */
   private static void untilCollected(Pool pool, long expectedLive) throws InterruptedException {
     for (int i = 0; i < 500 && live(pool) != expectedLive; ++i) {
@@ -429,6 +466,54 @@ public final class PoolTest {
     for (int i = 0; i < 3; ++i) System.gc();
     block.write(new byte[] {1});
     block.free();
+  }
+
+  /** How often this process has run a full collection. */
+  private static long collections() {
+    return java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+        .stream()
+        .mapToLong(java.lang.management.GarbageCollectorMXBean::getCollectionCount)
+        .sum();
+  }
+
+  private static void collectingBeforeOutOfMemory() {
+    try (Pool pool = limited(64 * MIB)) {
+      // The collector runs only when a malloc would fail, and often enough for ten times what fits.
+      for (int i = 0; i < 64; ++i) pool.allocate(MIB);
+      same(pool.stats().getFailedMallocs(), 0L);
+      for (int i = 0; i < 9 * 64; ++i) pool.allocate(MIB);
+      pool.free(pool.malloc(48 * MIB));
+      pool.free(pool.mallocAligned(48 * MIB, 2 * MIB));
+
+      // What is reachable stays. The collector finds nothing, so the failure is the first one.
+      try (Block kept = pool.allocate(32 * MIB)) {
+        thrown(OverLimitException.class, () -> pool.malloc(33 * MIB)); // the last of what the loops left
+        long failed = pool.stats().getFailedMallocs();
+        List<Integer> attempts = new ArrayList<>();
+        pool.setOomHandler((size, attempt) -> attempts.add(attempt) && attempt < 2);
+        OverLimitException failure = thrown(OverLimitException.class, () -> pool.allocate(33 * MIB));
+        isTrue(failure.getMessage().startsWith("malloc of 34603008 bytes"));
+        same(attempts, List.of(1, 2));
+        same(pool.stats().getFailedMallocs(), failed + 1);
+        same(kept.isFreed(), false);
+      }
+
+      // What a handler throws is thrown at once.
+      pool.setOomHandler((size, attempt) -> { throw new IllegalStateException("from the handler"); });
+      long before = collections();
+      thrown(IllegalStateException.class, () -> pool.malloc(65 * MIB));
+      same(collections(), before);
+    }
+    // A child keeps what it has mapped, even while that is free.
+    try (Pool pool = limited(64 * MIB)) {
+      forgetChild(pool);
+      pool.free(pool.malloc(48 * MIB));
+    }
+  }
+
+  private static void forgetChild(Pool pool) {
+    Pool child = pool.createChild();
+    child.free(child.malloc(48 * MIB));
   }
 
   private static void threads() throws Exception {
@@ -515,11 +600,14 @@ public final class PoolTest {
         PoolTest::limits,
         PoolTest::handlers,
         PoolTest::watching,
+        PoolTest::tags,
+        PoolTest::recording,
         PoolTest::closing,
         PoolTest::words,
         PoolTest::captures,
         PoolTest::launches,
         PoolTest::collecting,
+        PoolTest::collectingBeforeOutOfMemory,
         PoolTest::threads,
         PoolTest::sharedPool,
         PoolTest::configs,
