@@ -232,6 +232,7 @@ std::string line_of(const Cells& cells, const Fit& fit) {
 void add_table(const Look& now, const Look* before, const std::vector<TopRow>& shown, const TopStyle& style,
                std::vector<std::string>& lines) {
   std::vector<Cells> rows;
+  rows.reserve(shown.size());
   for (const TopRow& row : shown) rows.push_back(cells_of(now, before, *row.process, row.page, *row.pool));
   if (rows.empty()) return;
   const bool has_marks = style.is_marked != nullptr;
