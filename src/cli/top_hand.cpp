@@ -10,7 +10,7 @@
 #include "cli/control.hpp"
 #include "cli/control_snapshot.hpp"
 #include "cli/out_file.hpp"
-#include "cli/output.hpp"
+#include "cli/size.hpp"
 #include "cli/utf8.hpp"
 
 namespace gpupool::cli {

@@ -204,9 +204,11 @@ void expect_harmless(const StatsPage& page, const std::string& command) {
   now.processes.push_back({43, 1000, "user", command, {}, "it is cut short"});
   const Look before = now;
   now.now_ns += 500'000'000;
+  const std::vector<TopRow> rows = rows_in_order(now.processes, "reserved");
   for (const size_t width : {1U, 5U, 20U, 40U, 80U, 200U, 0U}) {
     for (const Look* old : {static_cast<const Look*>(nullptr), &before}) {
-      for (const std::string& line : draw_look(now, old, width, "reserved", "")) {
+      for (const std::string& line :
+           draw_look(now, old, rows, {width, "", [](const TopRow&) { return true; }})) {
         EXPECT_EQ(harmless(line), line);
         if (width != 0) {
           EXPECT_LE(display_width(line), width) << line;
