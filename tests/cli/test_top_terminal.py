@@ -55,7 +55,7 @@ class OnATerminal(TopTest):
     def resize(self, columns, lines):
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
-    def read_until(self, wanted, seconds=30):
+    def read_until(self, wanted, seconds=120):
         text = b""
         deadline = time.monotonic() + seconds
         while wanted not in text:
@@ -66,7 +66,7 @@ class OnATerminal(TopTest):
 
     def assert_left_as_it_was(self):
         self.read_until(self.LEAVE)
-        self.assertEqual(self.top.wait(30), 0)
+        self.assertEqual(self.top.wait(120), 0)
         self.assertEqual(termios.tcgetattr(self.inner), self.before)
 
     def test_it_is_drawn_again_and_q_leaves(self):
@@ -168,7 +168,7 @@ class OnATerminal(TopTest):
         self.press(b"r", b"recording to")
         os.write(self.terminal, b"q")
         self.read_until(b"the recording is in")
-        self.assertEqual(self.top.wait(30), 0)
+        self.assertEqual(self.top.wait(120), 0)
         (recording,) = self.folder.glob("gpupool.*.gpt")
         done = subprocess.run([COMMAND, "leaks", recording], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -191,7 +191,7 @@ class OnATerminal(TopTest):
         text = self.read_until(b"weights")
         self.assertNotIn(b"\x1b", text)
         self.top.send_signal(signal.SIGINT)
-        self.assertEqual(self.top.wait(30), -signal.SIGINT)
+        self.assertEqual(self.top.wait(120), -signal.SIGINT)
 
 
 if __name__ == "__main__":
