@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 #include <exception>
+#include <filesystem>
 
 #include "cli/control.hpp"
 #include "cli/control_snapshot.hpp"
@@ -18,13 +19,16 @@ namespace {
 
 constexpr double kLongestAnswer = 2;  // seconds, while nothing is drawn
 
-/// In the current folder: "gpupool.4711.083015.gpt".
+/// Of no file in the current folder: "gpupool.4711.083015.gpt", and then "gpupool.4711.083015.2.gpt".
 std::string file_name(uint64_t pid, const char* kind) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   char clock[16] = "";
   if (localtime_r(&now, &local) != nullptr) (void)std::strftime(clock, sizeof clock, "%H%M%S", &local);
-  return fmt::format("gpupool.{}.{}.{}", pid, clock, kind);
+  std::string name = fmt::format("gpupool.{}.{}.{}", pid, clock, kind);
+  for (int at = 2; std::filesystem::exists(std::filesystem::symlink_status(name)); ++at)
+    name = fmt::format("gpupool.{}.{}.{}.{}", pid, clock, at, kind);
+  return name;
 }
 
 }  // namespace
@@ -38,11 +42,12 @@ void TopHand::see(const std::vector<TopRow>& rows) {
     asks_ = false;
     said_.clear();
   }
+  was_asked_ = asks_;
 }
 
 void TopHand::press(char key) {
   if (key == 'j' || key == 'k') {
-    asks_ = false;
+    asks_ = was_asked_ = false;
     said_.clear();
     move(key == 'j');
   } else if (marked_) {
@@ -67,9 +72,10 @@ void TopHand::move(bool is_down) {
 }
 
 std::string TopHand::act(char key) {
-  const bool was_asked = asks_;
-  asks_ = key == 'e';
-  if (key == 'y' && was_asked) return trim();
+  const bool is_confirmed = key == 'y' && was_asked_;
+  asks_ = key == 'e' || (key == 'y' && asks_ && !was_asked_);
+  was_asked_ = false;
+  if (is_confirmed) return trim();
   if (key == 's') return write_snapshot();
   if (key == 'r') return record();
   return "";

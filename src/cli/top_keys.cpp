@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cli/utf8.hpp"
 
 namespace gpupool::cli {
@@ -11,27 +13,37 @@ namespace {
 constexpr size_t kMostTyped = 64;
 constexpr char kEscape = '\x1b';
 
-/// A key that a terminal sends as three bytes, and the one that means the same.
-struct Arrow {
-  std::string_view sent;
-  char key;
-};
-constexpr Arrow kArrows[] = {{"\x1b[A", 'k'}, {"\x1bOA", 'k'}, {"\x1b[B", 'j'}, {"\x1bOB", 'j'}};
-
 }  // namespace
 
 bool TopKeys::press(std::string_view keys) {
-  while (!keys.empty()) {
-    char key = keys[0];
-    size_t bytes = 1;
-    for (const Arrow& arrow : kArrows) {
-      if (!is_typing_ && keys.substr(0, arrow.sent.size()) == arrow.sent) {
-        key = arrow.key;
-        bytes = arrow.sent.size();
-      }
+  for (size_t at = 0; at < keys.size(); ++at) {
+    const char key = keys[at];
+    if (sequence_ != Sequence::kNone) {
+      if (continue_sequence(key)) continue;
+    } else if (key == kEscape && at + 1 < keys.size() && (keys[at + 1] == '[' || keys[at + 1] == 'O')) {
+      sequence_ = Sequence::kEscape;
+      continue;
     }
+    // Alone, or the rest is still to come: there is no telling which.
+    if (key == kEscape) sequence_ = Sequence::kEscape;
     if (!press_one(key)) return false;
-    keys.remove_prefix(bytes);
+  }
+  return true;
+}
+
+/// True: the byte is part of the key that a terminal sends as several.
+bool TopKeys::continue_sequence(char key) {
+  const Sequence before = std::exchange(sequence_, Sequence::kNone);
+  if (before == Sequence::kEscape) {
+    if (key == '[') sequence_ = Sequence::kLong;
+    if (key == 'O') sequence_ = Sequence::kShort;
+    return sequence_ != Sequence::kNone;
+  }
+  if (key == kEscape) return false;  // the rest was lost
+  if (before == Sequence::kLong && key >= ' ' && key < '@') {
+    sequence_ = Sequence::kLong;
+  } else if (!is_typing_ && (key == 'A' || key == 'B')) {
+    hand_.press(key == 'A' ? 'k' : 'j');
   }
   return true;
 }

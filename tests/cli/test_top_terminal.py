@@ -151,7 +151,8 @@ class OnATerminal(TopTest):
         self.read_until(b"\r\n> ")
         self.press(b"e", b"has cached? y")
         self.press(b"n", pid + b": e trims")
-        self.press(b"ey", pid + b": 1 GiB given back")
+        self.press(b"ey", b"has cached? y")  # pasted: nobody has read the question
+        self.press(b"y", pid + b": 1 GiB given back")
         self.press(b"\x1b[A", pid + b": e trims")
         os.write(self.terminal, b"q")
         self.assert_left_as_it_was()
@@ -174,10 +175,31 @@ class OnATerminal(TopTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(self.folder.glob(".*")), [])
 
+    def test_files_of_one_second_have_names_of_their_own(self):
+        self.open_with_control(GPUPOOL_CONTROL="1")
+        self.press(b"jsssrrrr", b"the recording is in")
+        self.assertEqual(len(list(self.folder.glob("gpupool.*.jsonl"))), 3)
+        self.assertEqual(len(list(self.folder.glob("gpupool.*.gpt"))), 2)
+
+    def test_keys_of_several_bytes(self):
+        self.open_with_control(GPUPOOL_CONTROL="1")
+        self.press(b"/weig\r", b"only /weig\x1b")
+        self.press(b"\x1bOQ\x1b[1;2Q\x1b[15~\x1b[B", b"only /weig, " + str(self.process.pid).encode())  # F2 is no Q
+        os.write(self.terminal, b"\x1b[1;")
+        time.sleep(0.5)
+        self.press(b"2Q/pool\x1b[A\x1bOS\r", b"only /pool, ")
+        os.write(self.terminal, b"\x1b")
+        time.sleep(0.5)
+        os.write(self.terminal, b"OQ")
+        self.press(b"\x1b\x1b[A", str(self.process.pid).encode() + b": e trims")
+        os.write(self.terminal, b"\x1bq")
+        self.assert_left_as_it_was()
+
     def test_a_process_that_takes_no_commands_says_so(self):
         self.open_with_control()
         pid = str(self.process.pid).encode()
-        for keys in (b"jey", b"s", b"r"):
+        self.press(b"je", b"has cached? y")
+        for keys in (b"y", b"s", b"r"):
             self.press(keys, b"GPUPOOL_CONTROL")
             self.press(b"j", pid + b": e trims")
         self.assertEqual(list(self.folder.iterdir()), [])

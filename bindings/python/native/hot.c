@@ -300,7 +300,12 @@ int PyObject_GetBuffer(PyObject* exporter, view_t* view, int flags);
 static int lend(PyObject* self, view_t* view, int flags) {
   PyObject* lent = PyObject_CallMethod(self, "_lend", NULL);
   view->exporter = NULL;
-  const int status = lent == NULL ? -1 : PyObject_GetBuffer(lent, view, flags);
+  int status = -1;
+  /* A class of the program may lend itself, without end. */
+  if (lent != NULL && Py_EnterRecursiveCall(" while a buffer is lent") == 0) {
+    status = PyObject_GetBuffer(lent, view, flags);
+    Py_LeaveRecursiveCall();
+  }
   Py_XDECREF(lent);
   return status;
 }

@@ -231,6 +231,15 @@ def test_f7_a_slice_holds_the_block(pool: gpupool.Pool) -> None:
     assert pool.memory_allocated() == 0
 
 
+def test_slices_of_slices_without_end(pool: gpupool.Pool) -> None:
+    part = pool.alloc(100)[:]
+    for _ in range(200_000):
+        part = part[:]
+    assert len(part) == 100
+    part.release()
+    assert pool.memory_allocated() == 0
+
+
 def test_raw_copies(pool: gpupool.Pool) -> None:
     with pool.alloc(1000) as a, pool.alloc(1000) as b:
         a.copy_from_host(b"hello")
@@ -286,6 +295,26 @@ def test_the_buffer_protocol(pool: gpupool.Pool) -> None:
             borrow(buffer)
     del numbers
     assert pool.memory_allocated() == 0
+
+
+def test_memory_that_is_away_is_not_lent(pool: gpupool.Pool) -> None:
+    with pool.alloc(16) as buffer:
+        buffer.copy_from_host(b"0123456789abcdef")
+        pool.sleep()
+        for borrow in (memoryview, bytearray, numpy.asarray, numpy.from_dlpack, gpupool.Buffer.view):
+            with pytest.raises(gpupool.AsleepError, match=r"the pool is asleep"):
+                borrow(buffer[4:])
+        pool.wake()
+        assert bytearray(buffer[4:]) == b"456789abcdef"
+
+
+def test_a_class_that_lends_itself(pool: gpupool.Pool) -> None:
+    class Endless(gpupool.Buffer):
+        def view(self) -> memoryview:
+            return self  # type: ignore[return-value]
+
+    with Endless(pool, pool.malloc(16), 16) as buffer, pytest.raises(RecursionError):
+        memoryview(buffer)
 
 
 def test_a_buffer_is_a_source_for_copies(pool: gpupool.Pool) -> None:

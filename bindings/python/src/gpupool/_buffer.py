@@ -111,7 +111,9 @@ class BufferSlice(_Sliced):
     def __init__(self, whole: _Sliced, offset: int, nbytes: int) -> None:
         with whole._held() as block:
             lib.gpupool_py_block_hold(block)
-            self._record = ffi.gc(block, lib.gpupool_py_block_release)
+            # Of its own: it would keep the record of the whole, which keeps another one if that is a slice too.
+            own = ffi.cast("gpupool_py_block_t *", block)
+            self._record = ffi.gc(own, lib.gpupool_py_block_release)
         self._offset = whole._offset + offset
         self._pool = whole._pool
         self._stream = whole._stream

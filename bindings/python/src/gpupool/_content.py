@@ -7,12 +7,12 @@ import operator
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ._arguments import byte
-from ._enums import Backend, Kind, Status
+from ._enums import Backend, BlockState, Kind, Status
 from ._error import check
 from ._hot import new_bytes
 from ._native import ffi, lib
 from ._owner import Owner
-from ._status_errors import UnknownPointerError, UnsupportedError
+from ._status_errors import AsleepError, UnknownPointerError, UnsupportedError
 from ._stream import Stream, StreamLike, Using, hold
 from ._transfer import Transfer
 
@@ -231,18 +231,24 @@ class Content(Owner):
     # ---- without a copy
 
     def _is_on_host(self) -> bool:
-        """Whether the address is also a host pointer. Simulated devices without data refuse to copy."""
+        """Whether the address is also a host pointer. Simulated devices without data refuse to copy. Of memory that the
+        host reaches, only theirs sleeps: AsleepError."""
         if self._pool._backend() != Backend.SIM:
             return self._pool.kind != Kind.DEVICE
         to, size = ffi.new("char *"), min(1, self.nbytes)
         with self._queue() as block:
+            info = ffi.new("gpupool_block_t *")
+            if block.address:
+                check(lib.gpupool_block_info(block.pool.handle, block.address, info, ffi.sizeof("gpupool_block_t")))
+            if info.state == BlockState.ASLEEP:
+                raise AsleepError("the pool is asleep: the block's memory is away until wake()")
             copied = lib.gpupool_copy(block.pool.handle, _address(to), block.address, size, self._number)
             return bool(copied != Status.UNSUPPORTED)
 
     def view(self) -> memoryview:
         """The block's own bytes, writable, if the host can reach them: on a simulated device with data, and in pinned
-        or managed memory. Waits for the buffer's stream first. The view keeps the block from being freed. Raises
-        UnsupportedError."""
+        or managed memory. Waits for the buffer's stream first. The view keeps the block from being freed, and must
+        not be used while the pool is asleep. Raises UnsupportedError, AsleepError."""
         with self._held() as block:
             if not self._is_on_host():
                 raise UnsupportedError("the host cannot reach this memory; see copy_to_host")
