@@ -74,7 +74,12 @@ std::string ProcessRecording::end(Damage& damage) {
     throw InputError(
         fmt::format("process {} sees other folders than this one: its recording is not here", pid_));
   }
-  pack_recording(part, output_, damage);
+  try {
+    pack_recording(part, output_, damage);
+  } catch (const std::exception& error) {
+    folder_.path.clear();  // and with it what was recorded, which gpupool salvage reads, stays
+    throw std::runtime_error(fmt::format("{}; what was recorded is in {}", error.what(), part));
+  }
   return trouble;
 }
 

@@ -29,8 +29,8 @@ class ProcessRecording {
 
   /// As Control::wait_for_end.
   void wait_for_end(double seconds, const sigset_t& mask) { is_gone_ = process_.wait_for_end(seconds, mask); }
-  /// Makes the file. Returns why the process did not say that it has ended the recording; "": it did, or is
-  /// gone.
+  /// Makes the file; if that fails, what was recorded stays beside it. Returns why the process did not say
+  /// that it has ended the recording; "": it did, or is gone.
   std::string end(Damage& damage);
   const std::string& output() const noexcept { return output_; }
 

@@ -32,7 +32,7 @@ constexpr const char* kTestGroupSize = "1GiB";
 constexpr uint64_t kLeastSize = uint64_t{64} << 20;
 constexpr double kTestWaitMs = static_cast<double>(kTestWaitNs) / 1e6;
 /// A malloc waits for its neighbours once, and is done soon after, also where the processors are busy.
-constexpr double kMostMs = kTestWaitMs + 500;
+constexpr double kMostMs = kTestWaitMs + 2000;
 /// How long the bytes of the killed may be in limbo.
 constexpr double kLimboMs = 10'000;
 /// The member that has a guarantee, and the one that is stopped.

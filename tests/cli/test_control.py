@@ -203,6 +203,18 @@ class ControlTest(ControlCase):
         self.assertEqual(recorder.wait(60), 0)
         self.check_failure(2, "is there already", "record", "--pid", target.pid, "-o", file)
 
+    def test_a_recording_that_cannot_be_packed_stays(self):
+        target = self.target("!pool = default_pool(); block = take(pool, 1 << 20)")
+        recorder, file = self.record(target)
+        file.mkdir()
+        recorder.send_signal(signal.SIGINT)
+        self.assertEqual(recorder.wait(60), 1)
+        raw = recorder.stderr.read().strip().rpartition("what was recorded is in ")[2]
+        whole = file.parent / "whole.gpt"
+        done = subprocess.run([COMMAND, "salvage", raw, "-o", whole], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(whole.stat().st_size, 0)
+
     def test_one_recording_at_a_time(self):
         target = self.target()
         recorder, _ = self.record(target)

@@ -283,7 +283,8 @@ class SelfTest(ShareTest):
     def test_a_group_that_works_is_left_alone(self):
         self.start_member("team")
         before = self.listed()
-        self.assertEqual(self.run_share("--selftest", "--device", "sim", "--seconds", "0.1")[0], 0)
+        code, out, _ = self.run_share("--selftest", "--device", "sim", "--seconds", "0.1")
+        self.assertEqual(code, 0, out)
         self.assertEqual(self.listed(), before)
 
     def test_where_nothing_can_be_shared_it_fails_and_says_why(self):
