@@ -37,7 +37,7 @@ def parse_cap(cap: str | float | None) -> Cap:
     except (TypeError, ValueError, OverflowError):
         limit_bytes, fraction = 0, 0.0
     if not limit_bytes and not fraction:
-        raise ValueError(f'cap is {cap!r}; it can be "40%", "8GiB", a number of bytes, a float of up to 1.0, or "auto"')
+        raise ValueError(f'cap is {cap!r}; it can be "40%", "8GiB", 0.4, bytes, or "auto"')
     return Cap(fraction, limit_bytes)
 
 

@@ -60,7 +60,7 @@ def activate_at_start() -> None:
         _FINDER.begin()
         if sys.stderr is not None:
             line = " ".join(words.split())
-            print(f"gpupool: {line} (the import of a framework will raise this)", file=sys.stderr)
+            print(f"gpupool: {line} (imports of frameworks fail)", file=sys.stderr)
 
 
 def _names() -> list[str]:
