@@ -283,14 +283,15 @@ static PyType_Spec hot_spec = {
     .slots = hot_slots,
 };
 
-/* The header of the limited API declares the buffer protocol from 3.11 on. CPython 3.10 has the same. */
+/* The limited API has the buffer protocol from 3.11 on, PyObject_GetBuffer included. CPython 3.10 has the
+ * same slots. */
 typedef struct view_t {
   void* start;
   PyObject* exporter;
   /* and more, which is not ours to write */
 } view_t;
 
-int PyObject_GetBuffer(PyObject* exporter, view_t* view, int flags);
+typedef int (*get_buffer_fn)(PyObject* exporter, view_t* view, int flags);
 #ifndef Py_bf_getbuffer
 #define Py_bf_getbuffer 1
 #define Py_bf_releasebuffer 2
@@ -303,7 +304,12 @@ static int lend(PyObject* self, view_t* view, int flags) {
   int status = -1;
   /* A class of the program may lend itself, without end. */
   if (lent != NULL && Py_EnterRecursiveCall(" while a buffer is lent") == 0) {
-    status = PyObject_GetBuffer(lent, view, flags);
+    const get_buffer_fn get_buffer = (get_buffer_fn)PyType_GetSlot(Py_TYPE(lent), Py_bf_getbuffer);
+    if (get_buffer != NULL) {
+      status = get_buffer(lent, view, flags);
+    } else {
+      PyErr_Format(PyExc_TypeError, "_lend() gave no bytes-like object, but %R", lent);
+    }
     Py_LeaveRecursiveCall();
   }
   Py_XDECREF(lent);
