@@ -45,6 +45,15 @@ class Coverage(unittest.TestCase):
         self.write("bindings/go/excused.json", json.dumps({"gpupool_b": "why", "gpupool_a": "why"}))
         self.assertEqual(check_coverage.check(self.root), ["go: the excuse for gpupool_a is stale"])
 
+    def test_a_function_that_is_not_tried_on_a_short_host(self):
+        self.write("tests/attack/host_memory_pools.cpp", "gpupool_a(); gpupool_b();")
+        self.assertEqual(check_coverage.check(self.root), [])
+        self.write("tests/attack/host_memory_pools.cpp", "gpupool_a();")
+        self.write("tests/attack/other.cpp", "gpupool_b();")
+        self.assertEqual(check_coverage.check(self.root), ["tests/attack: gpupool_b is neither offered nor excused"])
+        self.write("tests/attack/excused.json", json.dumps({"gpupool_b": "returns a constant"}))
+        self.assertEqual(check_coverage.check(self.root), [])
+
     def test_what_a_configuration_takes(self):
         fields = [{"name": "grow_fn", "type": "gpupool_grow_fn_t"}, {"name": "size", "type": "uint64_t"}]
         contract = {"functions": [], "structs": [{"name": "gpupool_config_t", "fields": fields}]}
