@@ -46,6 +46,13 @@ void print_json(const nlohmann::ordered_json& object) {
   std::fflush(stdout);
 }
 
+std::string clock_text(std::time_t moment, const char* format) {
+  std::tm local{};
+  char text[64] = "";
+  if (localtime_r(&moment, &local) != nullptr) (void)std::strftime(text, sizeof text, format, &local);
+  return text;
+}
+
 double round_to(double value, int digits) {
   const double scale = std::pow(10.0, digits);
   return std::round(value * scale) / scale;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -37,6 +38,9 @@ void print_json(const nlohmann::ordered_json& object);
 
 /// Rounds to `digits` decimals, so that JSON shows no more precision than was measured.
 double round_to(double value, int digits);
+
+/// That moment in local time, as strftime writes it; "" if there is no such time.
+std::string clock_text(std::time_t moment, const char* format);
 
 /// A progress bar on standard error. It shows only on a terminal, and only once the work has taken a second.
 class Progress {

@@ -11,6 +11,7 @@
 #include "cli/control.hpp"
 #include "cli/control_snapshot.hpp"
 #include "cli/out_file.hpp"
+#include "cli/output.hpp"
 #include "cli/size.hpp"
 #include "cli/utf8.hpp"
 
@@ -21,10 +22,7 @@ constexpr double kLongestAnswer = 2;  // seconds, while nothing is drawn
 
 /// Of no file in the current folder: "gpupool.4711.083015.gpt", and then "gpupool.4711.083015.2.gpt".
 std::string file_name(uint64_t pid, const char* kind) {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  char clock[16] = "";
-  if (localtime_r(&now, &local) != nullptr) (void)std::strftime(clock, sizeof clock, "%H%M%S", &local);
+  const std::string clock = clock_text(std::time(nullptr), "%H%M%S");
   std::string name = fmt::format("gpupool.{}.{}.{}", pid, clock, kind);
   for (int at = 2; std::filesystem::exists(std::filesystem::symlink_status(name)); ++at)
     name = fmt::format("gpupool.{}.{}.{}.{}", pid, clock, at, kind);

@@ -23,9 +23,9 @@ class TopHand {
   bool has_mark() const noexcept { return marked_.has_value(); }
   bool is_marked(const TopRow& row) const noexcept { return marked_ == place_of(row); }
 
-  /// k and j move the mark up and down; e trims the marked pool, once y has confirmed it, which counts only
-  /// where the rows were shown since, so that no pasted text does both; s writes a snapshot
-  /// of it to a file, r records its process to a file until the next r. Other keys do nothing.
+  /// k and j move the mark up and down; e trims the marked pool, once y has confirmed it; s writes a snapshot
+  /// of it to a file, r records its process to a file until the next r. Other keys do nothing. A y counts
+  /// only once rows have been seen since the e, so that no pasted text does both.
   void press(char key);
   /// What it asks, or has done, or could do; "" without a mark.
   std::string status() const;
@@ -50,10 +50,11 @@ class TopHand {
 
   std::vector<Place> places_;  // of the rows, from the first to the last
   std::optional<Place> marked_;
-  bool asks_ = false;                                                 // whether to trim
-  bool was_asked_ = false;                                            // and the user could see it
-  std::string said_;                                                  // of the last key
-  std::map<uint64_t, std::unique_ptr<ProcessRecording>> recordings_;  // by process
+  bool asks_ = false;       // whether to trim
+  bool was_asked_ = false;  // and the user could see it
+  std::string said_;        // of the last key
+  /// By process.
+  std::map<uint64_t, std::unique_ptr<ProcessRecording>> recordings_;
 };
 
 }  // namespace gpupool::cli

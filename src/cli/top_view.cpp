@@ -282,10 +282,7 @@ std::string summary_of(const Look& now) {
       }
     }
   }
-  const auto seconds = static_cast<std::time_t>(now.unix_time);
-  std::tm local{};
-  char clock[16] = "";
-  if (localtime_r(&seconds, &local) != nullptr) (void)std::strftime(clock, sizeof clock, "%H:%M:%S", &local);
+  const std::string clock = clock_text(static_cast<std::time_t>(now.unix_time), "%H:%M:%S");
   if (now.processes.empty() && now.is_chosen)
     return fmt::format("gpupool top  {}  no pool that was asked for", clock);
   if (now.processes.empty())
