@@ -179,8 +179,9 @@ bool Member::recharge(uint64_t reserved, uint64_t guaranteed, bool waits_in_turn
   reserved_ = reserved;
   guaranteed_ = guaranteed;
   Slot& self = own();
-  self.reserved.store(reserved, std::memory_order_relaxed);
-  self.guaranteed.store(guaranteed, std::memory_order_relaxed);
+  // Whoever sees that this member has no more sees what was put back as well.
+  self.reserved.store(reserved, std::memory_order_release);
+  self.guaranteed.store(guaranteed, std::memory_order_release);
   if (delta >= 0) return true;
   const auto waits = [](const Number& each) { return each.load(std::memory_order_seq_cst) != 0; };
   const auto& waiting = region.header.waiting;

@@ -201,10 +201,15 @@ bool Turn::wait() noexcept {
       gap *= 2;
     }
     const Member::Round round = member_.ask(missing, until_, asked);
-    if (round.candidates == 0 && !more_to_come) return false;
     // A member that holds more than the others does not go on waiting for what they may free one day: they
     // wait for what it frees itself once it is refused.
-    if (round.is_over && !more_to_come && member_.others_wait() && member_.is_rich()) return false;
+    const bool is_refused = round.is_over && member_.others_wait() && member_.is_rich();
+    if ((round.candidates == 0 || is_refused) && !more_to_come) {
+      // Since `missing` was taken, a neighbour may have given all that it had: then it looks like one that
+      // has nothing to give.
+      if (region.header.freed.load() == seen && member_.missing(bytes_) >= missing) return false;
+      continue;
+    }
     has_asked = true;
     wait_for(region.header.freed, seen, std::min({until_, next_round, now + kSweepNs}) - now);
   }

@@ -116,6 +116,33 @@ TEST_F(MemberTest, LimboEndsWhenTheDeviceShowsTheBytesFree) {
   EXPECT_EQ(standing().limbo, 0U);
 }
 
+/// All is given between the look at what is missing and the look at the neighbours, who have nothing then.
+TEST_F(MemberTest, WhatIsGivenWhileItLooksAroundIsSeen) {
+  Common<std::atomic<bool>> gives;
+  auto made = std::make_unique<TestOwner>();
+  TestOwner& owner = *made;
+  const auto asker = join(std::move(made));
+  const pid_t child = start([&] {
+    const auto member = join();
+    if (!member->charge(kTotal)) return 1;
+    while (!*gives) usleep(100);
+    member->refund(kTotal);
+    return pause();
+  });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  int looks = 0;
+  owner.when_asked = [&] {
+    if (++looks != 2) return;  // the sweep for dead members was the first
+    *gives = true;
+    EXPECT_TRUE(soon([&] { return members().back().reserved == 0; }));
+  };
+  Turn turn(*asker, 4 * kGiB, 1000 * kMs);
+  EXPECT_TRUE(turn.wait());
+  EXPECT_EQ(used(), 0U);
+  kill(child, SIGKILL);
+  end_of(child);
+}
+
 /// Giving takes longer than it takes until a neighbour is asked again.
 TEST_F(MemberTest, ANeighbourThatIsGivingIsNotAskedForTheSameAgain) {
   const auto asker = join();

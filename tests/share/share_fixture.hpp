@@ -26,12 +26,14 @@ class TestOwner : public Owner {
   uint64_t release(uint64_t bytes) noexcept override { return give ? give(bytes) : 0; }
   uint64_t live_bytes() noexcept override { return live; }
   bool free_bytes(uint64_t& out) noexcept override {
+    if (when_asked) when_asked();
     if (free == ~uint64_t{0}) return false;
     out = free;
     return true;
   }
 
   std::function<uint64_t(uint64_t)> give;
+  std::function<void()> when_asked;  // for what the device has free
   uint64_t live = 0;
   uint64_t free = ~uint64_t{0};
 };
