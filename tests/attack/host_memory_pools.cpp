@@ -26,18 +26,19 @@ Status snapshot(World& world) {
                           sizeof blocks[0], 64, &block_count);
 }
 
-/// A recording that fails leaves no file, and another may begin.
-Status record(bool begins) {
-  const std::string path = "/tmp/short_host." + std::to_string(getpid());
-  if (!begins) {
-    const Status status = gpupool_record_stop();
-    if (status == GPUPOOL_SUCCESS) CHECK(unlink(path.c_str()) == 0);
-    return status;
-  }
-  const Status status = gpupool_record_start(path.c_str(), 0);
-  CHECK((access(path.c_str(), F_OK) == 0) == (status == GPUPOOL_SUCCESS));
-  if (status == GPUPOOL_SUCCESS) std::atexit([] { (void)record(false); });
+constexpr const char* kRecording = "recording";
+
+/// One that fails leaves no file, and another may begin.
+Status start_recording(World&) {
+  const Status status = gpupool_record_start(kRecording, 0);
+  CHECK((access(kRecording, F_OK) == 0) == (status == GPUPOOL_SUCCESS));
   return status;
+}
+
+void furnish_and_record(World& world) {
+  furnish(world);
+  (void)unlink(kRecording);  // of the try before
+  OK(start_recording(world));
 }
 
 void fall_asleep(World& world) {
@@ -185,19 +186,16 @@ std::vector<Call> calls_of_pools() {
        GPUPOOL_SUCCESS, kPlainOnly},
       {"set_sampling", furnish, [](World&) { return gpupool_set_sampling(4 * kKiB); }, GPUPOOL_SUCCESS,
        kPlainOnly},
-      {"record_start", furnish, [](World&) { return record(true); }, GPUPOOL_SUCCESS, kPlainOnly},
-      {"record_stop",
+      {"record_start",
        [](World& w) {
          furnish(w);
-         OK(record(true));
+         (void)unlink(kRecording);
        },
-       [](World&) { return record(false); }, GPUPOOL_SUCCESS, kPlainOnly},
-      {"mark",
-       [](World& w) {
-         furnish(w);
-         OK(record(true));
-       },
-       [](World&) { return gpupool_mark("step 12"); }, GPUPOOL_SUCCESS, kPlainOnly},
+       start_recording, GPUPOOL_SUCCESS, kPlainOnly},
+      {"record_stop", furnish_and_record, [](World&) { return gpupool_record_stop(); }, GPUPOOL_SUCCESS,
+       kPlainOnly},
+      {"mark", furnish_and_record, [](World&) { return gpupool_mark("step 12"); }, GPUPOOL_SUCCESS,
+       kPlainOnly},
       {"name", furnish,
        [](World& w) {
          char text[100];

@@ -86,6 +86,7 @@ TEST(Watch, HoldersHaveTheirTags) {
 
 TEST(Watch, ARecordingIsWritten) {
   const auto file = std::filesystem::temp_directory_path() / ("gpupool_cpp_" + std::to_string(::getpid()));
+  std::filesystem::remove(file);  // of an earlier process of that number
   gpupool::record_start(file.string());
   Pool pool(kSim);
   gpupool::mark("step 12");
