@@ -137,6 +137,7 @@ void Registry::after_fork_in_child() noexcept {
   control::forget();
   control::unlock();
   Recorder::unlock();
+  forget_unwinder();
   unlock_stacks();
   unlock_tags();
   unlock_log();

@@ -76,11 +76,12 @@ struct Found {
 
   template <typename Find>
   Value get(Find find) noexcept {
-    if (!is_known.load(std::memory_order_acquire)) {
-      value.store(find(), std::memory_order_relaxed);
-      is_known.store(true, std::memory_order_release);
-    }
+    if (!is_known.load(std::memory_order_acquire)) set(find());
     return value.load(std::memory_order_relaxed);
+  }
+  void set(Value found) noexcept {
+    value.store(found, std::memory_order_relaxed);
+    is_known.store(true, std::memory_order_release);
   }
 };
 
@@ -279,6 +280,12 @@ void lock_stacks() noexcept {
 
 void unlock_stacks() noexcept {
   book_mutex.unlock();
+}
+
+/// Threads that the child does not have may have been in libunwind, which leaves its locks to them and its
+/// cache half written. The compiler's own unwinder needs only locks that fork takes care of.
+void forget_unwinder() noexcept {
+  unwinder.set(nullptr);
 }
 
 }  // namespace gpupool::internal
