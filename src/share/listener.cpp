@@ -72,16 +72,23 @@ void Member::serve(Slot& own, uint32_t rung) noexcept {
   }
   if (own.asked.load() != 0) {
     rest(own, rung);
-    if (!stops_->load()) release_cached(own, own.asked.exchange(0));
+    const uint64_t asked = own.asked.exchange(0);
+    if (!stops_->load() && !is_needier(own)) release_cached(own, asked);
     own.asked_until.store(0);
   }
   own.answered.store(rung);
   ring(layout()->header.freed);
 }
 
+/// Whether it gives nothing: it waits for memory itself, and has less than the asker.
+bool Member::is_needier(const Slot& own) const noexcept {
+  if (own.asked_priority.load() > own.priority.load()) return false;
+  return own.ticket.load() != 0 && own.asked_by_rich.load() != 0 && beyond_share() <= 0;
+}
+
 /// Delays an answer if the same bytes would only go back and forth, or would go from a growing member with
-/// less to one with more; never for longer than half the time that the asker has left, and not for an asker
-/// of higher priority.
+/// less to one with more. Never for longer than half the time that the asker has left, nor for an asker of
+/// higher priority, nor where a member with clearly more than an equal share gives to one with less.
 void Member::rest(Slot& own, uint32_t rung) noexcept {
   uint64_t now = now_ns();
   bool has_taken_since = false;
@@ -92,8 +99,10 @@ void Member::rest(Slot& own, uint32_t rung) noexcept {
     has_taken_since = charges_ != charges_then_;
   }
   if (own.asked_priority.load() > own.priority.load()) return;
-  const bool is_poor = own.asked_by_rich.load() != 0 && !is_rich() && now - grew_at_ < kGrowingNs;
-  if (!is_poor && !has_taken_since) return;
+  const bool asker_is_rich = own.asked_by_rich.load() != 0;
+  const bool is_poor = asker_is_rich && beyond_share() <= 0 && now - grew_at_ < kGrowingNs;
+  const bool is_fair = !asker_is_rich && beyond_share() > kFair;
+  if (!is_poor && (is_fair || !has_taken_since)) return;
   const uint64_t until = std::min(own.asked_until.load(), now + kLongestWait);
   const uint64_t half = now + (until > now ? until - now : 0) / 2;
   const uint64_t end = is_poor ? half : std::min(immune_until_, half);

@@ -21,6 +21,10 @@ inline constexpr int32_t kMostPriority = 8;
 /// The longest wait for any member, whatever was requested: 10 s.
 inline constexpr uint64_t kLongestWait = 10'000'000'000;
 
+/// Members whose parts differ from an equal share by less than this part of it do not hurry to make them
+/// equal.
+inline constexpr double kFair = 0.06;
+
 using Slots = std::bitset<kSlots>;
 
 /// What a member asks of its own process. Called with no lock held, also from the listener's thread.
@@ -89,6 +93,7 @@ class Member : public std::enable_shared_from_this<Member> {
   static void* listen(void* member);
   void serve(Slot& own, uint32_t rung) noexcept;
   void release_cached(Slot& own, uint64_t asked) noexcept;
+  bool is_needier(const Slot& own) const noexcept;
   void rest(Slot& own, uint32_t rung) noexcept;
 
   // turn.cpp: what this member asks of its neighbours
@@ -99,7 +104,7 @@ class Member : public std::enable_shared_from_this<Member> {
     bool is_over = true;      // all of them were asked and have answered
   };
   Round ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept;
-  bool is_rich() const noexcept;
+  double beyond_share() const noexcept;
   bool others_wait() const noexcept;
   void count_taken(uint64_t bytes) noexcept;
 

@@ -108,7 +108,7 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept
     raise(each.asked, part);
     raise(each.asked_until, until);
     each.asked_priority.store(own().priority.load());
-    each.asked_by_rich.store(is_rich() ? 1 : 0);
+    each.asked_by_rich.store(beyond_share() > 0 ? 1 : 0);
     asked.set(candidates[i].slot);
     ring(each.bell);
     left -= part;
@@ -117,13 +117,14 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept
   return round;
 }
 
-/// Whether it holds more than an equal share.
-bool Member::is_rich() const noexcept {
+/// How many bytes it holds beyond an equal share of the group's, as a part of that share.
+double Member::beyond_share() const noexcept {
   const Layout& region = *layout();
   const auto members = std::count_if(region.slots.begin(), region.slots.end(),
                                      [](const Slot& each) { return each.pid.load() != 0; });
-  const uint64_t limit = region.header.limit.load() * kUnitBytes;
-  return own().reserved.load() > limit / static_cast<uint64_t>(std::max<ptrdiff_t>(members, 1));
+  const auto limit = static_cast<double>(region.header.limit.load() * kUnitBytes);
+  const double share = limit / static_cast<double>(std::max<ptrdiff_t>(members, 1));
+  return static_cast<double>(own().reserved.load()) / std::max(share, 1.0) - 1;
 }
 
 Turn::Turn(Member& member, uint64_t bytes, uint64_t nanoseconds) noexcept
@@ -198,12 +199,12 @@ bool Turn::wait() noexcept {
     if (now >= next_round) {
       asked.reset();
       next_round = now + gap;
-      gap *= 2;
+      if (member_.beyond_share() > -kFair) gap *= 2;
     }
     const Member::Round round = member_.ask(missing, until_, asked);
     // A member that holds more than the others does not go on waiting for what they may free one day: they
     // wait for what it frees itself once it is refused.
-    const bool is_refused = round.is_over && member_.others_wait() && member_.is_rich();
+    const bool is_refused = round.is_over && member_.others_wait() && member_.beyond_share() > 0;
     if ((round.candidates == 0 || is_refused) && !more_to_come) {
       // Since `missing` was taken, a neighbour may have given all that it had: then it looks like one that
       // has nothing to give.

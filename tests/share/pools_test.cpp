@@ -400,6 +400,36 @@ int be_greedy(gpupool_t* pool, uint64_t seed, uint64_t until, std::atomic<uint64
   return gpupool_validate(pool) == GPUPOOL_SUCCESS ? 0 : 2;
 }
 
+/// Each is in need all the time, and frees something only when it is refused. The one that comes first, and
+/// has everything, does not stay ahead. GPUPOOL_GREEDY_SECONDS=60 for the figures of docs/sharing.md.
+TEST_F(PoolsTest, GreedyProcessesComeToLikeParts) {
+  constexpr size_t kProcesses = 3;
+  std::vector<pid_t> children;
+  for (size_t i = 0; i < kProcesses; ++i) {
+    children.push_back(start([&, i] {
+      gpupool_t* const pool = make_pool({.wait_ns = 50 * kMillisecond});
+      return pool == nullptr ? 3 : be_greedy(pool, i, ~uint64_t{0}, board_->figures[i]);
+    }));
+    if (i == 0) usleep(1'000'000);
+  }
+  // The least part of an equal one that any has on average.
+  const auto least_part = [&](uint64_t seconds) {
+    std::array<double, kProcesses> held{};
+    double looks = 0;
+    for (const uint64_t end_at = now_ns() + seconds * 1000 * kMillisecond; now_ns() < end_at; ++looks) {
+      for (size_t i = 0; i < kProcesses; ++i) held[i] += static_cast<double>(board_->figures[i].load());
+      usleep(5000);
+    }
+    return *std::min_element(held.begin(), held.end()) / looks / (double{kCapacity} / kProcesses);
+  };
+  double least = 0;
+  for (int i = 0; i < 120 && least < 0.6; ++i) least = least_part(1);
+  EXPECT_GE(least, 0.6);
+  if (const char* const seconds = getenv("GPUPOOL_GREEDY_SECONDS"); seconds != nullptr)
+    printf("the least part: %.3f of a third\n", least_part(std::strtoull(seconds, nullptr, 10)));
+  for (const pid_t child : children) end(child);
+}
+
 /// Pools that are killed at any moment: the device never gives out more than it has, nor the group, and all
 /// of it is there at the end.
 TEST_F(PoolsTest, PoolsThatAreKilledAtRandomLoseNothing) {
