@@ -15,7 +15,7 @@ constinit std::atomic<uint64_t> reserved_addresses{0};
 
 Status out_of_addresses(Status status, uint64_t size) {
   const int32_t code = last_error().driver_code;
-  return fail_driver(status, code, "no %" PRIu64 " bytes of addresses are left in this process", size);
+  return fail_driver(status, code, "this process has no %" PRIu64 " bytes of addresses left", size);
 }
 
 }  // namespace
@@ -29,10 +29,10 @@ Status Addresses::find_places(Heap& heap, uint64_t bytes, uint64_t alignment, Wi
   return count != 0 ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a new region of addresses has no room");
 }
 
-/// How many addresses a heap gets at a time: as many as the device has memory, which costs nothing, so that
-/// holes in them never matter. But addresses are the process's, 2^47 in all, and its other libraries want
-/// some too: half of them is shared out, a part of what is left each time. So hundreds of heaps get that
-/// much, and thousands still get some.
+/// How many addresses a heap gets at a time: as many as the device has memory. They cost nothing, so holes in
+/// them never matter. But a process has only 2^47 addresses, and its other libraries want some too. So pools
+/// share half of them, and a region gets at most a part of what is left: hundreds of heaps get the full size,
+/// and thousands still get some.
 uint64_t Addresses::region_size(SizeGroup group) const noexcept {
   constexpr uint64_t kAll = uint64_t{1} << 46;
   const uint64_t reserved = reserved_addresses.load(std::memory_order_relaxed);

@@ -11,8 +11,8 @@
 namespace gpupool::internal {
 namespace {
 
-/// What is copied, unmapped or mapped together: large enough to be worth an event, small enough that the
-/// driver works on one while the next is copied.
+/// Bytes that are copied, unmapped or mapped together: large enough to be worth an event, small enough that
+/// the driver works on one batch while the next is copied.
 constexpr uint64_t kBatch = 64 * kMiB;
 
 }  // namespace
@@ -26,7 +26,7 @@ void Sleeper::add_chunks(Plan& plan, bool all) const {
   pool_.backing_.for_each_in_hand(add);
 }
 
-/// Adds a chunk to the batch of its neighbours. One that backs nothing comes by itself.
+/// Adds a chunk to the batch of its neighbours. A chunk that backs nothing is a batch of its own.
 void Sleeper::add_chunk(Plan& plan, Chunk* chunk) {
   Batch* last = plan.batches.empty() ? nullptr : &plan.batches.back();
   const bool joins = last != nullptr && chunk->address != 0 && last->start + last->size == chunk->address &&
@@ -41,8 +41,8 @@ void Sleeper::add_chunk(Plan& plan, Chunk* chunk) {
   if (chunk->handle == 0) plan.missing += chunk->size;
 }
 
-/// Adds a live block to what is saved: to the run before it, where no more than `most_gap` bytes of holes are
-/// between them, since a copy of its own costs more than these.
+/// Adds a live block to what is saved. It joins the run before it if at most `most_gap` bytes of hole are
+/// between them, since a copy of its own would cost more than copying these.
 void Sleeper::add_run(Plan& plan, const Range& range, uint64_t most_gap) {
   plan.saved += range.size;
   if (!plan.runs.empty()) {
@@ -68,7 +68,7 @@ const Sleeper::Run* Sleeper::find_saved(Address address) const noexcept {
   return address - run.address < run.size ? &run : nullptr;
 }
 
-/// The two streams of the pool's own copies: one copies while the other is unmapped or mapped.
+/// Opens the two streams of the pool's own copies: one copies while the other's batch is unmapped or mapped.
 Status Sleeper::open_streams() {
   if (has_streams_) return kSuccess;
   if (const Status status = device_.create_stream(streams_[0]); status != kSuccess) return status;
@@ -82,7 +82,7 @@ Status Sleeper::open_streams() {
   return kSuccess;
 }
 
-/// Queues the copies of a batch, and an event behind them where there are any. With no lock held.
+/// Queues the copies of a batch, and an event behind them if there are any. Call it with no lock held.
 Status Sleeper::copy_batch(const Plan& plan, Batch& batch, size_t lane, bool to_host) {
   const Stream stream = streams_[lane % streams_.size()];
   bool any = false;
@@ -117,8 +117,8 @@ Status Sleeper::wait_for_batch(Lock& lock, Batch& batch) {
   return status;
 }
 
-/// After a failure: waits for what was queued. Where the driver refuses even that, the backup stays as it is
-/// until it does not, since a copy may still be under way to it.
+/// After a failure: waits for the copies that were queued. If the driver refuses even that, the backup stays
+/// until a later wait succeeds, since a copy may still be under way to it.
 void Sleeper::abandon_copies(Lock& lock, Plan& plan) noexcept {
   const ErrorRecord cause = last_error();
   wait_for_copies(lock);
@@ -139,8 +139,8 @@ void Sleeper::wait_for_copies(Lock& lock) noexcept {
   copies_pending_ = !settled;
 }
 
-/// Gives the memory of an unmapped chunk back. Where the driver refuses, or an old mapping of it could not be
-/// undone, the chunk keeps it, counted as before.
+/// Releases the memory of an unmapped chunk. If the driver refuses, or an old mapping of it could not be
+/// undone, the chunk keeps its memory, counted as before.
 void Sleeper::release_chunk(Chunk& chunk) noexcept {
   if (chunk.old_unmapped != chunk.old_mappings) return;
   const ErrorRecord before = last_error();
@@ -164,8 +164,8 @@ void Sleeper::release_backup(Lock& lock, uint64_t keep) noexcept {
   last_error() = before;
 }
 
-/// Frees what was asleep without waking it, as far as no block is in it: one that waits for a stream that
-/// captures keeps its addresses.
+/// Releases what is asleep without waking it, except chunks that a block touches: a block that waits for a
+/// capturing stream keeps its addresses.
 void Sleeper::end(Lock& lock) noexcept {
   if (!is_awake()) {
     if (copies_pending_) wait_for_copies(lock);
@@ -215,7 +215,7 @@ void Sleeper::end_region(Region& region) noexcept {
   device_.raw().name_asleep(region.base, region.size, nullptr);
 }
 
-/// An unmapped chunk that is in no list: its memory goes, if it still has any.
+/// Ends an unmapped chunk that is in no list, and releases its memory if it still has any.
 void Sleeper::end_chunk(Chunk* chunk) noexcept {
   chunk->asleep = chunk->unmapped = false;
   if (chunk->handle != 0) {

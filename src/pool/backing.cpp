@@ -195,12 +195,12 @@ Status Backing::release_in_hand(QuietLock* lock, uint64_t target, bool& blocked)
 
 namespace {
 
-/// Goes through free chunks from the one that became free first to the one that did last.
+/// Goes through free chunks in the order in which they became free.
 class FreeChunks {
  public:
   explicit FreeChunks(const SharedChunkLists& lists) noexcept : lists_(lists) { find_again(); }
 
-  /// After the lists may have changed.
+  /// Call it after the lists may have changed.
   void find_again() noexcept {
     for (size_t at = 0; at < next_.size(); ++at) {
       next_[at] = lists_.oldest(at);
@@ -231,7 +231,7 @@ class FreeChunks {
 }  // namespace
 
 Status Backing::release_free(QuietLock* lock, uint64_t target, bool& blocked) {
-  constexpr uint64_t kLooks = 1024;  // that nothing comes of, at a time
+  constexpr uint64_t kLooks = 1024;  // in vain, before others get a turn
   const uint64_t end = space_.serial;
   FreeChunks chunks(space_.free_chunks);
   for (uint64_t looked = 1; ledger_.used() > target; ++looked) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks behind addresses, by virtual memory management: created, mapped, moved, unmapped, released.
+// Chunks behind addresses, by virtual memory management: creates, maps, moves, unmaps and releases them.
 //
-// Moving a chunk needs no wait. It is mapped at its new addresses while its old mapping is still there; work
-// queued before may go on using the old one, and stream order keeps it apart from what comes. The old mapping
-// is removed once its stream has passed.
+// Moving a chunk needs no wait. The pool maps it at its new addresses while the old mapping still exists.
+// Work that was queued before may go on using the old mapping; stream order separates it from later work. The
+// old mapping is removed once its stream has passed.
 #pragma once
 
 #include <vector>
@@ -18,24 +18,24 @@
 
 namespace gpupool::internal {
 
-/// A chunk on its way to addresses.
+/// A chunk on its way to new addresses.
 struct Piece {
   Chunk* chunk;
-  StreamHeap* from;  // null: from hand, or new
+  StreamHeap* from;  // null: it was in hand, or is new
 };
 
-/// An address range of a chunk that has moved on: unmapped once its stream has passed.
+/// Addresses at which a chunk is still mapped though it has moved on: unmapped once their stream has passed.
 struct OldMapping {
   StreamHeap* heap;
   Range* range;
   Chunk* chunk;
   uint64_t epoch;
-  uint64_t capture;       // whose graph may use it; 0: none
-  bool away = false;      // the pool sleeps: it cannot be used now
-  bool unmapped = false;  // of one that is away
+  uint64_t capture;       // the capture whose graph may use it; 0: none
+  bool away = false;      // the pool sleeps, and nothing can use the mapping
+  bool unmapped = false;  // set only while it is away
 };
 
-/// Guarded by the pool's lock. A chunk that fails to be released is counted, and in hand, until it can be.
+/// Guarded by the pool's lock. A chunk that the device does not take back stays counted, and in hand.
 class Backing {
  public:
   Backing(MeteredDevice& device, Ledger& ledger, Space& space, Streams& streams,
@@ -43,48 +43,47 @@ class Backing {
       : device_(device), ledger_(ledger), space_(space), streams_(streams), narrator_(narrator) {}
   Backing(const Backing&) = delete;
   Backing& operator=(const Backing&) = delete;
-  /// Deletes the records of chunks in hand. What the device has of them is its own by now.
 
-  /// A new chunk that backs nothing. OVER_LIMIT, or what the driver says. Throws std::bad_alloc.
+  /// Creates a chunk that backs nothing yet. OVER_LIMIT, or the driver's error. Throws std::bad_alloc.
   Status create(uint64_t size, Chunk*& chunk);
-  /// Unmaps a claimed chunk, or takes one that was in hand, and releases it to the device. On failure it
-  /// stays the pool's.
+  /// Releases a chunk to the device: a claimed one, which it unmaps first, or one that was taken from hand.
+  /// On failure the pool keeps the chunk.
   Status release(Chunk* chunk);
 
-  /// Room for so many more chunks to be mapped and moved without asking for memory. Throws std::bad_alloc.
+  /// Allocates the records for mapping and moving so many more chunks. Throws std::bad_alloc.
   void reserve(size_t chunks);
-  /// Maps the pieces at a gap, one behind the other, and makes them accessible in one call. On failure
-  /// nothing of them is used; what the driver does not take back is an old mapping. Needs reserve(), and the
-  /// heap's prepare_attach().
+  /// Maps the pieces into a gap, one after another, and makes them accessible in one call. On failure no
+  /// piece is used; a mapping that the driver refuses to undo becomes an old one. Needs reserve() and the
+  /// heap's prepare_attach() first.
   Status map(const Gap& gap, const std::vector<Piece>& pieces, Region* region, StreamHeap& heap);
-  /// A mapped chunk now backs these addresses.
+  /// Records that a mapped chunk now backs these addresses.
   void attach(StreamHeap& heap, Region* region, Address address, Chunk* chunk, uint64_t epoch) noexcept;
-  /// A claimed chunk that is mapped elsewhere too leaves its addresses, which become an old mapping: one that
-  /// a graph may use if `is_kept`.
+  /// Detaches a claimed chunk, by now mapped elsewhere too, from its addresses. These become an old mapping,
+  /// which a graph may use if `is_kept`.
   void move_away(Chunk* chunk, StreamHeap& from, bool is_kept) noexcept;
-  /// Pieces that are not used after all: back to where they are, or into the hand.
+  /// Undoes the claims of pieces that are not used after all. A piece that backs nothing is then in hand.
   void unclaim(const std::vector<Piece>& pieces) noexcept;
 
-  /// Removes the old mappings whose streams have passed, neighbours in one call.
+  /// Removes the old mappings whose streams have passed, neighbouring ones in one call.
   void unmap_passed() noexcept;
-  // With a lock, these give way to other threads; with null they do not.
+  // The next two give way to other threads, unless `lock` is null.
 
-  /// Releases chunks in hand that have no old mapping left until no more than `target` is reserved;
-  /// `blocked`: some have one.
+  /// Releases chunks in hand that have no old mapping left, until at most `target` is reserved. Sets
+  /// `blocked` if some have one.
   Status release_in_hand(QuietLock* lock, uint64_t target, bool& blocked);
-  /// Releases free chunks, those first that became free first, if they are idle and have no old mapping left.
-  /// Each is looked at once, of those that were free at first.
+  /// Releases free chunks that are idle and have no old mapping left, in the order in which they became free.
+  /// Looks once at each chunk that was free at the start.
   Status release_free(QuietLock* lock, uint64_t target, bool& blocked);
-  /// The pool's end: releases all that no block is in and streams have passed. Needs no memory, since nobody
-  /// asks for ranges any more.
+  /// At the pool's end: releases all chunks that no block touches and streams have passed. Allocates nothing,
+  /// since nobody needs the ranges kept up to date any more.
   void release_all() noexcept;
-  /// Whether nothing keeps a region's addresses: no chunk, and no old mapping.
+  /// Whether a region has neither chunks nor old mappings, so that nothing keeps its addresses.
   bool is_unmapped(const Region& region) const noexcept;
 
   // Chunks that back nothing are in hand.
 
   uint64_t bytes_in_hand() const noexcept;
-  /// The visitor may take the chunk out.
+  /// The visitor may take the chunk from hand.
   template <typename Visit>
   void for_each_in_hand(Visit visit) const {
     Chunk* next = nullptr;
@@ -94,7 +93,7 @@ class Backing {
     }
   }
   void take_from_hand(Chunk* chunk) noexcept { in_hand_.remove(chunk); }
-  /// The first chunk in hand of at most `room`, taken out of it; null if there is none.
+  /// Takes the first chunk of at most `room` from hand; null if there is none.
   Chunk* take_from_hand(uint64_t room) noexcept;
 
   template <typename Visit>

@@ -24,11 +24,11 @@ Status Backup::reserve(Lock& lock, uint64_t bytes) {
 
 Status Backup::check_host(uint64_t bytes) {
   uint64_t available = 0;
-  // Where nothing is known of the host, the driver's own answer must do.
+  // If nothing is known of the host's memory, the driver's own answer must do.
   if (device_.raw().host_memory(available) != kSuccess || bytes <= available / 4 * 3) return kSuccess;
   return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY,
-              "%" PRIu64 " bytes of the host would have to be page-locked, and %" PRIu64
-              " are available, of which a quarter stays free",
+              "sleep would have to page-lock %" PRIu64 " bytes of the host, which has %" PRIu64
+              " available: a quarter of that stays free",
               bytes, available);
 }
 
@@ -46,7 +46,7 @@ Status Backup::add(Lock& lock, uint64_t bytes) {
   if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
     const int32_t code = last_error().driver_code;
     return fail_driver(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, code,
-                       "the host has no more memory to page-lock: %" PRIu64 " bytes of %" PRIu64 " more",
+                       "the host cannot page-lock %" PRIu64 " bytes more, of %" PRIu64 " that are needed",
                        piece.size, bytes);
   }
   if (status != kSuccess) return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Page-locked memory of the host in which a pool keeps what was in its blocks while it sleeps.
+// Page-locked host memory, in which a pool keeps the contents of its blocks while it sleeps.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 namespace gpupool::internal {
 
 /// One run of bytes, in pieces that never move. Page-locking is slow and holds up others on the machine, so
-/// it is done a piece at a time, with the pool's lock given up. One thread at a time changes it (Sleeper's
-/// turn); the rest is guarded by the pool's lock.
+/// it is done piece by piece, with the pool's lock given up. Guarded by the pool's lock; only the thread that
+/// has the Sleeper's turn changes it.
 class Backup {
  public:
   using Lock = QuietLock;
 
-  /// No single piece is larger: drivers and kernels fail at large ones.
+  /// The largest piece. Drivers and kernels fail at larger ones.
   static constexpr uint64_t kPiece = 256 * kMiB;
 
   explicit Backup(MeteredDevice& device) : device_(device) {}
   Backup(const Backup&) = delete;
   Backup& operator=(const Backup&) = delete;
 
-  /// Gets memory until it has room for `bytes`. HOST_OUT_OF_MEMORY where more than three quarters of what the
-  /// host has left would be taken. On failure it is as before.
+  /// Allocates until there is room for `bytes`. HOST_OUT_OF_MEMORY if that would take more than three
+  /// quarters of what the host has left. On failure, frees again what it has added.
   Status reserve(Lock& lock, uint64_t bytes);
-  /// Frees whole pieces that lie beyond `bytes`. What the driver does not take stays.
+  /// Frees the pieces that lie wholly beyond `bytes`. Stops at one that the driver refuses to free.
   Status shrink(Lock& lock, uint64_t bytes);
 
   uint64_t capacity() const noexcept { return capacity_; }
 
-  /// Where byte `offset` is, and how many follow it in one piece.
+  /// Where byte `offset` is, and in `bytes` how many its piece has from there on.
   Address at(uint64_t offset, uint64_t& bytes) const noexcept;
 
  private:

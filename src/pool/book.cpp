@@ -23,7 +23,7 @@ void AddressBook::move_to_gone(Address address) noexcept {
     gone_.push_back(found->second);
     if (gone_.size() > kGone) gone_.pop_front();
   } catch (const std::bad_alloc&) {
-    // It is forgotten sooner.
+    // The block is forgotten sooner.
   }
   in_use_.erase(found);
 }

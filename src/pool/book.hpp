@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address book of a pool that is debugged: what lies where, what lay there, and who did it.
+// The address book of a pool with debug modes: which block lies or lay where, and who made and freed it.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace gpupool::internal {
 /// A block, from its malloc to its free and beyond.
 struct BlockRecord {
   Address address = 0;
-  uint64_t requested = 0;  // as the caller asked for it
-  uint64_t room = 0;       // as the pool gave it
-  uint64_t number = 0;     // counted from 1 in the pool
+  uint64_t requested = 0;  // what the caller asked for
+  uint64_t room = 0;       // what the pool gave
+  uint64_t number = 0;     // counts the pool's blocks, from 1
   Stream stream = 0;
   Stream freed_on = 0;
   uint64_t born_ns = 0;
   uint64_t died_ns = 0;  // 0: live
   StackId made_by = 0;
   StackId freed_by = 0;
-  uint32_t made_in = 0;  // the system's numbers of threads
+  uint32_t made_in = 0;  // threads, by the system's numbers
   uint32_t freed_in = 0;
   TagId tag = 0;
   bool has_canary = false;
@@ -38,23 +38,23 @@ struct BlockRecord {
 /// Guarded by the pool's lock.
 class AddressBook {
  public:
-  /// How many blocks that are gone it remembers.
+  /// How many of the blocks that are gone it remembers.
   static constexpr size_t kGone = 65536;
 
   /// Throws std::bad_alloc before anything has changed.
   BlockRecord& add(const BlockRecord& life);
-  /// The block that begins at an address: live, or freed and not handed out again yet. Null: none.
+  /// The block that begins at an address: live, or freed but not yet handed out again. Null: none.
   BlockRecord* find(Address address) noexcept;
-  /// Its memory may be another's from here on.
+  /// From here on, the block's memory may be another block's.
   void move_to_gone(Address address) noexcept;
 
-  /// The block that holds an address, or, of those that are gone, the last one that did.
+  /// The block in use that holds an address, else the last one that did before it was gone; null: none.
   const BlockRecord* holder(Address address) const noexcept;
-  /// The nearest ones in use below and above.
+  /// The nearest blocks in use below and above an address.
   const BlockRecord* below(Address address) const noexcept;
   const BlockRecord* above(Address address) const noexcept;
 
-  /// Calls visit(life) for each in use from an address on, until it returns false.
+  /// Calls visit(life) for each block in use from an address on, until that returns false.
   template <typename Visit>
   void for_each_from(Address address, Visit visit) {
     for (auto it = in_use_.lower_bound(address); it != in_use_.end(); ++it) {
@@ -64,7 +64,7 @@ class AddressBook {
 
  private:
   std::map<Address, BlockRecord> in_use_;
-  std::deque<BlockRecord> gone_;  // the last at the end
+  std::deque<BlockRecord> gone_;  // the most recent one last
 };
 
 }  // namespace gpupool::internal

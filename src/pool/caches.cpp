@@ -84,7 +84,7 @@ void Caches::rest(ThreadCache& cache) noexcept {
 
 // ---- lanes
 
-/// Takes in an empty lane that no cache has.
+/// Keeps an empty lane that no cache has.
 void Caches::push_spare(Lane& lane) noexcept {
   lane.next_spare = spare_;
   spare_ = &lane;

@@ -10,9 +10,9 @@
 
 namespace gpupool::internal {
 
-/// Caches live as long as the pool. When a thread ends, its cache waits for the next new thread, with what is
-/// in it, so that there are never more than threads at a time. Guarded by the pool's lock; each cache has a
-/// lock of its own, which comes after that.
+/// Caches live as long as the pool. When a thread ends, its cache keeps its blocks and waits for the next new
+/// thread, so there are never more caches than threads at a time. Guarded by the pool's lock. Each cache has
+/// a lock of its own, taken after the pool's.
 class Caches {
  public:
   Caches() = default;
@@ -22,7 +22,7 @@ class Caches {
 
   /// A cache for a thread that has none. Throws std::bad_alloc.
   ThreadCache* open();
-  /// The thread has ended, or forgets the cache.
+  /// Makes a cache available to other threads: its own has ended, or forgets it.
   void close(ThreadCache* cache) noexcept;
 
   size_t count() const noexcept { return caches_.size(); }
@@ -32,7 +32,7 @@ class Caches {
   void for_each(Visit visit) const {
     for (const auto& cache : caches_) visit(*cache);
   }
-  /// With each cache's own lock, one after the other.
+  /// Calls visit(cache) with each cache's own lock, one after another.
   template <typename Visit>
   void for_each_locked(Visit visit) const {
     for (const auto& cache : caches_) {
@@ -41,8 +41,7 @@ class Caches {
     }
   }
 
-  /// While it lives, every cache is locked, so that no block changes hands and all counters are of one
-  /// moment.
+  /// Locks every cache while it lives, so that no block changes hands and all counters are of one moment.
   class AllLocked {
    public:
     explicit AllLocked(const Caches& caches) noexcept : caches_(caches) { caches_.lock_all(); }
@@ -61,31 +60,31 @@ class Caches {
   void lock_all() const noexcept;
   void unlock_all() const noexcept;
 
-  // Draining a cache. Each of these returns a list through Range::link, of up to `most` blocks, which it
-  // counts down: a thread that drains many gives way to others in between.
+  // Draining a cache. Each of these returns up to `most` blocks, as a list through Range::link, and counts
+  // `most` down by them. A thread that drains many blocks gives way to others between two calls.
 
-  /// Blocks to drain at a time (docs/inside/locks.md says what that takes).
+  /// Blocks to drain at a time (docs/inside/locks.md says how long that takes).
   static constexpr size_t kAtATime = 256;
 
-  /// What the cache keeps of a stream and group, and of all.
+  /// Drains what the cache keeps of one stream and size group, or of all.
   static Range* drain(ThreadCache& cache, Stream stream, SizeGroup group, size_t& most) noexcept;
   static Range* drain(ThreadCache& cache, size_t& most) noexcept;
-  /// What it keeps and has taken nothing from since rest().
+  /// Drains the bins that no malloc has touched since rest().
   static Range* drain_resting(ThreadCache& cache, size_t& most) noexcept;
-  /// From here on it counts anew what is taken. Idle lanes serve other streams and threads.
+  /// Marks all bins untouched. Idle lanes leave the cache, to serve other streams and threads.
   void rest(ThreadCache& cache) noexcept;
 
-  /// Makes sure that the cache keeps what is freed on a stream, if there is memory for that. Where that takes
-  /// a lane from another stream, up to kAtATime blocks that were in it are returned, as a list; if there are
-  /// more, a later call goes on.
+  /// Opens a lane for a stream that has none, if there is memory for one, so that the cache keeps what is
+  /// freed on it. If another stream must lose its lane, returns up to kAtATime blocks of that lane as a list;
+  /// if there are more, the lane stays, and a later call goes on.
   Range* open_lane(ThreadCache& cache, Stream stream) noexcept;
-  /// All that the cache keeps of a stream, as a list, after which it has no lane for it.
+  /// Removes a stream's lane and returns all blocks in it, as a list.
   Range* close_lane(ThreadCache& cache, Stream stream) noexcept;
 
   uint64_t bytes() const noexcept {
     return caches_.size() * sizeof(ThreadCache) + lane_count_ * sizeof(Lane);
   }
-  /// With all caches locked.
+  /// Call it with all caches locked.
   bool is_valid() const noexcept;
 
  private:

@@ -29,7 +29,7 @@ void Captures::end() noexcept {
   streams_.end_captures();
 }
 
-/// Whether no stream is in the capture any more.
+/// Checks that no stream is in the capture any more.
 Status Captures::check_ended(uint64_t capture) {
   for (const auto& state : streams_.all()) {
     uint64_t now = 0;

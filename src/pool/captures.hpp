@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that graphs use. A graph may run at any time, with the addresses it captured built in: what its
-// capture used stays mapped where it is until release() says that the graph is gone, or the pool ends.
+// Memory that graphs use. A graph has the addresses of its capture built in and may run at any time. So what
+// the capture used stays mapped where it is until release() says that the graph is gone, or the pool ends.
 //
 // In a capture-aware pool each capture has a state of its own (Streams), whose memory nothing else gets.
-// Within it chunks may move, since the graph's own order keeps what it reads apart from what it writes later;
-// their old mappings stay. A pool without that flag only sees captures when it grows. From the first one on
-// it moves nothing and gives nothing back, for it cannot tell what the graph uses. A child pool does so
-// always, until it is asked for its memory.
+// Within it chunks may move, since the graph's own order separates what it reads from what it writes later;
+// the old mappings stay. A pool without that flag notices captures only when it grows. From the first one on
+// it moves and releases nothing, for it cannot tell what the graph uses. A child pool always does so, until
+// it is asked for its memory.
 #pragma once
 
 #include <vector>
@@ -23,20 +23,20 @@ class Captures {
   Captures(const PoolOptions& options, MeteredDevice& device, Streams& streams) noexcept
       : options_(options), device_(device), streams_(streams) {}
 
-  /// Whether a stream captures that the pool is about to grow for; remembers the capture. Throws
+  /// Whether the stream for which the pool is about to grow captures, or may; remembers the capture. Throws
   /// std::bad_alloc.
   bool note(const StreamState& state);
 
-  /// Whether the pool must stand still: a graph of a capture that it only saw may use any of its memory.
+  /// Whether no memory may move or be released: a graph whose capture was only noticed may use any of it.
   bool hold_all() const noexcept { return !seen_.empty(); }
-  /// Whether the mapping of a heap's addresses must stay though nothing in the pool uses it.
+  /// Whether the mappings of a state's heaps must stay though nothing in the pool uses them.
   bool keep_mappings(const StreamState& state) const noexcept {
     return state.capture != 0 || hold_all() || options_.is_child;
   }
 
-  /// The graph is gone. INVALID_ARGUMENT while the capture is under way.
+  /// Takes note that the graph is gone. INVALID_ARGUMENT while the capture is under way.
   Status release(uint64_t capture);
-  /// The pool ends, and no graph of it runs any more.
+  /// At the pool's end: none of its graphs runs any more.
   void end() noexcept;
 
  private:
@@ -45,7 +45,7 @@ class Captures {
   const PoolOptions& options_;
   MeteredDevice& device_;
   Streams& streams_;
-  std::vector<uint64_t> seen_;  // that a pool without the flag has grown for
+  std::vector<uint64_t> seen_;  // captures that a pool without the flag has grown for
 };
 
 }  // namespace gpupool::internal

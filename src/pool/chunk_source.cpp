@@ -70,7 +70,7 @@ Status ChunkSource::back_with_new(StreamHeap& heap, Region* region, const Gap& g
 
 Status ChunkSource::release(Lock* lock, uint64_t target, bool is_asked_for, bool& blocked) {
   if (!rooms_.sleeper.is_awake()) return kSuccess;
-  // What was settled just now is stamped later than what was asked about.
+  // Blocks settled just now have later stamps than those that the driver was asked about.
   rooms_.streams.next_round();
   settle();
   if (const Status status = backing_.release_in_hand(lock, target, blocked); status != kSuccess)
@@ -89,8 +89,8 @@ void ChunkSource::settle() noexcept {
 }
 
 /// Within a capture chunks move to ever higher addresses, since those that they leave stay mapped, and the
-/// next capture goes on from there. So what captures left too high, with nothing around it, is moved to the
-/// bottom of its region, about once in a thousand captures.
+/// next capture goes on from there. So chunks that captures left too high, with no blocks around them, are
+/// moved to the bottom of their region, about once in a thousand captures.
 void ChunkSource::lower() noexcept {
   if (rooms_.captures.hold_all() || !rooms_.sleeper.is_awake()) return;
   try {
@@ -106,12 +106,12 @@ void ChunkSource::lower() noexcept {
       }
     }
   } catch (const std::bad_alloc&) {
-    // It stays where it is until the next capture is released.
+    // The chunks stay where they are until the next capture is released.
   }
   settle();
 }
 
-/// Moves a free chunk, if it is idle, to the lowest bare addresses of its heap that are found at once.
+/// Moves a free chunk, if it is idle, to the lowest bare addresses of its heap that a few looks find.
 bool ChunkSource::lower_chunk(const std::vector<Piece>& piece) {
   Chunk* chunk = piece[0].chunk;
   auto& heap = *static_cast<StreamHeap*>(chunk->heap);

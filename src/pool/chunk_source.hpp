@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory in chunks that can be moved: by virtual memory management.
+// A source of chunks that can be moved, by virtual memory management.
 #pragma once
 
 #include "pool/addresses.hpp"
@@ -24,12 +24,12 @@ class ChunkSource final : public Source {
   void end(Lock& lock) override;
   uint64_t largest_run(uint64_t need) const noexcept override { return need + need / policy::kStealRunParts; }
 
-  // For a growth.
+  // For Growth.
 
   const Rooms& rooms() const noexcept { return rooms_; }
   Backing& backing() noexcept { return backing_; }
   Addresses& addresses() noexcept { return addresses_; }
-  /// Null: without giving way to other threads.
+  /// With a null lock, it does not give way to other threads.
   Status release(Lock* lock, uint64_t target, bool is_asked_for, bool& blocked);
 
  private:

@@ -12,8 +12,8 @@
 namespace gpupool::internal {
 namespace {
 
-/// What was set, without a lock that fork would have to know. Whoever sets it twice at a time gets one of
-/// both for each part.
+/// The modes that were set, without a lock that fork would have to know. If two threads set them at once,
+/// each part is one thread's or the other's.
 constinit std::atomic<uint64_t> chosen_fence_least{0};
 constinit std::atomic<uint64_t> chosen_quarantine{0};
 constinit std::atomic<uint32_t> chosen_switches{0};
@@ -36,7 +36,7 @@ Status refuse(const char* name, std::string_view word) {
       name, std::string(word).c_str());
 }
 
-/// The part behind "fence=" or "quarantine=".
+/// Reads the part behind "fence=" or "quarantine=".
 Status read_bytes(const char* name, std::string_view word, std::string_view text, uint64_t& bytes) {
   return parse_bytes(std::string(name) + ", \"" + std::string(word.substr(0, 64)) + "\"", text, bytes);
 }

@@ -16,7 +16,7 @@
 namespace gpupool::internal {
 namespace {
 
-/// Both kinds: who debugs wants to know.
+/// Both kinds, since whoever debugs wants to see all.
 constexpr StackKinds kAllStacks{true, true};
 
 }  // namespace
@@ -78,8 +78,8 @@ Status Debugger::allocate(uint64_t size, uint64_t alignment, Stream stream, Addr
   return pool_.malloc_under_lock(padded, alignment, stream, address, seen);
 }
 
-/// UNAVAILABLE while the stream captures: a graph's memory stays where it is. Where memory is short, blocks
-/// are not fenced.
+/// UNAVAILABLE while the stream captures, since a graph's memory stays where it is. If memory is short, the
+/// block gets no fence.
 Status Debugger::allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address,
                                  Sighting& seen) {
   if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
@@ -116,7 +116,7 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   const bool may = may_queue(state);
   pool_.device_.annotate(address, life.room, Standing::open);
   if (modes_.poison && may) poison(life, state, kNewPoison);
-  // A fenced block has only what was not asked for behind it.
+  // Behind a fenced block is only what it was rounded up by.
   const uint64_t behind = life.room - size;
   if (modes_.canary && may && behind != 0) {
     life.has_canary =
@@ -128,11 +128,11 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   try {
     book_.add(life);
   } catch (const std::bad_alloc&) {
-    // It has no story, and its canary is looked at by nobody.
+    // The block has no story, and nobody looks at its canary.
   }
 }
 
-/// Whether work of the pool's own may be put on a stream now: not into a graph, and not where the stream may
+/// Whether the pool may queue work of its own on a stream now: not into a graph, and not on a stream that may
 /// be gone.
 bool Debugger::may_queue(StreamState& state) noexcept {
   if (state.capture == 0 && !state.order.is_retired() && !state.order.capturing()) return true;
@@ -169,7 +169,7 @@ Status Debugger::free(Address address, Stream stream) {
     }
     const BlockRecord before = was_live ? *life : BlockRecord{};
     const bool is_captured = was_live && is_of_capture(address);
-    // The record may go with the block, and stays where this fails.
+    // The record may go with the block. It stays if the free fails.
     status = pool_.free_under_lock(address, stream);
     if (status != kSuccess && was_live) life->died_ns = 0;
     if (status == kSuccess && was_live) close_block(before, is_captured);
@@ -185,10 +185,10 @@ bool Debugger::is_of_capture(Address address) const noexcept {
   return block != nullptr && heap_of(*block).state().capture != 0;
 }
 
-/// A block was freed.
+/// Tells the device that a block was freed.
 void Debugger::close_block(const BlockRecord& life, bool is_captured) noexcept {
   pool_.device_.annotate(life.address, life.requested, Standing::freed);
-  // The one's graph goes on using it, and the other has no memory any more.
+  // The graph goes on using a captured block, and an unmapped block has no memory any more.
   const bool is_unmapped = life.is_fenced && pool_.space_.map.find(life.address) == nullptr;
   if (is_captured || is_unmapped) pool_.device_.annotate(life.address, life.requested, Standing::open);
 }
@@ -225,11 +225,11 @@ void Debugger::settle(Range& block) noexcept {
   }
 }
 
-/// The block's memory may be handed out again.
+/// Lets the block's memory be handed out again.
 void Debugger::allow_reuse(Range& block) noexcept {
   if (const BlockRecord* life = book_.find(block.address); life != nullptr) {
     StreamState& state = heap_of(block).state();
-    // What was held back has been left alone for a while, and must be as it was filled.
+    // A block that was held back was nobody's for a while, and must still be as it was filled.
     const bool was_held = modes_.quarantine != 0 && life->is_poisoned && life->died_ns != 0;
     if (was_held && (is_ending_ || !may_queue(state) || !inspector_.look_inside(*life, state))) ++skipped_;
     book_.move_to_gone(block.address);
@@ -249,7 +249,7 @@ void Debugger::empty_quarantine() noexcept {
 
 // ---- guards
 
-/// At most so many at a time, and a two-thousandth of the time.
+/// Whether there may be another guard: at most kMostGuards at a time, in a two-thousandth of the time.
 bool Debugger::may_guard() noexcept {
   constexpr uint64_t kParts = 2000;
   constexpr uint64_t kFirst = 1'000'000;
@@ -272,7 +272,7 @@ void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address)
   try {
     status = allocate_fenced(seen.requested, alignment, seen.stream, fenced, guarded);
   } catch (const std::bad_alloc&) {
-    status = GPUPOOL_ERROR_HOST_OUT_OF_MEMORY;  // the block that there is will do
+    status = GPUPOOL_ERROR_HOST_OUT_OF_MEMORY;  // the block that the caller has will do
   }
   const StackId stack = status == kSuccess ? take_stack(kinds_to_take(kAllStacks)) : 0;
   {
@@ -297,14 +297,14 @@ void Debugger::collect_findings(Findings& found) noexcept {
   } catch (const std::bad_alloc&) {
     // Another look will find it.
   }
-  // Damage to a live block is told once.
+  // Damage to a live block is reported once.
   for (const Finding& finding : found) {
     BlockRecord* block = book_.find(finding.block.address);
     if (block != nullptr && block->number == finding.block.number) block->has_canary = false;
   }
 }
 
-/// Queues a look behind each block in use from an address on, as far as there is room. Whether all are.
+/// Queues a look behind each block in use from an address on, while there is room. True if all are queued.
 bool Debugger::look_at_lives(Address& from) noexcept {
   bool done = true;
   book_.for_each_from(from, [&](const BlockRecord& life) {
@@ -346,7 +346,7 @@ Status Debugger::check(uint64_t& count, std::string& text) {
   return kSuccess;
 }
 
-/// With no lock held: names are asked of the loader.
+/// Call it with no lock held, since it asks the loader for names.
 void Debugger::tell(const Findings& found) noexcept {
   for (const Finding& finding : found) {
     try {
@@ -357,7 +357,7 @@ void Debugger::tell(const Findings& found) noexcept {
       told_.push_back(line);
       if (told_.size() > kToldMax) told_.pop_front();
     } catch (const std::bad_alloc&) {
-      // It counts all the same.
+      // The finding counts all the same.
     }
     const Pool::Lock lock(pool_.mutex_);
     ++findings_;
@@ -365,7 +365,7 @@ void Debugger::tell(const Findings& found) noexcept {
 }
 
 void Debugger::end(QuietLock& lock) noexcept {
-  // What it looks at now is seen by nobody but the log.
+  // From here on, nobody but the log sees the findings.
   empty_quarantine();
   (void)pool_.wait_for_streams(lock, "the pool's end");
   Findings found;

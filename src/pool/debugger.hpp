@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pool's debug modes: see docs/debugging.md.
 //
-// Where all blocks must be seen, threads' caches keep no lanes, so that every malloc and free takes the long
-// way and comes here; a pool without debug modes has no debugger, and not an instruction more on the short
-// way. Guards alone leave the caches as they are: they take the place of a few of the blocks that are sampled
-// anyway.
+// If all blocks must be seen, threads' caches keep no lanes, so every malloc and free takes the long way and
+// comes here. A pool without debug modes has no debugger, and its short way has not one instruction more.
+// Guards alone leave the caches as they are: they replace a few of the blocks that are sampled anyway.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ class Pool;
 struct Range;
 struct StreamState;
 
-/// Guarded by the pool's lock but for what is said to take it.
+/// Guarded by the pool's lock, except what says otherwise.
 class Debugger {
  public:
   Debugger(Pool& pool, const DebugModes& modes);
@@ -37,23 +36,23 @@ class Debugger {
 
   // ---- with no lock held
 
-  /// Gets what it needs. UNSUPPORTED where the device keeps no data to look at.
+  /// Allocates what the modes need. UNSUPPORTED if the device lacks something that they need.
   Status begin();
   Status malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status free(Address address, Stream stream);
-  /// A block that has just been handed out is sampled: a guard may take its place.
+  /// May put a guard in place of a block that has just been handed out and is sampled.
   void guard(const Sighting& seen, uint64_t alignment, Address& address);
-  /// Looks at all live blocks, and waits for that. How many findings there were since the begin, and the last
-  /// of them in words. Throws std::bad_alloc.
+  /// Looks at all live blocks, and waits for that. Gives the number of findings so far, and the last of them
+  /// in words. Throws std::bad_alloc.
   Status check(uint64_t& count, std::string& text);
 
   // ---- with the pool's lock
 
-  /// A freed block that no stream but its own uses any more, instead of Pool::free_to_heap.
+  /// Handles a freed block that only its own stream still uses, in place of Pool::free_to_heap.
   void settle(Range& block) noexcept;
-  /// Lets go of what is in quarantine, as far as streams have passed.
+  /// Lets all blocks in quarantine be reused, and unmaps the fences that streams have passed.
   void empty_quarantine() noexcept;
-  /// The pool's end; gives the lock up.
+  /// Call it at the pool's end. Gives the lock up meanwhile.
   void end(QuietLock& lock) noexcept;
 
   const AddressBook& book() const noexcept { return book_; }
@@ -61,7 +60,7 @@ class Debugger {
  private:
   using Findings = std::vector<Finding>;
 
-  /// Behind each block, for a canary or as closed memory.
+  /// Bytes behind each block, for a canary or as closed memory.
   static constexpr uint64_t kApart = 512;
   static constexpr size_t kMostGuards = 64;
   static constexpr size_t kToldMax = 16;
@@ -87,14 +86,14 @@ class Debugger {
   Fences fences_;
   uint64_t number_ = 0;
   uint64_t skipped_ = 0;   // looks and fills that were left out
-  uint64_t unfenced_ = 0;  // for want of memory
-  uint64_t guard_ns_ = 0;  // that guards took
+  uint64_t unfenced_ = 0;  // blocks without a fence, for want of memory
+  uint64_t guard_ns_ = 0;  // time that guards took
   bool is_ending_ = false;
   Range* first_ = nullptr;  // the blocks in quarantine, through Range::link
   Range* last_ = nullptr;
   uint64_t quarantined_ = 0;  // their bytes
   uint64_t findings_ = 0;
-  std::deque<std::string> told_;  // the last of them
+  std::deque<std::string> told_;  // the last findings, in words
 };
 
 }  // namespace gpupool::internal

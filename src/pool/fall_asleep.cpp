@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Falling asleep. Everything that can fail for want of something comes first: the streams are waited for, the
-// backup is there, and all copies are queued, before the first mapping goes. From then on only the driver's
-// own refusal to unmap can fail, and what has gone comes back.
+// Falling asleep. Everything that can fail for want of something comes first: before the first mapping goes,
+// the streams have been waited for, the backup is there, and all copies are queued. From then on only the
+// driver itself can refuse, and then what has gone comes back.
 #include <algorithm>
 #include <cinttypes>
 #include <utility>
@@ -15,7 +15,7 @@
 namespace gpupool::internal {
 namespace {
 
-/// Holes of up to this between two blocks are copied with them: a copy of its own takes the bus as long.
+/// Holes of up to this between two blocks are copied with them: a second copy would take the bus as long.
 constexpr uint64_t kGap = 64 * kKiB;
 
 }  // namespace
@@ -40,7 +40,7 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   add_chunks(plan, true);
   std::sort(plan.runs.begin(), plan.runs.end(),
             [](const Run& a, const Run& b) { return a.address < b.address; });
-  std::vector<Run> runs = plan.runs;  // now: once copies are queued, nothing may throw
+  std::vector<Run> runs = plan.runs;  // here, since nothing may throw once copies are queued
   if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
   runs_ = std::move(runs);
   saved_end_ = plan.backup_bytes;
@@ -66,8 +66,8 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   return kSuccess;
 }
 
-/// Takes all that threads' caches have, and their lanes: without one, every free takes the long way, and no
-/// malloc finds a block.
+/// Takes all blocks from threads' caches, and their lanes: without a lane, every free takes the long way, and
+/// no malloc finds a block.
 void Sleeper::drain_lanes() noexcept {
   pool_.caches_.for_each([&](ThreadCache& cache) {
     while (!cache.lanes.empty()) {
@@ -76,7 +76,7 @@ void Sleeper::drain_lanes() noexcept {
   });
 }
 
-/// A graph that is being captured would have the addresses of memory that is about to go.
+/// Refuses during a capture: its graph would have the addresses of memory that is about to go.
 Status Sleeper::check_captures() {
   for (const auto& state : pool_.streams_.all()) {
     if (state->order.is_retired() || !state->order.capturing()) continue;
@@ -88,7 +88,7 @@ Status Sleeper::check_captures() {
   return kSuccess;
 }
 
-/// Waits until no work that was queued before can touch the pool's memory, and no freed block waits any more.
+/// Waits until no work that is queued can touch the pool's memory, and no freed block waits any more.
 Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
   do {
     if (const Status status = check_captures(); status != kSuccess) return status;
@@ -104,7 +104,7 @@ Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
   return kSuccess;
 }
 
-/// What no block is in goes first, with no copy. What graphs may use has to come back with the rest.
+/// Releases what no block touches, without a copy. What graphs may use stays, to come back with the rest.
 Status Sleeper::release_free() {
   pool_.streams_.next_round();
   const bool is_a_graphs = pool_.captures_.hold_all() || pool_.options_.is_child;
@@ -119,7 +119,7 @@ bool Sleeper::saves(const Range& range, const SleepOptions& options) const noexc
   return !options.drops || keep_.contains(range.address);
 }
 
-/// Plans anew what is saved, and where.
+/// Plans, from scratch, what is saved and where.
 void Sleeper::plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_gap) const {
   plan.runs.clear();
   plan.backup_bytes = plan.saved = plan.dropped = 0;
@@ -135,7 +135,7 @@ void Sleeper::plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_g
   }
 }
 
-/// Queues every copy, so that the first refusal comes while all is still there.
+/// Queues every copy, so that a refusal comes while all memory is still there.
 Status Sleeper::save_runs(Lock& lock, Plan& plan) {
   if (plan.runs.empty()) return kSuccess;
   Status status = kSuccess;
@@ -150,8 +150,8 @@ Status Sleeper::save_runs(Lock& lock, Plan& plan) {
   return status;
 }
 
-/// Takes the mappings away as the copies pass, and the memory at once, or, where nothing could bring back
-/// what was in it, after the last mapping.
+/// Unmaps each batch as its copies pass. Releases its memory with it if `at_once`, else after the last unmap:
+/// nothing could bring dropped contents back if an unmap failed.
 Status Sleeper::unmap_and_release(Lock& lock, Plan& plan, bool at_once) {
   if (!at_once) {
     for (Batch& batch : plan.batches) {
@@ -170,7 +170,7 @@ Status Sleeper::unmap_and_release(Lock& lock, Plan& plan, bool at_once) {
   return kSuccess;
 }
 
-/// The old mappings that graphs keep, or that could not be undone before.
+/// Unmaps the old mappings that graphs keep, or that could not be undone before.
 Status Sleeper::unmap_old() {
   Status status = kSuccess;
   pool_.backing_.for_each_old([&](OldMapping& old) {

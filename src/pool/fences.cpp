@@ -48,14 +48,14 @@ void Fences::sweep() noexcept {
   std::erase_if(closing_, [this](const Closing& each) { return close(each); });
 }
 
-/// Whether the mapping is gone.
+/// Unmaps a block that its stream has passed. True if the mapping is gone.
 bool Fences::close(const Closing& closing) noexcept {
   Chunk* chunk = closing.chunk;
   auto& heap = *static_cast<StreamHeap*>(chunk->heap);
   if (!heap.state().order.passed(closing.epoch)) return false;
   const Addresses old{chunk->region->base, chunk->region->size};
   if (pool_.device_.unmap(chunk->address, chunk->size) != kSuccess) return false;
-  // Nothing is there any more, which needs no other guard.
+  // With nothing mapped there, the addresses need no other guard.
   pool_.device_.annotate(chunk->address, chunk->size, Standing::open);
   pool_.ledger_.detached(heap.group(), chunk->size);
   pool_.narrator_.unmapped(heap, chunk->address, chunk->size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks with mappings of their own, which go when their streams have passed: what touches one later, or
-// beyond its end, faults at once.
+// Blocks that each have a mapping of their own, removed once the stream has passed. An access later than
+// that, or beyond a block's end, faults at once.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,24 @@ class Fences {
   Fences(const Fences&) = delete;
   Fences& operator=(const Fences&) = delete;
 
-  /// A live block that nobody owns yet, as Heap::allocate gives it. Throws std::bad_alloc, and has changed
-  /// nothing then.
+  /// Makes a live block that nobody owns yet, as Heap::allocate does. If it throws std::bad_alloc, nothing
+  /// has changed.
   Status allocate(StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block);
 
-  /// The block was freed, and no stream but its own uses it any more.
+  /// Retires a freed block that only its own stream still uses.
   void retire(Range& block) noexcept;
-  /// Unmaps what its stream has passed. Waits for nothing.
+  /// Unmaps the retired blocks that their streams have passed. Waits for nothing.
   void sweep() noexcept;
-  /// The pool's end: gives the addresses back too.
+  /// At the pool's end: releases the addresses too.
   void end() noexcept;
 
   /// Fenced blocks that are live, or still mapped.
   size_t count() const noexcept { return count_; }
 
  private:
-  /// Addresses behind each block that are never backed: a step of that many bytes beyond the end is seen.
+  /// Addresses behind each block that are never backed: an access up to that far beyond the end faults.
   static constexpr uint64_t kGuard = uint64_t{32} << 20;
-  /// Freed addresses that are kept from all other use: so many ranges, and so many bytes.
+  /// How many freed addresses are kept from all other use: in ranges, and in bytes.
   static constexpr size_t kOldRanges = 8192;
   static constexpr uint64_t kOldBytes = uint64_t{1} << 42;
 
@@ -59,7 +59,7 @@ class Fences {
 
   Pool& pool_;
   size_t count_ = 0;
-  std::vector<Closing> closing_;  // with room for all that are live
+  std::vector<Closing> closing_;  // has room for all that are live
   std::deque<Addresses> old_;
   uint64_t old_bytes_ = 0;
 };

@@ -42,7 +42,7 @@ Growth::~Growth() {
   rooms_.surplus.moved(between_, within_, moved_ns_);
 }
 
-/// Whether to spend on smaller chunks: in the upper half of the limit, where room counts, and while driver
+/// Whether to pay for smaller chunks: in the upper half of the limit, where room counts, or while driver
 /// calls have cost little so far.
 bool Growth::can_afford_fine() const {
   const Budget& budget = rooms_.ledger.budget();
@@ -55,8 +55,8 @@ bool Growth::can_afford_fine() const {
                                                   mallocs * policy::kFineMostNs);
 }
 
-/// The cheapest place first. If it cannot be backed, the one with most room takes chunks of any size, and
-/// last, chunks of other streams that are still busy.
+/// Tries the cheapest place first. If that cannot be backed, the place with most room takes chunks of any
+/// size and, as a last resort, busy chunks of other streams.
 Status Growth::run(uint64_t alignment) {
   Windows windows;
   size_t count = 0;
@@ -90,9 +90,8 @@ const Window& Growth::cheapest(const Windows& windows, size_t count) const {
 
 // ---- what may be moved
 
-/// Whether a free chunk may move to the growing stream. Its own need no wait. Those of others do not either
-/// once they are idle; while busy they are taken only in the last resort, since the growing stream must then
-/// wait for theirs.
+/// Whether a free chunk may move to the growing stream. Its own chunks need no wait, nor do idle ones of
+/// other streams. Busy ones are a last resort, since the growing stream must then wait for theirs.
 bool Growth::may_steal(const Chunk& chunk) const {
   if (rooms_.options.is_child) return false;  // a graph may have its addresses
   const auto& heap = *static_cast<StreamHeap*>(chunk.heap);
@@ -111,9 +110,9 @@ void Growth::count_supply() {
   }
 }
 
-/// How many chunks of a class the growth may take: its own, and those that all heaps share. Of these only the
-/// oldest are looked at. If it may take each of them, that goes for the others too: what turns out busy is
-/// not taken.
+/// How many chunks of a class the growth may take: of the stream's own, or of those that all heaps share. It
+/// looks only at the oldest shared ones. If it may take each of these, it counts all; those that turn out to
+/// be busy are not taken.
 size_t Growth::count_class(size_t size_class) const {
   size_t own = 0;
   for (const StreamHeap& heap : state_.heaps) {
@@ -134,7 +133,7 @@ size_t Growth::count_class(size_t size_class) const {
 // ---- backing a place
 
 Status Growth::back_window(const Window& window) {
-  // Chunks that the window has already must not be stolen to fill its gaps.
+  // Chunks that already back the window must not be stolen to fill its gaps.
   heap_.claim_window(window);
   const Defer unclaim([&] { heap_.unclaim_window(window); });
   count_supply();
@@ -165,8 +164,8 @@ Status Growth::back_gap(const Window& window, const Gap& gap) {
   return kSuccess;
 }
 
-/// Counts what came from elsewhere, and its share of the time that mapping all of it took; a line in the log
-/// for each run of chunks that come from one other stream.
+/// Counts what came from elsewhere, and its share of the time that mapping all pieces took. Logs a line for
+/// each run of chunks that come from one other stream.
 void Growth::note_moved(const std::vector<Piece>& pieces, uint64_t total, uint64_t nanoseconds) {
   uint64_t moved = 0;
   for (size_t at = 0; at < pieces.size();) {
@@ -190,7 +189,7 @@ void Growth::attach(const Window& window, Address address, const std::vector<Pie
       rooms_.ledger.stole(1, &state != &state_);
     }
     backing_.attach(heap_, window.region, address, piece.chunk, state_.order.stamp());
-    // Still this growth's own if the window touches it.
+    // If the window touches the chunk, this growth still claims it.
     if (address < window.end) heap_.claim_chunk(piece.chunk);
     address += piece.chunk->size;
   }
@@ -209,10 +208,10 @@ Status Growth::collect_chunks(const Gap& gap, std::vector<Piece>& pieces) {
   return kSuccess;
 }
 
-/// One chunk towards `need` bytes, of at most `room`.
+/// Finds one chunk of at most `room` towards `need` bytes.
 Status Growth::next_piece(uint64_t need, uint64_t room, Piece& piece) {
   if (heap_.group() == SizeGroup::small) {
-    // Long-lived little blocks must not hold large chunks.
+    // Long-lived small blocks must not hold large chunks.
     room = std::min(room, std::max(need, sizer_.chunk_size(heap_.reserved(), kGranule, need, room)));
   }
   piece = {backing_.take_from_hand(room), nullptr};
@@ -241,7 +240,7 @@ bool Growth::steal_chunk(uint64_t need, uint64_t room, Piece& piece) {
       piece = {chunk, from};
       return true;
     }
-    // Creating a chunk may have released some, the driver refused the wait, or those in front are busy.
+    // None is left: creating a chunk may have released some, the driver refused the wait, or they are busy.
     supply_.clear_class(size_class);
   }
 }
@@ -275,8 +274,8 @@ Status Growth::wait_for(StreamState& from, uint64_t epoch) {
   return status;
 }
 
-/// Creates a chunk for part of a gap: of the ladder's size, smaller where the limit or the device has no
-/// room, and last in place of older chunks that could not be used here.
+/// Creates a chunk for part of a gap: of the sizer's size, or smaller if the limit or the device has no room,
+/// and as a last resort in place of older chunks that could not be used here.
 Status Growth::create_chunk(uint64_t need, uint64_t room, Chunk*& chunk) {
   uint64_t size = sizer_.chunk_size(heap_.reserved(), bytes_, need, room);
   for (;;) {
@@ -286,7 +285,7 @@ Status Growth::create_chunk(uint64_t need, uint64_t room, Chunk*& chunk) {
       size = std::max(floor_power_of_two(size / 2), kGranule);
       continue;
     }
-    // A granule less than is used now, so that at least one chunk goes.
+    // The target is a granule below what is used, so that at least one chunk goes.
     const ErrorRecord cause = last_error();
     const uint64_t used = rooms_.ledger.used();
     const Ledger::Standing before = rooms_.ledger.standing();

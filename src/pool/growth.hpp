@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request on its way to chunks: moved where there are some, created where there are none.
+// Finds the chunks for a request: moves free ones, and creates what is missing.
 //
-// A chunk of another stream is preferred idle; one that is still in use makes the new stream wait for the old
-// one, on the GPU, and is taken only before failing.
+// Another stream's chunks are taken while they are idle. A busy one makes the new stream wait for the old
+// one, on the GPU, and is taken only as a last resort.
 #pragma once
 
 #include <utility>
@@ -21,13 +21,13 @@ class ChunkSource;
 class Growth {
  public:
   Growth(ChunkSource& source, StreamState& state, uint64_t bytes, bool capturing);
-  /// Tells the governor what moving took.
+  /// Tells the governor how long moving took.
   ~Growth();
   Growth(const Growth&) = delete;
   Growth& operator=(const Growth&) = delete;
 
-  /// Makes one hole of at least that many bytes in the stream's heap. On failure nothing is lost: what was
-  /// mapped is a hole. Throws std::bad_alloc.
+  /// Makes one hole of at least `bytes` in the stream's heap. On failure nothing is lost: what was mapped by
+  /// then is a hole. Throws std::bad_alloc.
   Status run(uint64_t alignment);
 
  private:
@@ -55,14 +55,14 @@ class Growth {
   const uint64_t bytes_;
   const bool capturing_;
   bool busy_ = false;     // may take chunks whose streams are still using them
-  bool creates_ = false;  // rather than to take what there is
-  bool apart_ = false;    // rather than to take what other streams are entitled to
+  bool creates_ = false;  // prefers new chunks to free ones
+  bool apart_ = false;    // leaves other streams what they are entitled to
   ChunkSizer sizer_;
   Supply supply_;                                         // what may be stolen, by size
-  std::vector<std::pair<StreamState*, uint64_t>> waits_;  // streams waited for so far, and until when
+  std::vector<std::pair<StreamState*, uint64_t>> waits_;  // streams waited for so far, up to which epoch
   uint64_t between_ = 0;                                  // bytes that came from other streams
-  uint64_t within_ = 0;                                   // bytes that came from elsewhere in this one
-  uint64_t moved_ns_ = 0;                                 // what moving them took
+  uint64_t within_ = 0;                                   // bytes that came from elsewhere in this stream
+  uint64_t moved_ns_ = 0;                                 // how long moving them took
 };
 
 }  // namespace gpupool::internal

@@ -32,7 +32,7 @@ bool Inspector::look_inside(const BlockRecord& life, StreamState& state) noexcep
   return queue(life, true, {{{0, kHalf}, {size - kHalf, kHalf}}}, state);
 }
 
-/// Looks end in any order, but slots are given out in turn, so that those in use are one run.
+/// Slots are given out and freed in turn, so those in use are one run.
 bool Inspector::queue(const BlockRecord& life, bool inside, std::array<Part, 2> parts,
                       StreamState& state) noexcept {
   if (memory_ == 0 || !has_place()) return false;
@@ -58,7 +58,7 @@ bool Inspector::queue(const BlockRecord& life, bool inside, std::array<Part, 2> 
   return true;
 }
 
-/// Whether something differs, and what.
+/// Whether a byte differs, and which.
 bool Inspector::examine(const Look& look, Finding& finding) const noexcept {
   const auto* bytes = reinterpret_cast<const uint8_t*>(memory_ + look.slot * kRoom);
   const uint8_t canary = canary_of(look.block.number);

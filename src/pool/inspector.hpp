@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks whether bytes of the device are still what they were filled with: they are copied to the host, in the
-// order of their stream, and compared once that has passed.
+// Looks whether device memory still holds what it was filled with: copies it to the host, in stream order,
+// and compares it once the stream has passed.
 #pragma once
 
 #include <array>
@@ -17,20 +17,20 @@ namespace gpupool::internal {
 class MeteredDevice;
 struct StreamState;
 
-/// What poison and canaries are made of. As numbers of 16, 32 and 64 bits, poison is NaN; as integers of 32
-/// bits, 2,147,450,879 and -65,538, so that an index leaves the buffer.
+/// The words of poison. As a floating-point number of 16, 32 or 64 bits, poison is NaN. As 32-bit integers
+/// the words are 2,147,450,879 and -65,538, so that an index leaves the buffer.
 inline constexpr uint32_t kNewPoison = 0x7fff7fff;
 inline constexpr uint32_t kFreePoison = 0xfffefffe;
-/// Differs from block to block, and from what programs mostly write.
+/// The byte of a block's canary. Differs from block to block, and from what programs mostly write.
 constexpr uint8_t canary_of(uint64_t number) noexcept {
   return static_cast<uint8_t>(0xa1 + 2 * (number % 45));
 }
 
-/// Bytes that were written where nobody may.
+/// Bytes that were written where nobody may write.
 struct Finding {
   BlockRecord block;
   bool after_free = false;  // else: beyond the end
-  uint64_t first = 0;       // counted from the block's begin
+  uint64_t first = 0;       // as an offset in the block
   uint64_t last = 0;
   uint64_t count = 0;
   std::array<uint8_t, 8> bytes{};  // from the first on
@@ -40,23 +40,23 @@ struct Finding {
 /// Guarded by the pool's lock.
 class Inspector {
  public:
-  /// The most that one look compares.
+  /// The most bytes that one look compares.
   static constexpr uint64_t kRoom = 1024;
 
   explicit Inspector(MeteredDevice& device) : device_(device) {}
   Inspector(const Inspector&) = delete;
   Inspector& operator=(const Inspector&) = delete;
 
-  /// Gets page-locked memory, and gives it back once nothing is under way. Both may wait for the GPU.
+  /// Allocate and free page-locked memory. Call end() once no look is under way. Both may wait for the GPU.
   Status begin();
   void end() noexcept;
 
-  /// Queues a look at what is behind a block, and at the begin and end of a freed one. False where there is
-  /// no place or the device refuses.
+  /// Queue a look at what is behind a block, or at the beginning and end of a freed one. False if there is no
+  /// place or the device refuses.
   bool look_behind(const BlockRecord& life, StreamState& state) noexcept;
   bool look_inside(const BlockRecord& life, StreamState& state) noexcept;
 
-  /// Compares what has arrived. Throws std::bad_alloc, and nothing is lost then.
+  /// Compares what has arrived. If it throws std::bad_alloc, no look is lost.
   void compare(std::vector<Finding>& found);
 
   bool has_place() const noexcept { return used_ < kSlots; }

@@ -5,7 +5,7 @@
 
 namespace gpupool::internal {
 
-/// Of empty places. Nothing is ever pushed into it.
+/// The lane of empty places. Nothing is ever pushed into it.
 constinit Lane Lanes::nobodys_;
 
 std::array<Lanes::Place, Lanes::kPlaces> Lanes::empty_places() noexcept {
@@ -34,7 +34,7 @@ Lane* Lanes::close(Stream stream) noexcept {
   size_t hole = home_of(stream);
   while (places_[hole].stream != stream) hole = after(hole);
   Lane* lane = places_[hole].lane;
-  // Who passed this place on the way to its own moves up, so that a search still ends at the first empty one.
+  // Entries that had passed this place move up, so that a search may still end at the first empty one.
   for (size_t at = after(hole); places_[at].stream != kNoStream; at = after(at)) {
     const size_t home = home_of(places_[at].stream);
     if ((at - home) % kPlaces < (at - hole) % kPlaces) continue;

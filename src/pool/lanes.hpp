@@ -8,10 +8,10 @@
 
 namespace gpupool::internal {
 
-/// An empty lane.
+/// The stream of a lane that no cache has, and of an empty place.
 inline constexpr Stream kNoStream = GPUPOOL_STREAM_UNKNOWN;
 
-/// What the heaps of a released stream, or of a capture, are called: no caller's stream is.
+/// The lane_stream() of heaps whose frees take the long way. No caller's stream has this number.
 inline constexpr Stream kNoLane = GPUPOOL_STREAM_UNKNOWN - 1;
 
 /// Quick bins of one stream.
@@ -23,35 +23,35 @@ struct Lane {
   QuickBins& bins(SizeGroup group) noexcept { return groups[static_cast<size_t>(index_of(group))]; }
   bool empty() const noexcept { return groups[0].empty() && groups[1].empty(); }
 
-  /// Takes up to `most` blocks, which it counts down, and puts them in front of the list `taken`.
+  /// Takes up to `most` blocks, counts `most` down by them, and returns them in front of the list `taken`.
   Range* drain(size_t& most, Range* taken = nullptr) noexcept {
     for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) taken = bins(group).drain(most, taken);
     return taken;
   }
-  /// Whether nothing is in it, and nothing was taken from it since rest().
+  /// Whether it is empty, and no malloc has touched it since rest().
   bool is_idle() const noexcept { return empty() && !groups[0].was_touched() && !groups[1].was_touched(); }
   void rest() noexcept {
     for (QuickBins& bins : groups) bins.rest();
   }
 };
 
-/// The lanes of a cache: as many as its thread uses streams, up to kMost. An open hash table says which is
-/// whose; where a stream is at home in it, nothing else is looked at. The table changes under the pool's lock
-/// and the cache's, so that with either it can be read. It does not own its lanes.
+/// The lanes of a cache: one for each stream that its thread uses, up to kMost. An open hash table finds the
+/// lane of a stream; if the stream is in its home place, one look is enough. The table changes only under
+/// both the pool's lock and the cache's, so either lock is enough to read it. It does not own its lanes.
 class Lanes {
  public:
-  /// More would serve few programs, and each is two kilobytes that a thread may keep.
+  /// More lanes would serve few programs, and each costs a thread two kilobytes.
   static constexpr size_t kMost = 64;
 
   struct Place {
     Stream stream;
     Lane* lane;                              // never null
-    std::array<QuickBins*, kGroups> groups;  // its bins, at hand
+    std::array<QuickBins*, kGroups> groups;  // the lane's bins
 
     QuickBins& bins(SizeGroup group) const noexcept { return *groups[static_cast<size_t>(index_of(group))]; }
   };
 
-  /// Where a stream is at home, whoever is there. An empty place has a lane in which nothing is.
+  /// The home place of a stream, which another stream may have taken. An empty place has an empty lane.
   const Place& home(Stream stream) const noexcept { return places_[home_of(stream)]; }
 
   /// The lane of a stream, or null.
@@ -63,11 +63,11 @@ class Lanes {
   bool empty() const noexcept { return count_ == 0; }
   bool is_full() const noexcept { return count_ == kMost; }
 
-  /// Gives a stream that has none a lane; not when full.
+  /// Gives a lane to a stream that has none. Call it only if it is not full.
   void open(Stream stream, Lane* lane) noexcept;
-  /// Takes its lane, with what is in it, from a stream that has one.
+  /// Removes the lane of a stream that has one, and returns it with what is in it.
   Lane* close(Stream stream) noexcept;
-  /// The next in turn that is to make room for another.
+  /// The next lane, in turn, that has to make room for another.
   Lane* victim() noexcept;
 
   template <typename Visit>
@@ -75,14 +75,14 @@ class Lanes {
     for (size_t i = 0; i < count_; ++i) visit(*lanes_[i]);
   }
 
-  /// Re-derives everything.
+  /// Checks the table against the lanes.
   bool is_valid() const noexcept;
 
  private:
   static constexpr unsigned kPlaceBits = 8;
   static constexpr size_t kPlaces = size_t{1} << kPlaceBits;
 
-  /// Streams are pointers or small numbers.
+  /// Hashes the number, since streams are pointers or small numbers.
   static size_t home_of(Stream stream) noexcept { return hash_to(kPlaceBits, stream); }
   static size_t after(size_t place) noexcept { return (place + 1) % kPlaces; }
   static Lane nobodys_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool holds of the device: counted here, and nowhere else.
+// What the pool holds of the device's memory, counted here and nowhere else.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@
 
 namespace gpupool::internal {
 
-/// Reserved memory over its life: charged to the budget, created, attached to a group's heap, detached,
-/// released. Guarded by the pool's lock but for the budget, which guards itself.
+/// Follows reserved memory through its life: charged to the budget, created, attached to a heap of a size
+/// group, detached, released. Guarded by the pool's lock, except the budget, which guards itself.
 class Ledger {
  public:
   Ledger() = default;
-  /// Of a pool whose limit is another one's.
+  /// For a pool that shares another pool's limit.
   explicit Ledger(std::shared_ptr<Limit> shared) noexcept : budget_(std::move(shared)) {}
 
   Budget& budget() noexcept { return budget_; }
@@ -29,7 +29,7 @@ class Ledger {
     chunks_.add(1);
     ++by_size_[log2_floor(size)];
   }
-  /// The device has it again.
+  /// The device has the memory again.
   void released(uint64_t size) noexcept {
     reserved_.subtract(size);
     chunks_.subtract(1);
@@ -45,7 +45,7 @@ class Ledger {
     group_chunks_[index(group)].subtract(1);
   }
 
-  /// Chunks that were backing addresses now back others, or are another stream's.
+  /// Counts chunks that now back other addresses, or belong to another stream.
   void stole(uint64_t chunks, bool is_of_another_stream) noexcept {
     steals_ += chunks;
     if (is_of_another_stream) stream_steals_ += chunks;
@@ -56,14 +56,14 @@ class Ledger {
   const Flow& reserved(SizeGroup group) const noexcept { return group_reserved_[index(group)]; }
   const Flow& chunks(SizeGroup group) const noexcept { return group_chunks_[index(group)]; }
 
-  /// So many chunks, asleep ones excepted, have a size from this power of two up to the next.
+  /// How many chunks, except those asleep, have a size from this power of two up to the next.
   static constexpr size_t kSizes = 64;
   uint64_t chunks_of_size(unsigned log2) const noexcept { return by_size_[log2]; }
 
   uint64_t steals() const noexcept { return steals_; }
   uint64_t stream_steals() const noexcept { return stream_steals_; }
 
-  /// Where the counts stand, to tell later what has changed since.
+  /// The counts at one moment, to tell later what has changed since.
   struct Standing {
     uint64_t bytes_created;
     uint64_t chunks_created;

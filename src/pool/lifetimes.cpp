@@ -35,8 +35,8 @@ Status Pool::park_stream(Stream stream) {
   return retire_stream(stream, false);
 }
 
-/// Touches a stream no more: for good, or until it is named again. Frees of its blocks take the long way from
-/// here on, and no thread keeps a lane for it.
+/// Does not touch a stream again: for good, or until it is named again. From here on, frees of its blocks
+/// take the long way, and no thread keeps a lane for it.
 Status Pool::retire_stream(Stream stream, bool for_good) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   Lock lock = enter();
@@ -101,8 +101,8 @@ Status Pool::release_capture(uint64_t capture) {
   return kSuccess;
 }
 
-/// Lets a destroyed pool end: false while blocks are live, for all threads but one, and while a stream that
-/// captures keeps memory from going: then it may be tried again.
+/// Lets a destroyed pool end. False while blocks are live, for all threads but one, and while a capturing
+/// stream keeps memory from going; after that last case it may be tried again.
 bool Pool::try_to_end() {
   Lock lock = enter();
   drain_all(lock);
@@ -113,8 +113,8 @@ bool Pool::try_to_end() {
   sleeper_.end(lock);
   if (debugger_ != nullptr) debugger_->end(lock);
   source_->end(lock);
-  // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more. Once the driver
-  // itself has gone, what it holds goes with the process.
+  // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more here. Once the
+  // driver itself has gone, its memory goes with the process.
   for (int tries = 0; tries < 2 && ledger_.used() != 0; ++tries) {
     (void)wait_for_streams(lock, "the pool's end");
     settle_all_pending(lock);

@@ -23,18 +23,18 @@ class MeteredDevice {
       : device_(std::move(device)), began_at_(device_->now_ns()) {}
 
   Device& raw() noexcept { return *device_; }
-  /// For a pool that counts its own calls of it.
+  /// For another pool, which counts its own calls of the device.
   const std::shared_ptr<Device>& shared() const noexcept { return device_; }
   const DeviceInfo& info() const noexcept { return device_->info(); }
   const Tally& tally(Call call) const noexcept { return tallies_[static_cast<size_t>(call)]; }
 
-  /// The same, as statistics give it.
+  /// The tally as statistics report it.
   gpupool_call_stat_t total(Call call) const noexcept {
     const Tally& each = tally(call);
     return {each.count.load(std::memory_order_relaxed), each.nanoseconds.load(std::memory_order_relaxed)};
   }
 
-  /// How long the pool has had it, in the device's own time.
+  /// How long the pool has had the device, in the device's own time.
   uint64_t age_ns() const noexcept { return device_->now_ns() - began_at_; }
   /// All calls so far.
   uint64_t calls() const noexcept {
@@ -43,7 +43,7 @@ class MeteredDevice {
     return sum;
   }
 
-  /// The time that all calls took so far.
+  /// The time that all calls have taken so far.
   uint64_t nanoseconds() const noexcept {
     uint64_t sum = 0;
     for (const Tally& each : tallies_) sum += each.nanoseconds.load(std::memory_order_relaxed);
@@ -72,7 +72,7 @@ class MeteredDevice {
   Status protect(Address address, uint64_t size, Permission access) {
     return timed(Call::set_access, [&] { return device_->protect(address, size, access); });
   }
-  /// From now on, annotate() reaches the device.
+  /// Lets annotate() reach the device from now on.
   void begin_annotating() noexcept { annotates_ = true; }
   void annotate(Address address, uint64_t size, Standing standing) noexcept {
     if (annotates_) device_->annotate(address, size, standing);

@@ -10,7 +10,7 @@
 namespace gpupool::internal {
 namespace {
 
-/// "32 MiB", "1.5 MiB"; in a buffer of its own, so that a line needs no memory.
+/// "32 MiB", "1.5 MiB"; in a buffer of its own, so that a log line allocates nothing.
 struct SizeText {
   explicit SizeText(uint64_t bytes) noexcept {
     static constexpr const char* kNames[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says in the log, at level debug, and in a recording where a pool's memory goes.
+// Says where a pool's memory goes: in the log, at level debug, and in a recording.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace gpupool::internal {
 
-/// Called under the pool's lock. A line for the log waits until that is given up (QuietLock), and costs one
-/// check of the level while nobody listens; an event costs one check while nothing is recorded.
+/// Called under the pool's lock. A log line waits until the lock is given up (QuietLock), and costs one check
+/// of the level while nobody listens. An event costs one check while nothing is recorded.
 class Narrator {
  public:
-  /// Both outlive it. The number may still change.
+  /// Both outlive it. The pool's number may still change.
   Narrator(const uint64_t& pool, const Ledger& ledger) noexcept : pool_(pool), ledger_(ledger) {}
 
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) const noexcept;
 
-  /// The pool grew since `before`. `bytes`: of the block that it was for; 0: for gpupool_reserve.
+  /// The pool grew since `before`, for a block of `bytes`; 0: for gpupool_reserve.
   void grew(const Ledger::Standing& before, const StreamState& state, uint64_t bytes) const noexcept;
-  /// Says nothing where nothing was released since `before`.
+  /// Says nothing if nothing was released since `before`.
   void released(const Ledger::Standing& before, const char* why) const noexcept;
   void stole(uint64_t bytes, const StreamState& from, const StreamState& to, const char* how) const noexcept;
   void waited(uint64_t nanoseconds, size_t streams, const char* why) const noexcept;

@@ -14,7 +14,7 @@
 namespace gpupool::internal {
 namespace {
 
-/// The pools of this process that are one member of a group. Finds them anew each time: they come and go.
+/// The pools of this process that are one member of a group. Finds them each time, since they come and go.
 class PoolsOfGroup final : public share::Owner {
  public:
   uint64_t release(uint64_t bytes) noexcept override {
@@ -48,7 +48,7 @@ class PoolsOfGroup final : public share::Owner {
         if (group != nullptr && group->member().is_owned_by(this) && pool->is_live()) each(*pool);
       }
     } catch (const std::bad_alloc&) {
-      return;  // nothing is given where the host has no memory for a list of pools
+      return;  // nothing is given if the host has no memory for a list of pools
     }
   }
 };
@@ -73,7 +73,7 @@ Neighbours::~Neighbours() {
   (void)member_->change_guarantee(-static_cast<int64_t>(terms_.guaranteed));
 }
 
-/// Cached chunks that the GPU is through with first; if those are not enough, after waiting for the rest.
+/// Releases the cached chunks that the GPU has passed; if those are not enough, waits for the others.
 uint64_t Pool::release_for_neighbours(uint64_t bytes) {
   const uint64_t used = ledger_.used();
   uint64_t released = 0;
@@ -86,8 +86,8 @@ uint64_t Pool::live_bytes() {
   return live_amounts().allocated;
 }
 
-/// Waits, without the lock, until the group and the device have `bytes` for this pool. False: they have not,
-/// or the pool's own limit leaves no room for them.
+/// Waits, without the lock, until the group and the device have `bytes` for this pool. False if they do not,
+/// or if the pool's own limit leaves no room for them.
 bool Pool::ask_neighbours(Lock& lock, uint64_t bytes, uint64_t wait_ns) {
   if (neighbours_ == nullptr || bytes > ledger_.budget().own_room()) return false;
   const ErrorRecord cause = last_error();

@@ -19,10 +19,10 @@ struct ShareTerms {
   uint64_t wait_ns = 50'000'000;
 };
 
-/// Of one pool and its children. All pools of the process that share the same are one member of the group.
+/// The part of one pool and its children. All pools of a process that share the same memory are one member.
 class Neighbours final : public Commons {
  public:
-  /// UNAVAILABLE: the process cannot be a member; OVER_LIMIT: the group cannot guarantee that much.
+  /// UNAVAILABLE: the process cannot be a member. OVER_LIMIT: the group cannot guarantee that much.
   static Status join(const share::Place& place, const ShareTerms& terms, Device& device,
                      std::unique_ptr<Neighbours>& group);
   Neighbours(std::shared_ptr<share::Member> member, const ShareTerms& terms) noexcept

@@ -21,8 +21,8 @@ gpupool_stat_t stat_of(const Flow& flow) noexcept {
   return {flow.current, flow.peak, flow.in, flow.out};
 }
 
-/// A pending block is active, and not yet freed as far as the active figures go. All blocks lie in reserved
-/// memory, so that no peak of theirs is above its.
+/// A pending block is active, so the active figures count it as not yet freed. All blocks lie in reserved
+/// memory, so no peak of theirs exceeds its peak.
 gpupool_stat_group_t group_of_stats(const Amounts& total, const Amounts& live, const Amounts& pending,
                                     const Counters::Peaks& peaks, const Flow& reserved,
                                     const Flow& chunks) noexcept {
@@ -77,8 +77,8 @@ Amounts Pool::pending_amounts() {
   return pending;
 }
 
-/// What trimming can release: chunks that no block touches but free ones in threads' caches. Looks at a
-/// bounded number of these, and leaves the others' chunks out.
+/// What trimming can release: chunks that no block touches, except free blocks in threads' caches. Looks at a
+/// bounded number of those, and leaves out the chunks of the others.
 uint64_t Pool::releasable() noexcept {
   uint64_t bytes = backing_.bytes_in_hand();
   if (captures_.hold_all() || !sleeper_.is_awake()) return bytes;
@@ -91,7 +91,7 @@ uint64_t Pool::releasable() noexcept {
   return bytes;
 }
 
-/// Calls visit(chunk) for each chunk of each of the first blocks in threads' caches. These are locked.
+/// Calls visit(chunk) for each chunk of each of the first blocks in threads' caches, which are locked.
 template <typename Visit>
 void Pool::visit_cached(Visit visit) {
   constexpr size_t kBlocks = 1024;
@@ -243,7 +243,7 @@ std::string Pool::report_locked() {
   return text;
 }
 
-/// What a pool's children hold; for a child, what its parent and the parent's other children do.
+/// What a pool's children hold; for a child, what its parent and the parent's other children hold.
 std::string Pool::family_report() const {
   const Budget& budget = ledger_.budget();
   const auto others = budget.shared().use_count() - 1;
@@ -254,7 +254,7 @@ std::string Pool::family_report() const {
          (others == 1 ? " child pool holds " : " child pools hold ") + held;
 }
 
-/// What all processes hold that share the device's memory.
+/// What the group of processes that share the device's memory has, and what is left of it.
 std::string Pool::group_report() const {
   if (neighbours_ == nullptr) return runs_alone_ ? ", and shares with nobody, since it runs alone" : "";
   const uint64_t limit = neighbours_->member().limit();
@@ -262,7 +262,7 @@ std::string Pool::group_report() const {
          ", which has " + size_text(neighbours_->room()) + " left";
 }
 
-/// What the ledger says of chunks of each size, against the chunks.
+/// Whether the ledger's counts of chunks of each size are right.
 bool Pool::is_counted_by_size() const {
   std::array<uint64_t, Ledger::kSizes> counts{};
   const auto count = [&](const Chunk* chunk) {
@@ -308,7 +308,7 @@ Status Pool::validate() {
     return fail(GPUPOOL_ERROR_INTERNAL, "reserved is %" PRIu64 ", chunks hold %" PRIu64,
                 ledger_.reserved().current, in_chunks);
   }
-  // A segment on its way from or to the driver is counted, and in no heap.
+  // A segment on its way from or to the driver is counted, but in no heap.
   if (options_.vmm && !is_counted_by_size())
     return fail(GPUPOOL_ERROR_INTERNAL, "chunks are not counted by their sizes");
   if (!caches_.is_valid()) return fail(GPUPOOL_ERROR_INTERNAL, "a thread's lanes are inconsistent");

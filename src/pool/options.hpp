@@ -17,9 +17,9 @@ struct PoolOptions {
   double slack = 0;  // -1: always tight
   uint64_t max_chunk = 0;
   uint64_t limit = Budget::kNone;
-  bool is_upstream = false;  // memory that the user's callbacks supply
-  bool is_child = false;     // moves nothing, and gives nothing back but when it is asked to
-  DebugModes debug;          // a child's own are none: its memory is a graph's
+  bool is_upstream = false;  // the user's callbacks supply the memory
+  bool is_child = false;     // moves nothing, and releases memory only when asked to
+  DebugModes debug;          // all off in a child, whose memory is a graph's
 };
 
 }  // namespace gpupool::internal

@@ -5,7 +5,7 @@
 
 namespace gpupool::internal {
 
-/// What is mapped from now on gets the peer's access as it is mapped; this gives it to what is mapped
+/// What is mapped from now on gets the peer's access as it is mapped. This gives it to what is mapped
 /// already.
 Status Pool::enable_peer(int32_t peer) {
   const auto pools = Registry::instance().all();
@@ -24,8 +24,8 @@ Status Pool::enable_peer(int32_t peer) {
   return status;
 }
 
-/// One pool after the other, since the locks of pools have no order among them. What a pool maps meanwhile
-/// has the new access from the start.
+/// Takes one pool after another, since pools' locks have no order among them. What a pool maps meanwhile has
+/// the new access from the start.
 Status Pool::set_access_in_family(const std::vector<std::shared_ptr<Pool>>& pools) {
   Status status = kSuccess;
   for (const auto& pool : pools) {
@@ -37,7 +37,7 @@ Status Pool::set_access_in_family(const std::vector<std::shared_ptr<Pool>>& pool
   return status;
 }
 
-/// Old mappings included: work that was queued before a chunk moved may still use them.
+/// Includes old mappings: work that was queued before a chunk moved may still use them.
 Status Pool::set_access_everywhere() {
   Status status = kSuccess;
   const auto set = [&](Address address, uint64_t size) {

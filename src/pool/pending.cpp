@@ -47,7 +47,7 @@ void Pending::push(Range*& list, Range& block) noexcept {
   list = &block;
 }
 
-/// A block that was in a queue.
+/// Puts a block that has left its queue among those that have passed.
 void Pending::pass(Range& block) noexcept {
   remove_uses(block);
   push(passed_, block);
@@ -68,7 +68,7 @@ bool Pending::add(Range& block) noexcept {
     push(collecting_, block);
     return true;
   }
-  // Its own stream needs no wait; nor does a stream whose state its own reuses.
+  // The block's own stream needs no wait; nor does a stream whose state the block's own reuses.
   while (block.uses() != nullptr && block.uses()->state == home) remove_use(block);
   if (block.uses() == nullptr) return false;
   enqueue(block);
@@ -87,13 +87,13 @@ void Pending::enqueue(Range& block) noexcept {
 
 // ---- passing
 
-/// Takes up to `most` blocks from the front of a state's queue as far as it has passed, to the next of their
-/// users or out.
+/// Takes up to `most` blocks that a state has passed from the front of its queue, each to the queue of its
+/// next user or out.
 void Pending::settle_front(StreamState& state, size_t& most) noexcept {
   for (; state.waiting_first != nullptr && most != 0; --most) {
     BlockUse* front = state.waiting_first;
     Range* block = front->block;
-    // Each user is asked, since it records what it must pass when it is asked first.
+    // Every user is asked, since the first question makes it record the event that it must pass.
     bool passed = true;
     for (const BlockUse* use = block->uses(); use != nullptr; use = use->next) {
       passed = use->state->order.passed(use->epoch) && passed;
@@ -110,8 +110,8 @@ void Pending::settle_front(StreamState& state, size_t& most) noexcept {
   }
 }
 
-/// Each state that is looked at goes to the end of the list, so that all get their turn; one with more to
-/// take stays in front.
+/// A state that was looked at goes to the end of the list, so that all get their turn. One with more to take
+/// stays in front.
 size_t Pending::settle_queues(bool all) noexcept {
   size_t most = kBlocksAtATime;
   size_t looks = all ? waited_.count() : std::min(waited_.count(), kStreamsAtATime);

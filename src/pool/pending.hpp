@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that several streams use, and freed ones that still wait for streams.
+// Blocks that several streams use, and freed blocks that still wait for streams.
 #pragma once
 
 #include <memory>
@@ -9,19 +9,19 @@
 
 namespace gpupool::internal {
 
-/// A stream that uses a block beside its own. Once the block is freed, until when.
+/// A stream that uses a block besides the block's own. Once the block is freed, `epoch` says until when.
 struct alignas(16) BlockUse {
   BlockUse* next = nullptr;
   StreamState* state = nullptr;  // null: any stream that the pool has seen
   uint64_t epoch = 0;
-  Range* block = nullptr;      // of the first use of a block that waits in a queue of its state
-  BlockUse* behind = nullptr;  // in that queue
+  Range* block = nullptr;      // set in a block's first use, which is in the queue of its state
+  BlockUse* behind = nullptr;  // next in that queue
 };
 
-/// A freed block waits for its users one after the other, in a queue of each; only the front of a queue is
-/// looked at, since a stream passes its epochs in order. A block whose users nobody knows waits in a batch
+/// A freed block waits for its users one after another, in a queue of each. Only the front of a queue is
+/// looked at, since a stream passes its epochs in order. A block whose users nobody knows waits in a batch,
 /// for which all streams are asked in turn. So a free, and each look for what has passed, takes a bounded
-/// number of steps, however much is pending and however many streams there are. Guarded by the pool's lock.
+/// number of steps, however many blocks and streams there are. Guarded by the pool's lock.
 class Pending {
  public:
   explicit Pending(const Streams& streams) : streams_(streams) {}
@@ -31,16 +31,16 @@ class Pending {
   /// Makes one call of add_use() safe. Throws std::bad_alloc.
   void prepare();
 
-  /// A live block is also used by a stream, or, with null, by any.
+  /// Takes note that a stream uses a live block too; null: that any stream may.
   void add_use(Range& block, StreamState* state) noexcept;
 
-  /// A freed block waits for the work that its users have queued so far. False, and nothing to wait for,
-  /// where nobody but its own stream uses it.
+  /// Makes a freed block wait for the work that its users have queued so far. False, with nothing to wait
+  /// for, if only its own stream uses it.
   bool add(Range& block) noexcept;
 
-  /// Looks for blocks that every user has passed and calls settle(block) for some of them, which may then be
-  /// handed out. Asks the driver about a few streams; with `all`, about every one until it finds some. How
-  /// many steps it took: with `all`, 0 means that no block is left that has passed.
+  /// Looks for blocks that every user has passed, and calls settle(block) for some of them, which may then be
+  /// handed out. Asks the driver about a few streams; with `all`, about every stream until it finds some.
+  /// Returns how many steps it took: with `all`, 0 means that no block is left that every user has passed.
   template <typename Settle>
   size_t settle(bool all, Settle settle);
 
@@ -54,7 +54,7 @@ class Pending {
   static constexpr size_t kStreamsAtATime = 8;
   static constexpr size_t kBlocksAtATime = 256;
 
-  /// Blocks, without uses, for which all states from `at` on are still to be asked.
+  /// Blocks, without uses, about which all states from `at` on must still be asked.
   struct Batch {
     Range* first = nullptr;  // through Range::link
     size_t at = 0;

@@ -47,7 +47,7 @@ void Pool::open_source() {
   }
 }
 
-/// Nothing is left to give back: try_to_end() did that, or the driver has gone with the memory.
+/// Nothing is left to release: try_to_end() did that, or the driver has gone with the memory.
 Pool::~Pool() = default;
 
 Status Pool::begin_debugging() {
@@ -83,8 +83,8 @@ void Pool::set_handle(gpupool_t* handle) noexcept {
   id_ = handle->id;
 }
 
-// ---- the hot path: no driver call, no allocation, no lock but the thread's own. What is rare is in
-// functions of its own that are called last, so that the common way saves no registers.
+// ---- the hot path: no driver call, no allocation, no lock but the thread's own. Rare cases are tail calls
+// of functions of their own, so that the common way saves no registers.
 
 Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
   ThreadCache* cache = ThreadSlots::find(id_);
@@ -97,17 +97,17 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return malloc_locked(*cache, size, stream, address);
 }
 
-/// The thread's first malloc: its cache may be one that an ended thread has left, with blocks in it.
+/// The thread's first malloc. Its cache may be one that an ended thread has left, with blocks in it.
 [[gnu::noinline, gnu::cold]] Status Pool::malloc_first(uint64_t size, uint64_t alignment, Stream stream,
                                                        Address& address) {
   open_cache();
   const Status status = malloc(size, alignment, stream, address);
-  // A destructor of the thread's own may call after ours, for which there may be no next round.
+  // A destructor of this thread may call the pool after ours has run, and ours may not get another round.
   if (ThreadSlots::is_ending()) ThreadSlots::forget(id_);
   return status;
 }
 
-/// With the cache's lock, which it gives up: where the stream is at home.
+/// Called with the cache's lock, which it gives up. Looks only in the stream's home place.
 [[gnu::always_inline]] inline Status Pool::malloc_locked(ThreadCache& cache, uint64_t size, Stream stream,
                                                          Address& address) {
   const uint64_t bytes = allocated_size(size);
@@ -119,7 +119,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return malloc_cached(cache, group, *block, size, address);
 }
 
-/// The same where it may be elsewhere.
+/// The same, for a stream that may be in another place.
 [[gnu::noinline]] Status Pool::malloc_further(ThreadCache& cache, uint64_t size, Stream stream,
                                               Address& address) {
   const uint64_t bytes = allocated_size(size);
@@ -173,8 +173,8 @@ Status Pool::free(Address address, Stream stream) {
   return free_locked(*block, tag, address, stream);
 }
 
-/// With the lock of the block's owner, which it gives up. Under it, a live block cannot change; anything but
-/// what was seen, a live block of the stream, takes the long way.
+/// Called with the lock of the block's owner, which it gives up. Under that lock a live block cannot change.
+/// If it is no longer the live block of the stream that was seen, the free takes the long way.
 [[gnu::always_inline]] inline Status Pool::free_locked(Range& block, Tag tag, Address address,
                                                        Stream stream) {
   auto& cache = static_cast<ThreadCache&>(*tag.owner());
@@ -191,7 +191,7 @@ Status Pool::free(Address address, Stream stream) {
   return free_cached(block, tag, group, bytes);
 }
 
-/// The same where the stream is not at home.
+/// The same, for a stream that is not in its home place.
 [[gnu::noinline]] Status Pool::free_further(Range& block, Tag tag, Stream stream) {
   auto& cache = static_cast<ThreadCache&>(*tag.owner());
   Lane* lane = cache.lanes.find(stream);
@@ -220,8 +220,8 @@ Status Pool::free(Address address, Stream stream) {
   return free_locked(block, tag, address, stream);
 }
 
-/// The free of a block that is watched and otherwise like any: it takes the short way once it was seen.
-/// False, and nothing done, for any other.
+/// Frees a block that is watched and otherwise like any other: once the free was seen, it takes the short
+/// way. False, with nothing done, for any other block.
 [[gnu::noinline]] bool Pool::free_watched(Address address, Stream stream) {
   Range* block = space_.map.find(address);
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
@@ -264,7 +264,7 @@ Status Pool::malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream,
     const Lock lock(mutex_);
     return fail_malloc(fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than any device"), size);
   }
-  // Taken now: what serves this pool may be another one, whose cache then takes this one's slot.
+  // Taken now: what serves this malloc may call another pool, whose cache then takes this one's slot.
   ThreadCache& cache = *ThreadSlots::find(id_);
   Lock lock = enter();
   if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
@@ -340,12 +340,12 @@ void Pool::free_to_heap(Range& block) noexcept {
   heap.free(&block, heap.state().order.stamp());
 }
 
-/// A block was freed, and no stream but its own uses it any more.
+/// Settles a freed block that only its own stream still uses.
 void Pool::settle(Range& block) noexcept {
   debugger_ != nullptr ? debugger_->settle(block) : free_to_heap(block);
 }
 
-/// The same for a list through Range::link.
+/// Calls free_to_heap() for each block of a list through Range::link.
 void Pool::free_all_to_heap(Range* first) noexcept {
   while (first != nullptr) {
     Range* next = first->link;
@@ -354,8 +354,8 @@ void Pool::free_all_to_heap(Range* first) noexcept {
   }
 }
 
-/// The first part of a free: takes a live block from its owner: cached, counted as freed, in no bin. Null,
-/// and a status, if it is none.
+/// The first part of a free: takes a live block from its owner. It is then cached, counted as freed, and in
+/// no bin. Null, with a status, if the address is no live block's.
 Range* Pool::begin_free(Address address, Status& status) {
   Range* block = space_.map.find(address);
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
@@ -387,8 +387,8 @@ Status Pool::not_a_block(Address address) {
   return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " is not a live block of this pool", address);
 }
 
-/// Whether a stream other than its own may be using a block that is freed on `stream`, and which; null: any.
-/// What the driver refuses to tell counts as any, so that a free never fails for a query.
+/// Whether a stream other than the block's own may be using a block that is freed on `stream`, and which;
+/// null: any. A free never fails because the driver does not say whether `stream` captures.
 Status Pool::find_user(const Range& block, Stream stream, bool& is_other, StreamState*& user) {
   is_other = true;
   user = nullptr;
@@ -398,7 +398,7 @@ Status Pool::find_user(const Range& block, Stream stream, bool& is_other, Stream
   // A block of a released stream may be freed with that stream's old number.
   const bool is_old = home.order.stream() == stream && home.order.is_retired() && !streams_.knows(stream);
   if (!is_old) user = &streams_.find_user(stream);
-  // A block of a capture may be freed on its stream after the capture: the same queue, in the same order.
+  // A capture's block may be freed on its stream after the capture: the same queue, in the same order.
   const bool is_same = !is_old && !home.order.is_retired() && user->capture == 0 &&
                        user->order.stream() == home.order.stream();
   is_other = !is_old && !is_same && user != &home;
@@ -413,7 +413,7 @@ Status Pool::free_slow(Address address, Stream stream) {
 }
 
 Status Pool::free_under_lock(Address address, Stream stream) {
-  // What is no block must not make a stream known.
+  // An address that is no block must not make its stream known.
   Range* block = space_.map.find(address);
   if (block == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
   bool is_other = false;
@@ -431,7 +431,7 @@ Status Pool::free_under_lock(Address address, Stream stream) {
     settle(*block);
     return kSuccess;
   }
-  // It stays counted where it was allocated.
+  // The block stays counted in the cache that allocated it.
   ThreadCache& owner = *owner_of(*block);
   const std::lock_guard owner_lock(owner.lock);
   owner.counters.add_pending(group_of(block->size), block->requested(), block->size);

@@ -3,7 +3,8 @@
 //
 // Locks, in the order in which they are taken: the registry's, the pool's, a thread cache's. The hot path
 // takes only the last. The pool's lock is held across the driver's virtual-memory calls and queries, none of
-// which waits for the GPU; never across a wait on the host, the driver's own malloc and free, or a callback.
+// which waits for the GPU; but never across a wait on the host, the driver's own malloc and free, or a
+// callback.
 #pragma once
 
 #include <map>
@@ -47,25 +48,25 @@ class Pool {
   using Options = PoolOptions;
 
   Pool(std::unique_ptr<Device> device, const Options& options);
-  /// A child, which takes after its parent and shares its device and limit.
+  /// A child, which takes its options from its parent and shares the parent's device and limit.
   explicit Pool(const std::shared_ptr<Pool>& parent);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Whether a number can be a stream of a pool's. CU_STREAM_LEGACY becomes the 0 that it means.
+  /// Checks that a number can be a stream of a pool. Turns CU_STREAM_LEGACY into the 0 that it means.
   static Status check_stream(Stream& stream);
 
-  /// Once, right after creation, with debug modes.
+  /// Call it once, right after creation, if there are debug modes.
   Status begin_debugging();
-  /// From now on its memory is taken from a group's as well. Once, right after creation.
+  /// Charges its memory to a group too, from now on. Call it once, right after creation.
   void share(std::unique_ptr<Neighbours> group) noexcept;
-  /// It was to share, and cannot.
+  /// Takes note that it was to share, and cannot.
   void run_alone() noexcept { runs_alone_ = true; }
-  /// What it shares with; null: nothing, and nobody.
+  /// The group it shares with; null: none.
   const Neighbours* neighbours() const noexcept { return neighbours_; }
 
-  /// Set once, right after creation.
+  /// Call it once, right after creation.
   void set_handle(gpupool_t* handle) noexcept;
   uint64_t id() const noexcept { return id_; }
   const Options& options() const noexcept { return options_; }
@@ -98,39 +99,39 @@ class Pool {
   /// Looks for damage that debug modes can see: how much was found so far, and the last of it in words.
   Status check(uint64_t& count, std::string& text);
   Status protect(Address address, Permission access);
-  /// Says what is at an address, and how sure that is, from 0: nothing is known. Call it with no lock held.
+  /// Says what is at an address. Returns how sure that is, 0: nothing is known. Call it with no lock held.
   int explain(Address address, std::string& text);
-  /// What the address book says of an address; false where it knows nothing. Call it with no lock held.
+  /// What the address book says of an address; false if it knows nothing. Call it with no lock held.
   bool find_story(Address address, std::string& story);
   Sleeper& sleeper() noexcept { return sleeper_; }
-  /// Not destroyed, inherited or about to end with the driver.
+  /// Whether it is neither destroyed, nor inherited over fork, nor about to end with the driver.
   bool is_live() const noexcept;
 
-  /// Takes notice of a recording, or a distance of samples, that has begun or ended.
+  /// Takes note of a recording that has begun or ended, or of a new distance of samples.
   void watch_anew();
 
   // ---- for the group
 
-  /// Releases up to so many cached bytes. Returns how many.
+  /// Releases cached chunks until they come to `bytes`, or none is left. Returns how many bytes it released.
   uint64_t release_for_neighbours(uint64_t bytes);
   uint64_t live_bytes();
 
   // ---- for the registry
 
-  /// The thread's cache becomes free for another thread.
+  /// Makes the thread's cache available to another thread.
   void close_cache(ThreadCache* cache) noexcept;
 
-  /// After gpupool_destroy: whether the last block is gone. Waits for the GPU and gives all memory back if
-  /// so. True once only, when the device has it.
+  /// After gpupool_destroy: if the last block is gone, waits for the GPU and releases all memory. True once
+  /// only, when the device has all of it.
   bool try_to_end();
 
   void lock_all() noexcept;
   void unlock_all() noexcept;
 
-  /// From now on other processes see its figures, in a slot of this process's page; null: no more.
+  /// From now on, shows its figures to other processes in a slot of this process's page; null: no longer.
   void show_in(shown::Slot* slot) noexcept;
   shown::Slot* slot() const noexcept { return slot_; }
-  /// What is shown is known to be old, and is written at once.
+  /// Shows its figures anew, at once: those shown are known to be old.
   void show_again() noexcept;
   /// In a child after fork: the slot is the parent's.
   void forget_slot() noexcept { slot_ = nullptr; }
@@ -143,7 +144,7 @@ class Pool {
   friend class Sleeper;
   using Lock = QuietLock;
 
-  /// The pool's lock, and a new round of questions to the driver.
+  /// Takes the pool's lock, and begins a new round of questions to the driver.
   Lock enter();
 
   // lifetimes.cpp: streams that come and go
@@ -247,13 +248,13 @@ class Pool {
   Options options_;
   std::weak_ptr<Pool> parent_;
   bool runs_alone_ = false;                 // though it was to share
-  const Neighbours* neighbours_ = nullptr;  // owned by the limit, which children have too
+  const Neighbours* neighbours_ = nullptr;  // owned by the limit, which children share
   MeteredDevice device_;
   ChunkSizer sizer_;
 
   mutable WaitedMutex mutex_;  // the pool's lock: guards everything below
-  Ledger ledger_;              // its budget without the lock
-  Space space_;                // its map without the lock
+  Ledger ledger_;              // except its budget, which guards itself
+  Space space_;                // except its map, which needs no lock to be read
   Streams streams_;
   Caches caches_;
   Pending pending_;
@@ -262,7 +263,7 @@ class Pool {
   Surplus surplus_{options_, device_, ledger_, space_, streams_, counters_};
   Narrator narrator_{id_, ledger_};
   Backing backing_{device_, ledger_, space_, streams_, narrator_};
-  std::map<Address, Permission> protected_;  // blocks that may not be written, or not be touched
+  std::map<Address, Permission> protected_;  // blocks that nobody may write, or touch
   uint64_t retries_ = 0;
   uint64_t handler_calls_ = 0;
   uint64_t failed_mallocs_ = 0;
@@ -270,7 +271,7 @@ class Pool {
   void* oom_user_ = nullptr;
   bool is_ending_ = false;
   mutable std::atomic<uint32_t> named_in_{0};  // the recording that knows this pool's name
-  uint32_t stated_in_ = 0;                     // and the one that knows what was there when it began
+  uint32_t stated_in_ = 0;                     // the recording that knows what was there when it began
   Sampler sampler_;                            // has a lock of its own
   shown::Slot* slot_ = nullptr;                // null: other processes see nothing of it
   uint64_t shown_at_ = 0;                      // 0: what is shown is known to be old
@@ -281,7 +282,7 @@ class Pool {
   std::unique_ptr<Source> source_;
   RunStealer run_stealer_{rooms_};
   std::unique_ptr<Debugger> debugger_;  // null without debug modes
-  bool keeps_lanes_ = true;             // threads' caches take what is freed
+  bool keeps_lanes_ = true;             // threads' caches keep what is freed
 };
 
 }  // namespace gpupool::internal

@@ -8,7 +8,7 @@
 namespace gpupool::internal {
 namespace {
 
-/// Whether no other block has a part in the chunks that a block lies in.
+/// Whether a block shares none of its chunks with another block.
 bool has_chunks_alone(const Range& block) {
   if (block.region->is_segment) return false;
   bool alone = true;
@@ -19,7 +19,7 @@ bool has_chunks_alone(const Range& block) {
   return alone;
 }
 
-/// The granules that are its own.
+/// The granules that are the block's own.
 std::pair<Address, uint64_t> mapped_around(const Range& block) {
   const Address begin = align_down(block.address, kGranule);
   return {begin, align_up(block.end(), kGranule) - begin};
@@ -45,7 +45,7 @@ Status Pool::protect(Address address, Permission access) {
   }
   const auto known = protected_.find(address);
   if (access == Permission::write) return known == protected_.end() ? kSuccess : unprotect(*block);
-  // The record first: what has none would never be undone.
+  // The record comes first: without one, the protection would never be undone.
   const auto [entry, is_new] = protected_.try_emplace(address, access);
   const auto [begin, size] = mapped_around(*block);
   if (const Status status = device_.protect(begin, size, access); status != kSuccess) {
@@ -58,7 +58,7 @@ Status Pool::protect(Address address, Permission access) {
   return kSuccess;
 }
 
-/// Before a block is free again.
+/// Call it before a block is freed.
 Status Pool::unprotect(const Range& block) {
   const auto known = protected_.find(block.address);
   if (known == protected_.end()) return kSuccess;
@@ -68,7 +68,7 @@ Status Pool::unprotect(const Range& block) {
   return status;
 }
 
-/// After something has given access to everything.
+/// Call it after something has given access to everything.
 Status Pool::protect_again() {
   Status status = kSuccess;
   for (const auto& [address, access] : protected_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool's lock: nothing is sent to the log under it, others see afterwards what has changed, and long work
-// gives way to threads that wait.
+// The pool's lock: sends log lines only after it is given up, shows other processes what has changed, and
+// lets long work give way to threads that wait.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace gpupool::internal {
 
 class Pool;
 
-/// Shows other processes the pool's figures, where that is due. Call it with the pool's lock.
+/// Shows other processes the pool's figures, if that is due. Call it with the pool's lock.
 void show_if_due(Pool& pool) noexcept;
 
 /// A mutex that knows whether a thread waits for it.
@@ -28,8 +28,8 @@ class WaitedMutex {
   void unlock() { mutex_.unlock(); }
 
   bool has_waiters() const noexcept { return waiting_.load(std::memory_order_relaxed) != 0; }
-  /// Without the lock: returns once a thread that waited has had it, or none waits any more, and in any case
-  /// after some tries. A mutex alone would go to the thread that has just given it up, and is still running.
+  /// Call it without the lock. Returns once a thread that waited has had it, or none waits any more, or after
+  /// some tries. A mutex alone would go back to the thread that has just given it up, and is still running.
   void wait_for_turn() const noexcept;
 
  private:
@@ -38,7 +38,7 @@ class WaitedMutex {
   std::atomic<uint32_t> turns_{0};  // how often a thread that waited got it
 };
 
-/// As std::unique_lock; what the thread logs meanwhile is sent once it has been given up, since the log's
+/// Like std::unique_lock, but what the thread logs meanwhile is sent only after the unlock, since the log's
 /// receiver may call the library again.
 class QuietLock {
  public:
@@ -61,7 +61,7 @@ class QuietLock {
     send_lines();
   }
 
-  /// Lets the threads that wait for the lock have it, if there are any. True if it was given up: what it
+  /// Lets the threads that wait for the lock have it, if there are any. If true, it was given up, and what it
   /// guards may have changed. Long work calls this at least every 100 us.
   bool give_way() {
     if (!mutex_.has_waiters()) return false;

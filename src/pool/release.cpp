@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way back of memory: drained from caches and settled from pending frees into heaps, and released by the
+// The way back of memory: drained from caches and settled from pending frees into heaps, then released by the
 // source.
 #include <algorithm>
 #include <cinttypes>
@@ -9,7 +9,7 @@
 
 namespace gpupool::internal {
 
-/// Puts into heaps what take(cache, most) takes of a cache, and gives way to other threads on the way.
+/// Frees to heaps what take(cache, most) takes from a cache, and gives way to other threads in between.
 template <typename Take>
 void Pool::drain_in_parts(Lock& lock, ThreadCache& cache, Take take) {
   for (size_t most = 0; most == 0;) {
@@ -36,9 +36,9 @@ void Pool::drain_all(Lock& lock) {
   }
 }
 
-/// Drains the calling thread's cache, and of others' what nothing was taken from since this was last called.
-/// Threads at work keep theirs: taking what they are about to use again would have them take it back from
-/// each other without end, at a driver call a time.
+/// Drains the calling thread's cache, and in other caches the bins that no malloc has touched since the last
+/// call. Threads at work keep their blocks: else they would take from each other without end what they are
+/// about to use again, at a driver call each time.
 void Pool::drain_resting(Lock& lock) {
   const ThreadCache* own = ThreadSlots::find(id_);
   for (size_t i = 0; i < caches_.count(); ++i) {
@@ -49,7 +49,7 @@ void Pool::drain_resting(Lock& lock) {
   }
 }
 
-/// Turns freed blocks that every stream has passed into holes: some of them. 0: with `all`, none is left.
+/// Turns some of the freed blocks that every stream has passed into holes. With `all`, 0: none is left.
 size_t Pool::settle_pending(bool all) {
   return pending_.settle(all, [this](Range& block) {
     ThreadCache& owner = *owner_of(block);
@@ -61,23 +61,23 @@ size_t Pool::settle_pending(bool all) {
   });
 }
 
-/// All of them, giving way to other threads on the way.
+/// Settles all of them, and gives way to other threads in between.
 void Pool::settle_all_pending(Lock& lock) {
-  // A stream answers once a round, and what it is asked next may be later than what it answered.
+  // A stream answers once a round, and the next block's epoch may be later than the one that it answered for.
   while (settle_pending(true) != 0 && !pending_.empty()) {
     lock.give_way();
     streams_.next_round();
   }
 }
 
-/// Waits, without the lock, until every stream has passed what was queued when its turn came. A few at a
-/// time, so that no memory is needed.
+/// Waits, without the lock, until every stream has passed what was queued when its turn came. Takes a few at
+/// a time, so that it allocates nothing.
 Status Pool::wait_for_streams(Lock& lock, const char* why) {
   Status status = kSuccess;
   const uint64_t start = device_.raw().now_ns();
   size_t waits = 0;
   std::array<std::pair<StreamOrder*, StreamOrder::EpochEnd>, 16> ends;
-  // States are never taken away; those that come meanwhile have nothing that was queued before.
+  // States never go away. Those that come meanwhile have no work that was queued before.
   const size_t end = streams_.all().size();
   for (size_t next = 0; next < end;) {
     size_t count = 0;
@@ -173,7 +173,7 @@ Status Pool::change_limit(uint64_t limit) {
     }
     const uint64_t used = ledger_.used();
     of_children = budget.used_by_others();
-    // Nothing is in a thread's cache now, so that this is exact.
+    // No thread's cache has any blocks now, so this is exact.
     if (const uint64_t floor = used - std::min(used, releasable()); floor + of_children > limit) {
       return of_children == 0
                  ? fail(GPUPOOL_ERROR_OVER_LIMIT,

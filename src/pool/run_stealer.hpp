@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Free memory of another stream, stolen where it is mapped: no driver call but the question whether the GPU
-// is done with it. Streams that take turns with buffers of like sizes would otherwise pay for moving the same
-// chunks back and forth, and segments could not change hands at all.
+// Steals free memory of another stream where it is mapped. Its only driver call asks whether the GPU is done
+// with that memory. Otherwise, streams that take turns with buffers of similar sizes would pay for moving the
+// same chunks back and forth, and segments could not change hands at all.
 #pragma once
 
 #include "pool/source.hpp"
@@ -13,14 +13,14 @@ class RunStealer {
  public:
   explicit RunStealer(const Rooms& rooms) noexcept : rooms_(rooms) {}
 
-  /// Moves the run of idle chunks that fits best to the stream's heap, which has a hole for the request then.
-  /// False if there is none of at most `most` bytes: a larger one would hold what others then lack. Looks at
-  /// a few streams, or at all of them if `all`. Throws std::bad_alloc.
+  /// Moves the run of idle chunks that fits best to the stream's heap, which then has a hole for the request.
+  /// False if there is none of at most `most` bytes: a larger run would take what others then lack. Looks at
+  /// a few streams; with `all`, at every stream. Throws std::bad_alloc.
   bool steal(StreamState& state, uint64_t bytes, uint64_t alignment, uint64_t most, bool all);
 
  private:
   const Rooms& rooms_;
-  size_t next_ = 0;  // the stream whose memory is looked at next
+  size_t next_ = 0;  // the stream to look at next
 };
 
 }  // namespace gpupool::internal

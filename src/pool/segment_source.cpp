@@ -18,7 +18,7 @@ Status SegmentSource::grow(Lock& lock, StreamState& state, uint64_t bytes, uint6
   const uint64_t usual =
       std::max(align_up(least, kGranule), sizer.chunk_size(heap_bytes, least, least, sizer.max_chunk));
   if (const uint64_t most = most_reserved(); !rooms_.options.is_child && ledger.used() + usual > most) {
-    // What the driver does not take back stays cached, which is no reason to fail.
+    // A segment that the driver does not take back stays cached. That is no reason to fail.
     const Ledger::Standing before = ledger.standing();
     (void)free_idle(lock, most - std::min(most, usual));
     rooms_.narrator.released(before, "more than twice the live peak");
@@ -40,17 +40,17 @@ Status SegmentSource::grow(Lock& lock, StreamState& state, uint64_t bytes, uint6
   return add_segment(lock, state, group, least);
 }
 
-/// Where sizes drift, segments that nothing fits any more would pile up without end. The idle ones among them
-/// are released where that would be reserved, twice the live peak: a free of the driver's may wait for
-/// the GPU, so they are not released sooner.
+/// When sizes drift, segments that fit no request any more would pile up without end. So idle segments are
+/// released before more than this is reserved, at least twice the live peak. They are not released sooner,
+/// since the driver's free may wait for the GPU.
 uint64_t SegmentSource::most_reserved() noexcept {
   rooms_.caches.fold(rooms_.counters);
   const auto live = static_cast<double>(rooms_.counters.peak_all().live.allocated);
   return static_cast<uint64_t>((1 + std::max(policy::kSegmentSlack, rooms_.options.slack)) * live);
 }
 
-/// What may stay reserved where a segment of `bytes` was refused: if it was by the pool's own limit, what
-/// leaves room for it.
+/// What may stay reserved after a segment of `bytes` was refused: if the pool's own limit refused it, what
+/// leaves room for it; else nothing.
 uint64_t SegmentSource::target_for(Status status, uint64_t bytes) const noexcept {
   const Budget& budget = rooms_.ledger.budget();
   const uint64_t others = std::min(budget.used_by_others(), kSizeMax);
@@ -63,7 +63,7 @@ Status SegmentSource::reserve(Lock& lock, StreamState& state, uint64_t target) {
   return add_segment(lock, state, SizeGroup::large, align_up(target - rooms_.ledger.used(), kGranule));
 }
 
-/// Gets one segment and makes it a hole of the stream's heap.
+/// Allocates one segment, as a hole of the stream's heap.
 Status SegmentSource::add_segment(Lock& lock, StreamState& state, SizeGroup group, uint64_t size) {
   const Kind kind = rooms_.options.kind;
   Chunk* chunk = rooms_.space.chunks.get();
@@ -88,7 +88,7 @@ Status SegmentSource::add_segment(Lock& lock, StreamState& state, SizeGroup grou
   });
   bool overlaps = false;
   if (status = check_segment(*chunk, overlaps); status != kSuccess) {
-    // To release what is in use already would free the other segment.
+    // Freeing an address that is already in use would free the other segment.
     if (overlaps) free_it.cancel();
     return status;
   }
@@ -116,7 +116,8 @@ Status SegmentSource::check_segment(const Chunk& chunk, bool& overlaps) const {
   for (const Region& region : rooms_.space.regions) {
     if (chunk.address < region.end() && region.base < chunk.address + chunk.size) {
       overlaps = true;
-      return refuse(GPUPOOL_ERROR_UNSUPPORTED, "which overlaps what it gave before and has not got back");
+      return refuse(GPUPOOL_ERROR_UNSUPPORTED,
+                    "which overlaps memory that it gave before and that is not yet freed");
     }
   }
   return kSuccess;
@@ -129,7 +130,7 @@ Status SegmentSource::release(Lock& lock, uint64_t target, bool is_asked_for, bo
   return status;
 }
 
-/// A free segment that streams have passed, of the largest class there is; null if there is none.
+/// A free segment that its stream has passed, of the largest class that has one; null if there is none.
 Chunk* SegmentSource::find_idle() const noexcept {
   if (rooms_.captures.hold_all()) return nullptr;
   for (size_t at = SharedChunkLists::kClasses; at-- > 0;) {
@@ -156,7 +157,7 @@ Status SegmentSource::free_segment(Lock& lock, Chunk* chunk) {
   Heap::Aside aside;
   heap.remove_segment(chunk, aside);
   Status status = kSuccess;
-  // Read here: without the lock, the stream may end and another one take its place.
+  // Read here: without the lock, the stream may end, and another one may take its place.
   const Stream stream = heap.state().order.stream();
   rooms_.device.annotate(chunk->address, chunk->size, Standing::open);
   {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that the driver's own malloc, or the user's, hands out in segments. Segments cannot be moved, so
-// they are allocated in the standard chunk sizes and released whole. Both calls may wait for the GPU or call
-// the user: the lock is given up around them.
+// they are allocated in the standard chunk sizes and released whole. Both that malloc and its free may wait
+// for the GPU or call the user, so the lock is given up around them.
 #pragma once
 
 #include "pool/source.hpp"
@@ -15,11 +15,11 @@ class SegmentSource final : public Source {
   Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool capturing) override;
   Status reserve(Lock& lock, StreamState& state, uint64_t target) override;
   Status release(Lock& lock, uint64_t target, bool is_asked_for, bool& blocked) override;
-  void release_surplus(Lock&, uint64_t) noexcept override {}  // the driver may wait for the GPU to take one
+  void release_surplus(Lock&, uint64_t) noexcept override {}  // the driver's free may wait for the GPU
   void settle() noexcept override {}
   void lower() noexcept override {}
   void end(Lock& lock) override;
-  /// Chunks can be fitted together instead; segments cannot, so that a run may be larger.
+  /// A run may be larger than in a ChunkSource: chunks can be put together instead, and segments cannot.
   uint64_t largest_run(uint64_t need) const noexcept override { return 2 * need; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serving a request that no thread's cache can: from the stream's heap, from the pool's source, and where
-// both are short, by what Shortage tries; then an error that explains it.
+// Serves a request that no thread's cache can: from the stream's heap, from the pool's source, and, if both
+// are short, with what Shortage tries. The last resort is an error that explains.
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -14,7 +14,7 @@ namespace gpupool::internal {
 namespace {
 
 /// The pools whose out-of-memory handlers this thread is inside, the outermost first. A malloc in a handler
-/// asks none of them again: it would never end.
+/// asks none of them again, since that would never end.
 class Asked {
  public:
   bool may_ask(const Pool* pool) const {
@@ -38,7 +38,7 @@ Status Pool::allocate_or_explain(Lock& lock, StreamState& state, uint64_t bytes,
   StreamHeap& heap = state.heap(group_of(bytes));
   block = allocate_from_heap(lock, heap, bytes, alignment);
   if (block != nullptr) return kSuccess;
-  // A failure changes nothing: what was created in vain does not stay, whichever way this is left.
+  // A failure changes nothing: however this function ends, what it created in vain does not stay.
   const auto release_again = [&] {
     const ErrorRecord cause = last_error();
     const Ledger::Standing before = ledger_.standing();
@@ -60,9 +60,9 @@ Status Pool::allocate_or_explain(Lock& lock, StreamState& state, uint64_t bytes,
   return fail_malloc(status, bytes);
 }
 
-/// A block from what the stream's heap has. What caches keep apart is merged first where it matters: always
-/// for large blocks, whose best fit is only as good as the holes are whole (0.7 instead of 7 per cent of
-/// waste on a training run); for small ones only when nothing fits.
+/// Allocates from what the stream's heap has. Blocks that caches keep split its holes, so they are drained
+/// first where it matters: always for large blocks, whose best fit needs whole holes (0.7 instead of 7 per
+/// cent of waste on a training run), and for small ones only when nothing fits.
 Range* Pool::allocate_from_heap(Lock& lock, StreamHeap& heap, uint64_t bytes, uint64_t alignment) {
   if (heap.group() == SizeGroup::large) drain_stream(lock, heap.lane_stream(), SizeGroup::large);
   if (Range* block = heap.allocate(bytes, alignment)) return block;
@@ -71,8 +71,8 @@ Range* Pool::allocate_from_heap(Lock& lock, StreamHeap& heap, uint64_t bytes, ui
   return heap.allocate(bytes, alignment);
 }
 
-/// Gets memory for the heap and a block from it. `last`: before failing, nothing is left out. Where the lock
-/// was given up meanwhile, another thread may have been quicker, hence the second try.
+/// Gets memory for the heap, and a block from it. With `last`, the step before failing, it leaves nothing
+/// out. It tries again because another thread may have been quicker while the lock was given up.
 Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last,
                   Range*& block) {
   if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
@@ -97,7 +97,7 @@ Status Pool::grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t align
     if (status != kSuccess) return status;
     narrator_.grew(before, state, bytes);
   }
-  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request had got");
+  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request needed");
 }
 
 bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
@@ -115,8 +115,8 @@ bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
   return fn(user, handle_, bytes, attempt) != 0;
 }
 
-/// A child's parent gives back what it has cached of the limit that they share. The children themselves keep
-/// what they have. False where there is no parent.
+/// Has a child's parent release what it has cached under the limit that they share. The children themselves
+/// keep what they have. False if there is no parent, or if it released nothing.
 bool Pool::make_room(Lock& lock, uint64_t bytes) {
   const std::shared_ptr<Pool> parent = parent_.lock();
   if (parent == nullptr) return false;
@@ -131,7 +131,7 @@ bool Pool::make_room(Lock& lock, uint64_t bytes) {
   return parent->trim(used - std::min(used, missing), released) == kSuccess && released != 0;
 }
 
-/// Other pools on the same device may be keeping what this one needs. Children keep what they have.
+/// Empties other pools on the device, which may be keeping what this one needs. Children keep what they have.
 void Pool::empty_other_pools(Lock& lock) {
   const DeviceInfo& own = device_.info();
   lock.unlock();

@@ -36,7 +36,7 @@ bool Shortage::applies(When when, Status status) const {
     case When::always: return true;
     case When::device: return status == GPUPOOL_ERROR_OUT_OF_MEMORY;
     case When::limit: return status == GPUPOOL_ERROR_OVER_LIMIT;
-    case When::group_limit:  // which has no room though the pool's own has
+    case When::group_limit:  // the group has no room, and the pool's own limit has
       return pool_.neighbours_ != nullptr && status == GPUPOOL_ERROR_OVER_LIMIT &&
              bytes_ <= pool_.ledger_.budget().own_room();
   }
@@ -62,8 +62,8 @@ Status Shortage::ask_parent(bool& helped) {
   return kSuccess;
 }
 
-/// For what is missing first. What came while the lock was given up may be gone again, or be in pieces that
-/// do not fit: then for the whole.
+/// Asks for what is missing first. What came while the lock was given up may be gone again, or be in pieces
+/// that do not fit; so later attempts ask for the whole.
 Status Shortage::ask_group(bool& helped) {
   if (pool_.neighbours_ == nullptr) return kSuccess;
   const uint64_t whole = align_up(bytes_ + alignment_ - kUnit, kGranule);
@@ -73,7 +73,7 @@ Status Shortage::ask_group(bool& helped) {
   return kSuccess;
 }
 
-/// What the handler freed may still be in use.
+/// Waits too, since what the handler freed may still be in use.
 Status Shortage::ask_handler(bool& helped) {
   helped = pool_.ask_handler(lock_, bytes_, attempt_);
   return helped ? pool_.wait_for_streams(lock_, "the handler's frees") : kSuccess;

@@ -11,8 +11,8 @@ namespace gpupool::internal {
 
 class Pool;
 
-/// A request for which neither what is cached nor the device nor the limit had room. Lives for one malloc,
-/// under the pool's lock, which it gives up for whatever may take long.
+/// A request that cached memory could not serve, and for which the device or the limit had no room. Lives for
+/// one malloc, under the pool's lock, which it gives up for whatever may take long.
 class Shortage {
  public:
   Shortage(Pool& pool, QuietLock& lock, StreamState& state, uint64_t bytes, uint64_t alignment) noexcept
@@ -23,13 +23,13 @@ class Shortage {
   Status relieve(Status status, Range*& block);
 
  private:
-  /// What has to be short: anything, the device, the limit, or what the group leaves of it.
+  /// What has to be short for a stage: anything, the device, the limit, or what the group leaves of it.
   enum class When { always, device, limit, group_limit };
 
-  /// Makes room where that is short; then the request is tried again, and the stage, if that was not enough,
-  /// so many times.
+  /// Makes room, if `when` applies. Then the request is tried again. If that fails, the stage runs again, up
+  /// to `times` in all.
   struct Stage {
-    const char* what;  // it has done, for the log
+    const char* what;  // what it has done, for the log
     When when;
     Status (Shortage::*act)(bool& helped);
     uint32_t times;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other processes see of a pool, such as `gpupool top`. Whoever gives up the pool's lock writes it: at
-// once where the pool holds more or less of the device than is shown, which costs calls of the driver anyway,
-// and else every 10 ms at most. What threads do with their caches alone takes no such lock, and is seen with
-// the next that does.
+// What other processes, such as `gpupool top`, see of a pool. Whoever gives up the pool's lock writes it: at
+// once if the reserved bytes differ from those shown, since changing them has cost driver calls anyway, and
+// else at most every 10 ms. What threads do with their caches alone takes no such lock, and is shown with the
+// next call that does.
 #include <algorithm>
 
 #include "pool/pool.hpp"
@@ -12,7 +12,7 @@ namespace gpupool::internal {
 namespace {
 
 constexpr uint64_t kShowEvery = 10'000'000;  // ns
-/// Looking at all ranges of a thousand streams would take longer than what it is done beside.
+/// Looking at all ranges of a thousand streams would take longer than the call that it is part of.
 constexpr size_t kMostStreams = 64;
 constexpr size_t kMostTags = 64;
 
@@ -20,7 +20,7 @@ constexpr size_t kMostTags = 64;
 
 void show_if_due(Pool& pool) noexcept {
   if (pool.slot_ == nullptr) return;
-  // The kernel's own tick, a few milliseconds long: cheaper than the exact time, and this is asked often.
+  // The kernel's own tick, of a few milliseconds, is cheaper than the exact time, and this is asked often.
   const uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
   const bool is_news = pool.ledger_.reserved().current != pool.shown_reserved_;
   if (is_news || now - pool.shown_at_ >= kShowEvery) pool.show(now);
@@ -79,7 +79,7 @@ void Pool::show(uint64_t now) noexcept {
   shown::write(*slot_, shown::SlotState::pool, figures);
 }
 
-/// The peak is what a fold of the counters would find, without one.
+/// The peak is what a fold of the counters would find, but without the fold.
 void Pool::add_amounts(shown::Figures& figures) noexcept {
   uint64_t reached = 0;
   uint64_t mallocs = 0;
@@ -113,7 +113,7 @@ void Pool::add_ranges(shown::Figures& figures) const noexcept {
   }
 }
 
-/// The largest tags among the first that are met.
+/// Adds the largest of the first kMostTags tags that it meets.
 void Pool::add_tags(shown::Figures& figures) const noexcept {
   struct Sum {
     TagId tag;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A malloc or free that is to be told of, on its way from under the locks to where stacks may be taken.
+// Carries a malloc or free that has to be reported from under the locks to where stacks may be taken.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 namespace gpupool::internal {
 
-/// Calls visit(address, size, offset) for the parts of runs that lie in a batch, until it gives a failure.
+/// Calls visit(address, size, offset) for the parts of runs that lie in a batch, until that fails.
 template <typename Visit>
 Status Sleeper::for_parts(const std::vector<Run>& runs, const Batch& batch, Visit visit) {
   const Address end = batch.start + batch.size;

@@ -8,13 +8,13 @@ namespace gpupool::internal {
 
 class Sleeper::Turn {
  public:
-  /// The lock is held now, and when this ends.
+  /// The caller holds the lock now, and when the turn ends.
   Turn(Sleeper& sleeper, Lock& lock) : sleeper_(sleeper), lock_(lock) {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn();
 
-  /// Waits for its turn. UNAVAILABLE where this thread has it already.
+  /// Waits for its turn. UNAVAILABLE if this thread has it already.
   Status begin();
 
  private:

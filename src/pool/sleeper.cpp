@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may sleep when, names, and what can be asked of a pool that sleeps.
+// Who may sleep when; names; and what a sleeping pool can be asked.
 #include "pool/sleeper.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kLongestName = 63;
 
-/// Does something to each pool of a tag; on failure, `undo` to those before it.
+/// Calls action for each pool; on failure, undo for those before it.
 template <typename Do, typename Undo>
 Status for_all(const std::vector<std::shared_ptr<Pool>>& pools, Do action, Undo undo) {
   for (size_t i = 0; i < pools.size(); ++i) {
@@ -30,7 +30,7 @@ Status for_all(const std::vector<std::shared_ptr<Pool>>& pools, Do action, Undo 
   return kSuccess;
 }
 
-/// The pools that can be used and have this name, or any; the rest of `pools` is dropped.
+/// Keeps in `pools` those that can be used and have this name, or, with null, any name.
 void keep_named(std::vector<std::shared_ptr<Pool>>& pools, const char* tag) {
   std::erase_if(pools, [&](const std::shared_ptr<Pool>& pool) {
     const std::string name = pool->sleeper().name();
@@ -56,7 +56,7 @@ Status Sleeper::Turn::begin() {
   return kSuccess;
 }
 
-/// Whatever ended a transition, what is away says where the pool stands.
+/// However a transition ended, what is away says whether the pool is asleep.
 Sleeper::Turn::~Turn() {
   if (!has_it_) return;
   Sleeper& self = sleeper_;
@@ -68,7 +68,7 @@ Sleeper::Turn::~Turn() {
   self.changed_.notify_all();
 }
 
-/// A malloc comes to a pool that is not awake.
+/// Answers a malloc of a pool that is not awake.
 Status Sleeper::refuse_or_wait(Lock& lock) {
   if (hold_mallocs_ && owner_ != std::this_thread::get_id()) {
     changed_.wait(lock, [&] { return is_awake(); });
@@ -84,7 +84,7 @@ Status Sleeper::refuse_or_wait(Lock& lock) {
 Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   if (!pool_.options_.vmm) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED,
-                "only a pool in vmm mode can sleep: other memory has no second place");
+                "only a pool in vmm mode can sleep: other memory cannot return to its addresses");
   }
   if (pool_.debugger_ != nullptr && pool_.debugger_->has_fences()) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "a pool in debug mode fence or guard cannot sleep");
@@ -238,7 +238,7 @@ Status Sleeper::set_keep(Address address, bool keep) {
     return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
   }
   if (!keep) keep_.erase(address);
-  // A free of it must come to the pool's lock.
+  // A free of the block must come to the pool's lock.
   keep ? block->add_marks(kKept) : block->remove_marks(kKept);
   return kSuccess;
 }

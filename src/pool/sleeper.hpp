@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sleep and wake: a pool's memory goes back to the device, and later comes back to the same addresses.
 //
-// Blocks, heaps and streams stay as they are. What changes is the chunks: one that is asleep is where it was
-// in the records, and its memory is away. Nobody hands memory out meanwhile: threads' caches are drained and
-// have no lanes, so that every malloc and free comes to the pool's lock, where admit() stops the mallocs. A
-// pool that never sleeps pays nothing for this on the hot path.
+// Blocks, heaps and streams stay as they are. Only the chunks change: one that is asleep stays where it was
+// in the records, but its memory is away. Meanwhile no memory is handed out: threads' caches are drained and
+// have no lanes, so every malloc and free comes to the pool's lock, where admit() stops the mallocs. A pool
+// that never sleeps pays nothing for this on the hot path.
 #pragma once
 
 #include <array>
@@ -29,11 +29,11 @@ struct SleepOptions {
   bool sync_context = false;
   bool hold_mallocs = false;
   bool retain_backup = false;
-  int fill = -1;  // a byte, or none
+  int fill = -1;  // a byte; -1: none
   uint64_t timeout_ns = 0;
 };
 
-/// Guarded by the pool's lock, which is given up for what may take long: page-locking, copies, waits. Sleep,
+/// Guarded by the pool's lock, which it gives up for what may take long: page-locking, copies, waits. Sleep,
 /// wake and prepare take turns.
 class Sleeper {
  public:
@@ -44,14 +44,14 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
-  // What the functions of gpupool.h with these names do. Results are added to.
+  // What the functions of gpupool.h with these names do. They add to `result`.
 
   Status sleep(const SleepOptions& options, Result& result);
   Status wake(const SleepOptions& options, Result& result);
   Status wake_block(Address address, const SleepOptions& options, Result& result);
   static Status sleep_tag(const char* tag, const SleepOptions& options, Result& result);
   static Status wake_tag(const char* tag, const SleepOptions& options, Result& result);
-  /// The same for these pools.
+  /// The same for the given pools.
   static Status sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
                           Result& result);
   static Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
@@ -67,26 +67,26 @@ class Sleeper {
   // For the pool, which holds its lock.
 
   bool is_awake() const noexcept { return state_ == GPUPOOL_SLEEP_STATE_AWAKE; }
-  /// Asked before memory is handed out, and again after the lock was given up: ASLEEP, or waits.
+  /// Call it before handing memory out, and again after giving the lock up. ASLEEP, or waits until awake.
   Status admit(Lock& lock) { return is_awake() ? kSuccess : refuse_or_wait(lock); }
-  /// A block is freed.
+  /// Forgets a block that is freed.
   void forget(Address address) noexcept {
     if (!keep_.empty()) keep_.erase(address);
   }
   /// Whether any of a block's memory is away.
   bool is_asleep(const Range& block) const noexcept { return away_ != 0 && has_asleep(block); }
-  /// What waking will create.
+  /// Bytes that waking will create.
   uint64_t asleep_bytes() const noexcept { return asleep_bytes_; }
-  /// What the host keeps for it.
+  /// Bytes of the host that it holds.
   uint64_t backup_bytes() const noexcept { return backup_.capacity(); }
   const std::string& current_name() const noexcept { return name_; }
   void add_stats(gpupool_stats_t& stats) const noexcept;
   void describe(std::string& report) const;
-  /// The pool ends: nothing is asleep any more, and the host has its memory again.
+  /// At the pool's end: releases what is asleep without waking it, and frees the host's memory.
   void end(Lock& lock) noexcept;
 
  private:
-  /// Live bytes that are saved at `offset` of the backup, and small holes between them.
+  /// Live bytes, and small holes between them, that are saved at `offset` of the backup.
   struct Run {
     Address address = 0;
     uint64_t size = 0;
@@ -98,11 +98,11 @@ class Sleeper {
     bool created = false;
     bool mapped = false;  // by this wake
   };
-  /// Neighbours that are copied, mapped and unmapped together; or one chunk that backs nothing.
+  /// Neighbouring chunks that are copied, mapped and unmapped together; or one chunk that backs nothing.
   struct Batch {
     Address start = 0;
     uint64_t size = 0;
-    size_t first = 0;  // of the entries
+    size_t first = 0;  // the first of its entries
     size_t count = 0;
     Event event = 0;  // behind its copies
   };
@@ -110,12 +110,12 @@ class Sleeper {
     std::vector<Entry> entries;
     std::vector<Batch> batches;
     std::vector<Run> runs;          // by address
-    std::vector<Run> dropped_runs;  // of a wake: live bytes that were not saved
+    std::vector<Run> dropped_runs;  // for a wake: live bytes that were not saved
     uint64_t backup_bytes = 0;
     uint64_t saved = 0;    // in live blocks
     uint64_t dropped = 0;  // the same
     uint64_t missing = 0;  // to be created
-    bool is_part = false;  // of a wake: one block's chunks
+    bool is_part = false;  // for a wake: only one block's chunks
   };
 
   /// A thread's turn to sleep, wake or prepare. Gives up its place with the lock held.
@@ -180,18 +180,18 @@ class Sleeper {
   std::condition_variable_any changed_;
   bool hold_mallocs_ = false;
   bool drops_ = false;           // how it fell asleep
-  bool copies_pending_ = false;  // some could not be waited for: the backup stays
+  bool copies_pending_ = false;  // the wait for some failed, so the backup stays
   std::string name_;
   std::unordered_set<Address> keep_;  // blocks that are saved in any case; their frees take the long way
   Backup backup_;
-  uint64_t prepared_ = 0;   // bytes of the backup that stay while awake
-  std::vector<Run> runs_;   // what is saved, by address
-  uint64_t saved_end_ = 0;  // bytes of the backup that they may be in
+  uint64_t prepared_ = 0;   // bytes of the backup that stay while it is awake
+  std::vector<Run> runs_;   // the bytes that are saved, by address
+  uint64_t saved_end_ = 0;  // end of the part of the backup that they are in
   std::array<Stream, 2> streams_{};
   bool has_streams_ = false;
-  uint64_t asleep_bytes_ = 0;      // of chunks that the device has
-  uint64_t away_ = 0;              // chunks that are asleep, and old mappings that are away
-  bool has_woken_blocks_ = false;  // of a pool that sleeps
+  uint64_t asleep_bytes_ = 0;      // of chunks whose memory the device has
+  uint64_t away_ = 0;              // count of chunks asleep, and of old mappings away
+  bool has_woken_blocks_ = false;  // while the pool sleeps on
   uint64_t sleeps_ = 0;
   uint64_t wakes_ = 0;
 };

@@ -20,7 +20,7 @@ bool Snapshot::step() {
   return next_range_ < space_.store.count();
 }
 
-/// Chunks are mapped, or in hand: then they have no address. What is asleep is neither.
+/// Adds a chunk that is mapped, or in hand, without an address. A chunk that is asleep is neither.
 void Snapshot::see(const Chunk& chunk) {
   any_asleep_ = any_asleep_ || chunk.asleep;
   if (chunk.size == 0 || chunk.asleep || (chunk.address != 0 && chunk.region == nullptr)) return;
@@ -35,7 +35,7 @@ void Snapshot::see(const Chunk& chunk) {
 }
 
 void Snapshot::see(const Range& range) {
-  // Read once: from live to cached and back it changes without the pool's lock.
+  // Read once, since a block goes from live to cached and back without the pool's lock.
   const Tag tag = range.now();
   gpupool_block_t block{};
   switch (tag.state()) {

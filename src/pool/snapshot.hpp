@@ -12,8 +12,8 @@
 
 namespace gpupool::internal {
 
-/// What was seen step by step, in the order of addresses. What was there all the time was seen once. Where an
-/// entry overlaps one that was seen before, that one is gone. Those without an address overlap nothing.
+/// What was seen step by step, by address. What was there all the time was seen once. If an entry overlaps
+/// one that was seen earlier, the earlier one is gone. Entries without an address overlap nothing.
 template <typename Entry>
 class SeenEntries {
  public:
@@ -26,7 +26,7 @@ class SeenEntries {
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(),
               [this](size_t a, size_t b) { return seen_[a].address < seen_[b].address; });
-    // Those kept so far do not overlap, so that only the last of them can overlap the next.
+    // Those kept so far do not overlap, so only the last of them can overlap the next.
     size_t kept = 0;
     for (const size_t next : order) {
       bool is_late = true;  // later than what it overlaps
@@ -51,14 +51,14 @@ class SeenEntries {
   std::deque<Entry> seen_;
 };
 
-/// Goes through all records, a bounded number at a time, with the pool's lock for each step: another thread
-/// may have it in between. Records never go, so that none is missed.
+/// Goes through all records, a bounded number in each step, under the pool's lock. Another thread may have
+/// the lock between two steps. Records never go away, so none is missed.
 class Snapshot {
  public:
   /// Throws std::bad_alloc.
   Snapshot(const Space& space, int32_t device) : space_(space), device_(device) {}
 
-  /// The next step, of a bounded number of records; false once there is none. Throws std::bad_alloc.
+  /// Takes the next step; false if it was the last one. Throws std::bad_alloc.
   bool step();
 
   // Afterwards, without the lock.
@@ -78,7 +78,7 @@ class Snapshot {
   const int32_t device_;
   size_t next_chunk_ = 0;
   size_t next_range_ = 0;
-  bool any_asleep_ = false;  // of the chunks, which come first
+  bool any_asleep_ = false;  // any of the chunks, which come first
   SeenEntries<gpupool_segment_t> segments_;
   SeenEntries<gpupool_block_t> blocks_;
 };

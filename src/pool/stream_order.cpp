@@ -41,7 +41,7 @@ void StreamOrder::all_passed() noexcept {
 Status StreamOrder::close() {
   Event event = 0;
   if (const Status status = device_.record(stream_, event); status != kSuccess) return status;
-  // A later event is also behind what an earlier one was recorded for.
+  // A later event also covers what an earlier one was recorded for.
   if (closed_count_ == kClosed) device_.recycle(closed_[--closed_count_].event);
   closed_[closed_count_++] = {open_++, event};
   return kSuccess;
@@ -54,7 +54,7 @@ bool StreamOrder::passed(uint64_t epoch) {
     poll();
     if (epoch <= passed_) return true;
     if (epoch == open_ && !retired_ && !capturing()) {
-      // An idle stream needs no event; a busy one gets one, whose turn comes in a later round.
+      // An idle stream needs no event. A busy one gets one, which a later round asks about.
       bool idle = false;
       if (device_.query_stream(stream_, idle) == kSuccess && idle) {
         all_passed();
@@ -112,7 +112,7 @@ void StreamOrder::end_wait(EpochEnd last, bool waited) noexcept {
   const auto later =
       std::find_if(closed_.begin(), end, [&](const EpochEnd& each) { return each.epoch > last.epoch; });
   if (closed_count_ == kClosed) {
-    // A later event covers this one's work; where there is none, this one covers what the last is for.
+    // A later event covers this one's work. If there is none, this one covers what the last event is for.
     if (later == end) std::swap(closed_[kClosed - 1], last);
     device_.recycle(last.event);
     return;

@@ -8,8 +8,8 @@
 
 namespace gpupool::internal {
 
-/// What the heaps of a stream in use are called. Which capture is under way only the driver knows, so that in
-/// a capture-aware pool frees take the long way and ask.
+/// The lane_stream() of a stream in use. Only the driver knows which capture is under way, so in a
+/// capture-aware pool frees take the long way and ask.
 Stream Streams::lane_stream_of(const StreamState& state) const noexcept {
   return capture_aware_ ? kNoLane : state.order.stream();
 }
@@ -64,7 +64,7 @@ Status Streams::find_capture(Stream stream, uint64_t capture, StreamState*& stat
   return kSuccess;
 }
 
-/// A parked stream is named again. False where its state has to stay for what it holds.
+/// Resumes a parked stream that is named again. False if the state can only stay for what it holds.
 bool Streams::resume(StreamState& parked) {
   parked_.remove(&parked);
   if (parked.order.resume()) return true;
@@ -72,7 +72,7 @@ bool Streams::resume(StreamState& parked) {
   return false;
 }
 
-/// A state that nobody uses, made the new stream's, or a new one.
+/// Gives a stream a state that nobody uses, or a new one.
 StreamState* Streams::reuse_or_make(Stream stream, uint64_t capture) {
   sweep_ended();
   StreamState* state = reuse_from(released_, stream);
@@ -100,7 +100,7 @@ StreamState* Streams::reuse_from(RetiredList& list, Stream stream) {
   return nullptr;
 }
 
-/// The captures of a stream that goes: their states stay for their graphs, and touch the stream no more.
+/// Retires the captures of a stream that goes. Their states stay for their graphs, and leave it alone.
 Status Streams::retire_captures(Stream stream) {
   for (const auto& [key, state] : by_capture_) {
     if (key.second != stream) continue;
@@ -135,8 +135,8 @@ bool Streams::has_capture(uint64_t capture) const noexcept {
   return each != by_capture_.end() && each->first.first == capture;
 }
 
-/// Lets the state of an ended capture go to whoever reuses it. False while blocks are in it, which their
-/// stream may still use, or while the stream captures again and cannot say what it has done so far.
+/// Lets other streams reuse the state of an ended capture. False while it has blocks, which their stream may
+/// still use, or while the stream captures again and cannot say what it has done so far.
 bool Streams::retire_ended(StreamState& state) noexcept {
   if (state.has_blocks()) return false;
   const ErrorRecord before = last_error();
@@ -148,7 +148,7 @@ bool Streams::retire_ended(StreamState& state) noexcept {
   return true;
 }
 
-/// Looks at a few of those that could not go before.
+/// Retires a few of the states that could not go before, if they can now.
 void Streams::sweep_ended() noexcept {
   for (size_t tries = std::min(ended_.count(), kTries); tries-- > 0;) {
     StreamState* state = ended_.pop_front();

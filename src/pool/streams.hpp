@@ -27,18 +27,18 @@ class StreamHeap final : public Heap {
 
   StreamState& state() const noexcept { return state_; }
 
-  /// The stream whose frees may go to quick bins; kNoLane once released or parked, or if a capture has it.
+  /// The stream whose frees may go to quick bins; kNoLane once it is released or parked, or for a capture.
   Stream lane_stream() const noexcept { return lane_stream_.load(std::memory_order_relaxed); }
   void set_lane_stream(Stream stream) noexcept { lane_stream_.store(stream, std::memory_order_relaxed); }
 
-  /// The most that its blocks took in this window of time and the one before.
+  /// The most bytes that its blocks took in this window of time and the one before.
   uint64_t most_used() const noexcept { return std::max(used_now_, used_before_); }
   void note_use(uint64_t bytes) noexcept {
     used_now_ = std::max(used_now_, reserved() - hole_bytes() + bytes);
   }
   void next_window() noexcept { used_before_ = std::exchange(used_now_, reserved() - hole_bytes()); }
 
-  /// Whether it keeps what it is entitled to without `bytes` of its memory.
+  /// Whether it keeps what it is entitled to if it loses `bytes` of its memory.
   bool spares(uint64_t bytes) const noexcept {
     return reserved() >= bytes + most_used() + most_used() / policy::kEntitledParts;
   }
@@ -50,7 +50,7 @@ class StreamHeap final : public Heap {
   std::atomic<Stream> lane_stream_{kNoLane};
 };
 
-/// The stream's heap that a block, live or not, belongs to.
+/// The heap that a block, live or not, belongs to.
 inline StreamHeap& heap_of(const Range& block) noexcept {
   return *static_cast<StreamHeap*>(block.heap);
 }
@@ -68,11 +68,11 @@ struct StreamState {
   }
 
   StreamOrder order;
-  uint64_t capture = 0;  // 0: not a capture's, or of one whose graph is gone
-  uint32_t inside = 0;   // calls at work on it that may have given the lock up: it stays its stream's
+  uint64_t capture = 0;  // 0: of no capture, or of one whose graph is gone
+  uint32_t inside = 0;   // calls at work on it, maybe without the lock; they keep it for its stream
   std::array<StreamHeap, kGroups> heaps;
 
-  // Of the lists of states that nobody uses now (Streams), and of those that blocks wait for (Pending).
+  // Links in lists of states that nobody uses now (Streams), and of those that blocks wait for (Pending).
   StreamState* retired_prev = nullptr;
   StreamState* retired_next = nullptr;
   StreamState* waited_prev = nullptr;
@@ -82,9 +82,9 @@ struct StreamState {
   uint64_t graph = 0;  // the capture that it was made for
 };
 
-/// What a stream leaves serves the next one: a state that nobody uses, that holds no block and that the GPU
-/// has passed is reused by a new stream, with its heaps, memory and addresses. So there are never many
-/// more states than streams in use at a time, however many come and go. Guarded by the pool's lock.
+/// A new stream reuses what an old one has left: a state that nobody uses, that holds no block and that the
+/// GPU has passed, with its heaps, memory and addresses. So there are never many more states than streams in
+/// use at a time, however many streams come and go. Guarded by the pool's lock.
 class Streams {
  public:
   Streams(MeteredDevice& driver, Space& space, bool capture_aware)
@@ -92,27 +92,27 @@ class Streams {
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
 
-  /// Finds or makes the state of a stream: of the capture under way on it, in a capture-aware pool. Takes a
-  /// parked stream up again. Throws std::bad_alloc before anything has changed.
+  /// Finds or makes the state of a stream, or, in a capture-aware pool, of the capture under way on it.
+  /// Resumes a parked stream. Throws std::bad_alloc before anything has changed.
   Status find(Stream stream, StreamState*& state);
-  /// The same for a stream that uses another one's block, where the driver does not tell whether it captures:
-  /// that of the stream itself, which then passes nothing before the driver tells. Throws std::bad_alloc.
+  /// The same for a stream that uses another one's block. If the driver does not say whether it captures: the
+  /// state of the stream itself, which then passes nothing until the driver says. Throws std::bad_alloc.
   StreamState& find_user(Stream stream);
 
   /// Whether the stream itself, not a capture of it, is known.
   bool knows(Stream stream) const noexcept { return by_stream_.contains(stream); }
 
-  /// Touches a stream no more: for good, or until it is named again. drain(stream) is called first for each
-  /// of its states, once no free can reach a thread's cache any more.
+  /// Does not touch a stream again: for good, or until it is named again. First calls drain(stream), once no
+  /// free of its blocks can reach a thread's cache any more.
   template <typename Drain>
   Status retire(Stream stream, bool for_good, Drain drain);
 
-  /// Ends the states of a capture whose graph is gone. INVALID_ARGUMENT while it is under way.
+  /// Ends the states of a capture whose graph is gone. INVALID_ARGUMENT while the capture is under way.
   Status end_capture(uint64_t capture);
-  /// Ends all of them, whatever is under way: the pool's own end.
+  /// Ends all captures, whatever is under way, at the pool's own end.
   void end_captures() noexcept;
 
-  /// Whether the graph of a capture may still run, for all that is known.
+  /// Whether the graph of a capture may still run, as far as the pool knows.
   bool has_capture(uint64_t capture) const noexcept;
 
   /// Every state, used or not.
@@ -120,7 +120,7 @@ class Streams {
   /// How many streams are known.
   size_t count() const noexcept { return by_stream_.size(); }
 
-  /// Calls visit(state) for each capture's.
+  /// Calls visit(state) for the state of each capture.
   template <typename Visit>
   void for_each_capture(Visit visit) const {
     for (const auto& [key, state] : by_capture_) {
@@ -135,11 +135,11 @@ class Streams {
  private:
   using RetiredList = List<StreamState, &StreamState::retired_prev, &StreamState::retired_next>;
 
-  /// Streams that are found without a search.
+  /// The logarithm of how many streams are found without a search.
   static constexpr unsigned kRecentBits = 4;
-  /// Parked streams whose states wait for them; that of an earlier one may be reused.
+  /// How many parked streams keep their states; one parked earlier may lose its state to a new stream.
   static constexpr size_t kParkedKept = 16;
-  /// States looked at for one to reuse.
+  /// How many states to look at for one to reuse.
   static constexpr size_t kTries = 4;
 
   Status capture_of(Stream stream, uint64_t& capture);
@@ -159,13 +159,12 @@ class Streams {
   uint64_t round_ = 0;
   std::unordered_map<Stream, StreamState*> by_stream_;
   using CaptureKey = std::pair<uint64_t, Stream>;
-  std::map<CaptureKey, StreamState*> by_capture_;  // until the graph, and what was left live, is gone
+  std::map<CaptureKey, StreamState*> by_capture_;  // until the graph, and what it left live, is gone
   std::vector<std::unique_ptr<StreamState>> states_;
   std::array<StreamState*, size_t{1} << kRecentBits> recent_{};  // of by_stream_, without captures
   RetiredList released_;
-  RetiredList ended_;   // of captures whose graphs are gone, with blocks that are used on; these are in
-                        // by_capture_ too
-  RetiredList parked_;  // these are in by_stream_ too
+  RetiredList ended_;   // of captures whose graphs are gone, with blocks still in use; in by_capture_ too
+  RetiredList parked_;  // in by_stream_ too
 };
 
 template <typename Drain>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory beyond what the blocks need at the least: when to create some rather than to move what there is, and
-// how much of it stays.
+// Memory beyond the least that the blocks need: when to create more rather than move what there is, and how
+// much of it to keep.
 #pragma once
 
 #include <cstdint>
@@ -27,30 +27,30 @@ class Surplus {
         streams_(streams),
         counters_(counters) {}
 
-  // What the pool is about to do: times in nanoseconds of the device's clock.
+  // What the pool is about to do. Times are in nanoseconds of the device's clock.
 
-  /// A block of `bytes` is to come from a heap.
+  /// A heap is about to serve a block of `bytes`.
   void note_use(StreamHeap& heap, uint64_t bytes) noexcept;
-  /// Whether a request should be served by new memory though there is free memory that could be moved: within
-  /// the slack that the user allows, or where the governor affords it.
+  /// Whether new memory should serve a request though free memory could be moved: within the slack that the
+  /// user allows, or if the governor can afford it.
   bool prefers_creating(uint64_t bytes, uint64_t now) noexcept;
-  /// Whether streams take from each other only what the other is not entitled to.
+  /// Whether a stream takes from another only what that one is not entitled to.
   bool keeps_apart(uint64_t now) const noexcept { return governor_.keeps_apart(now); }
   bool is_within_slack(uint64_t bytes) const noexcept;
-  /// Whether there is room for memory that could be done without: within the slack that the user allows, else
-  /// where enough is left, under the limit and on the device, for those who need it. Asks the driver.
+  /// Whether there is room for memory that the pool could do without: within the slack that the user allows,
+  /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.
   bool has_room(uint64_t bytes) const;
 
   // What it has done.
 
   void created(uint64_t bytes) noexcept { governor_.created(bytes); }
-  /// Bytes that came from other streams, and from elsewhere in the same one, in so many nanoseconds.
+  /// Counts bytes that came from other streams, and from elsewhere in the same one, and how long that took.
   void moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept;
   void stole_run(uint64_t now) noexcept { governor_.moved_between(policy::kStealRunNs, now); }
 
-  /// True once after each window of time: what is reserved beyond kept() goes back to the device then.
+  /// True once after each window of time. What is reserved beyond kept() is then to be released.
   bool is_due() noexcept;
-  /// What streams are entitled to, or what was live at once.
+  /// What streams are entitled to, or the live peak if that is more.
   uint64_t kept() const noexcept;
 
  private:
@@ -62,7 +62,7 @@ class Surplus {
   const Counters& counters_;
   Governor governor_;
   uint64_t most_used_ = 0;  // by the blocks of each heap, summed
-  uint64_t window_ = 0;     // when the window of time began in which that is measured
+  uint64_t window_ = 0;     // when the window of time for measuring it began
   bool is_due_ = false;
 };
 

@@ -9,16 +9,16 @@
 
 namespace gpupool::internal {
 
-/// A thread takes the lock of its own cache once a call, uncontended but for frees of its blocks by other
-/// threads and for the pool draining it. Lock order: the pool's lock, then this. Caches live as long as the
-/// pool; when a thread ends, its cache waits for the next new thread.
+/// A thread takes the lock of its own cache once per call. Nobody contends for it but other threads that free
+/// its blocks, and the pool that drains it. Lock order: the pool's lock, then this one. Caches live as long
+/// as the pool; when a thread ends, its cache waits for the next new thread.
 struct ThreadCache : BlockOwner {
   SpinLock lock;
   ThreadCache* next_unused = nullptr;  // while no thread has it
   CounterShard counters;
   Lanes lanes;
-  // Behind the rest, so that the lock and what is live stay on one line.
-  uint32_t watch_epoch = 0;  // for which its counters were told what to look out for
+  // Behind the rest, so that the lock and the live counts stay on one cache line.
+  uint32_t watch_epoch = 0;  // the epoch (watch.cpp) for which its counters were set
   Marks marks;               // of the samples among its blocks
 };
 

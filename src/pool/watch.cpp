@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds the memory: samples, and what a recording is told.
 //
-// Nothing here is on the hot path. A malloc comes here because the counters were told to look out for it,
-// where they compare with a level anyway; a free, because its block takes the long way, which the tag that a
-// free compares anyway says.
+// Nothing here is on the hot path. A malloc comes here because the counters, which compare with a level
+// anyway, were told to look out for it. A free comes here because the tag, which it compares anyway, says
+// that the block takes the long way.
 #include "pool/watch.hpp"
 
 #include <algorithm>
@@ -22,10 +22,10 @@
 namespace gpupool::internal {
 namespace {
 
-/// Counts what changes what is to be seen: from 1, as caches start at 0.
+/// Counts the changes of what is to be seen, from 1, since caches start at 0.
 constinit std::atomic<uint32_t> epoch{1};
 
-/// Needs memory only while a recording is on.
+/// Allocates only while a recording is on.
 void watch_anew(const std::vector<std::shared_ptr<Pool>>& pools) {
   epoch.fetch_add(1);
   for (const auto& pool : pools) pool->watch_anew();
@@ -54,13 +54,13 @@ void copy_to(char (&to)[Size], const std::string& from) noexcept {
 Status start_recording(const char* path, uint32_t flags) {
   constexpr uint32_t kKnown = GPUPOOL_RECORD_NATIVE_STACKS | GPUPOOL_RECORD_LANGUAGE_STACKS;
   if ((flags & ~kKnown) != 0)
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "flags are 0x%x, and 0x%x are known", flags, kKnown);
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "flags are 0x%x, but only 0x%x are known", flags, kKnown);
   const StackKinds stacks{(flags & GPUPOOL_RECORD_NATIVE_STACKS) != 0,
                           (flags & GPUPOOL_RECORD_LANGUAGE_STACKS) != 0};
   const auto before = Registry::instance().all();
   if (const Status status = Recorder::start(path, stacks); status != kSuccess) return status;
   try {
-    watch_anew(Registry::instance().all());  // others may have come
+    watch_anew(Registry::instance().all());  // new ones may have come
   } catch (const std::bad_alloc&) {
     Recorder::discard();
     watch_anew(before);
@@ -69,7 +69,7 @@ Status start_recording(const char* path, uint32_t flags) {
   return kSuccess;
 }
 
-// Pools are listed before anything changes: afterwards, nothing needs memory.
+// Pools are listed before anything changes, since nothing may need memory afterwards.
 
 Status stop_recording() {
   const auto pools = Registry::instance().all();
@@ -86,7 +86,7 @@ void sample_every(uint64_t bytes) {
 
 // ---- mallocs
 
-/// Whether a malloc is to be told of, under the lock of its cache, as the last thing that happens to its
+/// Sees whether a malloc has to be reported. Called under the lock of its cache, as the last step with its
 /// block there.
 Sighting Pool::see_malloc(ThreadCache& cache, Range& block) noexcept {
   CounterShard& counters = cache.counters;
@@ -117,13 +117,13 @@ Sighting Pool::see_malloc(ThreadCache& cache, Range& block) noexcept {
   return seen;
 }
 
-/// With no lock held: the stack's takers may do what they like. The block is nobody's else until its malloc
-/// returns.
+/// Call it with no lock held, since the functions that take stacks may do what they like. Until its malloc
+/// returns, nobody else has the block.
 void Pool::tell_malloc(const Sighting& seen) noexcept {
   if (!seen.is_sampled && !seen.is_recorded) return;
   const uint64_t begun = seen.is_sampled ? clock_ns() : 0;
   const StackKinds recorded = seen.is_recorded ? kinds_to_take(Recorder::stacks()) : StackKinds{};
-  // One stack serves both: a call site would otherwise be two in a recording, as some of its mallocs are
+  // One stack serves both. Otherwise a call site would be two in a recording, since some of its mallocs are
   // samples.
   const bool has_recorded = recorded.native || recorded.language;
   const StackKinds kinds = has_recorded || !seen.is_sampled ? recorded : StackKinds{true, true};
@@ -145,7 +145,7 @@ void Pool::tell_malloc(const Sighting& seen) noexcept {
 
 // ---- frees
 
-/// Whether a free of the block may take the short way but for its being watched, under the lock of its cache.
+/// Whether a free of the block may take the short way, apart from being watched. Under its cache's lock.
 bool Pool::is_only_watched(const ThreadCache& cache, const Range& block, Address address,
                            Stream stream) noexcept {
   return owner_of(block) == &cache && block.is(State::live) && block.address == address &&
@@ -153,7 +153,7 @@ bool Pool::is_only_watched(const ThreadCache& cache, const Range& block, Address
          cache.lanes.find(stream) != nullptr;
 }
 
-/// Takes the watcher's marks off a live block that is freed now, under the lock of its cache.
+/// Removes the watchers' marks from a live block that is being freed, under the lock of its cache.
 Sighting Pool::see_free(ThreadCache& cache, Range& block) noexcept {
   Sighting seen;
   if (!block.has_mark(kSampled | kRecorded)) return seen;
@@ -199,8 +199,8 @@ void Pool::record_failure(uint64_t bytes) const noexcept {
   Recorder::write_named({Happening::failed, Recorder::now(), id_, 0, 0, bytes, current_tag()});
 }
 
-/// What is there, for a recording that has just begun, with all caches locked. What a malloc has told of by
-/// itself is left out; where no recording is under way, the marks of the last one are taken off.
+/// What is there, for a recording that has just begun. Called with all caches locked. Leaves out blocks whose
+/// mallocs the recording already has. If no recording is on, removes the marks of the last one.
 std::vector<Entry> Pool::state_for_recording() {
   std::vector<Entry> events;
   const bool is_on = Recorder::is_on();
@@ -285,7 +285,7 @@ std::string Pool::largest_holders(size_t count) {
   return text;
 }
 
-/// Adds to the message of a malloc that has failed who holds most. Call it with no lock held.
+/// Adds who holds most to the message of a malloc that has failed. Call it with no lock held.
 Status Pool::name_holders(Status status) {
   constexpr size_t kNamed = 3;
   ErrorRecord& record = last_error();

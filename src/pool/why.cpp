@@ -15,7 +15,7 @@ namespace {
 /// How sure an answer is.
 enum Sureness : int { kUnheardOf, kNear, kFreeMemory, kGone, kInUse };
 
-/// What was found under the lock, to be told without it: stacks ask the loader for names.
+/// What was found under the lock. It is told without the lock, since stacks ask the loader for names.
 struct Answer {
   int sureness = kUnheardOf;
   std::optional<BlockRecord> block;  // that holds the address
