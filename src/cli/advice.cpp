@@ -73,7 +73,7 @@ class Adviser {
     PoolWalk walk(pool_);
     uint64_t reserved = 0;
     uint64_t released = 0;  // by the last unmappings
-    uint64_t missing = 0;   // of what was given back and not taken again
+    uint64_t missing = 0;   // of what was given back, not yet taken again
     const uint64_t limit = about_.limit_bytes != 0 ? about_.limit_bytes : about_.total_bytes;
     for (size_t i = 0; i < recording_.events.size(); ++i) {
       const Happened& event = recording_.events[i];
@@ -117,7 +117,7 @@ class Adviser {
     made_.push_back({std::move(kind), std::move(text), bytes, nanoseconds});
   }
 
-  /// A limit that would suffice.
+  /// Advises a limit that would suffice.
   void advise_limit() {
     if (!least_) return;
     const uint64_t saving = saved(sight_.most_reserved, *least_);
@@ -129,7 +129,7 @@ class Adviser {
         saving);
   }
 
-  /// Memory that is given back in a loop.
+  /// Advises against giving memory back in a loop.
   void advise_empty_cache() {
     constexpr size_t kLeastTimes = 5;
     constexpr uint64_t kLoopNs = 30'000'000'000;  // the pool itself gives back once a minute
@@ -144,7 +144,7 @@ class Adviser {
     add("empty_cache",
         fmt::format("Do not empty the cache in the loop: {} times {} were given back in all, and {} of it "
                     "taken again. "
-                    "Played again, the driver works {} with it and {} without, in {} calls instead of {}.",
+                    "In a replay, the driver works for {} with it and {} without, in {} calls instead of {}.",
                     format_count(at.size()), format_bytes(sight_.given_back),
                     format_bytes(sight_.taken_again), milliseconds(with.nanoseconds),
                     milliseconds(without.nanoseconds), format_count(without.calls), format_count(with.calls)),
@@ -229,7 +229,7 @@ class Adviser {
     return numbers;
   }
 
-  /// Streams that have finished their work and still hold free memory when the recording ends.
+  /// Finds streams that have finished their work and still hold free memory when the recording ends.
   void advise_streams() {
     PoolWalk walk(pool_);
     std::map<uint64_t, uint64_t> last_used;  // when, by stream
@@ -266,8 +266,8 @@ class Adviser {
             "Release stream {:#x} when its work is done (gpupool_release_stream): it still holds {} in free "
             "chunks at the end, and nothing happened on it for the last {:.1f} s. {}",
             stream, format_bytes(bytes), static_cast<double>(recording_.events.back().ns - since) / 1e9,
-            saving == 0 ? "Played again with its work on another stream, the pool takes as much at its peak."
-                        : fmt::format("Played again with its work on another stream, the pool takes {} less "
+            saving == 0 ? "Replayed with its work on another stream, the pool takes as much at its peak."
+                        : fmt::format("Replayed with its work on another stream, the pool takes {} less "
                                       "at its peak.",
                                       format_bytes(saving))),
         saving);

@@ -14,7 +14,7 @@ namespace gpupool::cli {
 struct Advice {
   std::string kind;                // "limit", "empty_cache", "pinned", "leak", "stream", "batch"
   std::string text;                // what to change, and what a replay says about it
-  uint64_t saved_bytes = 0;        // of memory, as the replay has found
+  uint64_t saved_bytes = 0;        // of memory, as the replay found
   uint64_t saved_nanoseconds = 0;  // of the driver's time
 };
 

@@ -14,9 +14,9 @@ namespace gpupool::cli {
 /// What a row of the benchmark is about.
 struct CaseInfo {
   std::string name;
-  uint64_t size;  // of the blocks; the largest where they differ
+  uint64_t size;  // of the blocks; of the largest if they differ
   int threads;
-  uint64_t live_blocks;  // that stay live meanwhile
+  uint64_t live_blocks;  // blocks that stay live meanwhile
 };
 
 /// Work that can be repeated any number of times.
@@ -38,11 +38,11 @@ class BenchCase {
 /// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
 std::unique_ptr<BenchCase> make_pair_case(const Config& config, CaseInfo info, bool is_one_stream);
 
-/// Pairs of one size on `streams` streams in turn, or, with several threads, each on a randomly picked one,
-/// as with tasks that move between threads.
+/// malloc and free of one size on `streams` streams in turn or, with several threads, each time on a randomly
+/// picked one, as with tasks that move between threads.
 std::unique_ptr<BenchCase> make_streams_case(const Config& config, CaseInfo info, size_t streams);
 
-/// Pairs of `sizes` sizes in turn, multiples of 512, on one stream.
+/// malloc and free of `sizes` sizes in turn, multiples of 512, on one stream.
 std::unique_ptr<BenchCase> make_sizes_case(const Config& config, CaseInfo info, size_t sizes);
 
 /// malloc, free and gpupool_park_stream, as for a library whose streams may end at any time.

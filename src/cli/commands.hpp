@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three commands and their options. Each prints to standard output and returns the exit status.
+// The commands info, replay and bench. Each prints to standard output and returns the exit status.
 #pragma once
 
 #include <string>

@@ -86,7 +86,7 @@ void put_text(char (&field)[Size], const std::string& text, const char* what) {
   (void)text.copy(field, Size - 1);
 }
 
-/// The folder of a process that is there, and is one of this user's.
+/// Opens the folder of a process, which must exist and be one of this user's.
 Folder open_process(uint64_t pid) {
   Folder folder = open_folder(AT_FDCWD, fmt::format("/proc/{}", pid).c_str());
   if (folder == nullptr) throw InputError(fmt::format("there is no process {}", pid));
@@ -145,7 +145,7 @@ Notice find_notice(uint64_t pid) {
                     pid, found[0].version, kControlVersion));
   }
   if (found[0].name_bytes == 0 || found[0].name_bytes > sizeof found[0].name)
-    throw InputError(fmt::format("process {} announces itself wrongly", pid));
+    throw InputError(fmt::format("what process {} announces is damaged", pid));
   return found[0];
 }
 
@@ -178,13 +178,13 @@ void Control::connect_to(const std::string& name) {
   timeval most{};
   most.tv_sec = static_cast<time_t>(wait_);
   most.tv_usec = static_cast<suseconds_t>(std::fmod(wait_, 1.0) * 1e6);
-  if (most.tv_sec == 0 && most.tv_usec == 0) most.tv_usec = 1;  // 0 would be without an end
+  if (most.tv_sec == 0 && most.tv_usec == 0) most.tv_usec = 1;  // 0 would mean for ever
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   (void)name.copy(address.sun_path, sizeof address.sun_path);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
   if (socket_.get() < 0 || setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) != 0)
-    throw std::runtime_error(fmt::format("there is no socket: {}", std::strerror(errno)));
+    throw std::runtime_error(fmt::format("no socket can be opened: {}", std::strerror(errno)));
   if (connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     if (errno == EAGAIN)
       throw std::runtime_error(fmt::format("process {} does not answer: others are waiting too", pid_));
@@ -212,12 +212,12 @@ ControlReply Control::ask(const ControlRequest& request) {
   packet.flags = request.flags;
   put_text(packet.tag, request.tag, "tag");
   put_text(packet.path, request.path, "path");
-  // Where this fails, an answer may be there all the same, which says why.
+  // If this fails, an answer may be there all the same, and says why.
   (void)send(socket_.get(), &packet, sizeof packet, MSG_NOSIGNAL);
   return receive(wait_ + request.timeout);
 }
 
-/// The next answer, and what came along with it.
+/// Receives the next answer, and what came along with it.
 ControlReply Control::receive(double seconds) {
   const double until = steady_seconds() + seconds;
   WireReply reply{};
@@ -238,7 +238,7 @@ ControlReply Control::receive(double seconds) {
     message.msg_control = room.data();
     message.msg_controllen = room.size();
     count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // The other end may have closed with our packet unread, and its answer waits behind that news.
+    // The other end may have closed without reading our packet. Its answer then waits behind that error.
     const bool is_to_come = errno == EAGAIN || errno == EINTR || errno == ECONNRESET;
     if (count < 0 && !is_to_come) break;
   }
@@ -246,7 +246,7 @@ ControlReply Control::receive(double seconds) {
   ControlReply result;
   result.file = file_of(message);
   if (count != sizeof reply || reply.magic != kControlMagic || reply.version != kControlVersion)
-    throw std::runtime_error(fmt::format("process {} has answered in another way than is agreed", pid_));
+    throw std::runtime_error(fmt::format("process {} has not kept to the protocol in its answer", pid_));
   const std::string words = harmless({reply.message, strnlen(reply.message, sizeof reply.message)});
   if (reply.outcome == kRefused) throw InputError(fmt::format("process {} has refused: {}", pid_, words));
   result.status = static_cast<gpupool_status_t>(reply.status);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking another process of this user to do something with its pools. docs/inside/control.md has the
-// protocol. Neither what a process announces nor what it answers is trusted.
+// Asks another process of this user to do something with its pools. docs/inside/control.md has the protocol.
+// It trusts neither what a process announces nor what it answers.
 #pragma once
 
 #include <signal.h>
@@ -36,8 +36,8 @@ struct ControlRequest {
 struct ControlReply {
   gpupool_status_t status = GPUPOOL_SUCCESS;
   std::string message;         // "": it was done
-  uint32_t pools = 0;          // that the command was for
-  uint32_t changed_pools = 0;  // to which it did something
+  uint32_t pools = 0;          // how many the command was for
+  uint32_t changed_pools = 0;  // how many of them it changed
   uint64_t released = 0;
   uint64_t saved = 0;
   uint64_t dropped = 0;
@@ -47,8 +47,8 @@ struct ControlReply {
   OpenFile file;  // of a snapshot
 };
 
-/// A connection to a process. All throw InputError where the process cannot be controlled, and
-/// std::runtime_error where it does not answer in time.
+/// A connection to a process. All functions throw InputError if the process cannot be controlled, and
+/// std::runtime_error if it does not answer in time.
 class Control {
  public:
   /// `wait`: for how many seconds to wait for each answer.
@@ -57,8 +57,8 @@ class Control {
   /// A failure of the process itself is in the reply.
   ControlReply ask(const ControlRequest& request);
 
-  /// Until the process is gone, the time is over, or a signal has come that `mask` lets through. True: it is
-  /// gone.
+  /// Waits until the process is gone, the time is over, or a signal comes that `mask` lets through. True: it
+  /// is gone.
   bool wait_for_end(double seconds, const sigset_t& mask) const;
 
  private:

@@ -97,9 +97,8 @@ const CLI::App* add_snapshot(CLI::App& app, ControlOptions& options) {
 const CLI::App* add_sleep(CLI::App& app, ControlOptions& options) {
   CLI::App* const command = add_control(app, "sleep", kSleepAbout, kSleepExamples, options);
   CLI::Option* const drop =
-      command->add_flag("--drop", options.drop, "Lose contents, but for blocks that are to be kept");
-  command->add_flag("--save", options.save, "Save contents in memory of the host; so does the command alone")
-      ->excludes(drop);
+      command->add_flag("--drop", options.drop, "Drop contents, except those of blocks that are to be kept");
+  command->add_flag("--save", options.save, "Save contents in host memory; the default")->excludes(drop);
   command->add_flag("--hold-mallocs", options.hold_mallocs,
                     "Let mallocs of the process wait for the wake; else they fail with ASLEEP");
   add_json(*command, options);
@@ -134,7 +133,7 @@ ControlRequest request_of(ControlCommand which, const ControlOptions& options) {
   return request;
 }
 
-/// Asks, and throws where it was not done.
+/// Asks, and throws if it was not done.
 ControlReply carry_out(ControlCommand which, const ControlOptions& options) {
   const ControlRequest request = request_of(which, options);
   Control process(options.pid, options.wait);

@@ -12,28 +12,28 @@ class App;
 
 namespace gpupool::cli {
 
-/// What each of them takes, and what some take.
+/// The options of all these commands, and those of only some.
 struct ControlOptions {
   uint64_t pid = 0;
   uint64_t pool = 0;  // 0: see tag
   std::string tag;    // "": all pools
   double wait = 60;   // seconds
   bool json = false;
-  std::string keep;     // trim: bytes of each pool; "": no free ones
+  std::string keep;     // trim: bytes of each pool; "": nothing free
   bool report = false;  // snapshot
   std::string output = "-";
-  bool save = false;  // sleep; so it does if neither is set
+  bool save = false;  // sleep; the default
   bool drop = false;
   bool hold_mallocs = false;
   bool retain_backup = false;  // wake
   double timeout = 0;          // seconds
 };
 
-/// These commands, as a part of the whole.
+/// Adds these commands to the whole.
 class ControlCommands {
  public:
   explicit ControlCommands(CLI::App& app);
-  /// The exit status of the one that was given; nothing if none was.
+  /// Runs the one that was given and returns its exit status; nothing if none was.
   std::optional<int> run() const;
 
  private:

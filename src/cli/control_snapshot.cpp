@@ -29,7 +29,7 @@ struct SnapshotHeader {
 };
 static_assert(sizeof(SnapshotHeader) == 104);
 
-/// All of a file that must be as long as it says while it is read.
+/// All of a file, which must stay as long as it says it is.
 std::string read_snapshot(int file) {
   struct stat about {};
   if (file < 0 || fstat(file, &about) != 0 || !S_ISREG(about.st_mode))
@@ -51,7 +51,7 @@ std::string_view cut_front(std::string_view& rest, uint64_t count, uint64_t size
   return front;
 }
 
-/// Elements that a newer library may have made longer.
+/// Visits elements, which a newer library may have made longer.
 template <typename Element, typename Visit>
 void for_elements(std::string_view bytes, uint32_t size, Visit visit) {
   for (size_t at = 0; at < bytes.size(); at += size) {

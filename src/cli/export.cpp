@@ -21,7 +21,7 @@ int run_export(const ExportOptions& options) {
   }
   OutFile out(options.output);
   if (options.format == "prometheus") {
-    // node_exporter is another user.
+    // node_exporter runs as another user.
     out.let_all_read();
     out.write(prometheus_text_of(recording));
     out.close();

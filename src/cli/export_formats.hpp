@@ -10,7 +10,7 @@
 namespace gpupool::cli {
 
 /// A snapshot as PyTorch's memory_viz reads it, with at most the `last` events, at the end or at the peak.
-/// The source says what its viewer needs.
+/// export_torch.cpp says what that viewer needs.
 std::string torch_snapshot_of(const Recording& recording, uint64_t pool, uint64_t last, bool at_peak);
 
 /// Chrome's JSON, for Perfetto and chrome://tracing: counters of what was live and free, marks and failures.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text format of Prometheus, 0.0.4: base units, one family of metrics after the other, no timestamps,
+// The text format of Prometheus, 0.0.4: base units, one family of metrics after another, and no timestamps,
 // which node_exporter's textfile collector refuses.
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 namespace gpupool::cli {
 namespace {
 
-/// Each label's value is a series of its own; what is beyond is summed as "other".
+/// Each value of a label is a series of its own; tags beyond this many are summed as "other".
 constexpr size_t kMostTags = 64;
 
 struct PoolFigures {
@@ -84,7 +84,7 @@ class PrometheusText {
 
   std::string write() {
     gauge("live_bytes", "Bytes in live blocks, as blocks take them.", &PoolFigures::live);
-    gauge("requested_bytes", "The same as the program has asked for them.", &PoolFigures::requested);
+    gauge("requested_bytes", "Bytes in live blocks, as the program requested them.", &PoolFigures::requested);
     gauge("idle_bytes", "Bytes of chunks that no live block touches.", &PoolFigures::idle);
     gauge("reserved_bytes", "Physical memory that the pool holds.", &PoolFigures::reserved);
     gauge("live_peak_bytes", "The most that was live since the recording began.", &PoolFigures::peak_live);
@@ -149,7 +149,7 @@ class PrometheusText {
     family("recording_lost_events_total", "counter", "Events that the disk had no room for.");
     text_ += fmt::format("gpupool_recording_lost_events_total{{pid=\"{}\"}} {}\n", recording_.pid,
                          recording_.lost);
-    family("pool_info", "gauge", "What does not change.");
+    family("pool_info", "gauge", "Facts that do not change.");
     for (const PoolFigures& pool : pools_) {
       sample("pool_info", pool,
              fmt::format(",version=\"{}\",model=\"{}\"", label_text(one_line(recording_.library)),

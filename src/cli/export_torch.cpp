@@ -29,7 +29,7 @@ struct TorchEvent {
   uint64_t bytes;
   uint64_t stream;
   uint64_t ns;
-  const Happened* made;  // whose frames; null: none
+  const Happened* made;  // whose frames are written; null: none
 };
 
 class TorchSnapshot {
@@ -124,7 +124,7 @@ class TorchSnapshot {
   }
   void key_of(const char* key) { remembered(key); }
 
-  /// Texts that come again and again.
+  /// Writes a text that comes again and again.
   void remembered(const char* text) {
     const auto found = texts_.find(text);
     if (found != texts_.end()) return out_.recall(found->second);
@@ -180,7 +180,7 @@ class TorchSnapshot {
     for (auto block = walk_.blocks().lower_bound(run.begin); block != walk_.blocks().end(); ++block) {
       const Happened& made = *block->second.made;
       if (block->first >= run.end) break;
-      // Of lost events: what does not lie within.
+      // If events were lost, a block may not lie within the run.
       if (block->first < at || block->first + rounded(made.bytes) > run.end) continue;
       inside.push_back(&made);
       active += rounded(made.bytes);
@@ -254,7 +254,7 @@ class TorchSnapshot {
   std::map<std::pair<uint32_t, uint32_t>, size_t> frames_;
 };
 
-/// How many events have happened when most is live.
+/// How many events had happened when most was live.
 size_t events_until_peak(const Recording& recording, uint64_t pool) {
   PoolWalk walk(pool);
   uint64_t most = 0;

@@ -9,8 +9,7 @@
 
 namespace gpupool::cli {
 
-/// "function (file:line)" in its parts; line 0 where there is none. Native frames keep their module as the
-/// file.
+/// "function (file:line)" in its parts; line 0 if there is none. A native frame has its module as the file.
 struct Frame {
   std::string function;
   std::string file;
@@ -19,7 +18,7 @@ struct Frame {
 
 Frame split_frame(const std::string& text);
 
-/// The lines of a stack, innermost first; "(no stack)" where there is none.
+/// The lines of a stack, innermost first; "(no stack)" if there is none.
 std::vector<std::string> frames_of(const Recording& recording, uint32_t stack);
 
 }  // namespace gpupool::cli

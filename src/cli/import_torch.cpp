@@ -16,7 +16,7 @@
 namespace gpupool::cli {
 namespace {
 
-/// What of the addresses is mapped, and for which stream.
+/// Which addresses are mapped, and for which stream.
 class MappedRanges {
  public:
   struct Range {
@@ -60,7 +60,7 @@ class DeviceTrace {
   DeviceTrace(const Pickled& pickled, TorchStacks& stacks, uint32_t device, uint64_t start_us)
       : pickled_(pickled), stacks_(stacks), pool_(device + uint64_t{1}), start_us_(start_us) {}
 
-  /// Of the trace, in order.
+  /// Takes one event of the trace; call it in order.
   void take(const PickledValue& event) {
     const std::string_view action = pickled_.text(event, "action");
     if (action.empty()) throw pickled_.refuse(event, "an event has no text 'action'");
@@ -77,7 +77,7 @@ class DeviceTrace {
     // Other events change nothing in memory.
   }
 
-  /// Of the end, after all events.
+  /// Takes one segment of the end, after all events.
   void take_segment(const PickledValue& segment) {
     const uint64_t stream = pickled_.number(segment, "stream").value_or(0);
     const uint64_t begin = need(segment, "address");
@@ -148,7 +148,7 @@ class DeviceTrace {
     return checked(event, {need(event, "addr"), size_of(event, "size")});
   }
 
-  /// Each thread has a clock of its own, so that time may go back a little.
+  /// Each thread has a clock of its own, so time may go back a little.
   void go_to(const PickledValue& event) {
     constexpr uint64_t kLongestUs = uint64_t{1} << 50;  // 35 years
     const uint64_t us = pickled_.number(event, "time_us").value_or(0);
@@ -193,14 +193,14 @@ class DeviceTrace {
     const auto [found, is_old] = blocks_.try_emplace(place.address, Block{false, 0});
     if (is_old) {
       if (is_late) return;
-      // Who made it is not known: the frames are those of the free.
+      // It is not known who made the block: the frames are those of the free.
       add_old(place, pickled_.number(event, "stream").value_or(0), {});
     } else if (!found->second.is_live) {
       return;
     }
     found->second.is_live = false;
     TorchStacks::Site site = stacks_.site_of(event);
-    // If PyTorch does not look who frees, it says again who has made it.
+    // If PyTorch does not record who frees a block, it repeats who made it.
     if (site.stack == found->second.stack) site.stack = 0;
     add(Kind::free, event, place, {site.stack, 0});
   }
@@ -226,7 +226,7 @@ class DeviceTrace {
   std::vector<Happened> events_;
   std::map<uint64_t, Block> blocks_;  // by address: all that the trace tells of
   std::map<uint64_t, Happened> old_;  // by address
-  MappedRanges mapped_;               // of the end, and in finish() of the beginning
+  MappedRanges mapped_;               // at the end, and in finish() at the beginning
   bool has_blocks_ = false;
 };
 
@@ -258,7 +258,7 @@ class ImportedSnapshot {
   }
 
  private:
-  /// By time, and what happened at one time as it was added.
+  /// Sorts by time, and events of one time in the order in which they were added.
   void sort_events() {
     std::vector<Happened>& events = made_.events;
     const auto number = [&] {

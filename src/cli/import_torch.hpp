@@ -11,11 +11,11 @@
 
 namespace gpupool::cli {
 
-/// Whether the first bytes of a file can be a pickle's, or an archive's by mistake; never those of RMM's log.
+/// Whether a file's first bytes may be a pickle's, or an archive's by mistake. Those of RMM's log never are.
 bool is_pickle(std::string_view begin) noexcept;
 
-/// The events of one device, or of all, each of which becomes a pool: that of device N is pool N + 1. `label`
-/// is what messages call the file. Throws InputError "label: at byte N: what is wrong".
+/// The events of one device, or of all. Each device becomes a pool: device N is pool N + 1. `label` is what
+/// messages call the file. Throws InputError "label: at byte N: what is wrong".
 Recording recording_of_snapshot(const std::string& label, std::string bytes, std::optional<uint32_t> device);
 
 }  // namespace gpupool::cli

@@ -11,8 +11,8 @@ namespace {
 
 using SiteKey = std::pair<uint32_t, uint32_t>;
 
-/// Bytes that a site gains from mark to mark: it must have risen in most of the last half of the marks, of
-/// which there must be some, and hardly ever have fallen. The first half may be a program's start.
+/// Bytes that a site gains from mark to mark; 0 with few marks. Over the last half of the marks it must
+/// mostly have risen, and hardly ever fallen. The first half may be a program's start.
 uint64_t growth_of(const std::vector<uint64_t>& at_marks) {
   constexpr size_t kLeastMarks = 6;
   if (at_marks.size() < kLeastMarks) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is live at the end of a recording, by call site and tag, and what of it grows.
+// What is live at the end of a recording, by call site and tag, and which of it grows.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct LeakSite {
   uint32_t tag = 0;
   uint64_t bytes = 0;
   uint64_t blocks = 0;
-  uint64_t first_ns = 0;           // when the oldest that is live at the end was allocated
-  std::vector<uint64_t> at_marks;  // bytes, at the marks since the first malloc of this site
+  uint64_t first_ns = 0;           // when the oldest one that is live at the end was allocated
+  std::vector<uint64_t> at_marks;  // bytes at each mark since this site's first malloc
   uint64_t bytes_per_mark = 0;     // 0: does not grow
 };
 

@@ -26,7 +26,7 @@ std::string describe(gpupool_status_t status);
 /// Whether a status means that the caller asked for something impossible, rather than that something broke.
 bool is_callers_fault(gpupool_status_t status) noexcept;
 
-/// The device that `text` names, as gpupool_parse_device reads it. Throws InputError when there is none.
+/// The device that `text` names, as gpupool_parse_device reads it. Throws InputError if there is none.
 gpupool_device_info_t find_device(const std::string& text);
 
 /// "sim:0" or "cuda:1".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking through a recording with the blocks that are live at each moment.
+// Walks through a recording, with the blocks that are live at each moment.
 #pragma once
 
 #include <cstdint>

@@ -18,12 +18,12 @@ constexpr const char* kShareExamples =
     "  limit         what all members may have together: bytes, 60GiB, or 75% of the device\n"
     "  member-limit  what the member may have; 0: no limit but the group's\n"
     "  guarantee     what is the member's own, whether used or not\n"
-    "  priority      -8 to 8; who has less is asked first, and waits longer\n"
+    "  priority      -8 to 8; members with less are asked first, and wait longer\n"
     "\n"
-    "All that is listed but charged is what members say of themselves; live, when they were asked last.\n"
+    "Except charged, all that is listed is what members say of themselves; live is as of the last request.\n"
     "\n"
     "The self-test starts processes in a group of its own, in the same folder and on the same device, and\n"
-    "ends them: on a GPU it takes the --size that it says, besides a context for each process.\n"
+    "ends them. On a GPU it takes what --size says, besides a context for each process.\n"
     "\n"
     "Examples:\n"
     "  gpupool share\n"
@@ -37,7 +37,7 @@ constexpr const char* kShareExamples =
 
 const CLI::App* add_share(CLI::App& app, ShareOptions& options) {
   CLI::App* const command = app.add_subcommand("share", kShareAbout)->footer(kShareExamples);
-  command->add_flag("--list", options.list, "List groups and their members; so does the command alone");
+  command->add_flag("--list", options.list, "List groups and their members; the default");
   command->add_option("--group", options.group, "The group")->option_text("NAME [GPUPOOL_SHARE, or all]");
   command->add_option("--device", options.device, "The device: auto, cuda:N, sim:N, ...")
       ->option_text("NAME [to list, all]");
@@ -66,7 +66,7 @@ constexpr const char* kTopAbout =
     "what each of their pools holds, and what it costs. Of other users'\n"
     "processes, those that the system lets you look into.\n";
 constexpr const char* kTopExamples =
-    "Columns, of each pool; where the terminal is narrow, some are left out:\n"
+    "Columns, of each pool; if the terminal is narrow, some are left out:\n"
     "  LIVE, PENDING, CACHED   handed out; freed, but streams may still use it; free, and kept\n"
     "  RESERVED, LIMIT         what the pool has of the device, and may have\n"
     "  PEAK                    the most that was live\n"

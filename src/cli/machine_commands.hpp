@@ -16,7 +16,7 @@ class App;
 namespace gpupool::cli {
 
 struct ShareOptions {
-  std::string group;   // "": as GPUPOOL_SHARE says; to list, all where it is not set either
+  std::string group;   // "": as GPUPOOL_SHARE says, or else, to list, all
   std::string device;  // "": to list, all; else auto
   bool list = false;
   bool repair = false;
@@ -24,11 +24,11 @@ struct ShareOptions {
   bool json = false;
   std::vector<std::string> figures;  // FIGURE=VALUE
   std::optional<uint32_t> member;
-  // The self-test's.
+  // For the self-test.
   uint32_t processes = 4;
   double seconds = 3;
   std::string size;                    // "": as kTestGroupSize says
-  std::optional<uint64_t> guaranteed;  // this is a member that the self-test has started, and is sure of this
+  std::optional<uint64_t> guaranteed;  // set in a member of the self-test: its guarantee
 };
 
 struct TopOptions {
@@ -44,11 +44,11 @@ struct TopOptions {
 int run_share(const ShareOptions& options);
 int run_top(const TopOptions& options);
 
-/// These commands, as a part of the whole.
+/// Adds these commands to the whole.
 class MachineCommands {
  public:
   explicit MachineCommands(CLI::App& app);
-  /// The exit status of the one that was given; nothing if none was.
+  /// Runs the one that was given and returns its exit status; nothing if none was.
   std::optional<int> run() const;
 
  private:

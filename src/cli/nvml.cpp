@@ -73,7 +73,7 @@ Nvml::Nvml() {
                         find_function(library, "nvmlDeviceGetUUID", functions->id) &&
                         find_function(library, "nvmlDeviceGetName", functions->name) &&
                         find_function(library, "nvmlDeviceGetMemoryInfo", functions->memory);
-  // Both have records of this form.
+  // Both versions have records of this form.
   if (!find_function(library, "nvmlDeviceGetComputeRunningProcesses_v3", functions->processes))
     (void)find_function(library, "nvmlDeviceGetComputeRunningProcesses_v2", functions->processes);
   if (is_whole && functions->init() == 0) {
@@ -109,7 +109,7 @@ std::vector<Gpu> Nvml::look() const {
     if (functions_->processes != nullptr) status = functions_->processes(device, &room, users.data());
     if (status == nvml::kInsufficientSize && functions_->processes != nullptr &&
         room <= nvml::kMostGpuUsers) {
-      room += 64;  // some may come meanwhile
+      room += 64;  // more processes may come meanwhile
       users.resize(room);
       status = functions_->processes(device, &room, users.data());
     }

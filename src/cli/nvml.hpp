@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVIDIA's management library says of GPUs: also the memory that no pool of ours holds.
+// What NVIDIA's management library says of GPUs, including memory that no pool of ours holds.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct Gpu {
   uint64_t total = 0;
   uint64_t used = 0;
   uint64_t free = 0;
-  std::vector<GpuUser> users;  // whose memory is known; none where the driver does not say
+  std::vector<GpuUser> users;  // whose memory is known; none if the driver does not say
 };
 
-/// Loads libnvidia-ml.so.1, or what GPUPOOL_LIBNVML names; without it there are no GPUs.
+/// Loads libnvidia-ml.so.1, or what GPUPOOL_LIBNVML names; without that library it sees no GPUs.
 class Nvml {
  public:
   Nvml();
@@ -32,7 +32,7 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
 
-  /// Those that answer.
+  /// The GPUs that answer.
   std::vector<Gpu> look() const;
 
  private:

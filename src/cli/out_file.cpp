@@ -15,7 +15,7 @@
 namespace gpupool::cli {
 namespace {
 
-/// A device, a pipe and the like, through links: /dev/null stays what it is, whoever writes to it.
+/// Whether a path leads, through links, to a device, a pipe or the like. So /dev/null is not replaced.
 bool is_no_file(const std::string& path) {
   struct stat there {};
   return stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);
@@ -48,7 +48,7 @@ void OutFile::let_all_read() const noexcept {
 }
 
 void OutFile::close() {
-  if (file_ == stdout) return;  // main looks whether it could be written
+  if (file_ == stdout) return;  // main checks whether it could be written
   const bool is_good = std::ferror(file_) == 0;
   const bool is_closed = std::fclose(std::exchange(file_, nullptr)) == 0;
   if (!is_good || !is_closed || (!partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0)) {

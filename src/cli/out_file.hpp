@@ -19,7 +19,7 @@ class OutFile {
   OutFile& operator=(const OutFile&) = delete;
 
   void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), file_); }
-  /// The file will be readable by all users that the umask allows it; else by its owner only.
+  /// Makes the file readable by all users that the umask allows; without this, by its owner only.
   void let_all_read() const noexcept;
   /// Throws InputError if something could not be written.
   void close();

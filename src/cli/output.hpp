@@ -12,7 +12,7 @@
 
 namespace gpupool::cli {
 
-/// A table on standard output, columns as wide as they need to be.
+/// A table on standard output, with columns as wide as they need to be.
 class Table {
  public:
   enum class Align { left, right };
@@ -22,7 +22,7 @@ class Table {
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  /// As many cells as there are columns.
+  /// Takes as many cells as there are columns.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   void print() const;
 

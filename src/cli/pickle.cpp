@@ -34,7 +34,7 @@ void Pickle::number(uint64_t value) {
     text_ += kBinInt;
     little_endian(value, 4);
   } else {
-    // As few bytes as keep the sign's bit clear; a number of 64 bits is told as the largest of 63.
+    // The fewest bytes that keep the sign's bit clear. A number of 64 bits is written as the largest of 63.
     value = value >> 63 != 0 ? ~uint64_t{0} >> 1 : value;
     size_t bytes = 1;
     while (bytes < 8 && value >> (8 * bytes - 1) != 0) ++bytes;

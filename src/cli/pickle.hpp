@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing Python's pickles, with the instructions that PyTorch's viewer knows and no others: protocol 4
-// without frames, lists and dictionaries in batches, integers of at most 8 bytes.
+// Writes Python's pickles with only the instructions that PyTorch's viewer knows: protocol 4 without frames,
+// lists and dictionaries in batches, integers of at most 8 bytes.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,17 @@ class Pickle {
   void boolean(bool value) { text_ += value ? '\x88' : '\x89'; }
 
   void begin_list() { text_ += ']'; }
-  /// Before the elements, at least one and at most kBatch of them; end_batch comes behind.
+  /// Call it before the elements, of which there are 1 to kBatch, and end_batch() after them.
   void begin_batch() { text_ += '('; }
   void end_batch() { text_ += 'e'; }
 
   void begin_dictionary() { text_ += '}'; }
-  /// Before the keys and values, in turn.
+  /// Call it before the keys and values, which come in turn.
   void begin_items() { text_ += '('; }
   void end_items() { text_ += 'u'; }
 
   void empty_tuple() { text_ += ')'; }
-  /// Of the two values before it.
+  /// Makes a pair of the two values before it.
   void pair() { text_ += '\x86'; }
 
   /// Keeps what was written last; the number is for recall().
@@ -38,7 +38,7 @@ class Pickle {
 
   std::string finish() { return std::move(text_ += '.'); }
 
-  /// The viewer takes a batch as the arguments of one call, of which a browser allows some ten thousands.
+  /// The viewer passes a batch as the arguments of one call, and browsers allow some tens of thousands.
   static constexpr size_t kBatch = 1000;
 
  private:

@@ -52,7 +52,7 @@ Group group_of(const Happened& made) {
   return {made.stack, made.tag, made.stream, made.thread, rounded(made.bytes)};
 }
 
-/// When the most bytes were live: how many events have happened then.
+/// When the most bytes were live: how many events had happened by then.
 size_t find_peak(const Recording& recording, uint64_t pool) {
   LiveBlocks blocks;
   uint64_t live = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading what /proc has of a process.
+// Reads what /proc has of a process.
 #pragma once
 
 #include <dirent.h>
@@ -35,13 +35,13 @@ class OpenFile {
   int number_;
 };
 
-/// A folder in another one; null, and errno says why, where it is gone, or not for us.
+/// Opens a folder in another one. Null if it is gone or closed to us; errno says which.
 Folder open_folder(int in, const char* name);
 
-/// 0 for anything but a number.
+/// The number that a text is; 0 if it is none.
 uint64_t number_of(std::string_view text);
 
-/// The begin of a small file; "" where it cannot be read.
+/// The beginning of a small file; "" if it cannot be read.
 std::string read_begin(int in, const char* name);
 
 /// How the process numbers itself: the last of its numbers in nested namespaces.

@@ -77,7 +77,7 @@ std::string ProcessRecording::end(Damage& damage) {
   try {
     pack_recording(part, output_, damage);
   } catch (const std::exception& error) {
-    folder_.path.clear();  // and with it what was recorded, which gpupool salvage reads, stays
+    folder_.path.clear();  // so the folder stays, with what was recorded: gpupool salvage reads it
     throw std::runtime_error(fmt::format("{}; what was recorded is in {}", error.what(), part));
   }
   return trouble;

@@ -15,7 +15,7 @@
 namespace gpupool::cli {
 namespace {
 
-/// The program without its folder, and its arguments; the kernel's short name where it has none.
+/// The program without its folder, and its arguments; the kernel's short name if it has none.
 std::string command_of(int process) {
   std::string text = read_begin(process, "cmdline");
   text.erase(text.find_last_not_of('\0') + 1);
@@ -34,8 +34,8 @@ using FileId = std::pair<dev_t, ino_t>;
 
 constexpr const char* kPageName = "gpupool-stats";
 
-/// Adds what is behind a descriptor of a process, if that is a page of its own. A child that has inherited
-/// its parent's is not whom it tells of.
+/// Adds the page behind a descriptor of a process, if it is the process's own. A page that a child has
+/// inherited tells of its parent.
 void add_page(int files, const char* name, uint64_t inner, std::set<FileId>& seen, ShownProcess& process) {
   const OpenFile file(openat(files, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};

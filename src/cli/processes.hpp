@@ -16,13 +16,13 @@ struct ShownProcess {
   uint64_t uid = 0;
   std::string user;
   std::string command;           // any bytes
-  std::vector<StatsPage> pages;  // of each copy of the library
+  std::vector<StatsPage> pages;  // one of each copy of the library
   std::string why_closed;        // not "": a page of it cannot be read
 };
 
 class Processes {
  public:
-  /// By process number. `only`: this process; 0: all.
+  /// In the order of process numbers. `only`: this process; 0: all.
   std::vector<ShownProcess> look(uint64_t only);
 
  private:

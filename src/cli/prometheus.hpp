@@ -6,7 +6,7 @@
 
 namespace gpupool::cli {
 
-/// A label's value, between quotes: any bytes as UTF-8, with what would end it escaped.
+/// A label's value, as it stands between quotes: any bytes as UTF-8, with what would end it escaped.
 std::string label_text(const std::string& text);
 
 }  // namespace gpupool::cli

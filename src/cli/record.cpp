@@ -62,11 +62,11 @@ void report_packed(const std::string& file, const Damage& damage) {
   }
 }
 
-void end_wait(int) {}  // the signal itself does
+void end_wait(int) {}  // the signal itself ends the wait
 
 int run_record_of_process(const RecordOptions& options) {
   constexpr double kWait = 60;
-  // They come while it waits, and at no other time: what was begun is always ended.
+  // These signals come only while it waits, so a recording that was begun is always ended.
   sigset_t before;
   sigset_t blocked;
   sigemptyset(&blocked);

@@ -53,7 +53,7 @@ enum Offset : size_t {
 constexpr size_t kLibraryRoom = 32;
 constexpr size_t kCommandRoom = 1024;
 
-// And of a chunk's.
+// And where those of a chunk's header are.
 enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName = 24 };
 constexpr size_t kNameRoom = 16;
 
@@ -278,10 +278,10 @@ class Reader {
   }
 
   uint64_t nanoseconds(size_t begin) const {
-    // 2^60 ticks are too many for what a shift leaves room for, and for what a slow clock makes of them.
+    // Shifted, or of a slow clock, 2^60 ticks may be more nanoseconds than a number of 64 bits holds.
     const double ticks =
         std::ldexp(static_cast<double>(time_ - std::min(time_, start_)), static_cast<int>(shift_));
-    // In this order, so that nanoseconds stay what they are.
+    // In this order, so that ticks of a nanosecond stay as they are.
     const double ns = ticks * (1e9 / static_cast<double>(rate_));
     if (ns > kMostNs) throw refuse(begin, "the time of an event cannot be");
     return static_cast<uint64_t>(ns);

@@ -21,7 +21,7 @@ enum class Kind : uint8_t {
   have = 8,
 };
 
-/// One event, in the order of time. Numbers of streams, tags, stacks and pools are the recording's own.
+/// One event of many, in the order of time. Streams, tags, stacks and pools have the recording's own numbers.
 struct Happened {
   uint64_t ns;  // since the recording began
   uint64_t stream;
@@ -63,7 +63,7 @@ struct Recording {
   std::map<uint32_t, std::string> stacks;  // a line for each frame, innermost first
 
   std::string tag(uint32_t number) const;
-  /// The first line of a stack; "(no stack)" where there is none.
+  /// The first line of a stack; "(no stack)" if there is none.
   std::string site(uint32_t stack) const;
 };
 
@@ -73,7 +73,7 @@ std::string one_line(std::string_view text, size_t longest = 1000);
 
 /// What had to be omitted from a damaged file.
 struct Damage {
-  uint64_t chunks = 0;  // of which a part was lost
+  uint64_t chunks = 0;  // that lost a part
   std::string first;    // what was wrong first
 };
 

@@ -11,7 +11,7 @@ namespace gpupool::cli {
 namespace {
 
 constexpr size_t kWrittenHeader = 4096;
-/// A chunk ends once it has this much, and so with what one event adds is smaller than what the header
+/// A chunk ends once it has this much, so that with one more event it is still smaller than the header
 /// allows.
 constexpr size_t kWrittenChunk = size_t{2} << 20;
 constexpr uint32_t kLargestChunk = 4U << 20;
@@ -93,7 +93,7 @@ class RecordingWriter {
     chunk_ += static_cast<char>(value);
   }
 
-  /// Pool, stream and tag follow each token, since none says that they are the same.
+  /// Pool, stream and tag follow each token, since no token says that they are unchanged.
   void name(uint8_t kind, uint64_t named, std::string_view text) {
     begin_event(kind, 0);
     for (int i = 0; i < 3; ++i) number(0);
@@ -120,7 +120,7 @@ class RecordingWriter {
 
   const Recording& recording_;
   std::string file_;
-  std::string chunk_;  // the events of the one that is being written
+  std::string chunk_;  // the events of the chunk that is being written
   uint64_t first_ns_ = 0;
   uint64_t ns_ = 0;
   uint64_t unit_ = 0;

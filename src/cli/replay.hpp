@@ -75,7 +75,7 @@ struct ReplayResult {
 };
 
 /// Replays all passes in a new pool with a limit of `cap_bytes` (0: none). With `stop_at_failure` the first
-/// failed allocation ends the replay. Throws Error when the library fails in another way.
+/// failed allocation ends the replay. Throws Error if the library fails in another way.
 ReplayResult replay(const Trace& trace, const ReplaySetup& setup, uint64_t cap_bytes, bool stop_at_failure,
                     Progress& progress);
 

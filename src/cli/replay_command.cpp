@@ -162,7 +162,7 @@ Table make_table(bool with_cap) {
   return Table(std::move(columns));
 }
 
-/// A line for each pass; what belongs to the whole trace stands in the first.
+/// Adds a line for each pass; figures of the whole trace stand in the first.
 void add_rows(Table& table, const Row& row, bool with_cap) {
   for (size_t i = 0; i < row.result.passes.size(); ++i) {
     const PassResult& pass = row.result.passes[i];

@@ -68,7 +68,7 @@ class Ring {
 };
 
 /// One thread calls make() and another use() with what was made, `count` times; each calls enter() before the
-/// clock runs. Nanoseconds for one.
+/// clock runs. Returns nanoseconds for one.
 template <class Enter, class Make, class Use>
 double through_ring(uint64_t count, const Enter& enter, const Make& make, const Use& use) {
   Ring ring;

@@ -44,7 +44,7 @@ int64_t read_amount(const std::string& text, ShareFigure figure, uint64_t device
     if (error == std::errc{} && end == text.data() + text.size()) return value;
     throw InputError(fmt::format("--set: priority is '{}', not a number from -8 to 8", text));
   }
-  if (text == "0") return 0;  // which is no size, but a figure
+  if (text == "0") return 0;  // no size, but a valid figure
   Size size;
   try {
     size = parse_size(text);
@@ -93,7 +93,7 @@ Chosen choose(const ShareOptions& options) {
   return {device, {.name = name, .device = device.device, .backend = static_cast<Backend>(device.backend)}};
 }
 
-/// What the user is to blame for comes out as bad input.
+/// Turns errors that are the user's fault into bad input.
 template <typename Work>
 auto ask_library(const std::string& what, Work work) {
   try {
@@ -121,7 +121,7 @@ int list_groups(const ShareOptions& options) {
   return 0;
 }
 
-/// All are read before the first is set.
+/// Reads all figures before it sets the first.
 int set_figures(const ShareOptions& options) {
   const Chosen chosen = choose(options);
   std::vector<Change> changes;

@@ -26,7 +26,7 @@ struct Candidate {
   int32_t number;
 };
 
-/// The devices of this process that a region may be of: a simulated one says its number at its name's end.
+/// The devices of this process that a region may be of. A simulated device's name ends with its number.
 std::vector<Candidate> candidates_for(std::string_view device) {
   std::vector<Candidate> all;
   if (device.starts_with("sim-")) {
@@ -42,7 +42,7 @@ std::vector<Candidate> candidates_for(std::string_view device) {
   return all;
 }
 
-/// Looks into a region through the device that it is of, which its path shows: the library gives no UUIDs.
+/// Reads a region through a device. The path shows whether it is the region's, as the library gives no UUIDs.
 bool open_group(const Candidate& device, FoundGroup& found) {
   try {
     found.info = share_info({.name = found.name, .device = device.number, .backend = device.backend});

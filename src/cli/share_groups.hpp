@@ -12,17 +12,17 @@ namespace gpupool::cli {
 /// A group on a device, as its region's file shows it.
 struct FoundGroup {
   std::string name;
-  std::string device;  // "sim:0"; what the file calls it, where that is no device of this process
+  std::string device;  // "sim:0"; or what the file calls it, if this process has no such device
   std::string path;
-  std::string why_closed;  // not "": it cannot be looked into
+  std::string why_closed;  // not "": why it cannot be read
   ShareInfo info{};
 };
 
-/// The groups that have a region in the folder of regions, by file name. `group` and `device`, where they are
-/// not "": only those. Throws InputError where the device is none.
+/// The groups that have a region in the folder of regions, by file name. Only those of `group` and `device`,
+/// if these are not "". Throws InputError if there is no such device.
 std::vector<FoundGroup> find_groups(const std::string& group, const std::string& device);
 
-/// The folder of regions, whether it is there or not.
+/// The folder of regions, whether it exists or not.
 std::string folder_of_regions();
 
 void print_group(const FoundGroup& group);

@@ -31,15 +31,15 @@ namespace {
 constexpr const char* kTestGroupSize = "1GiB";
 constexpr uint64_t kLeastSize = uint64_t{64} << 20;
 constexpr double kTestWaitMs = static_cast<double>(kTestWaitNs) / 1e6;
-/// A malloc waits for its neighbours once, and is done soon after, also where the processors are busy.
+/// A malloc waits for its neighbours once, and is done soon after, even if the processors are busy.
 constexpr double kMostMs = kTestWaitMs + 2000;
-/// How long the bytes of the killed may be in limbo.
+/// How long the bytes of killed processes may be in limbo.
 constexpr double kLimboMs = 10'000;
 /// The member that has a guarantee, and the one that is stopped.
 constexpr size_t kSure = 1;
 constexpr size_t kStopped = 0;
 
-/// Removes the files that the test has made, also where a signal ends it.
+/// Removes the files that the test has made, even if a signal ends it.
 class TestFiles {
  public:
   TestFiles() {
@@ -86,7 +86,7 @@ class Watcher {
           }
         }) {}
   uint64_t looks() const noexcept { return looks_; }
-  /// By how many bytes at most.
+  /// By how many bytes it had more, at most.
   uint64_t most_over() const noexcept { return most_over_; }
 
  private:
@@ -120,7 +120,7 @@ class SelfTest {
         part_(limit / 8),
         members_(options.processes) {}
 
-  /// Each check stands on those before it: the first that fails is the last.
+  /// Each check relies on those before it, so the first that fails is the last.
   int run() {
     if (!test("members", [this] { return start_all(); })) return 1;
     const Watcher watcher(group_);
@@ -158,7 +158,7 @@ class SelfTest {
     return verdict.holds;
   }
 
-  /// Starts a member in a place; why it cannot take part, or "".
+  /// Starts a member in a place. Returns why it cannot take part, or "".
   std::string start(size_t index) {
     members_[index] =
         std::make_unique<TestMember>(TestMemberTerms{*group_.name, device_, index == kSure ? part_ : 0});
@@ -198,7 +198,7 @@ class SelfTest {
                                   format_bytes(info.share.limit_bytes), device_)};
   }
 
-  /// Each takes what the one before has in its cache.
+  /// Each member takes what the one before it has in its cache.
   Verdict ask_in_turn() {
     const std::vector<size_t> all = askers();
     const uint64_t bytes = 6 * part_;
@@ -282,7 +282,7 @@ class SelfTest {
   }
 
   /// All allocate and free at random, and want twice what there is; one is stopped now and then, others are
-  /// killed, and start again. The one with a guarantee is not: there would be no room for another's.
+  /// killed and start again. The one with a guarantee is not killed: there would be no room for another one.
   Verdict kill_at_random() {
     std::minstd_rand pick(static_cast<uint32_t>(getpid()));
     const uint64_t most = 2 * limit_ / members_.size();
@@ -321,7 +321,7 @@ class SelfTest {
       double ns = 0;
       words >> word >> count >> ns;
       blocks += count;
-      // The one that was stopped took as long as it was.
+      // The member that was stopped took longer, and does not count.
       if (i != kStopped) longest_ms = std::max(longest_ms, ns / 1e6);
     }
     return {longest_ms <= kMostMs,
@@ -331,7 +331,7 @@ class SelfTest {
                 kills, options_.seconds, format_count(blocks), longest_ms, kMostMs)};
   }
 
-  /// What is used is what the members have, of whom each is whole.
+  /// Checks that what is used is what the members have, and that each member's pool is valid.
   Verdict add_up() {
     for (const auto& each : members_) {
       each->say("check");
@@ -368,7 +368,7 @@ class SelfTest {
                         format_bytes(info.share.used_bytes), info.members.size())};
   }
 
-  /// One that hoards and asks, other than this one.
+  /// A member that hoards and asks, other than this one.
   size_t another(size_t index) const {
     for (const size_t each : askers()) {
       if (each != index) return each;
@@ -391,7 +391,7 @@ int run_share_selftest(const ShareOptions& options) {
   const uint64_t wanted = parse_bytes(options.size.empty() ? kTestGroupSize : options.size, "--size");
   if (wanted < kLeastSize) throw InputError("--size: the self-test's group needs 64MiB at least");
   const TestFiles files;
-  // Processes share a simulated device only where it has a name, which must be there before the device is.
+  // Processes share a simulated device only if it has a name, which must be set before the device exists.
   const char* const usual = std::getenv("GPUPOOL_SIM_SHARED");
   const bool is_named = usual != nullptr && *usual != '\0';
   const std::string own = fmt::format("selftest-{}", getpid());
@@ -403,7 +403,7 @@ int run_share_selftest(const ShareOptions& options) {
   if (wanted > device.free_bytes) {
     throw InputError(fmt::format("--size: the device has only {} free", format_bytes(device.free_bytes)));
   }
-  // Of whole chunks, as is each eighth of it.
+  // Whole chunks, as is each eighth of it.
   const uint64_t limit = wanted - wanted % (8 * device.granularity_bytes);
   setenv("GPUPOOL_SHARE_LIMIT", std::to_string(limit).c_str(), 1);
   for (const char* each : {"GPUPOOL_SHARE", "GPUPOOL_SHARE_GUARANTEED", "GPUPOOL_SHARE_PRIORITY"})

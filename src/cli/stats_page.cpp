@@ -19,7 +19,7 @@ constexpr size_t kHeaderBytes = 1024;
 constexpr size_t kSlotBytes = 1024;
 constexpr size_t kMostSlots = 4096;
 constexpr size_t kMostSlotBytes = 1 << 16;
-// A writer needs a microsecond, but where all processors are busy it may have to wait for one in the middle.
+// A writer needs a microsecond, but on a busy machine it may have to wait for a processor in the middle.
 constexpr auto kPatience = std::chrono::milliseconds(100);
 
 // Where things are in the header, and in a slot.
@@ -64,7 +64,7 @@ Number number_at(const std::array<char, Size>& bytes, size_t at) {
   return number;
 }
 
-/// Up to its 0, or as much as there is room for.
+/// A text up to its 0, or as much as there is room for.
 template <size_t Size>
 std::string text_at(const std::array<char, Size>& bytes, size_t at, size_t room) {
   return {bytes.data() + at, strnlen(bytes.data() + at, room)};
@@ -73,8 +73,8 @@ std::string text_at(const std::array<char, Size>& bytes, size_t at, size_t room)
 using SlotCopy = std::array<char, kSlotBytes>;
 using Clock = std::chrono::steady_clock;
 
-/// A copy that nobody wrote to meanwhile: its sequence was even, and is the same afterwards. Nothing where
-/// the writer is at it until `patience` ends, or has stopped in the middle.
+/// A copy of a slot that nobody wrote to meanwhile: its sequence was even, and is the same afterwards.
+/// Nothing if the writer is at it until `patience` ends, or has stopped in the middle.
 std::optional<SlotCopy> copy_slot(const ReadPage& read, uint64_t at, Clock::time_point patience) {
   const auto sequence = [&] {
     uint32_t number = 0;
@@ -136,7 +136,7 @@ StatsPage read_stats_page(const ReadPage& read) {
   page.version = text_at(header, kVersionAt, 32);
   page.not_shown = number_at<uint32_t>(header, kNotShownAt);
   const uint32_t used = std::min(number_at<uint32_t>(header, kSlotsUsedAt), slots);
-  // For all places together: a page of nothing but stopped writers holds nobody up.
+  // For all slots together, so that a page of nothing but stopped writers holds nobody up.
   const Clock::time_point patience = Clock::now() + kPatience;
   for (uint64_t slot = 0; slot < used; ++slot) {
     const std::optional<SlotCopy> copy = copy_slot(read, header_bytes + slot * slot_bytes, patience);

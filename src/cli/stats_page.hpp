@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process shows of its pools, read from its page. docs/inside/stats_page.md has the layout. A page may
-// be anybody's: nothing in it is trusted.
+// What a process shows of its pools, read from its page. docs/inside/stats_page.md has the layout. Anybody
+// may have written a page, so nothing in it is trusted.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ShownTag {
   uint64_t bytes = 0;  // estimated by samples
 };
 
-/// Bytes, but for counts. Names and texts are any bytes.
+/// Figures are in bytes, except counts. Names and texts may hold any bytes.
 struct ShownPool {
   uint64_t number = 0;
   uint32_t backend = 0;
@@ -63,18 +63,18 @@ struct ShownPool {
   uint64_t given = 0;
   uint64_t taken = 0;
   std::vector<ShownTag> tags;
-  bool is_hidden = false;  // not asked for; its process's figures count it
+  bool is_hidden = false;  // not asked for, but counted in its process's figures
 };
 
 struct StatsPage {
   uint64_t process = 0;  // as its own namespace numbers it
   std::string version;
-  uint64_t not_shown = 0;  // pools that found no place
+  uint64_t not_shown = 0;  // pools that found no slot
   uint64_t busy = 0;       // pools that were written whenever they were read
   std::vector<ShownPool> pools;
 };
 
-/// Copies bytes of a page; false where there are not as many.
+/// Copies bytes of a page; false if there are fewer.
 using ReadPage = std::function<bool(uint64_t offset, void* to, size_t bytes)>;
 
 /// Throws PageError.

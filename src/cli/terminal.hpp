@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A terminal that is drawn on for a while, and is afterwards as it was.
+// Draws on a terminal for a while, and then leaves it as it was.
 #pragma once
 
 #include <signal.h>
@@ -19,10 +19,10 @@ struct TerminalSize {
 
 /// Whether standard output is a terminal that can be drawn on.
 bool is_screen();
-/// Of the terminal that standard output is.
+/// The size of the terminal that standard output is.
 TerminalSize terminal_size();
 
-/// While it lives, the terminal shows a page of its own, and keys and signals come to wait(). One at a time.
+/// While it lives, the terminal shows a page of its own, and wait() gets keys and signals. Only one may live.
 class Screen {
  public:
   Screen();
@@ -30,10 +30,10 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
   ~Screen();
 
-  /// Replaces what is shown; what does not fit is left out, which the last line says. False: nobody is there.
+  /// Replaces what is shown. If lines do not fit, the last one says how many. False: the terminal is gone.
   bool draw(const std::vector<std::string>& lines);
 
-  /// Until the time is over, a key is pressed, or the terminal has another size. False: it is to end.
+  /// Waits until the time is over, a key is pressed, or the terminal's size changes. False: it has to end.
   bool wait(double seconds);
   /// What was typed while it waited.
   std::string take_keys() { return std::exchange(keys_, {}); }

@@ -40,7 +40,7 @@ constexpr int kPatienceMs = 60'000;
   _exit(127);
 }
 
-/// Its exit status, or 128 and its signal; one that does not end is killed.
+/// A child's exit status, or 128 and its signal. Kills a child that does not end.
 int wait_for_end(pid_t child) {
   int status = 0;
   for (int ms = 0; waitpid(child, &status, WNOHANG) == 0; ++ms) {
@@ -55,7 +55,7 @@ void answer(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// The next line of standard input; nothing at its end. Unbuffered, so that poll() sees what is left.
+/// Reads the next line of standard input; false at its end. Unbuffered, so that poll() sees what is left.
 bool next_order(std::string& line) {
   line.clear();
   for (char c = 0; read(STDIN_FILENO, &c, 1) == 1;) {
@@ -104,7 +104,7 @@ class Obedient {
     blocks_.clear();
   }
 
-  /// Blocks of all sizes; now and then everything is freed, so that there is something to give.
+  /// Allocates blocks of all sizes, and now and then frees everything, so that there is something to give.
   std::string churn(uint64_t seed, uint64_t most) {
     std::minstd_rand pick(static_cast<uint32_t>(seed));
     uint64_t count = 0;

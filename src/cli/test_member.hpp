@@ -24,8 +24,8 @@ struct TestMemberTerms {
   uint64_t guaranteed = 0;
 };
 
-/// Ends the process with itself, and the process ends with this one, whatever ends that. What goes wrong with
-/// it is a std::runtime_error.
+/// Its destructor kills the process, which also ends when this one does, however that ends. Throws
+/// std::runtime_error if something goes wrong with the process.
 class TestMember {
  public:
   explicit TestMember(const TestMemberTerms& terms);
@@ -34,7 +34,7 @@ class TestMember {
   TestMember& operator=(const TestMember&) = delete;
 
   pid_t pid() const noexcept { return pid_; }
-  /// The next line that it says. `what`: what is waited for.
+  /// The next line that the member says. `what`: what it should be doing, for messages.
   std::string hear(const char* what);
   void say(const std::string& line);
 
@@ -45,11 +45,11 @@ class TestMember {
   Taken take(uint64_t bytes);
   void drop();
 
-  /// Returns when none of its threads runs.
+  /// Stops it; returns once none of its threads runs.
   void stop();
   void go_on() const;
   void kill();
-  /// Lets it end by itself; its exit status.
+  /// Lets it end by itself, and returns its exit status.
   int end();
 
  private:

@@ -73,7 +73,7 @@ bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1f\x8b");
 }
 
-/// Unpacks one gzip file of possibly several members, one after the other.
+/// Unpacks one gzip file of possibly several members, one after another.
 class Unpacker {
  public:
   Unpacker(Bytes& packed, const std::function<void(std::string_view)>& use, uint64_t most_growth)

@@ -40,10 +40,10 @@ std::string next_order(const std::string& order, bool is_forward);
 /// "sim:0".
 std::string device_of(const ShownPool& pool);
 
-/// Hides pools that were not asked for, and drops processes of which none is left.
+/// Hides pools that were not asked for, and drops processes that have none left.
 void keep_chosen(std::vector<ShownProcess>& processes, const TopChoice& choice);
 
-/// All pools that are not hidden, in the order that was asked for; largest first, but for numbers and names.
+/// All pools that are not hidden, in the given order: largest first, except numbers and names.
 std::vector<TopRow> rows_in_order(const std::vector<ShownProcess>& processes, const std::string& order);
 
 }  // namespace gpupool::cli

@@ -49,7 +49,7 @@ class TopWatcher {
   Processes processes_;
 };
 
-/// What was asked for of a moment.
+/// The part of a moment that was asked for.
 Look chosen_of(const Look& now, const TopChoice& choice) {
   Look chosen = now;
   keep_chosen(chosen.processes, choice);
@@ -66,7 +66,7 @@ void print_moment(const Look& now, const Look* before, const TopOptions& options
   for (const std::string& line : draw_look(chosen, before, rows, style)) fmt::print("{}\n", line);
 }
 
-/// Without a screen: one moment after the other, an empty line between two tables.
+/// Without a screen: prints one moment after another, with an empty line between two tables.
 int print_moments(const TopOptions& options, TopWatcher& watcher) {
   std::optional<Look> before;
   for (;;) {
@@ -80,7 +80,7 @@ int print_moments(const TopOptions& options, TopWatcher& watcher) {
   }
 }
 
-/// Draws until the user leaves. False: nobody is there.
+/// Draws until the user leaves. False: the terminal is gone.
 bool show_moments(const TopOptions& options, TopWatcher& watcher, TopHand& hand) {
   std::optional<Look> before;
   TopChoice choice = options.choice;
@@ -91,7 +91,7 @@ bool show_moments(const TopOptions& options, TopWatcher& watcher, TopHand& hand)
     Look now = watcher.look();
     next += options.interval;
     for (double left = 0;;) {
-      // Drawn anew where a key or another size of the terminal ends the wait early.
+      // Drawn anew if a key or a new size of the terminal ends the wait early.
       const Look chosen = chosen_of(now, choice);
       const auto rows = rows_in_order(chosen.processes, choice.sort);
       hand.see(rows);

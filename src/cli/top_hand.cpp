@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kLongestAnswer = 2;  // seconds, while nothing is drawn
 
-/// Of no file in the current folder: "gpupool.4711.083015.gpt", and then "gpupool.4711.083015.2.gpt".
+/// A name that is free in the current folder: "gpupool.4711.083015.gpt", then "gpupool.4711.083015.2.gpt".
 std::string file_name(uint64_t pid, const char* kind) {
   const std::string clock = clock_text(std::time(nullptr), "%H%M%S");
   std::string name = fmt::format("gpupool.{}.{}.{}", pid, clock, kind);

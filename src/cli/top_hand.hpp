@@ -14,11 +14,11 @@
 
 namespace gpupool::cli {
 
-/// Only processes that take commands obey (GPUPOOL_CONTROL=1); of others it says why not. Waits two seconds
-/// for an answer at most.
+/// Only processes that take commands obey (GPUPOOL_CONTROL=1); for others it says why not. Waits at most two
+/// seconds for an answer.
 class TopHand {
  public:
-  /// The rows as they are shown from now on. The mark stays on its pool, and goes with it.
+  /// Takes the rows as they are shown from now on. The mark stays on its pool, and goes when the pool does.
   void see(const std::vector<TopRow>& rows);
   bool has_mark() const noexcept { return marked_.has_value(); }
   bool is_marked(const TopRow& row) const noexcept { return marked_ == place_of(row); }
@@ -29,7 +29,7 @@ class TopHand {
   void press(char key);
   /// What it asks, or has done, or could do; "" without a mark.
   std::string status() const;
-  /// Ends the recordings that are under way: a line for each.
+  /// Ends the recordings that are under way. Returns a line for each.
   std::vector<std::string> finish();
 
  private:

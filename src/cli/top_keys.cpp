@@ -24,7 +24,7 @@ bool TopKeys::press(std::string_view keys) {
       sequence_ = Sequence::kEscape;
       continue;
     }
-    // Alone, or the rest is still to come: there is no telling which.
+    // It is Escape alone, or the rest is still to come: there is no telling which.
     if (key == kEscape) sequence_ = Sequence::kEscape;
     if (!press_one(key)) return false;
   }

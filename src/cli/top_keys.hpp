@@ -18,7 +18,7 @@ class TopKeys {
   TopKeys(TopChoice& choice, TopHand& hand) : choice_(choice), hand_(hand) {}
   /// False: the user wants to leave.
   bool press(std::string_view keys);
-  /// What is being typed, chosen other than at first, or done; "" if nothing is.
+  /// What is being typed, what is chosen other than by default, or what was done; "" if nothing.
   std::string status() const;
 
  private:

@@ -102,7 +102,7 @@ class LiveText {
       if (row.pool->shown_ns > now_.now_ns) continue;
       sample("page_age_seconds", row, "", static_cast<double>(now_.now_ns - row.pool->shown_ns) / 1e9);
     }
-    family("pool_info", "gauge", "What hardly changes.");
+    family("pool_info", "gauge", "Facts that hardly change.");
     for (const TopRow& row : rows_) {
       sample("pool_info", row,
              fmt::format(",version=\"{}\",name=\"{}\",user=\"{}\",command=\"{}\"",

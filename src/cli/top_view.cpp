@@ -23,8 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Cells = std::vector<std::string>;
 
-/// Where it is too narrow, those with the lowest `worth` go first. The command comes last, and has what is
-/// left.
+/// If the terminal is too narrow, columns with the lowest `worth` go first. The command comes last, and has
+/// what is left.
 struct TopColumn {
   const char* title;
   const char* title_of_rate;
@@ -68,12 +68,12 @@ std::string duration_text(double seconds) {
   return fmt::format("{:.0f}h", seconds / 3600);
 }
 
-/// Of one width while it changes most.
+/// An age, of one width while it changes most.
 std::string age_text(double seconds) {
   return seconds < 100 ? fmt::format("{:.1f}s", seconds) : duration_text(seconds);
 }
 
-/// Nothing where a page says that it was written in the future.
+/// Nothing if a page says that it was written in the future.
 std::optional<double> age_of(const ShownPool& pool, const Look& now) {
   if (pool.shown_ns > now.now_ns) return std::nullopt;
   return static_cast<double>(now.now_ns - pool.shown_ns) / 1e9;
@@ -130,7 +130,7 @@ std::string other_label(const Look& now, const ShownProcess& process, const Show
   return kNothing;
 }
 
-/// The same pool a moment ago; null where it was not there.
+/// The same pool a moment ago; null if it was not there.
 const ShownPool* pool_before(const Look* before, uint64_t pid, size_t page, uint64_t number) {
   if (before == nullptr) return nullptr;
   for (const ShownProcess& process : before->processes) {
@@ -141,7 +141,7 @@ const ShownPool* pool_before(const Look* before, uint64_t pid, size_t page, uint
   return nullptr;
 }
 
-/// A count, or with a moment before, how much of it came a second.
+/// A count or, with a moment before, its rate per second.
 std::string count_label(uint64_t ShownPool::*count, const ShownPool& pool, const ShownPool* old,
                         double seconds, bool is_time) {
   const uint64_t now = pool.*count;
@@ -200,7 +200,7 @@ Fit fit_columns(const Cells& titles, const std::vector<Cells>& rows, size_t widt
   }
   std::array<size_t, kColumns> order{};
   std::iota(order.begin(), order.end(), size_t{0});
-  // What says nothing of any pool goes first.
+  // A column that says nothing of any pool goes first.
   const auto worth = [&](size_t at) {
     const bool says =
         std::any_of(rows.begin(), rows.end(), [&](const Cells& row) { return row[at] != kNothing; });
@@ -249,7 +249,7 @@ void add_table(const Look& now, const Look* before, const std::vector<TopRow>& s
   }
 }
 
-/// What is not as it should be: a line each.
+/// Adds a line for each thing that is not as it should be.
 void add_notes(const Look& now, std::vector<std::string>& lines) {
   for (const ShownProcess& process : now.processes) {
     const std::string who = fmt::format("{} ({})", process.pid, short_text(process.command, 40));

@@ -18,12 +18,12 @@ struct Look {
   double unix_time = 0;
   std::vector<ShownProcess> processes;
   std::vector<Gpu> gpus;
-  bool is_chosen = false;  // not all that there is
+  bool is_chosen = false;  // does not show all that there is
 };
 
 /// How a table is drawn.
 struct TopStyle {
-  size_t width = 0;    // places of the terminal, for which columns are left out; 0: as wide as needed
+  size_t width = 0;    // of the terminal, into which columns must fit; 0: as wide as needed
   std::string status;  // a line for the user; "": none
   std::function<bool(const TopRow&)> is_marked;  // null: no row is
 };

@@ -11,10 +11,10 @@
 namespace gpupool::cli {
 namespace {
 
-/// A chunk of a recording has room for a stack of these.
+/// A chunk of a recording has room for a stack of this many frames.
 constexpr size_t kMostImportedFrames = 256;
 constexpr size_t kLongestImportedName = 1000;
-/// What the numbers of a recording allow.
+/// The most that the numbers of a recording allow.
 constexpr size_t kMostImportedStacks = (size_t{1} << 20) - 1;
 constexpr size_t kMostImportedTags = (size_t{1} << 16) - 1;
 /// Stacks share frames, and frames share names, so as text they are larger than in the file. Ten to forty
@@ -88,7 +88,7 @@ uint32_t TorchStacks::number_of_stack(const PickledValue& frames, std::string te
   return found->second;
 }
 
-/// Metadata may be different for each step; what comes when there are too many of them shares the last tag.
+/// Metadata may be different for each step. Once there are too many tags, the rest share the last one.
 uint16_t TorchStacks::number_of_tag(std::string name) {
   if (const auto found = tags_.find(name); found != tags_.end()) return found->second;
   if (tags_.size() >= kMostImportedTags - 1) name = "(other)";

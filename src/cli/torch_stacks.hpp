@@ -14,15 +14,15 @@ namespace gpupool::cli {
 
 class TorchStacks {
  public:
-  /// Both must stay. Names go into the recording.
+  /// Both must outlive it. Names go into the recording.
   TorchStacks(const Pickled& pickled, Recording& made) : pickled_(pickled), made_(made) {}
 
   struct Site {
     uint32_t stack = 0;
     uint16_t tag = 0;
   };
-  /// Of an event or a block: its frames, and what PyTorch calls its user_metadata, or, in what gpupool export
-  /// has written, the outermost frame.
+  /// The site of an event or a block: its frames, and as a tag what PyTorch calls its user_metadata or, in
+  /// what gpupool export wrote, the outermost frame.
   Site site_of(const PickledValue& owner);
 
  private:

@@ -205,7 +205,7 @@ class Parser {
   }
 
   std::string label_;
-  std::string begun_;  // the begin of a line whose end is in a later piece
+  std::string begun_;  // the beginning of a line whose end is in a later piece
   uint64_t line_ = 0;
   std::string_view line_text_;
   std::string_view rest_;

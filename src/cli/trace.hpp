@@ -37,7 +37,7 @@ struct Trace {
   double duration = 0;
   /// Peak of live bytes, with each block rounded up to 512 as in the pool.
   uint64_t peak_live_bytes = 0;
-  /// False if the last line does not end, so that the trace may have been cut.
+  /// False if the last line does not end, so the trace may have been cut.
   bool is_ended = true;
 };
 

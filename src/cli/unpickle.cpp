@@ -105,7 +105,7 @@ class Unpickler {
     if (count % 2 != 0) throw refuse("a dictionary's last key has no value");
   }
 
-  /// How many values lie above the last mark, or there are.
+  /// How many values lie above the last mark; without one, how many there are.
   size_t above_mark() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
 
   const PickledValue& top() const {
@@ -144,7 +144,7 @@ class Unpickler {
 
   // ---- the memo
 
-  /// Python counts its values, so no file has more of them than bytes.
+  /// Python numbers the memo's values in turn, so a file has no more of them than bytes.
   void remember(uint64_t number) {
     if (number >= bytes_.size()) throw refuse(fmt::format("the memo has no value {}", number));
     if (number >= memo_.size()) memo_.resize(number + 1);
@@ -254,7 +254,7 @@ class Unpickler {
   bool step_memo(char code) {
     switch (code) {
       case '\x80': check_protocol(little_endian(1)); return true;
-      case '\x95': take(8); return true;  // the length of a frame, which only helps who reads from a pipe
+      case '\x95': take(8); return true;  // a frame's length, which only helps who reads from a pipe
       case '\x94': remember(memo_.size()); return true;
       case 'q': remember(little_endian(1)); return true;
       case 'r': remember(little_endian(4)); return true;
@@ -286,7 +286,7 @@ Pickled::Pickled(std::string label, std::string bytes) : label_(std::move(label)
 
 const PickledValue* Pickled::find(const PickledValue& dictionary, std::string_view key) const {
   if (dictionary.kind != PickledValue::Kind::dictionary) return nullptr;
-  // Those that are asked have some ten keys. It may be named, and asked, as often as the file has bytes.
+  // Those of a snapshot have some ten keys. One may be named, and asked, as often as the file has bytes.
   constexpr size_t kMostKeys = 100;
   const std::vector<PickledValue>& items = containers_[dictionary.bits].values;
   if (items.size() > 2 * kMostKeys)

@@ -23,9 +23,9 @@ struct PickledValue {
   uint64_t bits = 0;        // a number's two's complement, or the place
 };
 
-/// A pickle, read. A list can be in many others, and so in itself: who goes through all of them goes on for
-/// ever, or much longer than the file is. `elements` ends that. Everything throws InputError "file: at byte
-/// N: what is wrong".
+/// A pickle that was read. A list can be in many others, even in itself, so a walk through all of them could
+/// last for ever, or much longer than the file is. `elements` ends that. Everything throws InputError "file:
+/// at byte N: what is wrong".
 class Pickled {
  public:
   /// `label` is what messages call the file.
@@ -37,15 +37,15 @@ class Pickled {
   const std::string& label() const noexcept { return label_; }
   size_t size() const noexcept { return bytes_.size(); }
 
-  // What is behind a key of a dictionary. None of these has anything if there is no such key, if it has
-  // another kind of value, or if the dictionary is none.
+  // The value of a key of a dictionary. These give nothing if there is no such key, if it has another kind of
+  // value, or if `dictionary` is none.
   const PickledValue* find(const PickledValue& dictionary, std::string_view key) const;
   std::optional<uint64_t> number(const PickledValue& dictionary, std::string_view key) const;
   std::string_view text(const PickledValue& dictionary, std::string_view key) const;
   const PickledValue* list(const PickledValue& dictionary, std::string_view key) const;
 
-  /// The elements of a list or tuple; none of anything else. In all, they may be as many as the file has
-  /// bytes: a file in which nothing is named twice cannot have more.
+  /// The elements of a list or tuple; none of anything else. All calls together give at most as many as the
+  /// file has bytes: a file that names nothing twice cannot have more.
   const std::vector<PickledValue>& elements(const PickledValue& list) const;
 
   /// An error about a value, at the byte where it begins.
@@ -67,7 +67,7 @@ class Pickled {
   std::string bytes_;
   PickledValue root_;
   std::vector<std::string_view> texts_;
-  std::deque<std::string> made_texts_;  // those that the file does not have as they are
+  std::deque<std::string> made_texts_;  // texts that the file has in another form
   std::vector<Container> containers_;
   mutable uint64_t visited_ = 0;
 };

@@ -8,7 +8,7 @@
 namespace gpupool::cli {
 namespace {
 
-/// How many bytes the character at the begin of a text has; 0 where it is none.
+/// How many bytes the character at the beginning of a text has; 0 if it is none.
 size_t character_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return 1;
@@ -23,7 +23,7 @@ size_t character_length(std::string_view text) {
   return is_wrong ? 0 : length;
 }
 
-/// The number of the character at the begin of a text of valid UTF-8.
+/// The number of the character at the beginning of a text of valid UTF-8.
 uint32_t code_point(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
   switch (character_length(text)) {
@@ -35,7 +35,7 @@ uint32_t code_point(std::string_view text) {
   }
 }
 
-/// Controls, marks of direction, and what ends a line.
+/// Whether a character is a control, a mark of direction, or ends a line.
 bool is_harmful(uint32_t code) {
   return code < ' ' || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0x061c;

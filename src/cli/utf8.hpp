@@ -8,18 +8,16 @@
 
 namespace gpupool::cli {
 
-/// The text with what is no UTF-8 replaced by U+FFFD: names of a recording may be any bytes.
+/// The text, with U+FFFD for what is not UTF-8: names of a recording may be any bytes.
 std::string valid_utf8(std::string_view text);
 
-/// What a terminal or a file of lines may be shown of a text that another process has written: valid UTF-8
-/// with
-/// "?" in place of control characters and of those that turn the line around.
+/// A text that another process wrote, safe for a terminal or a file of lines: valid UTF-8 with "?" in place
+/// of control characters and of those that turn the line around.
 std::string harmless(std::string_view text);
 
-/// How many places of a terminal a text of valid UTF-8 takes: two for each letter of East Asia, and for
-/// pictures.
+/// How many places of a terminal a text of valid UTF-8 takes: two for an East Asian letter or a picture.
 size_t display_width(std::string_view text);
-/// As much of it as fits into so many places.
+/// As much of a text as fits into so many places.
 std::string cut_to_width(std::string_view text, size_t width);
 
 /// Adds a character by its number.

@@ -63,7 +63,7 @@ void PoolWalk::unmap(const Happened& event) {
     reserved_bytes_ -= chunk.bytes;
     if (chunk.users == 0) idle_bytes_ -= chunk.bytes;
     at = chunks_.erase(at);
-    // Of a segment of PyTorch's, a part can go.
+    // A part of a segment of PyTorch's can go.
     const uint64_t chunk_end = begin + chunk.bytes;
     if (begin < event.address) add_chunk(begin, event.address - begin, chunk.stream);
     if (chunk_end > end) add_chunk(end, chunk_end - end, chunk.stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking through what one pool did, with its live blocks and its chunks by address at each moment.
+// Walks through what one pool did, with its live blocks and its chunks by address at each moment.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ class PoolWalk {
   void unmap(const Happened& event);
   void add_chunk(uint64_t address, uint64_t bytes, uint64_t stream);
   void touch(const Happened& made, bool begins);
-  /// Chunks that overlap [begin, end).
+  /// The first chunk that ends behind `begin`.
   Chunks::iterator first_chunk(uint64_t begin);
 
   uint64_t pool_;
@@ -82,7 +82,7 @@ class PoolWalk {
   uint64_t reserved_bytes_ = 0;
   uint64_t idle_bytes_ = 0;
   uint64_t count_ = 0;
-  // The last unmapping: several chunks at once if, by the next event, another stream gets them.
+  // The last unmapping: if the next mapping is of the same range, its chunks are another stream's now.
   Range unmapped_{};
   std::vector<std::pair<uint64_t, uint64_t>> unmapped_chunks_;  // address, bytes
 };

@@ -23,7 +23,7 @@ constexpr const char* kRecordExamples =
     "0 if there is a recording; 1 the process failed to, or did not answer; 2 bad input.";
 constexpr const char* kSalvageAbout =
     "Makes a whole, packed recording of what GPUPOOL_RECORD or gpupool_record_start\n"
-    "left behind, also where the process was killed or the file is damaged.\n";
+    "left behind, even if the process was killed or the file is damaged.\n";
 constexpr const char* kExportAbout = "Writes a recording in another form.\n";
 constexpr const char* kExportExamples =
     "Formats:\n"
@@ -62,19 +62,19 @@ constexpr const char* kLeaksAbout =
 constexpr const char* kLeaksExamples =
     "Examples:\n"
     "  gpupool leaks train.gpt\n"
-    "  gpupool leaks train.gpt --fail-over 1MiB            for CI: exit status 1 where more is live at the "
+    "  gpupool leaks train.gpt --fail-over 1MiB            for CI: exit status 1 if more is live at the "
     "end\n"
     "  gpupool leaks train.gpt --growing --fail-over 1MiB  only what grows from mark to mark counts";
 constexpr const char* kAdviseAbout =
     "Says in words what to change in a program that was recorded, and what that\n"
     "would save, as found by playing the recording again with the change. Says\n"
-    "nothing where there is nothing to gain.\n";
+    "nothing if there is nothing to gain.\n";
 constexpr const char* kAdviseExamples =
     "Examples:\n"
     "  gpupool advise train.gpt\n"
     "  gpupool advise train.gpt --json | jq .advice\n"
     "\n"
-    "Limits that are told are those of the pool on the simulated device, with the memory of an H200.";
+    "The limits that it names are those of a pool on the simulated device, with an H200's memory.";
 constexpr const char* kReportAbout =
     "Writes a page that tells what a recording says: what was live over time,\n"
     "where it lay, who held it, what leaked, and what limit it would fit under.\n"
@@ -85,7 +85,7 @@ constexpr const char* kReportExamples =
     "  gpupool report train.gpt\n"
     "  gpupool report before.gpt after.gpt -o difference.html\n"
     "\n"
-    "What is told of the limit comes of playing the recording again on the simulated device; --no-fit\n"
+    "What it says of the limit comes from playing the recording again on the simulated device; --no-fit\n"
     "leaves that out.";
 constexpr const char* kWhyAbout =
     "Says what was at an address, from a recording: the block, how far into\n"
@@ -114,7 +114,7 @@ const CLI::App* add_record(CLI::App& app, RecordOptions& options) {
       ->option_text("S [until ctrl-C]");
   command->add_option("-o,--output", options.output, "The recording; must not be there")
       ->option_text("FILE [PROGRAM.PID.gpt]");
-  command->add_option("--stacks", options.stacks, "What to note of where a malloc is called")
+  command->add_option("--stacks", options.stacks, "Which stacks to record of where a malloc is called")
       ->check(CLI::IsMember({"none", "native", "language", "all"}))
       ->option_text("none|native|language|all [language]");
   return command;
@@ -146,7 +146,7 @@ const CLI::App* add_export(CLI::App& app, ExportOptions& options) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 26))
       ->option_text("N [100000]");
   command->add_flag("--at-peak", options.at_peak, "A snapshot for PyTorch of when most was live");
-  command->add_option("--pool", options.pool, "Which pool, where the recording has several")
+  command->add_option("--pool", options.pool, "Which pool, if the recording has several")
       ->check(CLI::PositiveNumber)
       ->option_text("N");
   return command;
@@ -169,8 +169,7 @@ const CLI::App* add_leaks(CLI::App& app, LeaksOptions& options) {
   CLI::App* const command = app.add_subcommand("leaks", kLeaksAbout)->footer(kLeaksExamples);
   command->add_option("FILE", options.file, "A recording")->required()->option_text(" ");
   command
-      ->add_option("--fail-over", options.fail_over,
-                   "Exit with status 1 where more bytes are leaked than this")
+      ->add_option("--fail-over", options.fail_over, "Exit with status 1 if more bytes are leaked than this")
       ->option_text("BYTES");
   command->add_flag("--growing", options.growing, "Only what grows from mark to mark");
   command->add_option("--count", options.count, "How many sites to list")
@@ -187,7 +186,7 @@ const CLI::App* add_report(CLI::App& app, ReportOptions& options) {
       ->option_text("[FILE]");
   command->add_option("-o,--output", options.output, "Where to write the page")
       ->option_text("FILE [report.html]");
-  command->add_option("--pool", options.pool, "Only this pool, where the recording has several")
+  command->add_option("--pool", options.pool, "Only this pool, if the recording has several")
       ->check(CLI::PositiveNumber)
       ->option_text("N");
   command->add_flag("--no-fit", options.no_fit,
@@ -198,7 +197,7 @@ const CLI::App* add_report(CLI::App& app, ReportOptions& options) {
 const CLI::App* add_advise(CLI::App& app, AdviseOptions& options) {
   CLI::App* const command = app.add_subcommand("advise", kAdviseAbout)->footer(kAdviseExamples);
   command->add_option("FILE", options.file, "A recording")->required()->option_text(" ");
-  command->add_option("--pool", options.pool, "Which pool, where the recording has several")
+  command->add_option("--pool", options.pool, "Which pool, if the recording has several")
       ->check(CLI::PositiveNumber)
       ->option_text("N");
   command->add_flag("--json", options.json, kJsonHelp);

@@ -16,7 +16,7 @@ namespace gpupool::cli {
 struct RecordOptions {
   std::vector<std::string> program;  // with its arguments; or a process that runs already
   uint64_t pid = 0;
-  double seconds = -1;  // of that process's; below 0: until ctrl-C, or its end
+  double seconds = -1;  // of that process; below 0: until ctrl-C, or its end
   std::string output;
   std::string stacks = "language";
 };
@@ -78,11 +78,11 @@ int run_report(const ReportOptions& options);
 int run_advise(const AdviseOptions& options);
 int run_why(const WhyOptions& options);
 
-/// These commands, as a part of the whole.
+/// Adds these commands to the whole.
 class WatchCommands {
  public:
   explicit WatchCommands(CLI::App& app);
-  /// The exit status of the one that was given; nothing if none was.
+  /// Runs the one that was given and returns its exit status; nothing if none was.
   std::optional<int> run() const;
 
  private:

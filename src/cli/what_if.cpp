@@ -62,7 +62,7 @@ class ChangedTrace {
   const uint64_t pool_;
   const Change& change_;
   LiveBlocks live_;
-  std::vector<uint64_t> young_;  // to be freed, one mark after the next
+  std::vector<uint64_t> young_;  // to be freed at the mark after the next
   std::vector<uint64_t> old_;
   std::string text_;
 };
@@ -110,7 +110,7 @@ WhatIf::DriverWork WhatIf::driver_work(const std::vector<size_t>& empty_after) c
           recording_.events[i],
           [&](const LiveBlock& block) {
             gpupool_ptr_t pointer = 0;
-            // What does not fit counts for nothing, in both plays alike.
+            // A malloc that does not fit is left out, in both plays alike.
             if (gpupool_malloc(pool.handle(), block.made->bytes, stream_of(block), &pointer) ==
                 GPUPOOL_SUCCESS)
               pointers[block.number] = pointer;

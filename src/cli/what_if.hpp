@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Playing a recording again with something changed, on the simulated device.
+// Plays a recording again with something changed, on the simulated device.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace gpupool::cli {
 
-/// What is changed; each may be left empty.
+/// What is changed; each part may be left empty.
 struct Change {
   /// The stream that a block is allocated for instead of its own.
   std::function<uint64_t(const LiveBlock&)> stream;
@@ -23,7 +23,7 @@ struct Change {
   std::function<uint64_t(const LiveBlock&)> bytes;
   /// Blocks, by number, that are freed when two more marks have come.
   std::unordered_set<uint64_t> freed_at_marks;
-  /// How many events of the recording are played; what failed last among them is asked for too.
+  /// How many events of the recording are played. If the last one is a failed malloc, it is asked for too.
   size_t end = SIZE_MAX;
 };
 
@@ -32,7 +32,7 @@ class WhatIf {
   WhatIf(const Recording& recording, uint64_t pool, Progress& progress);
 
   Trace trace(const Change& change) const;
-  /// The least limit under which it completes; nothing where none is found.
+  /// The least limit under which it completes; nothing if none is found.
   std::optional<uint64_t> least_limit(const Change& change) const;
   bool fits_under(const Change& change, uint64_t limit) const;
   /// Physical memory that the pool takes with no limit.
@@ -42,7 +42,7 @@ class WhatIf {
     uint64_t calls = 0;
     uint64_t nanoseconds = 0;
   };
-  /// What the driver is asked for, with gpupool_empty after so many events each.
+  /// What the driver has to do if gpupool_empty is called after each of these numbers of events.
   DriverWork driver_work(const std::vector<size_t>& empty_after) const;
 
  private:

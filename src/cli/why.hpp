@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses in all the words that name them.
+// Finds the address in words that name one.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace gpupool::cli {
 
-/// An address in somebody's words.
+/// An address that words name.
 struct NamedAddress {
   uint64_t address = 0;
-  uint64_t bytes = 1;  // that it may mean: the kernel names the page only
-  std::string access;  // such as "write", where the words say so
+  uint64_t bytes = 1;  // that it may mean: the kernel names only the page
+  std::string access;  // such as "write", if the words say so
 };
 
 /// Reads "0x7f8410b12345", "139742...", a line of the kernel's log with an Xid, or of compute-sanitizer.

@@ -17,9 +17,9 @@ using Work = std::function<void(int thread)>;
 /// from the C library, and programs that use a GPU are not like that.
 double time_threads(int threads, const Work& prepare, const Work& work);
 
-/// How often something can be done in `seconds`, at least once. `run` does it so often and returns the
-/// nanoseconds for one; it is warm afterwards. Found by the least of three runs: one in which a thread did
-/// not get a core would make it look slow, and what is measured with the result too short.
+/// How often something can be done in `seconds`, at least once. `run` does it `count` times and returns the
+/// nanoseconds for one; afterwards it is warm. Takes the least of three runs: one in which a thread got no
+/// core would make the work look slow, and a measurement with the result too short.
 uint64_t calibrate(const std::function<double(uint64_t count)>& run, double seconds);
 
 }  // namespace gpupool::cli

@@ -142,7 +142,7 @@ void Backing::unmap_passed(std::vector<OldMapping>& entries) noexcept {
   size_t kept = 0;
   for (size_t i = 0; i < entries.size();) {
     const auto passed = [&](const OldMapping& entry) {
-      // The state may be another stream's or capture's by now.
+      // By now the state may belong to another stream or capture.
       const bool is_kept = entry.capture != 0 && streams_.has_capture(entry.capture);
       return !is_kept && entry.heap->state().order.passed(entry.epoch);
     };

@@ -133,7 +133,7 @@ bool ChunkSource::lower_chunk(const std::vector<Piece>& piece) {
   return true;
 }
 
-/// What could not be unmapped, because a stream captures or the driver refuses, keeps its addresses.
+/// Chunks that could not be unmapped, because a stream captures or the driver refuses, keep their addresses.
 void ChunkSource::end(Lock&) {
   rooms_.streams.next_round();
   settle();

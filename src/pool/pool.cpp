@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handing blocks out and taking them back.
+// Hands blocks out and takes them back.
 #include "pool/pool.hpp"
 
 #include <algorithm>
@@ -148,7 +148,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return malloc_locked(cache, size, stream, address);
 }
 
-/// Ends a malloc that may have raised a peak, or that somebody wants to see.
+/// Ends a malloc that may have raised a peak, or that is watched.
 [[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block, Address& address) {
   const bool due = cache.counters.raise();
   const Sighting seen = see_malloc(cache, block);

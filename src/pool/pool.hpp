@@ -96,7 +96,7 @@ class Pool {
   std::string report();
   void holders(std::vector<gpupool_holder_t>& holders);
   Status validate();
-  /// Looks for damage that debug modes can see: how much was found so far, and the last of it in words.
+  /// Looks for damage that debug modes can see. Gives how much was found so far, and the last of it in words.
   Status check(uint64_t& count, std::string& text);
   Status protect(Address address, Permission access);
   /// Says what is at an address. Returns how sure that is, 0: nothing is known. Call it with no lock held.
@@ -274,7 +274,7 @@ class Pool {
   uint32_t stated_in_ = 0;                     // the recording that knows what was there when it began
   Sampler sampler_;                            // has a lock of its own
   shown::Slot* slot_ = nullptr;                // null: other processes see nothing of it
-  uint64_t shown_at_ = 0;                      // 0: what is shown is known to be old
+  uint64_t shown_at_ = 0;                      // 0: the figures shown are known to be old
   uint64_t shown_reserved_ = 0;
   Sleeper sleeper_{*this};
   const Rooms rooms_{options_, sizer_,    device_,   ledger_,  space_,   streams_,

@@ -162,7 +162,7 @@ Status Pool::change_limit(uint64_t limit) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the limit of a child pool is its parent's: set it there");
   }
   Budget& budget = ledger_.budget();
-  uint64_t of_children = 0;  // which keep what they have
+  uint64_t of_children = 0;  // child pools keep what they have
   if (budget.set_limit(limit)) return kSuccess;
   {
     Lock lock = enter();

@@ -104,7 +104,7 @@ Status SegmentSource::add_segment(Lock& lock, StreamState& state, SizeGroup grou
   return kSuccess;
 }
 
-/// Whether the pool can use what an upstream, or the driver, gave.
+/// Checks that the pool can use what an upstream, or the driver, gave.
 Status SegmentSource::check_segment(const Chunk& chunk, bool& overlaps) const {
   const auto refuse = [&](Status status, const char* why) {
     return fail(status, "the upstream gave 0x%" PRIx64 ", %s", chunk.address, why);

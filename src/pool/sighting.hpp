@@ -15,8 +15,8 @@ struct Sighting {
   Address address = 0;
   uint64_t requested = 0;
   uint64_t bytes = 0;
-  uint64_t mean = 0;    // distance of the sampler's marks
-  uint8_t thinned = 0;  // and how thin they were
+  uint64_t mean = 0;    // mean distance of the sampler's marks
+  uint8_t thinned = 0;  // how thin these marks were
   Stream stream = 0;
 };
 

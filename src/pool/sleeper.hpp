@@ -112,13 +112,13 @@ class Sleeper {
     std::vector<Run> runs;          // by address
     std::vector<Run> dropped_runs;  // for a wake: live bytes that were not saved
     uint64_t backup_bytes = 0;
-    uint64_t saved = 0;    // in live blocks
+    uint64_t saved = 0;    // of live blocks
     uint64_t dropped = 0;  // the same
     uint64_t missing = 0;  // to be created
     bool is_part = false;  // for a wake: only one block's chunks
   };
 
-  /// A thread's turn to sleep, wake or prepare. Gives up its place with the lock held.
+  /// A thread's turn to sleep, wake or prepare. The lock must be held when it ends.
   class Turn;
 
   [[gnu::cold]] Status refuse_or_wait(Lock& lock);

@@ -41,7 +41,7 @@ class Surplus {
   /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.
   bool has_room(uint64_t bytes) const;
 
-  // What it has done.
+  // What the pool has done.
 
   void created(uint64_t bytes) noexcept { governor_.created(bytes); }
   /// Counts bytes that came from other streams, and from elsewhere in the same one, and how long that took.

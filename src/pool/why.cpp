@@ -18,7 +18,7 @@ enum Sureness : int { kUnheardOf, kNear, kFreeMemory, kGone, kInUse };
 /// What was found under the lock. It is told without the lock, since stacks ask the loader for names.
 struct Answer {
   int sureness = kUnheardOf;
-  std::optional<BlockRecord> block;  // that holds the address
+  std::optional<BlockRecord> block;  // the block that holds the address
   std::optional<BlockRecord> below;
   std::optional<BlockRecord> above;
 };

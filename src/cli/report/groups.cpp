@@ -100,7 +100,7 @@ class Grouper {
 
   const Recording& recording_;
   const uint64_t pool_;
-  size_t peak_ = 0;  // how many events have happened then
+  size_t peak_ = 0;  // how many events had happened by then
   uint64_t newest_ = 0;
   LiveBlocks live_;
   std::map<SiteNumber, SiteSums> sites_;

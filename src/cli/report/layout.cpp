@@ -38,7 +38,7 @@ std::vector<BackedPart> find_parts(const Recording& recording, uint64_t pool) {
   return parts;
 }
 
-/// Draws the moments into the grid, one after the other.
+/// Draws the moments into the grid, one after another.
 class GridPainter {
  public:
   GridPainter(const Recording& recording, uint64_t pool, const GroupedBytes& by_tag) : recording_(recording) {

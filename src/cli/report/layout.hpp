@@ -11,7 +11,7 @@
 
 namespace gpupool::cli {
 
-/// A part of the addresses that was backed at some time; the parts lie one after the other in the map.
+/// A part of the addresses that was backed at some time; the parts lie one after another in the map.
 struct BackedPart {
   uint64_t begin;
   uint64_t bytes;
@@ -23,7 +23,7 @@ struct AddressGrid {
   std::vector<BackedPart> parts;  // by address
   uint64_t bytes = 0;             // of all parts
   size_t rows = 0;
-  // A character a cell, column after column, the lowest address first. In `fill` a blank is what nothing
+  // One character per cell, column after column, the lowest address first. In `fill` a blank is what nothing
   // backs, and '0' to '9' say how much of what is backed is live; `tags` has the largest group by tag, from
   // 'A', or a blank.
   std::vector<std::string> fill;
@@ -56,7 +56,7 @@ struct Moment {
   uint64_t reserved = 0;
   std::vector<ShownChunk> chunks;
   std::vector<ShownBlock> blocks;  // the largest ones, by address
-  uint64_t left_out = 0;           // blocks, for there were too many
+  uint64_t left_out = 0;           // blocks, if there were too many
   uint64_t chunks_left_out = 0;
 };
 

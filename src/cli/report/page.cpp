@@ -16,7 +16,7 @@ namespace gpupool::cli {
 namespace {
 
 /// Characters that turn the direction of what is written behind them: they would let a name disguise the
-/// rest. They become the character for what cannot be shown.
+/// rest. They become U+FFFD.
 std::string without_directions(std::string text) {
   static constexpr std::array<std::string_view, 12> kTurning = {"\u061c", "\u200e", "\u200f", "\u202a",
                                                                 "\u202b", "\u202c", "\u202d", "\u202e",
@@ -29,7 +29,7 @@ std::string without_directions(std::string text) {
   return text;
 }
 
-/// A text of the recording's as HTML shows it. What is no UTF-8 becomes the character for that.
+/// A text of the recording's as HTML shows it. What is not UTF-8 becomes U+FFFD.
 std::string shown(const std::string& text) {
   std::string escaped;
   for (const char c : without_directions(valid_utf8(text))) {

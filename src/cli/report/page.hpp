@@ -9,11 +9,10 @@
 
 namespace gpupool::cli {
 
-/// One story or several; `compared` says which two are of two recordings that are compared, and is empty
-/// where there are none.
+/// One story or several. `compared` says which two stories to compare; it is empty if there is one recording.
 std::string page_of(const std::vector<Story>& stories, const std::vector<size_t>& compared);
 
-/// The parts of the page that do not depend on what is told. CMake makes them of the files in page/.
+/// The parts of the page that are always the same. CMake makes them of the files in page/.
 struct PageParts {
   const char* style;
   const char* style_hash;  // SHA-256 as base64, for the page's policy

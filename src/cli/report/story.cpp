@@ -82,7 +82,8 @@ void find_fit(Story& story, Progress& progress) {
 
 std::string tell_fit(const Story& story) {
   const std::string with = "A replay says that the run ";
-  if (!story.fits_bytes) return "Under which limit the run would fit is not known: " + story.fits_not + ".";
+  if (!story.fits_bytes)
+    return "It is not known under which limit the run would fit: " + story.fits_not + ".";
   const uint64_t limit = story.about.limit_bytes;
   return with +
          fmt::format("would fit under a limit of {}, {} what is live at the peak{}.",
@@ -128,8 +129,7 @@ std::vector<std::string> tell(const Story& story) {
   }
   told.push_back(tell_fit(story));
   if (!story.recording->is_ended) {
-    told.emplace_back(
-        "The program was killed, or still runs: what happened after the recording is not here.");
+    told.emplace_back("The program was killed, or still runs: what happened later is not in the recording.");
   }
   if (story.recording->lost != 0) {
     told.push_back(fmt::format("{} events were lost, as the disk was full: figures are too low.",

@@ -33,10 +33,10 @@ struct Story {
 /// `play_again`: also find, by replaying, under which limit the run would complete, and what to change.
 Story make_story(const Recording& recording, uint64_t pool, bool play_again, Progress& progress);
 
-/// What happened, a sentence each.
+/// What happened: a list of sentences.
 std::vector<std::string> tell(const Story& story);
 
-/// What two runs differ in, a sentence each.
+/// What two runs differ in: a list of sentences.
 std::vector<std::string> tell_difference(const Story& before, const Story& after);
 
 nlohmann::ordered_json to_json(const Story& story);

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Rows of a table; what is beyond is counted in the page.
+/// Rows of a table; the page counts those beyond.
 constexpr size_t kMostRows = 4000;
 constexpr size_t kMostMarks = 1000;
 constexpr size_t kMostFrames = 128;

@@ -113,7 +113,7 @@ std::array<Division, 4> divisions_of(const Recording& recording) {
               "thread", [](const Happened& made) { return made.thread; }, thread_name)};
 }
 
-/// The second time through the events: moments out of all that happens.
+/// The second time through the events: picks moments out of all that happens.
 class Thinner {
  public:
   Thinner(uint64_t pool, std::array<Division, 4>& divisions, Timeline& made)

@@ -12,7 +12,7 @@
 
 namespace gpupool::cli {
 
-/// Live bytes of groups of blocks; the last group is all others where there are too many to tell apart.
+/// Live bytes of groups of blocks; the last group is all others if there are too many to tell apart.
 struct GroupedBytes {
   std::string what;                            // "tag"
   std::vector<std::string> names;              // of the groups
@@ -22,7 +22,7 @@ struct GroupedBytes {
 /// Each moment is the one of its interval at which most was live, so that no peak is lost.
 struct Timeline {
   std::vector<uint64_t> ns;
-  std::vector<uint64_t> events;  // of the whole recording that have happened then
+  std::vector<uint64_t> events;  // of the whole recording that had happened by then
   std::vector<uint64_t> live;
   std::vector<uint64_t> reserved;
   std::vector<uint64_t> idle;  // in chunks that no live block touches
