@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/registry.hpp"
 
-#include <pthread.h>
-
 #include <cinttypes>
 #include <new>
 
 #include "base/log.hpp"
+#include "os/process.hpp"
 #include "pool/pool.hpp"
 #include "share/member.hpp"
 #include "watch/control.hpp"
@@ -30,7 +29,7 @@ Registry& Registry::instance() noexcept {
 }
 
 void Registry::watch_fork() noexcept {
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  os::watch_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
