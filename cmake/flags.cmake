@@ -11,6 +11,8 @@ function(gpupool_own_target target)
     -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>)
   if(GPUPOOL_IS_LINUX)
     target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+  elseif(WIN32)  # MinGW takes formats to be for Microsoft's printf, and uses its own
+    target_compile_options(${target} PRIVATE -Wno-format)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
     # Release 11 wrongly takes the length of an inlined std::string_view::find to exceed all objects.

@@ -6,7 +6,6 @@
 #include <windows.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 
 #include "device/sim/backing.hpp"
@@ -39,13 +38,6 @@ DWORD protection_of(Permission access) noexcept {
 Status host_failure(const char* what, uint64_t size) noexcept {
   return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host cannot %s %llu bytes: error %lu",
               what, static_cast<unsigned long long>(size), GetLastError());
-}
-
-/// The last entry that begins at or before a number, or end().
-template <class Map>
-auto entry_at(Map& map, uint64_t at) {
-  auto it = map.upper_bound(at);
-  return it == map.begin() ? map.end() : std::prev(it);
 }
 
 /// Functions that compilers' own import libraries lack.
@@ -222,8 +214,10 @@ class HostBacking final : public SimBacking {
   template <class Visit>
   bool for_windows(uint64_t offset, uint64_t size, Visit&& visit) noexcept {
     while (size != 0) {
-      const auto found = entry_at(sections_, offset);
-      if (found == sections_.end() || offset - found->first >= found->second.size) return false;
+      auto found = sections_.upper_bound(offset);
+      if (found == sections_.begin()) return false;
+      --found;
+      if (offset - found->first >= found->second.size) return false;
       Section& section = found->second;
       if (section.window == nullptr)
         section.window = MapViewOfFile(section.handle, FILE_MAP_ALL_ACCESS, 0, 0, 0);
