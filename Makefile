@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-demo build demo test test-release test-bindings test-asan test-tsan test-oldest
+.PHONY: help setup setup-build setup-demo build demo test test-release test-bindings test-asan test-tsan test-oldest ports
 .PHONY: bindings dist fuzz check format-check format tidy lint generate clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
@@ -21,6 +21,7 @@ help:
 	@echo "make test       everything that is checked: style, tests, sanitizers, installation"
 	@echo "make build      the library, the command, the examples and the tests, in build/release"
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for one of them"
+	@echo "make ports      builds the library and the command for Windows and macOS, as far as compilers are here"
 	@echo "make dist       every package, in dist/, with checksums and a list of what is in them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
@@ -71,6 +72,9 @@ test-oldest: setup
 
 bindings: setup build
 	@tools/check_bindings.sh $(BINDINGS)
+
+ports:
+	@tools/check_ports.sh
 
 dist: setup build
 	@tools/dist.sh

@@ -8,7 +8,12 @@ function(gpupool_own_target target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_EXTENSIONS ON CXX_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-    -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden> -fno-semantic-interposition)
+    -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>)
+  if(GPUPOOL_IS_LINUX)
+    target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+  elseif(WIN32)  # MinGW takes formats to be for Microsoft's printf, and uses its own
+    target_compile_options(${target} PRIVATE -Wno-format)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
     # Release 11 wrongly takes the length of an inlined std::string_view::find to exceed all objects.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
@@ -38,6 +43,12 @@ endfunction()
 # How the shared library is linked: an explicit list of exports, everything bound at load time, calls
 # within the library bound to itself (two copies in one process must not mix), never unloaded.
 function(gpupool_link_shared target version_script)
+  if(WIN32)  # what is declared with dllexport is exported, and the compiler's own libraries are linked in
+    target_link_options(${target} PRIVATE -static)
+    return()
+  elseif(APPLE)  # what is visible is exported
+    return()
+  endif()
   target_link_options(${target} PRIVATE
     -Wl,--version-script=${version_script} -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack)
   # zig's linker, which links the wheels, knows neither of these two. Its version script hides the symbols of linked

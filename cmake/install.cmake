@@ -20,7 +20,11 @@ install(EXPORT gpupoolTargets NAMESPACE gpupool:: DESTINATION ${config_dir})
 
 if(GPUPOOL_BUILD_CLI)
   file(RELATIVE_PATH bin_to_lib "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
-  set_target_properties(gpupool_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+  set(beside_command $ORIGIN)
+  if(APPLE)
+    set(beside_command @loader_path)
+  endif()
+  set_target_properties(gpupool_cli PROPERTIES INSTALL_RPATH "${beside_command}/${bin_to_lib}")
   install(TARGETS gpupool_cli)
 endif()
 

@@ -97,6 +97,10 @@
 
 #if defined(GPUPOOL_STATIC)
 #define GPUPOOL_API
+#elif defined(_WIN32) && defined(GPUPOOL_BUILDS)
+#define GPUPOOL_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define GPUPOOL_API __declspec(dllimport)
 #elif defined(__GNUC__)
 #define GPUPOOL_API __attribute__((visibility("default")))
 #else

@@ -16,6 +16,35 @@ NATIVE = Path("internal/native")
 # As in src/CMakeLists.txt: all but the command and the functions that frameworks call.
 LAYERS = sorted({path.name for path in (ROOT / "src").iterdir() if path.is_dir()} - {"cli", "frameworks"})
 UP = "../" * 4
+# As in cmake/system.cmake: which systems a source is for, by the end of its name.
+SYSTEMS = {
+    "linux": "defined(__linux__)",
+    "macos": "defined(__APPLE__)",
+    "windows": "defined(_WIN32)",
+    "posix": "!defined(_WIN32)",
+    "elsewhere": "!defined(__linux__)",
+}
+
+
+def system_of(path: Path) -> str:
+    return path.stem.split("_")[-1]
+
+
+def library_lines() -> list[str]:
+    """Includes of all sources; those for some systems come last, after all headers that they include."""
+    all_of = [path for layer in LAYERS for path in sorted((ROOT / "src" / layer).rglob("*.cpp"))]
+    special = [path for path in all_of if system_of(path) in SYSTEMS]
+    names = {found[1] for path in special for line in path.read_text(encoding="utf-8").splitlines()
+             if (found := re.match(r'#include "([^"]+)"', line))}
+    lines = [f"src/{name}" for name in sorted(names) if (ROOT / "src" / name).is_file()]
+    lines += [str(path.relative_to(ROOT)) for path in all_of if path not in special]
+    for system, condition in SYSTEMS.items():
+        lines.append(f"#if {condition}")
+        lines += [str(path.relative_to(ROOT)) for path in special if system_of(path) == system]
+        lines.append("#endif")
+    return lines
+
+
 LINES = {
     "gpupool_header.h": (
         "The C library's header. Written by packaging/go/amalgamate.py.",
@@ -23,7 +52,7 @@ LINES = {
     ),
     "gpupool_library.cpp": (
         "The C library: all of its sources in one. Written by packaging/go/amalgamate.py.",
-        [str(path.relative_to(ROOT)) for layer in LAYERS for path in sorted((ROOT / "src" / layer).rglob("*.cpp"))],
+        library_lines(),
     ),
 }
 INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]\s*(//.*)?$')
@@ -34,7 +63,7 @@ def in_checkout(name: str) -> str:
     words, paths = LINES[name]
     note = "" if name.endswith(".h") else "//go:build cgo && !gpupool_shared\n\n"
     head = f"// SPDX-License-Identifier: Apache-2.0\n{note}// {words}\n"
-    return head + "".join(f'#include "{UP}{path}"\n' for path in paths)
+    return head + "".join(f"{path}\n" if path.startswith("#") else f'#include "{UP}{path}"\n' for path in paths)
 
 
 def find(name: str, beside: Path) -> Path | None:

@@ -13,6 +13,7 @@
 #include "device/cuda/cuda.hpp"
 #include "device/sim/sim.hpp"
 #include "device/upstream.hpp"
+#include "os/process.hpp"
 #include "pool/registry.hpp"
 
 namespace gpupool::internal::abi {
@@ -135,6 +136,7 @@ Status check_fields(const gpupool_config_t& config) {
   sim_watch_fork();
   set_after_fork_hook(cuda_after_fork);
   Registry::watch_fork();
+  os::stay_loaded();
 }
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {

@@ -2,8 +2,6 @@
 // Tags, samples and recordings.
 #include "abi/watch.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
@@ -15,6 +13,7 @@
 #include "abi/call.hpp"
 #include "abi/control.hpp"
 #include "abi/structs.hpp"
+#include "os/process.hpp"
 #include "pool/watch.hpp"
 #include "watch/stats_page.hpp"
 
@@ -53,7 +52,7 @@ Status record_from_environment() {
 }
 
 /// The process that read the environment: a child after fork is another.
-constinit std::atomic<pid_t> read_for{0};
+constinit std::atomic<uint64_t> read_for{0};
 
 }  // namespace
 
@@ -65,7 +64,7 @@ void end_recording_at_exit() noexcept {
 }
 
 void watch_from_environment() noexcept {
-  const pid_t process = getpid();
+  const uint64_t process = os::process_id();
   if (read_for.exchange(process) == process) return;
   // A program should run even if it cannot be watched.
   const auto complain = [] { std::fprintf(stderr, "gpupool: %s\n", last_error().message); };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/spin_lock.hpp"
 
-#include <ctime>
+#include "os/clock.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 // A holder needs far fewer than 200 pauses, unless it has lost its core. Then it may be a while until it runs
 // again.
 constexpr unsigned kSpins = 200;
-constexpr long kRestNanoseconds = 50'000;
+constexpr uint32_t kRestNanoseconds = 50'000;
 
 void pause() noexcept {
 #if defined(__x86_64__)
@@ -22,8 +22,7 @@ void pause() noexcept {
 /// Gives the core to another thread. A mere yield would return at once if the caller is a real-time thread
 /// and the holder is not. Waiting on the lock itself would need an exchange in unlock().
 void rest() noexcept {
-  const timespec time{0, kRestNanoseconds};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+  os::rest(kRestNanoseconds);
 }
 
 }  // namespace

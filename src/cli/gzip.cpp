@@ -13,7 +13,7 @@ std::string pack_gzip(const std::string& text) {
   if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
     throw std::runtime_error("no memory to pack what is written");
   }
-  std::string packed(deflateBound(&stream, text.size()), '\0');
+  std::string packed(deflateBound(&stream, static_cast<uLong>(text.size())), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());
   stream.next_out = reinterpret_cast<Bytef*>(packed.data());

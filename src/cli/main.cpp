@@ -18,6 +18,7 @@
 #include "cli/control_commands.hpp"
 #include "cli/library.hpp"
 #include "cli/machine_commands.hpp"
+#include "cli/system.hpp"
 #include "cli/watch_commands.hpp"
 
 namespace gpupool::cli {
@@ -263,5 +264,6 @@ int run_and_explain(int argc, char** argv) {
 }  // namespace gpupool::cli
 
 int main(int argc, char** argv) {
+  gpupool::cli::prepare_streams();
   return gpupool::cli::run_and_explain(argc, argv);
 }

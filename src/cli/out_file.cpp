@@ -2,23 +2,26 @@
 #include "cli/out_file.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "cli/library.hpp"
+#include "cli/system.hpp"
 
 namespace gpupool::cli {
 namespace {
 
 /// Whether a path leads, through links, to a device, a pipe or the like. So /dev/null is not replaced.
 bool is_no_file(const std::string& path) {
-  struct stat there {};
-  return stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode);
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  using Kind = std::filesystem::file_type;
+  return kind != Kind::none && kind != Kind::not_found && kind != Kind::regular;
 }
 
 }  // namespace
@@ -29,7 +32,7 @@ OutFile::OutFile(const std::string& path) : path_(path), file_(stdout) {
     file_ = std::fopen(path.c_str(), "wb");
   } else {
     partial_ = path + ".XXXXXX";
-    const int file = mkstemp(partial_.data());
+    const int file = create_unique(partial_);
     file_ = file < 0 ? nullptr : fdopen(file, "wb");
   }
   if (file_ == nullptr) throw InputError(fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
@@ -37,21 +40,18 @@ OutFile::OutFile(const std::string& path) : path_(path), file_(stdout) {
 
 OutFile::~OutFile() {
   if (file_ != nullptr && file_ != stdout) (void)std::fclose(file_);
-  if (!partial_.empty()) (void)unlink(partial_.c_str());
+  if (!partial_.empty()) (void)std::remove(partial_.c_str());
 }
 
 void OutFile::let_all_read() const noexcept {
-  if (partial_.empty()) return;
-  const mode_t mask = umask(0);
-  (void)umask(mask);
-  (void)fchmod(fileno(file_), 0666 & ~mask);
+  if (!partial_.empty()) let_umask_decide(file_);
 }
 
 void OutFile::close() {
   if (file_ == stdout) return;  // main checks whether it could be written
   const bool is_good = std::ferror(file_) == 0;
   const bool is_closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-  if (!is_good || !is_closed || (!partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0)) {
+  if (!is_good || !is_closed || (!partial_.empty() && !replace_file(partial_.c_str(), path_.c_str()))) {
     throw InputError(fmt::format("{} cannot be written: {}", path_, std::strerror(errno)));
   }
   partial_.clear();

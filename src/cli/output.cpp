@@ -2,12 +2,13 @@
 #include "cli/output.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "cli/system.hpp"
 
 namespace gpupool::cli {
 
@@ -47,9 +48,9 @@ void print_json(const nlohmann::ordered_json& object) {
 }
 
 std::string clock_text(std::time_t moment, const char* format) {
-  std::tm local{};
+  const std::tm local = local_time(moment);
   char text[64] = "";
-  if (localtime_r(&moment, &local) != nullptr) (void)std::strftime(text, sizeof text, format, &local);
+  if (local.tm_mday != 0) (void)std::strftime(text, sizeof text, format, &local);
   return text;
 }
 
@@ -59,7 +60,7 @@ double round_to(double value, int digits) {
 }
 
 Progress::Progress()
-    : is_terminal_(isatty(STDERR_FILENO) == 1), next_draw_(Clock::now() + std::chrono::seconds(1)) {}
+    : is_terminal_(is_terminal(stderr)), next_draw_(Clock::now() + std::chrono::seconds(1)) {}
 
 Progress::~Progress() {
   clear();

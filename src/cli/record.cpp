@@ -15,6 +15,7 @@
 #include "cli/library.hpp"
 #include "cli/process_recording.hpp"
 #include "cli/recording.hpp"
+#include "cli/salvage.hpp"
 #include "cli/watch_commands.hpp"
 
 namespace gpupool::cli {
@@ -47,19 +48,6 @@ int wait_for(pid_t child) {
       throw std::runtime_error(fmt::format("waiting for the program: {}", std::strerror(errno)));
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-void report_packed(const std::string& file, const Damage& damage) {
-  const Recording recording = read_recording(file);
-  fmt::print(stderr, "gpupool: {} events of process {} are in {} ({} bytes){}{}\n", recording.events.size(),
-             recording.pid, file, fs::file_size(file), recording.is_ended ? "" : "; the process was killed",
-             recording.lost != 0
-                 ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
-                 : "");
-  if (damage.chunks != 0) {
-    fmt::print(stderr, "gpupool: {} chunks are damaged and were cut; first: {}\n", damage.chunks,
-               damage.first);
-  }
 }
 
 void end_wait(int) {}  // the signal itself ends the wait
@@ -117,13 +105,6 @@ int run_record(const RecordOptions& options) {
   if (!made.empty() || status != 0) return status;
   fmt::print(stderr, "gpupool: the program has made no pool, so nothing was recorded\n");
   return 1;
-}
-
-int run_salvage(const SalvageOptions& options) {
-  Damage damage;
-  pack_recording(options.file, options.output, damage);
-  report_packed(options.output, damage);
-  return 0;
 }
 
 }  // namespace gpupool::cli

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/recording.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 
 #include "cli/library.hpp"
+#include "cli/system.hpp"
 #include "cli/text_file.hpp"
 #include "cli/utf8.hpp"
 
@@ -325,7 +325,7 @@ class Reader {
 };
 
 void write_packed(const std::string& to, const std::string& text) {
-  const int file = open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int file = create_new(to.c_str());
   if (file < 0) throw InputError(fmt::format("{} cannot be made: {}", to, std::strerror(errno)));
   gzFile packed = gzdopen(file, "wb9");
   bool is_good = packed != nullptr;
@@ -334,13 +334,9 @@ void write_packed(const std::string& to, const std::string& text) {
     const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
     is_good = gzwrite(packed, text.data() + at, length) == static_cast<int>(length);
   }
-  if (packed != nullptr) {
-    is_good = gzclose(packed) == Z_OK && is_good;
-  } else {
-    close(file);
-  }
+  if (packed != nullptr) is_good = gzclose(packed) == Z_OK && is_good;
   if (is_good) return;
-  (void)unlink(to.c_str());
+  (void)std::remove(to.c_str());
   throw InputError(fmt::format("{} cannot be written: {}", to, std::strerror(errno)));
 }
 

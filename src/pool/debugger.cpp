@@ -9,9 +9,9 @@
 
 #include "base/defer.hpp"
 #include "base/log.hpp"
+#include "os/thread.hpp"
 #include "pool/pool.hpp"
 #include "pool/story.hpp"
-#include "watch/thread_id.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -110,7 +110,7 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.stream = state.order.stream();
   life.born_ns = clock_ns();
   life.made_by = stack;
-  life.made_in = thread_id();
+  life.made_in = os::thread_id();
   life.tag = current_tag();
   life.is_fenced = block->region->is_fence;
   const bool may = may_queue(state);
@@ -164,7 +164,7 @@ Status Debugger::free(Address address, Stream stream) {
     if (was_live) {
       life->died_ns = clock_ns();
       life->freed_by = stack;
-      life->freed_in = thread_id();
+      life->freed_in = os::thread_id();
       life->freed_on = stream;
     }
     const BlockRecord before = was_live ? *life : BlockRecord{};

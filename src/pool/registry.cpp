@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/registry.hpp"
 
-#include <pthread.h>
-
 #include <cinttypes>
 #include <new>
 
 #include "base/log.hpp"
+#include "os/process.hpp"
+#include "os/stack.hpp"
 #include "pool/pool.hpp"
 #include "share/member.hpp"
 #include "watch/control.hpp"
@@ -30,7 +30,7 @@ Registry& Registry::instance() noexcept {
 }
 
 void Registry::watch_fork() noexcept {
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  os::watch_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
@@ -137,7 +137,7 @@ void Registry::after_fork_in_child() noexcept {
   control::forget();
   control::unlock();
   Recorder::unlock();
-  forget_unwinder();
+  os::forget_unwinder();
   unlock_stacks();
   unlock_tags();
   unlock_log();

@@ -11,6 +11,7 @@
 #include "base/lasting.hpp"
 #include "core/list.hpp"
 #include "gpupool/gpupool.h"
+#include "os/mutex.hpp"
 
 namespace gpupool::internal {
 
@@ -86,7 +87,7 @@ class Registry {
 
   static constexpr char kCopyMark = 0;
 
-  std::mutex mutex_;
+  os::Mutex mutex_;
   // Of all pools there ever were, by number from 1. Made with the first one: before g++ 12 a vector cannot be
   // initialised before anything runs.
   std::unique_ptr<std::vector<gpupool_t*>> handles_;

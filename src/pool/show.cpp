@@ -5,6 +5,7 @@
 // next call that does.
 #include <algorithm>
 
+#include "os/clock.hpp"
 #include "pool/pool.hpp"
 #include "watch/clock.hpp"
 
@@ -21,7 +22,7 @@ constexpr size_t kMostTags = 64;
 void show_if_due(Pool& pool) noexcept {
   if (pool.slot_ == nullptr) return;
   // The kernel's own tick, of a few milliseconds, is cheaper than the exact time, and this is asked often.
-  const uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+  const uint64_t now = os::coarse_ns();
   const bool is_news = pool.ledger_.reserved().current != pool.shown_reserved_;
   if (is_news || now - pool.shown_at_ >= kShowEvery) pool.show(now);
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waking. The whole need is charged to the limit, and looked for on the device, before the first chunk is
 // created; a failure releases all that was created, and the pool sleeps on with what it had saved.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
 
 #include "base/defer.hpp"
+#include "os/process.hpp"
 #include "pool/pool.hpp"
 #include "pool/sleep_parts.hpp"
 
@@ -33,7 +32,7 @@ constexpr uint32_t kMostDoublings = 3;
 Clock::duration pause_after(Clock::duration tried, uint32_t collisions) noexcept {
   constexpr unsigned kBits = 16;
   const auto now = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
-  const size_t chance = hash_to(kBits, now ^ static_cast<uint64_t>(getpid()) << 40);
+  const size_t chance = hash_to(kBits, now ^ os::process_id() << 40);
   return tried * (1 << std::min(collisions, kMostDoublings)) * static_cast<Clock::rep>(chance) / (1 << kBits);
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread that answers the neighbours. It sleeps until one of them rings: a member that nobody asks for
 // anything never wakes.
-#include <signal.h>
-
 #include <algorithm>
 
 #include "base/defer.hpp"
@@ -22,29 +20,23 @@ constexpr uint64_t kGrowingNs = 100'000'000;
 }  // namespace
 
 Status Member::start_listener() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the application's threads
-  const int error = pthread_create(&listener_, nullptr, listen, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) return fail(GPUPOOL_ERROR_UNAVAILABLE, "no thread for the group %s", place_.group.c_str());
-  pthread_setname_np(listener_, "gpupool-share");
+  if (!listener_.start("gpupool-share", listen, this))
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "no thread for the group %s", place_.group.c_str());
   listens_ = true;
   return kSuccess;
 }
 
 void Member::stop_listener() noexcept {
   if (!listens_) return;
-  if (pthread_equal(listener_, pthread_self()) != 0) {
+  if (listener_.is_this()) {
     // This thread itself has released the last pool.
-    pthread_detach(listener_);
+    listener_.detach();
     stops_->store(true);
     return;
   }
   stops_->store(true);
   ring(own().bell);
-  pthread_join(listener_, nullptr);
+  listener_.join();
 }
 
 void* Member::listen(void* member) {

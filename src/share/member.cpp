@@ -2,7 +2,6 @@
 #include "share/member.hpp"
 
 #include <errno.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -13,11 +12,13 @@
 
 #include "base/defer.hpp"
 #include "base/lasting.hpp"
+#include "os/mutex.hpp"
+#include "os/process.hpp"
 
 namespace gpupool::internal::share {
 namespace {
 
-constinit std::mutex members_mutex;
+constinit os::Mutex members_mutex;
 constinit Lasting<std::unique_ptr<std::vector<std::weak_ptr<Member>>>> the_members;
 
 constexpr uint64_t units_of(uint64_t bytes) noexcept {
@@ -111,14 +112,14 @@ void Member::introduce(Slot& slot) noexcept {
   slot.priority.store(0, std::memory_order_relaxed);
   slot.answered.store(slot.bell.load(), std::memory_order_relaxed);
   char name[sizeof slot.name] = {};
-  std::snprintf(name, sizeof name, "%s", program_invocation_short_name);
+  std::snprintf(name, sizeof name, "%s", os::program_name());
   for (size_t i = 0; i < slot.name.size(); ++i) {
     uint64_t part = 0;
     std::memcpy(&part, name + i * sizeof part, sizeof part);
     slot.name[i].store(part, std::memory_order_relaxed);
   }
-  slot.uid.store(geteuid(), std::memory_order_relaxed);
-  slot.pid.store(static_cast<uint64_t>(getpid()), std::memory_order_release);
+  slot.uid.store(os::user_id(), std::memory_order_relaxed);
+  slot.pid.store(os::process_id(), std::memory_order_release);
 }
 
 Member::~Member() {

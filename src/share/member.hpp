@@ -2,8 +2,6 @@
 // A process's place in a group: its charges and refunds, and what it and its neighbours ask of each other.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <bitset>
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "base/spin_lock.hpp"
+#include "os/thread.hpp"
 #include "share/region.hpp"
 
 namespace gpupool::internal::share {
@@ -127,7 +126,7 @@ class Member : public std::enable_shared_from_this<Member> {
   std::atomic<bool> limbo_{false};  // dead members' memory was still to come
 
   // The listener's thread only.
-  pthread_t listener_{};
+  os::HelperThread listener_;
   bool listens_ = false;
   // The thread holds it too, because the member may end while the thread works.
   const std::shared_ptr<std::atomic<bool>> stops_ = std::make_shared<std::atomic<bool>>(false);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "os/clock.hpp"
+
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -18,9 +20,15 @@ inline uint64_t clock_ns(clockid_t which = CLOCK_MONOTONIC) noexcept {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// Whether ticks() may read the processor's own counter, because the kernel itself uses it for time: then it
+/// Whether ticks() may read the processor's own counter, because the system itself uses it for time: then it
 /// runs evenly and is the same on all cores. Reads a file.
-bool has_processor_clock() noexcept;
+inline bool has_processor_clock() noexcept {
+#if defined(__x86_64__)
+  return os::trusts_processor_clock();
+#else
+  return false;
+#endif
+}
 
 /// Ticks of an even clock that all threads share; code that needs their rate measures it.
 inline uint64_t ticks(bool by_processor) noexcept {

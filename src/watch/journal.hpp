@@ -86,6 +86,9 @@ class Journal {
   void unlock() noexcept { mutex_.unlock(); }
 
  private:
+  // Each system's own. What fails says so in errno.
+  bool open_file(const char* path) noexcept;
+  /// A failure leaves no file.
   Status map(const char* path);
   bool grow_to(uint64_t bytes) noexcept;
   bool detach_memory() noexcept;

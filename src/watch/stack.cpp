@@ -2,10 +2,6 @@
 #include "watch/stack.hpp"
 
 #include <cxxabi.h>
-#include <dlfcn.h>
-#include <link.h>
-#include <sys/auxv.h>
-#include <unwind.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +15,8 @@
 #include <vector>
 
 #include "base/valgrind.hpp"
+#include "os/mutex.hpp"
+#include "os/stack.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -48,7 +46,7 @@ struct Book {
   std::vector<Kept> stacks;
 };
 
-constinit std::mutex book_mutex;
+constinit os::Mutex book_mutex;
 constinit Book* the_book = nullptr;  // created on first use, and leaked
 
 /// With its mutex. Throws std::bad_alloc.
@@ -66,84 +64,20 @@ constinit Teller teller;
 /// The thread is inside take_stack: its allocations there have no stack.
 constinit thread_local bool is_taking = false;
 
-using UnwindFn = int (*)(void**, int);
-
-/// Looked up once or, if several threads come first, by each of them.
-template <typename Value>
-struct Found {
-  std::atomic<bool> is_known{false};
-  std::atomic<Value> value{};
-
-  template <typename Find>
-  Value get(Find find) noexcept {
-    if (!is_known.load(std::memory_order_acquire)) set(find());
-    return value.load(std::memory_order_relaxed);
-  }
-  void set(Value found) noexcept {
-    value.store(found, std::memory_order_relaxed);
-    is_known.store(true, std::memory_order_release);
-  }
-};
-
-/// libunwind caches what it learns about each function, so it takes a small part of the time of the
-/// compiler's own unwinder (docs/watch.md). It is used if the system has it, but not under a sanitizer: it
-/// releases a thread's cache under a lock when, for the thread sanitizer, that thread is already gone; and at
-/// exit the leak sanitizer reports the memory of threads that have loaded it. Nor under Valgrind, which
-/// reports how it tries addresses.
-UnwindFn find_unwinder() noexcept {
-  if (is_under_valgrind()) return nullptr;
-  for (const char* sanitizer : {"__tsan_init", "__lsan_do_leak_check"}) {
-    if (dlsym(RTLD_DEFAULT, sanitizer) != nullptr) return nullptr;
-  }
-  void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
-  return library != nullptr ? reinterpret_cast<UnwindFn>(dlsym(library, "unw_backtrace")) : nullptr;
-}
-
-constinit Found<UnwindFn> unwinder;
-
-_Unwind_Reason_Code on_frame(_Unwind_Context* context, void* to) noexcept {
-  Taken& taken = *static_cast<Taken*>(to);
-  const auto frame = _Unwind_GetIP(context);
-  if (taken.count == kFrames || frame == 0) return _URC_END_OF_STACK;
-  taken.frames[taken.count++] = reinterpret_cast<void*>(frame);
-  return _URC_NO_REASON;
-}
-
-/// The address range of this library's code; empty if it is the program itself, whose frames are the user's
-/// too.
-struct Span {
-  uintptr_t begin = 0;
-  uintptr_t end = 0;
-};
-
-int find_span(dl_phdr_info* info, size_t size, void* to) noexcept {
-  (void)size;
-  Span found;
-  for (size_t i = 0; i < info->dlpi_phnum; ++i) {
-    const auto& part = info->dlpi_phdr[i];
-    if (part.p_type != PT_LOAD) continue;
-    const uintptr_t begin = info->dlpi_addr + part.p_vaddr;
-    if (found.end == 0) found.begin = begin;
-    found.end = begin + part.p_memsz;
-  }
-  const auto here = reinterpret_cast<uintptr_t>(&find_span);
-  const uintptr_t entry = getauxval(AT_ENTRY);
-  if (here - found.begin >= found.end - found.begin) return 0;
-  if (entry - found.begin >= found.end - found.begin) *static_cast<Span*>(to) = found;
-  return 1;
-}
-
+/// Looked up once or, if several threads come first, by each of them: the range of this library's code.
+constinit std::atomic<bool> is_own_known{false};
 constinit std::atomic<uintptr_t> own_begin{0};
-constinit Found<uintptr_t> own_bytes;
+constinit std::atomic<uintptr_t> own_bytes{0};
 
 bool is_own(const void* frame) noexcept {
-  const uintptr_t bytes = own_bytes.get([] {
-    Span span;
-    dl_iterate_phdr(find_span, &span);
+  if (!is_own_known.load(std::memory_order_acquire)) {
+    const os::Span span = os::own_code();
     own_begin.store(span.begin, std::memory_order_relaxed);
-    return span.end - span.begin;
-  });
-  return reinterpret_cast<uintptr_t>(frame) - own_begin.load(std::memory_order_relaxed) < bytes;
+    own_bytes.store(span.end - span.begin, std::memory_order_relaxed);
+    is_own_known.store(true, std::memory_order_release);
+  }
+  return reinterpret_cast<uintptr_t>(frame) - own_begin.load(std::memory_order_relaxed) <
+         own_bytes.load(std::memory_order_relaxed);
 }
 
 /// Omits the library's own frames, so that all paths through it are one call site.
@@ -155,12 +89,7 @@ void trim(Taken& taken) noexcept {
 }
 
 void take_native(Taken& taken) noexcept {
-  const UnwindFn unwind = unwinder.get(find_unwinder);
-  if (unwind != nullptr) {
-    taken.count = static_cast<size_t>(std::max(unwind(taken.frames.data(), kFrames), 0));
-  } else {
-    _Unwind_Backtrace(on_frame, &taken);
-  }
+  taken.count = os::take_frames(taken.frames.data(), kFrames, is_under_valgrind());
   trim(taken);
 }
 
@@ -173,24 +102,22 @@ uint64_t hash_of(const Taken& taken) noexcept {
 }
 
 /// "function+0x1c (libname.so)", or "libname.so+0x12ab" for a frame without a name.
-std::string describe_frame(const void* address, const Dl_info& info) {
-  char number[24];
-  const char* path = info.dli_fname != nullptr ? info.dli_fname : "";
-  const char* slash = std::strrchr(path, '/');
-  const std::string module = slash != nullptr ? slash + 1 : path;
-  const auto offset_from = [&](const void* base) {
-    std::snprintf(number, sizeof number, "+0x%" PRIxPTR,
-                  reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base));
+std::string describe_frame(const void* address) {
+  const os::Origin origin = os::origin_of(address);
+  const auto offset_from = [&](uintptr_t base) {
+    char number[24];
+    std::snprintf(number, sizeof number, "+0x%" PRIxPTR, reinterpret_cast<uintptr_t>(address) - base);
     return std::string(number);
   };
-  if (info.dli_sname == nullptr) return (module.empty() ? "?" : module) + offset_from(info.dli_fbase);
+  if (origin.function.empty())
+    return (origin.module.empty() ? "?" : origin.module) + offset_from(origin.module_begin);
   int failed = 0;
-  char* demangled = ::abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &failed);
-  std::string name = demangled != nullptr ? demangled : info.dli_sname;
+  char* demangled = ::abi::__cxa_demangle(origin.function.c_str(), nullptr, nullptr, &failed);
+  std::string name = demangled != nullptr ? demangled : origin.function;
   std::free(demangled);
   constexpr size_t kLongest = 200;
   if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
-  return name + offset_from(info.dli_saddr) + " (" + module + ")";
+  return name + offset_from(origin.function_begin) + " (" + origin.module + ")";
 }
 
 std::string describe(const std::vector<void*>& frames, const std::string& words) {
@@ -198,10 +125,8 @@ std::string describe(const std::vector<void*>& frames, const std::string& words)
   for (const void* frame : frames) {
     // A return address may be the start of the next function.
     const void* call = static_cast<const char*>(frame) - 1;
-    Dl_info info{};
-    if (dladdr(call, &info) == 0) info = {};
     if (!text.empty()) text += '\n';
-    text += describe_frame(call, info);
+    text += describe_frame(call);
   }
   return text;
 }
@@ -280,12 +205,6 @@ void lock_stacks() noexcept {
 
 void unlock_stacks() noexcept {
   book_mutex.unlock();
-}
-
-/// Threads that the child does not have may have been in libunwind, which leaves its locks to them and its
-/// cache half written. The compiler's own unwinder needs only locks that fork takes care of.
-void forget_unwinder() noexcept {
-  unwinder.set(nullptr);
 }
 
 }  // namespace gpupool::internal

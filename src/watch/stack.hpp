@@ -41,7 +41,5 @@ std::string describe_site(StackId stack);
 /// Around fork.
 void lock_stacks() noexcept;
 void unlock_stacks() noexcept;
-/// In the child.
-void forget_unwinder() noexcept;
 
 }  // namespace gpupool::internal

@@ -8,6 +8,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "os/mutex.hpp"
+
 namespace gpupool::internal {
 namespace {
 
@@ -20,7 +22,7 @@ constinit thread_local Pushed pushed{};
 
 using Numbers = std::unordered_map<std::string, TagId>;
 
-constinit std::mutex names_mutex;
+constinit os::Mutex names_mutex;
 constinit Numbers* numbers_by_name = nullptr;  // created on first use, and leaked, as the names are
 constinit std::array<std::atomic<const char*>, kTagNames> names{};
 

@@ -47,7 +47,8 @@ class Amalgamation(unittest.TestCase):
         path = ROOT / "bindings/go" / amalgamate.NATIVE / "gpupool_library.cpp"
         listed = re.findall(r'^#include "\.\./\.\./\.\./\.\./(\S+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
         self.assertEqual(amalgamate.main(["--check"]), 0)
-        self.assertEqual({Path(name) for name in listed}, set(map(Path, amalgamate.LINES["gpupool_library.cpp"][1])))
+        lines = amalgamate.LINES["gpupool_library.cpp"][1]
+        self.assertEqual(set(listed), {line for line in lines if not line.startswith("#")})
 
 
 @unittest.skipUnless(shutil.which("go") and (ROOT / ".git").exists(), "needs Go and a checkout")

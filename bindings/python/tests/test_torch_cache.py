@@ -2,6 +2,7 @@
 """Where the shim for PyTorch is kept, and what is loaded from there."""
 
 import ctypes
+import fnmatch
 import os
 import shutil
 import stat
@@ -21,6 +22,14 @@ def test_what_pytorch_calls_is_in_a_library_of_its_own() -> None:
     for name in (*_torch_plain._HOOKS.values(), "gpupool_torch_alloc", "gpupool_torch_free", "gpupool_torch_explain"):
         assert hasattr(library, name)
     assert not hasattr(ctypes.CDLL(str(_torch_shim.library_path())), "gpupool_torch_alloc")
+
+
+@pytest.mark.parametrize(
+    ("system", "file"),
+    [("linux", "libgpupool.so.0.2"), ("darwin", "libgpupool.0.2.dylib"), ("win32", "gpupool.dll")],
+)
+def test_each_system_has_its_own_name_for_a_library(system: str, file: str) -> None:
+    assert fnmatch.fnmatch(file, _torch_shim.names_of("gpupool", system))
 
 
 LIBRARY = _torch_shim.library_path()

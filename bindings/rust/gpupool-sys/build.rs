@@ -68,11 +68,13 @@ fn not_found() {
     const HOT: &str = "vendor/src/pool/pool.cpp";
 
     println!("cargo:rerun-if-changed=vendor/include");
+    let system = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     let mut sources = Vec::new();
     println!("cargo:rerun-if-changed=vendor/src");
     find_sources(Path::new("vendor/src"), &mut sources);
     sources.retain(|source| {
         !LEFT_OUT.iter().any(|folder| source.starts_with(Path::new("vendor/src").join(folder)))
+            && is_for(&system, source)
     });
     sources.sort();
     let hot = sources.iter().position(|source| source == Path::new(HOT)).map(|place| sources.remove(place));
@@ -82,6 +84,9 @@ fn not_found() {
     // What a program's own profile says is about its own code: this is as fast in debug builds too.
     build.opt_level(3).debug(false).flag("-fvisibility=hidden").flag("-fno-semantic-interposition");
     build.cargo_warnings(false);
+    if system == "windows" {
+        build.define("GPUPOOL_STATIC", None); // nothing is imported from a DLL
+    }
     let hot = build.clone().flag_if_supported("-mtls-dialect=gnu2").files(hot).try_compile_intermediates();
     match hot.and_then(|objects| build.files(sources).objects(objects).try_compile("gpupool")) {
         Ok(()) => println!("cargo:include={}", include.display()),
@@ -98,6 +103,18 @@ fn not_found() {
 #[cfg(feature = "vendored")]
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
+}
+
+/// Whether a source is for this system, which the end of its name says: as in cmake/system.cmake.
+#[cfg(feature = "vendored")]
+fn is_for(system: &str, source: &Path) -> bool {
+    let name = source.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    match name.rsplit('_').next() {
+        Some("posix") => system != "windows",
+        Some("elsewhere") => system != "linux",
+        Some(end @ ("linux" | "macos" | "windows")) => system == end,
+        _ => true,
+    }
 }
 
 #[cfg(feature = "vendored")]

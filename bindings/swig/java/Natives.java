@@ -6,19 +6,17 @@ import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileAttribute;
-import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
-import java.util.Set;
 
 /**
  * Finds the native code: in the folder that the property org.gpupool.natives names, else in the jar, else in
  * java.library.path.
  */
 final class Natives {
-  private static final String NAME = "libgpupool_java.so";
+  private static final String NAME = System.mapLibraryName("gpupool_java");
 
   static void load() {
     String chosen = System.getProperty("org.gpupool.natives");
@@ -36,7 +34,7 @@ final class Natives {
       try {
         System.load(folder.resolve(NAME).toString());
       } finally {
-        // Loaded files stay loaded when they are removed.
+        // Loaded files stay loaded when they are removed; Windows leaves them where they are.
         remove(folder);
       }
     } catch (IOException failure) {
@@ -51,8 +49,12 @@ final class Natives {
    * exchange the files.
    */
   static Path unpack(String platform) throws IOException {
-    FileAttribute<Set<PosixFilePermission>> ownersOnly =
-        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
+    // Windows gives each user a folder for temporary files that nobody else can open.
+    FileAttribute<?>[] ownersOnly = {};
+    if (java.nio.file.FileSystems.getDefault().supportedFileAttributeViews().contains("posix")) {
+      ownersOnly = new FileAttribute<?>[] {
+          PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))};
+    }
     Path folder = Files.createTempDirectory("gpupool", ownersOnly);
     try {
       for (String name : names(platform)) {
@@ -69,11 +71,14 @@ final class Natives {
     return folder;
   }
 
-  /** For example linux-x86_64. */
-  static String platform() {
-    String machine = System.getProperty("os.arch");
-    return System.getProperty("os.name").toLowerCase(java.util.Locale.ROOT) + "-"
-        + (machine.equals("amd64") ? "x86_64" : machine);
+  /** For example linux-x86_64, macos-aarch64 or windows-x86_64. */
+  static String platform() { return platform(System.getProperty("os.name"), System.getProperty("os.arch")); }
+
+  static String platform(String system, String machine) {
+    String name = system.toLowerCase(java.util.Locale.ROOT);
+    if (name.startsWith("windows")) name = "windows";
+    if (name.startsWith("mac")) name = "macos";
+    return name + "-" + (machine.equals("amd64") ? "x86_64" : machine);
   }
 
   private static void loadFromPath(String platform) {

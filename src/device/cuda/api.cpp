@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/api.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 
 #include "device/cuda/cuda.hpp"
+#include "os/library.hpp"
+#include "os/process.hpp"
 
 namespace gpupool::internal {
 
@@ -21,24 +21,22 @@ using cuda::CUresult;
 constinit CudaDriver table;
 
 const char* library_name() noexcept {
-  const char* name = secure_getenv("GPUPOOL_LIBCUDA");
-  return name != nullptr && *name != '\0' ? name : "libcuda.so.1";
+  const char* name = os::trusted_environment("GPUPOOL_LIBCUDA");
+  return name != nullptr && *name != '\0' ? name : os::kCudaLibrary;
 }
 
 /// The library's handle, open for ever: an unloaded driver could not be loaded again.
 Status open_library(void*& library) {
-  // Not RTLD_GLOBAL: the driver's symbols must not become visible to libraries loaded later.
-  library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
+  const char* reason = nullptr;
+  library = os::open_library(library_name(), reason);
   if (library != nullptr) return kSuccess;
-  const char* reason = dlerror();
   return fail(GPUPOOL_ERROR_UNAVAILABLE,
-              "no CUDA driver: %s. Install NVIDIA's, or give this container its GPUs",
-              reason != nullptr ? reason : library_name());
+              "no CUDA driver: %s. Install NVIDIA's, or give this container its GPUs", reason);
 }
 
 template <typename Function>
 bool find_function(void* library, const char* name, Function*& function) noexcept {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
+  function = reinterpret_cast<Function*>(os::find_symbol(library, name));
   return function != nullptr;
 }
 

@@ -54,7 +54,9 @@ class SimBacking {
   virtual bool read(Address host, uint64_t offset, uint64_t size) noexcept = 0;
 };
 
-/// True aliasing: physical memory is a sparse memfd, and addresses are mappings of it.
+/// UNAVAILABLE: this system cannot back memory so.
+Status check_host_backing();
+/// True aliasing: physical memory is a sparse file, or the like, and addresses are mappings of it.
 std::unique_ptr<SimBacking> make_host_backing();
 
 /// The addresses of all simulated devices without data, so that no two devices use the same one. Best fit.

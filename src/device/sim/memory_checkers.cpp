@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/sim/memory_checkers.hpp"
 
-#include <dlfcn.h>
-
 #include "base/valgrind.hpp"
+#include "os/library.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -23,8 +22,8 @@ const volatile void* watched_pointer(Address address) noexcept {
 }  // namespace
 
 MemoryCheckers::MemoryCheckers() noexcept
-    : poison_(reinterpret_cast<RegionFn*>(dlsym(RTLD_DEFAULT, "__asan_poison_memory_region"))),
-      unpoison_(reinterpret_cast<RegionFn*>(dlsym(RTLD_DEFAULT, "__asan_unpoison_memory_region"))),
+    : poison_(reinterpret_cast<RegionFn*>(os::find_in_process("__asan_poison_memory_region"))),
+      unpoison_(reinterpret_cast<RegionFn*>(os::find_in_process("__asan_unpoison_memory_region"))),
       under_valgrind_(is_under_valgrind()) {
   if (unpoison_ == nullptr) poison_ = nullptr;
 }

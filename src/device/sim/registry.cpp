@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/sim/registry.hpp"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
 #include "device/sim/sim.hpp"
+#include "os/mutex.hpp"
+#include "os/process.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -21,7 +21,7 @@ struct SimRegistry {
 };
 
 std::atomic<SimRegistry*> current{nullptr};
-constinit std::mutex making;  // of the current one; held around fork
+constinit os::Mutex making;  // of the current one; held around fork
 
 /// What fork left behind: kept visible to leak checkers, and because inherited blocks are in this memory.
 std::atomic<SimRegistry*> forgotten{nullptr};
@@ -98,7 +98,7 @@ void after_fork_in_child() noexcept {
 }  // namespace
 
 void sim_watch_fork() noexcept {
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  os::watch_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 AllSims::AllSims() {
@@ -124,6 +124,9 @@ SimTimes AllSims::now() const noexcept {
 }
 
 Status make_sim_machine(int32_t ordinal, const SimSettings& settings, std::unique_ptr<SimMachine>& machine) {
+  if (settings.data) {
+    if (const Status status = check_host_backing(); status != kSuccess) return status;
+  }
   std::unique_ptr<SimShared> shared;
   if (const Status status = SimShared::open(ordinal, shared); status != kSuccess) return status;
   machine = std::make_unique<SimMachine>(ordinal, settings, registry().addresses);

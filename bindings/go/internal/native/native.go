@@ -8,5 +8,5 @@ package native
 
 // #cgo CXXFLAGS: -std=c++20 -O2 -DNDEBUG -DGPUPOOL_STATIC -fvisibility=hidden
 // #cgo CXXFLAGS: -I${SRCDIR}/../../../../src -I${SRCDIR}/../../../../include
-// #cgo LDFLAGS: -ldl -lm -lpthread
+// #cgo linux LDFLAGS: -ldl -lm -lpthread
 import "C"

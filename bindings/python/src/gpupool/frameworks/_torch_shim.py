@@ -23,16 +23,26 @@ _SOURCES = Path(__file__).resolve().parent / "torch_shim"
 
 def library_path() -> Path:
     """The libgpupool that this package uses."""
-    for path in sorted(_PACKAGE.glob("libgpupool.so*")):
-        return path
-    raise ShimError(f"{_PACKAGE} has no libgpupool.so")
+    return _find("gpupool")
 
 
 def torch_library_path() -> Path:
     """The libgpupool_torch beside it, with the functions that PyTorch calls."""
-    for path in sorted(_PACKAGE.glob("libgpupool_torch.so*")):
+    return _find("gpupool_torch")
+
+
+def names_of(library: str, system: str = sys.platform) -> str:
+    """What the files of a library are called on a system, as a pattern."""
+    if system == "win32":
+        return f"{library}*.dll"
+    return f"lib{library}*.dylib" if system == "darwin" else f"lib{library}.so*"
+
+
+def _find(library: str) -> Path:
+    pattern = names_of(library)
+    for path in sorted(_PACKAGE.glob(pattern)):
         return path
-    raise ShimError(f"{_PACKAGE} has no libgpupool_torch.so")
+    raise ShimError(f"{_PACKAGE} has no {pattern}")
 
 
 def load(torch: Any) -> ctypes.CDLL:

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -23,6 +21,8 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+
+#include "os/thread.hpp"
 
 namespace gpupool::internal::control {
 namespace {
@@ -299,16 +299,9 @@ void* serve(void*) {
 }
 
 Status start_thread() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_t thread{};
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the application's threads
-  errno = pthread_create(&thread, nullptr, serve, nullptr);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (errno != 0) return cannot("there is no thread");
-  pthread_setname_np(thread, "gpupool-control");
-  pthread_detach(thread);
+  os::HelperThread thread;
+  if (!thread.start("gpupool-control", serve, nullptr)) return cannot("there is no thread");
+  thread.detach();
   return kSuccess;
 }
 

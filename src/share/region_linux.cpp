@@ -21,7 +21,6 @@
 namespace gpupool::internal::share {
 namespace {
 
-constexpr size_t kGroupMax = 48;
 /// The slots' bytes in the file, only for locks: far behind its end.
 constexpr off_t kLocks = off_t{1} << 30;
 
@@ -151,20 +150,6 @@ bool set_lock(const File& file, short type, int command, uint32_t slot, struct f
 
 std::string Place::path() const {
   return (folder.empty() ? own_folder() : folder) + "/" + file_name(*this);
-}
-
-Status check_group(const char* what, const char* name) {
-  const size_t length = strnlen(name, kGroupMax + 1);
-  const auto is_allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  };
-  if (length != 0 && length <= kGroupMax && name[0] != '.' && std::all_of(name, name + length, is_allowed)) {
-    return kSuccess;
-  }
-  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-              "%s is \"%.64s\", not 1 to %zu letters, digits, '-', '_' and '.', no '.' first", what, name,
-              kGroupMax);
 }
 
 File& File::operator=(File&& other) noexcept {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // With data: a mapping is a real mapping, so two addresses of one chunk are the same memory, and touching
 // unmapped memory is a segmentation fault, as it is an illegal access on a GPU.
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,12 +10,12 @@
 #include <utility>
 
 #include "device/sim/backing.hpp"
+#include "os/files.hpp"
 
 namespace gpupool::internal {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr off_t kStoreSize = off_t{1} << 62;
+constexpr uint64_t kStoreSize = uint64_t{1} << 62;
 constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 void* pointer(Address address) noexcept {
@@ -49,8 +48,8 @@ class HostBacking final : public SimBacking {
   bool has_data() const noexcept override { return true; }
 
   Status reserve(uint64_t size, uint64_t alignment, Address& base) override {
-    size = align_up(size, kPage);
-    const uint64_t extra = alignment > kPage ? alignment : 0;
+    size = align_up(size, os::kPageBytes);
+    const uint64_t extra = alignment > os::kPageBytes ? alignment : 0;
     void* const found = mmap(nullptr, size + extra, PROT_NONE, kNothing, -1, 0);
     if (found == MAP_FAILED) return host_failure("reserve addresses for", size);
     const auto first = reinterpret_cast<Address>(found);
@@ -63,43 +62,42 @@ class HostBacking final : public SimBacking {
   }
 
   void release(Address base, uint64_t size) noexcept override {
-    munmap(pointer(base), align_up(size, kPage));
+    munmap(pointer(base), align_up(size, os::kPageBytes));
   }
 
   Status create(uint64_t size, uint64_t& offset) override {
-    if (store_ < 0) store_ = open_store();
+    if (store_ < 0) store_ = os::make_sparse_file(kStoreSize);
     if (store_ < 0) return host_failure("create a file for", size);
     offset = next_offset_;
-    next_offset_ += align_up(size, kPage);
+    next_offset_ += align_up(size, os::kPageBytes);
     return kSuccess;
   }
 
   void discard(uint64_t offset, uint64_t size) noexcept override {
-    fallocate(store_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-              static_cast<off_t>(align_up(size, kPage)));
+    os::punch_hole(store_, offset, align_up(size, os::kPageBytes));
   }
 
   Status map(Address address, uint64_t size, uint64_t offset) override {
-    void* const mapped = mmap(pointer(address), align_up(size, kPage), PROT_NONE, MAP_SHARED | MAP_FIXED,
-                              store_, static_cast<off_t>(offset));
+    void* const mapped = mmap(pointer(address), align_up(size, os::kPageBytes), PROT_NONE,
+                              MAP_SHARED | MAP_FIXED, store_, static_cast<off_t>(offset));
     return mapped == MAP_FAILED ? host_failure("map", size) : kSuccess;
   }
 
   Status set_access(Address address, uint64_t size, Permission access) override {
-    const int result = mprotect(pointer(address), align_up(size, kPage), protection_of(access));
+    const int result = mprotect(pointer(address), align_up(size, os::kPageBytes), protection_of(access));
     return result != 0 ? host_failure("make accessible", size) : kSuccess;
   }
 
   Status unmap(Address address, uint64_t size) override {
     void* const mapped =
-        mmap(pointer(address), align_up(size, kPage), PROT_NONE, kNothing | MAP_FIXED, -1, 0);
+        mmap(pointer(address), align_up(size, os::kPageBytes), PROT_NONE, kNothing | MAP_FIXED, -1, 0);
     return mapped == MAP_FAILED ? host_failure("unmap", size) : kSuccess;
   }
 
   // ---- fork. Only system calls: this may be the child of a process with many threads.
 
   void copy_for_child() noexcept override {
-    copy_ = open_store();
+    copy_ = os::make_sparse_file(kStoreSize);
     if (copy_ < 0 || copy_store(copy_)) return;
     drop_copy();
   }
@@ -115,7 +113,7 @@ class HostBacking final : public SimBacking {
   }
 
   void map_again(Address address, uint64_t size, uint64_t offset, Permission access) noexcept override {
-    const uint64_t length = align_up(size, kPage);
+    const uint64_t length = align_up(size, os::kPageBytes);
     if (store_ >= 0 && mmap(pointer(address), length, protection_of(access), MAP_SHARED | MAP_FIXED, store_,
                             static_cast<off_t>(offset)) != MAP_FAILED) {
       return;
@@ -152,16 +150,6 @@ class HostBacking final : public SimBacking {
     return true;
   }
 
-  /// A sparse file; -1 if the host has none.
-  static int open_store() noexcept {
-    const int store = memfd_create("gpupool", MFD_CLOEXEC);
-    if (store < 0 || ftruncate(store, kStoreSize) == 0) return store;
-    const int cause = errno;
-    close(store);
-    errno = cause;
-    return -1;
-  }
-
   /// Copies every byte of the store that was ever written and not released.
   bool copy_store(int target) noexcept {
     off_t begin = 0;
@@ -194,6 +182,10 @@ class HostBacking final : public SimBacking {
 };
 
 }  // namespace
+
+Status check_host_backing() {
+  return kSuccess;
+}
 
 std::unique_ptr<SimBacking> make_host_backing() {
   return std::make_unique<HostBacking>();

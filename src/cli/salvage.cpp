@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/salvage.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/watch_commands.hpp"
+
+namespace gpupool::cli {
+
+namespace fs = std::filesystem;
+
+void report_packed(const std::string& file, const Damage& damage) {
+  const Recording recording = read_recording(file);
+  fmt::print(stderr, "gpupool: {} events of process {} are in {} ({} bytes){}{}\n", recording.events.size(),
+             recording.pid, file, fs::file_size(file), recording.is_ended ? "" : "; the process was killed",
+             recording.lost != 0
+                 ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
+                 : "");
+  if (damage.chunks != 0) {
+    fmt::print(stderr, "gpupool: {} chunks are damaged and were cut; first: {}\n", damage.chunks,
+               damage.first);
+  }
+}
+
+int run_salvage(const SalvageOptions& options) {
+  Damage damage;
+  pack_recording(options.file, options.output, damage);
+  report_packed(options.output, damage);
+  return 0;
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command needs of the system, beyond the C++ library.
+#pragma once
+
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+namespace gpupool::cli {
+
+/// Once, before anything is read or written: standard input and output are bytes.
+void prepare_streams() noexcept;
+
+bool is_terminal(std::FILE* file) noexcept;
+
+/// A new file that only its owner may use; an existing one, or a link, is refused. Below 0, with errno.
+int create_new(const char* path) noexcept;
+/// The same under a free name: `path` ends with XXXXXX, which becomes part of the name.
+int create_unique(std::string& path) noexcept;
+/// Gives a file that create_unique made to all users whom the umask allows it.
+void let_umask_decide(std::FILE* file) noexcept;
+/// Renames in one step, also to a name that is taken. False, with errno.
+bool replace_file(const char* from, const char* to) noexcept;
+
+std::tm local_time(std::time_t moment) noexcept;
+
+}  // namespace gpupool::cli

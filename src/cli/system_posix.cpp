@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/system.hpp"
+
+namespace gpupool::cli {
+
+void prepare_streams() noexcept {}
+
+bool is_terminal(std::FILE* file) noexcept {
+  return isatty(fileno(file)) == 1;
+}
+
+int create_new(const char* path) noexcept {
+  return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+int create_unique(std::string& path) noexcept {
+  return mkstemp(path.data());
+}
+
+void let_umask_decide(std::FILE* file) noexcept {
+  const mode_t mask = umask(0);
+  (void)umask(mask);
+  (void)fchmod(fileno(file), 0666 & ~mask);
+}
+
+bool replace_file(const char* from, const char* to) noexcept {
+  return std::rename(from, to) == 0;
+}
+
+std::tm local_time(std::time_t moment) noexcept {
+  std::tm local{};
+  if (localtime_r(&moment, &local) == nullptr) return {};
+  return local;
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace gpupool::internal::os {
+
+/// Gives the core to other threads for about so long.
+void rest(uint32_t nanoseconds) noexcept;
+
+/// Time that only goes forward, as cheap as the system has it: some milliseconds late.
+uint64_t coarse_ns() noexcept;
+
+/// Whether the system itself takes the time from the processor's counter: then it runs evenly, and is the
+/// same on all cores. May read a file.
+bool trusts_processor_clock() noexcept;
+
+}  // namespace gpupool::internal::os

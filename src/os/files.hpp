@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Linux and macOS have of files, each in its own way. Results are as system calls have them: below 0, or
+// false, with errno.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupool::internal::os {
+
+/// What mappings are whole multiples of, at least.
+extern const uint64_t kPageBytes;
+
+/// A file without a name that takes room only where it is written to; -1: none.
+int make_sparse_file(uint64_t bytes) noexcept;
+/// Gives the room of a part back; it then reads as zeros.
+void punch_hole(int file, uint64_t offset, uint64_t bytes) noexcept;
+
+/// Takes room on the disk, from `offset` on, which is the file's end.
+bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept;
+
+/// The path of an open file; false: none is known.
+bool path_of(int file, char* path, size_t room) noexcept;
+
+}  // namespace gpupool::internal::os

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "os/clock.hpp"
+#include "os/files.hpp"
+#include "os/library.hpp"
+#include "os/process.hpp"
+#include "os/thread.hpp"
+
+namespace gpupool::internal::os {
+namespace {
+
+/// Reads the begin of a file of the system's. Below 0: it cannot be read.
+ssize_t read_begin(const char* path, char* text, size_t room) noexcept {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  const ssize_t length = read(file, text, room);
+  close(file);
+  return length;
+}
+
+}  // namespace
+
+// ---- the process
+
+const char* program_name() noexcept {
+  return program_invocation_short_name;
+}
+
+void read_command_line(char* text, size_t room) noexcept {
+  text[std::max<ssize_t>(read_begin("/proc/self/cmdline", text, room - 1), 0)] = '\0';
+}
+
+const char* trusted_environment(const char* name) noexcept {
+  return secure_getenv(name);
+}
+
+void stay_loaded() noexcept {}  // -z nodelete
+
+// ---- threads
+
+/// glibc has gettid() from 2.30 on only, and the wheels run on 2.28.
+uint32_t thread_id() noexcept {
+  return static_cast<uint32_t>(syscall(SYS_gettid));
+}
+
+void read_thread_name(char* text, size_t room) noexcept {
+  std::array<char, 16> name{};
+  (void)prctl(PR_GET_NAME, name.data());
+  (void)std::snprintf(text, room, "%s", name.data());
+}
+
+bool HelperThread::start(const char* name, void* (*run)(void*), void* with) noexcept {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_t thread{};
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  errno = pthread_create(&thread, nullptr, run, with);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (errno != 0) return false;
+  pthread_setname_np(thread, name);
+  handle_ = thread;
+  return true;
+}
+
+// ---- libraries, clocks, files
+
+const char* const kCudaLibrary = "libcuda.so.1";
+
+void rest(uint32_t nanoseconds) noexcept {
+  const timespec time{0, static_cast<long>(nanoseconds)};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
+uint64_t coarse_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+bool trusts_processor_clock() noexcept {
+  std::array<char, 16> name{};
+  const ssize_t length = read_begin("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                                    name.data(), name.size() - 1);
+  return length >= 3 && std::string_view(name.data()).starts_with("tsc");
+}
+
+const uint64_t kPageBytes = 4096;
+
+int make_sparse_file(uint64_t bytes) noexcept {
+  const int file = memfd_create("gpupool", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
+  const int cause = errno;
+  close(file);
+  errno = cause;
+  return -1;
+}
+
+void punch_hole(int file, uint64_t offset, uint64_t bytes) noexcept {
+  fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+            static_cast<off_t>(bytes));
+}
+
+bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept {
+  errno = posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  return errno == 0;
+}
+
+bool path_of(int file, char* path, size_t room) noexcept {
+  std::array<char, 32> link{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(link.data(), path, room - 1);
+  path[std::max<ssize_t>(length, 0)] = '\0';
+  return length > 0;
+}
+
+}  // namespace gpupool::internal::os

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Linux and macOS have in common.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "os/library.hpp"
+#include "os/process.hpp"
+#include "os/thread.hpp"
+
+namespace gpupool::internal::os {
+
+uint64_t process_id() noexcept {
+  return static_cast<uint64_t>(getpid());
+}
+
+uint64_t user_id() noexcept {
+  return geteuid();
+}
+
+void watch_fork(ForkHook before, ForkHook in_parent, ForkHook in_child) noexcept {
+  pthread_atfork(before, in_parent, in_child);
+}
+
+// ---- threads
+
+/// Without a lock or a guard, which a child of fork would inherit taken: where several threads come first,
+/// one key stays. Storage outlives a key's destructors, so none is copied.
+void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept {
+  (void)bytes;
+  constexpr uint64_t kNone = ~uint64_t{0};
+  static constinit std::atomic<uint64_t> key{kNone};
+  uint64_t known = key.load(std::memory_order_acquire);
+  if (known == kNone) {
+    pthread_key_t created{};
+    if (pthread_key_create(&created, run) != 0) return;
+    if (key.compare_exchange_strong(known, created)) {
+      known = created;
+    } else {
+      pthread_key_delete(created);
+    }
+  }
+  pthread_setspecific(static_cast<pthread_key_t>(known), data);
+}
+
+bool HelperThread::is_this() const noexcept {
+  return pthread_equal((pthread_t)handle_, pthread_self()) != 0;  // NOLINT: a number or a pointer
+}
+
+void HelperThread::join() noexcept {
+  pthread_join((pthread_t)handle_, nullptr);  // NOLINT
+}
+
+void HelperThread::detach() noexcept {
+  pthread_detach((pthread_t)handle_);  // NOLINT
+}
+
+// ---- libraries
+
+void* open_library(const char* name, const char*& reason) noexcept {
+  void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  reason = dlerror();
+  if (reason == nullptr) reason = name;
+  return nullptr;
+}
+
+void* find_symbol(void* library, const char* name) noexcept {
+  return dlsym(library, name);
+}
+
+void* find_in_process(const char* name) noexcept {
+  return dlsym(RTLD_DEFAULT, name);
+}
+
+}  // namespace gpupool::internal::os

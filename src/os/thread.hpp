@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupool::internal::os {
+
+/// The calling thread's number, as the system and debuggers show it. One system call.
+uint32_t thread_id() noexcept;
+/// The calling thread's name, cut to the room; "" if it has none.
+void read_thread_name(char* text, size_t room) noexcept;
+
+/// Calls run(data) when the calling thread ends; for one function in the program. Where thread-local storage
+/// ends before such calls come, run() gets a copy of the `bytes` as they were in the thread's last call of
+/// this, so call it after every change.
+void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept;
+
+/// A thread of the library's own. No signal comes to it: they are for the application's threads.
+class HelperThread {
+ public:
+  /// False: there is none, and errno says why. At most 15 characters of the name are shown.
+  bool start(const char* name, void* (*run)(void*), void* with) noexcept;
+  /// Whether the calling thread is this one.
+  bool is_this() const noexcept;
+  /// Once, after start(): either of them.
+  void join() noexcept;
+  void detach() noexcept;
+
+ private:
+  uintptr_t handle_ = 0;
+};
+
+}  // namespace gpupool::internal::os

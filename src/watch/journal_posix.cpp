@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watch/journal.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "os/files.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{16} << 30;
+constexpr uint64_t kLeastBytes = uint64_t{16} << 20;
+constexpr uint64_t kStep = uint64_t{1} << 20;
+
+}  // namespace
+
+/// An existing file is not touched, and O_EXCL follows no symbolic link.
+bool Journal::open_file(const char* path) noexcept {
+  file_ = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  return file_ >= 0;
+}
+
+Status Journal::map(const char* path) {
+  if (!grow_to(kJournalHeader)) {
+    const int error = errno;
+    ::close(file_);
+    (void)unlink(path);
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the recording \"%.200s\" gets no room: %s", path,
+                std::strerror(error));
+  }
+  // Addresses cost nothing; a process with an address limit gets fewer.
+  for (capacity_ = kMostBytes; capacity_ >= kLeastBytes; capacity_ /= 2) {
+    void* base = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+    if (base == MAP_FAILED) continue;
+    base_ = static_cast<uint8_t*>(base);
+    return kSuccess;
+  }
+  const int error = errno;
+  ::close(file_);
+  (void)unlink(path);
+  return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the recording \"%.200s\" cannot be mapped: %s", path,
+              std::strerror(error));
+}
+
+/// Allocates room on the disk. False if there is none, with errno.
+bool Journal::grow_to(uint64_t bytes) noexcept {
+  if (bytes <= bytes_.load(std::memory_order_acquire)) return true;
+  const std::lock_guard lock(mutex_);
+  const uint64_t has = bytes_.load(std::memory_order_relaxed);
+  if (bytes <= has) return true;
+  const uint64_t wanted = std::max(bytes, has == 0 ? 0 : has + kStep);
+  if (!os::allocate_room(file_, has, wanted - has)) return false;
+  bytes_.store(wanted, std::memory_order_release);
+  return true;
+}
+
+void Journal::close(uint64_t now) noexcept {
+  const std::lock_guard lock(mutex_);
+  JournalHeader& head = header();
+  head.end_ticks.store(now);
+  head.flags.store(kJournalEnded);
+  const uint64_t used = kJournalHeader + head.chunks.load() * kJournalChunk;
+  const bool is_detached = detach_memory();
+  // Returns room allocated in advance to the disk; if that fails, zeros stay at the end.
+  if (is_detached && used < bytes_.load()) (void)!ftruncate(file_, static_cast<off_t>(used));
+  ::close(file_);
+}
+
+void Journal::discard(uint64_t now) noexcept {
+  char path[PATH_MAX];
+  if (os::path_of(file_, path, sizeof path)) (void)unlink(path);
+  close(now);
+}
+
+/// Replaces the file's mapping with anonymous memory. A thread that has not noticed the end writes there.
+bool Journal::detach_memory() noexcept {
+  return mmap(base_, capacity_, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+void Journal::abandon() noexcept {
+  (void)detach_memory();
+  ::close(file_);
+}
+
+}  // namespace gpupool::internal
