@@ -106,6 +106,7 @@ def log_loss(history):
 def prefetch(batches, stream):
     with Tag("batches"):
         for step in range(batches):
+            turns.acquire()
             block = malloc((3 + step % 5) * MIB, stream)
             time.sleep(0.002)
             free(block)
@@ -117,6 +118,7 @@ def train(layers, steps):
         weights += [malloc(16 * MIB) for _ in range(layers)]
     history, pins = [], []
     for step in range(steps):
+        turns.release()
         for gradient in backward(forward(layers, (8 + step % 4) * MIB)):
             free(gradient)
         if "leak" in WANTS:
@@ -145,7 +147,8 @@ check(library.gpupool_default_pool(0, ctypes.byref(pool)))
 check(library.gpupool_set_stack_fn(tell_stack, None))
 second = u64()
 check(library.gpupool_stream_create(pool, ctypes.byref(second)))
-loader = threading.Thread(target=prefetch, args=(20, second.value))
+turns = threading.Semaphore(0)  # a batch for each step, however slow one of the threads is
+loader = threading.Thread(target=prefetch, args=(20, second.value), daemon=True)
 loader.start()
 train(12, 20)
 loader.join()
