@@ -25,16 +25,17 @@ LOCK = (
 # pthread types that are not locks.
 NO_LOCK = {"pthread_t", "pthread_key_t", "pthread_attr_t", "pthread_mutexattr_t", "pthread_rwlockattr_t"}
 MENTION = re.compile(rf"\b(class\s+|struct\s+)?({LOCK})\b\s*([^\s])(\w*)\s*([;{{=(\[,)]?)")
+ALIAS = re.compile(r"\busing\s+\w+\s*=[^;]*;")
 ROW = re.compile(r"\| (\d+|leaf) \| `([^`]+)`, `([^`]+)` \| (.+) \| (taken|excused: \S.*) \|")
 HEADER = re.compile(r"\| order \|.*|\|[-|]+\|")
 
 
 def locks_in(text):
     """(line, name) of each lock that a text declares; name None where the checker cannot read the declaration."""
-    code = without_comments(text)
+    code = ALIAS.sub(lambda alias: "\n" * alias.group(0).count("\n"), without_comments(text))
     for match in MENTION.finditer(code):
         definition, kind, first, rest, after = match.groups()
-        if kind in NO_LOCK or definition or first in ">&:;":  # the type itself, an argument, a reference, an alias
+        if kind in NO_LOCK or definition or first in ">&:":  # the type itself, a template's argument, a reference
             continue
         line = code.count("\n", 0, match.start()) + 1
         is_name = re.fullmatch(r"[A-Za-z_]", first) and after in (";", "{", "=")
