@@ -212,6 +212,7 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
 
 int run(int argc, char** argv) {
   CLI::App app(kAbout, "gpupool");
+  app.allow_windows_style_options(false);  // a path that begins with "/" is one there too
   app.footer(fmt::format("Examples:\n{}{}", kToTry, kMore));
   app.set_version_flag("--version", std::string("gpupool ") + gpupool_version_string(),
                        "Print the version of the library");
