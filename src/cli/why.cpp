@@ -50,7 +50,7 @@ struct BlockStory {
 
 /// What a recording says of an address.
 struct Neighbourhood {
-  std::vector<BlockStory> holders;  // the last first, as they were freed; those live at the end before them
+  std::vector<BlockStory> holders;  // the last one that was allocated first
   std::optional<BlockStory> below;  // live at the end
   std::optional<BlockStory> above;
   const Happened* mapped = nullptr;  // the last that backed it, or took that away
@@ -83,6 +83,8 @@ Neighbourhood look_around(const Recording& recording, const NamedAddress& named)
       found.above = story;
     }
   }
+  std::sort(found.holders.begin(), found.holders.end(),
+            [](const BlockStory& a, const BlockStory& b) { return a.number > b.number; });
   return found;
 }
 

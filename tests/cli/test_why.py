@@ -3,6 +3,7 @@
 """gpupool why: addresses in every form, and what a recording says about them."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,11 @@ pop()
 second = malloc(3 << 20)
 mark("step 12")
 free(first)
-print(first, second)
+for _ in range(5):
+    again = malloc(9 << 20)
+    free(again)
+assert malloc(9 << 20) == again
+print(first, second, again)
 """
 )
 
@@ -32,7 +37,7 @@ class Why(unittest.TestCase):
         cls.file = str(Path(cls.folder.name) / "run.gpt")
         command = [COMMAND, "record", "--stacks", "native", "-o", cls.file, "--", sys.executable, "-c", PROGRAM]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        cls.first, cls.second = (int(word) for word in done.stdout.split())
+        cls.first, cls.second, cls.again = (int(word) for word in done.stdout.split())
 
     @classmethod
     def tearDownClass(cls):
@@ -56,6 +61,13 @@ class Why(unittest.TestCase):
     def test_a_live_block_by_a_decimal_number(self):
         text = self.why(str(self.second))
         self.assertIn("0 bytes into live block 2", text)
+
+    def test_an_address_that_was_used_again_and_again(self):
+        text = self.why(hex(self.again + 5))
+        numbers = [int(number) for number in re.findall(r"into (?:freed|live) block (\d+) of 9437184", text)]
+        self.assertEqual(numbers, [8, 7, 6], text)
+        self.assertIn("into live block 8", text)
+        self.assertIn("and before that in 3 more blocks", text)
 
     def test_an_address_in_no_block(self):
         text = self.why("0x1000", status=1)
