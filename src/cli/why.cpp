@@ -50,7 +50,7 @@ struct BlockStory {
 
 /// What a recording says of an address.
 struct Neighbourhood {
-  std::vector<BlockStory> holders;  // the last one that was allocated first
+  std::vector<BlockStory> holders;  // the newest first
   std::optional<BlockStory> below;  // live at the end
   std::optional<BlockStory> above;
   const Happened* mapped = nullptr;  // the last that backed it, or took that away
