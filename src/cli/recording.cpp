@@ -334,7 +334,11 @@ void write_packed(const std::string& to, const std::string& text) {
     const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
     is_good = gzwrite(packed, text.data() + at, length) == static_cast<int>(length);
   }
-  if (packed != nullptr) is_good = gzclose(packed) == Z_OK && is_good;
+  if (packed != nullptr) {
+    is_good = gzclose(packed) == Z_OK && is_good;
+  } else {
+    close_file(file);
+  }
   if (is_good) return;
   (void)std::remove(to.c_str());
   throw InputError(fmt::format("{} cannot be written: {}", to, std::strerror(errno)));

@@ -15,7 +15,8 @@ bool is_terminal(std::FILE* file) noexcept;
 
 /// A new file that only its owner may use; an existing one, or a link, is refused. Below 0, with errno.
 int create_new(const char* path) noexcept;
-/// The same under a free name: `path` ends with XXXXXX, which becomes part of the name.
+void close_file(int file) noexcept;
+/// As create_new, under a free name: `path` ends with XXXXXX, which becomes part of the name.
 int create_unique(std::string& path) noexcept;
 /// Gives a file that create_unique made to all users whom the umask allows it.
 void let_umask_decide(std::FILE* file) noexcept;

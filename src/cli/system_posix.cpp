@@ -18,6 +18,10 @@ int create_new(const char* path) noexcept {
   return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
+void close_file(int file) noexcept {
+  close(file);
+}
+
 int create_unique(std::string& path) noexcept {
   return mkstemp(path.data());
 }

@@ -27,6 +27,10 @@ int create_new(const char* path) noexcept {
   return _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
 }
 
+void close_file(int file) noexcept {
+  _close(file);
+}
+
 int create_unique(std::string& path) noexcept {
   constexpr size_t kLetters = 6;
   constexpr int kTries = 100;
