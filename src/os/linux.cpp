@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -18,6 +17,7 @@
 #include "os/clock.hpp"
 #include "os/files.hpp"
 #include "os/library.hpp"
+#include "os/posix.hpp"
 #include "os/process.hpp"
 #include "os/thread.hpp"
 
@@ -64,18 +64,8 @@ void read_thread_name(char* text, size_t room) noexcept {
   (void)std::snprintf(text, room, "%s", name.data());
 }
 
-bool HelperThread::start(const char* name, void* (*run)(void*), void* with) noexcept {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_t thread{};
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  errno = pthread_create(&thread, nullptr, run, with);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (errno != 0) return false;
+void name_thread(pthread_t thread, const char* name) noexcept {
   pthread_setname_np(thread, name);
-  handle_ = thread;
-  return true;
 }
 
 // ---- libraries, clocks, files

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/param.h>
 #include <time.h>
@@ -18,6 +17,7 @@
 #include "os/clock.hpp"
 #include "os/files.hpp"
 #include "os/library.hpp"
+#include "os/posix.hpp"
 #include "os/process.hpp"
 #include "os/thread.hpp"
 
@@ -63,18 +63,8 @@ void read_thread_name(char* text, size_t room) noexcept {
   (void)pthread_getname_np(pthread_self(), text, room);
 }
 
-/// Without a name, which only the thread itself could give.
-bool HelperThread::start(const char*, void* (*run)(void*), void* with) noexcept {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_t thread{};
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  errno = pthread_create(&thread, nullptr, run, with);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  handle_ = reinterpret_cast<uintptr_t>(thread);
-  return errno == 0;
-}
+/// Only the thread itself could.
+void name_thread(pthread_t, const char*) noexcept {}
 
 // ---- libraries, clocks, files
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "os/library.hpp"
+#include "os/posix.hpp"
 #include "os/process.hpp"
 #include "os/thread.hpp"
 
@@ -47,8 +48,22 @@ void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept {
   pthread_setspecific(static_cast<pthread_key_t>(known), data);
 }
 
+bool HelperThread::start(const char* name, void* (*run)(void*), void* with) noexcept {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_t thread{};
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  errno = pthread_create(&thread, nullptr, run, with);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (errno != 0) return false;
+  name_thread(thread, name);
+  handle_ = (uintptr_t)thread;  // NOLINT: a number or a pointer
+  return true;
+}
+
 bool HelperThread::is_this() const noexcept {
-  return pthread_equal((pthread_t)handle_, pthread_self()) != 0;  // NOLINT: a number or a pointer
+  return pthread_equal((pthread_t)handle_, pthread_self()) != 0;  // NOLINT
 }
 
 void HelperThread::join() noexcept {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
-#include <unwind.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "os/library.hpp"
+#include "os/posix.hpp"
 #include "os/stack.hpp"
 
 namespace gpupool::internal::os {
@@ -35,20 +33,6 @@ UnwindFn find_unwinder(bool cautious) noexcept {
 constinit std::atomic<bool> is_known{false};
 constinit std::atomic<UnwindFn> unwinder{nullptr};
 
-struct Taken {
-  void** frames;
-  size_t room;
-  size_t count;
-};
-
-_Unwind_Reason_Code on_frame(_Unwind_Context* context, void* to) noexcept {
-  Taken& taken = *static_cast<Taken*>(to);
-  const auto frame = _Unwind_GetIP(context);
-  if (taken.count == taken.room || frame == 0) return _URC_END_OF_STACK;
-  taken.frames[taken.count++] = reinterpret_cast<void*>(frame);
-  return _URC_NO_REASON;
-}
-
 int find_span(dl_phdr_info* info, size_t size, void* to) noexcept {
   (void)size;
   Span found;
@@ -73,11 +57,9 @@ size_t take_frames(void** frames, size_t room, bool cautious) noexcept {
     unwinder.store(find_unwinder(cautious), std::memory_order_relaxed);
     is_known.store(true, std::memory_order_release);
   }
-  if (const UnwindFn unwind = unwinder.load(std::memory_order_relaxed); unwind != nullptr)
-    return static_cast<size_t>(std::max(unwind(frames, static_cast<int>(room)), 0));
-  Taken taken{frames, room, 0};
-  _Unwind_Backtrace(on_frame, &taken);
-  return taken.count;
+  if (const UnwindFn fast = unwinder.load(std::memory_order_relaxed); fast != nullptr)
+    return static_cast<size_t>(std::max(fast(frames, static_cast<int>(room)), 0));
+  return unwind(frames, room);
 }
 
 /// Threads that the child does not have may have been in libunwind, which leaves its locks to them and its
@@ -91,15 +73,6 @@ Span own_code() noexcept {
   Span span;
   dl_iterate_phdr(find_span, &span);
   return span;
-}
-
-Origin origin_of(const void* code) {
-  Dl_info info{};
-  if (dladdr(code, &info) == 0) return {};
-  const char* path = info.dli_fname != nullptr ? info.dli_fname : "";
-  const char* slash = std::strrchr(path, '/');
-  return {info.dli_sname != nullptr ? info.dli_sname : "", slash != nullptr ? slash + 1 : path,
-          reinterpret_cast<uintptr_t>(info.dli_saddr), reinterpret_cast<uintptr_t>(info.dli_fbase)};
 }
 
 }  // namespace gpupool::internal::os

@@ -11,8 +11,8 @@ namespace gpupool::internal {
 struct ThreadCache;
 
 /// A direct-mapped table in thread-local storage; pools have numbers from 1, in order, so that eight pools in
-/// use at a time do not get in each other's way. Trivially destructible: a hook at the thread's
-/// end returns the caches, and storage goes with the thread.
+/// use at a time do not get in each other's way. Trivially destructible: a hook at the thread's end returns
+/// the caches, and storage goes with the thread.
 class ThreadSlots {
  public:
   /// The thread's cache of a pool, or null if it has none yet. One thread-local load and a compare.

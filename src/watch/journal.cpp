@@ -2,6 +2,7 @@
 // What a recording holds, on every system.
 #include "watch/journal.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -57,6 +58,18 @@ Status Journal::create(const char* text, bool by_processor) {
   os::read_command_line(head.command, sizeof head.command);
   std::memcpy(head.magic, "GPUPOOL\1", sizeof head.magic);
   return kSuccess;
+}
+
+/// Grows by a step at least. False if there is no room, with errno.
+bool Journal::grow_to(uint64_t bytes) noexcept {
+  if (bytes <= bytes_.load(std::memory_order_acquire)) return true;
+  const std::lock_guard lock(mutex_);
+  const uint64_t has = bytes_.load(std::memory_order_relaxed);
+  if (bytes <= has) return true;
+  const uint64_t wanted = std::max(bytes, has == 0 ? 0 : has + kJournalStep);
+  if (!take_room(has, wanted - has)) return false;
+  bytes_.store(wanted, std::memory_order_release);
+  return true;
 }
 
 uint8_t* Journal::claim_chunk(uint64_t now) noexcept {

@@ -19,7 +19,9 @@ namespace gpupool::internal {
 inline constexpr uint32_t kJournalVersion = 1;
 inline constexpr uint32_t kJournalHeader = 4096;
 inline constexpr uint32_t kJournalChunk = 64 * 1024;
-inline constexpr uint32_t kJournalEnded = 1;  // flag: nothing was cut off
+inline constexpr uint64_t kJournalMost = uint64_t{16} << 30;  // bytes of a file
+inline constexpr uint64_t kJournalStep = uint64_t{1} << 20;   // by which it grows
+inline constexpr uint32_t kJournalEnded = 1;                  // flag: nothing was cut off
 /// Times in the file are ticks shifted to the right by this.
 inline constexpr uint32_t kTickShift = 4;
 
@@ -90,8 +92,10 @@ class Journal {
   bool open_file(const char* path) noexcept;
   /// A failure leaves no file.
   Status map(const char* path);
-  bool grow_to(uint64_t bytes) noexcept;
+  bool take_room(uint64_t from, uint64_t bytes) noexcept;
   bool detach_memory() noexcept;
+
+  bool grow_to(uint64_t bytes) noexcept;
 
   int file_ = -1;
   uint8_t* base_ = nullptr;

@@ -5,21 +5,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstring>
-#include <string>
 
 #include "os/files.hpp"
 
 namespace gpupool::internal {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{16} << 30;
 constexpr uint64_t kLeastBytes = uint64_t{16} << 20;
-constexpr uint64_t kStep = uint64_t{1} << 20;
 
 }  // namespace
 
@@ -38,7 +33,7 @@ Status Journal::map(const char* path) {
                 std::strerror(error));
   }
   // Addresses cost nothing; a process with an address limit gets fewer.
-  for (capacity_ = kMostBytes; capacity_ >= kLeastBytes; capacity_ /= 2) {
+  for (capacity_ = kJournalMost; capacity_ >= kLeastBytes; capacity_ /= 2) {
     void* base = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
     if (base == MAP_FAILED) continue;
     base_ = static_cast<uint8_t*>(base);
@@ -51,16 +46,9 @@ Status Journal::map(const char* path) {
               std::strerror(error));
 }
 
-/// Allocates room on the disk. False if there is none, with errno.
-bool Journal::grow_to(uint64_t bytes) noexcept {
-  if (bytes <= bytes_.load(std::memory_order_acquire)) return true;
-  const std::lock_guard lock(mutex_);
-  const uint64_t has = bytes_.load(std::memory_order_relaxed);
-  if (bytes <= has) return true;
-  const uint64_t wanted = std::max(bytes, has == 0 ? 0 : has + kStep);
-  if (!os::allocate_room(file_, has, wanted - has)) return false;
-  bytes_.store(wanted, std::memory_order_release);
-  return true;
+/// On the disk.
+bool Journal::take_room(uint64_t from, uint64_t bytes) noexcept {
+  return os::allocate_room(file_, from, bytes);
 }
 
 void Journal::close(uint64_t now) noexcept {

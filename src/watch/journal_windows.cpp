@@ -15,12 +15,6 @@
 #include "watch/journal.hpp"
 
 namespace gpupool::internal {
-namespace {
-
-constexpr uint64_t kMostBytes = uint64_t{16} << 30;
-constexpr uint64_t kStep = uint64_t{1} << 20;
-
-}  // namespace
 
 bool Journal::open_file(const char* path) noexcept {
   file_ = _open(path, _O_RDWR | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
@@ -28,8 +22,9 @@ bool Journal::open_file(const char* path) noexcept {
 }
 
 Status Journal::map(const char* path) {
-  capacity_ = kMostBytes;
-  base_ = static_cast<uint8_t*>(VirtualAlloc(nullptr, capacity_, MEM_RESERVE, PAGE_NOACCESS));
+  capacity_ = kJournalMost;
+  // The last step may go beyond.
+  base_ = static_cast<uint8_t*>(VirtualAlloc(nullptr, capacity_ + kJournalStep, MEM_RESERVE, PAGE_NOACCESS));
   if (base_ != nullptr && grow_to(kJournalHeader)) return kSuccess;
   ::_close(file_);
   (void)DeleteFileA(path);
@@ -37,15 +32,8 @@ Status Journal::map(const char* path) {
               GetLastError());
 }
 
-bool Journal::grow_to(uint64_t bytes) noexcept {
-  if (bytes <= bytes_.load(std::memory_order_acquire)) return true;
-  const std::lock_guard lock(mutex_);
-  const uint64_t has = bytes_.load(std::memory_order_relaxed);
-  if (bytes <= has) return true;
-  const uint64_t wanted = std::min(std::max(bytes, has == 0 ? 0 : has + kStep), capacity_);
-  if (VirtualAlloc(base_ + has, wanted - has, MEM_COMMIT, PAGE_READWRITE) == nullptr) return false;
-  bytes_.store(wanted, std::memory_order_release);
-  return true;
+bool Journal::take_room(uint64_t from, uint64_t bytes) noexcept {
+  return VirtualAlloc(base_ + from, bytes, MEM_COMMIT, PAGE_READWRITE) != nullptr;
 }
 
 /// The memory stays: a thread that has not noticed the end writes there.
@@ -56,7 +44,7 @@ void Journal::close(uint64_t now) noexcept {
   head.flags.store(kJournalEnded);
   const uint64_t used = std::min(kJournalHeader + head.chunks.load() * kJournalChunk, bytes_.load());
   for (uint64_t at = 0; at < used;) {
-    const int count = _write(file_, base_ + at, static_cast<unsigned>(std::min(used - at, kStep)));
+    const int count = _write(file_, base_ + at, static_cast<unsigned>(std::min(used - at, kJournalStep)));
     if (count <= 0) break;  // the disk is full: a reader takes what is there
     at += static_cast<uint64_t>(count);
   }

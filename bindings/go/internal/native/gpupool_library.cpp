@@ -14,6 +14,7 @@
 #include "../../../../src/os/files.hpp"
 #include "../../../../src/os/library.hpp"
 #include "../../../../src/os/mutex.hpp"
+#include "../../../../src/os/posix.hpp"
 #include "../../../../src/os/process.hpp"
 #include "../../../../src/os/stack.hpp"
 #include "../../../../src/os/thread.hpp"
@@ -129,6 +130,7 @@
 #if !defined(_WIN32)
 #include "../../../../src/device/sim/backing_host_posix.cpp"
 #include "../../../../src/os/posix.cpp"
+#include "../../../../src/os/stack_posix.cpp"
 #include "../../../../src/watch/journal_posix.cpp"
 #endif
 #if !defined(__linux__)
