@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "attack/each_allocation.hpp"
 #include "attack/host_memory_calls.hpp"
 #include "attack/short_host.hpp"
+#include "support/own_folder.hpp"
 
 namespace attack {
 namespace {
@@ -89,28 +89,16 @@ bool read_setting(const std::string& machine, const std::string& mode, Setting& 
   return mode == "driver" || mode == "upstream" || mode == "pinned";
 }
 
-/// Where the tries leave their files and have their groups: tests like this one run at the same time.
-class OwnFolder {
- public:
-  OwnFolder() {
-    REQUIRE(mkdtemp(path_) != nullptr && chdir(path_) == 0);
-    REQUIRE(setenv("GPUPOOL_SHARE_DIR", path_, 1) == 0);
-  }
-  OwnFolder(const OwnFolder&) = delete;
-  OwnFolder& operator=(const OwnFolder&) = delete;
-  ~OwnFolder() { std::filesystem::remove_all(path_); }
-
- private:
-  char path_[32] = "/tmp/short_host.XXXXXX";
-};
-
 int run(int count, char** words) {
   Setting setting;
   if (count < 3 || !read_setting(words[1], words[2], setting)) {
     fprintf(stderr, "usage: host_memory sim|stand_in vmm|driver|upstream|aware|pinned [CALL [ALLOCATION]]\n");
     return 2;
   }
+  // Where the tries leave their files and have their groups: tests like this one run at the same time.
   const OwnFolder folder;
+  REQUIRE(chdir(folder.path().c_str()) == 0);
+  REQUIRE(setenv("GPUPOOL_SHARE_DIR", folder.path().c_str(), 1) == 0);
   std::vector<Call> calls = calls_of_blocks();
   const std::vector<Call> more = calls_of_pools();
   calls.insert(calls.end(), more.begin(), more.end());

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <string>
 
 #include "attack/host_memory_calls.hpp"
 #include "attack/short_host.hpp"

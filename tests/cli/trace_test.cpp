@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 
 #include "cli/library.hpp"
+#include "support/own_folder.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -115,14 +115,8 @@ TEST(ParseTrace, shows_binary_rubbish_safely) {
 
 class LoadTrace : public ::testing::Test {
  protected:
-  LoadTrace() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gpupool_trace_XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~LoadTrace() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& bytes) const {
-    const std::string path = (folder_ / name).string();
+    const std::string path = (folder_.path() / name).string();
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
@@ -158,7 +152,7 @@ class LoadTrace : public ::testing::Test {
     return text;
   }
 
-  std::filesystem::path folder_;
+  const OwnFolder folder_;
 };
 
 TEST_F(LoadTrace, knows_gzip_by_its_content) {
@@ -205,8 +199,8 @@ TEST_F(LoadTrace, refuses_gzip_that_is_damaged) {
 }
 
 TEST_F(LoadTrace, says_why_a_file_cannot_be_read) {
-  EXPECT_THROW(load_trace((folder_ / "missing").string()), InputError);
-  EXPECT_THROW(load_trace(folder_.string()), InputError);
+  EXPECT_THROW(load_trace((folder_.path() / "missing").string()), InputError);
+  EXPECT_THROW(load_trace(folder_.path().string()), InputError);
 }
 
 }  // namespace

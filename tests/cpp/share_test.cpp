@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <gpupool/share.hpp>
 
 #include "cpp/fixture.hpp"
+#include "support/own_folder.hpp"
 
 namespace {
 
@@ -18,18 +18,11 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 class Share : public testing::Test {
  protected:
-  Share() {
-    std::string name = (std::filesystem::temp_directory_path() / "gpupool-cpp-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    setenv("GPUPOOL_SHARE_DIR", folder_.c_str(), 1);
-  }
-  ~Share() override {
-    unsetenv("GPUPOOL_SHARE_DIR");
-    std::filesystem::remove_all(folder_);
-  }
+  Share() { setenv("GPUPOOL_SHARE_DIR", folder_.path().c_str(), 1); }
+  ~Share() override { unsetenv("GPUPOOL_SHARE_DIR"); }
 
   const ShareGroup team_{.name = "team", .backend = gpupool::Backend::sim};
-  std::filesystem::path folder_;
+  const OwnFolder folder_;
 };
 
 TEST_F(Share, AMemberIsSeenFromOutside) {

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -17,8 +16,17 @@
 #include "base/bits.hpp"
 #include "share/member.hpp"
 #include "share/view.hpp"
+#include "support/own_folder.hpp"
 
 namespace gpupool::internal::share {
+
+constexpr uint64_t kMs = 1'000'000;
+
+template <typename Condition>
+bool soon(Condition condition, int ms = 5000) {
+  for (int i = 0; i < ms && !condition(); ++i) usleep(1000);
+  return condition();
+}
 
 /// A process whose device says what the test wants, and which gives back what the test lets it.
 class TestOwner : public Owner {
@@ -62,14 +70,11 @@ class ShareTest : public testing::Test {
   static constexpr uint64_t kTotal = 64 * kGiB;
 
   ShareTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "gpupool-share-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
     place_.folder = folder_;
     place_.group = "team";
     place_.device = "GPU-0";
     place_.device_bytes = kTotal;
   }
-  ~ShareTest() override { std::filesystem::remove_all(folder_); }
 
   std::shared_ptr<Member> join(std::unique_ptr<Owner> owner = std::make_unique<TestOwner>()) const {
     std::shared_ptr<Member> member;
@@ -118,7 +123,8 @@ class ShareTest : public testing::Test {
   }
   std::string path() const { return place_.path(); }
 
-  std::string folder_;
+  const OwnFolder own_folder_;
+  const std::string folder_ = own_folder_.path().string();
   Place place_;
 };
 

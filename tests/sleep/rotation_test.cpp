@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sleep_fixture.hpp"
+#include "support/own_folder.hpp"
 
 namespace sleep_test {
 namespace {
@@ -108,15 +109,14 @@ std::set<std::string> files_of(const std::vector<pid_t>& processes) {
 // Whatever a process was doing when it was killed, nothing of it is left: what a sleep saves is in the
 // process.
 TEST_F(Sleep, S32_ProcessesThatAreKilledLeaveNothingBehind) {
-  std::string name = (std::filesystem::temp_directory_path() / "sleep-killed-XXXXXX").string();
-  const std::filesystem::path folder = mkdtemp(name.data());
+  const OwnFolder folder;
   std::vector<pid_t> children;
   for (int i = 0; i < 30; ++i) {
     int began[2];
     ASSERT_EQ(pipe(began), 0);
     const pid_t child = fork();
     if (child == 0) {
-      setenv("TMPDIR", folder.c_str(), 1);
+      setenv("TMPDIR", folder.path().c_str(), 1);
       gpupool_t* pool = nullptr;
       const gpupool_config_t config = sim_config();
       gpupool_ptr_t block = 0;
@@ -138,8 +138,7 @@ TEST_F(Sleep, S32_ProcessesThatAreKilledLeaveNothingBehind) {
     close(began[1]);
   }
   EXPECT_EQ(files_of(children), std::set<std::string>());
-  EXPECT_TRUE(std::filesystem::is_empty(folder));
-  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace

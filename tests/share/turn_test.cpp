@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a member asks of its neighbours: who is asked, who gives, in which order, and for how long one waits.
+#include <array>
+#include <vector>
+
+#include "share_fixture.hpp"
+
+namespace gpupool::internal::share {
+namespace {
+
+class TurnTest : public ShareTest {
+ protected:
+  std::array<uint64_t, 3> given_by_three(const std::shared_ptr<Member>& asker);
+};
+
+/// All is given between the look at what is missing and the look at the neighbours, who have nothing then.
+TEST_F(TurnTest, WhatIsGivenWhileItLooksAroundIsSeen) {
+  Common<std::atomic<bool>> gives;
+  auto made = std::make_unique<TestOwner>();
+  TestOwner& owner = *made;
+  const auto asker = join(std::move(made));
+  const pid_t child = start([&] {
+    const auto member = join();
+    if (!member->charge(kTotal)) return 1;
+    while (!*gives) usleep(100);
+    member->refund(kTotal);
+    return pause();
+  });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  int looks = 0;
+  owner.when_asked = [&] {
+    if (++looks != 2) return;  // the sweep for dead members was the first
+    *gives = true;
+    EXPECT_TRUE(soon([&] { return members().back().reserved == 0; }));
+  };
+  Turn turn(*asker, 4 * kGiB, 1000 * kMs);
+  EXPECT_TRUE(turn.wait());
+  EXPECT_EQ(used(), 0U);
+  kill(child, SIGKILL);
+  end_of(child);
+}
+
+/// Giving takes longer than it takes until a neighbour is asked again.
+TEST_F(TurnTest, ANeighbourThatIsGivingIsNotAskedForTheSameAgain) {
+  const auto asker = join();
+  const pid_t child = start([&] {
+    auto made = std::make_unique<TestOwner>();
+    TestOwner& owner = *made;
+    const auto member = join(std::move(made));
+    owner.give = [&](uint64_t bytes) {
+      usleep(50'000);
+      member->refund(bytes);
+      return bytes;
+    };
+    return member->charge(kTotal) ? pause() : 1;
+  });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  {
+    Turn turn(*asker, 4 * kGiB, 5000 * kMs);
+    EXPECT_TRUE(turn.wait());
+  }
+  EXPECT_FALSE(soon([&] { return used() != kTotal - 4 * kGiB; }, 200)) << "more than was asked for";
+  kill(child, SIGKILL);
+  end_of(child);
+}
+
+TEST_F(TurnTest, ANeighbourGivesBackWhatItHasCachedDownToItsGuarantee) {
+  const auto asker = join();
+  Common<std::atomic<uint64_t>> rounds;
+  const pid_t child = start([&] {
+    auto made = std::make_unique<TestOwner>();
+    TestOwner& owner = *made;
+    const auto member = join(std::move(made));
+    owner.give = [&](uint64_t bytes) {
+      ++*rounds;
+      member->refund(bytes);
+      return bytes;
+    };
+    if (member->change_guarantee(static_cast<int64_t>(20 * kGiB)) != kSuccess) return 1;
+    return member->charge(kTotal) ? pause() : 1;
+  });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  {
+    Turn turn(*asker, 4 * kGiB, 1000 * kMs);
+    EXPECT_TRUE(turn.wait());
+    EXPECT_TRUE(asker->charge(4 * kGiB));
+  }
+  EXPECT_EQ(rounds->load(), 1U);
+  {
+    Turn turn(*asker, 40 * kGiB, 1000 * kMs);
+    EXPECT_TRUE(turn.wait());
+    EXPECT_TRUE(asker->charge(40 * kGiB));
+  }
+  const auto start = now_ns();
+  Turn turn(*asker, 512, 1000 * kMs);
+  EXPECT_FALSE(turn.wait()) << "the guarantee was given away";
+  EXPECT_LT(now_ns() - start, 900 * kMs) << "waited for what can never come";
+  EXPECT_EQ(asker->taken(), 44 * kGiB);
+  // What a member says of itself comes after the bytes.
+  EXPECT_TRUE(soon([&] {
+    return std::ranges::all_of(members(), [&](const Neighbour& each) {
+      return each.given == (each.slot == asker->slot() ? 0 : 44 * kGiB);
+    });
+  }));
+  kill(child, SIGKILL);
+  end_of(child);
+}
+
+/// Three neighbours, of which the second has a lower priority: what each gave of the 6 GiB that were asked
+/// for.
+std::array<uint64_t, 3> TurnTest::given_by_three(const std::shared_ptr<Member>& asker) {
+  Common<std::array<std::atomic<uint64_t>, 3>> given;
+  std::vector<pid_t> children;
+  for (size_t i = 0; i < 3; ++i) {
+    children.push_back(start([&] {
+      auto made = std::make_unique<TestOwner>();
+      TestOwner& owner = *made;
+      const auto member = join(std::move(made));
+      owner.give = [&](uint64_t bytes) {
+        (*given)[i] += bytes;
+        member->refund(bytes);
+        return bytes;
+      };
+      member->raise_priority(i == 1 ? -3 : 0);
+      return member->charge((i == 1 ? 10 : 27) * kGiB) ? pause() : 1;
+    }));
+  }
+  EXPECT_TRUE(soon([&] { return used() == kTotal; }));
+  {
+    Turn turn(*asker, 6 * kGiB, 1000 * kMs);
+    EXPECT_TRUE(turn.wait());
+  }
+  for (const pid_t child : children) kill(child, SIGKILL);
+  for (const pid_t child : children) end_of(child);
+  EXPECT_EQ(used_after_repair(), 0U);
+  return {(*given)[0], (*given)[1], (*given)[2]};
+}
+
+/// Who does not answer for two milliseconds is passed over, which may happen on a busy machine, but not
+/// always.
+TEST_F(TurnTest, LowerPriorityGivesFirst) {
+  const auto asker = join();
+  const std::array<uint64_t, 3> wanted = {0, 6 * kGiB, 0};
+  bool is_so = false;
+  for (int i = 0; i < 20 && !is_so; ++i) is_so = given_by_three(asker) == wanted;
+  EXPECT_TRUE(is_so);
+}
+
+TEST_F(TurnTest, AStoppedNeighbourCostsNoMoreThanTheWait) {
+  const auto asker = join();
+  const pid_t child = start([&] { return join()->charge(kTotal) ? pause() : 1; });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  stop(child);
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t start = now_ns();
+    Turn turn(*asker, kGiB, 50 * kMs);
+    EXPECT_FALSE(turn.wait());
+    EXPECT_LT(now_ns() - start, 1000 * kMs);
+  }
+  EXPECT_FALSE(asker->charge(512));
+  kill(child, SIGKILL);
+  end_of(child);
+}
+
+TEST_F(TurnTest, AStoppedNeighbourIsPassedOverForOneThatAnswers) {
+  const auto asker = join();
+  const pid_t stopped = start([&] { return join()->charge(40 * kGiB) ? pause() : 1; });
+  ASSERT_TRUE(soon([&] { return used() == 40 * kGiB; }));
+  const pid_t kind = start([&] {
+    auto made = std::make_unique<TestOwner>();
+    TestOwner& owner = *made;
+    const auto member = join(std::move(made));
+    owner.give = [&](uint64_t bytes) {
+      member->refund(bytes);
+      return bytes;
+    };
+    return member->charge(24 * kGiB) ? pause() : 1;
+  });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  stop(stopped);
+  Turn turn(*asker, kGiB, 1000 * kMs);
+  const uint64_t start = now_ns();
+  EXPECT_TRUE(turn.wait());
+  EXPECT_LT(now_ns() - start, 900 * kMs);
+  for (const pid_t child : {stopped, kind}) kill(child, SIGKILL);
+  for (const pid_t child : {stopped, kind}) end_of(child);
+}
+
+TEST_F(TurnTest, WhatSomebodyWaitsForIsNotTakenByThoseWhoCameLater) {
+  const auto late = join();
+  Common<std::atomic<int>> state;
+  const pid_t child = start([&] {
+    const auto member = join();
+    if (!member->charge(60 * kGiB)) return 1;
+    Turn turn(*member, 4 * kGiB, 2000 * kMs);
+    state->store(1);
+    while (state->load() == 1) usleep(100);
+    return member->charge(4 * kGiB) ? 0 : 2;
+  });
+  ASSERT_TRUE(soon([&] { return state->load() == 1; }));
+  EXPECT_FALSE(late->charge(kGiB)) << "a small request starves a large one";
+  late->raise_priority(3);
+  EXPECT_TRUE(late->charge(kGiB)) << "a higher priority comes first";
+  late->refund(kGiB);
+  state->store(2);
+  EXPECT_EQ(end_of(child), 0);
+}
+
+TEST_F(TurnTest, OneWhoDiesWaitingHoldsUpNobodyForLongerThanItsWait) {
+  const auto other = join();
+  Common<std::atomic<int>> state;
+  const pid_t child = start([&] {
+    const auto member = join();
+    Turn turn(*member, kTotal, 100 * kMs);
+    state->store(1);
+    return pause();
+  });
+  ASSERT_TRUE(soon([&] { return state->load() == 1; }));
+  kill(child, SIGKILL);
+  end_of(child);
+  EXPECT_TRUE(soon([&] { return other->charge(kGiB); }, 200));
+}
+
+}  // namespace
+}  // namespace gpupool::internal::share
