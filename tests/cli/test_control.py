@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from control_target import COMMAND, MIB, NOBODY, SLEEP, ControlCase, run_as_nobody
+from control_target import COMMAND, MIB, NOBODY, SLEEP, ControlCase, needs_another_user, run_as_nobody
 
 
 class ControlTest(ControlCase):
@@ -272,7 +272,7 @@ class ControlTest(ControlCase):
         self.check_failure(2, "longer than 63 bytes", "trim", target.pid, "--tag", "x" * 64)
         self.check_failure(2, "or --pid", "record")
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    @needs_another_user
     def test_other_users_are_refused(self):
         target = self.target()
         done = run_as_nobody("trim", target.pid)
@@ -299,7 +299,7 @@ class ControlTest(ControlCase):
         self.assertEqual(done.stdout, "this process belongs to user 0, who alone may control it\n")
         self.assertEqual(target.do("state(pool)"), "0")
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root sees other users' processes")
+    @needs_another_user
     def test_root_controls_its_own_processes_only(self):
         process = subprocess.Popen(["sleep", "60"], user=NOBODY)
         self.addCleanup(process.wait)

@@ -15,7 +15,7 @@ import time
 import unittest
 import urllib.request
 
-from control_target import run_as_nobody
+from control_target import needs_another_user, run_as_nobody
 from top_target import GIB, HOLDS_2_GIB, MIB, TopTest
 
 # Grows and shrinks without end, on two threads.
@@ -284,7 +284,7 @@ class NotSeen(TopTest):
         self.assertIsNone(self.seen(process))
         self.assertIn("no process that this one may look into uses gpupool", self.table(process)[0])
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root can be another user")
+    @needs_another_user
     def test_another_users_process_is_passed_over(self):
         process = self.start_pool()
         self.assertIsNotNone(self.seen(process))
