@@ -23,8 +23,10 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   std::unique_ptr<Device> device;
   Pool::Options options;
   if (const Status status = open_device(config, device, options); status != kSuccess) return status;
-  if (const Status status = find_debug_modes(options.debug); status != kSuccess) return status;
   const DeviceInfo info = device->info();
+  // Whoever runs compute-sanitizer wants this; GPUPOOL_DEBUG, even empty, has its own say.
+  options.debug.annotate = info.is_under_sanitizer && !options.vmm && options.kind == Kind::device;
+  if (const Status status = find_debug_modes(options.debug); status != kSuccess) return status;
   const auto pool = std::make_shared<Pool>(std::move(device), options);
   if (options.debug.any()) {
     if (const Status status = pool->begin_debugging(); status != kSuccess) return status;
@@ -32,8 +34,9 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   if (const Status status = share_pool(config, *pool); status != kSuccess) return status;
   handle = Registry::instance().add(pool);
   if (log_enabled(GPUPOOL_LOG_INFO)) {
-    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " created on device %d (%s), mode %s, driver %d", handle->id,
-             info.ordinal, info.name, options.vmm ? "vmm" : "driver or upstream", info.driver_version);
+    log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " created on device %d (%s), mode %s, driver %d%s", handle->id,
+             info.ordinal, info.name, options.vmm ? "vmm" : "driver or upstream", info.driver_version,
+             info.is_under_sanitizer ? ", under compute-sanitizer" : "");
   }
   return kSuccess;
 }

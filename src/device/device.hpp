@@ -67,6 +67,9 @@ struct DeviceInfo {
   int32_t compute_capability = 0;
   bool keeps_data = true;  // false: addresses only, and nothing can be read back
   bool annotates = false;  // annotate() has a use
+  // Accesses are checked when work runs, not when it is queued: by compute-sanitizer, which knows of no
+  // chunks.
+  bool is_under_sanitizer = false;
   char name[128] = {};
   char id[64] = {};  // the same in every process, and unique to this device
 };
@@ -174,8 +177,8 @@ class Device {
 
   // ---- debug mode annotate
 
-  /// Says who may touch memory of the pool, for the device and the tools that watch accesses to it. The
-  /// pool's own fill_words and transfer may touch all of it.
+  /// Says who may touch memory of the pool, for the device and the tools that watch accesses to it. On a
+  /// simulated device, the pool's own fill_words and transfer may touch all of it.
   virtual void annotate(Address address, uint64_t size, Standing standing) noexcept = 0;
 };
 

@@ -14,7 +14,7 @@ struct DebugModes {
   bool canary = false;       // see whether anything wrote to the 512 bytes or more behind each block
   bool fence = false;        // give each block a mapping of its own, with nothing behind it
   bool guard = false;        // do so for a few blocks
-  bool annotate = false;     // tell the simulated device and the host's memory checkers where blocks are
+  bool annotate = false;     // tell the device and memory checkers where blocks are
   uint64_t fence_least = 0;  // the smallest block that is fenced
   uint64_t quarantine = 0;   // bytes of freed blocks to hold back
 
@@ -30,7 +30,7 @@ Status parse_debug_modes(const char* name, const char* text, DebugModes& modes);
 void set_debug_modes(const DebugModes& modes) noexcept;
 void unset_debug_modes() noexcept;
 
-/// Gives the modes that were set, else those of GPUPOOL_DEBUG.
+/// Gives the modes that were set, else those of GPUPOOL_DEBUG; without either, `modes` stays as it is.
 Status find_debug_modes(DebugModes& modes);
 
 }  // namespace gpupool::internal

@@ -26,9 +26,7 @@ Debugger::Debugger(Pool& pool, const DebugModes& modes)
 
 Status Debugger::begin() {
   if (modes_.annotate) {
-    if (!pool_.device_.info().annotates) {
-      return fail(GPUPOOL_ERROR_UNSUPPORTED, "debug mode annotate needs a simulated device");
-    }
+    if (const Status status = check_annotate(); status != kSuccess) return status;
     pool_.device_.begin_annotating();
   }
   if (!modes_.canary && !modes_.poison) return kSuccess;
@@ -38,6 +36,26 @@ Status Debugger::begin() {
         "debug modes poison and canary need a device that keeps data, and this simulated one has none");
   }
   return inspector_.begin();
+}
+
+/// compute-sanitizer sees blocks in what the driver's malloc gave, and would report the pool's own fills and
+/// looks too.
+Status Debugger::check_annotate() const {
+  const DeviceInfo& info = pool_.device_.info();
+  if (!info.annotates) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "debug mode annotate needs a simulated device, or a GPU under compute-sanitizer");
+  }
+  if (!info.is_under_sanitizer) return kSuccess;
+  if (pool_.options_.vmm) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "under compute-sanitizer, debug mode annotate needs mode 0 (auto) or 2 (driver), not 1 (vmm)");
+  }
+  if (modes_.canary || modes_.poison) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "under compute-sanitizer, debug mode annotate goes with neither poison nor canary");
+  }
+  return kSuccess;
 }
 
 // ---- mallocs
@@ -155,6 +173,7 @@ Status Debugger::free(Address address, Stream stream) {
     if (book_.find(address) == nullptr) return pool_.free_under_lock(address, stream);
   }
   const StackId stack = take_stack(kinds_to_take(kAllStacks));
+  wait_for_work();
   Findings found;
   Status status = kSuccess;
   {
@@ -179,10 +198,19 @@ Status Debugger::free(Address address, Stream stream) {
   return status == GPUPOOL_ERROR_UNKNOWN_POINTER ? tell_story_of(pool_, address, status) : status;
 }
 
-/// Whether a live block was allocated while its stream captured.
+/// Work that uses a block may still be queued when it is freed, and is checked when it runs.
+void Debugger::wait_for_work() {
+  if (!modes_.annotate || !pool_.device_.info().is_under_sanitizer) return;
+  Pool::Lock lock = pool_.enter();
+  (void)pool_.wait_for_streams(lock, "compute-sanitizer");
+}
+
+/// Whether a graph may use a live block that is freed now: it is a capture's own, or its stream captures.
 bool Debugger::is_of_capture(Address address) const noexcept {
   const Range* block = pool_.space_.map.find(address);
-  return block != nullptr && heap_of(*block).state().capture != 0;
+  if (block == nullptr) return false;
+  StreamState& state = heap_of(*block).state();
+  return state.capture != 0 || (!state.order.is_retired() && state.order.capturing());
 }
 
 /// Tells the device that a block was freed.

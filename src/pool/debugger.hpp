@@ -65,11 +65,13 @@ class Debugger {
   static constexpr size_t kMostGuards = 64;
   static constexpr size_t kToldMax = 16;
 
+  Status check_annotate() const;
   bool wants_fence(uint64_t size) const noexcept;
   bool is_of_capture(Address address) const noexcept;
   Status allocate(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
   Status allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
   void begin_life(Address address, uint64_t size, StackId stack) noexcept;
+  void wait_for_work();
   void close_block(const BlockRecord& life, bool is_captured) noexcept;
   void allow_reuse(Range& block) noexcept;
   bool may_queue(StreamState& state) noexcept;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/cuda/api.hpp"
+#include "device/cuda/compute_sanitizer.hpp"
 #include "device/cuda/scope.hpp"
 #include "device/device.hpp"
 
@@ -77,7 +78,9 @@ class CudaDevice final : public Device {
   Status host_memory(uint64_t& available) override;
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override;
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
-  void annotate(Address, uint64_t, Standing) noexcept override {}
+  void annotate(Address address, uint64_t size, Standing standing) noexcept override {
+    if (setup_.info.annotates) sanitizer_.annotate(address, size, standing);
+  }
 
  private:
   CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }
@@ -102,6 +105,8 @@ class CudaDevice final : public Device {
   // One descriptor for the device itself and one for each peer that it ever had.
   std::vector<cuda::CUmemAccessDesc> access_;
   size_t enabled_ = 1;  // how many of them can access memory from cuMemAlloc
+
+  ComputeSanitizer sanitizer_;
 };
 
 }  // namespace gpupool::internal

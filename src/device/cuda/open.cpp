@@ -195,6 +195,7 @@ Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_pt
   if (status == kSuccess) status = add_peers(*driver, peers, setup);
   if (status == kSuccess) status = choose_context(*driver, ordinal, setup.context);
   if (status != kSuccess) return status;
+  setup.info.is_under_sanitizer = setup.info.annotates = ComputeSanitizer::is_present();
   device = std::make_unique<CudaDevice>(*driver, std::move(setup));
   return kSuccess;
 }

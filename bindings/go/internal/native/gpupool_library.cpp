@@ -43,6 +43,7 @@
 #include "../../../../src/core/heap_fence.cpp"
 #include "../../../../src/core/heap_plan.cpp"
 #include "../../../../src/device/cuda/api.cpp"
+#include "../../../../src/device/cuda/compute_sanitizer.cpp"
 #include "../../../../src/device/cuda/device.cpp"
 #include "../../../../src/device/cuda/open.cpp"
 #include "../../../../src/device/sim/access.cpp"
