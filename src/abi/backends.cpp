@@ -182,9 +182,8 @@ Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& devi
   const DeviceInfo& info = device->info();
   const bool can_map = (info.capabilities & GPUPOOL_CAPABILITY_VMM) != 0 && info.granularity <= kGranule;
   options.kind = static_cast<Kind>(config.kind);
-  options.vmm = config.mode == GPUPOOL_MODE_VMM ||
-                (config.mode == GPUPOOL_MODE_AUTO && can_map && options.kind == Kind::device &&
-                 !info.is_under_sanitizer);
+  options.vmm = config.mode == GPUPOOL_MODE_VMM || (config.mode == GPUPOOL_MODE_AUTO && can_map &&
+                                                    options.kind == Kind::device && !info.is_under_sanitizer);
   if (options.vmm && !can_map) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "mode is 1 (vmm), and device %d has no virtual memory management",
                 config.device);

@@ -48,8 +48,9 @@ Status Debugger::check_annotate() const {
   }
   if (!info.is_under_sanitizer) return kSuccess;
   if (pool_.options_.vmm) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED,
-                "under compute-sanitizer, debug mode annotate needs mode 0 (auto) or 2 (driver), not 1 (vmm)");
+    return fail(
+        GPUPOOL_ERROR_UNSUPPORTED,
+        "under compute-sanitizer, debug mode annotate needs mode 0 (auto) or 2 (driver), not 1 (vmm)");
   }
   if (modes_.canary || modes_.poison) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED,

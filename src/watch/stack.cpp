@@ -97,7 +97,12 @@ uint64_t hash_of(const Taken& taken) noexcept {
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15 ^ (hash >> 29); };
   for (size_t i = 0; i < taken.count; ++i) add(reinterpret_cast<uintptr_t>(taken.frames[i]));
-  for (const char c : taken.words()) add(static_cast<unsigned char>(c));
+  std::string_view words = taken.words();
+  for (uint64_t word = 0; words.size() >= sizeof word; words.remove_prefix(sizeof word)) {
+    std::memcpy(&word, words.data(), sizeof word);
+    add(word);
+  }
+  for (const char c : words) add(static_cast<unsigned char>(c));
   return hash;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pool tells compute-sanitizer: the blocks that are live, to the byte, and the segments that they are in.
+// What a pool tells compute-sanitizer: the blocks that are live, to the byte, and the segments that they are
+// in.
 #include <gpupool/gpupool.h>
 #include <gtest/gtest.h>
 

@@ -58,7 +58,8 @@ void register_regions(void*, const void* batch) {
   for (size_t i = 0; i < field<size_t>(batch, 16); ++i) {
     const auto size = field<uint64_t>(ranges, 16 * i);
     const auto address = field<uint64_t>(ranges, 16 * i + 8);
-    if (address < heap || address + size > heap + told.heaps.at(heap)) complain("a region is not in its heap");
+    if (address < heap || address + size > heap + told.heaps.at(heap))
+      complain("a region is not in its heap");
     const auto after = told.regions.lower_bound(address);
     if (after != told.regions.end() && after->first < address + size) complain("a region overlaps the next");
     if (after != told.regions.begin() && std::prev(after)->first + std::prev(after)->second > address) {
@@ -70,7 +71,8 @@ void register_regions(void*, const void* batch) {
 
 void unregister_regions(void*, const void* batch) {
   check_head(batch, 32, "the version or size of regions that end");
-  if (field<uint32_t>(batch, 4) != 1 || field<size_t>(batch, 16) != 8) complain("how regions that end are named");
+  if (field<uint32_t>(batch, 4) != 1 || field<size_t>(batch, 16) != 8)
+    complain("how regions that end are named");
   const auto* const addresses = field<const uint64_t*>(batch, 24);
   for (size_t i = 0; i < field<size_t>(batch, 8); ++i) {
     if (told.regions.erase(addresses[i]) == 0) complain("a region ends that never began");

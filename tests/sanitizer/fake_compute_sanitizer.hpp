@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for the library of compute-sanitizer that takes what NVTX says of memory. It keeps what it was told, and
-// what was wrong about that.
+// A stand-in for the library of compute-sanitizer that takes what NVTX says of memory. It keeps what it was
+// told, and what was wrong about that.
 #pragma once
 
 #include <cstdint>

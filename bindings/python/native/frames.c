@@ -1,16 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Python's frames as text, for samples and recordings. The library calls this in the middle of a malloc, on
  * the thread of the malloc, with no lock of its own held. */
+#ifndef _WIN32
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#include <dlfcn.h>
+#endif
 #include <Python.h>
 #include <gpupool/gpupool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "glue.h"
 
-enum { MOST_FRAMES = 40 };
+enum { MOST_FRAMES = 40, MOST_CODES = 1024, MOST_CODE_TEXT = 640, MOST_STACKS = 4093 };
 
-/* This package's own folder. Its frames stand between every caller and the library, so they are left out. */
+/* What is written of a code object, but for the line. A stack is taken at each malloc of a recording, and most
+ * of it is of the same functions each time: asking Python for names takes ten times as long as copying them.
+ * The table is guarded by the interpreter's lock, and keeps its code objects alive, so that an address means
+ * one of them. */
+typedef struct known_code_t {
+  PyCodeObject* code;
+  uint64_t number; /* unlike that of any other code object before it */
+  /* "name (file:"; length 0: this package's own code, which stands between every caller and the library. */
+  char* text;
+  size_t length;
+} known_code_t;
+
+static known_code_t known_codes[MOST_CODES];
+
 static int is_own(const char* file) {
   return strstr(file, "/gpupool/_") != NULL || strstr(file, "/gpupool/frameworks/") != NULL;
 }
@@ -27,31 +46,145 @@ static void read_name(PyObject* object, const char* attribute, char* text, size_
   PyErr_Clear();
 }
 
-static size_t write_frames(char* text, size_t capacity) {
+/* What is known of a code object; NULL if the host has no memory for it. */
+static const known_code_t* know_code(PyCodeObject* code) {
+  known_code_t* known = &known_codes[((uintptr_t)code >> 5) % MOST_CODES];
+  if (known->code == code) return known;
   char file[512];
   char name[128];
+  read_name((PyObject*)code, "co_filename", file, sizeof file);
+  read_name((PyObject*)code, "co_name", name, sizeof name);
+  char text[MOST_CODE_TEXT + sizeof " (:"];
+  const size_t length = is_own(file) ? 0 : (size_t)snprintf(text, sizeof text, "%s (%s:", name, file);
+  char* kept = malloc(length + 1);
+  if (kept == NULL) return NULL;
+  memcpy(kept, text, length);
+  PyCodeObject* before = known->code;
+  free(known->text);
+  Py_INCREF((PyObject*)code);
+  static uint64_t numbers = 0;
+  *known = (known_code_t){code, ++numbers, kept, length};
+  Py_XDECREF((PyObject*)before);
+  return known;
+}
+
+/* Appends a frame's line to `text`. Returns the new length, or 0 if there is no room. */
+static size_t write_frame(const known_code_t* known, int line, char* text, size_t length, size_t capacity) {
+  char number[16];
+  size_t digits = 0;
+  for (unsigned rest = line < 0 ? 0 : (unsigned)line; digits == 0 || rest != 0; rest /= 10) {
+    number[digits++] = (char)('0' + rest % 10);
+  }
+  if (length + known->length + digits + 2 > capacity) return 0;
+  memcpy(text + length, known->text, known->length);
+  length += known->length;
+  while (digits != 0) text[length++] = number[--digits];
+  text[length++] = ')';
+  text[length++] = '\n';
+  return length;
+}
+
+/* The caller of a frame, whose reference it takes; NULL: none. */
+static PyFrameObject* go_out(PyFrameObject* frame) {
+  static PyObject* f_back = NULL;
+  if (f_back == NULL) f_back = PyUnicode_InternFromString("f_back");
+  PyObject* outer = f_back == NULL ? NULL : PyObject_GetAttr((PyObject*)frame, f_back);
+  Py_DECREF((PyObject*)frame);
+  if (outer == NULL) PyErr_Clear();
+  if (outer == Py_None) Py_CLEAR(outer);
+  return (PyFrameObject*)outer;
+}
+
+static size_t write_frames(char* text, size_t capacity) {
   size_t length = 0;
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF((PyObject*)frame);
   for (int i = 0; frame != NULL && i < MOST_FRAMES; ++i) {
     PyCodeObject* code = PyFrame_GetCode(frame);
-    read_name((PyObject*)code, "co_filename", file, sizeof file);
-    read_name((PyObject*)code, "co_name", name, sizeof name);
+    const known_code_t* known = know_code(code);
     Py_DECREF((PyObject*)code);
-    if (!is_own(file)) {
-      const size_t room = capacity - length;
-      const int wanted =
-          snprintf(text + length, room, "%s (%s:%d)\n", name, file, PyFrame_GetLineNumber(frame));
-      if (wanted < 0 || (size_t)wanted >= room) break;
-      length += (size_t)wanted;
+    if (known == NULL) break;
+    if (known->length != 0) {
+      const size_t end = write_frame(known, PyFrame_GetLineNumber(frame), text, length, capacity);
+      if (end == 0) break;
+      length = end;
     }
-    PyObject* outer = PyObject_GetAttrString((PyObject*)frame, "f_back");
-    Py_DECREF((PyObject*)frame);
-    if (outer == NULL) PyErr_Clear();
-    if (outer == Py_None) Py_CLEAR(outer);
-    frame = (PyFrameObject*)outer;
+    frame = go_out(frame);
   }
   Py_XDECREF((PyObject*)frame);
+  return length;
+}
+
+/* The text of a stack that was taken before, by what its frames are: functions, and places in them. Line
+ * numbers take longer to find than all else together. Guarded by the interpreter's lock; stacks with equal
+ * 64-bit keys count as equal. */
+typedef struct known_stack_t {
+  uint64_t key; /* 0: none */
+  char* text;
+  size_t length;
+} known_stack_t;
+
+static known_stack_t known_stacks[MOST_STACKS];
+
+/* Functions of CPython that the stable ABI lacks: f_back and f_lasti without objects for their names and
+ * values. PyFrame_GetLasti is there from 3.11 on. NULL: not there, and every stack is written anew. */
+static PyFrameObject* (*get_back)(PyFrameObject*) = NULL;
+static int (*get_place)(PyFrameObject*) = NULL;
+
+static void find_functions(void) {
+  static int is_done = 0;
+  if (is_done) return;
+  is_done = 1;
+#ifndef _WIN32
+  void* const back = dlsym(RTLD_DEFAULT, "PyFrame_GetBack");
+  void* const place = dlsym(RTLD_DEFAULT, "PyFrame_GetLasti");
+  if (back == NULL || place == NULL) return;
+  memcpy(&get_back, &back, sizeof back);
+  memcpy(&get_place, &place, sizeof place);
+#endif
+}
+
+/* The key of the calling thread's stack; 0: unknown. */
+static uint64_t find_key(void) {
+  find_functions();
+  if (get_place == NULL) return 0;
+  uint64_t key = 0xcbf29ce484222325;
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF((PyObject*)frame);
+  for (int i = 0; frame != NULL && i < MOST_FRAMES; ++i) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const known_code_t* known = know_code(code);
+    Py_DECREF((PyObject*)code);
+    if (known == NULL) key = 0;
+    if (key == 0) break;
+    const uint64_t place = known->number << 32 ^ (uint32_t)get_place(frame);
+    key = (key ^ place) * 0x9e3779b97f4a7c15 ^ (key >> 29);
+    PyFrameObject* outer = get_back(frame);
+    Py_DECREF((PyObject*)frame);
+    frame = outer;
+  }
+  Py_XDECREF((PyObject*)frame);
+  return key;
+}
+
+static void keep_stack(known_stack_t* known, uint64_t key, const char* text, size_t length) {
+  char* kept = malloc(length + 1);
+  if (kept == NULL) return;
+  memcpy(kept, text, length);
+  free(known->text);
+  *known = (known_stack_t){key, kept, length};
+}
+
+static size_t write_stack(char* text, size_t capacity) {
+  const uint64_t key = find_key();
+  if (key == 0) return write_frames(text, capacity);
+  known_stack_t* known = &known_stacks[key % MOST_STACKS];
+  if (known->key == key && known->length <= capacity) {
+    memcpy(text, known->text, known->length);
+    return known->length;
+  }
+  const size_t length = write_frames(text, capacity);
+  keep_stack(known, key, text, length);
   return length;
 }
 
@@ -65,7 +198,7 @@ size_t gpupool_py_call_stack(void* user, char* text, size_t capacity) {
   PyObject* value = NULL;
   PyObject* trace = NULL;
   PyErr_Fetch(&type, &value, &trace);
-  const size_t length = write_frames(text, capacity);
+  const size_t length = write_stack(text, capacity);
   PyErr_Restore(type, value, trace);
   PyGILState_Release(state);
   return length;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,40 @@ def test_holders_name_tag_file_and_function(pool: gpupool.Pool) -> None:
         assert second.startswith("test_holders_name_tag_file_and_function (")
         assert 'of "kv cache" from load (' in pool.report()
     assert pool.holders() == ()
+
+
+def test_stacks_that_were_seen_before_are_still_right(pool: gpupool.Pool) -> None:
+    size = 64 * MIB
+
+    def one(depth: int) -> gpupool.Buffer:
+        return pool.alloc(size) if depth == 0 else one(depth - 1)
+
+    def names() -> list[str]:
+        return [line.partition(" ")[0] for line in pool.holders()[0].stack.splitlines()]
+
+    def first() -> tuple[str, int]:
+        line = pool.holders()[0].stack.splitlines()[0]
+        return line.partition(" ")[0], int(line.rpartition(":")[2].rstrip(")"))
+
+    for _ in range(3):
+        for depth in (0, 1, 7, 60):
+            with one(depth):
+                found = names()[:-1]  # the text may end within the last
+                assert found[: depth + 1] == ["one"] * min(depth + 1, len(found))
+        with pool.alloc(size):
+            here = first()
+        with pool.alloc(size):
+            assert first() == (here[0], here[1] + 2)
+    # More functions than are remembered, whose code lies where that of others was. Not every malloc is a sample.
+    checked = 0
+    for number in range(3000):
+        scope: dict[str, Any] = {}
+        exec(f"def function_{number}(pool, size):\n" + "\n" * (number % 7) + "  return pool.alloc(size)", scope)
+        with scope.pop(f"function_{number}")(pool, size):
+            if pool.holders():
+                checked += 1
+                assert first() == (f"function_{number}", number % 7 + 2)
+    assert checked > 100
 
 
 def test_the_failure_says_who() -> None:

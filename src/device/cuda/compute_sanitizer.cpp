@@ -17,7 +17,7 @@ namespace {
 constexpr uint16_t kNvtxVersion = 3;
 constexpr uint16_t kMemoryModule = 1;
 constexpr uint16_t kMemoryVersion = 0x0102;
-constexpr uint32_t kSubAllocator = 1;     // how a heap is used
+constexpr uint32_t kSubAllocator = 1;      // how a heap is used
 constexpr uint32_t kVirtualAddresses = 1;  // what its memory is
 constexpr uint32_t kByPointer = 1;         // how a region is named
 
@@ -84,12 +84,11 @@ class Nvtx {
     void* const tool = find_tool();
     if (tool == nullptr) return;
     using Begin = int(ModuleInfo*);
-    auto* const begin =
-        reinterpret_cast<Begin*>(os::find_symbol(tool, "InitializeInjectionNvtxExtension"));
+    auto* const begin = reinterpret_cast<Begin*>(os::find_symbol(tool, "InitializeInjectionNvtxExtension"));
     if (begin == nullptr) return;
     ModuleSegment segment{1, slots_.size(), slots_.data()};
-    ModuleInfo info{kNvtxVersion, sizeof(ModuleInfo), kMemoryModule, kMemoryVersion,
-                    1,            &segment,           nullptr,       nullptr};
+    ModuleInfo info{kNvtxVersion, sizeof(ModuleInfo), kMemoryModule, kMemoryVersion, 1, &segment, nullptr,
+                    nullptr};
     if (begin(&info) == 0) slots_ = {};
   }
 
