@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints what each number in src/core/policy.hpp gains on the recorded traces.
 
-    tools/ablate.py [--passes 10] [NAME...]
+    tools/ablate.py [--passes 10] [--jobs 2] [NAME...]
 
 Builds the command once, in build/ablate, with a policy whose numbers come from the environment, and plays the traces
 with each number at a quarter and at four times its value. For each it prints the change of reserved memory and of the
@@ -19,6 +19,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,6 +125,7 @@ def row_of(name, value, base, found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="replays at a time")
     parser.add_argument("names", nargs="*", metavar="NAME", help="numbers, as they are called in the header")
     arguments = parser.parse_args()
     known = numbers()
@@ -135,9 +137,12 @@ def main():
     print(f"{'':33} " + " ".join(f"{what:>9} {'most':>9} {'where':19}" for what in ("reserved", "limit", "driver ms")))
     for trace, each in base.items():
         print(f"{trace:33} {each['reserved']:9.4f} {each['cap']:39.4f} {each['driver']:39.2f}")
-    for name in arguments.names or known:
-        for value in (max(1, known[name] // 4), known[name] * 4):
-            print(row_of(name, value, base, replay(arguments.passes, name, value)), flush=True)
+    changes = [(name, max(1, known[name] // 4)) for name in arguments.names or known]
+    changes = [change for name, least in changes for change in ((name, least), (name, known[name] * 4))]
+    with ThreadPoolExecutor(arguments.jobs) as jobs:
+        found = jobs.map(lambda change: replay(arguments.passes, *change), changes)
+        for (name, value), each in zip(changes, found, strict=True):
+            print(row_of(name, value, base, each), flush=True)
 
 
 if __name__ == "__main__":
