@@ -61,7 +61,8 @@ bool Member::sweep() noexcept {
   return limbo_.load();
 }
 
-/// How much is missing until the group lets this member take `bytes` and the device has them.
+/// How much is missing until the group lets this member take `bytes` and the device has them. The device is
+/// asked last, since its answer takes longer than all else here.
 uint64_t Member::missing(uint64_t bytes) noexcept {
   const Slot& self = own();
   const uint64_t reserved = self.reserved.load();
@@ -72,7 +73,7 @@ uint64_t Member::missing(uint64_t bytes) noexcept {
   // Free memory may be for other members, whose turn it is.
   if (lacks == 0 && bytes > sure && !is_passing((bytes - sure) / kUnitBytes)) lacks = bytes;
   uint64_t free = 0;
-  if (owner_->free_bytes(free)) lacks = std::max(lacks, bytes - std::min(bytes, free));
+  if (lacks == 0 && owner_->free_bytes(free)) lacks = bytes - std::min(bytes, free);
   return lacks;
 }
 
@@ -186,9 +187,9 @@ bool Turn::wait() noexcept {
   uint64_t gap = kFirstGapNs;
   uint64_t next_round = 0;
   bool has_asked = false;
+  const uint64_t start = now_ns();
   for (;;) {
     const uint32_t seen = region.header.freed.load();
-    const bool more_to_come = member_.sweep();
     const uint64_t missing = member_.missing(bytes_);
     if (missing == 0) {
       if (has_asked) member_.count_taken(bytes_);
@@ -205,7 +206,10 @@ bool Turn::wait() noexcept {
     // A member that holds more than the others does not go on waiting for what they may free one day: they
     // wait for what it frees itself once it is refused.
     const bool is_refused = round.is_over && member_.others_wait() && member_.beyond_share() > 0;
-    if ((round.candidates == 0 || is_refused) && !more_to_come) {
+    const bool has_no_hope = round.candidates == 0 || is_refused;
+    // The living answer sooner than the dead are found.
+    const bool more_to_come = (has_no_hope || now - start >= kSweepNs) && member_.sweep();
+    if (has_no_hope && !more_to_come) {
       // Since `missing` was taken, a neighbour may have given all that it had: then it looks like one that
       // has nothing to give.
       if (region.header.freed.load() == seen && member_.missing(bytes_) >= missing) return false;
