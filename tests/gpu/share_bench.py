@@ -4,9 +4,9 @@
 
     share_bench.py [--device cuda:0] [--size 1GiB] [--rounds 60]
 
-A rich process has six times `size` cached, which is all that the group may have; a poor one has nothing. Prints how long
-the poor one's mallocs of `size` take, in blocks of 64 MiB and driver calls included: while there is room, and when the
-rich one has to give.
+A rich process has six times `size` cached, which is all that the group may have; a poor one has nothing. Prints how
+long the poor one's mallocs of `size` take, in blocks of 64 MiB and driver calls included: while there is room, and when
+the rich one has to give.
 """
 
 import argparse

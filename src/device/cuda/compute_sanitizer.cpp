@@ -2,6 +2,7 @@
 #include "device/cuda/compute_sanitizer.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -129,9 +130,17 @@ class Nvtx {
   std::array<intptr_t, 63> slots_{};
 };
 
-const Nvtx& nvtx() noexcept {
-  static const Nvtx instance;
-  return instance;
+/// Found once, or by each of several threads that come first; then it stays.
+constinit std::atomic<const Nvtx*> the_nvtx{nullptr};
+
+/// Throws std::bad_alloc the first time.
+const Nvtx& nvtx() {
+  const Nvtx* known = the_nvtx.load(std::memory_order_acquire);
+  if (known != nullptr) return *known;
+  const Nvtx* const found = new Nvtx;
+  if (the_nvtx.compare_exchange_strong(known, found)) return *found;
+  delete found;
+  return *known;
 }
 
 const void* to_pointer(Address address) noexcept {
@@ -140,7 +149,7 @@ const void* to_pointer(Address address) noexcept {
 
 }  // namespace
 
-bool ComputeSanitizer::is_present() noexcept {
+bool ComputeSanitizer::is_present() {
   return nvtx().is_there();
 }
 

@@ -15,9 +15,9 @@ namespace gpupool::internal {
 /// Tells the tool about one device's memory.
 class ComputeSanitizer {
  public:
-  /// Whether this process runs under the tool, and it takes what NVTX says. Loads the tool's library if it is
-  /// not there yet, so it has the driver begin first; the answer stays.
-  static bool is_present() noexcept;
+  /// Whether this process runs under the tool, and the tool takes what NVTX says. Loads the tool's library if
+  /// it is not there yet: call it once the driver is initialised. The answer stays. Throws std::bad_alloc.
+  static bool is_present();
 
   /// See Device::annotate. Call it only if is_present(). The tool checks accesses when they happen: what was
   /// queued must be done before memory is closed. If the host has no memory for the records, more stays open.
