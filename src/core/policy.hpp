@@ -54,7 +54,7 @@ inline constexpr uint64_t kEntitledParts = 16;
 /// The part of memory moved while time is overspent that may be created instead.
 inline constexpr uint64_t kCreditParts = 4;
 /// Half of an unspent credit expires in this time.
-inline constexpr uint64_t kHalfLifeNs = 2'000'000'000;
+inline constexpr uint64_t kHalfLifeNs = 1'000'000'000;
 /// Memory created instead of moved is at most this part of what all heaps are entitled to.
 inline constexpr uint64_t kSurplusParts = 2;
 /// The part of the limit and of the device that stays free of surplus memory.

@@ -64,7 +64,7 @@ class Caches {
   // `most` down by them. A thread that drains many blocks gives way to others between two calls.
 
   /// Blocks to drain at a time (docs/inside/locks.md says how long that takes).
-  static constexpr size_t kAtATime = 256;
+  static constexpr size_t kAtATime = 64;
 
   /// Drains what the cache keeps of one stream and size group, or of all.
   static Range* drain(ThreadCache& cache, Stream stream, SizeGroup group, size_t& most) noexcept;
