@@ -231,6 +231,20 @@ static inline bridge_result bridge_sleep_state(uintptr_t pool) {
   return bridge_done(status, (uint64_t)state);
 }
 
+static inline bridge_result bridge_export(uintptr_t pool, uint64_t ptr, char* handle) {
+  return bridge_done(gpupool_export(bridge_pool(pool), ptr, handle, GPUPOOL_EXPORT_BYTES), 0);
+}
+
+static inline bridge_result bridge_import(uintptr_t pool, const char* handle, uint64_t* size) {
+  gpupool_ptr_t ptr = 0;
+  const gpupool_status_t status = gpupool_import(bridge_pool(pool), handle, &ptr, size);
+  return bridge_done(status, ptr);
+}
+
+static inline bridge_result bridge_import_close(uintptr_t pool, uint64_t ptr) {
+  return bridge_done(gpupool_import_close(bridge_pool(pool), ptr), 0);
+}
+
 static inline bridge_result bridge_set_name(uintptr_t pool, const char* name) {
   return bridge_done(gpupool_set_name(bridge_pool(pool), name), 0);
 }

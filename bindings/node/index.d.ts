@@ -121,6 +121,12 @@ export declare class Pool implements Disposable {
   setKeep(address: number | bigint, keep: boolean): void;
   /** Obtains page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. */
   prepareBackup(bytes: number | bigint): void;
+  /** Lets other processes map a block: a handle for importBlock of any process, good until the block is freed. */
+  exportBlock(address: number | bigint): string;
+  /** Maps a block of another process: its address here and its size. It is no block of this pool; closeImport ends it. */
+  importBlock(handle: string): BlockInfo;
+  /** Ends an import. The last one of a handle waits for all work of the device's context. */
+  closeImport(address: number | bigint): void;
   /** Asks the other processes of the pool's group for this many bytes, ahead of need, and waits at most timeoutNs. */
   shareRequest(bytes: number | bigint, timeoutNs?: number | bigint): void;
 

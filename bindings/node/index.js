@@ -216,6 +216,15 @@ class Pool {
   setKeep(address, keep) {
     native.gpupool_set_keep(wrapped.of(this), address, keep);
   }
+  exportBlock(address) {
+    return native.gpupool_export(wrapped.of(this), address);
+  }
+  importBlock(handle) {
+    return native.gpupool_import(wrapped.of(this), handle);
+  }
+  closeImport(address) {
+    native.gpupool_import_close(wrapped.of(this), address);
+  }
   shareRequest(bytes, timeoutNs = 0) {
     native.gpupool_share_request(wrapped.of(this), bytes, timeoutNs);
   }

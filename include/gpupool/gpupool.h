@@ -123,6 +123,9 @@ extern "C" {
 /* For gpupool_free: "any stream that this pool has seen may still be using the block". */
 #define GPUPOOL_STREAM_UNKNOWN 0xffffffffffffffff
 
+/* Room for a handle of gpupool_export, its terminating zero included. Since 0.2. */
+#define GPUPOOL_EXPORT_BYTES 192
+
 /* ---- types ------------------------------------------------------------------------------------ */
 
 /* A pool. Opaque. */
@@ -982,6 +985,43 @@ GPUPOOL_API gpupool_status_t gpupool_share_set(const char* share, gpupool_backen
 GPUPOOL_API gpupool_status_t gpupool_share_repair(const char* share, gpupool_backend_t backend,
                                                   int32_t device, int64_t* out_off);
 
+/* ---- memory between processes ----------------------------------------------------------------- */
+
+/* Lets other processes of the same user use a block: writes a handle, a line of text of less than
+ * GPUPOOL_EXPORT_BYTES bytes, which may reach them in any way. The handle is good until the block is freed,
+ * or this process ends; a second export of the block gives the same one. The memory stays where it is: while
+ * a block is exported, gpupool_sleep gives UNAVAILABLE. When it is freed, processes that have imported it
+ * keep its memory, contents included. The block then counts as one that streams still use, and its memory
+ * serves other requests once all of them have closed it or ended; where one was killed, a few seconds later,
+ * since its work may outlive it. If this pool or process ends first, the driver keeps the memory for them.
+ * Other processes get the whole chunks that the block lies in, with whatever else is in there, so export to
+ * trusted ones only. While a block is exported, the process holds one descriptor and one for each of its
+ * chunks. Only on Linux. Never waits for the GPU: say in your own way when the contents are ready. Since 0.2.
+ * Errors: UNKNOWN_POINTER (ptr is not the address of a live block), UNSUPPORTED (not a vmm pool, a pool with
+ * debug modes, a system other than Linux, a simulated device without data, or a device that does not share),
+ * INVALID_ARGUMENT (handle is NULL, or capacity less than GPUPOOL_EXPORT_BYTES), ASLEEP, UNAVAILABLE (no more
+ * descriptors), DRIVER, HOST_OUT_OF_MEMORY, FORKED. */
+GPUPOOL_API gpupool_status_t gpupool_export(gpupool_t* pool, gpupool_ptr_t ptr, char* handle,
+                                            size_t capacity);
+
+/* Maps a block of another process for this pool's device and its peers: *out_ptr is its address here,
+ * *out_size how many bytes were allocated there. It is the same physical memory, and both may write. It is no
+ * block of this pool, and counts in none of its figures. Importing a handle again gives the same address, and
+ * needs a close of its own. Only the user that exported, on the same device, can import, and where Yama
+ * restricts ptrace (kernel.yama.ptrace_scope), only a parent of the exporter, or whom it lets with
+ * PR_SET_PTRACER. Only on Linux. Since 0.2.
+ * Errors: INVALID_ARGUMENT (no handle of gpupool_export; or one of another device), UNAVAILABLE (the exporter
+ * has ended or freed the block, or the system forbids access to it: gpupool_last_error says which),
+ * UNSUPPORTED, DRIVER, HOST_OUT_OF_MEMORY, FORKED. After an error nothing has changed. */
+GPUPOOL_API gpupool_status_t gpupool_import(gpupool_t* pool, const char* handle, gpupool_ptr_t* out_ptr,
+                                            uint64_t* out_size);
+
+/* Ends an import. The last close of a handle waits for all work of the device's context, and unmaps the
+ * memory. What is not closed ends with the pool or the process. Since 0.2.
+ * Errors: UNKNOWN_POINTER (nothing is imported there), UNAVAILABLE (a stream of the pool captures a graph),
+ * DRIVER, FORKED. After an error the memory is still mapped. */
+GPUPOOL_API gpupool_status_t gpupool_import_close(gpupool_t* pool, gpupool_ptr_t ptr);
+
 /* ---- watching --------------------------------------------------------------------------------- */
 
 /* Fills stats. stats->struct_size must be set; the call sets it to the bytes that it filled. Works on
@@ -1135,9 +1175,9 @@ GPUPOOL_API gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool
 
 /* Makes calls of the simulated driver fail. script is a list "CALL:NUMBER[=ERROR]" with commas: CALL is
  * create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,
- * host_wait, copy (those of sleep and wake) or stream (creating and destroying one); NUMBER counts that
- * call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or error (default).
- * An empty script ends all failures.
+ * host_wait, copy (those of sleep and wake), stream (creating and destroying one) or share (exporting a chunk
+ * to other processes, and importing one; since 0.2); NUMBER counts that call's occurrences from 1, starting
+ * now, or is * for every one; ERROR is out_of_memory or error (default). An empty script ends all failures.
  * Errors: INVALID_ARGUMENT, with the part that was not understood. */
 GPUPOOL_API gpupool_status_t gpupool_sim_script(int32_t device, const char* script);
 

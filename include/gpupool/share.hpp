@@ -4,12 +4,16 @@
 //     gpupool::Pool pool({.share = "team", .guaranteed_bytes = 2u << 30});
 //     for (const auto& member : gpupool::share_info("team").members) std::puts(member.name);
 //
+//     send(gpupool::export_block(pool, block.ptr()));          // in one process
+//     const gpupool::Import weights(pool, receive());          // in another
+//
 // Errors are exceptions, as in gpupool.hpp.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpupool/gpupool.hpp"
@@ -75,6 +79,56 @@ inline int64_t share_repair(const ShareGroup& group = {}) {
 inline void share_request(Pool& pool, uint64_t bytes, uint64_t timeout_ns) {
   check(gpupool_share_request(pool.handle(), bytes, timeout_ns));
 }
+
+/// Lets other processes of the same user map a block: the text is for gpupool_import in any language, and
+/// good until the block is freed.
+[[nodiscard]] inline std::string export_block(Pool& pool, gpupool_ptr_t ptr) {
+  char handle[GPUPOOL_EXPORT_BYTES];
+  check(gpupool_export(pool.handle(), ptr, handle, sizeof handle));
+  return handle;
+}
+
+/// A block of another process, mapped for a pool's device.
+class Import {
+ public:
+  Import() = default;
+  Import(Pool& pool, const std::string& handle) : pool_(pool.handle()) {
+    check(gpupool_import(pool_, handle.c_str(), &ptr_, &size_));
+  }
+
+  Import(Import&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)),
+        ptr_(std::exchange(other.ptr_, 0)),
+        size_(std::exchange(other.size_, 0)) {}
+  Import& operator=(Import&& other) noexcept {
+    Import taken(std::move(other));
+    std::swap(pool_, taken.pool_);
+    std::swap(ptr_, taken.ptr_);
+    std::swap(size_, taken.size_);
+    return *this;
+  }
+  /// Waits for all work of the device's context. If it cannot end now, it ends with the pool.
+  ~Import() {
+    if (ptr_ != 0) (void)gpupool_import_close(pool_, ptr_);
+  }
+
+  [[nodiscard]] gpupool_ptr_t ptr() const noexcept { return ptr_; }
+  /// Bytes that the other process allocated.
+  [[nodiscard]] uint64_t size() const noexcept { return size_; }
+  explicit operator bool() const noexcept { return ptr_ != 0; }
+
+  /// Ends it now. If that fails, it is as before.
+  void close() {
+    if (ptr_ == 0) return;
+    check(gpupool_import_close(pool_, ptr_));
+    ptr_ = size_ = 0;
+  }
+
+ private:
+  gpupool_t* pool_ = nullptr;
+  gpupool_ptr_t ptr_ = 0;
+  uint64_t size_ = 0;
+};
 
 }  // namespace v0
 }  // namespace gpupool

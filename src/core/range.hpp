@@ -34,7 +34,7 @@ enum Mark : uint8_t {
   kSampled = 1,   // the pool's sampler has a record of it
   kRecorded = 2,  // its free goes into a recording
   kKept = 4,      // sleep keeps its contents
-  kDebugged = 8,  // the pool's debugger handles it
+  kDebugged = 8,  // the pool's debugger handles it, or it is protected, or exported
 };
 
 /// The holder of the lock under which a live or cached block changes: a thread's cache. Aligned so that a tag

@@ -56,6 +56,12 @@ enum class Kind : int32_t {
   managed = GPUPOOL_KIND_MANAGED,
 };
 
+/// A chunk as another process can get it: a descriptor, and where in the file behind it the chunk begins.
+struct SharedChunk {
+  int descriptor = -1;
+  uint64_t offset = 0;
+};
+
 /// The properties of a device that never change.
 struct DeviceInfo {
   gpupool_backend_t backend = GPUPOOL_BACKEND_SIM;
@@ -90,12 +96,13 @@ enum class Call : uint8_t {
   host_wait,
   copy,    // for the pool itself
   stream,  // creating and destroying
+  share,   // exporting and importing
 };
 
 /// In the order of Call, as statistics and scripts name them.
-inline constexpr std::array<const char*, 14> kCallNames = {
-    "create", "release",      "map",   "set_access",  "unmap",     "address", "malloc",
-    "free",   "event_record", "query", "stream_wait", "host_wait", "copy",    "stream"};
+inline constexpr std::array<const char*, 15> kCallNames = {
+    "create",       "release", "map",         "set_access", "unmap", "address", "malloc", "free",
+    "event_record", "query",   "stream_wait", "host_wait",  "copy",  "stream",  "share"};
 inline constexpr size_t kCalls = kCallNames.size();
 
 class Device {
@@ -123,6 +130,14 @@ class Device {
   virtual Status protect(Address address, uint64_t size, Permission access) = 0;
   /// Unmaps [address, address + size), which must be one or several whole mappings.
   virtual Status unmap(Address address, uint64_t size) = 0;
+
+  // ---- memory between processes
+
+  /// Gives a new descriptor of a chunk. Whoever closes it and all its copies gives up a hold on the memory.
+  virtual Status export_chunk(ChunkHandle chunk, SharedChunk& shared) = 0;
+  /// Takes a chunk of `size` bytes from a descriptor that export_chunk gave in another process, or in this
+  /// one. The descriptor stays the caller's. The memory lives until the last process has released it.
+  virtual Status import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk) = 0;
 
   // ---- peers: other devices that may touch this one's memory
 

@@ -29,6 +29,8 @@ class UpstreamDevice final : public Device {
   Status set_access(Address, uint64_t) override { return no_virtual_memory(); }
   Status protect(Address, uint64_t, Permission) override { return no_virtual_memory(); }
   Status unmap(Address, uint64_t) override { return no_virtual_memory(); }
+  Status export_chunk(ChunkHandle, SharedChunk&) override { return no_virtual_memory(); }
+  Status import_chunk(const SharedChunk&, uint64_t, ChunkHandle&) override { return no_virtual_memory(); }
 
   Status add_peer(int32_t, bool) override {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "who may access an upstream's memory is the upstream's to say");

@@ -16,6 +16,14 @@ int make_sparse_file(uint64_t bytes) noexcept;
 /// Gives the room of a part back; it then reads as zeros.
 void punch_hole(int file, uint64_t offset, uint64_t bytes) noexcept;
 
+/// Opens the file behind a descriptor anew, to read and write; -1: the system does not.
+int open_again(int file) noexcept;
+/// Marks a part as in use, until the last copy of this descriptor, and the last mapping of it, is gone.
+/// Others may do so too. False: the system cannot.
+bool hold_part(int file, uint64_t offset, uint64_t bytes) noexcept;
+/// Whether anybody who opened the file anew holds any of a part.
+bool is_held(int file, uint64_t offset, uint64_t bytes) noexcept;
+
 /// Takes room on the disk, from `offset` on, which is the file's end.
 bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept;
 

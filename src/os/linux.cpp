@@ -106,6 +106,37 @@ void punch_hole(int file, uint64_t offset, uint64_t bytes) noexcept {
             static_cast<off_t>(bytes));
 }
 
+namespace {
+
+/// A lock of the open file, which goes with its last descriptor or mapping, however the process ends.
+bool lock_part(int file, int command, short type, uint64_t offset, uint64_t bytes,
+               struct flock& lock) noexcept {
+  lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(offset);
+  lock.l_len = static_cast<off_t>(bytes);
+  return fcntl(file, command, &lock) == 0;
+}
+
+}  // namespace
+
+int open_again(int file) noexcept {
+  std::array<char, 32> link{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", file);
+  return open(link.data(), O_RDWR | O_CLOEXEC);
+}
+
+bool hold_part(int file, uint64_t offset, uint64_t bytes) noexcept {
+  struct flock lock {};
+  return lock_part(file, F_OFD_SETLK, F_RDLCK, offset, bytes, lock);
+}
+
+bool is_held(int file, uint64_t offset, uint64_t bytes) noexcept {
+  struct flock lock {};
+  return !lock_part(file, F_OFD_GETLK, F_WRLCK, offset, bytes, lock) || lock.l_type != F_UNLCK;
+}
+
 bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept {
   errno = posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   return errno == 0;

@@ -113,6 +113,20 @@ void punch_hole(int file, uint64_t offset, uint64_t bytes) noexcept {
   (void)fcntl(file, F_PUNCHHOLE, &hole);
 }
 
+// Memory between processes is for Linux only.
+
+int open_again(int) noexcept {
+  return -1;
+}
+
+bool hold_part(int, uint64_t, uint64_t) noexcept {
+  return false;
+}
+
+bool is_held(int, uint64_t, uint64_t) noexcept {
+  return false;
+}
+
 bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept {
   fstore_t room{F_ALLOCATEALL, F_PEOFPOSMODE, 0, static_cast<off_t>(bytes), 0};
   if (fcntl(file, F_PREALLOCATE, &room) < 0 && errno != ENOTSUP) return false;

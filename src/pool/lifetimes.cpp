@@ -101,6 +101,26 @@ Status Pool::release_capture(uint64_t capture) {
   return kSuccess;
 }
 
+Status Pool::export_block(Address address, std::string& handle) {
+  Lock lock = enter();
+  return exports_.add(lock, address, handle);
+}
+
+Status Pool::import_block(std::string_view handle, Address& address, uint64_t& size) {
+  const Lock lock = enter();
+  return imports_.open(handle, address, size);
+}
+
+Status Pool::close_import(Address address) {
+  Lock lock = enter();
+  return imports_.close(lock, address);
+}
+
+void Pool::forget_handoffs() noexcept {
+  exports_.forget();
+  imports_.forget();
+}
+
 /// Lets a destroyed pool end. False while blocks are live, for all threads but one, and while a capturing
 /// stream keeps memory from going; after that last case it may be tried again.
 bool Pool::try_to_end() {
@@ -112,6 +132,8 @@ bool Pool::try_to_end() {
   captures_.end();
   sleeper_.end(lock);
   if (debugger_ != nullptr) debugger_->end(lock);
+  exports_.end();
+  imports_.end(lock);
   source_->end(lock);
   // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more here. Once the
   // driver itself has gone, its memory goes with the process.
@@ -120,7 +142,7 @@ bool Pool::try_to_end() {
     settle_all_pending(lock);
     source_->end(lock);
   }
-  is_ending_ = ledger_.used() == 0 || !handle_is_usable();
+  is_ending_ = (ledger_.used() == 0 && imports_.empty()) || !handle_is_usable();
   return is_ending_;
 }
 

@@ -72,6 +72,12 @@ class MeteredDevice {
   Status protect(Address address, uint64_t size, Permission access) {
     return timed(Call::set_access, [&] { return device_->protect(address, size, access); });
   }
+  Status export_chunk(ChunkHandle chunk, SharedChunk& shared) {
+    return timed(Call::share, [&] { return device_->export_chunk(chunk, shared); });
+  }
+  Status import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk) {
+    return timed(Call::share, [&] { return device_->import_chunk(shared, size, chunk); });
+  }
   /// Lets annotate() reach the device from now on.
   void begin_annotating() noexcept { annotates_ = true; }
   void annotate(Address address, uint64_t size, Standing standing) noexcept {

@@ -239,6 +239,8 @@ std::string Pool::report_locked() {
           size_text(releasable()) + " is in chunks that no block touches; the largest free range is " +
           size_text(largest) + ". Chunks: " + chunks_by_size() + ". " + std::to_string(streams_.count()) +
           " streams.";
+  if (const uint64_t kept = exports_.kept_bytes(); kept != 0)
+    text += " Other processes still use " + size_text(kept) + " in blocks that they imported.";
   sleeper_.describe(text);
   return text;
 }
@@ -312,7 +314,9 @@ Status Pool::validate() {
   if (options_.vmm && !is_counted_by_size())
     return fail(GPUPOOL_ERROR_INTERNAL, "chunks are not counted by their sizes");
   if (!caches_.is_valid()) return fail(GPUPOOL_ERROR_INTERNAL, "a thread's lanes are inconsistent");
-  return pending_.is_valid() ? kSuccess : fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
+  return pending_.is_valid() && exports_.is_valid()
+             ? kSuccess
+             : fail(GPUPOOL_ERROR_INTERNAL, "a pending block is not pending");
 }
 
 }  // namespace gpupool::internal

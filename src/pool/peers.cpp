@@ -52,8 +52,10 @@ Status Pool::set_access_everywhere() {
   backing_.for_each_old([&](const OldMapping& old) {
     if (!old.away) set(old.range->address, old.range->size);
   });
-  const Status done = protect_again();
-  return status == kSuccess ? done : status;
+  for (const Status done : {protect_again(), imports_.set_access()}) {
+    if (status == kSuccess) status = done;
+  }
+  return status;
 }
 
 }  // namespace gpupool::internal

@@ -340,8 +340,9 @@ void Pool::free_to_heap(Range& block) noexcept {
   heap.free(&block, heap.state().order.stamp());
 }
 
-/// Settles a freed block that only its own stream still uses.
+/// Settles a freed block that, in this process, only its own stream still uses.
 void Pool::settle(Range& block) noexcept {
+  if (exports_.keep(block)) return;
   debugger_ != nullptr ? debugger_->settle(block) : free_to_heap(block);
 }
 
@@ -426,6 +427,7 @@ Status Pool::free_under_lock(Address address, Stream stream) {
   if (block == nullptr) return status;
   if (is_other) pending_.add_use(*block, user);
   sleeper_.forget(address);
+  exports_.close(address);
   block->end_notes();
   if (!pending_.add(*block)) {
     settle(*block);

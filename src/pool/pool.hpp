@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "pool/caches.hpp"
 #include "pool/captures.hpp"
 #include "pool/debugger.hpp"
+#include "pool/exports.hpp"
 #include "pool/ledger.hpp"
 #include "pool/metered_device.hpp"
 #include "pool/narrator.hpp"
@@ -99,6 +101,9 @@ class Pool {
   /// Looks for damage that debug modes can see. Gives how much was found so far, and the last of it in words.
   Status check(uint64_t& count, std::string& text);
   Status protect(Address address, Permission access);
+  Status export_block(Address address, std::string& handle);
+  Status import_block(std::string_view handle, Address& address, uint64_t& size);
+  Status close_import(Address address);
   /// Says what is at an address. Returns how sure that is, 0: nothing is known. Call it with no lock held.
   int explain(Address address, std::string& text);
   /// What the address book says of an address; false if it knows nothing. Call it with no lock held.
@@ -135,11 +140,15 @@ class Pool {
   void show_again() noexcept;
   /// In a child after fork: the slot is the parent's.
   void forget_slot() noexcept { slot_ = nullptr; }
+  /// In a child after fork: so is memory that it shares with other processes.
+  void forget_handoffs() noexcept;
 
  private:
   friend void show_if_due(Pool& pool) noexcept;
   friend class Debugger;
+  friend class Exports;
   friend class Fences;
+  friend class Imports;
   friend class Shortage;
   friend class Sleeper;
   using Lock = QuietLock;
@@ -281,6 +290,8 @@ class Pool {
                      caches_,  captures_, counters_, surplus_, sleeper_, narrator_};
   std::unique_ptr<Source> source_;
   RunStealer run_stealer_{rooms_};
+  Exports exports_{*this};
+  Imports imports_{*this};
   std::unique_ptr<Debugger> debugger_;  // null without debug modes
   bool keeps_lanes_ = true;             // threads' caches keep what is freed
 };

@@ -149,6 +149,7 @@ void Registry::after_fork_in_child() noexcept {
   registry.for_each_live([](gpupool_t& handle) {
     handle.life.store(Life::forked, std::memory_order_release);
     handle.owner->forget_slot();
+    handle.owner->forget_handoffs();
     handle.owner->unlock_all();
   });
   if (auto hook = after_fork_hook.load()) hook();

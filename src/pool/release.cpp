@@ -51,7 +51,7 @@ void Pool::drain_resting(Lock& lock) {
 
 /// Turns some of the freed blocks that every stream has passed into holes. With `all`, 0: none is left.
 size_t Pool::settle_pending(bool all) {
-  return pending_.settle(all, [this](Range& block) {
+  return exports_.settle(all) + pending_.settle(all, [this](Range& block) {
     ThreadCache& owner = *owner_of(block);
     {
       const std::lock_guard lock(owner.lock);

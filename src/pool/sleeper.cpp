@@ -102,6 +102,12 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
                 "a pool with protected blocks cannot sleep, and 0x%" PRIx64 " is one",
                 pool_.protected_.begin()->first);
   }
+  (void)pool_.exports_.settle(true);
+  if (!pool_.exports_.empty()) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "a pool with exported blocks cannot sleep, and 0x%" PRIx64 " is one: free them first",
+                pool_.exports_.any());
+  }
   if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
   const uint64_t start = device_.raw().now_ns();
   state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;

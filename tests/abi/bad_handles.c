@@ -41,6 +41,14 @@ static void test_bad_pool(gpupool_t* pool) {
   FAILS(INVALID, gpupool_check(pool, NULL, NULL, 0));
   FAILS(INVALID, gpupool_protect(pool, 512, GPUPOOL_ACCESS_READ));
   FAILS(INVALID, gpupool_prepare_backup(pool, 512));
+  char handle[GPUPOOL_EXPORT_BYTES] = "handle";
+  FAILS(INVALID, gpupool_export(pool, 512, handle, sizeof handle));
+  CHECK(handle[0] == '\0');
+  uint64_t size = 1;
+  block = 1;
+  FAILS(INVALID, gpupool_import(pool, "handle", &block, &size));
+  CHECK(block == 0 && size == 0);
+  FAILS(INVALID, gpupool_import_close(pool, 512));
   gpupool_sleep_state_t state = GPUPOOL_SLEEP_STATE_AWAKE;
   FAILS(INVALID, gpupool_sleep_state(pool, &state));
   char name[8] = "name";
@@ -165,6 +173,13 @@ static void test_null_outputs(void) {
   FAILS(INVALID, gpupool_block_info(pool, block, NULL, sizeof(gpupool_block_t)));
   FAILS(INVALID, gpupool_stats(pool, NULL));
   FAILS(INVALID, gpupool_stream_create(pool, NULL));
+  FAILS(INVALID, gpupool_export(pool, block, NULL, GPUPOOL_EXPORT_BYTES));
+  gpupool_ptr_t imported = 1;
+  uint64_t size = 1;
+  FAILS(INVALID, gpupool_import(pool, NULL, &imported, &size));
+  CHECK(imported == 0 && size == 0);
+  FAILS(INVALID, gpupool_import(pool, "handle", NULL, &size));
+  FAILS(INVALID, gpupool_import(pool, "handle", &imported, NULL));
   size_t count = 1;
   FAILS(INVALID, gpupool_snapshot(pool, NULL, sizeof(gpupool_segment_t), 0, NULL, NULL,
                                   sizeof(gpupool_block_t), 0, &count));

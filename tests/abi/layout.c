@@ -459,3 +459,4 @@ _Static_assert(GPUPOOL_VERSION_MINOR == 2, "layout");
 _Static_assert(GPUPOOL_VERSION_PATCH == 0, "layout");
 _Static_assert(GPUPOOL_VERSION == 200, "layout");
 _Static_assert(GPUPOOL_STREAM_UNKNOWN == 0xffffffffffffffff, "layout");
+_Static_assert(GPUPOOL_EXPORT_BYTES == 192, "layout");

@@ -25,6 +25,14 @@ Status snapshot(World& world) {
                           sizeof blocks[0], 64, &block_count);
 }
 
+char handle[GPUPOOL_EXPORT_BYTES];
+gpupool_ptr_t imported = 0;
+
+void export_target(World& world) {
+  furnish_target(world);
+  OK(gpupool_export(world.pool, world.target, handle, sizeof handle));
+}
+
 constexpr const char* kRecording = "recording";
 
 /// One that fails leaves no file, and another may begin.
@@ -273,6 +281,26 @@ std::vector<Call> calls_of_pools() {
        },
        [](World& w) { return gpupool_protect(w.pool, w.target, GPUPOOL_ACCESS_READ); }, GPUPOOL_SUCCESS,
        kPlainOnly},
+      // ---- memory between processes: here of one
+      {"export", furnish_target,
+       [](World& w) { return gpupool_export(w.pool, w.target, handle, sizeof handle); }, GPUPOOL_SUCCESS,
+       kMapped | kOwnMemory | kDataOnly},
+      {"import", export_target,
+       [](World& w) {
+         uint64_t size = 0;
+         const Status status = gpupool_import(w.pool, handle, &imported, &size);
+         if (status == GPUPOOL_SUCCESS) OK(gpupool_import_close(w.pool, imported));
+         return status;
+       },
+       GPUPOOL_SUCCESS, kMapped | kOwnMemory | kDataOnly},
+      {"import_close",
+       [](World& w) {
+         export_target(w);
+         uint64_t size = 0;
+         OK(gpupool_import(w.pool, handle, &imported, &size));
+       },
+       [](World& w) { return gpupool_import_close(w.pool, imported); }, GPUPOOL_SUCCESS,
+       kMapped | kOwnMemory | kDataOnly},
       // ---- sleep
       {"sleep", furnish_target, [](World& w) { return gpupool_sleep(w.pool, nullptr, nullptr); },
        GPUPOOL_SUCCESS, kMapped | kOwnMemory | kFalls | kSleeps},

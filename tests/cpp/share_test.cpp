@@ -57,4 +57,23 @@ TEST_F(Share, APoolThatSharesWithNobodyHasNobodyToAsk) {
   expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { gpupool::share_request(pool, kMiB, 1); });
 }
 
+TEST_F(Share, ABlockIsExportedAndImported) {
+  Pool pool({.backend = gpupool::Backend::sim});
+  Pool other({.backend = gpupool::Backend::sim});
+  gpupool::Block block(pool, 3 * kMiB);
+  const std::string handle = gpupool::export_block(pool, block.ptr());
+  gpupool::Import import(other, handle);
+  EXPECT_EQ(import.size(), 3 * kMiB);
+  pool.fill(block.ptr(), 7, 3 * kMiB);
+  EXPECT_EQ(*reinterpret_cast<const unsigned char*>(import.ptr() + 3 * kMiB - 1), 7);
+  block.reset();
+  EXPECT_EQ(pool.stats().all.active_bytes.current, 3 * kMiB);
+  gpupool::Import moved(std::move(import));
+  EXPECT_FALSE(import);  // NOLINT(bugprone-use-after-move)
+  moved.close();
+  EXPECT_FALSE(moved);
+  EXPECT_EQ(pool.stats().all.active_bytes.current, 0U);
+  expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { (void)gpupool::Import(other, handle); });
+}
+
 }  // namespace

@@ -2,6 +2,7 @@
 // The stand-in driver: virtual memory and the driver's own malloc.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,10 +80,44 @@ void drop_if_unused(State& driver, std::map<CUmemGenericAllocationHandle, Chunk>
   const Chunk& chunk = found->second;
   if (!chunk.released || chunk.mappings != 0) return;
   DeviceState& device = driver.devices[chunk.device];
+  if (!chunk.imported) device.used -= chunk.size;
+  if (chunk.file >= 0) {
+    close(chunk.file);
+    driver.chunks.erase(found);
+    return;
+  }
   fallocate(open_file(device), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(chunk.offset),
             static_cast<off_t>(chunk.size));
-  device.used -= chunk.size;
   driver.chunks.erase(found);
+}
+
+int file_of(State& driver, const Chunk& chunk) {
+  return chunk.file >= 0 ? chunk.file : open_file(driver.devices[chunk.device]);
+}
+
+/// Moves a chunk to a file of its own, with its contents, wherever it is mapped.
+bool give_own_file(State& driver, CUmemGenericAllocationHandle handle, Chunk& chunk) {
+  const int file = memfd_create("fake_chunk", MFD_CLOEXEC);
+  if (file < 0) return false;
+  off_t from = static_cast<off_t>(chunk.offset);
+  off_t to = 0;
+  bool done = ftruncate(file, static_cast<off_t>(chunk.size)) == 0;
+  while (done && to < static_cast<off_t>(chunk.size)) {
+    const int old = file_of(driver, chunk);
+    done = copy_file_range(old, &from, file, &to, chunk.size - static_cast<size_t>(to), 0) > 0;
+  }
+  for (const auto& [address, mapping] : driver.mappings) {
+    if (!done || mapping.chunk != handle) continue;
+    const int protection = mapping.access != 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
+    done = mmap(to_memory(address), mapping.size, protection, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+  }
+  if (!done) {
+    close(file);
+    return false;
+  }
+  chunk.file = file;
+  chunk.offset = 0;
+  return true;
 }
 
 CUresult allocate(Source source, size_t size, uint64_t& address) {
@@ -200,7 +235,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   driver.seen.chunk_rdma = properties->allocFlags.gpuDirectRDMACapable;
   device.used += size;
   *handle = driver.next_chunk++;
-  driver.chunks[*handle] = {properties->location.id, size, device.next_offset, 0, false};
+  driver.chunks[*handle] = {properties->location.id,         size, device.next_offset, 0, false,
+                            properties->requestedHandleTypes};
   device.next_offset += size;
   return CUDA_SUCCESS;
 }
@@ -211,6 +247,41 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (found == state().chunks.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
   found->second.released = true;
   drop_if_unused(state(), found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags) {
+  FAKE_CALL(kNoCapture);
+  State& driver = state();
+  const auto found = driver.chunks.find(handle);
+  if (found == driver.chunks.end() || found->second.released || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Chunk& chunk = found->second;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || chunk.handle_type != type) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (chunk.file < 0 && !give_own_file(driver, handle, chunk)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int copy = dup(chunk.file);
+  if (copy < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *static_cast<int*>(shared) = copy;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shared,
+                                        CUmemAllocationHandleType type) {
+  FAKE_CALL(kContext | kNoCapture);
+  State& driver = state();
+  const int file = static_cast<int>(reinterpret_cast<intptr_t>(shared));
+  struct stat found {};
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(file, &found) != 0 ||
+      !is_multiple(static_cast<uint64_t>(found.st_size))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int copy = dup(file);
+  if (copy < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = driver.next_chunk++;
+  driver.chunks[*handle] = {
+      current_context()->device, static_cast<uint64_t>(found.st_size), 0, 0, false, type, copy, true};
   return CUDA_SUCCESS;
 }
 
@@ -225,9 +296,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
   if (!is_reserved(driver, address, size) || overlaps_mapping(driver, address, size)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  void* memory =
-      mmap(to_memory(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED,
-           open_file(driver.devices[found->second.device]), static_cast<off_t>(found->second.offset));
+  void* memory = mmap(to_memory(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED,
+                      file_of(driver, found->second), static_cast<off_t>(found->second.offset));
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   ++found->second.mappings;
   driver.mappings[address] = {size, handle, 0};

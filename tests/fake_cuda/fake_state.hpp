@@ -77,6 +77,9 @@ struct Chunk {
   uint64_t offset = 0;  // in the device's file
   uint64_t mappings = 0;
   bool released = false;
+  CUmemAllocationHandleType handle_type = CU_MEM_HANDLE_TYPE_NONE;
+  int file = -1;          // its own, once it was exported or imported
+  bool imported = false;  // takes nothing of the capacity
 };
 
 struct Mapping {

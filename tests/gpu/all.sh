@@ -59,6 +59,7 @@ export PYTHONPATH=$folder/site${PYTHONPATH:+:$PYTHONPATH}
 step graphs "$python" tests/gpu/graphs_fuzz.py
 step shim shim
 step torch tests test_torch.py
+step ipc tests -s test_ipc.py
 step multi_gpu tests -rs test_multi_gpu.py
 step others tests test_others.py
 if [ -n "${PYTORCH_TESTS:-}" ]; then
@@ -67,7 +68,7 @@ fi
 
 echo "== summary ($(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | xargs), logs in ${folder#"$root"/})"
 printf '%s\n' "${summary[@]}"
-for log in "$folder"/{torch,multi_gpu,others,pytorch}.log; do
+for log in "$folder"/{torch,ipc,multi_gpu,others,pytorch}.log; do
   [ -f "$log" ] && grep -hE '^(FAILED|ERROR)|^ +NEW:' "$log" | cut -c1-160
 done
 exit $((failures > 0))

@@ -296,6 +296,12 @@ void define_sleep(napi_env env, napi_value exports) {
   function("gpupool_name", "pool", [](Caller, Pool& pool) { return pool.name(); });
   function("gpupool_set_keep", "pool address keep",
            [](Caller, Pool& pool, uint64_t address, bool keep) { pool.set_keep(address, keep); });
+  function("gpupool_export", "pool address",
+           [](Caller, Pool& pool, uint64_t address) { return pool.export_block(address); });
+  function("gpupool_import", "pool handle",
+           [](Caller, Pool& pool, std::string handle) { return pool.import_block(handle); });
+  function("gpupool_import_close", "pool address",
+           [](Caller, Pool& pool, uint64_t address) { pool.close_import(address); });
   function("gpupool_share_request", "pool bytes timeout",
            [](Caller, Pool& pool, uint64_t bytes, uint64_t timeout) { pool.share_request(bytes, timeout); });
   function("gpupool_prepare_backup", "pool bytes",

@@ -5,6 +5,7 @@
 #define GPUPOOL_VERSION_PATCH 0
 #define GPUPOOL_VERSION 200
 #define GPUPOOL_STREAM_UNKNOWN 0xffffffffffffffff
+#define GPUPOOL_EXPORT_BYTES 192
 typedef struct gpupool_t gpupool_t;
 typedef uint64_t gpupool_ptr_t;
 typedef uintptr_t gpupool_stream_t;
@@ -358,6 +359,9 @@ gpupool_status_t gpupool_share_info(const char* share, gpupool_backend_t backend
 gpupool_status_t gpupool_share_request(gpupool_t* pool, uint64_t bytes, uint64_t timeout_ns);
 gpupool_status_t gpupool_share_set(const char* share, gpupool_backend_t backend, int32_t device, int32_t what, uint32_t member, int64_t value);
 gpupool_status_t gpupool_share_repair(const char* share, gpupool_backend_t backend, int32_t device, int64_t* out_off);
+gpupool_status_t gpupool_export(gpupool_t* pool, gpupool_ptr_t ptr, char* handle, size_t capacity);
+gpupool_status_t gpupool_import(gpupool_t* pool, const char* handle, gpupool_ptr_t* out_ptr, uint64_t* out_size);
+gpupool_status_t gpupool_import_close(gpupool_t* pool, gpupool_ptr_t ptr);
 gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats);
 gpupool_status_t gpupool_reset_peaks(gpupool_t* pool);
 gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments, size_t segment_size, size_t segment_capacity, size_t* out_segment_count, gpupool_block_t* blocks, size_t block_size, size_t block_capacity, size_t* out_block_count);

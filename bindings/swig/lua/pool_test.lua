@@ -549,6 +549,22 @@ function tests.options()
   says("limit_bytes is \"8GiB\": an integer is wanted", gpupool.open, { limit_bytes = "8GiB" })
 end
 
+function tests.blocks_between_processes()
+  local pool <close> = gpupool.open { backend = "sim" }
+  local other <close> = gpupool.open { backend = "sim" }
+  local address = pool:malloc(3 * MIB)
+  local handle = pool:export_block(address)
+  local block = other:import_block(handle)
+  same(block.allocated_bytes, 3 * MIB)
+  pool:free(address)
+  same(pool:stats().all.active_bytes.current, 3 * MIB)
+  other:close_import(block.address)
+  same(pool:stats().all.active_bytes.current, 0)
+  fails("UNKNOWN_POINTER", other.close_import, other, block.address)
+  fails("UNAVAILABLE", other.import_block, other, handle)
+  fails("INVALID_ARGUMENT", other.import_block, other, "gpupool")
+end
+
 function tests.simulated_device()
   local device = 5
   gpupool.sim_configure(device, { capacity_bytes = 64 * MIB })

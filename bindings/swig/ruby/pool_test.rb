@@ -584,6 +584,23 @@ class PoolTest < Minitest::Test
     Pool.open(GpuPool::Config.new(limit_bytes: MIB)) { |pool| assert_equal MIB, pool.stats.limit_bytes }
   end
 
+  def test_blocks_between_processes
+    Pool.open(backend: :sim) do |pool|
+      Pool.open(backend: :sim) do |other|
+        address = pool.malloc(3 * MIB)
+        handle = pool.export_block(address)
+        block = other.import_block(handle)
+        assert_equal 3 * MIB, block.allocated_bytes
+        pool.free(address)
+        assert_equal 3 * MIB, pool.stats.all.active_bytes.current
+        other.close_import(block.address)
+        assert_equal 0, pool.stats.all.active_bytes.current
+        assert_raises(GpuPool::UnavailableError) { other.import_block(handle) }
+        refused { other.import_block("gpupool") }
+      end
+    end
+  end
+
   def test_simulated_device
     device = 5
     GpuPool.configure_sim(device, capacity_bytes: 64 * MIB)

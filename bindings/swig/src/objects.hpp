@@ -268,6 +268,28 @@ class Pool {
     const Call call(*core_);
     check(gpupool_set_keep(call.pool(), address, keep ? 1 : 0));
   }
+  /// Lets other processes map the block at an address: gives a handle, a text for import_block of any process.
+  std::string export_block(gpupool_ptr_t address) {
+    const Call call(*core_);
+    char handle[GPUPOOL_EXPORT_BYTES] = {};
+    check(gpupool_export(call.pool(), address, handle, sizeof handle));
+    return handle;
+  }
+  /// Maps a block of another process, by its handle. The result has its address here and its size; it is no
+  /// block of this pool, and close_import ends it.
+  gpupool_block_t import_block(const std::string& handle) {
+    const Call call(*core_);
+    gpupool_block_t block{};
+    check(gpupool_import(call.pool(), handle.c_str(), &block.address, &block.allocated_bytes));
+    block.requested_bytes = block.allocated_bytes;
+    block.state = GPUPOOL_BLOCK_LIVE;
+    return block;
+  }
+  /// Ends an import, by its address. The last one of a handle waits for all work of the device's context.
+  void close_import(gpupool_ptr_t address) {
+    const Call call(*core_);
+    check(gpupool_import_close(call.pool(), address));
+  }
   /// Asks the other processes of the pool's group to give back so many bytes, ahead of need.
   void share_request(uint64_t bytes, uint64_t timeout_ns) {
     const Call call(*core_);

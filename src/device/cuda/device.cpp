@@ -164,6 +164,38 @@ Status CudaDevice::unmap(Address address, uint64_t size) {
   return cuda_failed(result, "cuMemUnmap(address 0x%" PRIx64 ", size %" PRIu64 ")", address, size);
 }
 
+// ---- memory between processes
+
+Status CudaDevice::export_chunk(ChunkHandle chunk, SharedChunk& shared) {
+  if (!shareable_chunks_.load(std::memory_order_relaxed)) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED, "CUDA device %d does not share memory between processes here",
+                setup_.info.ordinal);
+  }
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  int descriptor = -1;
+  const CUresult result = driver_.cuMemExportToShareableHandle(
+      &descriptor, chunk, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  if (result != CUDA_SUCCESS)
+    return cuda_failed(result, "cuMemExportToShareableHandle(chunk 0x%" PRIx64 ")", chunk);
+  shared = {descriptor, 0};
+  return kSuccess;
+}
+
+/// The driver knows the chunk's size, and refuses to map any other.
+Status CudaDevice::import_chunk(const SharedChunk& shared, uint64_t, ChunkHandle& chunk) {
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  cuda::CUmemGenericAllocationHandle handle = 0;
+  const CUresult result = driver_.cuMemImportFromShareableHandle(
+      &handle, reinterpret_cast<void*>(static_cast<intptr_t>(shared.descriptor)),
+      cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result != CUDA_SUCCESS)
+    return cuda_failed(result, "cuMemImportFromShareableHandle(descriptor %d)", shared.descriptor);
+  chunk = handle;
+  return kSuccess;
+}
+
 // ---- peers
 
 Status CudaDevice::add_peer(int32_t peer, bool all) {

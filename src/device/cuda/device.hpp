@@ -50,6 +50,9 @@ class CudaDevice final : public Device {
   Status protect(Address address, uint64_t size, Permission access) override;
   Status unmap(Address address, uint64_t size) override;
 
+  Status export_chunk(ChunkHandle chunk, SharedChunk& shared) override;
+  Status import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk) override;
+
   Status add_peer(int32_t peer, bool all) override;
   void remove_peer(int32_t peer) noexcept override;
 

@@ -159,6 +159,10 @@ struct CUmemAccessDesc {
   X(cuMemMap, CUresult(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long)) \
   X(cuMemUnmap, CUresult(CUdeviceptr, size_t))                                                         \
   X(cuMemSetAccess, CUresult(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t))                     \
+  X(cuMemExportToShareableHandle,                                                                      \
+    CUresult(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long))      \
+  X(cuMemImportFromShareableHandle,                                                                    \
+    CUresult(CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType))                         \
   X(cuMemGetAllocationGranularity,                                                                     \
     CUresult(size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags))                   \
   X(cuMemAlloc_v2, CUresult(CUdeviceptr*, size_t))                                                     \

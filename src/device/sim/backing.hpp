@@ -41,6 +41,12 @@ class SimBacking {
   virtual Status set_access(Address address, uint64_t size, Permission access) = 0;
   virtual Status unmap(Address address, uint64_t size) = 0;
 
+  // Physical memory that several processes map.
+
+  virtual Status export_part(uint64_t, SharedChunk&) { return no_sharing(); }
+  /// Names memory that another process shared. discard() gives it up.
+  virtual Status import_part(const SharedChunk&, uint64_t, uint64_t&) { return no_sharing(); }
+
   // Around fork. In the child, all physical memory becomes a copy, to which the mappings then move; if the
   // host has no room for the copy, they become inaccessible.
 
@@ -52,6 +58,12 @@ class SimBacking {
   /// Copies between physical memory and any host memory. False if the host has no such memory.
   virtual bool write(uint64_t offset, Address host, uint64_t size) noexcept = 0;
   virtual bool read(Address host, uint64_t offset, uint64_t size) noexcept = 0;
+
+ private:
+  static Status no_sharing() noexcept {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "a simulated device shares memory between processes only with data, and only on Linux");
+  }
 };
 
 /// UNAVAILABLE: this system cannot back memory so.

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // With data: a mapping is a real mapping, so two addresses of one chunk are the same memory, and touching
 // unmapped memory is a segmentation fault, as it is an illegal access on a GPU.
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "device/sim/backing.hpp"
@@ -42,6 +46,7 @@ class HostBacking final : public SimBacking {
   HostBacking(const HostBacking&) = delete;
   HostBacking& operator=(const HostBacking&) = delete;
   ~HostBacking() override {
+    for (const auto& [offset, memory] : imported_) close(memory.file);
     if (store_ >= 0) close(store_);
   }
 
@@ -73,13 +78,50 @@ class HostBacking final : public SimBacking {
     return kSuccess;
   }
 
+  /// Memory that another process has imported stays, as a GPU's driver keeps it.
   void discard(uint64_t offset, uint64_t size) noexcept override {
+    if (const auto found = imported_.find(offset); found != imported_.end()) {
+      close(found->second.file);
+      imported_.erase(found);
+      return;
+    }
+    if (shared_.erase(offset) != 0 && os::is_held(store_, offset, size)) return;
     os::punch_hole(store_, offset, align_up(size, os::kPageBytes));
   }
 
+  // The descriptor is one of the whole store. Whoever imports a part of it holds that part.
+
+  Status export_part(uint64_t offset, SharedChunk& shared) override {
+    shared_.insert(offset);
+    const int copy = fcntl(store_, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+      return fail(GPUPOOL_ERROR_UNAVAILABLE, "no descriptor for a chunk: %s", std::strerror(errno));
+    shared = {copy, offset};
+    return kSuccess;
+  }
+
+  Status import_part(const SharedChunk& shared, uint64_t size, uint64_t& offset) override {
+    const auto [entry, inserted] = imported_.try_emplace(next_offset_);
+    const int file = os::open_again(shared.descriptor);
+    struct stat found {};
+    if (file < 0 || fstat(file, &found) != 0 || shared.offset > kStoreSize - size ||
+        static_cast<uint64_t>(found.st_size) < shared.offset + size ||
+        !os::hold_part(file, shared.offset, size)) {
+      if (file >= 0) close(file);
+      imported_.erase(entry);
+      return fail(GPUPOOL_ERROR_DRIVER, "simulated device: descriptor %d is no shared chunk of %llu bytes",
+                  shared.descriptor, static_cast<unsigned long long>(size));
+    }
+    entry->second = {file, shared.offset, size};
+    offset = next_offset_;
+    next_offset_ += size;
+    return kSuccess;
+  }
+
   Status map(Address address, uint64_t size, uint64_t offset) override {
+    const Place place = place_of(offset);
     void* const mapped = mmap(pointer(address), align_up(size, os::kPageBytes), PROT_NONE,
-                              MAP_SHARED | MAP_FIXED, store_, static_cast<off_t>(offset));
+                              MAP_SHARED | MAP_FIXED, place.file, static_cast<off_t>(place.offset));
     return mapped == MAP_FAILED ? host_failure("map", size) : kSuccess;
   }
 
@@ -108,14 +150,17 @@ class HostBacking final : public SimBacking {
   }
 
   void become_copy() noexcept override {
+    for (auto& [offset, memory] : imported_) close(std::exchange(memory.file, -1));
     if (store_ >= 0) close(store_);
     store_ = std::exchange(copy_, -1);
   }
 
   void map_again(Address address, uint64_t size, uint64_t offset, Permission access) noexcept override {
     const uint64_t length = align_up(size, os::kPageBytes);
-    if (store_ >= 0 && mmap(pointer(address), length, protection_of(access), MAP_SHARED | MAP_FIXED, store_,
-                            static_cast<off_t>(offset)) != MAP_FAILED) {
+    // What was imported is not copied: the child has none of it.
+    if (place_of(offset).file == store_ && store_ >= 0 &&
+        mmap(pointer(address), length, protection_of(access), MAP_SHARED | MAP_FIXED, store_,
+             static_cast<off_t>(offset)) != MAP_FAILED) {
       return;
     }
     mmap(pointer(address), length, PROT_NONE, kNothing | MAP_FIXED, -1, 0);
@@ -124,22 +169,40 @@ class HostBacking final : public SimBacking {
   // The kernel checks the host's side of a copy, so that a bad pointer is an error and not a crash.
 
   bool write(uint64_t offset, Address host, uint64_t size) noexcept override {
+    Place place = place_of(offset);
     while (size != 0) {
-      const ssize_t done = pwrite(store_, pointer(host), size, static_cast<off_t>(offset));
-      if (!advance(done, offset, host, size)) return false;
+      const ssize_t done = pwrite(place.file, pointer(host), size, static_cast<off_t>(place.offset));
+      if (!advance(done, place.offset, host, size)) return false;
     }
     return true;
   }
 
   bool read(Address host, uint64_t offset, uint64_t size) noexcept override {
+    Place place = place_of(offset);
     while (size != 0) {
-      const ssize_t done = pread(store_, pointer(host), size, static_cast<off_t>(offset));
-      if (!advance(done, offset, host, size)) return false;
+      const ssize_t done = pread(place.file, pointer(host), size, static_cast<off_t>(place.offset));
+      if (!advance(done, place.offset, host, size)) return false;
     }
     return true;
   }
 
  private:
+  /// Where in which file physical memory is.
+  struct Place {
+    int file = -1;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+
+  Place place_of(uint64_t offset) const noexcept {
+    auto after = imported_.upper_bound(offset);
+    if (after != imported_.begin()) {
+      const auto& [begin, memory] = *--after;
+      if (offset - begin < memory.size) return {memory.file, memory.offset + (offset - begin), 0};
+    }
+    return {store_, offset, 0};
+  }
+
   static bool advance(ssize_t done, uint64_t& offset, Address& host, uint64_t& size) noexcept {
     if (done < 0) return errno == EINTR;
     if (done == 0) return false;
@@ -179,6 +242,8 @@ class HostBacking final : public SimBacking {
   int store_ = -1;
   int copy_ = -1;  // during a fork
   uint64_t next_offset_ = 0;
+  std::map<uint64_t, Place> imported_;  // by the first offset of their names
+  std::set<uint64_t> shared_;           // what is exported, by its offset
 };
 
 }  // namespace

@@ -124,7 +124,7 @@ Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
   Defer undo([&] { discharge(size); });
   uint64_t offset = 0;
   if (const Status status = backing_->create(size, offset); status != kSuccess) return status;
-  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false, false});
+  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false, false, false});
   undo.cancel();
   chunk = next_chunk_++;
   return kSuccess;
@@ -144,9 +144,31 @@ Status SimMemory::release_chunk(ChunkHandle chunk) {
 void SimMemory::release_if_unused(Chunks::iterator chunk) {
   const Chunk& state = chunk->second;
   if (!state.released || state.mappings != 0 || state.held) return;
-  discharge(state.size);
+  if (!state.imported) discharge(state.size);
   backing_->discard(state.offset, state.size);
   chunks_.erase(chunk);
+}
+
+Status SimMemory::export_chunk(ChunkHandle chunk, SharedChunk& shared) {
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end() || found->second.released) {
+    return faults_.refuse(driver_code::kInvalidValue, "export_chunk of %llu: no such chunk", Long{chunk});
+  }
+  return backing_->export_part(found->second.offset, shared);
+}
+
+Status SimMemory::import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk) {
+  if (!is_granular(0, size)) {
+    return faults_.refuse(driver_code::kInvalidValue, "import_chunk of %llu bytes: not whole granules",
+                          Long{size});
+  }
+  uint64_t offset = 0;
+  if (const Status status = backing_->import_part(shared, size, offset); status != kSuccess) return status;
+  Defer undo([&] { backing_->discard(offset, size); });
+  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false, false, true});
+  undo.cancel();
+  chunk = next_chunk_++;
+  return kSuccess;
 }
 
 uint64_t SimMemory::chunk_size(ChunkHandle chunk) const {

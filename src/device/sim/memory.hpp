@@ -78,6 +78,9 @@ class SimMemory {
   Status release_addresses(Address base, uint64_t size);
   Status create_chunk(uint64_t size, ChunkHandle& chunk);
   Status release_chunk(ChunkHandle chunk);
+  Status export_chunk(ChunkHandle chunk, SharedChunk& shared);
+  /// Takes nothing of the capacity: the memory counts with the process that created it.
+  Status import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk);
   Status map(Address address, uint64_t size, ChunkHandle chunk);
   Status set_access(Address address, uint64_t size, SimDeviceSet accessors) {
     return protect(address, size, Permission::write, accessors);
@@ -122,6 +125,7 @@ class SimMemory {
     uint64_t mappings = 0;
     bool released = false;
     bool held = false;  // by somebody else
+    bool imported = false;
   };
   using Reservations = std::map<Address, uint64_t>;
   using Extents = std::map<Address, Extent>;

@@ -58,6 +58,8 @@ inline constexpr double kEventQuery = 144;
 inline constexpr double kStreamQuery = 171;
 inline constexpr double kStreamWait = 323;
 inline constexpr double kMemoryInfo = 3800;
+/// Exporting a chunk, and importing one: not measured, and taken to be as much as creating one.
+inline constexpr double kShare = 10000;
 
 /// Copies and fills: 2 TB/s on the device.
 inline constexpr uint64_t kBytesPerNanosecond = 2000;

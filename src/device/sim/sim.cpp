@@ -91,6 +91,16 @@ class SimDevice final : public Device {
     return machine_.memory.unmap(address, size, all.now());
   }
 
+  // ---- memory between processes
+
+  Status export_chunk(ChunkHandle chunk, SharedChunk& shared) override {
+    return call(Call::share, price::kShare, [&] { return machine_.memory.export_chunk(chunk, shared); });
+  }
+  Status import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk) override {
+    return call(Call::share, price::kShare,
+                [&] { return machine_.memory.import_chunk(shared, size, chunk); });
+  }
+
   // ---- peers
 
   Status add_peer(int32_t peer, bool all) override {

@@ -56,6 +56,7 @@ from ._enums import (
     Status,
 )
 from ._error import Error
+from ._exports import ImportedBlock
 from ._library import device_count, device_info, features, version, version_number
 from ._pool import Pool, default_pool
 from ._recording import mark, record_start, record_stop, set_sampling, tag
@@ -124,6 +125,7 @@ __all__ = [
     "ForkedError",
     "Holder",
     "HostOutOfMemoryError",
+    "ImportedBlock",
     "InternalError",
     "InvalidArgumentError",
     "Kind",

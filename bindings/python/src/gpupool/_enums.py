@@ -11,6 +11,8 @@ VERSION = 200
 """MAJOR * 10000 + MINOR * 100 + PATCH; compare with gpupool_version()."""
 STREAM_UNKNOWN = 0xFFFFFFFFFFFFFFFF
 """For gpupool_free: "any stream that this pool has seen may still be using the block"."""
+EXPORT_BYTES = 192
+"""Room for a handle of gpupool_export, its terminating zero included. Since 0.2."""
 
 
 class Status(IntEnum):

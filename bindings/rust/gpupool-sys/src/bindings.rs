@@ -436,6 +436,7 @@ pub const GPUPOOL_VERSION_MAJOR: u32 = 0;
 pub const GPUPOOL_VERSION_MINOR: u32 = 2;
 pub const GPUPOOL_VERSION_PATCH: u32 = 0;
 pub const GPUPOOL_VERSION: u32 = 200;
+pub const GPUPOOL_EXPORT_BYTES: u32 = 192;
 pub const GPUPOOL_SUCCESS: gpupool_status_t = gpupool_status_t(0);
 #[doc = " An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."]
 pub const GPUPOOL_ERROR_INVALID_ARGUMENT: gpupool_status_t = gpupool_status_t(1);
@@ -838,6 +839,22 @@ extern "C" {
         device: i32,
         out_off: *mut i64,
     ) -> gpupool_status_t;
+    #[doc = " Lets other processes of the same user use a block: writes a handle, a line of text of less than\n GPUPOOL_EXPORT_BYTES bytes, which may reach them in any way. The handle is good until the block is freed,\n or this process ends; a second export of the block gives the same one. The memory stays where it is: while\n a block is exported, gpupool_sleep gives UNAVAILABLE. When it is freed, processes that have imported it\n keep its memory, contents included. The block then counts as one that streams still use, and its memory\n serves other requests once all of them have closed it or ended; where one was killed, a few seconds later,\n since its work may outlive it. If this pool or process ends first, the driver keeps the memory for them.\n Other processes get the whole chunks that the block lies in, with whatever else is in there, so export to\n trusted ones only. While a block is exported, the process holds one descriptor and one for each of its\n chunks. Only on Linux. Never waits for the GPU: say in your own way when the contents are ready. Since 0.2.\n Errors: UNKNOWN_POINTER (ptr is not the address of a live block), UNSUPPORTED (not a vmm pool, a pool with\n debug modes, a system other than Linux, a simulated device without data, or a device that does not share),\n INVALID_ARGUMENT (handle is NULL, or capacity less than GPUPOOL_EXPORT_BYTES), ASLEEP, UNAVAILABLE (no more\n descriptors), DRIVER, HOST_OUT_OF_MEMORY, FORKED."]
+    pub fn gpupool_export(
+        pool: *mut gpupool_t,
+        ptr: gpupool_ptr_t,
+        handle: *mut ::core::ffi::c_char,
+        capacity: usize,
+    ) -> gpupool_status_t;
+    #[doc = " Maps a block of another process for this pool's device and its peers: *out_ptr is its address here,\n *out_size how many bytes were allocated there. It is the same physical memory, and both may write. It is no\n block of this pool, and counts in none of its figures. Importing a handle again gives the same address, and\n needs a close of its own. Only the user that exported, on the same device, can import, and where Yama\n restricts ptrace (kernel.yama.ptrace_scope), only a parent of the exporter, or whom it lets with\n PR_SET_PTRACER. Only on Linux. Since 0.2.\n Errors: INVALID_ARGUMENT (no handle of gpupool_export; or one of another device), UNAVAILABLE (the exporter\n has ended or freed the block, or the system forbids access to it: gpupool_last_error says which),\n UNSUPPORTED, DRIVER, HOST_OUT_OF_MEMORY, FORKED. After an error nothing has changed."]
+    pub fn gpupool_import(
+        pool: *mut gpupool_t,
+        handle: *const ::core::ffi::c_char,
+        out_ptr: *mut gpupool_ptr_t,
+        out_size: *mut u64,
+    ) -> gpupool_status_t;
+    #[doc = " Ends an import. The last close of a handle waits for all work of the device's context, and unmaps the\n memory. What is not closed ends with the pool or the process. Since 0.2.\n Errors: UNKNOWN_POINTER (nothing is imported there), UNAVAILABLE (a stream of the pool captures a graph),\n DRIVER, FORKED. After an error the memory is still mapped."]
+    pub fn gpupool_import_close(pool: *mut gpupool_t, ptr: gpupool_ptr_t) -> gpupool_status_t;
     #[doc = " Fills stats. stats->struct_size must be set; the call sets it to the bytes that it filled. Works on\n inherited pools after fork.\n Errors: INVALID_ARGUMENT."]
     pub fn gpupool_stats(pool: *mut gpupool_t, stats: *mut gpupool_stats_t) -> gpupool_status_t;
     #[doc = " Sets every peak to the current value."]
@@ -932,7 +949,7 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Sets how simulated device number `device` behaves. Possible only while no pool uses it.\n config->struct_size must be set.\n Errors: INVALID_ARGUMENT (no such device, in use, fields out of range); UNSUPPORTED (unknown tail)."]
     pub fn gpupool_sim_configure(device: i32, config: *const gpupool_sim_config_t) -> gpupool_status_t;
-    #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,\n host_wait, copy (those of sleep and wake) or stream (creating and destroying one); NUMBER counts that\n call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or error (default).\n An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
+    #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,\n host_wait, copy (those of sleep and wake), stream (creating and destroying one) or share (exporting a chunk\n to other processes, and importing one; since 0.2); NUMBER counts that call's occurrences from 1, starting\n now, or is * for every one; ERROR is out_of_memory or error (default). An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
     pub fn gpupool_sim_script(device: i32, script: *const ::core::ffi::c_char) -> gpupool_status_t;
     #[doc = " Queues work of `nanoseconds` of virtual time on a stream. The work reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses, is\n an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's\n memory that device number `device` has no access to: see gpupool_enable_peer. gpupool_fill is work too;\n gpupool_copy may touch the memory of any device."]
     pub fn gpupool_sim_work(

@@ -304,6 +304,7 @@ const _: () = assert!(GPUPOOL_VERSION_MINOR as u64 == 2);
 const _: () = assert!(GPUPOOL_VERSION_PATCH as u64 == 0);
 const _: () = assert!(GPUPOOL_VERSION as u64 == 200);
 const _: () = assert!(GPUPOOL_STREAM_UNKNOWN as u64 == 0xffffffffffffffff);
+const _: () = assert!(GPUPOOL_EXPORT_BYTES as u64 == 192);
 
 const _: fn(unsafe extern "C" fn(*mut c_void, i32, *const c_char)) -> gpupool_log_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, *mut gpupool_t, u64, u32) -> i32) -> gpupool_oom_fn_t = Some;
@@ -357,6 +358,9 @@ const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, *mut gpupoo
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, u64) -> gpupool_status_t = gpupool_share_request;
 const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, i32, u32, i64) -> gpupool_status_t = gpupool_share_set;
 const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, *mut i64) -> gpupool_status_t = gpupool_share_repair;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut c_char, usize) -> gpupool_status_t = gpupool_export;
+const _: unsafe extern "C" fn(*mut gpupool_t, *const c_char, *mut gpupool_ptr_t, *mut u64) -> gpupool_status_t = gpupool_import;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t) -> gpupool_status_t = gpupool_import_close;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_stats_t) -> gpupool_status_t = gpupool_stats;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_reset_peaks;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_segment_t, usize, usize, *mut usize, *mut gpupool_block_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_snapshot;
