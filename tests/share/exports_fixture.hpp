@@ -48,6 +48,12 @@ class ExportsTest : public ShareTest {
     setenv("GPUPOOL_BACKEND", backend, 1);
   }
 
+  /// Runs a test in a process of its own.
+  template <typename Work>
+  static void in_child(Work work) {
+    EXPECT_EQ(end_of(start(work)), 0);
+  }
+
   static gpupool_t* make_pool(gpupool_mode_t mode = GPUPOOL_MODE_VMM, int32_t device = 0) {
     gpupool_config_t config;
     gpupool_config_init(&config, sizeof config);

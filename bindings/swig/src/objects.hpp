@@ -268,7 +268,8 @@ class Pool {
     const Call call(*core_);
     check(gpupool_set_keep(call.pool(), address, keep ? 1 : 0));
   }
-  /// Lets other processes map the block at an address: gives a handle, a text for import_block of any process.
+  /// Lets other processes map the block at an address: gives a handle, a text for import_block of any
+  /// process.
   std::string export_block(gpupool_ptr_t address) {
     const Call call(*core_);
     char handle[GPUPOOL_EXPORT_BYTES] = {};
@@ -280,9 +281,13 @@ class Pool {
   gpupool_block_t import_block(const std::string& handle) {
     const Call call(*core_);
     gpupool_block_t block{};
+    gpupool_stats_t stats{};
+    stats.struct_size = sizeof stats;
+    check(gpupool_stats(call.pool(), &stats));
     check(gpupool_import(call.pool(), handle.c_str(), &block.address, &block.allocated_bytes));
     block.requested_bytes = block.allocated_bytes;
     block.state = GPUPOOL_BLOCK_LIVE;
+    block.device = stats.device;
     return block;
   }
   /// Ends an import, by its address. The last one of a handle waits for all work of the device's context.

@@ -506,6 +506,23 @@ public static class PoolTest {
     Same(Thrown<ArgumentNullException>(() => new Pool((string)null)).ParamName, "device");
   }
 
+  private static void TestHandoffs() {
+    using (var pool = new Pool())
+    using (var other = new Pool()) {
+      ulong address = pool.Malloc(3 * MiB);
+      string handle = pool.ExportBlock(address);
+      var block = other.ImportBlock(handle);
+      Same(block.AllocatedBytes, 3 * MiB);
+      pool.Free(address);
+      Same(pool.Stats().All.ActiveBytes.Current, 3 * MiB);
+      other.CloseImport(block.Address);
+      Same(pool.Stats().All.ActiveBytes.Current, 0UL);
+      Thrown<GpuPoolUnknownPointerException>(() => other.CloseImport(block.Address));
+      Thrown<GpuPoolUnavailableException>(() => other.ImportBlock(handle));
+      Thrown<GpuPoolInvalidArgumentException>(() => other.ImportBlock("gpupool"));
+    }
+  }
+
   private static void TestSimulatedDevice() {
     const int device = 5;
     var sim = new SimConfig { CapacityBytes = 64 * MiB };
@@ -533,7 +550,7 @@ public static class PoolTest {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
                        TestWatching, TestTags, TestRecording, TestClosing, TestWords, TestCaptures, TestLaunches,
                        TestCollecting, TestCollectingBeforeOutOfMemory, TestCollectingChildrenBeforeOutOfMemory,
-                       TestThreads, TestSharedPool, TestConfigs, TestSimulatedDevice };
+                       TestThreads, TestSharedPool, TestConfigs, TestHandoffs, TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);
   }

@@ -563,6 +563,22 @@ public final class PoolTest {
         "device is null: a String is wanted");
   }
 
+  private static void handoffs() {
+    try (Pool pool = new Pool(); Pool other = new Pool()) {
+      long address = pool.malloc(3 * MIB);
+      String handle = pool.exportBlock(address);
+      var block = other.importBlock(handle);
+      same(block.getAllocatedBytes(), 3 * MIB);
+      pool.free(address);
+      same(pool.stats().getAll().getActiveBytes().getCurrent(), 3 * MIB);
+      other.closeImport(block.getAddress());
+      same(pool.stats().getAll().getActiveBytes().getCurrent(), 0L);
+      thrown(UnknownPointerException.class, () -> other.closeImport(block.getAddress()));
+      thrown(UnavailableException.class, () -> other.importBlock(handle));
+      thrown(InvalidArgumentException.class, () -> other.importBlock("gpupool"));
+    }
+  }
+
   private static void simulatedDevice() {
     int device = 5;
     SimConfig sim = new SimConfig();
@@ -611,6 +627,7 @@ public final class PoolTest {
         PoolTest::threads,
         PoolTest::sharedPool,
         PoolTest::configs,
+        PoolTest::handoffs,
         PoolTest::simulatedDevice,
     };
     for (Code test : tests) test.run();
