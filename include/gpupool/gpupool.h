@@ -1061,12 +1061,12 @@ GPUPOOL_API gpupool_status_t gpupool_validate(gpupool_t* pool);
  * annotate (tells a simulated device, AddressSanitizer, Valgrind and compute-sanitizer where blocks are; 512
  * bytes and more behind each, which count as requested bytes, are in none) and quarantine=SIZE (holds back so
  * many bytes of freed blocks). "": none; NULL: the modes of GPUPOOL_DEBUG in the environment; without it, a
- * pool of mode auto under compute-sanitizer has annotate. docs/debugging.md says what each mode finds and what
- * it costs. Every malloc and free of such a pool takes the long way, except with guard alone. Fences need vmm
- * mode; pools with fence or guard cannot sleep. Since 0.2.
- * Errors: INVALID_ARGUMENT, with the word that was not understood. Creating a pool gives it for the
- * environment's list, and UNSUPPORTED for poison or canary on a simulated device without data, and for
- * annotate on a GPU without compute-sanitizer, in vmm mode, or beside poison or canary. */
+ * pool of mode auto under compute-sanitizer has annotate. docs/debugging.md says what each mode finds and
+ * what it costs. Every malloc and free of such a pool takes the long way, except with guard alone. Fences
+ * need vmm mode; pools with fence or guard cannot sleep. Since 0.2. Errors: INVALID_ARGUMENT, with the word
+ * that was not understood. Creating a pool gives it for the environment's list, and UNSUPPORTED for poison or
+ * canary on a simulated device without data, and for annotate on a GPU without compute-sanitizer, in vmm
+ * mode, or beside poison or canary. */
 GPUPOOL_API gpupool_status_t gpupool_set_debug(const char* modes);
 
 /* Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so. Counts

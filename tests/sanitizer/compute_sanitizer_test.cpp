@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "fake_compute_sanitizer/fake_compute_sanitizer.hpp"
 #include "fake_cuda/fake_cuda.hpp"
 #include "pool/pool_under_test.hpp"
-#include "sanitizer/fake_compute_sanitizer.hpp"
 
 namespace {
 

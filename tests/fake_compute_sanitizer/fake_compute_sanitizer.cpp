@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sanitizer/fake_compute_sanitizer.hpp"
+#include "fake_compute_sanitizer/fake_compute_sanitizer.hpp"
 
 #include <cstddef>
 #include <cstring>
