@@ -146,7 +146,7 @@ const (
 	// Free to hand out.
 	BlockCached BlockState = 3
 
-	// Handed out, but its memory is away: the pool is asleep. Since 0.2.
+	// Handed out, but some or all of its memory is away: the pool is asleep, or the block. Since 0.2.
 	BlockAsleep BlockState = 4
 )
 

@@ -112,7 +112,7 @@ export declare const BlockState: {
   readonly PENDING: 2;
   /** Free to hand out. */
   readonly CACHED: 3;
-  /** Handed out, but its memory is away: the pool is asleep. Since 0.2. */
+  /** Handed out, but some or all of its memory is away: the pool is asleep, or the block. Since 0.2. */
   readonly ASLEEP: 4;
 };
 /** The same in words. */
@@ -301,7 +301,7 @@ export interface Stats {
   readonly streams: number;
   /** Host memory of the pool's own records. */
   readonly metadataBytes: number;
-  /** Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in it still count as active. This and all below: since 0.2. */
+  /** Memory that waking will create, because the pool is asleep, or blocks are. It is not part of reserved_bytes; blocks in it still count as active. This and all below: since 0.2. */
   readonly asleepBytes: number;
   /** Page-locked host memory that the pool holds to sleep with. */
   readonly backupBytes: number;

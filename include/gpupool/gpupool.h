@@ -33,7 +33,7 @@
  *   slack      reserved, but neither active nor free to hand out: what a graph's capture keeps
  *   idle       no GPU work can still touch it
  *   steal      map a free chunk at another address, or hand it to another stream where it is
- *   asleep     of a pool: its memory is back with the device, and its blocks keep their addresses
+ *   asleep     of a pool or a block: its memory is back with the device, and its addresses stay
  *   tag        a name that pools share
  *
  * OWNERSHIP
@@ -69,7 +69,8 @@
  *   in between nothing may use them. While a pool is asleep, mallocs fail (GPUPOOL_ERROR_ASLEEP) or wait;
  *   free, record_stream, block_info, statistics and destroy work. A failure leaves the pool either awake or
  *   asleep, and all saved contents as they were. Memory that others hold stays with them: exported chunks,
- *   and registrations for RDMA and NCCL. Since 0.2.
+ *   and registrations for RDMA and NCCL. gpupool_sleep_block does the same with one block of a pool that
+ *   stays awake. Since 0.2.
  *
  * ERRORS
  *   Every call returns a status. A call that succeeds writes its out-parameters; one that fails sets them to
@@ -242,7 +243,7 @@ typedef enum gpupool_block_state_t {
   GPUPOOL_BLOCK_PENDING = 2,
   /* Free to hand out. */
   GPUPOOL_BLOCK_CACHED = 3,
-  /* Handed out, but its memory is away: the pool is asleep. Since 0.2. */
+  /* Handed out, but some or all of its memory is away: the pool is asleep, or the block. Since 0.2. */
   GPUPOOL_BLOCK_ASLEEP = 4,
   GPUPOOL_BLOCK_FORCE32 = 0x7fffffff
 } gpupool_block_state_t;
@@ -343,6 +344,13 @@ typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message)
  * non-zero to have the malloc tried again, or return 0 to let it fail. It is called on the thread of the
  * malloc with no lock held, and may call any function of this library on any pool. */
 typedef int32_t (*gpupool_oom_fn_t)(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
+
+/* A sleep calls one of these before a pool's memory goes, and a wake calls one when it is there again: see
+ * gpupool_set_sleep_hooks. ptr is the block that gpupool_sleep_block or gpupool_wake_block was called with;
+ * 0: all of the pool. Return non-zero if all is well. It is called on the thread of the sleep or the wake
+ * with no lock held, and may call any function of this library on any pool, except that those that sleep,
+ * wake or prepare this pool give UNAVAILABLE. Since 0.2. */
+typedef int32_t (*gpupool_sleep_hook_fn_t)(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
 
 /* The upstream of a pool: writes the address of size bytes, aligned to at least 512, to out_ptr and returns
  * 0, or returns non-zero for "no more memory". Called with no lock held, from any thread. */
@@ -520,8 +528,8 @@ typedef struct gpupool_stats_t {
   uint64_t streams;
   /* Host memory of the pool's own records. */
   uint64_t metadata_bytes;
-  /* Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in
-   * it still count as active. This and all below: since 0.2. */
+  /* Memory that waking will create, because the pool is asleep, or blocks are. It is not part of
+   * reserved_bytes; blocks in it still count as active. This and all below: since 0.2. */
   uint64_t asleep_bytes;
   /* Page-locked host memory that the pool holds to sleep with. */
   uint64_t backup_bytes;
@@ -878,7 +886,8 @@ GPUPOOL_API gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oo
  * the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another
  * thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.
  * Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that
- * this pool's own wake asks; or gpupool_wake_block was called since the last sleep), HOST_OUT_OF_MEMORY
+ * this pool's own wake asks; gpupool_wake_block was called since the last sleep; or a hook refused),
+ * HOST_OUT_OF_MEMORY
  * (sleeping takes at most three quarters of the host's free memory), UNSUPPORTED (another mode),
  * INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the
  * driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state
@@ -890,10 +899,12 @@ GPUPOOL_API gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_
  * back what was saved. Blocks that were freed meanwhile get no memory. When the call returns, the data are
  * there, and work of any stream may use them. Where memory is short, the call empties other pools' caches,
  * asks the out-of-memory handler, and then waits for what others free, for as long as timeout_ns says. If the
- * pool is awake already, the call succeeds and does nothing. Since 0.2.
+ * pool is awake already, the call wakes the blocks that sleep alone, one after another; if there are none, it
+ * succeeds and does nothing. Since 0.2.
  * Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (the call comes from a handler that this pool's own wake
- * asks), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED. After an error the pool is asleep as before,
- * and can be woken later. */
+ * asks; or the pool is awake and its hook failed), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED.
+ * After an error other than a hook's the pool is asleep as before, and can be woken later; where blocks sleep
+ * alone, those that came first may be awake. */
 GPUPOOL_API gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                           gpupool_sleep_result_t* out_result);
 
@@ -903,21 +914,56 @@ GPUPOOL_API gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_o
 GPUPOOL_API gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options,
                                                gpupool_sleep_result_t* out_result);
 
-/* gpupool_wake for every pool of that name, as gpupool_sleep_tag. Since 0.2. */
+/* gpupool_wake for every pool of that name, as gpupool_sleep_tag. Blocks that sleep alone in awake pools come
+ * after all pools that sleep, and stay awake if one of them fails. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options,
                                               gpupool_sleep_result_t* out_result);
 
-/* Brings back one block of a sleeping pool, at the address ptr, ahead of gpupool_wake, which brings the rest:
- * its memory, what was saved of it, and what else is in the same chunks. When the call returns, work of any
- * stream may use the block. So a program can begin with the first of many gibibytes while one of its threads
- * goes on through the others: a call waits for at most one other block. Until gpupool_wake, mallocs stay
- * refused, graphs must not run, and gpupool_sleep gives UNAVAILABLE. Takes the options of gpupool_wake;
- * RETAIN_BACKUP does nothing here, and out_result->pools stays 0. If the block is awake, the call succeeds
- * and does nothing. Since 0.2.
+/* Puts one block of an awake pool to sleep, at the address ptr: gives back the chunks that lie wholly inside
+ * it, and saves or drops what was in them, as `mode` says. The pool stays awake: mallocs, frees and graphs of
+ * other blocks go on. The rest of the block, in chunks that it shares, keeps its memory, but until
+ * gpupool_wake_block nothing may use any of it. So memory that a graph needs only while it runs can be away
+ * between its runs. The call waits for the streams that the pool has seen, not for mallocs; a free of the
+ * block on another thread does not wait for it. out_result->released_bytes is 0 if no chunk lies wholly
+ * inside: large blocks have some, and all of a block that is a multiple of 2 MiB, aligned to it, in a pool
+ * whose max_chunk_bytes is 2 MiB. A chunk that has been elsewhere stays while a graph, or work that is under
+ * way, may use its old addresses. HOLD_MALLOCS does nothing here, and out_result->pools stays 0. If the block
+ * is asleep already, the call succeeds and does nothing. A free of a sleeping block drops what was saved and
+ * takes no memory; do not free one that a graph will use again. Since 0.2.
+ * Errors: as gpupool_sleep, UNKNOWN_POINTER; UNAVAILABLE also if the block was woken in a pool that is
+ * asleep; UNSUPPORTED also if it is protected. After an error the block is awake, and all blocks are as they
+ * were. If the driver refuses even to undo, the block is asleep instead, with all that was saved:
+ * gpupool_wake_block tries again. */
+GPUPOOL_API gpupool_status_t gpupool_sleep_block(gpupool_t* pool, gpupool_ptr_t ptr,
+                                                 const gpupool_sleep_options_t* options,
+                                                 gpupool_sleep_result_t* out_result);
+
+/* Brings back one block, at the address ptr, which sleeps alone or with its pool. When the call returns, work
+ * of any stream may use the block. In a sleeping pool it comes ahead of gpupool_wake, which brings the rest,
+ * with what else is in the same chunks. So a program can begin with the first of many gibibytes while one of
+ * its threads goes on through the others: a call waits for at most one other block. There, until
+ * gpupool_wake, mallocs stay refused, graphs must not run, and gpupool_sleep gives UNAVAILABLE. Takes the
+ * options of gpupool_wake; out_result->pools stays 0, and in a sleeping pool RETAIN_BACKUP does nothing. If
+ * the block is awake, the call succeeds and does nothing. Since 0.2.
  * Errors: as gpupool_wake, and UNKNOWN_POINTER. After an error the block and all others are as before. */
 GPUPOOL_API gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr,
                                                 const gpupool_sleep_options_t* options,
                                                 gpupool_sleep_result_t* out_result);
+
+/* Sets what is called before a pool's memory goes, and when it is there again, on the thread of the sleep or
+ * the wake: for what must end first, such as registrations for RDMA or NCCL. NULL: nothing. When the call
+ * returns, old hooks may still be running on another thread.
+ * before_release is called once a sleep has passed its first checks, while all memory is there and before the
+ * sleep waits for streams, so it may queue work. If it returns 0, the sleep gives UNAVAILABLE and nothing has
+ * changed. after_map is called once the pool, or the block, is awake, before the wake returns; and after a
+ * sleep that failed, if before_release agreed. So it may find everything as it was. If it returns 0, the wake
+ * gives UNAVAILABLE although the memory is there, and the next wake of that block, or of the pool, calls it
+ * again, even if there is nothing else to do. gpupool_sleep_tag and gpupool_wake_tag call the hooks of each
+ * of their pools. Neither hook is called for a block that has nothing to give back, and after_map not for one
+ * that was freed meanwhile. Since 0.2.
+ * Errors: FORKED. */
+GPUPOOL_API gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release,
+                                                     gpupool_sleep_hook_fn_t after_map, void* user);
 
 /* Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
@@ -942,10 +988,10 @@ GPUPOOL_API gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr
  * keeps what it had. */
 GPUPOOL_API gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes);
 
-/* Says where the saved contents of a block are while the pool sleeps: *out_bytes of them from ptr on; ptr may
- * point anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes
- * next in the block. Valid until the block is freed or the pool is woken. Since 0.2.
- * Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (the block is not asleep, or it was dropped). */
+/* Says where the saved contents of a sleeping block are: *out_bytes of them from ptr on; ptr may point
+ * anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes next
+ * in the block. Valid until the block is freed, or it or the pool is woken. Since 0.2.
+ * Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (what is at ptr is not asleep, or dropped). */
 GPUPOOL_API gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
                                             uint64_t* out_bytes);
 

@@ -85,6 +85,14 @@ gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* op
   });
 }
 
+gpupool_status_t gpupool_sleep_block(gpupool_t* pool, gpupool_ptr_t ptr,
+                                     const gpupool_sleep_options_t* options,
+                                     gpupool_sleep_result_t* out_result) {
+  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+    return on_pool(pool, [&](Pool& self) { return self.sleeper().sleep_block(ptr, read, result); });
+  });
+}
+
 gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr,
                                     const gpupool_sleep_options_t* options,
                                     gpupool_sleep_result_t* out_result) {
@@ -104,6 +112,14 @@ gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t
                                   gpupool_sleep_result_t* out_result) {
   return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
     return guarded([&] { return Sleeper::wake_tag(tag, read, result); });
+  });
+}
+
+gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release,
+                                         gpupool_sleep_hook_fn_t after_map, void* user) {
+  return on_pool(pool, [&](Pool& self) {
+    self.sleeper().set_hooks(before_release, after_map, user);
+    return kSuccess;
   });
 }
 

@@ -33,9 +33,11 @@ struct Chunk {
   uint32_t cached_users = 0;  // scratch of whoever counts them
   /// How many of them are unmapped while the pool sleeps: all, before the memory goes.
   uint32_t old_unmapped = 0;
-  /// Its pool sleeps: the contents are saved or dropped, and the handle is 0 once the device has the memory.
+  /// Its pool or block sleeps: the contents are saved or dropped, and the handle is 0 once the device has the
+  /// memory.
   bool asleep = false;
   bool unmapped = false;  // of one that is asleep
+  bool alone = false;     // of one that is asleep: with its block, in a pool that was awake
   Chunk* prev = nullptr;  // in a list of its heap's, or of those in hand
   Chunk* next = nullptr;
   Chunk* shared_prev = nullptr;  // in a list of the space's

@@ -33,7 +33,7 @@ enum class State : uint8_t {
 enum Mark : uint8_t {
   kSampled = 1,   // the pool's sampler has a record of it
   kRecorded = 2,  // its free goes into a recording
-  kKept = 4,      // sleep keeps its contents
+  kKept = 4,      // sleep keeps its contents, or it sleeps alone
   kDebugged = 8,  // the pool's debugger handles it, or it is protected, or exported
 };
 
@@ -181,7 +181,7 @@ class RangeStore {
  public:
   /// Makes the next `count` calls of get() safe. Throws std::bad_alloc.
   void reserve(size_t count) {
-    while (spare_ < count) {
+    while (spare_ < count + promised_) {
       slabs_.push_back(std::make_unique<Range[]>(kSlab));
       // Every other record first: processors fetch lines in pairs, and while few blocks are in use, two
       // threads that work on one pair take it from each other.
@@ -200,6 +200,14 @@ class RangeStore {
       return false;
     }
   }
+
+  /// Keeps `count` records for somebody who cannot fail later, until keep_promise() makes them anybody's.
+  /// Throws std::bad_alloc.
+  void promise(size_t count) {
+    reserve(count);
+    promised_ += count;
+  }
+  void keep_promise(size_t count) noexcept { promised_ -= count; }
 
   Range* get() noexcept {
     assert(free_ != nullptr);
@@ -227,6 +235,7 @@ class RangeStore {
   std::vector<std::unique_ptr<Range[]>> slabs_;
   Range* free_ = nullptr;
   size_t spare_ = 0;
+  size_t promised_ = 0;  // of the spare ones
 };
 
 }  // namespace gpupool::internal

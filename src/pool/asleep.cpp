@@ -2,6 +2,7 @@
 // What sleep and wake share: the plan of what moves, copies over two streams, and a sleeping pool's end.
 #include <algorithm>
 #include <cinttypes>
+#include <utility>
 
 #include "base/defer.hpp"
 #include "base/log.hpp"
@@ -16,15 +17,6 @@ namespace {
 constexpr uint64_t kBatch = 64 * kMiB;
 
 }  // namespace
-
-/// Adds chunks in the order of their addresses: all, or those that are asleep.
-void Sleeper::add_chunks(Plan& plan, bool all) const {
-  const auto add = [&](Chunk* chunk) {
-    if (all || chunk->asleep) add_chunk(plan, chunk);
-  };
-  for (const Region& region : pool_.space_.regions) for_each_chunk(region, add);
-  pool_.backing_.for_each_in_hand(add);
-}
 
 /// Adds a chunk to the batch of its neighbours. A chunk that backs nothing is a batch of its own.
 void Sleeper::add_chunk(Plan& plan, Chunk* chunk) {
@@ -66,6 +58,52 @@ const Sleeper::Run* Sleeper::find_saved(Address address) const noexcept {
   if (after == runs_.begin()) return nullptr;
   const Run& run = *std::prev(after);
   return address - run.address < run.size ? &run : nullptr;
+}
+
+/// Gives a plan's runs their places in the backup: in the first room between what is saved, or behind it.
+void Sleeper::place(Plan& plan) const {
+  if (runs_.empty() || plan.runs.empty()) return;
+  std::vector<Run> taken = runs_;
+  std::sort(taken.begin(), taken.end(), [](const Run& a, const Run& b) { return a.offset < b.offset; });
+  uint64_t room = 0;
+  for (const Run& run : taken) {
+    if (run.offset >= room + plan.backup_bytes) break;
+    room = run.offset + run.size;
+  }
+  for (Run& run : plan.runs) run.offset += room;
+}
+
+/// How large the backup must be for the plan.
+uint64_t Sleeper::backup_end(const Plan& plan) const noexcept {
+  uint64_t end = saved_end_;
+  for (const Run& run : plan.runs) end = std::max(end, run.offset + run.size);
+  return end;
+}
+
+/// What is saved, and these runs.
+std::vector<Sleeper::Run> Sleeper::with_saved(const std::vector<Run>& runs) const {
+  std::vector<Run> all = runs_;
+  all.insert(all.end(), runs.begin(), runs.end());
+  std::sort(all.begin(), all.end(), [](const Run& a, const Run& b) { return a.address < b.address; });
+  return all;
+}
+
+void Sleeper::keep_saved(std::vector<Run> runs) noexcept {
+  runs_ = std::move(runs);
+  saved_end_ = 0;
+  for (const Run& run : runs_) saved_end_ = std::max(saved_end_, run.offset + run.size);
+}
+
+/// Forgets what was saved of memory that is awake, or whose addresses are bare.
+void Sleeper::forget_saved() noexcept {
+  std::erase_if(runs_, [&](const Run& run) {
+    const Range* block = pool_.space_.map.find_at_or_before(run.address);
+    if (block == nullptr || run.address >= block->end()) return true;
+    const Region& region = *block->region;
+    const Chunk* chunk = region.chunk_at(region.page_of(run.address));
+    return chunk == nullptr || !chunk->asleep;
+  });
+  keep_saved(std::move(runs_));
 }
 
 /// Opens the two streams of the pool's own copies: one copies while the other's batch is unmapped or mapped.
@@ -160,7 +198,7 @@ void Sleeper::release_chunk(Chunk& chunk) noexcept {
 void Sleeper::release_backup(Lock& lock, uint64_t keep) noexcept {
   const ErrorRecord before = last_error();
   if (copies_pending_) wait_for_copies(lock);
-  if (!copies_pending_) (void)backup_.shrink(lock, keep);
+  if (!copies_pending_) (void)backup_.shrink(lock, std::max(keep, saved_end_));
   last_error() = before;
 }
 
@@ -184,9 +222,10 @@ void Sleeper::end(Lock& lock) noexcept {
       end_chunk(chunk);
     });
     away_ = 0;
-    state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+    become_awake();
     changed_.notify_all();
   }
+  keep_saved({});
   release_backup(lock, 0);
   if (!has_streams_) return;
   has_streams_ = false;
@@ -217,7 +256,8 @@ void Sleeper::end_region(Region& region) noexcept {
 
 /// Ends an unmapped chunk that is in no list, and releases its memory if it still has any.
 void Sleeper::end_chunk(Chunk* chunk) noexcept {
-  chunk->asleep = chunk->unmapped = false;
+  if (chunk->alone) --alone_chunks_;
+  chunk->asleep = chunk->unmapped = chunk->alone = false;
   if (chunk->handle != 0) {
     chunk->address = 0;
     (void)pool_.backing_.release(chunk);

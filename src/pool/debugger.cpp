@@ -225,7 +225,8 @@ void Debugger::close_block(const BlockRecord& life, bool is_captured) noexcept {
 void Debugger::settle(Range& block) noexcept {
   BlockRecord* life = book_.find(block.address);
   StreamState& state = heap_of(block).state();
-  if (is_ending_ || life == nullptr) {
+  // Memory that is away cannot be looked at.
+  if (is_ending_ || life == nullptr || pool_.sleeper_.is_asleep(block)) {
     allow_reuse(block);
     return;
   }
@@ -343,7 +344,7 @@ bool Debugger::look_at_lives(Address& from) noexcept {
       return done = false;
     }
     StreamState& state = heap_of(*block).state();
-    if (life.has_canary && (!may_queue(state) || !inspector_.look_behind(life, state))) ++skipped_;
+    if (life.has_canary && !pool_.sleeper_.is_asleep(*block) && (!may_queue(state) || !inspector_.look_behind(life, state))) ++skipped_;
     return true;
   });
   return done;

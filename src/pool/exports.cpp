@@ -36,6 +36,10 @@ Status Exports::add(QuietLock& lock, Address address, std::string& handle) {
   if (owner == nullptr || block->address != address || !block->is(State::live)) {
     return pool_.not_a_block(address);
   }
+  if (pool_.sleeper_.is_alone(address)) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the block at 0x%" PRIx64 " sleeps: wake it before it is exported",
+                address);
+  }
   if (const auto known = offers_.find(address); known != offers_.end()) {
     handle = known->second.offer->handle();
     return kSuccess;

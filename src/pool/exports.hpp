@@ -24,9 +24,11 @@ class Exports {
   Exports& operator=(const Exports&) = delete;
 
   Status add(QuietLock& lock, Address address, std::string& handle);
-  bool empty() const noexcept { return offers_.empty(); }
-  /// One that is exported.
-  Address any() const noexcept { return offers_.begin()->first; }
+  /// The block, if it is exported, else 0; for 0, any that is.
+  Address find(Address block) const noexcept {
+    const auto found = block == 0 ? offers_.begin() : offers_.find(block);
+    return found != offers_.end() ? found->first : 0;
+  }
 
   /// A block is freed: nobody can import it any more.
   void close(Address address) noexcept;

@@ -27,7 +27,7 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   Plan plan;
   plan_runs(plan, options, 0);
   if (plan.backup_bytes != 0) {
-    if (const Status status = backup_.reserve(lock, plan.backup_bytes); status != kSuccess) return status;
+    if (const Status status = backup_.reserve(lock, backup_end(plan)); status != kSuccess) return status;
     if (const Status status = open_streams(); status != kSuccess) return status;
   }
   if (const Status status = quiesce(lock, options); status != kSuccess) return status;
@@ -36,14 +36,11 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   const bool knows_free = device_.raw().free_memory(free_before) == kSuccess;
   if (const Status status = release_free(); status != kSuccess) return status;
   plan_runs(plan, options, kGap);
-  if (plan.backup_bytes > backup_.capacity()) plan_runs(plan, options, 0);
-  add_chunks(plan, true);
-  std::sort(plan.runs.begin(), plan.runs.end(),
-            [](const Run& a, const Run& b) { return a.address < b.address; });
-  std::vector<Run> runs = plan.runs;  // here, since nothing may throw once copies are queued
+  if (backup_end(plan) > backup_.capacity()) plan_runs(plan, options, 0);
+  add_chunks(plan, [](const Chunk& chunk) { return !chunk.asleep; });
+  std::vector<Run> runs = with_saved(plan.runs);  // here, since nothing may throw once copies are queued
   if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
-  runs_ = std::move(runs);
-  saved_end_ = plan.backup_bytes;
+  keep_saved(std::move(runs));
   if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
     abandon_copies(lock, plan);
     return status;
@@ -88,17 +85,23 @@ Status Sleeper::check_captures() {
   return kSuccess;
 }
 
-/// Waits until no work that is queued can touch the pool's memory, and no freed block waits any more.
+/// Waits until no work that is queued can touch the pool's memory.
+Status Sleeper::wait_for_work(Lock& lock, const SleepOptions& options) {
+  if (const Status status = check_captures(); status != kSuccess) return status;
+  if (const Status status = pool_.wait_for_streams(lock, "sleep"); status != kSuccess) return status;
+  if (options.sync_context) {
+    lock.unlock();
+    const Defer relock([&] { lock.lock(); });
+    if (const Status status = device_.synchronize_all(); status != kSuccess) return status;
+  }
+  pool_.streams_.next_round();
+  return kSuccess;
+}
+
+/// The same, and until no freed block waits any more.
 Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
   do {
-    if (const Status status = check_captures(); status != kSuccess) return status;
-    if (const Status status = pool_.wait_for_streams(lock, "sleep"); status != kSuccess) return status;
-    if (options.sync_context) {
-      lock.unlock();
-      const Defer relock([&] { lock.lock(); });
-      if (const Status status = device_.synchronize_all(); status != kSuccess) return status;
-    }
-    pool_.streams_.next_round();
+    if (const Status status = wait_for_work(lock, options); status != kSuccess) return status;
     pool_.settle_all_pending(lock);
   } while (!pool_.pending_.empty());
   return kSuccess;
@@ -126,13 +129,34 @@ void Sleeper::plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_g
   for (const Region& region : pool_.space_.regions) {
     for (const Range* range = region.first; range != nullptr; range = range->next) {
       if (!range->is(State::live)) continue;
-      if (saves(*range, options)) {
+      if (is_asleep(*range)) {
+        add_awake_parts(plan, *range, saves(*range, options));
+      } else if (saves(*range, options)) {
         add_run(plan, *range, most_gap);
       } else {
         plan.dropped += range->size;
       }
     }
   }
+  std::sort(plan.runs.begin(), plan.runs.end(),
+            [](const Run& a, const Run& b) { return a.address < b.address; });
+  place(plan);
+}
+
+/// The same of a block that sleeps alone: the parts in chunks that it shares.
+void Sleeper::add_awake_parts(Plan& plan, const Range& range, bool saves) {
+  for_chunks(*range.region, range.address, range.end(), [&](const Chunk* chunk) {
+    if (chunk->asleep) return;
+    const Address start = std::max(chunk->address, range.address);
+    const uint64_t size = std::min(chunk->end(), range.end()) - start;
+    if (!saves) {
+      plan.dropped += size;
+      return;
+    }
+    plan.saved += size;
+    plan.runs.push_back({start, size, plan.backup_bytes});
+    plan.backup_bytes += size;
+  });
 }
 
 /// Queues every copy, so that a refusal comes while all memory is still there.
@@ -158,7 +182,9 @@ Status Sleeper::unmap_and_release(Lock& lock, Plan& plan, bool at_once) {
       if (const Status status = wait_for_batch(lock, batch); status != kSuccess) return status;
     }
   }
-  if (const Status status = unmap_old(); status != kSuccess) return status;
+  if (!plan.is_part) {
+    if (const Status status = unmap_old(); status != kSuccess) return status;
+  }
   for (Batch& batch : plan.batches) {
     if (const Status status = wait_for_batch(lock, batch); status != kSuccess) return status;
     if (const Status status = unmap_batch(plan, batch); status != kSuccess) return status;
@@ -192,8 +218,9 @@ Status Sleeper::unmap_batch(const Plan& plan, const Batch& batch) {
   for (size_t i = 0; i < batch.count; ++i) {
     Chunk& chunk = *plan.entries[batch.first + i].chunk;
     chunk.asleep = chunk.unmapped = true;
+    chunk.alone = plan.is_part;
   }
-  away_ += batch.count;
+  (plan.is_part ? alone_chunks_ : away_) += batch.count;
   return kSuccess;
 }
 

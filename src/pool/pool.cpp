@@ -336,6 +336,7 @@ void Pool::assign_block(Range* block, ThreadCache& cache, uint64_t requested, Si
 
 /// Turns a block into a hole of its heap.
 void Pool::free_to_heap(Range& block) noexcept {
+  if (sleeper_.is_alone(block.address)) return sleeper_.free_block(block);
   StreamHeap& heap = heap_of(block);
   heap.free(&block, heap.state().order.stamp());
 }

@@ -36,7 +36,7 @@ Status Pool::protect(Address address, Permission access) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "only a pool in vmm mode can protect blocks");
   }
   source_->settle();  // old mappings of its chunks would let writes through
-  if (!has_chunks_alone(*block)) {
+  if (sleeper_.is_alone(address) || !has_chunks_alone(*block)) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED,
                 "the block at 0x%" PRIx64 " of %" PRIu64
                 " bytes shares a chunk: allocate whole multiples of 2 MiB, aligned to 2 MiB, in a pool whose "

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <new>
 
-#include "pool/sleeper.hpp"
+#include "pool/pool.hpp"
 
 namespace gpupool::internal {
 
@@ -20,6 +21,26 @@ Status Sleeper::for_parts(const std::vector<Run>& runs, const Batch& batch, Visi
     if (status != kSuccess) return status;
   }
   return kSuccess;
+}
+
+/// Adds the chunks for which wanted(chunk) holds, in the order of their addresses.
+template <typename Wanted>
+void Sleeper::add_chunks(Plan& plan, Wanted wanted) const {
+  const auto add = [&](Chunk* chunk) {
+    if (wanted(*chunk)) add_chunk(plan, chunk);
+  };
+  for (const Region& region : pool_.space_.regions) for_each_chunk(region, add);
+  pool_.backing_.for_each_in_hand(add);
+}
+
+/// A lack of memory, too, is a status, so that what was begun is undone.
+template <typename Function>
+Status Sleeper::attempt(Function function) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no memory for the pool's records");
+  }
 }
 
 }  // namespace gpupool::internal

@@ -9,6 +9,7 @@
 
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
+#include "pool/sleep_parts.hpp"
 #include "pool/sleep_turn.hpp"
 
 namespace gpupool::internal {
@@ -61,8 +62,10 @@ Sleeper::Turn::~Turn() {
   if (!has_it_) return;
   Sleeper& self = sleeper_;
   if (self.state_ == GPUPOOL_SLEEP_STATE_WAKING) self.state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
-  if (self.state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP)
-    self.state_ = self.away_ != 0 ? GPUPOOL_SLEEP_STATE_ASLEEP : GPUPOOL_SLEEP_STATE_AWAKE;
+  if (self.state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP) {
+    self.state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
+    if (self.away_ == 0) self.become_awake();
+  }
   self.busy_ = false;
   self.owner_ = {};
   self.changed_.notify_all();
@@ -81,7 +84,8 @@ Status Sleeper::refuse_or_wait(Lock& lock) {
 
 // ---- the calls
 
-Status Sleeper::sleep(const SleepOptions& options, Result& result) {
+/// Whether a pool of this kind can sleep.
+Status Sleeper::check_kind() const {
   if (!pool_.options_.vmm) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED,
                 "only a pool in vmm mode can sleep: other memory cannot return to its addresses");
@@ -89,6 +93,24 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   if (pool_.debugger_ != nullptr && pool_.debugger_->has_fences()) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "a pool in debug mode fence or guard cannot sleep");
   }
+  return kSuccess;
+}
+
+/// Whether nobody else relies on a block's memory: it is neither protected nor exported. 0: any block.
+Status Sleeper::check_own(Address block) {
+  (void)pool_.exports_.settle(true);
+  if (const Address exported = pool_.exports_.find(block); exported != 0) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "exported blocks cannot sleep, and 0x%" PRIx64 " is one: free it first",
+                exported);
+  }
+  const auto found = block == 0 ? pool_.protected_.begin() : pool_.protected_.find(block);
+  if (found == pool_.protected_.end()) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNSUPPORTED, "protected blocks cannot sleep, and 0x%" PRIx64 " is one",
+              found->first);
+}
+
+Status Sleeper::sleep(const SleepOptions& options, Result& result) {
+  if (const Status status = check_kind(); status != kSuccess) return status;
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
@@ -97,32 +119,20 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
                 "blocks of the sleeping pool were woken: wake it before it sleeps again");
   }
   if (!is_awake()) return kSuccess;
-  if (!pool_.protected_.empty()) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED,
-                "a pool with protected blocks cannot sleep, and 0x%" PRIx64 " is one",
-                pool_.protected_.begin()->first);
+  if (const Status status = check_own(0); status != kSuccess) return status;
+  if (const Status status = check_captures(); status != kSuccess) return status;
+  hooks_.owe(0);
+  if (const Status status = hooks_.before_release(lock, pool_.handle_, 0); status != kSuccess) {
+    hooks_.forget(0);
+    return status;
   }
-  (void)pool_.exports_.settle(true);
-  if (!pool_.exports_.empty()) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE,
-                "a pool with exported blocks cannot sleep, and 0x%" PRIx64 " is one: free them first",
-                pool_.exports_.any());
-  }
-  if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
   const uint64_t start = device_.raw().now_ns();
-  state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
-  hold_mallocs_ = options.hold_mallocs;
-  drops_ = options.drops;
   Result own{};
-  const Status status = fall_asleep(lock, options, own);
+  const Status status = attempt([&] { return begin_sleep(lock, options, own); });
   if (status != kSuccess) {
     const ErrorRecord cause = last_error();
-    Result ignored{};
-    if (away_ != 0 && wake_chunks(lock, {}, 0, ignored) == kSuccess) state_ = GPUPOOL_SLEEP_STATE_AWAKE;
-    if (away_ == 0) {
-      runs_.clear();
-      release_backup(lock, prepared_);
-    }
+    undo_sleep(lock);
+    if (is_awake()) (void)hooks_.after_map(lock, pool_.handle_, 0);
     last_error() = cause;
     return status;
   }
@@ -137,16 +147,37 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   return kSuccess;
 }
 
+Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& result) {
+  pool_.streams_.next_round();
+  if (const Status status = check_own(0); status != kSuccess) return status;
+  if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
+  state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
+  hold_mallocs_ = options.hold_mallocs;
+  drops_ = options.drops;
+  return fall_asleep(lock, options, result);
+}
+
+/// Wakes what has gone, if anything has. What slept alone before sleeps on.
+void Sleeper::undo_sleep(Lock& lock) {
+  Result ignored{};
+  if (away_ != 0) (void)attempt([&] { return wake_chunks(lock, {}, {0, true}, ignored); });
+  if (away_ != 0) return;
+  become_awake();
+  forget_saved();
+  release_backup(lock, prepared_);
+}
+
 Status Sleeper::wake(const SleepOptions& options, Result& result) {
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
-  if (is_awake()) return kSuccess;
+  if (is_awake()) return wake_alone(lock, options, result);
   const uint64_t start = device_.raw().now_ns();
   state_ = GPUPOOL_SLEEP_STATE_WAKING;
   Result own{};
-  if (const Status status = wake_chunks(lock, options, 0, own); status != kSuccess) return status;
-  state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+  if (const Status status = wake_chunks(lock, options, {}, own); status != kSuccess) return status;
+  become_awake();
+  while (!alone_.empty()) end_alone(alone_.begin()->first);
   has_woken_blocks_ = false;
   ++wakes_;
   changed_.notify_all();
@@ -157,26 +188,17 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   result.saved_bytes += own.saved_bytes;
   result.dropped_bytes += own.dropped_bytes;
   result.nanoseconds += device_.raw().now_ns() - start;
-  return kSuccess;
+  return tell_awake(lock);
 }
 
 Status Sleeper::wake_block(Address address, const SleepOptions& options, Result& result) {
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
-  const Range* block = pool_.space_.map.find(address);
-  if (block == nullptr || block->address != address || !block->is(State::live))
-    return pool_.not_a_block(address);
-  if (!is_asleep(*block)) return kSuccess;
-  const uint64_t start = device_.raw().now_ns();
-  state_ = GPUPOOL_SLEEP_STATE_WAKING;  // until the turn ends
-  if (const Status status = wake_chunks(lock, options, address, result); status != kSuccess) {
-    result = {};
-    return status;
-  }
-  has_woken_blocks_ = true;
-  result.nanoseconds = device_.raw().now_ns() - start;
-  return kSuccess;
+  const Range* block = find_live(address);
+  if (block == nullptr) return pool_.not_a_block(address);
+  if (!is_asleep(*block)) return hooks_.after_map(lock, pool_.handle_, address);
+  return wake_one(lock, address, options, result);
 }
 
 Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& result) {
@@ -204,8 +226,12 @@ Status Sleeper::wake_tag(const char* tag, const SleepOptions& options, Result& r
 
 Status Sleeper::wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
                          Result& result) {
-  std::erase_if(pools, [](const auto& pool) { return pool->sleeper().state() == GPUPOOL_SLEEP_STATE_AWAKE; });
-  return for_all(
+  const auto awake = std::stable_partition(pools.begin(), pools.end(), [](const auto& pool) {
+    return pool->sleeper().state() != GPUPOOL_SLEEP_STATE_AWAKE;
+  });
+  const std::vector<std::shared_ptr<Pool>> last(awake, pools.end());
+  pools.erase(awake, pools.end());
+  const Status status = for_all(
       pools, [&](Sleeper& each) { return each.wake(options, result); },
       [&](Sleeper& each) {
         SleepOptions again;
@@ -214,6 +240,9 @@ Status Sleeper::wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOp
         Result ignored{};
         (void)each.sleep(again, ignored);
       });
+  if (status != kSuccess) return status;
+  // Only blocks sleep in these.
+  return for_all(last, [&](Sleeper& each) { return each.wake(options, result); }, [](Sleeper&) {});
 }
 
 Status Sleeper::prepare(uint64_t bytes) {
@@ -224,7 +253,7 @@ Status Sleeper::prepare(uint64_t bytes) {
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
-  const uint64_t in_use = is_awake() && !copies_pending_ ? 0 : saved_end_;
+  const uint64_t in_use = copies_pending_ ? backup_.capacity() : saved_end_;
   const Status status = bytes > backup_.capacity() ? backup_.reserve(lock, bytes)
                                                    : backup_.shrink(lock, std::max(bytes, in_use));
   if (status == kSuccess) prepared_ = bytes;
@@ -245,16 +274,24 @@ Status Sleeper::set_keep(Address address, bool keep) {
   }
   if (!keep) keep_.erase(address);
   // A free of the block must come to the pool's lock.
-  keep ? block->add_marks(kKept) : block->remove_marks(kKept);
+  keep || is_alone(address) ? block->add_marks(kKept) : block->remove_marks(kKept);
   return kSuccess;
+}
+
+void Sleeper::set_hooks(gpupool_sleep_hook_fn_t before, gpupool_sleep_hook_fn_t after, void* user) {
+  const Lock lock(pool_.mutex_);
+  hooks_.set(before, after, user);
 }
 
 Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
   gpupool_block_t block{};
   if (const Status status = pool_.block_info(address, block); status != kSuccess) return status;
   const Lock lock(pool_.mutex_);
-  if (state_ != GPUPOOL_SLEEP_STATE_ASLEEP || block.state != GPUPOOL_BLOCK_ASLEEP)
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the block is not asleep: use it");
+  // It may have been freed or woken since.
+  const Range* range = find_live(block.address);
+  const Region* region = range != nullptr ? range->region : nullptr;
+  if (region == nullptr || region->is_segment || !region->pages[region->page_of(address)]->asleep)
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "what is at 0x%" PRIx64 " is not asleep: use it", address);
   const Run* run = find_saved(address);
   if (run == nullptr) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "what was in the block at 0x%" PRIx64 " was dropped",
@@ -262,7 +299,7 @@ Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
   }
   uint64_t in_piece = 0;
   data = reinterpret_cast<const void*>(backup_.at(run->offset + (address - run->address), in_piece));
-  bytes = std::min(in_piece, block.address + block.allocated_bytes - address);
+  bytes = std::min({in_piece, range->end() - address, run->address + run->size - address});
   return kSuccess;
 }
 
@@ -306,8 +343,8 @@ void Sleeper::add_stats(gpupool_stats_t& stats) const noexcept {
 
 void Sleeper::describe(std::string& report) const {
   if (!name_.empty()) report += " Its name is '" + name_ + "'.";
-  if (is_awake()) return;
-  report += " It is asleep: " + std::to_string(asleep_bytes_) + " bytes are away, and " +
+  if (is_awake() && alone_.empty()) return;
+  report += (is_awake() ? " Blocks of it are asleep: " : " It is asleep: ") + std::to_string(asleep_bytes_) + " bytes are away, and " +
             std::to_string(backup_.capacity()) + " bytes of the host hold what was saved.";
 }
 

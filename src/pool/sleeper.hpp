@@ -13,11 +13,13 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "core/space.hpp"
 #include "pool/backup.hpp"
+#include "pool/sleep_hooks.hpp"
 
 namespace gpupool::internal {
 
@@ -48,6 +50,7 @@ class Sleeper {
 
   Status sleep(const SleepOptions& options, Result& result);
   Status wake(const SleepOptions& options, Result& result);
+  Status sleep_block(Address address, const SleepOptions& options, Result& result);
   Status wake_block(Address address, const SleepOptions& options, Result& result);
   static Status sleep_tag(const char* tag, const SleepOptions& options, Result& result);
   static Status wake_tag(const char* tag, const SleepOptions& options, Result& result);
@@ -61,6 +64,7 @@ class Sleeper {
   Status set_name(const char* name);
   std::string name();
   Status set_keep(Address address, bool keep);
+  void set_hooks(gpupool_sleep_hook_fn_t before, gpupool_sleep_hook_fn_t after, void* user);
   Status prepare(uint64_t bytes);
   Status backup(Address address, const void*& data, uint64_t& bytes);
 
@@ -74,7 +78,12 @@ class Sleeper {
     if (!keep_.empty()) keep_.erase(address);
   }
   /// Whether any of a block's memory is away.
-  bool is_asleep(const Range& block) const noexcept { return away_ != 0 && has_asleep(block); }
+  bool is_asleep(const Range& block) const noexcept {
+    return away_ + alone_chunks_ != 0 && has_asleep(block);
+  }
+  /// Whether a block sleeps alone, or is about to: free it with free_block().
+  bool is_alone(Address block) const noexcept { return !alone_.empty() && alone_.contains(block); }
+  void free_block(Range& block) noexcept;
   /// Bytes that waking will create.
   uint64_t asleep_bytes() const noexcept { return asleep_bytes_; }
   /// Bytes of the host that it holds.
@@ -115,21 +124,41 @@ class Sleeper {
     uint64_t saved = 0;    // of live blocks
     uint64_t dropped = 0;  // the same
     uint64_t missing = 0;  // to be created
-    bool is_part = false;  // for a wake: only one block's chunks
+    bool is_part = false;  // only one block's chunks
+  };
+  /// What a wake is for: everything, or one block, or only what the pool's own sleep has put away.
+  struct Part {
+    Address block = 0;
+    bool is_own = false;
   };
 
   /// A thread's turn to sleep, wake or prepare. The lock must be held when it ends.
   class Turn;
+  /// A block's way to sleep or back in an awake pool. The lock must be held when it ends.
+  class Transit;
 
+  Status check_kind() const;
+  Status check_own(Address block);
+  template <typename Function>
+  static Status attempt(Function function);
+  void become_awake() noexcept;
+  Status tell_awake(Lock& lock);
+  Range* find_live(Address address) const noexcept;
   [[gnu::cold]] Status refuse_or_wait(Lock& lock);
 
   // asleep.cpp: what both ways need
-  void add_chunks(Plan& plan, bool all) const;
+  template <typename Wanted>
+  void add_chunks(Plan& plan, Wanted wanted) const;
   static void add_chunk(Plan& plan, Chunk* chunk);
   static void add_run(Plan& plan, const Range& range, uint64_t most_gap);
   template <typename Visit>
   static Status for_parts(const std::vector<Run>& runs, const Batch& batch, Visit visit);
   const Run* find_saved(Address address) const noexcept;
+  void place(Plan& plan) const;
+  uint64_t backup_end(const Plan& plan) const noexcept;
+  std::vector<Run> with_saved(const std::vector<Run>& runs) const;
+  void keep_saved(std::vector<Run> runs) noexcept;
+  void forget_saved() noexcept;
   Status open_streams();
   Status copy_batch(const Plan& plan, Batch& batch, size_t lane, bool to_host);
   Status wait_for_batch(Lock& lock, Batch& batch);
@@ -141,26 +170,43 @@ class Sleeper {
   void end_chunk(Chunk* chunk) noexcept;
 
   // fall_asleep.cpp
+  Status begin_sleep(Lock& lock, const SleepOptions& options, Result& result);
+  void undo_sleep(Lock& lock);
   Status fall_asleep(Lock& lock, const SleepOptions& options, Result& result);
   void drain_lanes() noexcept;
   Status check_captures();
+  Status wait_for_work(Lock& lock, const SleepOptions& options);
   Status quiesce(Lock& lock, const SleepOptions& options);
   Status release_free();
   bool saves(const Range& range, const SleepOptions& options) const noexcept;
   void plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_gap) const;
+  static void add_awake_parts(Plan& plan, const Range& range, bool saves);
   Status save_runs(Lock& lock, Plan& plan);
   Status unmap_and_release(Lock& lock, Plan& plan, bool at_once);
   Status unmap_old();
   Status unmap_batch(const Plan& plan, const Batch& batch);
   void release_batch(const Plan& plan, const Batch& batch) noexcept;
 
+  // sleep_block.cpp
+  Status put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result);
+  void undo_block(Lock& lock, Plan& plan, Address address);
+  void plan_sleep(Plan& plan, const Range& block, const SleepOptions& options) const;
+  Status mark_alone(Range& block);
+  void end_alone(Address address) noexcept;
+  Status wake_one(Lock& lock, Address address, const SleepOptions& options, Result& result);
+  Status wake_alone(Lock& lock, const SleepOptions& options, Result& result);
+  void drop_freed_alone(const Region& region, Address start, Address end) noexcept;
+  void drop_alone(Chunk* chunk) noexcept;
+
   // wake.cpp
-  Status wake_chunks(Lock& lock, const SleepOptions& options, Address block, Result& result);
+  Status wake_chunks(Lock& lock, const SleepOptions& options, Part part, Result& result);
   void detach_freed();
   void coarsen_chunks() noexcept;
   void coarsen_chunks(const Range& block) noexcept;
-  void plan_wake(Plan& plan) const;
-  Status plan_block(Plan& plan, Address address) const;
+  void plan_wake(Plan& plan, bool is_own) const;
+  void add_contents(Plan& plan, const Range& range) const;
+  static void count_contents(Plan& plan);
+  Status plan_block(Plan& plan, Address address);
   static uint64_t bytes_in(const std::vector<Run>& runs, const Batch& batch);
   Status charge_room(Lock& lock, uint64_t bytes);
   Status create_all(Plan& plan);
@@ -180,6 +226,7 @@ class Sleeper {
   std::condition_variable_any changed_;
   bool hold_mallocs_ = false;
   bool drops_ = false;           // how it fell asleep
+  SleepHooks hooks_;
   bool copies_pending_ = false;  // the wait for some failed, so the backup stays
   std::string name_;
   std::unordered_set<Address> keep_;  // blocks that are saved in any case; their frees take the long way
@@ -190,7 +237,13 @@ class Sleeper {
   std::array<Stream, 2> streams_{};
   bool has_streams_ = false;
   uint64_t asleep_bytes_ = 0;      // of chunks whose memory the device has
-  uint64_t away_ = 0;              // count of chunks asleep, and of old mappings away
+  uint64_t away_ = 0;  // count of chunks asleep with the pool, and of old mappings away
+  uint64_t alone_chunks_ = 0;  // count of those asleep alone
+  /// Blocks that sleep alone, each with how many records it was promised for its free.
+  std::unordered_map<Address, size_t> alone_;
+  size_t freed_records_ = 0;   // promised to blocks that were freed while the pool was not awake
+  Address transit_ = 0;        // the block on its way to sleep or back while the pool is awake
+  Range* freed_ = nullptr;     // that block, if it was freed meanwhile
   bool has_woken_blocks_ = false;  // while the pool sleeps on
   uint64_t sleeps_ = 0;
   uint64_t wakes_ = 0;

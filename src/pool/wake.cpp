@@ -43,19 +43,18 @@ Clock::time_point deadline_after(uint64_t nanoseconds) noexcept {
 
 }  // namespace
 
-/// Everything from asleep to awake, or what one block needs; `block` 0: everything. On failure all is asleep
-/// as before.
-Status Sleeper::wake_chunks(Lock& lock, const SleepOptions& options, Address block, Result& result) {
+/// Everything from asleep to awake, or a part. On failure all is asleep as before.
+Status Sleeper::wake_chunks(Lock& lock, const SleepOptions& options, Part part, Result& result) {
   const Clock::time_point deadline = deadline_after(options.timeout_ns);
   uint32_t collisions = 0;
   for (uint32_t attempt = 0;; ++attempt) {
     Clock::duration pause = kLook;
-    detach_freed();
-    coarsen_chunks();
     Plan plan;
-    if (block == 0) {
-      plan_wake(plan);
-    } else if (const Status status = plan_block(plan, block); status != kSuccess) {
+    if (part.block == 0) {
+      detach_freed();
+      coarsen_chunks();
+      plan_wake(plan, part.is_own);
+    } else if (const Status status = plan_block(plan, part.block); status != kSuccess) {
       return status;
     }
     Status status = plan.runs.empty() && options.fill < 0 ? kSuccess : open_streams();
@@ -100,7 +99,7 @@ void Sleeper::detach_freed() {
     chunk->heap->claim_chunk(chunk);
     Heap::reuse_retired(chunk->heap->detach(chunk));
     asleep_bytes_ -= chunk->size;
-    --away_;
+    --(chunk->alone ? alone_chunks_ : away_);
     pool_.space_.chunks.recycle(chunk);
   }
 }
@@ -130,6 +129,7 @@ void Sleeper::coarsen_chunks(const Range& block) noexcept {
                           chunk->old_mappings == 0 && chunk->address >= block.address &&
                           chunk->end() <= block.end();
       if (!is_own || size + chunk->size > most) break;
+      if (count != 0 && chunk->alone != run[0]->alone) break;
       run[count++] = chunk;
       size += chunk->size;
       if (is_power_of_two(size)) merged = count;
@@ -137,7 +137,7 @@ void Sleeper::coarsen_chunks(const Range& block) noexcept {
     if (merged > 1) {
       run[0]->heap->merge_chunks(run.data(), merged);
       for (size_t i = 1; i < merged; ++i) pool_.space_.chunks.recycle(run[i]);
-      away_ -= merged - 1;
+      (run[0]->alone ? alone_chunks_ : away_) -= merged - 1;
       at = run[0]->end();
     } else {
       at = region.pages[region.page_of(at)]->end();
@@ -146,34 +146,56 @@ void Sleeper::coarsen_chunks(const Range& block) noexcept {
 }
 
 /// What is asleep, and what was saved of it: of the blocks that are still live.
-void Sleeper::plan_wake(Plan& plan) const {
-  add_chunks(plan, false);
+void Sleeper::plan_wake(Plan& plan, bool is_own) const {
+  add_chunks(plan, [&](const Chunk& chunk) { return chunk.asleep && !(is_own && chunk.alone); });
   for (const Region& region : pool_.space_.regions) {
     for (const Range* range = region.first; range != nullptr; range = range->next) {
-      if (!range->is(State::live) || !is_asleep(*range)) continue;
-      const Run* saved = find_saved(range->address);
-      if (saved == nullptr) {
-        plan.dropped += range->size;
-        plan.dropped_runs.push_back({range->address, range->size, 0});
-        continue;
-      }
-      add_run(plan, *range, 0);
-      Run& run = plan.runs.back();
-      if (run.address == range->address) run.offset = saved->offset + (range->address - saved->address);
+      if (range->is(State::live) && is_asleep(*range)) add_contents(plan, *range);
     }
   }
   for (auto* runs : {&plan.runs, &plan.dropped_runs}) {
     std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) { return a.address < b.address; });
   }
+  count_contents(plan);
+}
+
+/// Adds what was saved of a live block, and what was not.
+void Sleeper::add_contents(Plan& plan, const Range& range) const {
+  Address done = range.address;
+  const auto drop_until = [&](Address end) {
+    if (done < end) plan.dropped_runs.push_back({done, end - done, 0});
+  };
+  (void)for_parts(runs_, {range.address, range.size}, [&](Address address, uint64_t size, uint64_t offset) {
+    drop_until(address);
+    done = address + size;
+    if (!plan.runs.empty()) {
+      Run& last = plan.runs.back();
+      if (last.address + last.size == address && last.offset + last.size == offset) {
+        last.size += size;
+        return kSuccess;
+      }
+    }
+    plan.runs.push_back({address, size, offset});
+    return kSuccess;
+  });
+  drop_until(range.end());
+}
+
+/// Counts only what is in the plan's chunks.
+void Sleeper::count_contents(Plan& plan) {
+  for (const Batch& batch : plan.batches) {
+    plan.saved += bytes_in(plan.runs, batch);
+    plan.dropped += bytes_in(plan.dropped_runs, batch);
+  }
 }
 
 /// The chunks of one block that are asleep, and what was saved of all that is in them.
-Status Sleeper::plan_block(Plan& plan, Address address) const {
-  const Range* block = pool_.space_.map.find(address);
+Status Sleeper::plan_block(Plan& plan, Address address) {
+  const Range* block = find_live(address);
   // It may have been freed since the lock was given up.
-  if (block == nullptr || block->address != address || !block->is(State::live))
-    return pool_.not_a_block(address);
+  if (block == nullptr) return pool_.not_a_block(address);
   plan.is_part = true;
+  if (block->size >= kBlockParts * 2 * kGranule) coarsen_chunks(*block);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (chunk->asleep) add_chunk(plan, chunk);
   });
@@ -182,18 +204,9 @@ Status Sleeper::plan_block(Plan& plan, Address address) const {
   while (range->prev != nullptr && range->address > plan.batches.front().start) range = range->prev;
   const Address end = plan.batches.back().start + plan.batches.back().size;
   for (; range != nullptr && range->address < end; range = range->next) {
-    if (!range->is(State::live)) continue;
-    const Run* saved = find_saved(range->address);
-    if (saved == nullptr) {
-      plan.dropped_runs.push_back({range->address, range->size, 0});
-    } else {
-      plan.runs.push_back({range->address, range->size, saved->offset + (range->address - saved->address)});
-    }
+    if (range->is(State::live)) add_contents(plan, *range);
   }
-  for (const Batch& batch : plan.batches) {
-    plan.saved += bytes_in(plan.runs, batch);
-    plan.dropped += bytes_in(plan.dropped_runs, batch);
-  }
+  count_contents(plan);
   return kSuccess;
 }
 
@@ -357,12 +370,13 @@ void Sleeper::commit(Plan& plan) noexcept {
   for (const Batch& batch : plan.batches) {
     if (batch.size != 0) device_.raw().name_asleep(batch.start, batch.size, nullptr);
   }
-  for (const Entry& entry : plan.entries) entry.chunk->asleep = entry.chunk->unmapped = false;
-  away_ -= plan.entries.size();
-  if (plan.is_part) return;
-  runs_.clear();
-  runs_.shrink_to_fit();
-  saved_end_ = 0;
+  for (const Entry& entry : plan.entries) {
+    Chunk& chunk = *entry.chunk;
+    --(chunk.alone ? alone_chunks_ : away_);
+    chunk.asleep = chunk.unmapped = chunk.alone = false;
+  }
+  // A sleeping pool's runs may be of several blocks.
+  if (!plan.is_part || is_awake()) forget_saved();
 }
 
 }  // namespace gpupool::internal

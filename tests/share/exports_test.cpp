@@ -296,6 +296,13 @@ TEST_F(ExportsTest, APoolWithExportsStaysAwake) {
     CHECK(gpupool_sleep(pool, nullptr, nullptr) == GPUPOOL_ERROR_UNAVAILABLE);
     CHECK(message().find("exported blocks cannot sleep") != std::string::npos);
     CHECK(gpupool_free(pool, block, 0) == GPUPOOL_SUCCESS);
+    const gpupool_ptr_t large = take(pool, 8 * kMiB);
+    CHECK(gpupool_sleep_block(pool, large, nullptr, nullptr) == GPUPOOL_SUCCESS);
+    CHECK(gpupool_export(pool, large, handle, sizeof handle) == GPUPOOL_ERROR_UNAVAILABLE);
+    CHECK(gpupool_wake_block(pool, large, nullptr, nullptr) == GPUPOOL_SUCCESS);
+    CHECK(gpupool_export(pool, large, handle, sizeof handle) == GPUPOOL_SUCCESS);
+    CHECK(gpupool_sleep_block(pool, large, nullptr, nullptr) == GPUPOOL_ERROR_UNAVAILABLE);
+    CHECK(gpupool_free(pool, large, 0) == GPUPOOL_SUCCESS);
     CHECK(gpupool_sleep(pool, nullptr, nullptr) == GPUPOOL_SUCCESS);
     CHECK(gpupool_export(pool, other, handle, sizeof handle) == GPUPOOL_ERROR_ASLEEP);
     CHECK(gpupool_wake(pool, nullptr, nullptr) == GPUPOOL_SUCCESS);

@@ -3,23 +3,13 @@
 #include <atomic>
 #include <thread>
 
-#include "sleep_fixture.hpp"
+#include "block_fixture.hpp"
 
 namespace sleep_test {
 namespace {
 
 gpupool_status_t try_wake_block(gpupool_t* pool, gpupool_ptr_t block) {
   return gpupool_wake_block(pool, block, nullptr, nullptr);
-}
-
-gpupool_sleep_result_t wake_block(gpupool_t* pool, gpupool_ptr_t block, int fill = -1) {
-  gpupool_sleep_options_t how = options(GPUPOOL_SLEEP_MODE_SAVE, fill >= 0 ? GPUPOOL_SLEEP_FLAG_FILL : 0);
-  how.fill = fill >= 0 ? static_cast<uint32_t>(fill) : 0;
-  gpupool_sleep_result_t result = empty_result();
-  EXPECT_TRUE(ok(gpupool_wake_block(pool, block, &how, &result)));
-  EXPECT_EQ(result.pools, 0u);
-  EXPECT_TRUE(ok(gpupool_validate(pool)));
-  return result;
 }
 
 TEST_F(Sleep, OneBlockComesBackBeforeTheOthers) {

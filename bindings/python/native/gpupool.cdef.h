@@ -124,6 +124,7 @@ typedef enum {
 } gpupool_log_level_t;
 typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message);
 typedef int32_t (*gpupool_oom_fn_t)(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
+typedef int32_t (*gpupool_sleep_hook_fn_t)(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
 typedef int32_t (*gpupool_upstream_malloc_fn_t)(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 typedef void (*gpupool_upstream_free_fn_t)(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
 typedef size_t (*gpupool_stack_fn_t)(void* user, char* text, size_t capacity);
@@ -348,7 +349,9 @@ gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* o
 gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
+gpupool_status_t gpupool_sleep_block(gpupool_t* pool, gpupool_ptr_t ptr, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
+gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release, gpupool_sleep_hook_fn_t after_map, void* user);
 gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
 gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
 gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);

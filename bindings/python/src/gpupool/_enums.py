@@ -124,7 +124,7 @@ class BlockState(IntEnum):
     CACHED = 3
     """Free to hand out."""
     ASLEEP = 4
-    """Handed out, but its memory is away: the pool is asleep. Since 0.2."""
+    """Handed out, but some or all of its memory is away: the pool is asleep, or the block. Since 0.2."""
 
 
 class SleepMode(IntEnum):

@@ -260,8 +260,8 @@ class Stats(Record):
     metadata_bytes: int
     """Host memory of the pool's own records."""
     asleep_bytes: int
-    """Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in
-    it still count as active. This and all below: since 0.2.
+    """Memory that waking will create, because the pool is asleep, or blocks are. It is not part of
+    reserved_bytes; blocks in it still count as active. This and all below: since 0.2.
     """
     backup_bytes: int
     """Page-locked host memory that the pool holds to sleep with."""

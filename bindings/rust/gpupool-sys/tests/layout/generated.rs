@@ -308,6 +308,7 @@ const _: () = assert!(GPUPOOL_EXPORT_BYTES as u64 == 192);
 
 const _: fn(unsafe extern "C" fn(*mut c_void, i32, *const c_char)) -> gpupool_log_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, *mut gpupool_t, u64, u32) -> i32) -> gpupool_oom_fn_t = Some;
+const _: fn(unsafe extern "C" fn(*mut c_void, *mut gpupool_t, gpupool_ptr_t) -> i32) -> gpupool_sleep_hook_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, u64, gpupool_stream_t, *mut gpupool_ptr_t) -> i32) -> gpupool_upstream_malloc_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, gpupool_ptr_t, u64, gpupool_stream_t)) -> gpupool_upstream_free_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> usize) -> gpupool_stack_fn_t = Some;
@@ -347,7 +348,9 @@ const _: unsafe extern "C" fn(*mut gpupool_t, *const gpupool_sleep_options_t, *m
 const _: unsafe extern "C" fn(*mut gpupool_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake;
 const _: unsafe extern "C" fn(*const c_char, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_sleep_tag;
 const _: unsafe extern "C" fn(*const c_char, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake_tag;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_sleep_block;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake_block;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_sleep_hook_fn_t, gpupool_sleep_hook_fn_t, *mut c_void) -> gpupool_status_t = gpupool_set_sleep_hooks;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_sleep_state_t) -> gpupool_status_t = gpupool_sleep_state;
 const _: unsafe extern "C" fn(*mut gpupool_t, *const c_char) -> gpupool_status_t = gpupool_set_name;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut c_char, usize, *mut usize) -> gpupool_status_t = gpupool_name;

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single blocks that sleep in an awake pool. The chunks that lie wholly inside such a block are asleep, and
+// nothing else is: no chunk that a malloc, a steal or a trim could take. A marked block's free comes to the
+// pool's lock, where free_block() turns the addresses of its sleeping chunks bare.
+#include <algorithm>
+#include <cinttypes>
+#include <utility>
+#include <vector>
+
+#include "base/defer.hpp"
+#include "pool/pool.hpp"
+#include "pool/sleep_parts.hpp"
+#include "pool/sleep_turn.hpp"
+
+namespace gpupool::internal {
+
+/// While it lives, a free of the block waits for its end, so that the plan's chunks stay.
+class Sleeper::Transit {
+ public:
+  Transit(Sleeper& sleeper, Address block) noexcept : sleeper_(sleeper) { sleeper_.transit_ = block; }
+  Transit(const Transit&) = delete;
+  Transit& operator=(const Transit&) = delete;
+  ~Transit() {
+    sleeper_.transit_ = 0;
+    if (Range* freed = std::exchange(sleeper_.freed_, nullptr)) sleeper_.pool_.free_to_heap(*freed);
+  }
+
+ private:
+  Sleeper& sleeper_;
+};
+
+namespace {
+
+/// Calls visit(chunk) for each chunk that lies wholly inside a block.
+template <typename Visit>
+void for_own_chunks(const Range& block, Visit visit) {
+  for_chunks(*block.region, block.address, block.end(), [&](Chunk* chunk) {
+    if (chunk->address >= block.address && chunk->end() <= block.end()) visit(chunk);
+  });
+}
+
+}  // namespace
+
+Range* Sleeper::find_live(Address address) const noexcept {
+  Range* block = pool_.space_.map.find(address);
+  return block != nullptr && block->address == address && block->is(State::live) ? block : nullptr;
+}
+
+Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result& result) {
+  if (const Status status = check_kind(); status != kSuccess) return status;
+  Lock lock = pool_.enter();
+  Turn turn(*this, lock);
+  if (const Status status = turn.begin(); status != kSuccess) return status;
+  const Range* block = find_live(address);
+  if (block == nullptr) return pool_.not_a_block(address);
+  if (is_asleep(*block)) return kSuccess;
+  if (!is_awake()) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the block at 0x%" PRIx64 " was woken in a pool that is asleep: wake "
+                "the pool first", address);
+  }
+  if (const Status status = check_captures(); status != kSuccess) return status;
+  bool any = false;
+  for_own_chunks(*block, [&](const Chunk*) { any = true; });
+  if (!any) return kSuccess;
+  hooks_.owe(address);
+  if (const Status status = hooks_.before_release(lock, pool_.handle_, address); status != kSuccess) {
+    hooks_.forget(address);
+    return status;
+  }
+  const uint64_t start = device_.raw().now_ns();
+  Result own{};
+  const Status status = attempt([&] { return put_to_sleep(lock, address, options, own); });
+  const ErrorRecord cause = last_error();
+  block = find_live(address);
+  if (block == nullptr) {
+    hooks_.forget(address);
+  } else if (!is_asleep(*block)) {
+    (void)hooks_.after_map(lock, pool_.handle_, address);
+  }
+  last_error() = cause;
+  if (status != kSuccess) return status;
+  result = own;
+  result.nanoseconds = device_.raw().now_ns() - start;
+  return kSuccess;
+}
+
+/// Everything from awake to asleep. On failure the block is awake, unless even the way back fails.
+Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result) {
+  Range* block = find_live(address);
+  if (block == nullptr) return pool_.not_a_block(address);
+  if (const Status status = check_own(address); status != kSuccess) return status;
+  if (const Status status = mark_alone(*block); status != kSuccess) return status;
+  const Transit transit(*this, address);
+  // If the block stays awake, it is like any other again.
+  const Defer leave([&] {
+    if (!has_asleep(*block)) end_alone(address);
+  });
+  Plan plan;
+  plan_sleep(plan, *block, options);
+  if (plan.backup_bytes != 0) {
+    if (const Status status = backup_.reserve(lock, backup_end(plan)); status != kSuccess) return status;
+    if (const Status status = open_streams(); status != kSuccess) return status;
+  }
+  if (const Status status = wait_for_work(lock, options); status != kSuccess) return status;
+  pool_.source_->settle();
+  plan_sleep(plan, *block, options);
+  if (plan.entries.empty()) return kSuccess;
+  // The last that may throw: nothing may once copies are queued.
+  std::vector<Run> runs = with_saved(plan.runs);
+  const size_t records = 2 * plan.entries.size() + 1;
+  pool_.space_.store.promise(records);
+  alone_[address] = records;
+  if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
+  if (!block->is(State::live)) {
+    abandon_copies(lock, plan);
+    return pool_.not_a_block(address);
+  }
+  keep_saved(std::move(runs));
+  if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
+    undo_block(lock, plan, address);
+    return status;
+  }
+  for (const Entry& entry : plan.entries) {
+    result.released_bytes += entry.chunk->size;
+    if (entry.chunk->handle != 0) result.retained_bytes += entry.chunk->size;
+  }
+  result.saved_bytes = plan.saved;
+  result.dropped_bytes = plan.dropped;
+  return kSuccess;
+}
+
+/// Brings back what has gone.
+void Sleeper::undo_block(Lock& lock, Plan& plan, Address address) {
+  const ErrorRecord cause = last_error();
+  abandon_copies(lock, plan);
+  Result ignored{};
+  if (alone_chunks_ != 0) (void)wake_chunks(lock, {}, {address}, ignored);
+  forget_saved();
+  last_error() = cause;
+}
+
+/// Plans, from scratch, which chunks go, and what is saved of them.
+void Sleeper::plan_sleep(Plan& plan, const Range& block, const SleepOptions& options) const {
+  plan = {};
+  plan.is_part = true;
+  for_own_chunks(block, [&](Chunk* chunk) {
+    if (chunk->old_mappings == 0) add_chunk(plan, chunk);
+  });
+  for (const Batch& batch : plan.batches) {
+    if (!saves(block, options)) {
+      plan.dropped += batch.size;
+      continue;
+    }
+    plan.saved += batch.size;
+    plan.runs.push_back({batch.start, batch.size, plan.backup_bytes});
+    plan.backup_bytes += batch.size;
+  }
+  place(plan);
+}
+
+/// From here on the block's free comes to free_block().
+Status Sleeper::mark_alone(Range& block) {
+  const Address address = block.address;
+  alone_.try_emplace(address, 0);
+  const std::lock_guard owner_lock(owner_of(block)->lock);
+  if (block.is(State::live)) {
+    block.add_marks(kKept);
+    return kSuccess;
+  }
+  alone_.erase(address);
+  return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
+}
+
+/// The block is awake: its free need not be noticed any more.
+void Sleeper::end_alone(Address address) noexcept {
+  const auto known = alone_.find(address);
+  if (known == alone_.end()) return;
+  pool_.space_.store.keep_promise(known->second);
+  alone_.erase(known);
+  Range* block = find_live(address);
+  if (block == nullptr || keep_.contains(address)) return;
+  const std::lock_guard owner_lock(owner_of(*block)->lock);
+  if (block->is(State::live)) block->remove_marks(kKept);
+}
+
+/// Wakes a block that sleeps, alone or with its pool, and has its turn.
+Status Sleeper::wake_one(Lock& lock, Address address, const SleepOptions& options, Result& result) {
+  const bool is_alone = is_awake();
+  const bool is_new = hooks_.owe(address);
+  const uint64_t start = device_.raw().now_ns();
+  Result own{};
+  Status status = kSuccess;
+  {
+    const Transit transit(*this, is_alone ? address : 0);
+    if (!is_alone) state_ = GPUPOOL_SLEEP_STATE_WAKING;  // until the turn ends
+    status = attempt([&] { return wake_chunks(lock, options, {address}, own); });
+    if (status == kSuccess && is_alone) end_alone(address);
+  }
+  if (status != kSuccess) {
+    if (is_new) hooks_.forget(address);
+    return status;
+  }
+  if (find_live(address) == nullptr) hooks_.forget(address);
+  if (is_alone) {
+    if (options.retain_backup) prepared_ = std::max(prepared_, backup_.capacity());
+    release_backup(lock, prepared_);
+  } else {
+    has_woken_blocks_ = true;
+  }
+  result.created_bytes += own.created_bytes;
+  result.saved_bytes += own.saved_bytes;
+  result.dropped_bytes += own.dropped_bytes;
+  result.nanoseconds += device_.raw().now_ns() - start;
+  return hooks_.after_map(lock, pool_.handle_, address);
+}
+
+/// In an awake pool: wakes one block after another.
+Status Sleeper::wake_alone(Lock& lock, const SleepOptions& options, Result& result) {
+  std::vector<Address> blocks;
+  for (const auto& [address, records] : alone_) blocks.push_back(address);
+  std::sort(blocks.begin(), blocks.end());
+  for (const Address address : blocks) {
+    const Range* block = find_live(address);
+    if (block == nullptr || !is_asleep(*block)) continue;
+    if (const Status status = wake_one(lock, address, options, result); status != kSuccess) return status;
+  }
+  return tell_awake(lock);
+}
+
+/// Tells the caller of all that is there again, but not of what was freed.
+Status Sleeper::tell_awake(Lock& lock) {
+  hooks_.forget_if([&](Address block) { return block != 0 && find_live(block) == nullptr; });
+  return hooks_.after_map_all(lock, pool_.handle_);
+}
+
+/// Frees a block of which chunks may be asleep to its heap. In an awake pool their addresses become bare; a
+/// sleeping pool sees to that when it wakes.
+void Sleeper::free_block(Range& block) noexcept {
+  const Address address = block.address;
+  if (transit_ == address) {
+    freed_ = &block;
+    return;
+  }
+  const Address end = block.end();
+  const Region& region = *block.region;
+  StreamHeap& heap = heap_of(block);
+  const auto known = alone_.find(address);
+  const size_t records = known->second;
+  alone_.erase(known);
+  hooks_.forget(address);
+  heap.free(&block, heap.state().order.stamp());
+  if (is_awake()) {
+    pool_.space_.store.keep_promise(records);
+    drop_freed_alone(region, address, end);
+    forget_saved();
+  } else {
+    freed_records_ += records;
+  }
+}
+
+/// Drops the chunks in [start, end) that sleep alone, and that no block touches any more.
+void Sleeper::drop_freed_alone(const Region& region, Address start, Address end) noexcept {
+  for (Address at = start; at < end;) {
+    const size_t page = region.page_of(at);
+    Chunk* chunk = region.chunk_at(page);
+    at = chunk != nullptr ? chunk->end() : at + kGranule - (at - region.base) % kGranule;
+    if (chunk != nullptr && chunk->alone && chunk->users == 0) drop_alone(chunk);
+  }
+}
+
+void Sleeper::drop_alone(Chunk* chunk) noexcept {
+  auto& heap = *static_cast<StreamHeap*>(chunk->heap);
+  device_.raw().name_asleep(chunk->address, chunk->size, nullptr);
+  if (!chunk->unmapped) {
+    // A wake that failed could not undo its mapping. It is the heap's again, or goes if the driver lets it.
+    chunk->asleep = chunk->alone = false;
+    --alone_chunks_;
+    (void)device_.set_access(chunk->address, chunk->size);
+    return;
+  }
+  if (chunk->handle != 0) {
+    pool_.ledger_.detached(heap.group(), chunk->size);
+    pool_.narrator_.unmapped(heap, chunk->address, chunk->size);
+  }
+  heap.claim_chunk(chunk);
+  Heap::reuse_retired(heap.detach(chunk));
+  end_chunk(chunk);
+}
+
+/// The pool is awake. What was freed of the blocks that sleep alone, while it was not, is dropped now.
+void Sleeper::become_awake() noexcept {
+  state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+  if (freed_records_ == 0) return;
+  pool_.space_.store.keep_promise(std::exchange(freed_records_, 0));
+  for (const Region& region : pool_.space_.regions) {
+    drop_freed_alone(region, region.base, region.base + region.pages.size() * kGranule);
+  }
+  forget_saved();
+}
+
+}  // namespace gpupool::internal

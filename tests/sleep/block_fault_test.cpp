@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every driver call of a block's sleep and wake fails, once, at each of its occurrences. The block is awake or
+// asleep, no byte is lost, and the next try succeeds.
+#include <array>
+
+#include "block_fixture.hpp"
+
+namespace sleep_test {
+namespace {
+
+constexpr std::array kCalls{"create", "release", "map",        "set_access", "unmap",  "address", "malloc",
+                            "free",   "query",   "event_record", "stream_wait", "host_wait", "copy", "stream"};
+
+class BlockScene {
+ public:
+  explicit BlockScene(gpupool_sleep_mode_t mode) : mode_(mode), pool_(small_chunks()) {
+    for (uint64_t i = 0; i < kCount; ++i) {
+      blocks_[i] = pool_.malloc(5 * kMiB, 3 * i);
+      write_pattern(blocks_[i], 5 * kMiB, i);
+    }
+    keep();
+    sleep_block(pool_, blocks_[0]);  // sleeps on throughout
+  }
+  ~BlockScene() {
+    wake_block(pool_, blocks_[0]);
+    for (uint64_t i = 0; i < kCount; ++i) {
+      EXPECT_TRUE(has_pattern(blocks_[i], 5 * kMiB, i)) << i;
+      pool_.free(blocks_[i], 3 * i);
+    }
+  }
+  BlockScene(const BlockScene&) = delete;
+  BlockScene& operator=(const BlockScene&) = delete;
+
+  gpupool_status_t sleep() {
+    const gpupool_sleep_options_t how = options(mode_);
+    return gpupool_sleep_block(pool_, blocks_[1], &how, nullptr);
+  }
+  gpupool_status_t wake() { return gpupool_wake_block(pool_, blocks_[1], nullptr, nullptr); }
+  gpupool_status_t sleep_pool() { return try_sleep(pool_); }
+  gpupool_status_t free() {
+    const gpupool_status_t status = gpupool_free(pool_, blocks_[1], 3);
+    if (status == GPUPOOL_SUCCESS) {
+      expect_good();
+      blocks_[1] = pool_.malloc(5 * kMiB, 3);
+      write_pattern(blocks_[1], 5 * kMiB, 1);
+      keep();
+    }
+    return status;
+  }
+  void expect_good() {
+    pool_.validate();
+    EXPECT_EQ(state_of(pool_), GPUPOOL_SLEEP_STATE_AWAKE);
+    EXPECT_EQ(pool_.info(blocks_[0]).state, GPUPOOL_BLOCK_ASLEEP);
+    EXPECT_TRUE(has_pattern(blocks_[2], 5 * kMiB, 2));
+  }
+  void sleep_first() { sleep_block(pool_, blocks_[0]); }
+  gpupool_t* pool() { return pool_; }
+
+ private:
+  static constexpr size_t kCount = 3;
+
+  void keep() {
+    if (mode_ == GPUPOOL_SLEEP_MODE_DROP) {
+      EXPECT_TRUE(ok(gpupool_set_keep(pool_, blocks_[1], 1)));
+    }
+  }
+
+  gpupool_sleep_mode_t mode_;
+  PoolUnderTest pool_;
+  std::array<gpupool_ptr_t, kCount> blocks_{};
+};
+
+/// Runs act(scene) with the call's nth occurrence failing, for each n until it fails no more.
+template <typename Prepare, typename Act>
+void with_each_call_failing(Prepare prepare, Act act) {
+  for (const gpupool_sleep_mode_t mode : {GPUPOOL_SLEEP_MODE_SAVE, GPUPOOL_SLEEP_MODE_DROP}) {
+    for (const char* call : kCalls) {
+      for (int n = 1;; ++n) {
+        SCOPED_TRACE(std::string(call) + ":" + std::to_string(n) + ", mode " + std::to_string(mode));
+        BlockScene scene(mode);
+        prepare(scene);
+        script(std::string(call) + ":" + std::to_string(n));
+        const gpupool_status_t status = act(scene);
+        script("");
+        scene.expect_good();
+        if (status == GPUPOOL_SUCCESS && n > 1) break;
+        EXPECT_TRUE(ok(scene.sleep()));
+        EXPECT_TRUE(ok(scene.wake()));
+        ASSERT_LT(n, 100);
+      }
+    }
+  }
+}
+
+TEST_F(Sleep, ABlocksSleepSurvivesEveryFailure) {
+  with_each_call_failing([](BlockScene&) {},
+                         [](BlockScene& scene) {
+                           const gpupool_status_t status = scene.sleep();
+                           script("");
+                           EXPECT_TRUE(ok(scene.wake()));
+                           return status;
+                         });
+}
+
+TEST_F(Sleep, ABlocksWakeSurvivesEveryFailure) {
+  with_each_call_failing([](BlockScene& scene) { EXPECT_TRUE(ok(scene.sleep())); },
+                         [](BlockScene& scene) {
+                           const gpupool_status_t status = scene.wake();
+                           script("");
+                           EXPECT_TRUE(ok(scene.wake()));
+                           return status;
+                         });
+}
+
+TEST_F(Sleep, ASleepOfThePoolOverASleepingBlockSurvivesEveryFailure) {
+  with_each_call_failing([](BlockScene&) {},
+                         [](BlockScene& scene) {
+                           const gpupool_status_t status = scene.sleep_pool();
+                           script("");
+                           if (status == GPUPOOL_SUCCESS) {
+                             EXPECT_TRUE(ok(try_wake(scene.pool())));
+                             scene.sleep_first();
+                           }
+                           return status;
+                         });
+}
+
+TEST_F(Sleep, AFreeAfterAWakeThatFailedSurvivesEveryFailure) {
+  with_each_call_failing([](BlockScene& scene) { EXPECT_TRUE(ok(scene.sleep())); },
+                         [](BlockScene& scene) {
+                           const gpupool_status_t status = scene.wake();
+                           script("");
+                           EXPECT_TRUE(ok(scene.free()));
+                           return status;
+                         });
+}
+
+}  // namespace
+}  // namespace sleep_test
