@@ -212,9 +212,16 @@ static inline bridge_result bridge_wake(uintptr_t pool, gpupool_sleep_options_t 
   return bridge_done(gpupool_wake(bridge_pool(pool), &options, (gpupool_sleep_result_t*)result), 0);
 }
 
+static inline bridge_result bridge_sleep_block(uintptr_t pool, uint64_t ptr, gpupool_sleep_options_t options,
+                                               void* result) {
+  return bridge_done(gpupool_sleep_block(bridge_pool(pool), ptr, &options, (gpupool_sleep_result_t*)result),
+                     0);
+}
+
 static inline bridge_result bridge_wake_block(uintptr_t pool, uint64_t ptr, gpupool_sleep_options_t options,
                                               void* result) {
-  return bridge_done(gpupool_wake_block(bridge_pool(pool), ptr, &options, (gpupool_sleep_result_t*)result), 0);
+  return bridge_done(gpupool_wake_block(bridge_pool(pool), ptr, &options, (gpupool_sleep_result_t*)result),
+                     0);
 }
 
 static inline bridge_result bridge_sleep_tag(const char* tag, gpupool_sleep_options_t options, void* result) {

@@ -83,9 +83,23 @@ func (p *Pool) Wake(config WakeConfig) (SleepResult, error) {
 	return result, err
 }
 
-// WakeBlock brings back one block of a sleeping pool, ahead of Wake, which brings the rest: a program can use the first
-// of many gibibytes while a goroutine wakes the others. Until Wake, mallocs stay refused, graphs must not run, and
-// Sleep fails with ErrUnavailable. The result's Pools stays 0. Since 0.2.
+// SleepBlock gives back the chunks that lie wholly inside one block; the pool stays awake, and mallocs, frees and graphs
+// of other blocks go on. Nothing may use the block until WakeBlock. ReleasedBytes is 0 if no chunk lies inside; the
+// result's Pools stays 0, and HoldMallocs does nothing. Since 0.2.
+//
+// Errors: as Sleep, and ErrUnknownPointer; then the block is awake, and nothing has changed.
+func (p *Pool) SleepBlock(ptr Ptr, config SleepConfig) (SleepResult, error) {
+	result := emptyResult()
+	err := p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_sleep_block(pool, C.uint64_t(ptr), config.options(), unsafe.Pointer(&result))
+	})
+	return result, err
+}
+
+// WakeBlock brings back one block, which sleeps alone or with its pool. In a sleeping pool it comes ahead of Wake, which
+// brings the rest: a program can use the first of many gibibytes while a goroutine wakes the others. There, until Wake,
+// mallocs stay refused, graphs must not run, and Sleep fails with ErrUnavailable. The result's Pools stays 0. Since
+// 0.2.
 //
 // Errors: as Wake, and ErrUnknownPointer; then the block and all others are as before.
 func (p *Pool) WakeBlock(ptr Ptr, config WakeConfig) (SleepResult, error) {

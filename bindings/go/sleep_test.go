@@ -48,6 +48,29 @@ func TestBlocksWakeAheadOfTheirPool(t *testing.T) {
 	}
 }
 
+func TestOneBlockSleepsAlone(t *testing.T) {
+	pool := newPool(t, gpupool.WithMaxChunk(2<<20))
+	ptr, err := pool.Malloc(4<<20, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slept, err := pool.SleepBlock(ptr, gpupool.SleepConfig{}); err != nil || slept.ReleasedBytes != 4<<20 {
+		t.Fatal(slept, err)
+	}
+	if state, err := pool.SleepState(); err != nil || state != gpupool.SleepStateAwake {
+		t.Fatal(state, err)
+	}
+	if _, err := pool.SleepBlock(ptr+512, gpupool.SleepConfig{}); !errors.Is(err, gpupool.ErrUnknownPointer) {
+		t.Fatal(err)
+	}
+	if woken, err := pool.WakeBlock(ptr, gpupool.WakeConfig{}); err != nil || woken.CreatedBytes != 4<<20 {
+		t.Fatal(woken, err)
+	}
+	if err := pool.Free(ptr, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSleepAndWake(t *testing.T) {
 	pool := newPool(t)
 	if err := pool.SetName("weights"); err != nil {

@@ -108,8 +108,12 @@ export declare class Pool implements Disposable {
   wake(timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   wakeSync(timeout?: number | bigint, flags?: number, fill?: number): SleepResult;
-  /** Brings back the block at an address ahead of wake, which brings the rest; until then, mallocs stay refused, and
-   * sleep fails with UnavailableError. */
+  /** Gives back the chunks that lie wholly inside the block at an address; the pool stays awake. As sleep. */
+  sleepBlock(address: number | bigint, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
+  /** The same, and this thread waits. */
+  sleepBlockSync(address: number | bigint, mode?: number | SleepModeName, flags?: number): SleepResult;
+  /** Brings back the block at an address: of an awake pool, or ahead of wake, which brings the rest; until then, mallocs
+   * stay refused, and sleep fails with UnavailableError. */
   wakeBlock(address: number | bigint, timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   wakeBlockSync(address: number | bigint, timeout?: number | bigint, flags?: number, fill?: number): SleepResult;

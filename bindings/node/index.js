@@ -198,6 +198,12 @@ class Pool {
   wakeSync(timeout = 0, flags = 0, fill = 0) {
     return native.gpupool_wake(wrapped.of(this), timeout, flags, fill);
   }
+  async sleepBlock(address, mode = SleepMode.SAVE, flags = 0) {
+    return native.block_asleep(wrapped.of(this), address, sleepMode(mode), flags);
+  }
+  sleepBlockSync(address, mode = SleepMode.SAVE, flags = 0) {
+    return native.gpupool_sleep_block(wrapped.of(this), address, sleepMode(mode), flags);
+  }
   async wakeBlock(address, timeout = 0, flags = 0, fill = 0) {
     return native.block_awake(wrapped.of(this), address, timeout, flags, fill);
   }

@@ -343,7 +343,15 @@ class Pool {
   gpupool_sleep_result_t wake(const WakeOptions& options = {}) {
     return sleep_result(gpupool_wake, handle_, options.to_c());
   }
-  /// Brings back one block of a sleeping pool, ahead of wake(), which brings the rest.
+  /// Gives back the chunks that lie wholly inside one block; the pool stays awake.
+  gpupool_sleep_result_t sleep_block(gpupool_ptr_t ptr, const SleepOptions& options = {}) {
+    const gpupool_sleep_options_t c_options = options.to_c();
+    gpupool_sleep_result_t result{};
+    result.struct_size = sizeof result;
+    check(gpupool_sleep_block(handle_, ptr, &c_options, &result));
+    return result;
+  }
+  /// Brings back one block, of an awake pool or ahead of wake(), which brings the rest.
   gpupool_sleep_result_t wake_block(gpupool_ptr_t ptr, const WakeOptions& options = {}) {
     const gpupool_sleep_options_t c_options = options.to_c();
     gpupool_sleep_result_t result{};
@@ -351,6 +359,19 @@ class Pool {
     check(gpupool_wake_block(handle_, ptr, &c_options, &result));
     return result;
   }
+  /// Sleeps call hooks.before_release(ptr), which may refuse with false, and wakes hooks.after_map(ptr),
+  /// which is false if it failed; ptr 0: all of the pool. The hooks are not copied: they must live as long as
+  /// the pool, and must not throw.
+  template <typename Hooks>
+  requires requires(Hooks& hooks, gpupool_ptr_t ptr) {
+    { hooks.before_release(ptr) } -> std::convertible_to<bool>;
+    { hooks.after_map(ptr) } -> std::convertible_to<bool>;
+  }
+  void set_sleep_hooks(Hooks& hooks) {
+    const void* user = std::addressof(hooks);
+    check(gpupool_set_sleep_hooks(handle_, call_before<Hooks>, call_after<Hooks>, const_cast<void*>(user)));
+  }
+  void clear_sleep_hooks() { check(gpupool_set_sleep_hooks(handle_, nullptr, nullptr, nullptr)); }
   [[nodiscard]] SleepState sleep_state() const {
     gpupool_sleep_state_t state{};
     check(gpupool_sleep_state(handle_, &state));
@@ -394,6 +415,14 @@ class Pool {
   template <typename Handler>
   static int32_t call_handler(void* handler, gpupool_t*, uint64_t bytes, uint32_t attempt) noexcept {
     return (*static_cast<Handler*>(handler))(bytes, attempt) ? 1 : 0;
+  }
+  template <typename Hooks>
+  static int32_t call_before(void* hooks, gpupool_t*, gpupool_ptr_t ptr) noexcept {
+    return static_cast<Hooks*>(hooks)->before_release(ptr) ? 1 : 0;
+  }
+  template <typename Hooks>
+  static int32_t call_after(void* hooks, gpupool_t*, gpupool_ptr_t ptr) noexcept {
+    return static_cast<Hooks*>(hooks)->after_map(ptr) ? 1 : 0;
   }
 
   gpupool_t* handle_ = nullptr;

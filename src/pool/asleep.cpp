@@ -80,16 +80,18 @@ uint64_t Sleeper::backup_end(const Plan& plan) const noexcept {
   return end;
 }
 
-/// What is saved, and these runs.
-std::vector<Sleeper::Run> Sleeper::with_saved(const std::vector<Run>& runs) const {
-  std::vector<Run> all = runs_;
-  all.insert(all.end(), runs.begin(), runs.end());
-  std::sort(all.begin(), all.end(), [](const Run& a, const Run& b) { return a.address < b.address; });
-  return all;
+/// Makes add_saved() safe for so many runs. Throws std::bad_alloc.
+void Sleeper::reserve_saved(size_t count) {
+  runs_.reserve(runs_.size() + count);
 }
 
-void Sleeper::keep_saved(std::vector<Run> runs) noexcept {
-  runs_ = std::move(runs);
+void Sleeper::add_saved(const std::vector<Run>& runs) noexcept {
+  runs_.insert(runs_.end(), runs.begin(), runs.end());
+  std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.address < b.address; });
+  find_saved_end();
+}
+
+void Sleeper::find_saved_end() noexcept {
   saved_end_ = 0;
   for (const Run& run : runs_) saved_end_ = std::max(saved_end_, run.offset + run.size);
 }
@@ -103,7 +105,13 @@ void Sleeper::forget_saved() noexcept {
     const Chunk* chunk = region.chunk_at(region.page_of(run.address));
     return chunk == nullptr || !chunk->asleep;
   });
-  keep_saved(std::move(runs_));
+  find_saved_end();
+}
+
+/// Forgets what was saved of these addresses.
+void Sleeper::forget_saved(Address start, Address end) noexcept {
+  std::erase_if(runs_, [&](const Run& run) { return run.address >= start && run.address < end; });
+  find_saved_end();
 }
 
 /// Opens the two streams of the pool's own copies: one copies while the other's batch is unmapped or mapped.
@@ -225,7 +233,8 @@ void Sleeper::end(Lock& lock) noexcept {
     become_awake();
     changed_.notify_all();
   }
-  keep_saved({});
+  runs_.clear();
+  find_saved_end();
   release_backup(lock, 0);
   if (!has_streams_) return;
   has_streams_ = false;

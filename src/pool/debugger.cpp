@@ -344,7 +344,9 @@ bool Debugger::look_at_lives(Address& from) noexcept {
       return done = false;
     }
     StreamState& state = heap_of(*block).state();
-    if (life.has_canary && !pool_.sleeper_.is_asleep(*block) && (!may_queue(state) || !inspector_.look_behind(life, state))) ++skipped_;
+    if (life.has_canary && !pool_.sleeper_.is_asleep(*block) &&
+        (!may_queue(state) || !inspector_.look_behind(life, state)))
+      ++skipped_;
     return true;
   });
   return done;

@@ -38,9 +38,9 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   plan_runs(plan, options, kGap);
   if (backup_end(plan) > backup_.capacity()) plan_runs(plan, options, 0);
   add_chunks(plan, [](const Chunk& chunk) { return !chunk.asleep; });
-  std::vector<Run> runs = with_saved(plan.runs);  // here, since nothing may throw once copies are queued
+  reserve_saved(plan.runs.size());  // here, since nothing may throw once copies are queued
   if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
-  keep_saved(std::move(runs));
+  add_saved(plan.runs);
   if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
     abandon_copies(lock, plan);
     return status;

@@ -55,16 +55,17 @@ Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result
   if (block == nullptr) return pool_.not_a_block(address);
   if (is_asleep(*block)) return kSuccess;
   if (!is_awake()) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the block at 0x%" PRIx64 " was woken in a pool that is asleep: wake "
-                "the pool first", address);
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "the block at 0x%" PRIx64 " was woken in a pool that is asleep: wake the pool first",
+                address);
   }
   if (const Status status = check_captures(); status != kSuccess) return status;
   bool any = false;
   for_own_chunks(*block, [&](const Chunk*) { any = true; });
   if (!any) return kSuccess;
-  hooks_.owe(address);
+  const bool is_new = hooks_.owe(address);
   if (const Status status = hooks_.before_release(lock, pool_.handle_, address); status != kSuccess) {
-    hooks_.forget(address);
+    if (is_new) hooks_.forget(address);
     return status;
   }
   const uint64_t start = device_.raw().now_ns();
@@ -106,7 +107,7 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
   plan_sleep(plan, *block, options);
   if (plan.entries.empty()) return kSuccess;
   // The last that may throw: nothing may once copies are queued.
-  std::vector<Run> runs = with_saved(plan.runs);
+  reserve_saved(plan.runs.size());
   const size_t records = 2 * plan.entries.size() + 1;
   pool_.space_.store.promise(records);
   alone_[address] = records;
@@ -115,7 +116,7 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
     abandon_copies(lock, plan);
     return pool_.not_a_block(address);
   }
-  keep_saved(std::move(runs));
+  add_saved(plan.runs);
   if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
     undo_block(lock, plan, address);
     return status;
@@ -233,8 +234,8 @@ Status Sleeper::tell_awake(Lock& lock) {
   return hooks_.after_map_all(lock, pool_.handle_);
 }
 
-/// Frees a block of which chunks may be asleep to its heap. In an awake pool their addresses become bare; a
-/// sleeping pool sees to that when it wakes.
+/// Frees a block of which chunks may be asleep to its heap: their addresses become bare. While the pool
+/// wakes, they may be in its plan, and it sees to that at the end.
 void Sleeper::free_block(Range& block) noexcept {
   const Address address = block.address;
   if (transit_ == address) {
@@ -249,10 +250,10 @@ void Sleeper::free_block(Range& block) noexcept {
   alone_.erase(known);
   hooks_.forget(address);
   heap.free(&block, heap.state().order.stamp());
-  if (is_awake()) {
+  if (state_ != GPUPOOL_SLEEP_STATE_WAKING) {
     pool_.space_.store.keep_promise(records);
     drop_freed_alone(region, address, end);
-    forget_saved();
+    forget_saved(address, end);
   } else {
     freed_records_ += records;
   }

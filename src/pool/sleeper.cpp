@@ -121,9 +121,9 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   if (!is_awake()) return kSuccess;
   if (const Status status = check_own(0); status != kSuccess) return status;
   if (const Status status = check_captures(); status != kSuccess) return status;
-  hooks_.owe(0);
+  const bool is_new = hooks_.owe(0);
   if (const Status status = hooks_.before_release(lock, pool_.handle_, 0); status != kSuccess) {
-    hooks_.forget(0);
+    if (is_new) hooks_.forget(0);
     return status;
   }
   const uint64_t start = device_.raw().now_ns();
@@ -242,7 +242,8 @@ Status Sleeper::wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOp
       });
   if (status != kSuccess) return status;
   // Only blocks sleep in these.
-  return for_all(last, [&](Sleeper& each) { return each.wake(options, result); }, [](Sleeper&) {});
+  return for_all(
+      last, [&](Sleeper& each) { return each.wake(options, result); }, [](Sleeper&) {});
 }
 
 Status Sleeper::prepare(uint64_t bytes) {
@@ -344,8 +345,9 @@ void Sleeper::add_stats(gpupool_stats_t& stats) const noexcept {
 void Sleeper::describe(std::string& report) const {
   if (!name_.empty()) report += " Its name is '" + name_ + "'.";
   if (is_awake() && alone_.empty()) return;
-  report += (is_awake() ? " Blocks of it are asleep: " : " It is asleep: ") + std::to_string(asleep_bytes_) + " bytes are away, and " +
-            std::to_string(backup_.capacity()) + " bytes of the host hold what was saved.";
+  report += (is_awake() ? " Blocks of it are asleep: " : " It is asleep: ") + std::to_string(asleep_bytes_) +
+            " bytes are away, and " + std::to_string(backup_.capacity()) +
+            " bytes of the host hold what was saved.";
 }
 
 }  // namespace gpupool::internal

@@ -156,9 +156,11 @@ class Sleeper {
   const Run* find_saved(Address address) const noexcept;
   void place(Plan& plan) const;
   uint64_t backup_end(const Plan& plan) const noexcept;
-  std::vector<Run> with_saved(const std::vector<Run>& runs) const;
-  void keep_saved(std::vector<Run> runs) noexcept;
+  void reserve_saved(size_t count);
+  void add_saved(const std::vector<Run>& runs) noexcept;
+  void find_saved_end() noexcept;
   void forget_saved() noexcept;
+  void forget_saved(Address start, Address end) noexcept;
   Status open_streams();
   Status copy_batch(const Plan& plan, Batch& batch, size_t lane, bool to_host);
   Status wait_for_batch(Lock& lock, Batch& batch);
@@ -208,6 +210,7 @@ class Sleeper {
   static void count_contents(Plan& plan);
   Status plan_block(Plan& plan, Address address);
   static uint64_t bytes_in(const std::vector<Run>& runs, const Batch& batch);
+  void release_cached(Lock& lock, uint64_t bytes);
   Status charge_room(Lock& lock, uint64_t bytes);
   Status create_all(Plan& plan);
   Status create_entry(Plan& plan, Entry& entry);
@@ -225,7 +228,7 @@ class Sleeper {
   std::thread::id owner_;
   std::condition_variable_any changed_;
   bool hold_mallocs_ = false;
-  bool drops_ = false;           // how it fell asleep
+  bool drops_ = false;  // how it fell asleep
   SleepHooks hooks_;
   bool copies_pending_ = false;  // the wait for some failed, so the backup stays
   std::string name_;
@@ -236,14 +239,14 @@ class Sleeper {
   uint64_t saved_end_ = 0;  // end of the part of the backup that they are in
   std::array<Stream, 2> streams_{};
   bool has_streams_ = false;
-  uint64_t asleep_bytes_ = 0;      // of chunks whose memory the device has
-  uint64_t away_ = 0;  // count of chunks asleep with the pool, and of old mappings away
+  uint64_t asleep_bytes_ = 0;  // of chunks whose memory the device has
+  uint64_t away_ = 0;          // count of chunks asleep with the pool, and of old mappings away
   uint64_t alone_chunks_ = 0;  // count of those asleep alone
   /// Blocks that sleep alone, each with how many records it was promised for its free.
   std::unordered_map<Address, size_t> alone_;
-  size_t freed_records_ = 0;   // promised to blocks that were freed while the pool was not awake
-  Address transit_ = 0;        // the block on its way to sleep or back while the pool is awake
-  Range* freed_ = nullptr;     // that block, if it was freed meanwhile
+  size_t freed_records_ = 0;       // promised to blocks that were freed while the pool was not awake
+  Address transit_ = 0;            // the block on its way to sleep or back while the pool is awake
+  Range* freed_ = nullptr;         // that block, if it was freed meanwhile
   bool has_woken_blocks_ = false;  // while the pool sleeps on
   uint64_t sleeps_ = 0;
   uint64_t wakes_ = 0;

@@ -219,9 +219,20 @@ uint64_t Sleeper::bytes_in(const std::vector<Run>& runs, const Batch& batch) {
   return bytes;
 }
 
+/// For a block of an awake pool: releases what the pool itself has cached, up to `bytes`.
+void Sleeper::release_cached(Lock& lock, uint64_t bytes) {
+  if (!is_awake()) return;
+  pool_.drain_all(lock);
+  pool_.settle_all_pending(lock);
+  const uint64_t used = pool_.ledger_.used();
+  bool blocked = false;
+  (void)pool_.source_->release(lock, used - std::min(used, bytes), true, blocked);
+}
+
 /// Takes `bytes` from the limit, where the device has them too, after other pools' caches are emptied.
 Status Sleeper::charge_room(Lock& lock, uint64_t bytes) {
   Budget& budget = pool_.ledger_.budget();
+  if (budget.room() < bytes) release_cached(lock, bytes);
   for (bool emptied = false;; emptied = true) {
     if (!budget.charge(bytes)) {
       if (!emptied && pool_.neighbours() != nullptr && budget.own_room() >= bytes) {
@@ -240,6 +251,7 @@ Status Sleeper::charge_room(Lock& lock, uint64_t bytes) {
       return fail(GPUPOOL_ERROR_OUT_OF_MEMORY,
                   "waking needs %" PRIu64 " bytes, and the device has %" PRIu64 " free", bytes, free);
     }
+    release_cached(lock, bytes);
     pool_.empty_other_pools(lock);
     if (pool_.neighbours() != nullptr) (void)pool_.ask_neighbours(lock, bytes, pool_.neighbours()->wait_ns());
   }

@@ -320,6 +320,12 @@ std::vector<Call> calls_of_pools() {
       {"wake_block", fall_asleep,
        [](World& w) { return gpupool_wake_block(w.pool, w.target, nullptr, nullptr); }, GPUPOOL_SUCCESS,
        kMapped | kOwnMemory | kRises | kSleeps},
+      {"sleep_block", furnish_target,
+       [](World& w) { return gpupool_sleep_block(w.pool, w.target, nullptr, nullptr); }, GPUPOOL_SUCCESS,
+       kMapped | kOwnMemory | kFalls},
+      {"set_sleep_hooks", furnish,
+       [](World& w) { return gpupool_set_sleep_hooks(w.pool, nullptr, nullptr, nullptr); }, GPUPOOL_SUCCESS,
+       kMapped | kOwnMemory},
       {"sleep_state", fall_asleep,
        [](World& w) {
          gpupool_sleep_state_t state{};

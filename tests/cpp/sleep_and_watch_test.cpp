@@ -49,6 +49,36 @@ TEST(Sleep, WakesOneBlockFirst) {
   EXPECT_EQ(pool.wake().saved_bytes, 4 * kMiB);
 }
 
+TEST(Sleep, OneBlockSleepsAlone) {
+  struct Hooks {
+    std::string calls;
+    bool agrees = true;
+    bool before_release(gpupool_ptr_t ptr) {
+      calls += ptr != 0 ? "b" : "B";
+      return agrees;
+    }
+    bool after_map(gpupool_ptr_t ptr) {
+      calls += ptr != 0 ? "a" : "A";
+      return true;
+    }
+  };
+  gpupool::Config config = kSim;
+  config.max_chunk_bytes = 2 * kMiB;
+  Pool pool(config);
+  Hooks hooks;
+  pool.set_sleep_hooks(hooks);
+  const Block block(pool, 4 * kMiB);
+  EXPECT_EQ(pool.sleep_block(block.ptr()).released_bytes, 4 * kMiB);
+  EXPECT_EQ(pool.sleep_state(), SleepState::awake);
+  EXPECT_EQ(pool.wake_block(block.ptr()).created_bytes, 4 * kMiB);
+  hooks.agrees = false;
+  expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { pool.sleep(); });
+  EXPECT_EQ(hooks.calls, "baB");
+  pool.clear_sleep_hooks();
+  pool.sleep();
+  pool.wake();
+}
+
 TEST(Sleep, DropsAndFillsByName) {
   Pool pool(kSim);
   pool.set_name("weights");

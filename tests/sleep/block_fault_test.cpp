@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver call of a block's sleep and wake fails, once, at each of its occurrences. The block is awake or
-// asleep, no byte is lost, and the next try succeeds.
+// Every driver call of a block's sleep and wake fails, once, at each of its occurrences. The block is awake
+// or asleep, no byte is lost, and the next try succeeds.
 #include <array>
 
 #include "block_fixture.hpp"
@@ -8,8 +8,9 @@
 namespace sleep_test {
 namespace {
 
-constexpr std::array kCalls{"create", "release", "map",        "set_access", "unmap",  "address", "malloc",
-                            "free",   "query",   "event_record", "stream_wait", "host_wait", "copy", "stream"};
+constexpr std::array kCalls{"create",      "release",   "map",  "set_access", "unmap",
+                            "address",     "malloc",    "free", "query",      "event_record",
+                            "stream_wait", "host_wait", "copy", "stream"};
 
 class BlockScene {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every block's bytes over random mallocs, frees, work, and sleeps and wakes of blocks, of the pool and of its
-// tag. GPUPOOL_SLEEP_STEPS says how many.
+// Every block's bytes over random mallocs, frees, work, and sleeps and wakes of blocks, of the pool and of
+// its tag. GPUPOOL_SLEEP_STEPS says how many.
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -140,16 +140,16 @@ class BlockWalk {
   void sleep() {
     const bool drops = pick(3) == 0;
     const gpupool_sleep_options_t how = options(drops ? GPUPOOL_SLEEP_MODE_DROP : GPUPOOL_SLEEP_MODE_SAVE);
-    ASSERT_TRUE(ok(pick(2) == 0 ? gpupool_sleep(pool_, &how, nullptr)
-                                : gpupool_sleep_tag("walk", &how, nullptr)));
+    ASSERT_TRUE(
+        ok(pick(2) == 0 ? gpupool_sleep(pool_, &how, nullptr) : gpupool_sleep_tag("walk", &how, nullptr)));
     is_asleep_ = true;
     ASSERT_EQ(device_free(), kCapacity);
     for (Block& block : blocks_) block.is_lost = block.is_lost || (drops && !block.is_kept);
   }
 
   void wake() {
-    ASSERT_TRUE(
-        ok(pick(2) == 0 ? gpupool_wake(pool_, nullptr, nullptr) : gpupool_wake_tag("walk", nullptr, nullptr)));
+    ASSERT_TRUE(ok(pick(2) == 0 ? gpupool_wake(pool_, nullptr, nullptr)
+                                : gpupool_wake_tag("walk", nullptr, nullptr)));
     is_asleep_ = false;
     for (Block& block : blocks_) {
       block.is_asleep = false;

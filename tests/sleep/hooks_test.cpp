@@ -50,8 +50,7 @@ class SleepHooks : public Sleep {
       write_pattern(block, 8 * kMiB, i);
       diary_.blocks.push_back(block);
     }
-    ASSERT_TRUE(
-        ok(gpupool_set_sleep_hooks(pool_, Diary::before_release, Diary::after_map, &diary_)));
+    ASSERT_TRUE(ok(gpupool_set_sleep_hooks(pool_, Diary::before_release, Diary::after_map, &diary_)));
   }
   void TearDown() override {
     for (uint64_t i = 0; i < 3; ++i) {

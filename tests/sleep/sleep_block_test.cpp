@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single blocks that sleep while their pool is awake.
-#include <thread>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "block_fixture.hpp"
 
@@ -278,6 +279,26 @@ TEST_F(Sleep, APoolIsDestroyedWithSleepingBlocks) {
     }
     EXPECT_EQ(device_free(), kCapacity);
   }
+}
+
+TEST_F(Sleep, AForkedChildIsRefusedAndTheParentsBlockWakes) {
+  PoolUnderTest pool(small_chunks());
+  const gpupool_ptr_t block = pool.malloc(8 * kMiB);
+  write_pattern(block, 8 * kMiB, 1);
+  sleep_block(pool, block);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool right = gpupool_wake_block(pool, block, nullptr, nullptr) == GPUPOOL_ERROR_FORKED &&
+                       gpupool_sleep_block(pool, block, nullptr, nullptr) == GPUPOOL_ERROR_FORKED &&
+                       gpupool_set_sleep_hooks(pool, nullptr, nullptr, nullptr) == GPUPOOL_ERROR_FORKED;
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  wake_block(pool, block);
+  EXPECT_TRUE(has_pattern(block, 8 * kMiB, 1));
+  pool.free(block);
 }
 
 TEST_F(Sleep, DebugModesLeaveSleepingBlocksAlone) {

@@ -263,6 +263,16 @@ void define_sleep(napi_env env, napi_value exports) {
              return figures_of(caller, caller.values[0],
                                [&pool, timeout, flags, fill] { return pool.wake(timeout, flags, fill); });
            });
+  function("gpupool_sleep_block", "pool address mode flags",
+           [](Caller, Pool& pool, uint64_t address, int32_t mode, uint32_t flags) {
+             return pool.sleep_block(address, mode_of(mode), flags);
+           });
+  function("block_asleep", "pool address mode flags",
+           [](Caller caller, Pool& pool, uint64_t address, int32_t mode, uint32_t flags) {
+             return figures_of(caller, caller.values[0], [&pool, address, mode, flags] {
+               return pool.sleep_block(address, mode_of(mode), flags);
+             });
+           });
   function("gpupool_wake_block", "pool address timeout flags fill",
            [](Caller, Pool& pool, uint64_t address, uint64_t timeout, uint32_t flags, int32_t fill) {
              return pool.wake_block(address, timeout, flags, fill);

@@ -70,6 +70,16 @@ test("blocks wake ahead of their pool", async () => {
   assert.deepEqual(blocks.map((block) => String(block.read(0, 5))), ["first", "secon", "third"]);
 });
 
+test("one block sleeps alone", async () => {
+  const pool = new Pool("sim", { maxChunkBytes: 2 * MIB });
+  const block = pool.malloc(4 * MIB);
+  assert.equal((await pool.sleepBlock(block.address)).releasedBytes, 4 * MIB);
+  assert.equal(pool.sleepState, SleepState.AWAKE);
+  assert.equal(pool.sleepBlockSync(block.address, "drop").releasedBytes, 0);
+  assert.equal(pool.wakeBlockSync(block.address).createdBytes, 4 * MIB);
+  assert.throws(() => pool.sleepBlockSync(4096), gpupool.UnknownPointerError);
+});
+
 test("sleep refuses what it does not know", async () => {
   const pool = new Pool("sim");
   await assert.rejects(pool.sleep("deep"), {

@@ -14,6 +14,8 @@ PYTHON_FUNCTIONS = """
 extern "Python+C" {
   void gpupool_py_on_log(void* user, int32_t level, const char* message);
   int32_t gpupool_py_on_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
+  int32_t gpupool_py_on_before(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
+  int32_t gpupool_py_on_after(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
   int32_t gpupool_py_on_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
   void gpupool_py_on_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
 }

@@ -78,9 +78,12 @@ void gpupool_py_stream_release(gpupool_py_stream_t* stream);
 void gpupool_py_stream_forget(gpupool_py_stream_t* stream);
 
 /* The callbacks that the library gets. Each calls the Python function of its name (on_log, ...) unless the
- * interpreter has gone: then nothing is logged, nothing can be freed, and there is no more memory. */
+ * interpreter has gone: then nothing is logged, nothing can be freed, there is no more memory, and nobody
+ * refuses a sleep. */
 void gpupool_py_call_log(void* user, int32_t level, const char* message);
 int32_t gpupool_py_call_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
+int32_t gpupool_py_call_before(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
+int32_t gpupool_py_call_after(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
 int32_t gpupool_py_call_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 void gpupool_py_call_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
 /* Python's frames of this thread, if it comes from Python: see native/frames.c. */

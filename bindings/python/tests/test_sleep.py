@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sleep and wake."""
 
+import sys
+
 import pytest
 from conftest import MIB
 
@@ -76,6 +78,51 @@ def test_blocks_wake_ahead_of_their_pool(pool: gpupool.Pool) -> None:
     assert read(pool, first, 100) + read(pool, second, 100) == b"\1" * 100 + b"\3" * 100
     pool.free(first)
     pool.free(second)
+
+
+def test_one_block_sleeps_alone() -> None:
+    with gpupool.Pool("sim", max_chunk_bytes="2MiB") as pool:
+        block, other = pool.malloc(4 * MIB), pool.malloc(4 * MIB)
+        pool.fill(block, 1, 4 * MIB)
+        assert pool.sleep_block(block).released_bytes == 4 * MIB
+        assert pool.block_info(block).state == gpupool.BlockState.ASLEEP
+        assert pool.sleep_state == gpupool.SleepState.AWAKE
+        assert bytes(pool.backup(block)[:3]) == b"\1\1\1"
+        assert pool.sleep_block(block, "drop").released_bytes == 0
+        assert pool.sleep_block(other, "drop").dropped_bytes == 4 * MIB
+        assert pool.wake_block(block, retain_backup=True).created_bytes == 4 * MIB
+        assert read(pool, block, 100) == b"\1" * 100
+        with pytest.raises(gpupool.UnknownPointerError):
+            pool.sleep_block(block + 512)
+        pool.free(block)
+        pool.free(other)
+
+
+def test_hooks_are_called_around_a_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    with gpupool.Pool("sim", max_chunk_bytes="2MiB") as pool:
+        block = pool.malloc(4 * MIB)
+        calls: list[tuple[str, int]] = []
+        pool.set_sleep_hooks(lambda at: calls.append(("before", at)), lambda at: calls.append(("after", at)))
+        pool.sleep()
+        pool.wake()
+        pool.sleep_block(block)
+        pool.wake_block(block)
+        assert calls == [("before", 0), ("after", 0), ("before", block), ("after", block)]
+        pool.set_sleep_hooks(before_release=lambda at: False)
+        with pytest.raises(gpupool.UnavailableError, match="before_release refused"):
+            pool.sleep()
+        seen: list[object] = []
+        monkeypatch.setattr(sys, "unraisablehook", lambda info: seen.append(info.exc_type))
+        pool.set_sleep_hooks(after_map=lambda at: 1 / 0)
+        pool.sleep()
+        with pytest.raises(gpupool.UnavailableError, match="after_map failed"):
+            pool.wake()
+        assert seen == [ZeroDivisionError]
+        pool.set_sleep_hooks()
+        pool.wake()
+        with pytest.raises(TypeError):
+            pool.set_sleep_hooks(3)  # type: ignore[arg-type]
+        pool.free(block)
 
 
 def test_asleep_wakes_behind_an_exception(pool: gpupool.Pool) -> None:

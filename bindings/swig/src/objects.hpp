@@ -234,7 +234,17 @@ class Pool {
     check(gpupool_wake(call.pool(), &options, &result));
     return result;
   }
-  /// Brings back the block at an address ahead of wake, which brings the rest.
+  /// Gives back the chunks that lie wholly inside the block at an address; the pool stays awake. As sleep.
+  gpupool_sleep_result_t sleep_block(gpupool_ptr_t address,
+                                     gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE,
+                                     uint32_t flags = 0) {
+    const Call call(*core_);
+    const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0);
+    gpupool_sleep_result_t result = no_result();
+    check(gpupool_sleep_block(call.pool(), address, &options, &result));
+    return result;
+  }
+  /// Brings back the block at an address, in an awake pool or ahead of wake, which brings the rest.
   gpupool_sleep_result_t wake_block(gpupool_ptr_t address, uint64_t timeout_nanoseconds = 0,
                                     uint32_t flags = 0, int32_t fill = 0) {
     const Call call(*core_);

@@ -92,6 +92,8 @@
 #include "../../../../src/pool/serve.cpp"
 #include "../../../../src/pool/shortage.cpp"
 #include "../../../../src/pool/show.cpp"
+#include "../../../../src/pool/sleep_block.cpp"
+#include "../../../../src/pool/sleep_hooks.cpp"
 #include "../../../../src/pool/sleeper.cpp"
 #include "../../../../src/pool/snapshot.cpp"
 #include "../../../../src/pool/story.cpp"

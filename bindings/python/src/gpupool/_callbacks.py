@@ -22,6 +22,8 @@ from ._native import ffi, lib
 
 OomHandler = Callable[[int, int], object]
 """handler(size, attempt): frees something and returns true to retry the malloc of size bytes. attempt counts from 1."""
+SleepHook = Callable[[int], object]
+"""hook(address): the block that sleeps or wakes alone, or 0. False refuses, or says that it failed."""
 LevelName = Literal["off", "error", "warning", "info", "debug"]
 LogHandler = Callable[[LogLevel, str], object]
 UpstreamMalloc = Callable[[int, int], "int | None"]
@@ -33,14 +35,16 @@ _numbers = itertools.count(1)
 
 
 class Handlers:
-    """What a pool calls before a malloc fails. It belongs to the Pool object, and can be found as long as that
-    lives."""
+    """What a pool calls before a malloc fails, and around its sleep. It belongs to the Pool object, and can be found as
+    long as that lives."""
 
     by_number: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
 
     def __init__(self) -> None:
         self.number = next(_numbers)
         self.oom: OomHandler | None = None
+        self.before_release: SleepHook | None = None
+        self.after_map: SleepHook | None = None
         Handlers.by_number[self.number] = self
 
 
@@ -102,6 +106,23 @@ def chained(failure: Error, raised: list[Raised]) -> BaseException:
                 each.error.__context__ = result
             result = each.error
     return result
+
+
+def _agrees(hook: SleepHook | None, address: int) -> int:
+    answer = None if hook is None else hook(address)
+    return 1 if answer is None or answer else 0
+
+
+@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+def gpupool_py_on_before(user: Any, pool: Any, address: int) -> int:
+    handlers = Handlers.by_number.get(_number(user))
+    return 1 if handlers is None else _agrees(handlers.before_release, address)
+
+
+@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+def gpupool_py_on_after(user: Any, pool: Any, address: int) -> int:
+    handlers = Handlers.by_number.get(_number(user))
+    return 1 if handlers is None else _agrees(handlers.after_map, address)
 
 
 @ffi.def_extern(error=0)  # type: ignore[untyped-decorator]

@@ -17,6 +17,7 @@ from ._buffer import Buffer, Owned
 from ._callbacks import (
     Handlers,
     OomHandler,
+    SleepHook,
     Upstream,
     UpstreamFree,
     UpstreamMalloc,
@@ -356,6 +357,21 @@ class Pool(Exporting):
         self._handlers.oom = handler
         function = lib.gpupool_py_call_oom if handler is not None else ffi.NULL
         self._call(lib.gpupool_set_oom_handler, function, user_pointer(self._handlers.number))
+
+    def set_sleep_hooks(self, before_release: SleepHook | None = None, after_map: SleepHook | None = None) -> None:
+        """Sets what is called before this pool's memory goes, and when it is there again, on the thread of the sleep or
+        the wake: hook(address) gets the block of sleep_block or wake_block, or 0 for the whole pool, and may use any
+        pool. A before_release that returns false refuses: the sleep raises UnavailableError, and nothing changes. If
+        after_map returns false, the wake raises UnavailableError, and the next wake calls it again. Returning None
+        is agreement; an exception counts as false, and goes to sys.unraisablehook. Since 0.2. Raises TypeError if a
+        hook cannot be called."""
+        check_callable("before_release", before_release)
+        check_callable("after_map", after_map)
+        self._handlers.before_release = before_release
+        self._handlers.after_map = after_map
+        before = lib.gpupool_py_call_before if before_release is not None else ffi.NULL
+        after = lib.gpupool_py_call_after if after_map is not None else ffi.NULL
+        self._call(lib.gpupool_set_sleep_hooks, before, after, user_pointer(self._handlers.number))
 
     # ---- the device
 

@@ -90,15 +90,35 @@ class Sleeping(Watched):
         self._call(lib.gpupool_wake, _wake_options(timeout, fill, retain_backup), result)
         return SleepResult._of(result)
 
-    def wake_block(self, address: int, timeout: float = 0.0, *, fill: int | None = None) -> SleepResult:
-        """Brings back one block of a sleeping pool, ahead of wake, which brings the rest: a program can use the first
-        of many gibibytes while a thread wakes the others. Until wake, mallocs stay refused, graphs must not run, and
-        sleep raises UnavailableError. The result's pools stays 0.
+    def sleep_block(
+        self,
+        address: int,
+        mode: SleepMode | SleepModeName = SleepMode.SAVE,
+        *,
+        sync_context: bool = False,
+    ) -> SleepResult:
+        """Gives back the chunks that lie wholly inside one block. The pool stays awake; mallocs, frees and graphs of
+        other blocks go on. Nothing may use the block until wake_block. The result's released_bytes is 0 if no chunk
+        lies inside; its pools stays 0.
+
+        Raises as sleep, and UnknownPointerError: then the block is awake, and nothing has changed.
+        """
+        result = _result()
+        options = _sleep_options(mode, sync_context, hold_mallocs=False)
+        self._call(lib.gpupool_sleep_block, address_of("address", address), options, result)
+        return SleepResult._of(result)
+
+    def wake_block(
+        self, address: int, timeout: float = 0.0, *, fill: int | None = None, retain_backup: bool = False
+    ) -> SleepResult:
+        """Brings back one block, which sleeps alone or with its pool. In a sleeping pool it comes ahead of wake, which
+        brings the rest: a program can use the first of many gibibytes while a thread wakes the others. There, until
+        wake, mallocs stay refused, graphs must not run, and sleep raises UnavailableError. The result's pools stays 0.
 
         Raises as wake, and UnknownPointerError: then the block and all others are as before.
         """
         result = _result()
-        options = _wake_options(timeout, fill, retain_backup=False)
+        options = _wake_options(timeout, fill, retain_backup)
         self._call(lib.gpupool_wake_block, address_of("address", address), options, result)
         return SleepResult._of(result)
 

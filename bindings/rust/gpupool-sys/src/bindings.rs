@@ -18,6 +18,14 @@ pub type gpupool_oom_fn_t = ::core::option::Option<
         attempt: u32,
     ) -> i32,
 >;
+#[doc = " A sleep calls one of these before a pool's memory goes, and a wake calls one when it is there again: see\n gpupool_set_sleep_hooks. ptr is the block that gpupool_sleep_block or gpupool_wake_block was called with;\n 0: all of the pool. Return non-zero if all is well. It is called on the thread of the sleep or the wake\n with no lock held, and may call any function of this library on any pool, except that those that sleep,\n wake or prepare this pool give UNAVAILABLE. Since 0.2."]
+pub type gpupool_sleep_hook_fn_t = ::core::option::Option<
+    unsafe extern "C" fn(
+        user: *mut ::core::ffi::c_void,
+        pool: *mut gpupool_t,
+        ptr: gpupool_ptr_t,
+    ) -> i32,
+>;
 #[doc = " The upstream of a pool: writes the address of size bytes, aligned to at least 512, to out_ptr and returns\n 0, or returns non-zero for \"no more memory\". Called with no lock held, from any thread."]
 pub type gpupool_upstream_malloc_fn_t = ::core::option::Option<
     unsafe extern "C" fn(
@@ -274,7 +282,7 @@ pub struct gpupool_stats_t {
     pub streams: u64,
     #[doc = " Host memory of the pool's own records."]
     pub metadata_bytes: u64,
-    #[doc = " Memory that waking will create, because the pool is asleep. It is not part of reserved_bytes; blocks in\n it still count as active. This and all below: since 0.2."]
+    #[doc = " Memory that waking will create, because the pool is asleep, or blocks are. It is not part of\n reserved_bytes; blocks in it still count as active. This and all below: since 0.2."]
     pub asleep_bytes: u64,
     #[doc = " Page-locked host memory that the pool holds to sleep with."]
     pub backup_bytes: u64,
@@ -515,9 +523,9 @@ pub const GPUPOOL_BLOCK_LIVE: gpupool_block_state_t = gpupool_block_state_t(1);
 pub const GPUPOOL_BLOCK_PENDING: gpupool_block_state_t = gpupool_block_state_t(2);
 #[doc = " Free to hand out."]
 pub const GPUPOOL_BLOCK_CACHED: gpupool_block_state_t = gpupool_block_state_t(3);
-#[doc = " Handed out, but its memory is away: the pool is asleep. Since 0.2."]
+#[doc = " Handed out, but some or all of its memory is away: the pool is asleep, or the block. Since 0.2."]
 pub const GPUPOOL_BLOCK_ASLEEP: gpupool_block_state_t = gpupool_block_state_t(4);
-#[doc = " Handed out, but its memory is away: the pool is asleep. Since 0.2."]
+#[doc = " Handed out, but some or all of its memory is away: the pool is asleep, or the block. Since 0.2."]
 pub const GPUPOOL_BLOCK_FORCE32: gpupool_block_state_t = gpupool_block_state_t(2147483647);
 #[doc = " They are copied to page-locked host memory, and back."]
 pub const GPUPOOL_SLEEP_MODE_SAVE: gpupool_sleep_mode_t = gpupool_sleep_mode_t(0);
@@ -754,13 +762,13 @@ extern "C" {
         fn_: gpupool_oom_fn_t,
         user: *mut ::core::ffi::c_void,
     ) -> gpupool_status_t;
-    #[doc = " Puts a pool to sleep: waits for the streams that it has seen, copies the contents of live blocks to the\n host as `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL;\n else its struct_size must be set. Between this call and the end of gpupool_wake, queue no work that uses\n the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another\n thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.\n Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that\n this pool's own wake asks; or gpupool_wake_block was called since the last sleep), HOST_OUT_OF_MEMORY\n (sleeping takes at most three quarters of the host's free memory), UNSUPPORTED (another mode),\n INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the\n driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state\n tells, and gpupool_wake tries again."]
+    #[doc = " Puts a pool to sleep: waits for the streams that it has seen, copies the contents of live blocks to the\n host as `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL;\n else its struct_size must be set. Between this call and the end of gpupool_wake, queue no work that uses\n the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another\n thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.\n Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that\n this pool's own wake asks; gpupool_wake_block was called since the last sleep; or a hook refused),\n HOST_OUT_OF_MEMORY\n (sleeping takes at most three quarters of the host's free memory), UNSUPPORTED (another mode),\n INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the\n driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state\n tells, and gpupool_wake tries again."]
     pub fn gpupool_sleep(
         pool: *mut gpupool_t,
         options: *const gpupool_sleep_options_t,
         out_result: *mut gpupool_sleep_result_t,
     ) -> gpupool_status_t;
-    #[doc = " Wakes a pool: takes what it needs from the limit, creates memory, maps it at the same addresses, and copies\n back what was saved. Blocks that were freed meanwhile get no memory. When the call returns, the data are\n there, and work of any stream may use them. Where memory is short, the call empties other pools' caches,\n asks the out-of-memory handler, and then waits for what others free, for as long as timeout_ns says. If the\n pool is awake already, the call succeeds and does nothing. Since 0.2.\n Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (the call comes from a handler that this pool's own wake\n asks), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED. After an error the pool is asleep as before,\n and can be woken later."]
+    #[doc = " Wakes a pool: takes what it needs from the limit, creates memory, maps it at the same addresses, and copies\n back what was saved. Blocks that were freed meanwhile get no memory. When the call returns, the data are\n there, and work of any stream may use them. Where memory is short, the call empties other pools' caches,\n asks the out-of-memory handler, and then waits for what others free, for as long as timeout_ns says. If the\n pool is awake already, the call wakes the blocks that sleep alone, one after another; if there are none, it\n succeeds and does nothing. Since 0.2.\n Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (the call comes from a handler that this pool's own wake\n asks; or the pool is awake and its hook failed), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED.\n After an error other than a hook's the pool is asleep as before, and can be woken later; where blocks sleep\n alone, those that came first may be awake."]
     pub fn gpupool_wake(
         pool: *mut gpupool_t,
         options: *const gpupool_sleep_options_t,
@@ -772,18 +780,32 @@ extern "C" {
         options: *const gpupool_sleep_options_t,
         out_result: *mut gpupool_sleep_result_t,
     ) -> gpupool_status_t;
-    #[doc = " gpupool_wake for every pool of that name, as gpupool_sleep_tag. Since 0.2."]
+    #[doc = " gpupool_wake for every pool of that name, as gpupool_sleep_tag. Blocks that sleep alone in awake pools come\n after all pools that sleep, and stay awake if one of them fails. Since 0.2."]
     pub fn gpupool_wake_tag(
         tag: *const ::core::ffi::c_char,
         options: *const gpupool_sleep_options_t,
         out_result: *mut gpupool_sleep_result_t,
     ) -> gpupool_status_t;
-    #[doc = " Brings back one block of a sleeping pool, at the address ptr, ahead of gpupool_wake, which brings the rest:\n its memory, what was saved of it, and what else is in the same chunks. When the call returns, work of any\n stream may use the block. So a program can begin with the first of many gibibytes while one of its threads\n goes on through the others: a call waits for at most one other block. Until gpupool_wake, mallocs stay\n refused, graphs must not run, and gpupool_sleep gives UNAVAILABLE. Takes the options of gpupool_wake;\n RETAIN_BACKUP does nothing here, and out_result->pools stays 0. If the block is awake, the call succeeds\n and does nothing. Since 0.2.\n Errors: as gpupool_wake, and UNKNOWN_POINTER. After an error the block and all others are as before."]
+    #[doc = " Puts one block of an awake pool to sleep, at the address ptr: gives back the chunks that lie wholly inside\n it, and saves or drops what was in them, as `mode` says. The pool stays awake: mallocs, frees and graphs of\n other blocks go on. The rest of the block, in chunks that it shares, keeps its memory, but until\n gpupool_wake_block nothing may use any of it. So memory that a graph needs only while it runs can be away\n between its runs. The call waits for the streams that the pool has seen, not for mallocs; a free of the\n block on another thread does not wait for it. out_result->released_bytes is 0 if no chunk lies wholly\n inside: large blocks have some, and all of a block that is a multiple of 2 MiB, aligned to it, in a pool\n whose max_chunk_bytes is 2 MiB. A chunk that has been elsewhere stays while a graph, or work that is under\n way, may use its old addresses. HOLD_MALLOCS does nothing here, and out_result->pools stays 0. If the block\n is asleep already, the call succeeds and does nothing. A free of a sleeping block drops what was saved and\n takes no memory; do not free one that a graph will use again. Since 0.2.\n Errors: as gpupool_sleep, UNKNOWN_POINTER; UNAVAILABLE also if the block was woken in a pool that is\n asleep; UNSUPPORTED also if it is protected. After an error the block is awake, and all blocks are as they\n were. If the driver refuses even to undo, the block is asleep instead, with all that was saved:\n gpupool_wake_block tries again."]
+    pub fn gpupool_sleep_block(
+        pool: *mut gpupool_t,
+        ptr: gpupool_ptr_t,
+        options: *const gpupool_sleep_options_t,
+        out_result: *mut gpupool_sleep_result_t,
+    ) -> gpupool_status_t;
+    #[doc = " Brings back one block, at the address ptr, which sleeps alone or with its pool. When the call returns, work\n of any stream may use the block. In a sleeping pool it comes ahead of gpupool_wake, which brings the rest,\n with what else is in the same chunks. So a program can begin with the first of many gibibytes while one of\n its threads goes on through the others: a call waits for at most one other block. There, until\n gpupool_wake, mallocs stay refused, graphs must not run, and gpupool_sleep gives UNAVAILABLE. Takes the\n options of gpupool_wake; out_result->pools stays 0, and in a sleeping pool RETAIN_BACKUP does nothing. If\n the block is awake, the call succeeds and does nothing. Since 0.2.\n Errors: as gpupool_wake, and UNKNOWN_POINTER. After an error the block and all others are as before."]
     pub fn gpupool_wake_block(
         pool: *mut gpupool_t,
         ptr: gpupool_ptr_t,
         options: *const gpupool_sleep_options_t,
         out_result: *mut gpupool_sleep_result_t,
+    ) -> gpupool_status_t;
+    #[doc = " Sets what is called before a pool's memory goes, and when it is there again, on the thread of the sleep or\n the wake: for what must end first, such as registrations for RDMA or NCCL. NULL: nothing. When the call\n returns, old hooks may still be running on another thread.\n before_release is called once a sleep has passed its first checks, while all memory is there and before the\n sleep waits for streams, so it may queue work. If it returns 0, the sleep gives UNAVAILABLE and nothing has\n changed. after_map is called once the pool, or the block, is awake, before the wake returns; and after a\n sleep that failed, if before_release agreed. So it may find everything as it was. If it returns 0, the wake\n gives UNAVAILABLE although the memory is there, and the next wake of that block, or of the pool, calls it\n again, even if there is nothing else to do. gpupool_sleep_tag and gpupool_wake_tag call the hooks of each\n of their pools. Neither hook is called for a block that has nothing to give back, and after_map not for one\n that was freed meanwhile. Since 0.2.\n Errors: FORKED."]
+    pub fn gpupool_set_sleep_hooks(
+        pool: *mut gpupool_t,
+        before_release: gpupool_sleep_hook_fn_t,
+        after_map: gpupool_sleep_hook_fn_t,
+        user: *mut ::core::ffi::c_void,
     ) -> gpupool_status_t;
     #[doc = " Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2."]
     pub fn gpupool_sleep_state(
@@ -803,7 +825,7 @@ extern "C" {
     pub fn gpupool_set_keep(pool: *mut gpupool_t, ptr: gpupool_ptr_t, keep: i32) -> gpupool_status_t;
     #[doc = " Gets page-locked host memory to save `bytes` with, ahead of the first sleep, and keeps it until it is\n called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others on\n the machine, so it is done in pieces of at most 256 MiB. Since 0.2.\n Errors: HOST_OUT_OF_MEMORY (as for gpupool_sleep), UNSUPPORTED, DRIVER, FORKED. After an error the pool\n keeps what it had."]
     pub fn gpupool_prepare_backup(pool: *mut gpupool_t, bytes: u64) -> gpupool_status_t;
-    #[doc = " Says where the saved contents of a block are while the pool sleeps: *out_bytes of them from ptr on; ptr may\n point anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes\n next in the block. Valid until the block is freed or the pool is woken. Since 0.2.\n Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (the block is not asleep, or it was dropped)."]
+    #[doc = " Says where the saved contents of a sleeping block are: *out_bytes of them from ptr on; ptr may point\n anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes next\n in the block. Valid until the block is freed, or it or the pool is woken. Since 0.2.\n Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (what is at ptr is not asleep, or dropped)."]
     pub fn gpupool_backup(
         pool: *mut gpupool_t,
         ptr: gpupool_ptr_t,

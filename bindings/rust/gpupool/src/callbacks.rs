@@ -47,6 +47,56 @@ impl OomSlot {
     }
 }
 
+pub(crate) type SleepHook = dyn Fn(u64) -> bool + Send + Sync;
+
+/// Holds a pool's hooks around sleep. It stays for ever, as an [`OomSlot`] does.
+#[derive(Default)]
+pub(crate) struct HookSlot(RwLock<Option<(Arc<SleepHook>, Arc<SleepHook>)>>);
+
+impl HookSlot {
+    pub(crate) fn set(&self, hooks: Option<(Arc<SleepHook>, Arc<SleepHook>)>) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *current, hooks);
+        drop(current); // what the old hooks own may call the pool when it is dropped
+        drop(old);
+    }
+
+    pub(crate) fn as_user(&'static self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Without hooks, nobody refuses.
+    fn call(&self, is_before: bool, address: u64) -> i32 {
+        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let hook = current.as_ref().map(|(before, after)| if is_before { before } else { after }.clone());
+        drop(current); // the hook may replace itself
+        let answer = catch_unwind(AssertUnwindSafe(move || hook.map_or(true, |hook| hook(address))));
+        answer.unwrap_or(false).into()
+    }
+
+    /// # Safety
+    /// `user` is what `as_user` returned.
+    pub(crate) unsafe extern "C" fn before_release(
+        user: *mut c_void,
+        _pool: *mut sys::gpupool_t,
+        address: u64,
+    ) -> i32 {
+        // SAFETY: the caller says so, and slots stay for ever.
+        unsafe { &*user.cast::<HookSlot>() }.call(true, address)
+    }
+
+    /// # Safety
+    /// `user` is what `as_user` returned.
+    pub(crate) unsafe extern "C" fn after_map(
+        user: *mut c_void,
+        _pool: *mut sys::gpupool_t,
+        address: u64,
+    ) -> i32 {
+        // SAFETY: the caller says so, and slots stay for ever.
+        unsafe { &*user.cast::<HookSlot>() }.call(false, address)
+    }
+}
+
 pub(crate) type UpstreamMalloc = dyn Fn(u64, StreamId) -> Option<u64> + Send + Sync;
 pub(crate) type UpstreamFree = dyn Fn(u64, u64, StreamId) + Send + Sync;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gpupool_sys as sys;
 
-use crate::callbacks::{OomSlot, Upstream};
+use crate::callbacks::{HookSlot, OomSlot, Upstream};
 use crate::error::check;
 use crate::{library, observe, Backend, Builder, Device, Error, Limit, Result, StreamId};
 
@@ -23,6 +23,7 @@ struct Inner {
     handle: *mut sys::gpupool_t,
     backend: Backend,
     oom: OnceLock<&'static OomSlot>,
+    hooks: OnceLock<&'static HookSlot>,
     upstream: Option<Box<Upstream>>,
 }
 
@@ -81,7 +82,7 @@ impl Pool {
         backend: Backend,
         upstream: Option<Box<Upstream>>,
     ) -> Pool {
-        Pool { inner: Arc::new(Inner { handle, backend, oom: OnceLock::new(), upstream }) }
+        Pool { inner: Arc::new(Inner { handle, backend, oom: OnceLock::new(), hooks: OnceLock::new(), upstream }) }
     }
 
     /// The handle for C functions. This object still owns it.
@@ -180,6 +181,37 @@ impl Pool {
         // SAFETY: no handler needs no user.
         check(unsafe { sys::gpupool_set_oom_handler(self.handle(), None, ptr::null_mut()) })?;
         if let Some(slot) = self.inner.oom.get() {
+            slot.set(None);
+        }
+        Ok(())
+    }
+
+    /// Sets what is called before the pool's memory goes, and when it is there again, on the thread of the sleep or the
+    /// wake: with the address of the block that sleeps or wakes alone, or 0 for the whole pool. If `before_release`
+    /// returns false, the sleep is [`Unavailable`](crate::ErrorKind::Unavailable), and nothing has changed. If
+    /// `after_map` does, the wake is, and the next wake calls it again. A panic counts as false. Hooks that own a clone
+    /// of this pool keep the pool for ever, unless they are [cleared](Pool::clear_sleep_hooks). Since 0.2.
+    pub fn set_sleep_hooks<B, A>(&self, before_release: B, after_map: A) -> Result<()>
+    where
+        B: Fn(u64) -> bool + Send + Sync + 'static,
+        A: Fn(u64) -> bool + Send + Sync + 'static,
+    {
+        // As in set_oom_handler.
+        let slot = *self.inner.hooks.get_or_init(|| Box::leak(Box::default()));
+        let (before, after) = (HookSlot::before_release, HookSlot::after_map);
+        // SAFETY: the slot is 'static and what the functions expect.
+        check(unsafe {
+            sys::gpupool_set_sleep_hooks(self.handle(), Some(before), Some(after), slot.as_user())
+        })?;
+        slot.set(Some((Arc::new(before_release), Arc::new(after_map))));
+        Ok(())
+    }
+
+    /// From now on, sleep and wake call no hooks.
+    pub fn clear_sleep_hooks(&self) -> Result<()> {
+        // SAFETY: no hooks need no user.
+        check(unsafe { sys::gpupool_set_sleep_hooks(self.handle(), None, None, ptr::null_mut()) })?;
+        if let Some(slot) = self.inner.hooks.get() {
             slot.set(None);
         }
         Ok(())

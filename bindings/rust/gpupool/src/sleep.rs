@@ -167,9 +167,23 @@ impl Pool {
         with_result(|result| unsafe { sys::gpupool_wake(self.handle(), &options.to_c(), result) })
     }
 
-    /// Brings back one block of a sleeping pool, ahead of [`wake`](Pool::wake), which brings the rest: a program can
-    /// use the first of many gibibytes while a thread wakes the others. Until then mallocs stay refused, graphs must
-    /// not run, and [`sleep`](Pool::sleep) is [`Unavailable`](crate::ErrorKind::Unavailable). The result's `pools`
+    /// Gives back the chunks that lie wholly inside one block; the pool stays awake, and mallocs, frees and graphs of
+    /// other blocks go on. `released_bytes` is 0 if no chunk lies inside; `pools` stays 0. After a failure the block is
+    /// awake, and nothing has changed. Since 0.2.
+    ///
+    /// # Safety
+    /// Nothing may use the block until [`wake_block`](Pool::wake_block) has returned: queue no work that does, and read
+    /// no slice of it on the host.
+    pub unsafe fn sleep_block(&self, address: u64, options: &SleepOptions) -> Result<SleepResult> {
+        // SAFETY: any address will do; the rest the caller says.
+        with_result(|result| unsafe {
+            sys::gpupool_sleep_block(self.handle(), address, &options.to_c(), result)
+        })
+    }
+
+    /// Brings back one block, which sleeps alone or with its pool. In a sleeping pool it comes ahead of
+    /// [`wake`](Pool::wake), which brings the rest: a program can use the first of many gibibytes while a thread wakes
+    /// the others. There, until then, mallocs stay refused, graphs must not run, and [`sleep`](Pool::sleep) is [`Unavailable`](crate::ErrorKind::Unavailable). The result's `pools`
     /// stays 0. After a failure the block and all others are as before. Since 0.2.
     pub fn wake_block(&self, address: u64, options: &WakeOptions) -> Result<SleepResult> {
         // SAFETY: any address will do.

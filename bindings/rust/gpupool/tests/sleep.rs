@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sleep and wake.
 
+use std::sync::{Arc, Mutex};
+
 use gpupool::{wake_tag, Backend, ErrorKind, Pool, Result, SleepMode, SleepOptions, SleepState, WakeOptions};
 
 #[test]
@@ -64,4 +66,34 @@ fn blocks_wake_ahead_of_their_pool() -> Result<()> {
     assert_eq!(pool.wake(&WakeOptions::default())?.saved_bytes, 4 << 20);
     assert_eq!((first.to_vec()?[77], second.to_vec()?[77]), (1, 2));
     Ok(())
+}
+
+#[test]
+fn one_block_sleeps_alone() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).max_chunk_bytes(2 << 20).build()?;
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let (before, after) = (calls.clone(), calls.clone());
+    pool.set_sleep_hooks(
+        move |address| {
+            before.lock().unwrap().push(("before", address));
+            true
+        },
+        move |address| {
+            after.lock().unwrap().push(("after", address));
+            true
+        },
+    )?;
+    let stream = pool.create_stream()?;
+    let block = stream.block(4 << 20)?;
+    // SAFETY: nothing uses the block until it is awake.
+    let slept = unsafe { pool.sleep_block(block.address(), &SleepOptions::default()) }?;
+    assert_eq!((slept.pools, slept.released_bytes), (0, 4 << 20));
+    assert_eq!(pool.sleep_state()?, SleepState::Awake);
+    assert_eq!(pool.wake_block(block.address(), &WakeOptions::default())?.created_bytes, 4 << 20);
+    assert_eq!(*calls.lock().unwrap(), [("before", block.address()), ("after", block.address())]);
+    pool.set_sleep_hooks(|_| panic!("no"), |_| true)?;
+    // SAFETY: as above.
+    let refused = unsafe { pool.sleep(&SleepOptions::default()) };
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    pool.clear_sleep_hooks()
 }
