@@ -82,7 +82,15 @@ impl Pool {
         backend: Backend,
         upstream: Option<Box<Upstream>>,
     ) -> Pool {
-        Pool { inner: Arc::new(Inner { handle, backend, oom: OnceLock::new(), hooks: OnceLock::new(), upstream }) }
+        Pool {
+            inner: Arc::new(Inner {
+                handle,
+                backend,
+                oom: OnceLock::new(),
+                hooks: OnceLock::new(),
+                upstream,
+            }),
+        }
     }
 
     /// The handle for C functions. This object still owns it.
