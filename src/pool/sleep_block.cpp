@@ -218,6 +218,7 @@ Status Sleeper::wake_one(Lock& lock, Address address, const SleepOptions& option
 /// In an awake pool: wakes one block after another.
 Status Sleeper::wake_alone(Lock& lock, const SleepOptions& options, Result& result) {
   std::vector<Address> blocks;
+  blocks.reserve(alone_.size());
   for (const auto& [address, records] : alone_) blocks.push_back(address);
   std::sort(blocks.begin(), blocks.end());
   for (const Address address : blocks) {

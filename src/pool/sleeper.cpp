@@ -226,6 +226,7 @@ Status Sleeper::wake_tag(const char* tag, const SleepOptions& options, Result& r
 
 Status Sleeper::wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
                          Result& result) {
+  std::erase_if(pools, [](const auto& pool) { return pool->sleeper().is_all_awake(); });
   const auto awake = std::stable_partition(pools.begin(), pools.end(), [](const auto& pool) {
     return pool->sleeper().state() != GPUPOOL_SLEEP_STATE_AWAKE;
   });
@@ -314,6 +315,12 @@ gpupool_sleep_state_t Sleeper::state() {
 bool Sleeper::is_all_asleep() {
   const Lock lock(pool_.mutex_);
   return state_ == GPUPOOL_SLEEP_STATE_ASLEEP && !has_woken_blocks_;
+}
+
+/// Whether there is nothing to wake, and nobody to be told.
+bool Sleeper::is_all_awake() {
+  const Lock lock(pool_.mutex_);
+  return is_awake() && alone_.empty() && !hooks_.owes_any();
 }
 
 Status Sleeper::set_name(const char* name) {

@@ -61,6 +61,7 @@ class Sleeper {
                          Result& result);
   gpupool_sleep_state_t state();
   bool is_all_asleep();
+  bool is_all_awake();
   Status set_name(const char* name);
   std::string name();
   Status set_keep(Address address, bool keep);
