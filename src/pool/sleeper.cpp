@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "pool/pool.hpp"
@@ -227,11 +228,10 @@ Status Sleeper::wake_tag(const char* tag, const SleepOptions& options, Result& r
 Status Sleeper::wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
                          Result& result) {
   std::erase_if(pools, [](const auto& pool) { return pool->sleeper().is_all_awake(); });
-  const auto awake = std::stable_partition(pools.begin(), pools.end(), [](const auto& pool) {
-    return pool->sleeper().state() != GPUPOOL_SLEEP_STATE_AWAKE;
-  });
-  const std::vector<std::shared_ptr<Pool>> last(awake, pools.end());
-  pools.erase(awake, pools.end());
+  const auto sleeps = [](const auto& pool) { return pool->sleeper().state() != GPUPOOL_SLEEP_STATE_AWAKE; };
+  std::vector<std::shared_ptr<Pool>> last = pools;
+  std::erase_if(last, sleeps);
+  std::erase_if(pools, std::not_fn(sleeps));
   const Status status = for_all(
       pools, [&](Sleeper& each) { return each.wake(options, result); },
       [&](Sleeper& each) {
