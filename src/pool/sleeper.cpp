@@ -101,8 +101,8 @@ Status Sleeper::check_kind() const {
 Status Sleeper::check_own(Address block) {
   (void)pool_.exports_.settle(true);
   if (const Address exported = pool_.exports_.find(block); exported != 0) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "exported blocks cannot sleep, and 0x%" PRIx64 " is one: free it first",
-                exported);
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "exported blocks cannot sleep, and 0x%" PRIx64 " is one: free it first", exported);
   }
   const auto found = block == 0 ? pool_.protected_.begin() : pool_.protected_.find(block);
   if (found == pool_.protected_.end()) return kSuccess;
