@@ -5,8 +5,8 @@
     share_bench.py [--device cuda:0] [--size 1GiB] [--rounds 60]
 
 A rich process has six times `size` cached, which is all that the group may have; a poor one has nothing. Prints how
-long the poor one's mallocs of `size` take, in blocks of 64 MiB and driver calls included: while there is room, and when
-the rich one has to give.
+long the poor one's mallocs of `size` take, in blocks of 256 MiB and driver calls included: while there is room, and
+when the rich one has to give.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import time
 
 import gpupool
 
-BLOCK = 64 << 20
+BLOCK = 256 << 20  # in chunks of 16 MiB
 
 
 def member(device):
