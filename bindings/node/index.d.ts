@@ -112,8 +112,8 @@ export declare class Pool implements Disposable {
   sleepBlock(address: number | bigint, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   sleepBlockSync(address: number | bigint, mode?: number | SleepModeName, flags?: number): SleepResult;
-  /** Brings back the block at an address: of an awake pool, or ahead of wake, which brings the rest; until then, mallocs
-   * stay refused, and sleep fails with UnavailableError. */
+  /** Brings back the block at an address: of an awake pool, or ahead of wake, which brings the rest; until then,
+   * mallocs stay refused, and sleep fails with UnavailableError. */
   wakeBlock(address: number | bigint, timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   wakeBlockSync(address: number | bigint, timeout?: number | bigint, flags?: number, fill?: number): SleepResult;
@@ -127,7 +127,7 @@ export declare class Pool implements Disposable {
   prepareBackup(bytes: number | bigint): void;
   /** Lets other processes map a block: a handle for importBlock of any process, good until the block is freed. */
   exportBlock(address: number | bigint): string;
-  /** Maps a block of another process: its address here and its size. It is no block of this pool; closeImport ends it. */
+  /** Maps a block of another process: its address here and its size. closeImport ends it; free refuses it. */
   importBlock(handle: string): BlockInfo;
   /** Ends an import. The last one of a handle waits for all work of the device's context. */
   closeImport(address: number | bigint): void;
