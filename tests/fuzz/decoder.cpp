@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "fuzz/wanderers.hpp"
 #include "fuzz/world.hpp"
 
 namespace gpupool::fuzz {
@@ -37,7 +38,13 @@ class Decoder {
 
   void run() {
     create_pool();
-    while (!bytes_.empty()) step();
+    for (size_t steps = 0; !bytes_.empty(); ++steps) {
+      if (!wanders_) {
+        step();
+      } else {
+        wanderers_.run(steps * steps / 3 % Wanderers::kCount, [this] { step(); });
+      }
+    }
     world_.finish();
   }
 
@@ -51,6 +58,8 @@ class Decoder {
     setup.price_scale = (byte & 8) != 0 ? 0.01 : 1;
     setup.watched = (byte & 16) != 0;
     setup.annotated = annotated;
+    wanders_ = (byte & 32) != 0;
+    if (wanders_) setup.threads = Wanderers::kCount + 1;
     return setup;
   }
 
@@ -203,7 +212,9 @@ class Decoder {
   }
 
   Bytes bytes_;
+  bool wanders_ = false;  // each step is another thread's
   World world_;
+  Wanderers wanderers_;
   gpupool_ptr_t last_freed_ = 0;
 };
 

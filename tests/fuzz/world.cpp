@@ -67,7 +67,7 @@ int32_t on_shortage(void* user, gpupool_t* handle, uint64_t, uint32_t attempt) {
   return 0;
 }
 
-World::World(const Setup& setup) : watched_(setup.watched) {
+World::World(const Setup& setup) : watched_(setup.watched), threads_(setup.threads) {
   gpupool_sim_config_t config{};
   config.struct_size = sizeof config;
   config.data = 2;

@@ -95,6 +95,8 @@ class World {
     bool watched = false;
     /// Pools know where blocks are, and tell the device, which then refuses work outside of them.
     bool annotated = false;
+    /// How many threads take turns.
+    uint64_t threads = 1;
   };
 
   explicit World(const Setup& setup);
@@ -182,6 +184,7 @@ class World {
 
   uint64_t capacity_ = 0;
   bool watched_ = false;
+  uint64_t threads_ = 1;
   uint64_t apart_ = 0;  // what pools add to each block
   bool scripted_ = false;
   bool captured_ = false;  // some stream captured at some time
