@@ -161,6 +161,7 @@ class World {
     return scripted_ && (status == GPUPOOL_ERROR_DRIVER || status == GPUPOOL_ERROR_OUT_OF_MEMORY);
   }
   bool lets_go(gpupool_stream_t stream, gpupool_status_t status, const char* what) const;
+  static void forget_stream(PoolModel& pool, gpupool_stream_t stream);
   bool wait_for(const PoolModel& pool, gpupool_stream_t stream);
   bool may_use(PoolModel& pool, size_t number, gpupool_ptr_t address, gpupool_stream_t stream, bool record);
   bool is_destroyed(const PoolModel& pool, gpupool_status_t status) const;

@@ -69,17 +69,20 @@ bool World::lets_go(gpupool_stream_t stream, gpupool_status_t status, const char
   return true;
 }
 
+/// The pool looks at the stream's later work only where a call names it.
+void World::forget_stream(PoolModel& pool, gpupool_stream_t stream) {
+  for (auto& [address, block] : pool.live) {
+    block.orphan = block.orphan || block.home == stream;
+    block.recorded.erase(stream);
+  }
+}
+
 void World::release_stream(size_t number, gpupool_stream_t stream) {
   trace("release_stream(%zu, 0x%llx)", number, Long{stream});
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_release_stream(pool.handle, stream);
   if (is_destroyed(pool, status)) return;
-  if (lets_go(stream, status, "release_stream")) {
-    for (auto& [address, block] : pool.live) {
-      block.orphan = block.orphan || block.home == stream;
-      block.recorded.erase(stream);
-    }
-  }
+  if (lets_go(stream, status, "release_stream")) forget_stream(pool, stream);
   after();
 }
 
@@ -88,7 +91,7 @@ void World::park_stream(size_t number, gpupool_stream_t stream) {
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_park_stream(pool.handle, stream);
   if (is_destroyed(pool, status)) return;
-  lets_go(stream, status, "park_stream");
+  if (lets_go(stream, status, "park_stream")) forget_stream(pool, stream);
   after();
 }
 

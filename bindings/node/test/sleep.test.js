@@ -71,8 +71,8 @@ test("blocks wake ahead of their pool", async () => {
 });
 
 test("one block sleeps alone", async () => {
-  const pool = new Pool("sim", { maxChunkBytes: 2 * MIB });
-  const block = pool.malloc(4 * MIB);
+  const pool = new Pool({ device: "sim", maxChunkBytes: 2 * MIB });
+  const block = pool.allocate(4 * MIB);
   assert.equal((await pool.sleepBlock(block.address)).releasedBytes, 4 * MIB);
   assert.equal(pool.sleepState, SleepState.AWAKE);
   assert.equal(pool.sleepBlockSync(block.address, "drop").releasedBytes, 0);
