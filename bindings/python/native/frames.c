@@ -16,10 +16,10 @@
 
 enum { MOST_FRAMES = 40, MOST_CODES = 1024, MOST_CODE_TEXT = 640, MOST_STACKS = 4093 };
 
-/* What is written of a code object, but for the line. A stack is taken at each malloc of a recording, and most
- * of it is of the same functions each time: asking Python for names takes ten times as long as copying them.
- * The table is guarded by the interpreter's lock, and keeps its code objects alive, so that an address means
- * one of them. */
+/* What is written of a code object, but for the line. A stack is taken at each malloc of a recording, and
+ * most of it is of the same functions each time: asking Python for names takes ten times as long as copying
+ * them. The table is guarded by the interpreter's lock, and keeps its code objects alive, so that an address
+ * means one of them. */
 typedef struct known_code_t {
   PyCodeObject* code;
   uint64_t number; /* unlike that of any other code object before it */
