@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,11 +83,13 @@ class ShareTest : public testing::Test {
     return member;
   }
 
-  /// Another process, which ends with what `work` returns.
+  /// Another process, which ends with what `work` returns. Its siblings may import from it, also where Yama
+  /// would let only its ancestors.
   template <typename Work>
   static pid_t start(Work work) {
     const pid_t child = fork();
     if (child != 0) return child;
+    (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     const int result = work();
     _exit(result);
   }
