@@ -186,7 +186,7 @@ def test_a2_the_default_hook_shows_what_a_callback_raised(what: str, also: str) 
     assert "UnraisableHookArgs" not in done.stderr
     assert (done.returncode != 0) == ("Exception ignored" not in also)
     if "ignored" not in also:
-        assert done.stderr.count("my own bug") == 1
+        assert done.stderr.count("RuntimeError: my own bug") == 1
 
 
 def test_a_handler_does_not_keep_its_pool() -> None:
