@@ -93,6 +93,11 @@ class ExportsTest : public ShareTest {
     for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
     return count;
   }
+  /// Broken rules that simulated device 0 has seen.
+  static uint64_t count_faults() {
+    uint64_t faults = ~uint64_t{0};
+    return gpupool_sim_faults(0, &faults, nullptr, 0) == GPUPOOL_SUCCESS ? faults : ~uint64_t{0};
+  }
   /// 0 under a sanitizer, whose own come and go.
   static size_t count_mappings() {
     if (pool_test::kIsSanitized) return 0;

@@ -84,11 +84,34 @@ static size_t write_frame(const known_code_t* known, int line, char* text, size_
   return length;
 }
 
+/* Functions of CPython that the stable ABI lacks: f_back and f_lasti without objects for their names and
+ * values. PyFrame_GetLasti is there from 3.11 on. NULL: not there, and every stack is written anew. */
+static PyFrameObject* (*get_back)(PyFrameObject*) = NULL;
+static int (*get_place)(PyFrameObject*) = NULL;
+
+static void find_functions(void) {
+  static int is_done = 0;
+  if (is_done) return;
+  is_done = 1;
+#ifndef _WIN32
+  void* const back = dlsym(RTLD_DEFAULT, "PyFrame_GetBack");
+  void* const place = dlsym(RTLD_DEFAULT, "PyFrame_GetLasti");
+  if (back == NULL || place == NULL) return;
+  memcpy(&get_back, &back, sizeof back);
+  memcpy(&get_place, &place, sizeof place);
+#endif
+}
+
 /* The caller of a frame, whose reference it takes; NULL: none. */
 static PyFrameObject* go_out(PyFrameObject* frame) {
   static PyObject* f_back = NULL;
   if (f_back == NULL) f_back = PyUnicode_InternFromString("f_back");
-  PyObject* outer = f_back == NULL ? NULL : PyObject_GetAttr((PyObject*)frame, f_back);
+  PyObject* outer = NULL;
+  if (get_back != NULL) {
+    outer = (PyObject*)get_back(frame);
+  } else if (f_back != NULL) {
+    outer = PyObject_GetAttr((PyObject*)frame, f_back);
+  }
   Py_DECREF((PyObject*)frame);
   if (outer == NULL) PyErr_Clear();
   if (outer == Py_None) Py_CLEAR(outer);
@@ -126,24 +149,6 @@ typedef struct known_stack_t {
 
 static known_stack_t known_stacks[MOST_STACKS];
 
-/* Functions of CPython that the stable ABI lacks: f_back and f_lasti without objects for their names and
- * values. PyFrame_GetLasti is there from 3.11 on. NULL: not there, and every stack is written anew. */
-static PyFrameObject* (*get_back)(PyFrameObject*) = NULL;
-static int (*get_place)(PyFrameObject*) = NULL;
-
-static void find_functions(void) {
-  static int is_done = 0;
-  if (is_done) return;
-  is_done = 1;
-#ifndef _WIN32
-  void* const back = dlsym(RTLD_DEFAULT, "PyFrame_GetBack");
-  void* const place = dlsym(RTLD_DEFAULT, "PyFrame_GetLasti");
-  if (back == NULL || place == NULL) return;
-  memcpy(&get_back, &back, sizeof back);
-  memcpy(&get_place, &place, sizeof place);
-#endif
-}
-
 /* The key of the calling thread's stack; 0: unknown. */
 static uint64_t find_key(void) {
   find_functions();
@@ -159,9 +164,7 @@ static uint64_t find_key(void) {
     if (key == 0) break;
     const uint64_t place = known->number << 32 ^ (uint32_t)get_place(frame);
     key = (key ^ place) * 0x9e3779b97f4a7c15 ^ (key >> 29);
-    PyFrameObject* outer = get_back(frame);
-    Py_DECREF((PyObject*)frame);
-    frame = outer;
+    frame = go_out(frame);
   }
   Py_XDECREF((PyObject*)frame);
   return key;
