@@ -80,6 +80,13 @@ uint64_t Sleeper::backup_end(const Plan& plan) const noexcept {
   return end;
 }
 
+/// Gets the host's memory, and the streams, for what the plan saves.
+Status Sleeper::prepare_copies(Lock& lock, const Plan& plan) {
+  if (plan.backup_bytes == 0) return kSuccess;
+  const Status status = backup_.reserve(lock, backup_end(plan));
+  return status == kSuccess ? open_streams() : status;
+}
+
 /// Makes add_saved() safe for so many runs. Throws std::bad_alloc.
 void Sleeper::reserve_saved(size_t count) {
   runs_.reserve(runs_.size() + count);

@@ -26,10 +26,7 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   // Nothing new becomes live from here on.
   Plan plan;
   plan_runs(plan, options, 0);
-  if (plan.backup_bytes != 0) {
-    if (const Status status = backup_.reserve(lock, backup_end(plan)); status != kSuccess) return status;
-    if (const Status status = open_streams(); status != kSuccess) return status;
-  }
+  if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
   if (const Status status = quiesce(lock, options); status != kSuccess) return status;
   const uint64_t used = pool_.ledger_.used();
   uint64_t free_before = 0;

@@ -98,19 +98,13 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
   });
   Plan plan;
   plan_sleep(plan, *block, options);
-  if (plan.backup_bytes != 0) {
-    if (const Status status = backup_.reserve(lock, backup_end(plan)); status != kSuccess) return status;
-    if (const Status status = open_streams(); status != kSuccess) return status;
-  }
+  if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
   if (const Status status = wait_for_work(lock, options); status != kSuccess) return status;
   pool_.source_->settle();
   plan_sleep(plan, *block, options);
   if (plan.entries.empty()) return kSuccess;
   // More than before, if old mappings have gone meanwhile.
-  if (plan.backup_bytes != 0) {
-    if (const Status status = backup_.reserve(lock, backup_end(plan)); status != kSuccess) return status;
-    if (const Status status = open_streams(); status != kSuccess) return status;
-  }
+  if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
   // The last that may throw: nothing may once copies are queued.
   reserve_saved(plan.runs.size());
   const size_t records = 2 * plan.entries.size() + 1;

@@ -157,6 +157,7 @@ class Sleeper {
   const Run* find_saved(Address address) const noexcept;
   void place(Plan& plan) const;
   uint64_t backup_end(const Plan& plan) const noexcept;
+  Status prepare_copies(Lock& lock, const Plan& plan);
   void reserve_saved(size_t count);
   void add_saved(const std::vector<Run>& runs) noexcept;
   void find_saved_end() noexcept;
