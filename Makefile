@@ -9,6 +9,8 @@ PYTHON_FOLDERS := tools tests packaging
 # The checkers that tools/setup.sh installs here, in the versions that we write for.
 CHECKERS := build/checkers
 CTEST := ctest --parallel 2
+# What one machine sets would hide a test that forgets to flush.
+unexport PYTHONUNBUFFERED
 # With ccache, no build compiles again what another build has compiled.
 ifneq (,$(shell command -v ccache 2>/dev/null))
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache

@@ -31,7 +31,8 @@ import json, gpupool
 pool = gpupool.default_pool(0)
 kept = pool.alloc("1GiB")
 stats = pool.stats()
-print(json.dumps([stats.limit_bytes, stats.share_state.name, gpupool.share_info(device="sim").share.limit_bytes]))
+limit_bytes = gpupool.share_info(device="sim").share.limit_bytes
+print(json.dumps([stats.limit_bytes, stats.share_state.name, limit_bytes]), flush=True)
 import sys
 if len(sys.argv) > 1: sys.stdin.read()
 """
