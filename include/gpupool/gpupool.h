@@ -773,7 +773,8 @@ GPUPOOL_API gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t**
 GPUPOOL_API gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool);
 
 /* Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new
- * ones from now on and goes away with its last free. May wait for the GPU.
+ * ones from now on and goes away with its last free. May wait for the GPU. If a stream that the pool has seen
+ * is capturing, the memory goes when a pool is created after the capture's end; keep that stream until then.
  * Errors: INVALID_ARGUMENT (destroyed already, or a default pool). */
 GPUPOOL_API gpupool_status_t gpupool_destroy(gpupool_t* pool);
 
@@ -819,10 +820,11 @@ GPUPOOL_API gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_str
 /* Call this after each free on a stream if you cannot tell the pool before the stream is destroyed. The pool
  * records what it must know about the stream and does not touch it again until a call names it. In between,
  * the stream may be destroyed; then free its live blocks on other streams. Its memory stays its own: the next
- * malloc on it, or on a new stream with its number, comes after all that was recorded. docs/benchmarks.md
- * says what parking costs (pair_parked). A stream that the pool has not seen is no error. Never waits for the
- * GPU.
- * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
+ * malloc on it, or on a new stream with its number, comes after all that was recorded. Work that you queue on
+ * it later counts once a call names it again: before you free a block elsewhere that such work uses, call
+ * gpupool_record_stream once more. docs/benchmarks.md says what parking costs (pair_parked). A stream that
+ * the pool has not seen is no error. Never waits for the GPU. Errors: INVALID_ARGUMENT
+ * (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream);
 
 /* Gives the driver's number of the capture under way on stream; 0: none. Since 0.2.

@@ -122,7 +122,8 @@ void Pool::forget_handoffs() noexcept {
 }
 
 /// Lets a destroyed pool end. False while blocks are live, for all threads but one, and while a capturing
-/// stream keeps memory from going; after that last case it may be tried again.
+/// stream or a failing driver keeps memory from going; after that it may be tried again. Until then the
+/// pool touches no stream that it could let go of, since its owner may destroy them.
 bool Pool::try_to_end() {
   Lock lock = enter();
   drain_all(lock);
@@ -143,6 +144,7 @@ bool Pool::try_to_end() {
     source_->end(lock);
   }
   is_ending_ = (ledger_.used() == 0 && imports_.empty()) || !handle_is_usable();
+  if (!is_ending_) streams_.retire_all();
   return is_ending_;
 }
 

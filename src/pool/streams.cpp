@@ -163,4 +163,8 @@ void Streams::end_captures() noexcept {
   }
 }
 
+void Streams::retire_all() noexcept {
+  for (const auto& state : states_) (void)state->order.retire();
+}
+
 }  // namespace gpupool::internal

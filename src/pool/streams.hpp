@@ -112,6 +112,9 @@ class Streams {
   /// Ends all captures, whatever is under way, at the pool's own end.
   void end_captures() noexcept;
 
+  /// Touches no stream again but those that capture, of a pool that nobody uses any more.
+  void retire_all() noexcept;
+
   /// Whether the graph of a capture may still run, as far as the pool knows.
   bool has_capture(uint64_t capture) const noexcept;
 

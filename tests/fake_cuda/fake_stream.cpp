@@ -50,10 +50,14 @@ bool is_legacy(CUstream handle) {
   return reinterpret_cast<uintptr_t>(handle) <= kStreamLegacy;
 }
 
-/// Finds the stream of a call that queues work or asks how far it is.
+/// Finds the stream of a call that queues work or asks how far it is. The real driver may crash on one that
+/// was destroyed.
 CUresult use_stream(CUstream handle, FakeStream*& stream) {
   stream = find_stream(state(), handle);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) {
+    ++state().faults;
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   if (is_legacy(handle) && blocks_legacy_stream(state(), stream->context)) {
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }

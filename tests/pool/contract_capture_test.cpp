@@ -174,6 +174,22 @@ TEST_P(Capture, KeepsItsStreamFromBeingReleased) {
   EXPECT_TRUE(ok(gpupool_release_stream(pool, stream_)));
 }
 
+// The pool cannot end before the capture does. Nobody can tell it meanwhile which streams end.
+TEST_P(Capture, KeepsADestroyedPoolButNoStreamOfIt) {
+  const gpupool_stream_t gone = new_stream();
+  {
+    PoolUnderTest pool(config());
+    pool.free(pool.malloc(kBlock, gone), gone);
+    const gpupool_ptr_t block = pool.malloc(kBlock, other_);
+    begin();
+    pool.free(block, stream_);
+  }
+  destroy_stream(gone);
+  PoolUnderTest(config()).validate();  // tries to end the first one
+  end();
+  PoolUnderTest(config()).validate();
+}
+
 // Where the limit leaves no other way, the memory of a capturing stream is not to be had.
 TEST_P(Capture, IsNotStolenFrom) {
   gpupool_config_t limited = config();

@@ -104,7 +104,7 @@ class PoolTest < Minitest::Test
       says("fraction is nil: a Float is wanted", TypeError) { GpuPool::Config.new(fraction: nil) }
       says("device is 4294967296: an Integer of 32 bits is wanted", RangeError) { pool.enable_peer(2**32) }
       says("read: these arguments do not fit: an offset and a length", ArgumentError) { pool.allocate(1).read(:all) }
-      says("parse_size: argument 1 is nil: String is wanted", ArgumentError) { GpuPool.parse_size(nil) }
+      says("text is nil: a String is wanted", TypeError) { GpuPool.parse_size(nil) }
       says("device_count: argument 1 is :sim: a constant of GpuPool is wanted", TypeError) do
         GpuPool.device_count(:sim)
       end
