@@ -35,6 +35,10 @@ bool may_allocate() noexcept {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+// A sanitizer has one of its own, whose memory the delete below may not get.
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return may_allocate() ? std::malloc(size != 0 ? size : 1) : nullptr;
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
