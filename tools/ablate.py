@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/ablate"
 POLICY = ROOT / "src/core/policy.hpp"
 NUMBER = re.compile(r"^inline constexpr (\w+) (k\w+) = (.+);$", re.MULTILINE)
-# An array's size must be known when it is compiled.
-FIXED = {"kPlaces"}
+# The size of an array must be known when it is compiled.
+FIXED = {"kPlaces", "kLargestChunk"}
 READ = """
 /// The number from the environment, or the one that the policy has.
 template <typename Number>

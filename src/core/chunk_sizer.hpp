@@ -12,26 +12,37 @@ namespace gpupool::internal {
 /// the part beyond the last block is reserved early. So there are two rungs. Fine chunks pack tightly and are
 /// for pools whose driver calls have cost little so far. Coarse ones are a larger share of what their heap
 /// holds. On both, chunks inside a much larger block grow with the block, because it frees them all at once.
+/// Where room does not count, coarse ones are half of it, which moves between streams at a low price.
 struct ChunkSizer {
-  uint64_t max_chunk = policy::kMaxChunk;
+  uint64_t max_chunk = 0;  // what the user chose; 0: nothing
   bool fine = false;
+  uint64_t max_inside = 0;  // of chunks inside a block where room does not count; 0: it does
+
+  /// The size of the largest chunk that blocks may share.
+  uint64_t max_shared() const noexcept { return max_chunk != 0 ? max_chunk : policy::kMaxChunk; }
 
   /// Size of a chunk to create towards a gap of `gap` bytes for a block of `block` bytes in a heap that holds
   /// `heap_bytes`. At most `room`, the most that can be mapped in one piece. Always a power of two.
   uint64_t chunk_size(uint64_t heap_bytes, uint64_t block, uint64_t gap, uint64_t room) const noexcept {
     using namespace policy;
-    uint64_t by_heap = heap_bytes / (fine ? kFineHeapParts : kHeapParts);
+    uint64_t by_heap = std::min(heap_bytes / (fine ? kFineHeapParts : kHeapParts), max_shared());
     // If every second block is freed, blocks that share chunks of about their own size free no chunk, unless
     // they fill the chunks exactly.
     if (heap_bytes < kGiB)
       by_heap = std::min(by_heap, std::max(is_power_of_two(block) ? block : block / 2, kWholeBlock));
-    const uint64_t by_block =
-        fine ? block / kFineBlockParts : std::max(block / kBlockParts, std::min(block, kWholeBlock));
-    uint64_t size = std::max(by_heap, by_block);
+    uint64_t size = std::max(by_heap, by_block(block));
     // The part beyond the block should follow the heap's size, not the block's.
     if (size > gap) size = std::max(by_heap, gap);
-    size = std::min({size, max_chunk, room});
-    return floor_power_of_two(std::max(size, kGranule));
+    return floor_power_of_two(std::max(std::min(size, room), kGranule));
+  }
+
+ private:
+  uint64_t by_block(uint64_t block) const noexcept {
+    using namespace policy;
+    const uint64_t large = std::min(block / (fine ? kFineBlockParts : kLargeBlockParts), max_inside);
+    if (large >= 2 * kMaxChunk) return large;
+    if (fine) return std::min(block / kFineBlockParts, max_shared());
+    return std::min(std::max(block / kBlockParts, std::min(block, kWholeBlock)), max_shared());
   }
 };
 

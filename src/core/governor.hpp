@@ -13,7 +13,9 @@ namespace gpupool::internal {
 /// passed, up to a burst; beyond the burst it is overspent.
 class TimeShare {
  public:
-  explicit TimeShare(uint64_t burst_ns) noexcept : burst_(burst_ns * policy::kTimeParts) {}
+  explicit TimeShare(uint64_t burst_ns) noexcept { set_burst(burst_ns); }
+
+  void set_burst(uint64_t nanoseconds) noexcept { burst_ = nanoseconds * policy::kTimeParts; }
 
   void spend(uint64_t nanoseconds, uint64_t now) noexcept {
     pass(now);
@@ -27,7 +29,7 @@ class TimeShare {
     last_ = std::max(now, last_);
   }
 
-  uint64_t burst_;
+  uint64_t burst_ = 0;
   uint64_t over_ = 0;  // nanoseconds that must pass until use is within the share again
   uint64_t last_ = 0;
 };
@@ -45,7 +47,9 @@ class TimeShare {
 /// Pure arithmetic on the caller's times, in nanoseconds, which never decrease.
 class Governor {
  public:
-  void moved_between(uint64_t nanoseconds, uint64_t now) noexcept {
+  /// `held`: the bytes that the pool holds. The more, the more there is to arrange while it grows.
+  void moved_between(uint64_t nanoseconds, uint64_t held, uint64_t now) noexcept {
+    between_.set_burst(policy::kBurstBetweenNs + held / policy::kBurstBytesPerNs);
     between_.spend(nanoseconds, now);
     if (between_.is_overspent()) apart_until_ = now + policy::kApartNs;
   }

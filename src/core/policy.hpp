@@ -16,6 +16,13 @@ inline constexpr uint64_t kFineHeapParts = 1024;
 /// Inside a huge block, which frees all its chunks at once, chunks are this part of it.
 inline constexpr uint64_t kBlockParts = 16;
 inline constexpr uint64_t kFineBlockParts = 64;
+/// While at most this part of the limit is used, room does not count. Then coarse chunks inside a block may
+/// be the second of these parts of it, up to the third of these parts of it or, with several streams, of the
+/// pool.
+inline constexpr uint64_t kLargeLimitParts = 4;
+inline constexpr uint64_t kLargeBlockParts = 2;
+inline constexpr uint64_t kLargeParts = 128;
+inline constexpr uint64_t kLargestChunk = 128 * kMiB;
 /// Blocks up to this get a coarse chunk of their own size.
 inline constexpr uint64_t kWholeBlock = 4 * kMiB;
 /// Chunks are fine while driver calls have taken less than this part of the time so far, clamped to these
@@ -42,7 +49,9 @@ inline constexpr uint64_t kStealRunParts = 8;
 /// in this many.
 inline constexpr uint64_t kTimeParts = 1000;
 /// Time that may be overspent before the pool pays with memory: that of a few moves, and of a pool's warm-up.
+/// Between streams it grows by a nanosecond for so many bytes that the pool holds.
 inline constexpr uint64_t kBurstBetweenNs = 500'000;
+inline constexpr uint64_t kBurstBytesPerNs = 250;
 inline constexpr uint64_t kBurstWithinNs = 20'000'000;
 /// The assumed cost of stealing another stream's run, which takes no driver call but leads to others.
 inline constexpr uint64_t kStealRunNs = 100'000;

@@ -35,7 +35,7 @@ Growth::Growth(ChunkSource& source, StreamState& state, uint64_t bytes, bool cap
   const uint64_t before = rooms_.device.nanoseconds();
   source_.settle();
   moved_ns_ = rooms_.device.nanoseconds() - before;
-  sizer_.fine = can_afford_fine();
+  choose_rung();
 }
 
 Growth::~Growth() {
@@ -43,10 +43,19 @@ Growth::~Growth() {
 }
 
 /// Whether to pay for smaller chunks: in the upper half of the limit, where room counts, or while driver
-/// calls have cost little so far.
-bool Growth::can_afford_fine() const {
+/// calls have cost little so far. In its lowest part, chunks inside a block may be large.
+void Growth::choose_rung() {
   const Budget& budget = rooms_.ledger.budget();
-  if (budget.room() < budget.limit() / 2) return true;
+  const uint64_t limit = std::min(budget.limit(), rooms_.device.info().total);
+  sizer_.fine = budget.room() < limit / 2 || calls_were_cheap();
+  const uint64_t used = rooms_.ledger.used();
+  if (rooms_.options.max_chunk != 0 || used > limit / policy::kLargeLimitParts) return;
+  // Streams lend each other what they hold. Alone, a stream's chunks are large only for its largest blocks.
+  const uint64_t whole = std::max(bytes_, rooms_.streams.count() > 1 ? used : 0);
+  sizer_.max_inside = std::min(whole / policy::kLargeParts, policy::kLargestChunk);
+}
+
+bool Growth::calls_were_cheap() const {
   uint64_t mallocs = 0;
   rooms_.caches.for_each_locked([&](const ThreadCache& cache) { mallocs += cache.counters.mallocs(); });
   const uint64_t elapsed = rooms_.device.age_ns();

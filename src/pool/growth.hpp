@@ -31,7 +31,8 @@ class Growth {
   Status run(uint64_t alignment);
 
  private:
-  bool can_afford_fine() const;
+  void choose_rung();
+  bool calls_were_cheap() const;
   bool may_steal(const Chunk& chunk) const;
   void count_supply();
   size_t count_class(size_t size_class) const;

@@ -46,7 +46,7 @@ class Surplus {
   void created(uint64_t bytes) noexcept { governor_.created(bytes); }
   /// Counts bytes that came from other streams, and from elsewhere in the same one, and how long that took.
   void moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept;
-  void stole_run(uint64_t now) noexcept { governor_.moved_between(policy::kStealRunNs, now); }
+  void stole_run(uint64_t now) noexcept { governor_.moved_between(policy::kStealRunNs, ledger_.used(), now); }
 
   /// True once after each window of time. What is reserved beyond kept() is then to be released.
   bool is_due() noexcept;

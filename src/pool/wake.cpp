@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How large chunks of large blocks may become: with these, the driver's time is small even beside a drop.
-constexpr uint64_t kCoarsest = 128 * kMiB;
+/// With such chunks, the driver's time is small even beside a drop.
+constexpr uint64_t kCoarsest = policy::kLargestChunk;
 /// A block's share of a chunk.
 constexpr uint64_t kBlockParts = 16;
 

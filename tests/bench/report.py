@@ -16,6 +16,7 @@ import svg
 LIVE_SECONDS = {
     "lm_train": 20.1,
     "lm_train_checkpoint": 25.5,
+    "fsdp_train": 7.0,
     "lm_serve": 38.9,
     "detect_multiscale": 9.3,
     "streams_prefetch": 4.3,

@@ -49,10 +49,19 @@ TEST(TimeShare, ClocksThatGoBackChangeNothing) {
 TEST(Governor, StreamsKeepApartForAWhile) {
   Governor governor;
   EXPECT_FALSE(governor.keeps_apart(0));
-  governor.moved_between(policy::kBurstBetweenNs, kSecond);
+  governor.moved_between(policy::kBurstBetweenNs, 0, kSecond);
   EXPECT_TRUE(governor.keeps_apart(kSecond));
   EXPECT_TRUE(governor.keeps_apart(kSecond + policy::kApartNs - 1));
   EXPECT_FALSE(governor.keeps_apart(kSecond + policy::kApartNs));
+}
+
+TEST(Governor, StreamsOfALargePoolMayMoveMore) {
+  constexpr uint64_t kMoreNs = 8 * policy::kBurstBetweenNs;
+  Governor governor;
+  governor.moved_between(policy::kBurstBetweenNs + kMoreNs - 1, kMoreNs * policy::kBurstBytesPerNs, 0);
+  EXPECT_FALSE(governor.keeps_apart(0));
+  governor.moved_between(1, kMoreNs * policy::kBurstBytesPerNs, 0);
+  EXPECT_TRUE(governor.keeps_apart(0));
 }
 
 TEST(Governor, OnlyWhatIsOverspentEarnsCredit) {

@@ -207,6 +207,8 @@ TEST(ChunkSizer, GivesPowersOfTwoWithinItsBounds) {
   for (int i = 0; i < 20000; ++i) {
     ChunkSizer sizer;
     sizer.fine = i % 2 == 0;
+    if (i % 3 == 0) sizer.max_chunk = kGranule << random() % 8;
+    if (i % 3 == 1) sizer.max_inside = random() % policy::kLargestChunk;
     const uint64_t held = random() % (uint64_t{1} << random() % 40);
     const uint64_t block = kUnit * (1 + random() % (uint64_t{1} << random() % 28));
     const uint64_t gap = align_up(1 + random() % block, kGranule);
@@ -215,8 +217,23 @@ TEST(ChunkSizer, GivesPowersOfTwoWithinItsBounds) {
     ASSERT_TRUE(is_power_of_two(size));
     ASSERT_GE(size, kGranule);
     ASSERT_LE(size, room);
-    ASSERT_LE(size, sizer.max_chunk);
+    const bool is_inside = 2 * size <= block && size <= sizer.max_inside;
+    ASSERT_TRUE(is_inside || size <= sizer.max_shared());
   }
+}
+
+TEST(ChunkSizer, LargeChunksAreOnlyInsideBlocks) {
+  ChunkSizer sizer;
+  sizer.max_inside = 128 * kMiB;
+  EXPECT_EQ(sizer.chunk_size(64 * kGiB, 32 * kMiB, 32 * kMiB, kGiB), 16 * kMiB);
+  EXPECT_EQ(sizer.chunk_size(64 * kGiB, 100 * kMiB, 100 * kMiB, kGiB), 32 * kMiB);
+  EXPECT_EQ(sizer.chunk_size(64 * kGiB, 100 * kMiB, 20 * kMiB, kGiB), 16 * kMiB) << "the block's end";
+  EXPECT_EQ(sizer.chunk_size(64 * kGiB, kGiB, kGiB, kGiB), 128 * kMiB);
+  sizer.max_inside = 20 * kMiB;
+  EXPECT_EQ(sizer.chunk_size(64 * kGiB, kGiB, kGiB, kGiB), 16 * kMiB) << "no more than usual";
+  sizer = {.fine = true, .max_inside = 128 * kMiB};
+  EXPECT_EQ(sizer.chunk_size(0, kGiB, kGiB, kGiB), 16 * kMiB);
+  EXPECT_EQ(sizer.chunk_size(0, 60 * kGiB, 60 * kGiB, 60 * kGiB), 128 * kMiB);
 }
 
 TEST(ChunkSizer, FineIsNeverCoarser) {

@@ -266,6 +266,26 @@ TEST_P(Limits, ChunksAreNoLargerThanTold) {
   }
 }
 
+// On a device as large as a real one, without data.
+TEST(Chunks, AreLargeInHugeBlocksWhereThereIsRoom) {
+  constexpr int32_t kLarge = 5;
+  gpupool_config_t config = empty_config();
+  config.backend = GPUPOOL_BACKEND_SIM;
+  config.device = kLarge;
+  PoolUnderTest roomy(config);
+  roomy.free(roomy.malloc(32 * kGiB));
+  EXPECT_EQ(roomy.stats().driver.create.count, 32 * kGiB / (128 * kMiB));
+  roomy.empty();
+
+  config.limit_bytes = 32 * kGiB;
+  PoolUnderTest narrow(config);
+  const gpupool_ptr_t first = narrow.malloc(12 * kGiB);
+  EXPECT_EQ(narrow.stats().driver.create.count, 12 * kGiB / (64 * kMiB));
+  narrow.free(narrow.malloc(12 * kGiB));
+  EXPECT_EQ(narrow.stats().driver.create.count, 12 * kGiB / (64 * kMiB) + 12 * kGiB / (16 * kMiB));
+  narrow.free(first);
+}
+
 TEST_P(Limits, SlackSavesDriverCallsAndIsBounded) {
   if (!variant().is_vmm()) GTEST_SKIP() << "segments have a bound of their own";
   gpupool_config_t slack = config();

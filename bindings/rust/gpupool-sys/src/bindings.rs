@@ -160,7 +160,7 @@ pub struct gpupool_config_t {
     pub limit_bytes: u64,
     #[doc = " By how much reserved memory may exceed the live peak to save driver calls, as a fraction in [0, 10]: 0.1\n allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where\n there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See docs/inside/growth.md."]
     pub slack: f64,
-    #[doc = " Size of the largest chunk, a power of two from 2 MiB; 0: default."]
+    #[doc = " Size of the largest chunk, a power of two from 2 MiB; 0: 16 MiB, and up to 128 MiB inside large blocks\n while most of the limit is free."]
     pub max_chunk_bytes: u64,
     #[doc = " Other devices that may access this pool's memory: peer_count numbers. Copied. Only in vmm and driver\n mode."]
     pub peers: *const i32,
