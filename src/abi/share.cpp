@@ -73,6 +73,7 @@ Status find_place(const GroupName& group, const DeviceInfo& info, share::Place& 
   place.device = info.id;
   place.device_bytes = info.total;
   if (const char* const folder = variable("GPUPOOL_SHARE_DIR")) place.folder = folder;
+  if (const char* const socket = variable("GPUPOOL_SHARE_SOCKET")) place.socket = socket;
   return read_bytes("GPUPOOL_SHARE_LIMIT", info.total, place.limit);
 }
 

@@ -27,6 +27,7 @@ constexpr uint64_t units_of(uint64_t bytes) noexcept {
 
 /// The member of this process in that region, if there is one.
 std::shared_ptr<Member> find(const Place& place) {
+  if (the_members.value == nullptr) return nullptr;
   for (const auto& each : *the_members.value) {
     std::shared_ptr<Member> member = each.lock();
     if (member != nullptr && member->is_member() && member->place().path() == place.path()) return member;
@@ -34,10 +35,21 @@ std::shared_ptr<Member> find(const Place& place) {
   return nullptr;
 }
 
+std::shared_ptr<Member> find_locked(const Place& place) {
+  const std::lock_guard lock(members_mutex);
+  return find(place);
+}
+
 }  // namespace
 
 Status join(const Place& place, uint64_t free, std::unique_ptr<Owner> owner,
             std::shared_ptr<Member>& member) {
+  BrokerCall call;
+  if (!place.socket.empty()) {
+    // A broker may be slow, and whoever holds the lock keeps others from forking.
+    if ((member = find_locked(place)) != nullptr) return kSuccess;
+    if (const Status status = call.ask(place, true); status != kSuccess) return status;
+  }
   const std::lock_guard lock(members_mutex);
   auto& members = the_members.value;
   if (members == nullptr) members = std::make_unique<std::vector<std::weak_ptr<Member>>>();
@@ -46,7 +58,7 @@ Status join(const Place& place, uint64_t free, std::unique_ptr<Owner> owner,
   std::erase_if(*members, [](const auto& each) { return each.expired(); });
   members->reserve(members->size() + 1);
   auto made = std::make_shared<Member>(std::move(owner), place);
-  if (const Status status = made->enter(free); status != kSuccess) return status;
+  if (const Status status = made->enter(free, call); status != kSuccess) return status;
   members->push_back(made);
   member = std::move(made);
   return kSuccess;
@@ -63,19 +75,25 @@ void unlock_members() noexcept {
 void forget_members() noexcept {
   if (the_members.value == nullptr) return;
   for (const auto& each : *the_members.value) {
-    if (const auto member = each.lock()) member->layout_.store(nullptr, std::memory_order_relaxed);
+    const auto member = each.lock();
+    if (member == nullptr) continue;
+    member->layout_.store(nullptr, std::memory_order_relaxed);
+    member->anchor_.forget();
   }
 }
 
 /// Takes a place in the region. From then on only the mapping holds its lock: there is no descriptor that
 /// could be closed or leak, and a forked child, which does not have the mapping, does not keep the place of a
 /// dead parent.
-Status Member::enter(uint64_t free) {
+Status Member::enter(uint64_t free, BrokerCall& call) {
   File file;
-  if (const Status status = open_region(place_, true, file); status != kSuccess) return status;
+  File sign;
+  Status status = place_.socket.empty() ? open_region(place_, true, file) : call.receive(place_, file, sign);
+  if (status == kSuccess && sign) status = anchor_.take(place_, file, sign);
+  if (status != kSuccess) return status;
   Layout* layout = nullptr;
-  if (const Status status = map_region(file, layout); status != kSuccess) return status;
-  Status status = lock_free_slot(file, *layout, free);
+  if (status = map_region(file, layout); status != kSuccess) return status;
+  status = lock_free_slot(file, *layout, free);
   if (status == kSuccess) {
     layout_.store(layout, std::memory_order_relaxed);
     status = start_listener();
@@ -85,6 +103,10 @@ Status Member::enter(uint64_t free) {
     unmap_region(layout);
   }
   return status;
+}
+
+Status Member::open_again(File& file) const {
+  return place_.socket.empty() ? open_region(place_, false, file) : anchor_.open(place_, file);
 }
 
 Status Member::lock_free_slot(const File& file, Layout& layout, uint64_t free) {

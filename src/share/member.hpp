@@ -11,6 +11,7 @@
 
 #include "base/spin_lock.hpp"
 #include "os/thread.hpp"
+#include "share/broker.hpp"
 #include "share/region.hpp"
 
 namespace gpupool::internal::share {
@@ -80,7 +81,9 @@ class Member : public std::enable_shared_from_this<Member> {
 
   Layout* layout() const noexcept { return layout_.load(std::memory_order_relaxed); }
   Slot& own() const noexcept { return layout()->slots[slot_]; }
-  Status enter(uint64_t free);
+  Status enter(uint64_t free, BrokerCall& call);
+  /// Opens the region that it is a member of, for locks of its own.
+  Status open_again(File& file) const;
   Status lock_free_slot(const File& file, Layout& layout, uint64_t free);
   void introduce(Slot& slot) noexcept;
   bool recharge(uint64_t reserved, uint64_t guaranteed, bool waits_in_turn) noexcept;
@@ -109,6 +112,7 @@ class Member : public std::enable_shared_from_this<Member> {
 
   const std::unique_ptr<Owner> owner_;
   const Place place_;
+  Anchor anchor_;  // only of a broker's group
   std::atomic<Layout*> layout_{nullptr};
   uint32_t slot_ = 0;
 

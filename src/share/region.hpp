@@ -97,6 +97,7 @@ inline Account& account_of(Layout& layout, uint32_t slot) noexcept {
 /// Identifies the region, and holds its initial values if it must be created.
 struct Place {
   std::string folder;  // empty: /dev/shm/gpupool-UID, created if missing
+  std::string socket;  // not empty: of a broker, which has the region instead
   std::string group;
   std::string device;  // such as a GPU's UUID
   uint64_t device_bytes = 0;
@@ -128,7 +129,8 @@ class File {
 };
 
 /// Opens a region, after checking the folder, the file and its header; creates it if there is none and
-/// `makes` is set. UNAVAILABLE, with the reason: no such region, or one that must not be used.
+/// `makes` is set. A broker is asked for one that exists: who joins its group asks it beforehand
+/// (broker.hpp). UNAVAILABLE, with the reason: no such region, or one that must not be used.
 Status open_region(const Place& place, bool makes, File& file);
 
 /// Maps a region from open_region. A child after fork does not have the mapping.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "share/region.hpp"
+#include "share/region_linux.hpp"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -18,11 +18,9 @@
 #include <cstring>
 #include <new>
 
-namespace gpupool::internal::share {
-namespace {
+#include "share/broker.hpp"
 
-/// The slots' bytes in the file, only for locks: far behind its end.
-constexpr off_t kLocks = off_t{1} << 30;
+namespace gpupool::internal::share {
 
 Status unusable(const Place& place, const char* what) {
   return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s %s", place.path().c_str(), what);
@@ -32,6 +30,11 @@ Status failed(const Place& place, const char* call) {
   const int error = errno;
   return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s: %s: %s", place.path().c_str(), call, std::strerror(error));
 }
+
+namespace {
+
+/// The slots' bytes in the file, only for locks: far behind its end.
+constexpr off_t kLocks = off_t{1} << 30;
 
 /// The folder of this user's groups.
 std::string own_folder() {
@@ -78,18 +81,7 @@ Status make_region(const Place& place, const File& folder) {
     return failed(place, "room for it");
   }
   Header header{};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.major = kMajor;
-  header.minor = kMinor;
-  header.header_bytes = offsetof(Layout, slots);
-  header.slot_bytes = sizeof(Slot);
-  header.slot_count = kSlots;
-  header.region_bytes = kRegionBytes;
-  header.device_bytes = place.device_bytes;
-  header.created = time(nullptr);
-  std::snprintf(header.device, sizeof header.device, "%s", place.device.c_str());
-  const uint64_t limit = place.limit != 0 ? place.limit : place.device_bytes;
-  header.limit.store(std::min(limit / kUnitBytes, kMostUnits));
+  write_header(place, header);
   if (pwrite(file.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
     return failed(place, "writing it");
   }
@@ -119,12 +111,53 @@ Status check_header(const Place& place, const Header& header) {
   return kSuccess;
 }
 
-Status check_file(const Place& place, const File& file) {
+/// Whether a file of a folder belongs to this user alone.
+Status check_owner(const Place& place, const File& file) {
   struct stat found {};
   if (fstat(file.get(), &found) != 0) return failed(place, "fstat");
   if (!S_ISREG(found.st_mode)) return unusable(place, "is no file");
   if (found.st_uid != geteuid()) return unusable(place, "belongs to another user");
   if ((found.st_mode & 077) != 0) return unusable(place, "may be used by others than this user");
+  return kSuccess;
+}
+
+bool set_lock(const File& file, short type, int command, uint32_t slot, struct flock& lock) noexcept {
+  lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kLocks + static_cast<off_t>(slot);
+  lock.l_len = 1;
+  return fcntl(file.get(), command, &lock) == 0;
+}
+
+/// From the broker, whose answer must come first.
+Status open_from_broker(const Place& place, File& file) {
+  BrokerCall call;
+  File sign;
+  const Status status = call.ask(place, false);
+  return status == kSuccess ? call.receive(place, file, sign) : status;
+}
+
+}  // namespace
+
+void write_header(const Place& place, Header& header) noexcept {
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.major = kMajor;
+  header.minor = kMinor;
+  header.header_bytes = offsetof(Layout, slots);
+  header.slot_bytes = sizeof(Slot);
+  header.slot_count = kSlots;
+  header.region_bytes = kRegionBytes;
+  header.device_bytes = place.device_bytes;
+  header.created = time(nullptr);
+  std::snprintf(header.device, sizeof header.device, "%s", place.device.c_str());
+  const uint64_t limit = place.limit != 0 ? place.limit : place.device_bytes;
+  header.limit.store(std::min(limit / kUnitBytes, kMostUnits));
+}
+
+Status check_contents(const Place& place, const File& file) {
+  struct stat found {};
+  if (fstat(file.get(), &found) != 0) return failed(place, "fstat");
   if (found.st_size != static_cast<off_t>(kRegionBytes)) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "%s has %lld bytes, not %zu", place.path().c_str(),
                 static_cast<long long>(found.st_size), kRegionBytes);
@@ -137,18 +170,8 @@ Status check_file(const Place& place, const File& file) {
   return check_header(place, header);
 }
 
-bool set_lock(const File& file, short type, int command, uint32_t slot, struct flock& lock) noexcept {
-  lock = {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = kLocks + static_cast<off_t>(slot);
-  lock.l_len = 1;
-  return fcntl(file.get(), command, &lock) == 0;
-}
-
-}  // namespace
-
 std::string Place::path() const {
+  if (!socket.empty()) return socket + ":" + file_name(*this);
   return (folder.empty() ? own_folder() : folder) + "/" + file_name(*this);
 }
 
@@ -162,6 +185,7 @@ File::~File() {
 }
 
 Status open_region(const Place& place, bool makes, File& file) {
+  if (!place.socket.empty()) return open_from_broker(place, file);
   File folder;
   if (const Status status = open_folder(place, makes, folder); status != kSuccess) return status;
   const std::string name = file_name(place);
@@ -172,7 +196,8 @@ Status open_region(const Place& place, bool makes, File& file) {
     found = File(openat(folder.get(), name.c_str(), kHow));
   }
   if (!found) return failed(place, "opening it");
-  if (const Status status = check_file(place, found); status != kSuccess) return status;
+  if (const Status status = check_owner(place, found); status != kSuccess) return status;
+  if (const Status status = check_contents(place, found); status != kSuccess) return status;
   file = std::move(found);
   return kSuccess;
 }

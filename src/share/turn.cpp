@@ -53,7 +53,7 @@ bool Member::sweep() noexcept {
     File file;
     // If another file has the name by now, nobody holds this member's place there, and its locks say nothing
     // about this region.
-    const bool is_this = open_region(place_, false, file) == kSuccess && is_locked(file, slot_);
+    const bool is_this = open_again(file) == kSuccess && is_locked(file, slot_);
     limbo_.store(is_this && refund_the_dead(*layout(), file, free) != 0);
   } catch (const std::bad_alloc&) {
     // The next sweep will look.
