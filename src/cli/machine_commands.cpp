@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kShareAbout =
     "Shows the groups of processes that share a device's memory, sets what\n"
     "they may have, and tries out whether sharing works on this machine. Run\n"
-    "it as the user of the group, with its GPUPOOL_SHARE_DIR if it has one.\n";
+    "it as the user of the group, with its GPUPOOL_SHARE_DIR if it has one.\n"
+    "With --serve, it is the broker of groups whose members are of several users.\n";
 constexpr const char* kShareExamples =
     "Figures, of the group, or with --member of one of its members:\n"
     "  limit         what all members may have together: bytes, 60GiB, or 75% of the device\n"
@@ -32,6 +33,8 @@ constexpr const char* kShareExamples =
     "  gpupool share --group team --set guarantee=8GiB --set priority=2 --member 3\n"
     "  gpupool share --group team --repair\n"
     "  gpupool share --selftest --device sim\n"
+    "  gpupool share --serve /run/gpupool/team.sock --group team --limit 90% --allow-uid alice,bob\n"
+    "  GPUPOOL_SHARE=team gpupool share --socket /run/gpupool/team.sock\n"
     "\n"
     "Exit status: 0 all went well; 1 a check of the self-test failed, or the library; 2 bad input.";
 
@@ -47,6 +50,20 @@ const CLI::App* add_share(CLI::App& app, ShareOptions& options) {
   command->add_option("--member", options.member, "Of which member: its slot, as listed")->option_text("N");
   command->add_flag("--repair", options.repair,
                     "Take back what dead members have left, and correct what counts as used");
+  command->add_option("--socket", options.socket, "The broker that has the group")
+      ->option_text("PATH [GPUPOOL_SHARE_SOCKET, or none]");
+  command->add_option("--serve", options.serve, "Be a broker, at this socket, until SIGTERM")
+      ->option_text("PATH");
+  command->add_option("--limit", options.limit, "What members of the broker's groups may have: 60GiB, 75%")
+      ->option_text("BYTES [as the first member says]");
+  command
+      ->add_option("--allow-uid", options.allowed_users,
+                   "Users whom the broker serves, beside its own and root")
+      ->delimiter(',')
+      ->option_text("USER,...");
+  command->add_option("--allow-gid", options.allowed_groups, "Groups of users whom it serves")
+      ->delimiter(',')
+      ->option_text("GROUP,...");
   command->add_flag("--selftest", options.selftest, "Try sharing out with processes of its own");
   command->add_option("--processes", options.processes, "How many processes the self-test starts")
       ->check(CLI::Range(3, 64))

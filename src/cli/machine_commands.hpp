@@ -24,6 +24,12 @@ struct ShareOptions {
   bool json = false;
   std::vector<std::string> figures;  // FIGURE=VALUE
   std::optional<uint32_t> member;
+  std::string socket;  // of a broker; "": as GPUPOOL_SHARE_SOCKET says
+  // For the broker.
+  std::string serve;  // its socket
+  std::string limit;
+  std::vector<std::string> allowed_users;  // names or numbers
+  std::vector<std::string> allowed_groups;
   // For the self-test.
   uint32_t processes = 4;
   double seconds = 3;

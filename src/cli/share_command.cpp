@@ -13,6 +13,7 @@
 #include "cli/library.hpp"
 #include "cli/machine_commands.hpp"
 #include "cli/output.hpp"
+#include "cli/share_broker.hpp"
 #include "cli/share_groups.hpp"
 #include "cli/share_selftest.hpp"
 #include "cli/size.hpp"
@@ -109,14 +110,14 @@ int list_groups(const ShareOptions& options) {
   const std::string name = !options.group.empty() || usual == nullptr ? options.group : usual;
   const std::vector<FoundGroup> groups = find_groups(name, options.device);
   if (groups.empty() && !options.group.empty()) {
-    throw InputError(fmt::format("there is no group {} in {}", name, folder_of_regions()));
+    throw InputError(fmt::format("there is no group {} in {}", name, place_of_regions()));
   }
   for (const FoundGroup& each : groups) {
     if (!options.json && &each != groups.data()) fmt::print("\n");
     options.json ? print_group_as_json(each) : print_group(each);
   }
   if (groups.empty() && !options.json) {
-    fmt::print("no group{}{} in {}\n", name.empty() ? "" : " ", name, folder_of_regions());
+    fmt::print("no group{}{} in {}\n", name.empty() ? "" : " ", name, place_of_regions());
   }
   return 0;
 }
@@ -180,8 +181,14 @@ int repair_group(const ShareOptions& options) {
 int run_share(const ShareOptions& options) {
   if (options.guaranteed) return be_test_member(options);
   const int orders = (options.list ? 1 : 0) + (options.figures.empty() ? 0 : 1) + (options.repair ? 1 : 0) +
-                     (options.selftest ? 1 : 0);
-  if (orders > 1) throw InputError("give one of --list, --set, --repair and --selftest");
+                     (options.selftest ? 1 : 0) + (options.serve.empty() ? 0 : 1);
+  if (orders > 1) throw InputError("give one of --list, --set, --repair, --selftest and --serve");
+  const bool has_rules =
+      !options.limit.empty() || !options.allowed_users.empty() || !options.allowed_groups.empty();
+  if (options.serve.empty() && has_rules)
+    throw InputError("--limit, --allow-uid and --allow-gid go with --serve");
+  if (!options.serve.empty()) return run_share_broker(options);
+  if (!options.socket.empty()) (void)setenv("GPUPOOL_SHARE_SOCKET", options.socket.c_str(), 1);
   if (options.member && options.figures.empty()) throw InputError("--member goes with --set");
   if (options.selftest) return run_share_selftest(options);
   if (options.repair) return repair_group(options);

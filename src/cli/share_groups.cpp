@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "cli/library.hpp"
@@ -68,6 +69,42 @@ FoundGroup look_at(const std::filesystem::path& file) {
   return found;
 }
 
+std::string brokers_socket() {
+  const char* const socket = std::getenv("GPUPOOL_SHARE_SOCKET");
+  return socket == nullptr ? "" : socket;
+}
+
+/// The group on each device of this process, or the one that is wanted, as far as the broker has it.
+std::vector<FoundGroup> ask_broker_for(const std::string& group,
+                                       const std::optional<gpupool_device_info_t>& wanted) {
+  if (group.empty()) throw InputError("which group? Name it with --group, or in GPUPOOL_SHARE");
+  std::vector<Candidate> devices;
+  if (wanted) {
+    devices.push_back({static_cast<Backend>(wanted->backend), wanted->device});
+  } else {
+    const auto backend = static_cast<gpupool_backend_t>(find_device("auto").backend);
+    int32_t count = 0;
+    (void)gpupool_device_count(backend, &count);
+    for (int32_t number = 0; number < count; ++number)
+      devices.push_back({static_cast<Backend>(backend), number});
+  }
+  std::vector<FoundGroup> all;
+  std::string why;
+  for (const Candidate& each : devices) {
+    try {
+      FoundGroup found{group, "", "", "", {}};
+      found.info = share_info({.name = group, .device = each.number, .backend = each.backend});
+      found.path = found.info.share.path;
+      found.device = fmt::format("{}:{}", each.backend == Backend::sim ? "sim" : "cuda", each.number);
+      all.push_back(std::move(found));
+    } catch (const Error& error) {
+      why = error.what();
+    }
+  }
+  if (all.empty()) throw InputError(why);
+  return all;
+}
+
 const char* state_of(const gpupool_share_member_t& member) {
   return member.state == GPUPOOL_SHARE_MEMBER_STATE_LIMBO ? "limbo" : "live";
 }
@@ -94,14 +131,18 @@ Json member_to_json(const gpupool_share_member_t& member) {
 
 }  // namespace
 
-std::string folder_of_regions() {
+std::string place_of_regions() {
+  const std::string socket = brokers_socket();
+  if (!socket.empty()) return socket;
   const char* const folder = std::getenv("GPUPOOL_SHARE_DIR");
   return folder != nullptr && *folder != '\0' ? folder : fmt::format("/dev/shm/gpupool-{}", geteuid());
 }
 
 std::vector<FoundGroup> find_groups(const std::string& group, const std::string& device) {
-  const std::string wanted = device.empty() ? "" : device_label(find_device(device));
-  const std::filesystem::path folder = folder_of_regions();
+  const std::optional<gpupool_device_info_t> wanted =
+      device.empty() ? std::nullopt : std::optional(find_device(device));
+  if (!brokers_socket().empty()) return ask_broker_for(group, wanted);
+  const std::filesystem::path folder = place_of_regions();
   std::vector<std::filesystem::path> files;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -116,7 +157,7 @@ std::vector<FoundGroup> find_groups(const std::string& group, const std::string&
   for (const std::filesystem::path& file : files) {
     if (!group.empty() && file.stem() != group) continue;
     FoundGroup each = look_at(file);
-    if (wanted.empty() || each.device == wanted) found.push_back(std::move(each));
+    if (!wanted || each.device == device_label(*wanted)) found.push_back(std::move(each));
   }
   return found;
 }

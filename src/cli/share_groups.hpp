@@ -19,11 +19,12 @@ struct FoundGroup {
 };
 
 /// The groups that have a region in the folder of regions, by file name. Only those of `group` and `device`,
-/// if these are not "". Throws InputError if there is no such device.
+/// if these are not "". A broker is asked for one group, which must be named. Throws InputError if there is
+/// no such device, or a broker does not answer.
 std::vector<FoundGroup> find_groups(const std::string& group, const std::string& device);
 
-/// The folder of regions, whether it exists or not.
-std::string folder_of_regions();
+/// The folder of regions, or the broker's socket, whether it exists or not.
+std::string place_of_regions();
 
 void print_group(const FoundGroup& group);
 void print_group_as_json(const FoundGroup& group);
