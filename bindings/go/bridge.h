@@ -212,6 +212,10 @@ static inline bridge_result bridge_wake(uintptr_t pool, gpupool_sleep_options_t 
   return bridge_done(gpupool_wake(bridge_pool(pool), &options, (gpupool_sleep_result_t*)result), 0);
 }
 
+static inline bridge_result bridge_allow_sleep(uintptr_t pool, gpupool_sleep_options_t options) {
+  return bridge_done(gpupool_allow_sleep(bridge_pool(pool), &options), 0);
+}
+
 static inline bridge_result bridge_sleep_block(uintptr_t pool, uint64_t ptr, gpupool_sleep_options_t options,
                                                void* result) {
   return bridge_done(gpupool_sleep_block(bridge_pool(pool), ptr, &options, (gpupool_sleep_result_t*)result),

@@ -20,6 +20,12 @@ func TestAPoolOfAGroup(t *testing.T) {
 	if err := pool.ShareRequest(1<<20, 0); err != nil {
 		t.Error(err)
 	}
+	if err := pool.AllowSleep(gpupool.SleepConfig{}); err != nil {
+		t.Error(err)
+	}
+	if woken := must(pool.Wake(gpupool.WakeConfig{}))(t); woken.Pools != 0 {
+		t.Error(woken.Pools)
+	}
 	if err := pool.ShareRequest(1<<60, time.Millisecond); !errors.Is(err, gpupool.ErrOverLimit) {
 		t.Error(err)
 	}
@@ -45,6 +51,9 @@ func TestAnEmptyGroupIsNoneWhateverTheEnvironmentSays(t *testing.T) {
 		t.Error(stats.ShareState)
 	}
 	if err := pool.ShareRequest(1, 0); !errors.Is(err, gpupool.ErrUnavailable) {
+		t.Error(err)
+	}
+	if err := pool.AllowSleep(gpupool.SleepConfig{}); !errors.Is(err, gpupool.ErrUnavailable) {
 		t.Error(err)
 	}
 }

@@ -83,6 +83,16 @@ func (p *Pool) Wake(config WakeConfig) (SleepResult, error) {
 	return result, err
 }
 
+// AllowSleep lets neighbours of the group that are short have the pool put to sleep, as Sleep would, until the next Wake:
+// use none of its memory before that. Wake is cheap if nobody was short. Since 0.2.
+//
+// Errors: ErrUnavailable (the pool shares with nobody), ErrUnsupported (not in vmm mode), ErrForked.
+func (p *Pool) AllowSleep(config SleepConfig) error {
+	return p.do(func(pool C.uintptr_t) C.bridge_result {
+		return C.bridge_allow_sleep(pool, config.options())
+	})
+}
+
 // SleepBlock gives back the chunks that lie wholly inside one block; the pool stays awake, and mallocs, frees and graphs
 // of other blocks go on. Nothing may use the block until WakeBlock. ReleasedBytes is 0 if no chunk lies inside; the
 // result's Pools stays 0, and HoldMallocs does nothing. Since 0.2.

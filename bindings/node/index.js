@@ -198,6 +198,9 @@ class Pool {
   wakeSync(timeout = 0, flags = 0, fill = 0) {
     return native.gpupool_wake(wrapped.of(this), timeout, flags, fill);
   }
+  allowSleep(mode = SleepMode.SAVE, flags = 0) {
+    native.gpupool_allow_sleep(wrapped.of(this), sleepMode(mode), flags);
+  }
   async sleepBlock(address, mode = SleepMode.SAVE, flags = 0) {
     return native.block_asleep(wrapped.of(this), address, sleepMode(mode), flags);
   }

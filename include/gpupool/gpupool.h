@@ -968,6 +968,19 @@ GPUPOOL_API gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t p
 GPUPOOL_API gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release,
                                                      gpupool_sleep_hook_fn_t after_map, void* user);
 
+/* Lets neighbours have this pool put to sleep. From this call until the next gpupool_wake of the pool, the
+ * program promises to use none of its memory, as if the pool were asleep. Meanwhile a member of the group
+ * that is short, and stays short once all members have given back what they had cached, may have it put to
+ * sleep with these options, as gpupool_sleep would, on a thread of the library; members of lower priority
+ * first. gpupool_wake ends this, after a sleep that is under way; if the pool never slept, it only costs the
+ * pool's lock. So call gpupool_wake before the memory is used again. Until the pool sleeps, all other calls
+ * work as in any pool that is awake; then as in one that sleeps: a malloc gives ASLEEP, or waits with
+ * HOLD_MALLOCS. Hooks are called on the library's thread (gpupool_set_sleep_hooks). A sleep that fails leaves
+ * the pool awake, and may be tried again. A second call changes the options; in a pool that sleeps, the call
+ * does nothing. Since 0.2. Errors: UNAVAILABLE (the pool shares with nobody: created without `share`, or
+ * alone), UNSUPPORTED (as for gpupool_sleep), INVALID_ARGUMENT, FORKED. */
+GPUPOOL_API gpupool_status_t gpupool_allow_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options);
+
 /* Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
 

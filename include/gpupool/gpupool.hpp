@@ -359,6 +359,11 @@ class Pool {
     check(gpupool_wake_block(handle_, ptr, &c_options, &result));
     return result;
   }
+  /// Until the next wake(), neighbours of the group that are short may have the pool put to sleep.
+  void allow_sleep(const SleepOptions& options = {}) {
+    const gpupool_sleep_options_t c_options = options.to_c();
+    check(gpupool_allow_sleep(handle_, &c_options));
+  }
   /// Sleeps call hooks.before_release(ptr), which may refuse with false, and wakes hooks.after_map(ptr),
   /// which is false if it failed; ptr 0: all of the pool. The hooks are not copied: they must live as long as
   /// the pool, and must not throw.

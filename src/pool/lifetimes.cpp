@@ -126,6 +126,7 @@ void Pool::forget_handoffs() noexcept {
 /// pool touches no stream that it could let go of, since its owner may destroy them.
 bool Pool::try_to_end() {
   Lock lock = enter();
+  sleeper_.end_allowance(lock);
   drain_all(lock);
   if (is_ending_ || live_amounts().blocks != 0) return false;
   is_ending_ = true;

@@ -25,6 +25,14 @@ class PoolsOfGroup final : public share::Owner {
     return given;
   }
 
+  uint64_t put_to_sleep(uint64_t bytes) noexcept override {
+    uint64_t given = 0;
+    visit([&](Pool& pool) {
+      if (given < bytes) given += pool.sleeper().sleep_for_neighbours();
+    });
+    return given;
+  }
+
   uint64_t live_bytes() noexcept override {
     uint64_t live = 0;
     visit([&](Pool& pool) { live += pool.live_bytes(); });

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -59,6 +60,7 @@ class Sleeper {
                           Result& result);
   static Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
                          Result& result);
+  Status allow(const SleepOptions& options);
   gpupool_sleep_state_t state();
   bool is_all_asleep();
   bool is_all_awake();
@@ -68,6 +70,9 @@ class Sleeper {
   void set_hooks(gpupool_sleep_hook_fn_t before, gpupool_sleep_hook_fn_t after, void* user);
   Status prepare(uint64_t bytes);
   Status backup(Address address, const void*& data, uint64_t& bytes);
+
+  /// Sleeps if allow() was called since the last wake. Returns how much the device has got back.
+  uint64_t sleep_for_neighbours();
 
   // For the pool, which holds its lock.
 
@@ -92,6 +97,8 @@ class Sleeper {
   const std::string& current_name() const noexcept { return name_; }
   void add_stats(gpupool_stats_t& stats) const noexcept;
   void describe(std::string& report) const;
+  /// At the pool's end, first of all: waits for a sleep that neighbours have asked for.
+  void end_allowance(Lock& lock);
   /// At the pool's end: releases what is asleep without waking it, and frees the host's memory.
   void end(Lock& lock) noexcept;
 
@@ -174,6 +181,8 @@ class Sleeper {
   void end_chunk(Chunk* chunk) noexcept;
 
   // fall_asleep.cpp
+  Status sleep_now(Lock& lock, const SleepOptions& options, Result& result);
+  void end_allowance() noexcept;
   Status begin_sleep(Lock& lock, const SleepOptions& options, Result& result);
   void undo_sleep(Lock& lock);
   Status fall_asleep(Lock& lock, const SleepOptions& options, Result& result);
@@ -230,7 +239,8 @@ class Sleeper {
   std::thread::id owner_;
   std::condition_variable_any changed_;
   bool hold_mallocs_ = false;
-  bool drops_ = false;  // how it fell asleep
+  bool drops_ = false;                   // how it fell asleep
+  std::optional<SleepOptions> allowed_;  // neighbours may have it put to sleep, in this way
   SleepHooks hooks_;
   bool copies_pending_ = false;  // the wait for some failed, so the backup stays
   std::string name_;

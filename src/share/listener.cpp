@@ -65,7 +65,8 @@ void Member::serve(Slot& own, uint32_t rung) noexcept {
   if (own.asked.load() != 0) {
     rest(own, rung);
     const uint64_t asked = own.asked.exchange(0);
-    if (!stops_->load() && !is_needier(own)) release_cached(own, asked);
+    const bool may_sleep = own.asked_to_sleep.exchange(0) != 0;
+    if (!stops_->load() && !is_needier(own)) release_asked(own, asked, may_sleep);
     own.asked_until.store(0);
   }
   own.answered.store(rung);
@@ -103,8 +104,8 @@ void Member::rest(Slot& own, uint32_t rung) noexcept {
   }
 }
 
-/// Releases cached memory, down to the guarantee.
-void Member::release_cached(Slot& own, uint64_t asked) noexcept {
+/// Releases cached memory, down to the guarantee; then that of pools that may be put to sleep.
+void Member::release_asked(Slot& own, uint64_t asked, bool may_sleep) noexcept {
   uint64_t spare = 0;
   {
     const SpinGuard lock(lock_);
@@ -112,7 +113,8 @@ void Member::release_cached(Slot& own, uint64_t asked) noexcept {
   }
   const uint64_t start = now_ns();
   const uint64_t due = std::min(asked, spare);
-  const uint64_t given = due == 0 ? 0 : owner_->release(due);
+  uint64_t given = due == 0 ? 0 : owner_->release(due);
+  if (may_sleep && given < due) given += owner_->put_to_sleep(due - given);
   const uint64_t end = now_ns();
   own.live.store(owner_->live_bytes(), std::memory_order_relaxed);
   if (given == 0) return;

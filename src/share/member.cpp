@@ -132,6 +132,8 @@ void Member::introduce(Slot& slot) noexcept {
     each->store(0, std::memory_order_relaxed);
   }
   slot.priority.store(0, std::memory_order_relaxed);
+  slot.sleepers.store(0, std::memory_order_relaxed);
+  slot.asked_to_sleep.store(0, std::memory_order_relaxed);
   slot.answered.store(slot.bell.load(), std::memory_order_relaxed);
   char name[sizeof slot.name] = {};
   std::snprintf(name, sizeof name, "%s", os::program_name());
@@ -281,6 +283,10 @@ void Member::raise_priority(int32_t priority) noexcept {
   if (!is_member()) return;
   const SpinGuard lock(lock_);
   if (own().priority.load() < priority || reserved_ == 0) own().priority.store(priority);
+}
+
+void Member::count_sleepers(int32_t more) noexcept {
+  if (is_member()) own().sleepers.fetch_add(static_cast<uint32_t>(more), std::memory_order_relaxed);
 }
 
 // ---- the dead

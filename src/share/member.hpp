@@ -34,6 +34,8 @@ class Owner {
   /// Gives up to `bytes` of cached memory back to the device, and to the group with refund(). Returns how
   /// much.
   virtual uint64_t release(uint64_t bytes) noexcept = 0;
+  /// Puts pools to sleep that may be, until `bytes` have gone back in the same way. Returns how many have.
+  virtual uint64_t put_to_sleep(uint64_t bytes) noexcept = 0;
   virtual uint64_t live_bytes() noexcept = 0;
   /// What the device has free now; false if it does not report that.
   virtual bool free_bytes(uint64_t& free) noexcept = 0;
@@ -60,6 +62,9 @@ class Member : public std::enable_shared_from_this<Member> {
   Status change_guarantee(int64_t bytes);
   /// The highest priority that any pool of the process asked for.
   void raise_priority(int32_t priority) noexcept;
+
+  /// One more or fewer pool may be put to sleep.
+  void count_sleepers(int32_t more) noexcept;
 
   /// The group's limit, or this member's own if that is lower.
   uint64_t limit() const noexcept;
@@ -94,7 +99,7 @@ class Member : public std::enable_shared_from_this<Member> {
   void stop_listener() noexcept;
   static void* listen(void* member);
   void serve(Slot& own, uint32_t rung) noexcept;
-  void release_cached(Slot& own, uint64_t asked) noexcept;
+  void release_asked(Slot& own, uint64_t asked, bool may_sleep) noexcept;
   bool is_needier(const Slot& own) const noexcept;
   void rest(Slot& own, uint32_t rung) noexcept;
 
@@ -105,7 +110,8 @@ class Member : public std::enable_shared_from_this<Member> {
     uint32_t candidates = 0;  // members that could give something
     bool is_over = true;      // all of them were asked and have answered
   };
-  Round ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept;
+  enum class For : uint32_t { cached, sleep };
+  Round ask(uint64_t bytes, uint64_t until, For what, Slots& asked) noexcept;
   double beyond_share() const noexcept;
   bool others_wait() const noexcept;
   void count_taken(uint64_t bytes) noexcept;

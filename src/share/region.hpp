@@ -15,7 +15,7 @@ namespace gpupool::internal::share {
 
 inline constexpr uint32_t kSlots = 256;
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 0;
+inline constexpr uint32_t kMinor = 1;
 inline constexpr char kMagic[8] = {'g', 'p', 's', 'h', 'a', 'r', 'e', '\n'};
 
 using Number = std::atomic<uint64_t>;
@@ -78,6 +78,9 @@ struct alignas(256) Slot {
   Bell answered;  // the last ring that was answered
   // ---- written by the member that found the owner dead
   Number dead_since;  // ns of the monotonic clock; 0: alive, or nothing left of it
+  // ---- since minor version 1
+  std::atomic<uint32_t> sleepers;        // the owner writes: its pools that may be put to sleep
+  std::atomic<uint32_t> asked_to_sleep;  // others write: 1: if what is cached is not enough
 };
 
 struct Layout {

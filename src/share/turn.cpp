@@ -77,8 +77,9 @@ uint64_t Member::missing(uint64_t bytes) noexcept {
   return lacks;
 }
 
-/// Asks as many neighbours as necessary, among those not yet asked in this round.
-Member::Round Member::ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept {
+/// Asks as many neighbours as necessary, among those not yet asked in this round, for what they have cached,
+/// or also for the memory of pools that may be put to sleep.
+Member::Round Member::ask(uint64_t bytes, uint64_t until, For what, Slots& asked) noexcept {
   Layout& region = *layout();
   std::array<Candidate, kSlots> candidates;
   uint32_t count = 0;
@@ -89,6 +90,7 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept
     const uint64_t reserved = each.reserved.load();
     const uint64_t guaranteed = each.guaranteed.load();
     if (slot == slot_ || each.pid.load() == 0 || reserved <= guaranteed) continue;
+    if (what == For::sleep && each.sleepers.load() == 0) continue;
     ++round.candidates;
     const bool is_late = each.answered.load() != each.bell.load();
     if (asked.test(slot)) {
@@ -106,6 +108,7 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, Slots& asked) noexcept
     // All of it may be live: then the next neighbours are asked once it has answered.
     const uint64_t part = std::min(left, candidates[i].spare);
     Slot& each = region.slots[candidates[i].slot];
+    if (what == For::sleep) each.asked_to_sleep.store(1);  // the neighbour looks at it after `asked`
     raise(each.asked, part);
     raise(each.asked_until, until);
     each.asked_priority.store(own().priority.load());
@@ -184,6 +187,7 @@ bool Turn::wait() noexcept {
   if (!member_.is_member() || !may_ever_have()) return false;
   Layout& region = *member_.layout();
   Slots asked;
+  Slots asked_to_sleep;
   uint64_t gap = kFirstGapNs;
   uint64_t next_round = 0;
   bool has_asked = false;
@@ -199,10 +203,13 @@ bool Turn::wait() noexcept {
     if (now >= until_) return false;
     if (now >= next_round) {
       asked.reset();
+      asked_to_sleep.reset();
       next_round = now + gap;
       if (member_.beyond_share() > -kFair) gap *= 2;
     }
-    const Member::Round round = member_.ask(missing, until_, asked);
+    Member::Round round = member_.ask(missing, until_, Member::For::cached, asked);
+    if (round.is_over)
+      round.is_over = member_.ask(missing, until_, Member::For::sleep, asked_to_sleep).is_over;
     // A member that holds more than the others does not go on waiting for what they may free one day: they
     // wait for what it frees itself once it is refused.
     const bool is_refused = round.is_over && member_.others_wait() && member_.beyond_share() > 0;

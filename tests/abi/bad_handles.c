@@ -37,6 +37,7 @@ static void test_bad_pool(gpupool_t* pool) {
   FAILS(INVALID, gpupool_wake(pool, NULL, NULL));
   FAILS(INVALID, gpupool_sleep_block(pool, 512, NULL, NULL));
   FAILS(INVALID, gpupool_wake_block(pool, 512, NULL, NULL));
+  FAILS(INVALID, gpupool_allow_sleep(pool, NULL));
   FAILS(INVALID, gpupool_set_sleep_hooks(pool, NULL, NULL, NULL));
   FAILS(INVALID, gpupool_set_name(pool, "name"));
   FAILS(INVALID, gpupool_set_keep(pool, 512, 1));

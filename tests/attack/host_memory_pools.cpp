@@ -245,6 +245,8 @@ std::vector<Call> calls_of_pools() {
        [](World& w) { return malloc_on(w, 5 * kMiB, w.a); }, GPUPOOL_SUCCESS, kPlainOnly | kRises},
       {"share_request", share, [](World& w) { return gpupool_share_request(w.pool, 300 * kMiB, 1'000'000); },
        GPUPOOL_SUCCESS, kPlainOnly | kFalls | kRises},
+      {"allow_sleep", share, [](World& w) { return gpupool_allow_sleep(w.pool, nullptr); }, GPUPOOL_SUCCESS,
+       kPlainOnly},
       {"share_info", share,
        [](World&) {
          gpupool_share_t info{};

@@ -51,6 +51,14 @@ TEST_F(Share, LimitsAreSetFromOutside) {
   EXPECT_EQ(gpupool::share_repair(team_), 0);
 }
 
+TEST_F(Share, APoolMayBePutToSleep) {
+  Pool pool({.backend = gpupool::Backend::sim, .share = "team"});
+  pool.allow_sleep({.mode = gpupool::SleepMode::drop});
+  EXPECT_EQ(pool.wake().pools, 0U);
+  Pool alone({.backend = gpupool::Backend::sim, .share = ""});
+  expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { alone.allow_sleep(); });
+}
+
 TEST_F(Share, APoolThatSharesWithNobodyHasNobodyToAsk) {
   Pool pool({.backend = gpupool::Backend::sim, .share = ""});
   EXPECT_EQ(pool.stats().share_state, GPUPOOL_SHARE_STATE_OFF);

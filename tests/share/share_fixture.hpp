@@ -33,6 +33,7 @@ bool soon(Condition condition, int ms = 5000) {
 class TestOwner : public Owner {
  public:
   uint64_t release(uint64_t bytes) noexcept override { return give ? give(bytes) : 0; }
+  uint64_t put_to_sleep(uint64_t bytes) noexcept override { return sleep ? sleep(bytes) : 0; }
   uint64_t live_bytes() noexcept override { return live; }
   bool free_bytes(uint64_t& out) noexcept override {
     if (when_asked) when_asked();
@@ -42,6 +43,7 @@ class TestOwner : public Owner {
   }
 
   std::function<uint64_t(uint64_t)> give;
+  std::function<uint64_t(uint64_t)> sleep;
   std::function<void()> when_asked;  // for what the device has free
   uint64_t live = 0;
   uint64_t free = ~uint64_t{0};

@@ -22,6 +22,8 @@ test("a pool of a group", () => {
   const pool = new Pool({ device: "sim", share: "team", guaranteedBytes: 2 ** 30, shareWaitNs: 1000, priority: 2 });
   assert.equal(pool.stats().shareState, ShareState.SHARED);
   pool.shareRequest(2 ** 20);
+  pool.allowSleep("drop");
+  assert.equal(pool.wakeSync().pools, 0);
   assert.throws(() => pool.shareRequest(2 ** 50, 1000), { name: "OverLimitError" });
   pool.close();
 });
@@ -37,5 +39,6 @@ test("an empty group is none, whatever the environment says", () => {
   delete process.env.GPUPOOL_SHARE;
   assert.equal(pool.stats().shareState, ShareState.OFF);
   assert.throws(() => pool.shareRequest(1), { name: "UnavailableError" });
+  assert.throws(() => pool.allowSleep(), { name: "UnavailableError" });
   pool.close();
 });

@@ -352,6 +352,7 @@ gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t
 gpupool_status_t gpupool_sleep_block(gpupool_t* pool, gpupool_ptr_t ptr, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr, const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out_result);
 gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release, gpupool_sleep_hook_fn_t after_map, void* user);
+gpupool_status_t gpupool_allow_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options);
 gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
 gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
 gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);

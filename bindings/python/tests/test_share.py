@@ -35,6 +35,8 @@ def test_a_pool_of_a_group() -> None:
         with pytest.raises(gpupool.OverLimitError):
             pool.share_request(3 * GIB)
         assert gpupool.share_repair("team", device="sim") == 0
+        pool.allow_sleep("drop", hold_mallocs=True)
+        assert pool.wake().pools == 0
     with pytest.raises(gpupool.UnavailableError):
         gpupool.share_info("none", device="sim")
 
@@ -51,6 +53,8 @@ def test_an_empty_group_is_none_whatever_the_environment_says(monkeypatch: pytes
         assert pool.stats().share_state == gpupool.ShareState.OFF
         with pytest.raises(gpupool.UnavailableError):
             pool.share_request(1)
+        with pytest.raises(gpupool.UnavailableError):
+            pool.allow_sleep()
 
 
 def test_what_pytorch_calls_takes_from_the_group(tmp_path: Path) -> None:

@@ -254,6 +254,12 @@ class Pool {
     check(gpupool_wake_block(call.pool(), address, &options, &result));
     return result;
   }
+  /// Until the next wake, neighbours of the group that are short may have the pool put to sleep. As sleep.
+  void allow_sleep(gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE, uint32_t flags = 0) {
+    const Call call(*core_);
+    const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0);
+    check(gpupool_allow_sleep(call.pool(), &options));
+  }
   /// Whether it is awake, asleep, or between the two.
   gpupool_sleep_state_t sleep_state() const {
     const Call call(*core_);

@@ -90,6 +90,20 @@ class Sleeping(Watched):
         self._call(lib.gpupool_wake, _wake_options(timeout, fill, retain_backup), result)
         return SleepResult._of(result)
 
+    def allow_sleep(
+        self,
+        mode: SleepMode | SleepModeName = SleepMode.SAVE,
+        *,
+        sync_context: bool = False,
+        hold_mallocs: bool = False,
+    ) -> None:
+        """Lets neighbours of the group that are short have the pool put to sleep, as sleep would, until the next wake: use
+        none of its memory before that. Wake is cheap if nobody was short.
+
+        Raises UnavailableError (the pool shares with nobody), UnsupportedError (not in vmm mode), ForkedError.
+        """
+        self._call(lib.gpupool_allow_sleep, _sleep_options(mode, sync_context, hold_mallocs))
+
     def sleep_block(
         self,
         address: int,

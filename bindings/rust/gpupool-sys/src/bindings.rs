@@ -807,6 +807,11 @@ extern "C" {
         after_map: gpupool_sleep_hook_fn_t,
         user: *mut ::core::ffi::c_void,
     ) -> gpupool_status_t;
+    #[doc = " Lets neighbours have this pool put to sleep. From this call until the next gpupool_wake of the pool, the\n program promises to use none of its memory, as if the pool were asleep. Meanwhile a member of the group that\n is short, and stays short once all members have given back what they had cached, may have it put to sleep\n with these options, as gpupool_sleep would, on a thread of the library; members of lower priority first.\n gpupool_wake ends this, after a sleep that is under way; if the pool never slept, it only costs the pool's\n lock. So call gpupool_wake before the memory is used again. Until the pool sleeps, all other calls work as\n in any pool that is awake; then as in one that sleeps: a malloc gives ASLEEP, or waits with HOLD_MALLOCS.\n Hooks are called on the library's thread (gpupool_set_sleep_hooks). A sleep that fails leaves the pool\n awake, and may be tried again. A second call changes the options; in a pool that sleeps, the call does\n nothing. Since 0.2.\n Errors: UNAVAILABLE (the pool shares with nobody: created without `share`, or alone), UNSUPPORTED (as for\n gpupool_sleep), INVALID_ARGUMENT, FORKED."]
+    pub fn gpupool_allow_sleep(
+        pool: *mut gpupool_t,
+        options: *const gpupool_sleep_options_t,
+    ) -> gpupool_status_t;
     #[doc = " Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2."]
     pub fn gpupool_sleep_state(
         pool: *mut gpupool_t,

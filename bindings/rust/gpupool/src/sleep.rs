@@ -167,6 +167,17 @@ impl Pool {
         with_result(|result| unsafe { sys::gpupool_wake(self.handle(), &options.to_c(), result) })
     }
 
+    /// Lets neighbours of the group that are short have the pool put to sleep, as [`sleep`](Pool::sleep) would, until
+    /// the next [`wake`](Pool::wake), which is cheap if nobody was short. A pool that shares with nobody is
+    /// [`Unavailable`](crate::ErrorKind::Unavailable). Since 0.2.
+    ///
+    /// # Safety
+    /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned, as with [`sleep`](Pool::sleep).
+    pub unsafe fn allow_sleep(&self, options: &SleepOptions) -> Result<()> {
+        // SAFETY: the handle is good while self is there; the rest the caller says.
+        check(unsafe { sys::gpupool_allow_sleep(self.handle(), &options.to_c()) })
+    }
+
     /// Gives back the chunks that lie wholly inside one block; the pool stays awake, and mallocs, frees and graphs of
     /// other blocks go on. `released_bytes` is 0 if no chunk lies inside; `pools` stays 0. After a failure the block is
     /// awake, and nothing has changed. Since 0.2.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gpupool::{Backend, ErrorKind, Pool, Result, ShareState};
+use gpupool::{Backend, ErrorKind, Pool, Result, ShareState, SleepOptions, WakeOptions};
 
 #[test]
 fn a_pool_of_a_group() -> Result<()> {
@@ -22,6 +22,9 @@ fn a_pool_of_a_group() -> Result<()> {
     pool.share_request(1 << 20, Duration::ZERO)?;
     let refused = pool.share_request(1 << 60, Duration::ZERO).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::OverLimit);
+    // SAFETY: the pool has no memory that anything could use.
+    unsafe { pool.allow_sleep(&SleepOptions::default()) }?;
+    assert_eq!(pool.wake(&WakeOptions::default())?.pools, 0);
 
     for refused in [sim().share("a/b"), sim().share("team").priority(9)] {
         assert_eq!(refused.build().unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -31,6 +34,9 @@ fn a_pool_of_a_group() -> Result<()> {
     let alone = sim().share("").build()?;
     assert_eq!(alone.stats()?.share_state, ShareState::Off);
     let refused = alone.share_request(1, Duration::ZERO).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    // SAFETY: as above.
+    let refused = unsafe { alone.allow_sleep(&SleepOptions::default()) }.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     drop((pool, alone));
     std::fs::remove_dir_all(&folder).expect("nobody else uses it");

@@ -351,6 +351,7 @@ const _: unsafe extern "C" fn(*const c_char, *const gpupool_sleep_options_t, *mu
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_sleep_block;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *const gpupool_sleep_options_t, *mut gpupool_sleep_result_t) -> gpupool_status_t = gpupool_wake_block;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_sleep_hook_fn_t, gpupool_sleep_hook_fn_t, *mut c_void) -> gpupool_status_t = gpupool_set_sleep_hooks;
+const _: unsafe extern "C" fn(*mut gpupool_t, *const gpupool_sleep_options_t) -> gpupool_status_t = gpupool_allow_sleep;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut gpupool_sleep_state_t) -> gpupool_status_t = gpupool_sleep_state;
 const _: unsafe extern "C" fn(*mut gpupool_t, *const c_char) -> gpupool_status_t = gpupool_set_name;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut c_char, usize, *mut usize) -> gpupool_status_t = gpupool_name;
