@@ -25,8 +25,9 @@ struct Chunk {
   Region* region = nullptr;
   /// Blocks that touch it: live, cached or pending. At 0 it is free, and in a list of its heap.
   uint32_t users = 0;
-  /// The moment it became free: the open epoch of its heap's stream, and the pool's count of such events.
+  /// The moment it became free: the open epoch of its heap's stream.
   uint64_t epoch = 0;
+  /// The moment it became free or, of one that blocks touch, was taken: see Space::next_serial().
   uint64_t serial = 0;
   /// Its old mappings that still have to be removed; until then its memory does not return to the device.
   uint32_t old_mappings = 0;

@@ -74,7 +74,9 @@ Range* Heap::allocate(uint64_t size, uint64_t alignment, bool exhaustive) {
   Range* block = isolate(hole, start, size);
   block->set(Tag::of_new_block());
   for_chunks(*block->region, block->address, block->end(), [this](Chunk* chunk) {
-    if (chunk->users++ == 0) claim_chunk(chunk);
+    if (chunk->users++ != 0) return;
+    claim_chunk(chunk);
+    chunk->serial = space_.next_serial();
   });
   space_.map.insert(block);
   return block;
@@ -85,7 +87,7 @@ void Heap::free(Range* block, uint64_t epoch) noexcept {
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (--chunk->users != 0) return;
     chunk->epoch = epoch;
-    chunk->serial = ++space_.serial;
+    chunk->serial = space_.next_serial();
     unclaim_chunk(chunk);
   });
   make_free(block, State::hole);
@@ -123,7 +125,7 @@ void Heap::add_segment(Chunk* chunk, uint64_t epoch) {
   chunk->region = &region;
   chunk->users = 0;
   chunk->epoch = epoch;
-  chunk->serial = ++space_.serial;
+  chunk->serial = space_.next_serial();
   Range* range = space_.store.get();
   range->address = region.base;
   range->size = region.size;
@@ -180,7 +182,7 @@ void Heap::attach(Region* region, Address address, Chunk* chunk, uint64_t epoch)
   chunk->region = region;
   chunk->users = 0;
   chunk->epoch = epoch;
-  chunk->serial = ++space_.serial;
+  chunk->serial = space_.next_serial();
   unclaim_chunk(chunk);
   reserved_ += chunk->size;
   ++chunk_count_;
@@ -227,7 +229,7 @@ void Heap::move_run(const Window& run, Heap& to) noexcept {
     --chunk_count_;
     chunk->heap = &to;
     chunk->epoch = 0;  // the other stream has not used it yet
-    chunk->serial = ++space_.serial;
+    chunk->serial = space_.next_serial();
     to.unclaim_chunk(chunk);
     to.reserved_ += chunk->size;
     ++to.chunk_count_;

@@ -2,6 +2,7 @@
 // What all heaps of a pool share: regions of addresses, which chunk backs what, and where blocks start.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <string>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "core/range.hpp"
 
 namespace gpupool::internal {
+
+/// How often a chunk of any pool became free or was taken, so that pools can be compared too.
+inline constinit std::atomic<uint64_t> chunk_events{0};
 
 /// A run of addresses, covered by ranges (Range records) in address order. `pages` says which chunk backs
 /// each granule, up to the highest ever mapped. A segment is a region that one chunk backs for good.
@@ -42,7 +46,12 @@ struct Space {
   AddressMap map;
   std::list<Region> regions;
   SharedChunkLists free_chunks;  // of all heaps that share theirs
-  uint64_t serial = 0;           // how often a chunk became free
+  uint64_t serial = 0;           // of the last such event here
+
+  /// Numbers the next moment at which a chunk becomes free or is taken.
+  uint64_t next_serial() noexcept {
+    return serial = chunk_events.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
 
   /// Re-derives every invariant; `why` names the broken one.
   bool is_valid(std::string& why) const;
