@@ -371,6 +371,8 @@ export interface SleepOptions {
   readonly fill: number;
   /** Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all. */
   readonly timeoutNs: number;
+  /** gpupool_sleep and gpupool_sleep_tag: how many bytes to give back, while the pool stays awake. 0: all, and it sleeps. Elsewhere it must be 0. */
+  readonly targetBytes: number;
 }
 
 /** The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to do. Since 0.2. */

@@ -70,7 +70,7 @@
  *   free, record_stream, block_info, statistics and destroy work. A failure leaves the pool either awake or
  *   asleep, and all saved contents as they were. Memory that others hold stays with them: exported chunks,
  *   and registrations for RDMA and NCCL. gpupool_sleep_block does the same with one block of a pool that
- *   stays awake. Since 0.2.
+ *   stays awake, and gpupool_sleep with a target with as many as it takes. Since 0.2.
  *
  * ERRORS
  *   Every call returns a status. A call that succeeds writes its out-parameters; one that fails sets them to
@@ -346,7 +346,7 @@ typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message)
 typedef int32_t (*gpupool_oom_fn_t)(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 
 /* A sleep calls one of these before a pool's memory goes, and a wake calls one when it is there again: see
- * gpupool_set_sleep_hooks. ptr is the block that gpupool_sleep_block or gpupool_wake_block was called with;
+ * gpupool_set_sleep_hooks. ptr is the block that sleeps or wakes alone, or goes to a sleep with a target;
  * 0: all of the pool. Return non-zero if all is well. It is called on the thread of the sleep or the wake
  * with no lock held, and may call any function of this library on any pool, except that those that sleep,
  * wake or prepare this pool give UNAVAILABLE. Since 0.2. */
@@ -606,7 +606,10 @@ typedef struct gpupool_sleep_options_t {
   uint32_t fill;
   /* Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all. */
   uint64_t timeout_ns;
-  uint64_t reserved[4];
+  /* gpupool_sleep and gpupool_sleep_tag: how many bytes to give back, while the pool stays awake. 0: all, and
+   * it sleeps. Elsewhere it must be 0. */
+  uint64_t target_bytes;
+  uint64_t reserved[3];
 } gpupool_sleep_options_t;
 
 /* The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to
@@ -894,7 +897,22 @@ GPUPOOL_API gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oo
  * (sleeping takes at most three quarters of the host's free memory), UNSUPPORTED (another mode),
  * INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the
  * driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state
- * tells, and gpupool_wake tries again. */
+ * tells, and gpupool_wake tries again.
+ *
+ * With options->target_bytes the pool stays awake. The call gives back cached memory, and then, one block
+ * after another as gpupool_sleep_block does, those that matter least, until the device has target_bytes more
+ * (released_bytes less retained_bytes), at most the last block's too many. In mode DROP, blocks without
+ * gpupool_set_keep come before those with it, which are saved; among these, the one comes first that was
+ * handed out, or brought back by gpupool_wake_block, longest ago (a block that a thread's cache hands out
+ * again counts from the first time). Passed over are blocks in which no whole chunk lies, those that are
+ * exported or protected, and those that a hook before_release refuses. Blocks that are handed out once the
+ * call has begun are left alone; nothing may use the others until it returns, and from then on those that
+ * gpupool_block_info calls asleep. HOLD_MALLOCS does nothing, and out_result->pools stays 0.
+ * If there is less than target_bytes, all there is goes, and the call succeeds: what it has given back helps
+ * whoever needs memory, and out_result->released_bytes says how much it was; a caller that wants all or
+ * nothing compares, and calls gpupool_wake. Errors as above. Captures and the host's memory are looked at
+ * before blocks go. If the driver fails later, the blocks that went before are asleep, all others are awake,
+ * and gpupool_wake brings back all; asleep_bytes of gpupool_stats_t says whether there are any. */
 GPUPOOL_API gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                            gpupool_sleep_result_t* out_result);
 
@@ -913,7 +931,10 @@ GPUPOOL_API gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_o
 
 /* gpupool_sleep for every pool of this process that has the name `tag`; tag NULL: for every one that has a
  * name. A tag that no pool has is no error: out_result->pools is 0. If one pool fails, the call undoes what
- * it did to the others, and returns that pool's status. Since 0.2. */
+ * it did to the others, and returns that pool's status. Since 0.2.
+ * target_bytes is for all of these pools together: first what they have cached, then blocks, pool by pool, of
+ * lower priority (gpupool_config_t) first, and among equals the pool first in which memory was taken or freed
+ * longest ago. Blocks that a pool hands out before its turn may go too. If one fails, what went stays so. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options,
                                                gpupool_sleep_result_t* out_result);
 
@@ -958,12 +979,12 @@ GPUPOOL_API gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t p
  * returns, old hooks may still be running on another thread.
  * before_release is called once a sleep has passed its first checks, while all memory is there and before the
  * sleep waits for streams, so it may queue work. If it returns 0, the sleep gives UNAVAILABLE and nothing has
- * changed. after_map is called once the pool, or the block, is awake, before the wake returns; and after a
- * sleep that failed, if before_release agreed. So it may find everything as it was. If it returns 0, the wake
- * gives UNAVAILABLE although the memory is there, and the next wake of that block, or of the pool, calls it
- * again, even if there is nothing else to do. gpupool_sleep_tag and gpupool_wake_tag call the hooks of each
- * of their pools. Neither hook is called for a block that has nothing to give back, and after_map not for one
- * that was freed meanwhile. Since 0.2.
+ * changed; one with a target takes another block. after_map is called once the pool, or the block, is awake,
+ * before the wake returns; and after a sleep that failed, if before_release agreed. So it may find everything
+ * as it was. If it returns 0, the wake gives UNAVAILABLE although the memory is there, and the next wake of
+ * that block, or of the pool, calls it again, even if nothing else is to do. gpupool_sleep_tag and
+ * gpupool_wake_tag call the hooks of each of their pools. Neither is called for a block with nothing to give
+ * back, and after_map not for one that was freed meanwhile. Since 0.2.
  * Errors: FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release,
                                                      gpupool_sleep_hook_fn_t after_map, void* user);

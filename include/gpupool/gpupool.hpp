@@ -164,11 +164,13 @@ struct SleepOptions {
   bool sync_context = false;   // wait for the whole context, not only for the streams that the pool has seen
   bool hold_mallocs = false;   // mallocs wait until the pool wakes, instead of failing
   bool retain_backup = false;  // keep the host memory for the next sleep
+  uint64_t target_bytes = 0;   // sleep() and sleep_tag(): only so much, of idle blocks; 0: all
 
   [[nodiscard]] gpupool_sleep_options_t to_c() const noexcept {
     gpupool_sleep_options_t options{};
     options.struct_size = sizeof options;
     options.mode = static_cast<int32_t>(mode);
+    options.target_bytes = target_bytes;
     options.flags = (sync_context ? uint32_t{GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT} : 0) |
                     (hold_mallocs ? uint32_t{GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS} : 0) |
                     (retain_backup ? uint32_t{GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP} : 0);
@@ -336,6 +338,7 @@ class Pool {
 
   // ---- sleep: all memory goes back to the device, and the addresses stay. Since 0.2.
 
+  /// With a target it gives back that much, and the pool stays awake.
   gpupool_sleep_result_t sleep(const SleepOptions& options = {}) {
     return sleep_result(gpupool_sleep, handle_, options.to_c());
   }
@@ -615,7 +618,7 @@ void copy_to_host(Range&& destination, const Block& source) {
 }
 
 /// Puts to sleep all pools of this process that have this name (std::nullopt: any name): all of them, or
-/// none. Since 0.2.
+/// none; or, with a target, as much of them as that takes. Since 0.2.
 inline gpupool_sleep_result_t sleep_tag(const std::optional<std::string>& tag,
                                         const SleepOptions& options = {}) {
   return sleep_result(gpupool_sleep_tag, tag ? tag->c_str() : nullptr, options.to_c());

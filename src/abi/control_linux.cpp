@@ -56,8 +56,11 @@ Status sleep_or_wake(const Request& request, const Pools& pools, Reply& reply) {
   options.mode = request.mode;
   options.flags = request.flags;
   options.timeout_ns = request.timeout_ns;
+  options.target_bytes = request.bytes;
   SleepOptions read;
-  if (const Status status = read_sleep_options(&options, read); status != kSuccess) return status;
+  if (const Status status = read_sleep_options(&options, request.command == Command::sleep, read);
+      status != kSuccess)
+    return status;
   gpupool_sleep_result_t result{};
   const Status status = request.command == Command::sleep ? Sleeper::sleep_all(pools, read, result)
                                                           : Sleeper::wake_all(pools, read, result);

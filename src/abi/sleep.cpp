@@ -2,6 +2,7 @@
 // Sleep and wake, for pools and for tags.
 #include "abi/sleep.hpp"
 
+#include <cinttypes>
 #include <cstring>
 #include <string>
 
@@ -11,7 +12,7 @@
 
 namespace gpupool::internal::abi {
 
-Status read_sleep_options(const gpupool_sleep_options_t* in, SleepOptions& options) {
+Status read_sleep_options(const gpupool_sleep_options_t* in, bool takes_target, SleepOptions& options) {
   gpupool_sleep_options_t whole{};
   if (in != nullptr) {
     if (const Status status = read_struct(in, whole, "options->struct_size"); status != kSuccess)
@@ -29,6 +30,10 @@ Status read_sleep_options(const gpupool_sleep_options_t* in, SleepOptions& optio
   if (whole.fill > 255 || (whole.fill != 0 && !fills)) {
     return fail(kInvalid, "fill is %u, not 0 to 255, or GPUPOOL_SLEEP_FLAG_FILL is not set", whole.fill);
   }
+  if (whole.target_bytes != 0 && !takes_target) {
+    return fail(kInvalid, "target_bytes is %" PRIu64 ": only gpupool_sleep and gpupool_sleep_tag have one",
+                whole.target_bytes);
+  }
   for (const uint64_t reserved : whole.reserved) {
     if (reserved != 0) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a reserved field of options is not 0");
   }
@@ -38,6 +43,7 @@ Status read_sleep_options(const gpupool_sleep_options_t* in, SleepOptions& optio
   options.retain_backup = (whole.flags & GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP) != 0;
   options.fill = fills ? static_cast<int>(whole.fill) : -1;
   options.timeout_ns = whole.timeout_ns;
+  options.target = whole.target_bytes;
   return kSuccess;
 }
 
@@ -45,7 +51,8 @@ namespace {
 
 /// Reads the options, runs the operation, and writes the result: zeroes on failure.
 template <typename Action>
-Status with_options(const gpupool_sleep_options_t* options, gpupool_sleep_result_t* out, Action action) {
+Status with_options(const gpupool_sleep_options_t* options, bool takes_target, gpupool_sleep_result_t* out,
+                    Action action) {
   if (out != nullptr) {
     if (const Status status = check_size(out->struct_size, "out_result->struct_size"); status != kSuccess)
       return status;
@@ -54,7 +61,7 @@ Status with_options(const gpupool_sleep_options_t* options, gpupool_sleep_result
   Status status = kSuccess;
   {
     SleepOptions read;
-    status = read_sleep_options(options, read);
+    status = read_sleep_options(options, takes_target, read);
     if (status == kSuccess) status = action(read, result);
   }
   if (status != kSuccess) result = {};
@@ -73,46 +80,52 @@ extern "C" {
 
 gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                gpupool_sleep_result_t* out_result) {
-  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-    return on_pool(pool, [&](Pool& self) { return self.sleeper().sleep(read, result); });
-  });
+  return with_options(options, true, out_result,
+                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+                        return on_pool(pool, [&](Pool& self) { return self.sleeper().sleep(read, result); });
+                      });
 }
 
 gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options,
                               gpupool_sleep_result_t* out_result) {
-  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-    return on_pool(pool, [&](Pool& self) { return self.sleeper().wake(read, result); });
-  });
+  return with_options(options, false, out_result,
+                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+                        return on_pool(pool, [&](Pool& self) { return self.sleeper().wake(read, result); });
+                      });
 }
 
 gpupool_status_t gpupool_sleep_block(gpupool_t* pool, gpupool_ptr_t ptr,
                                      const gpupool_sleep_options_t* options,
                                      gpupool_sleep_result_t* out_result) {
-  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-    return on_pool(pool, [&](Pool& self) { return self.sleeper().sleep_block(ptr, read, result); });
-  });
+  return with_options(
+      options, false, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+        return on_pool(pool, [&](Pool& self) { return self.sleeper().sleep_block(ptr, read, result); });
+      });
 }
 
 gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t ptr,
                                     const gpupool_sleep_options_t* options,
                                     gpupool_sleep_result_t* out_result) {
-  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-    return on_pool(pool, [&](Pool& self) { return self.sleeper().wake_block(ptr, read, result); });
-  });
+  return with_options(
+      options, false, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+        return on_pool(pool, [&](Pool& self) { return self.sleeper().wake_block(ptr, read, result); });
+      });
 }
 
 gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_t* options,
                                    gpupool_sleep_result_t* out_result) {
-  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-    return guarded([&] { return Sleeper::sleep_tag(tag, read, result); });
-  });
+  return with_options(options, true, out_result,
+                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+                        return guarded([&] { return Sleeper::sleep_tag(tag, read, result); });
+                      });
 }
 
 gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t* options,
                                   gpupool_sleep_result_t* out_result) {
-  return with_options(options, out_result, [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-    return guarded([&] { return Sleeper::wake_tag(tag, read, result); });
-  });
+  return with_options(options, false, out_result,
+                      [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
+                        return guarded([&] { return Sleeper::wake_tag(tag, read, result); });
+                      });
 }
 
 gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release,

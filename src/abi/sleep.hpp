@@ -5,7 +5,7 @@
 
 namespace gpupool::internal::abi {
 
-/// Checks a caller's options; null: all defaults.
-Status read_sleep_options(const gpupool_sleep_options_t* in, SleepOptions& options);
+/// Checks a caller's options; null: all defaults. Only `takes_target` lets them have a target.
+Status read_sleep_options(const gpupool_sleep_options_t* in, bool takes_target, SleepOptions& options);
 
 }  // namespace gpupool::internal::abi

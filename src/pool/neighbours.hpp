@@ -36,6 +36,7 @@ class Neighbours final : public Commons {
 
   share::Member& member() const noexcept { return *member_; }
   uint64_t wait_ns() const noexcept { return terms_.wait_ns; }
+  int32_t priority() const noexcept { return terms_.priority; }
 
  private:
   std::shared_ptr<share::Member> member_;

@@ -14,33 +14,6 @@
 
 namespace gpupool::internal {
 
-/// While it lives, a free of the block waits for its end, so that the plan's chunks stay.
-class Sleeper::Transit {
- public:
-  Transit(Sleeper& sleeper, Address block) noexcept : sleeper_(sleeper) { sleeper_.transit_ = block; }
-  Transit(const Transit&) = delete;
-  Transit& operator=(const Transit&) = delete;
-  ~Transit() {
-    sleeper_.transit_ = 0;
-    if (Range* freed = std::exchange(sleeper_.freed_, nullptr)) sleeper_.pool_.free_to_heap(*freed);
-  }
-
- private:
-  Sleeper& sleeper_;
-};
-
-namespace {
-
-/// Calls visit(chunk) for each chunk that lies wholly inside a block.
-template <typename Visit>
-void for_own_chunks(const Range& block, Visit visit) {
-  for_chunks(*block.region, block.address, block.end(), [&](Chunk* chunk) {
-    if (chunk->address >= block.address && chunk->end() <= block.end()) visit(chunk);
-  });
-}
-
-}  // namespace
-
 Range* Sleeper::find_live(Address address) const noexcept {
   Range* block = pool_.space_.map.find(address);
   return block != nullptr && block->address == address && block->is(State::live) ? block : nullptr;
@@ -63,26 +36,35 @@ Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result
   bool any = false;
   for_own_chunks(*block, [&](const Chunk*) { any = true; });
   if (!any) return kSuccess;
-  const bool is_new = hooks_.owe(address);
-  if (const Status status = hooks_.before_release(lock, pool_.handle_, address); status != kSuccess) {
-    if (is_new) hooks_.forget(address);
-    return status;
-  }
+  if (const Status status = agree(lock, address); status != kSuccess) return status;
   const uint64_t start = device_.raw().now_ns();
   Result own{};
   const Status status = attempt([&] { return put_to_sleep(lock, address, options, own); });
+  tell_if_awake(lock, address);
+  if (status != kSuccess) return status;
+  result = own;
+  result.nanoseconds = device_.raw().now_ns() - start;
+  return kSuccess;
+}
+
+/// Asks the hook whether the block may go.
+Status Sleeper::agree(Lock& lock, Address address) {
+  const bool is_new = hooks_.owe(address);
+  const Status status = hooks_.before_release(lock, pool_.handle_, address);
+  if (status != kSuccess && is_new) hooks_.forget(address);
+  return status;
+}
+
+/// Tells the hook, which had agreed, if the block has not gone after all.
+void Sleeper::tell_if_awake(Lock& lock, Address address) {
   const ErrorRecord cause = last_error();
-  block = find_live(address);
+  const Range* block = find_live(address);
   if (block == nullptr) {
     hooks_.forget(address);
   } else if (!is_asleep(*block)) {
     (void)hooks_.after_map(lock, pool_.handle_, address);
   }
   last_error() = cause;
-  if (status != kSuccess) return status;
-  result = own;
-  result.nanoseconds = device_.raw().now_ns() - start;
-  return kSuccess;
 }
 
 /// Everything from awake to asleep. On failure the block is awake, unless even the way back fails.
@@ -101,7 +83,14 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
   if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
   if (const Status status = wait_for_work(lock, options); status != kSuccess) return status;
   pool_.source_->settle();
-  plan_sleep(plan, *block, options);
+  return save_and_unmap(lock, *block, options, result);
+}
+
+/// Saves and unmaps a block on its way, which no work uses any more.
+Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOptions& options, Result& result) {
+  const Address address = block.address;
+  Plan plan;
+  plan_sleep(plan, block, options);
   if (plan.entries.empty()) return kSuccess;
   // More than before, if old mappings have gone meanwhile.
   if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
@@ -111,7 +100,7 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
   pool_.space_.store.promise(records);
   alone_[address] = records;
   if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
-  if (!block->is(State::live)) {
+  if (!block.is(State::live)) {
     abandon_copies(lock, plan);
     return pool_.not_a_block(address);
   }
@@ -162,11 +151,7 @@ void Sleeper::plan_sleep(Plan& plan, const Range& block, const SleepOptions& opt
 Status Sleeper::mark_alone(Range& block) {
   const Address address = block.address;
   alone_.try_emplace(address, 0);
-  const std::lock_guard owner_lock(owner_of(block)->lock);
-  if (block.is(State::live)) {
-    block.add_marks(kKept);
-    return kSuccess;
-  }
+  if (add_mark(block)) return kSuccess;
   alone_.erase(address);
   return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
 }
@@ -177,8 +162,21 @@ void Sleeper::end_alone(Address address) noexcept {
   if (known == alone_.end()) return;
   pool_.space_.store.keep_promise(known->second);
   alone_.erase(known);
+  remove_mark(address);
+}
+
+/// From here on a free of the block comes to the pool's lock. False if it has been freed.
+bool Sleeper::add_mark(Range& block) noexcept {
+  const std::lock_guard owner_lock(owner_of(block)->lock);
+  const bool is_live = block.is(State::live);
+  if (is_live) block.add_marks(kKept);
+  return is_live;
+}
+
+/// A free of the block need not come to the pool's lock any more, unless something else still asks for it.
+void Sleeper::remove_mark(Address address) noexcept {
   Range* block = find_live(address);
-  if (block == nullptr || keep_.contains(address)) return;
+  if (block == nullptr || keep_.contains(address) || is_alone(address) || watched_.contains(address)) return;
   const std::lock_guard owner_lock(owner_of(*block)->lock);
   if (block->is(State::live)) block->remove_marks(kKept);
 }
@@ -207,11 +205,16 @@ Status Sleeper::wake_one(Lock& lock, Address address, const SleepOptions& option
   } else {
     has_woken_blocks_ = true;
   }
-  result.created_bytes += own.created_bytes;
-  result.saved_bytes += own.saved_bytes;
-  result.dropped_bytes += own.dropped_bytes;
-  result.nanoseconds += device_.raw().now_ns() - start;
+  own.nanoseconds = device_.raw().now_ns() - start;
+  add_to(result, own);
   return hooks_.after_map(lock, pool_.handle_, address);
+}
+
+/// Somebody needs this block: those that nobody has asked for go to sleep before it.
+void Sleeper::note_taken(Address address) noexcept {
+  const Range* block = find_live(address);
+  if (block == nullptr) return;
+  for_own_chunks(*block, [&](Chunk* chunk) { chunk->serial = pool_.space_.next_serial(); });
 }
 
 /// In an awake pool: wakes one block after another.

@@ -3,10 +3,34 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "pool/pool.hpp"
 
 namespace gpupool::internal {
+
+/// While it lives, a free of the block waits for its end, so that the plan's chunks stay.
+class Sleeper::Transit {
+ public:
+  Transit(Sleeper& sleeper, Address block) noexcept : sleeper_(sleeper) { sleeper_.transit_ = block; }
+  Transit(const Transit&) = delete;
+  Transit& operator=(const Transit&) = delete;
+  ~Transit() {
+    sleeper_.transit_ = 0;
+    if (Range* freed = std::exchange(sleeper_.freed_, nullptr)) sleeper_.pool_.free_to_heap(*freed);
+  }
+
+ private:
+  Sleeper& sleeper_;
+};
+
+/// Calls visit(chunk) for each chunk that lies wholly inside a block.
+template <typename Visit>
+void for_own_chunks(const Range& block, Visit visit) {
+  for_chunks(*block.region, block.address, block.end(), [&](Chunk* chunk) {
+    if (chunk->address >= block.address && chunk->end() <= block.end()) visit(chunk);
+  });
+}
 
 /// Calls visit(address, size, offset) for the parts of runs that lie in a batch, until that fails.
 template <typename Visit>

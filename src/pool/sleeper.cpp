@@ -110,6 +110,11 @@ Status Sleeper::check_own(Address block) {
               found->first);
 }
 
+Status Sleeper::refuse_woken() const {
+  return fail(GPUPOOL_ERROR_UNAVAILABLE,
+              "blocks of the sleeping pool were woken: wake it before it sleeps again");
+}
+
 Status Sleeper::sleep(const SleepOptions& options, Result& result) {
   if (const Status status = check_kind(); status != kSuccess) return status;
   Lock lock = pool_.enter();
@@ -120,11 +125,9 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
 
 /// The thread has its turn.
 Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& result) {
-  if (has_woken_blocks_) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE,
-                "blocks of the sleeping pool were woken: wake it before it sleeps again");
-  }
+  if (has_woken_blocks_) return refuse_woken();
   if (!is_awake()) return kSuccess;
+  if (options.target != 0) return sleep_target(lock, options, result);
   if (const Status status = check_own(0); status != kSuccess) return status;
   if (const Status status = check_captures(); status != kSuccess) return status;
   const bool is_new = hooks_.owe(0);
@@ -146,12 +149,18 @@ Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& resul
   end_allowance();
   ++sleeps_;
   ++result.pools;
-  result.released_bytes += own.released_bytes;
-  result.saved_bytes += own.saved_bytes;
-  result.dropped_bytes += own.dropped_bytes;
-  result.retained_bytes += own.retained_bytes;
-  result.nanoseconds += device_.raw().now_ns() - start;
+  own.nanoseconds = device_.raw().now_ns() - start;
+  add_to(result, own);
   return kSuccess;
+}
+
+void Sleeper::add_to(Result& sum, const Result& more) noexcept {
+  sum.released_bytes += more.released_bytes;
+  sum.saved_bytes += more.saved_bytes;
+  sum.dropped_bytes += more.dropped_bytes;
+  sum.retained_bytes += more.retained_bytes;
+  sum.created_bytes += more.created_bytes;
+  sum.nanoseconds += more.nanoseconds;
 }
 
 Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& result) {
@@ -232,10 +241,8 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   if (options.retain_backup) prepared_ = std::max(prepared_, backup_.capacity());
   release_backup(lock, prepared_);
   ++result.pools;
-  result.created_bytes += own.created_bytes;
-  result.saved_bytes += own.saved_bytes;
-  result.dropped_bytes += own.dropped_bytes;
-  result.nanoseconds += device_.raw().now_ns() - start;
+  own.nanoseconds = device_.raw().now_ns() - start;
+  add_to(result, own);
   return tell_awake(lock);
 }
 
@@ -246,7 +253,9 @@ Status Sleeper::wake_block(Address address, const SleepOptions& options, Result&
   const Range* block = find_live(address);
   if (block == nullptr) return pool_.not_a_block(address);
   if (!is_asleep(*block)) return hooks_.after_map(lock, pool_.handle_, address);
-  return wake_one(lock, address, options, result);
+  const Status status = wake_one(lock, address, options, result);
+  note_taken(address);
+  return status;
 }
 
 Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& result) {
@@ -258,6 +267,7 @@ Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& 
 Status Sleeper::sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
                           Result& result) {
   std::erase_if(pools, [](const auto& pool) { return pool->sleeper().is_all_asleep(); });
+  if (options.target != 0) return sleep_target_all(pools, options, result);
   return for_all(
       pools, [&](Sleeper& each) { return each.sleep(options, result); },
       [&](Sleeper& each) {
@@ -323,7 +333,8 @@ Status Sleeper::set_keep(Address address, bool keep) {
   }
   if (!keep) keep_.erase(address);
   // A free of the block must come to the pool's lock.
-  keep || is_alone(address) ? block->add_marks(kKept) : block->remove_marks(kKept);
+  const bool needs_mark = keep || is_alone(address) || watched_.contains(address);
+  needs_mark ? block->add_marks(kKept) : block->remove_marks(kKept);
   return kSuccess;
 }
 

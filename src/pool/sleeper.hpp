@@ -34,6 +34,7 @@ struct SleepOptions {
   bool retain_backup = false;
   int fill = -1;  // a byte; -1: none
   uint64_t timeout_ns = 0;
+  uint64_t target = 0;  // bytes that a sleep gives back; 0: all, and the pool sleeps
 };
 
 /// Guarded by the pool's lock, which it gives up for what may take long: page-locking, copies, waits. Sleep,
@@ -82,6 +83,7 @@ class Sleeper {
   /// Forgets a block that is freed.
   void forget(Address address) noexcept {
     if (!keep_.empty()) keep_.erase(address);
+    if (!watched_.empty() && watched_.erase(address) != 0) hooks_.forget(address);
   }
   /// Whether any of a block's memory is away.
   bool is_asleep(const Range& block) const noexcept {
@@ -134,6 +136,13 @@ class Sleeper {
     uint64_t missing = 0;  // to be created
     bool is_part = false;  // only one block's chunks
   };
+  /// A block that could go, for a sleep with a target.
+  struct Candidate {
+    Address address = 0;
+    uint64_t bytes = 0;  // in chunks wholly inside it
+    bool is_saved = false;
+    uint64_t taken = 0;  // when it was handed out, or woken
+  };
   /// What a wake is for: everything, or one block, or only what the pool's own sleep has put away.
   struct Part {
     Address block = 0;
@@ -144,6 +153,8 @@ class Sleeper {
   class Turn;
   /// A block's way to sleep or back in an awake pool. The lock must be held when it ends.
   class Transit;
+  /// While it lives, frees of candidates are noticed.
+  class Watch;
 
   Status check_kind() const;
   Status check_own(Address block);
@@ -152,6 +163,10 @@ class Sleeper {
   void become_awake() noexcept;
   Status tell_awake(Lock& lock);
   Range* find_live(Address address) const noexcept;
+  bool add_mark(Range& block) noexcept;
+  void remove_mark(Address address) noexcept;
+  Status refuse_woken() const;
+  static void add_to(Result& sum, const Result& more) noexcept;
   [[gnu::cold]] Status refuse_or_wait(Lock& lock);
 
   // asleep.cpp: what both ways need
@@ -202,14 +217,34 @@ class Sleeper {
 
   // sleep_block.cpp
   Status put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result);
+  Status save_and_unmap(Lock& lock, const Range& block, const SleepOptions& options, Result& result);
+  Status agree(Lock& lock, Address address);
+  void tell_if_awake(Lock& lock, Address address);
   void undo_block(Lock& lock, Plan& plan, Address address);
   void plan_sleep(Plan& plan, const Range& block, const SleepOptions& options) const;
   Status mark_alone(Range& block);
   void end_alone(Address address) noexcept;
   Status wake_one(Lock& lock, Address address, const SleepOptions& options, Result& result);
+  void note_taken(Address address) noexcept;
   Status wake_alone(Lock& lock, const SleepOptions& options, Result& result);
   void drop_freed_alone(const Region& region, Address start, Address end) noexcept;
   void drop_alone(Chunk* chunk) noexcept;
+
+  // sleep_target.cpp
+  Status sleep_target(Lock& lock, const SleepOptions& options, Result& result);
+  static Status sleep_target_all(const std::vector<std::shared_ptr<Pool>>& pools, const SleepOptions& options,
+                                 Result& result);
+  Status check_target();
+  Status reach_target(Lock& lock, const SleepOptions& options, Result& result);
+  Status release_idle(uint64_t bytes, Result& result);
+  std::vector<Candidate> find_candidates(const SleepOptions& options) const;
+  void watch(const std::vector<Candidate>& candidates);
+  bool may_go(Address address) const noexcept;
+  bool has_agreed(Lock& lock, Address address);
+  Status sleep_candidates(Lock& lock, const std::vector<Candidate>& blocks, const SleepOptions& options,
+                          Result& result);
+  Status sleep_candidate(Lock& lock, Address address, const SleepOptions& options, Result& result);
+  Status prepare_for(Lock& lock, const std::vector<Candidate>& blocks);
 
   // wake.cpp
   Status wake_chunks(Lock& lock, const SleepOptions& options, Part part, Result& result);
@@ -256,10 +291,11 @@ class Sleeper {
   uint64_t alone_chunks_ = 0;  // count of those asleep alone
   /// Blocks that sleep alone, each with how many records it was promised for its free.
   std::unordered_map<Address, size_t> alone_;
-  size_t freed_records_ = 0;       // promised to blocks that were freed while the pool was not awake
-  Address transit_ = 0;            // the block on its way to sleep or back while the pool is awake
-  Range* freed_ = nullptr;         // that block, if it was freed meanwhile
-  bool has_woken_blocks_ = false;  // while the pool sleeps on
+  std::unordered_set<Address> watched_;  // blocks of which a sleep with a target may choose
+  size_t freed_records_ = 0;             // promised to blocks that were freed while the pool was not awake
+  Address transit_ = 0;                  // the block on its way to sleep or back while the pool is awake
+  Range* freed_ = nullptr;               // that block, if it was freed meanwhile
+  bool has_woken_blocks_ = false;        // while the pool sleeps on
   uint64_t sleeps_ = 0;
   uint64_t wakes_ = 0;
 };

@@ -43,7 +43,7 @@ struct Request {
   unsigned char key[kKeyBytes];
   uint64_t pool;        // its number; 0: see tag
   char tag[64];         // all pools of this name; "": all pools. With a zero at the end
-  uint64_t bytes;       // trim: what each pool keeps at most
+  uint64_t bytes;       // trim: what each pool keeps at most; sleep: as target_bytes
   uint64_t timeout_ns;  // wake: as of gpupool_sleep_options_t
   int32_t mode;         // sleep: a gpupool_sleep_mode_t
   uint32_t flags;       // sleep: gpupool_sleep_flag_t; record_start: gpupool_record_flag_t

@@ -200,8 +200,8 @@ bool is_sound(const Request& request, size_t bytes, const Connection& connection
   if (request.command < Command::trim || request.command > Command::wake)
     return refused("the request has an unknown command");
   if ((records && (request.pool != 0 || request.tag[0] != '\0')) ||
-      (request.bytes != 0 && request.command != Command::trim) || (request.timeout_ns != 0 && !wakes) ||
-      (request.mode != 0 && !sleeps) ||
+      (request.bytes != 0 && request.command != Command::trim && !sleeps) ||
+      (request.timeout_ns != 0 && !wakes) || (request.mode != 0 && !sleeps) ||
       (request.flags != 0 && !sleeps && !wakes && request.command != Command::record_start) ||
       (request.command == Command::record_start) != (request.path[0] != '\0'))
     return refused("the request has a field that its command does not use, or lacks one");

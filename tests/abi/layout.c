@@ -262,8 +262,10 @@ _Static_assert(offsetof(gpupool_sleep_options_t, fill) == 12, "layout");
 _Static_assert(sizeof(((gpupool_sleep_options_t*)0)->fill) == 4, "layout");
 _Static_assert(offsetof(gpupool_sleep_options_t, timeout_ns) == 16, "layout");
 _Static_assert(sizeof(((gpupool_sleep_options_t*)0)->timeout_ns) == 8, "layout");
-_Static_assert(offsetof(gpupool_sleep_options_t, reserved) == 24, "layout");
-_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->reserved) == 32, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, target_bytes) == 24, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->target_bytes) == 8, "layout");
+_Static_assert(offsetof(gpupool_sleep_options_t, reserved) == 32, "layout");
+_Static_assert(sizeof(((gpupool_sleep_options_t*)0)->reserved) == 24, "layout");
 
 _Static_assert(sizeof(gpupool_sleep_result_t) == 56, "layout");
 _Static_assert(offsetof(gpupool_sleep_result_t, struct_size) == 0, "layout");

@@ -79,6 +79,21 @@ TEST(Sleep, OneBlockSleepsAlone) {
   pool.wake();
 }
 
+TEST(Sleep, ATargetTakesTheIdlestBlocks) {
+  gpupool::Config config = kSim;
+  config.max_chunk_bytes = 2 * kMiB;
+  Pool pool(config);
+  pool.set_name("some");
+  const Block first(pool, 4 * kMiB);
+  const Block second(pool, 4 * kMiB);
+  EXPECT_EQ(pool.sleep({.target_bytes = 1}).released_bytes, 4 * kMiB);
+  EXPECT_EQ(pool.sleep_state(), SleepState::awake);
+  EXPECT_EQ(gpupool::sleep_tag("some", {.mode = SleepMode::drop, .target_bytes = 1024 * kMiB}).dropped_bytes,
+            4 * kMiB);
+  EXPECT_EQ(pool.wake().saved_bytes, 4 * kMiB);
+  expect_error(GPUPOOL_ERROR_INVALID_ARGUMENT, [&] { pool.sleep_block(first.ptr(), {.target_bytes = 1}); });
+}
+
 TEST(Sleep, DropsAndFillsByName) {
   Pool pool(kSim);
   pool.set_name("weights");

@@ -8,10 +8,6 @@
 namespace sleep_test {
 namespace {
 
-constexpr std::array kCalls{"create",      "release",   "map",  "set_access", "unmap",
-                            "address",     "malloc",    "free", "query",      "event_record",
-                            "stream_wait", "host_wait", "copy", "stream"};
-
 class BlockScene {
  public:
   explicit BlockScene(gpupool_sleep_mode_t mode) : mode_(mode), pool_(small_chunks()) {

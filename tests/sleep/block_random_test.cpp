@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every block's bytes over random mallocs, frees, work, and sleeps and wakes of blocks, of the pool and of
-// its tag. GPUPOOL_SLEEP_STEPS says how many.
+// Every block's bytes over random mallocs, frees, work, and sleeps and wakes of blocks, of some bytes, of the
+// pool and of its tag. GPUPOOL_SLEEP_STEPS says how many.
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -12,10 +12,10 @@ namespace {
 
 class BlockWalk {
  public:
-  explicit BlockWalk(uint64_t seed) : random_(seed) {
+  explicit BlockWalk(uint64_t seed) : random_(seed), small_chunks_(seed % 2 != 0) {
     gpupool_config_t config = small_chunks();
     config.limit_bytes = kCapacity;
-    if (seed % 2 == 0) config.max_chunk_bytes = 0;
+    if (!small_chunks_) config.max_chunk_bytes = 0;
     EXPECT_TRUE(ok(gpupool_create(&config, &pool_)));
     EXPECT_TRUE(ok(gpupool_set_name(pool_, "walk")));
   }
@@ -34,7 +34,8 @@ class BlockWalk {
     if (what < 4) return wake();
     if (what < 35) return malloc();
     if (what < 62) return free_one();
-    if (what < 80) return sleep_one();
+    if (what < 76) return sleep_one();
+    if (what < 80) return sleep_some();
     if (what < 92) return wake_one();
     if (what < 95) return record_one();
     if (what < 98) return check_one();
@@ -126,6 +127,33 @@ class BlockWalk {
     block->is_lost = block->is_lost || (block->is_asleep && drops && !block->is_kept);
   }
 
+  /// The pool says which of them went.
+  void sleep_some() {
+    const bool drops = pick(3) == 0;
+    const gpupool_sleep_options_t how =
+        target_options(1 + pick(12 * kMiB), drops ? GPUPOOL_SLEEP_MODE_DROP : GPUPOOL_SLEEP_MODE_SAVE);
+    gpupool_sleep_result_t result = empty_result();
+    const uint64_t before = device_free();
+    ASSERT_TRUE(
+        ok(pick(2) == 0 ? gpupool_sleep(pool_, &how, &result) : gpupool_sleep_tag("walk", &how, &result)));
+    EXPECT_EQ(device_free() - before, result.released_bytes);
+    bool any_awake = false;
+    for (Block& block : blocks_) {
+      const bool was_asleep = std::exchange(block.is_asleep, state_of_block(block) == GPUPOOL_BLOCK_ASLEEP);
+      EXPECT_TRUE(block.is_asleep || !was_asleep);
+      any_awake = any_awake || (!block.is_asleep && block.size >= 4 * kMiB && small_chunks_);
+      const bool went = block.is_asleep && !was_asleep;
+      block.is_lost = block.is_lost || (went && drops && !block.is_kept);
+    }
+    EXPECT_TRUE(result.released_bytes >= how.target_bytes || !any_awake);
+  }
+
+  gpupool_block_state_t state_of_block(const Block& block) {
+    gpupool_block_t info{};
+    EXPECT_TRUE(ok(gpupool_block_info(pool_, block.address, &info, sizeof info)));
+    return static_cast<gpupool_block_state_t>(info.state);
+  }
+
   /// What the test wrote while the block was awake in a sleeping pool must stay.
   void wake_one() {
     Block* block = pick_block();
@@ -165,6 +193,7 @@ class BlockWalk {
   }
 
   std::mt19937_64 random_;
+  bool small_chunks_;
   gpupool_t* pool_ = nullptr;
   std::vector<Block> blocks_;
   uint64_t live_ = 0;

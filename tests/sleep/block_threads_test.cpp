@@ -65,5 +65,49 @@ TEST_F(Sleep, BlocksOfManyThreadsSleepAndWake) {
   pool.validate();
 }
 
+// A thread asks for bytes again and again, while others allocate and free. They do not know which of their
+// blocks are away, so they write into none.
+TEST_F(Sleep, BytesAreGivenBackBesideThreadsThatAllocate) {
+  PoolUnderTest pool(small_chunks());
+  std::vector<gpupool_ptr_t> idle;
+  for (uint64_t i = 0; i < 4; ++i) {
+    idle.push_back(pool.malloc(4 * kMiB, 3));
+    write_pattern(idle[i], 4 * kMiB, i);
+  }
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&, thread] {
+      std::mt19937_64 random(thread);
+      std::vector<gpupool_ptr_t> own;
+      while (!over.load()) {
+        if (own.size() < 8 && random() % 2 == 0) {
+          own.push_back(pool.malloc(kMiB + random() % (4 * kMiB), 3 + thread));
+        } else if (!own.empty()) {
+          pool.free(own.back(), 3 + thread);
+          own.pop_back();
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+      }
+      for (const gpupool_ptr_t block : own) pool.free(block, 3 + thread);
+    });
+  }
+  for (uint64_t cycle = 0; cycle < 40; ++cycle) {
+    const gpupool_sleep_mode_t mode = cycle % 3 == 0 ? GPUPOOL_SLEEP_MODE_DROP : GPUPOOL_SLEEP_MODE_SAVE;
+    for (const gpupool_ptr_t block : idle) EXPECT_TRUE(ok(gpupool_set_keep(pool, block, 1)));
+    const gpupool_sleep_options_t how = target_options((1 + cycle % 7) * 8 * kMiB, mode);
+    EXPECT_TRUE(ok(gpupool_sleep(pool, &how, nullptr)));
+    pool.validate();
+    EXPECT_TRUE(ok(gpupool_wake(pool, nullptr, nullptr)));
+    for (uint64_t i = 0; i < 4; ++i) EXPECT_TRUE(has_pattern(idle[i], 4 * kMiB, i)) << cycle;
+  }
+  over = true;
+  for (std::thread& each : threads) each.join();
+  for (const gpupool_ptr_t block : idle) pool.free(block, 3);
+  EXPECT_TRUE(ok(gpupool_synchronize(pool)));
+  EXPECT_EQ(pool.stats().asleep_bytes, 0u);
+  EXPECT_EQ(pool.allocated(), 0u);
+}
+
 }  // namespace
 }  // namespace sleep_test

@@ -158,6 +158,7 @@ inline napi_value to_js(napi_env env, const gpupool_sleep_options_t& record) {
   set_field(env, object, "mode", to_js(env, record.mode));
   set_field(env, object, "fill", to_js(env, record.fill));
   set_field(env, object, "timeoutNs", to_js(env, record.timeout_ns));
+  set_field(env, object, "targetBytes", to_js(env, record.target_bytes));
   return object;
 }
 

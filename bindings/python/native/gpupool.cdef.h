@@ -268,7 +268,8 @@ typedef struct gpupool_sleep_options_t {
   uint32_t flags;
   uint32_t fill;
   uint64_t timeout_ns;
-  uint64_t reserved[4];
+  uint64_t target_bytes;
+  uint64_t reserved[3];
 } gpupool_sleep_options_t;
 typedef struct gpupool_sleep_result_t {
   uint32_t struct_size;

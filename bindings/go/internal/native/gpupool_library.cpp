@@ -96,6 +96,7 @@
 #include "../../../../src/pool/show.cpp"
 #include "../../../../src/pool/sleep_block.cpp"
 #include "../../../../src/pool/sleep_hooks.cpp"
+#include "../../../../src/pool/sleep_target.cpp"
 #include "../../../../src/pool/sleeper.cpp"
 #include "../../../../src/pool/snapshot.cpp"
 #include "../../../../src/pool/story.cpp"

@@ -429,6 +429,7 @@ class SleepOptions(Record):
         "fill",
         "flags",
         "mode",
+        "target_bytes",
         "timeout_ns",
     )
 
@@ -440,6 +441,10 @@ class SleepOptions(Record):
     """With GPUPOOL_SLEEP_FLAG_FILL: a byte, 0 to 255."""
     timeout_ns: int
     """Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all."""
+    target_bytes: int
+    """gpupool_sleep and gpupool_sleep_tag: how many bytes to give back, while the pool stays awake. 0: all, and
+    it sleeps. Elsewhere it must be 0.
+    """
 
     @classmethod
     def _of(cls, c: Any) -> SleepOptions:
@@ -448,6 +453,7 @@ class SleepOptions(Record):
             flags=SleepFlag(c.flags),
             fill=c.fill,
             timeout_ns=c.timeout_ns,
+            target_bytes=c.target_bytes,
         )
 
 

@@ -359,7 +359,9 @@ pub struct gpupool_sleep_options_t {
     pub fill: u32,
     #[doc = " Wake: how long to wait for memory that others hold, in nanoseconds. 0: not at all."]
     pub timeout_ns: u64,
-    pub reserved: [u64; 4usize],
+    #[doc = " gpupool_sleep and gpupool_sleep_tag: how many bytes to give back, while the pool stays awake. 0: all, and\n it sleeps. Elsewhere it must be 0."]
+    pub target_bytes: u64,
+    pub reserved: [u64; 3usize],
 }
 #[doc = " The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to\n do. Since 0.2."]
 #[repr(C)]

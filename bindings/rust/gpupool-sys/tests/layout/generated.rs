@@ -141,7 +141,8 @@ field!(gpupool_sleep_options_t, mode: i32, at 4);
 field!(gpupool_sleep_options_t, flags: u32, at 8);
 field!(gpupool_sleep_options_t, fill: u32, at 12);
 field!(gpupool_sleep_options_t, timeout_ns: u64, at 16);
-field!(gpupool_sleep_options_t, reserved: [u64; 4], at 24);
+field!(gpupool_sleep_options_t, target_bytes: u64, at 24);
+field!(gpupool_sleep_options_t, reserved: [u64; 3], at 32);
 
 const _: () = assert!(size_of::<gpupool_sleep_result_t>() == 56);
 field!(gpupool_sleep_result_t, struct_size: u32, at 0);
