@@ -38,13 +38,16 @@ constexpr const char* kSnapshotExamples =
 constexpr const char* kSleepAbout =
     "Asks a running process to put pools to sleep: the device gets their memory, until\n"
     "gpupool wake. Nothing may use the memory meanwhile, so the program must be idle. It\n"
-    "must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n";
+    "must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n"
+    "With --bytes the pools stay awake, and give back only so much: cached memory, and then\n"
+    "blocks, those of the lowest priority first, then the idlest.\n";
 constexpr const char* kSleepExamples =
     "All pools fall asleep, or none does. Work that is under way on the device is waited for.\n"
     "\n"
     "Examples:\n"
     "  gpupool sleep 4711\n"
     "  gpupool sleep 4711 --tag kv_cache --drop\n"
+    "  gpupool sleep 4711 --tag weights --bytes 6GiB\n"
     "  gpupool wake 4711";
 constexpr const char* kWakeAbout =
     "Asks a running process to wake its pools: memory comes back to the same addresses,\n"
@@ -99,8 +102,12 @@ const CLI::App* add_sleep(CLI::App& app, ControlOptions& options) {
   CLI::Option* const drop =
       command->add_flag("--drop", options.drop, "Drop contents, except those of blocks that are to be kept");
   command->add_flag("--save", options.save, "Save contents in host memory; the default")->excludes(drop);
-  command->add_flag("--hold-mallocs", options.hold_mallocs,
-                    "Let mallocs of the process wait for the wake; else they fail with ASLEEP");
+  CLI::Option* const hold =
+      command->add_flag("--hold-mallocs", options.hold_mallocs,
+                        "Let mallocs of the process wait for the wake; else they fail with ASLEEP");
+  command->add_option("--bytes", options.bytes, "What to give back, while the pools stay awake")
+      ->excludes(hold)
+      ->option_text("BYTES [all]");
   add_json(*command, options);
   return command;
 }
@@ -127,6 +134,7 @@ ControlRequest request_of(ControlCommand which, const ControlOptions& options) {
     request.mode = options.drop ? GPUPOOL_SLEEP_MODE_DROP : GPUPOOL_SLEEP_MODE_SAVE;
     request.flags = GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT;
     if (options.hold_mallocs) request.flags |= GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS;
+    if (!options.bytes.empty()) request.bytes = parse_bytes(options.bytes, "--bytes");
   }
   if (which == ControlCommand::wake && options.retain_backup)
     request.flags = GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP;
@@ -148,32 +156,46 @@ std::string pools_text(uint64_t count) {
   return fmt::format("{} pool{}", count, count == 1 ? "" : "s");
 }
 
-std::string words_of(ControlCommand which, const ControlReply& reply) {
-  if (reply.pools == 0) return "it has no pool";
-  if (which == ControlCommand::trim) {
-    return fmt::format("{} given back by {} of {}", format_bytes(reply.released), reply.changed_pools,
-                       pools_text(reply.pools));
-  }
-  const bool sleeps = which == ControlCommand::sleep;
-  if (reply.changed_pools == 0) {
-    return fmt::format("nothing to do: {} {} already", pools_text(reply.pools), sleeps ? "asleep" : "awake");
-  }
-  std::string text = fmt::format("{} {}: ", pools_text(reply.changed_pools), sleeps ? "asleep" : "awake");
-  text += sleeps ? fmt::format("{} given back", format_bytes(reply.released))
-                 : fmt::format("{} taken", format_bytes(reply.created));
-  text +=
-      fmt::format(", contents of {} {}, of {} {}", format_bytes(reply.saved), sleeps ? "saved" : "restored",
-                  format_bytes(reply.dropped), sleeps ? "dropped" : "lost");
+std::string contents_text(const ControlReply& reply, const char* copied, const char* lost) {
+  std::string text = fmt::format(", contents of {} {}, of {} {}", format_bytes(reply.saved), copied,
+                                 format_bytes(reply.dropped), lost);
   if (reply.retained != 0)
     text += fmt::format("; {} of it did not reach the device, because somebody else holds it",
                         format_bytes(reply.retained));
   return text;
 }
 
+/// Of a sleep with --bytes.
+std::string target_text(uint64_t wanted, const ControlReply& reply) {
+  if (reply.released == 0) return "nothing to give back";
+  const std::string released = format_bytes(reply.released);
+  return (reply.released < wanted ? fmt::format("only {} of {} given back", released, format_bytes(wanted))
+                                  : released + " given back") +
+         contents_text(reply, "saved", "dropped");
+}
+
+std::string words_of(ControlCommand which, const ControlRequest& request, const ControlReply& reply) {
+  if (reply.pools == 0) return "it has no pool";
+  if (which == ControlCommand::trim) {
+    return fmt::format("{} given back by {} of {}", format_bytes(reply.released), reply.changed_pools,
+                       pools_text(reply.pools));
+  }
+  const bool sleeps = which == ControlCommand::sleep;
+  if (sleeps && request.bytes != 0) return target_text(request.bytes, reply);
+  if (reply.changed_pools == 0) {
+    return fmt::format("nothing to do: {} {} already", pools_text(reply.pools), sleeps ? "asleep" : "awake");
+  }
+  std::string text = fmt::format("{} {}: ", pools_text(reply.changed_pools), sleeps ? "asleep" : "awake");
+  text += sleeps ? fmt::format("{} given back", format_bytes(reply.released))
+                 : fmt::format("{} taken", format_bytes(reply.created));
+  return text + contents_text(reply, sleeps ? "saved" : "restored", sleeps ? "dropped" : "lost");
+}
+
 int run_command(ControlCommand which, const char* name, const ControlOptions& options) {
   const ControlReply reply = carry_out(which, options);
   if (!options.json) {
-    fmt::print("process {}: {}, in {:.4g} s\n", options.pid, words_of(which, reply), reply.seconds);
+    fmt::print("process {}: {}, in {:.4g} s\n", options.pid,
+               words_of(which, request_of(which, options), reply), reply.seconds);
     return 0;
   }
   nlohmann::ordered_json object = {{"pid", options.pid},

@@ -25,6 +25,7 @@ struct ControlOptions {
   bool save = false;  // sleep; the default
   bool drop = false;
   bool hold_mallocs = false;
+  std::string bytes;           // sleep: what to give back; "": all
   bool retain_backup = false;  // wake
   double timeout = 0;          // seconds
 };

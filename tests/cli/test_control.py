@@ -103,6 +103,26 @@ class ControlTest(ControlCase):
         self.assertEqual(words[1], "nothing to do: 1 pool asleep already")
         self.assertEqual(words[2], "1 pool awake: 16 MiB taken, contents of 0 B restored, of 16 MiB lost")
 
+    def test_a_part_sleeps_while_its_pool_stays_awake(self):
+        target = self.target(
+            "!pool = new_pool(b'weights'); first = take(pool, 64 << 20); second = take(pool, 64 << 20)",
+            "!write(first, 64 << 20, 7); write(second, 64 << 20, 9); other = new_pool(b'idle'); take(other, 32 << 20)",
+        )
+        done = self.result("sleep", target, "--tag", "weights", "--bytes", "1MiB")
+        self.assertEqual((done["pools"], done["changed_pools"]), (1, 0))
+        self.assertEqual((done["released_bytes"], done["saved_bytes"]), (64 * MIB, 64 * MIB))
+        self.assertEqual(target.do("state(pool), state(other)"), "(0, 0)")
+        self.assertEqual(target.do("holds(second, 64 << 20, 9)"), "True")
+        code, out, _ = self.run_command("sleep", target.pid, "--tag", "weights", "--bytes", "1GiB")
+        self.assertEqual(code, 0)
+        self.assertIn(": only 64 MiB of 1 GiB given back, contents of 64 MiB saved, of 0 B dropped, in ", out)
+        code, out, _ = self.run_command("sleep", target.pid, "--tag", "weights", "--bytes", "1", "--drop")
+        self.assertIn(": nothing to give back, in ", out)
+        self.assertEqual(self.result("wake", target)["saved_bytes"], 128 * MIB)
+        self.assertEqual(target.do("holds(first, 64 << 20, 7), holds(second, 64 << 20, 9)"), "(True, True)")
+        self.check_failure(2, '--bytes: size is "0"', "sleep", target.pid, "--bytes", "0")
+        self.check_failure(2, "--bytes: ", "sleep", target.pid, "--bytes", "much")
+
     def test_mallocs_wait_for_the_wake_where_asked(self):
         target = self.target(
             "!pool = default_pool(); take(pool, 16 << 20)",

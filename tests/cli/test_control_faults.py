@@ -158,7 +158,7 @@ class ControlFaultsTest(ControlCase):
             "both": [target.request(SLEEP, pool=1, tag=b"x")],
             "unknown command": [target.request(command) for command in (0, 7, 0xFFFFFFFF)],
             "does not use": [
-                target.request(SLEEP, bytes=1), target.request(TRIM, flags=1), target.request(TRIM, mode=1),
+                target.request(WAKE, bytes=1), target.request(TRIM, flags=1), target.request(TRIM, mode=1),
                 target.request(SLEEP, timeout=1), target.request(TRIM, path=b"/x"), target.request(RECORD_START),
                 target.request(RECORD_STOP, tag=b"x"),
             ],
