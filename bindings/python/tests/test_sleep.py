@@ -98,6 +98,34 @@ def test_one_block_sleeps_alone() -> None:
         pool.free(other)
 
 
+def test_a_target_takes_the_idlest_blocks() -> None:
+    with gpupool.Pool("sim", max_chunk_bytes="2MiB") as pool:
+        pool.name = "some"
+        blocks = [pool.malloc(4 * MIB) for _ in range(4)]
+        for at, block in enumerate(blocks):
+            pool.fill(block, at, 4 * MIB)
+        slept = pool.sleep(target="5MiB")
+        assert (slept.pools, slept.released_bytes, slept.saved_bytes) == (0, 8 * MIB, 8 * MIB)
+        assert pool.sleep_state == gpupool.SleepState.AWAKE
+        asleep = [pool.block_info(block).state == gpupool.BlockState.ASLEEP for block in blocks]
+        assert asleep == [True, True, False, False]
+        pool.set_keep(blocks[2])
+        assert gpupool.sleep_tag("some", "drop", target=1).dropped_bytes == 4 * MIB
+        assert gpupool.sleep_tag("some", "drop", target="1GiB").saved_bytes == 4 * MIB
+        assert pool.wake().saved_bytes == 12 * MIB
+        for at in range(3):
+            assert read(pool, blocks[at], 100) == bytes([at]) * 100
+        with pytest.raises(ValueError, match="target"):
+            pool.sleep(target=0)
+        with pytest.raises(ValueError):
+            pool.sleep(target="much")
+        with pytest.raises(TypeError):
+            pool.sleep(target=1.5)  # type: ignore[arg-type]
+        assert pool.sleep_state == gpupool.SleepState.AWAKE
+        for block in blocks:
+            pool.free(block)
+
+
 def test_hooks_are_called_around_a_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     with gpupool.Pool("sim", max_chunk_bytes="2MiB") as pool:
         block = pool.malloc(4 * MIB)

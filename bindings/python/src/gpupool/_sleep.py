@@ -25,6 +25,7 @@ def _options(
     flags: int = 0,
     fill: int | None = None,
     timeout: float = 0.0,
+    target: int | str | None = None,
 ) -> Any:
     """What the C functions take."""
     options = ffi.new("gpupool_sleep_options_t *", {"struct_size": ffi.sizeof("gpupool_sleep_options_t")})
@@ -34,12 +35,18 @@ def _options(
         options.flags |= SleepFlag.FILL
         options.fill = byte("fill", fill)
     options.timeout_ns = nanoseconds("timeout", timeout)
+    if target is not None:
+        options.target_bytes = size_of("target", target)
+        if options.target_bytes == 0:
+            raise ValueError(f"target is {target!r}: at least one byte, or None for all")
     return options
 
 
-def _sleep_options(mode: SleepMode | SleepModeName, sync_context: bool, hold_mallocs: bool) -> Any:
+def _sleep_options(
+    mode: SleepMode | SleepModeName, sync_context: bool, hold_mallocs: bool, target: int | str | None = None
+) -> Any:
     flags = SleepFlag.SYNC_CONTEXT if sync_context else 0
-    return _options(mode, flags | (SleepFlag.HOLD_MALLOCS if hold_mallocs else 0))
+    return _options(mode, flags | (SleepFlag.HOLD_MALLOCS if hold_mallocs else 0), target=target)
 
 
 def _wake_options(timeout: float, fill: int | None, retain_backup: bool) -> Any:
@@ -65,18 +72,23 @@ class Sleeping(Watched):
         *,
         sync_context: bool = False,
         hold_mallocs: bool = False,
+        target: int | str | None = None,
     ) -> SleepResult:
         """Gives all memory back to the device and keeps the blocks: their addresses stay reserved, and nothing may use
         them until wake. Does nothing to a pool that already sleeps.
 
         mode: "save" copies the contents of live blocks to the host; "drop" only those of blocks that set_keep names.
         sync_context: waits for all work of the CUDA context, not only on streams that the pool has seen. hold_mallocs:
-        mallocs wait for wake instead of raising AsleepError.
+        mallocs wait for wake instead of raising AsleepError. target: bytes to give back, such as "6GiB", while the pool
+        stays awake: what is cached, and then whole blocks, those without set_keep first if mode is "drop", and the
+        idlest of them first. Nothing may use what block_info calls asleep until wake or wake_block. If there is less,
+        all there is goes: the result's released_bytes says how much.
         Raises UnavailableError (a stream captures), HostOutOfMemoryError, UnsupportedError (not in vmm mode),
-        DriverError, ForkedError: then the pool is awake, and nothing has changed.
+        DriverError, ForkedError: then the pool is awake, and nothing has changed; with a target, blocks that went
+        before the failure stay asleep.
         """
         result = _result()
-        self._call(lib.gpupool_sleep, _sleep_options(mode, sync_context, hold_mallocs), result)
+        self._call(lib.gpupool_sleep, _sleep_options(mode, sync_context, hold_mallocs, target), result)
         return SleepResult._of(result)
 
     def wake(self, timeout: float = 0.0, *, fill: int | None = None, retain_backup: bool = False) -> SleepResult:
@@ -194,11 +206,12 @@ def sleep_tag(
     *,
     sync_context: bool = False,
     hold_mallocs: bool = False,
+    target: int | str | None = None,
 ) -> SleepResult:
-    """Calls Pool.sleep on every pool of this process with that name, None: any name. Either all sleep or none. Since
-    0.2."""
+    """Calls Pool.sleep on every pool of this process with that name, None: any name. Either all sleep or none. target:
+    bytes to give back from all of them together, those of the lowest priority first, then the idlest. Since 0.2."""
     result = _result()
-    check(lib.gpupool_sleep_tag(_tag(tag), _sleep_options(mode, sync_context, hold_mallocs), result))
+    check(lib.gpupool_sleep_tag(_tag(tag), _sleep_options(mode, sync_context, hold_mallocs, target), result))
     return SleepResult._of(result)
 
 

@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::mem::size_of;
+use std::num::NonZeroU64;
 use std::os::raw::c_char;
 use std::ptr;
 use std::time::Duration;
@@ -32,6 +33,9 @@ pub struct SleepOptions {
     pub sync_context: bool,
     /// Mallocs wait until the pool is awake, instead of failing with [`Asleep`](crate::ErrorKind::Asleep).
     pub hold_mallocs: bool,
+    /// [`Pool::sleep`] and [`sleep_tag`]: how many bytes to give back, while the pool stays awake; `None`: all, and it
+    /// sleeps.
+    pub target: Option<NonZeroU64>,
 }
 
 /// How to wake.
@@ -85,6 +89,7 @@ impl SleepOptions {
             SleepMode::Drop => 1,
         };
         options.flags = u32::from(self.sync_context) | u32::from(self.hold_mallocs) << 1;
+        options.target_bytes = self.target.map_or(0, NonZeroU64::get);
         options
     }
 }
@@ -126,8 +131,8 @@ fn with_result(
     })
 }
 
-/// [`Pool::sleep`] for every pool of this process that has this name; `None`: any name. All of them, or none. Since
-/// 0.2.
+/// [`Pool::sleep`] for every pool of this process that has this name; `None`: any name. All of them, or none. A target
+/// is for all of them together: pools of the lowest priority first, then the idlest. Since 0.2.
 ///
 /// # Safety
 /// As for [`Pool::sleep`], for each of them.
@@ -152,9 +157,15 @@ impl Pool {
     /// vmm mode [`Unsupported`](crate::ErrorKind::Unsupported); after a failure the pool is awake, and nothing has
     /// changed. Since 0.2.
     ///
+    /// With a target, the pool stays awake. What it has cached goes, and then whole blocks: those without
+    /// [`set_keep`](Pool::set_keep) first, if contents are dropped, and the idlest of them first. If there is less, all
+    /// there is goes, and `released_bytes` says how much. After a failure of the driver, blocks that went before it
+    /// stay asleep.
+    ///
     /// # Safety
     /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned: queue no work that does, and read no
-    /// slice of it on the host.
+    /// slice of it on the host. With a target, that goes for the blocks that were there before the call: until it
+    /// returns, for all; then for those whose state is asleep.
     pub unsafe fn sleep(&self, options: &SleepOptions) -> Result<SleepResult> {
         // SAFETY: the handle is good while self is there; the rest the caller says.
         with_result(|result| unsafe { sys::gpupool_sleep(self.handle(), &options.to_c(), result) })

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sleep and wake.
 
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 
-use gpupool::{wake_tag, Backend, ErrorKind, Pool, Result, SleepMode, SleepOptions, SleepState, WakeOptions};
+use gpupool::{
+    sleep_tag, wake_tag, Backend, ErrorKind, Pool, Result, SleepMode, SleepOptions, SleepState, WakeOptions,
+};
 
 #[test]
 fn what_was_saved_is_there_again() -> Result<()> {
@@ -96,4 +99,25 @@ fn one_block_sleeps_alone() -> Result<()> {
     let refused = unsafe { pool.sleep(&SleepOptions::default()) };
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
     pool.clear_sleep_hooks()
+}
+
+#[test]
+fn a_target_takes_the_idlest_blocks() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).max_chunk_bytes(2 << 20).build()?;
+    pool.set_name("target")?;
+    let stream = pool.create_stream()?;
+    let blocks = [stream.block(4 << 20)?, stream.block(4 << 20)?, stream.block(4 << 20)?];
+    let mut options = SleepOptions { target: NonZeroU64::new(5 << 20), ..Default::default() };
+    // SAFETY: nothing uses the blocks until they are awake.
+    let slept = unsafe { pool.sleep(&options) }?;
+    assert_eq!((slept.pools, slept.released_bytes, slept.saved_bytes), (0, 8 << 20, 8 << 20));
+    assert_eq!(pool.sleep_state()?, SleepState::Awake);
+    options.mode = SleepMode::Drop;
+    // SAFETY: as above.
+    assert_eq!(unsafe { sleep_tag(Some("target"), &options) }?.dropped_bytes, 4 << 20);
+    // SAFETY: as above.
+    let refused = unsafe { pool.sleep_block(blocks[0].address(), &options) };
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(pool.wake(&WakeOptions::default())?.saved_bytes, 8 << 20);
+    Ok(())
 }
