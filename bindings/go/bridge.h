@@ -57,6 +57,8 @@ static inline bridge_result bridge_done(gpupool_status_t status, uint64_t value)
 
 /* In callbacks.c. */
 int32_t bridge_on_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
+int32_t bridge_before_release(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
+int32_t bridge_after_map(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
 int32_t bridge_upstream_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 void bridge_upstream_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
 void bridge_on_log(void* user, int32_t level, const char* message);
@@ -102,6 +104,11 @@ static inline bridge_result bridge_destroy(uintptr_t pool) {
 
 static inline bridge_result bridge_set_oom_handler(uintptr_t pool, gpupool_oom_fn_t fn, uintptr_t user) {
   return bridge_done(gpupool_set_oom_handler(bridge_pool(pool), fn, (void*)user), 0);
+}
+
+static inline bridge_result bridge_set_sleep_hooks(uintptr_t pool, gpupool_sleep_hook_fn_t before,
+                                                   gpupool_sleep_hook_fn_t after, uintptr_t user) {
+  return bridge_done(gpupool_set_sleep_hooks(bridge_pool(pool), before, after, (void*)user), 0);
 }
 
 static inline bridge_result bridge_set_log(gpupool_log_fn_t fn, int32_t level) {
@@ -194,13 +201,14 @@ static inline bridge_result bridge_set_limit(uintptr_t pool, uint64_t limit) {
 /* ---- sleep */
 
 static inline gpupool_sleep_options_t bridge_sleep_options(int32_t mode, uint32_t flags, uint32_t fill,
-                                                           uint64_t timeout_ns) {
+                                                           uint64_t timeout_ns, uint64_t target) {
   gpupool_sleep_options_t options = {0};
   options.struct_size = sizeof options;
   options.mode = mode;
   options.flags = flags;
   options.fill = fill;
   options.timeout_ns = timeout_ns;
+  options.target_bytes = target;
   return options;
 }
 

@@ -31,6 +31,23 @@ int32_t bridge_on_oom(void* user, gpupool_t* pool, uint64_t size, uint32_t attem
   return answer;
 }
 
+static int32_t ask_hook(void* user, gpupool_ptr_t ptr, int32_t is_after) {
+  uintptr_t panic = enter_callback();
+  const int32_t answer = gpupoolGoSleepHook((uintptr_t)user, ptr, is_after, &panic);
+  bridge_panic = panic;
+  return answer;
+}
+
+int32_t bridge_before_release(void* user, gpupool_t* pool, gpupool_ptr_t ptr) {
+  (void)pool;
+  return ask_hook(user, ptr, 0);
+}
+
+int32_t bridge_after_map(void* user, gpupool_t* pool, gpupool_ptr_t ptr) {
+  (void)pool;
+  return ask_hook(user, ptr, 1);
+}
+
 int32_t bridge_upstream_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr) {
   uintptr_t panic = enter_callback();
   *out_ptr = gpupoolGoUpstreamMalloc((uintptr_t)user, size, stream, &panic);

@@ -18,6 +18,16 @@ import (
 // If it panics, the allocation fails, with an Error that wraps a PanicError.
 type OOMHandler func(size uint64, attempt int) bool
 
+// SleepHook is called before memory goes, or once it is there again. ptr is the block that sleeps or wakes alone; 0: all
+// of the pool. In a sleep with a target it is called for each block. It runs on the goroutine of the sleep or the wake,
+// or on a thread of the library if another process asks, and may use any pool, except that those calls that sleep, wake
+// or prepare the same pool fail with ErrUnavailable. A panic counts as false, and the call that asked returns an Error
+// that wraps a PanicError; if that call succeeds all the same, the panic is written to standard error. Since 0.2.
+type SleepHook func(ptr Ptr) bool
+
+// sleepHooks are those of a pool; nil: none.
+type sleepHooks struct{ before, after SleepHook }
+
 // Upstream supplies the memory of a pool with WithUpstream. The library calls it from any goroutine; it must not use
 // the same pool. It is kept until all its memory is back. A panic in Malloc counts as "no more memory": the call that
 // asked fails with an Error that wraps a PanicError or, if memory is found elsewhere, the panic is written to standard
@@ -57,6 +67,36 @@ func (p *Pool) SetOOMHandler(handler OOMHandler) error {
 	return check(C.bridge_set_oom_handler(c.handle, nil, 0))
 }
 
+// SetSleepHooks sets what is called before memory goes, so that registrations of it can end, and once it is there again;
+// nil: nothing. If beforeRelease returns false, the sleep fails with ErrUnavailable and nothing has changed; a sleep with
+// a target goes on with other blocks. If afterMap does, the wake fails although the memory is there, and the next wake
+// calls it again. It is also called after a sleep that failed. When SetSleepHooks returns, old hooks may still be running
+// elsewhere. Hooks that refer to the pool keep it from being collected: such a pool must be closed. Since 0.2.
+func (p *Pool) SetSleepHooks(beforeRelease, afterMap SleepHook) error {
+	c, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.user == 0 {
+		c.user = cgo.NewHandle(c)
+	}
+	before, after := C.gpupool_sleep_hook_fn_t(nil), C.gpupool_sleep_hook_fn_t(nil)
+	if beforeRelease != nil {
+		before = C.gpupool_sleep_hook_fn_t(C.bridge_before_release)
+	}
+	if afterMap != nil {
+		after = C.gpupool_sleep_hook_fn_t(C.bridge_after_map)
+	}
+	if err := check(C.bridge_set_sleep_hooks(c.handle, before, after, C.uintptr_t(c.user))); err != nil {
+		return err
+	}
+	c.hooks.Store(&sleepHooks{beforeRelease, afterMap})
+	return nil
+}
+
 // askHandler makes the library call this core before an allocation fails.
 func (c *core) askHandler() error {
 	if c.user == 0 {
@@ -90,6 +130,23 @@ func gpupoolGoOutOfMemory(user C.uintptr_t, size C.uint64_t, attempt C.uint32_t,
 	}
 	handler := c.oom.Load()
 	if handler != nil && (*handler)(uint64(size), int(attempt)) {
+		return 1
+	}
+	return 0
+}
+
+//export gpupoolGoSleepHook
+func gpupoolGoSleepHook(user C.uintptr_t, ptr C.uint64_t, isAfter C.int32_t, panicked *C.uintptr_t) C.int32_t {
+	defer keepPanic(panicked)
+	hooks := coreOf(user).hooks.Load()
+	if hooks == nil {
+		return 1
+	}
+	hook := hooks.before
+	if isAfter != 0 {
+		hook = hooks.after
+	}
+	if hook == nil || hook(Ptr(ptr)) {
 		return 1
 	}
 	return 0

@@ -32,6 +32,7 @@ type core struct {
 	// For callbacks, to which C passes user: a handle of this core, or 0. It goes when holders (the pool until it is
 	// destroyed, and each piece of the upstream's memory) drops to 0.
 	oom       atomic.Pointer[OOMHandler]
+	hooks     atomic.Pointer[sleepHooks]
 	forgotten *forgotten // nil: the collector does not run before an out-of-memory
 	upstream  Upstream
 	user      cgo.Handle

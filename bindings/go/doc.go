@@ -37,5 +37,5 @@
 //	if errors.Is(err, gpupool.ErrOutOfMemory) { ... }
 //
 // A closed pool or stream gives [ErrClosed], as nil and zero values do; a freed block gives [ErrFreed]. A panic of an
-// [OOMHandler] comes back as a [PanicError] in the error of the call that asked.
+// [OOMHandler] or a [SleepHook] comes back as a [PanicError] in the error of the call that asked.
 package gpupool

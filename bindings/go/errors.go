@@ -34,8 +34,8 @@ func (e closedError) Error() string { return "gpupool: " + string(e) }
 
 func (e closedError) Is(target error) bool { return target == ErrClosed }
 
-// PanicError is a panic in an OOMHandler, or in Malloc of an Upstream. The call that asked returns an Error that wraps
-// it: errors.As finds it, and if the panic's value is an error, errors.Is finds that. Since 0.2.
+// PanicError is a panic in an OOMHandler, a SleepHook, or Malloc of an Upstream. The call that asked returns an Error
+// that wraps it: errors.As finds it, and if the panic's value is an error, errors.Is finds that. Since 0.2.
 type PanicError struct {
 	// The value that the function panicked with.
 	Value any
@@ -109,7 +109,7 @@ func failure(failed *C.bridge_failure) error {
 	defer C.bridge_drop(failed)
 	panicked := takePanic(failed.panic)
 	if failed.details.status == C.GPUPOOL_SUCCESS {
-		// The pool found memory elsewhere, so no error could report the panic.
+		// The pool found memory elsewhere, or put other blocks to sleep, so no error could report the panic.
 		fmt.Fprintf(os.Stderr, "gpupool: %v\n\n%s", panicked, panicked.Stack)
 		return nil
 	}

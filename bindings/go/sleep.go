@@ -18,6 +18,8 @@ type SleepConfig struct {
 	SyncContext bool
 	// Mallocs wait for Wake instead of failing with ErrAsleep.
 	HoldMallocs bool
+	// Sleep and SleepTag: how many bytes to give back, while the pool stays awake; 0: all, and it sleeps.
+	Target uint64
 }
 
 // WakeConfig says how a pool wakes. Zero means: do not wait for memory that others hold.
@@ -38,7 +40,7 @@ func (config SleepConfig) options() C.gpupool_sleep_options_t {
 	if config.HoldMallocs {
 		flags |= SleepFlagHoldMallocs
 	}
-	return C.bridge_sleep_options(C.int32_t(config.Mode), C.uint32_t(flags), 0, 0)
+	return C.bridge_sleep_options(C.int32_t(config.Mode), C.uint32_t(flags), 0, 0, C.uint64_t(config.Target))
 }
 
 func (config WakeConfig) options() C.gpupool_sleep_options_t {
@@ -51,7 +53,7 @@ func (config WakeConfig) options() C.gpupool_sleep_options_t {
 	if config.RetainBackup {
 		flags |= SleepFlagRetainBackup
 	}
-	return C.bridge_sleep_options(0, C.uint32_t(flags), fill, C.uint64_t(max(config.Timeout, 0)))
+	return C.bridge_sleep_options(0, C.uint32_t(flags), fill, C.uint64_t(max(config.Timeout, 0)), 0)
 }
 
 func emptyResult() SleepResult {
@@ -63,6 +65,11 @@ func emptyResult() SleepResult {
 //
 // Errors: ErrUnavailable (a stream captures), ErrHostOutOfMemory, ErrUnsupported (not in vmm mode), ErrDriver,
 // ErrForked; then the pool is awake, and nothing has changed.
+//
+// With a Target the pool stays awake. What it has cached goes, and then whole blocks: those without SetKeep first if
+// contents are dropped, and the idlest of them first. Nothing may use the blocks that were there before until it returns,
+// and from then on those that BlockInfo calls asleep. If there is less, all there is goes, and ReleasedBytes says how
+// much. After ErrDriver, blocks that went before stay asleep.
 func (p *Pool) Sleep(config SleepConfig) (SleepResult, error) {
 	result := emptyResult()
 	err := p.do(func(pool C.uintptr_t) C.bridge_result {
@@ -120,8 +127,8 @@ func (p *Pool) WakeBlock(ptr Ptr, config WakeConfig) (SleepResult, error) {
 	return result, err
 }
 
-// SleepTag is Sleep for every pool of this process that has the name tag; "": any name. All of them, or none. Since
-// 0.2.
+// SleepTag is Sleep for every pool of this process that has the name tag; "": any name. All of them, or none. A Target is
+// for all of them together: pools of the lowest priority first, then the idlest. Since 0.2.
 func SleepTag(tag string, config SleepConfig) (SleepResult, error) {
 	return withTag(tag, func(text *C.char, result unsafe.Pointer) C.bridge_result {
 		return C.bridge_sleep_tag(text, config.options(), result)

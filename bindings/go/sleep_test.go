@@ -5,6 +5,9 @@ package gpupool_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	gpupool "github.com/gpupool/gpupool/bindings/go"
@@ -118,4 +121,121 @@ func TestSleepAndWake(t *testing.T) {
 	if err := pool.Free(ptr, 0); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sleepers is a pool of blocks of 4 MiB, each of which can sleep wholly.
+func sleepers(t *testing.T, count int) (*gpupool.Pool, []gpupool.Ptr) {
+	t.Helper()
+	pool := newPool(t, gpupool.WithMaxChunk(2*mib))
+	blocks := make([]gpupool.Ptr, count)
+	for i := range blocks {
+		blocks[i] = must(pool.Malloc(4*mib, 0))(t)
+		ok(t, pool.Fill(blocks[i], byte(i+1), 4*mib, 0))
+	}
+	return pool, blocks
+}
+
+func TestSleepWithATarget(t *testing.T) {
+	pool, blocks := sleepers(t, 3)
+	ok(t, pool.SetName("some"))
+	slept := must(pool.Sleep(gpupool.SleepConfig{Target: 5 * mib}))(t)
+	equal(t, slept.ReleasedBytes, 8*mib)
+	equal(t, slept.Pools, 0)
+	equal(t, must(pool.SleepState())(t), gpupool.SleepStateAwake)
+	for i, state := range []gpupool.BlockState{gpupool.BlockAsleep, gpupool.BlockAsleep, gpupool.BlockLive} {
+		equal(t, must(pool.BlockInfo(blocks[i]))(t).State, state)
+	}
+	config := gpupool.SleepConfig{Mode: gpupool.SleepModeDrop, Target: 1 << 40}
+	equal(t, must(gpupool.SleepTag("some", config))(t).DroppedBytes, 4*mib)
+	equal(t, must(pool.Wake(gpupool.WakeConfig{}))(t).SavedBytes, 8*mib)
+	fails(t, second(pool.SleepBlock(blocks[0], gpupool.SleepConfig{Target: 1})), gpupool.ErrInvalidArgument)
+	for _, ptr := range blocks {
+		ok(t, pool.Free(ptr, 0))
+	}
+}
+
+func TestSleepHooks(t *testing.T) {
+	pool, blocks := sleepers(t, 2)
+	var calls []string
+	hook := func(name string, answer *bool) gpupool.SleepHook {
+		return func(ptr gpupool.Ptr) bool {
+			at := slices.Index(blocks, ptr)
+			calls = append(calls, fmt.Sprint(name, at))
+			ok(t, pool.Free(must(pool.Malloc(mib, 0))(t), 0))
+			fails(t, second(pool.Wake(gpupool.WakeConfig{})), gpupool.ErrUnavailable)
+			return *answer
+		}
+	}
+	called := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(calls, want) {
+			t.Errorf("called %v, not %v", calls, want)
+		}
+		calls = nil
+	}
+	before, after := true, true
+	ok(t, pool.SetSleepHooks(hook("before ", &before), hook("after ", &after)))
+	_ = must(pool.Sleep(gpupool.SleepConfig{}))(t)
+	_ = must(pool.Wake(gpupool.WakeConfig{}))(t)
+	called("before -1", "after -1")
+	_ = must(pool.SleepBlock(blocks[1], gpupool.SleepConfig{}))(t)
+	_ = must(pool.Wake(gpupool.WakeConfig{}))(t)
+	called("before 1", "after 1")
+
+	before = false
+	fails(t, second(pool.Sleep(gpupool.SleepConfig{})), gpupool.ErrUnavailable)
+	equal(t, must(pool.Sleep(gpupool.SleepConfig{Target: 1 << 40}))(t).SavedBytes, 0)
+	equal(t, must(pool.SleepState())(t), gpupool.SleepStateAwake)
+	called("before -1", "before 0", "before 1")
+	before, after = true, false
+	_ = must(pool.Sleep(gpupool.SleepConfig{}))(t)
+	fails(t, second(pool.Wake(gpupool.WakeConfig{})), gpupool.ErrUnavailable)
+	after = true
+	_ = must(pool.Wake(gpupool.WakeConfig{}))(t)
+	called("before -1", "after -1", "after -1")
+
+	ok(t, pool.SetSleepHooks(nil, func(gpupool.Ptr) bool { calls = append(calls, "another"); return true }))
+	_ = must(pool.Sleep(gpupool.SleepConfig{}))(t)
+	_ = must(pool.Wake(gpupool.WakeConfig{}))(t)
+	called("another")
+	ok(t, pool.SetSleepHooks(nil, nil))
+	_ = must(pool.Sleep(gpupool.SleepConfig{}))(t)
+	_ = must(pool.Wake(gpupool.WakeConfig{}))(t)
+	called()
+	for _, ptr := range blocks {
+		ok(t, pool.Free(ptr, 0))
+	}
+}
+
+func TestPanicInSleepHook(t *testing.T) {
+	pool, blocks := sleepers(t, 1)
+	broken := func(gpupool.Ptr) bool { panic("a broken hook") }
+	ok(t, pool.SetSleepHooks(broken, nil))
+	err := second(pool.Sleep(gpupool.SleepConfig{}))
+	fails(t, err, gpupool.ErrUnavailable)
+	var panicked *gpupool.PanicError
+	if !errors.As(err, &panicked) || panicked.Value != "a broken hook" {
+		t.Error(err)
+	}
+	equal(t, must(pool.SleepState())(t), gpupool.SleepStateAwake)
+	// With a target, the sleep goes on without the block, and no error can tell.
+	words := standardError(t, func() { _ = must(pool.Sleep(gpupool.SleepConfig{Target: 1}))(t) })
+	if !strings.HasPrefix(words, "gpupool: a callback panicked: a broken hook\n") {
+		t.Errorf("found %q", words)
+	}
+	ok(t, pool.SetSleepHooks(nil, broken))
+	_ = must(pool.Sleep(gpupool.SleepConfig{}))(t)
+	says(t, second(pool.Wake(gpupool.WakeConfig{})), "a broken hook")
+	equal(t, must(pool.SleepState())(t), gpupool.SleepStateAwake)
+	ok(t, pool.SetSleepHooks(nil, nil))
+	ok(t, pool.Free(blocks[0], 0))
+}
+
+// A pool may be closed with hooks, and inside one of them.
+func TestCloseWithSleepHooks(t *testing.T) {
+	pool, blocks := sleepers(t, 1)
+	ok(t, pool.SetSleepHooks(func(gpupool.Ptr) bool { ok(t, pool.Close()); return true }, nil))
+	_ = must(pool.Sleep(gpupool.SleepConfig{}))(t)
+	fails(t, pool.SetSleepHooks(nil, nil), gpupool.ErrClosed)
+	ok(t, pool.Free(blocks[0], 0))
 }
