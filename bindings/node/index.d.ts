@@ -22,6 +22,8 @@ export type StreamLike = Stream | number | bigint;
 /** The caller's bytes. */
 export type BytesLike = NodeJS.TypedArray | DataView | ArrayBuffer;
 export type OomHandler = (size: number, attempt: number) => boolean;
+/** Whether the memory may go, or whether all is well again. address: the block that sleeps or wakes alone; 0: all. */
+export type SleepHook = (address: number) => boolean;
 
 /** In a free: all streams. */
 export declare const STREAM_UNKNOWN: bigint;
@@ -99,10 +101,11 @@ export declare class Pool implements Disposable {
   fill(destination: number | bigint, value: number, size: number | bigint, stream?: StreamLike): void;
 
   /** Puts the pool to sleep: all memory goes back to the device, the addresses stay, and mallocs fail with AsleepError
-   * or, by SleepFlag.HOLD_MALLOCS, wait in their thread. flags: bits of SleepFlag. */
-  sleep(mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
+   * or, by SleepFlag.HOLD_MALLOCS, wait in their thread. flags: bits of SleepFlag. With a target the pool stays awake
+   * and gives back that many bytes, or all there are: what is cached, then whole blocks, the idlest first. */
+  sleep(mode?: number | SleepModeName, flags?: number, target?: number | bigint): Promise<SleepResult>;
   /** The same, and this thread waits. */
-  sleepSync(mode?: number | SleepModeName, flags?: number): SleepResult;
+  sleepSync(mode?: number | SleepModeName, flags?: number, target?: number | bigint): SleepResult;
   /** Wakes it, with the saved contents; waits up to timeout nanoseconds for memory that others hold. fill: a byte, with
    * SleepFlag.FILL. */
   wake(timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
@@ -149,6 +152,10 @@ export declare class Pool implements Disposable {
   /** Called before a malloc of this thread fails: frees something and says whether to retry. The malloc throws what
    * it throws. */
   setOomHandler(handler: OomHandler | null): void;
+  /** Called before memory goes, and once it is there again, on this thread: a sleep in the background, or on another
+   * thread, waits for the answer, unless this thread is inside a call that waits for a sleep itself; then it is no.
+   * Inside a hook such calls are refused. What a hook throws counts as no, and the call that asked throws it. */
+  setSleepHooks(beforeRelease?: SleepHook | null, afterMap?: SleepHook | null): void;
 
   stats(): Stats;
   /** Sets every peak to the current value. */
@@ -295,9 +302,13 @@ export declare function setDebug(modes?: string): void;
 /** What is or was at an address, in any pool of this process. */
 export declare function why(address: number | bigint): string;
 /** Puts all pools to sleep that have this name or, without one, any: all of them, or none. */
-export declare function sleepTag(tag?: string, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
+export declare function sleepTag(
+  tag?: string, mode?: number | SleepModeName, flags?: number, target?: number | bigint,
+): Promise<SleepResult>;
 /** The same, and this thread waits. */
-export declare function sleepTagSync(tag?: string, mode?: number | SleepModeName, flags?: number): SleepResult;
+export declare function sleepTagSync(
+  tag?: string, mode?: number | SleepModeName, flags?: number, target?: number | bigint,
+): SleepResult;
 /** Wakes them: all, or none. */
 export declare function wakeTag(tag?: string, timeout?: number | bigint, flags?: number): Promise<SleepResult>;
 /** The same, and this thread waits. */

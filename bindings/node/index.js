@@ -186,11 +186,11 @@ class Pool {
   fill(destination, value, size, stream = 0) {
     native.gpupool_fill(wrapped.of(this), destination, value, size, streamOf(stream, Stream));
   }
-  async sleep(mode = SleepMode.SAVE, flags = 0) {
-    return native.pool_asleep(wrapped.of(this), sleepMode(mode), flags);
+  async sleep(mode = SleepMode.SAVE, flags = 0, target = 0) {
+    return native.pool_asleep(wrapped.of(this), sleepMode(mode), flags, target);
   }
-  sleepSync(mode = SleepMode.SAVE, flags = 0) {
-    return native.gpupool_sleep(wrapped.of(this), sleepMode(mode), flags);
+  sleepSync(mode = SleepMode.SAVE, flags = 0, target = 0) {
+    return native.gpupool_sleep(wrapped.of(this), sleepMode(mode), flags, target);
   }
   async wake(timeout = 0, flags = 0, fill = 0) {
     return native.pool_awake(wrapped.of(this), timeout, flags, fill);
@@ -258,6 +258,9 @@ class Pool {
   }
   setOomHandler(handler) {
     native.gpupool_set_oom_handler(wrapped.of(this), handler);
+  }
+  setSleepHooks(beforeRelease = null, afterMap = null) {
+    native.gpupool_set_sleep_hooks(wrapped.of(this), beforeRelease, afterMap);
   }
   stats() {
     return native.gpupool_stats(wrapped.of(this));
@@ -347,8 +350,10 @@ module.exports = {
   mark: (text) => native.gpupool_mark(text),
   setDebug: (modes = "") => native.gpupool_set_debug(modes),
   why: (address) => native.gpupool_why(address),
-  sleepTag: async (tag = "", mode = SleepMode.SAVE, flags = 0) => native.tag_asleep(tag, sleepMode(mode), flags),
-  sleepTagSync: (tag = "", mode = SleepMode.SAVE, flags = 0) => native.gpupool_sleep_tag(tag, sleepMode(mode), flags),
+  sleepTag: async (tag = "", mode = SleepMode.SAVE, flags = 0, target = 0) =>
+    native.tag_asleep(tag, sleepMode(mode), flags, target),
+  sleepTagSync: (tag = "", mode = SleepMode.SAVE, flags = 0, target = 0) =>
+    native.gpupool_sleep_tag(tag, sleepMode(mode), flags, target),
   wakeTag: async (tag = "", timeout = 0, flags = 0) => native.tag_awake(tag, timeout, flags),
   wakeTagSync: (tag = "", timeout = 0, flags = 0) => native.gpupool_wake_tag(tag, timeout, flags),
   deviceCount: (backend = Backend.AUTO) => native.gpupool_device_count(backend),

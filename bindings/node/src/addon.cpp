@@ -207,6 +207,10 @@ void define_memory(napi_env env, napi_value exports) {
            [](Caller, Pool& pool, std::string limit) { pool.set_limit(limit); });
   function("gpupool_set_oom_handler", "pool handler",
            [](Caller, Pool& pool, binding::OomHandler* handler) { pool.set_oom_handler(handler); });
+  function("gpupool_set_sleep_hooks", "pool beforeRelease afterMap",
+           [](Caller, Pool& pool, binding::SleepHook* before, binding::SleepHook* after) {
+             pool.set_sleep_hooks(before, after);
+           });
   function("gpupool_stats", "pool", [](Caller, Pool& pool) { return pool.stats(); });
   function("gpupool_reset_peaks", "pool", [](Caller, Pool& pool) { pool.reset_peaks(); });
   function("gpupool_snapshot", "pool",
@@ -248,12 +252,16 @@ void define_sleep(napi_env env, napi_value exports) {
   const auto function = [&](const char* name, const char* arguments, auto code) {
     define(env, exports, name, arguments, code);
   };
-  function("gpupool_sleep", "pool mode flags",
-           [](Caller, Pool& pool, int32_t mode, uint32_t flags) { return pool.sleep(mode_of(mode), flags); });
-  function("pool_asleep", "pool mode flags", [](Caller caller, Pool& pool, int32_t mode, uint32_t flags) {
-    return figures_of(caller, caller.values[0],
-                      [&pool, mode, flags] { return pool.sleep(mode_of(mode), flags); });
-  });
+  function("gpupool_sleep", "pool mode flags target",
+           [](Caller, Pool& pool, int32_t mode, uint32_t flags, uint64_t target) {
+             return pool.sleep(mode_of(mode), flags, target);
+           });
+  function("pool_asleep", "pool mode flags target",
+           [](Caller caller, Pool& pool, int32_t mode, uint32_t flags, uint64_t target) {
+             return figures_of(caller, caller.values[0], [&pool, mode, flags, target] {
+               return pool.sleep(mode_of(mode), flags, target);
+             });
+           });
   function("gpupool_wake", "pool timeout flags fill",
            [](Caller, Pool& pool, uint64_t timeout, uint32_t flags, int32_t fill) {
              return pool.wake(timeout, flags, fill);
@@ -286,13 +294,16 @@ void define_sleep(napi_env env, napi_value exports) {
                return pool.wake_block(address, timeout, flags, fill);
              });
            });
-  function("gpupool_sleep_tag", "tag mode flags", [](Caller, std::string tag, int32_t mode, uint32_t flags) {
-    return binding::sleep_tag(tag, mode_of(mode), flags);
-  });
-  function("tag_asleep", "tag mode flags", [](Caller caller, std::string tag, int32_t mode, uint32_t flags) {
-    return figures_of(caller, nothing(caller.environment.env),
-                      [tag, mode, flags] { return binding::sleep_tag(tag, mode_of(mode), flags); });
-  });
+  function("gpupool_sleep_tag", "tag mode flags target",
+           [](Caller, std::string tag, int32_t mode, uint32_t flags, uint64_t target) {
+             return binding::sleep_tag(tag, mode_of(mode), flags, target);
+           });
+  function("tag_asleep", "tag mode flags target",
+           [](Caller caller, std::string tag, int32_t mode, uint32_t flags, uint64_t target) {
+             return figures_of(caller, nothing(caller.environment.env), [tag, mode, flags, target] {
+               return binding::sleep_tag(tag, mode_of(mode), flags, target);
+             });
+           });
   function("gpupool_wake_tag", "tag timeout flags",
            [](Caller, std::string tag, uint64_t timeout, uint32_t flags) {
              return binding::wake_tag(tag, timeout, flags);
@@ -317,8 +328,10 @@ void define_sleep(napi_env env, napi_value exports) {
            [](Caller, Pool& pool, uint64_t address) { pool.close_import(address); });
   function("gpupool_share_request", "pool bytes timeout",
            [](Caller, Pool& pool, uint64_t bytes, uint64_t timeout) { pool.share_request(bytes, timeout); });
-  function("gpupool_prepare_backup", "pool bytes",
-           [](Caller, Pool& pool, uint64_t bytes) { pool.prepare_backup(bytes); });
+  function("gpupool_prepare_backup", "pool bytes", [](Caller caller, Pool& pool, uint64_t bytes) {
+    const Blocking blocking(caller.environment);
+    pool.prepare_backup(bytes);
+  });
 }
 
 void define_streams(napi_env env, napi_value exports) {

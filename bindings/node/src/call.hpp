@@ -77,6 +77,12 @@ struct Convert<binding::OomHandler*> {
   }
 };
 template <>
+struct Convert<binding::SleepHook*> {
+  static binding::SleepHook* from(Environment& at, const Argument& argument) {
+    return function_from<JsHook>(at, argument);
+  }
+};
+template <>
 struct Convert<binding::LogReceiver*> {
   static binding::LogReceiver* from(Environment& at, const Argument& argument) {
     return function_from<JsReceiver>(at, argument);
@@ -104,6 +110,12 @@ napi_value invoke(napi_env env, napi_callback_info info, Result (Function::*)(Ca
     };
     if constexpr (std::is_void_v<Result>) {
       call(std::index_sequence_for<Arguments...>());
+      return nullptr;
+    } else if constexpr (std::is_same_v<Result, gpupool_sleep_result_t>) {
+      const Blocking blocking(at);
+      const Result result = call(std::index_sequence_for<Arguments...>());
+      if (at.thrown == nullptr) return to_js(env, result);
+      throw_failure(at, {});
       return nullptr;
     } else if constexpr (std::is_same_v<Result, napi_value>) {
       return call(std::index_sequence_for<Arguments...>());
@@ -148,22 +160,27 @@ class Background {
 
  private:
   Background(Environment& at, Work work, Finish finish)
-      : at_(at), work_(std::move(work)), finish_(std::move(finish)) {}
+      : at_(at), work_(std::move(work)), finish_(std::move(finish)), job_{&at} {}
 
   static void run(napi_env /*env*/, void* data) {
     auto& job = *static_cast<Background*>(data);
+    Job::current = &job.job_;
     try {
       job.work_();
     } catch (...) {
       job.error_ = binding::caught_error();
     }
+    Job::current = nullptr;
   }
   static void end(napi_env env, napi_status status, void* data) {
     const std::unique_ptr<Background> job(static_cast<Background*>(data));
     try {
       if (status == napi_cancelled)
         throw binding::Failure{binding::make_error(GPUPOOL_ERROR_SHUTTING_DOWN, "the program ends")};
-      if (job->error_.status != GPUPOOL_SUCCESS) throw binding::Failure{job->error_};
+      if (job->error_.status != GPUPOOL_SUCCESS || job->job_.thrown != nullptr) {
+        job->at_.thrown = job->job_.thrown;
+        throw binding::Failure{job->error_};
+      }
       (void)napi_resolve_deferred(env, job->promise_, job->finish_(env));
     } catch (...) {
       (void)throw_caught(job->at_);
@@ -179,6 +196,7 @@ class Background {
   const Work work_;
   const Finish finish_;
   gpupool_error_t error_{};
+  Job job_;
   napi_deferred promise_ = nullptr;
   napi_ref kept_ = nullptr;
   napi_async_work task_ = nullptr;

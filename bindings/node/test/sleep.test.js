@@ -80,6 +80,150 @@ test("one block sleeps alone", async () => {
   assert.throws(() => pool.sleepBlockSync(4096), gpupool.UnknownPointerError);
 });
 
+test("a target takes the idlest blocks", async () => {
+  const pool = new Pool({ device: "sim", maxChunkBytes: 2 * MIB });
+  const blocks = [1, 2, 3].map((value) => {
+    const block = pool.allocate(4 * MIB);
+    block.write(Buffer.from([value]));
+    return block;
+  });
+  pool.name = "some";
+  const slept = await pool.sleep("save", 0, 5 * MIB);
+  assert.deepEqual([slept.pools, slept.releasedBytes, slept.savedBytes], [0, 8 * MIB, 8 * MIB]);
+  assert.equal(pool.sleepState, SleepState.AWAKE);
+  const { ASLEEP, LIVE } = gpupool.BlockState;
+  assert.deepEqual(blocks.map((block) => pool.blockInfo(block.address).state), [ASLEEP, ASLEEP, LIVE]);
+  assert.equal(gpupool.sleepTagSync("some", "drop", 0, 2 ** 40).droppedBytes, 4 * MIB);
+  assert.equal((await gpupool.sleepTag("some", "save", 0, 1n)).releasedBytes, 0);
+  assert.equal(pool.wakeSync().savedBytes, 8 * MIB);
+  assert.deepEqual([...blocks[0].read(0, 1), ...blocks[1].read(0, 1)], [1, 2]);
+  assert.throws(() => pool.sleepSync("save", 0, -1), { message: "target is -1: it must not be negative" });
+  await assert.rejects(pool.sleep("save", 0, "much"), { name: "TypeError" });
+});
+
+/** A pool with one block, and what its hooks were called with. */
+function hooked(answers = {}) {
+  const pool = new Pool({ device: "sim", maxChunkBytes: 2 * MIB });
+  const block = pool.malloc(4 * MIB);
+  const calls = [];
+  const hook = (name) => (address) => {
+    calls.push(`${name} ${address === block ? "block" : address}`);
+    pool.free(pool.malloc(MIB));
+    if (answers[name] instanceof Error) throw answers[name];
+    return answers[name] ?? true;
+  };
+  pool.setSleepHooks(hook("before"), hook("after"));
+  return { pool, block, calls };
+}
+
+test("hooks are called around a sleep", async () => {
+  const { pool, block, calls } = hooked();
+  pool.sleepSync();
+  pool.wakeSync();
+  await pool.sleep();
+  await pool.wake();
+  assert.deepEqual(calls.splice(0), ["before 0", "after 0", "before 0", "after 0"]);
+  await pool.sleepBlock(block);
+  pool.wakeBlockSync(block);
+  assert.deepEqual(calls.splice(0), ["before block", "after block"]);
+  pool.setSleepHooks(null, (address) => calls.push(`another ${address}`) > 0);
+  await pool.sleep();
+  await pool.wake();
+  assert.deepEqual(calls.splice(0), ["another 0"]);
+  pool.setSleepHooks();
+  await pool.sleep();
+  await pool.wake();
+  assert.deepEqual(calls, []);
+  assert.throws(() => pool.setSleepHooks(5), { message: "beforeRelease is 5: a function or null is wanted" });
+});
+
+test("a hook refuses, and the sleep has no effect", async () => {
+  const answers = { before: false };
+  const { pool, calls } = hooked(answers);
+  assert.throws(() => pool.sleepSync(), gpupool.UnavailableError);
+  await assert.rejects(pool.sleep(), gpupool.UnavailableError);
+  assert.equal((await pool.sleep("save", 0, 8 * MIB)).savedBytes, 0);
+  assert.equal(pool.sleepState, SleepState.AWAKE);
+  assert.deepEqual(calls.splice(0), ["before 0", "before 0", "before block"]);
+  Object.assign(answers, { before: true, after: false });
+  await pool.sleep();
+  await assert.rejects(pool.wake(), gpupool.UnavailableError);
+  answers.after = true;
+  await pool.wake();
+  assert.deepEqual(calls, ["before 0", "after 0", "after 0"]);
+});
+
+test("what a hook throws is the call's", async () => {
+  const answers = { before: new Error("from the hook") };
+  const { pool } = hooked(answers);
+  const thrown = { message: "from the hook" };
+  assert.throws(() => pool.sleepSync(), thrown);
+  await assert.rejects(pool.sleep(), thrown);
+  // Even if the call succeeds without the block.
+  assert.throws(() => pool.sleepSync("save", 0, 8 * MIB), thrown);
+  await assert.rejects(pool.sleep("save", 0, 8 * MIB), thrown);
+  assert.equal(pool.sleepState, SleepState.AWAKE);
+  Object.assign(answers, { before: true, after: new Error("from the hook") });
+  await pool.sleep();
+  await assert.rejects(pool.wake(), thrown);
+  answers.after = true;
+  pool.wakeSync();
+});
+
+test("nobody waits for a thread that waits for a sleep", async () => {
+  const { pool, calls } = hooked();
+  const other = new Pool("sim");
+  // The hook cannot run while this thread waits for the sleep that asks it.
+  const sleeping = pool.sleep();
+  pool.wakeSync();
+  const outcome = await sleeping.then(() => "asleep", (error) => error.name);
+  assert.ok(["asleep", "UnavailableError"].includes(outcome), outcome);
+  await pool.wake();
+  calls.splice(0);
+  // Nor may a hook of a sleep elsewhere wait for one.
+  let refusal;
+  pool.setSleepHooks(() => {
+    try {
+      other.sleepSync();
+    } catch (error) {
+      refusal = error;
+    }
+    return true;
+  });
+  await pool.sleep();
+  assert.equal(refusal?.name, "UnavailableError");
+  await pool.wake();
+  // On its own thread it may use another pool.
+  refusal = undefined;
+  pool.sleepSync();
+  assert.equal(refusal, undefined);
+  assert.equal(other.sleepState, SleepState.ASLEEP);
+  pool.wakeSync();
+});
+
+test("a pool is closed with its hooks, and inside one", async () => {
+  const { pool } = hooked();
+  pool.close();
+  const closing = new Pool("sim");
+  closing.setSleepHooks(() => closing.close() === undefined);
+  await closing.sleep();
+  assert.throws(() => closing.setSleepHooks(), { message: "the pool is closed" });
+});
+
+test("hooks of a thread that has ended refuse", async () => {
+  const { Worker } = require("node:worker_threads");
+  const code = `
+    const gpupool = require(${JSON.stringify(require.resolve(".."))});
+    gpupool.setLog(gpupool.LogLevel.WARNING, () => {});
+    gpupool.Pool.shared(0).setSleepHooks(() => true, () => true);`;
+  await new Promise((resolve) => new Worker(code, { eval: true }).on("exit", resolve));
+  const pool = Pool.shared(0);
+  await assert.rejects(pool.sleep(), gpupool.UnavailableError);
+  pool.setSleepHooks();
+  await pool.sleep();
+  await pool.wake();
+});
+
 test("sleep refuses what it does not know", async () => {
   const pool = new Pool("sim");
   await assert.rejects(pool.sleep("deep"), {

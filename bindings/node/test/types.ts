@@ -11,6 +11,7 @@ export async function use(): Promise<number> {
   const part: Slice = block.slice(4);
   await part.copyFrom(block.slice(0, 4));
   pool.setOomHandler((size, attempt) => size > attempt);
+  pool.setSleepHooks((address) => address === 0, null);
   setLog(3, (level, message) => console.log(level, message.length));
   pool.free(pool.malloc(10), STREAM_UNKNOWN);
   const woken: number = (await pool.sleep("drop")).pools + pool.wakeSync(10n).pools;
