@@ -4,8 +4,8 @@
 // which defines
 //
 //   %gpupool_constant(c_name, script_name, java_name, csharp_name)   how a constant is called
-//   typemaps for 64-bit integers, (const char* data, size_t length), OomHandler* and StreamArgument: a number, or,
-//   in scripts, a Stream as well; languages with types get overloads from languages/by_stream.swg
+//   typemaps for 64-bit integers, (const char* data, size_t length), OomHandler*, SleepHook* and StreamArgument: a
+//   number, or, in scripts, a Stream as well; languages with types get overloads from languages/by_stream.swg
 //   %gpupool_copied(TYPE)                                             a member struct is handed out as a copy
 //   %gpupool_more_bytes(TYPE)                                         in languages with types: Block's and Slice's own
 //                                                                     ways of moving bytes

@@ -12,6 +12,13 @@ namespace GpuPool {
 /// <param name="attempt">Counts from 1.</param>
 public delegate bool OomHandler(ulong size, uint attempt);
 
+/// <summary>Called before memory goes, or once it is there again, on the thread of the sleep or the wake; on a thread
+/// of the library if another process asks. It may use any pool; only calls that sleep, wake or prepare the same pool
+/// are refused. What it throws counts as false, and the sleep or the wake throws it. Since 0.2.</summary>
+/// <param name="address">The block that sleeps or wakes alone; 0: all of the pool.</param>
+/// <returns>Whether the memory may go, or whether all is well again.</returns>
+public delegate bool SleepHook(ulong address);
+
 /// <summary>Receives a line of the log, on whatever thread it comes from. It must not call gpupool. What it throws is
 /// printed.</summary>
 public delegate void LogReceiver(LogLevel level, string message);
@@ -30,6 +37,8 @@ internal static class Callbacks {
   private delegate void ReleaseFunction(IntPtr handle);
   [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
   private delegate int CollectFunction();
+  [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+  private delegate int HookFunction(IntPtr hook, ulong address, int isInside);
 
   [StructLayout(LayoutKind.Sequential)]
   private struct Table {
@@ -39,6 +48,7 @@ internal static class Callbacks {
     public LogFunction Log;
     public ReleaseFunction Release;
     public CollectFunction Collect;
+    public HookFunction Hook;
   }
 
   [DllImport("gpupool_csharp")]
@@ -56,7 +66,7 @@ internal static class Callbacks {
 
   static Callbacks() {
     table = new Table { Raise = Raise, TakeBytes = TakeBytes, Ask = Ask, Log = Log, Release = Release,
-                        Collect = Collect };
+                        Collect = Collect, Hook = Hook };
     gpupool_csharp_set_callbacks(ref table);
   }
 
@@ -106,6 +116,21 @@ internal static class Callbacks {
     } catch (Exception exception) {
       thrownByHandler = exception;
       return 0;
+    }
+  }
+
+  // The same. Nobody is asked any more once there is something to throw; on a thread of the library nobody would.
+  private static int Hook(IntPtr hook, ulong address, int isInside) {
+    if (thrownByHandler != null) return 0;
+    try {
+      return ((SleepHook)GCHandle.FromIntPtr(hook).Target)(address) ? 1 : 0;
+    } catch (Exception exception) {
+      if (isInside == 0) {
+        Console.Error.WriteLine(exception);
+        return 0;
+      }
+      thrownByHandler = exception;
+      return -1;
     }
   }
 

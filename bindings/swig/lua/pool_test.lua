@@ -354,6 +354,72 @@ function tests.handlers()
   fails("INVALID_ARGUMENT", pool.malloc, pool, 1)
 end
 
+local function sleepers()
+  return gpupool.open { backend = "sim", max_chunk_bytes = 2 * MIB }
+end
+
+function tests.sleeping()
+  local pool <close> = sleepers()
+  local blocks = { pool:malloc(4 * MIB), pool:malloc(4 * MIB), pool:malloc(4 * MIB) }
+  pool:set_name("some")
+  local slept = pool:sleep(gpupool.SLEEP_MODE_SAVE, 0, 5 * MIB)
+  same(slept.released_bytes, 8 * MIB)
+  same(slept.pools, 0)
+  same(pool:sleep_state(), gpupool.SLEEP_STATE_AWAKE)
+  same(pool:block_info(blocks[2]).state, gpupool.BLOCK_ASLEEP)
+  same(pool:block_info(blocks[3]).state, gpupool.BLOCK_LIVE)
+  same(gpupool.sleep_tag("some", gpupool.SLEEP_MODE_DROP, 0, 1 << 40).dropped_bytes, 4 * MIB)
+  same(pool:wake().saved_bytes, 8 * MIB)
+  fails("INVALID_ARGUMENT", pool.sleep, pool, gpupool.SLEEP_MODE_SAVE, 0, -1)
+  for _, block in ipairs(blocks) do pool:free(block) end
+end
+
+function tests.sleep_hooks()
+  local pool <close> = sleepers()
+  local block = pool:malloc(4 * MIB)
+  local calls = {}
+  local function called() return table.concat(calls, ", ") end
+  pool:set_sleep_hooks(function(address)
+    fails("UNAVAILABLE", pool.wake, pool)
+    pool:allocate(MIB):close()
+    calls[#calls + 1] = "before " .. tostring(address == block)
+    return true
+  end, function(address)
+    calls[#calls + 1] = "after " .. tostring(address == block)
+    return true
+  end)
+  collectgarbage()
+  pool:sleep()
+  pool:wake()
+  pool:sleep_block(block)
+  pool:wake_block(block)
+  same(called(), "before false, after false, before true, after true")
+  pool:set_sleep_hooks(function() return false end)
+  fails("UNAVAILABLE", pool.sleep, pool)
+  same(pool:sleep(gpupool.SLEEP_MODE_SAVE, 0, 8 * MIB).saved_bytes, 0)
+  same(pool:sleep_state(), gpupool.SLEEP_STATE_AWAKE)
+  -- What a hook throws is the call's, even if the call succeeds without the block.
+  local thrown = {}
+  pool:set_sleep_hooks(function() error(thrown) end)
+  same(select(2, pcall(pool.sleep, pool)), thrown)
+  same(select(2, pcall(pool.sleep, pool, gpupool.SLEEP_MODE_SAVE, 0, 8 * MIB)), thrown)
+  same(pool:sleep_state(), gpupool.SLEEP_STATE_AWAKE)
+  pool:set_sleep_hooks(nil, function() error(thrown) end)
+  pool:sleep()
+  same(select(2, pcall(pool.wake, pool)), thrown)
+  pool:set_sleep_hooks()
+  pool:wake()
+  pool:sleep()
+  pool:wake()
+  same(#calls, 4)
+  misused(pool.set_sleep_hooks, pool, 5)
+  pool:free(block)
+  local closing = sleepers()
+  closing:set_sleep_hooks(function() closing:close() return true end)
+  closing:sleep()
+  fails("INVALID_ARGUMENT", closing.set_sleep_hooks, closing)
+end
+
 function tests.watching()
   local pool <close> = gpupool.open()
   local block <close> = pool:allocate(3 * MIB)

@@ -358,6 +358,79 @@ class PoolTest < Minitest::Test
     refused { pool.malloc(1) }
   end
 
+  def sleepers
+    Pool.new(backend: :sim, max_chunk_bytes: 2 * MIB)
+  end
+
+  def test_sleeping
+    pool = sleepers
+    blocks = Array.new(3) { pool.malloc(4 * MIB) }
+    pool.set_name("some")
+    slept = pool.sleep(GpuPool::SLEEP_MODE_SAVE, 0, 5 * MIB)
+    assert_equal [8 * MIB, 0], [slept.released_bytes, slept.pools]
+    assert_equal GpuPool::SLEEP_STATE_AWAKE, pool.sleep_state
+    assert_equal [GpuPool::BLOCK_ASLEEP, GpuPool::BLOCK_LIVE], blocks.last(2).map { |at| pool.block_info(at).state }
+    assert_equal 4 * MIB, GpuPool.sleep_tag("some", GpuPool::SLEEP_MODE_DROP, 0, 1 << 40).dropped_bytes
+    assert_equal 8 * MIB, pool.wake.saved_bytes
+    assert_raises(RangeError) { pool.sleep(GpuPool::SLEEP_MODE_SAVE, 0, -1) }
+    blocks.each { |at| pool.free(at) }
+    pool.close
+  end
+
+  def test_sleep_hooks_are_called
+    pool = sleepers
+    block = pool.malloc(4 * MIB)
+    calls = []
+    before = lambda do |address|
+      assert_raises(GpuPool::UnavailableError) { pool.wake }
+      pool.allocate(MIB).close
+      calls << [:before, address == block]
+    end
+    pool.set_sleep_hooks(before, ->(address) { calls << [:after, address == block] })
+    GC.start
+    pool.sleep
+    pool.wake
+    pool.sleep_block(block)
+    pool.wake_block(block)
+    assert_equal [[:before, false], [:after, false], [:before, true], [:after, true]], calls
+    pool.set_sleep_hooks
+    pool.sleep
+    pool.wake
+    assert_equal 4, calls.size
+    assert_raises(TypeError) { pool.set_sleep_hooks(5) }
+    pool.free(block)
+    pool.close
+  end
+
+  # What they throw is the call's, even if the call succeeds without the block.
+  def test_sleep_hooks_refuse_and_throw
+    pool = sleepers
+    block = pool.malloc(4 * MIB)
+    pool.set_sleep_hooks(->(_) { false })
+    assert_raises(GpuPool::UnavailableError) { pool.sleep }
+    assert_equal 0, pool.sleep(GpuPool::SLEEP_MODE_SAVE, 0, 8 * MIB).saved_bytes
+    pool.set_sleep_hooks(->(_) { raise IOError, "from the hook" })
+    assert_equal "from the hook", assert_raises(IOError) { pool.sleep }.message
+    assert_raises(IOError) { pool.sleep(GpuPool::SLEEP_MODE_SAVE, 0, 8 * MIB) }
+    pool.set_sleep_hooks(->(_) { throw :out, 5 })
+    assert_equal(5, catch(:out) { pool.sleep })
+    assert_equal GpuPool::SLEEP_STATE_AWAKE, pool.sleep_state
+    pool.set_sleep_hooks(nil, ->(_) { raise IOError, "from the hook" })
+    pool.sleep
+    assert_raises(IOError) { pool.wake }
+    pool.set_sleep_hooks
+    pool.wake
+    pool.free(block)
+    pool.close
+  end
+
+  def test_a_sleep_hook_may_close_its_pool
+    pool = sleepers
+    pool.set_sleep_hooks(->(_) { pool.close || true })
+    pool.sleep
+    refused { pool.set_sleep_hooks }
+  end
+
   def test_watching
     Pool.open do |pool|
       pool.allocate(3 * MIB) do |block|

@@ -114,6 +114,10 @@ class Core {
 
   void set_oom_handler(std::unique_ptr<OomHandler> handler) { handler_->set(handle_, std::move(handler)); }
 
+  void set_sleep_hooks(std::unique_ptr<SleepHook> before, std::unique_ptr<SleepHook> after) {
+    handler_->set_hooks(handle_, std::move(before), std::move(after));
+  }
+
   /// The owner of a stream; null if none is known.
   std::shared_ptr<OwnedStream> owner_of(const StreamArgument& stream);
 
@@ -275,13 +279,14 @@ class StreamUse {
 
 #ifndef SWIG
 inline gpupool_sleep_options_t sleep_options(gpupool_sleep_mode_t mode, uint32_t flags, uint32_t fill,
-                                             uint64_t timeout_nanoseconds) {
+                                             uint64_t timeout_nanoseconds, uint64_t target = 0) {
   gpupool_sleep_options_t options{};
   options.struct_size = sizeof options;
   options.mode = mode;
   options.flags = flags;
   options.fill = fill;
   options.timeout_ns = timeout_nanoseconds;
+  options.target_bytes = target;
   return options;
 }
 

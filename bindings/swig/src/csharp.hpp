@@ -16,6 +16,8 @@ struct CsharpCallbacks {
   void (*log)(void* receiver, int32_t level, const char* message);
   void (*release)(void* delegate);
   int32_t (*collect)();
+  /// 1: all is well; 0: it is not; -1: it has thrown, and a call of the program is there to throw it.
+  int32_t (*hook)(void* hook, uint64_t address, int32_t is_inside);
 };
 
 inline CsharpCallbacks csharp_callbacks;
@@ -37,6 +39,35 @@ class CsharpHandler : public OomHandler {
   void* handler_;
 };
 
+/// A call from C# on this thread.
+class CsharpCall {
+ public:
+  CsharpCall() { ++depth; }
+  CsharpCall(const CsharpCall&) = delete;
+  CsharpCall& operator=(const CsharpCall&) = delete;
+  ~CsharpCall() { --depth; }
+
+  static inline thread_local int32_t depth = 0;
+};
+
+/// A delegate, called on any thread.
+class CsharpHook : public SleepHook {
+ public:
+  explicit CsharpHook(void* hook) : hook_(hook) {}
+  ~CsharpHook() override { csharp_callbacks.release(hook_); }
+  bool call(uint64_t address) noexcept override {
+    const int32_t answer = csharp_callbacks.hook(hook_, address, CsharpCall::depth);
+    if (answer < 0) has_thrown = true;
+    return answer > 0;
+  }
+
+  /// Since the end of the last call of this thread.
+  static inline thread_local bool has_thrown = false;
+
+ private:
+  void* hook_;
+};
+
 /// A delegate, called on any thread.
 class CsharpReceiver : public LogReceiver {
  public:
@@ -51,8 +82,9 @@ class CsharpReceiver : public LogReceiver {
   void* receiver_;
 };
 
-/// Leaves an exception pending.
+/// Leaves an exception pending: what a handler or a hook has thrown, or else the failure.
 inline void raise_in_csharp(const gpupool_error_t& error) {
+  CsharpHook::has_thrown = false;
   csharp_callbacks.raise(error.status, error.driver_code, error.message);
 }
 

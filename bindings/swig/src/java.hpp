@@ -73,6 +73,54 @@ class JavaHandler : public OomHandler {
   jmethodID method_ = nullptr;
 };
 
+/// An org.gpupool.SleepHook, called on any thread. Its exception stays pending, as a handler's; on a thread
+/// that is none of Java's it is printed.
+class JavaHook : public SleepHook {
+ public:
+  JavaHook(JNIEnv* jenv, jobject hook) : hook_(jenv->NewGlobalRef(hook)) {
+    method_ = jenv->GetMethodID(jenv->GetObjectClass(hook), "call", "(J)Z");
+  }
+  ~JavaHook() override {
+    const Thread thread;
+    if (thread.jenv != nullptr) thread.jenv->DeleteGlobalRef(hook_);
+  }
+
+  bool call(uint64_t address) noexcept override {
+    const Thread thread;
+    JNIEnv* const jenv = thread.jenv;
+    if (jenv == nullptr || jenv->ExceptionCheck() != 0) return false;
+    const jboolean answer = jenv->CallBooleanMethod(hook_, method_, static_cast<jlong>(address));
+    const bool has_thrown = jenv->ExceptionCheck() != 0;
+    if (has_thrown && thread.is_foreign) {
+      jenv->ExceptionDescribe();
+      jenv->ExceptionClear();
+    }
+    return !has_thrown && answer != 0;
+  }
+
+ private:
+  /// This thread as Java sees it; one that is none of Java's is attached meanwhile.
+  struct Thread {
+    Thread() {
+      void* found = nullptr;
+      if (java_machine->GetEnv(&found, JNI_VERSION_1_8) != JNI_OK)
+        is_foreign = java_machine->AttachCurrentThreadAsDaemon(&found, nullptr) == JNI_OK;
+      jenv = static_cast<JNIEnv*>(found);
+    }
+    Thread(const Thread&) = delete;
+    Thread& operator=(const Thread&) = delete;
+    ~Thread() {
+      if (is_foreign) (void)java_machine->DetachCurrentThread();
+    }
+
+    JNIEnv* jenv = nullptr;
+    bool is_foreign = false;
+  };
+
+  jobject hook_;
+  jmethodID method_ = nullptr;
+};
+
 /// An org.gpupool.LogReceiver, called on any thread.
 class JavaReceiver : public LogReceiver {
  public:

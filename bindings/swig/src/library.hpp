@@ -107,10 +107,11 @@ inline std::string why(gpupool_ptr_t address) {
 
 // ---- sleep of all pools with this name (without a tag: with any name): all of them, or none. Since 0.2.
 
+/// With a target, so many bytes of them together: pools of the lowest priority first, then the idlest.
 inline gpupool_sleep_result_t sleep_tag(const std::string& tag = "",
                                         gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE,
-                                        uint32_t flags = 0) {
-  const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0);
+                                        uint32_t flags = 0, uint64_t target = 0) {
+  const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0, target);
   gpupool_sleep_result_t result = no_result();
   check(gpupool_sleep_tag(tag.empty() ? nullptr : tag.c_str(), &options, &result));
   return result;

@@ -249,6 +249,29 @@ class LuaHandler : public OomHandler {
   LuaFunction function_;
 };
 
+class LuaHook : public SleepHook {
+ public:
+  LuaHook(lua_State* L, int index) : function_(L, index) {}
+
+  bool call(uint64_t address) noexcept override {
+    if (LuaCall::current == nullptr || LuaCall::current->has_thrown()) return false;
+    LuaCall* const call = function_.push();
+    if (call == nullptr) return false;
+    lua_State* const L = call->state();
+    lua_pushinteger(L, static_cast<lua_Integer>(address));
+    if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
+      call->keep_thrown();
+      return false;
+    }
+    const bool answer = lua_toboolean(L, -1) != 0;
+    lua_pop(L, 1);
+    return answer;
+  }
+
+ private:
+  LuaFunction function_;
+};
+
 class LuaReceiver : public LogReceiver {
  public:
   LuaReceiver(lua_State* L, int index) : function_(L, index) {}

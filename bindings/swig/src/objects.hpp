@@ -216,10 +216,12 @@ class Pool {
 
   // ---- sleep: all memory goes back to the device, and the addresses stay. Since 0.2.
 
-  /// Puts the pool to sleep. mode: a SleepMode; flags: bits of SleepFlag.
-  gpupool_sleep_result_t sleep(gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE, uint32_t flags = 0) {
+  /// Puts the pool to sleep. mode: a SleepMode; flags: bits of SleepFlag. With a target the pool stays awake
+  /// and gives back that many bytes, or all there are: what is cached, then whole blocks, the idlest first.
+  gpupool_sleep_result_t sleep(gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE, uint32_t flags = 0,
+                               uint64_t target = 0) {
     const Call call(*core_);
-    const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0);
+    const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0, target);
     gpupool_sleep_result_t result = no_result();
     check(gpupool_sleep(call.pool(), &options, &result));
     return result;
@@ -364,6 +366,15 @@ class Pool {
     std::unique_ptr<OomHandler> owned(handler);
     const Call call(*core_);
     core_->set_oom_handler(std::move(owned));
+  }
+  /// Takes ownership of the hooks; null: none. before_release is called before memory goes, and may refuse;
+  /// after_map once it is there again. Each gets the address of the block that sleeps or wakes alone, or 0.
+  /// The pool keeps them until it is closed. Since 0.2.
+  void set_sleep_hooks(SleepHook* before_release = nullptr, SleepHook* after_map = nullptr) {
+    std::unique_ptr<SleepHook> before(before_release);
+    std::unique_ptr<SleepHook> after(after_map);
+    const Call call(*core_);
+    core_->set_sleep_hooks(std::move(before), std::move(after));
   }
 
   // ---- watching

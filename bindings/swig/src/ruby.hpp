@@ -142,6 +142,38 @@ class RubyHandler : public OomHandler {
   VALUE* handler_;
 };
 
+/// The same, around sleep.
+class RubyHook : public SleepHook {
+ public:
+  explicit RubyHook(VALUE hook) : hook_(new VALUE(hook)) { rb_gc_register_address(hook_); }
+  ~RubyHook() override {
+    if (ruby_native_thread_p() == 0) return;
+    rb_gc_unregister_address(hook_);
+    delete hook_;
+  }
+
+  bool call(uint64_t address) noexcept override {
+    const RubyCall* const call = RubyCall::current;
+    if (call == nullptr || *call->thrown() != 0) return false;
+    const Question question{*hook_, address};
+    const VALUE answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown());
+    return *call->thrown() == 0 && RTEST(answer);
+  }
+
+ private:
+  struct Question {
+    VALUE hook;
+    uint64_t address;
+  };
+
+  static VALUE put(VALUE pointer) {
+    const auto& question = *reinterpret_cast<const Question*>(pointer);
+    return rb_funcall(question.hook, rb_intern("call"), 1, ULL2NUM(question.address));
+  }
+
+  VALUE* hook_;
+};
+
 /// An object with a method `call`. Lines from threads that are not inside a call from Ruby, and from the
 /// collector, go to standard error.
 class RubyReceiver : public LogReceiver {

@@ -222,6 +222,73 @@ public static class PoolTest {
     Thrown<GpuPoolInvalidArgumentException>(() => closing.Malloc(1));
   }
 
+  private static Pool Sleepers() {
+    return new Pool(new Config { Backend = Backend.Sim, MaxChunkBytes = 2 * MiB });
+  }
+
+  private static void TestSleeping() {
+    using (Pool pool = Sleepers()) {
+      var blocks = new[] { pool.Malloc(4 * MiB), pool.Malloc(4 * MiB), pool.Malloc(4 * MiB) };
+      pool.SetName("some");
+      SleepResult slept = pool.Sleep(SleepMode.Save, 0, 5 * MiB);
+      Same(slept.ReleasedBytes, 8 * MiB);
+      Same(slept.Pools, 0U);
+      Same(pool.SleepState(), SleepState.Awake);
+      Same(pool.BlockInfo(blocks[1]).State, BlockState.Asleep);
+      Same(pool.BlockInfo(blocks[2]).State, BlockState.Live);
+      Same(Library.SleepTag("some", SleepMode.Drop, 0, 1UL << 40).DroppedBytes, 4 * MiB);
+      Same(pool.Wake().SavedBytes, 8 * MiB);
+      foreach (ulong block in blocks) pool.Free(block);
+    }
+  }
+
+  private static void TestSleepHooks() {
+    var calls = new List<string>();
+    using (Pool pool = Sleepers()) {
+      ulong block = pool.Malloc(4 * MiB);
+      pool.SetSleepHooks(address => {
+        Thrown<GpuPoolUnavailableException>(() => pool.Wake());
+        pool.Allocate(MiB).Dispose();
+        calls.Add("before " + (address == block));
+        return true;
+      }, address => {
+        calls.Add("after " + (address == block));
+        return true;
+      });
+      GC.Collect();
+      pool.Sleep();
+      pool.Wake();
+      pool.SleepBlock(block);
+      pool.WakeBlock(block);
+      IsTrue(calls.SequenceEqual(new[] { "before False", "after False", "before True", "after True" }));
+      pool.SetSleepHooks(address => false, null);
+      Thrown<GpuPoolUnavailableException>(() => pool.Sleep());
+      Same(pool.Sleep(SleepMode.Save, 0, 8 * MiB).SavedBytes, 0UL);
+      Same(pool.SleepState(), SleepState.Awake);
+      // What a hook throws is the call's, even if the call succeeds without the block.
+      pool.SetSleepHooks(address => { throw new TimeoutException("from the hook"); }, null);
+      Same(Thrown<TimeoutException>(() => pool.Sleep()).Message, "from the hook");
+      Thrown<TimeoutException>(() => pool.Sleep(SleepMode.Save, 0, 8 * MiB));
+      Same(pool.SleepState(), SleepState.Awake);
+      pool.SetSleepHooks(null, address => { throw new TimeoutException("from the hook"); });
+      pool.Sleep();
+      Thrown<TimeoutException>(() => pool.Wake());
+      pool.SetSleepHooks(null, null);
+      pool.Wake();
+      pool.Sleep();
+      pool.Wake();
+      Same(calls.Count, 4);
+      pool.Free(block);
+    }
+    Pool closing = Sleepers();
+    closing.SetSleepHooks(address => {
+      closing.Dispose();
+      return true;
+    }, address => true);
+    closing.Sleep();
+    Thrown<GpuPoolInvalidArgumentException>(() => closing.SetSleepHooks(null, null));
+  }
+
   private static void TestWatching() {
     using (var pool = new Pool())
     using (Block block = pool.Allocate(3 * MiB)) {
@@ -548,9 +615,10 @@ public static class PoolTest {
 
   public static void Main() {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
-                       TestWatching, TestTags, TestRecording, TestClosing, TestWords, TestCaptures, TestLaunches,
-                       TestCollecting, TestCollectingBeforeOutOfMemory, TestCollectingChildrenBeforeOutOfMemory,
-                       TestThreads, TestSharedPool, TestConfigs, TestHandoffs, TestSimulatedDevice };
+                       TestSleeping, TestSleepHooks, TestWatching, TestTags, TestRecording, TestClosing, TestWords,
+                       TestCaptures, TestLaunches, TestCollecting, TestCollectingBeforeOutOfMemory,
+                       TestCollectingChildrenBeforeOutOfMemory, TestThreads, TestSharedPool, TestConfigs, TestHandoffs,
+                       TestSimulatedDevice };
     foreach (Action test in tests) test();
     Console.WriteLine("C#: {0} tests passed", tests.Length);
   }

@@ -21,6 +21,8 @@ import org.gpupool.GpuPoolException.UnknownPointerException;
 import org.gpupool.LogLevel;
 import org.gpupool.Pool;
 import org.gpupool.SimConfig;
+import org.gpupool.SleepMode;
+import org.gpupool.SleepState;
 import org.gpupool.Status;
 import org.gpupool.Stream;
 
@@ -262,6 +264,81 @@ public final class PoolTest {
     });
     thrown(OverLimitException.class, () -> pool.malloc(65 * MIB));
     thrown(InvalidArgumentException.class, () -> pool.malloc(1));
+  }
+
+  private static Pool sleepers() {
+    Config config = new Config();
+    config.setBackend(Backend.SIM);
+    config.setMaxChunkBytes(2 * MIB);
+    return new Pool(config);
+  }
+
+  private static void sleeping() {
+    try (Pool pool = sleepers()) {
+      List<Block> blocks = List.of(pool.allocate(4 * MIB), pool.allocate(4 * MIB), pool.allocate(4 * MIB));
+      pool.setName("some");
+      var slept = pool.sleep(SleepMode.SAVE, 0, 5 * MIB);
+      same(slept.getReleasedBytes(), 8 * MIB);
+      same(slept.getPools(), 0);
+      same(pool.sleepState(), SleepState.AWAKE);
+      same(pool.blockInfo(blocks.get(1).address()).getState(), BlockState.ASLEEP);
+      same(pool.blockInfo(blocks.get(2).address()).getState(), BlockState.LIVE);
+      same(GpuPool.sleepTag("some", SleepMode.DROP, 0, 1L << 40).getDroppedBytes(), 4 * MIB);
+      same(pool.wake().getSavedBytes(), 8 * MIB);
+      thrown(InvalidArgumentException.class, () -> pool.sleep(SleepMode.SAVE, 0, -1));
+    }
+  }
+
+  private static void sleepHooks() {
+    List<String> calls = new ArrayList<>();
+    try (Pool pool = sleepers()) {
+      long block = pool.malloc(4 * MIB);
+      pool.setSleepHooks(address -> {
+        thrown(UnavailableException.class, () -> pool.wake());
+        pool.allocate(MIB).close();
+        return calls.add("before " + (address == block));
+      }, address -> calls.add("after " + (address == block)));
+      System.gc();
+      pool.sleep();
+      pool.wake();
+      pool.sleepBlock(block);
+      pool.wakeBlock(block);
+      same(calls, List.of("before false", "after false", "before true", "after true"));
+      pool.setSleepHooks(address -> false, null);
+      thrown(UnavailableException.class, () -> pool.sleep());
+      same(pool.sleep(SleepMode.SAVE, 0, 8 * MIB).getSavedBytes(), 0L);
+      same(pool.sleepState(), SleepState.AWAKE);
+      // What a hook throws is the call's, even if the call succeeds without the block.
+      pool.setSleepHooks(address -> { throw new IllegalStateException("from the hook"); }, null);
+      same(thrown(IllegalStateException.class, () -> pool.sleep()).getMessage(), "from the hook");
+      thrown(IllegalStateException.class, () -> pool.sleep(SleepMode.SAVE, 0, 8 * MIB));
+      same(pool.sleepState(), SleepState.AWAKE);
+      pool.setSleepHooks(null, address -> { throw new IllegalStateException("from the hook"); });
+      pool.sleep();
+      thrown(IllegalStateException.class, () -> pool.wake());
+      pool.setSleepHooks(null, null);
+      pool.wake();
+      pool.sleep();
+      pool.wake();
+      same(calls.size(), 4);
+      // On another thread of Java's.
+      pool.setSleepHooks(address -> calls.add(Thread.currentThread().getName()), null);
+      Thread other = new Thread(pool::sleep, "other");
+      other.start();
+      other.join();
+      same(calls.get(4), "other");
+      pool.wake();
+      pool.free(block);
+    } catch (InterruptedException exception) {
+      throw new IllegalStateException(exception);
+    }
+    Pool closing = sleepers();
+    closing.setSleepHooks(address -> {
+      closing.close();
+      return true;
+    }, address -> true);
+    closing.sleep();
+    thrown(InvalidArgumentException.class, () -> closing.setSleepHooks(null, null));
   }
 
   private static void watching() {
@@ -615,6 +692,8 @@ public final class PoolTest {
         PoolTest::streams,
         PoolTest::limits,
         PoolTest::handlers,
+        PoolTest::sleeping,
+        PoolTest::sleepHooks,
         PoolTest::watching,
         PoolTest::tags,
         PoolTest::recording,
