@@ -137,7 +137,7 @@ gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_
 }
 
 gpupool_status_t gpupool_allow_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options) {
-  return with_options(options, nullptr, [&](const SleepOptions& read, gpupool_sleep_result_t&) {
+  return with_options(options, false, nullptr, [&](const SleepOptions& read, gpupool_sleep_result_t&) {
     return on_pool(pool, [&](Pool& self) { return self.sleeper().allow(read); });
   });
 }
