@@ -199,12 +199,17 @@ bool Member::recharge(uint64_t reserved, uint64_t guaranteed, bool waits_in_turn
   if (delta > 0 && waits_in_turn && !is_passing(static_cast<uint64_t>(delta))) return false;
   const auto account = [&](uint32_t slot) -> Account& { return account_of(region, slot); };
   const uint64_t limit = std::min(region.header.limit.load(std::memory_order_relaxed), kMostUnits);
-  if (delta != 0 && !word::change(region.header.used, account, slot_, delta, limit)) return false;
+  Slot& self = own();
+  // Whoever sees that there is no room sees who can give some: this member seems to have too much for a
+  // moment, never too little.
+  self.reserved.store(std::max(reserved, reserved_), std::memory_order_seq_cst);
+  if (delta != 0 && !word::change(region.header.used, account, slot_, delta, limit)) {
+    self.reserved.store(reserved_, std::memory_order_release);
+    return false;
+  }
   charged_ = charge;
   reserved_ = reserved;
   guaranteed_ = guaranteed;
-  Slot& self = own();
-  // Whoever sees that this member has no more sees what was put back as well.
   self.reserved.store(reserved, std::memory_order_release);
   self.guaranteed.store(guaranteed, std::memory_order_release);
   if (delta >= 0) return true;
@@ -235,7 +240,7 @@ uint64_t Member::room() const noexcept {
   if (!is_member()) return ~uint64_t{0};
   const Header& header = layout()->header;
   const uint64_t limit = header.limit.load(std::memory_order_relaxed);
-  const uint64_t used = word::used_of(header.used.load(std::memory_order_relaxed));
+  const uint64_t used = word::used_of(header.used.load(std::memory_order_acquire));
   const Slot& self = own();
   const uint64_t reserved = self.reserved.load(std::memory_order_relaxed);
   const uint64_t guaranteed = self.guaranteed.load(std::memory_order_relaxed);

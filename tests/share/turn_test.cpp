@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a member asks of its neighbours: who is asked, who gives, in which order, and for how long one waits.
+#include <sys/ptrace.h>
+
 #include <array>
 #include <vector>
 
@@ -11,6 +13,7 @@ namespace {
 class TurnTest : public ShareTest {
  protected:
   std::array<uint64_t, 3> given_by_three(const std::shared_ptr<Member>& asker);
+  void step_through(bool takes);
 };
 
 /// All is given between the look at what is missing and the look at the neighbours, who have nothing then.
@@ -38,6 +41,44 @@ TEST_F(TurnTest, WhatIsGivenWhileItLooksAroundIsSeen) {
   EXPECT_EQ(used(), 0U);
   kill(child, SIGKILL);
   end_of(child);
+}
+
+/// At each instruction of a child that takes all or gives it back, whoever finds no room finds who has it.
+void TurnTest::step_through(bool takes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer has too many instructions";
+#endif
+  Common<std::atomic<bool>> is_through;
+  const pid_t child = start([&] {
+    const auto member = join();
+    if (!takes && !member->charge(kTotal)) return 1;
+    ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    raise(SIGSTOP);
+    const bool taken = !takes || member->charge(kTotal);
+    if (!takes) member->refund(kTotal);
+    *is_through = true;
+    return taken ? pause() : 1;
+  });
+  int status = 0;
+  waitpid(child, &status, 0);
+  int instructions = 0;
+  for (; WIFSTOPPED(status) && !*is_through; ++instructions) {
+    ASSERT_TRUE(used() == 0 || members().back().reserved != 0) << instructions << " instructions";
+    ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr);
+    waitpid(child, &status, 0);
+  }
+  EXPECT_GT(instructions, 50) << "processes cannot be single-stepped here";
+  EXPECT_EQ(used(), takes ? kTotal : 0);
+  kill(child, SIGKILL);
+  end_of(child);
+}
+
+TEST_F(TurnTest, WhoTakesMemoryIsSeenAtEachInstruction) {
+  step_through(true);
+}
+
+TEST_F(TurnTest, WhoGivesMemoryBackIsSeenAtEachInstruction) {
+  step_through(false);
 }
 
 /// Giving takes longer than it takes until a neighbour is asked again.
