@@ -271,9 +271,8 @@ void define_sleep(napi_env env, napi_value exports) {
              return figures_of(caller, caller.values[0],
                                [&pool, timeout, flags, fill] { return pool.wake(timeout, flags, fill); });
            });
-  function("gpupool_allow_sleep", "pool mode flags", [](Caller, Pool& pool, int32_t mode, uint32_t flags) {
-    pool.allow_sleep(mode_of(mode), flags);
-  });
+  function("gpupool_allow_sleep", "pool mode flags",
+           [](Caller, Pool& pool, int32_t mode, uint32_t flags) { pool.allow_sleep(mode_of(mode), flags); });
   function("gpupool_sleep_block", "pool address mode flags",
            [](Caller, Pool& pool, uint64_t address, int32_t mode, uint32_t flags) {
              return pool.sleep_block(address, mode_of(mode), flags);
