@@ -111,8 +111,8 @@ export declare class Pool implements Disposable {
   wake(timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   wakeSync(timeout?: number | bigint, flags?: number, fill?: number): SleepResult;
-  /** Until the next wake, neighbours of the group that are short may have the pool put to sleep, as sleep does: use none
-   * of its memory before. A pool that shares with nobody throws UnavailableError. */
+  /** Until the next wake, neighbours of the group that are short may have the pool put to sleep, as sleep does: use
+   * none of its memory before. A pool that shares with nobody throws UnavailableError. */
   allowSleep(mode?: number | SleepModeName, flags?: number): void;
   /** Gives back the chunks that lie wholly inside the block at an address; the pool stays awake. As sleep. */
   sleepBlock(address: number | bigint, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;

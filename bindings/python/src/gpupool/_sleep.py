@@ -109,8 +109,8 @@ class Sleeping(Watched):
         sync_context: bool = False,
         hold_mallocs: bool = False,
     ) -> None:
-        """Lets neighbours of the group that are short have the pool put to sleep, as sleep would, until the next wake: use
-        none of its memory before that. Wake is cheap if nobody was short.
+        """Lets neighbours of the group that are short have the pool put to sleep, as sleep would, until the next
+        wake: use none of its memory before that. Wake is cheap if nobody was short.
 
         Raises UnavailableError (the pool shares with nobody), UnsupportedError (not in vmm mode), ForkedError.
         """
