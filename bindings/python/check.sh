@@ -41,7 +41,7 @@ echo "== python: types"
 echo "== python: wheel"
 rm -rf "$build/wheels"
 "$python" -m pip -q --disable-pip-version-check wheel . --no-deps --no-build-isolation -w "$build/wheels" \
-  -C build-dir="$build/cmake"
+  --config-settings=build-dir="$build/cmake"
 "$python" -m pip -q --disable-pip-version-check install --force-reinstall --no-deps "$build"/wheels/*.whl
 size=$(stat -c %s "$build"/wheels/*.whl)
 [ "$size" -le 2097152 ] || { echo "the wheel has $size bytes, more than 2 MiB" >&2; exit 1; }

@@ -80,8 +80,9 @@ for machine in "${machines[@]}"; do
   # Builds from the source archive, as an installer would that finds no wheel.
   GPUPOOL_WHEEL_MACHINE=$machine GPUPOOL_WHEEL_TOOLS=$work/$machine _PYTHON_HOST_PLATFORM=linux-$machine \
     "$python" -m pip -q --disable-pip-version-check wheel "$work/source" --no-deps --no-build-isolation \
-    -w "$work/$machine/wheel" -C build-dir="$work/$machine/cmake" -C cmake.define.GPUPOOL_PYTHON_COMMAND=ON \
-    -C cmake.toolchain-file="$PWD/packaging/python/zig/toolchain.cmake"
+    -w "$work/$machine/wheel" --config-settings=build-dir="$work/$machine/cmake" \
+    --config-settings=cmake.define.GPUPOOL_PYTHON_COMMAND=ON \
+    --config-settings=cmake.toolchain-file="$PWD/packaging/python/zig/toolchain.cmake"
   # auditwheel refuses a wheel that needs a newer glibc, and would bring along a library that not every such system has.
   rm -rf "$work/$machine/repaired"
   "$python" -m auditwheel repair --plat "manylinux_2_28_$machine" --only-plat -w "$work/$machine/repaired" \
