@@ -82,6 +82,7 @@ need_checkers() {
   need luarocks command luarocks
   need debhelper command dh
   need dpkg-dev command dpkg-buildpackage
+  need build-essential file build-essential/list
   # A real browser for the report's page, whose tests are skipped without one. Prometheus's checker, promtool, is used
   # if present, but not installed, because its package starts a server.
   want chromium command chromium
