@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sleeps with a target: which blocks go, how many, and what stays.
+#include <algorithm>
+#include <memory>
+
 #include "block_fixture.hpp"
 
 namespace sleep_test {
