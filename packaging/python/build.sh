@@ -26,8 +26,8 @@ unset GPUPOOL_PREFIX CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER CFLAG
 # Prepares compilers for one machine, the headers of other projects that the command needs, and a stand-in to link for
 # zlib. Every manylinux system has zlib, so only its names count.
 prepare() { # prepare MACHINE
-  local bin=$work/$1 header
-  mkdir -p "$bin/include"
+  local bin=$work/$1 header config
+  mkdir -p "$bin/include" "$bin/python/$1-linux-gnu"
   for name in cc c++; do
     printf '#!/bin/sh\nexec "%s" -m ziglang %s -target %s-linux-gnu.2.28 "$@"\n' "$python" "$name" "$1" >"$bin/$name"
     chmod +x "$bin/$name"
@@ -36,6 +36,10 @@ prepare() { # prepare MACHINE
     [ -e "/usr/include/$header" ] || { echo "build.sh: /usr/include/$header is not here: run tools/setup.sh" >&2; exit 1; }
     ln -sfn "/usr/include/$header" "$bin/include/$header"
   done
+  # Debian's Python looks for its configuration by the machine's name. It is the same for both machines.
+  config=/usr/include/$("$python" -c 'from sysconfig import *; print(get_config_var("MULTIARCH"))')
+  config+=/python$("$python" -c 'from sysconfig import *; print(get_python_version())')
+  ln -sfn "$config" "$bin/python/$1-linux-gnu/${config##*/}"
   python3 - <<'END' >"$bin/libz.c"
 import ctypes.util, subprocess
 path = next(line.split()[-1] for line in subprocess.check_output(["/sbin/ldconfig", "-p"], text=True).splitlines()
