@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -24,6 +25,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 
 #include "cli/library.hpp"
 #include "cli/share_regions.hpp"
@@ -33,7 +35,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// src/share/broker_linux.cpp has the same.
+// src/share/broker.hpp has the same.
 constexpr char kBrokerMagic[8] = {'g', 'p', 'b', 'r', 'o', 'k', 'e', 'r'};
 constexpr uint32_t kBrokerVersion = 1;
 enum class Outcome : uint32_t { refused, ask, here, none };
@@ -165,24 +167,12 @@ class Rules {
 };
 
 /// Never waits: an asker that does not read gets nothing.
-void send_says(int connection, const Says& says, int region = -1, int sign = -1) noexcept {
-  Says whole = says;
-  iovec part{&whole, sizeof whole};
-  const int files[2] = {region, sign};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof files)] = {};
+void send_says(int connection, Says says, std::span<const int> files = {}) noexcept {
+  iovec part{&says, sizeof says};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (region >= 0) {
-    message.msg_control = room;
-    message.msg_controllen = sizeof room;
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof files);
-    std::memcpy(CMSG_DATA(head), files, sizeof files);
-  }
-  (void)sendmsg(connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  send_with(connection, message, files, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /// What a field says; "" if it has no end.
@@ -310,7 +300,7 @@ class Broker {
     if (region < 0) return refuse(fmt::format("it can make no region: {}", std::strerror(errno)));
     const Descriptor sign = lock_.sign();
     if (!sign) return refuse(fmt::format("it has no sign to give: {}", std::strerror(errno)));
-    send_says(connection, rules_.answer(Outcome::here), region, sign.get());
+    send_says(connection, rules_.answer(Outcome::here), std::array{region, sign.get()});
   }
 
   const Rules& rules_;

@@ -26,6 +26,7 @@ constexpr size_t kMostRegions = 256;
 constexpr uint64_t kMostRegionBytes = 16 << 20;
 constexpr int kRegionSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr int kFirstInherited = 3;  // of the service manager's descriptors
+constexpr size_t kMostFiles = 2;    // with one packet
 constexpr off_t kBrokersByte = 0;
 constexpr off_t kMembersByte = 1;
 
@@ -134,6 +135,20 @@ bool is_region_word(const std::string& text) noexcept {
   });
 }
 
+void send_with(int socket, msghdr packet, std::span<const int> files, int flags) noexcept {
+  alignas(cmsghdr) char room[CMSG_SPACE(kMostFiles * sizeof(int))] = {};
+  if (!files.empty()) {
+    packet.msg_control = room;
+    packet.msg_controllen = CMSG_SPACE(files.size_bytes());
+    cmsghdr* const head = CMSG_FIRSTHDR(&packet);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(files.size_bytes());
+    std::memcpy(CMSG_DATA(head), files.data(), files.size_bytes());
+  }
+  (void)sendmsg(socket, &packet, flags);
+}
+
 void notify_manager(const std::string& text, int file) noexcept {
   const char* const path = std::getenv("NOTIFY_SOCKET");
   sockaddr_un address{};
@@ -143,22 +158,12 @@ void notify_manager(const std::string& text, int file) noexcept {
   if (*path == '@') address.sun_path[0] = '\0';  // a name that no file stands for
   const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   iovec part{const_cast<char*>(text.data()), text.size()};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof file)] = {};
   msghdr message{};
   message.msg_name = &address;
   message.msg_namelen = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (file >= 0) {
-    message.msg_control = room;
-    message.msg_controllen = sizeof room;
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof file);
-    std::memcpy(CMSG_DATA(head), &file, sizeof file);
-  }
-  (void)sendmsg(socket.get(), &message, MSG_NOSIGNAL);
+  send_with(socket.get(), message, {&file, file >= 0 ? size_t{1} : 0}, MSG_NOSIGNAL);
 }
 
 }  // namespace gpupool::cli

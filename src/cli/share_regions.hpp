@@ -3,6 +3,8 @@
 // members do.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -61,6 +63,9 @@ class Regions {
 
 /// Whether this is a word that a group or device may be called by.
 bool is_region_word(const std::string& text) noexcept;
+
+/// Sends a packet over a socket, with descriptors unless there are none. Failures are left to the receiver.
+void send_with(int socket, msghdr packet, std::span<const int> files, int flags) noexcept;
 
 /// Sends a line to the service manager ($NOTIFY_SOCKET), with a descriptor unless it is -1; does nothing if
 /// there is none.

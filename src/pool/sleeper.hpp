@@ -158,6 +158,9 @@ class Sleeper {
 
   Status check_kind() const;
   Status check_own(Address block);
+  Status sleep_now(Lock& lock, const SleepOptions& options, Result& result);
+  Status begin_sleep(Lock& lock, const SleepOptions& options, Result& result);
+  void undo_sleep(Lock& lock);
   template <typename Function>
   static Status attempt(Function function);
   void become_awake() noexcept;
@@ -195,11 +198,10 @@ class Sleeper {
   void end_region(Region& region) noexcept;
   void end_chunk(Chunk* chunk) noexcept;
 
-  // fall_asleep.cpp
-  Status sleep_now(Lock& lock, const SleepOptions& options, Result& result);
+  // sleep_allowance.cpp
   void end_allowance() noexcept;
-  Status begin_sleep(Lock& lock, const SleepOptions& options, Result& result);
-  void undo_sleep(Lock& lock);
+
+  // fall_asleep.cpp
   Status fall_asleep(Lock& lock, const SleepOptions& options, Result& result);
   void drain_lanes() noexcept;
   Status check_captures();

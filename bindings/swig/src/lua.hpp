@@ -221,6 +221,18 @@ class LuaFunction {
     return call;
   }
 
+  /// Calls what push() has put there, with the arguments above it. What it throws is the call's, and a no.
+  static bool answer(LuaCall& call, int arguments) noexcept {
+    lua_State* const L = call.state();
+    if (lua_pcall(L, arguments, 1, 0) != LUA_OK) {
+      call.keep_thrown();
+      return false;
+    }
+    const bool answer = lua_toboolean(L, -1) != 0;
+    lua_pop(L, 1);
+    return answer;
+  }
+
  private:
   LuaProgramPtr program_;
   int reference_;
@@ -236,13 +248,7 @@ class LuaHandler : public OomHandler {
     lua_State* const L = call->state();
     lua_pushinteger(L, static_cast<lua_Integer>(size));
     lua_pushinteger(L, attempt);
-    if (lua_pcall(L, 2, 1, 0) != LUA_OK) {
-      call->keep_thrown();
-      return false;
-    }
-    const bool answer = lua_toboolean(L, -1) != 0;
-    lua_pop(L, 1);
-    return answer;
+    return LuaFunction::answer(*call, 2);
   }
 
  private:
@@ -259,13 +265,7 @@ class LuaHook : public SleepHook {
     if (call == nullptr) return false;
     lua_State* const L = call->state();
     lua_pushinteger(L, static_cast<lua_Integer>(address));
-    if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
-      call->keep_thrown();
-      return false;
-    }
-    const bool answer = lua_toboolean(L, -1) != 0;
-    lua_pop(L, 1);
-    return answer;
+    return LuaFunction::answer(*call, 1);
   }
 
  private:

@@ -107,21 +107,33 @@ inline bool run_collector() noexcept {
   return *call->thrown() == 0;
 }
 
+/// An object that the collector leaves alone.
+class RubyObject {
+ public:
+  explicit RubyObject(VALUE object) : object_(new VALUE(object)) { rb_gc_register_address(object_); }
+  RubyObject(const RubyObject&) = delete;
+  RubyObject& operator=(const RubyObject&) = delete;
+  /// If another language has replaced it, in a default pool on a thread of its own, the object is left alone.
+  ~RubyObject() {
+    if (ruby_native_thread_p() == 0) return;
+    rb_gc_unregister_address(object_);
+    delete object_;
+  }
+  VALUE get() const noexcept { return *object_; }
+
+ private:
+  VALUE* object_;
+};
+
 /// An object with a method `call`. It is called only on a thread that is inside a call from Ruby.
 class RubyHandler : public OomHandler {
  public:
-  explicit RubyHandler(VALUE handler) : handler_(new VALUE(handler)) { rb_gc_register_address(handler_); }
-  /// If another language has replaced it, in a default pool on a thread of its own, the object is left alone.
-  ~RubyHandler() override {
-    if (ruby_native_thread_p() == 0) return;
-    rb_gc_unregister_address(handler_);
-    delete handler_;
-  }
+  explicit RubyHandler(VALUE handler) : handler_(handler) {}
 
   bool ask(uint64_t size, uint32_t attempt) noexcept override {
     const RubyCall* const call = RubyCall::current;
     if (call == nullptr) return false;
-    const Question question{*handler_, size, attempt};
+    const Question question{handler_.get(), size, attempt};
     const VALUE answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown());
     return *call->thrown() == 0 && RTEST(answer);
   }
@@ -139,23 +151,18 @@ class RubyHandler : public OomHandler {
                       UINT2NUM(question.attempt));
   }
 
-  VALUE* handler_;
+  RubyObject handler_;
 };
 
 /// The same, around sleep.
 class RubyHook : public SleepHook {
  public:
-  explicit RubyHook(VALUE hook) : hook_(new VALUE(hook)) { rb_gc_register_address(hook_); }
-  ~RubyHook() override {
-    if (ruby_native_thread_p() == 0) return;
-    rb_gc_unregister_address(hook_);
-    delete hook_;
-  }
+  explicit RubyHook(VALUE hook) : hook_(hook) {}
 
   bool call(uint64_t address) noexcept override {
     const RubyCall* const call = RubyCall::current;
     if (call == nullptr || *call->thrown() != 0) return false;
-    const Question question{*hook_, address};
+    const Question question{hook_.get(), address};
     const VALUE answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown());
     return *call->thrown() == 0 && RTEST(answer);
   }
@@ -171,25 +178,18 @@ class RubyHook : public SleepHook {
     return rb_funcall(question.hook, rb_intern("call"), 1, ULL2NUM(question.address));
   }
 
-  VALUE* hook_;
+  RubyObject hook_;
 };
 
 /// An object with a method `call`. Lines from threads that are not inside a call from Ruby, and from the
 /// collector, go to standard error.
 class RubyReceiver : public LogReceiver {
  public:
-  explicit RubyReceiver(VALUE receiver) : receiver_(new VALUE(receiver)) {
-    rb_gc_register_address(receiver_);
-  }
-  ~RubyReceiver() override {
-    if (ruby_native_thread_p() == 0) return;
-    rb_gc_unregister_address(receiver_);
-    delete receiver_;
-  }
+  explicit RubyReceiver(VALUE receiver) : receiver_(receiver) {}
 
   bool take(int32_t level, const char* message) noexcept override {
     if (RubyCall::current == nullptr || rb_during_gc() != 0) return false;
-    const Line line{*receiver_, level, message};
+    const Line line{receiver_.get(), level, message};
     int thrown = 0;
     (void)rb_protect(put, reinterpret_cast<VALUE>(&line), &thrown);
     if (thrown != 0) {
@@ -213,7 +213,7 @@ class RubyReceiver : public LogReceiver {
                       rb_utf8_str_new_cstr(line.message));
   }
 
-  VALUE* receiver_;
+  RubyObject receiver_;
 };
 
 /// Throws the failure, or what a handler has thrown.

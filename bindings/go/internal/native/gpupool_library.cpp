@@ -94,6 +94,7 @@
 #include "../../../../src/pool/serve.cpp"
 #include "../../../../src/pool/shortage.cpp"
 #include "../../../../src/pool/show.cpp"
+#include "../../../../src/pool/sleep_allowance.cpp"
 #include "../../../../src/pool/sleep_block.cpp"
 #include "../../../../src/pool/sleep_hooks.cpp"
 #include "../../../../src/pool/sleep_target.cpp"
