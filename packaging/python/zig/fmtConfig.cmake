@@ -3,5 +3,6 @@
 if(NOT TARGET fmt::fmt-header-only)
   add_library(fmt::fmt-header-only INTERFACE IMPORTED)
   target_include_directories(fmt::fmt-header-only SYSTEM INTERFACE $ENV{GPUPOOL_WHEEL_TOOLS}/include)
-  target_compile_definitions(fmt::fmt-header-only INTERFACE FMT_HEADER_ONLY=1)
+  # An empty FMT_CONSTEVAL: zig's clang refuses the consteval functions of fmt 10, which then check formats at run time.
+  target_compile_definitions(fmt::fmt-header-only INTERFACE FMT_HEADER_ONLY=1 FMT_CONSTEVAL=)
 endif()
