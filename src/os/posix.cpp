@@ -31,12 +31,9 @@ void watch_fork(ForkHook before, ForkHook in_parent, ForkHook in_child) noexcept
 
 /// Without a lock or a guard, which a child of fork would inherit taken: where several threads come first,
 /// one key stays. Storage outlives a key's destructors, so none is copied.
-void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept {
-  (void)bytes;
-  constexpr uint64_t kNone = ~uint64_t{0};
-  static constinit std::atomic<uint64_t> key{kNone};
+void at_thread_end(std::atomic<uint64_t>& key, void (*run)(void*), void* data) noexcept {
   uint64_t known = key.load(std::memory_order_acquire);
-  if (known == kNone) {
+  if (known == kNoKey) {
     pthread_key_t created{};
     if (pthread_key_create(&created, run) != 0) return;
     if (key.compare_exchange_strong(known, created)) {
@@ -46,6 +43,12 @@ void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept {
     }
   }
   pthread_setspecific(static_cast<pthread_key_t>(known), data);
+}
+
+void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept {
+  (void)bytes;
+  static constinit std::atomic<uint64_t> key{kNoKey};
+  at_thread_end(key, run, data);
 }
 
 bool HelperThread::start(const char* name, void* (*run)(void*), void* with) noexcept {

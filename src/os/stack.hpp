@@ -2,17 +2,25 @@
 // The frames of a stack.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace gpupool::internal::os {
 
-/// The calling thread's return addresses, innermost first. Returns how many. `cautious`: by means that no
-/// memory checker complains about.
-size_t take_frames(void** frames, size_t room, bool cautious) noexcept;
-/// In a child of fork: from here on, frames are taken without libraries that know nothing of fork.
-void forget_unwinder() noexcept;
+inline constexpr size_t kFrames = 48;
+
+struct Stack {
+  std::array<void*, kFrames> frames;  // the return addresses, innermost first
+  size_t count = 0;
+  /// 0, or what the caller wrote here when this thread took the same stack before. Null: nowhere to write.
+  /// Good until the thread's next take_frames.
+  uintptr_t* mark = nullptr;
+};
+
+/// Sets the calling thread's stack. `cautious`: by means that no memory checker complains about.
+void take_frames(Stack& stack, bool cautious) noexcept;
 
 struct Span {
   uintptr_t begin = 0;

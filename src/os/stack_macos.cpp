@@ -9,11 +9,9 @@
 
 namespace gpupool::internal::os {
 
-size_t take_frames(void** frames, size_t room, bool) noexcept {
-  return unwind(frames, room);
+void take_frames(Stack& stack, bool) noexcept {
+  unwind(stack);
 }
-
-void forget_unwinder() noexcept {}
 
 /// From the header of the module, as long as it is no program, to the end of its code.
 Span own_code() noexcept {

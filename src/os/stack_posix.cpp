@@ -10,26 +10,19 @@
 namespace gpupool::internal::os {
 namespace {
 
-struct Taken {
-  void** frames;
-  size_t room;
-  size_t count;
-};
-
-_Unwind_Reason_Code on_frame(_Unwind_Context* context, void* to) noexcept {
-  Taken& taken = *static_cast<Taken*>(to);
+_Unwind_Reason_Code add_frame(_Unwind_Context* context, void* to) noexcept {
+  Stack& stack = *static_cast<Stack*>(to);
   const auto frame = _Unwind_GetIP(context);
-  if (taken.count == taken.room || frame == 0) return _URC_END_OF_STACK;
-  taken.frames[taken.count++] = reinterpret_cast<void*>(frame);
+  if (stack.count == kFrames || frame == 0) return _URC_END_OF_STACK;
+  stack.frames[stack.count++] = reinterpret_cast<void*>(frame);
   return _URC_NO_REASON;
 }
 
 }  // namespace
 
-size_t unwind(void** frames, size_t room) noexcept {
-  Taken taken{frames, room, 0};
-  _Unwind_Backtrace(on_frame, &taken);
-  return taken.count;
+void unwind(Stack& stack) noexcept {
+  stack.count = 0;
+  _Unwind_Backtrace(add_frame, &stack);
 }
 
 Origin origin_of(const void* code) {

@@ -22,11 +22,9 @@ HMODULE module_of(const void* code) noexcept {
 
 }  // namespace
 
-size_t take_frames(void** frames, size_t room, bool) noexcept {
-  return CaptureStackBackTrace(0, static_cast<DWORD>(room), frames, nullptr);
+void take_frames(Stack& stack, bool) noexcept {
+  stack.count = CaptureStackBackTrace(0, kFrames, stack.frames.data(), nullptr);
 }
-
-void forget_unwinder() noexcept {}
 
 Span own_code() noexcept {
   const auto module = reinterpret_cast<uintptr_t>(module_of(reinterpret_cast<const void*>(&own_code)));

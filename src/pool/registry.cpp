@@ -6,7 +6,6 @@
 
 #include "base/log.hpp"
 #include "os/process.hpp"
-#include "os/stack.hpp"
 #include "pool/pool.hpp"
 #include "share/member.hpp"
 #include "watch/control.hpp"
@@ -137,7 +136,6 @@ void Registry::after_fork_in_child() noexcept {
   control::forget();
   control::unlock();
   Recorder::unlock();
-  os::forget_unwinder();
   unlock_stacks();
   unlock_tags();
   unlock_log();

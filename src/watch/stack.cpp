@@ -21,13 +21,11 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr size_t kFrames = 48;
 constexpr size_t kFramesMax = 4096;
 
 /// A stack as it was first seen.
 struct Taken {
-  std::array<void*, kFrames> frames;
-  size_t count = 0;
+  os::Stack native;
   char text[kFramesMax];
   size_t length = 0;
 
@@ -81,22 +79,18 @@ bool is_own(const void* frame) noexcept {
 }
 
 /// Omits the library's own frames, so that all paths through it are one call site.
-void trim(Taken& taken) noexcept {
-  const auto begin = taken.frames.begin();
-  const auto end = begin + static_cast<ptrdiff_t>(taken.count);
+void trim(os::Stack& stack) noexcept {
+  const auto begin = stack.frames.begin();
+  const auto end = begin + static_cast<ptrdiff_t>(stack.count);
   const auto first = std::find_if_not(begin, end, is_own);
-  taken.count = static_cast<size_t>(std::copy(first, end, begin) - begin);
-}
-
-void take_native(Taken& taken) noexcept {
-  taken.count = os::take_frames(taken.frames.data(), kFrames, is_under_valgrind());
-  trim(taken);
+  stack.count = static_cast<size_t>(std::copy(first, end, begin) - begin);
 }
 
 uint64_t hash_of(const Taken& taken) noexcept {
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15 ^ (hash >> 29); };
-  for (size_t i = 0; i < taken.count; ++i) add(reinterpret_cast<uintptr_t>(taken.frames[i]));
+  const os::Stack& native = taken.native;
+  for (size_t i = 0; i < native.count; ++i) add(reinterpret_cast<uintptr_t>(native.frames[i]));
   std::string_view words = taken.words();
   for (uint64_t word = 0; words.size() >= sizeof word; words.remove_prefix(sizeof word)) {
     std::memcpy(&word, words.data(), sizeof word);
@@ -143,12 +137,36 @@ StackId remember(const Taken& taken) {
   if (const auto found = all.numbers.find(hash); found != all.numbers.end()) return found->second;
   if (all.stacks.size() + 1 >= kStacks) return 0;
   // If the second of these throws, a stack remains that no hash leads to.
-  all.stacks.push_back({{taken.frames.begin(), taken.frames.begin() + static_cast<ptrdiff_t>(taken.count)},
-                        std::string(taken.words()),
-                        {}});
+  const auto begin = taken.native.frames.begin();
+  all.stacks.push_back(
+      {{begin, begin + static_cast<ptrdiff_t>(taken.native.count)}, std::string(taken.words()), {}});
   const auto number = static_cast<StackId>(all.stacks.size());
   all.numbers.emplace(hash, number);
   return number;
+}
+
+StackId number_of(Taken& taken) noexcept {
+  trim(taken.native);
+  if (taken.native.count == 0 && taken.length == 0) return 0;
+  try {
+    return remember(taken);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
+
+/// A stack that the thread took before has its number as its mark: no lock, no hash.
+StackId number_native(Taken& taken) noexcept {
+  uintptr_t* const mark = taken.native.mark;
+  if (mark == nullptr) return number_of(taken);
+  if (*mark == 0) *mark = number_of(taken);
+  return static_cast<StackId>(*mark);
+}
+
+StackId number_with(gpupool_stack_fn_t fn, Taken& taken) noexcept {
+  taken.length = std::min(fn(teller.user.load(), taken.text, kFramesMax), kFramesMax);
+  while (taken.length != 0 && taken.text[taken.length - 1] == '\n') --taken.length;
+  return number_of(taken);
 }
 
 }  // namespace
@@ -167,19 +185,10 @@ StackKinds kinds_to_take(StackKinds wanted) noexcept {
 StackId take_stack(StackKinds kinds) noexcept {
   if (is_taking) return 0;
   is_taking = true;
-  StackId number = 0;
   Taken taken;
-  if (kinds.native) take_native(taken);
+  if (kinds.native) os::take_frames(taken.native, is_under_valgrind());
   const gpupool_stack_fn_t fn = kinds.language ? teller.fn.load() : nullptr;
-  if (fn != nullptr) taken.length = std::min(fn(teller.user.load(), taken.text, kFramesMax), kFramesMax);
-  while (taken.length != 0 && taken.text[taken.length - 1] == '\n') --taken.length;
-  if (taken.count != 0 || taken.length != 0) {
-    try {
-      number = remember(taken);
-    } catch (const std::bad_alloc&) {
-      number = 0;
-    }
-  }
+  const StackId number = fn == nullptr ? number_native(taken) : number_with(fn, taken);
   is_taking = false;
   return number;
 }

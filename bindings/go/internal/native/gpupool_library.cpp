@@ -123,6 +123,7 @@
 #include "../../../../src/device/sim/shared_linux.cpp"
 #include "../../../../src/os/linux.cpp"
 #include "../../../../src/os/stack_linux.cpp"
+#include "../../../../src/os/stack_memo_linux.cpp"
 #include "../../../../src/share/broker_linux.cpp"
 #include "../../../../src/share/handoff_linux.cpp"
 #include "../../../../src/share/region_linux.cpp"
