@@ -18,9 +18,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.hpp"
+#include "device/inspection.hpp"
 
 namespace gpupool::internal {
 
@@ -190,10 +192,16 @@ class Device {
   /// Null: it no longer does.
   virtual void name_asleep(Address address, uint64_t size, const char* pool) noexcept = 0;
 
-  // ---- debug mode annotate
+  // ---- debug modes
+
+  /// Gets ready for inspect(). May wait for the GPU.
+  virtual Status begin_inspecting() = 0;
+  /// Queues looks, at most kLooksAtOnce, and behind them a fill. What the looks find goes to a DamageReport
+  /// at `report`, in pinned memory. Not for a stream that captures.
+  virtual Status inspect(std::span<const Look> looks, const Fill& fill, Address report, Stream stream) = 0;
 
   /// Says who may touch memory of the pool, for the device and the tools that watch accesses to it. On a
-  /// simulated device, the pool's own fill_words and transfer may touch all of it.
+  /// simulated device, the pool's own fill_words, transfer and inspect may touch all of it.
   virtual void annotate(Address address, uint64_t size, Standing standing) noexcept = 0;
 };
 

@@ -91,6 +91,10 @@ class UpstreamDevice final : public Device {
     return streams_->transfer(destination, source, size, stream);
   }
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
+  Status begin_inspecting() override { return streams_->begin_inspecting(); }
+  Status inspect(std::span<const Look> looks, const Fill& work, Address report, Stream stream) override {
+    return streams_->inspect(looks, work, report, stream);
+  }
   void annotate(Address, uint64_t, Standing) noexcept override {}
 
  private:

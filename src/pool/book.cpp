@@ -28,6 +28,14 @@ void AddressBook::move_to_gone(Address address) noexcept {
   in_use_.erase(found);
 }
 
+BlockRecord* AddressBook::find(Address address, uint64_t number) noexcept {
+  const auto after = in_use_.upper_bound(address);
+  if (after != in_use_.begin() && std::prev(after)->second.number == number) return &std::prev(after)->second;
+  const auto found = std::find_if(gone_.rbegin(), gone_.rend(),
+                                  [&](const BlockRecord& life) { return life.number == number; });
+  return found == gone_.rend() ? nullptr : &*found;
+}
+
 const BlockRecord* AddressBook::holder(Address address) const noexcept {
   if (const BlockRecord* before = below(address + 1); before != nullptr && before->holds(address))
     return before;

@@ -28,6 +28,7 @@ struct BlockRecord {
   uint32_t freed_in = 0;
   TagId tag = 0;
   bool has_canary = false;
+  bool is_damaged = false;   // beyond its end, and that was told
   bool is_poisoned = false;  // since its free
   bool is_fenced = false;
 
@@ -47,6 +48,9 @@ class AddressBook {
   BlockRecord* find(Address address) noexcept;
   /// From here on, the block's memory may be another block's.
   void move_to_gone(Address address) noexcept;
+
+  /// A block that holds an address or did, by its number; null: it is forgotten.
+  BlockRecord* find(Address address, uint64_t number) noexcept;
 
   /// The block in use that holds an address, else the last one that did before it was gone; null: none.
   const BlockRecord* holder(Address address) const noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/debugger.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -134,13 +135,18 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.is_fenced = block->region->is_fence;
   const bool may = may_queue(state);
   pool_.device_.annotate(address, life.room, Standing::open);
-  if (modes_.poison && may) poison(life, state, kNewPoison);
   // Behind a fenced block is only what it was rounded up by.
   const uint64_t behind = life.room - size;
-  if (modes_.canary && may && behind != 0) {
-    life.has_canary =
-        pool_.device_.fill(address + size, canary_of(life.number), behind, state.order.stream()) == kSuccess;
-  }
+  Fill canary;
+  if (modes_.canary && may)
+    canary = {address + size, static_cast<uint32_t>(std::min<uint64_t>(behind, Look::kRoom)),
+              canary_of(life.number)};
+  if (!may) Inspector::drop_looks(state.order);
+  // Before the poison, which may go where a look has yet to be done.
+  const bool is_queued = may && inspector_.queue(canary, state.order);
+  life.has_canary = is_queued && canary.size != 0;
+  if (may && !is_queued) ++skipped_;
+  if (modes_.poison && may) poison(life, state, kNewPoison);
   life.is_poisoned = false;
   pool_.device_.annotate(address + size, behind, Standing::closed);
   pool_.device_.annotate(address, size, Standing::block);
@@ -206,8 +212,10 @@ void Debugger::wait_for_work() {
   (void)pool_.wait_for_streams(lock, "compute-sanitizer");
 }
 
-/// Whether a graph may use a live block that is freed now: it is a capture's own, or its stream captures.
+/// For annotate: whether a graph may use a live block that is freed now: it is a capture's own, or its stream
+/// captures.
 bool Debugger::is_of_capture(Address address) const noexcept {
+  if (!modes_.annotate) return false;
   const Range* block = pool_.space_.map.find(address);
   if (block == nullptr) return false;
   StreamState& state = heap_of(*block).state();
@@ -230,14 +238,13 @@ void Debugger::settle(Range& block) noexcept {
     allow_reuse(block);
     return;
   }
-  const bool may = may_queue(state);
-  if (life->has_canary && (!may || !inspector_.look_behind(*life, state))) ++skipped_;
+  if (life->has_canary && !inspector_.look_behind(*life, state.order)) ++skipped_;
   life->has_canary = false;
   if (block.region->is_fence) {
     allow_reuse(block);
     return;
   }
-  if (modes_.poison && may) poison(*life, state, kFreePoison);
+  if (modes_.poison && may_queue(state)) poison(*life, state, kFreePoison);
   if (modes_.quarantine == 0) {
     allow_reuse(block);
     return;
@@ -261,7 +268,7 @@ void Debugger::allow_reuse(Range& block) noexcept {
     StreamState& state = heap_of(block).state();
     // A block that was held back was nobody's for a while, and must still be as it was filled.
     const bool was_held = modes_.quarantine != 0 && life->is_poisoned && life->died_ns != 0;
-    if (was_held && (is_ending_ || !may_queue(state) || !inspector_.look_inside(*life, state))) ++skipped_;
+    if (was_held && (is_ending_ || !inspector_.look_inside(*life, state.order))) ++skipped_;
     book_.move_to_gone(block.address);
   }
   block.region->is_fence ? fences_.retire(block) : pool_.free_to_heap(block);
@@ -323,29 +330,25 @@ void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address)
 
 void Debugger::collect_findings(Findings& found) noexcept {
   try {
-    inspector_.compare(found);
+    inspector_.collect(book_, found);
   } catch (const std::bad_alloc&) {
     // Another look will find it.
   }
-  // Damage to a live block is reported once.
-  for (const Finding& finding : found) {
-    BlockRecord* block = book_.find(finding.block.address);
-    if (block != nullptr && block->number == finding.block.number) block->has_canary = false;
-  }
 }
 
-/// Queues a look behind each block in use from an address on, while there is room. True if all are queued.
+/// Looks behind blocks in use, from an address on. True if that were all; else `from` is where to go on.
 bool Debugger::look_at_lives(Address& from) noexcept {
+  constexpr size_t kAtOnce = 1024;  // so that others get the lock
   bool done = true;
+  size_t count = 0;
   book_.for_each_from(from, [&](const BlockRecord& life) {
     Range* block = pool_.space_.map.find(life.address);
-    if (!inspector_.has_place()) {
+    if (count++ == kAtOnce) {
       from = life.address;
       return done = false;
     }
     StreamState& state = heap_of(*block).state();
-    if (life.has_canary && !pool_.sleeper_.is_asleep(*block) &&
-        (!may_queue(state) || !inspector_.look_behind(life, state)))
+    if (life.has_canary && !pool_.sleeper_.is_asleep(*block) && !inspector_.look_behind(life, state.order))
       ++skipped_;
     return true;
   });
@@ -369,11 +372,12 @@ Status Debugger::check(uint64_t& count, std::string& text) {
     if (status != kSuccess) return status;
   }
   const Pool::Lock lock = pool_.enter();
-  count = findings_;
+  count = findings_ + inspector_.untold();
   for (const std::string& line : told_) text += line + "\n";
-  if (skipped_ != 0)
-    text +=
-        std::to_string(skipped_) + " fills and looks were left out, while streams captured or were gone\n";
+  if (const uint64_t untold = inspector_.untold(); untold != 0)
+    text += std::to_string(untold) + " more were only counted\n";
+  if (const uint64_t skipped = skipped_ + inspector_.skipped(); skipped != 0)
+    text += std::to_string(skipped) + " fills and looks were left out, while streams captured or were gone\n";
   if (unfenced_ != 0) text += std::to_string(unfenced_) + " blocks have no fence, for want of memory\n";
   return kSuccess;
 }
@@ -407,6 +411,7 @@ void Debugger::end(QuietLock& lock) noexcept {
   empty_quarantine();
   (void)pool_.wait_for_streams(lock, "the pool's end");
   fences_.end();
+  for (const auto& state : pool_.streams_.all()) Inspector::drop_looks(state->order);
   lock.unlock();
   tell(found);
   inspector_.end();

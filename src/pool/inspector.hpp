@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks whether device memory still holds what it was filled with: copies it to the host, in stream order,
-// and compares it once the stream has passed.
+// Has the device see whether memory still holds what it was filled with, in the order of a stream, and tells
+// what it found instead.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <deque>
-#include <string>
 #include <vector>
 
 #include "device/device.hpp"
@@ -14,16 +12,18 @@
 
 namespace gpupool::internal {
 
+class DeferredLooks;
 class MeteredDevice;
-struct StreamState;
+class StreamOrder;
 
 /// The words of poison. As a floating-point number of 16, 32 or 64 bits, poison is NaN. As 32-bit integers
 /// the words are 2,147,450,879 and -65,538, so that an index leaves the buffer.
 inline constexpr uint32_t kNewPoison = 0x7fff7fff;
 inline constexpr uint32_t kFreePoison = 0xfffefffe;
-/// The byte of a block's canary. Differs from block to block, and from what programs mostly write.
-constexpr uint8_t canary_of(uint64_t number) noexcept {
-  return static_cast<uint8_t>(0xa1 + 2 * (number % 45));
+/// The word of a block's canary, four equal bytes. Differs from block to block, and from what programs mostly
+/// write.
+constexpr uint32_t canary_of(uint64_t number) noexcept {
+  return static_cast<uint32_t>(0xa1 + 2 * (number % 45)) * 0x01010101U;
 }
 
 /// Bytes that were written where nobody may write.
@@ -40,9 +40,6 @@ struct Finding {
 /// Guarded by the pool's lock.
 class Inspector {
  public:
-  /// The most bytes that one look compares.
-  static constexpr uint64_t kRoom = 1024;
-
   explicit Inspector(MeteredDevice& device) : device_(device) {}
   Inspector(const Inspector&) = delete;
   Inspector& operator=(const Inspector&) = delete;
@@ -51,42 +48,35 @@ class Inspector {
   Status begin();
   void end() noexcept;
 
-  /// Queue a look at what is behind a block, or at the beginning and end of a freed one. False if there is no
-  /// place or the device refuses.
-  bool look_behind(const BlockRecord& life, StreamState& state) noexcept;
-  bool look_inside(const BlockRecord& life, StreamState& state) noexcept;
+  /// Look, by the next malloc on the stream at the latest, at what is behind a block, or at the beginning and
+  /// the end of a freed one. False if the stream is released, captures for long, or the device refuses.
+  bool look_behind(const BlockRecord& life, StreamOrder& order) noexcept;
+  bool look_inside(const BlockRecord& life, StreamOrder& order) noexcept;
+  /// Call it when a malloc has got memory of a stream that does not capture: queues the looks that wait, and
+  /// behind them the fill of the block's canary, at most Look::kRoom bytes; 0: none. False: the device
+  /// refuses.
+  bool queue(const Fill& canary, StreamOrder& order) noexcept;
 
-  /// Compares what has arrived. If it throws std::bad_alloc, no look is lost.
-  void compare(std::vector<Finding>& found);
+  /// The same if the stream captures: leaves out the looks that wait.
+  static void drop_looks(StreamOrder& order) noexcept;
 
-  bool has_place() const noexcept { return used_ < kSlots; }
-  bool is_idle() const noexcept { return looks_.empty(); }
+  /// Adds what the device has found since the last call, but the damage behind one block only once. If it
+  /// throws std::bad_alloc, nothing is lost.
+  void collect(AddressBook& book, std::vector<Finding>& found);
+
+  /// Damages that had no place in the report: they are only counted.
+  uint64_t untold() const noexcept;
+  /// Looks that were put off and could not be queued.
+  uint64_t skipped() const noexcept { return skipped_; }
 
  private:
-  static constexpr size_t kSlots = 1024;
-
-  /// One part of a block on its way to the host.
-  struct Part {
-    uint64_t offset;  // in the block
-    uint64_t size;
-  };
-  struct Look {
-    BlockRecord block;
-    bool inside;
-    std::array<Part, 2> parts;
-    StreamState* state;
-    uint64_t epoch;
-    size_t slot;
-  };
-
-  bool queue(const BlockRecord& life, bool inside, std::array<Part, 2> parts, StreamState& state) noexcept;
-  bool examine(const Look& look, Finding& finding) const noexcept;
+  bool put_off(const Look& look, StreamOrder& order) noexcept;
+  DeferredLooks* looks_of(StreamOrder& order) noexcept;
 
   MeteredDevice& device_;
-  Address memory_ = 0;
-  size_t used_ = 0;
-  size_t next_ = 0;
-  std::deque<Look> looks_;  // in the order of their slots
+  DamageReport* report_ = nullptr;
+  size_t collected_ = 0;
+  uint64_t skipped_ = 0;
 };
 
 }  // namespace gpupool::internal

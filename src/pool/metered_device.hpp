@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "device/device.hpp"
@@ -130,6 +131,10 @@ class MeteredDevice {
   }
   Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) {
     return timed(Call::copy, [&] { return device_->fill_words(destination, word, size, stream); });
+  }
+  Status begin_inspecting() { return device_->begin_inspecting(); }
+  Status inspect(std::span<const Look> looks, const Fill& work, Address report, Stream stream) {
+    return timed(Call::copy, [&] { return device_->inspect(looks, work, report, stream); });
   }
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) {
     return timed(Call::copy, [&] { return device_->fill(destination, value, size, stream); });

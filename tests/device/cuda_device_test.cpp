@@ -351,6 +351,13 @@ TEST_F(CudaDeviceTest, EveryFailureKeepsItsNumberAndName) {
       {"cuMemcpyAsync", [&](Device& d) { return d.copy(block, mapped.address, 512, stream); }},
       {"cuMemsetD8Async", [&](Device& d) { return d.fill(block, 0, 512, stream); }},
       {"cuMemsetD32Async", [&](Device& d) { return d.fill_words(block, 0, 512, stream); }},
+      {"cuModuleLoadData", [&](Device& d) { return d.begin_inspecting(); }},
+      {"cuModuleGetFunction", [&](Device& d) { return d.begin_inspecting(); }},
+      {"cuLaunchKernel",
+       [&](Device& d) {
+         if (const Status status = d.begin_inspecting(); status != kSuccess) return status;
+         return d.inspect({}, {mapped.address, 512, 0}, 0, stream);
+       }},
       {"cuCtxGetCurrent", [&](Device& d) { return d.free_memory(out); }},
       {"cuCtxPushCurrent_v2", [&](Device& d) { return d.free_memory(out); }},
       {"cuThreadExchangeStreamCaptureMode", [&](Device& d) { return d.free_memory(out); }},
@@ -374,7 +381,8 @@ TEST_F(CudaDeviceTest, EveryFailureKeepsItsNumberAndName) {
   EXPECT_EQ(out_stream, kUntouched);
   EXPECT_TRUE(out_flag);
   FakeCudaLive after = fake_.live();
-  --after.events;  // the failed record's, kept to be used again
+  --after.events;   // the failed record's, kept to be used again
+  --after.modules;  // the device's, until its end
   EXPECT_EQ(std::memcmp(&before, &after, sizeof before), 0) << "a failed call left something behind";
 
   device_->recycle(event);

@@ -58,6 +58,8 @@ REAL_TYPE(CUstream_st)
 REAL_TYPE(CUevent_st)
 REAL_TYPE(CUgraph_st)
 REAL_TYPE(CUgraphNode_st)
+REAL_TYPE(CUmod_st)
+REAL_TYPE(CUfunc_st)
 
 // Integers have no names of their own: they must be the same types.
 static_assert(std::is_same_v<ours::CUdevice, ::CUdevice>);

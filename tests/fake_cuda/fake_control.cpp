@@ -111,7 +111,8 @@ uint64_t calls(const char* function) {
 FakeCudaLive live() {
   return locked([](State& driver) {
     return FakeCudaLive{driver.reservations.size(), driver.chunks.size(), driver.mappings.size(),
-                        driver.allocations.size(),  driver.events.size(), driver.streams.size()};
+                        driver.allocations.size(),  driver.events.size(), driver.streams.size(),
+                        driver.modules.size()};
   });
 }
 

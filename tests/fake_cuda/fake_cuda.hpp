@@ -24,6 +24,7 @@ struct FakeCudaLive {
   uint64_t allocations;
   uint64_t events;
   uint64_t streams;
+  uint64_t modules;
 };
 
 /// How the last chunk was created, and how access was last set.

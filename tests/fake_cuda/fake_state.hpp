@@ -71,6 +71,11 @@ struct FakeEvent {
   CapturePlace place;  // of the stream, if it is captured
 };
 
+struct FakeModule {
+  Context* context = nullptr;
+  std::string text;
+};
+
 struct Chunk {
   int device = 0;
   uint64_t size = 0;
@@ -134,6 +139,7 @@ struct State {
   // The legacy and the per-thread default stream of each context; the latter is one for all threads here.
   std::map<std::pair<Context*, uintptr_t>, FakeStream> default_streams;
   std::map<CUevent, std::unique_ptr<FakeEvent>> events;
+  std::map<CUmodule, std::unique_ptr<FakeModule>> modules;
   uint64_t next_capture = 1;
   std::vector<std::unique_ptr<FakeNode>> nodes;  // of all captures
 
@@ -187,6 +193,9 @@ bool is_usable(const State& state, int device, uint64_t address, uint64_t size);
 
 /// The stream that a handle names in the current context; null if there is none.
 FakeStream* find_stream(State& state, CUstream handle);
+/// Queues work on memory of the current context's device, or takes it into the stream's graph. Work that is
+/// not allowed is refused, and is a fault once it is no longer allowed when its turn comes.
+CUresult queue_work(CUstream stream, std::function<bool()> is_allowed, std::function<void()> work);
 /// Does all that can be done now, on all streams.
 void run_streams(State& state);
 /// Whether the calling thread may not make a call that is unsafe under capture; invalidates those captures.

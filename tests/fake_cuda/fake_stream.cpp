@@ -94,8 +94,9 @@ CUresult capture_wait(FakeStream& stream, const CapturePlace& place) {
   return CUDA_SUCCESS;
 }
 
-/// Queues work on memory, or takes it into the stream's graph.
-CUresult queue_work(CUstream handle, std::function<bool()> is_allowed, std::function<void()> work) {
+}  // namespace
+
+CUresult fake::queue_work(CUstream handle, std::function<bool()> is_allowed, std::function<void()> work) {
   FakeStream* stream = nullptr;
   if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
   if (!is_allowed()) return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -113,8 +114,6 @@ CUresult queue_work(CUstream handle, std::function<bool()> is_allowed, std::func
   queue(state(), *stream, {nullptr, run});
   return CUDA_SUCCESS;
 }
-
-}  // namespace
 
 FakeStream* fake::find_stream(State& driver, CUstream handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);

@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "device/cuda/inspection_kernel.hpp"
+
 namespace gpupool::internal {
 namespace {
 
@@ -56,6 +58,7 @@ CudaDevice::~CudaDevice() {
   // Once the driver has gone, the events have gone too.
   if (scope.status() != kSuccess) return;
   for (const CUevent event : free_events_) driver_.cuEventDestroy_v2(event);
+  if (module_ != nullptr) driver_.cuModuleUnload(module_);
 }
 
 Status CudaDevice::free_memory(uint64_t& free) {
@@ -476,6 +479,36 @@ Status CudaDevice::host_memory(uint64_t& available) {
 
 Status CudaDevice::transfer(Address destination, Address source, uint64_t size, Stream stream) {
   return copy(destination, source, size, stream);
+}
+
+// ---- debug modes
+
+Status CudaDevice::begin_inspecting() {
+  if (inspection_ != nullptr) return kSuccess;
+  const CudaScope scope = enter(CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  if (module_ == nullptr) {
+    const CUresult result = driver_.cuModuleLoadData(&module_, cuda::kInspectionPtx);
+    if (result != CUDA_SUCCESS) return cuda_failed(result, "cuModuleLoadData");
+  }
+  const CUresult result = driver_.cuModuleGetFunction(&inspection_, module_, cuda::kInspectionName);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuModuleGetFunction(%s)", cuda::kInspectionName);
+}
+
+Status CudaDevice::inspect(std::span<const Look> looks, const Fill& fill, Address report, Stream stream) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  cuda::InspectionTask task;
+  task.report = report;
+  task.fill = fill;
+  task.look_count = static_cast<uint32_t>(looks.size());
+  std::copy(looks.begin(), looks.end(), task.looks);
+  void* parameters[] = {&task};
+  const CUresult result = driver_.cuLaunchKernel(inspection_, 1, 1, 1, cuda::inspection_threads(looks.size()),
+                                                 1, 1, 0, to_stream(stream), parameters, nullptr);
+  if (result == CUDA_SUCCESS) return kSuccess;
+  return cuda_failed(result, "cuLaunchKernel(%s, stream 0x%" PRIxPTR ")", cuda::kInspectionName, stream);
 }
 
 }  // namespace gpupool::internal

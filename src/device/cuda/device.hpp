@@ -81,6 +81,8 @@ class CudaDevice final : public Device {
   Status host_memory(uint64_t& available) override;
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override;
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
+  Status begin_inspecting() override;
+  Status inspect(std::span<const Look> looks, const Fill& fill, Address report, Stream stream) override;
   void annotate(Address address, uint64_t size, Standing standing) noexcept override {
     if (setup_.info.annotates) sanitizer_.annotate(address, size, standing);
   }
@@ -110,6 +112,10 @@ class CudaDevice final : public Device {
   size_t enabled_ = 1;  // how many of them can access memory from cuMemAlloc
 
   ComputeSanitizer sanitizer_;
+
+  // Of debug mode canary; null: begin_inspecting() was not called.
+  cuda::CUmodule module_ = nullptr;
+  cuda::CUfunction inspection_ = nullptr;
 };
 
 }  // namespace gpupool::internal

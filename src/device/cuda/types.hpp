@@ -24,6 +24,8 @@ using CUevent = struct CUevent_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphEdgeData = struct CUgraphEdgeData_st;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
 
 enum CUresult : unsigned {
   CUDA_SUCCESS = 0,
@@ -173,6 +175,11 @@ struct CUmemAccessDesc {
   X(cuMemcpyAsync, CUresult(CUdeviceptr, CUdeviceptr, size_t, CUstream))                               \
   X(cuMemsetD8Async, CUresult(CUdeviceptr, unsigned char, size_t, CUstream))                           \
   X(cuMemsetD32Async, CUresult(CUdeviceptr, unsigned int, size_t, CUstream))                           \
+  X(cuModuleLoadData, CUresult(CUmodule*, const void*))                                                \
+  X(cuModuleUnload, CUresult(CUmodule))                                                                \
+  X(cuModuleGetFunction, CUresult(CUfunction*, CUmodule, const char*))                                 \
+  X(cuLaunchKernel, CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,   \
+                             unsigned, CUstream, void**, void**))                                      \
   X(cuEventCreate, CUresult(CUevent*, unsigned))                                                       \
   X(cuEventDestroy_v2, CUresult(CUevent))                                                              \
   X(cuEventRecord, CUresult(CUevent, CUstream))                                                        \

@@ -40,8 +40,13 @@ const char* name_of(SimWork::Kind kind) noexcept {
     case SimWork::Kind::fill: return "fill";
     case SimWork::Kind::copy: return "copy";
     case SimWork::Kind::transfer: return "transfer";
+    case SimWork::Kind::look: return "look";
   }
   return "";
+}
+
+bool is_copy(const SimWork& work) noexcept {
+  return work.kind == SimWork::Kind::copy || work.kind == SimWork::Kind::transfer;
 }
 
 /// Fills with a repeated word; if its bytes are equal, from any address on.
@@ -135,6 +140,38 @@ Status SimMachine::transfer(const SimMachines& all, Address destination, Address
   return status;
 }
 
+Status SimMachine::inspect(const SimMachines& all, std::span<const Look> looks, const Fill& fill,
+                           Address report, Stream stream) {
+  SimStream* queue = nullptr;
+  if (const Status status = streams.find("look", stream, queue); status != kSuccess) return status;
+  if (queue->capture != 0) {
+    return faults.refuse(driver_code::kCaptureUnsupported, "look on stream %#llx, which is capturing",
+                         Long{stream});
+  }
+  std::vector<SimWork> works;
+  for (const Look& look : looks) {
+    SimWork& work = works.emplace_back();
+    work.kind = SimWork::Kind::look;
+    work.is_own = true;
+    work.word = look.word;
+    work.source = look.address;
+    work.size = look.size;
+    work.block = look.block;
+    work.report = static_cast<DamageReport*>(host_pointer(report));
+  }
+  if (fill.size != 0) {
+    SimWork& work = works.emplace_back();
+    work.kind = SimWork::Kind::fill;
+    work.is_own = true;
+    work.word = fill.word;
+    work.destination = fill.address;
+    work.size = fill.size;
+  }
+  if (works.empty()) return kSuccess;
+  works.front().nanoseconds = sim_prices::kInspection;
+  return run(all, {stream, 0}, works);
+}
+
 Status SimMachine::launch(const SimMachines& all, uint64_t capture, Stream stream) {
   std::span<const SimWork> works;
   if (const Status status = streams.find_graph(capture, works); status != kSuccess) return status;
@@ -183,16 +220,16 @@ Status SimMachine::run(const SimMachines& all, const Caller& caller, std::span<c
 /// Finds the memory that a step touches, and refuses a step that must not touch it.
 Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step) {
   const SimWork& work = *step.work;
-  const bool is_copy = work.kind == SimWork::Kind::copy || work.kind == SimWork::Kind::transfer;
+  const bool reads = is_copy(work) || work.kind == SimWork::Kind::look;
   if (work.kind == SimWork::Kind::copy && !memory.backing().has_data()) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "simulated device: copy needs a device with data");
   }
   if (work.size == 0) return kSuccess;
-  if (!work.to_host) {
+  if (!work.to_host && work.kind != SimWork::Kind::look) {
     const Status status = touch(all, caller, work.destination, true, step);
     if (status != kSuccess) return status;
   }
-  if (!is_copy || work.from_host) return kSuccess;
+  if (!reads || work.from_host) return kSuccess;
   return touch(all, caller, work.source, false, step);
 }
 
@@ -202,7 +239,6 @@ Status SimMachine::plan(const SimMachines& all, const Caller& caller, Step& step
 Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address address, bool writes,
                          Step& step) {
   const SimWork& work = *step.work;
-  const bool is_copy = work.kind == SimWork::Kind::copy || work.kind == SimWork::Kind::transfer;
   char what[64];
   if (caller.capture == 0) {
     std::snprintf(what, sizeof what, "%s", name_of(work.kind));
@@ -223,7 +259,7 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
   }
   const SimDeviceSet self = sim_device_set(info.ordinal);
   for (const SimMemory::Piece& piece : pieces) {
-    if (!is_copy && (piece.extent->accessors & self) == 0) {
+    if (!is_copy(work) && (piece.extent->accessors & self) == 0) {
       return faults.refuse(driver_code::kIllegalAddress,
                            "no access: %s on stream %#llx of device %d touches %#llx, %llu bytes of device "
                            "%d, which gives device %d no access there",
@@ -277,6 +313,13 @@ Status SimMachine::execute(const Step& step) {
   if (work.size == 0) return kSuccess;
   if (work.kind == SimWork::Kind::copy) return move_bytes(step);
   SimMemory& target = step.touches.front().owner->memory;
+  if (work.kind == SimWork::Kind::look) {
+    if (!memory.backing().has_data()) return kSuccess;
+    const ClosedMemory::Leave from(target.closed(), work.source, work.size);
+    const Look look{work.source, static_cast<uint32_t>(work.size), work.word, work.block};
+    do_look(look, static_cast<const uint8_t*>(host_pointer(work.source)), *work.report);
+    return kSuccess;
+  }
   if (work.kind == SimWork::Kind::kernel) {
     target.closed().written(work.destination, work.size);
     return kSuccess;
