@@ -196,9 +196,9 @@ class Device {
 
   /// Gets ready for inspect(). May wait for the GPU.
   virtual Status begin_inspecting() = 0;
-  /// Queues looks, at most kLooksAtOnce, and behind them a fill. What the looks find goes to a DamageReport
-  /// at `report`, in pinned memory. Not for a stream that captures.
-  virtual Status inspect(std::span<const Look> looks, const Fill& fill, Address report, Stream stream) = 0;
+  /// Queues looks, at most kLooksAtOnce. What they find goes to a DamageReport at `report`, in pinned memory.
+  /// Not for a stream that captures.
+  virtual Status inspect(std::span<const Look> looks, Address report, Stream stream) = 0;
 
   /// Says who may touch memory of the pool, for the device and the tools that watch accesses to it. On a
   /// simulated device, the pool's own fill_words, transfer and inspect may touch all of it.

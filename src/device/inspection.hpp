@@ -24,14 +24,7 @@ struct Look {
 };
 
 /// The most looks of one call.
-inline constexpr size_t kLooksAtOnce = 16;
-
-/// Memory that gets a word, by the same rule. Size 0: none.
-struct Fill {
-  uint64_t address = 0;
-  uint32_t size = 0;
-  uint32_t word = 0;
-};
+inline constexpr size_t kLooksAtOnce = 32;
 
 /// A look that found something else.
 struct Damage {

@@ -92,8 +92,8 @@ class UpstreamDevice final : public Device {
   }
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
   Status begin_inspecting() override { return streams_->begin_inspecting(); }
-  Status inspect(std::span<const Look> looks, const Fill& work, Address report, Stream stream) override {
-    return streams_->inspect(looks, work, report, stream);
+  Status inspect(std::span<const Look> looks, Address report, Stream stream) override {
+    return streams_->inspect(looks, report, stream);
   }
   void annotate(Address, uint64_t, Standing) noexcept override {}
 

@@ -53,9 +53,20 @@ void stay_loaded() noexcept {}  // -z nodelete
 
 // ---- threads
 
+namespace {
+
+constinit thread_local uint32_t own_thread_id = 0;
+
+}  // namespace
+
 /// glibc has gettid() from 2.30 on only, and the wheels run on 2.28.
 uint32_t thread_id() noexcept {
-  return static_cast<uint32_t>(syscall(SYS_gettid));
+  if (own_thread_id == 0) own_thread_id = static_cast<uint32_t>(syscall(SYS_gettid));
+  return own_thread_id;
+}
+
+void forget_thread_id() noexcept {
+  own_thread_id = 0;
 }
 
 void read_thread_name(char* text, size_t room) noexcept {

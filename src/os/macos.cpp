@@ -58,6 +58,8 @@ uint32_t thread_id() noexcept {
   return static_cast<uint32_t>(number);
 }
 
+void forget_thread_id() noexcept {}
+
 void read_thread_name(char* text, size_t room) noexcept {
   text[0] = '\0';
   (void)pthread_getname_np(pthread_self(), text, room);

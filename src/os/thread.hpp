@@ -6,8 +6,10 @@
 
 namespace gpupool::internal::os {
 
-/// The calling thread's number, as the system and debuggers show it. One system call.
+/// The calling thread's number, as the system and debuggers show it. At most one system call for a thread.
 uint32_t thread_id() noexcept;
+/// In a child of fork, whose thread has another number than its parent's.
+void forget_thread_id() noexcept;
 /// The calling thread's name, cut to the room; "" if it has none.
 void read_thread_name(char* text, size_t room) noexcept;
 

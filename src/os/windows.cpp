@@ -60,6 +60,8 @@ uint32_t thread_id() noexcept {
   return GetCurrentThreadId();
 }
 
+void forget_thread_id() noexcept {}
+
 void read_thread_name(char* text, size_t room) noexcept {
   using Describe = HRESULT(WINAPI*)(HANDLE, PWSTR*);
   text[0] = '\0';

@@ -23,7 +23,11 @@ constexpr StackKinds kAllStacks{true, true};
 }  // namespace
 
 Debugger::Debugger(Pool& pool, const DebugModes& modes)
-    : pool_(pool), modes_(modes), inspector_(pool.device_), fences_(pool) {}
+    : pool_(pool),
+      modes_(modes),
+      inspector_(pool.device_),
+      quarantine_(modes.quarantine, book_, inspector_),
+      fences_(pool) {}
 
 Status Debugger::begin() {
   if (modes_.annotate) {
@@ -133,19 +137,16 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.made_in = os::thread_id();
   life.tag = current_tag();
   life.is_fenced = block->region->is_fence;
-  const bool may = may_queue(state);
+  const bool may = Inspector::may_queue(state);
   pool_.device_.annotate(address, life.room, Standing::open);
   // Behind a fenced block is only what it was rounded up by.
   const uint64_t behind = life.room - size;
-  Fill canary;
-  if (modes_.canary && may)
-    canary = {address + size, static_cast<uint32_t>(std::min<uint64_t>(behind, Look::kRoom)),
-              canary_of(life.number)};
-  if (!may) Inspector::drop_looks(state.order);
-  // Before the poison, which may go where a look has yet to be done.
-  const bool is_queued = may && inspector_.queue(canary, state.order);
-  life.has_canary = is_queued && canary.size != 0;
-  if (may && !is_queued) ++skipped_;
+  if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
+  if (modes_.canary && may && behind != 0) {
+    const auto byte = static_cast<uint8_t>(canary_of(life.number));
+    life.has_canary = pool_.device_.fill(address + size, byte, behind, state.order.stream()) == kSuccess;
+    if (!life.has_canary) inspector_.skip(1);
+  }
   if (modes_.poison && may) poison(life, state, kNewPoison);
   life.is_poisoned = false;
   pool_.device_.annotate(address + size, behind, Standing::closed);
@@ -157,19 +158,11 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   }
 }
 
-/// Whether the pool may queue work of its own on a stream now: not into a graph, and not on a stream that may
-/// be gone.
-bool Debugger::may_queue(StreamState& state) noexcept {
-  if (state.capture == 0 && !state.order.is_retired() && !state.order.capturing()) return true;
-  ++skipped_;
-  return false;
-}
-
 void Debugger::poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept {
   const uint64_t size = align_down(life.requested, sizeof word);
   const Stream stream = state.order.stream();
   life.is_poisoned = size == 0 || pool_.device_.fill_words(life.address, word, size, stream) == kSuccess;
-  if (!life.is_poisoned) ++skipped_;
+  if (!life.is_poisoned) inspector_.skip(1);
 }
 
 // ---- frees
@@ -238,50 +231,38 @@ void Debugger::settle(Range& block) noexcept {
     allow_reuse(block);
     return;
   }
-  if (life->has_canary && !inspector_.look_behind(*life, state.order)) ++skipped_;
-  life->has_canary = false;
   if (block.region->is_fence) {
+    Looks looks;
+    quarantine_.add_looks(*life, looks);
+    inspector_.queue(looks, state);
     allow_reuse(block);
     return;
   }
-  if (modes_.poison && may_queue(state)) poison(*life, state, kFreePoison);
-  if (modes_.quarantine == 0) {
+  if (modes_.poison) Inspector::may_queue(state) ? poison(*life, state, kFreePoison) : inspector_.skip(1);
+  if (!modes_.canary && modes_.quarantine == 0) {
     allow_reuse(block);
     return;
   }
-  block.link = nullptr;
-  (last_ != nullptr ? last_->link : first_) = &block;
-  last_ = &block;
-  quarantined_ += block.size;
-  while (quarantined_ > modes_.quarantine) {
-    Range* oldest = first_;
-    first_ = oldest->link;
-    if (first_ == nullptr) last_ = nullptr;
-    quarantined_ -= oldest->size;
-    allow_reuse(*oldest);
-  }
+  quarantine_.add(block);
+  if (quarantine_.is_full(pool_.ledger_.used()))
+    quarantine_.make_room([this](Range& oldest) { allow_reuse(oldest); });
 }
 
 /// Lets the block's memory be handed out again.
 void Debugger::allow_reuse(Range& block) noexcept {
-  if (const BlockRecord* life = book_.find(block.address); life != nullptr) {
-    StreamState& state = heap_of(block).state();
-    // A block that was held back was nobody's for a while, and must still be as it was filled.
-    const bool was_held = modes_.quarantine != 0 && life->is_poisoned && life->died_ns != 0;
-    if (was_held && (is_ending_ || !inspector_.look_inside(*life, state.order))) ++skipped_;
-    book_.move_to_gone(block.address);
-  }
+  book_.move_to_gone(block.address);
   block.region->is_fence ? fences_.retire(block) : pool_.free_to_heap(block);
 }
 
 void Debugger::empty_quarantine() noexcept {
-  while (Range* block = first_) {
-    first_ = block->link;
-    quarantined_ -= block->size;
-    allow_reuse(*block);
-  }
-  last_ = nullptr;
+  quarantine_.clear([this](Range& block) { allow_reuse(block); });
   fences_.sweep();
+}
+
+bool Debugger::release_waiting() noexcept {
+  if (!quarantine_.is_for_looks() || quarantine_.empty()) return false;
+  empty_quarantine();
+  return true;
 }
 
 // ---- guards
@@ -336,22 +317,29 @@ void Debugger::collect_findings(Findings& found) noexcept {
   }
 }
 
-/// Looks behind blocks in use, from an address on. True if that were all; else `from` is where to go on.
+/// Looks behind blocks in use, from an address on. True if those were all; else `from` is where to go on.
 bool Debugger::look_at_lives(Address& from) noexcept {
   constexpr size_t kAtOnce = 1024;  // so that others get the lock
   bool done = true;
   size_t count = 0;
+  Looks looks;
+  StreamState* of = nullptr;  // whose they are
   book_.for_each_from(from, [&](const BlockRecord& life) {
-    Range* block = pool_.space_.map.find(life.address);
     if (count++ == kAtOnce) {
       from = life.address;
       return done = false;
     }
+    Range* block = pool_.space_.map.find(life.address);
+    if (!life.has_canary || pool_.sleeper_.is_asleep(*block)) return true;
     StreamState& state = heap_of(*block).state();
-    if (life.has_canary && !pool_.sleeper_.is_asleep(*block) && !inspector_.look_behind(life, state.order))
-      ++skipped_;
+    if (of != &state || looks.is_full()) {
+      if (of != nullptr) inspector_.queue(std::exchange(looks, {}), *of);
+      of = &state;
+    }
+    looks.add_behind(life);
     return true;
   });
+  if (of != nullptr) inspector_.queue(looks, *of);
   return done;
 }
 
@@ -376,7 +364,7 @@ Status Debugger::check(uint64_t& count, std::string& text) {
   for (const std::string& line : told_) text += line + "\n";
   if (const uint64_t untold = inspector_.untold(); untold != 0)
     text += std::to_string(untold) + " more were only counted\n";
-  if (const uint64_t skipped = skipped_ + inspector_.skipped(); skipped != 0)
+  if (const uint64_t skipped = inspector_.skipped(); skipped != 0)
     text += std::to_string(skipped) + " fills and looks were left out, while streams captured or were gone\n";
   if (unfenced_ != 0) text += std::to_string(unfenced_) + " blocks have no fence, for want of memory\n";
   return kSuccess;
@@ -411,7 +399,6 @@ void Debugger::end(QuietLock& lock) noexcept {
   empty_quarantine();
   (void)pool_.wait_for_streams(lock, "the pool's end");
   fences_.end();
-  for (const auto& state : pool_.streams_.all()) Inspector::drop_looks(state->order);
   lock.unlock();
   tell(found);
   inspector_.end();

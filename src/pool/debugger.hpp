@@ -15,6 +15,7 @@
 #include "pool/debug_modes.hpp"
 #include "pool/fences.hpp"
 #include "pool/inspector.hpp"
+#include "pool/quarantine.hpp"
 #include "pool/quiet_lock.hpp"
 #include "pool/sighting.hpp"
 
@@ -52,6 +53,10 @@ class Debugger {
   void settle(Range& block) noexcept;
   /// Lets all blocks in quarantine be reused, and unmaps the fences that streams have passed.
   void empty_quarantine() noexcept;
+  /// The same for those that wait only until there are enough for a look. False: there were none.
+  bool release_waiting() noexcept;
+  /// A stream is about to be released: nothing can be queued on it any more.
+  void look_at_freed(Stream stream) noexcept { quarantine_.look_at(stream); }
   /// Call it at the pool's end. Gives the lock up meanwhile.
   void end(QuietLock& lock) noexcept;
 
@@ -74,7 +79,6 @@ class Debugger {
   void wait_for_work();
   void close_block(const BlockRecord& life, bool is_captured) noexcept;
   void allow_reuse(Range& block) noexcept;
-  bool may_queue(StreamState& state) noexcept;
   bool may_guard() noexcept;
   void poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept;
   void collect_findings(Findings& found) noexcept;
@@ -85,15 +89,12 @@ class Debugger {
   const DebugModes modes_;
   AddressBook book_;
   Inspector inspector_;
+  Quarantine quarantine_;
   Fences fences_;
   uint64_t number_ = 0;
-  uint64_t skipped_ = 0;   // looks and fills that were left out
   uint64_t unfenced_ = 0;  // blocks without a fence, for want of memory
   uint64_t guard_ns_ = 0;  // time that guards took
   bool is_ending_ = false;
-  Range* first_ = nullptr;  // the blocks in quarantine, through Range::link
-  Range* last_ = nullptr;
-  uint64_t quarantined_ = 0;  // their bytes
   uint64_t findings_ = 0;
   std::deque<std::string> told_;  // the last findings, in words
 };

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <new>
 #include <utility>
 
 #include "core/size.hpp"
-#include "pool/stream_order.hpp"
+#include "pool/metered_device.hpp"
+#include "pool/streams.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -60,51 +60,34 @@ void Inspector::end() noexcept {
   (void)device_.deallocate(Kind::pinned, memory, kReportSize, 0);
 }
 
-/// Null if there is no memory for it.
-DeferredLooks* Inspector::looks_of(StreamOrder& order) noexcept {
-  if (order.looks() == nullptr && report_ != nullptr) {
-    try {
-      order.set_looks(std::make_unique<DeferredLooks>(device_, reinterpret_cast<Address>(report_), skipped_));
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
-  }
-  return order.looks();
+bool Inspector::may_queue(StreamState& state) noexcept {
+  return state.capture == 0 && !state.order.is_retired() && !state.order.capturing();
 }
 
-bool Inspector::put_off(const Look& look, StreamOrder& order) noexcept {
-  DeferredLooks* const looks = order.is_retired() ? nullptr : looks_of(order);
-  if (looks == nullptr) return false;
-  if (looks->is_full() && (order.capturing() || looks->queue({}, order.stream()) != kSuccess)) return false;
-  looks->add(look);
-  return true;
+void Inspector::queue(const Looks& looks, StreamState& state) noexcept {
+  if (looks.empty()) return;
+  const auto report = reinterpret_cast<Address>(report_);
+  if (report_ == nullptr || !may_queue(state) ||
+      device_.inspect(looks.all(), report, state.order.stream()) != kSuccess)
+    skip(looks.all().size());
 }
 
-bool Inspector::look_behind(const BlockRecord& life, StreamOrder& order) noexcept {
+void Looks::add_behind(const BlockRecord& life) noexcept {
   const auto size = static_cast<uint32_t>(std::min<uint64_t>(life.room - life.requested, Look::kRoom));
-  return put_off({life.address + life.requested, size, canary_of(life.number), life.number}, order);
+  looks_[count_++] = {life.address + life.requested, size, canary_of(life.number), life.number};
 }
 
-bool Inspector::look_inside(const BlockRecord& life, StreamOrder& order) noexcept {
-  constexpr uint32_t kHalf = Look::kRoom / 2;
+void Looks::add_inside(const BlockRecord& life) noexcept {
+  constexpr uint64_t kHalf = Look::kRoom / 2;
   const uint64_t size = align_down(life.requested, sizeof kFreePoison);
-  const uint64_t first = std::min<uint64_t>(size, kHalf);
-  const uint64_t last = std::min<uint64_t>(size - first, kHalf);
-  const auto look = [&](uint64_t offset, uint64_t bytes) {
-    if (bytes == 0) return true;
-    return put_off({life.address + offset, static_cast<uint32_t>(bytes), kFreePoison, life.number}, order);
+  const uint64_t first = std::min(size, kHalf);
+  const uint64_t last = std::min(size - first, kHalf);
+  const auto add = [&](uint64_t offset, uint64_t bytes) {
+    if (bytes == 0) return;
+    looks_[count_++] = {life.address + offset, static_cast<uint32_t>(bytes), kFreePoison, life.number};
   };
-  return look(0, first) && look(size - last, last);
-}
-
-bool Inspector::queue(const Fill& canary, StreamOrder& order) noexcept {
-  DeferredLooks* const looks = canary.size != 0 ? looks_of(order) : order.looks();
-  if (looks == nullptr) return canary.size == 0;
-  return looks->queue(canary, order.stream()) == kSuccess;
-}
-
-void Inspector::drop_looks(StreamOrder& order) noexcept {
-  if (order.looks() != nullptr) order.looks()->drop();
+  add(0, first);
+  add(size - last, last);
 }
 
 void Inspector::collect(AddressBook& book, std::vector<Finding>& found) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/device.hpp"
@@ -12,9 +13,8 @@
 
 namespace gpupool::internal {
 
-class DeferredLooks;
 class MeteredDevice;
-class StreamOrder;
+struct StreamState;
 
 /// The words of poison. As a floating-point number of 16, 32 or 64 bits, poison is NaN. As 32-bit integers
 /// the words are 2,147,450,879 and -65,538, so that an index leaves the buffer.
@@ -37,6 +37,25 @@ struct Finding {
   size_t shown = 0;
 };
 
+/// Looks at one stream's blocks, to be queued together: what costs is to queue anything.
+class Looks {
+ public:
+  bool empty() const noexcept { return count_ == 0; }
+  /// Whether there may be no room for another block.
+  bool is_full() const noexcept { return count_ + kMostOfBlock > looks_.size(); }
+  std::span<const Look> all() const noexcept { return std::span(looks_).first(count_); }
+
+  /// At what is behind a block, or at the beginning and the end of a freed one.
+  void add_behind(const BlockRecord& life) noexcept;
+  void add_inside(const BlockRecord& life) noexcept;
+
+ private:
+  static constexpr size_t kMostOfBlock = 3;
+
+  std::array<Look, kLooksAtOnce> looks_;
+  size_t count_ = 0;
+};
+
 /// Guarded by the pool's lock.
 class Inspector {
  public:
@@ -48,17 +67,14 @@ class Inspector {
   Status begin();
   void end() noexcept;
 
-  /// Look, by the next malloc on the stream at the latest, at what is behind a block, or at the beginning and
-  /// the end of a freed one. False if the stream is released, captures for long, or the device refuses.
-  bool look_behind(const BlockRecord& life, StreamOrder& order) noexcept;
-  bool look_inside(const BlockRecord& life, StreamOrder& order) noexcept;
-  /// Call it when a malloc has got memory of a stream that does not capture: queues the looks that wait, and
-  /// behind them the fill of the block's canary, at most Look::kRoom bytes; 0: none. False: the device
-  /// refuses.
-  bool queue(const Fill& canary, StreamOrder& order) noexcept;
-
-  /// The same if the stream captures: leaves out the looks that wait.
-  static void drop_looks(StreamOrder& order) noexcept;
+  /// Queues looks on the stream, or leaves them out.
+  void queue(const Looks& looks, StreamState& state) noexcept;
+  /// Counts what had to be left out, looks or fills.
+  void skip(uint64_t count) noexcept { skipped_ += count; }
+  uint64_t skipped() const noexcept { return skipped_; }
+  /// Whether the pool may queue work of its own on a stream now: not into a graph, and not on a stream that
+  /// may be gone.
+  static bool may_queue(StreamState& state) noexcept;
 
   /// Adds what the device has found since the last call, but the damage behind one block only once. If it
   /// throws std::bad_alloc, nothing is lost.
@@ -66,13 +82,8 @@ class Inspector {
 
   /// Damages that had no place in the report: they are only counted.
   uint64_t untold() const noexcept;
-  /// Looks that were put off and could not be queued.
-  uint64_t skipped() const noexcept { return skipped_; }
 
  private:
-  bool put_off(const Look& look, StreamOrder& order) noexcept;
-  DeferredLooks* looks_of(StreamOrder& order) noexcept;
-
   MeteredDevice& device_;
   DamageReport* report_ = nullptr;
   size_t collected_ = 0;

@@ -41,6 +41,7 @@ Status Pool::retire_stream(Stream stream, bool for_good) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
   Lock lock = enter();
   for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) drain_stream(lock, stream, group);
+  if (debugger_ != nullptr) debugger_->look_at_freed(stream);
   const bool is_known = streams_.knows(stream);
   const Status status = streams_.retire(stream, for_good, [this](Stream leaving) {
     caches_.for_each([&](ThreadCache& cache) { free_all_to_heap(caches_.close_lane(cache, leaving)); });

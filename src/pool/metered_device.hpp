@@ -133,8 +133,8 @@ class MeteredDevice {
     return timed(Call::copy, [&] { return device_->fill_words(destination, word, size, stream); });
   }
   Status begin_inspecting() { return device_->begin_inspecting(); }
-  Status inspect(std::span<const Look> looks, const Fill& work, Address report, Stream stream) {
-    return timed(Call::copy, [&] { return device_->inspect(looks, work, report, stream); });
+  Status inspect(std::span<const Look> looks, Address report, Stream stream) {
+    return timed(Call::copy, [&] { return device_->inspect(looks, report, stream); });
   }
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) {
     return timed(Call::copy, [&] { return device_->fill(destination, value, size, stream); });

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "os/process.hpp"
+#include "os/thread.hpp"
 #include "pool/pool.hpp"
 #include "share/member.hpp"
 #include "watch/control.hpp"
@@ -133,6 +134,7 @@ void Registry::after_fork_in_parent() noexcept {
 
 void Registry::after_fork_in_child() noexcept {
   Registry& registry = instance();
+  os::forget_thread_id();
   control::forget();
   control::unlock();
   Recorder::unlock();

@@ -111,6 +111,7 @@ Status Pool::trim(uint64_t target, uint64_t& released, const char* why) {
   const uint64_t out = ledger_.reserved().out;
   drain_all(lock);
   settle_all_pending(lock);
+  if (debugger_ != nullptr) (void)debugger_->release_waiting();
   bool blocked = !pending_.empty();
   Status status = source_->release(lock, target, true, blocked);
   if (status == kSuccess && blocked && ledger_.used() > target) {

@@ -8,6 +8,7 @@
 namespace gpupool::internal {
 
 constinit const Shortage::Stage Shortage::kStages[] = {
+    {"freed blocks have been looked at", When::always, &Shortage::release_waiting, 1},
     {"all caches are drained, and all streams waited for", When::always, &Shortage::wait_for_all, 1},
     {"the other pools on the device are emptied", When::device, &Shortage::empty_others, 1},
     {"the parent's cache is emptied", When::limit, &Shortage::ask_parent, 1},
@@ -41,6 +42,11 @@ bool Shortage::applies(When when, Status status) const {
              bytes_ <= pool_.ledger_.budget().own_room();
   }
   return false;
+}
+
+Status Shortage::release_waiting(bool& helped) {
+  helped = pool_.debugger_ != nullptr && pool_.debugger_->release_waiting();
+  return kSuccess;
 }
 
 Status Shortage::wait_for_all(bool& helped) {

@@ -37,6 +37,7 @@ class Shortage {
   static const Stage kStages[];
 
   bool applies(When when, Status status) const;
+  Status release_waiting(bool& helped);
   Status wait_for_all(bool& helped);
   Status empty_others(bool& helped);
   Status ask_parent(bool& helped);

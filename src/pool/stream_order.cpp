@@ -38,19 +38,7 @@ void StreamOrder::all_passed() noexcept {
   passed_ = open_++;
 }
 
-/// Whoever learns that the stream has come this far may reuse the memory. The stream must not capture.
-void StreamOrder::queue_looks() noexcept {
-  if (looks_ != nullptr) (void)looks_->queue({}, stream_);
-}
-
-bool StreamOrder::is_idle() noexcept {
-  queue_looks();
-  bool idle = false;
-  return device_.query_stream(stream_, idle) == kSuccess && idle;
-}
-
 Status StreamOrder::close() {
-  queue_looks();
   Event event = 0;
   if (const Status status = device_.record(stream_, event); status != kSuccess) return status;
   // A later event also covers what an earlier one was recorded for.
@@ -67,7 +55,8 @@ bool StreamOrder::passed(uint64_t epoch) {
     if (epoch <= passed_) return true;
     if (epoch == open_ && !retired_ && !capturing()) {
       // An idle stream needs no event. A busy one gets one, which a later round asks about.
-      if (is_idle()) {
+      bool idle = false;
+      if (device_.query_stream(stream_, idle) == kSuccess && idle) {
         all_passed();
         return true;
       }
@@ -97,8 +86,9 @@ Status StreamOrder::begin_wait(EpochEnd& last) {
   last = {};
   poll();
   if (!retired_) {
+    bool idle = false;
     if (capturing()) return kSuccess;
-    if (is_idle()) {
+    if (device_.query_stream(stream_, idle) == kSuccess && idle) {
       all_passed();
       return kSuccess;
     }

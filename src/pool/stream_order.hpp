@@ -4,10 +4,7 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
-#include <utility>
 
-#include "pool/deferred_looks.hpp"
 #include "pool/metered_device.hpp"
 
 namespace gpupool::internal {
@@ -33,10 +30,6 @@ class StreamOrder {
 
   /// Whether the GPU has passed an epoch. If the driver refuses to answer, that counts as no.
   bool passed(uint64_t epoch);
-
-  /// Debug modes: what the stream has yet to be given; null: nothing, ever.
-  DeferredLooks* looks() noexcept { return looks_.get(); }
-  void set_looks(std::unique_ptr<DeferredLooks> looks) noexcept { looks_ = std::move(looks); }
 
   /// Whether the stream is capturing now. If the driver refuses to answer, that counts as yes.
   bool capturing();
@@ -69,8 +62,6 @@ class StreamOrder {
   static constexpr size_t kClosed = 8;
 
   void poll();
-  bool is_idle() noexcept;
-  void queue_looks() noexcept;
   Status close();
   void all_passed() noexcept;
   void recycle_front(size_t count) noexcept;
@@ -87,7 +78,6 @@ class StreamOrder {
   uint64_t asked_ = 0;                      // the last round in which it asked
   std::array<EpochEnd, kClosed> closed_{};  // by epoch
   size_t closed_count_ = 0;
-  std::unique_ptr<DeferredLooks> looks_;
 };
 
 }  // namespace gpupool::internal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks of debug modes: put off until the next malloc of the stream, and never too late.
+// Looks of debug modes: many in one call, and never too late.
 #include <gpupool/gpupool.h>
 #include <gtest/gtest.h>
 
@@ -65,12 +65,23 @@ class Looks : public testing::Test {
   }
 };
 
-TEST_F(Looks, OneCallOfTheDriverForEachMalloc) {
+TEST_F(Looks, OneCallOfTheDriverForEachMallocAndForThirtyFrees) {
   PoolUnderTest pool(simulated());
-  pool.free(pool.malloc(kMiB));
   const uint64_t before = queued(pool);
-  for (int i = 0; i < 100; ++i) pool.free(pool.malloc(kMiB));
-  EXPECT_EQ(queued(pool) - before, 100U);
+  for (int i = 0; i < 300; ++i) pool.free(pool.malloc(kMiB));
+  EXPECT_EQ(queued(pool) - before, 300U + 10U);
+}
+
+TEST_F(Looks, BlocksWaitForThemInASmallPartOfTheMemory) {
+  PoolUnderTest pool(simulated());
+  const gpupool_ptr_t most = pool.malloc(12 * pool_test::kGiB);
+  const uint64_t reserved = pool.reserved();
+  for (int i = 0; i < 100; ++i) pool.free(pool.malloc(40 * kMiB));
+  EXPECT_LE(pool.reserved() - reserved, (12 * pool_test::kGiB) / 64 + 100 * kMiB);
+  pool.free(most);
+  uint64_t released = 0;
+  ASSERT_TRUE(ok(gpupool_empty(pool, &released)));
+  EXPECT_EQ(pool.reserved(), 0U);
 }
 
 TEST_F(Looks, ManyFreesTakeAFewCalls) {
@@ -79,9 +90,9 @@ TEST_F(Looks, ManyFreesTakeAFewCalls) {
   for (gpupool_ptr_t& block : blocks) block = pool.malloc(10 * kKiB);
   const uint64_t before = queued(pool);
   for (const gpupool_ptr_t block : blocks) pool.free(block);
-  EXPECT_EQ(queued(pool) - before, 6U);
+  EXPECT_EQ(queued(pool) - before, 3U);
   EXPECT_EQ(findings(pool), 0U);
-  EXPECT_EQ(queued(pool) - before, 7U);
+  EXPECT_EQ(queued(pool) - before, 4U);
 }
 
 TEST_F(Looks, DamageIsFoundBeforeAnotherStreamGetsTheMemory) {
@@ -102,6 +113,28 @@ TEST_F(Looks, DamageIsFoundBeforeAnotherStreamGetsTheMemory) {
   EXPECT_EQ(fault_words(), "");
   testing::internal::GetCapturedStderr();
   ASSERT_TRUE(ok(gpupool_stream_destroy(pool, other)));
+}
+
+TEST_F(Looks, AMallocEndsTheWaitRatherThanFail) {
+  PoolUnderTest pool(simulated(64 * kMiB));
+  pool.free(pool.malloc(40 * kMiB));
+  const uint64_t waits = pool.stats().driver.host_wait.count;
+  pool.free(pool.malloc(40 * kMiB));
+  EXPECT_EQ(pool.stats().driver.host_wait.count, waits);
+  EXPECT_EQ(findings(pool), 0U);
+}
+
+TEST_F(Looks, AreDoneBeforeTheStreamIsReleased) {
+  PoolUnderTest pool(simulated());
+  gpupool_stream_t stream = 0;
+  ASSERT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+  const gpupool_ptr_t block = pool.malloc(kMiB, stream);
+  write(pool, block, kMiB + 1, stream);
+  pool.free(block, stream);
+  ASSERT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(findings(pool), 1U);
+  testing::internal::GetCapturedStderr();
 }
 
 TEST_F(Looks, ACaptureThatGetsTheMemoryRaisesNoAlarm) {

@@ -2,6 +2,8 @@
 // Debug modes apart from their findings: the mode strings, memory costs, shortages, threads, the pool's end.
 #include <gpupool/gpupool.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -218,6 +220,24 @@ TEST_F(Debug, ASecondFreeTellsTheStory) {
   EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, gpupool_free(pool, block, 0)));
   EXPECT_NE(last_message().find("freed already: block 1 of 1000 bytes"), std::string::npos) << last_message();
   EXPECT_NE(last_message().find("freed by"), std::string::npos) << last_message();
+}
+
+TEST_F(Debug, AChildOfForkNamesItsOwnThread) {
+  const auto thread_in_story = [](const gpupool_config_t& config) {
+    PoolUnderTest pool(config);
+    const gpupool_ptr_t block = pool.malloc(1000);
+    const std::string story = why(block);
+    const std::string words = "by thread " + std::to_string(getpid()) + " ";
+    pool.free(block);
+    return story.find(words) != std::string::npos;
+  };
+  ASSERT_TRUE(ok(gpupool_set_debug("canary")));
+  EXPECT_TRUE(thread_in_story(config_with()));
+  const pid_t child = fork();
+  if (child == 0) _exit(thread_in_story(config_with()) ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Debug, ModesTogetherWithManyThreadsAndStreams) {

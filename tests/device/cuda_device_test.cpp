@@ -356,7 +356,8 @@ TEST_F(CudaDeviceTest, EveryFailureKeepsItsNumberAndName) {
       {"cuLaunchKernel",
        [&](Device& d) {
          if (const Status status = d.begin_inspecting(); status != kSuccess) return status;
-         return d.inspect({}, {mapped.address, 512, 0}, 0, stream);
+         const Look look{mapped.address, 512, 0, 1};
+         return d.inspect({&look, 1}, 0, stream);
        }},
       {"cuCtxGetCurrent", [&](Device& d) { return d.free_memory(out); }},
       {"cuCtxPushCurrent_v2", [&](Device& d) { return d.free_memory(out); }},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules and kernels. The stand-in does not execute PTX: it knows the library's only kernel by its name, and
 // does what device/inspection.hpp says.
+#include <algorithm>
 #include <cstring>
 
 #include "device/cuda/inspection_kernel.hpp"
@@ -9,29 +10,17 @@
 using namespace fake;
 using gpupool::internal::DamageReport;
 using gpupool::internal::do_look;
-using gpupool::internal::Fill;
 using gpupool::internal::Look;
 
 namespace {
 
-std::vector<Look> looks_of(const InspectionTask& task) {
-  return {task.looks, task.looks + task.look_count};
+bool is_allowed(const std::vector<Look>& looks, int device) {
+  return std::all_of(looks.begin(), looks.end(),
+                     [&](const Look& look) { return is_usable(state(), device, look.address, look.size); });
 }
 
-bool is_allowed(const InspectionTask& task, int device) {
-  for (const Look& look : looks_of(task)) {
-    if (!is_usable(state(), device, look.address, look.size)) return false;
-  }
-  return is_usable(state(), device, task.fill.address, task.fill.size);
-}
-
-void inspect(const InspectionTask& task) {
-  auto& report = *reinterpret_cast<DamageReport*>(task.report);
-  for (const Look& look : looks_of(task))
-    do_look(look, reinterpret_cast<const uint8_t*>(look.address), report);
-  auto* const bytes = reinterpret_cast<uint8_t*>(task.fill.address);
-  for (uint32_t i = 0; i < task.fill.size; ++i)
-    bytes[i] = gpupool::internal::byte_at(task.fill.address + i, task.fill.word);
+void inspect(const std::vector<Look>& looks, DamageReport& report) {
+  for (const Look& look : looks) do_look(look, reinterpret_cast<const uint8_t*>(look.address), report);
 }
 
 }  // namespace
@@ -69,16 +58,17 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   const auto module = state().modules.find(reinterpret_cast<CUmodule>(function));
   if (module == state().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
   if (module->second->context != current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  InspectionTask task;
-  std::memcpy(&task, parameters[0], sizeof task);
-  if (task.look_count > gpupool::internal::kLooksAtOnce) return CUDA_ERROR_INVALID_VALUE;
   const bool is_one_block = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1;
-  if (!is_one_block || block_x != inspection_threads(task.look_count) || shared_bytes != 0 ||
-      extra != nullptr)
+  const unsigned count = block_x / inspection_threads(1);
+  if (!is_one_block || block_x != inspection_threads(count) || count == 0 ||
+      count > gpupool::internal::kLooksAtOnce || shared_bytes != 0 || extra != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
+  const auto& task = *static_cast<const InspectionTask*>(parameters[0]);
+  const std::vector<Look> looks(task.looks, task.looks + count);
+  auto& report = *reinterpret_cast<DamageReport*>(task.report);
   const int device = current_context()->device;
   return queue_work(
-      stream, [=] { return is_allowed(task, device); }, [=] { inspect(task); });
+      stream, [=] { return is_allowed(looks, device); }, [looks, &report] { inspect(looks, report); });
 }
 
 }  // extern "C"

@@ -496,13 +496,11 @@ Status CudaDevice::begin_inspecting() {
   return cuda_failed(result, "cuModuleGetFunction(%s)", cuda::kInspectionName);
 }
 
-Status CudaDevice::inspect(std::span<const Look> looks, const Fill& fill, Address report, Stream stream) {
+Status CudaDevice::inspect(std::span<const Look> looks, Address report, Stream stream) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
   cuda::InspectionTask task;
   task.report = report;
-  task.fill = fill;
-  task.look_count = static_cast<uint32_t>(looks.size());
   std::copy(looks.begin(), looks.end(), task.looks);
   void* parameters[] = {&task};
   const CUresult result = driver_.cuLaunchKernel(inspection_, 1, 1, 1, cuda::inspection_threads(looks.size()),

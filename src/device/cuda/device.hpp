@@ -82,7 +82,7 @@ class CudaDevice final : public Device {
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override;
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
   Status begin_inspecting() override;
-  Status inspect(std::span<const Look> looks, const Fill& fill, Address report, Stream stream) override;
+  Status inspect(std::span<const Look> looks, Address report, Stream stream) override;
   void annotate(Address address, uint64_t size, Standing standing) noexcept override {
     if (setup_.info.annotates) sanitizer_.annotate(address, size, standing);
   }

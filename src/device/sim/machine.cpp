@@ -140,8 +140,8 @@ Status SimMachine::transfer(const SimMachines& all, Address destination, Address
   return status;
 }
 
-Status SimMachine::inspect(const SimMachines& all, std::span<const Look> looks, const Fill& fill,
-                           Address report, Stream stream) {
+Status SimMachine::inspect(const SimMachines& all, std::span<const Look> looks, Address report,
+                           Stream stream) {
   SimStream* queue = nullptr;
   if (const Status status = streams.find("look", stream, queue); status != kSuccess) return status;
   if (queue->capture != 0) {
@@ -158,14 +158,6 @@ Status SimMachine::inspect(const SimMachines& all, std::span<const Look> looks, 
     work.size = look.size;
     work.block = look.block;
     work.report = static_cast<DamageReport*>(host_pointer(report));
-  }
-  if (fill.size != 0) {
-    SimWork& work = works.emplace_back();
-    work.kind = SimWork::Kind::fill;
-    work.is_own = true;
-    work.word = fill.word;
-    work.destination = fill.address;
-    work.size = fill.size;
   }
   if (works.empty()) return kSuccess;
   works.front().nanoseconds = sim_prices::kInspection;

@@ -44,9 +44,8 @@ struct SimMachine {
   /// A copy between device and host memory over the bus, which does one at a time in each direction. On a
   /// device without data it takes time, but copies nothing.
   Status transfer(const SimMachines& all, Address destination, Address source, uint64_t size, Stream stream);
-  /// Looks and a fill, in one piece of the device's time.
-  Status inspect(const SimMachines& all, std::span<const Look> looks, const Fill& fill, Address report,
-                 Stream stream);
+  /// Looks, in one piece of the device's time.
+  Status inspect(const SimMachines& all, std::span<const Look> looks, Address report, Stream stream);
   /// Executes what an ended capture recorded, under the current rules.
   Status launch(const SimMachines& all, uint64_t capture, Stream stream);
 

@@ -68,7 +68,7 @@ inline constexpr uint64_t kBytesPerNanosecond = 2000;
 inline constexpr uint64_t kBusBytesPerNanosecond = 55;
 /// Queueing one such copy.
 inline constexpr double kTransfer = 1500;
-/// A small kernel, on the device: looks and a fill of debug mode canary.
+/// A small kernel, on the device: looks of debug mode canary.
 inline constexpr uint64_t kInspection = 2000;
 /// Page-locking memory, per byte: 4.2 GiB/s, the rate at which one thread faults, clears and locks it.
 inline constexpr double kPinByte = 0.22;

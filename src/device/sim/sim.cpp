@@ -220,12 +220,12 @@ class SimDevice final : public Device {
     machine_.memory.name_asleep(address, size, pool);
   }
   Status begin_inspecting() override { return kSuccess; }
-  Status inspect(std::span<const Look> looks, const Fill& fill, Address report, Stream stream) override {
+  Status inspect(std::span<const Look> looks, Address report, Stream stream) override {
     return attempt([&]() -> Status {
       const AllSims all;
       if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
         return status;
-      return machine_.inspect(all.machines(), looks, fill, report, stream);
+      return machine_.inspect(all.machines(), looks, report, stream);
     });
   }
   void annotate(Address address, uint64_t size, Standing standing) noexcept override {

@@ -86,6 +86,7 @@
 #include "../../../../src/pool/pending.cpp"
 #include "../../../../src/pool/pool.cpp"
 #include "../../../../src/pool/protect.cpp"
+#include "../../../../src/pool/quarantine.cpp"
 #include "../../../../src/pool/quiet_lock.cpp"
 #include "../../../../src/pool/registry.cpp"
 #include "../../../../src/pool/release.cpp"
