@@ -32,6 +32,9 @@ class OnATerminal(TopTest):
 
     def open_top(self, columns=100, lines=24, program=HOLDS_2_GIB, cwd=None, **environment):
         self.process = self.start_pool(program, POOL_NAME="weights", **environment)
+        self.start_top(columns, lines, cwd, environment)
+
+    def start_top(self, columns, lines, cwd, environment):
         try:
             self.terminal, inner = pty.openpty()
         except OSError as error:  # a chroot without /dev/pts
@@ -174,6 +177,48 @@ class OnATerminal(TopTest):
         done = subprocess.run([COMMAND, "leaks", recording], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(self.folder.glob(".*")), [])
+
+    def test_where_no_file_can_be_written_it_says_so_and_goes_on(self):
+        self.open_top(columns=200, program=FREES_1_GIB, cwd="/proc", GPUPOOL_CONTROL="1")  # not even by root
+        self.read_until(b"weights")
+        self.press(b"js", b"cannot be written")
+        self.press(b"kjr", b"nothing can be written to /proc")
+        self.press(b"kje", b"has cached? y")
+        self.press(b"y", b"1 GiB given back")
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_two_of_them_record_one_process_in_turn(self):
+        self.open_with_control(GPUPOOL_CONTROL="1")
+        first = self.terminal, self.inner, self.top, self.before
+        self.press(b"jr", b"recording to")
+        self.start_top(200, 24, self.folder, {})
+        self.read_until(b"weights")
+        self.press(b"jr", b"already")
+        second = self.terminal, self.inner, self.top, self.before
+        self.terminal, self.inner, self.top, self.before = first
+        self.press(b"r", b"the recording is in")
+        self.assertEqual(len(list(self.folder.glob("gpupool.*.gpt"))), 1)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+        self.terminal, self.inner, self.top, self.before = second
+        self.press(b"r", b"recording to")
+        self.press(b"r", b"the recording is in")
+        self.assertEqual(len(list(self.folder.glob("gpupool.*.gpt"))), 2)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_a_process_that_is_killed_is_recorded_up_to_then(self):
+        self.open_with_control(GPUPOOL_CONTROL="1")
+        self.press(b"jr", b"recording to")
+        self.process.kill()
+        self.read_until(b"no process that this one may look into")
+        os.write(self.terminal, b"q")
+        self.read_until(self.LEAVE)
+        self.assertEqual(self.top.wait(120), 0)
+        (recording,) = self.folder.glob("gpupool.*.gpt")
+        done = subprocess.run([COMMAND, "leaks", recording], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_files_of_one_second_have_names_of_their_own(self):
         self.open_with_control(GPUPOOL_CONTROL="1")
