@@ -38,8 +38,7 @@ const Range* Quarantine::look_at_oldest(uint64_t bytes) noexcept {
   Range* end = first_;
   for (; left > bytes && &heap_of(*end).state() == &state && !looks.is_full(); end = end->link) {
     if (BlockRecord* life = book_.find(end->address); life != nullptr) add_looks(*life, looks);
-    left -= end->size;
-    if (end->link == nullptr) bytes = left;
+    left -= end->size;  // 0 behind the last one
   }
   inspector_.queue(looks, state);
   return end;
