@@ -54,7 +54,7 @@ void Quarantine::look_at(Stream stream) noexcept {
   for (Range* block = first_; block != nullptr; block = block->link) {
     StreamState& state = heap_of(*block).state();
     BlockRecord* life = book_.find(block->address);
-    if (life == nullptr || state.order.stream() != stream) continue;
+    if (life == nullptr || state.order.stream() != stream || !Inspector::may_queue(state)) continue;
     Looks looks;
     add_looks(*life, looks);
     inspector_.queue(looks, state);

@@ -37,7 +37,8 @@ class Quarantine {
     shrink(0, release);
   }
 
-  /// Looks at the blocks of a stream now: nothing can be queued on it any more once it is released.
+  /// Looks at the blocks of a stream now, unless it captures: nothing can be queued on it once it is
+  /// released.
   void look_at(Stream stream) noexcept;
   /// What is to be seen of a freed block. It is looked at once.
   void add_looks(BlockRecord& life, Looks& looks) const noexcept;

@@ -137,6 +137,22 @@ TEST_F(Looks, AreDoneBeforeTheStreamIsReleased) {
   testing::internal::GetCapturedStderr();
 }
 
+TEST_F(Looks, AStreamThatIsNotReleasedKeepsThem) {
+  PoolUnderTest pool(simulated());
+  gpupool_stream_t stream = 0;
+  ASSERT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+  const gpupool_ptr_t block = pool.malloc(kMiB, stream);
+  write(pool, block, kMiB + 1, stream);
+  pool.free(block, stream);
+  ASSERT_TRUE(ok(gpupool_sim_capture(0, stream, 1)));
+  EXPECT_TRUE(pool_test::refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_release_stream(pool, stream)));
+  ASSERT_TRUE(ok(gpupool_sim_capture(0, stream, 0)));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(findings(pool), 1U);
+  testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
+}
+
 TEST_F(Looks, ACaptureThatGetsTheMemoryRaisesNoAlarm) {
   PoolUnderTest pool(simulated());
   gpupool_stream_t stream = 0;
