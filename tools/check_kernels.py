@@ -13,13 +13,27 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = ["src/device/cuda/inspection_kernel.hpp", "tests/debug/gpu_work.hpp"]
-ARCHITECTURES = ["sm_50", "sm_70", "sm_90", "sm_100"]
+ARCHITECTURES = [50, 70, 90, 100]
 
 
-def texts(source):
-    found = re.findall(r'R"\((\s*\.version.*?)\)"', (ROOT / source).read_text(encoding="utf-8"), re.DOTALL)
-    return found or sys.exit(f"{source}: no PTX in it")
+def modules():
+    """Each source with PTX, and that PTX."""
+    for folder in ("src", "tests"):
+        for source in sorted((ROOT / folder).rglob("*.?pp")):
+            for text in re.findall(r'R"\((\s*\.version.*?)\)"', source.read_text(encoding="utf-8"), re.DOTALL):
+                yield source.relative_to(ROOT), text
+
+
+def complaints(ptxas, text):
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "kernel.ptx")
+        file.write_text(text, encoding="utf-8")
+        oldest = int(re.search(r"\.target sm_(\d+)", text).group(1))
+        for number in sorted({oldest, *(each for each in ARCHITECTURES if each > oldest)}):
+            command = [ptxas, "--warning-as-error", f"--gpu-name=sm_{number}", file, "-o", f"{file}.cubin"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                yield f"sm_{number}:\n{done.stdout}{done.stderr}"
 
 
 def main():
@@ -28,21 +42,11 @@ def main():
     if ptxas is None:
         print("no ptxas: the kernels are not assembled")
         return
-    failed = False
-    with tempfile.TemporaryDirectory() as folder:
-        for source in SOURCES:
-            for text in texts(source):
-                file = pathlib.Path(folder, "kernel.ptx")
-                file.write_text(text, encoding="utf-8")
-                for architecture in ARCHITECTURES:
-                    command = [ptxas, "--warning-as-error", f"--gpu-name={architecture}", file, "-o", f"{file}.cubin"]
-                    done = subprocess.run(command, capture_output=True, text=True, check=False)
-                    if done.returncode != 0:
-                        print(f"{source}, {architecture}:\n{done.stdout}{done.stderr}", end="")
-                        failed = True
-    if failed:
-        sys.exit(1)
-    print(f"the kernels of {len(SOURCES)} files assemble for {', '.join(ARCHITECTURES)}")
+    found = list(modules())
+    wrong = [f"{source}, {complaint}" for source, text in found for complaint in complaints(ptxas, text)]
+    if wrong or not found:
+        sys.exit("".join(wrong) or "no PTX was found")
+    print(f"the kernels of {len(found)} files assemble")
 
 
 if __name__ == "__main__":
