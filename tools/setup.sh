@@ -8,10 +8,10 @@
 #   tools/setup.sh         the same, and the checkers
 #
 # Compilers and libraries come from Debian. Go, if Debian's is too old, comes from PyPI into build/venv, and so do ruff,
-# clang-format and clang-tidy, in one version for everybody, because their releases disagree about style, and ptxas, which
-# assembles GPU code; build/checkers links to those four. cuda.h goes to build/cuda-headers. A checker that is not available is skipped with a message; an
-# installed toolchain is used, never replaced. A language that is not available, or only in too old a version, is
-# skipped with a message; tools/toolchains.sh lists the versions needed.
+# clang-format and clang-tidy, in one version for everybody, because their releases disagree about style, and ptxas,
+# which assembles GPU code; build/checkers links to those four. cuda.h goes to build/cuda-headers. A checker that is not
+# available is skipped with a message; an installed toolchain is used, never replaced. A language that is not available,
+# or only in too old a version, is skipped with a message; tools/toolchains.sh lists the versions needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}

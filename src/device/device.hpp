@@ -196,7 +196,7 @@ class Device {
 
   /// Gets ready for inspect(). May wait for the GPU.
   virtual Status begin_inspecting() = 0;
-  /// Queues looks, at most kLooksAtOnce. What they find goes to a DamageReport at `report`, in pinned memory.
+  /// Queues looks, 1 to kLooksAtOnce. What they find goes to a DamageReport at `report`, in pinned memory.
   /// Not for a stream that captures.
   virtual Status inspect(std::span<const Look> looks, Address report, Stream stream) = 0;
 

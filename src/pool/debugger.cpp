@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/debugger.hpp"
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -139,15 +138,15 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.is_fenced = block->region->is_fence;
   const bool may = Inspector::may_queue(state);
   pool_.device_.annotate(address, life.room, Standing::open);
+  if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
+  if (modes_.poison && may) poison(life, state, kNewPoison);
   // Behind a fenced block is only what it was rounded up by.
   const uint64_t behind = life.room - size;
-  if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
   if (modes_.canary && may && behind != 0) {
     const auto byte = static_cast<uint8_t>(canary_of(life.number));
     life.has_canary = pool_.device_.fill(address + size, byte, behind, state.order.stream()) == kSuccess;
     if (!life.has_canary) inspector_.skip(1);
   }
-  if (modes_.poison && may) poison(life, state, kNewPoison);
   life.is_poisoned = false;
   pool_.device_.annotate(address + size, behind, Standing::closed);
   pool_.device_.annotate(address, size, Standing::block);
@@ -232,9 +231,7 @@ void Debugger::settle(Range& block) noexcept {
     return;
   }
   if (block.region->is_fence) {
-    Looks looks;
-    quarantine_.add_looks(*life, looks);
-    inspector_.queue(looks, state);
+    quarantine_.look_at(*life, state);
     allow_reuse(block);
     return;
   }

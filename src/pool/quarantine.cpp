@@ -44,6 +44,7 @@ const Range* Quarantine::look_at_oldest(uint64_t bytes) noexcept {
   return end;
 }
 
+/// What is to be seen of a freed block. It is looked at once.
 void Quarantine::add_looks(BlockRecord& life, Looks& looks) const noexcept {
   if (std::exchange(life.has_canary, false)) looks.add_behind(life);
   // Nobody's for a while, it must still be as it was filled.
@@ -55,10 +56,14 @@ void Quarantine::look_at(Stream stream) noexcept {
     StreamState& state = heap_of(*block).state();
     BlockRecord* life = book_.find(block->address);
     if (life == nullptr || state.order.stream() != stream || !Inspector::may_queue(state)) continue;
-    Looks looks;
-    add_looks(*life, looks);
-    inspector_.queue(looks, state);
+    look_at(*life, state);
   }
+}
+
+void Quarantine::look_at(BlockRecord& life, StreamState& state) noexcept {
+  Looks looks;
+  add_looks(life, looks);
+  inspector_.queue(looks, state);
 }
 
 }  // namespace gpupool::internal

@@ -40,8 +40,8 @@ class Quarantine {
   /// Looks at the blocks of a stream now, unless it captures: nothing can be queued on it once it is
   /// released.
   void look_at(Stream stream) noexcept;
-  /// What is to be seen of a freed block. It is looked at once.
-  void add_looks(BlockRecord& life, Looks& looks) const noexcept;
+  /// Looks at a freed block that need not wait.
+  void look_at(BlockRecord& life, StreamState& state) noexcept;
 
  private:
   /// The most blocks that wait for a look, and the part of the pool's memory that they may have.
@@ -57,6 +57,7 @@ class Quarantine {
     }
   }
   const Range* look_at_oldest(uint64_t bytes) noexcept;
+  void add_looks(BlockRecord& life, Looks& looks) const noexcept;
   Range& take() noexcept;
 
   const uint64_t bytes_;

@@ -146,6 +146,11 @@ class OnATerminal(TopTest):
         self.open_top(columns=200, program=FREES_1_GIB, cwd=self.folder, **environment)
         self.read_until(b"weights")
 
+    def assert_recording_reads(self):
+        (recording,) = self.folder.glob("gpupool.*.gpt")
+        done = subprocess.run([COMMAND, "leaks", recording], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_a_pool_is_marked_and_trimmed_once_that_is_confirmed(self):
         self.open_with_control(GPUPOOL_CONTROL="1")
         pid = str(self.process.pid).encode()
@@ -173,9 +178,7 @@ class OnATerminal(TopTest):
         os.write(self.terminal, b"q")
         self.read_until(b"the recording is in")
         self.assertEqual(self.top.wait(120), 0)
-        (recording,) = self.folder.glob("gpupool.*.gpt")
-        done = subprocess.run([COMMAND, "leaks", recording], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_recording_reads()
         self.assertEqual(sorted(self.folder.glob(".*")), [])
 
     def test_where_no_file_can_be_written_it_says_so_and_goes_on(self):
@@ -214,11 +217,8 @@ class OnATerminal(TopTest):
         self.process.kill()
         self.read_until(b"no process that this one may look into")
         os.write(self.terminal, b"q")
-        self.read_until(self.LEAVE)
-        self.assertEqual(self.top.wait(120), 0)
-        (recording,) = self.folder.glob("gpupool.*.gpt")
-        done = subprocess.run([COMMAND, "leaks", recording], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_left_as_it_was()
+        self.assert_recording_reads()
 
     def test_files_of_one_second_have_names_of_their_own(self):
         self.open_with_control(GPUPOOL_CONTROL="1")

@@ -63,6 +63,16 @@ class Looks : public testing::Test {
   static void write(gpupool_t* pool, gpupool_ptr_t at, uint64_t size, gpupool_stream_t stream) {
     EXPECT_TRUE(ok(gpupool_fill(pool, at, 0, size, stream)));
   }
+
+  /// A new stream, whose only block was damaged and freed.
+  static gpupool_stream_t stream_with_damage(PoolUnderTest& pool) {
+    gpupool_stream_t stream = 0;
+    EXPECT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+    const gpupool_ptr_t block = pool.malloc(kMiB, stream);
+    write(pool, block, kMiB + 1, stream);
+    pool.free(block, stream);
+    return stream;
+  }
 };
 
 TEST_F(Looks, OneCallOfTheDriverForEachMallocAndForThirtyFrees) {
@@ -117,7 +127,9 @@ TEST_F(Looks, DamageIsFoundBeforeAnotherStreamGetsTheMemory) {
 
 TEST_F(Looks, AMallocEndsTheWaitRatherThanFail) {
   PoolUnderTest pool(simulated(64 * kMiB));
-  pool.free(pool.malloc(40 * kMiB));
+  const gpupool_ptr_t block = pool.malloc(40 * kMiB);
+  ASSERT_TRUE(ok(gpupool_sim_work(0, 0, block, 40 * kMiB, 1'000'000'000)));  // whoever waits, waits for this
+  pool.free(block);
   const uint64_t waits = pool.stats().driver.host_wait.count;
   pool.free(pool.malloc(40 * kMiB));
   EXPECT_EQ(pool.stats().driver.host_wait.count, waits);
@@ -126,11 +138,7 @@ TEST_F(Looks, AMallocEndsTheWaitRatherThanFail) {
 
 TEST_F(Looks, AreDoneBeforeTheStreamIsReleased) {
   PoolUnderTest pool(simulated());
-  gpupool_stream_t stream = 0;
-  ASSERT_TRUE(ok(gpupool_stream_create(pool, &stream)));
-  const gpupool_ptr_t block = pool.malloc(kMiB, stream);
-  write(pool, block, kMiB + 1, stream);
-  pool.free(block, stream);
+  const gpupool_stream_t stream = stream_with_damage(pool);
   ASSERT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
   testing::internal::CaptureStderr();
   EXPECT_EQ(findings(pool), 1U);
@@ -139,11 +147,7 @@ TEST_F(Looks, AreDoneBeforeTheStreamIsReleased) {
 
 TEST_F(Looks, AStreamThatIsNotReleasedKeepsThem) {
   PoolUnderTest pool(simulated());
-  gpupool_stream_t stream = 0;
-  ASSERT_TRUE(ok(gpupool_stream_create(pool, &stream)));
-  const gpupool_ptr_t block = pool.malloc(kMiB, stream);
-  write(pool, block, kMiB + 1, stream);
-  pool.free(block, stream);
+  const gpupool_stream_t stream = stream_with_damage(pool);
   ASSERT_TRUE(ok(gpupool_sim_capture(0, stream, 1)));
   EXPECT_TRUE(pool_test::refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_release_stream(pool, stream)));
   ASSERT_TRUE(ok(gpupool_sim_capture(0, stream, 0)));
@@ -209,8 +213,8 @@ class Program {
   void run(int steps) {
     for (int i = 0; i < steps; ++i) step();
     while (!blocks_.empty()) give();
-    (void)findings(
-        pool_);  // settles what waits for other streams; nothing is looked at on a stream that is gone
+    // Settles what waits for other streams: nothing is looked at on a stream that is gone.
+    (void)findings(pool_);
     for (const gpupool_stream_t stream : streams_) EXPECT_TRUE(ok(gpupool_stream_destroy(pool_, stream)));
   }
   uint64_t bugs() const { return bugs_; }

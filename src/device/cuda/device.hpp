@@ -113,7 +113,7 @@ class CudaDevice final : public Device {
 
   ComputeSanitizer sanitizer_;
 
-  // Of debug mode canary; null: begin_inspecting() was not called.
+  // Null: begin_inspecting() was not called.
   cuda::CUmodule module_ = nullptr;
   cuda::CUfunction inspection_ = nullptr;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debug mode canary's kernel, in PTX, which the driver compiles: no part of CUDA is needed to build it.
+// The kernel of debug modes canary and quarantine, in PTX, which the driver compiles: no part of CUDA is
+// needed to build it.
 //
 // Each warp does one look. One that finds nothing reads its bytes once and writes nothing; what costs is the
 // launch. That it does what device/inspection.hpp says is shown on a GPU: tests/debug/planted_test.cpp.

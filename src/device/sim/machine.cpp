@@ -113,14 +113,18 @@ Status SimMachine::copy(const SimMachines& all, Address destination, Address sou
   return run(all, {stream, 0}, {&work, 1});
 }
 
+/// For the pool's own work, which belongs to no graph.
+Status SimMachine::find_for_pool(const char* what, Stream stream, SimStream*& queue) {
+  if (const Status status = streams.find(what, stream, queue); status != kSuccess) return status;
+  if (queue->capture == 0) return kSuccess;
+  return faults.refuse(driver_code::kCaptureUnsupported, "%s on stream %#llx, which is capturing", what,
+                       Long{stream});
+}
+
 Status SimMachine::transfer(const SimMachines& all, Address destination, Address source, uint64_t size,
                             Stream stream) {
   SimStream* queue = nullptr;
-  if (const Status status = streams.find("transfer", stream, queue); status != kSuccess) return status;
-  if (queue->capture != 0) {
-    return faults.refuse(driver_code::kCaptureUnsupported, "transfer on stream %#llx, which is capturing",
-                         Long{stream});
-  }
+  if (const Status status = find_for_pool("transfer", stream, queue); status != kSuccess) return status;
   uint64_t& bus = bus_until[memory.is_pinned(destination) ? 0 : 1];
   const uint64_t busy_until = queue->busy_until;
   queue->busy_until = std::max(busy_until, bus);
@@ -143,11 +147,7 @@ Status SimMachine::transfer(const SimMachines& all, Address destination, Address
 Status SimMachine::inspect(const SimMachines& all, std::span<const Look> looks, Address report,
                            Stream stream) {
   SimStream* queue = nullptr;
-  if (const Status status = streams.find("look", stream, queue); status != kSuccess) return status;
-  if (queue->capture != 0) {
-    return faults.refuse(driver_code::kCaptureUnsupported, "look on stream %#llx, which is capturing",
-                         Long{stream});
-  }
+  if (const Status status = find_for_pool("look", stream, queue); status != kSuccess) return status;
   std::vector<SimWork> works;
   for (const Look& look : looks) {
     SimWork& work = works.emplace_back();
@@ -159,7 +159,6 @@ Status SimMachine::inspect(const SimMachines& all, std::span<const Look> looks, 
     work.block = look.block;
     work.report = static_cast<DamageReport*>(host_pointer(report));
   }
-  if (works.empty()) return kSuccess;
   works.front().nanoseconds = sim_prices::kInspection;
   return run(all, {stream, 0}, works);
 }

@@ -79,6 +79,7 @@ struct SimMachine {
     uint64_t capture = 0;  // whose graph it is; 0: none
   };
 
+  Status find_for_pool(const char* what, Stream stream, SimStream*& queue);
   Status run(const SimMachines& all, const Caller& caller, std::span<const SimWork> works);
   Status plan(const SimMachines& all, const Caller& caller, Step& step);
   Status touch(const SimMachines& all, const Caller& caller, Address address, bool writes, Step& step);
