@@ -116,8 +116,8 @@ type Stats struct {
 
 	Wakes uint64 `json:"wakes"`
 
-	// More calls of the driver: copies for sleep and wake, and streams created and destroyed for these
-	// copies.
+	// More calls of the driver: what sleep, wake and debug modes copy and fill, and streams created and
+	// destroyed for that.
 	Copy CallStat `json:"copy"`
 
 	Stream CallStat `json:"stream"`

@@ -308,7 +308,7 @@ export interface Stats {
   /** How often the pool fell asleep, and woke. */
   readonly sleeps: number;
   readonly wakes: number;
-  /** More calls of the driver: copies for sleep and wake, and streams created and destroyed for these copies. */
+  /** More calls of the driver: what sleep, wake and debug modes copy and fill, and streams created and destroyed for that. */
   readonly copy: CallStat;
   readonly stream: CallStat;
   /** What this process has given back because others in its group were short, and what it got after asking them. */

@@ -537,8 +537,8 @@ typedef struct gpupool_stats_t {
   /* How often the pool fell asleep, and woke. */
   uint64_t sleeps;
   uint64_t wakes;
-  /* More calls of the driver: copies for sleep and wake, and streams created and destroyed for these
-   * copies. */
+  /* More calls of the driver: what sleep, wake and debug modes copy and fill, and streams created and
+   * destroyed for that. */
   gpupool_call_stat_t copy;
   gpupool_call_stat_t stream;
   /* What this process has given back because others in its group were short, and what it got after asking
@@ -671,7 +671,8 @@ typedef struct gpupool_segment_t {
   uint32_t is_small;
 } gpupool_segment_t;
 
-/* How a simulated device behaves; see gpupool_sim_configure. Zero means default. */
+/* How a simulated device behaves; see gpupool_sim_configure. Zero means what GPUPOOL_SIM in the environment
+ * says, such as "capacity=8GiB,price_scale=2", and otherwise the default. */
 typedef struct gpupool_sim_config_t {
   uint32_t struct_size;
   /* 1: blocks are real host memory with true aliasing, and a gpupool_ptr_t may be cast to a pointer and used.

@@ -14,18 +14,15 @@ namespace gpupool::internal {
 /// holds. On both, chunks inside a much larger block grow with the block, because it frees them all at once.
 /// Where room does not count, coarse ones are half of it, which moves between streams at a low price.
 struct ChunkSizer {
-  uint64_t max_chunk = 0;  // what the user chose; 0: nothing
+  uint64_t max_chunk = policy::kMaxChunk;  // that blocks may share
   bool fine = false;
   uint64_t max_inside = 0;  // of chunks inside a block where room does not count; 0: it does
-
-  /// The size of the largest chunk that blocks may share.
-  uint64_t max_shared() const noexcept { return max_chunk != 0 ? max_chunk : policy::kMaxChunk; }
 
   /// Size of a chunk to create towards a gap of `gap` bytes for a block of `block` bytes in a heap that holds
   /// `heap_bytes`. At most `room`, the most that can be mapped in one piece. Always a power of two.
   uint64_t chunk_size(uint64_t heap_bytes, uint64_t block, uint64_t gap, uint64_t room) const noexcept {
     using namespace policy;
-    uint64_t by_heap = std::min(heap_bytes / (fine ? kFineHeapParts : kHeapParts), max_shared());
+    uint64_t by_heap = std::min(heap_bytes / (fine ? kFineHeapParts : kHeapParts), max_chunk);
     // If every second block is freed, blocks that share chunks of about their own size free no chunk, unless
     // they fill the chunks exactly.
     if (heap_bytes < kGiB)
@@ -41,8 +38,8 @@ struct ChunkSizer {
     using namespace policy;
     const uint64_t large = std::min(block / (fine ? kFineBlockParts : kLargeBlockParts), max_inside);
     if (large >= 2 * kMaxChunk) return large;
-    if (fine) return std::min(block / kFineBlockParts, max_shared());
-    return std::min(std::max(block / kBlockParts, std::min(block, kWholeBlock)), max_shared());
+    if (fine) return std::min(block / kFineBlockParts, max_chunk);
+    return std::min(std::max(block / kBlockParts, std::min(block, kWholeBlock)), max_chunk);
   }
 };
 

@@ -49,7 +49,8 @@ class Governor {
  public:
   /// `held`: the bytes that the pool holds. The more, the more there is to arrange while it grows.
   void moved_between(uint64_t nanoseconds, uint64_t held, uint64_t now) noexcept {
-    between_.set_burst(policy::kBurstBetweenNs + held / policy::kBurstBytesPerNs);
+    const uint64_t beyond = held - std::min(held, policy::kBurstFirstBytes);
+    between_.set_burst(policy::kBurstBetweenNs + beyond / policy::kBurstBytesPerNs);
     between_.spend(nanoseconds, now);
     if (between_.is_overspent()) apart_until_ = now + policy::kApartNs;
   }

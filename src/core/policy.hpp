@@ -16,10 +16,12 @@ inline constexpr uint64_t kFineHeapParts = 1024;
 /// Inside a huge block, which frees all its chunks at once, chunks are this part of it.
 inline constexpr uint64_t kBlockParts = 16;
 inline constexpr uint64_t kFineBlockParts = 64;
-/// While at most this part of the limit is used, room does not count. Then coarse chunks inside a block may
-/// be the second of these parts of it, up to the third of these parts of it or, with several streams, of the
-/// pool.
+/// While at most this part of the limit is used, room does not count, and chunks may be larger: any chunk
+/// this part of what the pool holds.
 inline constexpr uint64_t kLargeLimitParts = 4;
+inline constexpr uint64_t kLargeSharedParts = 512;
+/// Then coarse ones inside a block may be the first of these parts of it, up to the second of these parts of
+/// it or, with several streams, of the pool.
 inline constexpr uint64_t kLargeBlockParts = 2;
 inline constexpr uint64_t kLargeParts = 128;
 inline constexpr uint64_t kLargestChunk = 128 * kMiB;
@@ -49,9 +51,10 @@ inline constexpr uint64_t kStealRunParts = 8;
 /// in this many.
 inline constexpr uint64_t kTimeParts = 1000;
 /// Time that may be overspent before the pool pays with memory: that of a few moves, and of a pool's warm-up.
-/// Between streams it grows by a nanosecond for so many bytes that the pool holds.
+/// Between streams it grows by a nanosecond for so many bytes that the pool holds beyond the first of them.
 inline constexpr uint64_t kBurstBetweenNs = 500'000;
-inline constexpr uint64_t kBurstBytesPerNs = 250;
+inline constexpr uint64_t kBurstFirstBytes = kGiB;
+inline constexpr uint64_t kBurstBytesPerNs = 100;
 inline constexpr uint64_t kBurstWithinNs = 20'000'000;
 /// The assumed cost of stealing another stream's run, which takes no driver call but leads to others.
 inline constexpr uint64_t kStealRunNs = 100'000;

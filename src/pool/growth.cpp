@@ -43,13 +43,14 @@ Growth::~Growth() {
 }
 
 /// Whether to pay for smaller chunks: in the upper half of the limit, where room counts, or while driver
-/// calls have cost little so far. In its lowest part, chunks inside a block may be large.
+/// calls have cost little so far. In its lowest part, chunks may be large, above all inside a block.
 void Growth::choose_rung() {
   const Budget& budget = rooms_.ledger.budget();
   const uint64_t limit = std::min(budget.limit(), rooms_.device.info().total);
   sizer_.fine = budget.room() < limit / 2 || calls_were_cheap();
   const uint64_t used = rooms_.ledger.used();
   if (rooms_.options.max_chunk != 0 || used > limit / policy::kLargeLimitParts) return;
+  sizer_.max_chunk = std::clamp(used / policy::kLargeSharedParts, policy::kMaxChunk, policy::kLargestChunk);
   // Streams lend each other what they hold. Alone, a stream's chunks are large only for its largest blocks.
   const uint64_t whole = std::max(bytes_, rooms_.streams.count() > 1 ? used : 0);
   sizer_.max_inside = std::min(whole / policy::kLargeParts, policy::kLargestChunk);

@@ -19,7 +19,7 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
       device_(std::move(device)),
       streams_(device_, space_, options.capture_aware),
       pending_(streams_) {
-  sizer_.max_chunk = options.max_chunk;
+  if (options.max_chunk != 0) sizer_.max_chunk = options.max_chunk;
   (void)ledger_.budget().set_limit(options.limit);
   open_source();
 }

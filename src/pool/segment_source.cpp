@@ -16,7 +16,7 @@ Status SegmentSource::grow(Lock& lock, StreamState& state, uint64_t bytes, uint6
   const uint64_t heap_bytes = group == SizeGroup::small ? state.heap(group).reserved() : ledger.used();
   const ChunkSizer& sizer = rooms_.sizer;
   const uint64_t usual =
-      std::max(align_up(least, kGranule), sizer.chunk_size(heap_bytes, least, least, sizer.max_shared()));
+      std::max(align_up(least, kGranule), sizer.chunk_size(heap_bytes, least, least, sizer.max_chunk));
   if (const uint64_t most = most_reserved(); !rooms_.options.is_child && ledger.used() + usual > most) {
     // A segment that the driver does not take back stays cached. That is no reason to fail.
     const Ledger::Standing before = ledger.standing();

@@ -225,12 +225,15 @@ class Replay(CommandTest):
 
     def test_streams_lend_each_other_gigabytes(self):
         # FSDP's gradients have a stream of their own, and each step the forward pass needs their memory. At the
-        # program's pace that fits the pool's share of the time, so no stream keeps what it does not use.
-        options = ("--device", "sim", "--pace", "--passes", "6", "--json")
-        row = json.loads(run("replay", *options, str(RECORDED / "fsdp_train.trace.gz"))[1])
-        steady = slice(2, None)
-        self.assertLess(max(row["peak_reserved_bytes_by_pass"]), 1.05 * row["peak_live_bytes"])
-        self.assertLess(max(row["driver_time_us"][steady]), 0.002 * 7.0e6)
+        # program's pace that fits the pool's share of the time, so no stream keeps what it does not use; also with
+        # two busy GPUs on a host, where a driver call takes three times as long as alone.
+        options = ("--device", "sim", "--pace", "--passes", "6", "--json", str(RECORDED / "fsdp_train.trace.gz"))
+        for scale in (1, 3):
+            code, out, _ = run_with({"GPUPOOL_SIM": f"price_scale={scale}"}, "replay", *options)
+            self.assertEqual(code, 0)
+            row = json.loads(out)
+            self.assertLess(max(row["peak_reserved_bytes_by_pass"]), 1.05 * row["peak_live_bytes"])
+            self.assertLess(max(row["driver_time_us"][2:]), scale * 0.002 * 7.0e6)
 
     def test_text_and_gzip_by_content(self):
         one, two = Workload(seed=1), Workload(seed=2, streams=5, events=1000)

@@ -57,11 +57,15 @@ TEST(Governor, StreamsKeepApartForAWhile) {
 
 TEST(Governor, StreamsOfALargePoolMayMoveMore) {
   constexpr uint64_t kMoreNs = 8 * policy::kBurstBetweenNs;
+  constexpr uint64_t kHeld = policy::kBurstFirstBytes + kMoreNs * policy::kBurstBytesPerNs;
   Governor governor;
-  governor.moved_between(policy::kBurstBetweenNs + kMoreNs - 1, kMoreNs * policy::kBurstBytesPerNs, 0);
+  governor.moved_between(policy::kBurstBetweenNs + kMoreNs - 1, kHeld, 0);
   EXPECT_FALSE(governor.keeps_apart(0));
-  governor.moved_between(1, kMoreNs * policy::kBurstBytesPerNs, 0);
+  governor.moved_between(1, kHeld, 0);
   EXPECT_TRUE(governor.keeps_apart(0));
+  Governor small;
+  small.moved_between(policy::kBurstBetweenNs, policy::kBurstFirstBytes, 0);
+  EXPECT_TRUE(small.keeps_apart(0)) << "the first bytes count for nothing";
 }
 
 TEST(Governor, OnlyWhatIsOverspentEarnsCredit) {

@@ -218,7 +218,7 @@ TEST(ChunkSizer, GivesPowersOfTwoWithinItsBounds) {
     ASSERT_GE(size, kGranule);
     ASSERT_LE(size, room);
     const bool is_inside = 2 * size <= block && size <= sizer.max_inside;
-    ASSERT_TRUE(is_inside || size <= sizer.max_shared());
+    ASSERT_TRUE(is_inside || size <= sizer.max_chunk);
   }
 }
 
@@ -231,6 +231,8 @@ TEST(ChunkSizer, LargeChunksAreOnlyInsideBlocks) {
   EXPECT_EQ(sizer.chunk_size(64 * kGiB, kGiB, kGiB, kGiB), 128 * kMiB);
   sizer.max_inside = 20 * kMiB;
   EXPECT_EQ(sizer.chunk_size(64 * kGiB, kGiB, kGiB, kGiB), 16 * kMiB) << "no more than usual";
+  sizer.max_chunk = 32 * kMiB;
+  EXPECT_EQ(sizer.chunk_size(64 * kGiB, 32 * kMiB, 32 * kMiB, kGiB), 32 * kMiB) << "shared";
   sizer = {.fine = true, .max_inside = 128 * kMiB};
   EXPECT_EQ(sizer.chunk_size(0, kGiB, kGiB, kGiB), 16 * kMiB);
   EXPECT_EQ(sizer.chunk_size(0, 60 * kGiB, 60 * kGiB, 60 * kGiB), 128 * kMiB);

@@ -169,6 +169,15 @@ TEST_F(SimDeviceTest, TheEnvironmentCountsAtFirstUse) {
            opened->copy(0, 0, 0, 1) == GPUPOOL_ERROR_UNSUPPORTED;
   }));
   EXPECT_TRUE(holds_in_child([] {
+    setenv("GPUPOOL_SIM", "capacity=6MiB,data=0", 1);
+    gpupool_sim_config_t config{};
+    config.struct_size = sizeof config;
+    config.data = 1;
+    std::unique_ptr<Device> opened;
+    if (sim_configure(3, config) != kSuccess || open_sim(3, opened) != kSuccess) return false;
+    return opened->info().total == 6 * kMiB && opened->copy(0, 0, 0, 1) != GPUPOOL_ERROR_UNSUPPORTED;
+  })) << "what a configuration leaves open";
+  EXPECT_TRUE(holds_in_child([] {
     setenv("GPUPOOL_SIM", "bad", 1);
     std::unique_ptr<Device> opened;
     return open_sim(3, opened) == GPUPOOL_ERROR_INVALID_ARGUMENT && opened == nullptr &&

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 
 #include "device/sim/sim.hpp"
 #include "os/mutex.hpp"
@@ -145,12 +144,7 @@ Status find_sim(int32_t ordinal, SimState*& state) {
   std::unique_ptr<SimState>& slot = all.states[ordinal];
   if (slot == nullptr) {
     SimSettings settings;
-    const char* const text = std::getenv("GPUPOOL_SIM");
-    if (text != nullptr) {
-      if (const Status status = sim_settings_from(std::string_view(text), settings); status != kSuccess) {
-        return status;
-      }
-    }
+    if (const Status status = sim_settings_from_environment(settings); status != kSuccess) return status;
     auto made = std::make_unique<SimState>();
     if (const Status status = make_sim_machine(ordinal, settings, made->machine); status != kSuccess)
       return status;

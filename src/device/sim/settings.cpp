@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cinttypes>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 
 #include "base/bits.hpp"
@@ -113,15 +114,20 @@ Status check_fields(const gpupool_sim_config_t& config, const SimSettings& wante
 }  // namespace
 
 Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings) {
-  SimSettings wanted;
+  SimSettings wanted = settings;
   if (config.capacity_bytes != 0) wanted.capacity = config.capacity_bytes;
   if (config.host_bytes != 0) wanted.host = config.host_bytes;
   if (config.price_scale != 0) wanted.price_scale = config.price_scale;
-  wanted.data = config.data != 2;
-  wanted.strict_streams = config.streams == 2;
+  if (config.data != 0) wanted.data = config.data == 1;
+  if (config.streams != 0) wanted.strict_streams = config.streams == 2;
   if (const Status status = check_fields(config, wanted); status != kSuccess) return status;
   settings = wanted;
   return kSuccess;
+}
+
+Status sim_settings_from_environment(SimSettings& settings) {
+  const char* const text = std::getenv("GPUPOOL_SIM");
+  return text == nullptr ? kSuccess : sim_settings_from(std::string_view(text), settings);
 }
 
 Status sim_settings_from(std::string_view text, SimSettings& settings) {

@@ -17,10 +17,14 @@ struct SimSettings {
   uint64_t host = uint64_t{1} << 40;  // host memory that can be page-locked
 };
 
+/// Sets what is not zero in `config`.
 Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings);
 
 /// Reads "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB". Sizes are written as for
 /// gpupool_parse_size.
 Status sim_settings_from(std::string_view text, SimSettings& settings);
+
+/// What GPUPOOL_SIM says, if it is set.
+Status sim_settings_from_environment(SimSettings& settings);
 
 }  // namespace gpupool::internal

@@ -294,6 +294,7 @@ Status open_sim(int32_t ordinal, std::unique_ptr<Device>& device) {
 
 Status sim_configure(int32_t ordinal, const gpupool_sim_config_t& config) {
   SimSettings settings;
+  if (const Status status = sim_settings_from_environment(settings); status != kSuccess) return status;
   if (const Status status = sim_settings_from(config, settings); status != kSuccess) return status;
   return attempt([&]() -> Status {
     SimState* state = nullptr;

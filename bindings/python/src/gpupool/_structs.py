@@ -269,8 +269,8 @@ class Stats(Record):
     """How often the pool fell asleep, and woke."""
     wakes: int
     copy: CallStat
-    """More calls of the driver: copies for sleep and wake, and streams created and destroyed for these
-    copies.
+    """More calls of the driver: what sleep, wake and debug modes copy and fill, and streams created and
+    destroyed for that.
     """
     stream: CallStat
     share_given_bytes: int

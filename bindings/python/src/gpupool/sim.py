@@ -38,7 +38,8 @@ def configure(
     """Sets how a simulated device behaves; possible only while no pool uses it.
 
     data: whether blocks are real host memory, with true aliasing (the default), or only addresses, for speed.
-    capacity_bytes: 0 is an H200's. price_scale: multiplies the prices of driver calls, which are an H200's too.
+    capacity_bytes: 0 is an H200's. price_scale: multiplies the prices of driver calls, which are an H200's too. What
+    is left out is as GPUPOOL_SIM in the environment says.
     strict_streams: only 0 and streams that a pool created are streams; any other number is a fault. Since 0.2.
     host_bytes: how much host memory can be page-locked; 0 is 1 TiB. Since 0.2.
     Raises InvalidArgumentError (no such device, in use, out of range).

@@ -27,7 +27,7 @@ use crate::{library, Result, StreamId};
 pub struct Config {
     /// What backs its addresses.
     pub data: Data,
-    /// The device's memory; 0: an H200's.
+    /// The device's memory; 0: what `GPUPOOL_SIM` says, or an H200's.
     pub capacity_bytes: u64,
     /// Multiplies the measured prices of driver calls; 0: default, 1.
     pub price_scale: f64,
