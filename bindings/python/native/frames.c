@@ -14,7 +14,12 @@
 
 #include "glue.h"
 
-enum { MOST_FRAMES = 40, MOST_CODES = 1024, MOST_CODE_TEXT = 640, MOST_STACKS = 4093 };
+enum { MOST_FRAMES = 40, MOST_CODE_TEXT = 640 };
+
+/* Both tables below are of sets of WAYS entries, the latest found first. Entries that share a set push out
+ * one another only when it is full: with one entry for each hash, a tenth of a model's stacks were written
+ * anew at each malloc, which takes ten times as long as all else. */
+enum { WAYS = 4, CODE_SETS = 512, STACK_SETS = 2048 };
 
 /* What is written of a code object, but for the line. A stack is taken at each malloc of a recording, and
  * most of it is of the same functions each time: asking Python for names takes ten times as long as copying
@@ -28,7 +33,12 @@ typedef struct known_code_t {
   size_t length;
 } known_code_t;
 
-static known_code_t known_codes[MOST_CODES];
+static known_code_t known_codes[CODE_SETS][WAYS];
+
+/* So that the upper half depends on each bit of a value. */
+static uint64_t spread(uint64_t value) {
+  return value * 0x9e3779b97f4a7c15;
+}
 
 static int is_own(const char* file) {
   return strstr(file, "/gpupool/_") != NULL || strstr(file, "/gpupool/frameworks/") != NULL;
@@ -46,10 +56,20 @@ static void read_name(PyObject* object, const char* attribute, char* text, size_
   PyErr_Clear();
 }
 
-/* What is known of a code object; NULL if the host has no memory for it. */
+/* Puts an entry of a set first. Returns it. */
+static known_code_t* use_code(known_code_t* set, int at) {
+  const known_code_t found = set[at];
+  memmove(set + 1, set, (size_t)at * sizeof *set);
+  set[0] = found;
+  return set;
+}
+
+/* What is known of a code object, until the next call; NULL if the host has no memory for it. */
 static const known_code_t* know_code(PyCodeObject* code) {
-  known_code_t* known = &known_codes[((uintptr_t)code >> 5) % MOST_CODES];
-  if (known->code == code) return known;
+  known_code_t* const set = known_codes[(spread((uintptr_t)code) >> 32) % CODE_SETS];
+  for (int at = 0; at < WAYS; ++at) {
+    if (set[at].code == code) return at == 0 ? set : use_code(set, at);
+  }
   char file[512];
   char name[128];
   read_name((PyObject*)code, "co_filename", file, sizeof file);
@@ -59,6 +79,7 @@ static const known_code_t* know_code(PyCodeObject* code) {
   char* kept = malloc(length + 1);
   if (kept == NULL) return NULL;
   memcpy(kept, text, length);
+  known_code_t* const known = use_code(set, WAYS - 1);
   PyCodeObject* before = known->code;
   free(known->text);
   Py_INCREF((PyObject*)code);
@@ -147,7 +168,7 @@ typedef struct known_stack_t {
   size_t length;
 } known_stack_t;
 
-static known_stack_t known_stacks[MOST_STACKS];
+static known_stack_t known_stacks[STACK_SETS][WAYS];
 
 /* The key of the calling thread's stack; 0: unknown. */
 static uint64_t find_key(void) {
@@ -163,17 +184,26 @@ static uint64_t find_key(void) {
     if (known == NULL) key = 0;
     if (key == 0) break;
     const uint64_t place = known->number << 32 ^ (uint32_t)get_place(frame);
-    key = (key ^ place) * 0x9e3779b97f4a7c15 ^ (key >> 29);
+    key = spread(key ^ place) ^ (key >> 29);
     frame = go_out(frame);
   }
   Py_XDECREF((PyObject*)frame);
   return key;
 }
 
-static void keep_stack(known_stack_t* known, uint64_t key, const char* text, size_t length) {
+/* Puts an entry of a set first. Returns it. */
+static known_stack_t* use_stack(known_stack_t* set, int at) {
+  const known_stack_t found = set[at];
+  memmove(set + 1, set, (size_t)at * sizeof *set);
+  set[0] = found;
+  return set;
+}
+
+static void keep_stack(known_stack_t* set, uint64_t key, const char* text, size_t length) {
   char* kept = malloc(length + 1);
   if (kept == NULL) return;
   memcpy(kept, text, length);
+  known_stack_t* const known = use_stack(set, WAYS - 1);
   free(known->text);
   *known = (known_stack_t){key, kept, length};
 }
@@ -181,13 +211,15 @@ static void keep_stack(known_stack_t* known, uint64_t key, const char* text, siz
 static size_t write_stack(char* text, size_t capacity) {
   const uint64_t key = find_key();
   if (key == 0) return write_frames(text, capacity);
-  known_stack_t* known = &known_stacks[key % MOST_STACKS];
-  if (known->key == key && known->length <= capacity) {
+  known_stack_t* const set = known_stacks[(key >> 32) % STACK_SETS];
+  for (int at = 0; at < WAYS; ++at) {
+    if (set[at].key != key || set[at].length > capacity) continue;
+    const known_stack_t* const known = use_stack(set, at);
     memcpy(text, known->text, known->length);
     return known->length;
   }
   const size_t length = write_frames(text, capacity);
-  keep_stack(known, key, text, length);
+  keep_stack(set, key, text, length);
   return length;
 }
 

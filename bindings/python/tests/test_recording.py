@@ -66,6 +66,13 @@ def test_stacks_that_were_seen_before_are_still_right(pool: gpupool.Pool) -> Non
         exec(f"def function_{number}(pool, size):\n" + "\n" * (number % 7) + "  return pool.alloc(size)", scope)
         with scope.pop(f"function_{number}")(pool, size):
             assert first() == (f"function_{number}", number % 7 + 2)
+    # And more that stay, called again when others have pushed them out.
+    kept: dict[str, Any] = {}
+    for number in range(3000):
+        exec(f"def kept_{number}(pool, size):\n  return pool.alloc(size)", kept)
+    for number in [*range(3000), *range(3000), 1, 2, 1, 2]:
+        with kept[f"kept_{number}"](pool, size):
+            assert first() == (f"kept_{number}", 2)
 
 
 def test_the_failure_says_who() -> None:
