@@ -400,8 +400,8 @@ typedef struct gpupool_config_t {
    * allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where
    * there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See docs/inside/growth.md. */
   double slack;
-  /* Size of the largest chunk, a power of two from 2 MiB; 0: 16 MiB, and up to 128 MiB inside large blocks
-   * while most of the limit is free. */
+  /* Size of the largest chunk, a power of two from 2 MiB; 0: 16 MiB, and up to 128 MiB in a large pool while
+   * most of the limit is free. */
   uint64_t max_chunk_bytes;
   /* Other devices that may access this pool's memory: peer_count numbers. Copied. Only in vmm and driver
    * mode. */

@@ -160,7 +160,7 @@ pub struct gpupool_config_t {
     pub limit_bytes: u64,
     #[doc = " By how much reserved memory may exceed the live peak to save driver calls, as a fraction in [0, 10]: 0.1\n allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where\n there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See docs/inside/growth.md."]
     pub slack: f64,
-    #[doc = " Size of the largest chunk, a power of two from 2 MiB; 0: 16 MiB, and up to 128 MiB inside large blocks\n while most of the limit is free."]
+    #[doc = " Size of the largest chunk, a power of two from 2 MiB; 0: 16 MiB, and up to 128 MiB in a large pool while\n most of the limit is free."]
     pub max_chunk_bytes: u64,
     #[doc = " Other devices that may access this pool's memory: peer_count numbers. Copied. Only in vmm and driver\n mode."]
     pub peers: *const i32,
@@ -289,7 +289,7 @@ pub struct gpupool_stats_t {
     #[doc = " How often the pool fell asleep, and woke."]
     pub sleeps: u64,
     pub wakes: u64,
-    #[doc = " More calls of the driver: copies for sleep and wake, and streams created and destroyed for these\n copies."]
+    #[doc = " More calls of the driver: what sleep, wake and debug modes copy and fill, and streams created and\n destroyed for that."]
     pub copy: gpupool_call_stat_t,
     pub stream: gpupool_call_stat_t,
     #[doc = " What this process has given back because others in its group were short, and what it got after asking\n them."]
@@ -424,7 +424,7 @@ pub struct gpupool_segment_t {
     #[doc = " 1: in a heap of small blocks."]
     pub is_small: u32,
 }
-#[doc = " How a simulated device behaves; see gpupool_sim_configure. Zero means default."]
+#[doc = " How a simulated device behaves; see gpupool_sim_configure. Zero means what GPUPOOL_SIM in the environment\n says, such as \"capacity=8GiB,price_scale=2\", and otherwise the default."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct gpupool_sim_config_t {

@@ -176,8 +176,8 @@ impl Builder {
         self
     }
 
-    /// Size of the largest chunk, a power of two from 2 MiB; 0: 16 MiB, and up to 128 MiB inside large blocks
-    /// while most of the limit is free.
+    /// Size of the largest chunk, a power of two from 2 MiB; 0: 16 MiB, and up to 128 MiB in a large pool while
+    /// most of the limit is free.
     pub fn max_chunk_bytes(mut self, max_chunk_bytes: u64) -> Builder {
         self.max_chunk_bytes = max_chunk_bytes;
         self
