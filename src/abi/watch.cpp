@@ -14,6 +14,7 @@
 #include "abi/control.hpp"
 #include "abi/structs.hpp"
 #include "os/process.hpp"
+#include "pool/holders.hpp"
 #include "pool/watch.hpp"
 #include "watch/stats_page.hpp"
 
@@ -94,8 +95,7 @@ gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, siz
   if (holder_capacity != 0 && holders == nullptr) return refuse_null("holders");
   if (const Status status = check_size(holder_size, "holder_size"); status != kSuccess) return status;
   return on_pool(pool, [&](Pool& self) {
-    std::vector<gpupool_holder_t> all;
-    self.holders(all);
+    const std::vector<gpupool_holder_t> all = find_holders(self.sampler());
     auto* at = reinterpret_cast<unsigned char*>(holders);
     for (size_t i = 0; i < std::min(all.size(), holder_capacity); ++i) {
       write_element(all[i], at + i * holder_size, holder_size);

@@ -30,6 +30,21 @@ void Caches::fold(Counters& counters) const noexcept {
   counters.fold([this](auto visit) { for_each([&](ThreadCache& cache) { visit(cache.counters); }); });
 }
 
+Amounts Caches::live() const noexcept {
+  Amounts live;
+  for_each_locked(
+      [&](const ThreadCache& cache) { live += cache.counters.live()[0] + cache.counters.live()[1]; });
+  return live;
+}
+
+Amounts Caches::pending() const noexcept {
+  Amounts pending;
+  for_each_locked([&](const ThreadCache& cache) {
+    pending += cache.counters.pending()[0] + cache.counters.pending()[1];
+  });
+  return pending;
+}
+
 void Caches::lock_all() const noexcept {
   for (const auto& cache : caches_) cache->lock.lock();
 }

@@ -55,6 +55,9 @@ class Caches {
 
   /// Brings peaks up to date with what all threads have counted. Takes every cache's lock.
   void fold(Counters& counters) const noexcept;
+  /// Of all caches: live blocks, and freed ones that wait for streams.
+  Amounts live() const noexcept;
+  Amounts pending() const noexcept;
 
   // For fork, which has no scope to hold an AllLocked.
   void lock_all() const noexcept;

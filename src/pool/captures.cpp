@@ -16,6 +16,14 @@ bool Captures::note(const StreamState& state) {
   return true;
 }
 
+uint64_t Captures::kept_bytes() const noexcept {
+  uint64_t bytes = 0;
+  streams_.for_each_capture([&](const StreamState& state) {
+    for (const StreamHeap& heap : state.heaps) bytes += heap.hole_bytes();
+  });
+  return bytes;
+}
+
 Status Captures::release(uint64_t capture) {
   if (const auto known = std::find(seen_.begin(), seen_.end(), capture); known != seen_.end()) {
     if (const Status status = check_ended(capture); status != kSuccess) return status;

@@ -34,6 +34,9 @@ class Captures {
     return state.capture != 0 || hold_all() || options_.is_child;
   }
 
+  /// Free memory that only the capture it was allocated in may reuse.
+  uint64_t kept_bytes() const noexcept;
+
   /// Takes note that the graph is gone. INVALID_ARGUMENT while the capture is under way.
   Status release(uint64_t capture);
   /// At the pool's end: none of its graphs runs any more.

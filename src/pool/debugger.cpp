@@ -10,6 +10,7 @@
 #include "base/defer.hpp"
 #include "base/log.hpp"
 #include "os/thread.hpp"
+#include "pool/holders.hpp"
 #include "pool/pool.hpp"
 #include "pool/story.hpp"
 
@@ -72,8 +73,8 @@ bool Debugger::wants_fence(uint64_t size) const noexcept {
 Status Debugger::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
   Sighting seen;
   const Status status = allocate(size, alignment, stream, address, seen);
-  pool_.tell_malloc(seen);
-  if (is_shortage(status)) return pool_.name_holders(status);
+  pool_.watcher_.tell_malloc(seen);
+  if (is_shortage(status)) return name_holders(pool_.sampler_, status);
   if (status != kSuccess || address == 0) return status;
   if (!modes_.slows()) {
     guard(seen, alignment, address);
@@ -300,7 +301,7 @@ void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address)
     const std::lock_guard owner_lock(owner->lock);
     block->add_marks(kDebugged);
   }
-  pool_.tell_malloc(guarded);
+  pool_.watcher_.tell_malloc(guarded);
   (void)pool_.free(std::exchange(address, fenced), seen.stream);
 }
 

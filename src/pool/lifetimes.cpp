@@ -23,7 +23,7 @@ Status Pool::record_stream(Address address, Stream stream) {
   }
   block->begin_notes();
   pending_.add_use(*block, state);
-  record_use(*block, stream);
+  watcher_.record_use(*block, stream);
   return kSuccess;
 }
 
@@ -129,7 +129,7 @@ bool Pool::try_to_end() {
   Lock lock = enter();
   sleeper_.end_allowance(lock);
   drain_all(lock);
-  if (is_ending_ || live_amounts().blocks != 0) return false;
+  if (is_ending_ || caches_.live().blocks != 0) return false;
   is_ending_ = true;
   // No graph of this pool runs any more.
   captures_.end();

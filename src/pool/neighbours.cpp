@@ -91,13 +91,13 @@ uint64_t Pool::release_for_neighbours(uint64_t bytes) {
 
 uint64_t Pool::live_bytes() {
   const Lock lock = enter();
-  return live_amounts().allocated;
+  return caches_.live().allocated;
 }
 
 /// Waits, without the lock, until the group and the device have `bytes` for this pool. False if they do not,
 /// or if the pool's own limit leaves no room for them.
 bool Pool::ask_neighbours(Lock& lock, uint64_t bytes, uint64_t wait_ns) {
-  if (neighbours_ == nullptr || bytes > ledger_.budget().own_room()) return false;
+  if (company_.neighbours == nullptr || bytes > ledger_.budget().own_room()) return false;
   const ErrorRecord cause = last_error();
   lock.unlock();
   const Defer relock([&] {
@@ -105,13 +105,13 @@ bool Pool::ask_neighbours(Lock& lock, uint64_t bytes, uint64_t wait_ns) {
     streams_.next_round();
     last_error() = cause;
   });
-  share::Turn turn(neighbours_->member(), bytes, wait_ns);
+  share::Turn turn(company_.neighbours->member(), bytes, wait_ns);
   return turn.wait();
 }
 
 /// Asks now, ahead of need.
 Status Pool::request_from_neighbours(uint64_t bytes, uint64_t wait_ns) {
-  if (neighbours_ == nullptr) {
+  if (company_.neighbours == nullptr) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
                 "the pool shares with nobody: it was created without share, or alone");
   }
@@ -121,10 +121,11 @@ Status Pool::request_from_neighbours(uint64_t bytes, uint64_t wait_ns) {
                 bytes);
   }
   if (ask_neighbours(lock, align_up(bytes, kGranule), wait_ns)) return kSuccess;
-  return fail(GPUPOOL_ERROR_OVER_LIMIT,
-              "the group has no %" PRIu64 " bytes for this process: its members have %" PRIu64 " of %" PRIu64,
-              bytes, neighbours_->limit() - std::min(neighbours_->limit(), neighbours_->room()),
-              neighbours_->limit());
+  return fail(
+      GPUPOOL_ERROR_OVER_LIMIT,
+      "the group has no %" PRIu64 " bytes for this process: its members have %" PRIu64 " of %" PRIu64, bytes,
+      company_.neighbours->limit() - std::min(company_.neighbours->limit(), company_.neighbours->room()),
+      company_.neighbours->limit());
 }
 
 }  // namespace gpupool::internal

@@ -43,4 +43,10 @@ class Neighbours final : public Commons {
   ShareTerms terms_;
 };
 
+/// With whom a pool shares.
+struct Company {
+  const Neighbours* neighbours = nullptr;  // owned by the limit, which children share; null: nobody
+  bool runs_alone = false;                 // though it was to share
+};
+
 }  // namespace gpupool::internal

@@ -7,9 +7,13 @@
 #include <utility>
 
 #include "base/defer.hpp"
+#include "pool/audit.hpp"
 #include "pool/chunk_source.hpp"
+#include "pool/explanation.hpp"
+#include "pool/holders.hpp"
 #include "pool/registry.hpp"
 #include "pool/segment_source.hpp"
+#include "pool/snapshot.hpp"
 #include "pool/story.hpp"
 
 namespace gpupool::internal {
@@ -27,7 +31,7 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
 Pool::Pool(const std::shared_ptr<Pool>& parent)
     : options_(parent->options_),
       parent_(parent),
-      neighbours_(parent->neighbours_),
+      company_{parent->company_.neighbours, false},
       device_(parent->device_.shared()),
       sizer_(parent->sizer_),
       ledger_(parent->ledger_.budget().shared()),
@@ -73,8 +77,64 @@ bool Pool::find_story(Address address, std::string& story) {
   return true;
 }
 
+int Pool::explain(Address address, std::string& text) {
+  Explanation explanation(address);
+  {
+    const Lock lock = enter();
+    explanation.find(space_, debugger_.get());
+  }
+  return explanation.tell(id_, device_.info(), sampler_, text);
+}
+
+void Pool::stats(gpupool_stats_t& stats) {
+  const Lock lock = enter();
+  if (handle_is_usable()) settle_pending();
+  statistics_.read(stats);
+}
+
+void Pool::reset_peaks() {
+  const Lock lock = enter();
+  statistics_.reset_peaks();
+}
+
+void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
+  Snapshot snapshot(space_, device_.info().ordinal);
+  {
+    Lock lock = enter();
+    while (snapshot.step()) lock.give_way();
+  }
+  segments = snapshot.segments();
+  blocks = snapshot.blocks();
+}
+
+std::string Pool::report() {
+  constexpr size_t kNamed = 10;
+  const std::string most = largest_holders(sampler_, kNamed);
+  const Lock lock = enter();
+  return report_.text() + (most.empty() ? "" : " Most is held by: " + most + ".");
+}
+
+Status Pool::validate() {
+  const Lock lock = enter();
+  return Audit(rooms_, backing_, pending_, exports_).run();
+}
+
+void Pool::watch_anew() {
+  const Lock lock = enter();
+  watcher_.watch_anew();
+}
+
+/// After fork the driver must not be asked: statistics stay as they were.
+bool Pool::handle_is_usable() const noexcept {
+  return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) != Life::forked;
+}
+
+bool Pool::is_live() const noexcept {
+  return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) == Life::live;
+}
+
 void Pool::share(std::unique_ptr<Neighbours> group) noexcept {
-  neighbours_ = group.get();
+  company_.neighbours = group.get();
   ledger_.budget().shared()->join(std::move(group));
 }
 
@@ -151,11 +211,11 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 /// Ends a malloc that may have raised a peak, or that is watched.
 [[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block, Address& address) {
   const bool due = cache.counters.raise();
-  const Sighting seen = see_malloc(cache, block);
+  const Sighting seen = watcher_.see_malloc(cache, block);
   cache.lock.unlock();
-  tell_malloc(seen);
+  watcher_.tell_malloc(seen);
   if (due) {
-    const Lock lock(mutex_, this);
+    const Lock lock(mutex_, &display_);
     caches_.fold(counters_);
   }
   if (debugger_ != nullptr) debugger_->guard(seen, kUnit, address);
@@ -227,20 +287,20 @@ Status Pool::free(Address address, Stream stream) {
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
   if (cache == nullptr) return false;
   cache->lock.lock();
-  if (!is_only_watched(*cache, *block, address, stream)) {
+  if (!Watcher::is_only_watched(*cache, *block, address, stream)) {
     cache->lock.unlock();
     return false;
   }
-  const Sighting seen = see_free(*cache, *block);
+  const Sighting seen = watcher_.see_free(*cache, *block);
   (void)free_further(*block, block->now(), stream);
-  tell_free(seen);
+  watcher_.tell_free(seen);
   return true;
 }
 
 // ---- everything else, under the pool's lock
 
 Pool::Lock Pool::enter() {
-  Lock lock(mutex_, this);
+  Lock lock(mutex_, &display_);
   streams_.next_round();
   return lock;
 }
@@ -249,8 +309,8 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
   if (debugger_ != nullptr) return debugger_->malloc(size, alignment, stream, address);
   Sighting seen;
   const Status status = malloc_under_lock(size, alignment, stream, address, seen);
-  tell_malloc(seen);
-  return is_shortage(status) ? name_holders(status) : status;
+  watcher_.tell_malloc(seen);
+  return is_shortage(status) ? name_holders(sampler_, status) : status;
 }
 
 Status Pool::malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream, Address& address,
@@ -324,7 +384,7 @@ void Pool::assign_block(Range* block, ThreadCache& cache, uint64_t requested, Si
     block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
     due = cache.counters.add(group, requested, bytes);
     ++cache.counters.misses;
-    seen = see_malloc(cache, *block);
+    seen = watcher_.see_malloc(cache, *block);
     if (Lane* lane = cache.lanes.find(stream)) {
       lane->bins(group).touch();
       surplus = lane->bins(group).pop_surplus();
@@ -363,10 +423,10 @@ Range* Pool::begin_free(Address address, Status& status) {
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
   if (cache != nullptr && block->address == address) {
     Sighting seen;
-    const Defer tell([&] { tell_free(seen); });
+    const Defer tell([&] { watcher_.tell_free(seen); });
     const std::lock_guard lock(cache->lock);
     if (block->is(State::live)) {
-      seen = see_free(*cache, *block);
+      seen = watcher_.see_free(*cache, *block);
       block->begin_notes();
       block->become(State::cached);
       cache->counters.subtract(group_of(block->size), block->requested(), block->size);

@@ -22,6 +22,7 @@
 #include "pool/caches.hpp"
 #include "pool/captures.hpp"
 #include "pool/debugger.hpp"
+#include "pool/display.hpp"
 #include "pool/exports.hpp"
 #include "pool/ledger.hpp"
 #include "pool/metered_device.hpp"
@@ -30,16 +31,18 @@
 #include "pool/options.hpp"
 #include "pool/pending.hpp"
 #include "pool/quiet_lock.hpp"
+#include "pool/report.hpp"
+#include "pool/rooms.hpp"
 #include "pool/run_stealer.hpp"
 #include "pool/sighting.hpp"
 #include "pool/sleeper.hpp"
 #include "pool/source.hpp"
+#include "pool/statistics.hpp"
 #include "pool/streams.hpp"
 #include "pool/surplus.hpp"
 #include "pool/thread_slots.hpp"
-#include "watch/recorder.hpp"
+#include "pool/watcher.hpp"
 #include "watch/sampler.hpp"
-#include "watch/stats_page.hpp"
 
 struct gpupool_t;
 
@@ -64,9 +67,9 @@ class Pool {
   /// Charges its memory to a group too, from now on. Call it once, right after creation.
   void share(std::unique_ptr<Neighbours> group) noexcept;
   /// Takes note that it was to share, and cannot.
-  void run_alone() noexcept { runs_alone_ = true; }
+  void run_alone() noexcept { company_.runs_alone = true; }
   /// The group it shares with; null: none.
-  const Neighbours* neighbours() const noexcept { return neighbours_; }
+  const Neighbours* neighbours() const noexcept { return company_.neighbours; }
 
   /// Call it once, right after creation.
   void set_handle(gpupool_t* handle) noexcept;
@@ -96,7 +99,6 @@ class Pool {
   void reset_peaks();
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
   std::string report();
-  void holders(std::vector<gpupool_holder_t>& holders);
   Status validate();
   /// Looks for damage that debug modes can see. Gives how much was found so far, and the last of it in words.
   Status check(uint64_t& count, std::string& text);
@@ -109,6 +111,9 @@ class Pool {
   /// What the address book says of an address; false if it knows nothing. Call it with no lock held.
   bool find_story(Address address, std::string& story);
   Sleeper& sleeper() noexcept { return sleeper_; }
+  const Sampler& sampler() const noexcept { return sampler_; }
+  /// Its figures for other processes.
+  Display& display() noexcept { return display_; }
   /// Whether it is neither destroyed, nor inherited over fork, nor about to end with the driver.
   bool is_live() const noexcept;
 
@@ -133,18 +138,10 @@ class Pool {
   void lock_all() noexcept;
   void unlock_all() noexcept;
 
-  /// From now on, shows its figures to other processes in a slot of this process's page; null: no longer.
-  void show_in(shown::Slot* slot) noexcept;
-  shown::Slot* slot() const noexcept { return slot_; }
-  /// Shows its figures anew, at once: those shown are known to be old.
-  void show_again() noexcept;
-  /// In a child after fork: the slot is the parent's.
-  void forget_slot() noexcept { slot_ = nullptr; }
-  /// In a child after fork: so is memory that it shares with other processes.
+  /// In a child after fork: memory that it shares with other processes is the parent's.
   void forget_handoffs() noexcept;
 
  private:
-  friend void show_if_due(Pool& pool) noexcept;
   friend class Debugger;
   friend class Exports;
   friend class Fences;
@@ -194,20 +191,6 @@ class Pool {
   Status protect_again();
   void free_all_to_heap(Range* first) noexcept;
 
-  // watch.cpp: samples, and events for a recording
-  Sighting see_malloc(ThreadCache& cache, Range& block) noexcept;
-  void tell_malloc(const Sighting& seen) noexcept;
-  static bool is_only_watched(const ThreadCache& cache, const Range& block, Address address,
-                              Stream stream) noexcept;
-  Sighting see_free(ThreadCache& cache, Range& block) noexcept;
-  void tell_free(const Sighting& seen) const noexcept;
-  std::string largest_holders(size_t count);
-  Status name_holders(Status status);
-  void record_use(const Range& block, Stream stream) const noexcept;
-  void record_failure(uint64_t bytes) const noexcept;
-  std::vector<Entry> state_for_recording();
-  void name_in_recording() const noexcept;
-
   // serve.cpp: from a request to a block, or to a report
   Status allocate_or_explain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
                              Range*& block);
@@ -232,32 +215,13 @@ class Pool {
   size_t settle_pending(bool all = false);
   void settle_all_pending(Lock& lock);
 
-  // show.cpp: what other processes see
-  void show(uint64_t now) noexcept;
-  void add_amounts(shown::Figures& figures) noexcept;
-  void add_ranges(shown::Figures& figures) const noexcept;
-  void add_tags(shown::Figures& figures) const noexcept;
-
-  // observe.cpp
   bool handle_is_usable() const noexcept;
-  std::string report_locked();
-  std::string family_report() const;
-  std::string group_report() const;
-  std::string chunks_by_size() const;
-  bool is_counted_by_size() const;
-  uint64_t releasable() noexcept;
-  template <typename Visit>
-  void visit_cached(Visit visit);
-  uint64_t kept_by_captures() const noexcept;
-  Amounts live_amounts();
-  Amounts pending_amounts();
 
   gpupool_t* handle_ = nullptr;
   uint64_t id_ = 0;
   Options options_;
   std::weak_ptr<Pool> parent_;
-  bool runs_alone_ = false;                 // though it was to share
-  const Neighbours* neighbours_ = nullptr;  // owned by the limit, which children share
+  Company company_;
   MeteredDevice device_;
   ChunkSizer sizer_;
 
@@ -273,25 +237,22 @@ class Pool {
   Narrator narrator_{id_, ledger_};
   Backing backing_{device_, ledger_, space_, streams_, narrator_};
   std::map<Address, Permission> protected_;  // blocks that nobody may write, or touch
-  uint64_t retries_ = 0;
-  uint64_t handler_calls_ = 0;
-  uint64_t failed_mallocs_ = 0;
+  Setbacks setbacks_;
   gpupool_oom_fn_t oom_fn_ = nullptr;
   void* oom_user_ = nullptr;
   bool is_ending_ = false;
-  mutable std::atomic<uint32_t> named_in_{0};  // the recording that knows this pool's name
-  uint32_t stated_in_ = 0;                     // the recording that knows what was there when it began
-  Sampler sampler_;                            // has a lock of its own
-  shown::Slot* slot_ = nullptr;                // null: other processes see nothing of it
-  uint64_t shown_at_ = 0;                      // 0: the figures shown are known to be old
-  uint64_t shown_reserved_ = 0;
+  Sampler sampler_;  // has a lock of its own
   Sleeper sleeper_{*this};
-  const Rooms rooms_{options_, sizer_,    device_,   ledger_,  space_,   streams_,
-                     caches_,  captures_, counters_, surplus_, sleeper_, narrator_};
+  const Rooms rooms_{id_,     options_,  company_,  sizer_,    device_,  ledger_,  space_,   streams_,
+                     caches_, captures_, counters_, setbacks_, surplus_, sleeper_, narrator_};
+  Display display_{mutex_, rooms_, sampler_};
+  Watcher watcher_{rooms_, sampler_, display_};
   std::unique_ptr<Source> source_;
   RunStealer run_stealer_{rooms_};
   Exports exports_{*this};
   Imports imports_{*this};
+  Statistics statistics_{rooms_, backing_};
+  Report report_{rooms_, statistics_, exports_};
   std::unique_ptr<Debugger> debugger_;  // null without debug modes
   bool keeps_lanes_ = true;             // threads' caches keep what is freed
 };

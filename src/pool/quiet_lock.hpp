@@ -10,10 +10,10 @@
 
 namespace gpupool::internal {
 
-class Pool;
+class Display;
 
 /// Shows other processes the pool's figures, if that is due. Call it with the pool's lock.
-void show_if_due(Pool& pool) noexcept;
+void show_if_due(Display& display) noexcept;
 
 /// A mutex that knows whether a thread waits for it.
 class WaitedMutex {
@@ -42,7 +42,8 @@ class WaitedMutex {
 /// receiver may call the library again.
 class QuietLock {
  public:
-  explicit QuietLock(WaitedMutex& mutex, Pool* shown = nullptr) : mutex_(mutex), lock_(mutex), shown_(shown) {
+  explicit QuietLock(WaitedMutex& mutex, Display* shown = nullptr)
+      : mutex_(mutex), lock_(mutex), shown_(shown) {
     hold_lines();
   }
   QuietLock(QuietLock&&) noexcept = default;
@@ -74,7 +75,7 @@ class QuietLock {
  private:
   WaitedMutex& mutex_;
   std::unique_lock<WaitedMutex> lock_;
-  Pool* shown_;
+  Display* shown_;
 };
 
 }  // namespace gpupool::internal

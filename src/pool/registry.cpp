@@ -44,7 +44,7 @@ gpupool_t* Registry::add(std::shared_ptr<Pool> pool) {
   handle->id = handles_->size();
   live_.push_back(handle.get());
   handle->pool->set_handle(handle.get());
-  handle->pool->show_in(shown::open_slot());
+  handle->pool->display().show_in(shown::open_slot());
   return handle.release();
 }
 
@@ -60,8 +60,8 @@ void Registry::end_if_empty(gpupool_t& handle) {
     handle.life.store(Life::gone, std::memory_order_release);
     handle.pool = nullptr;
     live_.remove(&handle);
-    shown::Slot* const slot = pool->slot();
-    pool->show_in(nullptr);
+    shown::Slot* const slot = pool->display().slot();
+    pool->display().show_in(nullptr);
     shown::close_slot(slot);
     handle.owner.reset();
   }
@@ -148,7 +148,7 @@ void Registry::after_fork_in_child() noexcept {
   shown::forget_page();
   registry.for_each_live([](gpupool_t& handle) {
     handle.life.store(Life::forked, std::memory_order_release);
-    handle.owner->forget_slot();
+    handle.owner->display().forget_slot();
     handle.owner->forget_handoffs();
     handle.owner->unlock_all();
   });

@@ -140,7 +140,7 @@ Status Pool::reserve(uint64_t target, Stream stream) {
   const uint64_t missing = align_up(target - used, kGranule);
   const Budget& budget = ledger_.budget();
   if (missing > budget.room() &&
-      (neighbours_ == nullptr || !ask_neighbours(lock, missing, neighbours_->wait_ns()))) {
+      (company_.neighbours == nullptr || !ask_neighbours(lock, missing, company_.neighbours->wait_ns()))) {
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "reserving %" PRIu64 " bytes would go over the limit of %" PRIu64,
                 target, budget.limit());
   }
@@ -154,7 +154,7 @@ Status Pool::reserve(uint64_t target, Stream stream) {
 
 Status Pool::set_limit(uint64_t limit) {
   const Status status = change_limit(limit);
-  show_again();
+  display_.show_again();
   return status;
 }
 
@@ -175,7 +175,7 @@ Status Pool::change_limit(uint64_t limit) {
     const uint64_t used = ledger_.used();
     of_children = budget.used_by_others();
     // No thread's cache has any blocks now, so this is exact.
-    if (const uint64_t floor = used - std::min(used, releasable()); floor + of_children > limit) {
+    if (const uint64_t floor = used - std::min(used, statistics_.releasable()); floor + of_children > limit) {
       return of_children == 0
                  ? fail(GPUPOOL_ERROR_OVER_LIMIT,
                         "live blocks hold %" PRIu64 " bytes, more than a limit of %" PRIu64, floor, limit)

@@ -50,7 +50,7 @@ Status Pool::allocate_or_explain(Lock& lock, StreamState& state, uint64_t bytes,
   Defer on_failure(release_again);
   Status status = grow(lock, state, bytes, alignment, false, block);
   if (is_shortage(status)) {
-    ++retries_;
+    ++setbacks_.retries;
     status = Shortage(*this, lock, state, bytes, alignment).relieve(status, block);
   }
   if (status != kSuccess && !is_shortage(status)) return status;
@@ -104,7 +104,7 @@ bool Pool::ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt) {
   const gpupool_oom_fn_t fn = oom_fn_;
   void* user = oom_user_;
   if (fn == nullptr || !asked.may_ask(this)) return false;
-  ++handler_calls_;
+  ++setbacks_.handler_calls;
   lock.unlock();
   const Defer relock([&] {
     asked.leave();
@@ -157,10 +157,10 @@ void Pool::empty_other_pools(Lock& lock) {
 
 /// Explains the shortage in the thread's error record.
 Status Pool::fail_malloc(Status status, uint64_t bytes) {
-  ++failed_mallocs_;
-  record_failure(bytes);
+  ++setbacks_.failed_mallocs;
+  watcher_.record_failure(bytes);
   const int32_t driver_code = last_error().driver_code;
-  const std::string where = report_locked();
+  const std::string where = report_.text();
   const char* what =
       status == GPUPOOL_ERROR_OVER_LIMIT ? "over the pool's limit" : "the device is out of memory";
   (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes: %s. %s", bytes, what, where.c_str());

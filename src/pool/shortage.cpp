@@ -38,7 +38,7 @@ bool Shortage::applies(When when, Status status) const {
     case When::device: return status == GPUPOOL_ERROR_OUT_OF_MEMORY;
     case When::limit: return status == GPUPOOL_ERROR_OVER_LIMIT;
     case When::group_limit:  // the group has no room, and the pool's own limit has
-      return pool_.neighbours_ != nullptr && status == GPUPOOL_ERROR_OVER_LIMIT &&
+      return pool_.company_.neighbours != nullptr && status == GPUPOOL_ERROR_OVER_LIMIT &&
              bytes_ <= pool_.ledger_.budget().own_room();
   }
   return false;
@@ -71,11 +71,11 @@ Status Shortage::ask_parent(bool& helped) {
 /// Asks for what is missing first. What came while the lock was given up may be gone again, or be in pieces
 /// that do not fit; so later attempts ask for the whole.
 Status Shortage::ask_group(bool& helped) {
-  if (pool_.neighbours_ == nullptr) return kSuccess;
+  if (pool_.company_.neighbours == nullptr) return kSuccess;
   const uint64_t whole = align_up(bytes_ + alignment_ - kUnit, kGranule);
   const uint64_t there = pool_.space_.free_chunks.bytes() + pool_.backing_.bytes_in_hand();
   const uint64_t want = attempt_ == 1 ? std::max(kGranule, whole - std::min(whole, there)) : whole;
-  helped = pool_.ask_neighbours(lock_, want, pool_.neighbours_->wait_ns());
+  helped = pool_.ask_neighbours(lock_, want, pool_.company_.neighbours->wait_ns());
   return kSuccess;
 }
 

@@ -10,7 +10,7 @@ namespace gpupool::internal {
 
 Status Sleeper::allow(const SleepOptions& options) {
   if (const Status status = check_kind(); status != kSuccess) return status;
-  if (pool_.neighbours_ == nullptr) {
+  if (pool_.company_.neighbours == nullptr) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
                 "the pool shares with nobody: it was created without share, or alone");
   }
@@ -18,7 +18,7 @@ Status Sleeper::allow(const SleepOptions& options) {
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   if (!is_awake()) return kSuccess;
-  if (!allowed_) pool_.neighbours_->member().count_sleepers(1);
+  if (!allowed_) pool_.company_.neighbours->member().count_sleepers(1);
   allowed_ = options;
   return kSuccess;
 }
@@ -35,7 +35,7 @@ uint64_t Sleeper::sleep_for_neighbours() {
 }
 
 void Sleeper::end_allowance() noexcept {
-  if (allowed_) pool_.neighbours_->member().count_sleepers(-1);
+  if (allowed_) pool_.company_.neighbours->member().count_sleepers(-1);
   allowed_.reset();
 }
 

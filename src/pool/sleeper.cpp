@@ -351,7 +351,7 @@ Status Sleeper::set_name(const char* name) {
     const Lock lock(pool_.mutex_);
     name_.swap(copy);
   }
-  pool_.show_again();
+  pool_.display_.show_again();
   return kSuccess;
 }
 

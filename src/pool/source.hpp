@@ -4,36 +4,12 @@
 
 #include <cstdint>
 
-#include "core/chunk_sizer.hpp"
-#include "core/space.hpp"
-#include "pool/caches.hpp"
-#include "pool/captures.hpp"
-#include "pool/ledger.hpp"
-#include "pool/metered_device.hpp"
-#include "pool/narrator.hpp"
-#include "pool/options.hpp"
+#include "base/status.hpp"
 #include "pool/quiet_lock.hpp"
-#include "pool/sleeper.hpp"
+#include "pool/rooms.hpp"
 #include "pool/streams.hpp"
-#include "pool/surplus.hpp"
 
 namespace gpupool::internal {
-
-/// The rooms of a pool that a source works with. All of them outlive it.
-struct Rooms {
-  const PoolOptions& options;
-  const ChunkSizer& sizer;
-  MeteredDevice& device;
-  Ledger& ledger;
-  Space& space;
-  Streams& streams;
-  Caches& caches;
-  Captures& captures;
-  Counters& counters;
-  Surplus& surplus;
-  const Sleeper& sleeper;
-  const Narrator& narrator;
-};
 
 /// Guarded by the pool's lock, which a source may give up for long calls. A failure changes nothing but what
 /// is cached.

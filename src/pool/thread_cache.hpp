@@ -18,7 +18,7 @@ struct ThreadCache : BlockOwner {
   CounterShard counters;
   Lanes lanes;
   // Behind the rest, so that the lock and the live counts stay on one cache line.
-  uint32_t watch_epoch = 0;  // the epoch (watch.cpp) for which its counters were set
+  uint32_t watch_epoch = 0;  // the epoch (watcher.cpp) for which its counters were set
   Marks marks;               // of the samples among its blocks
 };
 

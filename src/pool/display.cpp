@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other processes, such as `gpupool top`, see of a pool. Whoever gives up the pool's lock writes it: at
-// once if the reserved bytes differ from those shown, since changing them has cost driver calls anyway, and
-// else at most every 10 ms. What threads do with their caches alone takes no such lock, and is shown with the
-// next call that does.
+#include "pool/display.hpp"
+
 #include <algorithm>
+#include <array>
 
 #include "os/clock.hpp"
-#include "pool/pool.hpp"
+#include "pool/quiet_lock.hpp"
+#include "pool/rooms.hpp"
 #include "watch/clock.hpp"
+#include "watch/sampler.hpp"
+#include "watch/tags.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -19,61 +21,65 @@ constexpr size_t kMostTags = 64;
 
 }  // namespace
 
-void show_if_due(Pool& pool) noexcept {
-  if (pool.slot_ == nullptr) return;
-  // The kernel's own tick, of a few milliseconds, is cheaper than the exact time, and this is asked often.
-  const uint64_t now = os::coarse_ns();
-  const bool is_news = pool.ledger_.reserved().current != pool.shown_reserved_;
-  if (is_news || now - pool.shown_at_ >= kShowEvery) pool.show(now);
+void show_if_due(Display& display) noexcept {
+  display.show_if_due();
 }
 
-void Pool::show_in(shown::Slot* slot) noexcept {
-  const Lock lock(mutex_, this);
+void Display::show_if_due() noexcept {
+  if (slot_ == nullptr) return;
+  // The kernel's own tick, of a few milliseconds, is cheaper than the exact time, and this is asked often.
+  const uint64_t now = os::coarse_ns();
+  const bool is_news = rooms_.ledger.reserved().current != shown_reserved_;
+  if (is_news || now - shown_at_ >= kShowEvery) show(now);
+}
+
+void Display::show_in(shown::Slot* slot) noexcept {
+  const QuietLock lock(mutex_, this);
   slot_ = slot;
   shown_at_ = 0;
 }
 
-void Pool::show_again() noexcept {
-  const Lock lock(mutex_, this);
+void Display::show_again() noexcept {
+  const QuietLock lock(mutex_, this);
   shown_at_ = 0;
 }
 
-void Pool::show(uint64_t now) noexcept {
+void Display::show(uint64_t now) noexcept {
   shown_at_ = now;
-  shown_reserved_ = ledger_.reserved().current;
-  const DeviceInfo& info = device_.info();
-  const Budget& budget = ledger_.budget();
+  shown_reserved_ = rooms_.ledger.reserved().current;
+  const DeviceInfo& info = rooms_.device.info();
+  const Budget& budget = rooms_.ledger.budget();
   shown::Figures figures{};
-  figures.pool = id_;
+  figures.pool = rooms_.id;
   figures.backend = static_cast<uint32_t>(info.backend);
   figures.device = info.ordinal;
-  if (options_.is_child) figures.flags |= shown::kIsChild;
-  if (!sleeper_.is_awake()) figures.flags |= shown::kIsAsleep;
-  if (runs_alone_) figures.flags |= shown::kRunsAlone;
+  if (rooms_.options.is_child) figures.flags |= shown::kIsChild;
+  if (!rooms_.sleeper.is_awake()) figures.flags |= shown::kIsAsleep;
+  if (rooms_.company.runs_alone) figures.flags |= shown::kRunsAlone;
   figures.shown_ns = clock_ns();
   shown::set_text(figures.device_id, info.id);
-  shown::set_text(figures.name, sleeper_.current_name());
+  shown::set_text(figures.name, rooms_.sleeper.current_name());
   figures.device_total = info.total;
   figures.limit = budget.own_limit() == Budget::kNone ? 0 : budget.own_limit();
-  if (neighbours_ != nullptr) {
-    const share::Member& member = neighbours_->member();
+  if (const Neighbours* group = rooms_.company.neighbours; group != nullptr) {
+    const share::Member& member = group->member();
     shown::set_text(figures.group, member.place().group);
     figures.group_limit = member.limit();
     figures.group_used = member.used_by_all();
     figures.given = member.given();
     figures.taken = member.taken();
   }
-  figures.reserved = ledger_.reserved().current;
-  figures.reserved_peak = ledger_.reserved().peak;
-  figures.asleep = sleeper_.asleep_bytes();
-  figures.backup = sleeper_.backup_bytes();
-  figures.steals = ledger_.steals();
-  figures.stream_steals = ledger_.stream_steals();
-  figures.retries = retries_;
-  figures.failed_mallocs = failed_mallocs_;
-  figures.driver_calls = device_.calls();
-  figures.driver_ns = device_.nanoseconds();
-  figures.streams = streams_.count();
+  figures.reserved = rooms_.ledger.reserved().current;
+  figures.reserved_peak = rooms_.ledger.reserved().peak;
+  figures.asleep = rooms_.sleeper.asleep_bytes();
+  figures.backup = rooms_.sleeper.backup_bytes();
+  figures.steals = rooms_.ledger.steals();
+  figures.stream_steals = rooms_.ledger.stream_steals();
+  figures.retries = rooms_.setbacks.retries;
+  figures.failed_mallocs = rooms_.setbacks.failed_mallocs;
+  figures.driver_calls = rooms_.device.calls();
+  figures.driver_ns = rooms_.device.nanoseconds();
+  figures.streams = rooms_.streams.count();
   add_amounts(figures);
   add_ranges(figures);
   if (has_tags()) add_tags(figures);
@@ -81,10 +87,10 @@ void Pool::show(uint64_t now) noexcept {
 }
 
 /// The peak is what a fold of the counters would find, but without the fold.
-void Pool::add_amounts(shown::Figures& figures) noexcept {
+void Display::add_amounts(shown::Figures& figures) const noexcept {
   uint64_t reached = 0;
   uint64_t mallocs = 0;
-  caches_.for_each_locked([&](const ThreadCache& cache) {
+  rooms_.caches.for_each_locked([&](const ThreadCache& cache) {
     const CounterShard& counters = cache.counters;
     const Amounts pending = counters.pending()[0] + counters.pending()[1];
     figures.live += counters.live_bytes();
@@ -96,16 +102,16 @@ void Pool::add_amounts(shown::Figures& figures) noexcept {
     reached += counters.most_live_bytes();
   });
   figures.hits = mallocs - figures.misses;
-  const uint64_t peak = std::max({counters_.peak_all().live.allocated, reached, figures.live});
+  const uint64_t peak = std::max({rooms_.counters.peak_all().live.allocated, reached, figures.live});
   figures.live_peak = std::min(peak, figures.reserved_peak);
-  figures.slack = kept_by_captures();
+  figures.slack = rooms_.captures.kept_bytes();
   const uint64_t taken = figures.live + figures.pending + figures.slack;
   figures.cached = figures.reserved - std::min(figures.reserved, taken);
 }
 
-void Pool::add_ranges(shown::Figures& figures) const noexcept {
+void Display::add_ranges(shown::Figures& figures) const noexcept {
   size_t looked = 0;
-  for (const auto& state : streams_.all()) {
+  for (const auto& state : rooms_.streams.all()) {
     if (++looked > kMostStreams) return;
     for (const StreamHeap& heap : state->heaps) {
       figures.free_ranges += heap.hole_bytes();
@@ -115,7 +121,7 @@ void Pool::add_ranges(shown::Figures& figures) const noexcept {
 }
 
 /// Adds the largest of the first kMostTags tags that it meets.
-void Pool::add_tags(shown::Figures& figures) const noexcept {
+void Display::add_tags(shown::Figures& figures) const noexcept {
   struct Sum {
     TagId tag;
     uint64_t bytes;

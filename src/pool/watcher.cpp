@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/watcher.hpp"
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+
+#include "pool/display.hpp"
+#include "pool/rooms.hpp"
+#include "watch/clock.hpp"
+#include "watch/sampler.hpp"
+#include "watch/stack.hpp"
+#include "watch/tags.hpp"
+
+namespace gpupool::internal {
+namespace {
+
+/// Counts the changes of what is to be seen, from 1, since caches start at 0.
+constinit std::atomic<uint32_t> epoch{1};
+
+}  // namespace
+
+void Watcher::begin_epoch() noexcept {
+  epoch.fetch_add(1);
+}
+
+// ---- mallocs
+
+Sighting Watcher::see_malloc(ThreadCache& cache, Range& block) noexcept {
+  CounterShard& counters = cache.counters;
+  const uint64_t live = counters.live_bytes();
+  const uint32_t now = epoch.load(std::memory_order_relaxed);
+  if (cache.watch_epoch != now || !sampler_.is_drawn(cache.marks)) {
+    cache.watch_epoch = now;
+    sampler_.draw(cache.marks, live - block.size);
+    counters.watch_for(Recorder::is_on(), cache.marks.next);
+  }
+  Sighting seen;
+  seen.is_sampled = counters.is_above_level();
+  seen.is_recorded = counters.watches_all();
+  if (!seen.is_sampled && !seen.is_recorded) return seen;
+  seen.address = block.address;
+  seen.bytes = block.size;
+  seen.requested = block.requested();
+  seen.stream = heap_of(block).state().order.stream();
+  if (seen.is_recorded) seen.time = Recorder::now();
+  if (seen.is_sampled) {
+    seen.mean = cache.marks.mean;
+    seen.thinned = cache.marks.thinned;
+    sampler_.pass_mark(cache.marks, live);
+    counters.watch_for(counters.watches_all(), cache.marks.next);
+  }
+  if (seen.is_sampled) block.add_marks(kSampled);
+  if (seen.is_recorded) block.add_marks(kRecorded);
+  return seen;
+}
+
+void Watcher::tell_malloc(const Sighting& seen) noexcept {
+  if (!seen.is_sampled && !seen.is_recorded) return;
+  const uint64_t begun = seen.is_sampled ? clock_ns() : 0;
+  const StackKinds recorded = seen.is_recorded ? kinds_to_take(Recorder::stacks()) : StackKinds{};
+  // One stack serves both. Otherwise a call site would be two in a recording, since some of its mallocs are
+  // samples.
+  const bool has_recorded = recorded.native || recorded.language;
+  const StackKinds kinds = has_recorded || !seen.is_sampled ? recorded : StackKinds{true, true};
+  const StackId stack = kinds.native || kinds.language ? take_stack(kinds) : 0;
+  const TagId tag = current_tag();
+  if (seen.is_sampled) {
+    sampler_.add({seen.address, seen.bytes, Sampler::weight_of(seen.bytes, seen.mean), seen.mean, seen.stream,
+                  begun, stack, tag, seen.thinned, nullptr, nullptr},
+                 clock_ns() - begun);
+    if (tag != 0) display_.show_again();
+  }
+  if (seen.is_recorded) {
+    name_in_recording();
+    const StackId wanted = has_recorded ? stack : 0;
+    Recorder::write_named(
+        {Happening::malloc, seen.time, rooms_.id, seen.stream, seen.address, seen.requested, tag, wanted});
+  }
+}
+
+// ---- frees
+
+bool Watcher::is_only_watched(const ThreadCache& cache, const Range& block, Address address,
+                              Stream stream) noexcept {
+  return owner_of(block) == &cache && block.is(State::live) && block.address == address &&
+         block.has_only(kSampled | kRecorded) && heap_of(block).lane_stream() == stream &&
+         cache.lanes.find(stream) != nullptr;
+}
+
+Sighting Watcher::see_free(ThreadCache& cache, Range& block) noexcept {
+  Sighting seen;
+  if (!block.has_mark(kSampled | kRecorded)) return seen;
+  seen.address = block.address;
+  seen.stream = heap_of(block).state().order.stream();
+  seen.is_recorded = block.has_mark(kRecorded);
+  if (seen.is_recorded) seen.time = Recorder::now();
+  if (block.has_mark(kSampled)) {
+    sampler_.return_mark(cache.marks, block.address, cache.counters.live_bytes() - block.size, block.size);
+    cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
+  }
+  block.remove_marks(kSampled | kRecorded);
+  return seen;
+}
+
+void Watcher::tell_free(const Sighting& seen) const noexcept {
+  if (seen.is_recorded)
+    Recorder::write({Happening::free, seen.time, rooms_.id, seen.stream, seen.address, 0});
+}
+
+// ---- what else a recording is told
+
+void Watcher::name_in_recording() const noexcept {
+  const uint32_t now = Recorder::generation();
+  if (named_in_.load(std::memory_order_relaxed) == now || named_in_.exchange(now) == now) return;
+  const DeviceInfo& info = rooms_.device.info();
+  const uint64_t limit = rooms_.ledger.budget().own_limit();
+  char text[256];
+  std::snprintf(text, sizeof text, "%s:%d\n%s\n%" PRIu64 "\n%" PRIu64,
+                info.backend == GPUPOOL_BACKEND_CUDA ? "cuda" : "sim", info.ordinal, info.name, info.total,
+                limit == Budget::kNone ? 0 : limit);
+  Recorder::name_pool(rooms_.id, text);
+}
+
+void Watcher::record_use(const Range& block, Stream stream) const noexcept {
+  if (!Recorder::is_on()) return;
+  Recorder::write({Happening::use, Recorder::now(), rooms_.id, stream, block.address, 0});
+}
+
+void Watcher::record_failure(uint64_t bytes) const noexcept {
+  if (!Recorder::is_on()) return;
+  name_in_recording();
+  // Its tag may be one that no block has had; a tag's name needs no lock.
+  Recorder::write_named({Happening::failed, Recorder::now(), rooms_.id, 0, 0, bytes, current_tag()});
+}
+
+/// What is there, for a recording that has just begun. Called with all caches locked. Leaves out blocks whose
+/// mallocs the recording already has. If no recording is on, removes the marks of the last one.
+std::vector<Entry> Watcher::state_for_recording() const {
+  std::vector<Entry> events;
+  const bool is_on = Recorder::is_on();
+  const uint64_t time = Recorder::now();
+  const auto add = [&](Happening kind, const StreamHeap& heap, Address address, uint64_t bytes) {
+    events.push_back({kind, time, rooms_.id, heap.state().order.stream(), address, bytes});
+  };
+  for (const Region& region : rooms_.space.regions) {
+    for_each_chunk(region, [&](const Chunk* chunk) {
+      const bool is_away = chunk->asleep && chunk->handle == 0;
+      if (is_on && !is_away)
+        add(Happening::map, *static_cast<const StreamHeap*>(chunk->heap), chunk->address, chunk->size);
+    });
+    for (Range* range = region.first; range != nullptr; range = range->next) {
+      if (!range->is(State::live) || range->owner() == nullptr) continue;
+      if (!is_on) range->remove_marks(kRecorded);
+      if (!is_on || range->has_mark(kRecorded)) continue;
+      add(Happening::have, heap_of(*range), range->address, range->requested());
+      range->add_marks(kRecorded);
+    }
+  }
+  return events;
+}
+
+void Watcher::watch_anew() {
+  std::vector<Entry> events;
+  {
+    const Caches::AllLocked locked(rooms_.caches);
+    rooms_.caches.for_each([&](ThreadCache& cache) {
+      cache.watch_epoch = epoch.load(std::memory_order_relaxed);
+      sampler_.draw(cache.marks, cache.counters.live_bytes());
+      cache.counters.watch_for(Recorder::is_on(), cache.marks.next);
+    });
+    if (const uint32_t now = Recorder::generation(); stated_in_ != now) {
+      events = state_for_recording();
+      stated_in_ = now;
+    }
+  }
+  if (Recorder::is_on()) name_in_recording();
+  for (const Entry& event : events) Recorder::write(event);
+}
+
+}  // namespace gpupool::internal
