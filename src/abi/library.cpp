@@ -150,7 +150,7 @@ gpupool_status_t gpupool_stream_create(gpupool_t* pool, gpupool_stream_t* out_st
 
 gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream) {
   return on_pool(pool, [&](Pool& self) -> Status {
-    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     if (const Status status = self.release_stream(stream); status != kSuccess) return status;
     return self.device().raw().destroy_stream(stream);
   });
@@ -158,7 +158,7 @@ gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream
 
 gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream) {
   return on_pool(pool, [&](Pool& self) -> Status {
-    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     return self.device().raw().synchronize_stream(stream);
   });
 }
@@ -168,7 +168,7 @@ gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupoo
   return on_pool(pool, [&](Pool& self) -> Status {
     if (size == 0) return kSuccess;
     if (destination == 0 || source == 0) return refuse_null(destination == 0 ? "destination" : "source");
-    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     return self.device().raw().copy(destination, source, size, stream);
   });
 }
@@ -178,7 +178,7 @@ gpupool_status_t gpupool_fill(gpupool_t* pool, gpupool_ptr_t destination, uint32
   return on_pool(pool, [&](Pool& self) -> Status {
     if (size == 0) return kSuccess;
     if (destination == 0) return refuse_null("destination");
-    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     return self.device().raw().fill(destination, static_cast<uint8_t>(value & 0xff), size, stream);
   });
 }
@@ -202,7 +202,7 @@ gpupool_status_t gpupool_sim_script(int32_t device, const char* script) {
 gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t stream, gpupool_ptr_t ptr, uint64_t size,
                                   uint64_t nanoseconds) {
   return guarded([&]() -> Status {
-    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     return sim_work(device, stream, ptr, size, nanoseconds);
   });
 }
@@ -215,14 +215,14 @@ gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, in
   return guarded([&]() -> Status {
     if (begin != 0 && begin != 1)
       return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "begin is %d, not 0 or 1", begin);
-    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     return sim_capture(device, stream, begin == 1);
   });
 }
 
 gpupool_status_t gpupool_sim_launch(int32_t device, uint64_t capture, gpupool_stream_t stream) {
   return guarded([&]() -> Status {
-    if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+    if (const Status status = check_stream(stream); status != kSuccess) return status;
     return sim_launch(device, capture, stream);
   });
 }

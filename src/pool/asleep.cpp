@@ -222,8 +222,8 @@ void Sleeper::release_backup(Lock& lock, uint64_t keep) noexcept {
 void Sleeper::end(Lock& lock) noexcept {
   if (!is_awake()) {
     if (copies_pending_) wait_for_copies(lock);
-    (void)pool_.wait_for_streams(lock, "sleep");
-    pool_.settle_all_pending(lock);
+    (void)pool_.way_back_.wait_for_streams(lock, "sleep");
+    pool_.way_back_.settle_all_pending(lock);
     pool_.backing_.forget_old_if([](const OldMapping& old) {
       if (!old.unmapped) return false;
       --old.chunk->old_unmapped;

@@ -99,14 +99,14 @@ Status Debugger::allocate(uint64_t size, uint64_t alignment, Stream stream, Addr
   }
   const bool is_apart = modes_.canary || modes_.annotate;
   const uint64_t padded = is_apart && is_valid_size(size) && size != 0 ? size + kApart : size;
-  return pool_.malloc_under_lock(padded, alignment, stream, address, seen);
+  return pool_.slow_path_.malloc(padded, alignment, stream, address, seen);
 }
 
 /// UNAVAILABLE while the stream captures, since a graph's memory stays where it is. If memory is short, the
 /// block gets no fence.
 Status Debugger::allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address,
                                  Sighting& seen) {
-  if (const Status status = Pool::check_stream(stream); status != kSuccess) return status;
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
   ThreadCache& cache = *ThreadSlots::find(pool_.id_);
   Pool::Lock lock = pool_.enter();
   if (const Status status = pool_.sleeper_.admit(lock); status != kSuccess) return status;
@@ -119,7 +119,7 @@ Status Debugger::allocate_fenced(uint64_t size, uint64_t alignment, Stream strea
   if (is_shortage(status)) ++unfenced_;
   if (status != kSuccess) return status;
   address = block->address;
-  pool_.assign_block(block, cache, size, seen);
+  pool_.slow_path_.assign_block(block, cache, size, seen);
   return kSuccess;
 }
 
@@ -170,7 +170,7 @@ void Debugger::poison(BlockRecord& life, StreamState& state, uint32_t word) noex
 Status Debugger::free(Address address, Stream stream) {
   if (!modes_.slows()) {
     const Pool::Lock lock = pool_.enter();
-    if (book_.find(address) == nullptr) return pool_.free_under_lock(address, stream);
+    if (book_.find(address) == nullptr) return pool_.slow_path_.free(address, stream);
   }
   const StackId stack = take_stack(kinds_to_take(kAllStacks));
   wait_for_work();
@@ -189,7 +189,7 @@ Status Debugger::free(Address address, Stream stream) {
     const BlockRecord before = was_live ? *life : BlockRecord{};
     const bool is_captured = was_live && is_of_capture(address);
     // The record may go with the block. It stays if the free fails.
-    status = pool_.free_under_lock(address, stream);
+    status = pool_.slow_path_.free(address, stream);
     if (status != kSuccess && was_live) life->died_ns = 0;
     if (status == kSuccess && was_live) close_block(before, is_captured);
     collect_findings(found);
@@ -202,7 +202,7 @@ Status Debugger::free(Address address, Stream stream) {
 void Debugger::wait_for_work() {
   if (!modes_.annotate || !pool_.device_.info().is_under_sanitizer) return;
   Pool::Lock lock = pool_.enter();
-  (void)pool_.wait_for_streams(lock, "compute-sanitizer");
+  (void)pool_.way_back_.wait_for_streams(lock, "compute-sanitizer");
 }
 
 /// For annotate: whether a graph may use a live block that is freed now: it is a capture's own, or its stream
@@ -249,7 +249,7 @@ void Debugger::settle(Range& block) noexcept {
 /// Lets the block's memory be handed out again.
 void Debugger::allow_reuse(Range& block) noexcept {
   book_.move_to_gone(block.address);
-  block.region->is_fence ? fences_.retire(block) : pool_.free_to_heap(block);
+  block.region->is_fence ? fences_.retire(block) : pool_.way_back_.free_to_heap(block);
 }
 
 void Debugger::empty_quarantine() noexcept {
@@ -349,8 +349,8 @@ Status Debugger::check(uint64_t& count, std::string& text) {
     {
       Pool::Lock lock = pool_.enter();
       done = look_at_lives(from);
-      status = pool_.wait_for_streams(lock, "check");
-      pool_.settle_all_pending(lock);
+      status = pool_.way_back_.wait_for_streams(lock, "check");
+      pool_.way_back_.settle_all_pending(lock);
       fences_.sweep();
       collect_findings(found);
     }
@@ -375,13 +375,13 @@ void Debugger::tell(const Findings& found) noexcept {
       const std::string line = describe_finding(finding);
       log_line(GPUPOOL_LOG_ERROR, "%s", line.c_str());
       if (!log_enabled(GPUPOOL_LOG_ERROR)) std::fprintf(stderr, "gpupool: %s\n", line.c_str());
-      const Pool::Lock lock(pool_.mutex_);
+      const Pool::Lock lock = pool_.door_.look();
       told_.push_back(line);
       if (told_.size() > kToldMax) told_.pop_front();
     } catch (const std::bad_alloc&) {
       // The finding counts all the same.
     }
-    const Pool::Lock lock(pool_.mutex_);
+    const Pool::Lock lock = pool_.door_.look();
     ++findings_;
   }
 }
@@ -389,13 +389,13 @@ void Debugger::tell(const Findings& found) noexcept {
 void Debugger::end(QuietLock& lock) noexcept {
   // From here on, nobody but the log sees the findings.
   empty_quarantine();
-  (void)pool_.wait_for_streams(lock, "the pool's end");
+  (void)pool_.way_back_.wait_for_streams(lock, "the pool's end");
   Findings found;
   collect_findings(found);
   is_ending_ = true;
-  pool_.settle_all_pending(lock);
+  pool_.way_back_.settle_all_pending(lock);
   empty_quarantine();
-  (void)pool_.wait_for_streams(lock, "the pool's end");
+  (void)pool_.way_back_.wait_for_streams(lock, "the pool's end");
   fences_.end();
   lock.unlock();
   tell(found);

@@ -49,7 +49,7 @@ class Debugger {
 
   // ---- with the pool's lock
 
-  /// Handles a freed block that only its own stream still uses, in place of Pool::free_to_heap.
+  /// Handles a freed block that only its own stream still uses, in place of WayBack::free_to_heap.
   void settle(Range& block) noexcept;
   /// Lets all blocks in quarantine be reused, and unmaps the fences that streams have passed.
   void empty_quarantine() noexcept;

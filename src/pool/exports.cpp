@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <utility>
 
+#include "pool/blocks.hpp"
 #include "pool/pool.hpp"
 
 namespace gpupool::internal {
@@ -34,7 +35,7 @@ Status Exports::add(QuietLock& lock, Address address, std::string& handle) {
   Range* block = pool_.space_.map.find(address);
   ThreadCache* owner = block != nullptr ? owner_of(*block) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) {
-    return pool_.not_a_block(address);
+    return not_a_block(pool_.space_, address);
   }
   if (pool_.sleeper_.is_alone(address)) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "the block at 0x%" PRIx64 " sleeps: wake it before it is exported",
@@ -103,7 +104,7 @@ Exports::Offers::iterator Exports::settle_one(Offers::iterator which) noexcept {
   }
   const auto after = offers_.erase(which);
   --kept_;
-  pool_.settle(block);
+  pool_.way_back_.settle(block);
   return after;
 }
 

@@ -65,7 +65,7 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
 void Sleeper::drain_lanes() noexcept {
   pool_.caches_.for_each([&](ThreadCache& cache) {
     while (!cache.lanes.empty()) {
-      pool_.free_all_to_heap(pool_.caches_.close_lane(cache, cache.lanes.victim()->stream));
+      pool_.way_back_.free_all_to_heap(pool_.caches_.close_lane(cache, cache.lanes.victim()->stream));
     }
   });
 }
@@ -85,7 +85,8 @@ Status Sleeper::check_captures() {
 /// Waits until no work that is queued can touch the pool's memory.
 Status Sleeper::wait_for_work(Lock& lock, const SleepOptions& options) {
   if (const Status status = check_captures(); status != kSuccess) return status;
-  if (const Status status = pool_.wait_for_streams(lock, "sleep"); status != kSuccess) return status;
+  if (const Status status = pool_.way_back_.wait_for_streams(lock, "sleep"); status != kSuccess)
+    return status;
   if (options.sync_context) {
     lock.unlock();
     const Defer relock([&] { lock.lock(); });
@@ -99,7 +100,7 @@ Status Sleeper::wait_for_work(Lock& lock, const SleepOptions& options) {
 Status Sleeper::quiesce(Lock& lock, const SleepOptions& options) {
   do {
     if (const Status status = wait_for_work(lock, options); status != kSuccess) return status;
-    pool_.settle_all_pending(lock);
+    pool_.way_back_.settle_all_pending(lock);
   } while (!pool_.pending_.empty());
   return kSuccess;
 }

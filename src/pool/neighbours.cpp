@@ -10,6 +10,7 @@
 #include "base/defer.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
+#include "pool/rooms.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -20,7 +21,11 @@ class PoolsOfGroup final : public share::Owner {
   uint64_t release(uint64_t bytes) noexcept override {
     uint64_t given = 0;
     visit([&](Pool& pool) {
-      if (given < bytes && !pool.options().is_child) given += pool.release_for_neighbours(bytes - given);
+      if (given >= bytes || pool.options().is_child) return;
+      // What the GPU has passed; if that is not enough, after a wait.
+      uint64_t released = 0;
+      (void)pool.trim_by(bytes - given, released, "a neighbour is short");
+      given += released;
     });
     return given;
   }
@@ -81,51 +86,40 @@ Neighbours::~Neighbours() {
   (void)member_->change_guarantee(-static_cast<int64_t>(terms_.guaranteed));
 }
 
-/// Releases the cached chunks that the GPU has passed; if those are not enough, waits for the others.
-uint64_t Pool::release_for_neighbours(uint64_t bytes) {
-  const uint64_t used = ledger_.used();
-  uint64_t released = 0;
-  (void)trim(used - std::min(used, bytes), released, "a neighbour is short");
-  return released;
-}
-
-uint64_t Pool::live_bytes() {
-  const Lock lock = enter();
-  return caches_.live().allocated;
-}
-
-/// Waits, without the lock, until the group and the device have `bytes` for this pool. False if they do not,
-/// or if the pool's own limit leaves no room for them.
-bool Pool::ask_neighbours(Lock& lock, uint64_t bytes, uint64_t wait_ns) {
-  if (company_.neighbours == nullptr || bytes > ledger_.budget().own_room()) return false;
+/// False, too, if the pool's own limit has no room for them.
+bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns) {
+  const Neighbours* group = rooms.company.neighbours;
+  if (group == nullptr || bytes > rooms.ledger.budget().own_room()) return false;
   const ErrorRecord cause = last_error();
   lock.unlock();
   const Defer relock([&] {
     lock.lock();
-    streams_.next_round();
+    rooms.streams.next_round();
     last_error() = cause;
   });
-  share::Turn turn(company_.neighbours->member(), bytes, wait_ns);
+  share::Turn turn(group->member(), bytes, wait_ns);
   return turn.wait();
 }
 
-/// Asks now, ahead of need.
-Status Pool::request_from_neighbours(uint64_t bytes, uint64_t wait_ns) {
-  if (company_.neighbours == nullptr) {
+bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes) {
+  const Neighbours* group = rooms.company.neighbours;
+  return group != nullptr && ask_neighbours(lock, rooms, bytes, group->wait_ns());
+}
+
+Status request_from_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns) {
+  const Neighbours* group = rooms.company.neighbours;
+  if (group == nullptr) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
                 "the pool shares with nobody: it was created without share, or alone");
   }
-  Lock lock = enter();
-  if (bytes > ledger_.budget().own_room()) {
+  if (bytes > rooms.ledger.budget().own_room()) {
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "the pool's own limit has no room for %" PRIu64 " bytes more",
                 bytes);
   }
-  if (ask_neighbours(lock, align_up(bytes, kGranule), wait_ns)) return kSuccess;
-  return fail(
-      GPUPOOL_ERROR_OVER_LIMIT,
-      "the group has no %" PRIu64 " bytes for this process: its members have %" PRIu64 " of %" PRIu64, bytes,
-      company_.neighbours->limit() - std::min(company_.neighbours->limit(), company_.neighbours->room()),
-      company_.neighbours->limit());
+  if (ask_neighbours(lock, rooms, align_up(bytes, kGranule), wait_ns)) return kSuccess;
+  return fail(GPUPOOL_ERROR_OVER_LIMIT,
+              "the group has no %" PRIu64 " bytes for this process: its members have %" PRIu64 " of %" PRIu64,
+              bytes, group->limit() - std::min(group->limit(), group->room()), group->limit());
 }
 
 }  // namespace gpupool::internal

@@ -12,6 +12,9 @@
 
 namespace gpupool::internal {
 
+class QuietLock;
+struct Rooms;
+
 /// What gpupool_config_t says about sharing, checked.
 struct ShareTerms {
   uint64_t guaranteed = 0;
@@ -48,5 +51,15 @@ struct Company {
   const Neighbours* neighbours = nullptr;  // owned by the limit, which children share; null: nobody
   bool runs_alone = false;                 // though it was to share
 };
+
+// With the pool's lock, which they give up.
+
+/// Waits until the group and the device have `bytes` for this pool. False if they do not, or if it shares
+/// with nobody.
+bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns);
+/// The same, as long as the pool waits by its own terms.
+bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes);
+/// Asks now, ahead of need.
+Status request_from_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns);
 
 }  // namespace gpupool::internal

@@ -8,6 +8,7 @@
 
 #include "base/defer.hpp"
 #include "pool/audit.hpp"
+#include "pool/blocks.hpp"
 #include "pool/chunk_source.hpp"
 #include "pool/explanation.hpp"
 #include "pool/holders.hpp"
@@ -25,30 +26,25 @@ Pool::Pool(std::unique_ptr<Device> device, const Options& options)
       pending_(streams_) {
   if (options.max_chunk != 0) sizer_.max_chunk = options.max_chunk;
   (void)ledger_.budget().set_limit(options.limit);
-  open_source();
 }
 
 Pool::Pool(const std::shared_ptr<Pool>& parent)
     : options_(parent->options_),
-      parent_(parent),
       company_{parent->company_.neighbours, false},
       device_(parent->device_.shared()),
       sizer_(parent->sizer_),
       ledger_(parent->ledger_.budget().shared()),
       streams_(device_, space_, false),
-      pending_(streams_) {
+      pending_(streams_),
+      others_(rooms_, parent) {
   options_.capture_aware = false;
   options_.is_child = true;
   options_.debug = {};
-  open_source();
 }
 
-void Pool::open_source() {
-  if (options_.vmm) {
-    source_ = std::make_unique<ChunkSource>(rooms_, backing_);
-  } else {
-    source_ = std::make_unique<SegmentSource>(rooms_);
-  }
+std::unique_ptr<Source> Pool::make_source() {
+  if (options_.vmm) return std::make_unique<ChunkSource>(rooms_, backing_);
+  return std::make_unique<SegmentSource>(rooms_);
 }
 
 /// Nothing is left to release: try_to_end() did that, or the driver has gone with the memory.
@@ -56,7 +52,7 @@ Pool::~Pool() = default;
 
 Status Pool::begin_debugging() {
   debugger_ = std::make_unique<Debugger>(*this, options_.debug);
-  keeps_lanes_ = !options_.debug.slows();
+  if (options_.debug.slows()) slow_path_.keep_no_lanes();
   return debugger_->begin();
 }
 
@@ -68,7 +64,7 @@ Status Pool::check(uint64_t& count, std::string& text) {
 bool Pool::find_story(Address address, std::string& story) {
   BlockRecord life;
   {
-    const Lock lock(mutex_);
+    const Lock lock = door_.look();
     const BlockRecord* found = debugger_ != nullptr ? debugger_->book().holder(address) : nullptr;
     if (found == nullptr) return false;
     life = *found;
@@ -77,55 +73,8 @@ bool Pool::find_story(Address address, std::string& story) {
   return true;
 }
 
-int Pool::explain(Address address, std::string& text) {
-  Explanation explanation(address);
-  {
-    const Lock lock = enter();
-    explanation.find(space_, debugger_.get());
-  }
-  return explanation.tell(id_, device_.info(), sampler_, text);
-}
-
-void Pool::stats(gpupool_stats_t& stats) {
-  const Lock lock = enter();
-  if (handle_is_usable()) settle_pending();
-  statistics_.read(stats);
-}
-
-void Pool::reset_peaks() {
-  const Lock lock = enter();
-  statistics_.reset_peaks();
-}
-
-void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
-  Snapshot snapshot(space_, device_.info().ordinal);
-  {
-    Lock lock = enter();
-    while (snapshot.step()) lock.give_way();
-  }
-  segments = snapshot.segments();
-  blocks = snapshot.blocks();
-}
-
-std::string Pool::report() {
-  constexpr size_t kNamed = 10;
-  const std::string most = largest_holders(sampler_, kNamed);
-  const Lock lock = enter();
-  return report_.text() + (most.empty() ? "" : " Most is held by: " + most + ".");
-}
-
-Status Pool::validate() {
-  const Lock lock = enter();
-  return Audit(rooms_, backing_, pending_, exports_).run();
-}
-
-void Pool::watch_anew() {
-  const Lock lock = enter();
-  watcher_.watch_anew();
-}
-
 /// After fork the driver must not be asked: statistics stay as they were.
-bool Pool::handle_is_usable() const noexcept {
+bool Pool::is_usable() const noexcept {
   return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) != Life::forked;
 }
 
@@ -299,53 +248,19 @@ Status Pool::free(Address address, Stream stream) {
 
 // ---- everything else, under the pool's lock
 
-Pool::Lock Pool::enter() {
-  Lock lock(mutex_, &display_);
-  streams_.next_round();
-  return lock;
-}
-
 Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
   if (debugger_ != nullptr) return debugger_->malloc(size, alignment, stream, address);
   Sighting seen;
-  const Status status = malloc_under_lock(size, alignment, stream, address, seen);
+  const Status status = slow_path_.malloc(size, alignment, stream, address, seen);
   watcher_.tell_malloc(seen);
   return is_shortage(status) ? name_holders(sampler_, status) : status;
-}
-
-Status Pool::malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream, Address& address,
-                               Sighting& seen) {
-  if (size == 0) {
-    address = 0;
-    return kSuccess;
-  }
-  if (const Status status = check_stream(stream); status != kSuccess) return status;
-  if (!is_valid_size(size)) {
-    const Lock lock(mutex_);
-    return fail_malloc(fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than any device"), size);
-  }
-  // Taken now: what serves this malloc may call another pool, whose cache then takes this one's slot.
-  ThreadCache& cache = *ThreadSlots::find(id_);
-  Lock lock = enter();
-  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
-  StreamState* state = nullptr;
-  if (const Status status = streams_.find(stream, state); status != kSuccess) return status;
-  ++state->inside;
-  const Defer leave([&] { --state->inside; });
-  Range* block = nullptr;
-  const uint64_t bytes = allocated_size(size);
-  if (const Status status = allocate_or_explain(lock, *state, bytes, alignment, block); status != kSuccess)
-    return status;
-  address = block->address;
-  assign_block(block, cache, size, seen);
-  return kSuccess;
 }
 
 /// Gives the calling thread a cache: one that an ended thread has left, with what is in it, or a new one.
 void Pool::open_cache() {
   ThreadCache* cache = nullptr;
   {
-    const Lock lock(mutex_);
+    const Lock lock = door_.look();
     cache = caches_.open();
   }
   ThreadSlots::remember(id_, cache);
@@ -356,150 +271,163 @@ void Pool::close_cache(ThreadCache* cache) noexcept {
   caches_.close(cache);
 }
 
-Status Pool::check_stream(Stream& stream) {
-  constexpr Stream kLegacy = 1;
-  constexpr Stream kPerThread = 2;
-  if (stream == GPUPOOL_STREAM_UNKNOWN) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
-  }
-  if (stream == kPerThread) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "stream 2 is the per-thread default stream, another queue on each thread: create a stream");
-  }
-  if (stream == kLegacy) stream = 0;
-  return kSuccess;
-}
-
-/// Makes a block that was just taken from a heap the cache's own, and opens a lane for its stream.
-void Pool::assign_block(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept {
-  const Stream stream = heap_of(*block).lane_stream();
-  const uint64_t bytes = block->size;
-  const SizeGroup group = group_of(bytes);
-  sampler_.relax();
-  if (keeps_lanes_) free_all_to_heap(caches_.open_lane(cache, stream));
-  Range* surplus = nullptr;
-  bool due = false;
-  {
-    const std::lock_guard lock(cache.lock);
-    block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
-    due = cache.counters.add(group, requested, bytes);
-    ++cache.counters.misses;
-    seen = watcher_.see_malloc(cache, *block);
-    if (Lane* lane = cache.lanes.find(stream)) {
-      lane->bins(group).touch();
-      surplus = lane->bins(group).pop_surplus();
-    }
-  }
-  free_all_to_heap(surplus);
-  if (due) caches_.fold(counters_);
-}
-
-/// Turns a block into a hole of its heap.
-void Pool::free_to_heap(Range& block) noexcept {
-  if (sleeper_.is_alone(block.address)) return sleeper_.free_block(block);
-  StreamHeap& heap = heap_of(block);
-  heap.free(&block, heap.state().order.stamp());
-}
-
-/// Settles a freed block that, in this process, only its own stream still uses.
-void Pool::settle(Range& block) noexcept {
-  if (exports_.keep(block)) return;
-  debugger_ != nullptr ? debugger_->settle(block) : free_to_heap(block);
-}
-
-/// Calls free_to_heap() for each block of a list through Range::link.
-void Pool::free_all_to_heap(Range* first) noexcept {
-  while (first != nullptr) {
-    Range* next = first->link;
-    free_to_heap(*first);
-    first = next;
-  }
-}
-
-/// The first part of a free: takes a live block from its owner. It is then cached, counted as freed, and in
-/// no bin. Null, with a status, if the address is no live block's.
-Range* Pool::begin_free(Address address, Status& status) {
-  Range* block = space_.map.find(address);
-  ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
-  if (cache != nullptr && block->address == address) {
-    Sighting seen;
-    const Defer tell([&] { watcher_.tell_free(seen); });
-    const std::lock_guard lock(cache->lock);
-    if (block->is(State::live)) {
-      seen = watcher_.see_free(*cache, *block);
-      block->begin_notes();
-      block->become(State::cached);
-      cache->counters.subtract(group_of(block->size), block->requested(), block->size);
-      return block;
-    }
-  }
-  status = not_a_block(address);
-  return nullptr;
-}
-
-Status Pool::not_a_block(Address address) {
-  const Range* near = space_.map.find_at_or_before(address);
-  if (near != nullptr && address < near->end()) {
-    if (near->address == address) {
-      return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " has been freed already", address);
-    }
-    return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " points into the block at 0x%" PRIx64, address,
-                near->address);
-  }
-  return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " is not a live block of this pool", address);
-}
-
-/// Whether a stream other than the block's own may be using a block that is freed on `stream`, and which;
-/// null: any. A free never fails because the driver does not say whether `stream` captures.
-Status Pool::find_user(const Range& block, Stream stream, bool& is_other, StreamState*& user) {
-  is_other = true;
-  user = nullptr;
-  if (stream == GPUPOOL_STREAM_UNKNOWN) return kSuccess;
-  if (const Status status = check_stream(stream); status != kSuccess) return status;
-  StreamState& home = heap_of(block).state();
-  // A block of a released stream may be freed with that stream's old number.
-  const bool is_old = home.order.stream() == stream && home.order.is_retired() && !streams_.knows(stream);
-  if (!is_old) user = &streams_.find_user(stream);
-  // A capture's block may be freed on its stream after the capture: the same queue, in the same order.
-  const bool is_same = !is_old && !home.order.is_retired() && user->capture == 0 &&
-                       user->order.stream() == home.order.stream();
-  is_other = !is_old && !is_same && user != &home;
-  return kSuccess;
-}
-
 Status Pool::free_slow(Address address, Stream stream) {
   if (free_watched(address, stream)) return kSuccess;
   if (debugger_ != nullptr) return debugger_->free(address, stream);
   const Lock lock = enter();
-  return free_under_lock(address, stream);
+  return slow_path_.free(address, stream);
 }
 
-Status Pool::free_under_lock(Address address, Stream stream) {
-  // An address that is no block must not make its stream known.
-  Range* block = space_.map.find(address);
-  if (block == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
-  bool is_other = false;
-  StreamState* user = nullptr;
-  if (const Status status = find_user(*block, stream, is_other, user); status != kSuccess) return status;
-  pending_.prepare();
-  if (const Status status = unprotect(*block); status != kSuccess) return status;
-  Status status = kSuccess;
-  block = begin_free(address, status);
-  if (block == nullptr) return status;
-  if (is_other) pending_.add_use(*block, user);
-  sleeper_.forget(address);
-  exports_.close(address);
-  block->end_notes();
-  if (!pending_.add(*block)) {
-    settle(*block);
-    return kSuccess;
-  }
-  // The block stays counted in the cache that allocated it.
-  ThreadCache& owner = *owner_of(*block);
-  const std::lock_guard owner_lock(owner.lock);
-  owner.counters.add_pending(group_of(block->size), block->requested(), block->size);
-  block->become(State::pending);
+// ---- the other calls
+
+Status Pool::record_stream(Address address, Stream stream) {
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
+  if (address == 0) return kSuccess;
+  const Lock lock = enter();
+  return slow_path_.record_stream(address, stream);
+}
+
+Status Pool::retire_stream(Stream stream, bool for_good) {
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
+  Lock lock = enter();
+  return way_back_.retire_stream(lock, stream, for_good);
+}
+
+Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
+  const Lock lock = door_.look();
+  oom_handler_.set(fn, user);
   return kSuccess;
+}
+
+Status Pool::block_info(Address address, gpupool_block_t& block) {
+  const Lock lock = door_.look();
+  return internal::block_info(rooms_, address, block);
+}
+
+Status Pool::enable_peer(int32_t peer) {
+  const Status status = internal::enable_peer(*this, peer);
+  if (status == kSuccess && options_.vmm) narrator_.say("device %d may access its memory", peer);
+  return status;
+}
+
+Status Pool::set_limit(uint64_t limit) {
+  const Status status = stock_.set_limit(limit);
+  display_.show_again();
+  return status;
+}
+
+Status Pool::trim_by(uint64_t bytes, uint64_t& released, const char* why) {
+  const uint64_t used = ledger_.used();
+  return trim(used - std::min(used, bytes), released, why);
+}
+
+Status Pool::request_from_neighbours(uint64_t bytes, uint64_t wait_ns) {
+  Lock lock = enter();
+  return internal::request_from_neighbours(lock, rooms_, bytes, wait_ns);
+}
+
+Status Pool::synchronize() {
+  Lock lock = enter();
+  const Status status = way_back_.wait_for_streams(lock, "synchronize");
+  way_back_.settle_all_pending(lock);
+  source_->settle();
+  return status;
+}
+
+Status Pool::capture_id(Stream stream, uint64_t& capture) {
+  if (const Status status = check_stream(stream); status != kSuccess) return status;
+  uint64_t found = 0;
+  if (const Status status = device_.capture_id(stream, found); status != kSuccess) return status;
+  capture = found == kCaptureElsewhere ? 0 : found;
+  return kSuccess;
+}
+
+Status Pool::release_capture(uint64_t capture) {
+  if (capture == 0) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "0 is the number of no capture");
+  const Lock lock = enter();
+  if (const Status status = captures_.release(capture); status != kSuccess) return status;
+  source_->lower();
+  narrator_.say("capture %" PRIu64 " is released", capture);
+  return kSuccess;
+}
+
+int Pool::explain(Address address, std::string& text) {
+  Explanation explanation(address);
+  {
+    const Lock lock = enter();
+    explanation.find(space_, debugger_.get());
+  }
+  return explanation.tell(id_, device_.info(), sampler_, text);
+}
+
+void Pool::stats(gpupool_stats_t& stats) {
+  const Lock lock = enter();
+  if (is_usable()) way_back_.settle_pending();
+  statistics_.read(stats);
+}
+
+void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
+  Snapshot snapshot(space_, device_.info().ordinal);
+  {
+    Lock lock = enter();
+    while (snapshot.step()) lock.give_way();
+  }
+  segments = snapshot.segments();
+  blocks = snapshot.blocks();
+}
+
+std::string Pool::report() {
+  constexpr size_t kNamed = 10;
+  const std::string most = largest_holders(sampler_, kNamed);
+  const Lock lock = enter();
+  return report_.text() + (most.empty() ? "" : " Most is held by: " + most + ".");
+}
+
+Status Pool::validate() {
+  const Lock lock = enter();
+  return Audit(rooms_, backing_, pending_, exports_).run();
+}
+
+// ---- the end
+
+/// Lets a destroyed pool end. False while blocks are live, for all threads but one, and while a capturing
+/// stream or a failing driver keeps memory from going; after that it may be tried again. Until then the
+/// pool touches no stream that it could let go of, since its owner may destroy them.
+bool Pool::try_to_end() {
+  Lock lock = enter();
+  sleeper_.end_allowance(lock);
+  way_back_.drain_all(lock);
+  if (is_ending_ || caches_.live().blocks != 0) return false;
+  is_ending_ = true;
+  // No graph of this pool runs any more.
+  captures_.end();
+  sleeper_.end(lock);
+  if (debugger_ != nullptr) debugger_->end(lock);
+  exports_.end();
+  imports_.end(lock);
+  source_->end(lock);
+  // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more here. Once the
+  // driver itself has gone, its memory goes with the process.
+  for (int tries = 0; tries < 2 && ledger_.used() != 0; ++tries) {
+    (void)way_back_.wait_for_streams(lock, "the pool's end");
+    way_back_.settle_all_pending(lock);
+    source_->end(lock);
+  }
+  is_ending_ = (ledger_.used() == 0 && imports_.empty()) || !is_usable();
+  if (!is_ending_) streams_.retire_all();
+  return is_ending_;
+}
+
+void Pool::lock_all() noexcept {
+  mutex_.lock();
+  caches_.lock_all();
+  sampler_.lock();
+}
+
+void Pool::unlock_all() noexcept {
+  sampler_.unlock();
+  caches_.unlock_all();
+  mutex_.unlock();
 }
 
 }  // namespace gpupool::internal

@@ -7,7 +7,6 @@
 // callback.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,25 +22,33 @@
 #include "pool/captures.hpp"
 #include "pool/debugger.hpp"
 #include "pool/display.hpp"
+#include "pool/door.hpp"
 #include "pool/exports.hpp"
 #include "pool/ledger.hpp"
 #include "pool/metered_device.hpp"
 #include "pool/narrator.hpp"
 #include "pool/neighbours.hpp"
+#include "pool/oom_handler.hpp"
 #include "pool/options.hpp"
+#include "pool/other_pools.hpp"
+#include "pool/peers.hpp"
 #include "pool/pending.hpp"
+#include "pool/protections.hpp"
+#include "pool/provider.hpp"
 #include "pool/quiet_lock.hpp"
 #include "pool/report.hpp"
 #include "pool/rooms.hpp"
 #include "pool/run_stealer.hpp"
-#include "pool/sighting.hpp"
 #include "pool/sleeper.hpp"
+#include "pool/slow_path.hpp"
 #include "pool/source.hpp"
 #include "pool/statistics.hpp"
+#include "pool/stock.hpp"
 #include "pool/streams.hpp"
 #include "pool/surplus.hpp"
 #include "pool/thread_slots.hpp"
 #include "pool/watcher.hpp"
+#include "pool/way_back.hpp"
 #include "watch/sampler.hpp"
 
 struct gpupool_t;
@@ -58,9 +65,6 @@ class Pool {
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-
-  /// Checks that a number can be a stream of a pool. Turns CU_STREAM_LEGACY into the 0 that it means.
-  static Status check_stream(Stream& stream);
 
   /// Call it once, right after creation, if there are debug modes.
   Status begin_debugging();
@@ -83,29 +87,46 @@ class Pool {
   Status free(Address address, Stream stream);
   Status record_stream(Address address, Stream stream);
   Status block_info(Address address, gpupool_block_t& block);
-  Status release_stream(Stream stream);
-  Status park_stream(Stream stream);
+  Status release_stream(Stream stream) { return retire_stream(stream, true); }
+  Status park_stream(Stream stream) { return retire_stream(stream, false); }
   Status capture_id(Stream stream, uint64_t& capture);
   Status release_capture(uint64_t capture);
   Status enable_peer(int32_t peer);
   Status synchronize();
   Status empty(uint64_t& released) { return trim(0, released, "empty"); }
-  Status trim(uint64_t target, uint64_t& released, const char* why = "trim");
-  Status reserve(uint64_t target, Stream stream);
+  Status trim(uint64_t target, uint64_t& released, const char* why = "trim") {
+    return stock_.trim(target, released, why);
+  }
+  Status reserve(uint64_t target, Stream stream) { return stock_.reserve(target, stream); }
   Status set_limit(uint64_t limit);
   Status request_from_neighbours(uint64_t bytes, uint64_t wait_ns);
   Status set_oom_handler(gpupool_oom_fn_t fn, void* user);
   void stats(gpupool_stats_t& stats);
-  void reset_peaks();
+  void reset_peaks() {
+    const Lock lock = enter();
+    statistics_.reset_peaks();
+  }
   void snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks);
   std::string report();
   Status validate();
   /// Looks for damage that debug modes can see. Gives how much was found so far, and the last of it in words.
   Status check(uint64_t& count, std::string& text);
-  Status protect(Address address, Permission access);
-  Status export_block(Address address, std::string& handle);
-  Status import_block(std::string_view handle, Address& address, uint64_t& size);
-  Status close_import(Address address);
+  Status protect(Address address, Permission access) {
+    const Lock lock = enter();
+    return protections_.set(*source_, address, access);
+  }
+  Status export_block(Address address, std::string& handle) {
+    Lock lock = enter();
+    return exports_.add(lock, address, handle);
+  }
+  Status import_block(std::string_view handle, Address& address, uint64_t& size) {
+    const Lock lock = enter();
+    return imports_.open(handle, address, size);
+  }
+  Status close_import(Address address) {
+    Lock lock = enter();
+    return imports_.close(lock, address);
+  }
   /// Says what is at an address. Returns how sure that is, 0: nothing is known. Call it with no lock held.
   int explain(Address address, std::string& text);
   /// What the address book says of an address; false if it knows nothing. Call it with no lock held.
@@ -114,17 +135,31 @@ class Pool {
   const Sampler& sampler() const noexcept { return sampler_; }
   /// Its figures for other processes.
   Display& display() noexcept { return display_; }
+  gpupool_t* handle() const noexcept { return handle_; }
+  /// Whether it has a handle, and was not inherited over fork.
+  bool is_usable() const noexcept;
   /// Whether it is neither destroyed, nor inherited over fork, nor about to end with the driver.
   bool is_live() const noexcept;
 
   /// Takes note of a recording that has begun or ended, or of a new distance of samples.
-  void watch_anew();
+  void watch_anew() {
+    const Lock lock = enter();
+    watcher_.watch_anew();
+  }
 
-  // ---- for the group
+  // ---- for other pools, of this process and of others
 
-  /// Releases cached chunks until they come to `bytes`, or none is left. Returns how many bytes it released.
-  uint64_t release_for_neighbours(uint64_t bytes);
-  uint64_t live_bytes();
+  /// Releases cached chunks until they come to `bytes`, or none is left.
+  Status trim_by(uint64_t bytes, uint64_t& released, const char* why);
+  uint64_t live_bytes() {
+    const Lock lock = enter();
+    return caches_.live().allocated;
+  }
+  /// Gives the device's peers of now access to all that is mapped.
+  Status set_access() {
+    const Lock lock = enter();
+    return peers_.set_access();
+  }
 
   // ---- for the registry
 
@@ -139,35 +174,28 @@ class Pool {
   void unlock_all() noexcept;
 
   /// In a child after fork: memory that it shares with other processes is the parent's.
-  void forget_handoffs() noexcept;
+  void forget_handoffs() noexcept {
+    exports_.forget();
+    imports_.forget();
+  }
 
  private:
   friend class Debugger;
   friend class Exports;
   friend class Fences;
   friend class Imports;
-  friend class Shortage;
   friend class Sleeper;
   using Lock = QuietLock;
 
   /// Takes the pool's lock, and begins a new round of questions to the driver.
-  Lock enter();
+  Lock enter() { return door_.enter(); }
 
-  // lifetimes.cpp: streams that come and go
+  std::unique_ptr<Source> make_source();
   Status retire_stream(Stream stream, bool for_good);
-
-  // peers.cpp
-  Status set_access_everywhere();
-  Status set_access_in_family(const std::vector<std::shared_ptr<Pool>>& pools);
-
-  // pool.cpp: blocks
-  void open_source();
   Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address);
-  Status malloc_under_lock(uint64_t size, uint64_t alignment, Stream stream, Address& address,
-                           Sighting& seen);
   Status raise_peak(ThreadCache& cache, Range& block, Address& address);
   Status malloc_further(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_cached(ThreadCache& cache, SizeGroup group, Range& block, uint64_t size, Address& address);
@@ -176,51 +204,12 @@ class Pool {
   Status free_further(Range& block, Tag tag, Stream stream);
   Status free_cached(Range& block, Tag tag, SizeGroup group, uint64_t bytes);
   Status free_slow(Address address, Stream stream);
-  Status free_under_lock(Address address, Stream stream);
   bool free_watched(Address address, Stream stream);
-  Status not_a_block(Address address);
   void open_cache();
-  Status find_user(const Range& block, Stream stream, bool& is_other, StreamState*& user);
-  void assign_block(Range* block, ThreadCache& cache, uint64_t requested, Sighting& seen) noexcept;
-  Range* begin_free(Address address, Status& status);
-  void free_to_heap(Range& block) noexcept;
-  void settle(Range& block) noexcept;
-
-  // protect.cpp
-  Status unprotect(const Range& block);
-  Status protect_again();
-  void free_all_to_heap(Range* first) noexcept;
-
-  // serve.cpp: from a request to a block, or to a report
-  Status allocate_or_explain(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
-                             Range*& block);
-  Range* allocate_from_heap(Lock& lock, StreamHeap& heap, uint64_t bytes, uint64_t alignment);
-  Status grow(Lock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, bool last, Range*& block);
-  bool ask_handler(Lock& lock, uint64_t bytes, uint32_t attempt);
-  void empty_other_pools(Lock& lock);
-  bool make_room(Lock& lock, uint64_t bytes);
-  Status fail_malloc(Status status, uint64_t bytes);
-
-  // neighbours.cpp: memory of other processes
-  bool ask_neighbours(Lock& lock, uint64_t bytes, uint64_t wait_ns);
-
-  // release.cpp
-  Status change_limit(uint64_t limit);
-  Status wait_for_streams(Lock& lock, const char* why);
-  template <typename Take>
-  void drain_in_parts(Lock& lock, ThreadCache& cache, Take take);
-  void drain_stream(Lock& lock, Stream stream, SizeGroup group);
-  void drain_all(Lock& lock);
-  void drain_resting(Lock& lock);
-  size_t settle_pending(bool all = false);
-  void settle_all_pending(Lock& lock);
-
-  bool handle_is_usable() const noexcept;
 
   gpupool_t* handle_ = nullptr;
   uint64_t id_ = 0;
   Options options_;
-  std::weak_ptr<Pool> parent_;
   Company company_;
   MeteredDevice device_;
   ChunkSizer sizer_;
@@ -236,25 +225,36 @@ class Pool {
   Surplus surplus_{options_, device_, ledger_, space_, streams_, counters_};
   Narrator narrator_{id_, ledger_};
   Backing backing_{device_, ledger_, space_, streams_, narrator_};
-  std::map<Address, Permission> protected_;  // blocks that nobody may write, or touch
   Setbacks setbacks_;
-  gpupool_oom_fn_t oom_fn_ = nullptr;
-  void* oom_user_ = nullptr;
   bool is_ending_ = false;
-  Sampler sampler_;  // has a lock of its own
+  Sampler sampler_;                     // has a lock of its own
+  std::unique_ptr<Debugger> debugger_;  // null without debug modes
   Sleeper sleeper_{*this};
   const Rooms rooms_{id_,     options_,  company_,  sizer_,    device_,  ledger_,  space_,   streams_,
                      caches_, captures_, counters_, setbacks_, surplus_, sleeper_, narrator_};
   Display display_{mutex_, rooms_, sampler_};
+  Door door_{mutex_, display_, streams_};
   Watcher watcher_{rooms_, sampler_, display_};
-  std::unique_ptr<Source> source_;
+  std::unique_ptr<Source> source_ = make_source();
   RunStealer run_stealer_{rooms_};
+  Protections protections_{rooms_};
   Exports exports_{*this};
   Imports imports_{*this};
+  Peers peers_{rooms_, backing_, protections_, imports_};
+  WayBack way_back_{rooms_, pending_, exports_, sleeper_, debugger_};
   Statistics statistics_{rooms_, backing_};
   Report report_{rooms_, statistics_, exports_};
-  std::unique_ptr<Debugger> debugger_;  // null without debug modes
-  bool keeps_lanes_ = true;             // threads' caches keep what is freed
+  Stock stock_{rooms_, door_, *source_, way_back_, pending_, sleeper_, statistics_, debugger_};
+  OtherPools others_{rooms_};
+  OomHandler oom_handler_{handle_, rooms_};
+  Provider provider_{{rooms_, backing_, way_back_, others_, oom_handler_, debugger_},
+                     *source_,
+                     run_stealer_,
+                     sleeper_,
+                     watcher_,
+                     report_};
+  SlowPath slow_path_{
+      rooms_, {door_, provider_, watcher_, sampler_, sleeper_, protections_, pending_, exports_, way_back_}};
 };
 
 }  // namespace gpupool::internal

@@ -3,7 +3,13 @@
 
 #include <algorithm>
 
-#include "pool/pool.hpp"
+#include "pool/backing.hpp"
+#include "pool/debugger.hpp"
+#include "pool/oom_handler.hpp"
+#include "pool/other_pools.hpp"
+#include "pool/provider.hpp"
+#include "pool/rooms.hpp"
+#include "pool/way_back.hpp"
 
 namespace gpupool::internal {
 
@@ -25,8 +31,8 @@ Status Shortage::relieve(Status status, Range*& block) {
       bool helped = false;
       if (const Status acted = (this->*stage.act)(helped); acted != kSuccess) return acted;
       if (!helped) break;
-      pool_.narrator_.is_short(bytes_, state_, stage.what);
-      status = pool_.grow(lock_, state_, bytes_, alignment_, true, block);
+      means_.rooms.narrator.is_short(bytes_, state_, stage.what);
+      status = provider_.grow(lock_, state_, bytes_, alignment_, true, block);
     }
   }
   return status;
@@ -38,51 +44,52 @@ bool Shortage::applies(When when, Status status) const {
     case When::device: return status == GPUPOOL_ERROR_OUT_OF_MEMORY;
     case When::limit: return status == GPUPOOL_ERROR_OVER_LIMIT;
     case When::group_limit:  // the group has no room, and the pool's own limit has
-      return pool_.company_.neighbours != nullptr && status == GPUPOOL_ERROR_OVER_LIMIT &&
-             bytes_ <= pool_.ledger_.budget().own_room();
+      return means_.rooms.company.neighbours != nullptr && status == GPUPOOL_ERROR_OVER_LIMIT &&
+             bytes_ <= means_.rooms.ledger.budget().own_room();
   }
   return false;
 }
 
 Status Shortage::release_waiting(bool& helped) {
-  helped = pool_.debugger_ != nullptr && pool_.debugger_->release_waiting();
+  helped = means_.debugger != nullptr && means_.debugger->release_waiting();
   return kSuccess;
 }
 
 Status Shortage::wait_for_all(bool& helped) {
-  pool_.drain_all(lock_);
-  if (const Status status = pool_.wait_for_streams(lock_, "shortage"); status != kSuccess) return status;
-  if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
+  means_.way_back.drain_all(lock_);
+  if (const Status status = means_.way_back.wait_for_streams(lock_, "shortage"); status != kSuccess)
+    return status;
+  if (means_.debugger != nullptr) means_.debugger->empty_quarantine();
   helped = true;
   return kSuccess;
 }
 
 Status Shortage::empty_others(bool& helped) {
-  pool_.empty_other_pools(lock_);
+  means_.others.empty(lock_);
   helped = true;
   return kSuccess;
 }
 
 Status Shortage::ask_parent(bool& helped) {
-  helped = pool_.make_room(lock_, bytes_ + alignment_);
+  helped = means_.others.ask_parent(lock_, bytes_ + alignment_);
   return kSuccess;
 }
 
 /// Asks for what is missing first. What came while the lock was given up may be gone again, or be in pieces
 /// that do not fit; so later attempts ask for the whole.
 Status Shortage::ask_group(bool& helped) {
-  if (pool_.company_.neighbours == nullptr) return kSuccess;
+  if (means_.rooms.company.neighbours == nullptr) return kSuccess;
   const uint64_t whole = align_up(bytes_ + alignment_ - kUnit, kGranule);
-  const uint64_t there = pool_.space_.free_chunks.bytes() + pool_.backing_.bytes_in_hand();
+  const uint64_t there = means_.rooms.space.free_chunks.bytes() + means_.backing.bytes_in_hand();
   const uint64_t want = attempt_ == 1 ? std::max(kGranule, whole - std::min(whole, there)) : whole;
-  helped = pool_.ask_neighbours(lock_, want, pool_.company_.neighbours->wait_ns());
+  helped = ask_neighbours(lock_, means_.rooms, want);
   return kSuccess;
 }
 
 /// Waits too, since what the handler freed may still be in use.
 Status Shortage::ask_handler(bool& helped) {
-  helped = pool_.ask_handler(lock_, bytes_, attempt_);
-  return helped ? pool_.wait_for_streams(lock_, "the handler's frees") : kSuccess;
+  helped = means_.handler.ask(lock_, bytes_, attempt_);
+  return helped ? means_.way_back.wait_for_streams(lock_, "the handler's frees") : kSuccess;
 }
 
 }  // namespace gpupool::internal

@@ -4,19 +4,43 @@
 
 #include <cstdint>
 
+#include <memory>
+
 #include "pool/quiet_lock.hpp"
 #include "pool/streams.hpp"
 
 namespace gpupool::internal {
 
-class Pool;
+class Backing;
+class Debugger;
+class OomHandler;
+class OtherPools;
+class Provider;
+class WayBack;
+struct Rooms;
+
+/// Who can help.
+struct Means {
+  const Rooms& rooms;
+  const Backing& backing;
+  WayBack& way_back;
+  OtherPools& others;
+  OomHandler& handler;
+  const std::unique_ptr<Debugger>& debugger;
+};
 
 /// A request that cached memory could not serve, and for which the device or the limit had no room. Lives for
 /// one malloc, under the pool's lock, which it gives up for whatever may take long.
 class Shortage {
  public:
-  Shortage(Pool& pool, QuietLock& lock, StreamState& state, uint64_t bytes, uint64_t alignment) noexcept
-      : pool_(pool), lock_(lock), state_(state), bytes_(bytes), alignment_(alignment) {}
+  Shortage(Provider& provider, const Means& means, QuietLock& lock, StreamState& state, uint64_t bytes,
+           uint64_t alignment) noexcept
+      : provider_(provider),
+        means_(means),
+        lock_(lock),
+        state_(state),
+        bytes_(bytes),
+        alignment_(alignment) {}
 
   /// Goes through the stages until the request is served; `status` says what was short. Throws
   /// std::bad_alloc.
@@ -44,7 +68,8 @@ class Shortage {
   Status ask_group(bool& helped);
   Status ask_handler(bool& helped);
 
-  Pool& pool_;
+  Provider& provider_;
+  const Means& means_;
   QuietLock& lock_;
   StreamState& state_;
   const uint64_t bytes_;

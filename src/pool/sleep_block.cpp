@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/defer.hpp"
+#include "pool/blocks.hpp"
 #include "pool/pool.hpp"
 #include "pool/sleep_parts.hpp"
 #include "pool/sleep_turn.hpp"
@@ -15,8 +16,7 @@
 namespace gpupool::internal {
 
 Range* Sleeper::find_live(Address address) const noexcept {
-  Range* block = pool_.space_.map.find(address);
-  return block != nullptr && block->address == address && block->is(State::live) ? block : nullptr;
+  return internal::find_live(pool_.space_, address);
 }
 
 Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result& result) {
@@ -25,7 +25,7 @@ Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   const Range* block = find_live(address);
-  if (block == nullptr) return pool_.not_a_block(address);
+  if (block == nullptr) return not_a_block(pool_.space_, address);
   if (is_asleep(*block)) return kSuccess;
   if (!is_awake()) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
@@ -70,7 +70,7 @@ void Sleeper::tell_if_awake(Lock& lock, Address address) {
 /// Everything from awake to asleep. On failure the block is awake, unless even the way back fails.
 Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result) {
   Range* block = find_live(address);
-  if (block == nullptr) return pool_.not_a_block(address);
+  if (block == nullptr) return not_a_block(pool_.space_, address);
   if (const Status status = check_own(address); status != kSuccess) return status;
   if (const Status status = mark_alone(*block); status != kSuccess) return status;
   const Transit transit(*this, address);
@@ -102,7 +102,7 @@ Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOption
   if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
   if (!block.is(State::live)) {
     abandon_copies(lock, plan);
-    return pool_.not_a_block(address);
+    return not_a_block(pool_.space_, address);
   }
   add_saved(plan.runs);
   if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {

@@ -17,7 +17,7 @@ class Sleeper::Transit {
   Transit& operator=(const Transit&) = delete;
   ~Transit() {
     sleeper_.transit_ = 0;
-    if (Range* freed = std::exchange(sleeper_.freed_, nullptr)) sleeper_.pool_.free_to_heap(*freed);
+    if (Range* freed = std::exchange(sleeper_.freed_, nullptr)) sleeper_.pool_.way_back_.free_to_heap(*freed);
   }
 
  private:

@@ -93,9 +93,8 @@ Status Sleeper::reach_target(Lock& lock, const SleepOptions& options, Result& re
 /// Releases cached memory. A child's may belong to a graph, so it stays. Call it without the lock.
 Status Sleeper::release_idle(uint64_t bytes, Result& result) {
   if (pool_.options_.is_child) return kSuccess;
-  const uint64_t used = pool_.ledger_.used();
   uint64_t released = 0;
-  const Status status = pool_.trim(used - std::min(used, bytes), released, "a sleep with a target");
+  const Status status = pool_.trim_by(bytes, released, "a sleep with a target");
   result.released_bytes += released;
   return status;
 }
@@ -124,7 +123,7 @@ std::vector<Sleeper::Candidate> Sleeper::find_candidates(const SleepOptions& opt
 /// Whether a candidate is still the same block, and nobody else relies on its memory.
 bool Sleeper::may_go(Address address) const noexcept {
   return watched_.contains(address) && pool_.exports_.find(address) == 0 &&
-         !pool_.protected_.contains(address);
+         pool_.protections_.find(address) == 0;
 }
 
 bool Sleeper::has_agreed(Lock& lock, Address address) {
@@ -189,7 +188,7 @@ Status Sleeper::sleep_target_all(const std::vector<std::shared_ptr<Pool>>& pools
   std::vector<Place> order;
   for (const std::shared_ptr<Pool>& pool : pools) {
     if (const Status status = pool->sleeper_.check_target(); status != kSuccess) return status;
-    const Lock lock(pool->mutex_);
+    const Lock lock = pool->door_.look();
     const Neighbours* group = pool->neighbours();
     order.push_back({group != nullptr ? group->priority() : 0, pool->space_.serial, pool.get()});
   }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "pool/blocks.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 #include "pool/sleep_parts.hpp"
@@ -104,10 +105,9 @@ Status Sleeper::check_own(Address block) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
                 "exported blocks cannot sleep, and 0x%" PRIx64 " is one: free it first", exported);
   }
-  const auto found = block == 0 ? pool_.protected_.begin() : pool_.protected_.find(block);
-  if (found == pool_.protected_.end()) return kSuccess;
-  return fail(GPUPOOL_ERROR_UNSUPPORTED, "protected blocks cannot sleep, and 0x%" PRIx64 " is one",
-              found->first);
+  const Address guarded = pool_.protections_.find(block);
+  if (guarded == 0) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNSUPPORTED, "protected blocks cannot sleep, and 0x%" PRIx64 " is one", guarded);
 }
 
 Status Sleeper::refuse_woken() const {
@@ -211,7 +211,7 @@ Status Sleeper::wake_block(Address address, const SleepOptions& options, Result&
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   const Range* block = find_live(address);
-  if (block == nullptr) return pool_.not_a_block(address);
+  if (block == nullptr) return not_a_block(pool_.space_, address);
   if (!is_asleep(*block)) return hooks_.after_map(lock, pool_.handle_, address);
   const Status status = wake_one(lock, address, options, result);
   note_taken(address);
@@ -284,7 +284,7 @@ Status Sleeper::set_keep(Address address, bool keep) {
   Range* block = pool_.space_.map.find(address);
   BlockOwner* owner = block != nullptr ? block->owner() : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live))
-    return pool_.not_a_block(address);
+    return not_a_block(pool_.space_, address);
   if (keep) keep_.insert(address);
   const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
   if (!block->is(State::live)) {
@@ -299,14 +299,14 @@ Status Sleeper::set_keep(Address address, bool keep) {
 }
 
 void Sleeper::set_hooks(gpupool_sleep_hook_fn_t before, gpupool_sleep_hook_fn_t after, void* user) {
-  const Lock lock(pool_.mutex_);
+  const Lock lock = pool_.door_.look();
   hooks_.set(before, after, user);
 }
 
 Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
   gpupool_block_t block{};
   if (const Status status = pool_.block_info(address, block); status != kSuccess) return status;
-  const Lock lock(pool_.mutex_);
+  const Lock lock = pool_.door_.look();
   // It may have been freed or woken since.
   const Range* range = find_live(block.address);
   const Region* region = range != nullptr ? range->region : nullptr;
@@ -326,18 +326,18 @@ Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
 // ---- names, and what is to be seen
 
 gpupool_sleep_state_t Sleeper::state() {
-  const Lock lock(pool_.mutex_);
+  const Lock lock = pool_.door_.look();
   return state_;
 }
 
 bool Sleeper::is_all_asleep() {
-  const Lock lock(pool_.mutex_);
+  const Lock lock = pool_.door_.look();
   return state_ == GPUPOOL_SLEEP_STATE_ASLEEP && !has_woken_blocks_;
 }
 
 /// Whether there is nothing to wake, and nobody to be told.
 bool Sleeper::is_all_awake() {
-  const Lock lock(pool_.mutex_);
+  const Lock lock = pool_.door_.look();
   return is_awake() && alone_.empty() && !hooks_.owes_any();
 }
 
@@ -348,7 +348,7 @@ Status Sleeper::set_name(const char* name) {
   }
   std::string copy(name != nullptr ? name : "", length);
   {
-    const Lock lock(pool_.mutex_);
+    const Lock lock = pool_.door_.look();
     name_.swap(copy);
   }
   pool_.display_.show_again();
@@ -356,7 +356,7 @@ Status Sleeper::set_name(const char* name) {
 }
 
 std::string Sleeper::name() {
-  const Lock lock(pool_.mutex_);
+  const Lock lock = pool_.door_.look();
   return name_;
 }
 

@@ -8,6 +8,20 @@
 
 namespace gpupool::internal {
 
+Status check_stream(Stream& stream) {
+  constexpr Stream kLegacy = 1;
+  constexpr Stream kPerThread = 2;
+  if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_STREAM_UNKNOWN is not a stream");
+  }
+  if (stream == kPerThread) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
+                "stream 2 is the per-thread default stream, another queue on each thread: create a stream");
+  }
+  if (stream == kLegacy) stream = 0;
+  return kSuccess;
+}
+
 /// The lane_stream() of a stream in use. Only the driver knows which capture is under way, so in a
 /// capture-aware pool frees take the long way and ask.
 Stream Streams::lane_stream_of(const StreamState& state) const noexcept {

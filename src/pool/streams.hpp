@@ -50,6 +50,9 @@ class StreamHeap final : public Heap {
   std::atomic<Stream> lane_stream_{kNoLane};
 };
 
+/// Checks that a number can be a stream of a pool. Turns CU_STREAM_LEGACY into the 0 that it means.
+Status check_stream(Stream& stream);
+
 /// The heap that a block, live or not, belongs to.
 inline StreamHeap& heap_of(const Range& block) noexcept {
   return *static_cast<StreamHeap*>(block.heap);

@@ -7,6 +7,7 @@
 
 #include "base/defer.hpp"
 #include "os/process.hpp"
+#include "pool/blocks.hpp"
 #include "pool/pool.hpp"
 #include "pool/sleep_parts.hpp"
 
@@ -74,7 +75,7 @@ Status Sleeper::wake_chunks(Lock& lock, const SleepOptions& options, Part part, 
       pause += pause_after(Clock::now() - start, ++collisions);
     }
     if (!is_shortage(status)) return status;
-    if (pool_.ask_handler(lock, plan.missing, attempt + 1)) continue;
+    if (pool_.oom_handler_.ask(lock, plan.missing, attempt + 1)) continue;
     if (Clock::now() >= deadline) return status;
     // Others' sleeps, wakes and destroys are no news to this pool: it has to look.
     changed_.wait_until(lock, std::min(deadline, Clock::now() + pause));
@@ -193,7 +194,7 @@ void Sleeper::count_contents(Plan& plan) {
 Status Sleeper::plan_block(Plan& plan, Address address) {
   const Range* block = find_live(address);
   // It may have been freed since the lock was given up.
-  if (block == nullptr) return pool_.not_a_block(address);
+  if (block == nullptr) return not_a_block(pool_.space_, address);
   plan.is_part = true;
   if (block->size >= kBlockParts * 2 * kGranule) coarsen_chunks(*block);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
@@ -222,8 +223,8 @@ uint64_t Sleeper::bytes_in(const std::vector<Run>& runs, const Batch& batch) {
 /// For a block of an awake pool: releases what the pool itself has cached, up to `bytes`.
 void Sleeper::release_cached(Lock& lock, uint64_t bytes) {
   if (!is_awake()) return;
-  pool_.drain_all(lock);
-  pool_.settle_all_pending(lock);
+  pool_.way_back_.drain_all(lock);
+  pool_.way_back_.settle_all_pending(lock);
   const uint64_t used = pool_.ledger_.used();
   bool blocked = false;
   (void)pool_.source_->release(lock, used - std::min(used, bytes), true, blocked);
@@ -236,9 +237,8 @@ Status Sleeper::charge_room(Lock& lock, uint64_t bytes) {
   for (bool emptied = false;; emptied = true) {
     if (!budget.charge(bytes)) {
       if (!emptied && pool_.neighbours() != nullptr && budget.own_room() >= bytes) {
-        pool_.empty_other_pools(lock);
-        if (budget.room() >= bytes || pool_.ask_neighbours(lock, bytes, pool_.neighbours()->wait_ns()))
-          continue;
+        pool_.others_.empty(lock);
+        if (budget.room() >= bytes || ask_neighbours(lock, pool_.rooms_, bytes)) continue;
       }
       return fail(GPUPOOL_ERROR_OVER_LIMIT,
                   "waking needs %" PRIu64 " bytes, and %" PRIu64 " are left of the limit of %" PRIu64, bytes,
@@ -252,8 +252,8 @@ Status Sleeper::charge_room(Lock& lock, uint64_t bytes) {
                   "waking needs %" PRIu64 " bytes, and the device has %" PRIu64 " free", bytes, free);
     }
     release_cached(lock, bytes);
-    pool_.empty_other_pools(lock);
-    if (pool_.neighbours() != nullptr) (void)pool_.ask_neighbours(lock, bytes, pool_.neighbours()->wait_ns());
+    pool_.others_.empty(lock);
+    (void)ask_neighbours(lock, pool_.rooms_, bytes);
   }
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that the hardware lets nobody write, or touch.
+#include "pool/protections.hpp"
+
 #include <cinttypes>
+#include <mutex>
 #include <utility>
 
-#include "pool/pool.hpp"
+#include "pool/blocks.hpp"
+#include "pool/rooms.hpp"
+#include "pool/source.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -27,16 +31,16 @@ std::pair<Address, uint64_t> mapped_around(const Range& block) {
 
 }  // namespace
 
-Status Pool::protect(Address address, Permission access) {
-  const Lock lock = enter();
-  Range* block = space_.map.find(address);
+Status Protections::set(Source& source, Address address, Permission access) {
+  Range* block = rooms_.space.map.find(address);
   ThreadCache* owner = block != nullptr ? owner_of(*block) : nullptr;
-  if (owner == nullptr || block->address != address || !block->is(State::live)) return not_a_block(address);
-  if (!options_.vmm) {
+  if (owner == nullptr || block->address != address || !block->is(State::live))
+    return not_a_block(rooms_.space, address);
+  if (!rooms_.options.vmm) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "only a pool in vmm mode can protect blocks");
   }
-  source_->settle();  // old mappings of its chunks would let writes through
-  if (sleeper_.is_alone(address) || !has_chunks_alone(*block)) {
+  source.settle();  // old mappings of its chunks would let writes through
+  if (rooms_.sleeper.is_alone(address) || !has_chunks_alone(*block)) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED,
                 "the block at 0x%" PRIx64 " of %" PRIu64
                 " bytes shares a chunk: allocate whole multiples of 2 MiB, aligned to 2 MiB, in a pool whose "
@@ -44,11 +48,11 @@ Status Pool::protect(Address address, Permission access) {
                 address, block->size);
   }
   const auto known = protected_.find(address);
-  if (access == Permission::write) return known == protected_.end() ? kSuccess : unprotect(*block);
+  if (access == Permission::write) return known == protected_.end() ? kSuccess : undo(*block);
   // The record comes first: without one, the protection would never be undone.
   const auto [entry, is_new] = protected_.try_emplace(address, access);
   const auto [begin, size] = mapped_around(*block);
-  if (const Status status = device_.protect(begin, size, access); status != kSuccess) {
+  if (const Status status = rooms_.device.protect(begin, size, access); status != kSuccess) {
     if (is_new) protected_.erase(entry);
     return status;
   }
@@ -58,22 +62,20 @@ Status Pool::protect(Address address, Permission access) {
   return kSuccess;
 }
 
-/// Call it before a block is freed.
-Status Pool::unprotect(const Range& block) {
+Status Protections::undo(const Range& block) {
   const auto known = protected_.find(block.address);
   if (known == protected_.end()) return kSuccess;
   const auto [begin, size] = mapped_around(block);
-  const Status status = device_.protect(begin, size, Permission::write);
+  const Status status = rooms_.device.protect(begin, size, Permission::write);
   if (status == kSuccess) protected_.erase(known);
   return status;
 }
 
-/// Call it after something has given access to everything.
-Status Pool::protect_again() {
+Status Protections::set_again() {
   Status status = kSuccess;
   for (const auto& [address, access] : protected_) {
-    const auto [begin, size] = mapped_around(*space_.map.find(address));
-    const Status done = device_.protect(begin, size, access);
+    const auto [begin, size] = mapped_around(*rooms_.space.map.find(address));
+    const Status done = rooms_.device.protect(begin, size, access);
     if (status == kSuccess) status = done;
   }
   return status;

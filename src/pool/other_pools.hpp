@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other pools of the process can do for one that is short.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace gpupool::internal {
+
+class Pool;
+class QuietLock;
+struct Rooms;
+
+/// With the pool's lock, which they give up, since pools' locks have no order among them.
+class OtherPools {
+ public:
+  explicit OtherPools(const Rooms& rooms, std::weak_ptr<Pool> parent = {}) noexcept
+      : rooms_(rooms), parent_(std::move(parent)) {}
+
+  /// Empties those on the same device, which may be keeping what this one needs. Children keep what they
+  /// have. Throws std::bad_alloc.
+  void empty(QuietLock& lock);
+  /// Has a child's parent release what it has cached under the limit that they share. The children themselves
+  /// keep what they have. False if there is no parent, or if it released nothing.
+  bool ask_parent(QuietLock& lock, uint64_t bytes);
+
+ private:
+  const Rooms& rooms_;
+  std::weak_ptr<Pool> parent_;
+};
+
+}  // namespace gpupool::internal
