@@ -26,20 +26,20 @@ Status Sleeper::fall_asleep(Lock& lock, const SleepOptions& options, Result& res
   // Nothing new becomes live from here on.
   Plan plan;
   plan_runs(plan, options, 0);
-  if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
+  if (const Status status = saved_.prepare(lock, plan); status != kSuccess) return status;
   if (const Status status = quiesce(lock, options); status != kSuccess) return status;
   const uint64_t used = pool_.ledger_.used();
   uint64_t free_before = 0;
   const bool knows_free = device_.raw().free_memory(free_before) == kSuccess;
   if (const Status status = release_free(); status != kSuccess) return status;
   plan_runs(plan, options, kGap);
-  if (backup_end(plan) > backup_.capacity()) plan_runs(plan, options, 0);
+  if (saved_.end_with(plan) > saved_.capacity()) plan_runs(plan, options, 0);
   add_chunks(plan, [](const Chunk& chunk) { return !chunk.asleep; });
-  reserve_saved(plan.runs.size());  // here, since nothing may throw once copies are queued
+  saved_.reserve(plan.runs.size());  // here, since nothing may throw once copies are queued
   if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
-  add_saved(plan.runs);
+  saved_.add(plan.runs);
   if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
-    abandon_copies(lock, plan);
+    saved_.abandon(lock, plan);
     return status;
   }
   result.released_bytes = used - pool_.ledger_.used();
@@ -130,7 +130,7 @@ void Sleeper::plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_g
       if (is_asleep(*range)) {
         add_awake_parts(plan, *range, saves(*range, options));
       } else if (saves(*range, options)) {
-        add_run(plan, *range, most_gap);
+        plan.add_run(*range, most_gap);
       } else {
         plan.dropped += range->size;
       }
@@ -138,7 +138,7 @@ void Sleeper::plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_g
   }
   std::sort(plan.runs.begin(), plan.runs.end(),
             [](const Run& a, const Run& b) { return a.address < b.address; });
-  place(plan);
+  saved_.place(plan);
 }
 
 /// The same of a block that sleeps alone: the parts in chunks that it shares.
@@ -165,10 +165,10 @@ Status Sleeper::save_runs(Lock& lock, Plan& plan) {
     lock.unlock();
     const Defer relock([&] { lock.lock(); });
     for (size_t i = 0; i < plan.batches.size() && status == kSuccess; ++i) {
-      status = copy_batch(plan, plan.batches[i], i, true);
+      status = saved_.copy_batch(plan, plan.batches[i], i, true);
     }
   }
-  if (status != kSuccess) abandon_copies(lock, plan);
+  if (status != kSuccess) saved_.abandon(lock, plan);
   return status;
 }
 
@@ -177,53 +177,22 @@ Status Sleeper::save_runs(Lock& lock, Plan& plan) {
 Status Sleeper::unmap_and_release(Lock& lock, Plan& plan, bool at_once) {
   if (!at_once) {
     for (Batch& batch : plan.batches) {
-      if (const Status status = wait_for_batch(lock, batch); status != kSuccess) return status;
+      if (const Status status = saved_.wait_for_batch(lock, batch); status != kSuccess) return status;
     }
   }
   if (!plan.is_part) {
-    if (const Status status = unmap_old(); status != kSuccess) return status;
+    if (const Status status = chunks_.unmap_old(); status != kSuccess) return status;
   }
   for (Batch& batch : plan.batches) {
-    if (const Status status = wait_for_batch(lock, batch); status != kSuccess) return status;
-    if (const Status status = unmap_batch(plan, batch); status != kSuccess) return status;
-    if (at_once) release_batch(plan, batch);
+    if (const Status status = saved_.wait_for_batch(lock, batch); status != kSuccess) return status;
+    if (const Status status = chunks_.unmap_batch(plan, batch, name_.c_str()); status != kSuccess)
+      return status;
+    if (at_once) chunks_.release_batch(plan, batch);
   }
   for (const Batch& batch : plan.batches) {
-    if (!at_once) release_batch(plan, batch);
+    if (!at_once) chunks_.release_batch(plan, batch);
   }
   return kSuccess;
-}
-
-/// Unmaps the old mappings that graphs keep, or that could not be undone before.
-Status Sleeper::unmap_old() {
-  Status status = kSuccess;
-  pool_.backing_.for_each_old([&](OldMapping& old) {
-    if (status != kSuccess) return;
-    status = device_.unmap(old.range->address, old.range->size);
-    if (status != kSuccess) return;
-    old.away = old.unmapped = true;
-    ++old.chunk->old_unmapped;
-    ++away_;
-  });
-  return status;
-}
-
-Status Sleeper::unmap_batch(const Plan& plan, const Batch& batch) {
-  if (batch.size != 0) {
-    if (const Status status = device_.unmap(batch.start, batch.size); status != kSuccess) return status;
-    device_.raw().name_asleep(batch.start, batch.size, name_.c_str());
-  }
-  for (size_t i = 0; i < batch.count; ++i) {
-    Chunk& chunk = *plan.entries[batch.first + i].chunk;
-    chunk.asleep = chunk.unmapped = true;
-    chunk.alone = plan.is_part;
-  }
-  (plan.is_part ? alone_chunks_ : away_) += batch.count;
-  return kSuccess;
-}
-
-void Sleeper::release_batch(const Plan& plan, const Batch& batch) noexcept {
-  for (size_t i = 0; i < batch.count; ++i) release_chunk(*plan.entries[batch.first + i].chunk);
 }
 
 }  // namespace gpupool::internal

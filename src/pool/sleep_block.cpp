@@ -80,7 +80,7 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
   });
   Plan plan;
   plan_sleep(plan, *block, options);
-  if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
+  if (const Status status = saved_.prepare(lock, plan); status != kSuccess) return status;
   if (const Status status = wait_for_work(lock, options); status != kSuccess) return status;
   pool_.source_->settle();
   return save_and_unmap(lock, *block, options, result);
@@ -93,18 +93,18 @@ Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOption
   plan_sleep(plan, block, options);
   if (plan.entries.empty()) return kSuccess;
   // More than before, if old mappings have gone meanwhile.
-  if (const Status status = prepare_copies(lock, plan); status != kSuccess) return status;
+  if (const Status status = saved_.prepare(lock, plan); status != kSuccess) return status;
   // The last that may throw: nothing may once copies are queued.
-  reserve_saved(plan.runs.size());
+  saved_.reserve(plan.runs.size());
   const size_t records = 2 * plan.entries.size() + 1;
   pool_.space_.store.promise(records);
   alone_[address] = records;
   if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
   if (!block.is(State::live)) {
-    abandon_copies(lock, plan);
+    saved_.abandon(lock, plan);
     return not_a_block(pool_.space_, address);
   }
-  add_saved(plan.runs);
+  saved_.add(plan.runs);
   if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
     undo_block(lock, plan, address);
     return status;
@@ -121,10 +121,10 @@ Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOption
 /// Brings back what has gone.
 void Sleeper::undo_block(Lock& lock, Plan& plan, Address address) {
   const ErrorRecord cause = last_error();
-  abandon_copies(lock, plan);
+  saved_.abandon(lock, plan);
   Result ignored{};
-  if (alone_chunks_ != 0) (void)wake_chunks(lock, {}, {address}, ignored);
-  forget_saved();
+  if (chunks_.alone() != 0) (void)wake_chunks(lock, {}, {address}, ignored);
+  saved_.forget();
   last_error() = cause;
 }
 
@@ -133,7 +133,7 @@ void Sleeper::plan_sleep(Plan& plan, const Range& block, const SleepOptions& opt
   plan = {};
   plan.is_part = true;
   for_own_chunks(block, [&](Chunk* chunk) {
-    if (chunk->old_mappings == 0) add_chunk(plan, chunk);
+    if (chunk->old_mappings == 0) plan.add_chunk(chunk);
   });
   for (const Batch& batch : plan.batches) {
     if (!saves(block, options)) {
@@ -144,7 +144,7 @@ void Sleeper::plan_sleep(Plan& plan, const Range& block, const SleepOptions& opt
     plan.runs.push_back({batch.start, batch.size, plan.backup_bytes});
     plan.backup_bytes += batch.size;
   }
-  place(plan);
+  saved_.place(plan);
 }
 
 /// From here on the block's free comes to free_block().
@@ -200,8 +200,8 @@ Status Sleeper::wake_one(Lock& lock, Address address, const SleepOptions& option
   }
   if (find_live(address) == nullptr) hooks_.forget(address);
   if (is_alone) {
-    if (options.retain_backup) prepared_ = std::max(prepared_, backup_.capacity());
-    release_backup(lock, prepared_);
+    if (options.retain_backup) saved_.keep_all();
+    saved_.release(lock);
   } else {
     has_woken_blocks_ = true;
   }
@@ -255,40 +255,11 @@ void Sleeper::free_block(Range& block) noexcept {
   heap.free(&block, heap.state().order.stamp());
   if (state_ != GPUPOOL_SLEEP_STATE_WAKING) {
     pool_.space_.store.keep_promise(records);
-    drop_freed_alone(region, address, end);
-    forget_saved(address, end);
+    chunks_.drop_freed(region, address, end);
+    saved_.forget(address, end);
   } else {
     freed_records_ += records;
   }
-}
-
-/// Drops the chunks in [start, end) that sleep alone, and that no block touches any more.
-void Sleeper::drop_freed_alone(const Region& region, Address start, Address end) noexcept {
-  for (Address at = start; at < end;) {
-    const size_t page = region.page_of(at);
-    Chunk* chunk = region.chunk_at(page);
-    at = chunk != nullptr ? chunk->end() : at + kGranule - (at - region.base) % kGranule;
-    if (chunk != nullptr && chunk->alone && chunk->users == 0) drop_alone(chunk);
-  }
-}
-
-void Sleeper::drop_alone(Chunk* chunk) noexcept {
-  auto& heap = *static_cast<StreamHeap*>(chunk->heap);
-  device_.raw().name_asleep(chunk->address, chunk->size, nullptr);
-  if (!chunk->unmapped) {
-    // A wake that failed could not undo its mapping. It is the heap's again, or goes if the driver lets it.
-    chunk->asleep = chunk->alone = false;
-    --alone_chunks_;
-    (void)device_.set_access(chunk->address, chunk->size);
-    return;
-  }
-  if (chunk->handle != 0) {
-    pool_.ledger_.detached(heap.group(), chunk->size);
-    pool_.narrator_.unmapped(heap, chunk->address, chunk->size);
-  }
-  heap.claim_chunk(chunk);
-  Heap::reuse_retired(heap.detach(chunk));
-  end_chunk(chunk);
 }
 
 /// The pool is awake. What was freed of the blocks that sleep alone, while it was not, is dropped now.
@@ -297,9 +268,9 @@ void Sleeper::become_awake() noexcept {
   if (freed_records_ == 0) return;
   pool_.space_.store.keep_promise(std::exchange(freed_records_, 0));
   for (const Region& region : pool_.space_.regions) {
-    drop_freed_alone(region, region.base, region.base + region.pages.size() * kGranule);
+    chunks_.drop_freed(region, region.base, region.base + region.pages.size() * kGranule);
   }
-  forget_saved();
+  saved_.forget();
 }
 
 }  // namespace gpupool::internal

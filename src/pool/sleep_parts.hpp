@@ -24,34 +24,11 @@ class Sleeper::Transit {
   Sleeper& sleeper_;
 };
 
-/// Calls visit(chunk) for each chunk that lies wholly inside a block.
-template <typename Visit>
-void for_own_chunks(const Range& block, Visit visit) {
-  for_chunks(*block.region, block.address, block.end(), [&](Chunk* chunk) {
-    if (chunk->address >= block.address && chunk->end() <= block.end()) visit(chunk);
-  });
-}
-
-/// Calls visit(address, size, offset) for the parts of runs that lie in a batch, until that fails.
-template <typename Visit>
-Status Sleeper::for_parts(const std::vector<Run>& runs, const Batch& batch, Visit visit) {
-  const Address end = batch.start + batch.size;
-  auto run = std::upper_bound(runs.begin(), runs.end(), batch.start,
-                              [](Address at, const Run& each) { return at < each.address + each.size; });
-  for (; run != runs.end() && run->address < end; ++run) {
-    const Address first = std::max(run->address, batch.start);
-    const Address last = std::min(run->address + run->size, end);
-    const Status status = visit(first, last - first, run->offset + (first - run->address));
-    if (status != kSuccess) return status;
-  }
-  return kSuccess;
-}
-
 /// Adds the chunks for which wanted(chunk) holds, in the order of their addresses.
 template <typename Wanted>
 void Sleeper::add_chunks(Plan& plan, Wanted wanted) const {
   const auto add = [&](Chunk* chunk) {
-    if (wanted(*chunk)) add_chunk(plan, chunk);
+    if (wanted(*chunk)) plan.add_chunk(chunk);
   };
   for (const Region& region : pool_.space_.regions) for_each_chunk(region, add);
   pool_.backing_.for_each_in_hand(add);

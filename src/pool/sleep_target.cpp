@@ -55,7 +55,7 @@ Status Sleeper::sleep_target(Lock& lock, const SleepOptions& options, Result& re
   const Watch watch(*this);
   Result own{};
   const Status status = attempt([&] { return reach_target(lock, options, own); });
-  release_backup(lock, prepared_);
+  saved_.release(lock);
   if (status != kSuccess) return status;
   last_error() = before;  // blocks were passed over, and that is no failure
   own.nanoseconds = device_.raw().now_ns() - start;
@@ -148,9 +148,7 @@ Status Sleeper::sleep_candidates(Lock& lock, const std::vector<Candidate>& block
 Status Sleeper::prepare_for(Lock& lock, const std::vector<Candidate>& blocks) {
   uint64_t saved = 0;
   for (const Candidate& each : blocks) saved += each.is_saved ? each.bytes : 0;
-  if (saved == 0) return kSuccess;
-  const Status status = backup_.reserve(lock, saved_end_ + saved);
-  return status == kSuccess ? open_streams() : status;
+  return saved != 0 ? saved_.prepare(lock, saved) : kSuccess;
 }
 
 /// A block that is freed on its way is none any more, and no failure.

@@ -43,7 +43,11 @@ void keep_named(std::vector<std::shared_ptr<Pool>>& pools, const char* tag) {
 
 }  // namespace
 
-Sleeper::Sleeper(Pool& pool) : pool_(pool), device_(pool.device_), backup_(pool.device_) {}
+Sleeper::Sleeper(Pool& pool)
+    : pool_(pool),
+      device_(pool.device_),
+      saved_(pool.device_, pool.space_),
+      chunks_(pool.rooms_, pool.backing_) {}
 
 // ---- turns
 
@@ -66,7 +70,7 @@ Sleeper::Turn::~Turn() {
   if (self.state_ == GPUPOOL_SLEEP_STATE_WAKING) self.state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
   if (self.state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP) {
     self.state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
-    if (self.away_ == 0) self.become_awake();
+    if (self.chunks_.away() == 0) self.become_awake();
   }
   self.busy_ = false;
   self.owner_ = {};
@@ -176,11 +180,11 @@ Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& res
 /// Wakes what has gone, if anything has. What slept alone before sleeps on.
 void Sleeper::undo_sleep(Lock& lock) {
   Result ignored{};
-  if (away_ != 0) (void)attempt([&] { return wake_chunks(lock, {}, {0, true}, ignored); });
-  if (away_ != 0) return;
+  if (chunks_.away() != 0) (void)attempt([&] { return wake_chunks(lock, {}, {0, true}, ignored); });
+  if (chunks_.away() != 0) return;
   become_awake();
-  forget_saved();
-  release_backup(lock, prepared_);
+  saved_.forget();
+  saved_.release(lock);
 }
 
 Status Sleeper::wake(const SleepOptions& options, Result& result) {
@@ -198,8 +202,8 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   has_woken_blocks_ = false;
   ++wakes_;
   changed_.notify_all();
-  if (options.retain_backup) prepared_ = std::max(prepared_, backup_.capacity());
-  release_backup(lock, prepared_);
+  if (options.retain_backup) saved_.keep_all();
+  saved_.release(lock);
   ++result.pools;
   own.nanoseconds = device_.raw().now_ns() - start;
   add_to(result, own);
@@ -272,11 +276,7 @@ Status Sleeper::prepare(uint64_t bytes) {
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
-  const uint64_t in_use = copies_pending_ ? backup_.capacity() : saved_end_;
-  const Status status = bytes > backup_.capacity() ? backup_.reserve(lock, bytes)
-                                                   : backup_.shrink(lock, std::max(bytes, in_use));
-  if (status == kSuccess) prepared_ = bytes;
-  return status;
+  return saved_.set_kept(lock, bytes);
 }
 
 Status Sleeper::set_keep(Address address, bool keep) {
@@ -312,15 +312,27 @@ Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
   const Region* region = range != nullptr ? range->region : nullptr;
   if (region == nullptr || region->is_segment || !region->pages[region->page_of(address)]->asleep)
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "what is at 0x%" PRIx64 " is not asleep: use it", address);
-  const Run* run = find_saved(address);
+  const SavedRun* run = saved_.find(address);
   if (run == nullptr) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "what was in the block at 0x%" PRIx64 " was dropped",
                 block.address);
   }
   uint64_t in_piece = 0;
-  data = reinterpret_cast<const void*>(backup_.at(run->offset + (address - run->address), in_piece));
+  data = reinterpret_cast<const void*>(saved_.at(run->offset + (address - run->address), in_piece));
   bytes = std::min({in_piece, range->end() - address, run->address + run->size - address});
   return kSuccess;
+}
+
+void Sleeper::end(Lock& lock) noexcept {
+  if (!is_awake()) {
+    saved_.wait_for_pending(lock);
+    (void)pool_.way_back_.wait_for_streams(lock, "sleep");
+    pool_.way_back_.settle_all_pending(lock);
+    chunks_.end();
+    become_awake();
+    changed_.notify_all();
+  }
+  saved_.end(lock);
 }
 
 // ---- names, and what is to be seen
@@ -361,8 +373,8 @@ std::string Sleeper::name() {
 }
 
 void Sleeper::add_stats(gpupool_stats_t& stats) const noexcept {
-  stats.asleep_bytes = asleep_bytes_;
-  stats.backup_bytes = backup_.capacity();
+  stats.asleep_bytes = chunks_.bytes();
+  stats.backup_bytes = saved_.capacity();
   stats.sleeps = sleeps_;
   stats.wakes = wakes_;
 }
@@ -370,8 +382,8 @@ void Sleeper::add_stats(gpupool_stats_t& stats) const noexcept {
 void Sleeper::describe(std::string& report) const {
   if (!name_.empty()) report += " Its name is '" + name_ + "'.";
   if (is_awake() && alone_.empty()) return;
-  report += (is_awake() ? " Blocks of it are asleep: " : " It is asleep: ") + std::to_string(asleep_bytes_) +
-            " bytes are away, and " + std::to_string(backup_.capacity()) +
+  report += (is_awake() ? " Blocks of it are asleep: " : " It is asleep: ") +
+            std::to_string(chunks_.bytes()) + " bytes are away, and " + std::to_string(saved_.capacity()) +
             " bytes of the host hold what was saved.";
 }
 

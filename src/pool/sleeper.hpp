@@ -7,7 +7,6 @@
 // that never sleeps pays nothing for this on the hot path.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -19,7 +18,8 @@
 #include <vector>
 
 #include "core/space.hpp"
-#include "pool/backup.hpp"
+#include "pool/asleep_chunks.hpp"
+#include "pool/saved_bytes.hpp"
 #include "pool/sleep_hooks.hpp"
 
 namespace gpupool::internal {
@@ -87,15 +87,15 @@ class Sleeper {
   }
   /// Whether any of a block's memory is away.
   bool is_asleep(const Range& block) const noexcept {
-    return away_ + alone_chunks_ != 0 && has_asleep(block);
+    return chunks_.away() + chunks_.alone() != 0 && has_asleep(block);
   }
   /// Whether a block sleeps alone, or is about to: free it with free_block().
   bool is_alone(Address block) const noexcept { return !alone_.empty() && alone_.contains(block); }
   void free_block(Range& block) noexcept;
   /// Bytes that waking will create.
-  uint64_t asleep_bytes() const noexcept { return asleep_bytes_; }
+  uint64_t asleep_bytes() const noexcept { return chunks_.bytes(); }
   /// Bytes of the host that it holds.
-  uint64_t backup_bytes() const noexcept { return backup_.capacity(); }
+  uint64_t backup_bytes() const noexcept { return saved_.capacity(); }
   const std::string& current_name() const noexcept { return name_; }
   void add_stats(gpupool_stats_t& stats) const noexcept;
   void describe(std::string& report) const;
@@ -105,37 +105,11 @@ class Sleeper {
   void end(Lock& lock) noexcept;
 
  private:
-  /// Live bytes, and small holes between them, that are saved at `offset` of the backup.
-  struct Run {
-    Address address = 0;
-    uint64_t size = 0;
-    uint64_t offset = 0;
-  };
-  /// A chunk on its way to sleep or back.
-  struct Entry {
-    Chunk* chunk = nullptr;
-    bool created = false;
-    bool mapped = false;  // by this wake
-  };
-  /// Neighbouring chunks that are copied, mapped and unmapped together; or one chunk that backs nothing.
-  struct Batch {
-    Address start = 0;
-    uint64_t size = 0;
-    size_t first = 0;  // the first of its entries
-    size_t count = 0;
-    Event event = 0;  // behind its copies
-  };
-  struct Plan {
-    std::vector<Entry> entries;
-    std::vector<Batch> batches;
-    std::vector<Run> runs;          // by address
-    std::vector<Run> dropped_runs;  // for a wake: live bytes that were not saved
-    uint64_t backup_bytes = 0;
-    uint64_t saved = 0;    // of live blocks
-    uint64_t dropped = 0;  // the same
-    uint64_t missing = 0;  // to be created
-    bool is_part = false;  // only one block's chunks
-  };
+  using Run = SavedRun;
+  using Plan = SleepPlan;
+  using Batch = SleepPlan::Batch;
+  using Entry = SleepPlan::Entry;
+
   /// A block that could go, for a sleep with a target.
   struct Candidate {
     Address address = 0;
@@ -172,31 +146,8 @@ class Sleeper {
   static void add_to(Result& sum, const Result& more) noexcept;
   [[gnu::cold]] Status refuse_or_wait(Lock& lock);
 
-  // asleep.cpp: what both ways need
   template <typename Wanted>
   void add_chunks(Plan& plan, Wanted wanted) const;
-  static void add_chunk(Plan& plan, Chunk* chunk);
-  static void add_run(Plan& plan, const Range& range, uint64_t most_gap);
-  template <typename Visit>
-  static Status for_parts(const std::vector<Run>& runs, const Batch& batch, Visit visit);
-  const Run* find_saved(Address address) const noexcept;
-  void place(Plan& plan) const;
-  uint64_t backup_end(const Plan& plan) const noexcept;
-  Status prepare_copies(Lock& lock, const Plan& plan);
-  void reserve_saved(size_t count);
-  void add_saved(const std::vector<Run>& runs) noexcept;
-  void find_saved_end() noexcept;
-  void forget_saved() noexcept;
-  void forget_saved(Address start, Address end) noexcept;
-  Status open_streams();
-  Status copy_batch(const Plan& plan, Batch& batch, size_t lane, bool to_host);
-  Status wait_for_batch(Lock& lock, Batch& batch);
-  void abandon_copies(Lock& lock, Plan& plan) noexcept;
-  void wait_for_copies(Lock& lock) noexcept;
-  void release_chunk(Chunk& chunk) noexcept;
-  void release_backup(Lock& lock, uint64_t keep) noexcept;
-  void end_region(Region& region) noexcept;
-  void end_chunk(Chunk* chunk) noexcept;
 
   // sleep_allowance.cpp
   void end_allowance() noexcept;
@@ -213,9 +164,6 @@ class Sleeper {
   static void add_awake_parts(Plan& plan, const Range& range, bool saves);
   Status save_runs(Lock& lock, Plan& plan);
   Status unmap_and_release(Lock& lock, Plan& plan, bool at_once);
-  Status unmap_old();
-  Status unmap_batch(const Plan& plan, const Batch& batch);
-  void release_batch(const Plan& plan, const Batch& batch) noexcept;
 
   // sleep_block.cpp
   Status put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result);
@@ -229,8 +177,6 @@ class Sleeper {
   Status wake_one(Lock& lock, Address address, const SleepOptions& options, Result& result);
   void note_taken(Address address) noexcept;
   Status wake_alone(Lock& lock, const SleepOptions& options, Result& result);
-  void drop_freed_alone(const Region& region, Address start, Address end) noexcept;
-  void drop_alone(Chunk* chunk) noexcept;
 
   // sleep_target.cpp
   Status sleep_target(Lock& lock, const SleepOptions& options, Result& result);
@@ -250,24 +196,14 @@ class Sleeper {
 
   // wake.cpp
   Status wake_chunks(Lock& lock, const SleepOptions& options, Part part, Result& result);
-  void detach_freed();
-  void coarsen_chunks() noexcept;
-  void coarsen_chunks(const Range& block) noexcept;
   void plan_wake(Plan& plan, bool is_own) const;
   void add_contents(Plan& plan, const Range& range) const;
-  static void count_contents(Plan& plan);
   Status plan_block(Plan& plan, Address address);
-  static uint64_t bytes_in(const std::vector<Run>& runs, const Batch& batch);
   void release_cached(Lock& lock, uint64_t bytes);
   Status charge_room(Lock& lock, uint64_t bytes);
   Status create_all(Plan& plan);
-  Status create_entry(Plan& plan, Entry& entry);
   Status restore_all(Lock& lock, const SleepOptions& options, Plan& plan);
-  Status restore_batch(Plan& plan, Batch& batch);
-  Status map_old();
   Status fill_dropped(Lock& lock, Plan& plan, int value);
-  void undo_restore(Plan& plan) noexcept;
-  void commit(Plan& plan) noexcept;
 
   Pool& pool_;
   MeteredDevice& device_;
@@ -279,18 +215,10 @@ class Sleeper {
   bool drops_ = false;                   // how it fell asleep
   std::optional<SleepOptions> allowed_;  // neighbours may have it put to sleep, in this way
   SleepHooks hooks_;
-  bool copies_pending_ = false;  // the wait for some failed, so the backup stays
   std::string name_;
   std::unordered_set<Address> keep_;  // blocks that are saved in any case; their frees take the long way
-  Backup backup_;
-  uint64_t prepared_ = 0;   // bytes of the backup that stay while it is awake
-  std::vector<Run> runs_;   // the bytes that are saved, by address
-  uint64_t saved_end_ = 0;  // end of the part of the backup that they are in
-  std::array<Stream, 2> streams_{};
-  bool has_streams_ = false;
-  uint64_t asleep_bytes_ = 0;  // of chunks whose memory the device has
-  uint64_t away_ = 0;          // count of chunks asleep with the pool, and of old mappings away
-  uint64_t alone_chunks_ = 0;  // count of those asleep alone
+  SavedBytes saved_;
+  AsleepChunks chunks_;
   /// Blocks that sleep alone, each with how many records it was promised for its free.
   std::unordered_map<Address, size_t> alone_;
   std::unordered_set<Address> watched_;  // blocks of which a sleep with a target may choose

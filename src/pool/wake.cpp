@@ -16,11 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// With such chunks, the driver's time is small even beside a drop.
-constexpr uint64_t kCoarsest = policy::kLargestChunk;
-/// A block's share of a chunk.
-constexpr uint64_t kBlockParts = 16;
-
 /// How long to sleep between two looks for memory that others give back.
 constexpr std::chrono::milliseconds kLook{1};
 
@@ -52,13 +47,13 @@ Status Sleeper::wake_chunks(Lock& lock, const SleepOptions& options, Part part, 
     Clock::duration pause = kLook;
     Plan plan;
     if (part.block == 0) {
-      detach_freed();
-      coarsen_chunks();
+      chunks_.detach_freed();
+      chunks_.coarsen();
       plan_wake(plan, part.is_own);
     } else if (const Status status = plan_block(plan, part.block); status != kSuccess) {
       return status;
     }
-    Status status = plan.runs.empty() && options.fill < 0 ? kSuccess : open_streams();
+    Status status = plan.runs.empty() && options.fill < 0 ? kSuccess : saved_.open_streams();
     if (status == kSuccess) status = charge_room(lock, plan.missing);
     if (status == kSuccess) {
       const uint64_t created = plan.missing;
@@ -82,70 +77,6 @@ Status Sleeper::wake_chunks(Lock& lock, const SleepOptions& options, Part part, 
   }
 }
 
-/// Chunks that no block is in any more need no memory: their addresses become bare.
-void Sleeper::detach_freed() {
-  std::vector<Chunk*> freed;
-  for (const Region& region : pool_.space_.regions) {
-    for_each_chunk(region, [&](Chunk* chunk) {
-      if (chunk->asleep && chunk->unmapped && chunk->users == 0 && chunk->old_mappings == 0 &&
-          !pool_.captures_.keep_mappings(static_cast<StreamHeap*>(chunk->heap)->state())) {
-        freed.push_back(chunk);
-      }
-    });
-  }
-  for (Chunk* chunk : freed) {
-    pool_.space_.store.reserve(2);
-    if (chunk->handle != 0) release_chunk(*chunk);
-    if (chunk->handle != 0) continue;
-    chunk->heap->claim_chunk(chunk);
-    Heap::reuse_retired(chunk->heap->detach(chunk));
-    asleep_bytes_ -= chunk->size;
-    --(chunk->alone ? alone_chunks_ : away_);
-    pool_.space_.chunks.recycle(chunk);
-  }
-}
-
-/// A large block gets its memory back in larger chunks: the driver is paid by the chunk.
-void Sleeper::coarsen_chunks() noexcept {
-  for (const Region& region : pool_.space_.regions) {
-    for (const Range* range = region.first; range != nullptr; range = range->next) {
-      if (range->is(State::live) && range->size >= kBlockParts * 2 * kGranule) coarsen_chunks(*range);
-    }
-  }
-}
-
-/// Sizes stay powers of two, so that the chunks fit other requests once they are free.
-void Sleeper::coarsen_chunks(const Range& block) noexcept {
-  const Region& region = *block.region;
-  const uint64_t own = pool_.options_.max_chunk != 0 ? pool_.options_.max_chunk : kCoarsest;
-  const uint64_t most = std::min({floor_power_of_two(block.size / kBlockParts), kCoarsest, own});
-  std::array<Chunk*, kCoarsest / kGranule> run{};
-  for (Address at = block.address; at < block.end();) {
-    size_t count = 0;   // chunks from `at` on that may be one
-    size_t merged = 0;  // so many of them make a power of two
-    uint64_t size = 0;
-    for (Address next = at; next < block.end(); next = run[count - 1]->end()) {
-      Chunk* chunk = region.pages[region.page_of(next)];
-      const bool is_own = chunk->asleep && chunk->unmapped && chunk->handle == 0 && chunk->users == 1 &&
-                          chunk->old_mappings == 0 && chunk->address >= block.address &&
-                          chunk->end() <= block.end();
-      if (!is_own || size + chunk->size > most) break;
-      if (count != 0 && chunk->alone != run[0]->alone) break;
-      run[count++] = chunk;
-      size += chunk->size;
-      if (is_power_of_two(size)) merged = count;
-    }
-    if (merged > 1) {
-      run[0]->heap->merge_chunks(run.data(), merged);
-      for (size_t i = 1; i < merged; ++i) pool_.space_.chunks.recycle(run[i]);
-      (run[0]->alone ? alone_chunks_ : away_) -= merged - 1;
-      at = run[0]->end();
-    } else {
-      at = region.pages[region.page_of(at)]->end();
-    }
-  }
-}
-
 /// What is asleep, and what was saved of it: of the blocks that are still live.
 void Sleeper::plan_wake(Plan& plan, bool is_own) const {
   add_chunks(plan, [&](const Chunk& chunk) { return chunk.asleep && !(is_own && chunk.alone); });
@@ -157,7 +88,7 @@ void Sleeper::plan_wake(Plan& plan, bool is_own) const {
   for (auto* runs : {&plan.runs, &plan.dropped_runs}) {
     std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) { return a.address < b.address; });
   }
-  count_contents(plan);
+  plan.count_contents();
 }
 
 /// Adds what was saved of a live block, and what was not.
@@ -166,28 +97,21 @@ void Sleeper::add_contents(Plan& plan, const Range& range) const {
   const auto drop_until = [&](Address end) {
     if (done < end) plan.dropped_runs.push_back({done, end - done, 0});
   };
-  (void)for_parts(runs_, {range.address, range.size}, [&](Address address, uint64_t size, uint64_t offset) {
-    drop_until(address);
-    done = address + size;
-    if (!plan.runs.empty()) {
-      Run& last = plan.runs.back();
-      if (last.address + last.size == address && last.offset + last.size == offset) {
-        last.size += size;
-        return kSuccess;
-      }
-    }
-    plan.runs.push_back({address, size, offset});
-    return kSuccess;
-  });
+  (void)for_parts(saved_.runs(), {range.address, range.size},
+                  [&](Address address, uint64_t size, uint64_t offset) {
+                    drop_until(address);
+                    done = address + size;
+                    if (!plan.runs.empty()) {
+                      Run& last = plan.runs.back();
+                      if (last.address + last.size == address && last.offset + last.size == offset) {
+                        last.size += size;
+                        return kSuccess;
+                      }
+                    }
+                    plan.runs.push_back({address, size, offset});
+                    return kSuccess;
+                  });
   drop_until(range.end());
-}
-
-/// Counts only what is in the plan's chunks.
-void Sleeper::count_contents(Plan& plan) {
-  for (const Batch& batch : plan.batches) {
-    plan.saved += bytes_in(plan.runs, batch);
-    plan.dropped += bytes_in(plan.dropped_runs, batch);
-  }
 }
 
 /// The chunks of one block that are asleep, and what was saved of all that is in them.
@@ -196,9 +120,9 @@ Status Sleeper::plan_block(Plan& plan, Address address) {
   // It may have been freed since the lock was given up.
   if (block == nullptr) return not_a_block(pool_.space_, address);
   plan.is_part = true;
-  if (block->size >= kBlockParts * 2 * kGranule) coarsen_chunks(*block);
+  chunks_.coarsen(*block);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
-    if (chunk->asleep) add_chunk(plan, chunk);
+    if (chunk->asleep) plan.add_chunk(chunk);
   });
   if (plan.batches.empty()) return kSuccess;
   const Range* range = block;
@@ -207,17 +131,8 @@ Status Sleeper::plan_block(Plan& plan, Address address) {
   for (; range != nullptr && range->address < end; range = range->next) {
     if (range->is(State::live)) add_contents(plan, *range);
   }
-  count_contents(plan);
+  plan.count_contents();
   return kSuccess;
-}
-
-uint64_t Sleeper::bytes_in(const std::vector<Run>& runs, const Batch& batch) {
-  uint64_t bytes = 0;
-  (void)for_parts(runs, batch, [&](Address, uint64_t size, uint64_t) {
-    bytes += size;
-    return kSuccess;
-  });
-  return bytes;
 }
 
 /// For a block of an awake pool: releases what the pool itself has cached, up to `bytes`.
@@ -262,8 +177,8 @@ Status Sleeper::charge_room(Lock& lock, uint64_t bytes) {
 Status Sleeper::create_all(Plan& plan) {
   Status status = kSuccess;
   for (size_t i = 0; i < plan.entries.size() && status == kSuccess; ++i)
-    status = create_entry(plan, plan.entries[i]);
-  if (status != kSuccess) undo_restore(plan);
+    status = chunks_.create(plan, plan.entries[i]);
+  if (status != kSuccess) chunks_.undo_restore(plan, saved_.has_copies_pending());
   return status;
 }
 
@@ -271,74 +186,26 @@ Status Sleeper::create_all(Plan& plan) {
 Status Sleeper::restore_all(Lock& lock, const SleepOptions& options, Plan& plan) {
   Status status = kSuccess;
   for (size_t i = 0; i < plan.batches.size() && status == kSuccess; ++i) {
-    status = restore_batch(plan, plan.batches[i]);
+    status = chunks_.restore_batch(plan, plan.batches[i]);
     if (status != kSuccess || plan.runs.empty()) continue;
     lock.unlock();
     const Defer relock([&] { lock.lock(); });
-    status = copy_batch(plan, plan.batches[i], i, false);
+    status = saved_.copy_batch(plan, plan.batches[i], i, false);
   }
   // A graph needs all of its memory: what its mappings lead to comes with the last block.
-  if (status == kSuccess && !plan.is_part) status = map_old();
+  if (status == kSuccess && !plan.is_part) status = chunks_.map_old();
   if (status == kSuccess && options.fill >= 0) status = fill_dropped(lock, plan, options.fill);
   for (Batch& batch : plan.batches) {
-    if (status == kSuccess) status = wait_for_batch(lock, batch);
+    if (status == kSuccess) status = saved_.wait_for_batch(lock, batch);
   }
   if (status == kSuccess) {
-    commit(plan);
+    chunks_.commit(plan);
+    // A sleeping pool's runs may be of several blocks.
+    if (!plan.is_part || is_awake()) saved_.forget();
     return kSuccess;
   }
-  abandon_copies(lock, plan);
-  undo_restore(plan);
-  return status;
-}
-
-/// Has the device create a chunk, where it has the memory now.
-Status Sleeper::create_entry(Plan& plan, Entry& entry) {
-  Chunk& chunk = *entry.chunk;
-  if (chunk.handle != 0) return kSuccess;
-  if (const Status status = device_.create_chunk(chunk.size, chunk.handle); status != kSuccess) return status;
-  entry.created = true;
-  pool_.ledger_.created(chunk.size);
-  if (chunk.heap != nullptr) {
-    pool_.ledger_.attached(chunk.heap->group(), chunk.size);
-    pool_.narrator_.mapped(*static_cast<StreamHeap*>(chunk.heap), chunk.address, chunk.size);
-  }
-  asleep_bytes_ -= chunk.size;
-  plan.missing -= chunk.size;
-  return kSuccess;
-}
-
-Status Sleeper::restore_batch(Plan& plan, Batch& batch) {
-  for (size_t i = 0; i < batch.count; ++i) {
-    Entry& entry = plan.entries[batch.first + i];
-    Chunk& chunk = *entry.chunk;
-    if (const Status status = create_entry(plan, entry); status != kSuccess) return status;
-    if (batch.size == 0 || !chunk.unmapped) continue;
-    if (const Status status = device_.map(chunk.address, chunk.size, chunk.handle); status != kSuccess)
-      return status;
-    entry.mapped = true;
-    chunk.unmapped = false;
-  }
-  return batch.size != 0 ? device_.set_access(batch.start, batch.size) : kSuccess;
-}
-
-/// The old mappings that graphs have built in.
-Status Sleeper::map_old() {
-  Status status = kSuccess;
-  pool_.backing_.for_each_old([&](OldMapping& old) {
-    if (status != kSuccess || !old.away) return;
-    const Range& range = *old.range;
-    if (old.unmapped) {
-      status = device_.map(range.address, range.size, old.chunk->handle);
-      if (status != kSuccess) return;
-      old.unmapped = false;
-      --old.chunk->old_unmapped;
-    }
-    status = device_.set_access(range.address, range.size);
-    if (status != kSuccess) return;
-    old.away = false;
-    --away_;
-  });
+  saved_.abandon(lock, plan);
+  chunks_.undo_restore(plan, saved_.has_copies_pending());
   return status;
 }
 
@@ -347,48 +214,7 @@ Status Sleeper::fill_dropped(Lock& lock, Plan& plan, int value) {
   plan.batches.push_back({});
   lock.unlock();
   const Defer relock([&] { lock.lock(); });
-  for (const Batch& batch : plan.batches) {
-    const Status status = for_parts(plan.dropped_runs, batch, [&](Address address, uint64_t size, uint64_t) {
-      return device_.fill_words(address, static_cast<uint8_t>(value) * 0x01010101U, size, streams_[0]);
-    });
-    if (status != kSuccess) return status;
-  }
-  return device_.record(streams_[0], plan.batches.back().event);
-}
-
-/// Undoes a wake that failed. What the driver does not take back stays, asleep and counted, for the next one.
-void Sleeper::undo_restore(Plan& plan) noexcept {
-  const ErrorRecord cause = last_error();
-  pool_.backing_.for_each_old([&](OldMapping& old) {
-    if (old.unmapped || !old.chunk->asleep) return;
-    if (device_.unmap(old.range->address, old.range->size) != kSuccess) return;
-    old.unmapped = true;
-    ++old.chunk->old_unmapped;
-    if (!old.away) ++away_;
-    old.away = true;
-  });
-  for (Entry& entry : plan.entries) {
-    Chunk& chunk = *entry.chunk;
-    // What a copy may still be under way to stays mapped.
-    if (entry.mapped && !copies_pending_ && device_.unmap(chunk.address, chunk.size) == kSuccess)
-      chunk.unmapped = true;
-    if (entry.created && (chunk.unmapped || chunk.address == 0)) release_chunk(chunk);
-  }
-  pool_.ledger_.budget().refund(plan.missing);
-  last_error() = cause;
-}
-
-void Sleeper::commit(Plan& plan) noexcept {
-  for (const Batch& batch : plan.batches) {
-    if (batch.size != 0) device_.raw().name_asleep(batch.start, batch.size, nullptr);
-  }
-  for (const Entry& entry : plan.entries) {
-    Chunk& chunk = *entry.chunk;
-    --(chunk.alone ? alone_chunks_ : away_);
-    chunk.asleep = chunk.unmapped = chunk.alone = false;
-  }
-  // A sleeping pool's runs may be of several blocks.
-  if (!plan.is_part || is_awake()) forget_saved();
+  return saved_.fill(plan, value);
 }
 
 }  // namespace gpupool::internal
