@@ -24,6 +24,8 @@ class AsleepChunks {
   uint64_t away() const noexcept { return away_; }
   /// How many sleep alone.
   uint64_t alone() const noexcept { return alone_; }
+  /// Whether any of a block's memory is away.
+  bool are_in(const Range& block) const noexcept { return away_ + alone_ != 0 && has_asleep(block); }
   /// Bytes that waking will create.
   uint64_t bytes() const noexcept { return bytes_; }
 

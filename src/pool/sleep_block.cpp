@@ -9,9 +9,11 @@
 
 #include "base/defer.hpp"
 #include "pool/blocks.hpp"
+#include "pool/fall_asleep.hpp"
 #include "pool/pool.hpp"
 #include "pool/sleep_parts.hpp"
 #include "pool/sleep_turn.hpp"
+#include "pool/wake.hpp"
 
 namespace gpupool::internal {
 
@@ -32,7 +34,7 @@ Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result
                 "the block at 0x%" PRIx64 " was woken in a pool that is asleep: wake the pool first",
                 address);
   }
-  if (const Status status = check_captures(); status != kSuccess) return status;
+  if (const Status status = check_no_capture(pool_.streams_); status != kSuccess) return status;
   bool any = false;
   for_own_chunks(*block, [&](const Chunk*) { any = true; });
   if (!any) return kSuccess;
@@ -78,10 +80,11 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
   const Defer leave([&] {
     if (!has_asleep(*block)) end_alone(address);
   });
+  FallAsleep falling(bedroom_, lock, options);
   Plan plan;
-  plan_sleep(plan, *block, options);
+  plan_sleep(plan, *block, falling.saves(*block));
   if (const Status status = saved_.prepare(lock, plan); status != kSuccess) return status;
-  if (const Status status = wait_for_work(lock, options); status != kSuccess) return status;
+  if (const Status status = falling.wait_for_work(); status != kSuccess) return status;
   pool_.source_->settle();
   return save_and_unmap(lock, *block, options, result);
 }
@@ -89,8 +92,9 @@ Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& op
 /// Saves and unmaps a block on its way, which no work uses any more.
 Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOptions& options, Result& result) {
   const Address address = block.address;
+  FallAsleep falling(bedroom_, lock, options);
   Plan plan;
-  plan_sleep(plan, block, options);
+  plan_sleep(plan, block, falling.saves(block));
   if (plan.entries.empty()) return kSuccess;
   // More than before, if old mappings have gone meanwhile.
   if (const Status status = saved_.prepare(lock, plan); status != kSuccess) return status;
@@ -99,17 +103,17 @@ Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOption
   const size_t records = 2 * plan.entries.size() + 1;
   pool_.space_.store.promise(records);
   alone_[address] = records;
-  if (const Status status = save_runs(lock, plan); status != kSuccess) return status;
+  if (const Status status = falling.save_runs(plan); status != kSuccess) return status;
   if (!block.is(State::live)) {
     saved_.abandon(lock, plan);
     return not_a_block(pool_.space_, address);
   }
   saved_.add(plan.runs);
-  if (const Status status = unmap_and_release(lock, plan, !options.drops); status != kSuccess) {
+  if (const Status status = falling.unmap_and_release(plan); status != kSuccess) {
     undo_block(lock, plan, address);
     return status;
   }
-  for (const Entry& entry : plan.entries) {
+  for (const SleepPlan::Entry& entry : plan.entries) {
     result.released_bytes += entry.chunk->size;
     if (entry.chunk->handle != 0) result.retained_bytes += entry.chunk->size;
   }
@@ -123,20 +127,20 @@ void Sleeper::undo_block(Lock& lock, Plan& plan, Address address) {
   const ErrorRecord cause = last_error();
   saved_.abandon(lock, plan);
   Result ignored{};
-  if (chunks_.alone() != 0) (void)wake_chunks(lock, {}, {address}, ignored);
+  if (chunks_.alone() != 0) (void)Waking(bedroom_, lock, {}).run({address}, ignored);
   saved_.forget();
   last_error() = cause;
 }
 
 /// Plans, from scratch, which chunks go, and what is saved of them.
-void Sleeper::plan_sleep(Plan& plan, const Range& block, const SleepOptions& options) const {
+void Sleeper::plan_sleep(Plan& plan, const Range& block, bool saves) const {
   plan = {};
   plan.is_part = true;
   for_own_chunks(block, [&](Chunk* chunk) {
     if (chunk->old_mappings == 0) plan.add_chunk(chunk);
   });
-  for (const Batch& batch : plan.batches) {
-    if (!saves(block, options)) {
+  for (const SleepPlan::Batch& batch : plan.batches) {
+    if (!saves) {
       plan.dropped += batch.size;
       continue;
     }
@@ -191,7 +195,7 @@ Status Sleeper::wake_one(Lock& lock, Address address, const SleepOptions& option
   {
     const Transit transit(*this, is_alone ? address : 0);
     if (!is_alone) state_ = GPUPOOL_SLEEP_STATE_WAKING;  // until the turn ends
-    status = attempt([&] { return wake_chunks(lock, options, {address}, own); });
+    status = attempt([&] { return Waking(bedroom_, lock, options).run({address}, own); });
     if (status == kSuccess && is_alone) end_alone(address);
   }
   if (status != kSuccess) {

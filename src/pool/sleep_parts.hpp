@@ -24,16 +24,6 @@ class Sleeper::Transit {
   Sleeper& sleeper_;
 };
 
-/// Adds the chunks for which wanted(chunk) holds, in the order of their addresses.
-template <typename Wanted>
-void Sleeper::add_chunks(Plan& plan, Wanted wanted) const {
-  const auto add = [&](Chunk* chunk) {
-    if (wanted(*chunk)) plan.add_chunk(chunk);
-  };
-  for (const Region& region : pool_.space_.regions) for_each_chunk(region, add);
-  pool_.backing_.for_each_in_hand(add);
-}
-
 /// A lack of memory, too, is a status, so that what was begun is undone.
 template <typename Function>
 Status Sleeper::attempt(Function function) {

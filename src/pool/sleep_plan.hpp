@@ -8,6 +8,7 @@
 
 #include "core/space.hpp"
 #include "device/device.hpp"
+#include "pool/backing.hpp"
 
 namespace gpupool::internal {
 
@@ -39,6 +40,15 @@ struct SleepPlan {
   /// Adds a live block to what is saved. It joins the run before it if at most `most_gap` bytes of hole are
   /// between them, since a copy of its own would cost more than copying these.
   void add_run(const Range& range, uint64_t most_gap);
+  /// Adds the chunks for which wanted(chunk) holds, in the order of their addresses.
+  template <typename Wanted>
+  void add_chunks(const Space& space, const Backing& backing, Wanted wanted) {
+    const auto add = [&](Chunk* chunk) {
+      if (wanted(*chunk)) add_chunk(chunk);
+    };
+    for (const Region& region : space.regions) for_each_chunk(region, add);
+    backing.for_each_in_hand(add);
+  }
   /// Counts what is saved and dropped: only what is in the plan's chunks.
   void count_contents();
 

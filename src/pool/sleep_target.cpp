@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/defer.hpp"
+#include "pool/fall_asleep.hpp"
 #include "pool/pool.hpp"
 #include "pool/sleep_parts.hpp"
 
@@ -49,7 +50,7 @@ void Sleeper::watch(const std::vector<Candidate>& candidates) {
 
 /// In the pool's turn. The pool is awake.
 Status Sleeper::sleep_target(Lock& lock, const SleepOptions& options, Result& result) {
-  if (const Status status = check_captures(); status != kSuccess) return status;
+  if (const Status status = check_no_capture(pool_.streams_); status != kSuccess) return status;
   const ErrorRecord before = last_error();
   const uint64_t start = device_.raw().now_ns();
   const Watch watch(*this);
@@ -106,7 +107,7 @@ std::vector<Sleeper::Candidate> Sleeper::find_candidates(const SleepOptions& opt
     for (const Range* range = region.first; range != nullptr; range = range->next) {
       if (!range->is(State::live) || range->owner() == nullptr || range->size < kGranule || is_asleep(*range))
         continue;
-      Candidate each{range->address, 0, saves(*range, options), 0};
+      Candidate each{range->address, 0, !options.drops || keep_.contains(range->address), 0};
       for_own_chunks(*range, [&](const Chunk* chunk) {
         each.bytes += chunk->size;
         each.taken = std::max(each.taken, chunk->serial);
@@ -134,7 +135,7 @@ bool Sleeper::has_agreed(Lock& lock, Address address) {
 Status Sleeper::sleep_candidates(Lock& lock, const std::vector<Candidate>& blocks,
                                  const SleepOptions& options, Result& result) {
   Status status = prepare_for(lock, blocks);
-  if (status == kSuccess) status = wait_for_work(lock, options);
+  if (status == kSuccess) status = FallAsleep(bedroom_, lock, options).wait_for_work();
   if (status == kSuccess) pool_.source_->settle();
   for (const Candidate& each : blocks) {
     if (status == kSuccess && missing(options, result) != 0 && may_go(each.address))
@@ -172,7 +173,7 @@ Status Sleeper::sleep_candidate(Lock& lock, Address address, const SleepOptions&
 Status Sleeper::check_target() {
   if (const Status status = check_kind(); status != kSuccess) return status;
   const Lock lock = pool_.enter();
-  return has_woken_blocks_ ? refuse_woken() : check_captures();
+  return has_woken_blocks_ ? refuse_woken() : check_no_capture(pool_.streams_);
 }
 
 /// The least important pool first, and among equals the idlest.

@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "pool/blocks.hpp"
+#include "pool/fall_asleep.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 #include "pool/sleep_parts.hpp"
 #include "pool/sleep_turn.hpp"
+#include "pool/wake.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -47,7 +49,10 @@ Sleeper::Sleeper(Pool& pool)
     : pool_(pool),
       device_(pool.device_),
       saved_(pool.device_, pool.space_),
-      chunks_(pool.rooms_, pool.backing_) {}
+      chunks_(pool.rooms_, pool.backing_),
+      bedroom_{pool.rooms_,       pool.backing_, pool.pending_, pool.source_, pool.way_back_, pool.others_,
+               pool.oom_handler_, saved_,        chunks_,       keep_,        name_,          state_,
+               changed_} {}
 
 // ---- turns
 
@@ -133,7 +138,7 @@ Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& resul
   if (!is_awake()) return kSuccess;
   if (options.target != 0) return sleep_target(lock, options, result);
   if (const Status status = check_own(0); status != kSuccess) return status;
-  if (const Status status = check_captures(); status != kSuccess) return status;
+  if (const Status status = check_no_capture(pool_.streams_); status != kSuccess) return status;
   const bool is_new = hooks_.owe(0);
   if (const Status status = hooks_.before_release(lock, pool_.handle_, 0); status != kSuccess) {
     if (is_new) hooks_.forget(0);
@@ -174,13 +179,13 @@ Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& res
   state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
   hold_mallocs_ = options.hold_mallocs;
   drops_ = options.drops;
-  return fall_asleep(lock, options, result);
+  return FallAsleep(bedroom_, lock, options).run(result);
 }
 
 /// Wakes what has gone, if anything has. What slept alone before sleeps on.
 void Sleeper::undo_sleep(Lock& lock) {
   Result ignored{};
-  if (chunks_.away() != 0) (void)attempt([&] { return wake_chunks(lock, {}, {0, true}, ignored); });
+  if (chunks_.away() != 0) (void)attempt([&] { return Waking(bedroom_, lock, {}).run({0, true}, ignored); });
   if (chunks_.away() != 0) return;
   become_awake();
   saved_.forget();
@@ -196,7 +201,7 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   const uint64_t start = device_.raw().now_ns();
   state_ = GPUPOOL_SLEEP_STATE_WAKING;
   Result own{};
-  if (const Status status = wake_chunks(lock, options, {}, own); status != kSuccess) return status;
+  if (const Status status = Waking(bedroom_, lock, options).run({}, own); status != kSuccess) return status;
   become_awake();
   while (!alone_.empty()) end_alone(alone_.begin()->first);
   has_woken_blocks_ = false;

@@ -19,23 +19,14 @@
 
 #include "core/space.hpp"
 #include "pool/asleep_chunks.hpp"
+#include "pool/bedroom.hpp"
 #include "pool/saved_bytes.hpp"
 #include "pool/sleep_hooks.hpp"
+#include "pool/sleep_options.hpp"
 
 namespace gpupool::internal {
 
 class Pool;
-
-/// gpupool_sleep_options_t, checked.
-struct SleepOptions {
-  bool drops = false;
-  bool sync_context = false;
-  bool hold_mallocs = false;
-  bool retain_backup = false;
-  int fill = -1;  // a byte; -1: none
-  uint64_t timeout_ns = 0;
-  uint64_t target = 0;  // bytes that a sleep gives back; 0: all, and the pool sleeps
-};
 
 /// Guarded by the pool's lock, which it gives up for what may take long: page-locking, copies, waits. Sleep,
 /// wake and prepare take turns.
@@ -86,9 +77,7 @@ class Sleeper {
     if (!watched_.empty() && watched_.erase(address) != 0) hooks_.forget(address);
   }
   /// Whether any of a block's memory is away.
-  bool is_asleep(const Range& block) const noexcept {
-    return chunks_.away() + chunks_.alone() != 0 && has_asleep(block);
-  }
+  bool is_asleep(const Range& block) const noexcept { return chunks_.are_in(block); }
   /// Whether a block sleeps alone, or is about to: free it with free_block().
   bool is_alone(Address block) const noexcept { return !alone_.empty() && alone_.contains(block); }
   void free_block(Range& block) noexcept;
@@ -105,10 +94,7 @@ class Sleeper {
   void end(Lock& lock) noexcept;
 
  private:
-  using Run = SavedRun;
   using Plan = SleepPlan;
-  using Batch = SleepPlan::Batch;
-  using Entry = SleepPlan::Entry;
 
   /// A block that could go, for a sleep with a target.
   struct Candidate {
@@ -117,12 +103,6 @@ class Sleeper {
     bool is_saved = false;
     uint64_t taken = 0;  // when it was handed out, or woken
   };
-  /// What a wake is for: everything, or one block, or only what the pool's own sleep has put away.
-  struct Part {
-    Address block = 0;
-    bool is_own = false;
-  };
-
   /// A thread's turn to sleep, wake or prepare. The lock must be held when it ends.
   class Turn;
   /// A block's way to sleep or back in an awake pool. The lock must be held when it ends.
@@ -146,24 +126,8 @@ class Sleeper {
   static void add_to(Result& sum, const Result& more) noexcept;
   [[gnu::cold]] Status refuse_or_wait(Lock& lock);
 
-  template <typename Wanted>
-  void add_chunks(Plan& plan, Wanted wanted) const;
-
   // sleep_allowance.cpp
   void end_allowance() noexcept;
-
-  // fall_asleep.cpp
-  Status fall_asleep(Lock& lock, const SleepOptions& options, Result& result);
-  void drain_lanes() noexcept;
-  Status check_captures();
-  Status wait_for_work(Lock& lock, const SleepOptions& options);
-  Status quiesce(Lock& lock, const SleepOptions& options);
-  Status release_free();
-  bool saves(const Range& range, const SleepOptions& options) const noexcept;
-  void plan_runs(Plan& plan, const SleepOptions& options, uint64_t most_gap) const;
-  static void add_awake_parts(Plan& plan, const Range& range, bool saves);
-  Status save_runs(Lock& lock, Plan& plan);
-  Status unmap_and_release(Lock& lock, Plan& plan, bool at_once);
 
   // sleep_block.cpp
   Status put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result);
@@ -171,7 +135,7 @@ class Sleeper {
   Status agree(Lock& lock, Address address);
   void tell_if_awake(Lock& lock, Address address);
   void undo_block(Lock& lock, Plan& plan, Address address);
-  void plan_sleep(Plan& plan, const Range& block, const SleepOptions& options) const;
+  void plan_sleep(Plan& plan, const Range& block, bool saves) const;
   Status mark_alone(Range& block);
   void end_alone(Address address) noexcept;
   Status wake_one(Lock& lock, Address address, const SleepOptions& options, Result& result);
@@ -194,17 +158,6 @@ class Sleeper {
   Status sleep_candidate(Lock& lock, Address address, const SleepOptions& options, Result& result);
   Status prepare_for(Lock& lock, const std::vector<Candidate>& blocks);
 
-  // wake.cpp
-  Status wake_chunks(Lock& lock, const SleepOptions& options, Part part, Result& result);
-  void plan_wake(Plan& plan, bool is_own) const;
-  void add_contents(Plan& plan, const Range& range) const;
-  Status plan_block(Plan& plan, Address address);
-  void release_cached(Lock& lock, uint64_t bytes);
-  Status charge_room(Lock& lock, uint64_t bytes);
-  Status create_all(Plan& plan);
-  Status restore_all(Lock& lock, const SleepOptions& options, Plan& plan);
-  Status fill_dropped(Lock& lock, Plan& plan, int value);
-
   Pool& pool_;
   MeteredDevice& device_;
   gpupool_sleep_state_t state_ = GPUPOOL_SLEEP_STATE_AWAKE;
@@ -219,6 +172,7 @@ class Sleeper {
   std::unordered_set<Address> keep_;  // blocks that are saved in any case; their frees take the long way
   SavedBytes saved_;
   AsleepChunks chunks_;
+  const Bedroom bedroom_;
   /// Blocks that sleep alone, each with how many records it was promised for its free.
   std::unordered_map<Address, size_t> alone_;
   std::unordered_set<Address> watched_;  // blocks of which a sleep with a target may choose

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waking. The whole need is charged to the limit, and looked for on the device, before the first chunk is
-// created; a failure releases all that was created, and the pool sleeps on with what it had saved.
+#include "pool/wake.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
 
 #include "base/defer.hpp"
 #include "os/process.hpp"
+#include "pool/asleep_chunks.hpp"
+#include "pool/backing.hpp"
 #include "pool/blocks.hpp"
-#include "pool/pool.hpp"
-#include "pool/sleep_parts.hpp"
+#include "pool/oom_handler.hpp"
+#include "pool/other_pools.hpp"
+#include "pool/rooms.hpp"
+#include "pool/saved_bytes.hpp"
+#include "pool/source.hpp"
+#include "pool/way_back.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -39,27 +45,26 @@ Clock::time_point deadline_after(uint64_t nanoseconds) noexcept {
 
 }  // namespace
 
-/// Everything from asleep to awake, or a part. On failure all is asleep as before.
-Status Sleeper::wake_chunks(Lock& lock, const SleepOptions& options, Part part, Result& result) {
-  const Clock::time_point deadline = deadline_after(options.timeout_ns);
+Status Waking::run(Part part, Result& result) {
+  const Clock::time_point deadline = deadline_after(options_.timeout_ns);
   uint32_t collisions = 0;
   for (uint32_t attempt = 0;; ++attempt) {
     Clock::duration pause = kLook;
     Plan plan;
     if (part.block == 0) {
-      chunks_.detach_freed();
-      chunks_.coarsen();
+      in_.chunks.detach_freed();
+      in_.chunks.coarsen();
       plan_wake(plan, part.is_own);
     } else if (const Status status = plan_block(plan, part.block); status != kSuccess) {
       return status;
     }
-    Status status = plan.runs.empty() && options.fill < 0 ? kSuccess : saved_.open_streams();
-    if (status == kSuccess) status = charge_room(lock, plan.missing);
+    Status status = plan.runs.empty() && options_.fill < 0 ? kSuccess : in_.saved.open_streams();
+    if (status == kSuccess) status = charge_room(plan.missing);
     if (status == kSuccess) {
       const uint64_t created = plan.missing;
       const Clock::time_point start = Clock::now();
       if (collisions != 0) status = create_all(plan);
-      if (status == kSuccess) status = restore_all(lock, options, plan);
+      if (status == kSuccess) status = restore_all(plan);
       if (status == kSuccess) {
         result.created_bytes = created;
         result.saved_bytes = plan.saved;
@@ -70,39 +75,41 @@ Status Sleeper::wake_chunks(Lock& lock, const SleepOptions& options, Part part, 
       pause += pause_after(Clock::now() - start, ++collisions);
     }
     if (!is_shortage(status)) return status;
-    if (pool_.oom_handler_.ask(lock, plan.missing, attempt + 1)) continue;
+    if (in_.handler.ask(lock_, plan.missing, attempt + 1)) continue;
     if (Clock::now() >= deadline) return status;
     // Others' sleeps, wakes and destroys are no news to this pool: it has to look.
-    changed_.wait_until(lock, std::min(deadline, Clock::now() + pause));
+    in_.changed.wait_until(lock_, std::min(deadline, Clock::now() + pause));
   }
 }
 
 /// What is asleep, and what was saved of it: of the blocks that are still live.
-void Sleeper::plan_wake(Plan& plan, bool is_own) const {
-  add_chunks(plan, [&](const Chunk& chunk) { return chunk.asleep && !(is_own && chunk.alone); });
-  for (const Region& region : pool_.space_.regions) {
+void Waking::plan_wake(Plan& plan, bool is_own) const {
+  plan.add_chunks(in_.rooms.space, in_.backing,
+                  [&](const Chunk& chunk) { return chunk.asleep && !(is_own && chunk.alone); });
+  for (const Region& region : in_.rooms.space.regions) {
     for (const Range* range = region.first; range != nullptr; range = range->next) {
-      if (range->is(State::live) && is_asleep(*range)) add_contents(plan, *range);
+      if (range->is(State::live) && in_.chunks.are_in(*range)) add_contents(plan, *range);
     }
   }
   for (auto* runs : {&plan.runs, &plan.dropped_runs}) {
-    std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) { return a.address < b.address; });
+    std::sort(runs->begin(), runs->end(),
+              [](const SavedRun& a, const SavedRun& b) { return a.address < b.address; });
   }
   plan.count_contents();
 }
 
 /// Adds what was saved of a live block, and what was not.
-void Sleeper::add_contents(Plan& plan, const Range& range) const {
+void Waking::add_contents(Plan& plan, const Range& range) const {
   Address done = range.address;
   const auto drop_until = [&](Address end) {
     if (done < end) plan.dropped_runs.push_back({done, end - done, 0});
   };
-  (void)for_parts(saved_.runs(), {range.address, range.size},
+  (void)for_parts(in_.saved.runs(), {range.address, range.size},
                   [&](Address address, uint64_t size, uint64_t offset) {
                     drop_until(address);
                     done = address + size;
                     if (!plan.runs.empty()) {
-                      Run& last = plan.runs.back();
+                      SavedRun& last = plan.runs.back();
                       if (last.address + last.size == address && last.offset + last.size == offset) {
                         last.size += size;
                         return kSuccess;
@@ -115,12 +122,12 @@ void Sleeper::add_contents(Plan& plan, const Range& range) const {
 }
 
 /// The chunks of one block that are asleep, and what was saved of all that is in them.
-Status Sleeper::plan_block(Plan& plan, Address address) {
-  const Range* block = find_live(address);
+Status Waking::plan_block(Plan& plan, Address address) {
+  const Range* block = find_live(in_.rooms.space, address);
   // It may have been freed since the lock was given up.
-  if (block == nullptr) return not_a_block(pool_.space_, address);
+  if (block == nullptr) return not_a_block(in_.rooms.space, address);
   plan.is_part = true;
-  chunks_.coarsen(*block);
+  in_.chunks.coarsen(*block);
   for_chunks(*block->region, block->address, block->end(), [&](Chunk* chunk) {
     if (chunk->asleep) plan.add_chunk(chunk);
   });
@@ -136,85 +143,85 @@ Status Sleeper::plan_block(Plan& plan, Address address) {
 }
 
 /// For a block of an awake pool: releases what the pool itself has cached, up to `bytes`.
-void Sleeper::release_cached(Lock& lock, uint64_t bytes) {
+void Waking::release_cached(uint64_t bytes) {
   if (!is_awake()) return;
-  pool_.way_back_.drain_all(lock);
-  pool_.way_back_.settle_all_pending(lock);
-  const uint64_t used = pool_.ledger_.used();
+  in_.way_back.drain_all(lock_);
+  in_.way_back.settle_all_pending(lock_);
+  const uint64_t used = in_.rooms.ledger.used();
   bool blocked = false;
-  (void)pool_.source_->release(lock, used - std::min(used, bytes), true, blocked);
+  (void)in_.source->release(lock_, used - std::min(used, bytes), true, blocked);
 }
 
 /// Takes `bytes` from the limit, where the device has them too, after other pools' caches are emptied.
-Status Sleeper::charge_room(Lock& lock, uint64_t bytes) {
-  Budget& budget = pool_.ledger_.budget();
-  if (budget.room() < bytes) release_cached(lock, bytes);
+Status Waking::charge_room(uint64_t bytes) {
+  Budget& budget = in_.rooms.ledger.budget();
+  if (budget.room() < bytes) release_cached(bytes);
   for (bool emptied = false;; emptied = true) {
     if (!budget.charge(bytes)) {
-      if (!emptied && pool_.neighbours() != nullptr && budget.own_room() >= bytes) {
-        pool_.others_.empty(lock);
-        if (budget.room() >= bytes || ask_neighbours(lock, pool_.rooms_, bytes)) continue;
+      if (!emptied && in_.rooms.company.neighbours != nullptr && budget.own_room() >= bytes) {
+        in_.others.empty(lock_);
+        if (budget.room() >= bytes || ask_neighbours(lock_, in_.rooms, bytes)) continue;
       }
       return fail(GPUPOOL_ERROR_OVER_LIMIT,
                   "waking needs %" PRIu64 " bytes, and %" PRIu64 " are left of the limit of %" PRIu64, bytes,
                   budget.room(), budget.limit());
     }
     uint64_t free = 0;
-    if (device_.raw().free_memory(free) != kSuccess || free >= bytes) return kSuccess;
+    if (in_.rooms.device.raw().free_memory(free) != kSuccess || free >= bytes) return kSuccess;
     budget.refund(bytes);
     if (emptied) {
       return fail(GPUPOOL_ERROR_OUT_OF_MEMORY,
                   "waking needs %" PRIu64 " bytes, and the device has %" PRIu64 " free", bytes, free);
     }
-    release_cached(lock, bytes);
-    pool_.others_.empty(lock);
-    (void)ask_neighbours(lock, pool_.rooms_, bytes);
+    release_cached(bytes);
+    in_.others.empty(lock_);
+    (void)ask_neighbours(lock_, in_.rooms, bytes);
   }
 }
 
 /// Creates all before anything is mapped: mapping takes most of the time, and while it lasts others would
 /// begin to wake in the same room.
-Status Sleeper::create_all(Plan& plan) {
+Status Waking::create_all(Plan& plan) {
   Status status = kSuccess;
   for (size_t i = 0; i < plan.entries.size() && status == kSuccess; ++i)
-    status = chunks_.create(plan, plan.entries[i]);
-  if (status != kSuccess) chunks_.undo_restore(plan, saved_.has_copies_pending());
+    status = in_.chunks.create(plan, plan.entries[i]);
+  if (status != kSuccess) in_.chunks.undo_restore(plan, in_.saved.has_copies_pending());
   return status;
 }
 
 /// Creates, maps and fills, a batch being copied while the next is mapped.
-Status Sleeper::restore_all(Lock& lock, const SleepOptions& options, Plan& plan) {
+Status Waking::restore_all(Plan& plan) {
   Status status = kSuccess;
   for (size_t i = 0; i < plan.batches.size() && status == kSuccess; ++i) {
-    status = chunks_.restore_batch(plan, plan.batches[i]);
+    status = in_.chunks.restore_batch(plan, plan.batches[i]);
     if (status != kSuccess || plan.runs.empty()) continue;
-    lock.unlock();
-    const Defer relock([&] { lock.lock(); });
-    status = saved_.copy_batch(plan, plan.batches[i], i, false);
+    lock_.unlock();
+    const Defer relock([&] { lock_.lock(); });
+    status = in_.saved.copy_batch(plan, plan.batches[i], i, false);
   }
   // A graph needs all of its memory: what its mappings lead to comes with the last block.
-  if (status == kSuccess && !plan.is_part) status = chunks_.map_old();
-  if (status == kSuccess && options.fill >= 0) status = fill_dropped(lock, plan, options.fill);
+  if (status == kSuccess && !plan.is_part) status = in_.chunks.map_old();
+  if (status == kSuccess && options_.fill >= 0) status = fill_dropped(plan, options_.fill);
   for (Batch& batch : plan.batches) {
-    if (status == kSuccess) status = saved_.wait_for_batch(lock, batch);
+    if (status == kSuccess) status = in_.saved.wait_for_batch(lock_, batch);
   }
   if (status == kSuccess) {
-    chunks_.commit(plan);
+    in_.chunks.commit(plan);
     // A sleeping pool's runs may be of several blocks.
-    if (!plan.is_part || is_awake()) saved_.forget();
+    if (!plan.is_part || is_awake()) in_.saved.forget();
     return kSuccess;
   }
-  saved_.abandon(lock, plan);
-  chunks_.undo_restore(plan, saved_.has_copies_pending());
+  in_.saved.abandon(lock_, plan);
+  in_.chunks.undo_restore(plan, in_.saved.has_copies_pending());
   return status;
 }
 
-Status Sleeper::fill_dropped(Lock& lock, Plan& plan, int value) {
+Status Waking::fill_dropped(Plan& plan, int value) {
   if (plan.dropped_runs.empty()) return kSuccess;
   plan.batches.push_back({});
-  lock.unlock();
-  const Defer relock([&] { lock.lock(); });
-  return saved_.fill(plan, value);
+  lock_.unlock();
+  const Defer relock([&] { lock_.lock(); });
+  return in_.saved.fill(plan, value);
 }
 
 }  // namespace gpupool::internal

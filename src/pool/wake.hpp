@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waking. The whole need is charged to the limit, and looked for on the device, before the first chunk is
+// created; a failure releases all that was created, and the pool sleeps on with what it had saved.
+#pragma once
+
+#include <vector>
+
+#include "base/status.hpp"
+#include "pool/bedroom.hpp"
+#include "pool/quiet_lock.hpp"
+#include "pool/sleep_options.hpp"
+#include "pool/sleep_plan.hpp"
+
+namespace gpupool::internal {
+
+/// Lives for one wake, under the pool's lock, which it gives up for copies and waits. The thread has the
+/// Sleeper's turn.
+class Waking {
+ public:
+  using Result = gpupool_sleep_result_t;
+  /// What it is for: everything, or one block, or only what the pool's own sleep has put away.
+  struct Part {
+    Address block = 0;
+    bool is_own = false;
+  };
+
+  Waking(const Bedroom& in, QuietLock& lock, const SleepOptions& options) noexcept
+      : in_(in), lock_(lock), options_(options) {}
+  Waking(const Waking&) = delete;
+  Waking& operator=(const Waking&) = delete;
+
+  /// Everything from asleep to awake, or a part. On failure all is asleep as before. Throws std::bad_alloc.
+  Status run(Part part, Result& result);
+
+ private:
+  using Plan = SleepPlan;
+  using Batch = SleepPlan::Batch;
+
+  bool is_awake() const noexcept { return in_.state == GPUPOOL_SLEEP_STATE_AWAKE; }
+  void plan_wake(Plan& plan, bool is_own) const;
+  void add_contents(Plan& plan, const Range& range) const;
+  Status plan_block(Plan& plan, Address address);
+  void release_cached(uint64_t bytes);
+  Status charge_room(uint64_t bytes);
+  Status create_all(Plan& plan);
+  Status restore_all(Plan& plan);
+  Status fill_dropped(Plan& plan, int value);
+
+  const Bedroom& in_;
+  QuietLock& lock_;
+  const SleepOptions& options_;
+};
+
+}  // namespace gpupool::internal
