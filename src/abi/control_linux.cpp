@@ -14,6 +14,7 @@
 #include "abi/sleep.hpp"
 #include "abi/watch.hpp"
 #include "base/parse.hpp"
+#include "pool/sleep_all.hpp"
 #include "pool/watch.hpp"
 #include "watch/control.hpp"
 
@@ -62,8 +63,8 @@ Status sleep_or_wake(const Request& request, const Pools& pools, Reply& reply) {
       status != kSuccess)
     return status;
   gpupool_sleep_result_t result{};
-  const Status status = request.command == Command::sleep ? Sleeper::sleep_all(pools, read, result)
-                                                          : Sleeper::wake_all(pools, read, result);
+  const Status status =
+      request.command == Command::sleep ? sleep_all(pools, read, result) : wake_all(pools, read, result);
   if (status != kSuccess) return status;
   reply.changed_pools = result.pools;
   reply.released_bytes = result.released_bytes;

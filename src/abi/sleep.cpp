@@ -9,6 +9,7 @@
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
 #include "device/sim/sim.hpp"
+#include "pool/sleep_all.hpp"
 
 namespace gpupool::internal::abi {
 
@@ -116,7 +117,7 @@ gpupool_status_t gpupool_sleep_tag(const char* tag, const gpupool_sleep_options_
                                    gpupool_sleep_result_t* out_result) {
   return with_options(options, true, out_result,
                       [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-                        return guarded([&] { return Sleeper::sleep_tag(tag, read, result); });
+                        return guarded([&] { return sleep_tag(tag, read, result); });
                       });
 }
 
@@ -124,7 +125,7 @@ gpupool_status_t gpupool_wake_tag(const char* tag, const gpupool_sleep_options_t
                                   gpupool_sleep_result_t* out_result) {
   return with_options(options, false, out_result,
                       [&](const SleepOptions& read, gpupool_sleep_result_t& result) {
-                        return guarded([&] { return Sleeper::wake_tag(tag, read, result); });
+                        return guarded([&] { return wake_tag(tag, read, result); });
                       });
 }
 

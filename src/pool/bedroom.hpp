@@ -5,20 +5,23 @@
 #include <condition_variable>
 #include <memory>
 #include <string>
-#include <unordered_set>
 
-#include "core/size.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::internal {
 
 class AsleepChunks;
 class Backing;
+class Exports;
+class LoneBlocks;
 class OomHandler;
 class OtherPools;
 class Pending;
+class Protections;
 class SavedBytes;
+class SleepHooks;
 class Source;
+class Stock;
 class WayBack;
 struct Rooms;
 
@@ -31,12 +34,20 @@ struct Bedroom {
   WayBack& way_back;
   OtherPools& others;
   OomHandler& handler;
+  Stock& stock;
+  Exports& exports;
+  const Protections& protections;
+  gpupool_t* const& pool;
   SavedBytes& saved;
   AsleepChunks& chunks;
-  const std::unordered_set<Address>& kept;  // blocks that are saved in any case
-  const std::string& name;                  // the pool's
-  const gpupool_sleep_state_t& state;
+  LoneBlocks& blocks;
+  SleepHooks& hooks;
+  const std::string& name;  // the pool's
+  gpupool_sleep_state_t& state;
+  bool& has_woken_blocks;                // while the pool sleeps on
   std::condition_variable_any& changed;  // told of whatever a wake may wait for
+
+  bool is_awake() const noexcept { return state == GPUPOOL_SLEEP_STATE_AWAKE; }
 };
 
 }  // namespace gpupool::internal

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "pool/asleep_chunks.hpp"
 #include "pool/backing.hpp"
+#include "pool/lone_blocks.hpp"
 #include "pool/pending.hpp"
 #include "pool/rooms.hpp"
 #include "pool/saved_bytes.hpp"
@@ -117,7 +118,7 @@ Status FallAsleep::release_free() {
 }
 
 bool FallAsleep::saves(const Range& range) const noexcept {
-  return !options_.drops || in_.kept.contains(range.address);
+  return !options_.drops || in_.blocks.is_kept(range.address);
 }
 
 /// Plans, from scratch, what is saved and where.

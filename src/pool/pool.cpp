@@ -316,11 +316,6 @@ Status Pool::set_limit(uint64_t limit) {
   return status;
 }
 
-Status Pool::trim_by(uint64_t bytes, uint64_t& released, const char* why) {
-  const uint64_t used = ledger_.used();
-  return trim(used - std::min(used, bytes), released, why);
-}
-
 Status Pool::request_from_neighbours(uint64_t bytes, uint64_t wait_ns) {
   Lock lock = enter();
   return internal::request_from_neighbours(lock, rooms_, bytes, wait_ns);

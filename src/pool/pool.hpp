@@ -150,7 +150,14 @@ class Pool {
   // ---- for other pools, of this process and of others
 
   /// Releases cached chunks until they come to `bytes`, or none is left.
-  Status trim_by(uint64_t bytes, uint64_t& released, const char* why);
+  Status trim_by(uint64_t bytes, uint64_t& released, const char* why) {
+    return stock_.trim_by(bytes, released, why);
+  }
+  /// When memory was last handed out, in steps.
+  uint64_t last_taken() {
+    const Lock lock = door_.look();
+    return space_.serial;
+  }
   uint64_t live_bytes() {
     const Lock lock = enter();
     return caches_.live().allocated;

@@ -1,116 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single blocks that sleep in an awake pool. The chunks that lie wholly inside such a block are asleep, and
-// nothing else is: no chunk that a malloc, a steal or a trim could take. A marked block's free comes to the
-// pool's lock, where free_block() turns the addresses of its sleeping chunks bare.
-#include <algorithm>
+#include "pool/sleep_block.hpp"
+
 #include <cinttypes>
-#include <utility>
 #include <vector>
 
 #include "base/defer.hpp"
+#include "pool/asleep_chunks.hpp"
 #include "pool/blocks.hpp"
+#include "pool/exports.hpp"
 #include "pool/fall_asleep.hpp"
-#include "pool/pool.hpp"
+#include "pool/lone_blocks.hpp"
+#include "pool/protections.hpp"
+#include "pool/rooms.hpp"
+#include "pool/saved_bytes.hpp"
+#include "pool/sleep_hooks.hpp"
 #include "pool/sleep_parts.hpp"
-#include "pool/sleep_turn.hpp"
+#include "pool/source.hpp"
 #include "pool/wake.hpp"
 
 namespace gpupool::internal {
 
-Range* Sleeper::find_live(Address address) const noexcept {
-  return internal::find_live(pool_.space_, address);
+Status check_own(const Bedroom& in, Address block) {
+  (void)in.exports.settle(true);
+  if (const Address exported = in.exports.find(block); exported != 0) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "exported blocks cannot sleep, and 0x%" PRIx64 " is one: free it first", exported);
+  }
+  const Address guarded = in.protections.find(block);
+  if (guarded == 0) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNSUPPORTED, "protected blocks cannot sleep, and 0x%" PRIx64 " is one", guarded);
 }
 
-Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result& result) {
-  if (const Status status = check_kind(); status != kSuccess) return status;
-  Lock lock = pool_.enter();
-  Turn turn(*this, lock);
-  if (const Status status = turn.begin(); status != kSuccess) return status;
-  const Range* block = find_live(address);
-  if (block == nullptr) return not_a_block(pool_.space_, address);
-  if (is_asleep(*block)) return kSuccess;
-  if (!is_awake()) {
+Status BlockSleep::sleep(Address address, Result& result) {
+  const Range* block = find_live(in_.rooms.space, address);
+  if (block == nullptr) return not_a_block(in_.rooms.space, address);
+  if (in_.chunks.are_in(*block)) return kSuccess;
+  if (!in_.is_awake()) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
                 "the block at 0x%" PRIx64 " was woken in a pool that is asleep: wake the pool first",
                 address);
   }
-  if (const Status status = check_no_capture(pool_.streams_); status != kSuccess) return status;
+  if (const Status status = check_no_capture(in_.rooms.streams); status != kSuccess) return status;
   bool any = false;
   for_own_chunks(*block, [&](const Chunk*) { any = true; });
   if (!any) return kSuccess;
-  if (const Status status = agree(lock, address); status != kSuccess) return status;
-  const uint64_t start = device_.raw().now_ns();
+  if (const Status status = agree(address); status != kSuccess) return status;
+  const uint64_t start = in_.rooms.device.raw().now_ns();
   Result own{};
-  const Status status = attempt([&] { return put_to_sleep(lock, address, options, own); });
-  tell_if_awake(lock, address);
+  const Status status = without_throwing([&] { return put_to_sleep(address, own); });
+  tell_if_awake(address);
   if (status != kSuccess) return status;
   result = own;
-  result.nanoseconds = device_.raw().now_ns() - start;
+  result.nanoseconds = in_.rooms.device.raw().now_ns() - start;
   return kSuccess;
 }
 
-/// Asks the hook whether the block may go.
-Status Sleeper::agree(Lock& lock, Address address) {
-  const bool is_new = hooks_.owe(address);
-  const Status status = hooks_.before_release(lock, pool_.handle_, address);
-  if (status != kSuccess && is_new) hooks_.forget(address);
+Status BlockSleep::agree(Address address) {
+  const bool is_new = in_.hooks.owe(address);
+  const Status status = in_.hooks.before_release(lock_, in_.pool, address);
+  if (status != kSuccess && is_new) in_.hooks.forget(address);
   return status;
 }
 
-/// Tells the hook, which had agreed, if the block has not gone after all.
-void Sleeper::tell_if_awake(Lock& lock, Address address) {
+void BlockSleep::tell_if_awake(Address address) {
   const ErrorRecord cause = last_error();
-  const Range* block = find_live(address);
+  const Range* block = find_live(in_.rooms.space, address);
   if (block == nullptr) {
-    hooks_.forget(address);
-  } else if (!is_asleep(*block)) {
-    (void)hooks_.after_map(lock, pool_.handle_, address);
+    in_.hooks.forget(address);
+  } else if (!in_.chunks.are_in(*block)) {
+    (void)in_.hooks.after_map(lock_, in_.pool, address);
   }
   last_error() = cause;
 }
 
 /// Everything from awake to asleep. On failure the block is awake, unless even the way back fails.
-Status Sleeper::put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result) {
-  Range* block = find_live(address);
-  if (block == nullptr) return not_a_block(pool_.space_, address);
-  if (const Status status = check_own(address); status != kSuccess) return status;
-  if (const Status status = mark_alone(*block); status != kSuccess) return status;
-  const Transit transit(*this, address);
+Status BlockSleep::put_to_sleep(Address address, Result& result) {
+  Range* block = find_live(in_.rooms.space, address);
+  if (block == nullptr) return not_a_block(in_.rooms.space, address);
+  if (const Status status = check_own(in_, address); status != kSuccess) return status;
+  if (const Status status = in_.blocks.mark(*block); status != kSuccess) return status;
+  const LoneBlocks::Transit transit(in_.blocks, in_.way_back, address);
   // If the block stays awake, it is like any other again.
   const Defer leave([&] {
-    if (!has_asleep(*block)) end_alone(address);
+    if (!has_asleep(*block)) in_.blocks.end(address);
   });
-  FallAsleep falling(bedroom_, lock, options);
+  FallAsleep falling(in_, lock_, options_);
   Plan plan;
   plan_sleep(plan, *block, falling.saves(*block));
-  if (const Status status = saved_.prepare(lock, plan); status != kSuccess) return status;
+  if (const Status status = in_.saved.prepare(lock_, plan); status != kSuccess) return status;
   if (const Status status = falling.wait_for_work(); status != kSuccess) return status;
-  pool_.source_->settle();
-  return save_and_unmap(lock, *block, options, result);
+  in_.source->settle();
+  return save_and_unmap(*block, result);
 }
 
-/// Saves and unmaps a block on its way, which no work uses any more.
-Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOptions& options, Result& result) {
+Status BlockSleep::save_and_unmap(const Range& block, Result& result) {
   const Address address = block.address;
-  FallAsleep falling(bedroom_, lock, options);
+  FallAsleep falling(in_, lock_, options_);
   Plan plan;
   plan_sleep(plan, block, falling.saves(block));
   if (plan.entries.empty()) return kSuccess;
   // More than before, if old mappings have gone meanwhile.
-  if (const Status status = saved_.prepare(lock, plan); status != kSuccess) return status;
+  if (const Status status = in_.saved.prepare(lock_, plan); status != kSuccess) return status;
   // The last that may throw: nothing may once copies are queued.
-  saved_.reserve(plan.runs.size());
+  in_.saved.reserve(plan.runs.size());
   const size_t records = 2 * plan.entries.size() + 1;
-  pool_.space_.store.promise(records);
-  alone_[address] = records;
+  in_.blocks.promise(address, records);
   if (const Status status = falling.save_runs(plan); status != kSuccess) return status;
   if (!block.is(State::live)) {
-    saved_.abandon(lock, plan);
-    return not_a_block(pool_.space_, address);
+    in_.saved.abandon(lock_, plan);
+    return not_a_block(in_.rooms.space, address);
   }
-  saved_.add(plan.runs);
+  in_.saved.add(plan.runs);
   if (const Status status = falling.unmap_and_release(plan); status != kSuccess) {
-    undo_block(lock, plan, address);
+    undo(plan, address);
     return status;
   }
   for (const SleepPlan::Entry& entry : plan.entries) {
@@ -123,17 +125,17 @@ Status Sleeper::save_and_unmap(Lock& lock, const Range& block, const SleepOption
 }
 
 /// Brings back what has gone.
-void Sleeper::undo_block(Lock& lock, Plan& plan, Address address) {
+void BlockSleep::undo(Plan& plan, Address address) {
   const ErrorRecord cause = last_error();
-  saved_.abandon(lock, plan);
+  in_.saved.abandon(lock_, plan);
   Result ignored{};
-  if (chunks_.alone() != 0) (void)Waking(bedroom_, lock, {}).run({address}, ignored);
-  saved_.forget();
+  if (in_.chunks.alone() != 0) (void)Waking(in_, lock_, {}).run({address}, ignored);
+  in_.saved.forget();
   last_error() = cause;
 }
 
 /// Plans, from scratch, which chunks go, and what is saved of them.
-void Sleeper::plan_sleep(Plan& plan, const Range& block, bool saves) const {
+void BlockSleep::plan_sleep(Plan& plan, const Range& block, bool saves) const {
   plan = {};
   plan.is_part = true;
   for_own_chunks(block, [&](Chunk* chunk) {
@@ -148,133 +150,56 @@ void Sleeper::plan_sleep(Plan& plan, const Range& block, bool saves) const {
     plan.runs.push_back({batch.start, batch.size, plan.backup_bytes});
     plan.backup_bytes += batch.size;
   }
-  saved_.place(plan);
+  in_.saved.place(plan);
 }
 
-/// From here on the block's free comes to free_block().
-Status Sleeper::mark_alone(Range& block) {
-  const Address address = block.address;
-  alone_.try_emplace(address, 0);
-  if (add_mark(block)) return kSuccess;
-  alone_.erase(address);
-  return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
-}
-
-/// The block is awake: its free need not be noticed any more.
-void Sleeper::end_alone(Address address) noexcept {
-  const auto known = alone_.find(address);
-  if (known == alone_.end()) return;
-  pool_.space_.store.keep_promise(known->second);
-  alone_.erase(known);
-  remove_mark(address);
-}
-
-/// From here on a free of the block comes to the pool's lock. False if it has been freed.
-bool Sleeper::add_mark(Range& block) noexcept {
-  const std::lock_guard owner_lock(owner_of(block)->lock);
-  const bool is_live = block.is(State::live);
-  if (is_live) block.add_marks(kKept);
-  return is_live;
-}
-
-/// A free of the block need not come to the pool's lock any more, unless something else still asks for it.
-void Sleeper::remove_mark(Address address) noexcept {
-  Range* block = find_live(address);
-  if (block == nullptr || keep_.contains(address) || is_alone(address) || watched_.contains(address)) return;
-  const std::lock_guard owner_lock(owner_of(*block)->lock);
-  if (block->is(State::live)) block->remove_marks(kKept);
-}
-
-/// Wakes a block that sleeps, alone or with its pool, and has its turn.
-Status Sleeper::wake_one(Lock& lock, Address address, const SleepOptions& options, Result& result) {
-  const bool is_alone = is_awake();
-  const bool is_new = hooks_.owe(address);
-  const uint64_t start = device_.raw().now_ns();
+Status BlockSleep::wake(Address address, Result& result) {
+  const bool is_alone = in_.is_awake();
+  const bool is_new = in_.hooks.owe(address);
+  const uint64_t start = in_.rooms.device.raw().now_ns();
   Result own{};
   Status status = kSuccess;
   {
-    const Transit transit(*this, is_alone ? address : 0);
-    if (!is_alone) state_ = GPUPOOL_SLEEP_STATE_WAKING;  // until the turn ends
-    status = attempt([&] { return Waking(bedroom_, lock, options).run({address}, own); });
-    if (status == kSuccess && is_alone) end_alone(address);
+    const LoneBlocks::Transit transit(in_.blocks, in_.way_back, is_alone ? address : 0);
+    if (!is_alone) in_.state = GPUPOOL_SLEEP_STATE_WAKING;  // until the turn ends
+    status = without_throwing([&] { return Waking(in_, lock_, options_).run({address}, own); });
+    if (status == kSuccess && is_alone) in_.blocks.end(address);
   }
   if (status != kSuccess) {
-    if (is_new) hooks_.forget(address);
+    if (is_new) in_.hooks.forget(address);
     return status;
   }
-  if (find_live(address) == nullptr) hooks_.forget(address);
+  if (find_live(in_.rooms.space, address) == nullptr) in_.hooks.forget(address);
   if (is_alone) {
-    if (options.retain_backup) saved_.keep_all();
-    saved_.release(lock);
+    if (options_.retain_backup) in_.saved.keep_all();
+    in_.saved.release(lock_);
   } else {
-    has_woken_blocks_ = true;
+    in_.has_woken_blocks = true;
   }
-  own.nanoseconds = device_.raw().now_ns() - start;
+  own.nanoseconds = in_.rooms.device.raw().now_ns() - start;
   add_to(result, own);
-  return hooks_.after_map(lock, pool_.handle_, address);
+  return in_.hooks.after_map(lock_, in_.pool, address);
 }
 
-/// Somebody needs this block: those that nobody has asked for go to sleep before it.
-void Sleeper::note_taken(Address address) noexcept {
-  const Range* block = find_live(address);
+void BlockSleep::note_taken(Address address) noexcept {
+  const Range* block = find_live(in_.rooms.space, address);
   if (block == nullptr) return;
-  for_own_chunks(*block, [&](Chunk* chunk) { chunk->serial = pool_.space_.next_serial(); });
+  for_own_chunks(*block, [&](Chunk* chunk) { chunk->serial = in_.rooms.space.next_serial(); });
 }
 
-/// In an awake pool: wakes one block after another.
-Status Sleeper::wake_alone(Lock& lock, const SleepOptions& options, Result& result) {
-  std::vector<Address> blocks;
-  blocks.reserve(alone_.size());
-  for (const auto& [address, records] : alone_) blocks.push_back(address);
-  std::sort(blocks.begin(), blocks.end());
-  for (const Address address : blocks) {
-    const Range* block = find_live(address);
-    if (block == nullptr || !is_asleep(*block)) continue;
-    if (const Status status = wake_one(lock, address, options, result); status != kSuccess) return status;
+Status BlockSleep::wake_all(Result& result) {
+  for (const Address address : in_.blocks.all()) {
+    const Range* block = find_live(in_.rooms.space, address);
+    if (block == nullptr || !in_.chunks.are_in(*block)) continue;
+    if (const Status status = wake(address, result); status != kSuccess) return status;
   }
-  return tell_awake(lock);
+  return tell_awake();
 }
 
-/// Tells the caller of all that is there again, but not of what was freed.
-Status Sleeper::tell_awake(Lock& lock) {
-  hooks_.forget_if([&](Address block) { return block != 0 && find_live(block) == nullptr; });
-  return hooks_.after_map_all(lock, pool_.handle_);
-}
-
-/// Frees a block of which chunks may be asleep to its heap: their addresses become bare. While the pool
-/// wakes, they may be in its plan, and it sees to that at the end.
-void Sleeper::free_block(Range& block) noexcept {
-  const Address address = block.address;
-  if (transit_ == address) {
-    freed_ = &block;
-    return;
-  }
-  const Address end = block.end();
-  const Region& region = *block.region;
-  StreamHeap& heap = heap_of(block);
-  const auto known = alone_.find(address);
-  const size_t records = known->second;
-  alone_.erase(known);
-  hooks_.forget(address);
-  heap.free(&block, heap.state().order.stamp());
-  if (state_ != GPUPOOL_SLEEP_STATE_WAKING) {
-    pool_.space_.store.keep_promise(records);
-    chunks_.drop_freed(region, address, end);
-    saved_.forget(address, end);
-  } else {
-    freed_records_ += records;
-  }
-}
-
-/// The pool is awake. What was freed of the blocks that sleep alone, while it was not, is dropped now.
-void Sleeper::become_awake() noexcept {
-  state_ = GPUPOOL_SLEEP_STATE_AWAKE;
-  if (freed_records_ == 0) return;
-  pool_.space_.store.keep_promise(std::exchange(freed_records_, 0));
-  for (const Region& region : pool_.space_.regions) {
-    chunks_.drop_freed(region, region.base, region.base + region.pages.size() * kGranule);
-  }
-  saved_.forget();
+Status BlockSleep::tell_awake() {
+  in_.hooks.forget_if(
+      [&](Address block) { return block != 0 && find_live(in_.rooms.space, block) == nullptr; });
+  return in_.hooks.after_map_all(lock_, in_.pool);
 }
 
 }  // namespace gpupool::internal

@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
-#include <functional>
+#include <thread>
 #include <utility>
 
 #include "pool/blocks.hpp"
 #include "pool/fall_asleep.hpp"
+#include "pool/neighbours.hpp"
 #include "pool/pool.hpp"
-#include "pool/registry.hpp"
+#include "pool/sleep_block.hpp"
 #include "pool/sleep_parts.hpp"
+#include "pool/sleep_target.hpp"
 #include "pool/sleep_turn.hpp"
 #include "pool/wake.hpp"
 
@@ -21,28 +23,6 @@ namespace {
 
 constexpr size_t kLongestName = 63;
 
-/// Calls action for each pool; on failure, undo for those before it.
-template <typename Do, typename Undo>
-Status for_all(const std::vector<std::shared_ptr<Pool>>& pools, Do action, Undo undo) {
-  for (size_t i = 0; i < pools.size(); ++i) {
-    const Status status = action(pools[i]->sleeper());
-    if (status == kSuccess) continue;
-    const ErrorRecord cause = last_error();
-    while (i-- > 0) undo(pools[i]->sleeper());
-    last_error() = cause;
-    return status;
-  }
-  return kSuccess;
-}
-
-/// Keeps in `pools` those that can be used and have this name, or, with null, any name.
-void keep_named(std::vector<std::shared_ptr<Pool>>& pools, const char* tag) {
-  std::erase_if(pools, [&](const std::shared_ptr<Pool>& pool) {
-    const std::string name = pool->sleeper().name();
-    return !pool->is_live() || name.empty() || (tag != nullptr && name != tag);
-  });
-}
-
 }  // namespace
 
 Sleeper::Sleeper(Pool& pool)
@@ -50,8 +30,25 @@ Sleeper::Sleeper(Pool& pool)
       device_(pool.device_),
       saved_(pool.device_, pool.space_),
       chunks_(pool.rooms_, pool.backing_),
-      bedroom_{pool.rooms_,       pool.backing_, pool.pending_, pool.source_, pool.way_back_, pool.others_,
-               pool.oom_handler_, saved_,        chunks_,       keep_,        name_,          state_,
+      blocks_(pool.space_, chunks_, saved_, hooks_, state_),
+      bedroom_{pool.rooms_,
+               pool.backing_,
+               pool.pending_,
+               pool.source_,
+               pool.way_back_,
+               pool.others_,
+               pool.oom_handler_,
+               pool.stock_,
+               pool.exports_,
+               pool.protections_,
+               pool.handle_,
+               saved_,
+               chunks_,
+               blocks_,
+               hooks_,
+               name_,
+               state_,
+               has_woken_blocks_,
                changed_} {}
 
 // ---- turns
@@ -107,18 +104,6 @@ Status Sleeper::check_kind() const {
   return kSuccess;
 }
 
-/// Whether nobody else relies on a block's memory: it is neither protected nor exported. 0: any block.
-Status Sleeper::check_own(Address block) {
-  (void)pool_.exports_.settle(true);
-  if (const Address exported = pool_.exports_.find(block); exported != 0) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE,
-                "exported blocks cannot sleep, and 0x%" PRIx64 " is one: free it first", exported);
-  }
-  const Address guarded = pool_.protections_.find(block);
-  if (guarded == 0) return kSuccess;
-  return fail(GPUPOOL_ERROR_UNSUPPORTED, "protected blocks cannot sleep, and 0x%" PRIx64 " is one", guarded);
-}
-
 Status Sleeper::refuse_woken() const {
   return fail(GPUPOOL_ERROR_UNAVAILABLE,
               "blocks of the sleeping pool were woken: wake it before it sleeps again");
@@ -136,8 +121,8 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
 Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& result) {
   if (has_woken_blocks_) return refuse_woken();
   if (!is_awake()) return kSuccess;
-  if (options.target != 0) return sleep_target(lock, options, result);
-  if (const Status status = check_own(0); status != kSuccess) return status;
+  if (options.target != 0) return TargetSleep(bedroom_, lock, options).run(result);
+  if (const Status status = check_own(bedroom_, 0); status != kSuccess) return status;
   if (const Status status = check_no_capture(pool_.streams_); status != kSuccess) return status;
   const bool is_new = hooks_.owe(0);
   if (const Status status = hooks_.before_release(lock, pool_.handle_, 0); status != kSuccess) {
@@ -146,7 +131,7 @@ Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& resul
   }
   const uint64_t start = device_.raw().now_ns();
   Result own{};
-  const Status status = attempt([&] { return begin_sleep(lock, options, own); });
+  const Status status = without_throwing([&] { return begin_sleep(lock, options, own); });
   if (status != kSuccess) {
     const ErrorRecord cause = last_error();
     undo_sleep(lock);
@@ -163,18 +148,9 @@ Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& resul
   return kSuccess;
 }
 
-void Sleeper::add_to(Result& sum, const Result& more) noexcept {
-  sum.released_bytes += more.released_bytes;
-  sum.saved_bytes += more.saved_bytes;
-  sum.dropped_bytes += more.dropped_bytes;
-  sum.retained_bytes += more.retained_bytes;
-  sum.created_bytes += more.created_bytes;
-  sum.nanoseconds += more.nanoseconds;
-}
-
 Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& result) {
   pool_.streams_.next_round();
-  if (const Status status = check_own(0); status != kSuccess) return status;
+  if (const Status status = check_own(bedroom_, 0); status != kSuccess) return status;
   if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
   state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
   hold_mallocs_ = options.hold_mallocs;
@@ -185,7 +161,8 @@ Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& res
 /// Wakes what has gone, if anything has. What slept alone before sleeps on.
 void Sleeper::undo_sleep(Lock& lock) {
   Result ignored{};
-  if (chunks_.away() != 0) (void)attempt([&] { return Waking(bedroom_, lock, {}).run({0, true}, ignored); });
+  if (chunks_.away() != 0)
+    (void)without_throwing([&] { return Waking(bedroom_, lock, {}).run({0, true}, ignored); });
   if (chunks_.away() != 0) return;
   become_awake();
   saved_.forget();
@@ -197,13 +174,13 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
   end_allowance();
-  if (is_awake()) return wake_alone(lock, options, result);
+  if (is_awake()) return BlockSleep(bedroom_, lock, options).wake_all(result);
   const uint64_t start = device_.raw().now_ns();
   state_ = GPUPOOL_SLEEP_STATE_WAKING;
   Result own{};
   if (const Status status = Waking(bedroom_, lock, options).run({}, own); status != kSuccess) return status;
   become_awake();
-  while (!alone_.empty()) end_alone(alone_.begin()->first);
+  blocks_.end_all();
   has_woken_blocks_ = false;
   ++wakes_;
   changed_.notify_all();
@@ -212,65 +189,20 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   ++result.pools;
   own.nanoseconds = device_.raw().now_ns() - start;
   add_to(result, own);
-  return tell_awake(lock);
+  return BlockSleep(bedroom_, lock, options).tell_awake();
 }
 
 Status Sleeper::wake_block(Address address, const SleepOptions& options, Result& result) {
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
-  const Range* block = find_live(address);
+  const Range* block = find_live(pool_.space_, address);
   if (block == nullptr) return not_a_block(pool_.space_, address);
   if (!is_asleep(*block)) return hooks_.after_map(lock, pool_.handle_, address);
-  const Status status = wake_one(lock, address, options, result);
-  note_taken(address);
+  BlockSleep block_sleep(bedroom_, lock, options);
+  const Status status = block_sleep.wake(address, result);
+  block_sleep.note_taken(address);
   return status;
-}
-
-Status Sleeper::sleep_tag(const char* tag, const SleepOptions& options, Result& result) {
-  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
-  keep_named(pools, tag);
-  return sleep_all(std::move(pools), options, result);
-}
-
-Status Sleeper::sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
-                          Result& result) {
-  std::erase_if(pools, [](const auto& pool) { return pool->sleeper().is_all_asleep(); });
-  if (options.target != 0) return sleep_target_all(pools, options, result);
-  return for_all(
-      pools, [&](Sleeper& each) { return each.sleep(options, result); },
-      [&](Sleeper& each) {
-        Result ignored{};
-        (void)each.wake({}, ignored);
-      });
-}
-
-Status Sleeper::wake_tag(const char* tag, const SleepOptions& options, Result& result) {
-  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
-  keep_named(pools, tag);
-  return wake_all(std::move(pools), options, result);
-}
-
-Status Sleeper::wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
-                         Result& result) {
-  std::erase_if(pools, [](const auto& pool) { return pool->sleeper().is_all_awake(); });
-  const auto sleeps = [](const auto& pool) { return pool->sleeper().state() != GPUPOOL_SLEEP_STATE_AWAKE; };
-  std::vector<std::shared_ptr<Pool>> last = pools;
-  std::erase_if(last, sleeps);
-  std::erase_if(pools, std::not_fn(sleeps));
-  const Status status = for_all(
-      pools, [&](Sleeper& each) { return each.wake(options, result); },
-      [&](Sleeper& each) {
-        SleepOptions again;
-        again.drops = each.drops_;
-        again.hold_mallocs = each.hold_mallocs_;
-        Result ignored{};
-        (void)each.sleep(again, ignored);
-      });
-  if (status != kSuccess) return status;
-  // Only blocks sleep in these.
-  return for_all(
-      last, [&](Sleeper& each) { return each.wake(options, result); }, [](Sleeper&) {});
 }
 
 Status Sleeper::prepare(uint64_t bytes) {
@@ -287,20 +219,9 @@ Status Sleeper::prepare(uint64_t bytes) {
 Status Sleeper::set_keep(Address address, bool keep) {
   const Lock lock = pool_.enter();
   Range* block = pool_.space_.map.find(address);
-  BlockOwner* owner = block != nullptr ? block->owner() : nullptr;
-  if (owner == nullptr || block->address != address || !block->is(State::live))
+  if (block == nullptr || block->owner() == nullptr || block->address != address || !block->is(State::live))
     return not_a_block(pool_.space_, address);
-  if (keep) keep_.insert(address);
-  const std::lock_guard cache_lock(static_cast<ThreadCache*>(owner)->lock);
-  if (!block->is(State::live)) {
-    keep_.erase(address);
-    return fail(GPUPOOL_ERROR_UNKNOWN_POINTER, "0x%" PRIx64 " was freed meanwhile", address);
-  }
-  if (!keep) keep_.erase(address);
-  // A free of the block must come to the pool's lock.
-  const bool needs_mark = keep || is_alone(address) || watched_.contains(address);
-  needs_mark ? block->add_marks(kKept) : block->remove_marks(kKept);
-  return kSuccess;
+  return blocks_.set_keep(*block, keep);
 }
 
 void Sleeper::set_hooks(gpupool_sleep_hook_fn_t before, gpupool_sleep_hook_fn_t after, void* user) {
@@ -313,7 +234,7 @@ Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
   if (const Status status = pool_.block_info(address, block); status != kSuccess) return status;
   const Lock lock = pool_.door_.look();
   // It may have been freed or woken since.
-  const Range* range = find_live(block.address);
+  const Range* range = find_live(pool_.space_, block.address);
   const Region* region = range != nullptr ? range->region : nullptr;
   if (region == nullptr || region->is_segment || !region->pages[region->page_of(address)]->asleep)
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "what is at 0x%" PRIx64 " is not asleep: use it", address);
@@ -340,6 +261,76 @@ void Sleeper::end(Lock& lock) noexcept {
   saved_.end(lock);
 }
 
+Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result& result) {
+  if (const Status status = check_kind(); status != kSuccess) return status;
+  Lock lock = pool_.enter();
+  Turn turn(*this, lock);
+  if (const Status status = turn.begin(); status != kSuccess) return status;
+  return BlockSleep(bedroom_, lock, options).sleep(address, result);
+}
+
+Status Sleeper::check_target() {
+  if (const Status status = check_kind(); status != kSuccess) return status;
+  const Lock lock = pool_.enter();
+  return has_woken_blocks_ ? refuse_woken() : check_no_capture(pool_.streams_);
+}
+
+SleepOptions Sleeper::last_options() {
+  const Lock lock = pool_.door_.look();
+  SleepOptions options;
+  options.drops = drops_;
+  options.hold_mallocs = hold_mallocs_;
+  return options;
+}
+
+Status Sleeper::release_idle(uint64_t bytes, Result& result) {
+  return internal::release_idle(bedroom_, bytes, result);
+}
+
+/// The pool is awake. What was freed while it was not goes now.
+void Sleeper::become_awake() noexcept {
+  state_ = GPUPOOL_SLEEP_STATE_AWAKE;
+  blocks_.drop_freed();
+}
+
+// ---- for neighbours of the group, until the next wake
+
+Status Sleeper::allow(const SleepOptions& options) {
+  if (const Status status = check_kind(); status != kSuccess) return status;
+  if (pool_.company_.neighbours == nullptr) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "the pool shares with nobody: it was created without share, or alone");
+  }
+  Lock lock = pool_.enter();
+  Turn turn(*this, lock);
+  if (const Status status = turn.begin(); status != kSuccess) return status;
+  if (!is_awake()) return kSuccess;
+  if (!allowed_) pool_.company_.neighbours->member().count_sleepers(1);
+  allowed_ = options;
+  return kSuccess;
+}
+
+uint64_t Sleeper::sleep_for_neighbours() {
+  Result result{};
+  Lock lock = pool_.enter();
+  // A wake may wait for memory, and meanwhile neighbours still want an answer.
+  if (busy_ || !allowed_ || !is_awake()) return 0;
+  Turn turn(*this, lock);
+  if (turn.begin() != kSuccess) return 0;
+  const SleepOptions options = *allowed_;
+  return sleep_now(lock, options, result) == kSuccess ? result.released_bytes : 0;
+}
+
+void Sleeper::end_allowance() noexcept {
+  if (allowed_) pool_.company_.neighbours->member().count_sleepers(-1);
+  allowed_.reset();
+}
+
+void Sleeper::end_allowance(Lock& lock) {
+  changed_.wait(lock, [&] { return !busy_ || owner_ == std::this_thread::get_id(); });
+  end_allowance();
+}
+
 // ---- names, and what is to be seen
 
 gpupool_sleep_state_t Sleeper::state() {
@@ -355,7 +346,7 @@ bool Sleeper::is_all_asleep() {
 /// Whether there is nothing to wake, and nobody to be told.
 bool Sleeper::is_all_awake() {
   const Lock lock = pool_.door_.look();
-  return is_awake() && alone_.empty() && !hooks_.owes_any();
+  return is_awake() && !blocks_.any_alone() && !hooks_.owes_any();
 }
 
 Status Sleeper::set_name(const char* name) {
@@ -386,7 +377,7 @@ void Sleeper::add_stats(gpupool_stats_t& stats) const noexcept {
 
 void Sleeper::describe(std::string& report) const {
   if (!name_.empty()) report += " Its name is '" + name_ + "'.";
-  if (is_awake() && alone_.empty()) return;
+  if (is_awake() && !blocks_.any_alone()) return;
   report += (is_awake() ? " Blocks of it are asleep: " : " It is asleep: ") +
             std::to_string(chunks_.bytes()) + " bytes are away, and " + std::to_string(saved_.capacity()) +
             " bytes of the host hold what was saved.";

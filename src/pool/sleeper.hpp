@@ -13,13 +13,11 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <unordered_map>
-#include <unordered_set>
-#include <vector>
 
 #include "core/space.hpp"
 #include "pool/asleep_chunks.hpp"
 #include "pool/bedroom.hpp"
+#include "pool/lone_blocks.hpp"
 #include "pool/saved_bytes.hpp"
 #include "pool/sleep_hooks.hpp"
 #include "pool/sleep_options.hpp"
@@ -45,13 +43,6 @@ class Sleeper {
   Status wake(const SleepOptions& options, Result& result);
   Status sleep_block(Address address, const SleepOptions& options, Result& result);
   Status wake_block(Address address, const SleepOptions& options, Result& result);
-  static Status sleep_tag(const char* tag, const SleepOptions& options, Result& result);
-  static Status wake_tag(const char* tag, const SleepOptions& options, Result& result);
-  /// The same for the given pools.
-  static Status sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
-                          Result& result);
-  static Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
-                         Result& result);
   Status allow(const SleepOptions& options);
   gpupool_sleep_state_t state();
   bool is_all_asleep();
@@ -66,21 +57,27 @@ class Sleeper {
   /// Sleeps if allow() was called since the last wake. Returns how much the device has got back.
   uint64_t sleep_for_neighbours();
 
+  // For a sleep or wake of several pools.
+
+  /// What a sleep with a target would refuse, before any pool has changed.
+  Status check_target();
+  /// Releases cached memory, and adds it to `result`.
+  Status release_idle(uint64_t bytes, Result& result);
+  /// How it fell asleep.
+  SleepOptions last_options();
+
   // For the pool, which holds its lock.
 
   bool is_awake() const noexcept { return state_ == GPUPOOL_SLEEP_STATE_AWAKE; }
   /// Call it before handing memory out, and again after giving the lock up. ASLEEP, or waits until awake.
   Status admit(Lock& lock) { return is_awake() ? kSuccess : refuse_or_wait(lock); }
   /// Forgets a block that is freed.
-  void forget(Address address) noexcept {
-    if (!keep_.empty()) keep_.erase(address);
-    if (!watched_.empty() && watched_.erase(address) != 0) hooks_.forget(address);
-  }
+  void forget(Address address) noexcept { blocks_.forget(address); }
   /// Whether any of a block's memory is away.
   bool is_asleep(const Range& block) const noexcept { return chunks_.are_in(block); }
   /// Whether a block sleeps alone, or is about to: free it with free_block().
-  bool is_alone(Address block) const noexcept { return !alone_.empty() && alone_.contains(block); }
-  void free_block(Range& block) noexcept;
+  bool is_alone(Address block) const noexcept { return blocks_.is_alone(block); }
+  void free_block(Range& block) noexcept { blocks_.free_block(block); }
   /// Bytes that waking will create.
   uint64_t asleep_bytes() const noexcept { return chunks_.bytes(); }
   /// Bytes of the host that it holds.
@@ -94,69 +91,17 @@ class Sleeper {
   void end(Lock& lock) noexcept;
 
  private:
-  using Plan = SleepPlan;
-
-  /// A block that could go, for a sleep with a target.
-  struct Candidate {
-    Address address = 0;
-    uint64_t bytes = 0;  // in chunks wholly inside it
-    bool is_saved = false;
-    uint64_t taken = 0;  // when it was handed out, or woken
-  };
   /// A thread's turn to sleep, wake or prepare. The lock must be held when it ends.
   class Turn;
-  /// A block's way to sleep or back in an awake pool. The lock must be held when it ends.
-  class Transit;
-  /// While it lives, frees of candidates are noticed.
-  class Watch;
 
   Status check_kind() const;
-  Status check_own(Address block);
   Status sleep_now(Lock& lock, const SleepOptions& options, Result& result);
   Status begin_sleep(Lock& lock, const SleepOptions& options, Result& result);
   void undo_sleep(Lock& lock);
-  template <typename Function>
-  static Status attempt(Function function);
   void become_awake() noexcept;
-  Status tell_awake(Lock& lock);
-  Range* find_live(Address address) const noexcept;
-  bool add_mark(Range& block) noexcept;
-  void remove_mark(Address address) noexcept;
   Status refuse_woken() const;
-  static void add_to(Result& sum, const Result& more) noexcept;
   [[gnu::cold]] Status refuse_or_wait(Lock& lock);
-
-  // sleep_allowance.cpp
   void end_allowance() noexcept;
-
-  // sleep_block.cpp
-  Status put_to_sleep(Lock& lock, Address address, const SleepOptions& options, Result& result);
-  Status save_and_unmap(Lock& lock, const Range& block, const SleepOptions& options, Result& result);
-  Status agree(Lock& lock, Address address);
-  void tell_if_awake(Lock& lock, Address address);
-  void undo_block(Lock& lock, Plan& plan, Address address);
-  void plan_sleep(Plan& plan, const Range& block, bool saves) const;
-  Status mark_alone(Range& block);
-  void end_alone(Address address) noexcept;
-  Status wake_one(Lock& lock, Address address, const SleepOptions& options, Result& result);
-  void note_taken(Address address) noexcept;
-  Status wake_alone(Lock& lock, const SleepOptions& options, Result& result);
-
-  // sleep_target.cpp
-  Status sleep_target(Lock& lock, const SleepOptions& options, Result& result);
-  static Status sleep_target_all(const std::vector<std::shared_ptr<Pool>>& pools, const SleepOptions& options,
-                                 Result& result);
-  Status check_target();
-  Status reach_target(Lock& lock, const SleepOptions& options, Result& result);
-  Status release_idle(uint64_t bytes, Result& result);
-  std::vector<Candidate> find_candidates(const SleepOptions& options) const;
-  void watch(const std::vector<Candidate>& candidates);
-  bool may_go(Address address) const noexcept;
-  bool has_agreed(Lock& lock, Address address);
-  Status sleep_candidates(Lock& lock, const std::vector<Candidate>& blocks, const SleepOptions& options,
-                          Result& result);
-  Status sleep_candidate(Lock& lock, Address address, const SleepOptions& options, Result& result);
-  Status prepare_for(Lock& lock, const std::vector<Candidate>& blocks);
 
   Pool& pool_;
   MeteredDevice& device_;
@@ -169,17 +114,11 @@ class Sleeper {
   std::optional<SleepOptions> allowed_;  // neighbours may have it put to sleep, in this way
   SleepHooks hooks_;
   std::string name_;
-  std::unordered_set<Address> keep_;  // blocks that are saved in any case; their frees take the long way
   SavedBytes saved_;
   AsleepChunks chunks_;
+  LoneBlocks blocks_;
   const Bedroom bedroom_;
-  /// Blocks that sleep alone, each with how many records it was promised for its free.
-  std::unordered_map<Address, size_t> alone_;
-  std::unordered_set<Address> watched_;  // blocks of which a sleep with a target may choose
-  size_t freed_records_ = 0;             // promised to blocks that were freed while the pool was not awake
-  Address transit_ = 0;                  // the block on its way to sleep or back while the pool is awake
-  Range* freed_ = nullptr;               // that block, if it was freed meanwhile
-  bool has_woken_blocks_ = false;        // while the pool sleeps on
+  bool has_woken_blocks_ = false;  // while the pool sleeps on
   uint64_t sleeps_ = 0;
   uint64_t wakes_ = 0;
 };

@@ -36,6 +36,11 @@ Status Stock::trim(uint64_t target, uint64_t& released, const char* why) {
   return status;
 }
 
+Status Stock::trim_by(uint64_t bytes, uint64_t& released, const char* why) {
+  const uint64_t used = rooms_.ledger.used();
+  return trim(used - std::min(used, bytes), released, why);
+}
+
 Status Stock::reserve(uint64_t target, Stream stream) {
   if (target > kSizeMax) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%" PRIu64 " bytes are more than any device has", target);

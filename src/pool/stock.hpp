@@ -36,6 +36,8 @@ class Stock {
   Stock& operator=(const Stock&) = delete;
 
   Status trim(uint64_t target, uint64_t& released, const char* why);
+  /// Releases cached chunks until they come to `bytes`, or none is left.
+  Status trim_by(uint64_t bytes, uint64_t& released, const char* why);
   Status reserve(uint64_t target, Stream stream);
   Status set_limit(uint64_t limit);
 

@@ -144,7 +144,7 @@ Status Waking::plan_block(Plan& plan, Address address) {
 
 /// For a block of an awake pool: releases what the pool itself has cached, up to `bytes`.
 void Waking::release_cached(uint64_t bytes) {
-  if (!is_awake()) return;
+  if (!in_.is_awake()) return;
   in_.way_back.drain_all(lock_);
   in_.way_back.settle_all_pending(lock_);
   const uint64_t used = in_.rooms.ledger.used();
@@ -208,7 +208,7 @@ Status Waking::restore_all(Plan& plan) {
   if (status == kSuccess) {
     in_.chunks.commit(plan);
     // A sleeping pool's runs may be of several blocks.
-    if (!plan.is_part || is_awake()) in_.saved.forget();
+    if (!plan.is_part || in_.is_awake()) in_.saved.forget();
     return kSuccess;
   }
   in_.saved.abandon(lock_, plan);

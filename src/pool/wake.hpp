@@ -36,7 +36,6 @@ class Waking {
   using Plan = SleepPlan;
   using Batch = SleepPlan::Batch;
 
-  bool is_awake() const noexcept { return in_.state == GPUPOOL_SLEEP_STATE_AWAKE; }
   void plan_wake(Plan& plan, bool is_own) const;
   void add_contents(Plan& plan, const Range& range) const;
   Status plan_block(Plan& plan, Address address);

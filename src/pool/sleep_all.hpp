@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sleeps and wakes of several pools: all of them, or none. These add to `result`. They throw std::bad_alloc.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.hpp"
+#include "gpupool/gpupool.h"
+#include "pool/sleep_options.hpp"
+
+namespace gpupool::internal {
+
+class Pool;
+
+/// What the functions of gpupool.h with these names do.
+Status sleep_tag(const char* tag, const SleepOptions& options, gpupool_sleep_result_t& result);
+Status wake_tag(const char* tag, const SleepOptions& options, gpupool_sleep_result_t& result);
+/// The same for the given pools.
+Status sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
+                 gpupool_sleep_result_t& result);
+Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
+                gpupool_sleep_result_t& result);
+
+}  // namespace gpupool::internal
