@@ -2,12 +2,15 @@
 // The rooms of a pool by themselves, on the simulated device, without a pool.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "device/sim_fixture.hpp"
 #include "pool/addresses.hpp"
 #include "pool/backing.hpp"
 #include "pool/captures.hpp"
+#include "pool/saved_bytes.hpp"
+#include "pool/sleep_plan.hpp"
 #include "pool/snapshot.hpp"
 #include "pool/surplus.hpp"
 
@@ -73,6 +76,33 @@ TEST_F(Rooms, AddressesAreFewerWhereTheDriverHasNoMore) {
   EXPECT_LT(less, full) << "what was refused once is asked for at half the size";
   EXPECT_GE(less, 4 * kMiB);
   for (Region& region : space.regions) addresses.release(region);
+}
+
+// ---- saved bytes
+
+TEST_F(Rooms, SavedBytesGetTheFirstRoomBetweenOthers) {
+  constexpr Address kBase = 64 * kMiB;
+  SavedBytes saved(*metered, space);
+  saved.reserve(2);
+  saved.add({{kBase + 32 * kMiB, 4 * kMiB, 12 * kMiB}, {kBase, 4 * kMiB, 0}});
+  EXPECT_EQ(saved.find(kBase + kMiB)->offset, 0u);
+  EXPECT_EQ(saved.find(kBase + 33 * kMiB)->offset, 12 * kMiB);
+  EXPECT_EQ(saved.find(kBase + 4 * kMiB), nullptr);
+  const auto place = [&](uint64_t size) {
+    SleepPlan plan;
+    plan.runs.push_back({kBase + 64 * kMiB, size, 0});
+    plan.backup_bytes = size;
+    saved.place(plan);
+    EXPECT_EQ(saved.end_with(plan), std::max(16 * kMiB, plan.runs.front().offset + size));
+    return plan.runs.front().offset;
+  };
+  EXPECT_EQ(place(8 * kMiB), 4 * kMiB);
+  EXPECT_EQ(place(8 * kMiB + kUnit), 16 * kMiB);
+  saved.forget(kBase, kBase + 4 * kMiB);
+  EXPECT_EQ(saved.find(kBase), nullptr);
+  EXPECT_EQ(place(8 * kMiB + kUnit), 0u);
+  saved.forget();
+  EXPECT_TRUE(saved.runs().empty()) << "no block of the space has these addresses";
 }
 
 // ---- backing
