@@ -56,19 +56,24 @@ tests() {
 
 step wheel wheel
 export PYTHONPATH=$folder/site${PYTHONPATH:+:$PYTHONPATH}
+GPUPOOL_LIBRARY=$(find "$folder/site" -name 'libgpupool.so.*' | head -1)
+export GPUPOOL_LIBRARY
 step graphs "$python" tests/gpu/graphs_fuzz.py
 step shim shim
 step torch tests test_torch.py
 step ipc tests -s test_ipc.py
 step multi_gpu tests -rs test_multi_gpu.py
 step others tests test_others.py
+step debug tests test_debug.py
+step sanitizer tests test_sanitizer.py
+step sleep tests test_sleep.py
 if [ -n "${PYTORCH_TESTS:-}" ]; then
   step pytorch "$python" tests/gpu/run_pytorch_tests.py --native-results "$folder/native.json" "$PYTORCH_TESTS"
 fi
 
 echo "== summary ($(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | xargs), logs in ${folder#"$root"/})"
 printf '%s\n' "${summary[@]}"
-for log in "$folder"/{torch,ipc,multi_gpu,others,pytorch}.log; do
+for log in "$folder"/{torch,ipc,multi_gpu,others,debug,sanitizer,sleep,pytorch}.log; do
   [ -f "$log" ] && grep -hE '^(FAILED|ERROR)|^ +NEW:' "$log" | cut -c1-160
 done
 exit $((failures > 0))

@@ -197,7 +197,7 @@ TEST_F(PoolsTest, ARegionThatCannotBeUsedMeansAloneWithOneWarning) {
   }
 }
 
-TEST_F(PoolsTest, APoolWakesWithWhatANeighbourHasCached) {
+TEST_F(PoolsTest, S22_APoolWakesWithWhatANeighbourHasCached) {
   const pid_t sleeper = start([&] {
     gpupool_t* const pool = make_pool();
     const gpupool_ptr_t block = take(pool, 6 * kGiB);

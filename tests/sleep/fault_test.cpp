@@ -222,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(By, SleepFaults,
                                              GPUPOOL_FLAG_CAPTURE_AWARE, true}),
                          [](const auto& each) { return std::string(each.param.name); });
 
-TEST_P(SleepFaults, S1_S39_OfAnyCallAtAnyTimeAreSurvived) {
+TEST_P(SleepFaults, S1_S2_S39_OfAnyCallAtAnyTimeAreSurvived) {
   const Counts counts = undisturbed();
   for (const char* call : kCallNames) {
     const uint64_t in_sleep = count(call, counts.asleep) - count(call, counts.before);

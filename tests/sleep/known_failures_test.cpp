@@ -410,7 +410,7 @@ TEST_F(Sleep, S28_NotDuringACapture) {
   pool.free(block, 6);
 }
 
-TEST_F(Sleep, S29_SavedBytesCanBeReadAsleep) {
+TEST_F(Sleep, S29_S42_SavedBytesCanBeReadAsleepInPieces) {
   PoolUnderTest pool(sim_config());
   const uint64_t size = 300 * kMiB;
   const gpupool_ptr_t block = pool.malloc(size);
@@ -424,7 +424,7 @@ TEST_F(Sleep, S29_SavedBytesCanBeReadAsleep) {
   uint64_t seen = 0;
   for (; seen < size; seen += bytes) {
     ASSERT_TRUE(ok(gpupool_backup(pool, block + seen, &data, &bytes)));
-    ASSERT_LE(bytes, 256 * kMiB);  // S42: no single piece is huge
+    ASSERT_LE(bytes, 256 * kMiB);
     const auto* words = static_cast<const uint64_t*>(data);
     for (uint64_t i = 0; i < bytes / 8; i += 4096) {
       ASSERT_EQ(words[i], 4 * 0x9E3779B97F4A7C15U + seen / 8 + i);
