@@ -114,6 +114,7 @@ class Structure(Case):
         trace = HERE.parent / "data/lm_serve.trace.gz"
         recording = self.folder / "serve.gpt"
         self.record_replay(recording, trace)
+        self.assertLess(recording.stat().st_size, 2_000_000)
         page = self.report(recording)
         self.assertLess(page.stat().st_size, 400_000)
         (told,) = data_of(page.read_text(encoding="utf-8"))["runs"]

@@ -162,14 +162,14 @@ def work(seed):
             free(live.pop(0))
     for block in live:
         free(block)
-threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 9)]
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 17)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """)
         status, text, said = run("export", path)
         self.assertEqual(status, 0, said)
         kinds = [line[0] for line in text.splitlines()]
-        self.assertEqual((kinds.count("a"), kinds.count("f")), (32000, 32000))
+        self.assertEqual((kinds.count("a"), kinds.count("f")), (64000, 64000))
         replayed = run("replay", "--device", "sim", "--json", "--passes", "1", path.with_suffix(".trace"))
         self.assertEqual(replayed[0], 2)  # no such file
         (self.folder / "x.trace").write_text(text, encoding="utf-8")
