@@ -29,12 +29,14 @@ Status for_all(const std::vector<std::shared_ptr<Pool>>& pools, Do action, Undo 
   return kSuccess;
 }
 
-/// Keeps in `pools` those that can be used and have this name, or, with null, any name.
-void keep_named(std::vector<std::shared_ptr<Pool>>& pools, const char* tag) {
+/// The pools that can be used and have this name, or, with null, any name.
+std::vector<std::shared_ptr<Pool>> find_named(const char* tag) {
+  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
   std::erase_if(pools, [&](const std::shared_ptr<Pool>& pool) {
     const std::string name = pool->sleeper().name();
     return !pool->is_live() || name.empty() || (tag != nullptr && name != tag);
   });
+  return pools;
 }
 
 /// The least important pool first, and among equals the idlest.
@@ -74,9 +76,7 @@ Status sleep_target_all(const std::vector<std::shared_ptr<Pool>>& pools, const S
 }  // namespace
 
 Status sleep_tag(const char* tag, const SleepOptions& options, gpupool_sleep_result_t& result) {
-  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
-  keep_named(pools, tag);
-  return sleep_all(std::move(pools), options, result);
+  return sleep_all(find_named(tag), options, result);
 }
 
 Status sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
@@ -92,9 +92,7 @@ Status sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& o
 }
 
 Status wake_tag(const char* tag, const SleepOptions& options, gpupool_sleep_result_t& result) {
-  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
-  keep_named(pools, tag);
-  return wake_all(std::move(pools), options, result);
+  return wake_all(find_named(tag), options, result);
 }
 
 Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,

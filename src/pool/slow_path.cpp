@@ -112,9 +112,8 @@ Status SlowPath::find_user(const Range& block, Stream stream, bool& is_other, St
 
 Status SlowPath::free(Address address, Stream stream) {
   // An address that is no block must not make its stream known.
-  Range* block = rooms_.space.map.find(address);
-  if (block == nullptr || block->address != address || !block->is(State::live))
-    return not_a_block(rooms_.space, address);
+  Range* block = find_live(rooms_.space, address);
+  if (block == nullptr) return not_a_block(rooms_.space, address);
   bool is_other = false;
   StreamState* user = nullptr;
   if (const Status status = find_user(*block, stream, is_other, user); status != kSuccess) return status;

@@ -35,6 +35,14 @@ typedef struct known_code_t {
 
 static known_code_t known_codes[CODE_SETS][WAYS];
 
+/* Puts an entry, of `size` bytes, first in its set. */
+static void put_first(void* set, size_t size, int at) {
+  char found[64];
+  memcpy(found, (char*)set + (size_t)at * size, size);
+  memmove((char*)set + size, set, (size_t)at * size);
+  memcpy(set, found, size);
+}
+
 /* So that the upper half depends on each bit of a value. */
 static uint64_t spread(uint64_t value) {
   return value * 0x9e3779b97f4a7c15;
@@ -56,19 +64,13 @@ static void read_name(PyObject* object, const char* attribute, char* text, size_
   PyErr_Clear();
 }
 
-/* Puts an entry of a set first. Returns it. */
-static known_code_t* use_code(known_code_t* set, int at) {
-  const known_code_t found = set[at];
-  memmove(set + 1, set, (size_t)at * sizeof *set);
-  set[0] = found;
-  return set;
-}
-
 /* What is known of a code object, until the next call; NULL if the host has no memory for it. */
 static const known_code_t* know_code(PyCodeObject* code) {
   known_code_t* const set = known_codes[(spread((uintptr_t)code) >> 32) % CODE_SETS];
   for (int at = 0; at < WAYS; ++at) {
-    if (set[at].code == code) return at == 0 ? set : use_code(set, at);
+    if (set[at].code != code) continue;
+    put_first(set, sizeof *set, at);
+    return set;
   }
   char file[512];
   char name[128];
@@ -79,7 +81,8 @@ static const known_code_t* know_code(PyCodeObject* code) {
   char* kept = malloc(length + 1);
   if (kept == NULL) return NULL;
   memcpy(kept, text, length);
-  known_code_t* const known = use_code(set, WAYS - 1);
+  put_first(set, sizeof *set, WAYS - 1);
+  known_code_t* const known = set;
   PyCodeObject* before = known->code;
   free(known->text);
   Py_INCREF((PyObject*)code);
@@ -191,21 +194,13 @@ static uint64_t find_key(void) {
   return key;
 }
 
-/* Puts an entry of a set first. Returns it. */
-static known_stack_t* use_stack(known_stack_t* set, int at) {
-  const known_stack_t found = set[at];
-  memmove(set + 1, set, (size_t)at * sizeof *set);
-  set[0] = found;
-  return set;
-}
-
 static void keep_stack(known_stack_t* set, uint64_t key, const char* text, size_t length) {
   char* kept = malloc(length + 1);
   if (kept == NULL) return;
   memcpy(kept, text, length);
-  known_stack_t* const known = use_stack(set, WAYS - 1);
-  free(known->text);
-  *known = (known_stack_t){key, kept, length};
+  put_first(set, sizeof *set, WAYS - 1);
+  free(set->text);
+  *set = (known_stack_t){key, kept, length};
 }
 
 static size_t write_stack(char* text, size_t capacity) {
@@ -214,9 +209,9 @@ static size_t write_stack(char* text, size_t capacity) {
   known_stack_t* const set = known_stacks[(key >> 32) % STACK_SETS];
   for (int at = 0; at < WAYS; ++at) {
     if (set[at].key != key || set[at].length > capacity) continue;
-    const known_stack_t* const known = use_stack(set, at);
-    memcpy(text, known->text, known->length);
-    return known->length;
+    put_first(set, sizeof *set, at);
+    memcpy(text, set->text, set->length);
+    return set->length;
   }
   const size_t length = write_frames(text, capacity);
   keep_stack(set, key, text, length);
