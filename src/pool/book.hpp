@@ -31,6 +31,7 @@ struct BlockRecord {
   bool is_damaged = false;   // beyond its end, and that was told
   bool is_poisoned = false;  // since its free
   bool is_fenced = false;
+  bool is_captured = false;  // a graph may write it at any time, on any stream, also after its free
 
   Address end() const noexcept { return address + room; }
   bool holds(Address at) const noexcept { return at - address < room; }

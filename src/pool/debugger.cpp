@@ -138,6 +138,7 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.tag = current_tag();
   life.is_fenced = block->region->is_fence;
   const bool may = Inspector::may_queue(state);
+  life.is_captured = !may;
   pool_.device_.annotate(address, life.room, Standing::open);
   if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
   if (modes_.poison && may) poison(life, state, kNewPoison);
@@ -187,7 +188,7 @@ Status Debugger::free(Address address, Stream stream) {
       life->freed_on = stream;
     }
     const BlockRecord before = was_live ? *life : BlockRecord{};
-    const bool is_captured = was_live && is_of_capture(address);
+    const bool is_captured = was_live && is_of_graph(*life);
     // The record may go with the block. It stays if the free fails.
     status = pool_.slow_path_.free(address, stream);
     if (status != kSuccess && was_live) life->died_ns = 0;
@@ -205,14 +206,13 @@ void Debugger::wait_for_work() {
   (void)pool_.way_back_.wait_for_streams(lock, "compute-sanitizer");
 }
 
-/// For annotate: whether a graph may use a live block that is freed now: it is a capture's own, or its stream
-/// captures.
-bool Debugger::is_of_capture(Address address) const noexcept {
-  if (!modes_.annotate) return false;
-  const Range* block = pool_.space_.map.find(address);
+/// For annotate: whether a graph may use a live block that is freed now.
+bool Debugger::is_of_graph(const BlockRecord& life) const noexcept {
+  if (!modes_.annotate || life.is_captured) return life.is_captured;
+  const Range* block = pool_.space_.map.find(life.address);
   if (block == nullptr) return false;
-  StreamState& state = heap_of(*block).state();
-  return state.capture != 0 || (!state.order.is_retired() && state.order.capturing());
+  StreamOrder& order = heap_of(*block).state().order;
+  return !order.is_retired() && order.capturing();
 }
 
 /// Tells the device that a block was freed.
@@ -226,8 +226,8 @@ void Debugger::close_block(const BlockRecord& life, bool is_captured) noexcept {
 void Debugger::settle(Range& block) noexcept {
   BlockRecord* life = book_.find(block.address);
   StreamState& state = heap_of(block).state();
-  // Memory that is away cannot be looked at.
-  if (is_ending_ || life == nullptr || pool_.sleeper_.is_asleep(block)) {
+  // Memory that is away cannot be looked at, nor what may be by the time that the look is done.
+  if (is_ending_ || life == nullptr || !pool_.sleeper_.is_awake() || pool_.sleeper_.is_asleep(block)) {
     allow_reuse(block);
     return;
   }
@@ -236,7 +236,10 @@ void Debugger::settle(Range& block) noexcept {
     allow_reuse(block);
     return;
   }
-  if (modes_.poison) Inspector::may_queue(state) ? poison(*life, state, kFreePoison) : inspector_.skip(1);
+  if (modes_.poison) {
+    const bool may = Inspector::may_queue(state) && !life->is_captured;
+    may ? poison(*life, state, kFreePoison) : inspector_.skip(1);
+  }
   if (!modes_.canary && modes_.quarantine == 0) {
     allow_reuse(block);
     return;
@@ -252,15 +255,15 @@ void Debugger::allow_reuse(Range& block) noexcept {
   block.region->is_fence ? fences_.retire(block) : pool_.way_back_.free_to_heap(block);
 }
 
-void Debugger::empty_quarantine() noexcept {
+bool Debugger::empty_quarantine() noexcept {
+  const bool any = !quarantine_.empty();
   quarantine_.clear([this](Range& block) { allow_reuse(block); });
   fences_.sweep();
+  return any;
 }
 
 bool Debugger::release_waiting() noexcept {
-  if (!quarantine_.is_for_looks() || quarantine_.empty()) return false;
-  empty_quarantine();
-  return true;
+  return quarantine_.is_for_looks() && empty_quarantine();
 }
 
 // ---- guards
@@ -388,13 +391,13 @@ void Debugger::tell(const Findings& found) noexcept {
 
 void Debugger::end(QuietLock& lock) noexcept {
   // From here on, nobody but the log sees the findings.
-  empty_quarantine();
+  (void)empty_quarantine();
   (void)pool_.way_back_.wait_for_streams(lock, "the pool's end");
   Findings found;
   collect_findings(found);
   is_ending_ = true;
   pool_.way_back_.settle_all_pending(lock);
-  empty_quarantine();
+  (void)empty_quarantine();
   (void)pool_.way_back_.wait_for_streams(lock, "the pool's end");
   fences_.end();
   lock.unlock();

@@ -51,9 +51,10 @@ class Debugger {
 
   /// Handles a freed block that only its own stream still uses, in place of WayBack::free_to_heap.
   void settle(Range& block) noexcept;
-  /// Lets all blocks in quarantine be reused, and unmaps the fences that streams have passed.
-  void empty_quarantine() noexcept;
-  /// The same for those that wait only until there are enough for a look. False: there were none.
+  /// Lets all blocks in quarantine be reused, and unmaps the fences that streams have passed. False: there
+  /// were none.
+  bool empty_quarantine() noexcept;
+  /// The same for those that wait only until there are enough for a look.
   bool release_waiting() noexcept;
   /// A stream is about to be released: nothing can be queued on it any more.
   void look_at_freed(Stream stream) noexcept { quarantine_.look_at(stream); }
@@ -72,7 +73,7 @@ class Debugger {
 
   Status check_annotate() const;
   bool wants_fence(uint64_t size) const noexcept;
-  bool is_of_capture(Address address) const noexcept;
+  bool is_of_graph(const BlockRecord& life) const noexcept;
   Status allocate(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
   Status allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
   void begin_life(Address address, uint64_t size, StackId stack) noexcept;

@@ -57,11 +57,8 @@ Status Shortage::release_waiting(bool& helped) {
 
 Status Shortage::wait_for_all(bool& helped) {
   means_.way_back.drain_all(lock_);
-  if (const Status status = means_.way_back.wait_for_streams(lock_, "shortage"); status != kSuccess)
-    return status;
-  if (means_.debugger != nullptr) means_.debugger->empty_quarantine();
   helped = true;
-  return kSuccess;
+  return means_.way_back.wait_for_frees(lock_, "shortage", true);
 }
 
 Status Shortage::empty_others(bool& helped) {
@@ -89,7 +86,7 @@ Status Shortage::ask_group(bool& helped) {
 /// Waits too, since what the handler freed may still be in use.
 Status Shortage::ask_handler(bool& helped) {
   helped = means_.handler.ask(lock_, bytes_, attempt_);
-  return helped ? means_.way_back.wait_for_streams(lock_, "the handler's frees") : kSuccess;
+  return helped ? means_.way_back.wait_for_frees(lock_, "the handler's frees", true) : kSuccess;
 }
 
 }  // namespace gpupool::internal

@@ -151,7 +151,10 @@ Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& resul
 Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& result) {
   pool_.streams_.next_round();
   if (const Status status = check_own(bedroom_, 0); status != kSuccess) return status;
-  if (pool_.debugger_ != nullptr) pool_.debugger_->empty_quarantine();
+  if (pool_.debugger_ != nullptr) {
+    pool_.way_back_.settle_all_pending(lock);
+    (void)pool_.debugger_->empty_quarantine();
+  }
   state_ = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
   hold_mallocs_ = options.hold_mallocs;
   drops_ = options.drops;

@@ -25,9 +25,7 @@ Status Stock::trim(uint64_t target, uint64_t& released, const char* why) {
   bool blocked = !pending_.empty();
   Status status = source_.release(lock, target, true, blocked);
   if (status == kSuccess && blocked && rooms_.ledger.used() > target) {
-    status = way_back_.wait_for_streams(lock, why);
-    way_back_.drain_all(lock);
-    way_back_.settle_all_pending(lock);
+    status = way_back_.wait_for_frees(lock, why, false);
     const Status rest = source_.release(lock, target, true, blocked);
     if (status == kSuccess) status = rest;
   }
@@ -76,10 +74,9 @@ Status Stock::set_limit(uint64_t limit) {
   {
     QuietLock lock = door_.enter();
     way_back_.drain_all(lock);
-    if (!pending_.empty()) {
-      if (const Status status = way_back_.wait_for_streams(lock, "a lower limit"); status != kSuccess)
+    if (!pending_.empty() || debugger_ != nullptr) {
+      if (const Status status = way_back_.wait_for_frees(lock, "a lower limit", false); status != kSuccess)
         return status;
-      way_back_.settle_all_pending(lock);
     }
     const uint64_t used = rooms_.ledger.used();
     of_children = budget.used_by_others();

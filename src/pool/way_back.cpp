@@ -62,12 +62,16 @@ size_t WayBack::settle_pending(bool all) {
   });
 }
 
-void WayBack::settle_all_pending(QuietLock& lock) {
+size_t WayBack::settle_all_pending(QuietLock& lock) {
+  size_t settled = 0;
   // A stream answers once a round, and the next block's epoch may be later than the one that it answered for.
-  while (settle_pending(true) != 0 && !pending_.empty()) {
+  while (const size_t now = settle_pending(true)) {
+    settled += now;
+    if (pending_.empty()) break;
     lock.give_way();
     rooms_.streams.next_round();
   }
+  return settled;
 }
 
 /// Takes a few at a time, so that it allocates nothing.
@@ -102,6 +106,19 @@ Status WayBack::wait_for_streams(QuietLock& lock, const char* why) {
   if (waits != 0) rooms_.narrator.waited(rooms_.device.raw().now_ns() - start, waits, why);
   rooms_.streams.next_round();
   return status;
+}
+
+Status WayBack::wait_for_frees(QuietLock& lock, const char* why, bool emptied) {
+  constexpr int kMostRounds = 16;  // others may free without end
+  for (int round = 0;; ++round) {
+    const Status status = wait_for_streams(lock, why);
+    drain_all(lock);
+    const size_t settled = settle_all_pending(lock);
+    if (debugger_ == nullptr || status != kSuccess || round == kMostRounds) return status;
+    // What debug modes queue when they see a free block is work again, also for other freed blocks.
+    const bool released = emptied ? debugger_->empty_quarantine() : debugger_->release_waiting();
+    if (settled == 0 && !released) return kSuccess;
+  }
 }
 
 void WayBack::free_to_heap(Range& block) noexcept {

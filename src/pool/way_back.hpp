@@ -47,11 +47,14 @@ class WayBack {
 
   /// Turns some of the freed blocks that every stream has passed into holes. With `all`, 0: none is left.
   size_t settle_pending(bool all = false);
-  /// Settles all of them, and gives way to other threads in between.
-  void settle_all_pending(QuietLock& lock);
+  /// Settles all of them, and gives way to other threads in between. 0: there was none.
+  size_t settle_all_pending(QuietLock& lock);
 
   /// Waits, without the lock, until every stream has passed what was queued when its turn came.
   Status wait_for_streams(QuietLock& lock, const char* why);
+  /// The same, and until every block that was freed by then is a hole that any stream may use, except those
+  /// in a quarantine that is not `emptied`.
+  Status wait_for_frees(QuietLock& lock, const char* why, bool emptied);
 
   /// Does not touch a stream again: for good, or until it is named again. From here on, frees of its blocks
   /// take the long way, and no thread keeps a lane for it.

@@ -212,6 +212,104 @@ TEST_F(Debug, WhereMemoryIsShortBlocksComeWithoutFencesAndOutOfTheQuarantine) {
   pool.free(other);
 }
 
+/// Two streams of a device, and a block of one that the other still works on after its free.
+struct FreedAndInUse {
+  explicit FreedAndInUse(PoolUnderTest& pool, uint64_t size) : pool_(pool) {
+    for (gpupool_stream_t& stream : streams) EXPECT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+    const gpupool_ptr_t block = pool.malloc(size, streams[0]);
+    pool.record_stream(block, streams[1]);
+    EXPECT_TRUE(ok(gpupool_stream_synchronize(pool, streams[0])));
+    EXPECT_TRUE(ok(gpupool_sim_work(0, streams[1], block, size, 5'000'000)));
+    pool.free(block, streams[0]);
+  }
+  FreedAndInUse(const FreedAndInUse&) = delete;
+  FreedAndInUse& operator=(const FreedAndInUse&) = delete;
+  ~FreedAndInUse() {
+    for (const gpupool_stream_t stream : streams) EXPECT_TRUE(ok(gpupool_stream_destroy(pool_, stream)));
+  }
+
+  gpupool_stream_t streams[2]{};
+
+ private:
+  PoolUnderTest& pool_;
+};
+
+// What a mode queues when it sees a free block is work that the memory waits for once more.
+
+TEST_F(Debug, EmptyingLeavesNothingWhateverTheModeHasQueued) {
+  for (const char* modes : {"poison", "canary", "poison,canary"}) {
+    SCOPED_TRACE(modes);
+    ASSERT_TRUE(ok(gpupool_set_debug(modes)));
+    PoolUnderTest pool(config_with());
+    const FreedAndInUse freed(pool, 5 * kMiB);
+    pool.empty();
+    EXPECT_EQ(pool.reserved(), 0U);
+  }
+}
+
+TEST_F(Debug, ALowerLimitWaitsForWhateverTheModeHasQueued) {
+  for (const char* modes : {"poison", "canary", "poison,canary"}) {
+    SCOPED_TRACE(modes);
+    ASSERT_TRUE(ok(gpupool_set_debug(modes)));
+    PoolUnderTest pool(config_with(8 * kMiB));
+    const FreedAndInUse freed(pool, 5 * kMiB);
+    pool.set_limit(2 * kMiB);
+    EXPECT_LE(pool.reserved(), 2 * kMiB);
+  }
+}
+
+TEST_F(Debug, ASleepWaitsForWhateverTheModeHasQueued) {
+  for (const char* modes : {"poison", "canary", "poison,canary", "poison,quarantine=1GiB"}) {
+    SCOPED_TRACE(modes);
+    ASSERT_TRUE(ok(gpupool_set_debug(modes)));
+    PoolUnderTest pool(config_with());
+    const FreedAndInUse freed(pool, 5 * kMiB);
+    EXPECT_TRUE(ok(gpupool_sleep(pool, nullptr, nullptr)));
+    EXPECT_EQ(pool.reserved(), 0U);
+    EXPECT_TRUE(ok(gpupool_wake(pool, nullptr, nullptr)));
+    std::string text;
+    EXPECT_EQ(damage(pool, text), 0U) << text;
+    EXPECT_EQ(faults(), 0U);
+  }
+}
+
+TEST_F(Debug, AShortageWaitsForWhateverTheModeHasQueued) {
+  for (const char* modes : {"poison", "canary", "poison,canary", "poison,quarantine=1GiB"}) {
+    SCOPED_TRACE(modes);
+    ASSERT_TRUE(ok(gpupool_set_debug(modes)));
+    PoolUnderTest pool(config_with(8 * kMiB));
+    const FreedAndInUse freed(pool, 5 * kMiB);
+    const gpupool_ptr_t block = pool.malloc(7 * kMiB, freed.streams[1]);
+    EXPECT_NE(block, 0U);
+    pool.free(block, freed.streams[1]);
+  }
+}
+
+TEST_F(Debug, AGraphMayGoOnUsingWhatWasFreed) {
+  for (const char* modes : {"poison,canary", "poison,quarantine=1GiB", "annotate"}) {
+    SCOPED_TRACE(modes);
+    ASSERT_TRUE(ok(gpupool_set_debug(modes)));
+    PoolUnderTest pool(config_with());
+    gpupool_stream_t streams[2];
+    for (gpupool_stream_t& stream : streams) ASSERT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+    ASSERT_TRUE(ok(gpupool_sim_capture(0, streams[0], 1)));
+    uint64_t capture = 0;
+    ASSERT_TRUE(ok(gpupool_capture_id(pool, streams[0], &capture)));
+    const gpupool_ptr_t block = pool.malloc(kMiB, streams[0]);
+    ASSERT_TRUE(ok(gpupool_fill(pool, block, 7, kMiB, streams[0])));
+    ASSERT_TRUE(ok(gpupool_sim_capture(0, streams[0], 0)));
+    pool.free(block, streams[0]);
+    // At once, on another stream: no fill of the pool's may be in the way, or come later.
+    EXPECT_TRUE(ok(gpupool_sim_launch(0, capture, streams[1])));
+    pool.synchronize();
+    EXPECT_EQ(*reinterpret_cast<uint8_t*>(block), 7U);
+    std::string text;
+    EXPECT_EQ(damage(pool, text), 0U) << text;
+    EXPECT_EQ(faults(), 0U);
+    for (const gpupool_stream_t stream : streams) EXPECT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
+  }
+}
+
 TEST_F(Debug, ASecondFreeTellsTheStory) {
   ASSERT_TRUE(ok(gpupool_set_debug("quarantine=1MiB")));
   PoolUnderTest pool(config_with());

@@ -34,7 +34,7 @@ class Bytes {
 
 class Decoder {
  public:
-  Decoder(Bytes bytes, bool annotated) : bytes_(bytes), world_(setup(annotated)) {}
+  Decoder(Bytes bytes, const char* debug) : bytes_(bytes), world_(setup(debug)) {}
 
   void run() {
     create_pool();
@@ -49,7 +49,7 @@ class Decoder {
   }
 
  private:
-  World::Setup setup(bool annotated) {
+  World::Setup setup(const char* debug) {
     static constexpr std::array<uint64_t, 8> kCapacities{4,   16,  48,   64,
                                                          192, 256, 1024, 0};  // MiB; 0: default
     World::Setup setup;
@@ -57,7 +57,7 @@ class Decoder {
     setup.capacity = kCapacities[byte % kCapacities.size()] * kMiB;
     setup.price_scale = (byte & 8) != 0 ? 0.01 : 1;
     setup.watched = (byte & 16) != 0;
-    setup.annotated = annotated;
+    setup.debug = debug;
     wanders_ = (byte & 32) != 0;
     if (wanders_) setup.threads = Wanderers::kCount + 1;
     return setup;
@@ -220,8 +220,8 @@ class Decoder {
 
 }  // namespace
 
-void run_sequence(const uint8_t* data, size_t size, bool annotated) {
-  Decoder(Bytes(data, size), annotated).run();
+void run_sequence(const uint8_t* data, size_t size, const char* debug) {
+  Decoder(Bytes(data, size), debug).run();
 }
 
 }  // namespace gpupool::fuzz

@@ -19,11 +19,11 @@ std::vector<uint8_t> sequence(uint32_t seed) {
   return bytes;
 }
 
-void run_sequences(bool annotated) {
-  for (uint32_t seed = 0; seed < kSequences; ++seed) {
+void run_sequences(const char* debug, uint32_t count = kSequences) {
+  for (uint32_t seed = 0; seed < count; ++seed) {
     const std::vector<uint8_t> bytes = sequence(seed);
     try {
-      run_sequence(bytes.data(), bytes.size(), annotated);
+      run_sequence(bytes.data(), bytes.size(), debug);
     } catch (const Broken& broken) {
       FAIL() << "sequence " << seed << ": " << broken.what() << "\nGPUPOOL_FUZZ_TRACE=1 shows what it did";
     }
@@ -31,12 +31,17 @@ void run_sequences(bool annotated) {
 }
 
 TEST(Replay, NoSequenceBreaksAPromise) {
-  run_sequences(false);
+  run_sequences("");
 }
 
 // The device, which refuses work outside of blocks then, sees no broken rule.
 TEST(Replay, NoWorkOfASequenceIsOutsideOfBlocks) {
-  run_sequences(true);
+  run_sequences("annotate");
+}
+
+// Nor does what the modes themselves queue break one.
+TEST(Replay, NoModeQueuesWorkThatBreaksAPromise) {
+  run_sequences("canary,poison", kSequences / 8);  // filling takes time
 }
 
 }  // namespace

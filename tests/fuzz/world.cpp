@@ -3,6 +3,7 @@
 #include "fuzz/world.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace gpupool::fuzz {
@@ -70,11 +71,12 @@ int32_t on_shortage(void* user, gpupool_t* handle, uint64_t, uint32_t attempt) {
 World::World(const Setup& setup) : watched_(setup.watched), threads_(setup.threads) {
   gpupool_sim_config_t config{};
   config.struct_size = sizeof config;
-  config.data = 2;
+  keeps_data_ = std::strstr(setup.debug, "poison") != nullptr;
+  config.data = keeps_data_ ? 1 : 2;
   config.capacity_bytes = setup.capacity;
   config.price_scale = setup.price_scale;
-  expect(gpupool_set_debug(setup.annotated ? "annotate" : ""), {GPUPOOL_SUCCESS}, "set_debug");
-  if (setup.annotated) apart_ = 512;
+  expect(gpupool_set_debug(setup.debug), {GPUPOOL_SUCCESS}, "set_debug");
+  if (setup.debug[0] != 0) apart_ = 512;
   expect(gpupool_sim_configure(kDevice, &config), {GPUPOOL_SUCCESS}, "sim_configure");
   capacity_ = free_memory();
   streams_ = {0, 3, 4, 7, GPUPOOL_STREAM_UNKNOWN - 1};
@@ -103,6 +105,10 @@ bool World::create(gpupool_config_t config, UpstreamModel upstream) {
         config.kind, config.flags, Long{config.limit_bytes}, config.fraction, config.slack,
         Long{config.max_chunk_bytes});
   auto pool = std::make_unique<PoolModel>();
+  // There is nothing at an upstream's addresses here.
+  if (keeps_data_ && config.mode == GPUPOOL_MODE_UPSTREAM) config.mode = GPUPOOL_MODE_AUTO;
+  // Its debug mode allocates.
+  if (keeps_data_) expect(gpupool_sim_script(kDevice, ""), {GPUPOOL_SUCCESS}, "script");
   config.device = kDevice;
   config.backend = GPUPOOL_BACKEND_SIM;
   if (config.mode == GPUPOOL_MODE_UPSTREAM) {

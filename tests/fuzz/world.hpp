@@ -94,7 +94,7 @@ class World {
     /// leaves more to go wrong.
     bool watched = false;
     /// Pools know where blocks are, and tell the device, which then refuses work outside of them.
-    bool annotated = false;
+    const char* debug = "";  // modes that put 512 bytes behind each block; "": none
     /// How many threads take turns.
     uint64_t threads = 1;
   };
@@ -186,7 +186,8 @@ class World {
   uint64_t capacity_ = 0;
   bool watched_ = false;
   uint64_t threads_ = 1;
-  uint64_t apart_ = 0;  // what pools add to each block
+  uint64_t apart_ = 0;       // what pools add to each block
+  bool keeps_data_ = false;  // the device does
   bool scripted_ = false;
   bool captured_ = false;  // some stream captured at some time
   bool leaked_ = false;    // a pool ended while a failure or a capture kept it from giving all back
@@ -205,6 +206,6 @@ class World {
 [[gnu::format(printf, 1, 2)]] void trace(const char* format, ...);
 
 /// Runs an operation sequence decoded from bytes; Broken if a promise was broken. Any bytes are a sequence.
-void run_sequence(const uint8_t* data, size_t size, bool annotated = false);
+void run_sequence(const uint8_t* data, size_t size, const char* debug = "");
 
 }  // namespace gpupool::fuzz
