@@ -39,39 +39,51 @@ def build(torch):
     )
 
 
-def measure(steps):
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    side_by_side.use_allocator()
-    import torch  # noqa: PLC0415
+class Training:
+    """The model, its optimizer, and batches no two of which need the same sizes."""
 
-    torch.manual_seed(1)
-    torch.use_deterministic_algorithms(True)
-    # Filling uninitialised memory would cost the same everywhere and show nothing.
-    torch.utils.deterministic.fill_uninitialized_memory = False
-    model = build(torch).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
-    lengths = torch.randint(128, 1025, (steps,)).tolist()  # no two batches need the same sizes
-    losses, times = [], []
-    for length in lengths:
+    def __init__(self, steps):
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        side_by_side.use_allocator()
+        import torch  # noqa: PLC0415
+
+        torch.manual_seed(1)
+        torch.use_deterministic_algorithms(True)
+        # Filling uninitialised memory would cost the same everywhere and show nothing.
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        self.torch = torch
+        self.model = build(torch).cuda()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, fused=True)
+        self.lengths = torch.randint(128, 1025, (steps,)).tolist()
+
+    def step(self, length):
+        """The seconds and the loss of one step, with rows of so many tokens."""
+        torch = self.torch
         tokens = torch.randint(VOCABULARY, (BATCH, length + 1)).cuda()
         torch.cuda.synchronize()
         start = time.perf_counter()
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            scores = model(tokens[:, :-1])
+            scores = self.model(tokens[:, :-1])
             loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1).float(), tokens[:, 1:].flatten())
         loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / length)
-        losses.append(loss.item())
-    stats = torch.cuda.memory_stats()
+        return time.perf_counter() - start, loss.item()
+
+
+def measure(steps):
+    training = Training(steps)
+    times, losses = zip(*(training.step(length) for length in training.lengths), strict=True)
+    a_token = [taken / length for taken, length in zip(times, training.lengths, strict=True)]
+    cuda = training.torch.cuda
+    stats = cuda.memory_stats()
     side_by_side.report(
         {
-            "ms": statistics.median(times[5:]) * 512 * 1000,
-            "total_s": sum(times[i] * lengths[i] for i in range(steps)),
-            "reserved": torch.cuda.max_memory_reserved(),
-            "allocated": torch.cuda.max_memory_allocated(),
+            "ms": statistics.median(a_token[5:]) * 512 * 1000,
+            "total_s": sum(times),
+            "reserved": cuda.max_memory_reserved(),
+            "allocated": cuda.max_memory_allocated(),
             "driver_calls": stats["num_device_alloc"] + stats["num_device_free"],
             "losses": losses,
         }

@@ -10,6 +10,7 @@ import time
 
 import gpupool
 
+TURNS = int(os.environ.get("GPUPOOL_ROTATIONS", "200")) // 8  # of each of eight engines
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -183,11 +184,11 @@ def _engine(name, turns, barrier):
 def case_s30_eight_engines_rotate_on_one_card():
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(8)
-    engines = [context.Process(target=_engine, args=(name, 25, barrier)) for name in range(8)]
+    engines = [context.Process(target=_engine, args=(name, TURNS, barrier)) for name in range(8)]
     for engine in engines:
         engine.start()
     for engine in engines:
-        engine.join(280)
+        engine.join(400)
         assert engine.exitcode == 0, engine
 
 
@@ -230,6 +231,7 @@ def case_s41_preparing_does_not_hold_up_others():
     here.send("end")
     other.join(120)
     assert other.exitcode == 0
+    print(f"longest wait of another process: {worst * 1e3:.1f} ms")
     assert worst <= 0.1, worst
 
 

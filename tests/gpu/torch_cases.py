@@ -7,6 +7,7 @@ installing it, because a process can install it only once.
 
 import ctypes
 import gc
+import pickle
 import random
 import subprocess
 import sys
@@ -254,6 +255,56 @@ def case_history():
     assert events[-3:] == ["alloc", "free_requested", "free_completed"], events
     frames = next(entry["frames"] for entry in trace if entry.get("addr") == address)
     assert any(frame["name"] == "case_history" for frame in frames)
+
+
+def blocks_of(events):
+    """What was allocated and freed, where, in order."""
+    return [
+        (event["action"], event["addr"], event["size"])
+        for event in events
+        if event["action"] in ("alloc", "free_requested")
+    ]
+
+
+def case_history_and_recording_tell_the_same():
+    """The same steps of a model, recorded by PyTorch and by gpupool."""
+    if MODE != "shim":
+        return
+    model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    clear()
+    with tempfile.TemporaryDirectory() as folder:
+        recorded, exported = f"{folder}/steps.gpt", f"{folder}/steps.pickle"
+        gpupool.record_start(recorded)
+        torch.cuda.memory._record_memory_history(max_entries=100_000)
+        for rows in (16, 300, 17, 4096):
+            model(torch.randn(rows, 512, device="cuda")).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        torch.cuda.memory._record_memory_history(enabled=None)
+        gpupool.record_stop()
+        command = [sys.executable, "-m", "gpupool", "export", recorded, "--format", "torch", "-o", exported]
+        subprocess.run(command, check=True, capture_output=True)
+        ours = pickle.loads(Path(exported).read_bytes())["device_traces"][0]
+    told, recording = blocks_of(trace), blocks_of(ours)
+    assert len(told) > 100
+    assert told == recording, next(pair for pair in zip(told, recording, strict=False) if pair[0] != pair[1])
+
+
+def case_modules_are_tags():
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            self.kept = torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda")
+            return x
+
+    gpupool.set_sampling(MIB)
+    model = torch.nn.Sequential(Layer(), torch.nn.Identity())
+    with gpupool_torch.tag_modules(model):
+        model(torch.ones(1, device="cuda"))
+    tags = [holder.tag for holder in gpupool.default_pool(0).holders() if holder.live_bytes >= 60 * MIB]
+    assert "0" in tags, tags
+    model[0].kept = None
 
 
 def case_mem_pool():
