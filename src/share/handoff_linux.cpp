@@ -77,6 +77,13 @@ bool read_number(std::string_view text, Number& number, int base = 10) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
+/// Of what may be anything, the beginning that a message can show.
+std::string_view beginning(std::string_view text) {
+  const auto is_plain = [](char letter) { return letter >= ' ' && letter <= '~'; };
+  const auto end = std::find_if_not(text.begin(), text.end(), is_plain);
+  return text.substr(0, std::min<size_t>(static_cast<size_t>(end - text.begin()), 60));
+}
+
 std::string_view next_word(std::string_view& rest) {
   const std::string_view word = rest.substr(0, rest.find(':'));
   rest.remove_prefix(std::min(rest.size(), word.size() + 1));
@@ -254,8 +261,9 @@ void Offer::forget() noexcept {
 Status Taking::take(std::string_view text, const char* device, std::unique_ptr<Taking>& taking) {
   Handle handle;
   if (!read_handle(text, handle)) {
+    const std::string_view shown = beginning(text);
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "handle is \"%.*s\", which gpupool_export did not write",
-                static_cast<int>(std::min<size_t>(text.size(), 60)), text.data());
+                static_cast<int>(shown.size()), shown.data());
   }
   if (handle.device != device) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the block is on device %.*s, and the pool on %s",

@@ -76,7 +76,6 @@ class Allocator final : public CUDAAllocator {
     if (block->owner != nullptr) {
       privates_.free(block->owner, ptr);
     } else {
-      sharing_.forget(ptr);
       (void)gpupool_free(devices_.find(block->device), reinterpret_cast<uintptr_t>(ptr),
                          number(block->stream));
     }
@@ -135,6 +134,7 @@ class Allocator final : public CUDAAllocator {
   /// Empties one pool, or all of them and the devices' own. Memory that a graph may still use stays.
   void emptyCache(MempoolId_t id) override {
     const ActingStack acting(history_.gather(RecordContext::ALL));
+    sharing_.close_waiting();
     (void)privates_.give_back(id);
     if (id == MempoolId_t{0, 0}) {
       devices_.empty();
@@ -263,14 +263,11 @@ class Allocator final : public CUDAAllocator {
 
   // ---- other processes and other devices
 
-  ShareableHandle shareIpcHandle(void* ptr) override {
-    gpupool_block_t block{};
-    gpupool_t* pool = devices_.owner_of(ptr, block);
-    TORCH_CHECK(pool != nullptr, "gpupool: ", ptr, " is in no live block, so that it cannot be shared");
-    return sharing_.share(pool, block, ptr);
-  }
+  ShareableHandle shareIpcHandle(void* ptr) override { return sharing_.share(ptr); }
 
-  std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return sharing_.open(handle); }
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
+    return sharing_.open(used(current_device()), handle);
+  }
 
   /// Lets a device use all memory that is mapped on another one, now and later, whatever it serves.
   void enablePeerAccess(DeviceIndex device, DeviceIndex device_to_access) override {
@@ -283,7 +280,6 @@ class Allocator final : public CUDAAllocator {
     }
     TORCH_CHECK(gpupool_enable_peer(used(device_to_access), device) == GPUPOOL_SUCCESS,
                 "gpupool: ", last_error());
-    sharing_.enable_peer(device_to_access, device);
   }
 
   /// Without peer access, only the copy between contexts knows how to reach mapped memory.
@@ -357,7 +353,6 @@ class Allocator final : public CUDAAllocator {
 
   /// A segment of a private pool has come or goes.
   void note_segment(const PrivatePool& pool, const Segment& segment, bool has_come) {
-    if (!has_come) sharing_.forget(segment.ptr);
     watching_.note_segment(pool, segment, has_come);
   }
 
@@ -378,11 +373,11 @@ class Allocator final : public CUDAAllocator {
   }
 
   Blocks blocks_;
-  Sharing sharing_;
   Limits limits_;
   Uncached uncached_;
   History history_;
   DevicePools devices_{[this](DeviceIndex device, gpupool_t* pool) { prepare(device, pool); }};
+  Sharing sharing_{devices_};
   PrivatePools privates_{devices_, [this](const PrivatePool& pool, const Segment& segment, bool has_come) {
                            note_segment(pool, segment, has_come);
                          }};
