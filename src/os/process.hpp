@@ -14,6 +14,9 @@ const char* program_name() noexcept;
 /// The arguments, each followed by a zero, as many as there is room for.
 void read_command_line(char* text, size_t room) noexcept;
 
+/// Memory that programs can still have without swapping; 0: the system does not say.
+uint64_t available_memory() noexcept;
+
 /// As getenv, but null in a program that runs with more rights than whoever started it.
 const char* trusted_environment(const char* name) noexcept;
 

@@ -42,6 +42,10 @@ void read_command_line(char* text, size_t room) noexcept {
   (void)std::snprintf(text, room, "%s", GetCommandLineA());
 }
 
+uint64_t available_memory() noexcept {
+  return 0;
+}
+
 const char* trusted_environment(const char* name) noexcept {
   return std::getenv(name);
 }

@@ -88,6 +88,8 @@ TEST_F(CudaDeviceTest, PeersComeToALivingDevice) {
   device_->remove_peer(1);
   ASSERT_EQ(device_->set_access(before.address, kGranule), kSuccess);
   EXPECT_EQ(fake_.seen().access_devices, 1u);
+  ASSERT_EQ(device_->protect(before.address, kGranule, Permission::read), kSuccess);
+  EXPECT_EQ(fake_.seen().access_devices, 1u) << "a removed peer may not even read";
   unmap_granule(*device_, before);
   unmap_granule(*device_, after);
   const uint64_t calls = fake_.calls("cuCtxEnablePeerAccess");

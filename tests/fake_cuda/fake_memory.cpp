@@ -326,9 +326,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
   State& driver = state();
   if (count == 0 || !is_whole_mappings(driver, address, size)) return CUDA_ERROR_INVALID_VALUE;
   uint32_t named = 0;
-  uint32_t granted = 0;
-  bool reads = true;
-  bool nothing = true;
+  uint32_t readers = 0;
+  uint32_t writers = 0;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& descriptor = descriptors[i];
     const int id = descriptor.location.id;
@@ -337,17 +336,16 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
       return CUDA_ERROR_INVALID_VALUE;
     }
     named |= 1u << id;
-    if (descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) granted |= 1u << id;
-    reads = reads && descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
-    nothing = nothing && descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) writers |= 1u << id;
+    if (descriptor.flags == CU_MEM_ACCESS_FLAGS_PROT_READ) readers |= 1u << id;
   }
-  const int protection = nothing ? PROT_NONE : reads ? PROT_READ : PROT_READ | PROT_WRITE;
+  const int protection = writers != 0 ? PROT_READ | PROT_WRITE : readers != 0 ? PROT_READ : PROT_NONE;
   if (mprotect(to_memory(address), size, protection) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   for (auto mapping = driver.mappings.find(address);
        mapping != driver.mappings.end() && mapping->first < address + size; ++mapping) {
-    mapping->second.access = (mapping->second.access & ~named) | granted;
+    mapping->second.access = (mapping->second.access & ~named) | writers;
   }
-  driver.seen.access_devices = granted;
+  driver.seen.access_devices = readers | writers;
   return CUDA_SUCCESS;
 }
 

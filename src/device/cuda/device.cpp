@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/device.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cinttypes>
-#include <cstdio>
-#include <memory>
 #include <utility>
 
-#include "device/cuda/inspection_kernel.hpp"
+#include "os/process.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -44,21 +41,19 @@ cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shar
 }
 
 CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
-    : driver_(driver), setup_(std::move(setup)), shareable_chunks_(setup_.shareable_chunks) {
-  const auto grant = [this](cuda::CUdevice device) {
-    access_.push_back(
-        {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, device}, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
-  };
-  grant(setup_.info.ordinal);
-  for (const cuda::CUdevice peer : setup_.peers) grant(peer);
-}
+    : driver_(driver),
+      setup_(std::move(setup)),
+      shareable_chunks_(setup_.shareable_chunks),
+      peers_(driver, setup_.info.ordinal, setup_.peers),
+      events_(driver),
+      inspection_(driver) {}
 
 CudaDevice::~CudaDevice() {
   const CudaScope scope = enter(CaptureSafety::unsafe);
   // Once the driver has gone, the events have gone too.
   if (scope.status() != kSuccess) return;
-  for (const CUevent event : free_events_) driver_.cuEventDestroy_v2(event);
-  if (module_ != nullptr) driver_.cuModuleUnload(module_);
+  events_.destroy_all();
+  inspection_.unload();
 }
 
 Status CudaDevice::free_memory(uint64_t& free) {
@@ -134,29 +129,12 @@ Status CudaDevice::map(Address address, uint64_t size, ChunkHandle chunk) {
 }
 
 Status CudaDevice::set_access(Address address, uint64_t size) {
-  const CudaScope scope = enter(CaptureSafety::unsafe);
-  if (scope.status() != kSuccess) return scope.status();
-  const std::lock_guard lock(peer_mutex_);
-  const CUresult result = driver_.cuMemSetAccess(address, size, access_.data(), access_.size());
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuMemSetAccess(address 0x%" PRIx64 ", size %" PRIu64 ", %zu devices)", address,
-                     size, access_.size());
+  return protect(address, size, Permission::write);
 }
 
 Status CudaDevice::protect(Address address, uint64_t size, Permission access) {
-  if (access == Permission::write) return set_access(address, size);
   const CudaScope scope = enter(CaptureSafety::unsafe);
-  if (scope.status() != kSuccess) return scope.status();
-  const std::lock_guard lock(peer_mutex_);
-  std::vector<cuda::CUmemAccessDesc> less = access_;
-  for (cuda::CUmemAccessDesc& each : less) {
-    each.flags = access == Permission::read ? cuda::CU_MEM_ACCESS_FLAGS_PROT_READ
-                                            : cuda::CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  }
-  const CUresult result = driver_.cuMemSetAccess(address, size, less.data(), less.size());
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuMemSetAccess(address 0x%" PRIx64 ", size %" PRIu64 ", less for %zu devices)",
-                     address, size, less.size());
+  return scope.status() == kSuccess ? peers_.set_access(address, size, access) : scope.status();
 }
 
 Status CudaDevice::unmap(Address address, uint64_t size) {
@@ -202,27 +180,13 @@ Status CudaDevice::import_chunk(const SharedChunk& shared, uint64_t, ChunkHandle
 // ---- peers
 
 Status CudaDevice::add_peer(int32_t peer, bool all) {
-  if (const Status status = check_peer(driver_, setup_.info.ordinal, peer); status != kSuccess) return status;
-  {
-    const std::lock_guard lock(peer_mutex_);
-    const auto known = std::ranges::find(access_, peer, [](const auto& each) { return each.location.id; });
-    if (known != access_.end()) {
-      known->flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    } else {
-      access_.push_back(
-          {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, peer}, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
-    }
-  }
-  if (!all) return kSuccess;
+  if (const Status status = peers_.add(peer); status != kSuccess || !all) return status;
   const CudaScope scope = enter(CaptureSafety::unsafe);
-  return scope.status() == kSuccess ? enable_peers() : scope.status();
+  return scope.status() == kSuccess ? peers_.enable(setup_.context) : scope.status();
 }
 
 void CudaDevice::remove_peer(int32_t peer) noexcept {
-  const std::lock_guard lock(peer_mutex_);
-  for (cuda::CUmemAccessDesc& each : access_) {
-    if (each.location.id == peer) each.flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  }
+  peers_.remove(peer);
 }
 
 // ---- the driver's own malloc
@@ -248,33 +212,12 @@ Status CudaDevice::allocate(Kind kind, uint64_t size, Stream, Address& address) 
 }
 
 Status CudaDevice::allocate_device(uint64_t size, Address& address) {
-  if (const Status status = enable_peers(); status != kSuccess) return status;
+  if (const Status status = peers_.enable(setup_.context); status != kSuccess) return status;
   cuda::CUdeviceptr pointer = 0;
   const CUresult result = driver_.cuMemAlloc_v2(&pointer, size);
   if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemAlloc(size %" PRIu64 ")", size);
   address = pointer;
   return kSuccess;
-}
-
-/// Memory from the driver's malloc is accessible to contexts, not, as chunks are, to devices. Here that means
-/// the peers' primary contexts, which are retained for ever.
-Status CudaDevice::enable_peers() {
-  const std::lock_guard lock(peer_mutex_);
-  for (; enabled_ < access_.size(); ++enabled_) {
-    if (const Status status = enable_peer(access_[enabled_].location.id); status != kSuccess) return status;
-  }
-  return kSuccess;
-}
-
-Status CudaDevice::enable_peer(cuda::CUdevice peer) {
-  cuda::CUcontext peer_context = nullptr;
-  CUresult result = driver_.cuDevicePrimaryCtxRetain(&peer_context, peer);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxRetain(device %d)", peer);
-  const CudaScope scope(driver_, peer_context, CaptureSafety::unsafe);
-  if (scope.status() != kSuccess) return scope.status();
-  result = driver_.cuCtxEnablePeerAccess(setup_.context, 0);
-  if (result == CUDA_SUCCESS || result == cuda::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return kSuccess;
-  return cuda_failed(result, "cuCtxEnablePeerAccess(of device %d, for device %d)", setup_.info.ordinal, peer);
 }
 
 Status CudaDevice::deallocate(Kind kind, Address address, uint64_t size, Stream) {
@@ -290,30 +233,11 @@ Status CudaDevice::deallocate(Kind kind, Address address, uint64_t size, Stream)
 
 // ---- order
 
-/// A free event, or a new one.
-Status CudaDevice::reuse_or_create_event(CUevent& event) {
-  {
-    const std::lock_guard lock(event_mutex_);
-    if (!free_events_.empty()) {
-      event = free_events_.back();
-      free_events_.pop_back();
-      return kSuccess;
-    }
-    if (free_events_.capacity() <= event_count_) free_events_.reserve(2 * event_count_ + 16);
-    ++event_count_;
-  }
-  const CUresult result = driver_.cuEventCreate(&event, cuda::CU_EVENT_DISABLE_TIMING);
-  if (result == CUDA_SUCCESS) return kSuccess;
-  const std::lock_guard lock(event_mutex_);
-  --event_count_;
-  return cuda_failed(result, "cuEventCreate");
-}
-
 Status CudaDevice::record(Stream stream, Event& event) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
   CUevent taken = nullptr;
-  if (const Status status = reuse_or_create_event(taken); status != kSuccess) return status;
+  if (const Status status = events_.take(taken); status != kSuccess) return status;
   const CUresult result = driver_.cuEventRecord(taken, to_stream(stream));
   if (result != CUDA_SUCCESS) {
     recycle(to_number(taken));
@@ -363,8 +287,7 @@ Status CudaDevice::synchronize(Event event) {
 void CudaDevice::recycle(Event event) noexcept {
   // In a forked child the lock may belong to a thread that does not exist there.
   if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;
-  const std::lock_guard lock(event_mutex_);
-  free_events_.push_back(to_event(event));
+  events_.keep(to_event(event));
 }
 
 Status CudaDevice::synchronize_all() {
@@ -463,18 +386,11 @@ Status CudaDevice::fill_words(Address destination, uint32_t word, uint64_t size,
 
 // ---- sleep
 
-/// The system's MemAvailable, because the driver reports no such figure.
+/// The system's figure, because the driver has none.
 Status CudaDevice::host_memory(uint64_t& available) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/meminfo", "re"), std::fclose);
-  if (file == nullptr) return fail(GPUPOOL_ERROR_UNAVAILABLE, "/proc/meminfo cannot be read");
-  char line[128];
-  while (std::fgets(line, sizeof line, file.get()) != nullptr) {
-    uint64_t kilobytes = 0;
-    if (std::sscanf(line, "MemAvailable: %" SCNu64 " kB", &kilobytes) != 1) continue;
-    available = kilobytes * 1024;
-    return kSuccess;
-  }
-  return fail(GPUPOOL_ERROR_UNAVAILABLE, "/proc/meminfo has no MemAvailable");
+  available = os::available_memory();
+  if (available != 0) return kSuccess;
+  return fail(GPUPOOL_ERROR_UNAVAILABLE, "the system does not say how much memory is available");
 }
 
 Status CudaDevice::transfer(Address destination, Address source, uint64_t size, Stream stream) {
@@ -484,29 +400,14 @@ Status CudaDevice::transfer(Address destination, Address source, uint64_t size, 
 // ---- debug modes
 
 Status CudaDevice::begin_inspecting() {
-  if (inspection_ != nullptr) return kSuccess;
   const CudaScope scope = enter(CaptureSafety::unsafe);
-  if (scope.status() != kSuccess) return scope.status();
-  if (module_ == nullptr) {
-    const CUresult result = driver_.cuModuleLoadData(&module_, cuda::kInspectionPtx);
-    if (result != CUDA_SUCCESS) return cuda_failed(result, "cuModuleLoadData");
-  }
-  const CUresult result = driver_.cuModuleGetFunction(&inspection_, module_, cuda::kInspectionName);
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuModuleGetFunction(%s)", cuda::kInspectionName);
+  return scope.status() == kSuccess ? inspection_.load() : scope.status();
 }
 
 Status CudaDevice::inspect(std::span<const Look> looks, Address report, Stream stream) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
-  cuda::InspectionTask task;
-  task.report = report;
-  std::copy(looks.begin(), looks.end(), task.looks);
-  void* parameters[] = {&task};
-  const CUresult result = driver_.cuLaunchKernel(inspection_, 1, 1, 1, cuda::inspection_threads(looks.size()),
-                                                 1, 1, 0, to_stream(stream), parameters, nullptr);
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuLaunchKernel(%s, stream 0x%" PRIxPTR ")", cuda::kInspectionName, stream);
+  return inspection_.launch(looks, report, to_stream(stream));
 }
 
 }  // namespace gpupool::internal

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <vector>
 
 #include "device/cuda/api.hpp"
 #include "device/cuda/compute_sanitizer.hpp"
+#include "device/cuda/inspection.hpp"
+#include "device/cuda/peer_access.hpp"
 #include "device/cuda/scope.hpp"
+#include "device/cuda/spare_events.hpp"
 #include "device/device.hpp"
 
 namespace gpupool::internal {
@@ -26,9 +28,6 @@ struct CudaDeviceSetup {
 
 /// How chunks of a device are created.
 cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shareable, bool rdma) noexcept;
-
-/// Whether `peer` may access the memory of `device`; the device itself may.
-Status check_peer(const CudaDriver& driver, cuda::CUdevice device, cuda::CUdevice peer);
 
 class CudaDevice final : public Device {
  public:
@@ -90,32 +89,16 @@ class CudaDevice final : public Device {
  private:
   CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }
   Status allocate_device(uint64_t size, Address& address);
-  Status enable_peers();
-  Status enable_peer(cuda::CUdevice peer);
-  Status reuse_or_create_event(cuda::CUevent& event);
 
   const CudaDriver& driver_;
   const CudaDeviceSetup setup_;
   // Cleared for good once the driver refuses shareable chunks.
   std::atomic<bool> shareable_chunks_;
 
-  // Spare events, with capacity for every event that exists, so recycle needs no memory.
-  std::mutex event_mutex_;
-  std::vector<cuda::CUevent> free_events_;
-  size_t event_count_ = 0;
-
-  // Held across driver calls only by the first allocation after a peer was added, which no other may
-  // overtake.
-  std::mutex peer_mutex_;
-  // One descriptor for the device itself and one for each peer that it ever had.
-  std::vector<cuda::CUmemAccessDesc> access_;
-  size_t enabled_ = 1;  // how many of them can access memory from cuMemAlloc
-
+  PeerAccess peers_;
+  SpareEvents events_;
+  CudaInspection inspection_;
   ComputeSanitizer sanitizer_;
-
-  // Null: begin_inspecting() was not called.
-  cuda::CUmodule module_ = nullptr;
-  cuda::CUfunction inspection_ = nullptr;
 };
 
 }  // namespace gpupool::internal
