@@ -22,20 +22,27 @@ constexpr StackKinds kAllStacks{true, true};
 
 }  // namespace
 
-Debugger::Debugger(Pool& pool, const DebugModes& modes)
+Debugger::Debugger(Pool& pool, const DebuggedRooms& debugged, const DebugModes& modes)
     : pool_(pool),
+      rooms_(debugged.rooms),
+      door_(debugged.door),
+      slow_path_(debugged.slow_path),
+      way_back_(debugged.way_back),
+      sleeper_(debugged.sleeper),
+      watcher_(debugged.watcher),
+      sampler_(debugged.sampler),
       modes_(modes),
-      inspector_(pool.device_),
+      inspector_(rooms_.device),
       quarantine_(modes.quarantine, book_, inspector_),
-      fences_(pool) {}
+      fences_(rooms_, debugged.backing) {}
 
 Status Debugger::begin() {
   if (modes_.annotate) {
     if (const Status status = check_annotate(); status != kSuccess) return status;
-    pool_.device_.begin_annotating();
+    rooms_.device.begin_annotating();
   }
   if (!modes_.canary && !modes_.poison) return kSuccess;
-  if (!pool_.device_.info().keeps_data) {
+  if (!rooms_.device.info().keeps_data) {
     return fail(
         GPUPOOL_ERROR_UNSUPPORTED,
         "debug modes poison and canary need a device that keeps data, and this simulated one has none");
@@ -46,13 +53,13 @@ Status Debugger::begin() {
 /// compute-sanitizer sees blocks in what the driver's malloc gave, and would report the pool's own fills and
 /// looks too.
 Status Debugger::check_annotate() const {
-  const DeviceInfo& info = pool_.device_.info();
+  const DeviceInfo& info = rooms_.device.info();
   if (!info.annotates) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED,
                 "debug mode annotate needs a simulated device, or a GPU under compute-sanitizer");
   }
   if (!info.is_under_sanitizer) return kSuccess;
-  if (pool_.options_.vmm) {
+  if (rooms_.options.vmm) {
     return fail(
         GPUPOOL_ERROR_UNSUPPORTED,
         "under compute-sanitizer, debug mode annotate needs mode 0 (auto) or 2 (driver), not 1 (vmm)");
@@ -67,14 +74,14 @@ Status Debugger::check_annotate() const {
 // ---- mallocs
 
 bool Debugger::wants_fence(uint64_t size) const noexcept {
-  return modes_.fence && pool_.options_.vmm && size >= modes_.fence_least;
+  return modes_.fence && rooms_.options.vmm && size >= modes_.fence_least;
 }
 
 Status Debugger::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
   Sighting seen;
   const Status status = allocate(size, alignment, stream, address, seen);
-  pool_.watcher_.tell_malloc(seen);
-  if (is_shortage(status)) return name_holders(pool_.sampler_, status);
+  watcher_.tell_malloc(seen);
+  if (is_shortage(status)) return name_holders(sampler_, status);
   if (status != kSuccess || address == 0) return status;
   if (!modes_.slows()) {
     guard(seen, alignment, address);
@@ -83,7 +90,7 @@ Status Debugger::malloc(uint64_t size, uint64_t alignment, Stream stream, Addres
   const StackId stack = take_stack(kinds_to_take(kAllStacks));
   Findings found;
   {
-    const Pool::Lock lock = pool_.enter();
+    const QuietLock lock = door_.enter();
     begin_life(address, size, stack);
     collect_findings(found);
   }
@@ -99,7 +106,7 @@ Status Debugger::allocate(uint64_t size, uint64_t alignment, Stream stream, Addr
   }
   const bool is_apart = modes_.canary || modes_.annotate;
   const uint64_t padded = is_apart && is_valid_size(size) && size != 0 ? size + kApart : size;
-  return pool_.slow_path_.malloc(padded, alignment, stream, address, seen);
+  return slow_path_.malloc(padded, alignment, stream, address, seen);
 }
 
 /// UNAVAILABLE while the stream captures, since a graph's memory stays where it is. If memory is short, the
@@ -107,24 +114,24 @@ Status Debugger::allocate(uint64_t size, uint64_t alignment, Stream stream, Addr
 Status Debugger::allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address,
                                  Sighting& seen) {
   if (const Status status = check_stream(stream); status != kSuccess) return status;
-  ThreadCache& cache = *ThreadSlots::find(pool_.id_);
-  Pool::Lock lock = pool_.enter();
-  if (const Status status = pool_.sleeper_.admit(lock); status != kSuccess) return status;
+  ThreadCache& cache = *ThreadSlots::find(rooms_.id);
+  QuietLock lock = door_.enter();
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
   StreamState* state = nullptr;
-  if (const Status status = pool_.streams_.find(stream, state); status != kSuccess) return status;
-  if (pool_.captures_.note(*state)) return GPUPOOL_ERROR_UNAVAILABLE;
+  if (const Status status = rooms_.streams.find(stream, state); status != kSuccess) return status;
+  if (rooms_.captures.note(*state)) return GPUPOOL_ERROR_UNAVAILABLE;
   fences_.sweep();
   Range* block = nullptr;
   const Status status = fences_.allocate(*state, allocated_size(size), alignment, block);
   if (is_shortage(status)) ++unfenced_;
   if (status != kSuccess) return status;
   address = block->address;
-  pool_.slow_path_.assign_block(block, cache, size, seen);
+  slow_path_.assign_block(block, cache, size, seen);
   return kSuccess;
 }
 
 void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcept {
-  Range* block = pool_.space_.map.find(address);
+  Range* block = rooms_.space.map.find(address);
   StreamState& state = heap_of(*block).state();
   BlockRecord life;
   life.address = address;
@@ -139,19 +146,19 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.is_fenced = block->region->is_fence;
   const bool may = Inspector::may_queue(state);
   life.is_captured = !may;
-  pool_.device_.annotate(address, life.room, Standing::open);
+  rooms_.device.annotate(address, life.room, Standing::open);
   if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
   if (modes_.poison && may) poison(life, state, kNewPoison);
   // Behind a fenced block is only what it was rounded up by.
   const uint64_t behind = life.room - size;
   if (modes_.canary && may && behind != 0) {
     const auto byte = static_cast<uint8_t>(canary_of(life.number));
-    life.has_canary = pool_.device_.fill(address + size, byte, behind, state.order.stream()) == kSuccess;
+    life.has_canary = rooms_.device.fill(address + size, byte, behind, state.order.stream()) == kSuccess;
     if (!life.has_canary) inspector_.skip(1);
   }
   life.is_poisoned = false;
-  pool_.device_.annotate(address + size, behind, Standing::closed);
-  pool_.device_.annotate(address, size, Standing::block);
+  rooms_.device.annotate(address + size, behind, Standing::closed);
+  rooms_.device.annotate(address, size, Standing::block);
   try {
     book_.add(life);
   } catch (const std::bad_alloc&) {
@@ -162,7 +169,7 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
 void Debugger::poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept {
   const uint64_t size = align_down(life.requested, sizeof word);
   const Stream stream = state.order.stream();
-  life.is_poisoned = size == 0 || pool_.device_.fill_words(life.address, word, size, stream) == kSuccess;
+  life.is_poisoned = size == 0 || rooms_.device.fill_words(life.address, word, size, stream) == kSuccess;
   if (!life.is_poisoned) inspector_.skip(1);
 }
 
@@ -170,15 +177,15 @@ void Debugger::poison(BlockRecord& life, StreamState& state, uint32_t word) noex
 
 Status Debugger::free(Address address, Stream stream) {
   if (!modes_.slows()) {
-    const Pool::Lock lock = pool_.enter();
-    if (book_.find(address) == nullptr) return pool_.slow_path_.free(address, stream);
+    const QuietLock lock = door_.enter();
+    if (book_.find(address) == nullptr) return slow_path_.free(address, stream);
   }
   const StackId stack = take_stack(kinds_to_take(kAllStacks));
   wait_for_work();
   Findings found;
   Status status = kSuccess;
   {
-    const Pool::Lock lock = pool_.enter();
+    const QuietLock lock = door_.enter();
     BlockRecord* life = book_.find(address);
     const bool was_live = life != nullptr && life->died_ns == 0;
     if (was_live) {
@@ -190,7 +197,7 @@ Status Debugger::free(Address address, Stream stream) {
     const BlockRecord before = was_live ? *life : BlockRecord{};
     const bool is_captured = was_live && is_of_graph(*life);
     // The record may go with the block. It stays if the free fails.
-    status = pool_.slow_path_.free(address, stream);
+    status = slow_path_.free(address, stream);
     if (status != kSuccess && was_live) life->died_ns = 0;
     if (status == kSuccess && was_live) close_block(before, is_captured);
     collect_findings(found);
@@ -201,15 +208,15 @@ Status Debugger::free(Address address, Stream stream) {
 
 /// Work that uses a block may still be queued when it is freed, and is checked when it runs.
 void Debugger::wait_for_work() {
-  if (!modes_.annotate || !pool_.device_.info().is_under_sanitizer) return;
-  Pool::Lock lock = pool_.enter();
-  (void)pool_.way_back_.wait_for_streams(lock, "compute-sanitizer");
+  if (!modes_.annotate || !rooms_.device.info().is_under_sanitizer) return;
+  QuietLock lock = door_.enter();
+  (void)way_back_.wait_for_streams(lock, "compute-sanitizer");
 }
 
 /// For annotate: whether a graph may use a live block that is freed now.
 bool Debugger::is_of_graph(const BlockRecord& life) const noexcept {
   if (!modes_.annotate || life.is_captured) return life.is_captured;
-  const Range* block = pool_.space_.map.find(life.address);
+  const Range* block = rooms_.space.map.find(life.address);
   if (block == nullptr) return false;
   StreamOrder& order = heap_of(*block).state().order;
   return !order.is_retired() && order.capturing();
@@ -217,17 +224,17 @@ bool Debugger::is_of_graph(const BlockRecord& life) const noexcept {
 
 /// Tells the device that a block was freed.
 void Debugger::close_block(const BlockRecord& life, bool is_captured) noexcept {
-  pool_.device_.annotate(life.address, life.requested, Standing::freed);
+  rooms_.device.annotate(life.address, life.requested, Standing::freed);
   // The graph goes on using a captured block, and an unmapped block has no memory any more.
-  const bool is_unmapped = life.is_fenced && pool_.space_.map.find(life.address) == nullptr;
-  if (is_captured || is_unmapped) pool_.device_.annotate(life.address, life.requested, Standing::open);
+  const bool is_unmapped = life.is_fenced && rooms_.space.map.find(life.address) == nullptr;
+  if (is_captured || is_unmapped) rooms_.device.annotate(life.address, life.requested, Standing::open);
 }
 
 void Debugger::settle(Range& block) noexcept {
   BlockRecord* life = book_.find(block.address);
   StreamState& state = heap_of(block).state();
   // Memory that is away cannot be looked at, nor what may be by the time that the look is done.
-  if (is_ending_ || life == nullptr || !pool_.sleeper_.is_awake() || pool_.sleeper_.is_asleep(block)) {
+  if (is_ending_ || life == nullptr || !sleeper_.is_awake() || sleeper_.is_asleep(block)) {
     allow_reuse(block);
     return;
   }
@@ -245,14 +252,14 @@ void Debugger::settle(Range& block) noexcept {
     return;
   }
   quarantine_.add(block);
-  if (quarantine_.is_full(pool_.ledger_.used()))
+  if (quarantine_.is_full(rooms_.ledger.used()))
     quarantine_.make_room([this](Range& oldest) { allow_reuse(oldest); });
 }
 
 /// Lets the block's memory be handed out again.
 void Debugger::allow_reuse(Range& block) noexcept {
   book_.move_to_gone(block.address);
-  block.region->is_fence ? fences_.retire(block) : pool_.way_back_.free_to_heap(block);
+  block.region->is_fence ? fences_.retire(block) : way_back_.free_to_heap(block);
 }
 
 bool Debugger::empty_quarantine() noexcept {
@@ -273,16 +280,16 @@ bool Debugger::may_guard() noexcept {
   constexpr uint64_t kParts = 2000;
   constexpr uint64_t kFirst = 1'000'000;
   fences_.sweep();
-  const uint64_t elapsed = pool_.device_.age_ns();
+  const uint64_t elapsed = rooms_.device.age_ns();
   return fences_.count() < kMostGuards && guard_ns_ < kFirst + elapsed / kParts;
 }
 
 void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address) {
-  if (!modes_.guard || !seen.is_sampled || !pool_.options_.vmm) return;
+  if (!modes_.guard || !seen.is_sampled || !rooms_.options.vmm) return;
   uint64_t start = 0;
   {
-    const Pool::Lock lock = pool_.enter();
-    start = pool_.device_.raw().now_ns();
+    const QuietLock lock = door_.enter();
+    start = rooms_.device.raw().now_ns();
     if (!may_guard()) return;
   }
   Sighting guarded;
@@ -295,16 +302,16 @@ void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address)
   }
   const StackId stack = status == kSuccess ? take_stack(kinds_to_take(kAllStacks)) : 0;
   {
-    const Pool::Lock lock = pool_.enter();
-    guard_ns_ += pool_.device_.raw().now_ns() - start;
+    const QuietLock lock = door_.enter();
+    guard_ns_ += rooms_.device.raw().now_ns() - start;
     if (status != kSuccess) return;
     begin_life(fenced, seen.requested, stack);
-    Range* block = pool_.space_.map.find(fenced);
+    Range* block = rooms_.space.map.find(fenced);
     ThreadCache* owner = owner_of(*block);
     const std::lock_guard owner_lock(owner->lock);
     block->add_marks(kDebugged);
   }
-  pool_.watcher_.tell_malloc(guarded);
+  watcher_.tell_malloc(guarded);
   (void)pool_.free(std::exchange(address, fenced), seen.stream);
 }
 
@@ -330,8 +337,8 @@ bool Debugger::look_at_lives(Address& from) noexcept {
       from = life.address;
       return done = false;
     }
-    Range* block = pool_.space_.map.find(life.address);
-    if (!life.has_canary || pool_.sleeper_.is_asleep(*block)) return true;
+    Range* block = rooms_.space.map.find(life.address);
+    if (!life.has_canary || sleeper_.is_asleep(*block)) return true;
     StreamState& state = heap_of(*block).state();
     if (of != &state || looks.is_full()) {
       if (of != nullptr) inspector_.queue(std::exchange(looks, {}), *of);
@@ -350,17 +357,17 @@ Status Debugger::check(uint64_t& count, std::string& text) {
     Findings found;
     Status status = kSuccess;
     {
-      Pool::Lock lock = pool_.enter();
+      QuietLock lock = door_.enter();
       done = look_at_lives(from);
-      status = pool_.way_back_.wait_for_streams(lock, "check");
-      pool_.way_back_.settle_all_pending(lock);
+      status = way_back_.wait_for_streams(lock, "check");
+      way_back_.settle_all_pending(lock);
       fences_.sweep();
       collect_findings(found);
     }
     tell(found);
     if (status != kSuccess) return status;
   }
-  const Pool::Lock lock = pool_.enter();
+  const QuietLock lock = door_.enter();
   count = findings_ + inspector_.untold();
   for (const std::string& line : told_) text += line + "\n";
   if (const uint64_t untold = inspector_.untold(); untold != 0)
@@ -378,13 +385,13 @@ void Debugger::tell(const Findings& found) noexcept {
       const std::string line = describe_finding(finding);
       log_line(GPUPOOL_LOG_ERROR, "%s", line.c_str());
       if (!log_enabled(GPUPOOL_LOG_ERROR)) std::fprintf(stderr, "gpupool: %s\n", line.c_str());
-      const Pool::Lock lock = pool_.door_.look();
+      const QuietLock lock = door_.look();
       told_.push_back(line);
       if (told_.size() > kToldMax) told_.pop_front();
     } catch (const std::bad_alloc&) {
       // The finding counts all the same.
     }
-    const Pool::Lock lock = pool_.door_.look();
+    const QuietLock lock = door_.look();
     ++findings_;
   }
 }
@@ -392,13 +399,13 @@ void Debugger::tell(const Findings& found) noexcept {
 void Debugger::end(QuietLock& lock) noexcept {
   // From here on, nobody but the log sees the findings.
   (void)empty_quarantine();
-  (void)pool_.way_back_.wait_for_streams(lock, "the pool's end");
+  (void)way_back_.wait_for_streams(lock, "the pool's end");
   Findings found;
   collect_findings(found);
   is_ending_ = true;
-  pool_.way_back_.settle_all_pending(lock);
+  way_back_.settle_all_pending(lock);
   (void)empty_quarantine();
-  (void)pool_.way_back_.wait_for_streams(lock, "the pool's end");
+  (void)way_back_.wait_for_streams(lock, "the pool's end");
   fences_.end();
   lock.unlock();
   tell(found);

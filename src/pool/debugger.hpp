@@ -21,14 +21,35 @@
 
 namespace gpupool::internal {
 
+class Backing;
+class Door;
 class Pool;
+class Sampler;
+class Sleeper;
+class SlowPath;
+class Watcher;
+class WayBack;
 struct Range;
+struct Rooms;
 struct StreamState;
+
+/// The rooms of a pool that its debug modes work with.
+struct DebuggedRooms {
+  const Rooms& rooms;
+  Door& door;
+  Backing& backing;
+  SlowPath& slow_path;
+  WayBack& way_back;
+  Sleeper& sleeper;
+  Watcher& watcher;
+  const Sampler& sampler;
+};
 
 /// Guarded by the pool's lock, except what says otherwise.
 class Debugger {
  public:
-  Debugger(Pool& pool, const DebugModes& modes);
+  /// From the pool itself it only asks what anybody may.
+  Debugger(Pool& pool, const DebuggedRooms& debugged, const DebugModes& modes);
   Debugger(const Debugger&) = delete;
   Debugger& operator=(const Debugger&) = delete;
 
@@ -87,6 +108,13 @@ class Debugger {
   void tell(const Findings& found) noexcept;
 
   Pool& pool_;
+  const Rooms& rooms_;
+  Door& door_;
+  SlowPath& slow_path_;
+  WayBack& way_back_;
+  Sleeper& sleeper_;
+  Watcher& watcher_;
+  const Sampler& sampler_;
   const DebugModes modes_;
   AddressBook book_;
   Inspector inspector_;

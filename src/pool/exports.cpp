@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "pool/blocks.hpp"
-#include "pool/pool.hpp"
+#include "pool/debugger.hpp"
+#include "pool/rooms.hpp"
+#include "pool/way_back.hpp"
 
 namespace gpupool::internal {
 
@@ -25,19 +27,19 @@ std::string id_of(const DeviceInfo& info) {
 
 Status Exports::add(QuietLock& lock, Address address, std::string& handle) {
   if (const Status status = share::check_handoff(); status != kSuccess) return status;
-  if (!pool_.options_.vmm) {
+  if (!rooms_.options.vmm) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "only a pool in vmm mode can export and import blocks");
   }
-  if (pool_.debugger_ != nullptr) {
+  if (debugger_ != nullptr) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "a pool with debug modes cannot export its blocks");
   }
-  if (const Status status = pool_.sleeper_.admit(lock); status != kSuccess) return status;
-  Range* block = pool_.space_.map.find(address);
+  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
+  Range* block = rooms_.space.map.find(address);
   ThreadCache* owner = block != nullptr ? owner_of(*block) : nullptr;
   if (owner == nullptr || block->address != address || !block->is(State::live)) {
-    return not_a_block(pool_.space_, address);
+    return not_a_block(rooms_.space, address);
   }
-  if (pool_.sleeper_.is_alone(address)) {
+  if (sleeper_.is_alone(address)) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "the block at 0x%" PRIx64 " sleeps: wake it before it is exported",
                 address);
   }
@@ -59,14 +61,14 @@ Status Exports::add(QuietLock& lock, Address address, std::string& handle) {
 }
 
 Status Exports::make_offer(const Range& block, std::unique_ptr<share::Offer>& offer) {
-  share::Handoff handoff{id_of(pool_.device_.info()), 0, block.size, {}};
+  share::Handoff handoff{id_of(rooms_.device.info()), 0, block.size, {}};
   Status status = kSuccess;
   for_chunks(*block.region, block.address, block.end(), [&](const Chunk* chunk) {
     if (status != kSuccess) return;
     if (handoff.parts.empty()) handoff.start = block.address - chunk->address;
     SharedChunk shared;
     handoff.parts.reserve(handoff.parts.size() + 1);
-    status = pool_.device_.export_chunk(chunk->handle, shared);
+    status = rooms_.device.export_chunk(chunk->handle, shared);
     if (status == kSuccess)
       handoff.parts.push_back({chunk->size, shared.offset, share::File(shared.descriptor)});
   });
@@ -104,7 +106,7 @@ Exports::Offers::iterator Exports::settle_one(Offers::iterator which) noexcept {
   }
   const auto after = offers_.erase(which);
   --kept_;
-  pool_.way_back_.settle(block);
+  way_back_.settle(block);
   return after;
 }
 
@@ -158,7 +160,7 @@ void Exports::forget() noexcept {
 
 Status Imports::open(std::string_view handle, Address& address, uint64_t& size) {
   if (const Status status = share::check_handoff(); status != kSuccess) return status;
-  if (!pool_.options_.vmm) {
+  if (!rooms_.options.vmm) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "only a pool in vmm mode can export and import blocks");
   }
   for (auto& [known, imported] : imports_) {
@@ -169,7 +171,7 @@ Status Imports::open(std::string_view handle, Address& address, uint64_t& size) 
     return kSuccess;
   }
   Imported imported{std::string(handle), nullptr, 0, 0, 1};
-  const std::string id = id_of(pool_.device_.info());
+  const std::string id = id_of(rooms_.device.info());
   if (const Status status = share::Taking::take(handle, id.c_str(), imported.taking); status != kSuccess)
     return status;
   std::map<Address, Imported> entry;
@@ -194,7 +196,7 @@ Status Imports::map(Imported& imported) {
     }
     whole += part.size;
   }
-  MeteredDevice& device = pool_.device_;
+  MeteredDevice& device = rooms_.device;
   Status status = device.reserve_addresses(whole, imported.base);
   if (status != kSuccess) return status;
   for (const share::HandoffPart& part : handoff.parts) {
@@ -215,7 +217,7 @@ Status Imports::map(Imported& imported) {
 
 /// The mapping keeps the memory, so nothing else has to.
 Status Imports::map_part(const share::HandoffPart& part, Imported& imported) {
-  MeteredDevice& device = pool_.device_;
+  MeteredDevice& device = rooms_.device;
   ChunkHandle chunk = 0;
   if (const Status status = device.import_chunk({part.file.get(), part.offset}, part.size, chunk);
       status != kSuccess) {
@@ -230,14 +232,14 @@ Status Imports::map_part(const share::HandoffPart& part, Imported& imported) {
 }
 
 Status Imports::unmap(const Imported& imported) noexcept {
-  const Status status = pool_.device_.unmap(imported.base, imported.mapped);
-  if (status == kSuccess) (void)pool_.device_.release_addresses(imported.base, imported.mapped);
+  const Status status = rooms_.device.unmap(imported.base, imported.mapped);
+  if (status == kSuccess) (void)rooms_.device.release_addresses(imported.base, imported.mapped);
   return status;
 }
 
 /// Waiting for the device would end a capture with an error.
 Status Imports::check_captures() const {
-  for (const auto& state : pool_.streams_.all()) {
+  for (const auto& state : rooms_.streams.all()) {
     if (state->order.is_retired() || !state->order.capturing()) continue;
     return fail(GPUPOOL_ERROR_UNAVAILABLE,
                 "stream 0x%" PRIxPTR " captures a graph, or the driver does not say: close the import later",
@@ -263,7 +265,7 @@ Status Imports::close(QuietLock& lock, Address address) {
     }
     if (const Status status = check_captures(); status != kSuccess) return status;
     lock.unlock();
-    const Status status = pool_.device_.synchronize_all();
+    const Status status = rooms_.device.synchronize_all();
     lock.lock();
     if (status != kSuccess) return status;
   }
@@ -272,7 +274,7 @@ Status Imports::close(QuietLock& lock, Address address) {
 Status Imports::set_access() {
   Status status = kSuccess;
   for (const auto& [address, imported] : imports_) {
-    const Status done = pool_.device_.set_access(imported.base, imported.mapped);
+    const Status done = rooms_.device.set_access(imported.base, imported.mapped);
     if (status == kSuccess) status = done;
   }
   return status;
@@ -281,7 +283,7 @@ Status Imports::set_access() {
 void Imports::end(QuietLock& lock) noexcept {
   if (imports_.empty()) return;
   lock.unlock();
-  const Status status = pool_.device_.synchronize_all();
+  const Status status = rooms_.device.synchronize_all();
   lock.lock();
   if (status != kSuccess) return;
   std::erase_if(imports_, [&](const auto& each) { return unmap(each.second) == kSuccess; });

@@ -14,12 +14,18 @@
 
 namespace gpupool::internal {
 
-class Pool;
+class Debugger;
+class Sleeper;
+class WayBack;
+struct Rooms;
 
 /// Guarded by the pool's lock.
 class Exports {
  public:
-  explicit Exports(Pool& pool) noexcept : pool_(pool) {}
+  /// `debugger` may still be set.
+  Exports(const Rooms& rooms, Sleeper& sleeper, WayBack& way_back,
+          const std::unique_ptr<Debugger>& debugger) noexcept
+      : rooms_(rooms), sleeper_(sleeper), way_back_(way_back), debugger_(debugger) {}
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;
 
@@ -54,7 +60,10 @@ class Exports {
   Status make_offer(const Range& block, std::unique_ptr<share::Offer>& offer);
   Offers::iterator settle_one(Offers::iterator which) noexcept;
 
-  Pool& pool_;
+  const Rooms& rooms_;
+  Sleeper& sleeper_;
+  WayBack& way_back_;
+  const std::unique_ptr<Debugger>& debugger_;
   Offers offers_;
   size_t kept_ = 0;
   bool has_ended_ = false;
@@ -64,7 +73,7 @@ class Exports {
 /// Guarded by the pool's lock.
 class Imports {
  public:
-  explicit Imports(Pool& pool) noexcept : pool_(pool) {}
+  explicit Imports(const Rooms& rooms) noexcept : rooms_(rooms) {}
   Imports(const Imports&) = delete;
   Imports& operator=(const Imports&) = delete;
 
@@ -93,7 +102,7 @@ class Imports {
   Status map_part(const share::HandoffPart& part, Imported& imported);
   Status unmap(const Imported& imported) noexcept;
 
-  Pool& pool_;
+  const Rooms& rooms_;
   std::map<Address, Imported> imports_;  // by the block's address here
 };
 

@@ -5,12 +5,13 @@
 #include <utility>
 
 #include "base/defer.hpp"
-#include "pool/pool.hpp"
+#include "pool/backing.hpp"
+#include "pool/rooms.hpp"
 
 namespace gpupool::internal {
 
 Status Fences::allocate(StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block) {
-  MeteredDevice& device = pool_.device_;
+  MeteredDevice& device = rooms_.device;
   const uint64_t backed = align_up(bytes, kGranule);
   const uint64_t size = backed + kGuard;
   if (closing_.capacity() <= count_) closing_.reserve(2 * count_ + 16);
@@ -20,8 +21,8 @@ Status Fences::allocate(StreamState& state, uint64_t bytes, uint64_t alignment, 
   if (!AddressMap::covers(base, size))
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "the driver's addresses do not fit in 48 bits");
   Chunk* chunk = nullptr;
-  if (const Status status = pool_.backing_.create(backed, chunk); status != kSuccess) return status;
-  Defer release_chunk([&] { (void)pool_.backing_.release(chunk); });
+  if (const Status status = backing_.create(backed, chunk); status != kSuccess) return status;
+  Defer release_chunk([&] { (void)backing_.release(chunk); });
   if (const Status status = device.map(base, backed, chunk->handle); status != kSuccess) return status;
   Defer undo_map([&] { (void)device.unmap(base, backed); });
   if (const Status status = device.set_access(base, backed); status != kSuccess) return status;
@@ -31,8 +32,8 @@ Status Fences::allocate(StreamState& state, uint64_t bytes, uint64_t alignment, 
   undo_map.cancel();
   release_chunk.cancel();
   release_addresses.cancel();
-  pool_.ledger_.attached(heap.group(), backed);
-  pool_.narrator_.mapped(heap, base, backed);
+  rooms_.ledger.attached(heap.group(), backed);
+  rooms_.narrator.mapped(heap, base, backed);
   ++count_;
   return kSuccess;
 }
@@ -44,7 +45,7 @@ void Fences::retire(Range& block) noexcept {
 }
 
 void Fences::sweep() noexcept {
-  pool_.streams_.next_round();
+  rooms_.streams.next_round();
   std::erase_if(closing_, [this](const Closing& each) { return close(each); });
 }
 
@@ -54,13 +55,13 @@ bool Fences::close(const Closing& closing) noexcept {
   auto& heap = *static_cast<StreamHeap*>(chunk->heap);
   if (!heap.state().order.passed(closing.epoch)) return false;
   const Addresses old{chunk->region->base, chunk->region->size};
-  if (pool_.device_.unmap(chunk->address, chunk->size) != kSuccess) return false;
+  if (rooms_.device.unmap(chunk->address, chunk->size) != kSuccess) return false;
   // With nothing mapped there, the addresses need no other guard.
-  pool_.device_.annotate(chunk->address, chunk->size, Standing::open);
-  pool_.ledger_.detached(heap.group(), chunk->size);
-  pool_.narrator_.unmapped(heap, chunk->address, chunk->size);
+  rooms_.device.annotate(chunk->address, chunk->size, Standing::open);
+  rooms_.ledger.detached(heap.group(), chunk->size);
+  rooms_.narrator.unmapped(heap, chunk->address, chunk->size);
   heap.remove_fence(chunk);
-  (void)pool_.backing_.release(chunk);
+  (void)backing_.release(chunk);
   --count_;
   keep_addresses(old);
   return true;
@@ -71,10 +72,10 @@ void Fences::keep_addresses(Addresses old) noexcept {
     old_.push_back(old);
     old_bytes_ += old.size;
   } catch (const std::bad_alloc&) {
-    (void)pool_.device_.release_addresses(old.base, old.size);
+    (void)rooms_.device.release_addresses(old.base, old.size);
   }
   while (old_.size() > kOldRanges || old_bytes_ > kOldBytes) {
-    (void)pool_.device_.release_addresses(old_.front().base, old_.front().size);
+    (void)rooms_.device.release_addresses(old_.front().base, old_.front().size);
     old_bytes_ -= old_.front().size;
     old_.pop_front();
   }
@@ -83,7 +84,7 @@ void Fences::keep_addresses(Addresses old) noexcept {
 void Fences::end() noexcept {
   sweep();
   for (const Addresses& old : std::exchange(old_, {})) {
-    (void)pool_.device_.release_addresses(old.base, old.size);
+    (void)rooms_.device.release_addresses(old.base, old.size);
   }
   old_bytes_ = 0;
 }

@@ -12,15 +12,16 @@
 
 namespace gpupool::internal {
 
-class Pool;
+class Backing;
 struct Chunk;
 struct Range;
+struct Rooms;
 struct StreamState;
 
 /// Guarded by the pool's lock.
 class Fences {
  public:
-  explicit Fences(Pool& pool) : pool_(pool) {}
+  Fences(const Rooms& rooms, Backing& backing) : rooms_(rooms), backing_(backing) {}
   Fences(const Fences&) = delete;
   Fences& operator=(const Fences&) = delete;
 
@@ -57,7 +58,8 @@ class Fences {
   bool close(const Closing& closing) noexcept;
   void keep_addresses(Addresses old) noexcept;
 
-  Pool& pool_;
+  const Rooms& rooms_;
+  Backing& backing_;
   size_t count_ = 0;
   std::vector<Closing> closing_;  // has room for all that are live
   std::deque<Addresses> old_;

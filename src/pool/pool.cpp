@@ -51,7 +51,8 @@ std::unique_ptr<Source> Pool::make_source() {
 Pool::~Pool() = default;
 
 Status Pool::begin_debugging() {
-  debugger_ = std::make_unique<Debugger>(*this, options_.debug);
+  const DebuggedRooms debugged{rooms_, door_, backing_, slow_path_, way_back_, sleeper_, watcher_, sampler_};
+  debugger_ = std::make_unique<Debugger>(*this, debugged, options_.debug);
   if (options_.debug.slows()) slow_path_.keep_no_lanes();
   return debugger_->begin();
 }

@@ -187,10 +187,6 @@ class Pool {
   }
 
  private:
-  friend class Debugger;
-  friend class Exports;
-  friend class Fences;
-  friend class Imports;
   friend class Sleeper;
   using Lock = QuietLock;
 
@@ -245,8 +241,8 @@ class Pool {
   std::unique_ptr<Source> source_ = make_source();
   RunStealer run_stealer_{rooms_};
   Protections protections_{rooms_};
-  Exports exports_{*this};
-  Imports imports_{*this};
+  Exports exports_{rooms_, sleeper_, way_back_, debugger_};
+  Imports imports_{rooms_};
   Peers peers_{rooms_, backing_, protections_, imports_};
   WayBack way_back_{rooms_, pending_, exports_, sleeper_, debugger_};
   Statistics statistics_{rooms_, backing_};
