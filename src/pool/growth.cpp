@@ -47,8 +47,11 @@ Growth::~Growth() {
 void Growth::choose_rung() {
   const Budget& budget = rooms_.ledger.budget();
   const uint64_t limit = std::min(budget.limit(), rooms_.device.info().total);
-  sizer_.fine = budget.room() < limit / 2 || calls_were_cheap();
   const uint64_t used = rooms_.ledger.used();
+  // What neighbours have cached is room too, and every chunk of it costs time in both processes.
+  const bool shares = rooms_.company.neighbours != nullptr;
+  const uint64_t room = shares ? limit - std::min(used, limit) : budget.room();
+  sizer_.fine = room < limit / 2 || calls_were_cheap();
   if (rooms_.options.max_chunk != 0 || used > limit / policy::kLargeLimitParts) return;
   sizer_.max_chunk = std::clamp(used / policy::kLargeSharedParts, policy::kMaxChunk, policy::kLargestChunk);
   // Streams lend each other what they hold. Alone, a stream's chunks are large only for its largest blocks.

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <thread>
 #include <vector>
 
+#include "device/sim/clock.hpp"
 #include "device/sim/settings.hpp"
 #include "sim_fixture.hpp"
 
@@ -140,10 +142,11 @@ TEST(SimSettingsTest, ReadsTheEnvironmentsLanguage) {
   EXPECT_EQ(sim_settings_from("", settings), kSuccess);
 
   settings.capacity = 12;
-  for (const char* text : {"capacity", "capacity=", "capacity=GiB", "capacity=40%", "capacity=-1",
-                           "capacity=1", "capacity=65TiB", "capacity=16777217TiB", "data=2",
-                           "data=", "price_scale=0", "price_scale=nan", "price_scale=-1", "size=8GiB",
-                           "data=1,,data=1", ",data=1", "streams", "streams=1", "streams=loose"}) {
+  for (const char* text : {"capacity",       "capacity=",  "capacity=GiB",   "capacity=40%",
+                           "capacity=-1",    "capacity=1", "capacity=65TiB", "capacity=16777217TiB",
+                           "data=2",         "data=",      "price_scale=0",  "price_scale=nan",
+                           "price_scale=-1", "size=8GiB",  "data=1,,data=1", ",data=1",
+                           "streams",        "streams=1",  "streams=loose",  "time=fast"}) {
     EXPECT_EQ(sim_settings_from(text, settings), GPUPOOL_ERROR_INVALID_ARGUMENT) << text;
     EXPECT_EQ(settings.capacity, 12U) << text;
   }
@@ -151,12 +154,34 @@ TEST(SimSettingsTest, ReadsTheEnvironmentsLanguage) {
   EXPECT_STREQ(last_error().message,
                "GPUPOOL_SIM: 'capacity=8QiB' is not capacity= and a size from 2MiB to 64TiB");
   EXPECT_EQ(sim_settings_from("data=0,size=8GiB", settings), GPUPOOL_ERROR_INVALID_ARGUMENT);
-  EXPECT_STREQ(last_error().message,
-               "GPUPOOL_SIM: 'size=8GiB' is none of capacity=, host=, data=, price_scale= and streams=");
+  EXPECT_STREQ(
+      last_error().message,
+      "GPUPOOL_SIM: 'size=8GiB' is none of capacity=, host=, data=, price_scale=, streams= and time=");
   EXPECT_EQ(sim_settings_from("data=0,streams=strict", settings), kSuccess);
   EXPECT_TRUE(settings.strict_streams);
   EXPECT_EQ(sim_settings_from("streams=any", settings), kSuccess);
   EXPECT_FALSE(settings.strict_streams);
+  EXPECT_EQ(sim_settings_from("time=real", settings), kSuccess);
+  EXPECT_TRUE(settings.real_time);
+  EXPECT_EQ(sim_settings_from("time=virtual", settings), kSuccess);
+  EXPECT_FALSE(settings.real_time);
+}
+
+TEST(SimClockTest, InRealTimeCallsTakeWhatTheyCost) {
+  const auto started = std::chrono::steady_clock::now();
+  const auto elapsed = [&] {
+    const auto now = std::chrono::steady_clock::now();
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now - started).count());
+  };
+  SimClock clock(2, true);
+  for (int i = 0; i < 10; ++i) clock.charge(50'000);  // twice that, each
+  clock.advance(2'000'000);
+  EXPECT_GE(elapsed(), 3'000'000U);
+  EXPECT_GE(clock.now(), 3'000'000U);
+  clock.advance_to(1'000'000);  // has passed
+  const uint64_t before = clock.now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_GE(clock.now(), before + 1'000'000) << "time goes on by itself";
 }
 
 TEST_F(SimDeviceTest, TheEnvironmentCountsAtFirstUse) {

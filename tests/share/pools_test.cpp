@@ -33,6 +33,25 @@ TEST_F(PoolsTest, CachedMemoryGoesToWhoNeedsIt) {
   EXPECT_EQ(used_after_repair(), 0U);
 }
 
+/// What neighbours have cached is room: who gets it makes chunks as large as where nobody has anything, since
+/// each costs driver calls in two processes.
+TEST_F(PoolsTest, WhatANeighbourHasCachedComesInLargeChunks) {
+  const auto creates_for = [&](uint64_t bytes) {
+    const pid_t child = start([&] {
+      gpupool_t* const pool = make_pool();
+      if (take(pool, bytes) == 0) return 255;
+      return static_cast<int>(stats_of(pool).driver.create.count);
+    });
+    return end_of(child);
+  };
+  const int alone = creates_for(256 * kMiB);
+  EXPECT_EQ(alone, 16);
+  const pid_t hoarder = start_hoarder(kCapacity, false);
+  ASSERT_TRUE(board_->reaches(1));
+  EXPECT_EQ(creates_for(256 * kMiB), alone);
+  end(hoarder);
+}
+
 TEST_F(PoolsTest, LiveMemoryAndGuaranteesAreNotTaken) {
   const pid_t live = start_hoarder(4 * kGiB, true);
   ASSERT_TRUE(board_->reaches(1));

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual time of a simulated device, and the count of rules broken on it.
+// Time on a simulated device, and the count of rules broken on it.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <thread>
 
 #include "base/status.hpp"
 
@@ -20,14 +22,19 @@ constexpr uint64_t later(uint64_t time, uint64_t duration) noexcept {
   return duration >= kNever - time ? kNever - 1 : time + duration;
 }
 
-/// The host's clock in nanoseconds. Advanced under the device's lock; read without it.
+/// The host's clock in nanoseconds. Advanced under the device's lock; read without it. Its time is virtual,
+/// or that of the machine: then calls take as long as their prices say, also beside those of other processes.
 class SimClock {
  public:
-  explicit SimClock(double price_scale) : price_scale_(price_scale) {}
+  explicit SimClock(double price_scale, bool is_real = false)
+      : price_scale_(price_scale), is_real_(is_real) {}
 
-  uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }
-  void advance(uint64_t nanoseconds) noexcept { set(later(now(), nanoseconds)); }
-  void advance_to(uint64_t time) noexcept { set(std::max(now(), time)); }
+  uint64_t now() const noexcept { return is_real_ ? elapsed() : now_.load(std::memory_order_relaxed); }
+  void advance(uint64_t nanoseconds) noexcept { advance_to(later(now(), nanoseconds)); }
+  void advance_to(uint64_t time) noexcept {
+    if (is_real_) return wait_until(time);
+    now_.store(std::max(now(), time), std::memory_order_relaxed);
+  }
 
   /// Advances by the price of a driver call. Fractions of a nanosecond add up.
   void charge(double nanoseconds) noexcept {
@@ -38,11 +45,25 @@ class SimClock {
   }
 
  private:
-  void set(uint64_t time) noexcept { now_.store(time, std::memory_order_relaxed); }
+  using Machine = std::chrono::steady_clock;
+  using Nanoseconds = std::chrono::nanoseconds;
+
+  uint64_t elapsed() const noexcept {
+    return static_cast<uint64_t>(std::chrono::duration_cast<Nanoseconds>(Machine::now() - began_).count());
+  }
+  /// Like a driver's calls, short waits keep the processor.
+  void wait_until(uint64_t time) const noexcept {
+    constexpr uint64_t kLate = 200'000;  // a sleep may end so late
+    for (uint64_t at = now(); at < time; at = now()) {
+      if (time - at > kLate) std::this_thread::sleep_for(Nanoseconds(time - at - kLate));
+    }
+  }
 
   std::atomic<uint64_t> now_ = 0;
   double price_scale_;
   double carry_ = 0;
+  bool is_real_;
+  Machine::time_point began_ = Machine::now();
 };
 
 /// Broken rules: how many, and a description of the last one.

@@ -62,7 +62,7 @@ void fill_bytes(void* to, uint32_t word, uint64_t size) noexcept {
 }  // namespace
 
 SimMachine::SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressSpace& addresses)
-    : clock(settings.price_scale),
+    : clock(settings.price_scale, settings.real_time),
       streams(ordinal, settings.strict_streams, clock, faults),
       memory(ordinal, settings.capacity, settings.host,
              settings.data ? make_host_backing() : make_address_backing(addresses), faults) {

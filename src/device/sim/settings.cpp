@@ -64,6 +64,11 @@ constexpr Part kParts[] = {
        settings.strict_streams = value == "strict";
        return value == "any" || value == "strict";
      }},
+    {"time", "virtual or real",
+     [](std::string_view value, SimSettings& settings) {
+       settings.real_time = value == "real";
+       return value == "virtual" || value == "real";
+     }},
 };
 
 Status parse_part(std::string_view text, SimSettings& settings) {
@@ -73,8 +78,8 @@ Status parse_part(std::string_view text, SimSettings& settings) {
       std::find_if(std::begin(kParts), std::end(kParts), [key](const Part& each) { return each.key == key; });
   if (part == std::end(kParts)) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "GPUPOOL_SIM: '%.*s' is none of capacity=, host=, data=, price_scale= and streams=", shown,
-                text.data());
+                "GPUPOOL_SIM: '%.*s' is none of capacity=, host=, data=, price_scale=, streams= and time=",
+                shown, text.data());
   }
   const bool has_value = key.size() < text.size();
   if (has_value && part->read(text.substr(key.size() + 1), settings)) return kSuccess;

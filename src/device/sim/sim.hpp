@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated device: the same semantics as a GPU with virtual memory management, in virtual time.
+// The simulated device: the same semantics as a GPU with virtual memory management, in virtual time, or in
+// that of the machine.
 //
 // GPUPOOL_SIM in the environment says how devices behave from their first use on, until sim_configure:
-// "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB", each part optional; data is 1 for host
-// memory (default) or 0 for addresses only; streams is any (default) or strict, where only numbers from
-// gpupool_stream_create are streams. A bad value makes every use of a device fail.
+// "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB,time=real", each part optional; data is 1 for
+// host memory (default) or 0 for addresses only; streams is any (default) or strict, where only numbers from
+// gpupool_stream_create are streams; time is virtual (default) or real, where calls take as long as they
+// cost. A bad value makes every use of a device fail.
 //
 // A call that breaks a rule is counted (sim_faults), fails with GPUPOOL_ERROR_DRIVER and CUDA's number and
 // message, and changes nothing. A kernel on a GPU would go wrong silently; here sim_work, copy and fill
