@@ -9,7 +9,8 @@
 #
 # Compilers and libraries come from Debian. Go, if Debian's is too old, comes from PyPI into build/venv, and so do ruff,
 # clang-format and clang-tidy, in one version for everybody, because their releases disagree about style, and ptxas,
-# which assembles GPU code; build/checkers links to those four. cuda.h goes to build/cuda-headers. A checker that is not
+# which assembles GPU code; build/checkers links to those four, and has promtool, which checks metrics. cuda.h goes to
+# build/cuda-headers. A checker that is not
 # available is skipped with a message; an installed toolchain is used, never replaced. A language that is not available,
 # or only in too old a version, is skipped with a message; tools/toolchains.sh lists the versions needed.
 set -euo pipefail
@@ -83,8 +84,7 @@ need_checkers() {
   need debhelper command dh
   need dpkg-dev command dpkg-buildpackage
   need build-essential file build-essential/list
-  # A real browser for the report's page, whose tests are skipped without one. Prometheus's checker, promtool, is used
-  # if present, but not installed, because its package starts a server.
+  # A real browser for the report's page, whose tests are skipped without one.
   want chromium command chromium
   # AddressSanitizer and Valgrind see blocks of the simulated device; what Valgrind sees is tested where it is.
   want valgrind command valgrind
@@ -176,6 +176,21 @@ link_checkers() {
   done
 }
 
+# Prometheus's own checker of metrics. Its package starts a server when it is installed, so it is only unpacked.
+fetch_promtool() {
+  if has_command promtool || [ -x build/checkers/promtool ]; then return 0; fi
+  say "fetching promtool to build/checkers"
+  local folder
+  folder=$(mktemp -d)
+  if (cd "$folder" && apt-get -qq download prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb |
+    tar -x ./usr/bin/promtool) >build/setup.log 2>&1; then
+    mv "$folder/usr/bin/promtool" build/checkers/promtool
+  else
+    say "Debian's package prometheus cannot be fetched: metrics will not be checked by promtool"
+  fi
+  rm -rf "$folder"
+}
+
 # The driver's header without a toolkit: 2 MB from a wheel.
 install_cuda_header() {
   local folder=build/cuda-headers
@@ -207,4 +222,5 @@ mkdir -p build
 [ "$what" = build ] || install_venv
 [ "$what" != all ] || name_left_out
 [ "$what" != all ] || link_checkers
+[ "$what" != all ] || fetch_promtool
 [ "$what" != all ] || install_cuda_header

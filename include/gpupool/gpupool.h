@@ -1190,7 +1190,7 @@ GPUPOOL_API gpupool_status_t gpupool_tag_push(const char* tag);
 GPUPOOL_API gpupool_status_t gpupool_tag_pop(void);
 
 /* Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S
- * bytes is a sample with probability 1 - exp(-S / D). D is a 64th of what is live, but at least 1 MiB, or
+ * bytes is a sample with probability 1 - exp(-S / D). D is a 1,024th of what is live, at least 1 MiB, or
  * what gpupool_set_sampling says, and at most 64 MiB. So large holders are always listed, and their bytes are
  * within a few per cent. Writes at most the capacity and sets the count to what there is; capacity 0 (with
  * NULL) only counts. holder_size is sizeof(gpupool_holder_t). Since 0.2.

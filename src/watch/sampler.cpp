@@ -60,11 +60,13 @@ Sampler::~Sampler() {
   }
 }
 
-/// A 64th of the live bytes, within bounds, so that a small program has as many samples as a large one.
+/// A part of the live bytes, within bounds, so that a small program has as many samples as a large one. 1,024
+/// of them tell what each of the three largest holders has within 10 per cent (three standard deviations) in
+/// all recorded traces; 64 did not: a holder of 13 per cent in blocks of 10 MiB was wrong by 28 per cent.
 uint64_t Sampler::distance(uint64_t live) const noexcept {
   const uint64_t least = sample_distance();
   if (least == 0) return 0;
-  const uint64_t wanted = std::clamp(live / 64, least, std::max(least, kMostDistance));
+  const uint64_t wanted = std::clamp(live / kSamples, least, std::max(least, kMostDistance));
   return wanted << thinned_.load(std::memory_order_relaxed);
 }
 
@@ -136,21 +138,36 @@ uint64_t Sampler::weight_of(uint64_t bytes, uint64_t mean) noexcept {
 }
 
 void Sampler::weigh_cost(uint64_t now_ns, uint64_t cost_ns) noexcept {
-  constexpr uint64_t kFree = 5'000'000;  // ns that every program may spend
-  constexpr uint8_t kMostThinned = 24;   // 16 TiB apart at the minimum distance: no marks at all
-  if (begun_ns_ == 0) begun_ns_ = now_ns;
-  spent_ns_ += cost_ns;
-  const uint64_t allowed = kFree + (now_ns - std::min(now_ns, begun_ns_)) / 200;
+  constexpr int64_t kFree = 5'000'000;  // ns that every program may spend, and is kept for a burst at most
+  constexpr int64_t kLent = 250'000;    // ns until marks are thinned again; given back when they come closer
+  constexpr uint64_t kShare = 200;      // of the time
+  constexpr uint8_t kMostThinned = 24;  // 16 TiB apart at the minimum distance: no marks at all
+  if (weighed_ns_ == 0) {
+    weighed_ns_ = now_ns;
+    credit_ns_ = kFree;
+  }
+  const uint64_t passed = now_ns - std::min(now_ns, weighed_ns_);
+  weighed_ns_ += passed;
+  credit_ns_ = std::min(credit_ns_ + static_cast<int64_t>(passed / kShare), kFree);
+  const bool is_full = credit_ns_ == kFree;
+  credit_ns_ -= static_cast<int64_t>(cost_ns);
   uint8_t thinned = thinned_.load(std::memory_order_relaxed);
   const bool is_spared = sparing_of_all.load(std::memory_order_relaxed) == Sparing::time;
-  if (is_spared && spent_ns_ > allowed && thinned < kMostThinned) ++thinned;
-  if (thinned > 0 && (!is_spared || spent_ns_ < allowed / 2)) --thinned;
+  if (is_spared && credit_ns_ < 0) {
+    // Whatever is owed is forgotten: a sample that cost milliseconds was interrupted, and says nothing of
+    // others.
+    credit_ns_ = kLent;
+    if (thinned < kMostThinned) ++thinned;
+  } else if (thinned > 0 && (!is_spared || is_full)) {
+    credit_ns_ -= kLent;
+    --thinned;
+  }
   thinned_.store(thinned, std::memory_order_relaxed);
 }
 
 /// Reads the clock with one miss in many.
 void Sampler::relax_by_time() noexcept {
-  constexpr uint32_t kMisses = 256;
+  constexpr uint32_t kMisses = 16;
   if (++relaxes_ % kMisses != 0) return;
   const uint64_t now = clock_ns();
   const SpinGuard guard(lock_);

@@ -59,6 +59,7 @@ class Sampler {
  public:
   static constexpr uint64_t kLeastDistance = uint64_t{1} << 20;
   static constexpr uint64_t kMostDistance = uint64_t{64} << 20;
+  static constexpr uint64_t kSamples = 1024;  // how many there should be
 
   Sampler() = default;
   ~Sampler();
@@ -121,8 +122,8 @@ class Sampler {
   Sample* spare_ = nullptr;
   Sample* made_ = nullptr;  // all, through made_before
   size_t count_ = 0;
-  uint64_t spent_ns_ = 0;
-  uint64_t begun_ns_ = 0;
+  int64_t credit_ns_ = 0;  // that samples may cost from now on
+  uint64_t weighed_ns_ = 0;
   std::atomic<uint8_t> thinned_{0};  // marks lie 2 to this power times as far apart
   uint32_t relaxes_ = 0;
   std::atomic<uint64_t> drawn_{0};

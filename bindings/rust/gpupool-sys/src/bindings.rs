@@ -935,7 +935,7 @@ extern "C" {
     pub fn gpupool_tag_push(tag: *const ::core::ffi::c_char) -> gpupool_status_t;
     #[doc = " Ends what the last gpupool_tag_push of this thread began. Since 0.2.\n Errors: INVALID_ARGUMENT (this thread is inside no tag)."]
     pub fn gpupool_tag_pop() -> gpupool_status_t;
-    #[doc = " Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S\n bytes is a sample with probability 1 - exp(-S / D). D is a 64th of what is live, but at least 1 MiB, or\n what gpupool_set_sampling says, and at most 64 MiB. So large holders are always listed, and their bytes are\n within a few per cent. Writes at most the capacity and sets the count to what there is; capacity 0 (with\n NULL) only counts. holder_size is sizeof(gpupool_holder_t). Since 0.2.\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY."]
+    #[doc = " Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S\n bytes is a sample with probability 1 - exp(-S / D). D is a 1,024th of what is live, at least 1 MiB, or\n what gpupool_set_sampling says, and at most 64 MiB. So large holders are always listed, and their bytes are\n within a few per cent. Writes at most the capacity and sets the count to what there is; capacity 0 (with\n NULL) only counts. holder_size is sizeof(gpupool_holder_t). Since 0.2.\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY."]
     pub fn gpupool_holders(
         pool: *mut gpupool_t,
         holders: *mut gpupool_holder_t,
