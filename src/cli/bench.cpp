@@ -73,6 +73,7 @@ std::vector<Maker> all_cases(const Config& config, const std::vector<int>& threa
   for (const uint64_t size : {uint64_t{512}, 64 * kKiB, kMiB, 10 * kMiB, 256 * kMiB}) {
     makers.push_back([=] { return make_pair_case(config, {"pair", size, 1, 0}, false); });
   }
+  makers.push_back([=] { return make_recorded_pair_case(config, {"pair_recorded", 64 * kKiB, 1, 0}); });
   for (const int threads : thread_counts) {
     makers.push_back([=] {
       return make_pair_case(config, {"pair_own_streams", 64 * kKiB, threads, 0}, false);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench_cases.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <random>
+#include <system_error>
 
 #include "cli/ring.hpp"
 #include "cli/workers.hpp"
@@ -61,6 +65,42 @@ class PairCase : public BenchCase {
  private:
   Pool pool_;
   std::vector<Stream> streams_;
+};
+
+/// A recording of this process, in a new file that goes with it.
+class TemporaryRecording {
+ public:
+  TemporaryRecording() {
+    std::random_device random;
+    path_ = std::filesystem::temp_directory_path() / fmt::format("gpupool-bench-{:08x}.gpt", random());
+    check(gpupool_record_start(path_.string().c_str(), 0));
+  }
+  TemporaryRecording(const TemporaryRecording&) = delete;
+  TemporaryRecording& operator=(const TemporaryRecording&) = delete;
+  ~TemporaryRecording() {
+    gpupool_record_stop();
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+class RecordedPairCase : public BenchCase {
+ public:
+  RecordedPairCase(const Config& config, CaseInfo info)
+      : BenchCase(std::move(info)), pool_(create_pool(config)), stream_(pool_) {}
+
+  double run(uint64_t count) override {
+    const TemporaryRecording recording;  // of this run alone, so that its file stays small
+    return time_one_thread(
+        count, [this](uint64_t repeats) { pair(pool_.handle(), info().size, stream_.id(), repeats); });
+  }
+
+ private:
+  Pool pool_;
+  Stream stream_;
 };
 
 class StreamsCase : public BenchCase {
@@ -250,6 +290,10 @@ class LibcCase : public BenchCase {
 
 std::unique_ptr<BenchCase> make_pair_case(const Config& config, CaseInfo info, bool is_one_stream) {
   return std::make_unique<PairCase>(config, std::move(info), is_one_stream);
+}
+
+std::unique_ptr<BenchCase> make_recorded_pair_case(const Config& config, CaseInfo info) {
+  return std::make_unique<RecordedPairCase>(config, std::move(info));
 }
 
 std::unique_ptr<BenchCase> make_streams_case(const Config& config, CaseInfo info, size_t streams) {

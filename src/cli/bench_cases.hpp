@@ -38,6 +38,9 @@ class BenchCase {
 /// malloc and free of one size, again and again, by several threads on a stream each, or all on one.
 std::unique_ptr<BenchCase> make_pair_case(const Config& config, CaseInfo info, bool is_one_stream);
 
+/// malloc and free of one size, which go into a recording without stacks.
+std::unique_ptr<BenchCase> make_recorded_pair_case(const Config& config, CaseInfo info);
+
 /// malloc and free of one size on `streams` streams in turn or, with several threads, each time on a randomly
 /// picked one, as with tasks that move between threads.
 std::unique_ptr<BenchCase> make_streams_case(const Config& config, CaseInfo info, size_t streams);

@@ -96,6 +96,7 @@ constexpr const char* kBenchAbout =
 constexpr const char* kBenchExamples =
     "Cases:\n"
     "  pair               malloc and free of one block, again and again\n"
+    "  pair_recorded      the same while it goes into a recording: half of what it takes longer is an event\n"
     "  pair_own_streams   the same by several threads, each on its own stream; ns as a thread sees it\n"
     "  pair_one_stream    the same with all threads on one stream\n"
     "  streams_in_turn_N  malloc and free on N streams in turn\n"

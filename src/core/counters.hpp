@@ -90,8 +90,8 @@ class CounterShard {
   /// pool must fold all shards before the malloc returns. The block counts from the fold on, together with
   /// what the other shards hold then; together with the most that they held since the last fold, it would
   /// raise the peak too far.
-  bool raise() noexcept {
-    if (watches_all_ && !is_peak()) return false;
+  bool raise(SizeGroup group) noexcept {
+    if (watches_all_ && !is_peak(group)) return false;
     for (size_t at = 0; at < kSums; ++at) {
       const Amounts live = live_of(at);
       if (live.exceeds(allowed_[at].live) || (live + pending_of(at)).exceeds(allowed_[at].active))
@@ -108,7 +108,7 @@ class CounterShard {
 
   /// Both.
   bool add(SizeGroup group, uint64_t requested, uint64_t allocated) noexcept {
-    return count(group, requested, allocated) && raise();
+    return count(group, requested, allocated) && raise(group);
   }
 
   void subtract(SizeGroup group, uint64_t requested, uint64_t allocated) noexcept {
@@ -166,11 +166,9 @@ class CounterShard {
   }
 
   /// Whether count() would have asked for raise() anyway.
-  bool is_peak() const noexcept {
-    for (size_t at = 0; at < kSums; ++at) {
-      if (live_of(at).exceeds(peak_watch_[at])) return true;
-    }
-    return false;
+  bool is_peak(SizeGroup group) const noexcept {
+    const auto at = static_cast<size_t>(index_of(group));
+    return live_[at].exceeds(peak_watch_[at]) | live_of(kGroups).exceeds(peak_watch_[kGroups]);
   }
 
   /// Live memory can reach this level before either peak rises.

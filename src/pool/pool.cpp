@@ -160,7 +160,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 
 /// Ends a malloc that may have raised a peak, or that is watched.
 [[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block, Address& address) {
-  const bool due = cache.counters.raise();
+  const bool due = cache.counters.raise(group_of(block.size));
   const Sighting seen = watcher_.see_malloc(cache, block);
   cache.lock.unlock();
   watcher_.tell_malloc(seen);
@@ -232,17 +232,20 @@ Status Pool::free(Address address, Stream stream) {
 
 /// Frees a block that is watched and otherwise like any other: once the free was seen, it takes the short
 /// way. False, with nothing done, for any other block.
-[[gnu::noinline]] bool Pool::free_watched(Address address, Stream stream) {
+bool Pool::free_watched(Address address, Stream stream) {
   Range* block = space_.map.find(address);
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
   if (cache == nullptr) return false;
   cache->lock.lock();
-  if (!Watcher::is_only_watched(*cache, *block, address, stream)) {
+  Lane* lane = Watcher::lane_if_only_watched(*cache, *block, address, stream);
+  if (lane == nullptr) {
     cache->lock.unlock();
     return false;
   }
   const Sighting seen = watcher_.see_free(*cache, *block);
-  (void)free_further(*block, block->now(), stream);
+  const SizeGroup group = group_of(block->size);
+  lane->bins(group).push(block);
+  (void)free_cached(*block, block->now(), group, block->size);
   watcher_.tell_free(seen);
   return true;
 }

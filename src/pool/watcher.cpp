@@ -26,15 +26,32 @@ void Watcher::begin_epoch() noexcept {
 
 // ---- mallocs
 
+// Where a recording is on, these are called for every malloc and free. What only samples need is apart, so
+// that the common way saves no registers.
+
+/// What a cache looks out for, drawn anew above `live` bytes.
+[[gnu::noinline]] void Watcher::set_level(ThreadCache& cache, uint64_t live) noexcept {
+  cache.watch_epoch = epoch.load(std::memory_order_relaxed);
+  sampler_.draw(cache.marks, live);
+  cache.counters.watch_for(Recorder::is_on(), cache.marks.next);
+}
+
+[[gnu::noinline]] void Watcher::pass_mark(ThreadCache& cache, Sighting& seen) noexcept {
+  seen.mean = cache.marks.mean;
+  seen.thinned = cache.marks.thinned;
+  sampler_.pass_mark(cache.marks, cache.counters.live_bytes());
+  cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
+}
+
+[[gnu::noinline]] void Watcher::return_mark(ThreadCache& cache, const Range& block) noexcept {
+  sampler_.return_mark(cache.marks, block.address, cache.counters.live_bytes() - block.size, block.size);
+  cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
+}
+
 Sighting Watcher::see_malloc(ThreadCache& cache, Range& block) noexcept {
-  CounterShard& counters = cache.counters;
-  const uint64_t live = counters.live_bytes();
-  const uint32_t now = epoch.load(std::memory_order_relaxed);
-  if (cache.watch_epoch != now || !sampler_.is_drawn(cache.marks)) {
-    cache.watch_epoch = now;
-    sampler_.draw(cache.marks, live - block.size);
-    counters.watch_for(Recorder::is_on(), cache.marks.next);
-  }
+  const CounterShard& counters = cache.counters;
+  if (cache.watch_epoch != epoch.load(std::memory_order_relaxed) || !sampler_.is_drawn(cache.marks))
+    set_level(cache, counters.live_bytes() - block.size);
   Sighting seen;
   seen.is_sampled = counters.is_above_level();
   seen.is_recorded = counters.watches_all();
@@ -44,19 +61,25 @@ Sighting Watcher::see_malloc(ThreadCache& cache, Range& block) noexcept {
   seen.requested = block.requested();
   seen.stream = heap_of(block).state().order.stream();
   if (seen.is_recorded) seen.time = Recorder::now();
-  if (seen.is_sampled) {
-    seen.mean = cache.marks.mean;
-    seen.thinned = cache.marks.thinned;
-    sampler_.pass_mark(cache.marks, live);
-    counters.watch_for(counters.watches_all(), cache.marks.next);
-  }
-  if (seen.is_sampled) block.add_marks(kSampled);
-  if (seen.is_recorded) block.add_marks(kRecorded);
+  if (seen.is_sampled) pass_mark(cache, seen);
+  block.add_marks(seen.is_sampled * kSampled | seen.is_recorded * kRecorded);
   return seen;
 }
 
 void Watcher::tell_malloc(const Sighting& seen) noexcept {
-  if (!seen.is_sampled && !seen.is_recorded) return;
+  const StackKinds asked = Recorder::stacks();
+  if (seen.is_sampled || (seen.is_recorded && (asked.native || asked.language))) return tell_fully(seen);
+  if (seen.is_recorded) record_malloc(seen, current_tag(), 0);
+}
+
+inline void Watcher::record_malloc(const Sighting& seen, TagId tag, StackId stack) const noexcept {
+  name_in_recording();
+  Recorder::write_named(
+      {Happening::malloc, seen.time, rooms_.id, seen.stream, seen.address, seen.requested, tag, stack});
+}
+
+/// Of a malloc that is sampled, or recorded with its stack.
+[[gnu::noinline]] void Watcher::tell_fully(const Sighting& seen) noexcept {
   const uint64_t begun = seen.is_sampled ? clock_ns() : 0;
   const StackKinds recorded = seen.is_recorded ? kinds_to_take(Recorder::stacks()) : StackKinds{};
   // One stack serves both. Otherwise a call site would be two in a recording, since some of its mallocs are
@@ -71,21 +94,17 @@ void Watcher::tell_malloc(const Sighting& seen) noexcept {
                  clock_ns() - begun);
     if (tag != 0) display_.show_again();
   }
-  if (seen.is_recorded) {
-    name_in_recording();
-    const StackId wanted = has_recorded ? stack : 0;
-    Recorder::write_named(
-        {Happening::malloc, seen.time, rooms_.id, seen.stream, seen.address, seen.requested, tag, wanted});
-  }
+  if (seen.is_recorded) record_malloc(seen, tag, has_recorded ? stack : 0);
 }
 
 // ---- frees
 
-bool Watcher::is_only_watched(const ThreadCache& cache, const Range& block, Address address,
-                              Stream stream) noexcept {
-  return owner_of(block) == &cache && block.is(State::live) && block.address == address &&
-         block.has_only(kSampled | kRecorded) && heap_of(block).lane_stream() == stream &&
-         cache.lanes.find(stream) != nullptr;
+Lane* Watcher::lane_if_only_watched(const ThreadCache& cache, const Range& block, Address address,
+                                    Stream stream) noexcept {
+  const bool is_only_watched = owner_of(block) == &cache && block.is(State::live) &&
+                               block.address == address && block.has_only(kSampled | kRecorded) &&
+                               heap_of(block).lane_stream() == stream;
+  return is_only_watched ? cache.lanes.find(stream) : nullptr;
 }
 
 Sighting Watcher::see_free(ThreadCache& cache, Range& block) noexcept {
@@ -95,10 +114,7 @@ Sighting Watcher::see_free(ThreadCache& cache, Range& block) noexcept {
   seen.stream = heap_of(block).state().order.stream();
   seen.is_recorded = block.has_mark(kRecorded);
   if (seen.is_recorded) seen.time = Recorder::now();
-  if (block.has_mark(kSampled)) {
-    sampler_.return_mark(cache.marks, block.address, cache.counters.live_bytes() - block.size, block.size);
-    cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
-  }
+  if (block.has_mark(kSampled)) return_mark(cache, block);
   block.remove_marks(kSampled | kRecorded);
   return seen;
 }
@@ -110,9 +126,10 @@ void Watcher::tell_free(const Sighting& seen) const noexcept {
 
 // ---- what else a recording is told
 
-void Watcher::name_in_recording() const noexcept {
+/// Once a recording.
+[[gnu::noinline]] void Watcher::name_pool() const noexcept {
   const uint32_t now = Recorder::generation();
-  if (named_in_.load(std::memory_order_relaxed) == now || named_in_.exchange(now) == now) return;
+  if (named_in_.exchange(now) == now) return;
   const DeviceInfo& info = rooms_.device.info();
   const uint64_t limit = rooms_.ledger.budget().own_limit();
   char text[256];
@@ -164,11 +181,7 @@ void Watcher::watch_anew() {
   std::vector<Entry> events;
   {
     const Caches::AllLocked locked(rooms_.caches);
-    rooms_.caches.for_each([&](ThreadCache& cache) {
-      cache.watch_epoch = epoch.load(std::memory_order_relaxed);
-      sampler_.draw(cache.marks, cache.counters.live_bytes());
-      cache.counters.watch_for(Recorder::is_on(), cache.marks.next);
-    });
+    rooms_.caches.for_each([&](ThreadCache& cache) { set_level(cache, cache.counters.live_bytes()); });
     if (const uint32_t now = Recorder::generation(); stated_in_ != now) {
       events = state_for_recording();
       stated_in_ = now;

@@ -18,6 +18,7 @@ namespace gpupool::internal {
 
 class Display;
 class Sampler;
+struct Lane;
 struct Rooms;
 struct ThreadCache;
 
@@ -42,9 +43,10 @@ class Watcher {
   /// returns, nobody else has the block.
   void tell_malloc(const Sighting& seen) noexcept;
 
-  /// Whether a free of the block may take the short way, apart from being watched. Under its cache's lock.
-  static bool is_only_watched(const ThreadCache& cache, const Range& block, Address address,
-                              Stream stream) noexcept;
+  /// The lane for a block that takes the short way when it is freed, apart from being watched; else null.
+  /// Under its cache's lock.
+  static Lane* lane_if_only_watched(const ThreadCache& cache, const Range& block, Address address,
+                                    Stream stream) noexcept;
   /// Removes the watchers' marks from a live block that is being freed, under the lock of its cache.
   Sighting see_free(ThreadCache& cache, Range& block) noexcept;
   /// With any lock, or none.
@@ -56,7 +58,15 @@ class Watcher {
   void record_failure(uint64_t bytes) const noexcept;
 
  private:
-  void name_in_recording() const noexcept;
+  void set_level(ThreadCache& cache, uint64_t live) noexcept;
+  void pass_mark(ThreadCache& cache, Sighting& seen) noexcept;
+  void return_mark(ThreadCache& cache, const Range& block) noexcept;
+  void tell_fully(const Sighting& seen) noexcept;
+  void record_malloc(const Sighting& seen, TagId tag, StackId stack) const noexcept;
+  void name_in_recording() const noexcept {
+    if (named_in_.load(std::memory_order_relaxed) != Recorder::generation()) name_pool();
+  }
+  void name_pool() const noexcept;
   std::vector<Entry> state_for_recording() const;
 
   const Rooms& rooms_;

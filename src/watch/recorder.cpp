@@ -14,6 +14,7 @@ namespace gpupool::internal {
 
 constinit std::atomic<uint32_t> Recorder::generation_{0};
 constinit std::atomic<bool> Recorder::by_processor_{false};
+constinit std::atomic<StackKinds> Recorder::stacks_{StackKinds{}};
 
 namespace {
 
@@ -40,7 +41,6 @@ class AtomicSet {
 
 struct Recording {
   Journal journal;
-  StackKinds stacks;
   AtomicSet<kTagNames> tags;
   AtomicSet<kStacks> stack_texts;
 };
@@ -54,12 +54,11 @@ constinit Recording* locked_for_fork = nullptr;
 /// One thread starts or stops a recording at a time, and others are refused.
 constinit std::atomic<bool> is_changing{false};
 
-/// Where the thread writes next, and its last event. The first event of a chunk omits nothing.
+/// Where the thread writes next, and its last event.
 struct Writer {
   uint32_t generation;
   uint8_t* at;
   uint8_t* end;
-  uint8_t* begin;
   uint64_t time;  // shifted
   uint64_t pool;
   uint64_t stream;
@@ -77,6 +76,7 @@ constexpr uint8_t kSameStream = 0x10;
 constexpr uint8_t kSameTag = 0x20;
 constexpr uint8_t kHasStack = 0x40;
 constexpr uint8_t kSamePool = 0x80;
+constexpr uint8_t kAllSame = kSamePool | kSameStream | kSameTag;
 
 uint8_t* put(uint8_t* at, uint64_t number) noexcept {
   for (; number >= 0x80; number >>= 7) *at++ = static_cast<uint8_t>(number | 0x80);
@@ -95,64 +95,68 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
   return at + length;
 }
 
-/// Makes room for an event. False if the disk has none; the event is counted as lost.
-[[gnu::noinline]] bool begin_chunk(Recording& recording, uint32_t generation, uint64_t time) noexcept {
-  uint8_t* chunk = recording.journal.claim_chunk(time);
+/// Begins a chunk with this event, which omits nothing there. False if no recording is on, or if the disk
+/// has no room; then the event is counted as lost.
+[[gnu::noinline, gnu::cold]] bool begin_chunk(Writer& to, const Entry& event) noexcept {
+  const uint32_t generation = Recorder::generation();
+  Recording* recording = current_recording.load(std::memory_order_acquire);
+  if ((generation & 1) == 0 || recording == nullptr) return false;
+  uint8_t* chunk = recording->journal.claim_chunk(event.time);
   if (chunk == nullptr) {
-    recording.journal.header().lost.fetch_add(1, std::memory_order_relaxed);
+    recording->journal.header().lost.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   const auto* head = reinterpret_cast<const ChunkHeader*>(chunk);
-  writer = {};
-  writer.generation = generation;
-  writer.begin = writer.at = chunk + sizeof(ChunkHeader);
-  writer.end = chunk + kJournalChunk;
-  writer.time = head->first_ticks >> kTickShift;
+  to = {};
+  to.generation = generation;
+  to.at = chunk + sizeof(ChunkHeader);
+  to.end = chunk + kJournalChunk;
+  to.time = head->first_ticks >> kTickShift;
+  to.pool = ~event.pool;
+  to.stream = ~event.stream;
+  to.tag = static_cast<TagId>(~event.tag);
   return true;
+}
+
+/// What differs from the thread's last event.
+[[gnu::noinline]] uint8_t* put_context(uint8_t* at, uint8_t& token, const Entry& event, Writer& to) noexcept {
+  const auto put_changed = [&](uint8_t flag, auto& last, auto now) {
+    if (last == now) return;
+    token = static_cast<uint8_t>(token & ~flag);
+    at = put(at, now);
+    last = now;
+  };
+  put_changed(kSamePool, to.pool, event.pool);
+  put_changed(kSameStream, to.stream, event.stream);
+  put_changed(kSameTag, to.tag, event.tag);
+  if (event.stack != 0) {
+    token |= kHasStack;
+    at = put(at, event.stack);
+  }
+  return at;
 }
 
 /// Writes an event with what `tail` adds to it, at most `room` bytes. Its first byte is written last: until
 /// then the file ends before it.
 template <typename Tail>
 void append(const Entry& event, size_t room, Tail tail) noexcept {
-  const uint32_t generation = Recorder::generation();
-  Recording* recording = current_recording.load(std::memory_order_acquire);
-  if ((generation & 1) == 0 || recording == nullptr) return;
   Writer& to = own_writer();
-  if (to.generation != generation || static_cast<size_t>(to.end - to.at) < room) {
-    if (!begin_chunk(*recording, generation, event.time)) return;
-  }
+  // A recording that has ended has another number.
+  const bool has_room =
+      to.generation == Recorder::generation() && static_cast<size_t>(to.end - to.at) >= room;
+  if (!has_room && !begin_chunk(to, event)) [[unlikely]]
+    return;
   // Events from the malloc's stack callback were written before the malloc.
   const uint64_t time = std::max(event.time >> kTickShift, to.time);
-  auto token = static_cast<uint8_t>(event.kind);
+  auto token = static_cast<uint8_t>(static_cast<uint8_t>(event.kind) | kAllSame);
   uint8_t* at = put(to.at + 1, time - to.time);
-  const bool is_first = to.at == to.begin;
-  if (!is_first && event.pool == to.pool) {
-    token |= kSamePool;
-  } else {
-    at = put(at, event.pool);
-  }
-  if (!is_first && event.stream == to.stream) {
-    token |= kSameStream;
-  } else {
-    at = put(at, event.stream);
-  }
-  if (!is_first && event.tag == to.tag) {
-    token |= kSameTag;
-  } else {
-    at = put(at, event.tag);
-  }
-  if (event.stack != 0) {
-    token |= kHasStack;
-    at = put(at, event.stack);
-  }
+  const bool differs = (event.pool ^ to.pool) | (event.stream ^ to.stream) |
+                       static_cast<uint64_t>(event.tag ^ to.tag) | event.stack;
+  if (differs) at = put_context(at, token, event, to);
   at = tail(at, to);
   std::atomic_ref(*to.at).store(token, std::memory_order_release);
   to.at = at;
   to.time = time;
-  to.pool = event.pool;
-  to.stream = event.stream;
-  to.tag = event.tag;
 }
 
 /// An event of the library's own about names, which belongs to no pool.
@@ -173,11 +177,6 @@ void name_stack(StackId stack) noexcept {
 
 }  // namespace
 
-StackKinds Recorder::stacks() noexcept {
-  const Recording* recording = current_recording.load(std::memory_order_acquire);
-  return recording != nullptr ? recording->stacks : StackKinds{};
-}
-
 Status Recorder::start(const char* path, StackKinds stacks) {
   if (is_changing.exchange(true)) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "another thread is starting or stopping a recording");
@@ -188,7 +187,7 @@ Status Recorder::start(const char* path, StackKinds stacks) {
   by_processor_.store(has_processor_clock());
   if (const Status status = made->journal.create(path, by_processor_.load()); status != kSuccess)
     return status;
-  made->stacks = stacks;
+  stacks_.store(stacks);
   current_recording.store(made.release(), std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   return kSuccess;
@@ -223,15 +222,14 @@ void Recorder::write(const Entry& event) noexcept {
   });
 }
 
-void Recorder::write_named(const Entry& event) noexcept {
-  if (Recording* recording = current_recording.load(std::memory_order_acquire); recording != nullptr) {
-    if (event.tag != 0 && recording->tags.add(event.tag)) {
-      const char* name = tag_name(event.tag);
-      append_text(Happening::tag_name, event.tag, name, std::strlen(name));
-    }
-    if (event.stack != 0 && recording->stack_texts.add(event.stack)) name_stack(event.stack);
+void Recorder::write_names(const Entry& event) noexcept {
+  Recording* recording = current_recording.load(std::memory_order_acquire);
+  if (recording == nullptr) return;
+  if (event.tag != 0 && recording->tags.add(event.tag)) {
+    const char* name = tag_name(event.tag);
+    append_text(Happening::tag_name, event.tag, name, std::strlen(name));
   }
-  write(event);
+  if (event.stack != 0 && recording->stack_texts.add(event.stack)) name_stack(event.stack);
 }
 
 void Recorder::mark(const char* text) noexcept {

@@ -49,7 +49,7 @@ class Recorder {
   static bool is_on() noexcept { return (generation() & 1) != 0; }
   static uint64_t now() noexcept { return ticks(by_processor_.load(std::memory_order_relaxed)); }
   /// Which stacks the recording wants.
-  static StackKinds stacks() noexcept;
+  static StackKinds stacks() noexcept { return stacks_.load(std::memory_order_relaxed); }
 
   static Status start(const char* path, StackKinds stacks);
   static Status stop() noexcept;
@@ -59,7 +59,10 @@ class Recorder {
   static void write(const Entry& event) noexcept;
   /// As write(); also writes the names of the tag and the stack if the file does not have them yet. Call it
   /// with no lock held.
-  static void write_named(const Entry& event) noexcept;
+  static void write_named(const Entry& event) noexcept {
+    if ((event.tag | event.stack) != 0) write_names(event);
+    write(event);
+  }
   static void mark(const char* text) noexcept;
   static void name_pool(uint64_t pool, const char* text) noexcept;
 
@@ -69,8 +72,11 @@ class Recorder {
   static void forget() noexcept;
 
  private:
+  static void write_names(const Entry& event) noexcept;
+
   static std::atomic<uint32_t> generation_;
   static std::atomic<bool> by_processor_;
+  static std::atomic<StackKinds> stacks_;
 };
 
 }  // namespace gpupool::internal

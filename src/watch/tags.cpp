@@ -43,6 +43,11 @@ TagId number_of(const char* name) {
 
 constinit std::atomic<bool> is_any_named{false};
 
+/// Not inlined, so that a thread's storage is not looked up where no thread is inside a tag.
+[[gnu::noinline]] TagId innermost() noexcept {
+  return pushed.depth == 0 ? TagId{0} : pushed.tags[pushed.depth - 1];
+}
+
 }  // namespace
 
 Status push_tag(const char* name) {
@@ -73,7 +78,7 @@ bool has_tags() noexcept {
 }
 
 TagId current_tag() noexcept {
-  return pushed.depth == 0 ? TagId{0} : pushed.tags[pushed.depth - 1];
+  return has_tags() ? innermost() : TagId{0};
 }
 
 const char* tag_name(TagId tag) noexcept {

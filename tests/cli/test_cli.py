@@ -465,6 +465,7 @@ class Bench(CommandTest):
         self.assertEqual(
             shapes,
             [("pair", size, 1, 0) for size in (512, 65536, MIB, 10 * MIB, 256 * MIB)]
+            + [("pair_recorded", 65536, 1, 0)]
             + [("pair_own_streams", 65536, threads, 0) for threads in (1, 2)]
             + [("pair_one_stream", 65536, threads, 0) for threads in (1, 2)]
             + [(f"streams_in_turn_{streams}", 65536, 1, 0) for streams in (2, 8, 64)]

@@ -293,7 +293,7 @@ TEST(Counters, AWatchBelowChangesNoPeak) {
   // Everything is asked for, and nothing of it is a peak.
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(shard.count(SizeGroup::small, 0, 0));
-    EXPECT_FALSE(shard.raise());
+    EXPECT_FALSE(shard.raise(SizeGroup::small));
   }
 }
 
