@@ -43,6 +43,26 @@ class Leaks(test_report.Case):
                 self.assertEqual(self.leaks(path, "--fail-over", str(held))[0], 0)
 
 
+class Replays(test_report.Case):
+    def test_what_was_recorded_is_replayed_to_the_byte(self):
+        """Recorded, exported and replayed again, a program has the same peaks, steals and driver calls."""
+        replay = ("replay", "--device", "sim", "--passes", "1", "--json")
+        for trace in TRACES:
+            with self.subTest(trace.name):
+                recording, again = self.folder / "it.gpt", self.folder / "again.trace"
+                status, first, said = test_report.run("record", "-o", recording, "--", os.environ["GPUPOOL_COMMAND"],
+                                                      *replay, trace)
+                self.assertEqual(status, 0, said)
+                self.assertEqual(test_report.run("export", recording, "-o", again)[0], 0)
+                recording.unlink()
+                first, second = json.loads(first.splitlines()[0]), json.loads(test_report.run(*replay, again)[1])
+                # The replay has freed what was left.
+                self.assertGreaterEqual(second["events"], first["events"])
+                for figure in ("trace", "file", "events", "ns_per_event"):
+                    del first[figure], second[figure]
+                self.assertEqual(second, first)
+
+
 class Holders(unittest.TestCase):
     def test_the_three_largest_are_known_within_ten_per_cent(self):
         for trace in TRACES:

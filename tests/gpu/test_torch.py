@@ -2,6 +2,7 @@
 """gpupool in PyTorch, on a GPU. A process can install it only once, so the tests run other processes and check them."""
 
 import importlib.util
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,24 @@ def test_sharing_between_processes():
     process = run(str(HERE / "torch_ipc.py"))
     assert process.returncode == 0, process.stderr[-3000:]
     assert process.stdout.splitlines() == ["sent 3", "changed by the other process", "given back"]
+
+
+@pytest.mark.parametrize("shim", ["1", "0"], ids=["shim", "pluggable"])
+def test_the_failure_says_who(shim):
+    """The three functions that hold most, with file and line, and with their bytes within 10 per cent."""
+    process = run(str(HERE / "torch_shortage.py"), GPUPOOL_TORCH_SHIM=shim)
+    assert process.returncode == 0, process.stderr[-3000:]
+    told = json.loads(process.stdout)
+    assert "Most is held by: " in told["error"], told["error"]
+    holders = re.findall(r"([\d.]+) ([KMG]iB) from (\S+) \((\S+):(\d+)\), the oldest for",
+                         told["error"].split("Most is held by: ")[1])
+    units = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+    found = {name: float(number) * units[unit] for number, unit, name, _, _ in holders}
+    largest = sorted(told["held"], key=told["held"].get, reverse=True)[:3]
+    assert {Path(file).name for _, _, _, file, _ in holders} == {"torch_shortage.py"}
+    assert list(found) == largest, told["error"]
+    for name in largest:
+        assert abs(found[name] / told["held"][name] - 1) <= 0.1, (name, told)
 
 
 def test_too_late():

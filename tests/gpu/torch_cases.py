@@ -266,8 +266,28 @@ def blocks_of(events):
     ]
 
 
+def peak_of(events):
+    """The most bytes that were live of what was allocated, and after how many events."""
+    live = most = at = 0
+    for number, (action, _, size) in enumerate(events, 1):
+        live += size if action == "alloc" else -size
+        if live > most:
+            most, at = live, number
+    return most, at
+
+
+def python_frames(event):
+    """(function, file, line) of the innermost Python frames."""
+    return [
+        (frame["name"].rpartition(".")[2], Path(frame["filename"]).name, frame["line"])
+        for frame in event["frames"]
+        if frame["filename"].endswith(".py")
+    ][:6]
+
+
 def case_history_and_recording_tell_the_same():
-    """The same steps of a model, recorded by PyTorch and by gpupool."""
+    """The same steps of a training, recorded by PyTorch and by gpupool: every allocation and free with its address and
+    size, so the same peak at the same moment, and the same Python stacks."""
     if MODE != "shim":
         return
     model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).cuda()
@@ -276,7 +296,7 @@ def case_history_and_recording_tell_the_same():
     with tempfile.TemporaryDirectory() as folder:
         recorded, exported = f"{folder}/steps.gpt", f"{folder}/steps.pickle"
         gpupool.record_start(recorded)
-        torch.cuda.memory._record_memory_history(max_entries=100_000)
+        torch.cuda.memory._record_memory_history(max_entries=100_000, stacks="python")
         for rows in (16, 300, 17, 4096):
             model(torch.randn(rows, 512, device="cuda")).square().mean().backward()
             optimizer.step()
@@ -298,6 +318,20 @@ def case_history_and_recording_tell_the_same():
     told, recording = blocks_of(trace), blocks_of(ours)
     assert len(told) > 100
     assert told == recording, next(pair for pair in zip(told, recording, strict=False) if pair[0] != pair[1])
+    assert peak_of(told) == peak_of(recording)
+    largest = []
+    for theirs, mine in zip(
+        [event for event in trace if event["action"] == "alloc"],
+        [event for event in ours if event["action"] == "alloc"],
+        strict=True,
+    ):
+        # What autograd's own threads allocate has no Python stack.
+        if python_frames(theirs):
+            largest.append((theirs["size"], python_frames(theirs), python_frames(mine)))
+    largest.sort(key=lambda one: -one[0])
+    assert len(largest) > 20, len(largest)
+    for size, theirs, mine in largest:
+        assert theirs == mine, (size, theirs, mine)
 
 
 def case_modules_are_tags():
