@@ -205,8 +205,15 @@ class InBrowser(Case):
             "one": [self.record("malloc(1)\n", name="one.gpt")],
         }
         kinds["two"] = kinds["plain"] + kinds["hostile"]
+        kinds["imported"] = [self.folder / "imported.gpt"]
+        snapshot = self.folder / "snapshot.pickle"
+        self.assertEqual(run("export", kinds["hostile"][0], "--format", "torch", "-o", snapshot)[0], 0)
+        self.assertEqual(run("import", snapshot, "--format", "recording", "-o", *kinds["imported"])[0], 0)
+        for trace in ("lm_serve", "streams_prefetch"):
+            kinds[trace] = [self.folder / f"{trace}.gpt"]
+            self.record_replay(*kinds[trace], HERE.parent / f"data/{trace}.trace.gz")
         for name, files in kinds.items():
-            page = self.report(*files, name=f"{name}.html")
+            page = self.report(*files, "--no-fit", name=f"{name}.html")
             for look in ({}, {"scheme": "dark"}, {"width": 400, "height": 800}, {"media": "print", "width": 800}):
                 with self.subTest(name=name, look=look):
                     self.open(page, **look)
@@ -217,6 +224,20 @@ class InBrowser(Case):
                     contrast = self.page.evaluate(LUMINANCE)
                     self.assertGreaterEqual(min(contrast["groups"]), 3)
                     self.assertGreaterEqual(min(contrast["texts"]), 4.5)
+
+    def test_half_a_million_events_are_there_at_once(self):
+        recording = self.folder / "serve.gpt"
+        self.record_replay(recording, HERE.parent / "data/lm_serve.trace.gz")
+        path = self.report(recording, "--no-fit")
+        page = browser.Page()
+        self.addCleanup(page.close)
+        page.ask("Performance.enable")
+        page.open(path)
+        page.wait_for("document.documentElement?.dataset.ready")
+        about = {one["name"]: one["value"] for one in page.ask("Performance.getMetrics")["metrics"]}
+        # Of the page's own process, its start included: the machine may have other things to do.
+        self.assertLess(about["ProcessTime"], 1)
+        self.assertLess(about["JSHeapUsedSize"], 50 * MIB)
 
     def test_hostile_names_are_shown_as_they_are(self):
         self.open(self.report(self.record_training("hostile")))
@@ -245,6 +266,21 @@ class InBrowser(Case):
             "[...document.querySelectorAll('#chunk-controls option')].map((e) => e.textContent)")
         self.assertTrue([name for name in moments if name.startswith("when 1 TiB could not be had")], moments)
         self.assert_calm(path)
+
+    def test_two_runs_are_compared_over_time_or_events(self):
+        first, second = self.record_training(name="first.gpt"), self.record_training("leak", name="second.gpt")
+        self.open(self.report(first, second, "--no-fit"))
+        # The first column of the table is the axis.
+        last = "Number([...document.querySelectorAll('#compare-points tbody tr')].at(-1).cells[0].textContent" \
+               ".replace(/[^0-9.]/g, ''))"
+        self.assertIn("s", self.page.evaluate("document.querySelector('#compare-points tbody td').textContent"))
+        self.page.evaluate("""(() => { const over = document.querySelector("#compare-controls select");
+          over.value = "events"; over.dispatchEvent(new Event("change")); })()""")
+        self.assertGreater(self.page.evaluate(last), 2000)
+        self.page.evaluate("document.getElementById('compare-chart').focus()")
+        self.page.press("End", "End")
+        self.assertRegex(self.page.evaluate("document.getElementById('compare-readout').textContent"),
+                         r"^After 2,\d\d\d events: (ended|0 B) live in the first, 80 MiB in the second\.$")
 
     def test_zoom_by_dragging_and_back(self):
         self.open(self.report(self.record_training()))

@@ -22,33 +22,42 @@ function showComparison(before, after) {
     { name: "difference", show: signed(bytesText) }, { name: "at the end", show: signed(bytesText) },
     { name: "mallocs", show: signed(countText) },
   ], rows, {});
-  const [x, first, second] = alignRuns(before.timeline, after.timeline);
   const chart = new Chart(byId("compare-chart"), byId("compare-readout"), "Live bytes of both runs");
   const columns = [
-    { name: `first: ${before.file}`, values: first, colour: () => groupColour(0), isLine: true },
-    { name: `second: ${after.file}`, values: second, colour: () => groupColour(1), isLine: true, dash: [6, 4] },
+    { name: `first: ${before.file}`, colour: () => groupColour(0), isLine: true },
+    { name: `second: ${after.file}`, colour: () => groupColour(1), isLine: true, dash: [6, 4] },
   ];
   const told = (value) => (value === null ? "ended" : bytesText(value));
-  const tell = (at) => `After ${secondsText(x[at])}: ${told(first[at])} live in the first, ${told(second[at])} in the second.`;
+  const show = (along) => {
+    const byEvent = along === "events";
+    const [x, first, second] = alignRuns(before.timeline, after.timeline, along);
+    columns[0].values = first;
+    columns[1].values = second;
+    const when = (at) => (byEvent ? `${countText(x[at])} events` : secondsText(x[at]));
+    const tell = (at) => `After ${when(at)}: ${told(first[at])} live in the first, ${told(second[at])} in the second.`;
+    chart.keepZoom = false;
+    chart.show({ x, columns, run: { marks: [], failed: [] }, byEvent, tell });
+    chartTable(byId("compare-points"), x, columns, byEvent);
+  };
+  byId("compare-controls").append(makeSelect("over", [["seconds", "time"], ["events", "events"]], show));
   const draw = () => legendFor(byId("compare-legend"), columns, () => chart.draw());
-  chart.show({ x, columns, run: { marks: [], failed: [] }, byEvent: false, tell });
+  show("seconds");
   drawings.add(draw);
   draw();
-  chartTable(byId("compare-points"), x, columns, false);
 }
 
-/** Both curves over the same moments. */
-function alignRuns(a, b) {
-  const x = [...new Set([...a.seconds, ...b.seconds])].sort((p, q) => p - q);
-  const along = (timeline) => {
+/** Both curves over the same moments: "seconds", or "events", which fit together if one run was slower. */
+function alignRuns(a, b, along) {
+  const x = [...new Set([...a[along], ...b[along]])].sort((p, q) => p - q);
+  const curve = (timeline) => {
+    const moments = timeline[along];
     let at = 0;
-    const end = timeline.seconds[timeline.seconds.length - 1];
-    return x.map((seconds) => {
-      while (at + 1 < timeline.seconds.length && timeline.seconds[at + 1] <= seconds) at += 1;
-      return seconds > end ? null : timeline.live[at];
+    return x.map((moment) => {
+      while (at + 1 < moments.length && moments[at + 1] <= moment) at += 1;
+      return moment > moments[moments.length - 1] ? null : timeline.live[at];
     });
   };
-  return [x, along(a), along(b)];
+  return [x, curve(a), curve(b)];
 }
 
 async function main() {
