@@ -43,6 +43,7 @@ struct Sums {
   uint64_t live_objects = 0;
   uint64_t live_bytes = 0;
   uint64_t peak_bytes = 0;
+  uint64_t wasted_bytes = 0;  // allocated, and not asked for
 };
 
 /// Stack, tag, stream, thread, size of the block.
@@ -87,6 +88,7 @@ std::map<Group, Sums> add_up(const Recording& recording, uint64_t pool) {
           Sums& sum = sums[group_of(*block.made)];
           ++sum.allocated_objects;
           sum.allocated_bytes += rounded(block.made->bytes);
+          sum.wasted_bytes += rounded(block.made->bytes) - block.made->bytes;
         },
         [](const LiveBlock&, const Happened&) {});
   }
@@ -105,11 +107,12 @@ class Profile {
   explicit Profile(const Recording& recording) : recording_(recording) { (void)string(""); }
 
   std::string write(const std::map<Group, Sums>& sums) {
-    static constexpr std::array<std::array<const char*, 2>, 5> kTypes = {{{"alloc_objects", "count"},
+    static constexpr std::array<std::array<const char*, 2>, 6> kTypes = {{{"alloc_objects", "count"},
                                                                           {"alloc_space", "bytes"},
                                                                           {"inuse_objects", "count"},
                                                                           {"inuse_space", "bytes"},
-                                                                          {"peak_space", "bytes"}}};
+                                                                          {"peak_space", "bytes"},
+                                                                          {"waste_space", "bytes"}}};
     for (const auto& type : kTypes) whole_.message(1, value_type(type[0], type[1]));
     for (const auto& [group, sum] : sums) add(group, sum);
     for (const Message& location : locations_) whole_.message(4, location);
@@ -172,8 +175,8 @@ class Profile {
     Message locations;
     for (const std::string& text : frames_of(recording_, stack)) locations.varint(location(text));
     Message values;
-    for (const uint64_t value :
-         {sum.allocated_objects, sum.allocated_bytes, sum.live_objects, sum.live_bytes, sum.peak_bytes}) {
+    for (const uint64_t value : {sum.allocated_objects, sum.allocated_bytes, sum.live_objects, sum.live_bytes,
+                                 sum.peak_bytes, sum.wasted_bytes}) {
       values.varint(value);
     }
     Message sample;

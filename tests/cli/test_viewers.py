@@ -58,7 +58,8 @@ class Case(test_report.Case):
         path = self.report(recording, "--no-fit", name="told.html")
         (about,) = test_report.data_of(path.read_text(encoding="utf-8"))["runs"]
         self.assertEqual(about["sites_left_out"], 0)
-        names = ("stack", "tag", "calls", "alloc_space", "_", "_", "peak_space", "inuse_objects", "inuse_space")
+        names = ("stack", "tag", "calls", "alloc_space", "waste_space", "_", "peak_space", "inuse_objects",
+                 "inuse_space")
         sites = [dict(zip(names, site, strict=False)) for site in about["sites"]]
         for site in sites:
             site["function"] = about["frames"][about["stacks"][site["stack"]][0]].split(" (")[0]
@@ -102,6 +103,20 @@ class Pprof(Case):
         activations = [site for site in sites if site["tag"] == "activations"]
         self.assertEqual(self.top("-sample_index=alloc_space", "-tagfocus=tag=activations", profile),
                          sums(activations, "function", "alloc_space"))
+
+    def test_what_rounding_costs_is_the_reports(self):
+        recording = self.record("""
+for number in range(1, 200):
+    push(f"size {number % 7}")
+    free(malloc(number * 300))
+    pop()
+""")
+        _, sites = self.told(recording)
+        text = self.ask("-tags", "-sample_index=waste_space", self.export(recording, "pprof"))
+        (values,) = re.findall(r"^ tag: Total .*\n((?: +\d.*\n)+)", text, re.MULTILINE)
+        found = {tag: int(value) for value, tag in re.findall(r"^ +(\d+)B? \(.*%\): (.*)$", values, re.MULTILINE)}
+        self.assertEqual(found, sums(sites, "tag", "waste_space"))
+        self.assertEqual(sum(found.values()), sum(-number * 300 % 512 for number in range(1, 200)))
 
     def test_its_tags_are_the_reports(self):
         recording = self.record_training("leak")

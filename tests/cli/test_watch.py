@@ -331,8 +331,9 @@ class Profile(Case):
         texts = [value.decode() for field, value in fields if field == 6]
         self.assertEqual(texts[0], "")
         types = [texts[dict(fields_of(value))[1]] for field, value in fields if field == 1]
-        self.assertEqual(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "peak_space"])
-        sums, planted = [0] * 5, [0] * 5
+        self.assertEqual(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "peak_space",
+                                 "waste_space"])
+        sums, planted = [0] * 6, [0] * 6
         locations = {dict(fields_of(value))[1] for field, value in fields if field == 4}
         for field, value in fields:
             if field != 2:
@@ -346,8 +347,8 @@ class Profile(Case):
             if labels.get("tag") == "planted":
                 planted = [a + b for a, b in zip(planted, values, strict=True)]
         self.assertEqual(sums[:4], [300 + 210, 300 * 1024 + 440 * MIB, 310, 300 * 1024 + 40 * MIB])
-        self.assertEqual(sums[4], 300 * 1024 + 80 * MIB)
-        self.assertEqual(planted, [10, 40 * MIB, 10, 40 * MIB, 40 * MIB])
+        self.assertEqual(sums[4:], [300 * 1024 + 80 * MIB, 300 * (1024 - 700)])
+        self.assertEqual(planted, [10, 40 * MIB, 10, 40 * MIB, 40 * MIB, 0])
 
 
 class Damaged(Case):
