@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import gc
+import random
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,46 @@ def test_the_failure_says_who() -> None:
         pytest.raises(gpupool.OutOfMemoryError, match=who),
     ):
         pool.alloc(64 * MIB)
+
+
+def test_the_failure_names_the_three_largest_holders_with_their_bytes() -> None:
+    """As tests/gpu/torch_shortage.py does with PyTorch: within 10 per cent, beside what comes and goes."""
+    pick = random.Random(5)
+    kept: list[gpupool.Buffer] = []
+    with gpupool.Pool(limit=12 << 30) as pool:
+
+        def keys(count: int) -> None:
+            for _ in range(count):
+                kept.append(pool.alloc(4 * MIB))
+
+        def weights(count: int) -> None:
+            for i in range(count):
+                kept.append(pool.alloc((24 + 8 * (i % 5)) * MIB))
+
+        def activations(count: int) -> None:
+            for _ in range(count):
+                kept.append(pool.alloc(pick.randrange(4 * MIB, 28 * MIB)))
+
+        def small(count: int) -> None:
+            for _ in range(count):
+                kept.append(pool.alloc(MIB))
+
+        held = {}
+        for function, count in ((keys, 700), (small, 300), (weights, 100), (activations, 110)):
+            before = pool.memory_allocated()
+            function(count)
+            held[function.__name__] = pool.memory_allocated() - before
+            for _ in range(200):
+                pool.alloc(700 * MIB).free()
+        with pytest.raises(gpupool.OutOfMemoryError) as raised:
+            pool.alloc(6 << 30)
+        for block in kept:
+            block.free()
+    told = str(raised.value).partition("Most is held by: ")[2]
+    holders = re.findall(r"([\d.]+) GiB from (\w+) \(\S*test_recording.py:\d+\)", told)
+    assert [name for _, name in holders] == sorted(held, key=held.__getitem__, reverse=True)[:3], told
+    for gib, name in holders:
+        assert float(gib) * (1 << 30) == pytest.approx(held[name], rel=0.1), told
 
 
 def test_a_tag_decorates_and_ends_with_an_exception(pool: gpupool.Pool) -> None:
