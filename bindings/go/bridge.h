@@ -282,14 +282,8 @@ static inline bridge_result bridge_prepare_backup(uintptr_t pool, uint64_t bytes
   return bridge_done(gpupool_prepare_backup(bridge_pool(pool), bytes), 0);
 }
 
-/* Copies what was saved, from ptr on, as far as it goes; the value is how much that was. */
 static inline bridge_result bridge_read_backup(uintptr_t pool, uint64_t ptr, void* to, uint64_t size) {
-  const void* data = NULL;
-  uint64_t bytes = 0;
-  const gpupool_status_t status = gpupool_backup(bridge_pool(pool), ptr, &data, &bytes);
-  if (bytes > size) bytes = size;
-  if (status == GPUPOOL_SUCCESS) memcpy(to, data, bytes);
-  return bridge_done(status, bytes);
+  return bridge_done(gpupool_read_backup(bridge_pool(pool), ptr, to, size), 0);
 }
 
 /* ---- watching */

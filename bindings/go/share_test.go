@@ -53,7 +53,4 @@ func TestAnEmptyGroupIsNoneWhateverTheEnvironmentSays(t *testing.T) {
 	if err := pool.ShareRequest(1, 0); !errors.Is(err, gpupool.ErrUnavailable) {
 		t.Error(err)
 	}
-	if err := pool.AllowSleep(gpupool.SleepConfig{}); !errors.Is(err, gpupool.ErrUnavailable) {
-		t.Error(err)
-	}
 }

@@ -90,10 +90,10 @@ func (p *Pool) Wake(config WakeConfig) (SleepResult, error) {
 	return result, err
 }
 
-// AllowSleep lets neighbours of the group that are short have the pool put to sleep, as Sleep would, until the next Wake:
-// use none of its memory before that. Wake is cheap if nobody was short. Since 0.2.
+// AllowSleep lets others that are short have the pool put to sleep, as Sleep would, until the next Wake: other pools of this
+// process, and neighbours of the group. Use none of its memory before that. Wake is cheap if nobody was short. Since 0.2.
 //
-// Errors: ErrUnavailable (the pool shares with nobody), ErrUnsupported (not in vmm mode), ErrForked.
+// Errors: ErrUnsupported (not in vmm mode), ErrForked.
 func (p *Pool) AllowSleep(config SleepConfig) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result {
 		return C.bridge_allow_sleep(pool, config.options())
@@ -190,16 +190,16 @@ func (p *Pool) PrepareBackup(bytes uint64) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_prepare_backup(pool, C.uint64_t(bytes)) })
 }
 
-// ReadBackup copies what was saved of a sleeping pool's block, from ptr on, which may point anywhere inside it, and
-// returns how much that was. Saved bytes lie in pieces, so ask again for the rest. Since 0.2.
+// ReadBackup fills the slice with what was saved of a sleeping block, from ptr on, which may point anywhere inside it. The
+// block may be freed or woken meanwhile: then it fails. Since 0.2.
 //
-// Errors: ErrUnknownPointer, ErrUnavailable (the pool is not asleep, or the block was dropped).
-func (p *Pool) ReadBackup(ptr Ptr, to []byte) (int, error) {
+// Errors: ErrUnknownPointer, ErrUnavailable (some of it is not asleep, or was dropped), ErrInvalidArgument (the block ends
+// earlier).
+func (p *Pool) ReadBackup(ptr Ptr, to []byte) error {
 	if len(to) == 0 {
-		return 0, nil
+		return nil
 	}
-	count, err := p.inside(func(pool C.uintptr_t) C.bridge_result {
+	return p.do(func(pool C.uintptr_t) C.bridge_result {
 		return C.bridge_read_backup(pool, C.uint64_t(ptr), unsafe.Pointer(&to[0]), C.uint64_t(len(to)))
 	})
-	return int(count), err
 }

@@ -111,8 +111,8 @@ export declare class Pool implements Disposable {
   wake(timeout?: number | bigint, flags?: number, fill?: number): Promise<SleepResult>;
   /** The same, and this thread waits. */
   wakeSync(timeout?: number | bigint, flags?: number, fill?: number): SleepResult;
-  /** Until the next wake, neighbours of the group that are short may have the pool put to sleep, as sleep does: use
-   * none of its memory before. A pool that shares with nobody throws UnavailableError. */
+  /** Until the next wake, others that are short may have the pool put to sleep, as sleep does: other pools of this
+   * process, and neighbours of the group. Use none of its memory before. */
   allowSleep(mode?: number | SleepModeName, flags?: number): void;
   /** Gives back the chunks that lie wholly inside the block at an address; the pool stays awake. As sleep. */
   sleepBlock(address: number | bigint, mode?: number | SleepModeName, flags?: number): Promise<SleepResult>;
@@ -131,6 +131,11 @@ export declare class Pool implements Disposable {
   setKeep(address: number | bigint, keep: boolean): void;
   /** Obtains page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. */
   prepareBackup(bytes: number | bigint): void;
+  /** Copies what was saved of the sleeping block at an address, which may point anywhere inside it. Without a length: up
+   * to the end of the block. What is not asleep, or was dropped, throws UnavailableError. */
+  readBackup(address: number | bigint, length?: number | bigint): Promise<Buffer>;
+  /** The same, and this thread waits. */
+  readBackupSync(address: number | bigint, length?: number | bigint): Buffer;
   /** Lets other processes map a block: a handle for importBlock of any process, good until the block is freed. */
   exportBlock(address: number | bigint): string;
   /** Maps a block of another process: its address here and its size. closeImport ends it; free refuses it. */

@@ -240,6 +240,12 @@ class Pool {
   prepareBackup(bytes) {
     native.gpupool_prepare_backup(wrapped.of(this), bytes);
   }
+  async readBackup(address, length = native.backup_length(wrapped.of(this), address)) {
+    return native.backup_bytes(wrapped.of(this), address, length);
+  }
+  readBackupSync(address, length = native.backup_length(wrapped.of(this), address)) {
+    return native.gpupool_read_backup(wrapped.of(this), address, length);
+  }
   empty() {
     return native.gpupool_empty(wrapped.of(this));
   }

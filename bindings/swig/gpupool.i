@@ -9,6 +9,7 @@
 //   %gpupool_copied(TYPE)                                             a member struct is handed out as a copy
 //   %gpupool_more_bytes(TYPE)                                         in languages with types: Block's and Slice's own
 //                                                                     ways of moving bytes
+//   %gpupool_more_backups                                           the same of a pool's saved bytes
 //   %gpupool_raises                                                   what a failed call does
 %module gpupool
 
@@ -159,6 +160,7 @@ using namespace binding;
 %include "languages/by_stream.swg"
 %gpupool_more_bytes(Block)
 %gpupool_more_bytes(Slice)
+%gpupool_more_backups
 #endif
 %include "library.hpp"
 %include "slices.hpp"

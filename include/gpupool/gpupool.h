@@ -920,13 +920,15 @@ GPUPOOL_API gpupool_status_t gpupool_sleep(gpupool_t* pool, const gpupool_sleep_
 /* Wakes a pool: takes what it needs from the limit, creates memory, maps it at the same addresses, and copies
  * back what was saved. Blocks that were freed meanwhile get no memory. When the call returns, the data are
  * there, and work of any stream may use them. Where memory is short, the call empties other pools' caches,
- * asks the out-of-memory handler, and then waits for what others free, for as long as timeout_ns says. If the
- * pool is awake already, the call wakes the blocks that sleep alone, one after another; if there are none, it
- * succeeds and does nothing. Since 0.2.
- * Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (the call comes from a handler that this pool's own wake
- * asks; or the pool is awake and its hook failed), DRIVER, HOST_OUT_OF_MEMORY, INVALID_ARGUMENT, FORKED.
- * After an error other than a hook's the pool is asleep as before, and can be woken later; where blocks sleep
- * alone, those that came first may be awake. */
+ * has pools put to sleep that may be (gpupool_allow_sleep), asks the out-of-memory handler, and then waits
+ * for what others free, for as long as timeout_ns says. Wakes of one process that wait for the same memory
+ * are served in the order in which they began to wait; so is the next wake of a pool that has slept since
+ * then, even if there is room for it, until its time is up: then it takes what there is. If the pool is awake
+ * already, the call wakes the blocks that sleep alone, one after another; if there are none, it succeeds and
+ * does nothing. Since 0.2. Errors: OUT_OF_MEMORY, OVER_LIMIT, UNAVAILABLE (the call comes from a handler that
+ * this pool's own wake asks; or the pool is awake and its hook failed), DRIVER, HOST_OUT_OF_MEMORY,
+ * INVALID_ARGUMENT, FORKED. After an error other than a hook's the pool is asleep as before, and can be woken
+ * later; where blocks sleep alone, those that came first may be awake. */
 GPUPOOL_API gpupool_status_t gpupool_wake(gpupool_t* pool, const gpupool_sleep_options_t* options,
                                           gpupool_sleep_result_t* out_result);
 
@@ -990,17 +992,19 @@ GPUPOOL_API gpupool_status_t gpupool_wake_block(gpupool_t* pool, gpupool_ptr_t p
 GPUPOOL_API gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sleep_hook_fn_t before_release,
                                                      gpupool_sleep_hook_fn_t after_map, void* user);
 
-/* Lets neighbours have this pool put to sleep. From this call until the next gpupool_wake of the pool, the
- * program promises to use none of its memory, as if the pool were asleep. Meanwhile a member of the group
- * that is short, and stays short once all members have given back what they had cached, may have it put to
- * sleep with these options, as gpupool_sleep would, on a thread of the library; members of lower priority
- * first. gpupool_wake ends this, after a sleep that is under way; if the pool never slept, it only costs the
- * pool's lock. So call gpupool_wake before the memory is used again. Until the pool sleeps, all other calls
- * work as in any pool that is awake; then as in one that sleeps: a malloc gives ASLEEP, or waits with
- * HOLD_MALLOCS. Hooks are called on the library's thread (gpupool_set_sleep_hooks). A sleep that fails leaves
- * the pool awake, and may be tried again. A second call changes the options; in a pool that sleeps, the call
- * does nothing. Since 0.2. Errors: UNAVAILABLE (the pool shares with nobody: created without `share`, or
- * alone), UNSUPPORTED (as for gpupool_sleep), INVALID_ARGUMENT, FORKED. */
+/* Lets others have this pool put to sleep. From this call until the next gpupool_wake of the pool, the
+ * program promises to use none of its memory, as if the pool were asleep. Meanwhile a malloc or a wake that
+ * is short, and stays short once all others have given back what they had cached, may put it to sleep with
+ * these options, as gpupool_sleep would: of another pool of this process, on the same device or under the
+ * same limit; or, if the pool shares, of a member of its group. Pools of the asker's own process come first,
+ * of lower priority, then those that were allowed to longest ago; then members of lower priority.
+ * gpupool_wake ends this, after a sleep that is under way; if the pool never slept, it only costs the pool's
+ * lock. So call gpupool_wake before the memory is used again. Until the pool sleeps, all other calls work as
+ * in any pool that is awake; then as in one that sleeps: a malloc gives ASLEEP, or waits with HOLD_MALLOCS.
+ * Hooks (gpupool_set_sleep_hooks) are called on the asker's thread, or on one of the library. A sleep that
+ * fails leaves the pool awake, and may be tried again. A second call changes the options; in a pool that
+ * sleeps, the call does nothing. Since 0.2. Errors: UNSUPPORTED (as for gpupool_sleep), INVALID_ARGUMENT,
+ * FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_allow_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options);
 
 /* Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2. */
@@ -1032,6 +1036,14 @@ GPUPOOL_API gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t by
  * Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (what is at ptr is not asleep, or dropped). */
 GPUPOOL_API gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
                                             uint64_t* out_bytes);
+
+/* Copies what was saved of a sleeping block to the host's memory at data: `bytes` from ptr on, which may
+ * point anywhere inside the block. Unlike the pointer of gpupool_backup, a copy is safe from a free of the
+ * block or a wake on another thread: the call fails if one comes before it is done. Since 0.2. Errors:
+ * UNKNOWN_POINTER (not in a live block), UNAVAILABLE (some of it is not asleep, or dropped), INVALID_ARGUMENT
+ * (data is NULL, or the block ends earlier). After an error data may hold anything. */
+GPUPOOL_API gpupool_status_t gpupool_read_backup(gpupool_t* pool, gpupool_ptr_t ptr, void* data,
+                                                 uint64_t bytes);
 
 /* ---- sharing: one card, many processes ------------------------------------------------------------ */
 

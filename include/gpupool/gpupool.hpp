@@ -362,7 +362,8 @@ class Pool {
     check(gpupool_wake_block(handle_, ptr, &c_options, &result));
     return result;
   }
-  /// Until the next wake(), neighbours of the group that are short may have the pool put to sleep.
+  /// Until the next wake(), others that are short may have the pool put to sleep: other pools of this
+  /// process, and neighbours of the group.
   void allow_sleep(const SleepOptions& options = {}) {
     const gpupool_sleep_options_t c_options = options.to_c();
     check(gpupool_allow_sleep(handle_, &c_options));
@@ -398,6 +399,10 @@ class Pool {
     uint64_t bytes = 0;
     check(gpupool_backup(handle_, ptr, &data, &bytes));
     return {static_cast<const std::byte*>(data), bytes};
+  }
+  /// Copies saved contents from ptr on, which may be freed or woken meanwhile: then it fails.
+  void read_backup(gpupool_ptr_t ptr, std::span<std::byte> to) const {
+    if (!to.empty()) check(gpupool_read_backup(handle_, ptr, to.data(), to.size()));
   }
 
   // ---- watching

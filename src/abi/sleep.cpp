@@ -185,6 +185,11 @@ gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void**
   return on_pool(pool, [&](Pool& self) { return self.sleeper().backup(ptr, *out_data, *out_bytes); });
 }
 
+gpupool_status_t gpupool_read_backup(gpupool_t* pool, gpupool_ptr_t ptr, void* data, uint64_t bytes) {
+  if (data == nullptr) return refuse_null("data");
+  return on_pool(pool, [&](Pool& self) { return self.sleeper().read_backup(ptr, data, bytes); });
+}
+
 gpupool_status_t gpupool_sim_hold(int32_t device, gpupool_ptr_t ptr) {
   return guarded([&] { return sim_hold(device, ptr); });
 }

@@ -45,6 +45,7 @@ struct Bedroom {
   const std::string& name;  // the pool's
   gpupool_sleep_state_t& state;
   bool& has_woken_blocks;                // while the pool sleeps on
+  const uint64_t& slept_at;              // the step in which any of it went to sleep last
   std::condition_variable_any& changed;  // told of whatever a wake may wait for
 
   bool is_awake() const noexcept { return state == GPUPOOL_SLEEP_STATE_AWAKE; }

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cinttypes>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "base/defer.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
 #include "pool/rooms.hpp"
+#include "pool/sleep_all.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -30,12 +33,14 @@ class PoolsOfGroup final : public share::Owner {
     return given;
   }
 
-  uint64_t put_to_sleep(uint64_t bytes) noexcept override {
-    uint64_t given = 0;
-    visit([&](Pool& pool) {
-      if (given < bytes) given += pool.sleeper().sleep_for_neighbours();
-    });
-    return given;
+  uint64_t put_to_sleep(uint64_t bytes, uint64_t asker) noexcept override {
+    try {
+      std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
+      std::erase_if(pools, [&](const auto& pool) { return pool->id() == asker || !is_of_group(*pool); });
+      return sleep_allowed(std::move(pools), bytes);
+    } catch (const std::bad_alloc&) {
+      return 0;
+    }
   }
 
   uint64_t live_bytes() noexcept override {
@@ -53,12 +58,15 @@ class PoolsOfGroup final : public share::Owner {
   }
 
  private:
+  bool is_of_group(const Pool& pool) const noexcept {
+    const Neighbours* const group = pool.neighbours();
+    return group != nullptr && group->member().is_owned_by(this) && pool.is_live();
+  }
   template <typename Visit>
   void visit(Visit each) noexcept {
     try {
       for (const auto& pool : Registry::instance().all()) {
-        const Neighbours* const group = pool->neighbours();
-        if (group != nullptr && group->member().is_owned_by(this) && pool->is_live()) each(*pool);
+        if (is_of_group(*pool)) each(*pool);
       }
     } catch (const std::bad_alloc&) {
       return;  // nothing is given if the host has no memory for a list of pools
@@ -97,7 +105,7 @@ bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_
     rooms.streams.next_round();
     last_error() = cause;
   });
-  share::Turn turn(group->member(), bytes, wait_ns);
+  share::Turn turn(group->member(), bytes, wait_ns, rooms.id);
   return turn.wait();
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/other_pools.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/defer.hpp"
 #include "pool/pool.hpp"
 #include "pool/registry.hpp"
+#include "pool/sleep_all.hpp"
 
 namespace gpupool::internal {
 
@@ -19,8 +23,16 @@ bool OtherPools::ask_parent(QuietLock& lock, uint64_t bytes) {
   return parent->trim_by(align_up(bytes, kGranule), released, "trim") == kSuccess && released != 0;
 }
 
-void OtherPools::empty(QuietLock& lock) {
+/// Whether it is another pool on the same device. That of one that was inherited over fork must not be
+/// touched.
+bool OtherPools::is_on_device(const Pool& other) const noexcept {
   const DeviceInfo& own = rooms_.device.info();
+  const DeviceInfo& its = other.device().info();
+  return other.id() != rooms_.id && other.is_usable() && its.backend == own.backend &&
+         its.ordinal == own.ordinal;
+}
+
+void OtherPools::empty(QuietLock& lock) {
   lock.unlock();
   const Defer relock([&] {
     lock.lock();
@@ -28,16 +40,33 @@ void OtherPools::empty(QuietLock& lock) {
   });
   const auto pools = Registry::instance().all();
   for (const auto& pool : pools) {
-    const DeviceInfo& other = pool->device().info();
-    // Pools that were inherited over fork have a device that must not be touched.
-    if (pool->id() == rooms_.id || !pool->is_usable() || other.backend != own.backend ||
-        other.ordinal != own.ordinal)
-      continue;
+    if (!is_on_device(*pool)) continue;
     const bool has_ended = pool->handle()->life.load(std::memory_order_acquire) == Life::destroyed;
     uint64_t released = 0;
     if (has_ended || !pool->options().is_child) (void)pool->trim(0, released, "another pool is short");
     if (has_ended) Registry::instance().end_if_empty(*pool->handle());
   }
+}
+
+bool OtherPools::put_to_sleep(QuietLock& lock, uint64_t bytes, Status shortage) {
+  const ErrorRecord cause = last_error();
+  const Budget& budget = rooms_.ledger.budget();
+  const bool is_limit = shortage == GPUPOOL_ERROR_OVER_LIMIT;
+  uint64_t room = budget.room();
+  if (!is_limit && rooms_.device.raw().free_memory(room) != kSuccess) room = 0;
+  lock.unlock();
+  const Defer relock([&] {
+    lock.lock();
+    rooms_.streams.next_round();
+    last_error() = cause;
+  });
+  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
+  std::erase_if(pools, [&](const auto& pool) {
+    return !is_on_device(*pool) || (is_limit && !pool->shares_limit(budget));
+  });
+  // What looks like enough may be in pieces, or another's by now.
+  const uint64_t missing = std::max(bytes - std::min(bytes, room), kGranule);
+  return sleep_allowed(std::move(pools), missing) != 0;
 }
 
 }  // namespace gpupool::internal

@@ -6,11 +6,16 @@
 #include <memory>
 #include <utility>
 
+#include "base/status.hpp"
+
 namespace gpupool::internal {
 
 class Pool;
 class QuietLock;
 struct Rooms;
+
+/// How often one that is short has pools put to sleep. Once is enough, unless others take what comes.
+inline constexpr uint32_t kMostSleeps = 16;
 
 /// With the pool's lock, which they give up, since pools' locks have no order among them.
 class OtherPools {
@@ -24,8 +29,13 @@ class OtherPools {
   /// Has a child's parent release what it has cached under the limit that they share. The children themselves
   /// keep what they have. False if there is no parent, or if it released nothing.
   bool ask_parent(QuietLock& lock, uint64_t bytes);
+  /// Puts pools to sleep that may be, until there is room for `bytes`: where the device was short, those on
+  /// the same one; where the limit was, those under the same. False if nothing came. Throws std::bad_alloc.
+  bool put_to_sleep(QuietLock& lock, uint64_t bytes, Status shortage);
 
  private:
+  bool is_on_device(const Pool& other) const noexcept;
+
   const Rooms& rooms_;
   std::weak_ptr<Pool> parent_;
 };

@@ -80,6 +80,11 @@ class Pool {
   uint64_t id() const noexcept { return id_; }
   const Options& options() const noexcept { return options_; }
   MeteredDevice& device() noexcept { return device_; }
+  const MeteredDevice& device() const noexcept { return device_; }
+  /// Whether it is charged to the same limit.
+  bool shares_limit(const Budget& other) const noexcept {
+    return ledger_.budget().shared() == other.shared();
+  }
 
   // What the functions of gpupool.h with the same names do.
 

@@ -15,8 +15,8 @@
 
 namespace gpupool::internal {
 
-Status Provider::provide(QuietLock& lock, StreamState& state, uint64_t bytes, uint64_t alignment,
-                         Range*& block) {
+Status Provider::provide(QuietLock& lock, Sleeper::Guest& guest, StreamState& state, uint64_t bytes,
+                         uint64_t alignment, Range*& block) {
   const uint64_t reserved = rooms_.ledger.used();
   StreamHeap& heap = state.heap(group_of(bytes));
   block = allocate_from_heap(lock, heap, bytes, alignment);
@@ -34,6 +34,7 @@ Status Provider::provide(QuietLock& lock, StreamState& state, uint64_t bytes, ui
   Status status = grow(lock, state, bytes, alignment, false, block);
   if (is_shortage(status)) {
     ++rooms_.setbacks.retries;
+    guest.leave();  // it may wait for the pool's own sleep
     status = Shortage(*this, means_, lock, state, bytes, alignment).relieve(status, block);
   }
   if (status != kSuccess && !is_shortage(status)) return status;

@@ -8,12 +8,12 @@
 #include "base/status.hpp"
 #include "core/range.hpp"
 #include "pool/shortage.hpp"
+#include "pool/sleeper.hpp"
 
 namespace gpupool::internal {
 
 class Report;
 class RunStealer;
-class Sleeper;
 class Source;
 class StreamHeap;
 class Watcher;
@@ -34,8 +34,10 @@ class Provider {
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
 
-  /// A block of the stream's heap, or a shortage, explained. Throws std::bad_alloc.
-  Status provide(QuietLock& lock, StreamState& state, uint64_t bytes, uint64_t alignment, Range*& block);
+  /// A block of the stream's heap, or a shortage, explained. The guest has been admitted. Throws
+  /// std::bad_alloc.
+  Status provide(QuietLock& lock, Sleeper::Guest& guest, StreamState& state, uint64_t bytes,
+                 uint64_t alignment, Range*& block);
 
   /// Explains a shortage in the thread's error record, and counts it; returns the status.
   Status explain(Status status, uint64_t bytes);

@@ -8,6 +8,7 @@
 #include "os/process.hpp"
 #include "os/thread.hpp"
 #include "pool/pool.hpp"
+#include "pool/wake_queue.hpp"
 #include "share/member.hpp"
 #include "watch/control.hpp"
 
@@ -144,6 +145,7 @@ void Registry::after_fork_in_child() noexcept {
   share::forget_members();
   share::unlock_members();
   ThreadSlots::forget_all();
+  WakePlace::forget_all();
   Recorder::forget();
   shown::forget_page();
   registry.for_each_live([](gpupool_t& handle) {

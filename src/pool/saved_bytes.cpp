@@ -48,6 +48,7 @@ void SavedBytes::reserve(size_t count) {
 }
 
 void SavedBytes::add(const std::vector<SavedRun>& runs) noexcept {
+  ++saves_;
   runs_.insert(runs_.end(), runs.begin(), runs.end());
   std::sort(runs_.begin(), runs_.end(),
             [](const SavedRun& a, const SavedRun& b) { return a.address < b.address; });

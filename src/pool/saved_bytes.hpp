@@ -42,6 +42,8 @@ class SavedBytes {
   /// Makes add() safe for so many runs. Throws std::bad_alloc.
   void reserve(size_t count);
   void add(const std::vector<SavedRun>& runs) noexcept;
+  /// How often something was added.
+  uint64_t saves() const noexcept { return saves_; }
   /// Forgets what was saved of memory that is awake, or whose addresses are bare.
   void forget() noexcept;
   /// Forgets what was saved of these addresses.
@@ -85,7 +87,8 @@ class SavedBytes {
   Backup backup_;
   uint64_t kept_ = 0;           // bytes of it that stay while the pool is awake
   std::vector<SavedRun> runs_;  // the bytes that are saved, by address
-  uint64_t end_ = 0;            // end of the part of the backup that they are in
+  uint64_t saves_ = 0;
+  uint64_t end_ = 0;  // end of the part of the backup that they are in
   std::array<Stream, 2> streams_{};
   bool has_streams_ = false;
   bool copies_pending_ = false;  // the wait for some failed, so the backup stays

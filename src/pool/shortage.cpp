@@ -21,6 +21,7 @@ constinit const Shortage::Stage Shortage::kStages[] = {
     {"the other pools of this process are emptied for the group", When::group_limit, &Shortage::empty_others,
      1},
     {"neighbours have given memory back", When::always, &Shortage::ask_group, 3},
+    {"pools that may be are put to sleep", When::always, &Shortage::sleep_others, kMostSleeps},
     {"the handler asks for another try", When::always, &Shortage::ask_handler, ~uint32_t{0}},
 };
 
@@ -29,7 +30,7 @@ Status Shortage::relieve(Status status, Range*& block) {
     for (attempt_ = 1; attempt_ <= stage.times && is_shortage(status); ++attempt_) {
       if (!applies(stage.when, status)) break;
       bool helped = false;
-      if (const Status acted = (this->*stage.act)(helped); acted != kSuccess) return acted;
+      if (const Status acted = (this->*stage.act)(status, helped); acted != kSuccess) return acted;
       if (!helped) break;
       means_.rooms.narrator.is_short(bytes_, state_, stage.what);
       status = provider_.grow(lock_, state_, bytes_, alignment_, true, block);
@@ -50,41 +51,48 @@ bool Shortage::applies(When when, Status status) const {
   return false;
 }
 
-Status Shortage::release_waiting(bool& helped) {
+Status Shortage::release_waiting(Status, bool& helped) {
   helped = means_.debugger != nullptr && means_.debugger->release_waiting();
   return kSuccess;
 }
 
-Status Shortage::wait_for_all(bool& helped) {
+Status Shortage::wait_for_all(Status, bool& helped) {
   means_.way_back.drain_all(lock_);
   helped = true;
   return means_.way_back.wait_for_frees(lock_, "shortage", true);
 }
 
-Status Shortage::empty_others(bool& helped) {
+Status Shortage::empty_others(Status, bool& helped) {
   means_.others.empty(lock_);
   helped = true;
   return kSuccess;
 }
 
-Status Shortage::ask_parent(bool& helped) {
+Status Shortage::ask_parent(Status, bool& helped) {
   helped = means_.others.ask_parent(lock_, bytes_ + alignment_);
   return kSuccess;
 }
 
-/// Asks for what is missing first. What came while the lock was given up may be gone again, or be in pieces
-/// that do not fit; so later attempts ask for the whole.
-Status Shortage::ask_group(bool& helped) {
-  if (means_.rooms.company.neighbours == nullptr) return kSuccess;
+/// What is missing, first. What came while the lock was given up may be gone again, or be in pieces that do
+/// not fit; so later attempts want the whole.
+uint64_t Shortage::wanted() const noexcept {
   const uint64_t whole = align_up(bytes_ + alignment_ - kUnit, kGranule);
   const uint64_t there = means_.rooms.space.free_chunks.bytes() + means_.backing.bytes_in_hand();
-  const uint64_t want = attempt_ == 1 ? std::max(kGranule, whole - std::min(whole, there)) : whole;
-  helped = ask_neighbours(lock_, means_.rooms, want);
+  return attempt_ == 1 ? std::max(kGranule, whole - std::min(whole, there)) : whole;
+}
+
+Status Shortage::ask_group(Status, bool& helped) {
+  if (means_.rooms.company.neighbours != nullptr) helped = ask_neighbours(lock_, means_.rooms, wanted());
+  return kSuccess;
+}
+
+Status Shortage::sleep_others(Status shortage, bool& helped) {
+  helped = means_.others.put_to_sleep(lock_, wanted(), shortage);
   return kSuccess;
 }
 
 /// Waits too, since what the handler freed may still be in use.
-Status Shortage::ask_handler(bool& helped) {
+Status Shortage::ask_handler(Status, bool& helped) {
   helped = means_.handler.ask(lock_, bytes_, attempt_);
   return helped ? means_.way_back.wait_for_frees(lock_, "the handler's frees", true) : kSuccess;
 }

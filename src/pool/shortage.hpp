@@ -55,18 +55,20 @@ class Shortage {
   struct Stage {
     const char* what;  // what it has done, for the log
     When when;
-    Status (Shortage::*act)(bool& helped);
+    Status (Shortage::*act)(Status shortage, bool& helped);
     uint32_t times;
   };
   static const Stage kStages[];
 
   bool applies(When when, Status status) const;
-  Status release_waiting(bool& helped);
-  Status wait_for_all(bool& helped);
-  Status empty_others(bool& helped);
-  Status ask_parent(bool& helped);
-  Status ask_group(bool& helped);
-  Status ask_handler(bool& helped);
+  uint64_t wanted() const noexcept;
+  Status release_waiting(Status shortage, bool& helped);
+  Status wait_for_all(Status shortage, bool& helped);
+  Status empty_others(Status shortage, bool& helped);
+  Status ask_parent(Status shortage, bool& helped);
+  Status ask_group(Status shortage, bool& helped);
+  Status sleep_others(Status shortage, bool& helped);
+  Status ask_handler(Status shortage, bool& helped);
 
   Provider& provider_;
   const Means& means_;

@@ -39,6 +39,11 @@ std::vector<std::shared_ptr<Pool>> find_named(const char* tag) {
   return pools;
 }
 
+int32_t priority_of(const Pool& pool) noexcept {
+  const Neighbours* group = pool.neighbours();
+  return group != nullptr ? group->priority() : 0;
+}
+
 /// The least important pool first, and among equals the idlest.
 Status sleep_target_all(const std::vector<std::shared_ptr<Pool>>& pools, const SleepOptions& options,
                         gpupool_sleep_result_t& result) {
@@ -50,8 +55,7 @@ Status sleep_target_all(const std::vector<std::shared_ptr<Pool>>& pools, const S
   std::vector<Place> order;
   for (const std::shared_ptr<Pool>& pool : pools) {
     if (const Status status = pool->sleeper().check_target(); status != kSuccess) return status;
-    const Neighbours* group = pool->neighbours();
-    order.push_back({group != nullptr ? group->priority() : 0, pool->last_taken(), pool.get()});
+    order.push_back({priority_of(*pool), pool->last_taken(), pool.get()});
   }
   std::sort(order.begin(), order.end(), [](const Place& a, const Place& b) {
     return std::tie(a.priority, a.last) < std::tie(b.priority, b.last);
@@ -113,6 +117,27 @@ Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& op
   // Only blocks sleep in these.
   return for_all(
       last, [&](Sleeper& each) { return each.wake(options, result); }, [](Sleeper&) {});
+}
+
+uint64_t sleep_allowed(std::vector<std::shared_ptr<Pool>> pools, uint64_t bytes) {
+  struct Place {
+    int32_t priority;
+    uint64_t since;
+    Pool* pool;
+  };
+  std::vector<Place> order;
+  for (const std::shared_ptr<Pool>& pool : pools) {
+    const uint64_t since = pool->is_live() ? pool->sleeper().allowed_since() : 0;
+    if (since != 0) order.push_back({priority_of(*pool), since, pool.get()});
+  }
+  std::sort(order.begin(), order.end(), [](const Place& a, const Place& b) {
+    return std::tie(a.priority, a.since) < std::tie(b.priority, b.since);
+  });
+  uint64_t given = 0;
+  for (const Place& each : order) {
+    if (given < bytes) given += each.pool->sleeper().sleep_for_others();
+  }
+  return given;
 }
 
 }  // namespace gpupool::internal

@@ -22,4 +22,8 @@ Status sleep_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& o
 Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& options,
                 gpupool_sleep_result_t& result);
 
+/// Puts pools to sleep that may be, those of lower priority first, then those that have been allowed to
+/// longest, until `bytes` have gone back. Returns how many have.
+uint64_t sleep_allowed(std::vector<std::shared_ptr<Pool>> pools, uint64_t bytes);
+
 }  // namespace gpupool::internal

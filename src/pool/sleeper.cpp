@@ -3,31 +3,38 @@
 #include "pool/sleeper.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstring>
 #include <thread>
 #include <utility>
 
+#include "pool/backup_reader.hpp"
 #include "pool/blocks.hpp"
 #include "pool/fall_asleep.hpp"
-#include "pool/neighbours.hpp"
 #include "pool/pool.hpp"
 #include "pool/sleep_block.hpp"
 #include "pool/sleep_parts.hpp"
 #include "pool/sleep_target.hpp"
 #include "pool/sleep_turn.hpp"
 #include "pool/wake.hpp"
+#include "pool/wake_queue.hpp"
 
 namespace gpupool::internal {
 namespace {
 
 constexpr size_t kLongestName = 63;
 
+/// How long a sleep waits for mallocs that are guests: they take microseconds, unless one of them, by way of
+/// the log's receiver, is in this very sleep.
+constexpr std::chrono::seconds kForGuests{1};
+
 }  // namespace
 
 Sleeper::Sleeper(Pool& pool)
     : pool_(pool),
       device_(pool.device_),
+      allowance_(pool.company_),
       saved_(pool.device_, pool.space_),
       chunks_(pool.rooms_, pool.backing_),
       blocks_(pool.space_, chunks_, saved_, hooks_, state_),
@@ -49,6 +56,7 @@ Sleeper::Sleeper(Pool& pool)
                name_,
                state_,
                has_woken_blocks_,
+               slept_at_,
                changed_} {}
 
 // ---- turns
@@ -80,14 +88,20 @@ Sleeper::Turn::~Turn() {
 }
 
 /// Answers a malloc of a pool that is not awake.
-Status Sleeper::refuse_or_wait(Lock& lock) {
+Status Sleeper::refuse_or_wait(Lock& lock, Guest& guest) {
   if (hold_mallocs_ && owner_ != std::this_thread::get_id()) {
+    if (!std::exchange(guest.has_waited_, true)) ++guests_;
     changed_.wait(lock, [&] { return is_awake(); });
     pool_.streams_.next_round();
     return kSuccess;
   }
   return fail(GPUPOOL_ERROR_ASLEEP, "the pool%s%s%s is asleep: wake it first", name_.empty() ? "" : " '",
               name_.c_str(), name_.empty() ? "" : "'");
+}
+
+void Sleeper::end_guest(Guest& guest) noexcept {
+  guest.has_waited_ = false;
+  if (--guests_ == 0) changed_.notify_all();
 }
 
 // ---- the calls
@@ -121,6 +135,8 @@ Status Sleeper::sleep(const SleepOptions& options, Result& result) {
 Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& result) {
   if (has_woken_blocks_) return refuse_woken();
   if (!is_awake()) return kSuccess;
+  changed_.wait_for(lock, kForGuests, [&] { return guests_ == 0; });
+  slept_at_ = WakePlace::next_step();
   if (options.target != 0) return TargetSleep(bedroom_, lock, options).run(result);
   if (const Status status = check_own(bedroom_, 0); status != kSuccess) return status;
   if (const Status status = check_no_capture(pool_.streams_); status != kSuccess) return status;
@@ -140,7 +156,7 @@ Status Sleeper::sleep_now(Lock& lock, const SleepOptions& options, Result& resul
     return status;
   }
   state_ = GPUPOOL_SLEEP_STATE_ASLEEP;
-  end_allowance();
+  allowance_.end();
   ++sleeps_;
   ++result.pools;
   own.nanoseconds = device_.raw().now_ns() - start;
@@ -164,6 +180,9 @@ Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& res
 /// Wakes what has gone, if anything has. What slept alone before sleeps on.
 void Sleeper::undo_sleep(Lock& lock) {
   Result ignored{};
+  // A wake may wait for others, and whoever waits for this sleep must not.
+  if (state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP) state_ = GPUPOOL_SLEEP_STATE_WAKING;
+  changed_.notify_all();
   if (chunks_.away() != 0)
     (void)without_throwing([&] { return Waking(bedroom_, lock, {}).run({0, true}, ignored); });
   if (chunks_.away() != 0) return;
@@ -176,7 +195,7 @@ Status Sleeper::wake(const SleepOptions& options, Result& result) {
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
-  end_allowance();
+  allowance_.end();
   if (is_awake()) return BlockSleep(bedroom_, lock, options).wake_all(result);
   const uint64_t start = device_.raw().now_ns();
   state_ = GPUPOOL_SLEEP_STATE_WAKING;
@@ -233,23 +252,13 @@ void Sleeper::set_hooks(gpupool_sleep_hook_fn_t before, gpupool_sleep_hook_fn_t 
 }
 
 Status Sleeper::backup(Address address, const void*& data, uint64_t& bytes) {
-  gpupool_block_t block{};
-  if (const Status status = pool_.block_info(address, block); status != kSuccess) return status;
   const Lock lock = pool_.door_.look();
-  // It may have been freed or woken since.
-  const Range* range = find_live(pool_.space_, block.address);
-  const Region* region = range != nullptr ? range->region : nullptr;
-  if (region == nullptr || region->is_segment || !region->pages[region->page_of(address)]->asleep)
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "what is at 0x%" PRIx64 " is not asleep: use it", address);
-  const SavedRun* run = saved_.find(address);
-  if (run == nullptr) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "what was in the block at 0x%" PRIx64 " was dropped",
-                block.address);
-  }
-  uint64_t in_piece = 0;
-  data = reinterpret_cast<const void*>(saved_.at(run->offset + (address - run->address), in_piece));
-  bytes = std::min({in_piece, range->end() - address, run->address + run->size - address});
-  return kSuccess;
+  return find_backup(bedroom_, address, data, bytes);
+}
+
+Status Sleeper::read_backup(Address address, void* data, uint64_t bytes) {
+  Lock lock = pool_.door_.look();
+  return internal::read_backup(bedroom_, lock, address, data, bytes);
 }
 
 void Sleeper::end(Lock& lock) noexcept {
@@ -269,6 +278,7 @@ Status Sleeper::sleep_block(Address address, const SleepOptions& options, Result
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
+  slept_at_ = WakePlace::next_step();
   return BlockSleep(bedroom_, lock, options).sleep(address, result);
 }
 
@@ -296,42 +306,42 @@ void Sleeper::become_awake() noexcept {
   blocks_.drop_freed();
 }
 
-// ---- for neighbours of the group, until the next wake
+// ---- for other pools of the process, and neighbours of the group, until the next wake
 
 Status Sleeper::allow(const SleepOptions& options) {
   if (const Status status = check_kind(); status != kSuccess) return status;
-  if (pool_.company_.neighbours == nullptr) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE,
-                "the pool shares with nobody: it was created without share, or alone");
-  }
   Lock lock = pool_.enter();
   Turn turn(*this, lock);
   if (const Status status = turn.begin(); status != kSuccess) return status;
-  if (!is_awake()) return kSuccess;
-  if (!allowed_) pool_.company_.neighbours->member().count_sleepers(1);
-  allowed_ = options;
+  if (is_awake()) allowance_.give(options);
   return kSuccess;
 }
 
-uint64_t Sleeper::sleep_for_neighbours() {
-  Result result{};
-  Lock lock = pool_.enter();
-  // A wake may wait for memory, and meanwhile neighbours still want an answer.
-  if (busy_ || !allowed_ || !is_awake()) return 0;
-  Turn turn(*this, lock);
-  if (turn.begin() != kSuccess) return 0;
-  const SleepOptions options = *allowed_;
-  return sleep_now(lock, options, result) == kSuccess ? result.released_bytes : 0;
+uint64_t Sleeper::allowed_since() {
+  const Lock lock = pool_.door_.look();
+  return allowance_.since();
 }
 
-void Sleeper::end_allowance() noexcept {
-  if (allowed_) pool_.company_.neighbours->member().count_sleepers(-1);
-  allowed_.reset();
+uint64_t Sleeper::sleep_for_others() {
+  Result result{};
+  Lock lock = pool_.enter();
+  if (!allowance_.is_given()) return 0;
+  if (state_ == GPUPOOL_SLEEP_STATE_FALLING_ASLEEP && owner_ != std::this_thread::get_id()) {
+    // On its way, it waits for no other pool and no hook.
+    changed_.wait(lock, [&] { return state_ != GPUPOOL_SLEEP_STATE_FALLING_ASLEEP; });
+    return chunks_.bytes();
+  }
+  // A wake may wait for memory, and meanwhile neighbours still want an answer.
+  if (busy_ || !is_awake()) return 0;
+  Turn turn(*this, lock);
+  if (turn.begin() != kSuccess) return 0;
+  const SleepOptions options = allowance_.options();
+  return sleep_now(lock, options, result) == kSuccess ? result.released_bytes : 0;
 }
 
 void Sleeper::end_allowance(Lock& lock) {
   changed_.wait(lock, [&] { return !busy_ || owner_ == std::this_thread::get_id(); });
-  end_allowance();
+  allowance_.end();
 }
 
 // ---- names, and what is to be seen

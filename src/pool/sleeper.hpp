@@ -10,11 +10,11 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
 #include "core/space.hpp"
+#include "pool/allowance.hpp"
 #include "pool/asleep_chunks.hpp"
 #include "pool/bedroom.hpp"
 #include "pool/lone_blocks.hpp"
@@ -37,6 +37,25 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
+  /// A malloc that may have to wait for a wake. If it had to, the pool does not sleep again before it leaves:
+  /// else it might never find the pool awake. For as long as it holds the lock, or gives way to others.
+  class Guest {
+   public:
+    explicit Guest(Sleeper& sleeper) noexcept : sleeper_(sleeper) {}
+    Guest(const Guest&) = delete;
+    Guest& operator=(const Guest&) = delete;
+    ~Guest() { leave(); }
+    Status admit(Lock& lock) { return sleeper_.is_awake() ? kSuccess : sleeper_.refuse_or_wait(lock, *this); }
+    void leave() noexcept {
+      if (has_waited_) sleeper_.end_guest(*this);
+    }
+
+   private:
+    friend class Sleeper;
+    Sleeper& sleeper_;
+    bool has_waited_ = false;
+  };
+
   // What the functions of gpupool.h with these names do. They add to `result`.
 
   Status sleep(const SleepOptions& options, Result& result);
@@ -53,9 +72,13 @@ class Sleeper {
   void set_hooks(gpupool_sleep_hook_fn_t before, gpupool_sleep_hook_fn_t after, void* user);
   Status prepare(uint64_t bytes);
   Status backup(Address address, const void*& data, uint64_t& bytes);
+  Status read_backup(Address address, void* data, uint64_t bytes);
 
-  /// Sleeps if allow() was called since the last wake. Returns how much the device has got back.
-  uint64_t sleep_for_neighbours();
+  /// Sleeps if allow() was called since the last wake; or waits for such a sleep on another thread. Returns
+  /// how much has gone back.
+  uint64_t sleep_for_others();
+  /// When allow() was called last, in steps of all pools; 0: not since the last wake.
+  uint64_t allowed_since();
 
   // For a sleep or wake of several pools.
 
@@ -70,7 +93,7 @@ class Sleeper {
 
   bool is_awake() const noexcept { return state_ == GPUPOOL_SLEEP_STATE_AWAKE; }
   /// Call it before handing memory out, and again after giving the lock up. ASLEEP, or waits until awake.
-  Status admit(Lock& lock) { return is_awake() ? kSuccess : refuse_or_wait(lock); }
+  Status admit(Lock& lock) { return Guest(*this).admit(lock); }
   /// Forgets a block that is freed.
   void forget(Address address) noexcept { blocks_.forget(address); }
   /// Whether any of a block's memory is away.
@@ -85,7 +108,7 @@ class Sleeper {
   const std::string& current_name() const noexcept { return name_; }
   void add_stats(gpupool_stats_t& stats) const noexcept;
   void describe(std::string& report) const;
-  /// At the pool's end, first of all: waits for a sleep that neighbours have asked for.
+  /// At the pool's end, first of all: waits for a sleep that others have asked for.
   void end_allowance(Lock& lock);
   /// At the pool's end: releases what is asleep without waking it, and frees the host's memory.
   void end(Lock& lock) noexcept;
@@ -100,8 +123,8 @@ class Sleeper {
   void undo_sleep(Lock& lock);
   void become_awake() noexcept;
   Status refuse_woken() const;
-  [[gnu::cold]] Status refuse_or_wait(Lock& lock);
-  void end_allowance() noexcept;
+  [[gnu::cold]] Status refuse_or_wait(Lock& lock, Guest& guest);
+  void end_guest(Guest& guest) noexcept;
 
   Pool& pool_;
   MeteredDevice& device_;
@@ -110,8 +133,8 @@ class Sleeper {
   std::thread::id owner_;
   std::condition_variable_any changed_;
   bool hold_mallocs_ = false;
-  bool drops_ = false;                   // how it fell asleep
-  std::optional<SleepOptions> allowed_;  // neighbours may have it put to sleep, in this way
+  bool drops_ = false;  // how it fell asleep
+  Allowance allowance_;
   SleepHooks hooks_;
   std::string name_;
   SavedBytes saved_;
@@ -119,6 +142,8 @@ class Sleeper {
   LoneBlocks blocks_;
   const Bedroom bedroom_;
   bool has_woken_blocks_ = false;  // while the pool sleeps on
+  uint64_t slept_at_ = 0;          // the step in which any of it went to sleep last
+  uint32_t guests_ = 0;            // mallocs that wait for the wake, or have
   uint64_t sleeps_ = 0;
   uint64_t wakes_ = 0;
 };

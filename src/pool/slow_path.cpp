@@ -33,14 +33,16 @@ Status SlowPath::malloc(uint64_t size, uint64_t alignment, Stream stream, Addres
   // Taken now: what serves this malloc may call another pool, whose cache then takes this one's slot.
   ThreadCache& cache = *ThreadSlots::find(rooms_.id);
   QuietLock lock = door_.enter();
-  if (const Status status = sleeper_.admit(lock); status != kSuccess) return status;
+  Sleeper::Guest guest(sleeper_);
+  if (const Status status = guest.admit(lock); status != kSuccess) return status;
   StreamState* state = nullptr;
   if (const Status status = rooms_.streams.find(stream, state); status != kSuccess) return status;
   ++state->inside;
   const Defer leave([&] { --state->inside; });
   Range* block = nullptr;
   const uint64_t bytes = allocated_size(size);
-  if (const Status status = provider_.provide(lock, *state, bytes, alignment, block); status != kSuccess)
+  if (const Status status = provider_.provide(lock, guest, *state, bytes, alignment, block);
+      status != kSuccess)
     return status;
   address = block->address;
   assign_block(block, cache, size, seen);

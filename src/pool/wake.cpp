@@ -2,6 +2,7 @@
 #include "pool/wake.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cinttypes>
 
@@ -47,6 +48,7 @@ Clock::time_point deadline_after(uint64_t nanoseconds) noexcept {
 
 Status Waking::run(Part part, Result& result) {
   const Clock::time_point deadline = deadline_after(options_.timeout_ns);
+  WakePlace place(in_.slept_at);
   uint32_t collisions = 0;
   for (uint32_t attempt = 0;; ++attempt) {
     Clock::duration pause = kLook;
@@ -57,6 +59,14 @@ Status Waking::run(Part part, Result& result) {
       plan_wake(plan, part.is_own);
     } else if (const Status status = plan_block(plan, part.block); status != kSuccess) {
       return status;
+    }
+    // Who has no time left takes what there is.
+    const bool is_last = Clock::now() >= deadline;
+    const Scarce ahead = is_last || plan.missing == 0 ? 0 : place.find_ahead(needs());
+    if (ahead != 0) {
+      place.wait_for(ahead);
+      in_.changed.wait_until(lock_, std::min(deadline, Clock::now() + kLook));
+      continue;
     }
     Status status = plan.runs.empty() && options_.fill < 0 ? kSuccess : in_.saved.open_streams();
     if (status == kSuccess) status = charge_room(plan.missing);
@@ -76,10 +86,28 @@ Status Waking::run(Part part, Result& result) {
     }
     if (!is_shortage(status)) return status;
     if (in_.handler.ask(lock_, plan.missing, attempt + 1)) continue;
-    if (Clock::now() >= deadline) return status;
+    if (is_last) return status;
+    place.wait_for(scarce_after(status, plan.missing));
     // Others' sleeps, wakes and destroys are no news to this pool: it has to look.
     in_.changed.wait_until(lock_, std::min(deadline, Clock::now() + pause));
   }
+}
+
+/// All that a wake takes from: the device, the limit, and what the group leaves of it.
+std::array<Scarce, 3> Waking::needs() const noexcept {
+  constexpr Scarce kIsDevice = Scarce{1} << 63;  // the others are addresses
+  const DeviceInfo& device = in_.rooms.device.info();
+  const Neighbours* group = in_.rooms.company.neighbours;
+  return {kIsDevice | static_cast<Scarce>(device.backend) << 32 | static_cast<uint32_t>(device.ordinal),
+          reinterpret_cast<uintptr_t>(in_.rooms.ledger.budget().shared().get()),
+          group != nullptr ? reinterpret_cast<uintptr_t>(&group->member()) : 0};
+}
+
+/// Which of them was short.
+Scarce Waking::scarce_after(Status shortage, uint64_t bytes) const noexcept {
+  const auto [device, limit, group] = needs();
+  if (shortage != GPUPOOL_ERROR_OVER_LIMIT) return device;
+  return group != 0 && in_.rooms.ledger.budget().own_room() >= bytes ? group : limit;
 }
 
 /// What is asleep, and what was saved of it: of the blocks that are still live.
@@ -152,31 +180,46 @@ void Waking::release_cached(uint64_t bytes) {
   (void)in_.source->release(lock_, used - std::min(used, bytes), true, blocked);
 }
 
-/// Takes `bytes` from the limit, where the device has them too, after other pools' caches are emptied.
+/// Takes `bytes` from the limit, where the device has them too, after other pools' caches are emptied, and
+/// pools put to sleep that may be.
 Status Waking::charge_room(uint64_t bytes) {
-  Budget& budget = in_.rooms.ledger.budget();
-  if (budget.room() < bytes) release_cached(bytes);
-  for (bool emptied = false;; emptied = true) {
-    if (!budget.charge(bytes)) {
-      if (!emptied && in_.rooms.company.neighbours != nullptr && budget.own_room() >= bytes) {
-        in_.others.empty(lock_);
-        if (budget.room() >= bytes || ask_neighbours(lock_, in_.rooms, bytes)) continue;
-      }
-      return fail(GPUPOOL_ERROR_OVER_LIMIT,
-                  "waking needs %" PRIu64 " bytes, and %" PRIu64 " are left of the limit of %" PRIu64, bytes,
-                  budget.room(), budget.limit());
-    }
-    uint64_t free = 0;
-    if (in_.rooms.device.raw().free_memory(free) != kSuccess || free >= bytes) return kSuccess;
-    budget.refund(bytes);
-    if (emptied) {
-      return fail(GPUPOOL_ERROR_OUT_OF_MEMORY,
-                  "waking needs %" PRIu64 " bytes, and the device has %" PRIu64 " free", bytes, free);
-    }
-    release_cached(bytes);
-    in_.others.empty(lock_);
-    (void)ask_neighbours(lock_, in_.rooms, bytes);
+  if (in_.rooms.ledger.budget().room() < bytes) release_cached(bytes);
+  Status status = try_charge(bytes);
+  if (status == kSuccess) return status;
+  make_room(bytes, status);
+  status = try_charge(bytes);
+  for (uint32_t i = 0; i < kMostSleeps && status != kSuccess; ++i) {
+    if (!in_.others.put_to_sleep(lock_, bytes, status)) break;
+    status = try_charge(bytes);
   }
+  return status;
+}
+
+Status Waking::try_charge(uint64_t bytes) {
+  Budget& budget = in_.rooms.ledger.budget();
+  if (!budget.charge(bytes)) {
+    return fail(GPUPOOL_ERROR_OVER_LIMIT,
+                "waking needs %" PRIu64 " bytes, and %" PRIu64 " are left of the limit of %" PRIu64, bytes,
+                budget.room(), budget.limit());
+  }
+  uint64_t free = 0;
+  if (in_.rooms.device.raw().free_memory(free) != kSuccess || free >= bytes) return kSuccess;
+  budget.refund(bytes);
+  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY,
+              "waking needs %" PRIu64 " bytes, and the device has %" PRIu64 " free", bytes, free);
+}
+
+/// What others keep without need comes back.
+void Waking::make_room(uint64_t bytes, Status shortage) {
+  const Budget& budget = in_.rooms.ledger.budget();
+  if (shortage == GPUPOOL_ERROR_OVER_LIMIT) {
+    if (in_.rooms.company.neighbours == nullptr || budget.own_room() < bytes) return;
+  } else {
+    release_cached(bytes);
+  }
+  in_.others.empty(lock_);
+  if (shortage != GPUPOOL_ERROR_OVER_LIMIT || budget.room() < bytes)
+    (void)ask_neighbours(lock_, in_.rooms, bytes);
 }
 
 /// Creates all before anything is mapped: mapping takes most of the time, and while it lasts others would

@@ -3,6 +3,7 @@
 // created; a failure releases all that was created, and the pool sleeps on with what it had saved.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "base/status.hpp"
@@ -10,6 +11,7 @@
 #include "pool/quiet_lock.hpp"
 #include "pool/sleep_options.hpp"
 #include "pool/sleep_plan.hpp"
+#include "pool/wake_queue.hpp"
 
 namespace gpupool::internal {
 
@@ -39,8 +41,12 @@ class Waking {
   void plan_wake(Plan& plan, bool is_own) const;
   void add_contents(Plan& plan, const Range& range) const;
   Status plan_block(Plan& plan, Address address);
+  std::array<Scarce, 3> needs() const noexcept;
+  Scarce scarce_after(Status shortage, uint64_t bytes) const noexcept;
   void release_cached(uint64_t bytes);
   Status charge_room(uint64_t bytes);
+  Status try_charge(uint64_t bytes);
+  void make_room(uint64_t bytes, Status shortage);
   Status create_all(Plan& plan);
   Status restore_all(Plan& plan);
   Status fill_dropped(Plan& plan, int value);

@@ -114,7 +114,7 @@ void Member::release_asked(Slot& own, uint64_t asked, bool may_sleep) noexcept {
   const uint64_t start = now_ns();
   const uint64_t due = std::min(asked, spare);
   uint64_t given = due == 0 ? 0 : owner_->release(due);
-  if (may_sleep && given < due) given += owner_->put_to_sleep(due - given);
+  if (may_sleep && given < due) given += owner_->put_to_sleep(due - given, 0);
   const uint64_t end = now_ns();
   own.live.store(owner_->live_bytes(), std::memory_order_relaxed);
   if (given == 0) return;

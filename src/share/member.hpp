@@ -34,8 +34,9 @@ class Owner {
   /// Gives up to `bytes` of cached memory back to the device, and to the group with refund(). Returns how
   /// much.
   virtual uint64_t release(uint64_t bytes) noexcept = 0;
-  /// Puts pools to sleep that may be, until `bytes` have gone back in the same way. Returns how many have.
-  virtual uint64_t put_to_sleep(uint64_t bytes) noexcept = 0;
+  /// Puts pools to sleep that may be, but not the one with the number `asker`, until `bytes` have gone back
+  /// in the same way. Returns how many have.
+  virtual uint64_t put_to_sleep(uint64_t bytes, uint64_t asker) noexcept = 0;
   virtual uint64_t live_bytes() noexcept = 0;
   /// What the device has free now; false if it does not report that.
   virtual bool free_bytes(uint64_t& free) noexcept = 0;
@@ -149,7 +150,8 @@ class Member : public std::enable_shared_from_this<Member> {
 /// Waits for memory in fair order: by priority, then by arrival. While it lives, free memory is kept for it.
 class Turn {
  public:
-  Turn(Member& member, uint64_t bytes, uint64_t nanoseconds) noexcept;
+  /// `asker`: a pool that does not sleep for it; 0: none.
+  Turn(Member& member, uint64_t bytes, uint64_t nanoseconds, uint64_t asker = 0) noexcept;
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn();
@@ -160,10 +162,12 @@ class Turn {
 
  private:
   bool may_ever_have() const noexcept;
+  bool put_own_to_sleep(uint64_t bytes) noexcept;
 
   Member& member_;
   uint64_t bytes_;
   uint64_t until_;
+  uint64_t asker_;
 };
 
 /// This process's place in a group: one, whichever pools share it. `free`: what the device has free; ~0 if

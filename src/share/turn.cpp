@@ -131,8 +131,8 @@ double Member::beyond_share() const noexcept {
   return static_cast<double>(own().reserved.load()) / std::max(share, 1.0) - 1;
 }
 
-Turn::Turn(Member& member, uint64_t bytes, uint64_t nanoseconds) noexcept
-    : member_(member), bytes_(bytes), until_(now_ns() + std::min(nanoseconds, kLongestWait)) {
+Turn::Turn(Member& member, uint64_t bytes, uint64_t nanoseconds, uint64_t asker) noexcept
+    : member_(member), bytes_(bytes), until_(now_ns() + std::min(nanoseconds, kLongestWait)), asker_(asker) {
   if (!member_.is_member()) return;
   Layout& region = *member_.layout();
   Slot& own = member_.own();
@@ -170,8 +170,15 @@ bool Turn::may_ever_have() const noexcept {
   }
   const uint64_t limit = region.header.limit.load() * kUnitBytes;
   const uint64_t own_limit = own.limit.load() == 0 ? limit : own.limit.load();
-  const uint64_t mine = own.reserved.load() + bytes_;
+  // What pools hold that may be put to sleep is not known here.
+  const uint64_t held = own.sleepers.load() == 0 ? own.reserved.load() : 0;
+  const uint64_t mine = held + bytes_;
   return mine <= own_limit && others <= limit && mine <= limit - others;
+}
+
+/// The process's own pools sleep before those of neighbours. True if any has.
+bool Turn::put_own_to_sleep(uint64_t bytes) noexcept {
+  return member_.own().sleepers.load() != 0 && member_.owner_->put_to_sleep(bytes, asker_) != 0;
 }
 
 bool Member::others_wait() const noexcept {
@@ -208,6 +215,7 @@ bool Turn::wait() noexcept {
       if (member_.beyond_share() > -kFair) gap *= 2;
     }
     Member::Round round = member_.ask(missing, until_, Member::For::cached, asked);
+    if (round.is_over && put_own_to_sleep(missing)) continue;
     if (round.is_over)
       round.is_over = member_.ask(missing, until_, Member::For::sleep, asked_to_sleep).is_over;
     // A member that holds more than the others does not go on waiting for what they may free one day: they

@@ -62,6 +62,7 @@ static void test_bad_pool(gpupool_t* pool) {
   uint64_t saved = 1;
   FAILS(INVALID, gpupool_backup(pool, 512, &data, &saved));
   CHECK(data == NULL && saved == 0);
+  FAILS(INVALID, gpupool_read_backup(pool, 512, name, sizeof name));
 
   uint64_t released = 1;
   FAILS(INVALID, gpupool_empty(pool, &released));

@@ -341,6 +341,12 @@ std::vector<Call> calls_of_pools() {
          return gpupool_backup(w.pool, w.target, &data, &bytes);
        },
        GPUPOOL_SUCCESS, kMapped | kOwnMemory | kSleeps | kDataOnly},
+      {"read_backup", fall_asleep,
+       [](World& w) {
+         char bytes[64];
+         return gpupool_read_backup(w.pool, w.target, bytes, sizeof bytes);
+       },
+       GPUPOOL_SUCCESS, kMapped | kOwnMemory | kSleeps | kDataOnly},
       {"set_keep", furnish_target, [](World& w) { return gpupool_set_keep(w.pool, w.target, 1); },
        GPUPOOL_SUCCESS, kMapped | kOwnMemory},
       {"prepare_backup", furnish, [](World& w) { return gpupool_prepare_backup(w.pool, 8 * kMiB); },

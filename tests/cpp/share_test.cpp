@@ -56,7 +56,7 @@ TEST_F(Share, APoolMayBePutToSleep) {
   pool.allow_sleep({.mode = gpupool::SleepMode::drop});
   EXPECT_EQ(pool.wake().pools, 0U);
   Pool alone({.backend = gpupool::Backend::sim, .share = ""});
-  expect_error(GPUPOOL_ERROR_UNAVAILABLE, [&] { alone.allow_sleep(); });
+  alone.allow_sleep();  // for other pools of the process
 }
 
 TEST_F(Share, APoolThatSharesWithNobodyHasNobodyToAsk) {

@@ -33,7 +33,9 @@ bool soon(Condition condition, int ms = 5000) {
 class TestOwner : public Owner {
  public:
   uint64_t release(uint64_t bytes) noexcept override { return give ? give(bytes) : 0; }
-  uint64_t put_to_sleep(uint64_t bytes) noexcept override { return sleep ? sleep(bytes) : 0; }
+  uint64_t put_to_sleep(uint64_t bytes, uint64_t /*asker*/) noexcept override {
+    return sleep ? sleep(bytes) : 0;
+  }
   uint64_t live_bytes() noexcept override { return live; }
   bool free_bytes(uint64_t& out) noexcept override {
     if (when_asked) when_asked();

@@ -9,6 +9,11 @@ inline bool binding::run_collector() noexcept {
   return false;
 }
 
+inline bool binding::has_thrown() noexcept {
+  const node::Environment* const here = node::Environment::here;
+  return here != nullptr && here->thrown != nullptr;
+}
+
 namespace node {
 
 using binding::Block;
@@ -327,6 +332,20 @@ void define_sleep(napi_env env, napi_value exports) {
            [](Caller, Pool& pool, uint64_t address) { pool.close_import(address); });
   function("gpupool_share_request", "pool bytes timeout",
            [](Caller, Pool& pool, uint64_t bytes, uint64_t timeout) { pool.share_request(bytes, timeout); });
+  function("backup_length", "pool address",
+           [](Caller, Pool& pool, uint64_t address) { return pool.backup_length(address); });
+  function("gpupool_read_backup", "pool address length",
+           [](Caller, Pool& pool, uint64_t address, uint64_t length) {
+             return Bytes{pool.read_backup(address, length)};
+           });
+  function("backup_bytes", "pool address length",
+           [](Caller caller, Pool& pool, uint64_t address, uint64_t length) {
+             auto bytes = std::make_shared<Bytes>();
+             return Background::start(
+                 caller.environment, caller.values[0],
+                 [&pool, address, length, bytes] { bytes->bytes = pool.read_backup(address, length); },
+                 [bytes](napi_env at) { return to_js(at, *bytes); });
+           });
   function("gpupool_prepare_backup", "pool bytes", [](Caller caller, Pool& pool, uint64_t bytes) {
     const Blocking blocking(caller.environment);
     pool.prepare_backup(bytes);

@@ -206,6 +206,26 @@ class Blocking {
   Environment& at_;
 };
 
+/// A malloc or a wake that waits for another thread's hook, though it may not be Blocking itself.
+class Waiting {
+ public:
+  /// Null: no JavaScript is on this thread.
+  explicit Waiting(Environment* at) noexcept : at_(at) { change(1); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() { change(~uint32_t{0}); }
+
+ private:
+  void change(uint32_t by) noexcept {
+    if (at_ == nullptr) return;
+    const std::lock_guard lock(at_->mutex);
+    at_->blocked += by;
+    at_->changed.notify_all();
+  }
+
+  Environment* const at_;
+};
+
 /// A function of an address. A sleep or a wake on another thread waits until JavaScript comes to it. If that
 /// may be never, because its thread ends, or is in a call that waits for this one, the answer is no.
 class JsHook : public binding::SleepHook {
@@ -223,6 +243,8 @@ class JsHook : public binding::SleepHook {
       delete sent;
       return false;
     }
+    // Meanwhile this thread answers nobody.
+    const Waiting waiting(Environment::here);
     Environment& at = function_.environment();
     std::unique_lock lock(at.mutex);
     at.changed.wait(lock, [&] {

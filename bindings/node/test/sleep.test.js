@@ -51,6 +51,82 @@ test("what is dropped is filled, but for what is to be kept", async () => {
   assert.equal(pool.stats().backupBytes, 0);
 });
 
+test("what was saved can be read while it sleeps", async () => {
+  const pool = new Pool({ device: "sim", maxChunkBytes: 2 * MIB });
+  const [kept, lost] = [pool.allocate(4 * MIB), pool.allocate(4 * MIB)];
+  const bytes = Buffer.alloc(4 * MIB, "0123456789abcde");
+  const { address } = kept;
+  kept.write(bytes);
+  assert.throws(() => pool.readBackupSync(address), gpupool.UnavailableError);
+  await assert.rejects(pool.readBackup(address), gpupool.UnavailableError);
+  pool.setKeep(address, true);
+  assert.throws(() => pool.setKeep(address + 512, true), gpupool.UnknownPointerError);
+  assert.throws(() => pool.prepareBackup(-1), { message: "bytes is -1: it must not be negative" });
+  assert.throws(() => pool.prepareBackup(2n ** 60n), { name: "HostOutOfMemoryError" });
+  pool.sleepSync("drop");
+  assert.deepEqual(pool.readBackupSync(address), bytes);
+  const copy = await pool.readBackup(BigInt(address) + 100n, 10);
+  assert.deepEqual(copy, bytes.subarray(100, 110));
+  assert.equal(pool.readBackupSync(address, 0).length, 0);
+  assert.throws(() => pool.readBackupSync(address + 1, 4 * MIB), gpupool.InvalidArgumentError);
+  await assert.rejects(pool.readBackup(address, 2 ** 52), gpupool.InvalidArgumentError);
+  assert.throws(() => pool.readBackupSync(address, -1), { message: "length is -1: it must not be negative" });
+  assert.throws(() => pool.readBackupSync("here"), { name: "TypeError" });
+  assert.throws(() => pool.readBackupSync(lost.address), gpupool.UnavailableError);
+  assert.throws(() => pool.readBackupSync(4096), gpupool.UnknownPointerError);
+  pool.wakeSync();
+  assert.deepEqual(copy, bytes.subarray(100, 110));  // it is a copy
+  assert.throws(() => pool.readBackupSync(address), gpupool.UnavailableError);
+  pool.close();
+  await assert.rejects(pool.readBackup(address), { message: "the pool is closed" });
+});
+
+test("a pool that may sleeps when another one is short", () => {
+  gpupool.sim.configure(6, { capacityBytes: 64 * MIB });
+  const [idle, busy] = [new Pool("sim:6"), new Pool("sim:6")];
+  const block = idle.allocate(40 * MIB);
+  block.write(Buffer.from("kept"));
+  assert.throws(() => busy.malloc(40 * MIB), gpupool.OutOfMemoryError);
+  assert.throws(() => idle.allowSleep("deep"), { name: "TypeError" });
+  assert.throws(() => idle.allowSleep("save", 1 << 30), gpupool.InvalidArgumentError);
+  assert.throws(() => busy.malloc(40 * MIB), gpupool.OutOfMemoryError);
+  idle.allowSleep();
+  idle.setSleepHooks(() => {
+    throw new Error("from the hook");
+  });
+  assert.throws(() => busy.malloc(40 * MIB), { message: "from the hook" });
+  assert.equal(idle.sleepState, SleepState.AWAKE);
+  idle.setSleepHooks();
+  const taken = busy.malloc(40 * MIB);
+  assert.equal(idle.sleepState, SleepState.ASLEEP);
+  busy.free(taken);
+  idle.wakeSync();
+  assert.equal(String(block.read(0, 4)), "kept");
+  assert.equal(busy.stats().all.allocatedBytes.current, 0);
+  block.free();
+  idle.close();
+  busy.close();
+});
+
+test("a hook that throws, though there is memory elsewhere, leaves no block behind", () => {
+  gpupool.sim.configure(6, { capacityBytes: 64 * MIB });
+  const [stubborn, idle, busy] = [1, 2, 3].map(() => new Pool("sim:6"));
+  const blocks = [stubborn, idle].map((pool) => pool.allocate(20 * MIB));
+  stubborn.setSleepHooks(() => {
+    throw new Error("from the hook");
+  });
+  stubborn.allowSleep();
+  idle.allowSleep();
+  assert.throws(() => busy.malloc(30 * MIB), { message: "from the hook" });
+  idle.wakeSync();
+  idle.allowSleep();
+  assert.throws(() => busy.allocate(30 * MIB), { message: "from the hook" });
+  assert.equal(idle.sleepState, SleepState.ASLEEP);
+  assert.equal(busy.stats().all.allocatedBytes.current, 0);
+  for (const block of blocks) block.free();
+  for (const pool of [stubborn, idle, busy]) pool.close();
+});
+
 test("blocks wake ahead of their pool", async () => {
   const pool = new Pool("sim");
   const blocks = ["first", "second", "third"].map((text) => {
@@ -252,6 +328,9 @@ test("pools sleep by their names", async () => {
   assert.equal(gpupool.sleepTagSync("cache").pools, 1);
   assert.deepEqual(states(), [SleepState.AWAKE, SleepState.AWAKE, SleepState.ASLEEP]);
   assert.equal(gpupool.wakeTagSync("cache").pools, 1);
+  assert.equal(gpupool.wakeTagSync("nobody's").pools, 0);
+  assert.throws(() => gpupool.wakeTagSync("cache", -1), { message: "timeout is -1: it must not be negative" });
+  assert.throws(() => gpupool.wakeTagSync("cache", 0, 1 << 30), gpupool.InvalidArgumentError);
   await assert.rejects(gpupool.sleepTag(5), { name: "TypeError", message: "tag is 5: a string is wanted" });
 });
 

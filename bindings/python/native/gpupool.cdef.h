@@ -360,6 +360,7 @@ gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size
 gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep);
 gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t bytes);
 gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data, uint64_t* out_bytes);
+gpupool_status_t gpupool_read_backup(gpupool_t* pool, gpupool_ptr_t ptr, void* data, uint64_t bytes);
 gpupool_status_t gpupool_share_info(const char* share, gpupool_backend_t backend, int32_t device, gpupool_share_t* info, gpupool_share_member_t* members, size_t member_size, size_t member_capacity, size_t* out_member_count);
 gpupool_status_t gpupool_share_request(gpupool_t* pool, uint64_t bytes, uint64_t timeout_ns);
 gpupool_status_t gpupool_share_set(const char* share, gpupool_backend_t backend, int32_t device, int32_t what, uint32_t member, int64_t value);

@@ -53,8 +53,6 @@ def test_an_empty_group_is_none_whatever_the_environment_says(monkeypatch: pytes
         assert pool.stats().share_state == gpupool.ShareState.OFF
         with pytest.raises(gpupool.UnavailableError):
             pool.share_request(1)
-        with pytest.raises(gpupool.UnavailableError):
-            pool.allow_sleep()
 
 
 def test_what_pytorch_calls_takes_from_the_group(tmp_path: Path) -> None:

@@ -182,6 +182,61 @@ def test_backup_memory_is_prepared_and_retained(pool: gpupool.Pool) -> None:
     pool.free(block)
 
 
+def test_what_was_saved_can_be_read_while_it_sleeps(pool: gpupool.Pool) -> None:
+    kept, lost = pool.malloc(4 * MIB), pool.malloc(4 * MIB)
+    pool.fill(kept, 7, 4 * MIB)
+    pool.fill(kept + 100, 9, 10)
+    pool.synchronize()
+    with pytest.raises(gpupool.UnavailableError, match="is not asleep"):
+        pool.read_backup(kept)
+    pool.set_keep(kept)
+    with pool.asleep("drop"):
+        whole = pool.read_backup(kept)
+        assert len(whole) == 4 * MIB
+        assert whole[:120] == b"\x07" * 100 + b"\x09" * 10 + b"\x07" * 10
+        assert pool.read_backup(kept + 95, 10) == whole[95:105]
+        assert pool.read_backup(kept, 0) == b""
+        assert pool.read_backup(kept + MIB, "1MiB") == b"\x07" * MIB
+        for size in (4 * MIB, 1 << 62):
+            with pytest.raises(gpupool.InvalidArgumentError, match="are wanted, and the block has"):
+                pool.read_backup(kept + 1, size)
+        with pytest.raises(OverflowError, match="size"):
+            pool.read_backup(kept, -1)
+        with pytest.raises(gpupool.UnavailableError, match="was dropped"):
+            pool.read_backup(lost)
+        with pytest.raises(gpupool.UnknownPointerError):
+            pool.read_backup(4096)
+    with pytest.raises(gpupool.UnavailableError, match="is not asleep"):
+        pool.read_backup(kept, 1)
+    pool.free(kept)
+    pool.free(lost)
+
+
+def test_a_pool_that_may_sleeps_when_another_one_is_short() -> None:
+    gpupool.sim.configure(7, capacity_bytes="64MiB")
+    with gpupool.Pool("sim:7") as idle, gpupool.Pool("sim:7") as busy:
+        block = idle.malloc("40MiB")
+        idle.fill(block, 5, 40 * MIB)
+        with pytest.raises(ValueError, match="mode"):
+            idle.allow_sleep("forget")  # type: ignore[arg-type]
+        with pytest.raises(gpupool.OutOfMemoryError):
+            busy.malloc("40MiB")
+        idle.allow_sleep()
+        busy.free(busy.malloc("40MiB"))
+        assert idle.sleep_state == gpupool.SleepState.ASLEEP
+        idle.wake()
+        assert read(idle, block, 100) == b"\x05" * 100
+        idle.allow_sleep()
+        idle.wake()
+        taken = busy.malloc("20MiB")
+        with pytest.raises(gpupool.OutOfMemoryError):
+            busy.malloc("20MiB")
+        assert idle.stats().asleep_bytes == 0
+        busy.free(taken)
+        idle.free(block)
+    gpupool.sim.configure(7)
+
+
 def test_bad_values(pool: gpupool.Pool) -> None:
     with pytest.raises(ValueError, match="mode"):
         pool.sleep("forget")  # type: ignore[arg-type]
@@ -191,4 +246,12 @@ def test_bad_values(pool: gpupool.Pool) -> None:
         pool.wake(fill=256)
     with pytest.raises(gpupool.UnknownPointerError):
         pool.set_keep(4096)
+    with pytest.raises(OverflowError, match="size"):
+        pool.prepare_backup(-1)
+    with pytest.raises(gpupool.HostOutOfMemoryError):
+        pool.prepare_backup(1 << 60)
+    assert pool.stats().backup_bytes == 0
+    with pytest.raises(ValueError, match="timeout"):
+        gpupool.wake_tag("weights", -1)
+    assert gpupool.wake_tag("nobody's").pools == 0
     assert pool.sleep_state == gpupool.SleepState.AWAKE

@@ -12,6 +12,10 @@
 
 using namespace binding;
 // There is no collector here.
+inline bool binding::has_thrown() noexcept {
+  return false;
+}
+
 inline bool binding::run_collector() noexcept {
   return false;
 }

@@ -20,6 +20,13 @@ internal static class Spans {
     block.Read(ref MemoryMarshal.GetReference(bytes), (ulong)bytes.Length, offset);
   }
 
+  /// <summary>Fills the span with what was saved of the sleeping block at an address, which may point anywhere inside
+  /// it.</summary>
+  public static void ReadBackup<T>(this Pool pool, ulong address, Span<T> target) where T : struct {
+    Span<byte> bytes = MemoryMarshal.AsBytes(target);
+    pool.ReadBackup(ref MemoryMarshal.GetReference(bytes), (ulong)bytes.Length, address);
+  }
+
   /// <summary>The same with a part of a block.</summary>
   public static void Write<T>(this Slice slice, ReadOnlySpan<T> source, ulong offset = 0) where T : struct {
     ReadOnlySpan<byte> bytes = MemoryMarshal.AsBytes(source);

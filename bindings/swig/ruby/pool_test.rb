@@ -377,6 +377,80 @@ class PoolTest < Minitest::Test
     pool.close
   end
 
+  def test_backups
+    pool = sleepers
+    kept, lost = Array.new(2) { pool.allocate(4 * MIB) }
+    bytes = Random.new(1).bytes(4 * MIB)
+    kept.write(bytes)
+    at = kept.address
+    assert_raises(GpuPool::UnavailableError) { pool.read_backup(at) }
+    pool.set_keep(at, true)
+    assert_raises(GpuPool::UnknownPointerError) { pool.set_keep(at + 512, true) }
+    pool.prepare_backup(6 * MIB)
+    assert_operator pool.stats.backup_bytes, :>=, 6 * MIB
+    assert_raises(RangeError) { pool.prepare_backup(-1) }
+    assert_raises(GpuPool::HostOutOfMemoryError) { pool.prepare_backup(1 << 60) }
+    slept = pool.sleep(GpuPool::SLEEP_MODE_DROP)
+    assert_equal [4 * MIB, 4 * MIB], [slept.saved_bytes, slept.dropped_bytes]
+    assert_equal bytes, pool.read_backup(at)
+    assert_equal Encoding::BINARY, pool.read_backup(at).encoding
+    assert_equal [bytes[100, 10], ""], [pool.read_backup(at + 100, 10), pool.read_backup(at, 0)]
+    refused { pool.read_backup(at + 1, 4 * MIB) }
+    refused { pool.read_backup(at, (1 << 64) - 1) }
+    assert_raises(RangeError) { pool.read_backup(at, -1) }
+    assert_raises(GpuPool::UnavailableError) { pool.read_backup(lost.address) }
+    assert_raises(GpuPool::UnknownPointerError) { pool.read_backup(4096) }
+    pool.wake
+    assert_equal bytes, kept.read
+    assert_raises(GpuPool::UnavailableError) { pool.read_backup(at) }
+    pool.set_keep(at, false)
+    assert_equal 0, pool.sleep(GpuPool::SLEEP_MODE_DROP).saved_bytes
+    pool.wake
+    pool.prepare_backup(0)
+    assert_equal 0, pool.stats.backup_bytes
+    [kept, lost].each(&:free)
+    pool.close
+    refused { pool.prepare_backup(1) }
+    refused { pool.read_backup(4096) }
+  end
+
+  def test_sleep_tags
+    pools = Array.new(2) { sleepers }
+    pools.each { |pool| pool.set_name("pair") }
+    assert_equal 2, GpuPool.sleep_tag("pair").pools
+    assert_equal [2, 0], [GpuPool.wake_tag("pair", 1000).pools, GpuPool.wake_tag("pair").pools]
+    assert_equal 0, GpuPool.wake_tag("nobody's").pools
+    refused { GpuPool.wake_tag("pair", 0, 1 << 30) }
+    assert_equal GpuPool::SLEEP_STATE_AWAKE, pools[0].sleep_state
+    pools.each(&:close)
+  end
+
+  # A pool that another one needs the memory of, on a device that has room for one of them.
+  def test_allowed_sleep
+    small = GpuPool::SimConfig.new
+    small.capacity_bytes = 64 * MIB
+    GpuPool.sim_configure(4, small)
+    idle, busy = Array.new(2) { Pool.new("sim:4") }
+    block = idle.allocate(40 * MIB)
+    block.write("123")
+    assert_raises(GpuPool::OutOfMemoryError) { busy.malloc(40 * MIB) }
+    refused { idle.allow_sleep(GpuPool::SLEEP_MODE_SAVE, 1 << 30) }
+    assert_raises(GpuPool::OutOfMemoryError) { busy.malloc(40 * MIB) }
+    idle.allow_sleep
+    idle.set_sleep_hooks(proc { raise "from the hook" })
+    assert_equal "from the hook", assert_raises(RuntimeError) { busy.malloc(40 * MIB) }.message
+    assert_equal GpuPool::SLEEP_STATE_AWAKE, idle.sleep_state
+    idle.set_sleep_hooks
+    taken = busy.malloc(40 * MIB)
+    assert_equal GpuPool::SLEEP_STATE_ASLEEP, idle.sleep_state
+    busy.free(taken)
+    idle.wake
+    assert_equal "123", block.read(0, 3)
+    assert_equal 0, busy.stats.all.allocated_bytes.current
+    block.free
+    [idle, busy].each(&:close)
+  end
+
   def test_sleep_hooks_are_called
     pool = sleepers
     block = pool.malloc(4 * MIB)

@@ -7,12 +7,16 @@
 #include <cstdint>
 
 #include "failure.hpp"
+#include "handler.hpp"
 
 namespace binding {
 
 /// Defined by each language: runs the collector once, and returns when what it found has ended. Returns false
 /// if there is something that the malloc must throw, such as what an out-of-memory handler has thrown.
 inline bool run_collector() noexcept;
+/// Defined by each language: whether a function that the library called on this thread has thrown, so that
+/// the call must.
+inline bool has_thrown() noexcept;
 
 /// What keeps memory from every other malloc: blocks that free themselves, and children. Other pools share
 /// what they have cached.
@@ -36,11 +40,19 @@ class Keepers {
 
 /// Calls a function that mallocs. If it fails for want of memory, asks the collector once, and if that ended
 /// anything, calls the function again; otherwise the failure is the first one.
-template <class Malloc>
-void malloc_or_collect(const Malloc& malloc) {
+///
+/// A malloc may put other pools to sleep. If one of their hooks throws, the malloc throws that in the end,
+/// even if it has found memory elsewhere: then `undo` frees the block, which nobody will know.
+template <class Malloc, class Undo>
+void malloc_or_collect(const Malloc& malloc, const Undo& undo) {
+  SleepHook::was_called = false;
   const gpupool_status_t status = malloc();
-  if (status == GPUPOOL_SUCCESS) [[likely]]
-    return;
+  if (status == GPUPOOL_SUCCESS) [[likely]] {
+    if (!SleepHook::was_called || !has_thrown()) [[likely]]
+      return;
+    undo();
+    throw Failure{make_error(GPUPOOL_ERROR_UNAVAILABLE, "a hook of another pool has thrown")};
+  }
   const Failure failure = failure_of(status);  // before other calls of the library replace it
   const bool is_shortage = status == GPUPOOL_ERROR_OUT_OF_MEMORY || status == GPUPOOL_ERROR_OVER_LIMIT;
   if (!is_shortage || !Keepers::collect()) throw failure;

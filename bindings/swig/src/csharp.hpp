@@ -68,6 +68,10 @@ class CsharpHook : public SleepHook {
   void* hook_;
 };
 
+inline bool has_thrown() noexcept {
+  return CsharpHook::has_thrown;
+}
+
 /// A delegate, called on any thread.
 class CsharpReceiver : public LogReceiver {
  public:

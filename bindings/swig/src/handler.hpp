@@ -29,6 +29,9 @@ class SleepHook {
   /// has something to throw already. What the function throws counts as false, and is thrown at the call's
   /// end, even if the call succeeds.
   virtual bool call(uint64_t address) noexcept = 0;
+
+  /// Whether one was called on this thread, since this was cleared last.
+  static inline thread_local bool was_called = false;
 };
 
 /// Holds a pool's handler and hooks, which may be replaced while they run.
@@ -88,11 +91,13 @@ class HandlerSlot {
   static int32_t ask_before(void* user, gpupool_t* /*pool*/, gpupool_ptr_t block) noexcept {
     auto* const slot = static_cast<HandlerSlot*>(user);
     const std::shared_ptr<SleepHook> hook = slot->copy(slot->before_);
+    SleepHook::was_called = true;
     return !hook || hook->call(block) ? 1 : 0;
   }
   static int32_t tell_after(void* user, gpupool_t* /*pool*/, gpupool_ptr_t block) noexcept {
     auto* const slot = static_cast<HandlerSlot*>(user);
     const std::shared_ptr<SleepHook> hook = slot->copy(slot->after_);
+    SleepHook::was_called = true;
     return !hook || hook->call(block) ? 1 : 0;
   }
 

@@ -121,6 +121,12 @@ class JavaHook : public SleepHook {
   jmethodID method_ = nullptr;
 };
 
+inline bool has_thrown() noexcept {
+  void* jenv = nullptr;
+  return java_machine->GetEnv(&jenv, JNI_VERSION_1_8) == JNI_OK &&
+         static_cast<JNIEnv*>(jenv)->ExceptionCheck() != 0;
+}
+
 /// An org.gpupool.LogReceiver, called on any thread.
 class JavaReceiver : public LogReceiver {
  public:

@@ -157,6 +157,10 @@ inline bool run_collector() noexcept {
   return call != nullptr && !call->has_thrown() && lua_gc(call->state(), LUA_GCCOLLECT) == 0;
 }
 
+inline bool has_thrown() noexcept {
+  return LuaCall::current != nullptr && LuaCall::current->has_thrown();
+}
+
 /// A Lua state, which the handler of a default pool may outlive.
 struct LuaProgram {
   lua_State* main_thread;

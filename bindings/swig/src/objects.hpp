@@ -7,6 +7,7 @@
 // method throws Failure.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -115,7 +116,8 @@ class Pool {
   gpupool_ptr_t malloc(uint64_t size, StreamArgument stream = 0) {
     const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
-    malloc_or_collect([&] { return gpupool_malloc(call.pool(), size, call.stream(), &address); });
+    malloc_or_collect([&] { return gpupool_malloc(call.pool(), size, call.stream(), &address); },
+                      [&] { (void)gpupool_free(call.pool(), address, call.stream()); });
     return address;
   }
   /// The same, aligned to a power of two of up to 2 MiB.
@@ -123,7 +125,8 @@ class Pool {
     const Call call(*core_, stream);
     gpupool_ptr_t address = 0;
     malloc_or_collect(
-        [&] { return gpupool_malloc_aligned(call.pool(), size, alignment, call.stream(), &address); });
+        [&] { return gpupool_malloc_aligned(call.pool(), size, alignment, call.stream(), &address); },
+        [&] { (void)gpupool_free(call.pool(), address, call.stream()); });
     return address;
   }
   /// Frees behind the work queued on stream; STREAM_UNKNOWN: on all streams. Address 0 does nothing. Works on
@@ -256,7 +259,8 @@ class Pool {
     check(gpupool_wake_block(call.pool(), address, &options, &result));
     return result;
   }
-  /// Until the next wake, neighbours of the group that are short may have the pool put to sleep. As sleep.
+  /// Until the next wake, others that are short may have the pool put to sleep, as sleep does: other pools of
+  /// this process, and neighbours of the group. Use none of its memory before.
   void allow_sleep(gpupool_sleep_mode_t mode = GPUPOOL_SLEEP_MODE_SAVE, uint32_t flags = 0) {
     const Call call(*core_);
     const gpupool_sleep_options_t options = sleep_options(mode, flags, 0, 0);
@@ -323,6 +327,34 @@ class Pool {
     const Call call(*core_);
     check(gpupool_prepare_backup(call.pool(), bytes));
   }
+
+  /// Copies what was saved of the sleeping block at an address, which may point anywhere inside it. Without a
+  /// length: up to the end of the block. Since 0.2.
+  std::string read_backup(gpupool_ptr_t address) const {
+    return read_backup(address, backup_length(address));
+  }
+  /// The same, length bytes.
+  std::string read_backup(gpupool_ptr_t address, uint64_t length) const {
+    if (length > backup_length(address))
+      refuse_backup(address, length);  // before getting memory for the bytes
+    std::string bytes(length, '\0');
+    read_backup_to(bytes.data(), length, address);
+    return bytes;
+  }
+#ifndef SWIG
+  /// The same, into the caller's memory.
+  void read_backup_to(char* data, uint64_t length, gpupool_ptr_t address) const {
+    if (length == 0) return;
+    const Call call(*core_);
+    check(gpupool_read_backup(call.pool(), address, data, length));
+  }
+  /// What is left of a block from an address on.
+  uint64_t backup_length(gpupool_ptr_t address) const {
+    const gpupool_block_t block = block_info(address);
+    const uint64_t before = address - block.address;
+    return block.requested_bytes - std::min(block.requested_bytes, before);
+  }
+#endif
 
   // ---- keeping memory, and giving it back
 
@@ -479,6 +511,11 @@ class Pool {
     set_device(config, device);
     if (limit != nullptr) binding::set_limit(config, *limit);
     return create(config);
+  }
+
+  [[noreturn]] static void refuse_backup(gpupool_ptr_t address, uint64_t length) {
+    refuse(std::to_string(length) + " bytes from " + hexadecimal(address) +
+           " on are more than the block has");
   }
 
   std::shared_ptr<Core> core_;

@@ -23,7 +23,8 @@ class OwnedBlock {
     }
     try {
       malloc_or_collect(
-          [&] { return gpupool_malloc_aligned(core_->handle(), size, alignment, stream_, &address_); });
+          [&] { return gpupool_malloc_aligned(core_->handle(), size, alignment, stream_, &address_); },
+          [&] { (void)gpupool_free(core_->handle(), address_, stream_); });
     } catch (const Failure&) {
       if (owner_) owner_->leave();
       throw;

@@ -107,6 +107,10 @@ inline bool run_collector() noexcept {
   return *call->thrown() == 0;
 }
 
+inline bool has_thrown() noexcept {
+  return RubyCall::current != nullptr && *RubyCall::current->thrown() != 0;
+}
+
 /// An object that the collector leaves alone.
 class RubyObject {
  public:

@@ -51,6 +51,7 @@ inline void set_limit(gpupool_config_t& config, const std::string& limit) {
 /// not overloaded.
 inline const char* arguments_of(std::string_view method) {
   if (method == "Pool") return "nothing, a Config, or strings: a device and a limit";
+  if (method == "read_backup") return "an address and a length, or the address alone";
   if (method == "read") return "an offset and a length, or none of them";
   if (method == "free") return "a stream, or nothing";
   if (method.starts_with("set_limit") || method == "limit=")

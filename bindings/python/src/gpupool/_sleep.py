@@ -109,10 +109,11 @@ class Sleeping(Watched):
         sync_context: bool = False,
         hold_mallocs: bool = False,
     ) -> None:
-        """Lets neighbours of the group that are short have the pool put to sleep, as sleep would, until the next
-        wake: use none of its memory before that. Wake is cheap if nobody was short.
+        """Lets others that are short have the pool put to sleep, as sleep would, until the next wake: other pools of
+        this process, and neighbours of the group. Use none of its memory before that. Wake is cheap if nobody was
+        short.
 
-        Raises UnavailableError (the pool shares with nobody), UnsupportedError (not in vmm mode), ForkedError.
+        Raises UnsupportedError (not in vmm mode), ForkedError.
         """
         self._call(lib.gpupool_allow_sleep, _sleep_options(mode, sync_context, hold_mallocs))
 
@@ -198,6 +199,22 @@ class Sleeping(Watched):
         data, count = ffi.new("void **"), ffi.new("uint64_t *")
         self._call(lib.gpupool_backup, address_of("address", address), data, count)
         return memoryview(ffi.buffer(data[0], count[0])).toreadonly()
+
+    def read_backup(self, address: int, size: int | str | None = None) -> bytes:
+        """A copy of the saved contents of a sleeping block, from an address inside it on: size bytes, or up to the
+        block's end. Fails if the block is freed or woken before it is done.
+
+        Raises UnknownPointerError, UnavailableError (some of it is not asleep, or was dropped), InvalidArgumentError
+        (the block ends earlier).
+        """
+        start = address_of("address", address)
+        block = self.block_info(address)
+        rest = max(block.address + block.requested_bytes - address, 0)
+        count = rest if size is None else size_of("size", size)
+        # Refused before there is memory for the bytes.
+        data = bytearray(min(count, rest))
+        self._call(lib.gpupool_read_backup, start, ffi.from_buffer(data), count)
+        return bytes(data)
 
 
 def sleep_tag(

@@ -178,9 +178,9 @@ impl Pool {
         with_result(|result| unsafe { sys::gpupool_wake(self.handle(), &options.to_c(), result) })
     }
 
-    /// Lets neighbours of the group that are short have the pool put to sleep, as [`sleep`](Pool::sleep) would, until
-    /// the next [`wake`](Pool::wake), which is cheap if nobody was short. A pool that shares with nobody is
-    /// [`Unavailable`](crate::ErrorKind::Unavailable). Since 0.2.
+    /// Lets others that are short have the pool put to sleep, as [`sleep`](Pool::sleep) would, until the next
+    /// [`wake`](Pool::wake), which is cheap if nobody was short: other pools of this process, and neighbours of the
+    /// group. Since 0.2.
     ///
     /// # Safety
     /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned, as with [`sleep`](Pool::sleep).
@@ -263,6 +263,15 @@ impl Pool {
     pub fn prepare_backup(&self, bytes: u64) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_prepare_backup(self.handle(), bytes) })
+    }
+
+    /// Fills the slice with what was saved of a sleeping block, from `address` on, which may be anywhere inside it.
+    /// Fails if the block is freed or woken before it is done. Since 0.2.
+    pub fn read_backup(&self, address: u64, to: &mut [u8]) -> Result<()> {
+        // SAFETY: the slice is this call's, and its end is given.
+        check(unsafe {
+            sys::gpupool_read_backup(self.handle(), address, to.as_mut_ptr().cast(), to.len() as u64)
+        })
     }
 
     /// The location of the saved bytes of a sleeping pool's block from `address` on, which may be anywhere inside it,

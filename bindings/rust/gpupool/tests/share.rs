@@ -35,9 +35,6 @@ fn a_pool_of_a_group() -> Result<()> {
     assert_eq!(alone.stats()?.share_state, ShareState::Off);
     let refused = alone.share_request(1, Duration::ZERO).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    // SAFETY: as above.
-    let refused = unsafe { alone.allow_sleep(&SleepOptions::default()) }.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable);
     drop((pool, alone));
     std::fs::remove_dir_all(&folder).expect("nobody else uses it");
     Ok(())

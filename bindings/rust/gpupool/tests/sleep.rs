@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 
 use gpupool::{
-    sleep_tag, wake_tag, Backend, ErrorKind, Pool, Result, SleepMode, SleepOptions, SleepState, WakeOptions,
+    sim, sleep_tag, wake_tag, Backend, ErrorKind, Pool, Result, SleepMode, SleepOptions, SleepState,
+    WakeOptions,
 };
 
 #[test]
@@ -47,6 +48,55 @@ fn dropping_saves_nothing_but_what_is_kept() -> Result<()> {
     // SAFETY: the pool sleeps, and so many bytes are there.
     assert_eq!(unsafe { *data }, 9);
     pool.wake(&WakeOptions::default())?;
+    Ok(())
+}
+
+#[test]
+fn what_was_saved_can_be_read_while_it_sleeps() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).build()?;
+    let stream = pool.create_stream()?;
+    let source: Vec<u8> = (0..4 << 20).map(|at: u32| at.wrapping_mul(7) as u8).collect();
+    let (kept, lost) = (stream.vec_from(&source)?, stream.block(4 << 20)?);
+    stream.synchronize()?;
+    let refused = |address, bytes: usize| pool.read_backup(address, &mut vec![0; bytes]).unwrap_err().kind();
+    assert_eq!(refused(kept.address(), 1), ErrorKind::Unavailable);
+    pool.set_keep(kept.address(), true)?;
+    assert_eq!(pool.set_keep(kept.address() + 512, true).unwrap_err().kind(), ErrorKind::UnknownPointer);
+    assert_eq!(pool.prepare_backup(1 << 60).unwrap_err().kind(), ErrorKind::HostOutOfMemory);
+    // SAFETY: nothing uses the blocks until the pool is awake.
+    unsafe { pool.sleep(&SleepOptions { mode: SleepMode::Drop, ..Default::default() }) }?;
+    let mut whole = vec![0; 4 << 20];
+    pool.read_backup(kept.address(), &mut whole)?;
+    assert!(whole == source);
+    let mut some = [0; 10];
+    pool.read_backup(kept.address() + 100, &mut some)?;
+    assert_eq!(some, source[100..110]);
+    pool.read_backup(kept.address(), &mut [])?;
+    assert_eq!(refused(kept.address() + 1, 4 << 20), ErrorKind::InvalidArgument);
+    assert_eq!(refused(lost.address(), 1), ErrorKind::Unavailable);
+    assert_eq!(refused(4096, 1), ErrorKind::UnknownPointer);
+    pool.wake(&WakeOptions::default())?;
+    assert_eq!(refused(kept.address(), 1), ErrorKind::Unavailable);
+    assert_eq!(wake_tag(Some("nobody's"), &WakeOptions::default())?.pools, 0);
+    Ok(())
+}
+
+#[test]
+fn a_pool_that_may_sleeps_when_another_one_is_short() -> Result<()> {
+    sim::configure(5, &sim::Config { capacity_bytes: 64 << 20, ..Default::default() })?;
+    let make = || Pool::builder().backend(Backend::Sim).device(5).build();
+    let (idle, busy) = (make()?, make()?);
+    let (stream, other) = (idle.create_stream()?, busy.create_stream()?);
+    let block = stream.vec_from(&vec![3_u8; 40 << 20])?;
+    stream.synchronize()?;
+    assert_eq!(other.block(40 << 20).unwrap_err().kind(), ErrorKind::OutOfMemory);
+    // SAFETY: nothing uses the block until the pool is awake.
+    unsafe { idle.allow_sleep(&SleepOptions::default()) }?;
+    let taken = other.block(40 << 20)?;
+    assert_eq!(idle.sleep_state()?, SleepState::Asleep);
+    drop(taken);
+    idle.wake(&WakeOptions::default())?;
+    assert_eq!(block.to_vec()?[77], 3);
     Ok(())
 }
 

@@ -43,6 +43,14 @@ public static class BytesTest {
         Refused<GpuPoolInvalidArgumentException>(() => slice.Read(new Span<int>(two), 1));
       }
       block.Write(new ReadOnlySpan<byte>(new byte[0]), 64);
+      pool.Sleep();
+      var saved = new float[3];
+      pool.ReadBackup(block.Address + 4, new Span<float>(saved));
+      pool.Wake();
+      var awake = new float[3];
+      block.Read(new Span<float>(awake), 4);
+      Same(string.Join(" ", saved), string.Join(" ", awake));
+      Refused<GpuPoolUnavailableException>(() => pool.ReadBackup(block.Address, new Span<float>(saved)));
     }
   }
 

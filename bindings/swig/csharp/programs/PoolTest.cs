@@ -242,6 +242,83 @@ public static class PoolTest {
     }
   }
 
+  private static void TestBackups() {
+    using (Pool pool = Sleepers()) {
+      Block kept = pool.Allocate(4 * MiB);
+      Block lost = pool.Allocate(4 * MiB);
+      var bytes = new byte[4 * MiB];
+      for (int i = 0; i < bytes.Length; ++i) bytes[i] = (byte)(i * 7);
+      kept.Write(bytes);
+      Thrown<GpuPoolUnavailableException>(() => pool.ReadBackup(kept.Address));
+      pool.SetKeep(kept.Address, true);
+      Thrown<GpuPoolUnknownPointerException>(() => pool.SetKeep(kept.Address + 512, true));
+      pool.PrepareBackup(6 * MiB);
+      IsTrue(pool.Stats().BackupBytes >= 6 * MiB);
+      Thrown<GpuPoolHostOutOfMemoryException>(() => pool.PrepareBackup(ulong.MaxValue));
+      SleepResult slept = pool.Sleep(SleepMode.Drop);
+      Same(slept.SavedBytes, 4 * MiB);
+      Same(slept.DroppedBytes, 4 * MiB);
+      IsTrue(pool.ReadBackup(kept.Address).SequenceEqual(bytes));
+      IsTrue(pool.ReadBackup(kept.Address + 100, 10).SequenceEqual(bytes.Skip(100).Take(10)));
+      Same(pool.ReadBackup(kept.Address, 0).Length, 0);
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.ReadBackup(kept.Address + 1, 4 * MiB));
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.ReadBackup(kept.Address, ulong.MaxValue));
+      Thrown<GpuPoolUnavailableException>(() => pool.ReadBackup(lost.Address));
+      Thrown<GpuPoolUnknownPointerException>(() => pool.ReadBackup(4096));
+      pool.Wake();
+      IsTrue(kept.Read().SequenceEqual(bytes));
+      Thrown<GpuPoolUnavailableException>(() => pool.ReadBackup(kept.Address));
+      pool.SetKeep(kept.Address, false);
+      Same(pool.Sleep(SleepMode.Drop).SavedBytes, 0UL);
+      pool.Wake();
+      pool.PrepareBackup(0);
+      Same(pool.Stats().BackupBytes, 0UL);
+      kept.Free();
+      lost.Free();
+    }
+    Pool closed = Sleepers();
+    closed.Dispose();
+    Thrown<GpuPoolInvalidArgumentException>(() => closed.PrepareBackup(1));
+    Thrown<GpuPoolInvalidArgumentException>(() => closed.ReadBackup(4096));
+  }
+
+  private static void TestSleepTags() {
+    using (Pool one = Sleepers(), two = Sleepers()) {
+      one.SetName("pair");
+      two.SetName("pair");
+      Same(Library.SleepTag("pair").Pools, 2U);
+      Same(Library.WakeTag("pair", 1000).Pools, 2U);
+      Same(Library.WakeTag("pair").Pools, 0U);
+      Same(Library.WakeTag("nobody's").Pools, 0U);
+      Thrown<GpuPoolInvalidArgumentException>(() => Library.WakeTag("pair", 0, 1U << 30));
+      Same(one.SleepState(), SleepState.Awake);
+    }
+  }
+
+  // A pool that another one needs the memory of, on a device that has room for one of them.
+  private static void TestAllowedSleep() {
+    Library.SimConfigure(4, new SimConfig { CapacityBytes = 64 * MiB });
+    using (Pool idle = new Pool("sim:4"), busy = new Pool("sim:4")) {
+      Block block = idle.Allocate(40 * MiB);
+      block.Write(new byte[] { 1, 2, 3 });
+      Thrown<GpuPoolOutOfMemoryException>(() => busy.Malloc(40 * MiB));
+      Thrown<GpuPoolInvalidArgumentException>(() => idle.AllowSleep(SleepMode.Save, 1U << 30));
+      Thrown<GpuPoolOutOfMemoryException>(() => busy.Malloc(40 * MiB));
+      idle.AllowSleep();
+      idle.SetSleepHooks(address => throw new InvalidOperationException("from the hook"), null);
+      Same(Thrown<InvalidOperationException>(() => busy.Malloc(40 * MiB)).Message, "from the hook");
+      Same(idle.SleepState(), SleepState.Awake);
+      idle.SetSleepHooks(null, null);
+      ulong taken = busy.Malloc(40 * MiB);
+      Same(idle.SleepState(), SleepState.Asleep);
+      busy.Free(taken);
+      idle.Wake();
+      IsTrue(block.Read(0, 3).SequenceEqual(new byte[] { 1, 2, 3 }));
+      Same(busy.Stats().All.AllocatedBytes.Current, 0UL);
+      block.Free();
+    }
+  }
+
   private static void TestSleepHooks() {
     var calls = new List<string>();
     using (Pool pool = Sleepers()) {
@@ -615,7 +692,7 @@ public static class PoolTest {
 
   public static void Main() {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
-                       TestSleeping, TestSleepHooks, TestWatching, TestTags, TestRecording, TestClosing, TestWords,
+                       TestSleeping, TestBackups, TestSleepTags, TestAllowedSleep, TestSleepHooks, TestWatching, TestTags, TestRecording, TestClosing, TestWords,
                        TestCaptures, TestLaunches, TestCollecting, TestCollectingBeforeOutOfMemory,
                        TestCollectingChildrenBeforeOutOfMemory, TestThreads, TestSharedPool, TestConfigs, TestHandoffs,
                        TestSimulatedDevice };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -13,6 +14,7 @@ import org.gpupool.Config;
 import org.gpupool.Feature;
 import org.gpupool.GpuPool;
 import org.gpupool.GpuPoolException;
+import org.gpupool.GpuPoolException.HostOutOfMemoryException;
 import org.gpupool.GpuPoolException.InvalidArgumentException;
 import org.gpupool.GpuPoolException.OutOfMemoryException;
 import org.gpupool.GpuPoolException.OverLimitException;
@@ -286,6 +288,94 @@ public final class PoolTest {
       same(GpuPool.sleepTag("some", SleepMode.DROP, 0, 1L << 40).getDroppedBytes(), 4 * MIB);
       same(pool.wake().getSavedBytes(), 8 * MIB);
       thrown(InvalidArgumentException.class, () -> pool.sleep(SleepMode.SAVE, 0, -1));
+    }
+  }
+
+  private static void backups() {
+    try (Pool pool = sleepers()) {
+      Block kept = pool.allocate(4 * MIB);
+      Block lost = pool.allocate(4 * MIB);
+      byte[] bytes = new byte[(int) (4 * MIB)];
+      for (int i = 0; i < bytes.length; ++i) bytes[i] = (byte) (i * 7);
+      kept.write(bytes);
+      thrown(UnavailableException.class, () -> pool.readBackup(kept.address()));
+      pool.setKeep(kept.address(), true);
+      thrown(UnknownPointerException.class, () -> pool.setKeep(kept.address() + 512, true));
+      pool.prepareBackup(6 * MIB);
+      isTrue(pool.stats().getBackupBytes() >= 6 * MIB);
+      thrown(InvalidArgumentException.class, () -> pool.prepareBackup(-1));
+      thrown(HostOutOfMemoryException.class, () -> pool.prepareBackup(1L << 60));
+      var slept = pool.sleep(SleepMode.DROP);
+      same(slept.getSavedBytes(), 4 * MIB);
+      same(slept.getDroppedBytes(), 4 * MIB);
+      isTrue(Arrays.equals(pool.readBackup(kept.address()), bytes));
+      isTrue(Arrays.equals(pool.readBackup(kept.address() + 100, 10), Arrays.copyOfRange(bytes, 100, 110)));
+      same(pool.readBackup(kept.address(), 0).length, 0);
+      for (ByteBuffer buffer : List.of(ByteBuffer.allocateDirect(40), ByteBuffer.allocate(40))) {
+        pool.readBackup(kept.address() + 7, buffer.position(10).limit(30));
+        same(buffer.position(), 30);
+        for (int i = 0; i < 20; ++i) same(buffer.get(10 + i), bytes[7 + i]);
+        same(buffer.get(5), (byte) 0);
+      }
+      thrown(java.nio.ReadOnlyBufferException.class,
+          () -> pool.readBackup(kept.address(), ByteBuffer.allocate(1).asReadOnlyBuffer()));
+      thrown(InvalidArgumentException.class, () -> pool.readBackup(kept.address() + 1, 4 * MIB));
+      thrown(InvalidArgumentException.class, () -> pool.readBackup(kept.address(), Long.MAX_VALUE));
+      thrown(InvalidArgumentException.class, () -> pool.readBackup(kept.address(), -1));
+      thrown(UnavailableException.class, () -> pool.readBackup(lost.address()));
+      thrown(UnavailableException.class, () -> pool.readBackup(lost.address(), ByteBuffer.allocateDirect(4)));
+      thrown(UnknownPointerException.class, () -> pool.readBackup(4096));
+      pool.wake();
+      isTrue(Arrays.equals(kept.read(), bytes));
+      thrown(UnavailableException.class, () -> pool.readBackup(kept.address()));
+      pool.setKeep(kept.address(), false);
+      same(pool.sleep(SleepMode.DROP).getSavedBytes(), 0L);
+      pool.wake();
+      pool.prepareBackup(0);
+      same(pool.stats().getBackupBytes(), 0L);
+    }
+    Pool closed = sleepers();
+    closed.close();
+    thrown(InvalidArgumentException.class, () -> closed.prepareBackup(1));
+    thrown(InvalidArgumentException.class, () -> closed.readBackup(4096));
+  }
+
+  private static void sleepTags() {
+    try (Pool one = sleepers(); Pool two = sleepers()) {
+      one.setName("pair");
+      two.setName("pair");
+      same(GpuPool.sleepTag("pair").getPools(), 2);
+      same(GpuPool.wakeTag("pair", 1000).getPools(), 2);
+      same(GpuPool.wakeTag("pair").getPools(), 0);
+      same(GpuPool.wakeTag("nobody's").getPools(), 0);
+      thrown(InvalidArgumentException.class, () -> GpuPool.wakeTag("pair", 0, 1 << 30));
+      same(one.sleepState(), SleepState.AWAKE);
+    }
+  }
+
+  /** A pool that another one needs the memory of, on a device that has room for one of them. */
+  private static void allowedSleep() {
+    SimConfig small = new SimConfig();
+    small.setCapacityBytes(64 * MIB);
+    GpuPool.simConfigure(4, small);
+    try (Pool idle = new Pool("sim:4"); Pool busy = new Pool("sim:4")) {
+      Block block = idle.allocate(40 * MIB);
+      block.write(new byte[] {1, 2, 3});
+      thrown(OutOfMemoryException.class, () -> busy.malloc(40 * MIB));
+      thrown(InvalidArgumentException.class, () -> idle.allowSleep(SleepMode.SAVE, 1 << 30));
+      thrown(OutOfMemoryException.class, () -> busy.malloc(40 * MIB));
+      idle.allowSleep();
+      idle.setSleepHooks(address -> { throw new IllegalStateException("from the hook"); }, null);
+      same(thrown(IllegalStateException.class, () -> busy.malloc(40 * MIB)).getMessage(), "from the hook");
+      same(idle.sleepState(), SleepState.AWAKE);
+      idle.setSleepHooks(null, null);
+      long taken = busy.malloc(40 * MIB);
+      same(idle.sleepState(), SleepState.ASLEEP);
+      busy.free(taken);
+      idle.wake();
+      isTrue(Arrays.equals(block.read(0, 3), new byte[] {1, 2, 3}));
+      same(busy.stats().getAll().getAllocatedBytes().getCurrent(), 0L);
+      block.free();
     }
   }
 
@@ -693,6 +783,9 @@ public final class PoolTest {
         PoolTest::limits,
         PoolTest::handlers,
         PoolTest::sleeping,
+        PoolTest::backups,
+        PoolTest::sleepTags,
+        PoolTest::allowedSleep,
         PoolTest::sleepHooks,
         PoolTest::watching,
         PoolTest::tags,

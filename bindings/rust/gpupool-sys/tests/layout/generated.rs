@@ -359,6 +359,7 @@ const _: unsafe extern "C" fn(*mut gpupool_t, *mut c_char, usize, *mut usize) ->
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, i32) -> gpupool_status_t = gpupool_set_keep;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64) -> gpupool_status_t = gpupool_prepare_backup;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut *const c_void, *mut u64) -> gpupool_status_t = gpupool_backup;
+const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_ptr_t, *mut c_void, u64) -> gpupool_status_t = gpupool_read_backup;
 const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, *mut gpupool_share_t, *mut gpupool_share_member_t, usize, usize, *mut usize) -> gpupool_status_t = gpupool_share_info;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64, u64) -> gpupool_status_t = gpupool_share_request;
 const _: unsafe extern "C" fn(*const c_char, gpupool_backend_t, i32, i32, u32, i64) -> gpupool_status_t = gpupool_share_set;
