@@ -7,6 +7,8 @@
 
 namespace gpupool::cli {
 
+inline constexpr const char* kJsonHelp = "Print JSON for programs, one object a line, and nothing else";
+
 struct InfoOptions {
   std::string device;  // empty: all there are
   bool json = false;

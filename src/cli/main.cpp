@@ -116,8 +116,6 @@ constexpr const char* kBenchExamples =
 constexpr const char* kDeviceHelp =
     "auto (CUDA where there is a usable GPU, else sim), cuda, cuda:N, sim, sim:N, N";
 
-constexpr const char* kJsonHelp = "Print JSON for programs, one object a line, and nothing else";
-
 CLI::App* add_info(CLI::App& app, InfoOptions& options) {
   CLI::App* command = app.add_subcommand("info", kInfoAbout);
   command->footer(kInfoExamples);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/watch_commands.hpp"
+#include "cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -98,8 +99,6 @@ constexpr const char* kWhyExamples =
     "  gpupool why 'NVRM: Xid ... faulted @ 0x7f84_10b12000 ...' python.29228.gpt\n"
     "\n"
     "Exit status: 0 a block was found; 1 none was; 2 bad input.";
-constexpr const char* kJsonHelp = "Print JSON for programs, one object a line, and nothing else";
-
 const CLI::App* add_record(CLI::App& app, RecordOptions& options) {
   CLI::App* const command = app.add_subcommand("record", kRecordAbout)->footer(kRecordExamples);
   CLI::Option* const program =
