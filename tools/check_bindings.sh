@@ -1,27 +1,49 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks every binding, and that all of them see the same pool: check_bindings.sh [FOLDER...], by default all folders
-# that have a check.sh, the code blocks in README.md, and every package. Expects a release build.
+# that have a check.sh, the code blocks in README.md, and every package. Expects a release build. Two run at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/languages.sh
 
+check() { # check FOLDER NAME
+  if [ "$2" = rust ] && ! fits Rust; then
+    echo "== rust: $(lacks Rust); skipped"
+    return
+  fi
+  mkdir -p "build/bindings/$2"
+  "$1/check.sh" "$root/build/bindings/$2"
+}
+if [ $# -eq 1 ]; then  # whoever names one wants to see what it says
+  check "$1" "$(basename "$1")"
+  exit
+fi
+
+check_readme() {
+  local without=()
+  fits Rust || without=(--without rust)
+  python3 -B tools/run_readme.py "${without[@]}" build/readme
+}
+
+logs=$root/build/bindings/logs
+lanes=2
+. tools/progress.sh
+rm -rf "$logs"
+echo "== bindings"
 folders=("$@")
-[ ${#folders[@]} -gt 0 ] || folders=(bindings/*/ examples/node/)
+if [ $# -eq 0 ]; then
+  folders=(bindings/python bindings/swig)  # first, since they take longest
+  for script in bindings/*/check.sh examples/*/check.sh; do
+    folder=$(dirname "$script")
+    [[ " ${folders[*]} " == *" $folder "* ]] || folders+=("$folder")
+  done
+fi
 for folder in "${folders[@]}"; do
   name=$(basename "$folder")
   case $folder in examples/*) name=example-$name ;; esac
-  if [ "$name" = rust ] && ! fits Rust; then
-    echo "== rust: $(lacks Rust); skipped"
-    continue
-  fi
-  mkdir -p "build/bindings/$name"
-  "$folder/check.sh" "$root/build/bindings/$name"
+  begin "$name" check "$folder" "$name"
 done
-if [ $# -eq 0 ]; then
-  echo "== README.md"
-  without=()
-  fits Rust || without=(--without rust)
-  python3 -B tools/run_readme.py "${without[@]}" build/readme
-  tools/check_packages.sh
-fi
+[ $# -gt 0 ] || begin README.md check_readme
+finish || exit 1
+grep -h skipped "$logs"/*.log | grep -v passed || true
+[ $# -gt 0 ] || tools/check_packages.sh

@@ -6,7 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 demo=$PWD/build/demo
-mkdir -p "$demo/logs"
+logs=$demo/logs
+mkdir -p "$logs"
 . tools/progress.sh
 
 say() { echo "== $*"; }
@@ -97,7 +98,7 @@ done
 echo
 if has_built Python; then
   "$demo/python/bin/python" examples/python/picture.py tests/data/streams_prefetch.trace.gz \
-    "$demo/streams_prefetch.svg" >"$demo/logs/picture.log"
+    "$demo/streams_prefetch.svg" >"$logs/picture.log"
   echo "A picture of the first one: build/demo/streams_prefetch.svg"
 fi
 cat <<'TRY'
