@@ -168,7 +168,9 @@ class CounterShard {
   /// Whether count() would have asked for raise() anyway.
   bool is_peak(SizeGroup group) const noexcept {
     const auto at = static_cast<size_t>(index_of(group));
-    return live_[at].exceeds(peak_watch_[at]) | live_of(kGroups).exceeds(peak_watch_[kGroups]);
+    const bool of_group = live_[at].exceeds(peak_watch_[at]);
+    const bool of_all = live_of(kGroups).exceeds(peak_watch_[kGroups]);
+    return of_group | of_all;
   }
 
   /// Live memory can reach this level before either peak rises.

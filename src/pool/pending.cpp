@@ -130,10 +130,10 @@ size_t Pending::settle_queues(bool all) noexcept {
 size_t Pending::ask_streams(bool all) noexcept {
   const auto& states = streams_.all();
   const size_t most = all ? kBlocksAtATime : kStreamsAtATime;
-  for (size_t asked = 0; asked < most; ++asked) {
-    if (passed_ != nullptr) return asked;
+  for (size_t steps = 0; steps < most; ++steps) {
+    if (passed_ != nullptr) return steps;
     if (asking_.first == nullptr) {
-      if (collecting_ == nullptr) return asked;
+      if (collecting_ == nullptr) return steps;
       asking_ = {collecting_, 0, 0};
       collecting_ = nullptr;
     }
@@ -143,7 +143,7 @@ size_t Pending::ask_streams(bool all) noexcept {
     }
     StreamOrder& order = states[asking_.at]->order;
     if (asking_.epoch == 0) asking_.epoch = order.stamp();
-    if (!order.passed(asking_.epoch)) return asked;
+    if (!order.passed(asking_.epoch)) return steps;
     ++asking_.at;
     asking_.epoch = 0;
   }

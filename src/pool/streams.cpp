@@ -58,7 +58,7 @@ StreamState& Streams::find_stream(Stream stream) {
   const auto [known, is_new] = by_stream_.try_emplace(stream, nullptr);
   if (is_new || (known->second->order.is_retired() && !resume(*known->second))) {
     known->second = nullptr;
-    Defer forget([&] { by_stream_.erase(known); });
+    Defer forget([this, at = known] { by_stream_.erase(at); });
     known->second = reuse_or_make(stream, 0);
     forget.cancel();
   }
@@ -70,7 +70,7 @@ StreamState& Streams::find_stream(Stream stream) {
 Status Streams::find_capture(Stream stream, uint64_t capture, StreamState*& state) {
   const auto [known, is_new] = by_capture_.try_emplace({capture, stream}, nullptr);
   if (is_new) {
-    Defer forget([&] { by_capture_.erase(known); });
+    Defer forget([this, at = known] { by_capture_.erase(at); });
     known->second = reuse_or_make(stream, capture);
     forget.cancel();
   }

@@ -16,7 +16,8 @@ using StackId = uint32_t;
 
 inline constexpr size_t kStacks = 16384;
 
-struct StackKinds {
+/// Aligned so that clang reads one of them atomically by itself.
+struct alignas(2) StackKinds {
   bool native = false;
   bool language = false;
 };
