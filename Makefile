@@ -27,7 +27,7 @@ help:
 	@echo "make dist       every package, in dist/, with checksums and a list of what is in them"
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words"
 	@echo "make format     formats the sources"
-	@echo "make fuzz       the fuzzer, for SECONDS=60"
+	@echo "make fuzz       the fuzzers of the pool and of the readers of files, each for SECONDS=60"
 	@echo "make generate   regenerates the files derived from include/gpupool/gpupool.h"
 	@echo "make setup      installs what is missing (make demo and make test do so too)"
 	@echo "make clean      removes build/"
@@ -84,8 +84,10 @@ dist: setup build
 SECONDS ?= 60
 fuzz: setup
 	@cmake --preset fuzz --log-level=WARNING && cmake --build --preset fuzz
-	@mkdir -p build/fuzz/corpus
+	@mkdir -p build/fuzz/corpus build/fuzz/files
 	@build/fuzz/tests/fuzz/fuzz_pool -max_total_time=$(SECONDS) -max_len=4096 build/fuzz/corpus
+	@GPUPOOL_FUZZ_SEEDS=build/fuzz/files \
+	  build/fuzz/tests/fuzz/fuzz_readers -max_total_time=$(SECONDS) -max_len=9000 build/fuzz/files
 
 check: setup format-check lint tidy
 

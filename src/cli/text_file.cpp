@@ -125,6 +125,7 @@ class Unpacker {
 
   /// Tapes and some tools pad with zeroes; anything else did not come from gzip.
   void expect_padding() {
+    const uint64_t end = packed_.consumed();
     uint64_t count = 0;
     bool is_padding = true;
     for (std::string_view rest = packed_.next(); !rest.empty(); rest = packed_.next()) {
@@ -133,7 +134,8 @@ class Unpacker {
       packed_.consume(rest.size());
     }
     if (!is_padding) {
-      throw InputError(fmt::format("{}: {} bytes after the end of the gzip data", packed_.label(), count));
+      throw InputError(fmt::format("{}: at byte {}: {} bytes after the end of the gzip data", packed_.label(),
+                                   end, count));
     }
   }
 

@@ -68,7 +68,7 @@ class Parser {
   Trace finish() {
     trace_.is_ended = begun_.empty();
     if (!trace_.is_ended) parse_line(begun_);
-    if (line_ == 0) throw InputError(label_ + ": the file is empty");
+    if (line_ == 0) throw InputError(label_ + ": at byte 0: the file is empty");
     if (trace_.peak_live_bytes == 0) throw refuse("the trace ends and nothing was allocated");
     list_leftovers();
     return std::move(trace_);

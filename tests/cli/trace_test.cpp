@@ -65,7 +65,7 @@ TEST(ParseTrace, notices_a_last_line_that_does_not_end) {
 }
 
 TEST(ParseTrace, names_the_line_and_what_is_wrong) {
-  EXPECT_EQ(complaint(""), "t.trace: the file is empty");
+  EXPECT_EQ(complaint(""), "t.trace: at byte 0: the file is empty");
   EXPECT_EQ(complaint("# nothing\n"), "t.trace:1: the trace ends and nothing was allocated");
   EXPECT_EQ(complaint("a 1 0 0\nf 1\n"), "t.trace:2: the trace ends and nothing was allocated");
   EXPECT_EQ(complaint("a 1 512 0\nx 1\n"),
@@ -195,7 +195,9 @@ TEST_F(LoadTrace, refuses_gzip_that_is_damaged) {
   std::string packed = gzip(long_text());
   packed[packed.size() - 6] = static_cast<char>(~packed[packed.size() - 6]);  // in the checksum
   EXPECT_EQ(complaint(packed), ":50001: the gzip data is damaged here: incorrect data check");
-  EXPECT_EQ(complaint(gzip("a 1 512 0\n") + "rest"), ": 4 bytes after the end of the gzip data");
+  EXPECT_EQ(complaint(gzip("a 1 512 0\n") + "rest").substr(0, 10), ": at byte ");
+  EXPECT_NE(complaint(gzip("a 1 512 0\n") + "rest").find(": 4 bytes after the end of the gzip data"),
+            std::string::npos);
 }
 
 TEST_F(LoadTrace, says_why_a_file_cannot_be_read) {
