@@ -18,6 +18,8 @@ import unittest
 
 COMMAND = os.environ["GPUPOOL_COMMAND"]
 MIB = 1 << 20
+# How often a process is killed while it records.
+KILLS = int(os.environ.get("GPUPOOL_TEST_KILLS", "12"))
 
 # What recorded programs begin with: the library through ctypes, and a pool on the simulated device.
 PROLOGUE = """
@@ -176,7 +178,7 @@ for thread in threads: thread.join()
         self.assertEqual(run("replay", "--device", "sim", "--passes", "1", self.folder / "x.trace")[0], 0)
 
     def test_a_killed_process_leaves_a_whole_recording(self):
-        for seed in range(12):
+        for seed in range(KILLS):
             path = self.folder / f"killed{seed}.gpt"
             program = PROLOGUE + """
 print("ready", flush=True)

@@ -3,14 +3,18 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import traceback
 
+DAMAGE = re.compile(r"^.* w(?:as|ere) written (?:beyond the end|after the free) of a block.*$", re.MULTILINE)
+
 
 def run(*arguments, **environment):
-    """Runs Python with these arguments, and these variables added to the environment."""
-    return subprocess.run(
+    """Runs Python with these arguments, and these variables added to the environment. Where GPUPOOL_DEBUG gives every
+    pool its debug modes, what they find is a failure."""
+    done = subprocess.run(
         [sys.executable, "-X", "faulthandler", *arguments],
         capture_output=True,
         text=True,
@@ -18,6 +22,9 @@ def run(*arguments, **environment):
         timeout=300,
         env=os.environ | environment,
     )
+    if os.environ.get("GPUPOOL_DEBUG"):
+        assert not (found := DAMAGE.findall(done.stdout + done.stderr)), found[:3]
+    return done
 
 
 def report_cases(namespace):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import re
 import threading
@@ -174,9 +175,10 @@ def test_recording(pool: gpupool.Pool, tmp_path: Path) -> None:
         gpupool.record_start(tmp_path / "x", stacks="some")  # type: ignore[arg-type]
 
 
-def test_threads_and_a_busy_collector_do_not_deadlock(pool: gpupool.Pool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("turn", range(int(os.environ.get("GPUPOOL_TEST_TURNS", "1"))))
+def test_threads_and_a_busy_collector_do_not_deadlock(pool: gpupool.Pool, tmp_path: Path, turn: int) -> None:
     """Each thread frees blocks of the others, in destructors that the collector runs in the middle of mallocs."""
-    gpupool.record_start(tmp_path / "recording.gpt", stacks="all")
+    gpupool.record_start(tmp_path / f"recording{turn}.gpt", stacks="all")
     kept: list[object] = []
 
     class Cycle:
