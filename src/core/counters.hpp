@@ -170,7 +170,7 @@ class CounterShard {
     const auto at = static_cast<size_t>(index_of(group));
     const bool of_group = live_[at].exceeds(peak_watch_[at]);
     const bool of_all = live_of(kGroups).exceeds(peak_watch_[kGroups]);
-    return of_group | of_all;
+    return of_group || of_all;
   }
 
   /// Live memory can reach this level before either peak rises.
