@@ -1274,7 +1274,8 @@ GPUPOOL_API gpupool_status_t gpupool_sim_configure(int32_t device, const gpupool
  * create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,
  * host_wait, copy (those of sleep and wake), stream (creating and destroying one) or share (exporting a chunk
  * to other processes, and importing one; since 0.2); NUMBER counts that call's occurrences from 1, starting
- * now, or is * for every one; ERROR is out_of_memory or error (default). An empty script ends all failures.
+ * now, or is * for every one; ERROR is out_of_memory, error (default), or kill (since 0.2), which ends the
+ * process before the call has done anything, as kill -9 does. An empty script ends all failures.
  * Errors: INVALID_ARGUMENT, with the part that was not understood. */
 GPUPOOL_API gpupool_status_t gpupool_sim_script(int32_t device, const char* script);
 

@@ -20,6 +20,9 @@ uint64_t available_memory() noexcept;
 /// As getenv, but null in a program that runs with more rights than whoever started it.
 const char* trusted_environment(const char* name) noexcept;
 
+/// Ends the process as `kill -9` does: nothing is flushed, undone or told.
+[[noreturn]] void kill_process() noexcept;
+
 using ForkHook = void (*)();
 /// Calls the hooks around every fork from now on; never where there is no fork.
 void watch_fork(ForkHook before, ForkHook in_parent, ForkHook in_child) noexcept;

@@ -42,6 +42,18 @@ TEST_F(SimScriptTest, StarFailsEveryOneAndNumbersComeFirst) {
   EXPECT_EQ(create_one(), kSuccess);
 }
 
+TEST_F(SimScriptTest, KillEndsTheProcessAtThatCall) {
+  EXPECT_EXIT(
+      {
+        restart_without_data();  // a child of fork has devices of its own
+        (void)script("create:2=kill");
+        if (create_one() != kSuccess) _exit(1);
+        (void)create_one();
+        _exit(2);
+      },
+      testing::KilledBySignal(SIGKILL), "");
+}
+
 TEST_F(SimScriptTest, CountsFromTheMomentItIsSet) {
   EXPECT_EQ(create_one(), kSuccess);
   ASSERT_EQ(script("create:1"), kSuccess);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/sim/clock.hpp"
+#include "os/process.hpp"
 
 namespace gpupool::internal {
 
@@ -21,8 +22,13 @@ bool SimScript::parse_entry(std::string_view entry, Table& table) {
   Failure failure = Failure::error;
   if (const size_t equals = occurrence.find('='); equals != std::string_view::npos) {
     const std::string_view error = occurrence.substr(equals + 1);
-    if (error != "out_of_memory" && error != "error") return false;
-    if (error == "out_of_memory") failure = Failure::out_of_memory;
+    if (error == "out_of_memory") {
+      failure = Failure::out_of_memory;
+    } else if (error == "kill") {
+      failure = Failure::kill;
+    } else if (error != "error") {
+      return false;
+    }
     occurrence = occurrence.substr(0, equals);
   }
   if (occurrence == "*") {
@@ -63,6 +69,7 @@ Status SimScript::check(Call call) noexcept {
   std::optional<Failure> failure = rules.every;
   if (const auto found = rules.at.find(rules.seen); found != rules.at.end()) failure = found->second;
   if (!failure) return kSuccess;
+  if (*failure == Failure::kill) os::kill_process();
   const bool out_of_memory = *failure == Failure::out_of_memory;
   return fail_driver(out_of_memory ? GPUPOOL_ERROR_OUT_OF_MEMORY : GPUPOOL_ERROR_DRIVER,
                      out_of_memory ? driver_code::kOutOfMemory : driver_code::kUnknown,

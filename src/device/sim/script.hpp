@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures of the simulated driver, by call and occurrence. gpupool_sim_script defines the language.
+// Failures of the simulated driver, and deaths in it, by call and occurrence. gpupool_sim_script defines the
+// language.
 #pragma once
 
 #include <array>
@@ -18,11 +19,11 @@ class SimScript {
   /// Replaces the script and counts from 1 again. A bad script changes nothing.
   Status set(std::string_view text);
 
-  /// Counts one call, and fails it if the script says so.
+  /// Counts one call, and fails it, or ends the process, if the script says so.
   Status check(Call call) noexcept;
 
  private:
-  enum class Failure : uint8_t { out_of_memory, error };
+  enum class Failure : uint8_t { out_of_memory, error, kill };
   struct Rules {
     uint64_t seen = 0;
     std::optional<Failure> every;

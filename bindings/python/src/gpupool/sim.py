@@ -57,7 +57,7 @@ def script(text: str, device: int = 0) -> None:
     """Makes driver calls fail: a comma-separated list of "CALL:NUMBER[=ERROR]". CALL is create, release, map,
     set_access, unmap, address, malloc, free, event_record, query, stream_wait, host_wait, copy (of sleep and wake),
     stream or share (with other processes); NUMBER counts its occurrences from 1, starting now, or is * for all; ERROR
-    is out_of_memory or error. "" ends all failures."""
+    is out_of_memory, error, or kill, which ends the process as kill -9 does. "" ends all failures."""
     check(lib.gpupool_sim_script(device_number("device", device), text.encode()))
 
 
