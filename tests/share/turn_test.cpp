@@ -2,6 +2,7 @@
 // What a member asks of its neighbours: who is asked, who gives, in which order, and for how long one waits.
 #include <sys/ptrace.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 

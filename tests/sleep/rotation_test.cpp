@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// S5, S30, S32: many pools that take turns on one device, failures that must not persist, killed processes.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
+// S5, S30: many pools that take turns on one device, and failures that must not persist.
 #include <array>
 #include <atomic>
-#include <filesystem>
-#include <set>
 #include <thread>
 #include <vector>
 
 #include "sleep_fixture.hpp"
-#include "support/own_folder.hpp"
 
 namespace sleep_test {
 namespace {
@@ -94,54 +86,6 @@ TEST_F(Sleep, S30_AWakeThatCollidedCreatesAllBeforeItMaps) {
   EXPECT_EQ(pool.stats().driver.map.count, maps + 2 + chunks);
   EXPECT_TRUE(has_pattern(block, 64 * kMiB, 1));
   pool.free(block);
-}
-
-/// What lies among the files that processes share, with one of these processes in its name.
-std::set<std::string> files_of(const std::vector<pid_t>& processes) {
-  std::set<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    const std::string name = entry.path().filename().string();
-    const bool is_theirs = std::any_of(processes.begin(), processes.end(), [&](pid_t each) {
-      return name.find(std::to_string(each)) != std::string::npos;
-    });
-    if (is_theirs && name.find("gpupool") != std::string::npos) found.insert(name);
-  }
-  return found;
-}
-
-// Whatever a process was doing when it was killed, nothing of it is left: what a sleep saves is in the
-// process.
-TEST_F(Sleep, S32_ProcessesThatAreKilledLeaveNothingBehind) {
-  const OwnFolder folder;
-  std::vector<pid_t> children;
-  for (int i = 0; i < 30; ++i) {
-    int began[2];
-    ASSERT_EQ(pipe(began), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      setenv("TMPDIR", folder.path().c_str(), 1);
-      gpupool_t* pool = nullptr;
-      const gpupool_config_t config = sim_config();
-      gpupool_ptr_t block = 0;
-      if (gpupool_create(&config, &pool) != GPUPOOL_SUCCESS) _exit(1);
-      if (gpupool_malloc(pool, 100 * kMiB, 0, &block) != GPUPOOL_SUCCESS) _exit(1);
-      if (write(began[1], "", 1) != 1) _exit(1);
-      while (try_sleep(pool) == GPUPOOL_SUCCESS && try_wake(pool) == GPUPOOL_SUCCESS) continue;
-      _exit(2);
-    }
-    children.push_back(child);
-    char byte = 0;
-    ASSERT_EQ(read(began[0], &byte, 1), 1);
-    usleep(static_cast<useconds_t>(i * 1500));
-    kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFSIGNALED(status));
-    close(began[0]);
-    close(began[1]);
-  }
-  EXPECT_EQ(files_of(children), std::set<std::string>());
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace
