@@ -48,6 +48,7 @@ Status BlockSleep::sleep(Address address, Result& result) {
   const uint64_t start = in_.rooms.device.raw().now_ns();
   Result own{};
   const Status status = without_throwing([&] { return put_to_sleep(address, own); });
+  in_.saved.release(lock_);  // what a failure leaves, or old mappings that went meanwhile
   tell_if_awake(address);
   if (status != kSuccess) return status;
   result = own;
@@ -193,6 +194,7 @@ Status BlockSleep::wake_all(Result& result) {
     if (block == nullptr || !in_.chunks.are_in(*block)) continue;
     if (const Status status = wake(address, result); status != kSuccess) return status;
   }
+  in_.saved.release(lock_);  // also what was saved of blocks that were freed asleep
   return tell_awake();
 }
 

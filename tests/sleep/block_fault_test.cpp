@@ -50,6 +50,7 @@ class BlockScene {
     EXPECT_EQ(pool_.info(blocks_[0]).state, GPUPOOL_BLOCK_ASLEEP);
     EXPECT_TRUE(has_pattern(blocks_[2], 5 * kMiB, 2));
   }
+  uint64_t backup_bytes() { return pool_.stats().backup_bytes; }
   void sleep_first() { sleep_block(pool_, blocks_[0]); }
   gpupool_t* pool() { return pool_; }
 
@@ -92,11 +93,39 @@ void with_each_call_failing(Prepare prepare, Act act) {
 TEST_F(Sleep, ABlocksSleepSurvivesEveryFailure) {
   with_each_call_failing([](BlockScene&) {},
                          [](BlockScene& scene) {
+                           const uint64_t before = scene.backup_bytes();
                            const gpupool_status_t status = scene.sleep();
                            script("");
+                           if (status != GPUPOOL_SUCCESS) {
+                             EXPECT_EQ(scene.backup_bytes(), before);
+                           }
                            EXPECT_TRUE(ok(scene.wake()));
                            return status;
                          });
+}
+
+TEST_F(Sleep, PageLockedMemoryGoesWithWhatNeededIt) {
+  PoolUnderTest pool(small_chunks());
+  const gpupool_ptr_t block = pool.malloc(8 * kMiB);
+  for (const uint64_t prepared : {uint64_t{0}, 2 * kMiB}) {
+    ASSERT_TRUE(ok(gpupool_prepare_backup(pool, prepared)));
+    for (const char* failing : {"stream:*", "copy:2", "host_wait:1", "unmap:1"}) {
+      script(failing);
+      const gpupool_status_t status = gpupool_sleep_block(pool, block, nullptr, nullptr);
+      script("");
+      if (status == GPUPOOL_SUCCESS) {  // the streams are there already
+        wake_block(pool, block);
+      }
+      EXPECT_EQ(pool.stats().backup_bytes, prepared) << failing;
+    }
+    // A free cannot wait for the driver: the next sleep or wake of the pool does.
+    const gpupool_ptr_t passing = pool.malloc(8 * kMiB);
+    sleep_block(pool, passing);
+    pool.free(passing);
+    EXPECT_TRUE(ok(try_wake(pool)));
+    EXPECT_EQ(pool.stats().backup_bytes, prepared);
+  }
+  pool.free(block);
 }
 
 TEST_F(Sleep, ABlocksWakeSurvivesEveryFailure) {
