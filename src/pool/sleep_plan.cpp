@@ -4,10 +4,6 @@
 namespace gpupool::internal {
 namespace {
 
-/// Bytes that are copied, unmapped or mapped together: large enough to be worth an event, small enough that
-/// the driver works on one batch while the next is copied.
-constexpr uint64_t kBatch = 64 * kMiB;
-
 uint64_t bytes_in(const std::vector<SavedRun>& runs, const SleepPlan::Batch& batch) {
   uint64_t bytes = 0;
   (void)for_parts(runs, batch, [&](Address, uint64_t size, uint64_t) {
@@ -22,7 +18,8 @@ uint64_t bytes_in(const std::vector<SavedRun>& runs, const SleepPlan::Batch& bat
 void SleepPlan::add_chunk(Chunk* chunk) {
   Batch* last = batches.empty() ? nullptr : &batches.back();
   const bool joins = last != nullptr && chunk->address != 0 && last->start + last->size == chunk->address &&
-                     last->size + chunk->size <= kBatch && entries.back().chunk->region == chunk->region;
+                     last->size + chunk->size <= most_in_batch &&
+                     entries.back().chunk->region == chunk->region;
   if (!joins) {
     batches.push_back({chunk->address, 0, entries.size(), 0, 0});
     last = &batches.back();

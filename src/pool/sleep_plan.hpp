@@ -35,6 +35,11 @@ struct SleepPlan {
     Event event = 0;  // behind its copies
   };
 
+  /// Bytes that are copied, unmapped or mapped together: large enough to be worth an event, small enough that
+  /// the driver works on one batch while the next is copied. Tests make it small, for many batches of little
+  /// memory, while no pool sleeps or wakes.
+  static inline uint64_t most_in_batch = 64 * kMiB;
+
   /// Adds a chunk to the batch of its neighbours. A chunk that backs nothing is a batch of its own.
   void add_chunk(Chunk* chunk);
   /// Adds a live block to what is saved. It joins the run before it if at most `most_gap` bytes of hole are

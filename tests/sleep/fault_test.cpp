@@ -3,6 +3,7 @@
 // Whatever happens, the pool is awake or asleep, no byte is lost, and the next try succeeds (S1, S2, S5,
 // S39).
 #include <array>
+#include <initializer_list>
 
 #include "sleep_fixture.hpp"
 
@@ -213,6 +214,41 @@ class SleepFaults : public Sleep, public testing::WithParamInterface<Way> {
     scene.expect_whole();
     scene.end();
   }
+
+  /// Each call fails at each of its occurrences.
+  void fail_each_call() {
+    const Counts counts = undisturbed();
+    for (const char* call : kCallNames) {
+      const uint64_t in_sleep = count(call, counts.asleep) - count(call, counts.before);
+      const uint64_t in_wake = count(call, counts.after) - count(call, counts.asleep);
+      const bool can_be_short = std::strcmp(call, "create") == 0 || std::strcmp(call, "malloc") == 0;
+      for (const char* error : {"error", "out_of_memory"}) {
+        if (!can_be_short && std::strcmp(error, "out_of_memory") == 0) continue;
+        for (uint64_t n = 1; n <= in_sleep && !HasFailure(); ++n) {
+          sleep_under(std::string(call) + ":" + std::to_string(n) + "=" + error);
+        }
+        for (uint64_t n = 1; n <= in_wake && !HasFailure(); ++n) {
+          wake_under(std::string(call) + ":" + std::to_string(n) + "=" + error);
+        }
+      }
+    }
+    EXPECT_GT(count("copy", counts.after), 0u);
+  }
+
+  /// Also the undoing fails.
+  void fail_in_pairs(std::initializer_list<const char*> numbers) {
+    for (const char* first : {"unmap", "create", "map", "set_access", "copy", "host_wait", "event_record"}) {
+      for (const char* second : {"unmap", "create", "map", "set_access", "release", "host_wait", "free"}) {
+        if (std::strcmp(first, second) == 0) continue;
+        for (const char* n : numbers) {
+          const std::string text = std::string(first) + ":" + n + "," + second + ":*";
+          sleep_under(text);
+          wake_under(text);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
 };
 INSTANTIATE_TEST_SUITE_P(By, SleepFaults,
                          testing::Values(Way{"saving", GPUPOOL_SLEEP_MODE_SAVE, 0, false},
@@ -223,22 +259,7 @@ INSTANTIATE_TEST_SUITE_P(By, SleepFaults,
                          [](const auto& each) { return std::string(each.param.name); });
 
 TEST_P(SleepFaults, S1_S2_S39_OfAnyCallAtAnyTimeAreSurvived) {
-  const Counts counts = undisturbed();
-  for (const char* call : kCallNames) {
-    const uint64_t in_sleep = count(call, counts.asleep) - count(call, counts.before);
-    const uint64_t in_wake = count(call, counts.after) - count(call, counts.asleep);
-    const bool can_be_short = std::strcmp(call, "create") == 0 || std::strcmp(call, "malloc") == 0;
-    for (const char* error : {"error", "out_of_memory"}) {
-      if (!can_be_short && std::strcmp(error, "out_of_memory") == 0) continue;
-      for (uint64_t n = 1; n <= in_sleep && !HasFailure(); ++n) {
-        sleep_under(std::string(call) + ":" + std::to_string(n) + "=" + error);
-      }
-      for (uint64_t n = 1; n <= in_wake && !HasFailure(); ++n) {
-        wake_under(std::string(call) + ":" + std::to_string(n) + "=" + error);
-      }
-    }
-  }
-  EXPECT_GT(count("copy", counts.after), 0u);
+  fail_each_call();
 }
 
 TEST_P(SleepFaults, ThatLastAreSurvived) {
@@ -251,19 +272,8 @@ TEST_P(SleepFaults, ThatLastAreSurvived) {
   }
 }
 
-// Also the undoing fails.
 TEST_P(SleepFaults, InPairsAreSurvived) {
-  for (const char* first : {"unmap", "create", "map", "set_access", "copy", "host_wait", "event_record"}) {
-    for (const char* second : {"unmap", "create", "map", "set_access", "release", "host_wait", "free"}) {
-      if (std::strcmp(first, second) == 0) continue;
-      for (const char* n : {"1", "2", "4"}) {
-        const std::string text = std::string(first) + ":" + n + "," + second + ":*";
-        sleep_under(text);
-        wake_under(text);
-        if (HasFailure()) return;
-      }
-    }
-  }
+  fail_in_pairs({"1", "2", "4"});
 }
 
 TEST_P(SleepFaults, OfTheEndOfASleepingPoolLoseNothing) {
@@ -288,6 +298,27 @@ TEST_P(SleepFaults, OfTheEndOfASleepingPoolLoseNothing) {
       EXPECT_EQ(fault_count(&last), 0u) << last;
     }
   }
+}
+
+/// The same where the copies of several batches are under way at once.
+class SleepFaultsInBatches : public SleepFaults {
+  const Batches batches_{2 * kMiB};
+};
+INSTANTIATE_TEST_SUITE_P(By, SleepFaultsInBatches,
+                         testing::Values(Way{"saving", GPUPOOL_SLEEP_MODE_SAVE, 0, false},
+                                         Way{"dropping", GPUPOOL_SLEEP_MODE_DROP, 0, false},
+                                         Way{"saving_a_graph", GPUPOOL_SLEEP_MODE_SAVE, 0, true}),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+TEST_P(SleepFaultsInBatches, S1_S2_S39_OfAnyCallAtAnyTimeAreSurvived) {
+  const Counts counts = undisturbed();
+  // An event is behind the copies of each batch.
+  EXPECT_GE(count("event_record", counts.after) - count("event_record", counts.asleep), 4u);
+  fail_each_call();
+}
+
+TEST_P(SleepFaultsInBatches, InPairsAreSurvived) {
+  fail_in_pairs({"2"});
 }
 
 }  // namespace

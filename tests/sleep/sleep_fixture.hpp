@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "pool/pool_under_test.hpp"
+#include "pool/sleep_plan.hpp"
 
 namespace sleep_test {
 
@@ -110,6 +112,20 @@ inline bool is_filled(gpupool_ptr_t block, uint64_t size, unsigned char value) {
   }
   return true;
 }
+
+/// While it lives, at most so many bytes go together: a pool of little memory goes in several batches, and
+/// the copies of all are under way at once.
+class Batches {
+ public:
+  explicit Batches(uint64_t most)
+      : before_(std::exchange(gpupool::internal::SleepPlan::most_in_batch, most)) {}
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+  ~Batches() { gpupool::internal::SleepPlan::most_in_batch = before_; }
+
+ private:
+  uint64_t before_;
+};
 
 /// Each test has device 0 to itself; no rule may have been broken at its end but those it says.
 class Sleep : public testing::Test {
