@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// S12: every block's bytes over random mallocs, frees, work, sleeps and wakes. GPUPOOL_SLEEP_STEPS says how
-// many.
+// S12: every block's bytes over random mallocs, frees, work, sleeps and wakes: 10^6 of them with small
+// blocks, which cost little to write and compare, and fewer with large ones. GPUPOOL_SLEEP_STEPS says how
+// many of each, and GPUPOOL_SLEEP_SEED what else to begin with.
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -10,9 +11,26 @@
 namespace sleep_test {
 namespace {
 
+/// What a walk's blocks are like.
+struct Shape {
+  const char* name;
+  uint64_t steps;
+  uint64_t small;      // most of them are up to this
+  uint64_t medium;     // one in eight
+  uint64_t large;      // one in eight
+  uint64_t huge;       // one in 48
+  uint64_t most_live;  // all together
+  uint64_t sleeps;     // of 1000 steps while awake
+};
+
+constexpr std::array kShapes{
+    Shape{"small", 1'000'000, 900, 4000, 24 * kKiB, 100 * kKiB, 256 * kKiB, 10},
+    Shape{"large", 12'000, 9000, 300 * kKiB, kMiB, 5 * kMiB, 16 * kMiB, 20},
+};
+
 class Walk {
  public:
-  explicit Walk(uint64_t seed) : random_(seed) {
+  Walk(const Shape& shape, uint64_t seed) : shape_(shape), random_(seed) {
     gpupool_config_t config = empty_config();
     config.backend = GPUPOOL_BACKEND_SIM;
     config.device = kDevice;
@@ -21,6 +39,7 @@ class Walk {
   }
 
   void step() {
+    if (!is_asleep_ && pick(1000) < shape_.sleeps) return sleep();
     const uint64_t what = pick(100);
     if (is_asleep_) {
       if (what < 40) return wake();
@@ -28,7 +47,6 @@ class Walk {
       if (what < 80) return record_one();
       EXPECT_EQ(try_malloc(512 + pick(kMiB)), GPUPOOL_ERROR_ASLEEP);
     } else {
-      if (what < 2) return sleep();
       if (what < 50) return malloc();
       if (what < 92) return free_one();
       if (what < 96) return record_one();
@@ -58,16 +76,14 @@ class Walk {
     bool is_kept;
     bool is_lost;  // dropped: nobody knows what is in it
   };
-  static constexpr uint64_t kMostLive = 16 * kMiB;
-
   uint64_t pick(uint64_t count) { return random_() % count; }
   gpupool_stream_t pick_stream() { return std::array<gpupool_stream_t, 3>{0, 3, 5}[pick(3)]; }
 
   uint64_t pick_size() {
     switch (pick(8)) {
-      case 0: return pick(6) == 0 ? 8 + pick(5 * kMiB) : 8 + pick(kMiB);
-      case 1: return 8 + pick(300 * kKiB);
-      default: return 8 + pick(9000);
+      case 0: return 8 + pick(pick(6) == 0 ? shape_.huge : shape_.large);
+      case 1: return 8 + pick(shape_.medium);
+      default: return 8 + pick(shape_.small);
     }
   }
 
@@ -78,7 +94,7 @@ class Walk {
 
   void malloc() {
     const uint64_t size = pick_size();
-    if (live_ + size > kMostLive) return free_one();
+    if (live_ + size > shape_.most_live) return free_one();
     Block block{0, size, random_(), pick_stream(), pick(4) == 0, false};
     ASSERT_TRUE(ok(gpupool_malloc(pool_, size, block.stream, &block.address)));
     write_pattern(block.address, size, block.seed);
@@ -138,6 +154,7 @@ class Walk {
     }
   }
 
+  const Shape& shape_;
   std::mt19937_64 random_;
   gpupool_t* pool_ = nullptr;
   std::vector<Block> blocks_;
@@ -145,11 +162,16 @@ class Walk {
   bool is_asleep_ = false;
 };
 
-TEST_F(Sleep, S12_NoByteIsLostOverRandomSteps) {
-  const char* text = std::getenv("GPUPOOL_SLEEP_STEPS");
-  const uint64_t steps = text != nullptr ? std::strtoull(text, nullptr, 10) : 100'000;
-  for (const uint64_t seed : {1, 2}) {
-    Walk walk(seed);
+class SleepAtRandom : public Sleep, public testing::WithParamInterface<Shape> {};
+
+TEST_P(SleepAtRandom, S12_NoByteIsLost) {
+  const char* steps_text = std::getenv("GPUPOOL_SLEEP_STEPS");
+  const char* seed_text = std::getenv("GPUPOOL_SLEEP_SEED");
+  const Shape& shape = GetParam();
+  const uint64_t steps = steps_text != nullptr ? std::strtoull(steps_text, nullptr, 10) : shape.steps;
+  const uint64_t first = seed_text != nullptr ? std::strtoull(seed_text, nullptr, 10) : 1;
+  for (const uint64_t seed : {first, first + 1}) {
+    Walk walk(shape, seed);
     for (uint64_t i = 0; i < steps / 2 && !HasFailure(); ++i) {
       walk.step();
       if (i % 5000 == 0) walk.check_all();
@@ -157,6 +179,8 @@ TEST_F(Sleep, S12_NoByteIsLostOverRandomSteps) {
     walk.end();
   }
 }
+INSTANTIATE_TEST_SUITE_P(Blocks, SleepAtRandom, testing::ValuesIn(kShapes),
+                         [](const auto& each) { return each.param.name; });
 
 }  // namespace
 }  // namespace sleep_test
