@@ -30,6 +30,7 @@ void set_defaults(State& state) {
   state.failures.clear();
   for (int device = 0; device < kDeviceCount; ++device) {
     state.devices[device].capacity = kCapacity;
+    state.devices[device].keeps_for_addresses = false;
     state.devices[device].attributes = {
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
@@ -138,6 +139,10 @@ void set_capacity(int device, uint64_t bytes) {
   locked([&](State& driver) { driver.devices[device].capacity = bytes; });
 }
 
+void keep_for_addresses(int device, int on) {
+  locked([&](State& driver) { driver.devices[device].keeps_for_addresses = on != 0; });
+}
+
 void* create_context(int device) {
   return locked([&](State& driver) {
     driver.contexts.push_back(std::make_unique<Context>(Context{device, false}));
@@ -231,6 +236,7 @@ extern "C" const FakeCudaControls* fake_cuda_controls() {
       .set_attribute = set_attribute,
       .set_peer_access = set_peer_access,
       .set_capacity = set_capacity,
+      .keep_for_addresses = keep_for_addresses,
       .create_context = create_context,
       .context_depth = context_depth,
       .primary_references = primary_references,

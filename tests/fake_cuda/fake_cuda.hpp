@@ -56,6 +56,9 @@ struct FakeCudaControls {
   void (*set_attribute)(int device, uint32_t attribute, int value);
   void (*set_peer_access)(int device, int peer, int can_access);
   void (*set_capacity)(int device, uint64_t bytes);
+  /// Memory of chunks comes back only when the addresses at which they were last mapped are freed, as with
+  /// ROCm 7.2.
+  void (*keep_for_addresses)(int device, int on);
 
   /// A context that is not the primary one, current nowhere.
   void* (*create_context)(int device);

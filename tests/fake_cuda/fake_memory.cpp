@@ -80,7 +80,12 @@ void drop_if_unused(State& driver, std::map<CUmemGenericAllocationHandle, Chunk>
   const Chunk& chunk = found->second;
   if (!chunk.released || chunk.mappings != 0) return;
   DeviceState& device = driver.devices[chunk.device];
-  if (!chunk.imported) device.used -= chunk.size;
+  const auto* addresses = device.keeps_for_addresses ? find_reservation(driver, chunk.last_address) : nullptr;
+  if (addresses != nullptr) {
+    device.kept[addresses->first] += chunk.size;
+  } else if (!chunk.imported) {
+    device.used -= chunk.size;
+  }
   if (chunk.file >= 0) {
     close(chunk.file);
     driver.chunks.erase(found);
@@ -210,6 +215,9 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
   if (found == state().reservations.end() || found->second != size) return CUDA_ERROR_INVALID_VALUE;
   if (overlaps_mapping(state(), address, size)) return CUDA_ERROR_INVALID_VALUE;
   munmap(to_memory(address), size);
+  for (DeviceState& device : state().devices) {
+    if (const auto kept = device.kept.extract(address)) device.used -= kept.mapped();
+  }
   state().reservations.erase(found);
   return CUDA_SUCCESS;
 }
@@ -315,6 +323,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
        mapping != driver.mappings.end() && mapping->first < address + size;) {
     const auto chunk = driver.chunks.find(mapping->second.chunk);
     --chunk->second.mappings;
+    chunk->second.last_address = mapping->first;
     drop_if_unused(driver, chunk);
     mapping = driver.mappings.erase(mapping);
   }

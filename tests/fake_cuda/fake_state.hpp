@@ -85,6 +85,7 @@ struct Chunk {
   CUmemAllocationHandleType handle_type = CU_MEM_HANDLE_TYPE_NONE;
   int file = -1;          // its own, once it was exported or imported
   bool imported = false;  // takes nothing of the capacity
+  uint64_t last_address = 0;
 };
 
 struct Mapping {
@@ -104,6 +105,8 @@ struct Allocation {
 struct DeviceState {
   uint64_t capacity = kCapacity;
   uint64_t used = 0;
+  bool keeps_for_addresses = false;
+  std::map<uint64_t, uint64_t> kept;  // bytes by reservation
   Context primary;
   int primary_references = 0;
   std::map<CUdevice_attribute, int> attributes;

@@ -108,6 +108,36 @@ TEST_F(SleepOnCuda, FailuresOfTheDriverChangeNothing) {
   }
 }
 
+// S24: a driver that gives memory back only with its addresses, which a sleeping pool keeps, has given
+// nothing back, and the result says so. Nothing is lost.
+TEST_F(SleepOnCuda, S24_MemoryThatComesFreeWithItsAddressesOnlyIsReported) {
+  gpupool_device_info_t info{};
+  info.struct_size = sizeof info;
+  const auto free_bytes = [&] {
+    EXPECT_TRUE(ok(gpupool_device_info(GPUPOOL_BACKEND_CUDA, 0, &info)));
+    return info.free_bytes;
+  };
+  const uint64_t before = free_bytes();
+  {
+    PoolUnderTest pool(cuda_config());
+    const gpupool_ptr_t block = pool.malloc(6 * kMiB);
+    EXPECT_TRUE(ok(gpupool_fill(pool, block, 7, 6 * kMiB, 0)));
+    EXPECT_EQ(fall_asleep(pool).retained_bytes, 0u);
+    wake(pool);
+    fake_cuda().keep_for_addresses(0, 1);
+    const uint64_t awake = free_bytes();
+    const gpupool_sleep_result_t result = fall_asleep(pool);
+    EXPECT_GE(result.released_bytes, 6 * kMiB);
+    EXPECT_EQ(result.retained_bytes, result.released_bytes);
+    EXPECT_EQ(free_bytes(), awake);
+    wake(pool);
+    EXPECT_TRUE(holds(pool, block, 6 * kMiB, 7));
+    pool.free(block);
+  }
+  EXPECT_EQ(free_bytes(), before);
+  fake_cuda().reset();
+}
+
 // What the driver refuses to page-lock is the host's shortage, and named so.
 TEST_F(SleepOnCuda, S39_AHostThatIsShortIsNamed) {
   PoolUnderTest pool(cuda_config());

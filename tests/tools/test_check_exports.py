@@ -88,6 +88,12 @@ class Exports(unittest.TestCase):
         found = self.violations(flags=(*GOOD_FLAGS, "-Wl,--no-as-needed", f"-L{self.folder}", "-lother"))
         self.assertEqual(found, ["libother.so.1 is needed"])
 
+    def test_s25_a_library_that_needs_cudas_runtime(self):
+        """A child of a program that preloads such a library does not start where the runtime is another one."""
+        self.compile("libcudart.so", "int cudart(void) { return 0; }\n", "-Wl,-soname,libcudart.so.13")
+        found = self.violations(flags=(*GOOD_FLAGS, "-Wl,--no-as-needed", f"-L{self.folder}", "-lcudart"))
+        self.assertEqual(found, ["libcudart.so.13 is needed"])
+
     def test_the_library_for_pytorch(self):
         self.compile("libgpupool.so", "int gpupool_a(void) { return 0; }\n", "-Wl,-soname,libgpupool.so.0.2")
         script = self.folder / "torch.map"
