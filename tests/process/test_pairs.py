@@ -47,9 +47,10 @@ class Pairs(unittest.TestCase):
         plain = self.of_a_pair("plain")
         print(f"{plain:.1f} instructions a cached pair", file=sys.stderr)
         self.assertLessEqual(plain, MOST)
-        # Samples, which are on unless told otherwise, and tags cost the hot path nothing.
+        # Samples, which are on unless told otherwise, tags, and a sleep that is over cost the hot path nothing.
         self.assertAlmostEqual(plain, self.of_a_pair("plain", GPUPOOL_SAMPLE="0"), delta=0.5)
         self.assertAlmostEqual(plain, self.of_a_pair("tagged"), delta=0.5)
+        self.assertAlmostEqual(plain, self.of_a_pair("slept"), delta=0.5)
 
     def test_a_recorded_pair_takes_no_more_than_it_may(self):
         recorded = self.of_a_pair("recorded")
