@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sleep and wake on a GPU: each case of sleep_cases.py in a process of its own, and the figures of sleep_bench.py."""
+"""Sleep and wake on a GPU: each case of sleep_cases.py in a process of its own, engines that rotate, and the figures of
+sleep_bench.py. `pytest -rP` shows the figures."""
 
 import importlib.util
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -31,11 +33,21 @@ def test_case(case):
     if "peers" in case and gpu_count() < 2:
         pytest.skip("there is one GPU")
     done = run(str(CASES_FILE), case)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("part", ["0.15", "0.6"])  # of the card for each: six can be awake, or one
+def test_s30_eight_engines_rotate_on_one_card(part):
+    bench = str(CASES_FILE.parent / "rotation_bench.py")
+    done = run(bench, "--part", part, "--rotations", os.environ.get("GPUPOOL_ROTATIONS", "200"))
+    print(done.stdout)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_s21_the_figures():
     done = run(str(CASES_FILE.parent / "sleep_bench.py"), "--drop", "8GiB", "--save", "4GiB", "--cycles", "50")
+    print(done.stdout)
     assert done.returncode == 0, done.stderr[-3000:]
     rates = [int(each) for each in re.findall(r"\((\d+)%(?: of plain copies)?\)", done.stdout)]
     assert len(rates) == 4 and min(rates) >= 85, done.stdout
