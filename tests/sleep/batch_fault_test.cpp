@@ -9,7 +9,7 @@
 namespace sleep_test {
 namespace {
 
-constexpr uint64_t kSize = 6 * kMiB;  // three batches
+constexpr uint64_t kThreeBatches = 6 * kMiB;
 
 class SleepBatches : public Sleep {
  protected:
@@ -39,8 +39,8 @@ class TagScene {
   TagScene() {
     for (size_t i = 0; i < pools_.size(); ++i) {
       EXPECT_TRUE(ok(gpupool_set_name(pools_[i], "batches")));
-      blocks_[i] = pools_[i].malloc(kSize);
-      write_pattern(blocks_[i], kSize, i);
+      blocks_[i] = pools_[i].malloc(kThreeBatches);
+      write_pattern(blocks_[i], kThreeBatches, i);
     }
   }
   ~TagScene() {
@@ -55,7 +55,7 @@ class TagScene {
       EXPECT_EQ(state_of(pools_[i]), state) << i;
       pools_[i].validate();
       if (state == GPUPOOL_SLEEP_STATE_AWAKE) {
-        EXPECT_TRUE(has_pattern(blocks_[i], kSize, i)) << i;
+        EXPECT_TRUE(has_pattern(blocks_[i], kThreeBatches, i)) << i;
       }
     }
   }
@@ -101,8 +101,8 @@ TEST_F(SleepBatches, AProgressiveWakeSurvivesEveryFailure) {
     PoolUnderTest pool(small_chunks());
     std::array<gpupool_ptr_t, 2> blocks{};
     for (uint64_t i = 0; i < blocks.size(); ++i) {
-      blocks[i] = pool.malloc(kSize);
-      write_pattern(blocks[i], kSize, i);
+      blocks[i] = pool.malloc(kThreeBatches);
+      write_pattern(blocks[i], kThreeBatches, i);
     }
     fall_asleep(pool);
     bool failed = false;
@@ -111,15 +111,15 @@ TEST_F(SleepBatches, AProgressiveWakeSurvivesEveryFailure) {
       EXPECT_EQ(pool.info(blocks[1]).state, GPUPOOL_BLOCK_ASLEEP);
       failed = true;
     }
-    EXPECT_TRUE(has_pattern(blocks[1], kSize, 1));
-    write_pattern(blocks[1], kSize, 10);
+    EXPECT_TRUE(has_pattern(blocks[1], kThreeBatches, 1));
+    write_pattern(blocks[1], kThreeBatches, 10);
     const gpupool_status_t status = try_wake(pool);
     script("");
     EXPECT_EQ(state_of(pool),
               status == GPUPOOL_SUCCESS ? GPUPOOL_SLEEP_STATE_AWAKE : GPUPOOL_SLEEP_STATE_ASLEEP);
     wake(pool);
     for (uint64_t i = 0; i < blocks.size(); ++i) {
-      EXPECT_TRUE(has_pattern(blocks[i], kSize, 10 * i)) << i;
+      EXPECT_TRUE(has_pattern(blocks[i], kThreeBatches, 10 * i)) << i;
       pool.free(blocks[i]);
     }
     return failed || status != GPUPOOL_SUCCESS;
@@ -130,17 +130,17 @@ TEST_F(SleepBatches, AProgressiveWakeSurvivesEveryFailure) {
 TEST_F(SleepBatches, ABlocksSleepAndWakeSurviveEveryFailure) {
   const int failures = fail_each([](const std::string& failing) {
     PoolUnderTest pool(small_chunks());
-    const gpupool_ptr_t block = pool.malloc(kSize);
-    write_pattern(block, kSize, 1);
+    const gpupool_ptr_t block = pool.malloc(kThreeBatches);
+    write_pattern(block, kThreeBatches, 1);
     script(failing);
     const gpupool_status_t slept = gpupool_sleep_block(pool, block, nullptr, nullptr);
     if (slept != GPUPOOL_SUCCESS) {
-      EXPECT_TRUE(has_pattern(block, kSize, 1));
+      EXPECT_TRUE(has_pattern(block, kThreeBatches, 1));
     }
     const gpupool_status_t woken = gpupool_wake_block(pool, block, nullptr, nullptr);
     script("");
     wake(pool);
-    EXPECT_TRUE(has_pattern(block, kSize, 1));
+    EXPECT_TRUE(has_pattern(block, kThreeBatches, 1));
     EXPECT_EQ(pool.stats().backup_bytes, 0u);
     pool.free(block);
     return slept != GPUPOOL_SUCCESS || woken != GPUPOOL_SUCCESS;
