@@ -94,8 +94,11 @@ Neighbours::~Neighbours() {
   (void)member_->change_guarantee(-static_cast<int64_t>(terms_.guaranteed));
 }
 
+namespace {
+
 /// False, too, if the pool's own limit has no room for them.
-bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns) {
+bool ask(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns,
+         std::optional<share::Turn>& turn) {
   const Neighbours* group = rooms.company.neighbours;
   if (group == nullptr || bytes > rooms.ledger.budget().own_room()) return false;
   const ErrorRecord cause = last_error();
@@ -105,13 +108,17 @@ bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_
     rooms.streams.next_round();
     last_error() = cause;
   });
-  share::Turn turn(group->member(), bytes, wait_ns, rooms.id);
-  return turn.wait();
+  turn.emplace(group->member(), bytes, wait_ns, rooms.id);
+  if (turn->wait()) return true;
+  turn.reset();
+  return false;
 }
 
-bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes) {
+}  // namespace
+
+bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, std::optional<share::Turn>& turn) {
   const Neighbours* group = rooms.company.neighbours;
-  return group != nullptr && ask_neighbours(lock, rooms, bytes, group->wait_ns());
+  return group != nullptr && ask(lock, rooms, bytes, group->wait_ns(), turn);
 }
 
 Status request_from_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns) {
@@ -124,7 +131,8 @@ Status request_from_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t byt
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "the pool's own limit has no room for %" PRIu64 " bytes more",
                 bytes);
   }
-  if (ask_neighbours(lock, rooms, align_up(bytes, kGranule), wait_ns)) return kSuccess;
+  std::optional<share::Turn> turn;
+  if (ask(lock, rooms, align_up(bytes, kGranule), wait_ns, turn)) return kSuccess;
   return fail(GPUPOOL_ERROR_OVER_LIMIT,
               "the group has no %" PRIu64 " bytes for this process: its members have %" PRIu64 " of %" PRIu64,
               bytes, group->limit() - std::min(group->limit(), group->room()), group->limit());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/budget.hpp"
@@ -54,11 +55,10 @@ struct Company {
 
 // With the pool's lock, which they give up.
 
-/// Waits until the group and the device have `bytes` for this pool. False if they do not, or if it shares
-/// with nobody.
-bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns);
-/// The same, as long as the pool waits by its own terms.
-bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes);
+/// Waits until the group and the device have `bytes` for this pool, for as long as it waits by its own terms.
+/// False if they do not, or if it shares with nobody. As long as `turn` lives, the group keeps them for this
+/// process.
+bool ask_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, std::optional<share::Turn>& turn);
 /// Asks now, ahead of need.
 Status request_from_neighbours(QuietLock& lock, const Rooms& rooms, uint64_t bytes, uint64_t wait_ns);
 

@@ -34,6 +34,7 @@ Status Shortage::relieve(Status status, Range*& block) {
       if (!helped) break;
       means_.rooms.narrator.is_short(bytes_, state_, stage.what);
       status = provider_.grow(lock_, state_, bytes_, alignment_, true, block);
+      turn_.reset();
     }
   }
   return status;
@@ -82,7 +83,8 @@ uint64_t Shortage::wanted() const noexcept {
 }
 
 Status Shortage::ask_group(Status, bool& helped) {
-  if (means_.rooms.company.neighbours != nullptr) helped = ask_neighbours(lock_, means_.rooms, wanted());
+  if (means_.rooms.company.neighbours != nullptr)
+    helped = ask_neighbours(lock_, means_.rooms, wanted(), turn_);
   return kSuccess;
 }
 

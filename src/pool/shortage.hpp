@@ -5,9 +5,11 @@
 #include <cstdint>
 
 #include <memory>
+#include <optional>
 
 #include "pool/quiet_lock.hpp"
 #include "pool/streams.hpp"
+#include "share/member.hpp"
 
 namespace gpupool::internal {
 
@@ -76,7 +78,8 @@ class Shortage {
   StreamState& state_;
   const uint64_t bytes_;
   const uint64_t alignment_;
-  uint32_t attempt_ = 0;  // of the stage, from 1
+  uint32_t attempt_ = 0;             // of the stage, from 1
+  std::optional<share::Turn> turn_;  // what neighbours gave is kept for this request until it has tried again
 };
 
 }  // namespace gpupool::internal

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <optional>
 
 #include "base/defer.hpp"
 #include "pool/debugger.hpp"
@@ -52,7 +53,8 @@ Status Stock::reserve(uint64_t target, Stream stream) {
   if (used >= target) return kSuccess;
   const uint64_t missing = align_up(target - used, kGranule);
   const Budget& budget = rooms_.ledger.budget();
-  if (missing > budget.room() && !ask_neighbours(lock, rooms_, missing)) {
+  std::optional<share::Turn> turn;  // until the memory is taken
+  if (missing > budget.room() && !ask_neighbours(lock, rooms_, missing, turn)) {
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "reserving %" PRIu64 " bytes would go over the limit of %" PRIu64,
                 target, budget.limit());
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cinttypes>
+#include <optional>
 
 #include "base/defer.hpp"
 #include "os/process.hpp"
@@ -186,8 +187,10 @@ Status Waking::charge_room(uint64_t bytes) {
   if (in_.rooms.ledger.budget().room() < bytes) release_cached(bytes);
   Status status = try_charge(bytes);
   if (status == kSuccess) return status;
-  make_room(bytes, status);
+  std::optional<share::Turn> turn;  // until the memory is taken
+  make_room(bytes, status, turn);
   status = try_charge(bytes);
+  turn.reset();
   for (uint32_t i = 0; i < kMostSleeps && status != kSuccess; ++i) {
     if (!in_.others.put_to_sleep(lock_, bytes, status)) break;
     status = try_charge(bytes);
@@ -210,7 +213,7 @@ Status Waking::try_charge(uint64_t bytes) {
 }
 
 /// What others keep without need comes back.
-void Waking::make_room(uint64_t bytes, Status shortage) {
+void Waking::make_room(uint64_t bytes, Status shortage, std::optional<share::Turn>& turn) {
   const Budget& budget = in_.rooms.ledger.budget();
   if (shortage == GPUPOOL_ERROR_OVER_LIMIT) {
     if (in_.rooms.company.neighbours == nullptr || budget.own_room() < bytes) return;
@@ -219,7 +222,7 @@ void Waking::make_room(uint64_t bytes, Status shortage) {
   }
   in_.others.empty(lock_);
   if (shortage != GPUPOOL_ERROR_OVER_LIMIT || budget.room() < bytes)
-    (void)ask_neighbours(lock_, in_.rooms, bytes);
+    (void)ask_neighbours(lock_, in_.rooms, bytes, turn);
 }
 
 /// Creates all before anything is mapped: mapping takes most of the time, and while it lasts others would

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "base/status.hpp"
@@ -12,6 +13,7 @@
 #include "pool/sleep_options.hpp"
 #include "pool/sleep_plan.hpp"
 #include "pool/wake_queue.hpp"
+#include "share/member.hpp"
 
 namespace gpupool::internal {
 
@@ -46,7 +48,7 @@ class Waking {
   void release_cached(uint64_t bytes);
   Status charge_room(uint64_t bytes);
   Status try_charge(uint64_t bytes);
-  void make_room(uint64_t bytes, Status shortage);
+  void make_room(uint64_t bytes, Status shortage, std::optional<share::Turn>& turn);
   Status create_all(Plan& plan);
   Status restore_all(Plan& plan);
   Status fill_dropped(Plan& plan, int value);

@@ -37,6 +37,13 @@ void raise(Number& number, uint64_t to) noexcept {
   }
 }
 
+/// What all members have ever given back because others asked.
+uint64_t given_by_all(const Layout& region) noexcept {
+  uint64_t given = 0;
+  for (const Slot& each : region.slots) given += each.given.load(std::memory_order_relaxed);
+  return given;
+}
+
 }  // namespace
 
 /// Recovers what dead members left, but not too often: a probe opens the region again, for its own locks.
@@ -197,6 +204,7 @@ bool Turn::wait() noexcept {
   Slots asked_to_sleep;
   uint64_t gap = kFirstGapNs;
   uint64_t next_round = 0;
+  uint64_t given_before = 0;  // this round
   bool has_asked = false;
   const uint64_t start = now_ns();
   for (;;) {
@@ -211,6 +219,7 @@ bool Turn::wait() noexcept {
     if (now >= next_round) {
       asked.reset();
       asked_to_sleep.reset();
+      given_before = given_by_all(region);
       next_round = now + gap;
       if (member_.beyond_share() > -kFair) gap *= 2;
     }
@@ -220,7 +229,13 @@ bool Turn::wait() noexcept {
       round.is_over = member_.ask(missing, until_, Member::For::sleep, asked_to_sleep).is_over;
     // A member that holds more than the others does not go on waiting for what they may free one day: they
     // wait for what it frees itself once it is refused.
-    const bool is_refused = round.is_over && member_.others_wait() && member_.beyond_share() > 0;
+    bool is_refused = round.is_over && member_.others_wait() && member_.beyond_share() > 0;
+    // Not while neighbours give: what they gave may have been for another one that asked, and they may have
+    // more.
+    if (is_refused && given_by_all(region) != given_before) {
+      is_refused = false;
+      next_round = now;
+    }
     const bool has_no_hope = round.candidates == 0 || is_refused;
     // The living answer sooner than the dead are found.
     const bool more_to_come = (has_no_hope || now - start >= kSweepNs) && member_.sweep();
