@@ -48,4 +48,6 @@ size=$(stat -c %s "$build"/wheels/*.whl)
 
 echo "== python: tests"
 "$python" -B ../../tests/gpu/graphs_fuzz.py --backend sim --seeds 12
+GPUPOOL_BACKEND=sim GPUPOOL_SIM_SHARED=one-card GPUPOOL_SIM=capacity=2GiB "$python" -B ../../tests/gpu/one_card.py \
+  --device sim --cap 1GiB --live 0.85 --minutes 0.1 --programs pool,pool,pool
 HYPOTHESIS_STORAGE_DIRECTORY=$build/hypothesis "$python" -B -m pytest
