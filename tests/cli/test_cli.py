@@ -343,8 +343,8 @@ class BrokenTraces(CommandTest):
                 self.assert_refused(gzip.compress((good + line + "\n").encode()), pattern, "bad.trace.gz")
 
     def test_nothing_in_it(self):
-        self.assert_refused("", ": the file is empty")
-        self.assert_refused(gzip.compress(b""), ": the file is empty")
+        self.assert_refused("", ": at byte 0: the file is empty")
+        self.assert_refused(gzip.compress(b""), ": at byte 0: the file is empty")
         self.assert_refused("# only words\n", ":1: the trace ends and nothing was allocated")
 
     def test_cut_or_damaged_gzip(self):
@@ -396,7 +396,10 @@ class BrokenTraces(CommandTest):
             self.assertEqual((done.returncode, done.stderr), (0, b""))
             row = json.loads(done.stdout)
             self.assertEqual((row["trace"], row["file"], row["events"]), ("stdin", "-", workload.events))
-        for content, words in ((b"", ": the file is empty"), (b"a 1\n", ":1: the size in bytes is missing in 'a 1'")):
+        for content, words in (
+            (b"", ": at byte 0: the file is empty"),
+            (b"a 1\n", ":1: the size in bytes is missing in 'a 1'"),
+        ):
             done = subprocess.run([COMMAND, "replay", "-"], input=content, capture_output=True, check=False)
             self.assertEqual((done.returncode, done.stderr.decode()), (2, f"gpupool: standard input{words}\n"))
 
