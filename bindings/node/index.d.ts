@@ -131,8 +131,8 @@ export declare class Pool implements Disposable {
   setKeep(address: number | bigint, keep: boolean): void;
   /** Obtains page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. */
   prepareBackup(bytes: number | bigint): void;
-  /** Copies what was saved of the sleeping block at an address, which may point anywhere inside it. Without a length: up
-   * to the end of the block. What is not asleep, or was dropped, throws UnavailableError. */
+  /** Copies what was saved of the sleeping block at an address, which may point anywhere inside it. Without a length:
+   * up to the end of the block. What is not asleep, or was dropped, throws UnavailableError. */
   readBackup(address: number | bigint, length?: number | bigint): Promise<Buffer>;
   /** The same, and this thread waits. */
   readBackupSync(address: number | bigint, length?: number | bigint): Buffer;

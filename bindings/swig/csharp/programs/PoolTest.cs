@@ -692,8 +692,9 @@ public static class PoolTest {
 
   public static void Main() {
     Action[] tests = { TestLibrary, TestLogging, TestAddresses, TestBlocks, TestStreams, TestLimits, TestHandlers,
-                       TestSleeping, TestBackups, TestSleepTags, TestAllowedSleep, TestSleepHooks, TestWatching, TestTags, TestRecording, TestClosing, TestWords,
-                       TestCaptures, TestLaunches, TestCollecting, TestCollectingBeforeOutOfMemory,
+                       TestSleeping, TestBackups, TestSleepTags, TestAllowedSleep, TestSleepHooks,
+                       TestWatching, TestTags, TestRecording, TestClosing, TestWords, TestCaptures,
+                       TestLaunches, TestCollecting, TestCollectingBeforeOutOfMemory,
                        TestCollectingChildrenBeforeOutOfMemory, TestThreads, TestSharedPool, TestConfigs, TestHandoffs,
                        TestSimulatedDevice };
     foreach (Action test in tests) test();
