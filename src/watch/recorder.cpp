@@ -43,9 +43,10 @@ struct Recording {
   Journal journal;
   AtomicSet<kTagNames> tags;
   AtomicSet<kStacks> stack_texts;
+  Recording* before = nullptr;
 };
 
-/// Recordings are never deleted: see Journal.
+/// The last one. Recordings are never deleted (see Journal): each leads to the one before it.
 constinit std::atomic<Recording*> current_recording{nullptr};
 
 /// Another recording may begin during a fork. Guarded by the registry's lock.
@@ -188,6 +189,7 @@ Status Recorder::start(const char* path, StackKinds stacks) {
   if (const Status status = made->journal.create(path, by_processor_.load()); status != kSuccess)
     return status;
   stacks_.store(stacks);
+  made->before = current_recording.load();
   current_recording.store(made.release(), std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   return kSuccess;
