@@ -48,25 +48,39 @@ void OtherPools::empty(QuietLock& lock) {
   }
 }
 
+/// What a request that failed like this could have now, as far as the device or the limit says.
+uint64_t OtherPools::room(Status shortage) const {
+  if (shortage == GPUPOOL_ERROR_OVER_LIMIT) return rooms_.ledger.budget().room();
+  uint64_t free = 0;
+  return rooms_.device.raw().free_memory(free) == kSuccess ? free : 0;
+}
+
 bool OtherPools::put_to_sleep(QuietLock& lock, uint64_t bytes, Status shortage) {
   const ErrorRecord cause = last_error();
   const Budget& budget = rooms_.ledger.budget();
   const bool is_limit = shortage == GPUPOOL_ERROR_OVER_LIMIT;
-  uint64_t room = budget.room();
-  if (!is_limit && rooms_.device.raw().free_memory(room) != kSuccess) room = 0;
-  lock.unlock();
-  const Defer relock([&] {
-    lock.lock();
-    rooms_.streams.next_round();
-    last_error() = cause;
-  });
-  std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
-  std::erase_if(pools, [&](const auto& pool) {
-    return !is_on_device(*pool) || (is_limit && !pool->shares_limit(budget));
-  });
   // What looks like enough may be in pieces, or another's by now.
-  const uint64_t missing = std::max(bytes - std::min(bytes, room), kGranule);
-  return sleep_allowed(std::move(pools), missing) != 0;
+  const uint64_t missing = std::max(bytes - std::min(bytes, room(shortage)), kGranule);
+  bool some_sleep = false;
+  uint64_t given = 0;
+  {
+    lock.unlock();
+    const Defer relock([&] {
+      lock.lock();
+      rooms_.streams.next_round();
+      last_error() = cause;
+    });
+    std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
+    std::erase_if(pools, [&](const auto& pool) {
+      return !is_on_device(*pool) || (is_limit && !pool->shares_limit(budget));
+    });
+    given = sleep_allowed(pools, missing);
+    some_sleep = std::any_of(pools.begin(), pools.end(), [](const auto& pool) {
+      return pool->sleeper().state() != GPUPOOL_SLEEP_STATE_AWAKE;
+    });
+  }
+  // One of them may have gone to sleep for another request since this one failed, and there is room now.
+  return given != 0 || (some_sleep && room(shortage) >= bytes);
 }
 
 }  // namespace gpupool::internal

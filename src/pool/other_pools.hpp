@@ -30,11 +30,13 @@ class OtherPools {
   /// keep what they have. False if there is no parent, or if it released nothing.
   bool ask_parent(QuietLock& lock, uint64_t bytes);
   /// Puts pools to sleep that may be, until there is room for `bytes`: where the device was short, those on
-  /// the same one; where the limit was, those under the same. False if nothing came. Throws std::bad_alloc.
+  /// the same one; where the limit was, those under the same. False if nothing came, and no other request has
+  /// had one of them put to sleep for more than it needed itself. Throws std::bad_alloc.
   bool put_to_sleep(QuietLock& lock, uint64_t bytes, Status shortage);
 
  private:
   bool is_on_device(const Pool& other) const noexcept;
+  uint64_t room(Status shortage) const;
 
   const Rooms& rooms_;
   std::weak_ptr<Pool> parent_;
