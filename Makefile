@@ -101,7 +101,7 @@ format: setup
 lint:
 	@echo "== generated files, layers, circles, locks, words, pages and kernels" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
 	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py && \
-	  python3 tools/check_pages.py && python3 tools/check_kernels.py && \
+	  python3 tools/check_pages.py && python3 tools/check_kernels.py && python3 tools/check_tracked.py && \
 	  python3 tools/python_reference.py --check && python3 packaging/go/amalgamate.py --check
 	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not installed, skipped"; fi

@@ -75,7 +75,8 @@ if has_built Rust; then in_language Rust "$demo/rust/release/examples/basic"; fi
 if has_built Go; then in_language Go "$demo/go/basic"; fi
 if has_built Java; then in_language Java run_java Basic; fi
 if has_built 'C#'; then
-  in_language 'C#' env LD_LIBRARY_PATH="$demo/swig/csharp:$LD_LIBRARY_PATH" mono "$demo/swig/csharp/Basic.exe"
+  in_language 'C#' env LD_LIBRARY_PATH="$demo/swig/csharp:$LD_LIBRARY_PATH" MONO_CRASH_NOFILE=1 \
+    mono "$demo/swig/csharp/Basic.exe"
 fi
 if has_built Lua; then
   in_language Lua env LUA_PATH="$demo/swig/lua/?.lua;;" LUA_CPATH="$demo/swig/lua/?.so;;" lua5.4 examples/lua/basic.lua

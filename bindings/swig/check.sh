@@ -10,6 +10,7 @@ here=bindings/swig
 export PATH=${GPUPOOL_PREFIX:+$GPUPOOL_PREFIX/bin:}$PATH
 export LD_LIBRARY_PATH=${GPUPOOL_PREFIX:+$GPUPOOL_PREFIX/lib:}${LD_LIBRARY_PATH:-}
 export GPUPOOL_BACKEND=sim
+export MONO_CRASH_NOFILE=1  # a crash is in the log; mono would write it to this folder too
 gson=${GSON:-/usr/share/java/gson.jar}
 mkdir -p "$build"
 

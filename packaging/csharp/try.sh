@@ -14,7 +14,7 @@ mkdir package program
 cp package/lib/netstandard2.0/GpuPool.dll package/runtimes/*/native/* program
 clean mcs -warn:4 -warnaserror -r:program/GpuPool.dll -out:program/Try.exe "$here/program/Try.cs" \
   package/contentFiles/cs/any/GpuPool/Spans.cs
-(cd / && clean mono "$home/program/Try.exe") >output
+(cd / && clean MONO_CRASH_NOFILE=1 mono "$home/program/Try.exe") >output
 [ "$(cat output)" = $'there and back: True\nTrue' ] || { cat output; exit 1; }
 
 # The compiler here writes programs with mono's spans, so newer .NET is tried without spans.
