@@ -1105,10 +1105,11 @@ GPUPOOL_API gpupool_status_t gpupool_export(gpupool_t* pool, gpupool_ptr_t ptr, 
  * block of this pool, and counts in none of its figures. Importing a handle again gives the same address, and
  * needs a close of its own. Only the user that exported, on the same device, can import, and where Yama
  * restricts ptrace (kernel.yama.ptrace_scope), only a parent of the exporter, or whom it lets with
- * PR_SET_PTRACER. Only on Linux. Since 0.2.
- * Errors: INVALID_ARGUMENT (no handle of gpupool_export; or one of another device), UNAVAILABLE (the exporter
- * has ended or freed the block, or the system forbids access to it: gpupool_last_error says which),
- * UNSUPPORTED, DRIVER, HOST_OUT_OF_MEMORY, FORKED. After an error nothing has changed. */
+ * PR_SET_PTRACER. The importer must see the exporter: both are in one PID namespace, or the exporter is in
+ * one below, as a container's is below its host's. Only on Linux. Since 0.2. Errors: INVALID_ARGUMENT (no
+ * handle of gpupool_export; or one of another device), UNAVAILABLE (the exporter has ended or freed the
+ * block, or the system forbids access to it: gpupool_last_error says which), UNSUPPORTED, DRIVER,
+ * HOST_OUT_OF_MEMORY, FORKED. After an error nothing has changed. */
 GPUPOOL_API gpupool_status_t gpupool_import(gpupool_t* pool, const char* handle, gpupool_ptr_t* out_ptr,
                                             uint64_t* out_size);
 

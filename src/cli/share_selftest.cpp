@@ -108,13 +108,17 @@ class Watcher {
   std::jthread thread_;
 };
 
+/// A name for this test alone: a process in another container may have the same number.
+std::string own_name() {
+  std::random_device random;
+  return fmt::format("selftest-{}-{:08x}", getpid(), random());
+}
+
 class SelfTest {
  public:
   SelfTest(const ShareOptions& options, const gpupool_device_info_t& device, uint64_t limit)
       : options_(options),
-        group_{.name = fmt::format("selftest-{}", getpid()),
-               .device = device.device,
-               .backend = static_cast<Backend>(device.backend)},
+        group_{.name = own_name(), .device = device.device, .backend = static_cast<Backend>(device.backend)},
         device_(device_label(device)),
         limit_(limit),
         part_(limit / 8),
@@ -394,7 +398,7 @@ int run_share_selftest(const ShareOptions& options) {
   // Processes share a simulated device only if it has a name, which must be set before the device exists.
   const char* const usual = std::getenv("GPUPOOL_SIM_SHARED");
   const bool is_named = usual != nullptr && *usual != '\0';
-  const std::string own = fmt::format("selftest-{}", getpid());
+  const std::string own = own_name();
   if (!is_named) setenv("GPUPOOL_SIM_SHARED", own.c_str(), 1);
   const gpupool_device_info_t device = find_device(options.device.empty() ? "auto" : options.device);
   if (!is_named && device.backend == GPUPOOL_BACKEND_SIM) {

@@ -16,12 +16,10 @@
 
 #include "os/clock.hpp"
 #include "os/files.hpp"
+#include "share/exporter.hpp"
 #include "share/handoff.hpp"
 
-// The oldest system that packages are built on has no names for these calls.
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
+// The oldest system that packages are built on has no name for this call.
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
 #endif
@@ -30,7 +28,7 @@ namespace gpupool::internal::share {
 namespace {
 
 constexpr char kTicketMagic[8] = {'g', 'p', 'u', 'p', 't', 'k', 't', '1'};
-constexpr std::string_view kPrefix = "gpupool1:";
+constexpr std::string_view kPrefix = "gpupool2:";
 constexpr size_t kHeadBytes = 4096;
 constexpr uint32_t kPartsMax = 1U << 20;
 /// The file cannot become shorter, so that no mapping of it can fault.
@@ -50,7 +48,7 @@ struct ListedPart {
 
 /// What a handle says.
 struct Handle {
-  int pid = 0;
+  ProcessName process;
   int ticket = -1;
   std::string_view device;
   uint64_t number[2] = {};
@@ -64,10 +62,11 @@ Status cannot(const char* what) {
 
 std::string write_handle(const Handle& handle) {
   char text[GPUPOOL_EXPORT_BYTES];
-  const int length = std::snprintf(text, sizeof text, "%.*s%d:%d:%.*s:%016" PRIx64 "%016" PRIx64,
-                                   static_cast<int>(kPrefix.size()), kPrefix.data(), handle.pid,
-                                   handle.ticket, static_cast<int>(handle.device.size()),
-                                   handle.device.data(), handle.number[0], handle.number[1]);
+  const int length =
+      std::snprintf(text, sizeof text, "%.*s%d:%" PRIu64 ":%d:%.*s:%016" PRIx64 "%016" PRIx64,
+                    static_cast<int>(kPrefix.size()), kPrefix.data(), handle.process.pid,
+                    handle.process.space, handle.ticket, static_cast<int>(handle.device.size()),
+                    handle.device.data(), handle.number[0], handle.number[1]);
   return std::string(text, static_cast<size_t>(length));
 }
 
@@ -93,9 +92,12 @@ std::string_view next_word(std::string_view& rest) {
 bool read_handle(std::string_view text, Handle& handle) {
   if (!text.starts_with(kPrefix) || text.size() >= GPUPOOL_EXPORT_BYTES) return false;
   std::string_view rest = text.substr(kPrefix.size());
-  if (!read_number(next_word(rest), handle.pid) || !read_number(next_word(rest), handle.ticket)) return false;
+  if (!read_number(next_word(rest), handle.process.pid) ||
+      !read_number(next_word(rest), handle.process.space) || !read_number(next_word(rest), handle.ticket)) {
+    return false;
+  }
   handle.device = next_word(rest);
-  return handle.pid > 0 && handle.ticket >= 0 && !handle.device.empty() && rest.size() == 32 &&
+  return handle.process.pid > 0 && handle.ticket >= 0 && !handle.device.empty() && rest.size() == 32 &&
          read_number(rest.substr(0, 16), handle.number[0], 16) &&
          read_number(rest.substr(16), handle.number[1], 16) && write_handle(handle) == text;
 }
@@ -131,18 +133,6 @@ Status fetch(const File& process, int pid, int descriptor, File& own) {
     default:
       return fail(GPUPOOL_ERROR_UNAVAILABLE, "taking memory of process %d: %s", pid, std::strerror(errno));
   }
-}
-
-Status open_process(int pid, File& process) {
-  process = File(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (process) return kSuccess;
-  if (errno == ENOSYS) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "sharing memory between processes needs Linux 5.6 or later");
-  }
-  if (errno == ESRCH || errno == EINVAL) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "process %d, which exported the block, has ended", pid);
-  }
-  return fail(GPUPOOL_ERROR_UNAVAILABLE, "process %d cannot be reached: %s", pid, std::strerror(errno));
 }
 
 /// Asked in this order, nothing is done to a file that is no ticket.
@@ -221,7 +211,7 @@ Status Offer::make(Handoff handoff, std::unique_ptr<Offer>& offer) {
   if (mapped == nullptr) return cannot("mmap");
   made->ticket_ = Ticket(mapped);
   auto* const head = new (mapped) TicketHead{};
-  Handle handle{getpid(), file.get(), handoff.device, {}};
+  Handle handle{own_name(), file.get(), handoff.device, {}};
   if (getrandom(handle.number, sizeof handle.number, 0) != static_cast<ssize_t>(sizeof handle.number))
     return cannot("getrandom");
   std::memcpy(head->magic, kTicketMagic, sizeof kTicketMagic);
@@ -270,23 +260,23 @@ Status Taking::take(std::string_view text, const char* device, std::unique_ptr<T
                 static_cast<int>(handle.device.size()), handle.device.data(), device);
   }
   File process, fetched;
-  if (const Status status = open_process(handle.pid, process); status != kSuccess) return status;
-  if (const Status status = fetch(process, handle.pid, handle.ticket, fetched); status != kSuccess)
+  if (const Status status = open_process(handle.process, process); status != kSuccess) return status;
+  if (const Status status = fetch(process, handle.process.pid, handle.ticket, fetched); status != kSuccess)
     return status;
   const auto is_gone = [&] {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "process %d has freed the block, or is another one by now",
-                handle.pid);
+                handle.process.pid);
   };
   if (!is_ticket(fetched, handle)) return is_gone();
   // Opened anew, for a lock of its own: what was fetched shares the exporter's.
   const File ticket(os::open_again(fetched.get()));
   if (!ticket || !os::hold_part(ticket.get(), 0, 1)) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "holding memory of process %d: %s", handle.pid,
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "holding memory of process %d: %s", handle.process.pid,
                 std::strerror(errno));
   }
   TicketHead* const mapped = map_ticket(ticket);
   if (mapped == nullptr) {
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "holding memory of process %d: %s", handle.pid,
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "holding memory of process %d: %s", handle.process.pid,
                 std::strerror(errno));
   }
   Ticket head(mapped);
@@ -298,7 +288,7 @@ Status Taking::take(std::string_view text, const char* device, std::unique_ptr<T
   made->handoff_.start = made->ticket_->start;
   made->handoff_.size = made->ticket_->size;
   if (const Status status =
-          fetch_parts(ticket, process, handle.pid, made->ticket_->part_count, made->handoff_);
+          fetch_parts(ticket, process, handle.process.pid, made->ticket_->part_count, made->handoff_);
       status != kSuccess) {
     return status;
   }

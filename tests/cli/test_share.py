@@ -257,6 +257,74 @@ class Set(ShareTest):
         self.assertEqual(self.listed(), before)
 
 
+# A command in PID and mount namespaces of its own; as another user than root, in a user namespace.
+CONTAINER = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "--pid", "--mount", "--fork", "--mount-proc"]
+
+
+def may_enter_namespaces():
+    try:
+        return subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@unittest.skipUnless(may_enter_namespaces(), "the system allows no namespaces here")
+class Containers(ShareTest):
+    """Processes that have the same number, each in its own namespace."""
+
+    def start_member(self, group, **environment):
+        member = subprocess.Popen(
+            [*CONTAINER, "--kill-child", sys.executable, "-c", MEMBER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment | {"GPUPOOL_SHARE": group} | environment,
+        )
+        self.addCleanup(member.stdout.close)
+        self.addCleanup(member.wait)
+        self.addCleanup(member.stdin.close)
+        self.assertEqual(member.stdout.readline(), "ready\n")
+        return member
+
+    def test_f11_members_of_one_number_are_listed(self):
+        members = [self.start_member("team") for _ in range(2)]
+        (group,) = self.listed()
+        self.assertEqual([each["pid"] for each in group["members"]], [1, 1])
+        self.assertEqual([each["state"] for each in group["members"]], ["live", "live"])
+        self.assertEqual([each["slot"] for each in group["members"]], [0, 1])
+        inside = subprocess.run(
+            [*CONTAINER, COMMAND, "share", "--list", "--json"],
+            capture_output=True,
+            check=True,
+            env=self.environment,
+        )
+        self.assertEqual(json.loads(inside.stdout), group)
+        members[0].kill()
+        members[0].wait()
+        # The one inside ends a little later.
+        deadline = time.monotonic() + 10
+        while len(group["members"]) == 2 and time.monotonic() < deadline:
+            self.run_share("--repair", "--group", "team")
+            (group,) = self.listed()
+        self.assertEqual([(each["slot"], each["state"]) for each in group["members"]], [(1, "live")])
+
+    def test_f11_two_self_tests_at_once(self):
+        tests = [
+            subprocess.Popen(
+                [*CONTAINER, COMMAND, "share", "--selftest", "--device", "sim", "--seconds", "0.1", "--size", "1GiB"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=self.environment,
+            )
+            for _ in range(2)
+        ]
+        for test in tests:
+            out, _ = test.communicate(timeout=300)
+            self.assertEqual((test.returncode, "FAILED" in out), (0, False), out)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
 class SelfTest(ShareTest):
     CHECKS = "members asking guarantee waiting killed stopped random sums limit end".split()
 
@@ -314,14 +382,15 @@ class SelfTest(ShareTest):
     def test_it_sees_more_taken_than_the_limit(self):
         test = self.start_until_random(2)
         # The guarantee of one of its members alone is more.
-        self.assertEqual(self.run_share("--group", f"selftest-{test.pid}", "--set", "limit=64MiB")[0], 0)
+        (group,) = self.listed()
+        self.assertEqual(self.run_share("--group", group["group"], "--set", "limit=64MiB")[0], 0)
         lines = test.stdout.read().splitlines()
         self.assertEqual(test.wait(), 1)
         self.assertRegex(lines[-1], r"^FAILED limit .* had [1-9]\d* bytes too many at most$")
 
     def test_it_sees_a_member_that_ends(self):
         test = self.start_until_random(2)
-        (group,) = self.listed("--group", f"selftest-{test.pid}")
+        (group,) = self.listed()
         (sure,) = (each["pid"] for each in group["members"] if each["guaranteed_bytes"] != 0)
         os.kill(sure, signal.SIGKILL)
         lines = test.stdout.read().splitlines()

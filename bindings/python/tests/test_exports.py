@@ -76,7 +76,7 @@ def test_what_is_refused() -> None:
     with gpupool.Pool("sim") as pool, gpupool.Pool("sim", mode="driver") as other:
         with pytest.raises(gpupool.UnknownPointerError):
             pool.export_block(4096)
-        for bad in ("", "gpupool1:1:2:sim-0:3", "x" * 1000):
+        for bad in ("", "gpupool2:1:2:3:sim-0:4", "x" * 1000):
             with pytest.raises(gpupool.InvalidArgumentError):
                 pool.import_block(bad)
         with pytest.raises(gpupool.UnsupportedError):
