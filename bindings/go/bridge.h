@@ -34,6 +34,9 @@ extern bridge_failure bridge_no_memory;
 /* In callbacks.c: the panic of a callback in the call that this thread is in. */
 extern _Thread_local uintptr_t bridge_panic;
 
+/* In callbacks.c: how many of bridge_malloc and bridge_malloc_aligned this thread is in. */
+extern _Thread_local uint32_t bridge_mallocs;
+
 static inline bridge_failure* bridge_fail(gpupool_status_t status) {
   bridge_failure* failed = (bridge_failure*)calloc(1, sizeof *failed);
   if (failed == NULL) return &bridge_no_memory;
@@ -62,6 +65,7 @@ int32_t bridge_after_map(void* user, gpupool_t* pool, gpupool_ptr_t ptr);
 int32_t bridge_upstream_malloc(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 void bridge_upstream_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
 void bridge_on_log(void* user, int32_t level, const char* message);
+size_t bridge_on_stack(void* user, char* text, size_t capacity);
 
 /* ---- pools */
 
@@ -119,14 +123,18 @@ static inline bridge_result bridge_set_log(gpupool_log_fn_t fn, int32_t level) {
 
 static inline bridge_result bridge_malloc(uintptr_t pool, uint64_t size, uintptr_t stream) {
   gpupool_ptr_t ptr = 0;
+  ++bridge_mallocs;
   const gpupool_status_t status = gpupool_malloc(bridge_pool(pool), size, stream, &ptr);
+  --bridge_mallocs;
   return bridge_done(status, ptr);
 }
 
 static inline bridge_result bridge_malloc_aligned(uintptr_t pool, uint64_t size, uint64_t alignment,
                                                   uintptr_t stream) {
   gpupool_ptr_t ptr = 0;
+  ++bridge_mallocs;
   const gpupool_status_t status = gpupool_malloc_aligned(bridge_pool(pool), size, alignment, stream, &ptr);
+  --bridge_mallocs;
   return bridge_done(status, ptr);
 }
 
@@ -341,6 +349,10 @@ static inline bridge_result bridge_tag_pop(void) {
 
 static inline bridge_result bridge_set_sampling(uint64_t bytes) {
   return bridge_done(gpupool_set_sampling(bytes), 0);
+}
+
+static inline void bridge_name_frames(void) {
+  (void)gpupool_set_stack_fn(bridge_on_stack, NULL);
 }
 
 static inline bridge_result bridge_record_start(const char* path, uint32_t flags) {

@@ -14,6 +14,7 @@ bridge_failure bridge_no_memory = {
 };
 
 _Thread_local uintptr_t bridge_panic;
+_Thread_local uint32_t bridge_mallocs;
 
 /* A callback may call the library, where it is another call that panics: it begins with none, and its own
  * joins what earlier callbacks of the same call have left. */
@@ -64,4 +65,10 @@ void bridge_upstream_free(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_
 void bridge_on_log(void* user, int32_t level, const char* message) {
   (void)user;
   gpupoolGoLog(level, (char*)message);
+}
+
+/* A malloc by code that Go has not called would make Go a place on this thread, to find nothing there. */
+size_t bridge_on_stack(void* user, char* text, size_t capacity) {
+  (void)user;
+  return bridge_mallocs == 0 ? 0 : gpupoolGoStack(text, capacity);
 }

@@ -18,7 +18,7 @@ type Holder struct {
 	Oldest    time.Duration // how long the oldest of them has been live
 	Newest    time.Duration
 	Tag       string // "": none
-	Stack     string // a line for each native frame, the innermost first; "": unknown
+	Stack     string // a line for each frame, the innermost first: Go's, then native ones; "": unknown
 }
 
 // Holders lists who holds the pool's live bytes, largest first, estimated from samples: see gpupool_holders in
@@ -85,7 +85,7 @@ func Tag(name string, do func()) error {
 func SetSampling(bytes uint64) error { return check(C.bridge_set_sampling(C.uint64_t(bytes))) }
 
 // StartRecording records every allocation and free of all pools of this process to a new file, which the gpupool command
-// reads; "%p" in the path becomes the process's number. With stacks, those of native code are taken as well. Since 0.2.
+// reads; "%p" in the path becomes the process's number. stacks says which frames: RecordLanguageStacks means Go's. Since 0.2.
 //
 // Errors: ErrInvalidArgument (also if the path exists, or a recording is in progress).
 func StartRecording(path string, stacks RecordFlag) error {

@@ -84,6 +84,7 @@ class Reader {
     std::sort(made_.events.begin(), made_.events.end(), [](const Happened& a, const Happened& b) {
       return std::tie(a.ns, a.place) < std::tie(b.ns, b.place);
     });
+    join_equal_stacks();
     return std::move(made_);
   }
 
@@ -285,6 +286,22 @@ class Reader {
     const double ns = ticks * (1e9 / static_cast<double>(rate_));
     if (ns > kMostNs) throw refuse(begin, "the time of an event cannot be");
     return static_cast<uint64_t>(ns);
+  }
+
+  /// A program that the library is part of may have several ways through it from one call site. They have one
+  /// text, and from here on one number.
+  void join_equal_stacks() {
+    std::map<std::string_view, uint32_t> first;
+    std::unordered_map<uint32_t, uint32_t> others;
+    for (const auto& [number, text] : made_.stacks) {
+      const auto [known, is_new] = first.emplace(text, number);
+      if (!is_new) others[number] = known->second;
+    }
+    if (others.empty()) return;
+    for (Happened& event : made_.events) {
+      if (const auto found = others.find(event.stack); found != others.end()) event.stack = found->second;
+    }
+    for (const auto& [number, joined] : others) made_.stacks.erase(number);
   }
 
   void read_name(uint8_t kind) {

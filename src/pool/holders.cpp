@@ -37,10 +37,15 @@ void copy_to(char (&to)[Size], const std::string& from) noexcept {
 }  // namespace
 
 std::vector<gpupool_holder_t> find_holders(const Sampler& sampler) {
-  std::map<std::pair<StackId, TagId>, gpupool_holder_t> found;
+  // By what stacks are called: in a program that the library is part of, several lead through it from one
+  // call site.
+  std::map<StackId, std::string> texts;
+  std::map<std::pair<std::string, TagId>, gpupool_holder_t> found;
   const uint64_t now = clock_ns();
   for (const Sample& sample : sampler.all()) {
-    gpupool_holder_t& holder = found[{sample.stack, sample.tag}];
+    const auto [text, is_new] = texts.try_emplace(sample.stack);
+    if (is_new) text->second = describe_stack(sample.stack);
+    gpupool_holder_t& holder = found[{text->second, sample.tag}];
     const uint64_t age = now - std::min(now, sample.born_ns);
     holder.live_bytes += sample.weight;
     holder.oldest_nanoseconds = std::max(holder.oldest_nanoseconds, age);
@@ -51,7 +56,7 @@ std::vector<gpupool_holder_t> find_holders(const Sampler& sampler) {
   holders.reserve(found.size());
   for (auto& [key, holder] : found) {
     copy_to(holder.tag, tag_name(key.second));
-    copy_to(holder.stack, describe_stack(key.first));
+    copy_to(holder.stack, key.first);
     holders.push_back(holder);
   }
   std::sort(holders.begin(), holders.end(),

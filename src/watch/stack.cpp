@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch/stack.hpp"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -17,6 +12,7 @@
 #include "base/valgrind.hpp"
 #include "os/mutex.hpp"
 #include "os/stack.hpp"
+#include "watch/frame_names.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -107,34 +103,9 @@ uint64_t hash_of(const Taken& taken) noexcept {
   return lanes[0];
 }
 
-/// "function+0x1c (libname.so)", or "libname.so+0x12ab" for a frame without a name.
-std::string describe_frame(const void* address) {
-  const os::Origin origin = os::origin_of(address);
-  const auto offset_from = [&](uintptr_t base) {
-    char number[24];
-    std::snprintf(number, sizeof number, "+0x%" PRIxPTR, reinterpret_cast<uintptr_t>(address) - base);
-    return std::string(number);
-  };
-  if (origin.function.empty())
-    return (origin.module.empty() ? "?" : origin.module) + offset_from(origin.module_begin);
-  int failed = 0;
-  char* demangled = ::abi::__cxa_demangle(origin.function.c_str(), nullptr, nullptr, &failed);
-  std::string name = demangled != nullptr ? demangled : origin.function;
-  std::free(demangled);
-  constexpr size_t kLongest = 200;
-  if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
-  return name + offset_from(origin.function_begin) + " (" + origin.module + ")";
-}
-
 std::string describe(const std::vector<void*>& frames, const std::string& words) {
-  std::string text = words;
-  for (const void* frame : frames) {
-    // A return address may be the start of the next function.
-    const void* call = static_cast<const char*>(frame) - 1;
-    if (!text.empty()) text += '\n';
-    text += describe_frame(call);
-  }
-  return text;
+  const std::string names = frame_names(frames);
+  return words.empty() || names.empty() ? words + names : words + '\n' + names;
 }
 
 StackId remember(const Taken& taken) {
@@ -208,7 +179,7 @@ std::string describe_stack(StackId stack) {
   if (const std::string& known = all.stacks[stack - 1].description; !known.empty()) return known;
   const std::vector<void*> frames = all.stacks[stack - 1].frames;
   const std::string words = all.stacks[stack - 1].words;
-  lock.unlock();  // the loader has its own locks
+  lock.unlock();  // the loader and the names have their own locks
   std::string text = describe(frames, words);
   lock.lock();
   all.stacks[stack - 1].description = text;
@@ -221,11 +192,13 @@ std::string describe_site(StackId stack) {
 }
 
 void lock_stacks() noexcept {
+  lock_frame_names();
   book_mutex.lock();
 }
 
 void unlock_stacks() noexcept {
   book_mutex.unlock();
+  unlock_frame_names();
 }
 
 }  // namespace gpupool::internal

@@ -134,6 +134,29 @@ class Recording(Case):
             self.assertEqual(first[figure], second[figure])
         self.assertLess(recording.stat().st_size, 8 * 20000)
 
+    def test_equal_stacks_are_one_call_site(self):
+        path = self.folder / "late.gpt"
+        self.addCleanup(path.unlink, missing_ok=True)
+        program = f"""
+fn = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+site = b""
+def tell(user, text, capacity):
+    ctypes.memmove(text, site, len(site))
+    return len(site)
+kept = fn(tell)
+check(lib.gpupool_set_stack_fn(kept, None))
+check(lib.gpupool_record_start({str(path).encode()!r}, 2))
+for site in (b"first (a:1)", b"other (a:1)", b"third (a:1)", b"first (a:1)"):
+    malloc(1 << 20)
+check(lib.gpupool_record_stop())
+"""
+        subprocess.run([sys.executable, "-c", PROLOGUE + program], check=True)
+        # As of a program that the library is part of, where two ways lead through it from one place.
+        path.write_bytes(path.read_bytes().replace(b"other (a:1)", b"first (a:1)"))
+        _, lines = self.leaks(path)
+        self.assertEqual({line["stack"]: line["blocks"] for line in lines},
+                         {"first (a:1)": 3, "third (a:1)": 1})
+
     def test_marks_tags_and_what_was_live_before(self):
         path = self.folder / "late.gpt"
         program = f"""

@@ -180,24 +180,30 @@ def test_threads_and_a_busy_collector_do_not_deadlock(pool: gpupool.Pool, tmp_pa
     """Each thread frees blocks of the others, in destructors that the collector runs in the middle of mallocs."""
     gpupool.record_start(tmp_path / f"recording{turn}.gpt", stacks="all")
     kept: list[object] = []
+    steps = [0] * 8
 
     class Cycle:
         def __init__(self) -> None:
             self.buffer = pool.alloc(1 * MIB)
             self.me = self
 
-    def work() -> None:
+    def work(number: int) -> None:
         for i in range(150):
+            steps[number] = i
             kept.append(Cycle())
             if i % 5 == 0:
                 kept.clear()
                 gc.collect()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(steps))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        # A busy machine may be slow, but threads that wait for one another make no step at all.
+        before: list[int] = []
+        while thread.is_alive() and steps != before:
+            before = steps.copy()
+            thread.join(timeout=60)
     stuck = [thread for thread in threads if thread.is_alive()]
     gpupool.record_stop()
     assert not stuck

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tags and recordings. A recording is of the whole process, so one test makes all of them.
 
-use gpupool::{mark, record_start, record_stop, Backend, ErrorKind, Pool, Result, Tag};
+use gpupool::{mark, record_start, record_stop, Backend, Block, ErrorKind, Pool, Result, Stream, Tag};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,6 +22,30 @@ fn holders_are_told_by_the_innermost_tag() -> Result<()> {
     for name in ["", "a\0b", &"x".repeat(64)] {
         assert_eq!(Tag::new(name).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
+    Ok(())
+}
+
+// Not the last call, so that the function has a frame.
+#[inline(never)]
+fn load_weights(pool: &Pool, stream: &Stream) -> Result<Block> {
+    let block = stream.block(768 * MIB)?;
+    pool.stats()?;
+    Ok(block)
+}
+
+#[test]
+fn frames_have_their_functions_names() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).limit_bytes(1 << 30).build()?;
+    let stream = pool.create_stream()?;
+    let block = load_weights(&pool, &stream)?;
+    let holders = pool.holders()?;
+    let lines: Vec<&str> = holders[0].stack.lines().collect();
+    assert!(lines[0].starts_with("watch::load_weights+0x"), "{lines:#?}");
+    assert!(lines[1].starts_with("watch::frames_have_their_functions_names+0x"), "{lines:#?}");
+    assert!(pool.report()?.contains(" from watch::load_weights+0x"));
+    let refused = stream.block(512 * MIB).unwrap_err().to_string();
+    assert!(refused.contains("Most is held by: 768.00 MiB from watch::load_weights+0x"), "{refused}");
+    drop(block);
     Ok(())
 }
 
