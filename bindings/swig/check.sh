@@ -56,7 +56,7 @@ say "format"
 # Only the release that tools/setup.sh pins: others format differently.
 clang_format=build/checkers/clang-format
 if [ -x $clang_format ]; then
-  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{Collector,LogReceiver,Natives,OomHandler,SleepHook}.java \
+  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{Collector,Frames,LogReceiver,Natives,OomHandler,SleepHook}.java \
     $here/java/programs/*.java examples/java/*.java
 else
   say "no $clang_format: skipped"

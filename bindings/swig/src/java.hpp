@@ -4,6 +4,7 @@
 
 #include <jni.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -227,9 +228,44 @@ inline jbyteArray new_byte_array(JNIEnv* jenv, const std::string& bytes) {
   return array;
 }
 
+/// Global, so that a malloc need not look for it.
+inline jclass java_frames = nullptr;
+inline jmethodID java_tell_frames = nullptr;
+
+/// A gpupool_stack_fn_t: Java's frames, on a thread of Java's. An exception that is pending stays so.
+inline size_t write_java_stack(void* /*user*/, char* text, size_t capacity) {
+  void* found = nullptr;
+  if (java_machine->GetEnv(&found, JNI_VERSION_1_8) != JNI_OK) return 0;
+  auto* const jenv = static_cast<JNIEnv*>(found);
+  if (jenv->ExceptionCheck() != 0 || jenv->PushLocalFrame(4) != 0) return 0;
+  const auto bytes = static_cast<jbyteArray>(
+      jenv->CallStaticObjectMethod(java_frames, java_tell_frames, static_cast<jint>(capacity)));
+  size_t length = 0;
+  if (jenv->ExceptionCheck() != 0) {
+    jenv->ExceptionClear();  // no memory, or the stack is full: the malloc has no stack
+  } else {
+    length = std::min<size_t>(capacity, static_cast<size_t>(jenv->GetArrayLength(bytes)));
+    jenv->GetByteArrayRegion(bytes, 0, static_cast<jsize>(length), reinterpret_cast<jbyte*>(text));
+  }
+  (void)jenv->PopLocalFrame(nullptr);
+  return length;
+}
+
+/// Where that fails, native frames are all there is.
+inline void name_java_frames(JNIEnv* jenv) {
+  const jclass type = jenv->FindClass("org/gpupool/Frames");
+  java_frames = type == nullptr ? nullptr : static_cast<jclass>(jenv->NewGlobalRef(type));
+  java_tell_frames = java_frames == nullptr ? nullptr : jenv->GetStaticMethodID(java_frames, "tell", "(I)[B");
+  if (java_tell_frames != nullptr) (void)gpupool_set_stack_fn(write_java_stack, nullptr);
+  jenv->ExceptionClear();
+}
+
 }  // namespace binding
 
 extern "C" __attribute__((used)) JNIEXPORT inline jint JNI_OnLoad(JavaVM* machine, void* /*reserved*/) {
   binding::java_machine = machine;
+  void* jenv = nullptr;
+  if (machine->GetEnv(&jenv, JNI_VERSION_1_8) == JNI_OK)
+    binding::name_java_frames(static_cast<JNIEnv*>(jenv));
   return JNI_VERSION_1_8;
 }

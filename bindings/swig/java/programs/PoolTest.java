@@ -597,6 +597,33 @@ public final class PoolTest {
     }
   }
 
+  private static long loadWeights(Pool pool) { return pool.malloc(512 * MIB); }
+
+  private static void isFromHere(String stack) {
+    String[] lines = stack.split("\n");
+    isTrue(lines[0].matches("PoolTest\\.loadWeights \\(PoolTest\\.java:\\d+\\)"));
+    isTrue(lines[1].matches("PoolTest\\.frames \\(PoolTest\\.java:\\d+\\)"));
+  }
+
+  private static void frames() throws Exception {
+    Path folder = Files.createTempDirectory("gpupool");
+    Path file = folder.resolve("frames.gpt");
+    GpuPool.recordStart(file.toString(), 2);
+    try (Pool pool = limited(1024 * MIB)) {
+      long address = loadWeights(pool);
+      isFromHere(pool.holders().holder(0).getStack());
+      isTrue(pool.report().contains("from PoolTest.loadWeights (PoolTest.java:"));
+      String refused = thrown(OverLimitException.class, () -> pool.malloc(768 * MIB)).getMessage();
+      isTrue(refused.contains("512.00 MiB from PoolTest.loadWeights (PoolTest.java:"));
+      pool.free(address);
+    }
+    GpuPool.recordStop();
+    String recorded = new String(Files.readAllBytes(file), StandardCharsets.ISO_8859_1);
+    isFromHere(recorded.substring(recorded.indexOf("PoolTest.loadWeights")));
+    Files.delete(file);
+    Files.delete(folder);
+  }
+
   private static void recording() throws Exception {
     Path folder = Files.createTempDirectory("gpupool");
     Path file = folder.resolve("java.gpt");
@@ -790,6 +817,7 @@ public final class PoolTest {
         PoolTest::watching,
         PoolTest::tags,
         PoolTest::recording,
+        PoolTest::frames,
         PoolTest::closing,
         PoolTest::words,
         PoolTest::captures,
