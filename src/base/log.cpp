@@ -119,6 +119,7 @@ void log_line(gpupool_log_level_t level, const char* format, ...) noexcept {
   va_start(arguments, format);
   std::vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
+  keep_in_line(line);
   own_lines.held != 0 ? keep(level, line) : send(level, line);
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/status.hpp"
 
+#include <cassert>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 namespace gpupool::internal {
 namespace {
@@ -13,12 +15,35 @@ void record(Status status, int32_t driver_code, const char* format, std::va_list
   error_record.status = status;
   error_record.driver_code = driver_code;
   std::vsnprintf(error_record.message, sizeof error_record.message, format, arguments);
+  keep_in_line(error_record.message);
+  assert(own_length(error_record.message) <= kMessageLength);
 }
 
 }  // namespace
 
 ErrorRecord& last_error() noexcept {
   return error_record;
+}
+
+size_t own_length(std::string_view message) noexcept {
+  size_t length = 0;
+  bool is_quoted = false;
+  bool is_path = false;
+  char before = ' ';
+  for (const char c : message) {
+    if (c == '"') is_quoted = !is_quoted;
+    if (c == ' ') is_path = false;
+    if (c == '/' && before == ' ') is_path = true;
+    if (!is_quoted && !is_path) ++length;
+    before = c;
+  }
+  return length;
+}
+
+void keep_in_line(char* text) noexcept {
+  for (; *text != '\0'; ++text) {
+    if (static_cast<unsigned char>(*text) < ' ' || *text == '\x7f') *text = '?';
+  }
 }
 
 Status fail(Status status, const char* format, ...) noexcept {
@@ -35,6 +60,14 @@ Status fail_driver(Status status, int32_t driver_code, const char* format, ...) 
   record(status, driver_code, format, arguments);
   va_end(arguments);
   return status;
+}
+
+void explain(std::string_view text) noexcept {
+  char* const message = error_record.message;
+  const size_t length = std::strlen(message);
+  std::snprintf(message + length, sizeof error_record.message - length, "%.*s", static_cast<int>(text.size()),
+                text.data());
+  keep_in_line(message + length);
 }
 
 const char* status_name(Status status) noexcept {

@@ -6,6 +6,7 @@
 // reporting an out-of-memory needs no memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -31,12 +32,27 @@ struct ErrorRecord {
 
 ErrorRecord& last_error() noexcept;
 
-/// Records a failure, formatted as by printf, and returns `status`.
+/// A message is one line that a terminal shows whole: at most so many characters, not counting those of
+/// others that it quotes (paths, and what is between double quotes).
+inline constexpr size_t kMessageLength = 160;
+
+/// The characters of a message that count.
+size_t own_length(std::string_view message) noexcept;
+
+/// Makes text one line: control characters, which only text of others can have, become question marks.
+void keep_in_line(char* text) noexcept;
+
+/// Records a failure, formatted as by printf, and returns `status`. The message must be no longer than
+/// kMessageLength.
 [[gnu::format(printf, 2, 3), gnu::cold]] Status fail(Status status, const char* format, ...) noexcept;
 
 /// As fail(), with the driver's own number.
 [[gnu::format(printf, 3, 4), gnu::cold]] Status fail_driver(Status status, int32_t driver_code,
                                                             const char* format, ...) noexcept;
+
+/// Goes on behind the message of the last failure, where one line cannot hold all: who has the memory that
+/// was missing.
+[[gnu::cold]] void explain(std::string_view text) noexcept;
 
 /// The name of a status; "unknown status" for any other number.
 const char* status_name(Status status) noexcept;

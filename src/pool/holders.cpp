@@ -80,12 +80,8 @@ std::string largest_holders(const Sampler& sampler, size_t count) {
 
 Status name_holders(const Sampler& sampler, Status status) {
   constexpr size_t kNamed = 3;
-  ErrorRecord& record = last_error();
   const std::string text = largest_holders(sampler, kNamed);
-  if (text.empty()) return status;
-  const size_t length = std::strlen(record.message);
-  std::snprintf(record.message + length, sizeof record.message - length, " Most is held by: %s.",
-                text.c_str());
+  if (!text.empty()) explain(" Most is held by: " + text + ".");
   return status;
 }
 

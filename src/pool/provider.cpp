@@ -90,7 +90,8 @@ Status Provider::explain(Status status, uint64_t bytes) {
   const std::string where = report_.text();
   const char* what =
       status == GPUPOOL_ERROR_OVER_LIMIT ? "over the pool's limit" : "the device is out of memory";
-  (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes: %s. %s", bytes, what, where.c_str());
+  (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes: %s. ", bytes, what);
+  internal::explain(where);
   return status;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/bits.hpp"
 #include "base/log.hpp"
+#include "base/status.hpp"
 #include "core/counters.hpp"
 #include "core/free_index.hpp"
 #include "core/range.hpp"
@@ -212,6 +214,23 @@ TEST(Counters, PeaksOfAGroupAreItsOwn) {
   EXPECT_EQ(counters.peak_all().live, (Amounts{2 * kMiB + 1, 2 * kMiB + kUnit, 2}));
 }
 
+TEST(Message, IsOneLineWhateverItQuotes) {
+  (void)fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "limit is \"%s\"", "8\nGiB\r\x1b[2J\x7f\xc3\xa9");
+  EXPECT_STREQ(last_error().message, "limit is \"8?GiB??[2J?\xc3\xa9\"");
+  explain(". Most is held by \n");
+  EXPECT_STREQ(last_error().message, "limit is \"8?GiB??[2J?\xc3\xa9\". Most is held by ?");
+  explain(std::string(2000, 'x'));
+  EXPECT_EQ(std::strlen(last_error().message), sizeof last_error().message - 1);
+}
+
+TEST(Message, IsNotMadeLongerThanATerminal) {
+  EXPECT_EQ(own_length("a \"quoted \" word, /a/path here"), 15u);
+  (void)fail(GPUPOOL_ERROR_INTERNAL, "%s \"%s\"", std::string(150, 'x').c_str(),
+             std::string(500, 'x').c_str());
+  const std::string long_one(kMessageLength + 1, 'x');
+  EXPECT_DEBUG_DEATH((void)fail(GPUPOOL_ERROR_INTERNAL, "%s", long_one.c_str()), "kMessageLength");
+}
+
 TEST(Log, HoldsLinesInTheirOrderAndWithinABound) {
   std::vector<std::string> lines;
   const auto receive = [](void* user, int32_t, const char* line) {
@@ -221,13 +240,13 @@ TEST(Log, HoldsLinesInTheirOrderAndWithinABound) {
   set_log(receive, &lines, GPUPOOL_LOG_INFO);
   hold_lines();
   hold_lines();
-  log_line(GPUPOOL_LOG_INFO, "first");
+  log_line(GPUPOOL_LOG_INFO, "fir\nst");
   log_line(GPUPOOL_LOG_DEBUG, "not wanted");
   send_lines();
   EXPECT_TRUE(lines.empty());
   log_line(GPUPOOL_LOG_ERROR, "second %d", 2);
   send_lines();
-  EXPECT_EQ(lines, (std::vector<std::string>{"first", "second 2"}));
+  EXPECT_EQ(lines, (std::vector<std::string>{"fir?st", "second 2"}));
   lines.clear();
   hold_lines();
   for (int i = 0; i < 10'000; ++i) log_line(GPUPOOL_LOG_INFO, "%099d", i);

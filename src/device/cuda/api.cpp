@@ -58,7 +58,7 @@ Status find_functions(void* library) {
   return kSuccess;
 }
 
-/// Advice for the common failures of cuInit.
+/// Advice for the common failures of cuInit, which says more than the driver's own text; null for others.
 const char* init_advice(CUresult result) noexcept {
   switch (result) {
     case cuda::CUDA_ERROR_NO_DEVICE:
@@ -77,7 +77,7 @@ const char* init_advice(CUresult result) noexcept {
     case cuda::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
       return "the CUDA compatibility package does not support this GPU: take it out of the library path";
     case cuda::CUDA_ERROR_DEVICE_UNAVAILABLE: return "another process uses the GPU exclusively";
-    default: return "does nvidia-smi work here?";
+    default: return nullptr;
   }
 }
 
@@ -104,9 +104,11 @@ Status initialise() {
   const CUresult result = table.cuInit(0);
   if (result == cuda::CUDA_ERROR_DEINITIALIZED) return cuda_failed(result, "cuInit");
   if (result != cuda::CUDA_SUCCESS) {
-    return fail_driver(GPUPOOL_ERROR_UNAVAILABLE, static_cast<int32_t>(result), "cuInit: %u %s: %s; %s",
-                       static_cast<unsigned>(result), error_name(result), error_text(result),
-                       init_advice(result));
+    const char* const advice = init_advice(result);
+    return fail_driver(GPUPOOL_ERROR_UNAVAILABLE, static_cast<int32_t>(result), "cuInit: %u %s: %s%s",
+                       static_cast<unsigned>(result), error_name(result),
+                       advice != nullptr ? advice : error_text(result),
+                       advice != nullptr ? "" : "; does nvidia-smi work here?");
   }
   // Registered after the driver's own hooks, so it runs before them, while the driver still answers. It frees
   // nothing, because the driver and the system take everything back, and other threads may be in here.
@@ -149,9 +151,10 @@ Status load_cuda_driver(const CudaDriver*& driver) {
 
 Status cuda_unusable() noexcept {
   if (cuda_state.load(std::memory_order_acquire) == CudaState::forked) {
-    return fail(GPUPOOL_ERROR_FORKED,
-                "this process was forked after CUDA was initialised, and cannot use it: start processes "
-                "that use CUDA with exec (in Python: multiprocessing with \"spawn\")");
+    return fail(
+        GPUPOOL_ERROR_FORKED,
+        "this process was forked after CUDA was initialised, and cannot use it: start it with exec (in "
+        "Python: multiprocessing with \"spawn\")");
   }
   return fail(GPUPOOL_ERROR_SHUTTING_DOWN, "the process is exiting, and the CUDA driver has gone");
 }

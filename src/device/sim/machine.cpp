@@ -253,9 +253,9 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
     if (!is_copy(work) && (piece.extent->accessors & self) == 0) {
       return faults.refuse(driver_code::kIllegalAddress,
                            "no access: %s on stream %#llx of device %d touches %#llx, %llu bytes of device "
-                           "%d, which gives device %d no access there",
+                           "%d, which gives it none",
                            what, Long{caller.stream}, info.ordinal, Long{address}, Long{work.size},
-                           owner->info.ordinal, info.ordinal);
+                           owner->info.ordinal);
     }
     if (writes && piece.extent->is_read_only) {
       return faults.refuse(driver_code::kIllegalAddress,
