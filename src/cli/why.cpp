@@ -162,6 +162,23 @@ bool explain_address(const Recording& recording, const NamedAddress& named) {
   return !found.holders.empty();
 }
 
+/// What the kernel says that was done, behind "ACCESS_TYPE_"; empty: nothing known here.
+std::string access_in(std::string_view words) {
+  constexpr std::string_view kAccess = "ACCESS_TYPE_";
+  if (words.find("FAULT_RO_VIOLATION") != std::string_view::npos) return "write to what may only be read";
+  const size_t at = words.find(kAccess);
+  if (at == std::string_view::npos) return "";
+  words.remove_prefix(at + kAccess.size());
+  if (words.starts_with("VIRT_")) words.remove_prefix(5);  // old drivers do not say so
+  for (const std::string_view access : {"READ", "WRITE", "ATOMIC", "PREFETCH"}) {
+    if (!words.starts_with(access)) continue;
+    std::string name(access);
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    return name == "atomic" ? "atomic operation" : name;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<NamedAddress> find_address(const std::string& words) {
@@ -171,12 +188,11 @@ std::optional<NamedAddress> find_address(const std::string& words) {
   if (const size_t at = words.find(kFaulted); at != std::string::npos) {
     named.address = number_at(std::string_view(words).substr(at + kFaulted.size()));
     named.bytes = kKernelPage;
-    if (words.find("VIRT_WRITE") != std::string::npos) named.access = "write";
-    if (words.find("VIRT_READ") != std::string::npos) named.access = "read";
-    if (words.find("FAULT_RO_VIOLATION") != std::string::npos)
-      named.access = "write to what may only be read";
+    named.access = access_in(std::string_view(words).substr(at));
     return named.address != 0 ? std::optional(named) : std::nullopt;
   }
+  // Other numbers of such a line are of channels and registers.
+  if (words.find("NVRM: Xid") != std::string::npos) return std::nullopt;
   const bool is_number = !words.empty() && words.find_first_not_of("0123456789") == std::string::npos;
   if (is_number) named.address = number_at(words);
   for (size_t at = words.find("0x"); !is_number && at != std::string::npos; at = words.find("0x", at + 1)) {

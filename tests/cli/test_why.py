@@ -29,6 +29,46 @@ print(first, second, again)
 """
 )
 
+# Lines of the kernel's log with the page and the access. The first four are as people published them, of four
+# generations of drivers: pastebin.com/fTNHmgzB, NVIDIA/open-gpu-kernel-modules#363, madMAx43v3r/chia-gigahorse#301, and
+# abhik.ai/articles/gpu-xid31-mmu-faults. The fifth is an example in the manual of a monitor, without the underscore;
+# the others combine what was seen in parts.
+PUBLISHED = [
+    ("May 13 17:19:01 hyperion kernel: NVRM: Xid (PCI:0000:08:00): 31, Ch 0000003b, intr 10000000. MMU Fault: ENGINE "
+     "GRAPHICS HUBCLIENT_SCC faulted @ 0x0_04687000. Fault is of type FAULT_PDE ACCESS_TYPE_READ",
+     0x04687000, "read"),
+    ("NVRM: Xid (PCI:0000:08:00): 31, pid=169800, name=chrome, Ch 00000023, intr 00000000. MMU Fault: ENGINE CE0 "
+     "HUBCLIENT_HSCE0 faulted @ 0x0_0abe0000. Fault is of type FAULT_PTE ACCESS_TYPE_VIRT_READ",
+     0x0abe0000, "read"),
+    ("[14328.198504] NVRM: Xid (PCI:0000:0a:00): 31, pid=13332, name=cuda_plot_k32_v, Ch 00000010, intr 00000000. MMU "
+     "Fault: ENGINE CE2 HUBCLIENT_CE0 faulted @ 0x7f29_5b8c9000. Fault is of type FAULT_PRIV_VIOLATION "
+     "ACCESS_TYPE_VIRT_READ",
+     0x7f295b8c9000, "read"),
+    ("NVRM: Xid (PCI:0000:c1:00): 31, pid=2646416, name=python, channel 0x0000001a, intr 00000000. MMU Fault: ENGINE "
+     "GRAPHICS GPC10 GPCCLIENT_T1_5 faulted @ 0x725f_fb800000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
+     0x725ffb800000, "read"),
+    ("NVRM: Xid (PCI:0000:04:00): 74, pid=1234, name=python3, Channel 0x23, MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 "
+     "faulted @ 0x7fc123456000. Fault is of type FAULT_PTE ACCESS_TYPE_VIRT_READ",
+     0x7fc123456000, "read"),
+    ("NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=a.out, channel 0x00000008, intr 00000000. MMU Fault: ENGINE "
+     "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b12000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
+     0x7f8410b12000, "write"),
+    ("NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=a.out, channel 0x00000008, intr 00000000. MMU Fault: ENGINE "
+     "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b13000. Fault is of type FAULT_RO_VIOLATION ACCESS_TYPE_VIRT_WRITE",
+     0x7f8410b13000, "write to what may only be read"),
+    ("NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=a.out, channel 0x00000008, intr 00000000. MMU Fault: ENGINE "
+     "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b14000. Fault is of type FAULT_PTE ACCESS_TYPE_VIRT_ATOMIC_STRONG",
+     0x7f8410b14000, "atomic operation"),
+]
+# What stands around them: its numbers are no addresses.
+OTHER_LINES = [
+    "[14328.198496] NVRM: GPU at PCI:0000:0a:00: GPU-760d0170-b7c5-6817-9414-6cc7112645de",
+    "[14370.688139] NVRM: Xid (PCI:0000:0a:00): 45, pid='<unknown>', name=<unknown>, Ch 00000008",
+    "NVRM: Xid (PCI:0000:01:00): 45, pid=4242, name=a.out, channel 0x00000008",
+    "NVRM: Xid (PCI:0000:01:00): 13, pid=4242, name=a.out, Graphics Exception: ESR 0x504648=0xc00000e "
+    "0x504650=0x81000020 0x504644=0xd3eff2 0x50464c=0x17f",
+]
+
 
 class Why(unittest.TestCase):
     @classmethod
@@ -86,6 +126,19 @@ class Why(unittest.TestCase):
             self.assertIn(f"The kernel names the page {page:#x}", text)
             self.assertIn("The access was a write", text)
             self.assertIn("freed block 1 of 3145728 bytes", text)
+
+    def test_lines_as_they_were_published(self):
+        for line, page, access in PUBLISHED:
+            text = self.why(line, status=1)
+            self.assertIn(f"The kernel names the page {page:#x}: what touches its 4096 bytes counts.\n", text)
+            self.assertIn(f"The access was a {access}.\n", text)
+        # Of a log, only lines that name an address count, each once.
+        log = "".join(line + "\n" for line in [*OTHER_LINES, *(line for line, _, _ in PUBLISHED), *OTHER_LINES])
+        text = self.why("-", status=1, words=log)
+        self.assertEqual(re.findall(r"names the page (0x\w+):", text), [f"{page:#x}" for _, page, _ in PUBLISHED])
+        self.assertEqual(text.count("was in no block"), len(PUBLISHED))
+        for line in OTHER_LINES:
+            self.assertIn("names no address", self.why(line, status=2))
 
     def test_a_line_of_the_sanitizer(self):
         line = f"=========     Access to {self.second + 5:#x} is out of bounds"
