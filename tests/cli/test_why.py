@@ -54,10 +54,12 @@ PUBLISHED = [
      "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b12000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
      0x7f8410b12000, "write"),
     ("NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=a.out, channel 0x00000008, intr 00000000. MMU Fault: ENGINE "
-     "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b13000. Fault is of type FAULT_RO_VIOLATION ACCESS_TYPE_VIRT_WRITE",
+     "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b13000. Fault is of type FAULT_RO_VIOLATION "
+     "ACCESS_TYPE_VIRT_WRITE",
      0x7f8410b13000, "write to what may only be read"),
     ("NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=a.out, channel 0x00000008, intr 00000000. MMU Fault: ENGINE "
-     "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b14000. Fault is of type FAULT_PTE ACCESS_TYPE_VIRT_ATOMIC_STRONG",
+     "GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f84_10b14000. Fault is of type FAULT_PTE "
+     "ACCESS_TYPE_VIRT_ATOMIC_STRONG",
      0x7f8410b14000, "atomic operation"),
 ]
 # What stands around them: its numbers are no addresses.
