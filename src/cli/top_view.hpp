@@ -2,24 +2,15 @@
 // What `gpupool top` shows of one moment: a table for people, JSON for programs.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "cli/nvml.hpp"
-#include "cli/processes.hpp"
 #include "cli/top_choice.hpp"
+#include "cli/top_look.hpp"
 
 namespace gpupool::cli {
-
-struct Look {
-  uint64_t now_ns = 0;  // CLOCK_MONOTONIC, as pages have it
-  double unix_time = 0;
-  std::vector<ShownProcess> processes;
-  std::vector<Gpu> gpus;
-  bool is_chosen = false;  // does not show all that there is
-};
 
 /// How a table is drawn.
 struct TopStyle {
