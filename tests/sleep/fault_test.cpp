@@ -103,10 +103,10 @@ class Scene {
     ASSERT_TRUE(ok(gpupool_capture_id(pool_, kGraphStream, &capture_)));
     ASSERT_TRUE(ok(gpupool_malloc(pool_, 6 * kMiB, kGraphStream, &first)));
     ASSERT_TRUE(ok(gpupool_malloc(pool_, 2 * kMiB, kGraphStream, &fence)));
-    ASSERT_TRUE(ok(gpupool_fill(pool_, first, 1, 6 * kMiB, kGraphStream)));
+    ASSERT_TRUE(ok(gpupool_sim_work(kDevice, kGraphStream, first, 6 * kMiB, 1000)));
     ASSERT_TRUE(ok(gpupool_free(pool_, first, kGraphStream)));
     ASSERT_TRUE(ok(gpupool_malloc(pool_, 12 * kMiB, kGraphStream, &larger)));
-    ASSERT_TRUE(ok(gpupool_fill(pool_, larger, 2, 12 * kMiB, kGraphStream)));
+    ASSERT_TRUE(ok(gpupool_sim_work(kDevice, kGraphStream, larger, 12 * kMiB, 1000)));
     ASSERT_TRUE(ok(gpupool_free(pool_, larger, kGraphStream)));
     ASSERT_TRUE(ok(gpupool_free(pool_, fence, kGraphStream)));
     ASSERT_TRUE(ok(gpupool_sim_capture(kDevice, kGraphStream, 0)));
