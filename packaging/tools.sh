@@ -19,10 +19,13 @@ work=$root/build/packaging/$ecosystem
 mkdir -p "$output" "$work"
 cd "$root"
 
+# alone COMMAND...: what several ecosystems share is made by one of them at a time.
+alone() { flock "$root/build/packaging" "$@"; }
+
 prefix=${GPUPOOL_PREFIX:-}
 if [ -z "$prefix" ]; then
   prefix=$root/build/prefix
-  cmake --install build/release --prefix "$prefix" >/dev/null
+  alone cmake --install build/release --prefix "$prefix" >/dev/null
 fi
 soname=$(readelf -d "$prefix/lib/libgpupool.so" | sed -n 's/.*(SONAME).*\[\(.*\)\].*/\1/p')
 swig=${GPUPOOL_SWIG_BUILD:-$root/build/bindings/swig/swig}
@@ -34,7 +37,7 @@ export SOURCE_DATE_EPOCH
 
 # make_swig FILE...: builds files with bindings/swig/Makefile.
 make_swig() {
-  make --no-print-directory -C bindings/swig BUILD="$swig" GPUPOOL_PREFIX="$prefix" "${@/#/$swig/}"
+  alone make --no-print-directory -C bindings/swig BUILD="$swig" GPUPOOL_PREFIX="$prefix" "${@/#/$swig/}"
 }
 
 # carry FOLDER FILE...: copies the files, and the library beside them, without what only debuggers need.
@@ -57,7 +60,7 @@ fill() {
 # write_source FOLDER: writes the sources as libgpupool-VERSION.tar.gz: what git tracks here, with changes since.
 # Packages for C and C++ are built from it.
 write_source() {
-  local files=$root/build/packaging/source-files
+  local files=$work/source-files
   rm -rf "$files"
   mkdir -p "$files" "$1"
   git ls-files -co --exclude-standard -z | while IFS= read -r -d '' file; do

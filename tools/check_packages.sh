@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds every package from the release build, for this machine, and tries it in a clean environment: check_packages.sh
-# [ECOSYSTEM...]. Compiled files stay in build/packaging for the next run.
+# [ECOSYSTEM...]. Two at a time. Compiled files stay in build/packaging for the next run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/languages.sh
@@ -11,23 +11,36 @@ unset GPUPOOL_PREFIX LD_LIBRARY_PATH PKG_CONFIG_PATH
 
 ecosystems=("$@")
 if [ ${#ecosystems[@]} -eq 0 ]; then
-  for script in packaging/*/try.sh; do ecosystems+=("$(basename "$(dirname "$script")")"); done
+  ecosystems=(python rust go)  # first, since they take longest
+  for script in packaging/*/try.sh; do
+    each=$(basename "$(dirname "$script")")
+    [[ " ${ecosystems[*]} " == *" $each "* ]] || ecosystems+=("$each")
+  done
 fi
 folder=$root/build/packages
 rm -rf "$folder"
 packaging/source/build.sh "$folder"
-for each in "${ecosystems[@]}"; do
-  start=$SECONDS
-  if [ "$each" = rust ] && ! fits Rust; then
-    echo "== package: rust: $(lacks Rust); skipped"
-    continue
+
+check() { # check ECOSYSTEM
+  local machine=()
+  if [ "$1" = rust ] && ! fits Rust; then
+    echo "$(lacks Rust); skipped"
+    return
   fi
-  machine=()
-  [ "$each" != python ] || machine=("$(uname -m)")
-  [ "$each" = source ] || "packaging/$each/build.sh" "$folder" "${machine[@]}"
-  "packaging/$each/try.sh" "$folder"
-  echo "== package: $each, $((SECONDS - start)) s"
-done
+  [ "$1" != python ] || machine=("$(uname -m)")
+  [ "$1" = source ] || "packaging/$1/build.sh" "$folder" "${machine[@]}"
+  "packaging/$1/try.sh" "$folder"
+}
+
+logs=$root/build/packaging/logs
+lanes=2
+. tools/progress.sh
+rm -rf "$logs"
+echo "== packages"
+for each in "${ecosystems[@]}"; do begin "$each" check "$each"; done
+finish || exit 1
+# What was left out, and why.
+grep -HE 'skipped|not tried|nothing is built|no rock' "$logs"/*.log | sed 's|.*/\(.*\)\.log:|   \1: |' || true
 
 packaging/sbom.py "$folder" 0.0.0 build/packages.spdx.json
 validator=build/venv/bin/pyspdxtools
