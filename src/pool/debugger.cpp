@@ -290,7 +290,10 @@ void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address)
   {
     const QuietLock lock = door_.enter();
     start = rooms_.device.raw().now_ns();
-    if (!may_guard()) return;
+    if (!may_guard()) {
+      guard_ns_ += rooms_.device.raw().now_ns() - start;  // earlier guards are unmapped there
+      return;
+    }
   }
   Sighting guarded;
   Address fenced = 0;
