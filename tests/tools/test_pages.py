@@ -53,6 +53,11 @@ class Pages(unittest.TestCase):
             with self.subTest(page=str(page.relative_to(ROOT))):
                 self.assertEqual(missing_in(page, page.read_text(encoding="utf-8")), [])
 
+    def test_each_folder_of_src_has_one(self):
+        folders = [path for path in (ROOT / "src").iterdir() if path.is_dir()]
+        self.assertGreater(len(folders), 8)
+        self.assertEqual([path.name for path in folders if not (path / "README.md").is_file()], [])
+
     def test_what_is_missing_is_found(self):
         page = ROOT / "docs/architecture.md"
         self.assertEqual(missing_in(page, "[a](abi.md) [b](none.md#x) [c](https://x.y) `docs/abi.md`"), ["none.md"])
