@@ -49,7 +49,7 @@ bool begins(std::string_view text, std::string_view with) noexcept {
 bool is_own_name(std::string_view name) noexcept {
   if (begins(name, "<")) name.remove_prefix(1);
   return begins(name, "gpupool::") || name == "gpupool_malloc" || name == "gpupool_malloc_aligned" ||
-         begins(name, "_cgo_");
+         name == "gpupool_free" || begins(name, "_cgo_");
 }
 
 std::string line_of(const os::Origin& origin, std::string name, const void* code) {

@@ -201,17 +201,24 @@ for thread in threads: thread.join()
         self.assertEqual(run("replay", "--device", "sim", "--passes", "1", self.folder / "x.trace")[0], 0)
 
     def test_a_killed_process_leaves_a_whole_recording(self):
+        total = 0
         for seed in range(KILLS):
             path = self.folder / f"killed{seed}.gpt"
             program = PROLOGUE + """
+import mmap
+counts = memoryview(mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4096)).cast("Q")
 print("ready", flush=True)
 live = []
 while True:
     live.append(malloc(512 * (1 + len(live) % 50)))
+    counts[0] += 1
     if len(live) > 200:
         free(live.pop(0))
+        counts[1] += 1
 """
-            process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+            counts = self.folder / f"counts{seed}"
+            counts.write_bytes(bytes(4096))
+            process = subprocess.Popen([sys.executable, "-c", program, counts], stdout=subprocess.PIPE,
                                        env=os.environ | {"GPUPOOL_RECORD": str(path)})
             process.stdout.readline()
             time.sleep(random.Random(seed).uniform(0.0, 0.1))
@@ -224,12 +231,19 @@ while True:
             self.assertIn("the process was killed", said)
             self.assertNotIn("damaged", said)
             self.assertEqual(run("export", path)[1], run("export", whole)[1])
+            # Every call that returned is there, and at most one more.
+            lines = run("export", whole)[1].splitlines()
+            for kind, counted in zip("af", struct.unpack_from("<2Q", counts.read_bytes()), strict=True):
+                recorded = sum(line.startswith(kind + " ") for line in lines)
+                self.assertIn(recorded - counted, (0, 1))
+                total += counted
             exported = self.folder / f"killed{seed}.trace"
             status, _, said = run("export", whole, "-o", exported)
             if status != 0:  # it was killed before its first malloc
                 self.assertIn("nothing was allocated", said)
             elif "a 1 " in exported.read_text(encoding="utf-8"):
                 self.assertEqual(run("replay", "--device", "sim", "--passes", "1", exported)[0], 0)
+        self.assertGreater(total, 1000)
 
     def test_a_child_is_not_recorded_and_does_no_harm(self):
         path = self.record("""
