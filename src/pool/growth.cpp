@@ -52,11 +52,16 @@ void Growth::choose_rung() {
   const bool shares = rooms_.company.neighbours != nullptr;
   const uint64_t room = shares ? limit - std::min(used, limit) : budget.room();
   sizer_.fine = room < limit / 2 || calls_were_cheap();
-  if (rooms_.options.max_chunk != 0 || used > limit / policy::kLargeLimitParts) return;
+  if (rooms_.options.max_chunk != 0) return;
+  if (shares && !sizer_.fine) {
+    sizer_.max_inside = std::min(limit / policy::kLargeGroupParts, policy::kLargestChunk);
+  }
+  if (used > limit / policy::kLargeLimitParts) return;
   sizer_.max_chunk = std::clamp(used / policy::kLargeSharedParts, policy::kMaxChunk, policy::kLargestChunk);
   // Streams lend each other what they hold. Alone, a stream's chunks are large only for its largest blocks.
   const uint64_t whole = std::max(bytes_, rooms_.streams.count() > 1 ? used : 0);
-  sizer_.max_inside = std::min(whole / policy::kLargeParts, policy::kLargestChunk);
+  sizer_.max_inside =
+      std::max(sizer_.max_inside, std::min(whole / policy::kLargeParts, policy::kLargestChunk));
 }
 
 bool Growth::calls_were_cheap() const {

@@ -113,6 +113,8 @@ class Member : public std::enable_shared_from_this<Member> {
   };
   enum class For : uint32_t { cached, sleep };
   Round ask(uint64_t bytes, uint64_t until, For what, Slots& asked) noexcept;
+  uint64_t ahead(uint64_t now) noexcept;
+  void note_growth(uint64_t bytes) noexcept;
   double beyond_share() const noexcept;
   bool others_wait() const noexcept;
   void count_taken(uint64_t bytes) noexcept;
@@ -131,6 +133,8 @@ class Member : public std::enable_shared_from_this<Member> {
   uint64_t charges_ = 0;
   uint32_t turns_ = 0;  // threads that wait
   uint64_t wanted_ = 0;
+  uint64_t grown_ = 0;     // by asking, since it began to grow
+  uint64_t asked_at_ = 0;  // when it last got what it asked for
   std::atomic<uint64_t> given_{0};
   std::atomic<uint64_t> taken_{0};
   std::atomic<uint64_t> swept_at_{0};

@@ -16,6 +16,12 @@ constexpr uint64_t kFirstGapNs = 2'000'000;
 /// How often to look for dead members while waiting: a lost lock rings no bell.
 constexpr uint64_t kSweepNs = 1'000'000;
 
+/// A member that asks again within this time is still growing, and asks for more than it lacks, so that its
+/// neighbours release memory while it uses what they have released before: half of what it has asked for
+/// since it began to grow, which bounds what is given in vain, and at most this much.
+constexpr uint64_t kGrowthGapNs = 5'000'000;
+constexpr uint64_t kMostAhead = uint64_t{1} << 30;
+
 struct Candidate {
   uint32_t slot = 0;
   bool is_late = false;  // did not answer the last time
@@ -188,6 +194,19 @@ bool Turn::put_own_to_sleep(uint64_t bytes) noexcept {
   return member_.own().sleepers.load() != 0 && member_.owner_->put_to_sleep(bytes, asker_) != 0;
 }
 
+/// How much to ask for beyond what is missing.
+uint64_t Member::ahead(uint64_t now) noexcept {
+  const SpinGuard lock(lock_);
+  if (now - asked_at_ > kGrowthGapNs) grown_ = 0;
+  return std::min(grown_ / 2, kMostAhead);
+}
+
+void Member::note_growth(uint64_t bytes) noexcept {
+  const SpinGuard lock(lock_);
+  asked_at_ = now_ns();
+  grown_ += bytes;
+}
+
 bool Member::others_wait() const noexcept {
   const Header& header = layout()->header;
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
@@ -207,11 +226,13 @@ bool Turn::wait() noexcept {
   uint64_t given_before = 0;  // this round
   bool has_asked = false;
   const uint64_t start = now_ns();
+  const uint64_t ahead = member_.ahead(start);
   for (;;) {
     const uint32_t seen = region.header.freed.load();
     const uint64_t missing = member_.missing(bytes_);
     if (missing == 0) {
       if (has_asked) member_.count_taken(bytes_);
+      member_.note_growth(bytes_);
       return true;
     }
     const uint64_t now = now_ns();
@@ -223,7 +244,7 @@ bool Turn::wait() noexcept {
       next_round = now + gap;
       if (member_.beyond_share() > -kFair) gap *= 2;
     }
-    Member::Round round = member_.ask(missing, until_, Member::For::cached, asked);
+    Member::Round round = member_.ask(missing + ahead, until_, Member::For::cached, asked);
     if (round.is_over && put_own_to_sleep(missing)) continue;
     if (round.is_over)
       round.is_over = member_.ask(missing, until_, Member::For::sleep, asked_to_sleep).is_over;

@@ -9,8 +9,10 @@ members of one group whose limit is `cap`, of which at most the part `--live` is
 
 At once: in each turn each program gets a new working set; those that shrink go first, then all the others grow and all
 work at the same time. In turn: only one program at a time gets a new working set and works, so that it shares nothing
-but memory. Then each program is started alone, in no group, with the same turns; its speed is the time of its turns
-alone over that beside the others. Ends with 1 if a program was out of memory, or if it found wrong bytes.
+but memory. A turn replaces `--times` blocks: how much work there is between two working sets decides how much of the
+time the moving of memory takes. Then each program is started alone, in no group, with the same turns; its speed is the
+time of its turns alone over that beside the others. Ends with 1 if a program was out of memory, or if it found wrong
+bytes.
 
     GPUPOOL_BACKEND=sim GPUPOOL_SIM_SHARED=one GPUPOOL_SIM=capacity=2GiB one_card.py --device sim --cap 1GiB \
         --live 0.9 --minutes 0.1 --programs pool,pool
@@ -213,20 +215,20 @@ def turns_of(count, live, numbers, most):
         yield who, has[who], numbers.getrandbits(32)
 
 
-def take_turn(member, size, largest, seed):
+def take_turn(member, size, largest, seed, times):
     member.tell("become", size, largest, seed)
     spent = member.hear()
-    member.tell("work", 20, seed)
+    member.tell("work", times, seed)
     return spent + member.hear()
 
 
-def in_turn(members, turns, largest, deadline):
+def in_turn(members, turns, largest, times, deadline):
     """One at a time. Returns the turns that were taken, and how long each took."""
     taken = []
     for who, size, seed in turns:
         if time.monotonic() > deadline or any(each.failures for each in members):
             break
-        taken.append((who, size, seed, take_turn(members[who], size, largest, seed)))
+        taken.append((who, size, seed, take_turn(members[who], size, largest, seed, times)))
     return taken
 
 
@@ -234,7 +236,7 @@ def alone(kind, given, turns, largest):
     """The nanoseconds of each of a program's turns, with nobody beside it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_SHARE")}
     member = Member(kind, given.device, environment | {"GPUPOOL_LIMIT": given.cap})
-    times = [take_turn(member, size, largest, seed) for size, seed in turns]
+    times = [take_turn(member, size, largest, seed, given.times) for size, seed in turns]
     member.end()
     return times, member.failures
 
@@ -255,7 +257,7 @@ def main(given):
             each.tell("become", 0, largest, 0)
             each.hear()
         turns = list(turns_of(len(kinds), live, numbers, PROGRAM_TURNS))
-        taken = in_turn(members, turns, largest, time.monotonic() + part)
+        taken = in_turn(members, turns, largest, given.times, time.monotonic() + part)
         for each in members:
             each.end()
     failed = [f"{each.kind}: {failure}" for each in members for failure in each.failures]
@@ -278,6 +280,7 @@ if __name__ == "__main__":
     parser.add_argument("--cap", default="80GiB")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--programs", default="torch,cupy,pool")
+    parser.add_argument("--times", type=int, default=20, help="blocks that are replaced in a turn")
     parser.add_argument("--live", type=float, default=0.97)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--be", help=argparse.SUPPRESS)

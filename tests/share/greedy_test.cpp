@@ -55,10 +55,43 @@ int be_greedy(gpupool_t* pool, uint64_t seed, uint64_t until, std::atomic<uint64
   return gpupool_validate(pool) == GPUPOOL_SUCCESS ? 0 : 2;
 }
 
+/// What each of the greedy has got, and what it spent on it, while one looked.
+struct Shares {
+  double least_part = 0;   // of an equal one, on average
+  double driver_time = 0;  // the largest part of the time that the driver took
+
+  bool are_fair() const { return least_part >= 0.9 && driver_time <= 0.01; }
+};
+
+class Greedy : public PoolsTest {
+ protected:
+  static constexpr size_t kProcesses = 3;
+
+  Shares watch(uint64_t seconds) const {
+    const auto spent = [&](size_t i) { return static_cast<double>(board_->figures[kProcesses + i].load()); };
+    std::array<double, kProcesses> held{};
+    std::array<double, kProcesses> before{};
+    for (size_t i = 0; i < kProcesses; ++i) before[i] = spent(i);
+    double looks = 0;
+    const uint64_t start_at = now_ns();
+    for (const uint64_t end_at = start_at + seconds * 1000 * kMillisecond; now_ns() < end_at; ++looks) {
+      for (size_t i = 0; i < kProcesses; ++i) held[i] += static_cast<double>(board_->figures[i].load());
+      usleep(5000);
+    }
+    const auto elapsed = static_cast<double>(now_ns() - start_at);
+    Shares shares;
+    shares.least_part =
+        *std::min_element(held.begin(), held.end()) / looks / (double{kCapacity} / kProcesses);
+    for (size_t i = 0; i < kProcesses; ++i)
+      shares.driver_time = std::max(shares.driver_time, (spent(i) - before[i]) / elapsed);
+    return shares;
+  }
+};
+
 /// Each is in need all the time, and frees something only when it is refused. The one that comes first, and
-/// has everything, does not stay ahead. GPUPOOL_GREEDY_SECONDS=60 for the figures of docs/sharing.md.
-TEST_F(PoolsTest, GreedyProcessesComeToLikeParts) {
-  constexpr size_t kProcesses = 3;
+/// has everything, does not stay ahead. GPUPOOL_GREEDY_SECONDS=60 for the figures of docs/sharing.md; a busy
+/// machine gets some more tries.
+TEST_F(Greedy, F13_ProcessesComeToLikeParts) {
   setenv("GPUPOOL_SIM", "capacity=8GiB,data=0,time=real", 1);
   std::vector<pid_t> children;
   for (size_t i = 0; i < kProcesses; ++i) {
@@ -68,39 +101,21 @@ TEST_F(PoolsTest, GreedyProcessesComeToLikeParts) {
                  ? 3
                  : be_greedy(pool, i, ~uint64_t{0}, board_->figures[i], board_->figures[kProcesses + i]);
     }));
-    if (i == 0) usleep(1'000'000);
+    if (i == 0) usleep(500'000);
   }
-  // The least part of an equal one that any has on average.
-  const auto least_part = [&](uint64_t seconds) {
-    std::array<double, kProcesses> held{};
-    double looks = 0;
-    for (const uint64_t end_at = now_ns() + seconds * 1000 * kMillisecond; now_ns() < end_at; ++looks) {
-      for (size_t i = 0; i < kProcesses; ++i) held[i] += static_cast<double>(board_->figures[i].load());
-      usleep(5000);
+  const char* const asked = getenv("GPUPOOL_GREEDY_SECONDS");
+  const uint64_t seconds = asked == nullptr ? 2 : std::strtoull(asked, nullptr, 10);
+  Shares shares;
+  for (int i = 0; i < 60 && shares.least_part < 0.85; ++i) shares = watch(1);
+  for (int i = 0; i < 8 && (i == 0 || !shares.are_fair()); ++i) {
+    shares = watch(seconds);
+    if (asked != nullptr) {
+      printf("the least part: %.3f of a third; the driver took %.2f %% of the time at most\n",
+             shares.least_part, 100 * shares.driver_time);
     }
-    return *std::min_element(held.begin(), held.end()) / looks / (double{kCapacity} / kProcesses);
-  };
-  double least = 0;
-  for (int i = 0; i < 120 && least < 0.6; ++i) least = least_part(1);
-  EXPECT_GE(least, 0.6);
-  if (const char* const seconds = getenv("GPUPOOL_GREEDY_SECONDS"); seconds != nullptr) {
-    for (int i = 0; i < 120 && least < 0.85; ++i) least = least_part(1);
-    const auto spent = [&] {
-      std::array<double, kProcesses> all{};
-      for (size_t i = 0; i < kProcesses; ++i)
-        all[i] = static_cast<double>(board_->figures[kProcesses + i].load());
-      return all;
-    };
-    const auto before = spent();
-    const uint64_t start = now_ns();
-    const double part = least_part(std::strtoull(seconds, nullptr, 10));
-    const auto elapsed = static_cast<double>(now_ns() - start);
-    double most = 0;
-    const auto after = spent();
-    for (size_t i = 0; i < kProcesses; ++i) most = std::max(most, (after[i] - before[i]) / elapsed);
-    printf("the least part: %.3f of a third; the driver took %.2f %% of the time at most\n", part,
-           100 * most);
   }
+  EXPECT_GE(shares.least_part, 0.9);
+  EXPECT_LE(shares.driver_time, 0.01);
   for (const pid_t child : children) end(child);
 }
 

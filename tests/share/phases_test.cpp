@@ -2,10 +2,9 @@
 // Programs whose phases differ: each needs much while the others need little.
 #include <array>
 #include <random>
-#include <utility>
-#include <vector>
 
 #include "pools_fixture.hpp"
+#include "working_set.hpp"
 
 namespace gpupool::internal::share {
 namespace {
@@ -15,57 +14,38 @@ constexpr uint64_t kMuch = 5 * kGiB;
 constexpr uint64_t kLittle = kGiB;
 constexpr int kPhases = 12;
 
-/// Blocks of random sizes, some of which stay from phase to phase.
-class WorkingSet {
- public:
-  /// Blocks have up to `largest` MiB.
-  WorkingSet(gpupool_t* pool, uint64_t seed, uint64_t largest)
-      : pool_(pool), random_(seed), largest_(largest) {}
-
-  /// Frees blocks at random, or takes some, until exactly `bytes` are live. False: out of memory.
-  bool become(uint64_t bytes) {
-    while (live_ > bytes) {
-      std::swap(blocks_[random_() % blocks_.size()], blocks_.back());
-      gpupool_free(pool_, blocks_.back().first, 0);
-      live_ -= blocks_.back().second;
-      blocks_.pop_back();
-    }
-    while (live_ < bytes) {
-      const uint64_t size = std::min(bytes - live_, (1 + random_() % largest_) * kMiB);
-      gpupool_ptr_t block = 0;
-      if (gpupool_malloc(pool_, size, 0, &block) != GPUPOOL_SUCCESS) return false;
-      blocks_.emplace_back(block, size);
-      live_ += size;
-    }
-    return true;
-  }
-
-  uint64_t live() const { return live_; }
-
- private:
-  gpupool_t* pool_;
-  std::mt19937_64 random_;
-  uint64_t largest_;
-  std::vector<std::pair<gpupool_ptr_t, uint64_t>> blocks_;
-  uint64_t live_ = 0;
+/// Blocks of up to `largest` MiB, and times as much memory as on a card of 8 GiB.
+struct Card {
+  const char* name;
+  uint64_t times;
+  uint64_t largest;
 };
+
+class Phases : public PoolsTest, public testing::WithParamInterface<Card> {};
+INSTANTIATE_TEST_SUITE_P(On, Phases,
+                         testing::Values(Card{"8GiB", 1, 256}, Card{"64GiB", 8, 512},
+                                         Card{"128GiB", 16, 2048}),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 /// In each phase one process, in turn, has much, and the others have little: a static split would need three
 /// times `kMuch`. All fits into 1.02 times what is live together at most.
-TEST_F(PoolsTest, ProgramsWhosePhasesDifferFitIntoTheirJointPeak) {
-  constexpr uint64_t kJoint = kMuch + (kProcesses - 1) * kLittle;
-  ASSERT_LE(kJoint, kCapacity);
-  setenv("GPUPOOL_SHARE_LIMIT", std::to_string(kJoint + kJoint / 50).c_str(), 1);
+TEST_P(Phases, ProgramsWhosePhasesDifferFitIntoTheirJointPeak) {
+  const Card& card = GetParam();
+  const uint64_t much = kMuch * card.times;
+  const uint64_t little = kLittle * card.times;
+  const uint64_t joint = much + (kProcesses - 1) * little;
+  setenv("GPUPOOL_SIM", ("data=0,capacity=" + std::string(card.name)).c_str(), 1);
+  setenv("GPUPOOL_SHARE_LIMIT", std::to_string(joint + joint / 50).c_str(), 1);
   std::array<pid_t, kProcesses> children{};
   for (size_t self = 0; self < kProcesses; ++self) {
     children[self] = start([&, self] {
       gpupool_t* const pool = make_pool();
-      WorkingSet set(pool, self, 256);
+      WorkingSet set(pool, self, card.largest);
       // First those shrink that need less now, then one grows.
       for (int step = 0; step < 2 * kPhases; ++step) {
         const bool has_much = static_cast<size_t>(step / 2) % kProcesses == self;
         const bool is_its_step = has_much == (step % 2 == 1);
-        if (is_its_step && !set.become(has_much ? kMuch : kLittle)) return 1 + step;
+        if (is_its_step && !set.become(has_much ? much : little)) return 1 + step;
         ++board_->step;
         if (!board_->reaches(static_cast<int>(kProcesses) * (step + 1), 60'000)) return 100;
       }
