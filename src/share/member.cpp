@@ -118,11 +118,23 @@ Status Member::lock_free_slot(const File& file, Layout& layout, uint64_t free) {
     if (word::amount_of(place.account.state.load()) == 0) {
       slot_ = slot;
       introduce(place);
+      set_limit_of_empty(layout);
       return kSuccess;
     }
     unlock_slot(file, slot);  // the device must still confirm that its memory is free
   }
   return fail(GPUPOOL_ERROR_UNAVAILABLE, "all %u places of %s are taken", kSlots, place_.path().c_str());
+}
+
+/// A limit that a program asks for holds where it has the group to itself: not only for the first that ever
+/// came.
+void Member::set_limit_of_empty(Layout& layout) const noexcept {
+  if (place_.limit == 0 || !place_.socket.empty()) return;
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    const Slot& each = layout.slots[slot];
+    if (slot != slot_ && (each.pid.load() != 0 || word::amount_of(each.account.state.load()) != 0)) return;
+  }
+  layout.header.limit.store(std::min(place_.limit / kUnitBytes, kMostUnits));
 }
 
 void Member::introduce(Slot& slot) noexcept {

@@ -92,6 +92,7 @@ class Member : public std::enable_shared_from_this<Member> {
   Status open_again(File& file) const;
   Status lock_free_slot(const File& file, Layout& layout, uint64_t free);
   void introduce(Slot& slot) noexcept;
+  void set_limit_of_empty(Layout& layout) const noexcept;
   bool recharge(uint64_t reserved, uint64_t guaranteed, bool waits_in_turn) noexcept;
   bool is_passing(uint64_t units) const noexcept;
 

@@ -91,7 +91,7 @@ class Greedy : public PoolsTest {
 /// Each is in need all the time, and frees something only when it is refused. The one that comes first, and
 /// has everything, does not stay ahead. GPUPOOL_GREEDY_SECONDS=60 for the figures of docs/sharing.md; a busy
 /// machine gets some more tries.
-TEST_F(Greedy, F13_ProcessesComeToLikeParts) {
+TEST_F(Greedy, F14_ProcessesComeToLikeParts) {
   setenv("GPUPOOL_SIM", "capacity=8GiB,data=0,time=real", 1);
   std::vector<pid_t> children;
   for (size_t i = 0; i < kProcesses; ++i) {

@@ -131,7 +131,7 @@ TEST_F(MemberTest, ALivingChildDoesNotKeepItsDeadParentsPlace) {
   kill(grandchild->load(), SIGKILL);
 }
 
-TEST_F(MemberTest, TheLastPlaceIsTheLast) {
+TEST_F(MemberTest, F13_TheLastPlaceIsTheLast) {
   Common<std::atomic<int>> joined;
   Common<std::atomic<int>> refused;
   std::vector<pid_t> children;
@@ -154,7 +154,7 @@ TEST_F(MemberTest, TheLastPlaceIsTheLast) {
 }
 
 /// Of the listener's thread, while nobody asks for anything.
-TEST_F(MemberTest, AnIdleMemberIsNotWoken) {
+TEST_F(MemberTest, F15_AnIdleMemberIsNotWoken) {
   const auto member = join();
   const auto switches = [] {
     uint64_t sum = 0;
@@ -181,7 +181,7 @@ TEST_F(MemberTest, AnIdleMemberIsNotWoken) {
   EXPECT_EQ(switches(), before);
 }
 
-TEST_F(MemberTest, OthersAreNotAskedForSignals) {
+TEST_F(MemberTest, P15_OthersAreNotAskedForSignals) {
   const auto member = join();
   // Every signal is blocked in the listener, so that it never runs a handler of the application's.
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -291,7 +291,7 @@ TEST_F(MemberTest, LimitsGuaranteesAndPrioritiesAreSetFromOutside) {
 }
 
 /// Many processes at once, one of which is killed again and again: the sum is exact and never over the limit.
-TEST_F(MemberTest, SumsAreExactWhereProcessesAreKilledAtRandom) {
+TEST_F(MemberTest, P6_F3_SumsAreExactWhereProcessesAreKilledAtRandom) {
   constexpr int kProcesses = 6;
   const auto watcher = join();
   Common<std::atomic<uint64_t>> operations;

@@ -61,7 +61,7 @@ uint64_t least_moved(const std::vector<Resize>& turns) {
 }
 
 /// GPUPOOL_MOVES=TURNS for longer runs.
-TEST_F(PoolsTest, WhatMovesIsWhatWorkingSetsNeed) {
+TEST_F(PoolsTest, F9_WhatMovesIsWhatWorkingSetsNeed) {
   setenv("GPUPOOL_SIM", "capacity=80GiB,data=0", 1);
   setenv("GPUPOOL_SHARE_LIMIT", std::to_string(kCardLimit).c_str(), 1);
   const char* const asked = getenv("GPUPOOL_MOVES");

@@ -90,7 +90,7 @@ TEST_F(PoolsTest, AGuaranteeThatTheGroupDoesNotHaveIsRefused) {
   end(live);
 }
 
-TEST_F(PoolsTest, TheMemoryOfAKilledProcessComesBack) {
+TEST_F(PoolsTest, F10_TheMemoryOfAKilledProcessComesBack) {
   for (int round = 0; round < 5; ++round) {
     board_->step = 0;
     const pid_t hoarder = start_hoarder(7 * kGiB, true);
@@ -112,7 +112,7 @@ TEST_F(PoolsTest, TheMemoryOfAKilledProcessComesBack) {
   EXPECT_EQ(used_after_repair(), 0U);
 }
 
-TEST_F(PoolsTest, AStoppedProcessHoldsNobodyUpForLongerThanTheWait) {
+TEST_F(PoolsTest, F4_AStoppedProcessHoldsNobodyUpForLongerThanTheWait) {
   const pid_t hoarder = start_hoarder(7 * kGiB, false);
   ASSERT_TRUE(board_->reaches(1));
   stop(hoarder);
@@ -181,7 +181,7 @@ TEST_F(PoolsTest, DestroyingThePoolsLeavesTheGroup) {
   EXPECT_EQ(end_of(other), 0);
 }
 
-TEST_F(PoolsTest, ARegionThatCannotBeUsedMeansAloneWithOneWarning) {
+TEST_F(PoolsTest, F12_ARegionThatCannotBeUsedMeansAloneWithOneWarning) {
   for (const char* damage : {"truncated", "foreign", "newer"}) {
     SCOPED_TRACE(damage);
     end_of(start([&] { return make_pool() == nullptr ? 1 : 0; }));

@@ -54,7 +54,7 @@ TEST_F(RegionTest, TheDefaultFolderIsTheUsersAlone) {
   std::filesystem::remove(path());
 }
 
-TEST_F(RegionTest, TruncatedIsRefused) {
+TEST_F(RegionTest, F12_TruncatedIsRefused) {
   join();
   ASSERT_EQ(truncate(path().c_str(), 100), 0);
   expect_refused("has 100 bytes, not");
@@ -68,7 +68,7 @@ TEST_F(RegionTest, ForeignIsRefused) {
   expect_refused("is no region of gpupool");
 }
 
-TEST_F(RegionTest, OlderAndNewerLayoutsAreRefused) {
+TEST_F(RegionTest, F12_OlderAndNewerLayoutsAreRefused) {
   join();
   overwrite(offsetof(Header, major), kMajor + 1);
   expect_refused("has layout 2, and this version of gpupool knows 1");

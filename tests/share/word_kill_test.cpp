@@ -57,7 +57,7 @@ int64_t amount(const Shared& shared, uint32_t slot) {
   return word::amount_of(shared.accounts[slot].state.load());
 }
 
-TEST_P(WordKill, IsEitherDoneOrNot) {
+TEST_P(WordKill, P1_F1_IsEitherDoneOrNot) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer has too many instructions";
 #endif

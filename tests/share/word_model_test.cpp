@@ -284,7 +284,7 @@ class Checker {
   std::vector<State> open_;
 };
 
-TEST(WordModel, ThreeMembersAndThreeDeathsAreConsistentInEveryInterleaving) {
+TEST(WordModel, F5_ThreeMembersAndThreeDeathsAreConsistentInEveryInterleaving) {
   Checker checker(Fault::none, 3);
   const size_t states = checker.run();
   EXPECT_EQ(checker.why, nullptr) << checker.why;
@@ -292,7 +292,7 @@ TEST(WordModel, ThreeMembersAndThreeDeathsAreConsistentInEveryInterleaving) {
   RecordProperty("states", std::to_string(states));
 }
 
-TEST(WordModel, EveryFaultThatIsPutInIsFound) {
+TEST(WordModel, F5_EveryFaultThatIsPutInIsFound) {
   for (const Fault fault : {Fault::no_note, Fault::note_read_first, Fault::no_second_look,
                             Fault::entered_first, Fault::no_resolve}) {
     Checker checker(fault, 3);
