@@ -49,7 +49,7 @@ class SimPeersTest : public SimTest {
     char where[32];
     std::snprintf(where, sizeof where, "%#llx", static_cast<unsigned long long>(address));
     for (const std::string& word :
-         std::vector<std::string>{"no access", "of device 1", "of device 0", "gives device 1", where}) {
+         std::vector<std::string>{"no access", "of device 1", "of device 0", "gives it none", where}) {
       EXPECT_NE(words.find(word), std::string::npos) << words;
     }
     EXPECT_EQ(peer_faults(), ++peer_faults_seen_);

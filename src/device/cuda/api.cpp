@@ -64,16 +64,16 @@ const char* init_advice(CUresult result) noexcept {
     case cuda::CUDA_ERROR_NO_DEVICE:
       return "there is no GPU in this machine or container, or CUDA_VISIBLE_DEVICES hides it";
     case cuda::CUDA_ERROR_NOT_INITIALIZED:
-      return "was this process forked from one that had used CUDA already? Start it with exec instead "
-             "(in Python: multiprocessing with \"spawn\")";
+      return "was this process forked from one that had used CUDA? Start it with exec (in Python: "
+             "multiprocessing with \"spawn\")";
     case cuda::CUDA_ERROR_STUB_LIBRARY:
       return "this libcuda.so.1 is the CUDA Toolkit's stub for linking: take its folder out of the library "
              "path";
     case cuda::CUDA_ERROR_SYSTEM_NOT_READY:
       return "the GPUs are not ready: on a machine with NVSwitch, is the fabric manager running?";
     case cuda::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-      return "the driver's library and kernel module differ in version: after an update of the driver, "
-             "restart the machine or the container";
+      return "the driver's library and kernel module differ in version: after an update, "
+             "restart the machine or container";
     case cuda::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
       return "the CUDA compatibility package does not support this GPU: take it out of the library path";
     case cuda::CUDA_ERROR_DEVICE_UNAVAILABLE: return "another process uses the GPU exclusively";
