@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Slurm's TaskProlog, in slurm.conf. Slurm puts what it prints as "export NAME=value" into the task's environment, so
-# each task is limited to its part of the job's GPUs. We have not run it on a cluster: docs/fleet.md.
+# each task is limited to its part of the job's GPUs.
 shards_per_device=8 # Count= of gres/shard for one GPU, in gres.conf
 
 # Leaves alone jobs without a GPU, and what the job has set itself.
