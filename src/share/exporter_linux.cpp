@@ -23,10 +23,10 @@
 namespace gpupool::internal::share {
 namespace {
 
-/// The PID namespace of a process, which is a folder of /proc; 0: this process may not know.
-uint64_t space_of(const std::string& folder) noexcept {
+/// The PID namespace that a file ns/pid of /proc stands for; 0: this process may not know.
+uint64_t space_of(const char* file) noexcept {
   struct stat found {};
-  return stat((folder + "/ns/pid").c_str(), &found) == 0 ? found.st_ino : 0;
+  return stat(file, &found) == 0 ? found.st_ino : 0;
 }
 
 bool read_number(std::string_view text, int& number) noexcept {
@@ -69,7 +69,7 @@ int number_here(const ProcessName& name) {
     int number = 0;
     if (!read_number(entry->d_name, number)) continue;
     const std::string folder = std::string("/proc/") + entry->d_name;
-    if (space_of(folder) == name.space && inner_number(folder) == name.pid) return number;
+    if (space_of((folder + "/ns/pid").c_str()) == name.space && inner_number(folder) == name.pid) return number;
   }
   return 0;
 }
@@ -77,7 +77,7 @@ int number_here(const ProcessName& name) {
 }  // namespace
 
 ProcessName own_name() noexcept {
-  return {getpid(), space_of("/proc/self")};
+  return {getpid(), space_of("/proc/self/ns/pid")};
 }
 
 Status open_process(const ProcessName& name, File& process) {
