@@ -69,7 +69,8 @@ int number_here(const ProcessName& name) {
     int number = 0;
     if (!read_number(entry->d_name, number)) continue;
     const std::string folder = std::string("/proc/") + entry->d_name;
-    if (space_of((folder + "/ns/pid").c_str()) == name.space && inner_number(folder) == name.pid) return number;
+    if (space_of((folder + "/ns/pid").c_str()) == name.space && inner_number(folder) == name.pid)
+      return number;
   }
   return 0;
 }
