@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members of a group: real processes that come, take, ask, stop and die.
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -291,8 +292,16 @@ TEST_F(MemberTest, LimitsGuaranteesAndPrioritiesAreSetFromOutside) {
 }
 
 /// Many processes at once, one of which is killed again and again: the sum is exact and never over the limit.
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* const text = getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+/// For longer runs: GPUPOOL_KILL_PROCESSES=16 GPUPOOL_KILL_OPERATIONS=1000000000. What counts are changes of
+/// the word; a process that is killed does not count its last thousand.
 TEST_F(MemberTest, P6_F3_SumsAreExactWhereProcessesAreKilledAtRandom) {
-  constexpr int kProcesses = 6;
+  const uint64_t processes = number_from("GPUPOOL_KILL_PROCESSES", 6);
+  const uint64_t enough = number_from("GPUPOOL_KILL_OPERATIONS", 100'000);
   const auto watcher = join();
   Common<std::atomic<uint64_t>> operations;
   // Each takes up to a third, so that there is seldom room for all.
@@ -301,23 +310,25 @@ TEST_F(MemberTest, P6_F3_SumsAreExactWhereProcessesAreKilledAtRandom) {
     std::mt19937_64 random(seed);
     uint64_t held = 0;
     for (;;) {
-      for (int i = 0; i < 1000; ++i) {
+      uint64_t done = 0;
+      while (done < 1000) {
         const uint64_t bytes = (1 + random() % 2048) * 2 * kMiB;
         if (random() % 2 == 0 && held < kTotal / 3 && member->charge(bytes)) {
           held += bytes;
-        } else {
+          ++done;
+        } else if (held != 0) {
           const uint64_t part = std::min(held, bytes);
           member->refund(part);
           held -= part;
+          ++done;
         }
       }
-      *operations += 1000;
+      *operations += done;
     }
     return 1;
   };
   std::vector<pid_t> children;
-  for (int i = 0; i < kProcesses; ++i)
-    children.push_back(start([&] { return work(static_cast<uint64_t>(i)); }));
+  for (uint64_t seed = 0; seed < processes; ++seed) children.push_back(start([&] { return work(seed); }));
   std::mt19937_64 random(1);
   std::atomic<bool> ends{false};
   std::atomic<uint64_t> most{0};
@@ -329,7 +340,7 @@ TEST_F(MemberTest, P6_F3_SumsAreExactWhereProcessesAreKilledAtRandom) {
   // For five seconds and, where the machine is busy, until enough was killed and done to say anything.
   const uint64_t end = now_ns() + 5000 * kMs;
   uint64_t kills = 0;
-  for (uint64_t seed = 100; now_ns() < end || kills <= 20 || operations->load() <= 100'000; ++seed) {
+  for (uint64_t seed = 100; now_ns() < end || kills <= 20 || operations->load() < enough; ++seed) {
     usleep(static_cast<useconds_t>(random() % 4000));
     pid_t& child = children[random() % children.size()];
     kill(child, SIGKILL);
