@@ -25,7 +25,7 @@ help:
 	@echo "make bindings   builds and tests the bindings; BINDINGS=\"bindings/go\" for one of them"
 	@echo "make ports      builds the library and the command for Windows and macOS, as far as compilers are here"
 	@echo "make dist       every package, in dist/, with checksums and a list of what is in them"
-	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words, messages"
+	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words, messages, commits"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzers of the pool and of the readers of files, each for SECONDS=60"
 	@echo "make generate   regenerates the files derived from include/gpupool/gpupool.h"
@@ -99,10 +99,10 @@ format: setup
 	@$(CHECKERS)/clang-format -i $(FORMATTED)
 
 lint:
-	@echo "== generated files, layers, circles, locks, words, pages, kernels and messages" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
+	@echo "== generated files, layers, circles, locks, words, pages, kernels, messages and commits" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
 	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py && \
 	  python3 tools/check_pages.py && python3 tools/check_kernels.py && python3 tools/check_tracked.py && \
-	  python3 tools/check_messages.py && \
+	  python3 tools/check_messages.py && python3 tools/check_commits.py && \
 	  python3 tools/python_reference.py --check && python3 packaging/go/amalgamate.py --check
 	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not installed, skipped"; fi
