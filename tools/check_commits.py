@@ -52,8 +52,8 @@ def git(root, *arguments):
 
 
 def has(root, commit):
-    found = subprocess.run(["git", "-C", root, "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True)
-    return found.returncode == 0
+    command = ["git", "-C", root, "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def commits(root, base):
@@ -63,7 +63,8 @@ def commits(root, base):
         return [line.split(" ", 1) for line in lines], f"since {base[:7]}"
     if git(root, "rev-parse", "--is-shallow-repository") != "true":
         sys.exit(f"{base[:7]}: not in this repository; BASE in tools/check_commits.py must be a commit of it")
-    # Nothing seen along first parents can be older than base. At the clone's edge git hides parents; the commit has them.
+    # Nothing along first parents is older than base here. At the clone's edge git hides parents; the commit has
+    # them.
     seen = git(root, "log", "--first-parent", "--format=%H %h %s").splitlines()
     seen = [line.split(" ", 2) for line in seen]
     edge = {name for name, _, _ in seen if git(root, "cat-file", "commit", name).count("\nparent ") > 1}
