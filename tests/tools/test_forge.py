@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a public forge is given: forms that ask for a report and a recording, and the commands that those forms name."""
+"""What a public forge is given: forms that ask for a report and a recording, and all parts of `make test`."""
 
 import re
 import unittest
@@ -36,6 +36,32 @@ class Forms(unittest.TestCase):
             named = set(re.findall(r"(?:`|label: )gpupool ([a-z]+)", path.read_text(encoding="utf-8")))
             self.assertTrue(named)
             self.assertLessEqual(named, commands, path.name)
+
+
+class Workflows(unittest.TestCase):
+    def setUp(self):
+        self.text = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
+        self.makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    def test_run_what_ci_runs(self):
+        self.assertRegex((ROOT / ".ci/run").read_text(encoding="utf-8"), r"(?m)^make test$")
+        parts = re.search(r"(?m)^PARTS := (.*)$", self.makefile)[1].split()
+        self.assertIn("check", parts)
+        run = re.search(r"(?m)^ +part: \[(.*)\]$", self.text)[1].split(", ")
+        self.assertLessEqual(set(parts), set(run))
+
+    def test_run_only_what_is_there(self):
+        targets = set(re.findall(r"(?m)^([a-z-]+):(?!=)", self.makefile))
+        for path in (ROOT / ".github/workflows").glob("*.yml"):
+            text = path.read_text(encoding="utf-8")
+            parts = [part for row in re.findall(r"(?m)^ +part: \[(.*)\]$", text) for part in row.split(", ")]
+            self.assertLessEqual({*re.findall(r"\bmake ([a-z-]+)$", text, re.MULTILINE), *parts}, targets, path.name)
+            for script in re.findall(r"\b(?:tools|tests)/[\w/.-]+\w", text):
+                self.assertTrue((ROOT / script).is_file(), f"{path.name}: {script}")
+
+    def test_see_the_commits_that_they_check(self):
+        job = re.search(r"\n  part:\n(.*?)(?=\n  \w)", self.text, re.DOTALL)[1]
+        self.assertRegex(job, r"uses: actions/checkout@v\d+\n +with:\n(?: +#.*\n)* +fetch-depth: 0\n")
 
 
 if __name__ == "__main__":
