@@ -88,6 +88,8 @@ need_checkers() {
   want chromium command chromium
   # AddressSanitizer and Valgrind see blocks of the simulated device; what Valgrind sees is tested where it is.
   want valgrind command valgrind
+  # Shows which system calls a command makes, and makes some fail; its tests are skipped where nobody may trace.
+  want strace command strace
   need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
   local release
   if has_command clang; then

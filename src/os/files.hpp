@@ -24,7 +24,7 @@ bool hold_part(int file, uint64_t offset, uint64_t bytes) noexcept;
 /// Whether anybody who opened the file anew holds any of a part.
 bool is_held(int file, uint64_t offset, uint64_t bytes) noexcept;
 
-/// Takes room on the disk, from `offset` on, which is the file's end.
+/// Takes room on the disk, from `offset` on, which is the file's end. A signal does not end it.
 bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept;
 
 /// The path of an open file; false: none is known.

@@ -161,7 +161,9 @@ bool is_held(int file, uint64_t offset, uint64_t bytes) noexcept {
 }
 
 bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept {
-  errno = posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  do {
+    errno = posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (errno == EINTR);
   return errno == 0;
 }
 

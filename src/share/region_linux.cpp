@@ -18,6 +18,7 @@
 #include <cstring>
 #include <new>
 
+#include "os/files.hpp"
 #include "share/broker.hpp"
 
 namespace gpupool::internal::share {
@@ -76,10 +77,7 @@ Status make_region(const Place& place, const File& folder) {
   if (!may_be_as_large()) return unusable(place, "is larger than RLIMIT_FSIZE allows");
   const File file(openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file) return failed(place, "making it");
-  if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(kRegionBytes)); error != 0) {
-    errno = error;
-    return failed(place, "room for it");
-  }
+  if (!os::allocate_room(file.get(), 0, kRegionBytes)) return failed(place, "room for it");
   Header header{};
   write_header(place, header);
   if (pwrite(file.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {

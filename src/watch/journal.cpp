@@ -74,9 +74,15 @@ bool Journal::grow_to(uint64_t bytes) noexcept {
 
 uint8_t* Journal::claim_chunk(uint64_t now) noexcept {
   const int kept = errno;
-  const uint64_t index = header().chunks.fetch_add(1, std::memory_order_relaxed);
-  const uint64_t offset = kJournalHeader + index * kJournalChunk;
-  const bool has_room = offset + kJournalChunk <= capacity_ && grow_to(offset + kJournalChunk);
+  // Counted only where there is room: what a full disk refuses leaves no gap behind it.
+  std::atomic<uint64_t>& chunks = header().chunks;
+  uint64_t index = chunks.load(std::memory_order_relaxed);
+  uint64_t offset = 0;
+  bool has_room = false;
+  do {
+    offset = kJournalHeader + index * kJournalChunk;
+    has_room = offset + kJournalChunk <= capacity_ && grow_to(offset + kJournalChunk);
+  } while (has_room && !chunks.compare_exchange_weak(index, index + 1, std::memory_order_relaxed));
   errno = kept;
   if (!has_room) return nullptr;
   auto& head = *reinterpret_cast<ChunkHeader*>(base_ + offset);

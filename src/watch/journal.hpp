@@ -38,7 +38,7 @@ struct JournalHeader {
   uint64_t start_monotonic_ns;
   uint64_t start_realtime_ns;
   std::atomic<uint64_t> end_ticks;
-  std::atomic<uint64_t> chunks;  // requested by threads
+  std::atomic<uint64_t> chunks;  // begun by threads
   std::atomic<uint64_t> lost;    // events for which the disk had no room
   char library[32];
   char command[1024];  // arguments, each followed by a zero

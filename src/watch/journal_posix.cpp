@@ -61,6 +61,7 @@ void Journal::close(uint64_t now) noexcept {
   // Returns room allocated in advance to the disk; if that fails, zeros stay at the end.
   if (is_detached && used < bytes_.load()) (void)!ftruncate(file_, static_cast<off_t>(used));
   ::close(file_);
+  file_ = -1;  // A thread that still wants room gets none of the file that has this number next.
 }
 
 void Journal::discard(uint64_t now) noexcept {
@@ -78,6 +79,7 @@ bool Journal::detach_memory() noexcept {
 void Journal::abandon() noexcept {
   (void)detach_memory();
   ::close(file_);
+  file_ = -1;
 }
 
 }  // namespace gpupool::internal

@@ -280,26 +280,6 @@ for block in blocks: free(block)
             self.assertEqual(status, expected, said)
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_a_full_disk_costs_events_and_says_so(self):
-        # The system's limit of a file's size stands for the disk.
-        path = self.folder / "full.gpt"
-        program = PROLOGUE + """
-import resource, signal
-blocks = [malloc(512 * (1 + i)) for i in range(90)]  # the simulated device has files of its own
-for block in blocks: free(block)
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-for i in range(300000):
-    free(malloc(512 * (1 + i % 90)))
-"""
-        subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"GPUPOOL_RECORD": str(path)})
-        status, text, said = run("export", path)
-        self.assertEqual(status, 0, said)
-        lost = int(text.split(" events were lost")[0].rsplit(" ", 1)[-1])
-        events = sum(line[0] in "af" for line in text.splitlines())
-        self.assertGreater(lost, 1000)
-        self.assertGreater(events, 50000)
-
 
 class Leaks(Case):
     def test_a_planted_leak_comes_first(self):
