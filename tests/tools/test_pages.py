@@ -58,6 +58,23 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(folders), 8)
         self.assertEqual([path.name for path in folders if not (path / "README.md").is_file()], [])
 
+    def test_they_are_short(self):
+        most = {ROOT / "docs/architecture.md": 150, **dict.fromkeys(ROOT.glob("src/**/README.md"), 25)}
+        lines = {page: page.read_text(encoding="utf-8").count("\n") for page in most}
+        self.assertEqual([str(page) for page in most if lines[page] > most[page]], [])
+
+    def test_a_page_of_every_file_has_every_file(self):
+        listing = 0
+        for page in pages():
+            text = page.read_text(encoding="utf-8")
+            for folder in re.findall(r"^Every file of `(src/\w+)`", text, re.MULTILINE):
+                listing += 1
+                sources = {path.stem for path in (ROOT / folder).iterdir() if path.suffix in {".cpp", ".hpp"}}
+                self.assertGreater(len(sources), 50)
+                named = set(re.findall(r"`(\w+)`", text))
+                self.assertEqual(sources - named, set(), f"{page.name} does not say what these of {folder} are for")
+        self.assertEqual(listing, 2)
+
     def test_what_is_missing_is_found(self):
         page = ROOT / "docs/architecture.md"
         self.assertEqual(missing_in(page, "[a](abi.md) [b](none.md#x) [c](https://x.y) `docs/abi.md`"), ["none.md"])
