@@ -12,9 +12,9 @@ from top_target import COMMAND, TopTest
 
 TRACE = [shutil.which("strace") or "strace", "-f", "-y", "-qq", "-s", "256", "-e", "signal=none"]
 # These reach nothing but the caller, or only read.
-HARMLESS = set("""access faccessat faccessat2 arch_prctl brk clock_nanosleep close execve exit_group fstat newfstatat statx
-    getdents64 getegid geteuid getgid getpid getrandom getuid lseek mprotect munmap pread64 read readlink readlinkat rseq
-    rt_sigaction rt_sigprocmask sched_getaffinity set_robust_list set_tid_address socket uname""".split())
+HARMLESS = set("""access faccessat faccessat2 arch_prctl brk clock_nanosleep close execve exit_group fstat newfstatat
+    statx getdents64 getegid geteuid getgid getpid getrandom getuid lseek mprotect munmap pread64 read readlink rseq
+    readlinkat rt_sigaction rt_sigprocmask sched_getaffinity set_robust_list set_tid_address socket uname""".split())
 # And these, with such arguments.
 LIMITED = {
     "openat": r", O_RDONLY(\|O_(CLOEXEC|DIRECTORY|NONBLOCK|NOFOLLOW))*\) ",
