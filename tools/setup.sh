@@ -9,10 +9,10 @@
 #
 # Compilers and libraries come from Debian. Go, if Debian's is too old, comes from PyPI into build/venv, and so do ruff,
 # clang-format and clang-tidy, in one version for everybody, because their releases disagree about style, and ptxas,
-# which assembles GPU code; build/checkers links to those four, and has promtool, which checks metrics. cuda.h goes to
-# build/cuda-headers. A checker that is not
-# available is skipped with a message; an installed toolchain is used, never replaced. A language that is not available,
-# or only in too old a version, is skipped with a message; tools/toolchains.sh lists the versions needed.
+# which assembles GPU code; build/checkers links to those four, and has promtool, which checks metrics, and axe-core,
+# which checks the report's page. cuda.h goes to build/cuda-headers. A checker that is not available is skipped with a
+# message; an installed toolchain is used, never replaced. A language that is not available, or only in too old a
+# version, is skipped with a message; tools/toolchains.sh lists the versions needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -193,6 +193,21 @@ fetch_promtool() {
   rm -rf "$folder"
 }
 
+# The rules of accessibility that the report's page is checked by: one script that a browser runs.
+fetch_axe() {
+  local version=4.14.1 script=build/checkers/axe.min.js
+  if grep -qs "axe v$version" $script || ! has_command npm; then return 0; fi
+  say "fetching axe-core to build/checkers"
+  local folder
+  folder=$(mktemp -d)
+  if (cd "$folder" && npm pack --silent "axe-core@$version" && tar -xzf axe-core-*.tgz) >build/setup.log 2>&1; then
+    mv "$folder/package/axe.min.js" $script
+  else
+    say "npm's registry cannot be reached: the report's page will not be checked by axe-core"
+  fi
+  rm -rf "$folder"
+}
+
 # The driver's header without a toolkit: 2 MB from a wheel.
 install_cuda_header() {
   local folder=build/cuda-headers
@@ -225,4 +240,5 @@ mkdir -p build
 [ "$what" != all ] || name_left_out
 [ "$what" != all ] || link_checkers
 [ "$what" != all ] || fetch_promtool
+[ "$what" != all ] || fetch_axe
 [ "$what" != all ] || install_cuda_header

@@ -20,6 +20,7 @@ import test_watch
 
 HERE = pathlib.Path(__file__).resolve().parent
 TRAINING = HERE / "training.py"
+TRACES = sorted((HERE.parent / "data").glob("*.trace.gz"))
 PAGE_FOLDER = HERE.parents[1] / "src/cli/report/page"
 MIB = 1 << 20
 run = test_watch.run
@@ -173,6 +174,12 @@ NAMELESS = """[...document.querySelectorAll("button, select, input, a, canvas.pl
   return !(element.getAttribute("aria-label") || element.getAttribute("aria-labelledby") ||
     element.textContent.trim() || (label && label.textContent.trim()) || element.id === "problem");
 }).map((element) => element.outerHTML.slice(0, 200))"""
+# What axe-core finds that keeps people from using the page.
+AXE = HERE.parents[1] / "build/checkers/axe.min.js"
+BARRIERS = """axe.run(document, { resultTypes: ["violations"], preload: false, iframes: false,
+  runOnly: %s }).then((found) => found.violations.filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => [id, ...nodes.map((node) => `${node.html.slice(0, 200)}: ${node.failureSummary}`)]))"""
+EACH_RULE, RULES_OF_COLOURS = "undefined", '["cat.color"]'
 PIXELS = """(() => { const canvas = document.querySelector(%r); const data =
   canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
   const seen = new Set();
@@ -198,7 +205,8 @@ class InBrowser(Case):
         self.assertEqual(self.page.problems, [])
         self.assertEqual(self.page.requests, [path.as_uri()])
 
-    def test_every_kind_of_recording_in_every_look(self):
+    def reports(self):
+        """A report of each kind, by its name."""
         kinds = {
             "plain": [self.record_training(name="plain.gpt")],
             "hostile": [self.record_training("leak", "fail", "hostile", "fragment", name="hostile.gpt")],
@@ -209,11 +217,14 @@ class InBrowser(Case):
         snapshot = self.folder / "snapshot.pickle"
         self.assertEqual(run("export", kinds["hostile"][0], "--format", "torch", "-o", snapshot)[0], 0)
         self.assertEqual(run("import", snapshot, "--format", "recording", "-o", *kinds["imported"])[0], 0)
-        for trace in ("lm_serve", "streams_prefetch"):
-            kinds[trace] = [self.folder / f"{trace}.gpt"]
-            self.record_replay(*kinds[trace], HERE.parent / f"data/{trace}.trace.gz")
-        for name, files in kinds.items():
-            page = self.report(*files, "--no-fit", name=f"{name}.html")
+        for trace in TRACES:
+            name = trace.name.removesuffix(".trace.gz")
+            kinds[name] = [self.folder / f"{name}.gpt"]
+            self.record_replay(*kinds[name], trace)
+        return {name: self.report(*files, "--no-fit", name=f"{name}.html") for name, files in kinds.items()}
+
+    def test_every_kind_of_recording_in_every_look(self):
+        for name, page in self.reports().items():
             for look in ({}, {"scheme": "dark"}, {"width": 400, "height": 800}, {"media": "print", "width": 800}):
                 with self.subTest(name=name, look=look):
                     self.open(page, **look)
@@ -224,6 +235,23 @@ class InBrowser(Case):
                     contrast = self.page.evaluate(LUMINANCE)
                     self.assertGreaterEqual(min(contrast["groups"]), 3)
                     self.assertGreaterEqual(min(contrast["texts"]), 4.5)
+
+    @unittest.skipUnless(AXE.is_file(), "no axe-core is here: tools/setup.sh fetches it if npm can reach its registry")
+    def test_every_kind_of_recording_is_for_everybody(self):
+        for name, page in self.reports().items():
+            self.open(page)
+            self.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+            self.page.evaluate(AXE.read_text(encoding="utf-8") + ";0")
+            for scheme, rules in (("light", EACH_RULE), ("dark", RULES_OF_COLOURS)):  # in the dark, only colours differ
+                with self.subTest(name=name, scheme=scheme):
+                    self.page.look(scheme=scheme)
+                    self.assertEqual(self.page.evaluate(BARRIERS % rules), [])
+            self.assert_calm(page)
+        # And they would be found.
+        self.page.evaluate("""document.getElementById("live-caption").style.color = "#555";
+          document.querySelector("button").textContent = "";""")
+        for rules, found in ((EACH_RULE, {"button-name", "color-contrast"}), (RULES_OF_COLOURS, {"color-contrast"})):
+            self.assertEqual({rule for rule, *_ in self.page.evaluate(BARRIERS % rules)}, found)
 
     def test_half_a_million_events_are_there_at_once(self):
         recording = self.folder / "serve.gpt"
