@@ -70,13 +70,12 @@ class TorchSnapshot {
 
   void tell_malloc(const Happened& made) {
     if (made.kind == Kind::have) return;  // from before the first event
-    add({"alloc", made.address, rounded(made.bytes), made.stream, made.ns, &made});
+    add({"alloc", made.address, made.bytes, made.stream, made.ns, &made});
   }
 
   void tell_free(const Happened& made, uint64_t ns) {
-    const uint64_t bytes = rounded(made.bytes);
-    add({"free_requested", made.address, bytes, made.stream, ns, &made});
-    add({"free_completed", made.address, bytes, made.stream, ns, &made});
+    add({"free_requested", made.address, made.bytes, made.stream, ns, &made});
+    add({"free_completed", made.address, made.bytes, made.stream, ns, &made});
   }
 
   void add(const TorchEvent& event) {

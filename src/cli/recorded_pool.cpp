@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/library.hpp"
 #include "cli/live.hpp"
 
@@ -29,11 +31,26 @@ uint64_t choose_pool(const Recording& recording, uint64_t wanted) {
   throw InputError(fmt::format("{}: choose one with --pool: {}", recording.file, names));
 }
 
+namespace {
+
+/// From the first of the pool's events to its last.
+double seconds_of(const Recording& recording, uint64_t pool) {
+  const auto is_of_pool = [&](const Happened& event) { return event.pool == pool; };
+  const auto first = std::find_if(recording.events.begin(), recording.events.end(), is_of_pool);
+  if (first == recording.events.end()) return 0;
+  const auto last = std::find_if(recording.events.rbegin(), recording.events.rend(), is_of_pool);
+  return static_cast<double>(last->ns - first->ns) / 1e9;
+}
+
+}  // namespace
+
 void write_trace(const Recording& recording, uint64_t pool,
                  const std::function<void(std::string_view)>& write) {
   write("#! gpupool-trace 2\n");
   write(fmt::format("# {}, pool {}, library {}\n", one_line(recording.command), pool,
                     one_line(recording.library)));
+  const std::string seconds = fmt::format("{:.6f}", seconds_of(recording, pool));
+  if (seconds != "0.000000") write(fmt::format("# duration {}\n", seconds));
   if (recording.lost != 0) write(fmt::format("# {} events were lost\n", recording.lost));
   LiveBlocks live;
   uint32_t tag = 0;

@@ -43,7 +43,7 @@ def broken_rules(data):
         if at != segment["address"] + segment["total_size"]:
             broken.append(f"the blocks of {segment['address']:#x} do not fill it")
         pages.update((page, segment["stream"]) for page in pages_of(segment["address"], at))
-    live = {block["address"]: block["size"] for segment in data["segments"] for block in segment["blocks"]
+    live = {block["address"]: block["requested_size"] for segment in data["segments"] for block in segment["blocks"]
             if block["state"] != "inactive"}  # fmt: skip
     for events in data["device_traces"]:
         if len(events) > 100_000:

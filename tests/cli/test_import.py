@@ -202,7 +202,8 @@ class Recording(Case):
         _, lines, _ = self.run_import(snapshot(trace))
         self.assertEqual(len(lines), 190_000)
         _, text, _ = run("export", self.recording(snapshot(trace)))
-        self.assertEqual(text.splitlines()[2:], lines)
+        self.assertEqual(text.splitlines()[2], "# duration 0.999990")
+        self.assertEqual(text.splitlines()[3:], lines)
 
     def test_times_stay(self):
         moments = [0, 40_000_001, 70_000_007, 86_400_000_001]
