@@ -48,7 +48,7 @@ void row(const char* what, size_t count, double measured, const char* unit, cons
 /// A pool on the simulated device, which keeps addresses and no data.
 class Pool {
  public:
-  explicit Pool(uint64_t limit = 0, uint64_t flags = 0) {
+  explicit Pool(uint64_t limit = 0, uint32_t flags = 0) {
     gpupool_config_t config;
     check(gpupool_config_init(&config, sizeof config));
     config.backend = GPUPOOL_BACKEND_SIM;
