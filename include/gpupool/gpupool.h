@@ -53,6 +53,11 @@
  *   other stream in the free. The pool then hands the memory out again only when those streams have passed:
  *   when they have done the work that was queued on them at the free.
  *
+ *   A malloc may make its stream wait on the GPU for work that another stream of the pool has queued: where
+ *   room is short, and where its stream is about as far behind the host as the other. So queued work must
+ *   not wait for work that is queued after it, by a flag in memory for instance; a stream that does so needs
+ *   a pool of its own.
+ *
  * CUDA GRAPHS
  *   While a stream captures, the pool makes no call that is illegal during a capture. Memory that a capture
  *   has used stays mapped at its addresses, because the graph may run again. A pool with

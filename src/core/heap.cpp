@@ -221,14 +221,14 @@ void Heap::merge_chunks(Chunk* const* chunks, size_t count) noexcept {
   chunk_count_ -= count - 1;
 }
 
-void Heap::move_run(const Window& run, Heap& to) noexcept {
+void Heap::move_run(const Window& run, Heap& to, uint64_t epoch) noexcept {
   Range* range = isolate(range_around(*run.region, run.start), run.start, run.end - run.start);
   for_chunks(*run.region, run.start, run.end, [&](Chunk* chunk) {
     claim_chunk(chunk);
     reserved_ -= chunk->size;
     --chunk_count_;
     chunk->heap = &to;
-    chunk->epoch = 0;  // the other stream has not used it yet
+    chunk->epoch = epoch;
     chunk->serial = space_.next_serial();
     to.unclaim_chunk(chunk);
     to.reserved_ += chunk->size;

@@ -128,8 +128,9 @@ class Heap {
   /// Looks at only a few holes.
   bool find_run(uint64_t size, Window& run) const noexcept;
 
-  /// Moves a run of free chunks to another heap, which steals it, without remapping. Needs two spare records.
-  void move_run(const Window& run, Heap& to) noexcept;
+  /// Moves a run of free chunks to another heap, which steals it, without remapping. `epoch` of the other's
+  /// stream comes after their last use; 0: that is over. Needs two spare records.
+  void move_run(const Window& run, Heap& to, uint64_t epoch) noexcept;
 
   // ---- numbers
 

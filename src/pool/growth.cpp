@@ -109,7 +109,8 @@ const Window& Growth::cheapest(const Windows& windows, size_t count) const {
 // ---- what may be moved
 
 /// Whether a free chunk may move to the growing stream. Its own chunks need no wait, nor do idle ones of
-/// other streams. Busy ones are a last resort, since the growing stream must then wait for theirs.
+/// other streams. For busy ones the growing stream must wait for theirs: it does so if that will hardly hold
+/// it up, and else as a last resort.
 bool Growth::may_steal(const Chunk& chunk) const {
   if (rooms_.options.is_child) return false;  // a graph may have its addresses
   const auto& heap = *static_cast<StreamHeap*>(chunk.heap);
@@ -117,7 +118,7 @@ bool Growth::may_steal(const Chunk& chunk) const {
   const bool is_own = &state == &state_;
   if (rooms_.captures.keep_mappings(state) && !(capturing_ && is_own)) return false;
   if (!is_own && apart_ && !heap.spares(chunk.size)) return false;
-  return is_own || busy_ || state.order.passed(chunk.epoch);
+  return is_own || busy_ || state.order.passed(chunk.epoch) || state_.order.can_follow(state.order);
 }
 
 void Growth::count_supply() {

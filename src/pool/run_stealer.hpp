@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steals free memory of another stream where it is mapped. Its only driver call asks whether the GPU is done
-// with that memory. Otherwise, streams that take turns with buffers of similar sizes would pay for moving the
-// same chunks back and forth, and segments could not change hands at all.
+// Steals free memory of another stream where it is mapped. Its driver calls only ask whether the GPU is done
+// with that memory, or make the new stream wait for it. Otherwise, streams that take turns with buffers of
+// similar sizes would pay for moving the same chunks back and forth, and segments could not change hands at
+// all.
 #pragma once
 
 #include "pool/source.hpp"
@@ -13,7 +14,8 @@ class RunStealer {
  public:
   explicit RunStealer(const Rooms& rooms) noexcept : rooms_(rooms) {}
 
-  /// Moves the run of idle chunks that fits best to the stream's heap, which then has a hole for the request.
+  /// Moves the run of free chunks that fits best to the stream's heap, which then has a hole for the request.
+  /// They are idle, or waiting for them will hardly hold the stream up (StreamOrder::can_follow).
   /// False if there is none of at most `most` bytes: a larger run would take what others then lack. Looks at
   /// a few streams; with `all`, at every stream. Throws std::bad_alloc.
   bool steal(StreamState& state, uint64_t bytes, uint64_t alignment, uint64_t most, bool all);

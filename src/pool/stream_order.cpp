@@ -2,6 +2,7 @@
 #include "pool/stream_order.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace gpupool::internal {
 
@@ -21,6 +22,12 @@ void StreamOrder::recycle_front(size_t count) noexcept {
   closed_count_ -= count;
 }
 
+void StreamOrder::recycle_at(size_t index) noexcept {
+  device_.recycle(closed_[index].event);
+  std::copy(closed_.begin() + index + 1, closed_.begin() + closed_count_, closed_.begin() + index);
+  --closed_count_;
+}
+
 void StreamOrder::poll() {
   size_t passed = 0;
   while (passed < closed_count_) {
@@ -28,6 +35,7 @@ void StreamOrder::poll() {
     if (device_.query(closed_[passed].event, done) != kSuccess || !done) break;
     // An event that came back from a failed wait may be for less than what has passed since.
     passed_ = std::max(passed_, closed_[passed].epoch);
+    passed_ns_ = std::max(passed_ns_, closed_[passed].ns);
     ++passed;
   }
   recycle_front(passed);
@@ -36,14 +44,31 @@ void StreamOrder::poll() {
 void StreamOrder::all_passed() noexcept {
   recycle_front(closed_count_);
   passed_ = open_++;
+  passed_ns_ = now();
+}
+
+/// Makes place for one more. What the event that goes was for waits for the next one. The first stays: it
+/// says where the stream is.
+void StreamOrder::thin_out(uint64_t now) noexcept {
+  size_t closest = closed_count_ - 1;
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  for (size_t i = 1; i < closed_count_; ++i) {
+    const uint64_t next = i + 1 < closed_count_ ? closed_[i + 1].ns : now;
+    const uint64_t between = next - std::min(next, closed_[i - 1].ns);
+    if (between < least) {
+      least = between;
+      closest = i;
+    }
+  }
+  recycle_at(closest);
 }
 
 Status StreamOrder::close() {
   Event event = 0;
   if (const Status status = device_.record(stream_, event); status != kSuccess) return status;
-  // A later event also covers what an earlier one was recorded for.
-  if (closed_count_ == kClosed) device_.recycle(closed_[--closed_count_].event);
-  closed_[closed_count_++] = {open_++, event};
+  const uint64_t at = now();
+  if (closed_count_ == kClosed) thin_out(at);
+  closed_[closed_count_++] = {open_++, at, event};
   return kSuccess;
 }
 
@@ -56,7 +81,8 @@ bool StreamOrder::passed(uint64_t epoch) {
     if (epoch == open_ && !retired_ && !capturing()) {
       // An idle stream needs no event. A busy one gets one, which a later round asks about.
       bool idle = false;
-      if (device_.query_stream(stream_, idle) == kSuccess && idle) {
+      if (device_.query_stream(stream_, idle) != kSuccess) return false;
+      if (idle) {
         all_passed();
         return true;
       }
@@ -64,6 +90,14 @@ bool StreamOrder::passed(uint64_t epoch) {
     }
   }
   return false;
+}
+
+bool StreamOrder::can_follow(const StreamOrder& other) {
+  if (passed(stamp()) || closed_count_ == 0) return false;  // idle, as far as is known
+  // The wait is free if this stream is where the other is, and holds it up most if it keeps up with the host.
+  const uint64_t host = now();
+  const uint64_t theirs = other.closed_count_ != 0 ? other.closed_[0].ns : host;
+  return passed_ns_ <= theirs + (host - std::min(host, theirs)) / 2 && !capturing();
 }
 
 Status StreamOrder::make_wait(StreamOrder& later, uint64_t epoch) {
@@ -102,6 +136,7 @@ void StreamOrder::end_wait(EpochEnd last, bool waited) noexcept {
   if (last.event == 0) return;
   if (waited) {
     passed_ = std::max(passed_, last.epoch);
+    passed_ns_ = std::max(passed_ns_, last.ns);
     device_.recycle(last.event);
     size_t passed = 0;
     while (passed < closed_count_ && closed_[passed].epoch <= last.epoch) ++passed;
@@ -148,6 +183,7 @@ bool StreamOrder::reuse_for(Stream stream) {
   poll();
   if (passed_ < stamp()) return false;
   stream_ = stream;
+  passed_ns_ = 0;
   retired_ = false;
   return true;
 }

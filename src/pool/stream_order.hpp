@@ -12,7 +12,7 @@ namespace gpupool::internal {
 /// A stream's life is cut into epochs. What is freed is stamped with the open one. Only when somebody asks
 /// whether the GPU has passed that epoch is an event recorded, and the epoch closed. One event covers
 /// everything freed before it, so a few are enough however far the GPU is behind: if no place is left, the
-/// next event takes the last one's. Guarded by the pool's lock. Never allocates.
+/// event goes that stood closest to its neighbours. Guarded by the pool's lock. Never allocates.
 class StreamOrder {
  public:
   /// The owner of all orders counts `round` up. Each order asks the driver at most once a round.
@@ -31,6 +31,10 @@ class StreamOrder {
   /// Whether the GPU has passed an epoch. If the driver refuses to answer, that counts as no.
   bool passed(uint64_t epoch);
 
+  /// Whether a wait for what `other` still has to do would hardly hold this stream up: it has work to do
+  /// itself, and has not come far ahead of the other. A guess, by the host's time of what they have queued.
+  bool can_follow(const StreamOrder& other);
+
   /// Whether the stream is capturing now. If the driver refuses to answer, that counts as yes.
   bool capturing();
 
@@ -41,6 +45,7 @@ class StreamOrder {
   /// to the caller until end_wait() takes it back.
   struct EpochEnd {
     uint64_t epoch = 0;
+    uint64_t ns = 0;  // when it was recorded, by the device's clock
     Event event = 0;  // 0: nothing to wait for: all has passed, or the stream is capturing
   };
   Status begin_wait(EpochEnd& last);
@@ -63,8 +68,11 @@ class StreamOrder {
 
   void poll();
   Status close();
+  void thin_out(uint64_t now) noexcept;
+  uint64_t now() const noexcept { return device_.raw().now_ns(); }
   void all_passed() noexcept;
   void recycle_front(size_t count) noexcept;
+  void recycle_at(size_t index) noexcept;
   const EpochEnd* latest() const noexcept {
     return closed_count_ != 0 ? &closed_[closed_count_ - 1] : nullptr;
   }
@@ -75,6 +83,7 @@ class StreamOrder {
   bool retired_ = false;
   uint64_t open_ = 1;
   uint64_t passed_ = 0;
+  uint64_t passed_ns_ = 0;                  // the GPU has done all that was queued by then
   uint64_t asked_ = 0;                      // the last round in which it asked
   std::array<EpochEnd, kClosed> closed_{};  // by epoch
   size_t closed_count_ = 0;

@@ -234,7 +234,7 @@ TEST_F(HeapTest, ARunOfFreeChunksChangesHandsWhereItIs) {
   EXPECT_EQ(run.start, kBase + 2 * kGranule);
   EXPECT_EQ(run.end, kBase + 6 * kGranule);
   space_.store.reserve(2);
-  heap_.move_run(run, other);
+  heap_.move_run(run, other, 0);
   expect_valid();
   std::string why;
   EXPECT_TRUE(other.is_valid(why)) << why;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Taking memory from a stream that still uses it: by a wait on the GPU, where the limit leaves no other way.
+#include <chrono>
 #include <thread>
 
 #include "pool/contract.hpp"
@@ -114,6 +115,85 @@ TEST_P(Steals, OfAReleasedStreamsBusyMemoryWaitOnTheGpu) {
   }
   finish(busy_);
   pool.free(block, thief_);
+}
+
+// ---- without need
+
+/// Two streams that are behind the host, for a pool with room.
+class StealsOfStreamsBehind : public Steals {
+ protected:
+  static constexpr uint64_t kStep = 20'000'000;  // nanoseconds
+
+  /// Lets the host's time pass, but finishes nothing.
+  void pass_time() {
+    if (variant().machine == Machine::sim) {
+      EXPECT_TRUE(ok(gpupool_sim_advance(kDevice, kStep)));
+    } else {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(kStep));
+    }
+  }
+
+  /// A malloc on the thief's stream, for which the pool looks at busy_, whose memory is not idle.
+  gpupool_ptr_t look(PoolUnderTest& pool) {
+    found_.push_back(pool.malloc(kBlock, thief_));
+    return found_.back();
+  }
+
+  void end(PoolUnderTest& pool) {
+    finish(busy_);
+    finish(thief_);
+    for (const gpupool_ptr_t block : found_) pool.free(block, thief_);
+    pool.validate();
+  }
+
+ private:
+  std::vector<gpupool_ptr_t> found_;
+};
+INSTANTIATE_TEST_SUITE_P(On, StealsOfStreamsBehind,
+                         testing::ValuesIn(variants_where([](const Variant& variant) {
+                           return variant.is_controlled() && variant.is_vmm();
+                         })),
+                         name_of);
+
+// It would not get there earlier without the wait.
+TEST_P(StealsOfStreamsBehind, WaitOnTheGpuIfTheThiefIsBehindToo) {
+  PoolUnderTest pool(config_with_limit(0));
+  free_busy_block(pool, busy_, kBlock);
+  work(thief_, look(pool), kBlock);
+  pass_time();
+  const uint64_t reserved = pool.reserved();
+  const gpupool_ptr_t stolen = look(pool);
+  EXPECT_EQ(pool.reserved(), reserved);
+  const gpupool_stats_t stats = pool.stats();
+  EXPECT_EQ(stats.driver.stream_wait.count, 1u);
+  EXPECT_EQ(stats.driver.host_wait.count, 0u);
+  // The simulated device would see the race.
+  EXPECT_TRUE(ok(gpupool_fill(lab_, stolen, 0x55, kBlock, thief_)));
+  end(pool);
+}
+
+TEST_P(StealsOfStreamsBehind, AreLeftAloneByAnIdleThief) {
+  PoolUnderTest pool(config_with_limit(0));
+  free_busy_block(pool, busy_, kBlock);
+  for (int i = 1; i <= 3; ++i) {
+    look(pool);
+    EXPECT_EQ(pool.reserved(), (i + 1) * kBlock);
+    pass_time();
+  }
+  EXPECT_EQ(pool.stats().driver.stream_wait.count, 0u);
+  end(pool);
+}
+
+TEST_P(StealsOfStreamsBehind, AreLeftAloneByAThiefThatKeepsUpWithTheHost) {
+  PoolUnderTest pool(config_with_limit(0));
+  free_busy_block(pool, busy_, kBlock);
+  look(pool);
+  for (int i = 0; i < 3; ++i) pass_time();
+  work(thief_, look(pool), kBlock);  // had done all before
+  look(pool);
+  EXPECT_EQ(pool.stats().driver.stream_wait.count, 0u);
+  EXPECT_EQ(pool.reserved(), 4 * kBlock);
+  end(pool);
 }
 
 // The chunk is mapped twice while the old work runs; afterwards the old address must not be left behind.

@@ -80,7 +80,8 @@ TEST_P(BusyStreams, KeepWhatTheyUseFromTheNextOfTheirNumber) {
   EXPECT_TRUE(ok(gpupool_release_stream(pool, home_)));
   pool.free(block, home_);
   const gpupool_ptr_t next = pool.malloc(kBlock, home_);
-  EXPECT_NE(next, block);
+  // A busy stream may get it if the GPU makes it wait.
+  EXPECT_EQ(next == block, pool.stats().driver.stream_wait.count != 0);
   finish(home_);
   pool.free(next, home_);
 }

@@ -76,7 +76,8 @@ class Workload {
     free(malloc(12 * kMiB, b), b);  // from a busy stream or new
     const size_t shared = malloc(4 * kMiB, b);
     step([&] { return gpupool_record_stream(pool_, blocks_[shared].address, c); });
-    work(c, shared);
+    // Not with the block, which would be a race: nothing makes c wait for what b may wait for.
+    EXPECT_TRUE(ok(gpupool_sim_work(kDevice, c, 0, 0, 3'000'000)));
     free(shared, b);
     free(second, c);
     const size_t most = malloc(32 * kMiB, c);  // the limit leaves nothing: steals, waits
@@ -306,9 +307,10 @@ TEST_P(Faults, OfAnyCallAtAnyTimeAreSurvived) {
         if (HasFailure()) return;
       }
       // The checks in between ask the driver as well; what fails there is nobody's failure. And a stream that
-      // gave no answer is asked less often afterwards.
+      // gave no answer is asked less often afterwards. An event may only tell how far a stream is behind.
       const bool is_query = call.stat == &gpupool_driver_stats_t::query;
-      EXPECT_GE(10 * fired, is_query ? 7 * count : 10 * count) << call.name;
+      const bool is_event = call.stat == &gpupool_driver_stats_t::event_record;
+      EXPECT_GE(10 * fired, (is_query ? 7 : is_event ? 8 : 10) * count) << call.name;
     }
   }
 }
