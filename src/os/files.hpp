@@ -16,6 +16,22 @@ int make_sparse_file(uint64_t bytes) noexcept;
 /// Gives the room of a part back; it then reads as zeros.
 void punch_hole(int file, uint64_t offset, uint64_t bytes) noexcept;
 
+/// A descriptor that the library keeps, in a program that may close any of them and have a file of its own
+/// under the number. So it is also known by what it leads to.
+struct KeptFile {
+  int number = -1;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+};
+
+/// Keeps an open descriptor under a number above those of standard input, output and error: a program that
+/// has closed these must not print into it. False: that fails, or the number is below 0; then it is closed.
+bool keep_file(int number, KeptFile& file) noexcept;
+/// Whether the number still leads to the file.
+bool is_kept(const KeptFile& file) noexcept;
+/// Closes it, unless the number now leads to another file.
+void close_kept(KeptFile& file) noexcept;
+
 /// Opens the file behind a descriptor anew, to read and write; -1: the system does not.
 int open_again(int file) noexcept;
 /// Marks a part as in use, until the last copy of this descriptor, and the last mapping of it, is gone.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Linux and macOS have in common.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 
+#include "os/files.hpp"
 #include "os/library.hpp"
 #include "os/posix.hpp"
 #include "os/process.hpp"
@@ -79,6 +82,41 @@ void HelperThread::join() noexcept {
 
 void HelperThread::detach() noexcept {
   pthread_detach((pthread_t)handle_);  // NOLINT
+}
+
+// ---- files
+
+bool keep_file(int number, KeptFile& file) noexcept {
+  constexpr int kFirst = 3;
+  if (number >= 0 && number < kFirst) {
+    const int higher = fcntl(number, F_DUPFD_CLOEXEC, kFirst);
+    const int cause = errno;
+    (void)close(number);
+    errno = cause;
+    number = higher;
+  }
+  if (number < 0) return false;
+  struct stat seen {};
+  if (fstat(number, &seen) != 0) {
+    const int cause = errno;
+    (void)close(number);
+    errno = cause;
+    return false;
+  }
+  file = {number, static_cast<uint64_t>(seen.st_dev), static_cast<uint64_t>(seen.st_ino)};
+  return true;
+}
+
+bool is_kept(const KeptFile& file) noexcept {
+  struct stat seen {};
+  return file.number >= 0 && fstat(file.number, &seen) == 0 &&
+         static_cast<uint64_t>(seen.st_dev) == file.device &&
+         static_cast<uint64_t>(seen.st_ino) == file.inode;
+}
+
+void close_kept(KeptFile& file) noexcept {
+  if (is_kept(file)) (void)close(file.number);
+  file = {};
 }
 
 // ---- libraries

@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,59 +21,26 @@
 #include <cstring>
 #include <mutex>
 
+#include "os/files.hpp"
 #include "os/thread.hpp"
 
 namespace gpupool::internal::control {
 namespace {
 
 constexpr size_t kConnections = 16;
-constexpr int kFirstFile = 3;  // a program that has closed its standard output must not print into a socket
 constexpr uint64_t kLongestWait = 3'600'000'000'000;  // an hour, for a wake
 constexpr timespec kPauseWithoutFiles{0, 100'000'000};
 
-/// A descriptor, and how it is told apart from what a program may have put in its place.
-struct File {
-  int number = -1;
-  dev_t device = 0;
-  ino_t inode = 0;
-
-  bool is_ours() const noexcept {
-    struct stat seen {};
-    return number >= 0 && fstat(number, &seen) == 0 && seen.st_dev == device && seen.st_ino == inode;
-  }
-};
-
-/// Keeps `number` above the standard ones, and remembers what it is. Closes it where that fails.
-bool adopt(int number, File& file) noexcept {
-  if (number >= 0 && number < kFirstFile) {
-    const int higher = fcntl(number, F_DUPFD_CLOEXEC, kFirstFile);
-    (void)close(number);
-    number = higher;
-  }
-  struct stat seen {};
-  if (number < 0 || fstat(number, &seen) != 0) {
-    if (number >= 0) (void)close(number);
-    return false;
-  }
-  file = {number, seen.st_dev, seen.st_ino};
-  return true;
-}
-
-void end(File& file) noexcept {
-  if (file.is_ours()) (void)close(file.number);
-  file = {};
-}
-
 struct Connection {
-  File file;
+  os::KeptFile file;
   uint64_t order = 0;      // when it came
   uint32_t recording = 0;  // that it has started
 };
 
 /// All that a child has to close. Changed by the thread alone, under the lock.
 struct Served {
-  File notice;
-  File listener;
+  os::KeptFile notice;
+  os::KeptFile listener;
   std::array<Connection, kConnections> connections;
   unsigned char key[kKeyBytes];
   Actions actions;
@@ -88,8 +54,8 @@ Status cannot(const char* what) {
 }
 
 /// A socket whose name the system chooses, among those that no file stands for.
-Status open_listener(File& listener, Notice& notice) {
-  if (!adopt(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), listener))
+Status open_listener(os::KeptFile& listener, Notice& notice) {
+  if (!os::keep_file(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), listener))
     return cannot("there is no socket");
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -106,9 +72,9 @@ Status open_listener(File& listener, Notice& notice) {
   return kSuccess;
 }
 
-Status write_notice(const Notice& notice, File& file) {
+Status write_notice(const Notice& notice, os::KeptFile& file) {
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  if (!adopt(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file) ||
+  if (!os::keep_file(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file) ||
       write(file.number, &notice, sizeof notice) != static_cast<ssize_t>(sizeof notice) ||
       fcntl(file.number, F_ADD_SEALS, kSeals) != 0)
     return cannot("it cannot be announced");
@@ -129,7 +95,7 @@ void leave(Connection& connection) noexcept {
   // Whoever has started a recording and goes, whatever ends it, must not leave it behind.
   if (connection.recording != 0) (void)served.actions.stop_recording(connection.recording);
   const std::lock_guard lock(served_mutex);
-  end(connection.file);
+  os::close_kept(connection.file);
   connection = {};
 }
 
@@ -160,7 +126,7 @@ void accept_one() noexcept {
       // It has no descriptor to spare: poll() would return at once, again and again.
       (void)nanosleep(&kPauseWithoutFiles, nullptr);
     }
-    is_there = file >= 0 && adopt(file, place.file);
+    is_there = file >= 0 && os::keep_file(file, place.file);
     if (is_there) place.order = ++served.count;
   }
   if (!is_there || is_of_this_user(place.file.number)) return;
@@ -275,7 +241,7 @@ void serve_all(const std::array<pollfd, kConnections + 1>& ready) noexcept {
   for (size_t at = 0; at < kConnections; ++at) {
     Connection& connection = served.connections[at];
     if (ready[at].fd < 0 || ready[at].revents == 0) continue;
-    if (!connection.file.is_ours()) {
+    if (!os::is_kept(connection.file)) {
       leave(connection);
     } else if ((ready[at].revents & POLLIN) == 0 || !serve_one(connection)) {
       leave(connection);
@@ -292,7 +258,7 @@ void* serve(void*) {
     ready[kConnections] = {served.listener.number, POLLIN, 0};
     if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return nullptr;
     // A program that closes all descriptors may have files of its own there by now.
-    if (!served.listener.is_ours()) return nullptr;
+    if (!os::is_kept(served.listener)) return nullptr;
     serve_all(ready);
     if (ready[kConnections].revents != 0) accept_one();
   }
@@ -330,8 +296,8 @@ Status start(const Actions& actions) {
   if (status == kSuccess) status = write_notice(notice, served.notice);
   if (status == kSuccess) status = start_thread();
   if (status == kSuccess) return kSuccess;
-  end(served.notice);
-  end(served.listener);
+  os::close_kept(served.notice);
+  os::close_kept(served.listener);
   return status;
 }
 
@@ -344,10 +310,10 @@ void unlock() noexcept {
 }
 
 void forget() noexcept {
-  end(served.notice);
-  end(served.listener);
+  os::close_kept(served.notice);
+  os::close_kept(served.listener);
   for (Connection& each : served.connections) {
-    end(each.file);
+    os::close_kept(each.file);
     each = {};
   }
 }

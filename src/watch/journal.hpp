@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "base/status.hpp"
+#include "os/files.hpp"
 
 namespace gpupool::internal {
 
@@ -97,7 +98,7 @@ class Journal {
 
   bool grow_to(uint64_t bytes) noexcept;
 
-  int file_ = -1;
+  os::KeptFile file_;
   uint8_t* base_ = nullptr;
   uint64_t capacity_ = 0;           // bytes of addresses
   std::atomic<uint64_t> bytes_{0};  // of the file

@@ -20,35 +20,41 @@ constexpr uint64_t kLeastBytes = uint64_t{16} << 20;
 
 /// An existing file is not touched, and O_EXCL follows no symbolic link.
 bool Journal::open_file(const char* path) noexcept {
-  file_ = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  return file_ >= 0;
+  const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (os::keep_file(file, file_)) return true;
+  const int cause = errno;
+  if (file >= 0) (void)unlink(path);
+  errno = cause;
+  return false;
 }
 
 Status Journal::map(const char* path) {
   if (!grow_to(kJournalHeader)) {
     const int error = errno;
-    ::close(file_);
+    os::close_kept(file_);
     (void)unlink(path);
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the recording \"%.200s\" gets no room: %s", path,
                 std::strerror(error));
   }
   // Addresses cost nothing; a process with an address limit gets fewer.
   for (capacity_ = kJournalMost; capacity_ >= kLeastBytes; capacity_ /= 2) {
-    void* base = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+    void* base =
+        mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.number, 0);
     if (base == MAP_FAILED) continue;
     base_ = static_cast<uint8_t*>(base);
     return kSuccess;
   }
   const int error = errno;
-  ::close(file_);
+  os::close_kept(file_);
   (void)unlink(path);
   return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the recording \"%.200s\" cannot be mapped: %s", path,
               std::strerror(error));
 }
 
-/// On the disk.
+/// On the disk. A program that closes all descriptors may have a file of its own under the number: neither
+/// takes that room nor is cut at the recording's end. Then this one has no more room.
 bool Journal::take_room(uint64_t from, uint64_t bytes) noexcept {
-  return os::allocate_room(file_, from, bytes);
+  return os::is_kept(file_) && os::allocate_room(file_.number, from, bytes);
 }
 
 void Journal::close(uint64_t now) noexcept {
@@ -59,14 +65,14 @@ void Journal::close(uint64_t now) noexcept {
   const uint64_t used = kJournalHeader + head.chunks.load() * kJournalChunk;
   const bool is_detached = detach_memory();
   // Returns room allocated in advance to the disk; if that fails, zeros stay at the end.
-  if (is_detached && used < bytes_.load()) (void)!ftruncate(file_, static_cast<off_t>(used));
-  ::close(file_);
-  file_ = -1;  // A thread that still wants room gets none of the file that has this number next.
+  if (is_detached && used < bytes_.load() && os::is_kept(file_))
+    (void)!ftruncate(file_.number, static_cast<off_t>(used));
+  os::close_kept(file_);  // A thread that still wants room gets none of the file that has this number next.
 }
 
 void Journal::discard(uint64_t now) noexcept {
   char path[PATH_MAX];
-  if (os::path_of(file_, path, sizeof path)) (void)unlink(path);
+  if (os::is_kept(file_) && os::path_of(file_.number, path, sizeof path)) (void)unlink(path);
   close(now);
 }
 
@@ -78,8 +84,7 @@ bool Journal::detach_memory() noexcept {
 
 void Journal::abandon() noexcept {
   (void)detach_memory();
-  ::close(file_);
-  file_ = -1;
+  os::close_kept(file_);
 }
 
 }  // namespace gpupool::internal

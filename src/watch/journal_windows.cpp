@@ -17,8 +17,8 @@
 namespace gpupool::internal {
 
 bool Journal::open_file(const char* path) noexcept {
-  file_ = _open(path, _O_RDWR | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
-  return file_ >= 0;
+  file_.number = _open(path, _O_RDWR | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
+  return file_.number >= 0;
 }
 
 Status Journal::map(const char* path) {
@@ -26,7 +26,7 @@ Status Journal::map(const char* path) {
   // The last step may go beyond.
   base_ = static_cast<uint8_t*>(VirtualAlloc(nullptr, capacity_ + kJournalStep, MEM_RESERVE, PAGE_NOACCESS));
   if (base_ != nullptr && grow_to(kJournalHeader)) return kSuccess;
-  ::_close(file_);
+  ::_close(file_.number);
   (void)DeleteFileA(path);
   return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the recording \"%.200s\" gets no memory: error %lu", path,
               GetLastError());
@@ -44,16 +44,17 @@ void Journal::close(uint64_t now) noexcept {
   head.flags.store(kJournalEnded);
   const uint64_t used = std::min(kJournalHeader + head.chunks.load() * kJournalChunk, bytes_.load());
   for (uint64_t at = 0; at < used;) {
-    const int count = _write(file_, base_ + at, static_cast<unsigned>(std::min(used - at, kJournalStep)));
+    const int count =
+        _write(file_.number, base_ + at, static_cast<unsigned>(std::min(used - at, kJournalStep)));
     if (count <= 0) break;  // the disk is full: a reader takes what is there
     at += static_cast<uint64_t>(count);
   }
-  ::_close(file_);
+  ::_close(file_.number);
 }
 
 void Journal::discard(uint64_t now) noexcept {
   std::array<char, MAX_PATH> path{};
-  const auto file = reinterpret_cast<HANDLE>(_get_osfhandle(file_));
+  const auto file = reinterpret_cast<HANDLE>(_get_osfhandle(file_.number));
   const DWORD length = GetFinalPathNameByHandleA(file, path.data(), static_cast<DWORD>(path.size()) - 1, 0);
   close(now);
   if (length != 0 && length < path.size()) (void)DeleteFileA(path.data());

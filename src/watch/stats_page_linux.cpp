@@ -3,44 +3,33 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
 
 #include "base/parse.hpp"
 #include "gpupool/gpupool.h"
+#include "os/files.hpp"
 
 namespace gpupool::internal::shown {
 namespace {
 
-/// The page of this process, and what tells its file apart from one that the program may have put in its
-/// place.
+/// The page of this process.
 struct Mapped {
   Page* page = nullptr;
-  int file = -1;
-  dev_t device = 0;
-  ino_t inode = 0;
+  os::KeptFile file;
   bool is_refused = false;  // once is enough
 };
 constinit Mapped mapped;
 constinit std::atomic<bool> is_wanted{true};
 
 /// Makes a file for the page. Its size cannot change, so no reader is cut off.
-int make_file() noexcept {
-  constexpr int kFirstFile = 3;  // a program that has closed its standard output must not print into the page
-  int file = memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file >= 0 && file < kFirstFile) {
-    const int higher = fcntl(file, F_DUPFD_CLOEXEC, kFirstFile);
-    (void)close(file);
-    file = higher;
-  }
-  if (file < 0) return -1;
-  const bool is_whole = ftruncate(file, sizeof(Page)) == 0 &&
-                        fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-  if (is_whole) return file;
-  (void)close(file);
-  return -1;
+bool make_file(os::KeptFile& file) noexcept {
+  if (!os::keep_file(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file)) return false;
+  const bool is_whole = ftruncate(file.number, sizeof(Page)) == 0 &&
+                        fcntl(file.number, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  if (!is_whole) os::close_kept(file);
+  return is_whole;
 }
 
 /// Maps the file so that no child after fork has the mapping.
@@ -64,17 +53,15 @@ void write_header(Header& header) noexcept {
 
 /// Fresh memory of a memfd is zero; so is all of the page but its header at first.
 Page* make_page() noexcept {
-  const int file = make_file();
-  if (file < 0) return nullptr;
-  Page* const page = map_file(file);
-  struct stat seen {};
-  if (page == nullptr || fstat(file, &seen) != 0) {
-    if (page != nullptr) (void)munmap(page, sizeof(Page));
-    (void)close(file);
+  os::KeptFile file;
+  if (!make_file(file)) return nullptr;
+  Page* const page = map_file(file.number);
+  if (page == nullptr) {
+    os::close_kept(file);
     return nullptr;
   }
   write_header(page->header);
-  mapped = {page, file, seen.st_dev, seen.st_ino, false};
+  mapped = {page, file, false};
   return page;
 }
 
@@ -126,11 +113,7 @@ void close_slot(Slot* slot) noexcept {
 }
 
 void forget_page() noexcept {
-  struct stat seen {};
-  // The program may have closed the file, and may have one of its own under that number.
-  const bool is_ours = mapped.file >= 0 && fstat(mapped.file, &seen) == 0 && seen.st_dev == mapped.device &&
-                       seen.st_ino == mapped.inode;
-  if (is_ours) (void)close(mapped.file);
+  os::close_kept(mapped.file);
   mapped = {};
 }
 

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings in programs that close descriptors, fork, have limits, or start and stop from several threads.
+GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY the library."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+import test_watch
+from test_full_disk import Events
+
+# Without a recording that the environment asks for: each program starts its own.
+PROLOGUE = test_watch.PROLOGUE + """
+lib.gpupool_record_start.argtypes = [ctypes.c_char_p, ctypes.c_uint32]
+lib.gpupool_malloc.restype = lib.gpupool_free.restype = ctypes.c_int32
+folder = sys.argv[1]
+def start(name="one.gpt"):
+    return lib.gpupool_record_start(f"{folder}/{name}".encode(), 0)
+def stop():
+    return lib.gpupool_record_stop()
+def descriptors(pid="self"):
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{number}").startswith(folder): found.append(int(number))
+        except OSError: pass
+    return found
+def work(count):
+    for i in range(count): free(malloc(512 * (1 + i % 90)))
+"""
+
+
+class RecordFaults(test_watch.Case):
+    def run_program(self, program, *, prologue=PROLOGUE, environment=None, **options):
+        done = subprocess.run([sys.executable, "-c", prologue + program, self.folder], capture_output=True, check=False,
+                              text=True, timeout=300, env=os.environ | (environment or {}), **options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    # ---- descriptors
+
+    def test_what_a_program_prints_without_standard_output_is_not_in_the_recording(self):
+        self.run_program("""
+os.close(1)
+check(start())
+sys.__stderr__.flush()
+try: os.write(1, b"printed " * 1000)
+except OSError: pass
+work(1000)
+check(stop())
+""")
+        status, text, said = test_watch.run("export", self.folder / "one.gpt")
+        self.assertEqual((status, said), (0, ""))
+        self.assertEqual(sum(line[0] in "af" for line in text.splitlines()), 2000)
+
+    def check_own_file(self, program):
+        """A program closes the recording's descriptor, and has a file of its own under its number."""
+        self.run_program("""
+check(start())
+taken, = descriptors()
+os.close(taken)
+mine = open(f"{folder}/mine", "w+b", buffering=0)
+if mine.fileno() != taken: os.dup2(mine.fileno(), taken)
+os.write(taken, b"mine " * 100000)
+""" + program + """
+assert os.fstat(taken).st_ino == os.stat(f"{folder}/mine").st_ino
+os.write(taken, b"and more")
+""")
+        self.assertEqual((self.folder / "mine").read_bytes(), b"mine " * 100000 + b"and more")
+
+    def test_a_recording_that_grows_leaves_a_file_under_its_number_alone(self):
+        self.check_own_file("work(300000)")
+        events = Events(self.folder / "one.gpt")
+        self.assertGreater(events.lost, 1000)
+        self.assertEqual(events.calls() + events.lost, 600000)
+
+    def test_a_recording_that_ends_leaves_a_file_under_its_number_alone(self):
+        self.check_own_file("check(stop())")
+
+    def test_a_child_leaves_a_file_under_its_number_alone(self):
+        self.check_own_file("""
+child = os.fork()
+if child == 0:
+    try: os._exit(0 if os.fstat(taken).st_size == 500000 else 1)
+    except OSError: os._exit(2)
+assert os.waitpid(child, 0)[1] == 0
+""")
+
+
+if __name__ == "__main__":
+    unittest.main()
