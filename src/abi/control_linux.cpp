@@ -14,6 +14,7 @@
 #include "abi/sleep.hpp"
 #include "abi/watch.hpp"
 #include "base/parse.hpp"
+#include "os/files.hpp"
 #include "pool/sleep_all.hpp"
 #include "pool/watch.hpp"
 #include "watch/control.hpp"
@@ -76,6 +77,8 @@ Status sleep_or_wake(const Request& request, const Pools& pools, Reply& reply) {
 }
 
 bool write_all(int file, const void* from, size_t bytes) noexcept {
+  const off_t end = lseek(file, 0, SEEK_CUR);
+  if (end < 0 || !os::may_be_as_large(static_cast<uint64_t>(end) + bytes)) return false;
   const auto* at = static_cast<const char*>(from);
   while (bytes != 0) {
     const ssize_t count = write(file, at, bytes);
@@ -116,7 +119,7 @@ Status snapshot(const Pools& pools, Reply& reply, int& file) {
   if (file < 0) return fail(GPUPOOL_ERROR_UNAVAILABLE, "no file for the snapshot: %s", std::strerror(errno));
   for (const std::shared_ptr<Pool>& pool : pools) {
     if (!write_pool(file, *pool))
-      return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no memory for the snapshot");
+      return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "no room for the snapshot: %s", std::strerror(errno));
     ++reply.changed_pools;
   }
   if (fcntl(file, F_ADD_SEALS, kSeals) != 0)

@@ -32,6 +32,10 @@ bool is_kept(const KeptFile& file) noexcept;
 /// Closes it, unless the number now leads to another file.
 void close_kept(KeptFile& file) noexcept;
 
+/// Whether this process's files may have so many bytes. Asked before a file grows: exceeding RLIMIT_FSIZE
+/// does not only fail, it sends SIGXFSZ, which ends the program.
+bool may_be_as_large(uint64_t bytes) noexcept;
+
 /// Opens the file behind a descriptor anew, to read and write; -1: the system does not.
 int open_again(int file) noexcept;
 /// Marks a part as in use, until the last copy of this descriptor, and the last mapping of it, is gone.

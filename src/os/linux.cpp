@@ -116,6 +116,7 @@ bool trusts_processor_clock() noexcept {
 const uint64_t kPageBytes = 4096;
 
 int make_sparse_file(uint64_t bytes) noexcept {
+  if (!may_be_as_large(bytes)) return -1;
   const int file = memfd_create("gpupool", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
   const int cause = errno;
@@ -161,6 +162,7 @@ bool is_held(int file, uint64_t offset, uint64_t bytes) noexcept {
 }
 
 bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept {
+  if (!may_be_as_large(offset + bytes)) return false;
   do {
     errno = posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (errno == EINTR);

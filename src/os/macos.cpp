@@ -106,7 +106,7 @@ int make_sparse_file(uint64_t bytes) noexcept {
   (void)unlink(path.data());
   (void)fcntl(file, F_SETFD, FD_CLOEXEC);
   for (; bytes >= kLeast; bytes /= 2) {
-    if (ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
+    if (may_be_as_large(bytes) && ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
   }
   const int cause = errno;
   close(file);
@@ -134,6 +134,7 @@ bool is_held(int, uint64_t, uint64_t) noexcept {
 }
 
 bool allocate_room(int file, uint64_t offset, uint64_t bytes) noexcept {
+  if (!may_be_as_large(offset + bytes)) return false;
   fstore_t room{F_ALLOCATEALL, F_PEOFPOSMODE, 0, static_cast<off_t>(bytes), 0};
   if (fcntl(file, F_PREALLOCATE, &room) < 0 && errno != ENOTSUP) return false;
   return ftruncate(file, static_cast<off_t>(offset + bytes)) == 0;

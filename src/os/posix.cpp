@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,6 +118,13 @@ bool is_kept(const KeptFile& file) noexcept {
 void close_kept(KeptFile& file) noexcept {
   if (is_kept(file)) (void)close(file.number);
   file = {};
+}
+
+bool may_be_as_large(uint64_t bytes) noexcept {
+  rlimit limit{};
+  const bool may = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes;
+  if (!may) errno = EFBIG;
+  return may;
 }
 
 // ---- libraries

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -64,17 +63,10 @@ std::string file_name(const Place& place) {
   return place.group + "." + place.device;
 }
 
-/// Whether the process may create a file of that size. Exceeding RLIMIT_FSIZE would not only fail: it sends
-/// SIGXFSZ.
-bool may_be_as_large() noexcept {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kRegionBytes;
-}
-
 /// Creates a whole region under its name in one step, so that nobody ever sees part of one. The file of the
 /// second to arrive is never named.
 Status make_region(const Place& place, const File& folder) {
-  if (!may_be_as_large()) return unusable(place, "is larger than RLIMIT_FSIZE allows");
+  if (!os::may_be_as_large(kRegionBytes)) return unusable(place, "is larger than RLIMIT_FSIZE allows");
   const File file(openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file) return failed(place, "making it");
   if (!os::allocate_room(file.get(), 0, kRegionBytes)) return failed(place, "room for it");

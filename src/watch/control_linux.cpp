@@ -74,7 +74,8 @@ Status open_listener(os::KeptFile& listener, Notice& notice) {
 
 Status write_notice(const Notice& notice, os::KeptFile& file) {
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  if (!os::keep_file(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file) ||
+  if (!os::may_be_as_large(sizeof notice) ||
+      !os::keep_file(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file) ||
       write(file.number, &notice, sizeof notice) != static_cast<ssize_t>(sizeof notice) ||
       fcntl(file.number, F_ADD_SEALS, kSeals) != 0)
     return cannot("it cannot be announced");

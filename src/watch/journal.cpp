@@ -60,14 +60,17 @@ Status Journal::create(const char* text, bool by_processor) {
   return kSuccess;
 }
 
-/// Grows by a step at least. False if there is no room, with errno.
+/// Grows by a step at least, or by as much as there is room for. False if there is no room, with errno.
 bool Journal::grow_to(uint64_t bytes) noexcept {
   if (bytes <= bytes_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);
   const uint64_t has = bytes_.load(std::memory_order_relaxed);
   if (bytes <= has) return true;
-  const uint64_t wanted = std::max(bytes, has == 0 ? 0 : has + kJournalStep);
-  if (!take_room(has, wanted - has)) return false;
+  uint64_t wanted = std::max(bytes, has == 0 ? 0 : has + kJournalStep);
+  if (!take_room(has, wanted - has)) {
+    wanted = bytes;
+    if (!take_room(has, wanted - has)) return false;
+  }
   bytes_.store(wanted, std::memory_order_release);
   return true;
 }

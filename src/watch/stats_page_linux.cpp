@@ -25,6 +25,7 @@ constinit std::atomic<bool> is_wanted{true};
 
 /// Makes a file for the page. Its size cannot change, so no reader is cut off.
 bool make_file(os::KeptFile& file) noexcept {
+  if (!os::may_be_as_large(sizeof(Page))) return false;
   if (!os::keep_file(memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING), file)) return false;
   const bool is_whole = ftruncate(file.number, sizeof(Page)) == 0 &&
                         fcntl(file.number, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;

@@ -139,6 +139,15 @@ class ControlFaultsTest(ControlCase):
         line = "!other = socket.socket(socket.AF_UNIX); other.connect(mine.getsockname()); mine.accept()"
         self.assertEqual(target.do(line), "None")
 
+    def test_a_limit_of_file_sizes_refuses_and_kills_nobody(self):
+        limit = "!import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL);" + (
+            " resource.setrlimit(resource.RLIMIT_FSIZE, (40, resource.RLIM_INFINITY))"
+        )
+        target = self.target("!pool = default_pool(); take(pool, 1 << 20)", limit)
+        self.check_failure(1, "snapshot", "snapshot", target.pid)
+        self.assertEqual(self.result("trim", target)["pools"], 1)
+        self.target(limit, "!pool = default_pool()", GPUPOOL_SIM="data=0")
+
     # ---- hostile packets
 
     def test_hostile_packets_change_nothing(self):

@@ -88,6 +88,31 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 """)
 
+    # ---- limits
+
+    LIMITED = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and other programs do not
+resource.setrlimit(resource.RLIMIT_FSIZE, (MOST, resource.RLIM_INFINITY))
+"""
+    ADDRESSES_ONLY = {"GPUPOOL_SIM": "data=0"}  # no file for the device's memory
+
+    def test_a_limit_of_file_sizes_costs_events_and_not_the_program(self):
+        self.run_program("work(300000); check(stop())", environment=self.ADDRESSES_ONLY,
+                         prologue=self.LIMITED.replace("MOST", str(1 << 19)) + PROLOGUE + "check(start())\n")
+        events = Events(self.folder / "one.gpt")
+        self.assertGreater(events.lost, 1000)
+        self.assertGreater(events.calls(), 50000)
+        self.assertEqual(events.calls() + events.lost, 600000)
+
+    def test_where_no_file_may_be_made_a_pool_works(self):
+        limited = self.LIMITED.replace("MOST", "0")
+        self.run_program("work(1000); assert start() == 1", environment=self.ADDRESSES_ONLY,
+                         prologue=limited + PROLOGUE)
+        self.run_program("assert lib.gpupool_malloc(pool, 512, 0, ctypes.byref(u64())) != 0",
+                         prologue=limited + PROLOGUE)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
 
 if __name__ == "__main__":
     unittest.main()
