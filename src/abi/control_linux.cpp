@@ -128,10 +128,9 @@ Status snapshot(const Pools& pools, Reply& reply, int& file) {
 }
 
 Status record(const Request& request, Reply& reply) {
-  if (const Status status = start_recording(request.path, request.flags); status != kSuccess) return status;
-  reply.recording = Recorder::generation();
-  end_recording_at_exit();
-  return kSuccess;
+  const Status status = start_recording(request.path, request.flags, reply.recording);
+  if (status == kSuccess) end_recording_at_exit();
+  return status;
 }
 
 Status carry_out(const Request& request, Reply& reply, int& file) {
@@ -156,11 +155,7 @@ void carry_out_and_answer(const Request& request, Reply& reply, int& file) noexc
 }
 
 Status stop_this_recording(uint32_t recording) noexcept {
-  return guarded([&]() -> Status {
-    if (Recorder::generation() != recording)
-      return fail(GPUPOOL_ERROR_UNAVAILABLE, "the process has ended the recording itself");
-    return stop_recording();
-  });
+  return guarded([&] { return stop_recording(recording); });
 }
 
 }  // namespace

@@ -130,7 +130,8 @@ gpupool_status_t gpupool_record_start(const char* path, uint32_t flags) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "path has %s%zu bytes, not 1 to %zu",
                 length > kPathMax ? "more than " : "", std::min(length, kPathMax), kPathMax);
   }
-  return guarded([&] { return start_recording(path, flags); });
+  uint32_t number = 0;
+  return guarded([&] { return start_recording(path, flags, number); });
 }
 
 gpupool_status_t gpupool_record_stop(void) {

@@ -111,6 +111,7 @@ void Registry::mark_exiting() noexcept {
 
 void Registry::before_fork() noexcept {
   Registry& registry = instance();
+  Recorder::lock_changes();
   registry.mutex_.lock();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->lock_all(); });
   share::lock_members();
@@ -131,6 +132,7 @@ void Registry::after_fork_in_parent() noexcept {
   share::unlock_members();
   registry.for_each_live([](gpupool_t& handle) { handle.owner->unlock_all(); });
   registry.mutex_.unlock();
+  Recorder::unlock_changes();
 }
 
 void Registry::after_fork_in_child() noexcept {
@@ -156,6 +158,7 @@ void Registry::after_fork_in_child() noexcept {
   });
   if (auto hook = after_fork_hook.load()) hook();
   registry.mutex_.unlock();
+  Recorder::unlock_changes();
 }
 
 }  // namespace gpupool::internal

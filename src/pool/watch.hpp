@@ -8,9 +8,12 @@
 
 namespace gpupool::internal {
 
+inline constexpr uint32_t kAnyRecording = 0;  // a recording's number is odd
+
 /// Records all pools to a file: what is there now, and all that happens from now on. Throws std::bad_alloc.
-Status start_recording(const char* path, uint32_t flags);
-Status stop_recording();
+Status start_recording(const char* path, uint32_t flags, uint32_t& number);
+/// Stops the recording of this number, or whichever is under way. Throws std::bad_alloc.
+Status stop_recording(uint32_t number = kAnyRecording);
 
 /// Sets the least mean distance of samples in bytes; 0: no samples from now on. Throws std::bad_alloc.
 void sample_every(uint64_t bytes);

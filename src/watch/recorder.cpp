@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "base/defer.hpp"
 #include "watch/journal.hpp"
 
 namespace gpupool::internal {
@@ -49,11 +48,7 @@ struct Recording {
 /// The last one. Recordings are never deleted (see Journal): each leads to the one before it.
 constinit std::atomic<Recording*> current_recording{nullptr};
 
-/// Another recording may begin during a fork. Guarded by the registry's lock.
-constinit Recording* locked_for_fork = nullptr;
-
-/// One thread starts or stops a recording at a time, and others are refused.
-constinit std::atomic<bool> is_changing{false};
+constinit os::Mutex change_mutex;
 
 /// Where the thread writes next, and its last event.
 struct Writer {
@@ -178,11 +173,11 @@ void name_stack(StackId stack) noexcept {
 
 }  // namespace
 
+std::unique_lock<os::Mutex> Recorder::begin_change() noexcept {
+  return std::unique_lock(change_mutex);
+}
+
 Status Recorder::start(const char* path, StackKinds stacks) {
-  if (is_changing.exchange(true)) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "another thread is starting or stopping a recording");
-  }
-  const Defer ready([] { is_changing.store(false); });
   if (is_on()) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a recording is under way already");
   auto made = std::make_unique<Recording>();
   by_processor_.store(has_processor_clock());
@@ -196,18 +191,10 @@ Status Recorder::start(const char* path, StackKinds stacks) {
 }
 
 Status Recorder::stop() noexcept {
-  if (is_changing.exchange(true)) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "another thread is starting or stopping a recording");
-  }
-  Status status = kSuccess;
-  if (is_on()) {
-    generation_.fetch_add(1, std::memory_order_release);
-    current_recording.load()->journal.close(now());
-  } else {
-    status = fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no recording is under way");
-  }
-  is_changing.store(false);
-  return status;
+  if (!is_on()) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no recording is under way");
+  generation_.fetch_add(1, std::memory_order_release);
+  current_recording.load()->journal.close(now());
+  return kSuccess;
 }
 
 void Recorder::discard() noexcept {
@@ -242,17 +229,23 @@ void Recorder::name_pool(uint64_t pool, const char* text) noexcept {
   append_text(Happening::pool_name, pool, text, std::strlen(text));
 }
 
+void Recorder::lock_changes() noexcept {
+  change_mutex.lock();
+}
+
+void Recorder::unlock_changes() noexcept {
+  change_mutex.unlock();
+}
+
 void Recorder::lock() noexcept {
-  locked_for_fork = current_recording.load();
-  if (locked_for_fork != nullptr) locked_for_fork->journal.lock();
+  if (Recording* recording = current_recording.load(); recording != nullptr) recording->journal.lock();
 }
 
 void Recorder::unlock() noexcept {
-  if (locked_for_fork != nullptr) locked_for_fork->journal.unlock();
+  if (Recording* recording = current_recording.load(); recording != nullptr) recording->journal.unlock();
 }
 
 void Recorder::forget() noexcept {
-  is_changing.store(false);
   if (!is_on()) return;
   generation_.fetch_add(1);
   current_recording.load()->journal.abandon();

@@ -8,7 +8,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
+#include "os/mutex.hpp"
 #include "watch/clock.hpp"
 #include "watch/stack.hpp"
 #include "watch/tags.hpp"
@@ -51,6 +53,12 @@ class Recorder {
   /// Which stacks the recording wants.
   static StackKinds stacks() noexcept { return stacks_.load(std::memory_order_relaxed); }
 
+  /// Held while a recording starts or stops, until the last pool knows: a pool takes marks on its blocks for
+  /// those of the recording under way. Comes before the registry's lock.
+  static std::unique_lock<os::Mutex> begin_change() noexcept;
+
+  // Within a change.
+
   static Status start(const char* path, StackKinds stacks);
   static Status stop() noexcept;
   /// Undoes start, right after it: the file goes.
@@ -66,7 +74,10 @@ class Recorder {
   static void mark(const char* text) noexcept;
   static void name_pool(uint64_t pool, const char* text) noexcept;
 
-  // Around fork. A child is not recorded until it starts a recording of its own.
+  // Around fork. A child is not recorded until it starts a recording of its own. No recording starts or stops
+  // meanwhile, so the child knows of each descriptor.
+  static void lock_changes() noexcept;
+  static void unlock_changes() noexcept;
   static void lock() noexcept;
   static void unlock() noexcept;
   static void forget() noexcept;

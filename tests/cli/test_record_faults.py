@@ -34,8 +34,9 @@ def work(count):
 
 class RecordFaults(test_watch.Case):
     def run_program(self, program, *, prologue=PROLOGUE, environment=None, **options):
-        done = subprocess.run([sys.executable, "-c", prologue + program, self.folder], capture_output=True, check=False,
-                              text=True, timeout=300, env=os.environ | (environment or {}), **options)
+        words = [sys.executable, "-W", "ignore", "-c", prologue + program, self.folder]  # Python warns of forks
+        done = subprocess.run(words, capture_output=True, check=False, text=True, timeout=300,
+                              env=os.environ | (environment or {}), **options)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
@@ -112,6 +113,49 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (MOST, resource.RLIM_INFINITY))
         self.run_program("assert lib.gpupool_malloc(pool, 512, 0, ctypes.byref(u64())) != 0",
                          prologue=limited + PROLOGUE)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    # ---- several threads
+
+    def test_a_recording_that_begins_while_one_ends_has_all_live_blocks(self):
+        """Another thread starts it as soon as it may, while the first still looks through many blocks."""
+        self.run_program("""
+lib.gpupool_create.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+pools = [pool] + [ctypes.c_void_p() for _ in range(3)]
+for each in pools[1:]: check(lib.gpupool_create(None, ctypes.byref(each)))
+def take_in(each, count):
+    address = u64()
+    for _ in range(count): check(lib.gpupool_malloc(each, 512, 0, ctypes.byref(address)))
+def start_soon():
+    while start("two.gpt") != 0: pass
+check(start())
+take_in(pools[0], 300000)
+for each in pools[1:]: take_in(each, 100)
+thread = threading.Thread(target=start_soon)
+thread.start()
+check(stop())
+thread.join()
+check(stop())
+""", environment=self.ADDRESSES_ONLY)
+        self.assertEqual(Events(self.folder / "one.gpt").count[Events.MALLOC], 300300)
+        self.assertEqual(Events(self.folder / "two.gpt").count[8], 300300)
+
+    def test_a_child_of_fork_keeps_nothing_of_a_recording_that_starts_or_stops_meanwhile(self):
+        self.run_program("""
+def record_often():
+    for number in range(150):
+        check(start(f"{number}.gpt"))
+        check(stop())
+thread = threading.Thread(target=record_often)
+thread.start()
+forks = 0
+while thread.is_alive():
+    child = os.fork()
+    if child == 0:
+        os._exit(len(descriptors()) + (folder in open("/proc/self/maps").read()))
+    assert os.waitpid(child, 0)[1] == 0
+    forks += 1
+assert forks > 10, forks
+""")
 
 
 if __name__ == "__main__":
