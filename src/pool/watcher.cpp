@@ -126,7 +126,7 @@ void Watcher::tell_free(const Sighting& seen) const noexcept {
 
 // ---- what else a recording is told
 
-/// Once a recording.
+/// Once a recording, or again where it had no room.
 [[gnu::noinline]] void Watcher::name_pool() const noexcept {
   const uint32_t now = Recorder::generation();
   if (named_in_.exchange(now) == now) return;
@@ -136,7 +136,7 @@ void Watcher::tell_free(const Sighting& seen) const noexcept {
   std::snprintf(text, sizeof text, "%s:%d\n%s\n%" PRIu64 "\n%" PRIu64,
                 info.backend == GPUPOOL_BACKEND_CUDA ? "cuda" : "sim", info.ordinal, info.name, info.total,
                 limit == Budget::kNone ? 0 : limit);
-  Recorder::name_pool(rooms_.id, text);
+  if (!Recorder::name_pool(rooms_.id, text)) named_in_.store(0);
 }
 
 void Watcher::record_use(const Range& block, Stream stream) const noexcept {

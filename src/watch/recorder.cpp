@@ -33,6 +33,9 @@ class AtomicSet {
     return (word.load(std::memory_order_relaxed) & bit) == 0 &&
            (word.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
   }
+  void remove(size_t number) noexcept {
+    words_[number / 64].fetch_and(~(uint64_t{1} << number % 64), std::memory_order_relaxed);
+  }
 
  private:
   std::array<std::atomic<uint64_t>, Count / 64> words_{};
@@ -92,14 +95,15 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
 }
 
 /// Begins a chunk with this event, which omits nothing there. False if no recording is on, or if the disk
-/// has no room; then the event is counted as lost.
+/// has no room; then the event is counted as lost, unless it is a name, which comes later.
 [[gnu::noinline, gnu::cold]] bool begin_chunk(Writer& to, const Entry& event) noexcept {
   const uint32_t generation = Recorder::generation();
   Recording* recording = current_recording.load(std::memory_order_acquire);
   if ((generation & 1) == 0 || recording == nullptr) return false;
   uint8_t* chunk = recording->journal.claim_chunk(event.time);
   if (chunk == nullptr) {
-    recording->journal.header().lost.fetch_add(1, std::memory_order_relaxed);
+    if (event.kind < Happening::tag_name)
+      recording->journal.header().lost.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   const auto* head = reinterpret_cast<const ChunkHeader*>(chunk);
@@ -133,15 +137,15 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
 }
 
 /// Writes an event with what `tail` adds to it, at most `room` bytes. Its first byte is written last: until
-/// then the file ends before it.
+/// then the file ends before it. False: the file has it not.
 template <typename Tail>
-void append(const Entry& event, size_t room, Tail tail) noexcept {
+bool append(const Entry& event, size_t room, Tail tail) noexcept {
   Writer& to = own_writer();
   // A recording that has ended has another number.
   const bool has_room =
       to.generation == Recorder::generation() && static_cast<size_t>(to.end - to.at) >= room;
   if (!has_room && !begin_chunk(to, event)) [[unlikely]]
-    return;
+    return false;
   // Events from the malloc's stack callback were written before the malloc.
   const uint64_t time = std::max(event.time >> kTickShift, to.time);
   auto token = static_cast<uint8_t>(static_cast<uint8_t>(event.kind) | kAllSame);
@@ -153,21 +157,22 @@ void append(const Entry& event, size_t room, Tail tail) noexcept {
   std::atomic_ref(*to.at).store(token, std::memory_order_release);
   to.at = at;
   to.time = time;
+  return true;
 }
 
 /// An event of the library's own about names, which belongs to no pool.
-void append_text(Happening kind, uint64_t number, const char* text, size_t length) noexcept {
+bool append_text(Happening kind, uint64_t number, const char* text, size_t length) noexcept {
   length = std::min(length, kTextMax);
-  append({kind, Recorder::now(), 0, 0, 0, 0}, kEventMax + length,
-         [&](uint8_t* at, const Writer&) { return put_text(put(at, number), text, length); });
+  return append({kind, Recorder::now(), 0, 0, 0, 0}, kEventMax + length,
+                [&](uint8_t* at, const Writer&) { return put_text(put(at, number), text, length); });
 }
 
-void name_stack(StackId stack) noexcept {
+bool name_stack(StackId stack) noexcept {
   try {
     const std::string text = describe_stack(stack);
-    append_text(Happening::stack_text, stack, text.data(), text.size());
+    return append_text(Happening::stack_text, stack, text.data(), text.size());
   } catch (const std::bad_alloc&) {
-    append_text(Happening::stack_text, stack, "", 0);
+    return append_text(Happening::stack_text, stack, "", 0);
   }
 }
 
@@ -203,7 +208,7 @@ void Recorder::discard() noexcept {
 }
 
 void Recorder::write(const Entry& event) noexcept {
-  append(event, kEventMax, [&](uint8_t* at, Writer& to) {
+  (void)append(event, kEventMax, [&](uint8_t* at, Writer& to) {
     at = put_signed(at, event.address / 512 - to.address);
     to.address = event.address / 512;
     const bool has_bytes = event.kind != Happening::free && event.kind != Happening::use;
@@ -216,17 +221,19 @@ void Recorder::write_names(const Entry& event) noexcept {
   if (recording == nullptr) return;
   if (event.tag != 0 && recording->tags.add(event.tag)) {
     const char* name = tag_name(event.tag);
-    append_text(Happening::tag_name, event.tag, name, std::strlen(name));
+    if (!append_text(Happening::tag_name, event.tag, name, std::strlen(name)))
+      recording->tags.remove(event.tag);
   }
-  if (event.stack != 0 && recording->stack_texts.add(event.stack)) name_stack(event.stack);
+  if (event.stack != 0 && recording->stack_texts.add(event.stack) && !name_stack(event.stack))
+    recording->stack_texts.remove(event.stack);
 }
 
 void Recorder::mark(const char* text) noexcept {
-  append_text(Happening::mark, 0, text, std::strlen(text));
+  (void)append_text(Happening::mark, 0, text, std::strlen(text));
 }
 
-void Recorder::name_pool(uint64_t pool, const char* text) noexcept {
-  append_text(Happening::pool_name, pool, text, std::strlen(text));
+bool Recorder::name_pool(uint64_t pool, const char* text) noexcept {
+  return append_text(Happening::pool_name, pool, text, std::strlen(text));
 }
 
 void Recorder::lock_changes() noexcept {

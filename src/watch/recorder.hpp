@@ -65,14 +65,15 @@ class Recorder {
   static void discard() noexcept;
 
   static void write(const Entry& event) noexcept;
-  /// As write(); also writes the names of the tag and the stack if the file does not have them yet. Call it
-  /// with no lock held.
+  /// As write(); also writes the names of the tag and the stack if the file does not have them yet, or had no
+  /// room for them. Call it with no lock held.
   static void write_named(const Entry& event) noexcept {
     if ((event.tag | event.stack) != 0) write_names(event);
     write(event);
   }
   static void mark(const char* text) noexcept;
-  static void name_pool(uint64_t pool, const char* text) noexcept;
+  /// False: the file has no room for it now.
+  static bool name_pool(uint64_t pool, const char* text) noexcept;
 
   // Around fork. A child is not recorded until it starts a recording of its own. No recording starts or stops
   // meanwhile, so the child knows of each descriptor.

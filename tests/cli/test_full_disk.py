@@ -30,7 +30,7 @@ STRACE = shutil.which("strace")
 class Events:
     """How many events of each kind a recording has, read as docs/watch.md describes the format."""
 
-    MALLOC, FREE, MARK = 1, 2, 7
+    MALLOC, FREE, MARK, TAG_NAME, POOL_NAME = 1, 2, 7, 9, 11
     ADDS_ADDRESS, ADDS_BYTES, ADDS_TEXT = {2, 3}, {1, 4, 5, 6, 8}, {7, 9, 10, 11}
 
     def __init__(self, path):
@@ -38,6 +38,7 @@ class Events:
         header, size = struct.unpack_from("<2I", data, 12)
         self.begun, self.lost = struct.unpack_from("<2Q", data, 72)
         self.count = collections.Counter()
+        self.names = []  # (kind, number)
         for chunk in range(header, len(data), size):
             self.data, self.at, self.end = data, chunk + 40, min(chunk + size, len(data))
             while data[chunk : chunk + 4] == b"GPCH" and self.at < self.end and data[self.at] != 0:
@@ -58,10 +59,12 @@ class Events:
         self.at += 1
         kind = token & 0x0F
         changed = sum(token & same == 0 for same in (0x80, 0x10, 0x20))  # pool, stream and tag
-        for _ in range(1 + changed + (token & 0x40 != 0) + (1 if kind in self.ADDS_ADDRESS else 2)):
-            length = self.read_number()
+        fields = [self.read_number()
+                  for _ in range(1 + changed + (token & 0x40 != 0) + (1 if kind in self.ADDS_ADDRESS else 2))]
         if kind in self.ADDS_TEXT:
-            self.at += length
+            self.at += fields[-1]
+        if kind in (self.TAG_NAME, self.POOL_NAME):
+            self.names.append((kind, fields[-2]))
         self.count[kind] += 1
 
     def calls(self):
@@ -110,6 +113,25 @@ for i in range(1000): free(malloc(512 * (1 + i % 90))); mark("after")
         self.assertEqual(events.calls() + events.lost, WARM + 2 * 301000)
         self.assertEqual(self.path.stat().st_size, 4096 + 65536 * events.begun)
         self.assertLess(self.path.stat().st_size, 2 << 20)
+
+    def test_names_that_found_no_room_come_once_there_is_some(self):
+        """A tag, and a pool, that are first used while the disk is full."""
+        events = self.record_on_full_disk("""
+for i in range(300000): free(malloc(512 * (1 + i % 90)))
+push("late")
+lib.gpupool_create.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+first, pool = pool, ctypes.c_void_p()
+check(lib.gpupool_create(None, ctypes.byref(pool)))
+for i in range(1000): free(malloc(512 * (1 + i % 90)))
+let_grow_to(resource.RLIM_INFINITY)
+for i in range(1000): free(malloc(512 * (1 + i % 90)))
+malloc(4096)
+""")
+        self.assertGreater(events.lost, 1000)
+        self.assertEqual(sorted(events.names), [(Events.TAG_NAME, 1), (Events.POOL_NAME, 1), (Events.POOL_NAME, 2)])
+        status, text, said = test_watch.run("leaks", self.path)
+        self.assertEqual(status, 0, said)
+        self.assertIn("late", text)
 
     def test_a_signal_costs_no_event(self):
         """It may interrupt the call that takes room."""
