@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t kConnections = 16;
 constexpr uint64_t kLongestWait = 3'600'000'000'000;  // an hour, for a wake
-constexpr timespec kPauseWithoutFiles{0, 100'000'000};
+constexpr timespec kPause{0, 100'000'000};
 
 struct Connection {
   os::KeptFile file;
@@ -120,16 +120,18 @@ bool is_of_this_user(int file) noexcept {
 void accept_one() noexcept {
   Connection& place = make_room();
   bool is_there = false;
+  int cause = 0;
   {
     const std::lock_guard lock(served_mutex);
     const int file = accept4(served.listener.number, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (file < 0 && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
-      // It has no descriptor to spare: poll() would return at once, again and again.
-      (void)nanosleep(&kPauseWithoutFiles, nullptr);
-    }
+    if (file < 0) cause = errno;
     is_there = file >= 0 && os::keep_file(file, place.file);
     if (is_there) place.order = ++served.count;
   }
+  // The process has no descriptor to spare: poll() would return at once, again and again. Without the lock,
+  // for which a fork would wait.
+  if (cause != 0 && cause != EAGAIN && cause != ECONNABORTED && cause != EINTR)
+    (void)nanosleep(&kPause, nullptr);
   if (!is_there || is_of_this_user(place.file.number)) return;
   Reply reply{};
   refuse(reply, Outcome::refused, "this process belongs to user %u, who alone may control it", geteuid());
@@ -257,9 +259,12 @@ void* serve(void*) {
     for (size_t at = 0; at < kConnections; ++at)
       ready[at] = {served.connections[at].file.number, POLLIN | POLLRDHUP, 0};
     ready[kConnections] = {served.listener.number, POLLIN, 0};
-    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return nullptr;
+    const bool is_refused = poll(ready.data(), ready.size(), -1) < 0;
+    // For want of memory, or by a limit of descriptors below their number: either may pass.
+    if (is_refused && errno != EINTR) (void)nanosleep(&kPause, nullptr);
     // A program that closes all descriptors may have files of its own there by now.
     if (!os::is_kept(served.listener)) return nullptr;
+    if (is_refused) continue;
     serve_all(ready);
     if (ready[kConnections].revents != 0) accept_one();
   }

@@ -148,6 +148,30 @@ class ControlFaultsTest(ControlCase):
         self.assertEqual(self.result("trim", target)["pools"], 1)
         self.target(limit, "!pool = default_pool()", GPUPOOL_SIM="data=0")
 
+    def test_an_asker_whom_no_descriptor_is_left_for_delays_no_fork(self):
+        target = self.target("!pool = default_pool(); block = take(pool, 1 << 20)", "!import resource")
+        fork = "start = time.monotonic(); os.waitpid(os.fork() or os._exit(0), 0); all.append(time.monotonic() - start)"
+        name = target.notice()[1]
+        taking = "for _ in range(64): files.append(os.dup(0))"
+        target.do("!resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096)); files = []; all = []")
+        target.do(f"!exec({taking!r})")
+        self.assertEqual(target.do("os.dup(0)"), 'failed: OSError(24, \'Too many open files\')')
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
+            asker.connect(name)
+            for _ in range(20):
+                target.do(f"!{fork}")
+        self.assertLess(float(target.do("sorted(all)[10]")), 0.05)
+        target.do("!for file in files: os.close(file)")
+        self.assertEqual(self.result("trim", target)["pools"], 1)
+
+    def test_a_limit_of_descriptors_that_is_raised_again_costs_no_asker_his_answer(self):
+        target = self.target("!pool = default_pool(); block = take(pool, 1 << 20)", "!import resource")
+        target.do("!resource.setrlimit(resource.RLIMIT_NOFILE, (9, 4096))")
+        with target.connect(), target.connect():
+            time.sleep(0.3)
+        target.do("!resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))")
+        self.assertEqual(self.result("trim", target, "--wait", "10")["pools"], 1)
+
     # ---- hostile packets
 
     def test_hostile_packets_change_nothing(self):
