@@ -50,10 +50,25 @@ Book& book() {
 }
 
 struct Teller {
+  gpupool_stack_fn_t fn;
+  void* user;
+};
+
+/// Changed with book_mutex.
+struct SharedTeller {
+  std::atomic<uint32_t> changes{0};  // odd during one
   std::atomic<gpupool_stack_fn_t> fn{nullptr};
   std::atomic<void*> user{nullptr};
 };
-constinit Teller teller;
+constinit SharedTeller teller;
+
+/// No function is called with the `user` of another: during a change there is none.
+Teller current_teller() noexcept {
+  const uint32_t before = teller.changes.load();
+  const Teller found{teller.fn.load(), teller.user.load()};
+  const bool is_whole = before % 2 == 0 && teller.changes.load() == before;
+  return is_whole ? found : Teller{};
+}
 
 /// The thread is inside take_stack: its allocations there have no stack.
 constinit thread_local bool is_taking = false;
@@ -141,8 +156,8 @@ StackId number_native(Taken& taken) noexcept {
   return static_cast<StackId>(*mark);
 }
 
-StackId number_with(gpupool_stack_fn_t fn, Taken& taken) noexcept {
-  taken.length = std::min(fn(teller.user.load(), taken.text, kFramesMax), kFramesMax);
+StackId number_with(const Teller& told, Taken& taken) noexcept {
+  taken.length = std::min(told.fn(told.user, taken.text, kFramesMax), kFramesMax);
   while (taken.length != 0 && taken.text[taken.length - 1] == '\n') --taken.length;
   return number_of(taken);
 }
@@ -150,10 +165,11 @@ StackId number_with(gpupool_stack_fn_t fn, Taken& taken) noexcept {
 }  // namespace
 
 void set_stack_fn(gpupool_stack_fn_t fn, void* user) noexcept {
-  // In between, no function is called with the other's `user`.
-  teller.fn.store(nullptr);
+  const std::lock_guard lock(book_mutex);
+  teller.changes.fetch_add(1);
   teller.user.store(user);
   teller.fn.store(fn);
+  teller.changes.fetch_add(1);
 }
 
 StackKinds kinds_to_take(StackKinds wanted) noexcept {
@@ -165,8 +181,8 @@ StackId take_stack(StackKinds kinds) noexcept {
   is_taking = true;
   Taken taken;
   if (kinds.native) os::take_frames(taken.native, is_under_valgrind());
-  const gpupool_stack_fn_t fn = kinds.language ? teller.fn.load() : nullptr;
-  const StackId number = fn == nullptr ? number_native(taken) : number_with(fn, taken);
+  const Teller told = kinds.language ? current_teller() : Teller{};
+  const StackId number = told.fn == nullptr ? number_native(taken) : number_with(told, taken);
   is_taking = false;
   return number;
 }
