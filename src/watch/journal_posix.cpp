@@ -5,10 +5,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
 
+#include "base/bits.hpp"
 #include "os/files.hpp"
 
 namespace gpupool::internal {
@@ -77,9 +79,13 @@ void Journal::discard(uint64_t now) noexcept {
 }
 
 /// Replaces the file's mapping with anonymous memory. A thread that has not noticed the end writes there.
+/// None comes to what lies behind, and the program may need the addresses.
 bool Journal::detach_memory() noexcept {
-  return mmap(base_, capacity_, PROT_READ | PROT_WRITE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+  const uint64_t kept =
+      std::min(align_up(bytes_.load(), static_cast<uint64_t>(sysconf(_SC_PAGESIZE))), capacity_);
+  if (kept < capacity_) (void)munmap(base_ + kept, capacity_ - kept);
+  return mmap(base_, kept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+              -1, 0) != MAP_FAILED;
 }
 
 void Journal::abandon() noexcept {

@@ -114,6 +114,19 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (MOST, resource.RLIM_INFINITY))
                          prologue=limited + PROLOGUE)
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_recordings_that_have_ended_leave_the_program_its_addresses(self):
+        """One after the other, in a program that may have so many and needs some itself."""
+        self.run_program("""
+import mmap, resource
+GIB = 1 << 30
+resource.setrlimit(resource.RLIMIT_AS, (24 * GIB, resource.RLIM_INFINITY))
+for number in range(10):
+    check(start(f"{number}.gpt"))
+    work(1000)
+    check(stop())
+mmap.mmap(-1, 20 * GIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ).close()
+""", environment=self.ADDRESSES_ONLY)
+
     # ---- several threads
 
     def test_a_recording_that_begins_while_one_ends_has_all_live_blocks(self):

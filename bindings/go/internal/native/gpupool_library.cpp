@@ -6,6 +6,7 @@
 #include "../../../../src/abi/control.hpp"
 #include "../../../../src/abi/sleep.hpp"
 #include "../../../../src/abi/watch.hpp"
+#include "../../../../src/base/bits.hpp"
 #include "../../../../src/base/defer.hpp"
 #include "../../../../src/base/parse.hpp"
 #include "../../../../src/device/sim/backing.hpp"
