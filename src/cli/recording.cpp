@@ -28,7 +28,6 @@ constexpr size_t kChunkHeader = 40;
 constexpr uint32_t kChunkMagic = 0x48435047;
 constexpr uint32_t kFlagEnded = 1;
 constexpr uint32_t kFlagPacked = 2;
-constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 constexpr uint64_t kUnit = 512;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
@@ -72,7 +71,7 @@ class Reader {
  public:
   Reader(std::string file, Damage* damage) : file_(std::move(file)), damage_(damage) {
     read_text(file_, [&](std::string_view piece) {
-      if (bytes_.size() + piece.size() > kMostBytes)
+      if (bytes_.size() + piece.size() > kMostRecordingBytes)
         throw refuse(bytes_.size(), "the recording is larger than 4 GiB");
       bytes_ += piece;
     });

@@ -10,6 +10,9 @@
 
 namespace gpupool::cli {
 
+/// A file that has more, packed or not, is refused. The library writes no more.
+inline constexpr uint64_t kMostRecordingBytes = uint64_t{4} << 30;
+
 enum class Kind : uint8_t {
   malloc = 1,
   free = 2,

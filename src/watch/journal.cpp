@@ -66,7 +66,7 @@ bool Journal::grow_to(uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   const uint64_t has = bytes_.load(std::memory_order_relaxed);
   if (bytes <= has) return true;
-  uint64_t wanted = std::max(bytes, has == 0 ? 0 : has + kJournalStep);
+  uint64_t wanted = std::max(bytes, std::min(has == 0 ? 0 : has + kJournalStep, kJournalMost));
   if (!take_room(has, wanted - has)) {
     wanted = bytes;
     if (!take_room(has, wanted - has)) return false;

@@ -20,9 +20,9 @@ namespace gpupool::internal {
 inline constexpr uint32_t kJournalVersion = 1;
 inline constexpr uint32_t kJournalHeader = 4096;
 inline constexpr uint32_t kJournalChunk = 64 * 1024;
-inline constexpr uint64_t kJournalMost = uint64_t{16} << 30;  // bytes of a file
-inline constexpr uint64_t kJournalStep = uint64_t{1} << 20;   // by which it grows
-inline constexpr uint32_t kJournalEnded = 1;                  // flag: nothing was cut off
+inline constexpr uint64_t kJournalMost = uint64_t{4} << 30;  // bytes of a file: readers take no more
+inline constexpr uint64_t kJournalStep = uint64_t{1} << 20;  // by which it grows
+inline constexpr uint32_t kJournalEnded = 1;                 // flag: nothing was cut off
 /// Times in the file are ticks shifted to the right by this.
 inline constexpr uint32_t kTickShift = 4;
 
