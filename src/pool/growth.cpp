@@ -54,9 +54,11 @@ void Growth::choose_rung() {
   sizer_.fine = room < limit / 2 || calls_were_cheap();
   if (rooms_.options.max_chunk != 0) return;
   if (shares && !sizer_.fine) {
-    sizer_.max_inside = std::min(limit / policy::kLargeGroupParts, policy::kLargestChunk);
+    sizer_.max_inside = std::min(
+        {limit / policy::kLargeGroupParts, bytes_ / policy::kLargeGroupBlockParts, policy::kLargestChunk});
   }
-  if (used > limit / policy::kLargeLimitParts) return;
+  const uint64_t taken = std::max(used, limit - std::min(limit, budget.room()));  // by neighbours, too
+  if (taken > limit / policy::kLargeLimitParts) return;
   sizer_.max_chunk = std::clamp(used / policy::kLargeSharedParts, policy::kMaxChunk, policy::kLargestChunk);
   // Streams lend each other what they hold. Alone, a stream's chunks are large only for its largest blocks.
   const uint64_t whole = std::max(bytes_, rooms_.streams.count() > 1 ? used : 0);

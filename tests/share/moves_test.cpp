@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -15,23 +16,25 @@ namespace {
 
 constexpr size_t kMembers = 3;
 constexpr uint64_t kCardLimit = 60 * kGiB;
-constexpr uint64_t kMostLive = kCardLimit / 100 * 97;
+constexpr uint64_t kLivePercent = 97;  // of the limit, at most
 
 struct Resize {
   size_t who = 0;
   uint64_t bytes = 0;
 };
 
-/// One program at a time gets another working set, of any size that the others leave room for.
-std::vector<Resize> make_turns(size_t count) {
-  std::mt19937_64 random(1);
-  std::array<uint64_t, kMembers> has{};
+/// One program at a time gets another working set, of any size that the others leave room for; in so many of
+/// 1,000 turns it takes all that room.
+std::vector<Resize> make_turns(size_t count, size_t members, uint64_t limit, uint64_t full, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint64_t> has(members);
   std::vector<Resize> turns;
   while (turns.size() < count) {
-    const size_t who = random() % kMembers;
+    const size_t who = random() % members;
     has[who] = 0;
-    const uint64_t room = kMostLive - has[0] - has[1] - has[2];
-    has[who] = random() % 1000 * (room / 1000) / kMiB * kMiB;
+    const uint64_t room = limit / 100 * kLivePercent - std::accumulate(has.begin(), has.end(), uint64_t{0});
+    const uint64_t part = random() % 1000;
+    has[who] = (part < full ? room : part * (room / 1000)) / kMiB * kMiB;
     turns.push_back({who, has[who]});
   }
   return turns;
@@ -65,7 +68,8 @@ TEST_F(PoolsTest, F9_WhatMovesIsWhatWorkingSetsNeed) {
   setenv("GPUPOOL_SIM", "capacity=80GiB,data=0", 1);
   setenv("GPUPOOL_SHARE_LIMIT", std::to_string(kCardLimit).c_str(), 1);
   const char* const asked = getenv("GPUPOOL_MOVES");
-  const auto turns = make_turns(asked == nullptr ? 60 : std::strtoull(asked, nullptr, 10));
+  const size_t count = asked == nullptr ? 60 : std::strtoull(asked, nullptr, 10);
+  const auto turns = make_turns(count, kMembers, kCardLimit, 0, 1);
   std::array<pid_t, kMembers> children{};
   for (size_t self = 0; self < kMembers; ++self) {
     children[self] = start([&, self] {
@@ -99,6 +103,49 @@ TEST_F(PoolsTest, F9_WhatMovesIsWhatWorkingSetsNeed) {
   RecordProperty("calls_per_gib", std::to_string(calls));
   EXPECT_LE(given, 1.15) << "memory goes to and fro";
   EXPECT_LE(calls, 260);
+}
+
+struct Full {
+  const char* name;
+  uint64_t limit;
+  uint64_t seed;
+};
+
+class FullCard : public PoolsTest, public testing::WithParamInterface<Full> {};
+INSTANTIATE_TEST_SUITE_P(Of, FullCard,
+                         testing::Values(Full{"64GiB", 64 * kGiB, 2}, Full{"80GiB", 80 * kGiB, 1},
+                                         Full{"127GiB", 127 * kGiB, 3}),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+/// Four programs whose working sets fill the card again and again, and which replace blocks between: what one
+/// holds beyond its live blocks, in chunks that these touch, must not be what another lacks.
+TEST_P(FullCard, WorkingSetsThatFillTheCardFindTheirMemory) {
+  const Full& card = GetParam();
+  constexpr size_t kPrograms = 4;
+  setenv("GPUPOOL_SIM", "capacity=140GiB,data=0", 1);
+  setenv("GPUPOOL_SHARE_LIMIT", std::to_string(card.limit).c_str(), 1);
+  const auto turns = make_turns(300, kPrograms, card.limit, 500, card.seed);
+  std::array<pid_t, kPrograms> children{};
+  for (size_t self = 0; self < kPrograms; ++self) {
+    children[self] = start([&, self] {
+      gpupool_t* const pool = make_pool();
+      WorkingSet set(pool, self, 512);
+      for (size_t i = 0; i < turns.size(); ++i) {
+        if (!board_->reaches(static_cast<int>(i), 60'000)) return 100;
+        if (turns[i].who != self) continue;
+        if (!set.become(turns[i].bytes)) return 1;
+        if (!set.work(100)) return 2;
+        ++board_->step;
+      }
+      return 0;
+    });
+  }
+  for (const pid_t child : children) {
+    if (end_of(child) == 0) continue;
+    ADD_FAILURE() << "in turn " << board_->step << " of " << turns.size();
+    for (const pid_t each : children) kill(each, SIGKILL);
+  }
+  unsetenv("GPUPOOL_SHARE_LIMIT");
 }
 
 }  // namespace

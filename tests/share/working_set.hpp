@@ -37,6 +37,16 @@ class WorkingSet {
     return true;
   }
 
+  /// Replaces so many blocks by others of the same size. False: out of memory.
+  bool work(int times) {
+    for (; times != 0 && !blocks_.empty(); --times) {
+      auto& [block, size] = blocks_[random_() % blocks_.size()];
+      gpupool_free(pool_, block, 0);
+      if (gpupool_malloc(pool_, size, 0, &block) != GPUPOOL_SUCCESS) return false;
+    }
+    return true;
+  }
+
   uint64_t live() const { return live_; }
 
  private:
