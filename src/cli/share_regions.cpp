@@ -113,10 +113,10 @@ int Regions::make(const std::string& group, const std::string& device, uint64_t 
   }
   Descriptor file(memfd_create("gpupool-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return -1;
-  if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
-    errno = error;
-    return -1;
-  }
+  do {
+    errno = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
+  } while (errno == EINTR);
+  if (errno != 0) return -1;
   // Members of other users open it anew, and nobody comes to it without having been given a descriptor.
   if (pwrite(file.get(), page.data(), page.size(), 0) != static_cast<ssize_t>(page.size()) ||
       fchmod(file.get(), 0666) != 0 || fcntl(file.get(), F_ADD_SEALS, kRegionSeals) != 0) {

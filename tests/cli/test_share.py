@@ -35,6 +35,20 @@ sys.stdin.read()
 """
 
 
+# Makes each second call that takes room fail as a signal does; -D, so that the program itself is the child.
+SIGNALS = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "inject=fallocate:error=EINTR:when=1+2"]
+
+
+def may_trace():
+    try:
+        return subprocess.run([*SIGNALS, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+needs_strace = unittest.skipUnless(may_trace(), "no strace is here (tools/setup.sh installs it), or it may not trace")
+
+
 class ShareTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="gpupool_share_")
@@ -71,9 +85,9 @@ class ShareTest(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         return [json.loads(line) for line in out.splitlines()]
 
-    def start_member(self, group, **environment):
+    def start_member(self, group, tracer=(), **environment):
         member = subprocess.Popen(
-            [sys.executable, "-c", MEMBER],
+            [*tracer, sys.executable, "-c", MEMBER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,6 +108,12 @@ class ShareTest(unittest.TestCase):
 
 
 class List(ShareTest):
+    @needs_strace
+    def test_a_signal_costs_no_member(self):
+        member = self.start_member("team", SIGNALS)
+        (group,) = self.listed()
+        self.assertEqual([each["pid"] for each in group["members"]], [member.pid])
+
     def test_members_are_listed_with_their_figures(self):
         first = self.start_member("team", GPUPOOL_SHARE_GUARANTEED="4GiB", GPUPOOL_SHARE_PRIORITY="2")
         second = self.start_member("team")

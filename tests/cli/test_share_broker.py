@@ -19,7 +19,7 @@ import time
 import unittest
 
 from control_target import needs_another_user
-from test_share import COMMAND, GIB, MEMBER, ShareTest
+from test_share import COMMAND, GIB, MEMBER, SIGNALS, ShareTest, needs_strace
 
 # As src/share/broker.hpp has them.
 MAGIC = b"gpbroker"
@@ -135,6 +135,12 @@ class BrokerTest(ShareTest):
 
 
 class Groups(BrokerTest):
+    @needs_strace
+    def test_a_signal_costs_no_region(self):
+        self.start([*SIGNALS, COMMAND, "share", "--serve", self.socket])
+        member = self.start_member()
+        self.assertEqual([each["pid"] for each in self.group()["members"]], [member.pid])
+
     def test_members_are_listed_set_and_repaired(self):
         self.start_broker("--group", "team")
         first = self.start_member(GPUPOOL_SHARE_GUARANTEED="4GiB")

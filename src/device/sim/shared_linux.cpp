@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/defer.hpp"
+#include "os/files.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -71,10 +72,7 @@ Status SimShared::open(int32_t ordinal, std::unique_ptr<SimShared>& shared) {
   if (found.st_uid != geteuid() || !S_ISREG(found.st_mode)) {
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "GPUPOOL_SIM_SHARED: %s is not this user's file", path.c_str());
   }
-  if (const int error = posix_fallocate(file, 0, kBytes); error != 0) {
-    errno = error;
-    return failed(path, "posix_fallocate");
-  }
+  if (!os::allocate_room(file, 0, kBytes)) return failed(path, "posix_fallocate");
   void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapped == MAP_FAILED) return failed(path, "mmap");
   // The mapping keeps the lock when the descriptor is closed, and a child does not have the mapping.
