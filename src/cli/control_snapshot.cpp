@@ -95,7 +95,7 @@ std::string json_of_pool(const SnapshotHeader& header, std::string_view segments
                        {"name", valid_utf8({header.name, strnlen(header.name, sizeof header.name)})},
                        {"segments", std::move(all_segments)},
                        {"blocks", std::move(all_blocks)}};
-  return object.dump() + "\n";
+  return harmless_json(object.dump()) + "\n";
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ std::string text_of_snapshot(int file, uint64_t pid, bool as_report) {
     const std::string_view blocks = cut_front(rest, header.blocks, header.block_bytes);
     const std::string_view report = cut_front(rest, header.report_bytes, 1);
     if (as_report) {
-      text += fmt::format("pool {}: {}\n", header.pool, valid_utf8(report.substr(0, report.find('\0'))));
+      text += fmt::format("pool {}: {}\n", header.pool, harmless(report.substr(0, report.find('\0'))));
     } else {
       text += json_of_pool(header, segments, blocks, pid);
     }

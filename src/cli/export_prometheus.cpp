@@ -167,9 +167,14 @@ class PrometheusText {
 
 std::string label_text(const std::string& text) {
   std::string escaped;
-  for (const char c : valid_utf8(text)) {
-    if (c == '\\' || c == '"') escaped += '\\';
-    escaped += c == '\n' ? "\\n" : std::string(1, c);
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    for (const char c : harmless(std::string_view(text).substr(at, end - at))) {
+      if (c == '\\' || c == '"') escaped += '\\';
+      escaped += c;
+    }
+    if (end < text.size()) escaped += "\\n";
+    at = end + 1;
   }
   return escaped;
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/system.hpp"
+#include "cli/utf8.hpp"
 
 namespace gpupool::cli {
 
@@ -43,7 +44,8 @@ void Table::print_row(const std::vector<std::string>& cells, const std::vector<s
 
 void print_json(const nlohmann::ordered_json& object) {
   // Names of files need not be UTF-8; JSON must be.
-  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n",
+             harmless_json(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
   std::fflush(stdout);
 }
 

@@ -22,10 +22,9 @@ uint64_t number_of(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() ? number : 0;
 }
 
-std::string read_begin(int in, const char* name) {
-  constexpr size_t kMost = 4096;
+std::string read_begin(int in, const char* name, size_t most) {
   const OpenFile file(openat(in, name, O_RDONLY | O_CLOEXEC));
-  std::string text(kMost, '\0');
+  std::string text(most, '\0');
   const ssize_t count = file.get() < 0 ? -1 : read(file.get(), text.data(), text.size());
   text.resize(count < 0 ? 0 : static_cast<size_t>(count));
   return text;
@@ -33,7 +32,13 @@ std::string read_begin(int in, const char* name) {
 
 uint64_t inner_number(int process, uint64_t outer) {
   constexpr std::string_view kLabel = "\nNSpid:";
-  const std::string text = read_begin(process, "status");
+  std::string text = read_begin(process, "status");
+  const size_t label = text.find(kLabel);
+  if (label == std::string::npos || text.find('\n', label + 1) == std::string::npos) {
+    // It is behind the line of all groups that the process is in: up to 65536, of 11 characters each.
+    constexpr size_t kMostStatus = size_t{1} << 20;
+    text = read_begin(process, "status", kMostStatus);
+  }
   const size_t begin = text.find(kLabel);
   if (begin == std::string::npos) return outer;
   const std::string_view line =

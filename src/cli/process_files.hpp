@@ -42,7 +42,7 @@ Folder open_folder(int in, const char* name);
 uint64_t number_of(std::string_view text);
 
 /// The beginning of a small file; "" if it cannot be read.
-std::string read_begin(int in, const char* name);
+std::string read_begin(int in, const char* name, size_t most = 4096);
 
 /// How the process numbers itself: the last of its numbers in nested namespaces.
 uint64_t inner_number(int process, uint64_t outer);

@@ -6,7 +6,8 @@
 
 namespace gpupool::cli {
 
-/// A label's value, as it stands between quotes: any bytes as UTF-8, with what would end it escaped.
+/// A label's value, as it stands between quotes: any bytes as `harmless` shows them, with what would end it,
+/// and ends of lines, escaped.
 std::string label_text(const std::string& text);
 
 }  // namespace gpupool::cli

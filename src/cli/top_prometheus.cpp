@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "cli/prometheus.hpp"
 #include "cli/top_choice.hpp"
@@ -50,8 +51,12 @@ class LiveText {
     counters();
     family("tag_live_bytes", "gauge", "Bytes in live blocks by tag, as samples estimate them: the largest.");
     for (const TopRow& row : rows_) {
-      for (const ShownTag& tag : row.pool->tags)
-        sample("tag_live_bytes", row, fmt::format(",tag=\"{}\"", label_text(tag.name)), tag.bytes);
+      // A page has only the beginning of a long name, so several tags may look alike. No series may come
+      // twice.
+      std::map<std::string, uint64_t> by_label;
+      for (const ShownTag& tag : row.pool->tags) by_label[label_text(tag.name)] += tag.bytes;
+      for (const auto& [label, bytes] : by_label)
+        sample("tag_live_bytes", row, fmt::format(",tag=\"{}\"", label), bytes);
     }
     about();
     return std::move(text_);

@@ -61,6 +61,22 @@ std::string harmless(std::string_view text) {
   return result;
 }
 
+std::string harmless_json(std::string_view json) {
+  std::string result;
+  while (!json.empty()) {
+    const size_t length = character_length(json);
+    const uint32_t code = code_point(json);
+    // Who wrote the JSON has escaped the controls of ASCII. All others are of four digits.
+    if (code >= 0x7f && is_harmful(code)) {
+      result += fmt::format("\\u{:04x}", code);
+    } else {
+      result += json.substr(0, length);
+    }
+    json.remove_prefix(length);
+  }
+  return result;
+}
+
 size_t display_width(std::string_view text) {
   size_t width = 0;
   for (; !text.empty(); text.remove_prefix(character_length(text))) width += width_of(code_point(text));

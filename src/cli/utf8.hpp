@@ -15,6 +15,9 @@ std::string valid_utf8(std::string_view text);
 /// of control characters and of those that turn the line around.
 std::string harmless(std::string_view text);
 
+/// JSON of valid UTF-8 that means the same, and has escapes in place of what `harmless` replaces.
+std::string harmless_json(std::string_view json);
+
 /// How many places of a terminal a text of valid UTF-8 takes: two for an East Asian letter or a picture.
 size_t display_width(std::string_view text);
 /// As much of a text as fits into so many places.

@@ -182,6 +182,18 @@ class ControlTest(ControlCase):
         self.assertEqual((code, err, out.count("\n")), (0, "", 1))
         self.assertTrue(out.startswith(f"pool {second['pool']}: "), out)
 
+    def test_names_in_a_snapshot_do_not_move_a_terminal(self):
+        target = self.target(
+            "!evil = b'\\x1b[2J\\xc2\\x9b2J\\x7f\\xe2\\x80\\xae'; pool = new_pool(evil)",
+            "!assert lib.gpupool_tag_push(evil) == 0; take(pool, 64 << 20)",
+        )
+        for options in (["--report"], []):
+            code, out, err = self.run_command("snapshot", target.pid, *options)
+            self.assertEqual((code, err), (0, ""))
+            for character in out:
+                self.assertTrue(character == "\n" or (character.isprintable() and character != "\u202e"), repr(out))
+        self.assertEqual(json.loads(out)["name"], "\x1b[2J\x9b2J\x7f\u202e")
+
     def test_a_snapshot_of_many_blocks(self):
         target = self.target("!pool = default_pool(); blocks = [take(pool, 512) for _ in range(100000)]")
         code, out, _ = self.run_command("snapshot", target.pid)
