@@ -225,7 +225,9 @@ class Prometheus(test_report.Case):
 
     def test_bad_addresses(self):
         for address, why in (("here", "this is no ADDRESS:PORT"), ("1.2.3.4.5:1", "Name or service"),
-                             ("127.0.0.1:x", "")):
+                             ("127.0.0.1:x", "there are the ports 0 to 65535"), ("127.0.0.1:65536", "there are"),
+                             ("1.2.3.4:99999", "there are"), ("127.0.0.1:-1", "there are"), ("127.0.0.1:", "there are"),
+                             (":", "there are"), ("127.0.0.1: 1", "there are")):
             status, _, said = run("export", self.recording, "--prometheus", "--listen", address)
             self.assertEqual(status, 2)
             self.assertIn(f"gpupool: --listen: '{address}': {why}", said)
