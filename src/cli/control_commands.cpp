@@ -9,6 +9,7 @@
 #include "cli/control.hpp"
 #include "cli/control_snapshot.hpp"
 #include "cli/library.hpp"
+#include "cli/option_checks.hpp"
 #include "cli/out_file.hpp"
 #include "cli/output.hpp"
 #include "cli/size.hpp"
@@ -60,20 +61,17 @@ constexpr const char* kWakeExamples =
 CLI::App* add_control(CLI::App& app, const char* name, const char* about, const char* examples,
                       ControlOptions& options) {
   CLI::App* const command = app.add_subcommand(name, about)->footer(examples);
-  command->add_option("PID", options.pid, "The process")
-      ->required()
-      ->check(CLI::PositiveNumber)
-      ->option_text(" ");
+  command->add_option("PID", options.pid, "The process")->required()->check(is_positive())->option_text(" ");
   CLI::Option* const tag =
       command->add_option("--tag", options.tag, "Only pools of this name")
           ->check([](const std::string& text) { return std::string(text.empty() ? "a tag has a name" : ""); })
           ->option_text("NAME [all]");
   command->add_option("--pool", options.pool, "Only the pool of this number, as gpupool top --json has it")
-      ->check(CLI::PositiveNumber)
+      ->check(is_positive())
       ->excludes(tag)
       ->option_text("N");
   command->add_option("--wait", options.wait, "How long to wait for the answer")
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(between(0.01, 86400.0))
       ->option_text("S [60]");
   return command;
 }
@@ -115,7 +113,7 @@ const CLI::App* add_sleep(CLI::App& app, ControlOptions& options) {
 const CLI::App* add_wake(CLI::App& app, ControlOptions& options) {
   CLI::App* const command = add_control(app, "wake", kWakeAbout, kWakeExamples, options);
   command->add_option("--timeout", options.timeout, "How long the process waits for memory that others hold")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(between(0.0, 3600.0))
       ->option_text("S [0]");
   command->add_flag("--retain-backup", options.retain_backup,
                     "Keep page-locked memory, which makes the next sleep fast");

@@ -26,8 +26,15 @@ void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& o
   const Recording recording = recording_of_snapshot(label, std::move(bytes), options.device);
   if (options.format == "recording") return out.write(pack_gzip(bytes_of_recording(recording)));
   if (recording.pools.size() > 1) {
+    constexpr size_t kMostNamed = 16;
     std::string devices;
-    for (const auto& [pool, about] : recording.pools) devices += fmt::format(" {}", pool - 1);
+    size_t named = 0;
+    for (const auto& [pool, about] : recording.pools) {
+      if (named++ == kMostNamed) break;
+      devices += fmt::format(" {}", pool - 1);
+    }
+    if (recording.pools.size() > kMostNamed)
+      devices += fmt::format(" and {} more", recording.pools.size() - kMostNamed);
     throw InputError(
         fmt::format("{}: several devices have blocks:{}. Choose one with --device", label, devices));
   }

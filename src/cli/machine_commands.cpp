@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/option_checks.hpp"
+
 namespace gpupool::cli {
 namespace {
 
@@ -69,7 +71,7 @@ const CLI::App* add_share(CLI::App& app, ShareOptions& options) {
       ->check(CLI::Range(3, 64))
       ->option_text("N [4]");
   command->add_option("--seconds", options.seconds, "How long the self-test kills at random")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(between(0.1, 3600.0))
       ->option_text("S [3]");
   command->add_option("--size", options.size, "What the self-test's group may have, at least 64MiB")
       ->option_text("BYTES [1GiB]");
@@ -113,11 +115,9 @@ const CLI::App* add_top(CLI::App& app, TopOptions& options) {
   CLI::App* const command = app.add_subcommand("top", kTopAbout)->footer(kTopExamples);
   command->add_flag("--once", options.once, "Look once, and end");
   command->add_option("-i,--interval", options.interval, "How often to look")
-      ->check(CLI::Range(0.1, 86400.0))
+      ->check(between(0.1, 86400.0))
       ->option_text("S [1]");
-  command->add_option("--pid", options.pid, "Only this process")
-      ->check(CLI::PositiveNumber)
-      ->option_text("N");
+  command->add_option("--pid", options.pid, "Only this process")->check(is_positive())->option_text("N");
   command->add_option("--name", options.choice.name, "Only pools with this in their name")
       ->option_text("TEXT");
   command->add_option("--tag", options.choice.tag, "Only pools with this in the name of a tag")

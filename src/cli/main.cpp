@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <numeric>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "cli/control_commands.hpp"
 #include "cli/library.hpp"
 #include "cli/machine_commands.hpp"
+#include "cli/option_checks.hpp"
+#include "cli/output.hpp"
 #include "cli/system.hpp"
 #include "cli/watch_commands.hpp"
 
@@ -165,7 +168,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
       ->check(CLI::Range(1, 256))
       ->option_text("N,N,... [1,2,4]");
   command->add_option("--seconds", options.seconds, "How long to measure each row")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(between(0.001, 3600.0))
       ->option_text("S [0.2]");
   command->add_flag("--json", options.json, kJsonHelp);
   return command;
@@ -226,6 +229,7 @@ int run(int argc, char** argv) {
   const WatchCommands watch(app);
   const MachineCommands machine(app);
   const ControlCommands control(app);
+  refuse_empty_values(app);
   refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
@@ -249,11 +253,13 @@ int run(int argc, char** argv) {
 int run_and_explain(int argc, char** argv) {
   try {
     const int status = run(argc, argv);
-    if (std::fflush(stdout) == 0) return status;
+    if (flush_output()) return status;
     fmt::print(stderr, "gpupool: the output could not be written\n");
   } catch (const InputError& error) {
     fmt::print(stderr, "gpupool: {}\n", error.what());
     return kBadInput;
+  } catch (const std::bad_alloc&) {
+    std::fputs("gpupool: this machine's memory is not enough\n", stderr);
   } catch (const std::exception& error) {
     fmt::print(stderr, "gpupool: {}\n", error.what());
   }

@@ -42,6 +42,11 @@ void Table::print_row(const std::vector<std::string>& cells, const std::vector<s
   fmt::print("{}\n", line);
 }
 
+bool flush_output() {
+  // What one flush fails to write is dropped, so that the next one has nothing left to fail with.
+  return std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+}
+
 void print_json(const nlohmann::ordered_json& object) {
   // Names of files need not be UTF-8; JSON must be.
   fmt::print("{}\n",

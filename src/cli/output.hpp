@@ -33,6 +33,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// Writes out what is buffered for standard output. False: a part of it is lost, now or at any time before.
+bool flush_output();
+
 /// Prints an object as one line on standard output.
 void print_json(const nlohmann::ordered_json& object);
 

@@ -25,9 +25,14 @@ uint64_t choose_pool(const Recording& recording, uint64_t wanted) {
   }
   if (wanted != 0 || used.size() == 1) return wanted != 0 ? wanted : used.begin()->first;
   if (used.empty()) throw InputError(recording.file + ": nothing was allocated");
+  constexpr size_t kMostNamed = 4;
   std::string names;
-  for (const auto& [pool, mallocs] : used)
+  size_t named = 0;
+  for (const auto& [pool, mallocs] : used) {
+    if (named++ == kMostNamed) break;
     names += fmt::format("{}{} ({} mallocs)", names.empty() ? "" : ", ", pool, mallocs);
+  }
+  if (used.size() > kMostNamed) names += fmt::format(", and {} more", used.size() - kMostNamed);
   throw InputError(fmt::format("{}: choose one with --pool: {}", recording.file, names));
 }
 

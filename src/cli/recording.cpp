@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -340,6 +341,16 @@ class Reader {
   Happened last_{};
 };
 
+/// A few kilobytes may unpack to more events than there is memory for.
+template <typename Read>
+auto within_memory(const std::string& file, Read read) {
+  try {
+    return read();
+  } catch (const std::bad_alloc&) {
+    throw InputError(file_label(file) + ": the recording does not fit in this machine's memory");
+  }
+}
+
 void write_packed(const std::string& to, const std::string& text) {
   const int file = create_new(to.c_str());
   if (file < 0) throw InputError(fmt::format("{} cannot be made: {}", to, std::strerror(errno)));
@@ -379,13 +390,15 @@ std::string Recording::site(uint32_t stack) const {
 }
 
 Recording read_recording(const std::string& file, Damage* damage) {
-  return Reader(file, damage).read();
+  return within_memory(file, [&] { return Reader(file, damage).read(); });
 }
 
 void pack_recording(const std::string& file, const std::string& to, Damage& damage) {
-  Reader reader(file, &damage);
-  (void)reader.read();
-  write_packed(to, reader.packed());
+  write_packed(to, within_memory(file, [&] {
+                 Reader reader(file, &damage);
+                 (void)reader.read();
+                 return reader.packed();
+               }));
 }
 
 }  // namespace gpupool::cli

@@ -13,6 +13,7 @@
 #include "cli/library.hpp"
 #include "cli/machine_commands.hpp"
 #include "cli/metrics_server.hpp"
+#include "cli/output.hpp"
 #include "cli/terminal.hpp"
 #include "cli/top_keys.hpp"
 #include "cli/top_prometheus.hpp"
@@ -74,7 +75,7 @@ int print_moments(const TopOptions& options, TopWatcher& watcher) {
     if (before && !options.json) fmt::print("\n");
     print_moment(now, before ? &*before : nullptr, options);
     if (options.once) return 0;
-    if (std::fflush(stdout) != 0) return 1;
+    if (!flush_output()) return 1;
     before = std::move(now);
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
   }

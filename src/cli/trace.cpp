@@ -135,7 +135,8 @@ class Parser {
     if (end != field.data() + field.size() || error == std::errc::invalid_argument) {
       throw refuse(fmt::format("the {} is not a number: {}", meaning, quote(field)));
     }
-    if (error != std::errc()) throw refuse(fmt::format("the {} does not fit in 64 bits: {}", meaning, field));
+    if (error != std::errc())
+      throw refuse(fmt::format("the {} does not fit in 64 bits: {}", meaning, quote(field)));
     return number;
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/watch_commands.hpp"
 #include "cli/commands.hpp"
+#include "cli/option_checks.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -104,14 +105,15 @@ const CLI::App* add_record(CLI::App& app, RecordOptions& options) {
   CLI::Option* const program =
       command->add_option("PROGRAM", options.program, "What to run, after --")->option_text("...");
   CLI::Option* const pid = command->add_option("--pid", options.pid, "Which process to record instead")
-                               ->check(CLI::PositiveNumber)
+                               ->check(is_positive())
                                ->excludes(program)
                                ->option_text("N");
   command->add_option("--seconds", options.seconds, "How long to record that process")
-      ->check(CLI::Range(0.01, 1e8))
+      ->check(between(0.01, 1e8))
       ->needs(pid)
       ->option_text("S [until ctrl-C]");
   command->add_option("-o,--output", options.output, "The recording; must not be there")
+      ->check(is_no_dash())
       ->option_text("FILE [PROGRAM.PID.gpt]");
   command->add_option("--stacks", options.stacks, "Which stacks to record of where a malloc is called")
       ->check(CLI::IsMember({"none", "native", "language", "all"}))
@@ -123,6 +125,7 @@ const CLI::App* add_salvage(CLI::App& app, SalvageOptions& options) {
   CLI::App* const command = app.add_subcommand("salvage", kSalvageAbout);
   command->add_option("FILE", options.file, "A recording")->required()->option_text(" ");
   command->add_option("-o,--output", options.output, "The packed recording; must not be there")
+      ->check(is_no_dash())
       ->required()
       ->option_text("FILE");
   return command;
@@ -146,7 +149,7 @@ const CLI::App* add_export(CLI::App& app, ExportOptions& options) {
       ->option_text("N [100000]");
   command->add_flag("--at-peak", options.at_peak, "A snapshot for PyTorch of when most was live");
   command->add_option("--pool", options.pool, "Which pool, if the recording has several")
-      ->check(CLI::PositiveNumber)
+      ->check(is_positive())
       ->option_text("N");
   return command;
 }
@@ -186,7 +189,7 @@ const CLI::App* add_report(CLI::App& app, ReportOptions& options) {
   command->add_option("-o,--output", options.output, "Where to write the page")
       ->option_text("FILE [report.html]");
   command->add_option("--pool", options.pool, "Only this pool, if the recording has several")
-      ->check(CLI::PositiveNumber)
+      ->check(is_positive())
       ->option_text("N");
   command->add_flag("--no-fit", options.no_fit,
                     "Do not play the recording again, which takes some seconds: no least limit");
@@ -197,7 +200,7 @@ const CLI::App* add_advise(CLI::App& app, AdviseOptions& options) {
   CLI::App* const command = app.add_subcommand("advise", kAdviseAbout)->footer(kAdviseExamples);
   command->add_option("FILE", options.file, "A recording")->required()->option_text(" ");
   command->add_option("--pool", options.pool, "Which pool, if the recording has several")
-      ->check(CLI::PositiveNumber)
+      ->check(is_positive())
       ->option_text("N");
   command->add_flag("--json", options.json, kJsonHelp);
   return command;

@@ -6,9 +6,11 @@ import gzip
 import json
 import os
 import pathlib
+import pickle
 import random
 import re
 import resource
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -153,10 +155,57 @@ class Front(CommandTest):
     def test_output_that_cannot_be_written_is_a_failure(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")
-        with open("/dev/full", "w", encoding="ascii") as full:
-            done = subprocess.run([COMMAND, "info"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("could not be written", done.stderr)
+        trace = self.write("one.trace", b"a 1 512 0\nf 1\n")
+        # What a command writes itself while it runs is lost too, and not only what is left at its end.
+        for arguments in (
+            ["info"], ["info", "--json"], ["replay", "--json", trace], ["--help"], ["--version"], ["bench", "--help"],
+            ["bench", "--json", "--threads", "1", "--seconds", "0.001"],
+        ):  # fmt: skip
+            with open("/dev/full", "w", encoding="ascii") as full, self.subTest(arguments):
+                done = subprocess.run(
+                    [COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+                )
+                self.assertEqual((done.returncode, done.stderr), (1, "gpupool: the output could not be written\n"))
+
+    def test_an_empty_value_is_not_taken_for_no_option(self):
+        """It comes from a variable of a shell that is not set, and would do more than what was asked for."""
+        for arguments in (
+            ["leaks", "file", "--fail-over"], ["trim", 1, "--keep"], ["sleep", 1, "--bytes"], ["trim", 1, "--tag"],
+            ["share", "--serve", self.folder / "socket", "--limit"], ["share", "--group"], ["top", "--user"],
+            ["info", "--device"], ["replay", "file", "--cap"], ["top", "--prometheus", "--listen"],
+            ["export", "file", "--output"],
+        ):  # fmt: skip
+            for words in ([*arguments, ""], [*arguments[:-1], arguments[-1] + "="]):
+                with self.subTest(words):
+                    code, out, err = run(*words)
+                    self.assertEqual((code, out), (2, ""))
+                    self.assertTrue(err.startswith(arguments[-1] + ": "), err)
+
+    def test_numbers_of_processes_and_pools(self):
+        for arguments in (
+            ["top", "--once", "--pid"], ["record", "--pid"], ["export", "file", "--pool"], ["report", "file", "--pool"],
+            ["advise", "file", "--pool"], ["trim", 1, "--pool"], ["trim"],
+        ):  # fmt: skip
+            for value in ("0", "99999999999999999999", "0x10", "010", "1.5", "1e3", "nan", "x"):
+                with self.subTest(arguments, value=value):
+                    code, out, err = run(*arguments, value)
+                    self.assertEqual((code, out), (2, ""))
+                    self.assertIn(f": '{value}' is no whole number from 1 on\n", err)
+                    self.assertLessEqual(max(map(len, err.splitlines())), 160)
+
+    def test_what_is_no_number_is_no_time(self):
+        """It is neither too small nor too large."""
+        for arguments in (
+            ["bench", "--seconds"], ["share", "--selftest", "--seconds"], ["top", "--interval"], ["trim", 1, "--wait"],
+            ["wake", 1, "--timeout"], ["record", "--pid", 1, "--seconds"],
+        ):  # fmt: skip
+            for value in ("nan", "-nan", "inf"):
+                with self.subTest(arguments, value=value):
+                    done = subprocess.run(
+                        [COMMAND, *map(str, arguments), value], capture_output=True, text=True, timeout=20, check=False
+                    )
+                    self.assertEqual((done.returncode, done.stdout), (2, ""))
+                    self.assertIn(f"{arguments[-1]}: Value {value} not in range ", done.stderr)
 
 
 class Info(CommandTest):
@@ -386,6 +435,56 @@ class BrokenTraces(CommandTest):
         )
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertRegex(done.stderr, rf"^gpupool: {path}:\d+: the trace does not fit in this machine's memory\n$")
+
+    def test_a_recording_that_does_not_fit_in_memory(self):
+        if b"__asan_init" in pathlib.Path(COMMAND).read_bytes():
+            self.skipTest("the address sanitizer needs all addresses")
+        # 2^26 mallocs of 1 byte, each behind the one before it, in one chunk, and packed in pieces: this process, too,
+        # would be large with all of them.
+        piece = b"\xb1\0\2\1" * (1 << 20)
+        header = b"GPUPOOL\1" + struct.pack("<4IIIQ", 1, 4096, 1 << 30, 3, 1, 0, 10**9)
+        chunk = struct.pack("<4sIQI", b"GPCH", 1, 0, 64 * len(piece)).ljust(40, b"\0")
+        begin = header.ljust(4096, b"\0") + chunk
+        path = self.write("bomb.gpt", gzip.compress(begin) + gzip.compress(piece) * 64)
+        for words in (["leaks", path], ["salvage", path, "-o", self.folder / "made.gpt"]):
+            done = subprocess.run(
+                [COMMAND, *words],
+                capture_output=True,
+                text=True,
+                check=False,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (512 * MIB, 512 * MIB)),
+            )
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"gpupool: {path}: the recording does not fit in this machine's memory\n")
+
+    def test_a_pickle_that_does_not_fit_in_memory(self):
+        if b"__asan_init" in pathlib.Path(COMMAND).read_bytes():
+            self.skipTest("the address sanitizer needs all addresses")
+        path = self.write("lists.pickle", b"\x80\4" + b"]" * (32 << 20))
+        done = subprocess.run(
+            [COMMAND, "import", path],
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 * MIB, 256 * MIB)),
+        )
+        self.assertEqual(
+            (done.returncode, done.stdout, done.stderr), (1, "", "gpupool: this machine's memory is not enough\n")
+        )
+
+    def test_no_message_is_long(self):
+        """However long a number is, or a list of what there is to choose from."""
+        trace = self.write("t.trace", "a " + "9" * 4000 + " 1 1\n")
+        mallocs = b"".join(b"\x31\0" + bytes([pool]) + b"\2\1" for pool in range(1, 100))
+        header = b"GPUPOOL\1" + struct.pack("<4IIIQ", 1, 4096, 1 << 20, 3, 1, 0, 10**9)
+        chunk = struct.pack("<4sIQI", b"GPCH", 1, 0, len(mallocs)).ljust(40, b"\0")
+        pools = self.write("pools.gpt", header.ljust(4096, b"\0") + chunk + mallocs)
+        traces = [[{"action": "alloc", "addr": 512, "size": 512}] for _ in range(100)]
+        devices = self.write("devices.pickle", pickle.dumps({"device_traces": traces}))
+        for words in (["replay", "--device", "sim", trace], ["export", pools], ["import", devices]):
+            code, out, err = run(*words)
+            self.assertEqual((code, out, err.count("\n")), (2, "", 1))
+            self.assertLessEqual(len(err.replace(str(self.folder), "")), 160)
 
     def test_standard_input(self):
         workload = Workload(events=200)

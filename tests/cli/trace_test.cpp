@@ -80,7 +80,7 @@ TEST(ParseTrace, names_the_line_and_what_is_wrong) {
   EXPECT_EQ(complaint("a 0x1 512 0\n"), "t.trace:1: the block ID is not a number: '0x1'");
   EXPECT_EQ(complaint("a 1 512 0\r\n"), "t.trace:1: the stream number is not a number: '0\\x0d'");
   EXPECT_EQ(complaint("a 1 99999999999999999999 0\n"),
-            "t.trace:1: the size in bytes does not fit in 64 bits: 99999999999999999999");
+            "t.trace:1: the size in bytes does not fit in 64 bits: '99999999999999999999'");
   EXPECT_EQ(complaint("a 1 512 0 5\n"), "t.trace:1: there is more than there should be: '5'");
   EXPECT_EQ(complaint("a 1 512 0\na 1 512 0\n"), "t.trace:2: block 1 is allocated again before it is freed");
   EXPECT_EQ(complaint("a 1 512 0\nf 2\n"), "t.trace:2: block 2 is freed and is not live");
