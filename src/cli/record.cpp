@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -92,17 +93,25 @@ int run_record(const RecordOptions& options) {
   const int status = wait_for(child);
   std::vector<fs::path> made;
   for (const auto& entry : fs::directory_iterator(parts)) made.push_back(entry.path());
+  bool is_packed = true;
   for (const fs::path& part : made) {
     const std::string number = part.filename().string();
     std::string to = options.output.empty() ? fmt::format("{}.{}.gpt", program, number) : options.output;
     if (!options.output.empty() && made.size() > 1) to += "." + number;
-    Damage damage;
-    pack_recording(part.string(), to, damage);
-    report_packed(to, damage);
-    fs::remove(part);
+    try {
+      Damage damage;
+      pack_recording(part.string(), to, damage);
+      report_packed(to, damage);
+      fs::remove(part);
+    } catch (const std::exception& error) {
+      // It stays, as nobody will run the program for it again: gpupool salvage reads it.
+      fmt::print(stderr, "gpupool: {}; what was recorded is in {}\n", error.what(), part.string());
+      is_packed = false;
+    }
   }
   (void)rmdir(parts.c_str());
-  if (!made.empty() || status != 0) return status;
+  if (status != 0 || !is_packed) return status != 0 ? status : 1;
+  if (!made.empty()) return 0;
   fmt::print(stderr, "gpupool: the program has made no pool, so nothing was recorded\n");
   return 1;
 }

@@ -273,6 +273,33 @@ for block in blocks: free(block)
         self.assertEqual(there.read_text(encoding="utf-8"), "precious")
         self.assertFalse((self.folder / "elsewhere").exists())
 
+    def test_what_cannot_be_packed_stays_and_is_named(self):
+        """The file has come while the program ran; the recordings of other processes are made all the same."""
+        path = self.folder / "recording.gpt"
+        program = PROLOGUE + "import pathlib, subprocess\nfree(malloc(1000))\n"
+        other = program + "subprocess.run([sys.executable, '-c', os.environ['OTHER']], check=True)\n" \
+            "for number in (os.getpid(), 1): pathlib.Path(f'{os.environ[\"THERE\"]}.{number}').touch()\n"
+        status, _, said = run("record", "-o", path, "--", sys.executable, "-c", other,
+                              environment={"OTHER": program, "THERE": str(path)})
+        self.assertEqual(status, 1, said)
+        (words,) = [line for line in said.splitlines() if "File exists" in line]
+        part = words.partition("; what was recorded is in ")[2]
+        status, _, said = run("salvage", part, "-o", self.folder / "salvaged.gpt")
+        self.assertEqual(status, 0, said)
+        for made in (self.folder / "salvaged.gpt", *self.folder.glob("recording.gpt.*[0-9]")):
+            if made.stat().st_size != 0:
+                self.assertEqual(run("export", made)[1].count("\na "), 1)
+        self.assertEqual(sum(made.stat().st_size != 0 for made in self.folder.glob("recording.gpt.*")), 1)
+
+    def test_a_recording_goes_to_a_file(self):
+        recording = self.record("free(malloc(1000))")
+        for words in (["salvage", recording, "-o", "-"], ["record", "-o", "-", "--", "true"],
+                      ["record", "--pid", 1, "-o", "-"]):
+            status, out, said = run(*words)
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn("a recording goes to a file, not to standard output", said)
+        self.assertFalse(os.path.exists("-"))
+
     def test_the_programs_status_is_the_commands(self):
         for program, expected in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137),
                                   (["./no such program"], 127), (["true"], 1)):
