@@ -17,7 +17,7 @@ from pathlib import Path
 LIMIT = 160
 # What makes messages; the text is the first literal of the call.
 CALL = re.compile(
-    r"\b(?:(?:\w+_)?(?:fail|fail_driver|failed|failure|refuse|refused|unusable|complain|broken)|refuse_\w+|log_line"
+    r"\b(?:(?:\w+_)?(?:fail|fail_driver|failed|failure|refuse|refused|unusable|complain|broken|say)|refuse_\w+|log_line"
     r"|InputError|PageError|runtime_error|fmt::print\(stderr,|fprintf\(stderr,)(?:\s*\(|(?<=,))"
 )
 LITERAL = re.compile(r'"((?:\\.|[^"\\\n])*)"')

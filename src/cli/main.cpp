@@ -242,10 +242,10 @@ int run(int argc, char** argv) {
   if (const std::optional<int> status = watch.run()) return *status;
   if (const std::optional<int> status = machine.run()) return *status;
   if (const std::optional<int> status = control.run()) return *status;
-  fmt::print(
-      stderr,
+  const std::string words = fmt::format(
       "gpupool: one pool of GPU memory for programs in any language. Try:\n{}gpupool --help says more.\n",
       kToTry);
+  (void)std::fputs(words.c_str(), stderr);
   return kBadInput;
 }
 
@@ -254,14 +254,14 @@ int run_and_explain(int argc, char** argv) {
   try {
     const int status = run(argc, argv);
     if (flush_output()) return status;
-    fmt::print(stderr, "gpupool: the output could not be written\n");
+    say("the output could not be written");
   } catch (const InputError& error) {
-    fmt::print(stderr, "gpupool: {}\n", error.what());
+    say(error.what());
     return kBadInput;
   } catch (const std::bad_alloc&) {
-    std::fputs("gpupool: this machine's memory is not enough\n", stderr);
+    say("this machine's memory is not enough");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpupool: {}\n", error.what());
+    say(error.what());
   }
   return kFailed;
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cli/library.hpp"
+#include "cli/output.hpp"
 #include "cli/process_files.hpp"
 
 namespace gpupool::cli {
@@ -190,7 +191,7 @@ sigset_t let_signals_end() {
 void serve_metrics(const std::string& address, const std::function<std::string()>& write) {
   const OpenFile listener(listen_at(address));
   const sigset_t mask = let_signals_end();
-  fmt::print(stderr, "gpupool: listening on port {}, path /metrics\n", port_of(listener.get()));
+  say(fmt::format("listening on port {}, path /metrics", port_of(listener.get())));
   MetricsServer server(listener, write);
   while (must_end == 0) server.serve_once(mask);
 }

@@ -42,6 +42,11 @@ void Table::print_row(const std::vector<std::string>& cells, const std::vector<s
   fmt::print("{}\n", line);
 }
 
+void say(std::string_view words) noexcept {
+  // fmt::print() throws where it cannot write.
+  (void)std::fprintf(stderr, "gpupool: %.*s\n", static_cast<int>(words.size()), words.data());
+}
+
 bool flush_output() {
   // What one flush fails to write is dropped, so that the next one has nothing left to fail with.
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -91,14 +96,15 @@ void Progress::draw(uint64_t done) {
   constexpr size_t kWidth = 30;
   const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total_));
   const auto filled = static_cast<size_t>(share * kWidth);
-  fmt::print(stderr, "\r\x1b[K[{}{}] {:3.0f} %  {}", std::string(filled, '#'),
-             std::string(kWidth - filled, '.'), share * 100, label_);
+  const std::string bar = fmt::format("\r\x1b[K[{}{}] {:3.0f} %  {}", std::string(filled, '#'),
+                                      std::string(kWidth - filled, '.'), share * 100, label_);
+  (void)std::fputs(bar.c_str(), stderr);
   std::fflush(stderr);
   is_drawn_ = true;
 }
 
 void Progress::clear() {
-  if (is_drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (is_drawn_) (void)std::fputs("\r\x1b[K", stderr);
   is_drawn_ = false;
 }
 

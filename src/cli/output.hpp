@@ -33,6 +33,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// Says something to people, in a line of standard error that begins with the command's name. Nothing else
+/// fails if nobody can read it.
+void say(std::string_view words) noexcept;
+
 /// Writes out what is buffered for standard output. False: a part of it is lost, now or at any time before.
 bool flush_output();
 

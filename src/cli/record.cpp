@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cli/library.hpp"
+#include "cli/output.hpp"
 #include "cli/process_recording.hpp"
 #include "cli/recording.hpp"
 #include "cli/salvage.hpp"
@@ -35,7 +36,7 @@ constexpr int kNotFound = 127;
   for (const std::string& word : options.program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words[0], words.data());
-  fmt::print(stderr, "gpupool: {} cannot be run: {}\n", options.program[0], std::strerror(errno));
+  say(fmt::format("{} cannot be run: {}", options.program[0], std::strerror(errno)));
   std::_Exit(kNotFound);
 }
 
@@ -68,11 +69,10 @@ int run_record_of_process(const RecordOptions& options) {
   (void)sigprocmask(SIG_BLOCK, &blocked, &before);
   const std::string to = options.output.empty() ? fmt::format("{}.gpt", options.pid) : options.output;
   ProcessRecording recording(options.pid, kWait, options.stacks, to);
-  fmt::print(stderr, "gpupool: process {} is being recorded\n", options.pid);
+  say(fmt::format("process {} is being recorded", options.pid));
   recording.wait_for_end(options.seconds, before);
   Damage damage;
-  if (const std::string trouble = recording.end(damage); !trouble.empty())
-    fmt::print(stderr, "gpupool: {}\n", trouble);
+  if (const std::string trouble = recording.end(damage); !trouble.empty()) say(trouble);
   report_packed(to, damage);
   return 0;
 }
@@ -105,14 +105,14 @@ int run_record(const RecordOptions& options) {
       fs::remove(part);
     } catch (const std::exception& error) {
       // It stays, as nobody will run the program for it again: gpupool salvage reads it.
-      fmt::print(stderr, "gpupool: {}; what was recorded is in {}\n", error.what(), part.string());
+      say(fmt::format("{}; what was recorded is in {}", error.what(), part.string()));
       is_packed = false;
     }
   }
   (void)rmdir(parts.c_str());
   if (status != 0 || !is_packed) return status != 0 ? status : 1;
   if (!made.empty()) return 0;
-  fmt::print(stderr, "gpupool: the program has made no pool, so nothing was recorded\n");
+  say("the program has made no pool, so nothing was recorded");
   return 1;
 }
 

@@ -53,8 +53,7 @@ std::vector<Trace> load_traces(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     traces.push_back(load_trace(file));
     if (!traces.back().is_ended) {
-      fmt::print(stderr, "gpupool: warning: {}: the last line does not end; the trace may have been cut\n",
-                 file);
+      say(fmt::format("warning: {}: the last line does not end; the trace may have been cut", file));
     }
   }
   return traces;
@@ -191,15 +190,15 @@ void add_rows(Table& table, const Row& row, bool with_cap) {
 
 void print_problems(const Row& row) {
   for (const std::string& problem : row.result.problems) {
-    fmt::print(stderr, "gpupool: {}: {}\n", row.trace.name, problem);
+    say(fmt::format("{}: {}", row.trace.name, problem));
   }
   if (row.result.failed_allocations != 0) {
-    fmt::print(stderr, "gpupool: {}: {} allocations failed\n", row.trace.name,
-               format_count(row.result.failed_allocations));
+    say(fmt::format("{}: {} allocations failed", row.trace.name,
+                    format_count(row.result.failed_allocations)));
   }
   if (row.result.inconsistencies != 0) {
-    fmt::print(stderr, "gpupool: {}: {} inconsistencies found\n", row.trace.name,
-               format_count(row.result.inconsistencies));
+    say(fmt::format("{}: {} inconsistencies found", row.trace.name,
+                    format_count(row.result.inconsistencies)));
   }
 }
 

@@ -29,8 +29,8 @@ std::vector<uint64_t> pools_of(const Recording& recording, uint64_t wanted) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   });
   if (used.size() > kMostPools) {
-    fmt::print(stderr, "gpupool: {} has {} pools; the report has the {} with the most mallocs\n",
-               recording.file, used.size(), kMostPools);
+    say(fmt::format("{} has {} pools; the report has the {} with the most mallocs", recording.file,
+                    used.size(), kMostPools));
     used.resize(kMostPools);
   }
   std::vector<uint64_t> pools;

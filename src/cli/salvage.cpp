@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/output.hpp"
 #include "cli/watch_commands.hpp"
 
 namespace gpupool::cli {
@@ -14,14 +15,13 @@ namespace fs = std::filesystem;
 
 void report_packed(const std::string& file, const Damage& damage) {
   const Recording recording = read_recording(file);
-  fmt::print(stderr, "gpupool: {} events of process {} are in {} ({} bytes){}{}\n", recording.events.size(),
-             recording.pid, file, fs::file_size(file), recording.is_ended ? "" : "; the process was killed",
-             recording.lost != 0
-                 ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
-                 : "");
+  say(fmt::format("{} events of process {} are in {} ({} bytes){}{}", recording.events.size(), recording.pid,
+                  file, fs::file_size(file), recording.is_ended ? "" : "; the process was killed",
+                  recording.lost != 0
+                      ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
+                      : ""));
   if (damage.chunks != 0) {
-    fmt::print(stderr, "gpupool: {} chunks are damaged and were cut; first: {}\n", damage.chunks,
-               damage.first);
+    say(fmt::format("{} chunks are damaged and were cut; first: {}", damage.chunks, damage.first));
   }
 }
 

@@ -8,7 +8,8 @@
 
 namespace gpupool::cli {
 
-/// Once, before anything is read or written: standard input and output are bytes.
+/// Once, before anything is opened, read or written: standard input and output are bytes, and no other file
+/// is one of the three.
 void prepare_streams() noexcept;
 
 bool is_terminal(std::FILE* file) noexcept;

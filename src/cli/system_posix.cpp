@@ -8,7 +8,14 @@
 
 namespace gpupool::cli {
 
-void prepare_streams() noexcept {}
+void prepare_streams() noexcept {
+  // The next file that is opened would take the place of a stream that is closed, and get what is written to
+  // that. Reading from the first, and writing to the second, still fails; what the third would say is lost.
+  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+  for (int file = 0; file < 3; ++file) {
+    if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", kModes[file]);
+  }
+}
 
 bool is_terminal(std::FILE* file) noexcept {
   return isatty(fileno(file)) == 1;

@@ -125,7 +125,7 @@ int run_top(const TopOptions& options) {
   if (options.once || options.json || !is_screen()) return print_moments(options, watcher);
   TopHand hand;
   const bool was_seen = show_moments(options, watcher, hand);
-  for (const std::string& line : hand.finish()) fmt::print(stderr, "gpupool: {}\n", line);
+  for (const std::string& line : hand.finish()) say(line);
   return was_seen ? 0 : 1;
 }
 

@@ -167,6 +167,36 @@ class Front(CommandTest):
                 )
                 self.assertEqual((done.returncode, done.stderr), (1, "gpupool: the output could not be written\n"))
 
+    def test_closed_streams_are_no_other_files(self):
+        trace = self.write("one.trace", b"a 1 512 0\nf 1\n")
+
+        def run_closed(number, *arguments):
+            done = subprocess.run(
+                ["sh", "-c", f'exec "$@" {number}>&-', "sh", COMMAND, *arguments], capture_output=True, check=False
+            )
+            return done.returncode, done.stderr
+
+        lost = (1, b"gpupool: the output could not be written\n")
+        for arguments in (["replay", "--device", "sim", "--data", trace], ["replay", trace], ["info", "--json"]):
+            self.assertEqual(run_closed(1, *arguments), lost)
+        self.assertEqual(run_closed(2, "info")[0], 0)
+        self.assertEqual(run_closed(2, "info", "--device", "x")[0], 2)
+        code, err = run_closed(0, "replay", "-")
+        self.assertEqual(code, 2)
+        self.assertIn(b"standard input: cannot be read: ", err)
+
+    def test_words_that_cannot_be_said_change_no_status(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        trace = self.write("cut.trace", b"a 1 512 0\nf 1")
+        for arguments, code in (
+            (["info", "--device", "x"], 2), (["replay", "none"], 2), (["bogus"], 2), ([], 2),
+            (["replay", "--device", "sim", trace], 0), (["replay", "--device", "sim", "--cap", "1", trace], 1),
+        ):  # fmt: skip
+            with open("/dev/full", "w", encoding="ascii") as full, self.subTest(arguments):
+                done = subprocess.run([COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=full, check=False)
+                self.assertEqual(done.returncode, code)
+
     def test_an_empty_value_is_not_taken_for_no_option(self):
         """It comes from a variable of a shell that is not set, and would do more than what was asked for."""
         for arguments in (

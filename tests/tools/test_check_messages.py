@@ -19,7 +19,8 @@ class Messages(unittest.TestCase):
         words = "x" * 161
         for call in (f'fail(kInvalid, "{words}")', f'faults_.refuse(1, "{words}")', f'cuda_failed(code, "{words}")',
                      f'throw InputError("{words}")', f'throw InputError(fmt::format("{words}", 1))',
-                     f'fmt::print(stderr, "gpupool: {words}\\n")', f'log_line(LEVEL, "{words}")'):  # fmt: skip
+                     f'fmt::print(stderr, "gpupool: {words}\\n")', f'say(fmt::format("{words}", 1))',
+                     f'log_line(LEVEL, "{words}")'):  # fmt: skip
             found = complaints(f"\n  {call};")
             self.assertEqual(len(found), 1, call)
             self.assertEqual(found[0][0], 2)
