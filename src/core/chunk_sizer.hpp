@@ -15,6 +15,7 @@ namespace gpupool::internal {
 /// Where room does not count, coarse ones are half of it, which moves between streams at a low price.
 struct ChunkSizer {
   uint64_t max_chunk = policy::kMaxChunk;  // that blocks may share
+  uint64_t max_shared = ~uint64_t{0};      // the same, where processes share the limit
   bool fine = false;
   uint64_t max_inside = 0;  // of chunks inside a block where room does not count; 0: it does
 
@@ -22,7 +23,7 @@ struct ChunkSizer {
   /// `heap_bytes`. At most `room`, the most that can be mapped in one piece. Always a power of two.
   uint64_t chunk_size(uint64_t heap_bytes, uint64_t block, uint64_t gap, uint64_t room) const noexcept {
     using namespace policy;
-    uint64_t by_heap = std::min(heap_bytes / (fine ? kFineHeapParts : kHeapParts), max_chunk);
+    uint64_t by_heap = std::min({heap_bytes / (fine ? kFineHeapParts : kHeapParts), max_chunk, max_shared});
     // If every second block is freed, blocks that share chunks of about their own size free no chunk, unless
     // they fill the chunks exactly.
     if (heap_bytes < kGiB)

@@ -30,6 +30,9 @@ inline constexpr uint64_t kLargestChunk = 128 * kMiB;
 /// keep those at its ends: tests/share/moves_test.cpp shows that all still fits.
 inline constexpr uint64_t kLargeGroupParts = 1024;
 inline constexpr uint64_t kLargeGroupBlockParts = 8;
+/// And those that blocks share may be this part of it: what live blocks keep of them, no neighbour gets
+/// (tests/share/phases_test.cpp).
+inline constexpr uint64_t kGroupSharedParts = 1024;
 /// Blocks up to this get a coarse chunk of their own size.
 inline constexpr uint64_t kWholeBlock = 4 * kMiB;
 /// Chunks are fine while driver calls have taken less than this part of the time so far, clamped to these
