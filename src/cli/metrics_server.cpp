@@ -117,7 +117,7 @@ class MetricsServer {
     const Clock::time_point now = Clock::now();
     std::vector<Scraper> left;
     for (size_t at = 0; at < clients_.size(); ++at) {
-      const bool stays = ready[at + 1].revents != 0 ? go_on_with(clients_[at]) : true;
+      const bool stays = ready[at + 1].revents == 0 || go_on_with(clients_[at]);
       if (stays && now < clients_[at].until) left.push_back(std::move(clients_[at]));
     }
     clients_ = std::move(left);

@@ -110,7 +110,8 @@ int run_record(const RecordOptions& options) {
     }
   }
   (void)rmdir(parts.c_str());
-  if (status != 0 || !is_packed) return status != 0 ? status : 1;
+  if (status != 0) return status;
+  if (!is_packed) return 1;
   if (!made.empty()) return 0;
   say("the program has made no pool, so nothing was recorded");
   return 1;

@@ -15,7 +15,7 @@ namespace gpupool::internal {
 /// Where room does not count, coarse ones are half of it, which moves between streams at a low price.
 struct ChunkSizer {
   uint64_t max_chunk = policy::kMaxChunk;  // that blocks may share
-  uint64_t max_shared = ~uint64_t{0};      // the same, where processes share the limit
+  uint64_t max_shared = ~uint64_t{0};      // that blocks may share where processes share the limit
   bool fine = false;
   uint64_t max_inside = 0;  // of chunks inside a block where room does not count; 0: it does
 

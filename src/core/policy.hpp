@@ -25,14 +25,12 @@ inline constexpr uint64_t kLargeSharedParts = 512;
 inline constexpr uint64_t kLargeBlockParts = 2;
 inline constexpr uint64_t kLargeParts = 128;
 inline constexpr uint64_t kLargestChunk = 128 * kMiB;
-/// Where processes share the limit, chunks inside a block go from one to another at a price for each, so
-/// coarse ones may be the first of these parts of the limit, and the second of the block, whose neighbours
-/// keep those at its ends: tests/share/moves_test.cpp shows that all still fits.
+/// Where processes share the limit, chunks may be the first of these parts of it: each goes from one process
+/// to another at a price, but no neighbour gets what live blocks keep of those that blocks share
+/// (tests/share/phases_test.cpp). Coarse ones inside a block may also be the second of these parts of the
+/// block, whose neighbours keep those at its ends (tests/share/moves_test.cpp).
 inline constexpr uint64_t kLargeGroupParts = 1024;
 inline constexpr uint64_t kLargeGroupBlockParts = 8;
-/// And those that blocks share may be this part of it: what live blocks keep of them, no neighbour gets
-/// (tests/share/phases_test.cpp).
-inline constexpr uint64_t kGroupSharedParts = 1024;
 /// Blocks up to this get a coarse chunk of their own size.
 inline constexpr uint64_t kWholeBlock = 4 * kMiB;
 /// Chunks are fine while driver calls have taken less than this part of the time so far, clamped to these

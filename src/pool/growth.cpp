@@ -52,7 +52,7 @@ void Growth::choose_rung() {
   const bool shares = rooms_.company.neighbours != nullptr;
   const uint64_t room = shares ? limit - std::min(used, limit) : budget.room();
   sizer_.fine = room < limit / 2 || calls_were_cheap();
-  if (shares) sizer_.max_shared = limit / policy::kGroupSharedParts;
+  if (shares) sizer_.max_shared = limit / policy::kLargeGroupParts;
   if (rooms_.options.max_chunk != 0) return;
   if (shares && !sizer_.fine) {
     sizer_.max_inside = std::min(

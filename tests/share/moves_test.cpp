@@ -40,6 +40,19 @@ std::vector<Resize> make_turns(size_t count, size_t members, uint64_t limit, uin
   return turns;
 }
 
+/// What a process does whose turns are those of `self`; it replaces so many blocks in each. Returns 0, or
+/// what it ends with.
+int take_turns(const std::vector<Resize>& turns, size_t self, Board& board, WorkingSet& set, int replaced) {
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (!board.reaches(static_cast<int>(i), 60'000)) return 100;
+    if (turns[i].who != self) continue;
+    if (!set.become(turns[i].bytes)) return 1;
+    if (!set.work(replaced)) return 2;
+    ++board.step;
+  }
+  return 0;
+}
+
 /// What must go from one to another if each keeps what it has until another needs it, and gives it exactly.
 uint64_t least_moved(const std::vector<Resize>& turns) {
   std::array<uint64_t, kMembers> live{};
@@ -75,12 +88,7 @@ TEST_F(PoolsTest, F9_WhatMovesIsWhatWorkingSetsNeed) {
     children[self] = start([&, self] {
       gpupool_t* const pool = make_pool();
       WorkingSet set(pool, self, 512);
-      for (size_t i = 0; i < turns.size(); ++i) {
-        if (!board_->reaches(static_cast<int>(i), 60'000)) return 100;
-        if (turns[i].who != self) continue;
-        if (!set.become(turns[i].bytes)) return 1;
-        ++board_->step;
-      }
+      if (const int end = take_turns(turns, self, *board_, set, 0); end != 0) return end;
       const gpupool_stats_t stats = stats_of(pool);
       board_->figures[self] = stats.share_given_bytes;
       board_->figures[kMembers + self] = stats.driver.create.count + stats.driver.map.count +
@@ -128,23 +136,12 @@ TEST_P(FullCard, WorkingSetsThatFillTheCardFindTheirMemory) {
   std::array<pid_t, kPrograms> children{};
   for (size_t self = 0; self < kPrograms; ++self) {
     children[self] = start([&, self] {
-      gpupool_t* const pool = make_pool();
-      WorkingSet set(pool, self, 512);
-      for (size_t i = 0; i < turns.size(); ++i) {
-        if (!board_->reaches(static_cast<int>(i), 60'000)) return 100;
-        if (turns[i].who != self) continue;
-        if (!set.become(turns[i].bytes)) return 1;
-        if (!set.work(100)) return 2;
-        ++board_->step;
-      }
-      return 0;
+      WorkingSet set(make_pool(), self, 512);
+      return take_turns(turns, self, *board_, set, 100);
     });
   }
-  for (const pid_t child : children) {
-    if (end_of(child) == 0) continue;
-    ADD_FAILURE() << "in turn " << board_->step << " of " << turns.size();
-    for (const pid_t each : children) kill(each, SIGKILL);
-  }
+  for (const pid_t child : children)
+    EXPECT_EQ(end_of(child), 0) << "in turn " << board_->step << " of " << turns.size();
   unsetenv("GPUPOOL_SHARE_LIMIT");
 }
 
