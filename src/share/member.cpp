@@ -140,7 +140,7 @@ void Member::set_limit_of_empty(Layout& layout) const noexcept {
 void Member::introduce(Slot& slot) noexcept {
   for (Number* each : {&slot.reserved, &slot.live, &slot.guaranteed, &slot.given, &slot.taken, &slot.ticket,
                        &slot.want, &slot.deadline, &slot.limit, &slot.wanted_guarantee, &slot.asked,
-                       &slot.asked_until, &slot.dead_since}) {
+                       &slot.asked_until, &slot.dead_since, &slot.active_at}) {
     each->store(0, std::memory_order_relaxed);
   }
   slot.priority.store(0, std::memory_order_relaxed);
@@ -238,6 +238,7 @@ bool Member::charge(uint64_t bytes) noexcept {
   const uint64_t limit = own().limit.load(std::memory_order_relaxed);
   if (limit != 0 && reserved_ + bytes > std::max(limit, guaranteed_)) return false;
   if (!recharge(reserved_ + bytes, guaranteed_, true)) return false;
+  own().active_at.store(coarse_now_ns(), std::memory_order_relaxed);
   ++charges_;
   return true;
 }
@@ -294,6 +295,10 @@ Status Member::change_guarantee(int64_t bytes) {
 void Member::count_taken(uint64_t bytes) noexcept {
   const uint64_t now = taken_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   own().taken.store(now, std::memory_order_relaxed);
+}
+
+void Member::note_live() noexcept {
+  own().live.store(owner_->live_bytes(), std::memory_order_relaxed);
 }
 
 void Member::raise_priority(int32_t priority) noexcept {

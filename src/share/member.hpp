@@ -119,6 +119,8 @@ class Member : public std::enable_shared_from_this<Member> {
   double beyond_share() const noexcept;
   bool others_wait() const noexcept;
   void count_taken(uint64_t bytes) noexcept;
+  /// Tells the neighbours how much it has live. No lock may be held.
+  void note_live() noexcept;
 
   const std::unique_ptr<Owner> owner_;
   const Place place_;

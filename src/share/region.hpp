@@ -15,7 +15,7 @@ namespace gpupool::internal::share {
 
 inline constexpr uint32_t kSlots = 256;
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 1;
+inline constexpr uint32_t kMinor = 2;
 inline constexpr char kMagic[8] = {'g', 'p', 's', 'h', 'a', 'r', 'e', '\n'};
 
 using Number = std::atomic<uint64_t>;
@@ -81,6 +81,8 @@ struct alignas(256) Slot {
   // ---- since minor version 1
   std::atomic<uint32_t> sleepers;        // the owner writes: its pools that may be put to sleep
   std::atomic<uint32_t> asked_to_sleep;  // others write: 1: if what is cached is not enough
+  // ---- since minor version 2
+  Number active_at;  // the owner writes: when it last took memory, in ns of the monotonic clock; 0: never
 };
 
 struct Layout {
@@ -152,6 +154,8 @@ bool is_locked(const File& file, uint32_t slot) noexcept;
 // System services: time, and waiting for another process.
 
 uint64_t now_ns() noexcept;
+/// The same clock, some milliseconds late at most, at a few instructions whatever the host is.
+uint64_t coarse_now_ns() noexcept;
 /// Waits until the word rings, or the time is up. No limit: ~0. May end early.
 void wait_for(Bell& bell, uint32_t seen, uint64_t nanoseconds) noexcept;
 void ring(Bell& bell) noexcept;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <tuple>
 
 #include "base/defer.hpp"
 #include "share/member.hpp"
@@ -22,19 +23,25 @@ constexpr uint64_t kSweepNs = 1'000'000;
 constexpr uint64_t kGrowthGapNs = 5'000'000;
 constexpr uint64_t kMostAhead = uint64_t{1} << 30;
 
+/// A member that has taken nothing from the group for this long is idle.
+constexpr uint64_t kIdleNs = 1'000'000'000;
+
 struct Candidate {
   uint32_t slot = 0;
   bool is_late = false;  // did not answer the last time
+  bool is_idle = false;
   int32_t priority = 0;
-  uint64_t spare = 0;  // reserved beyond its guarantee; may be live
+  uint64_t spare = 0;   // reserved beyond its guarantee; may be live
+  uint64_t cached = 0;  // of it, what was not live when it last said so
 };
 
-/// The order of giving: first members that answer, then those of lower priority, then those that hold most
-/// beyond their guarantee.
+/// The order of giving: first members that answer, then those of lower priority, then idle ones, then those
+/// that have most cached. Who has little is asked only for the rest: being asked takes time from its work.
 bool gives_before(const Candidate& a, const Candidate& b) noexcept {
   if (a.is_late != b.is_late) return b.is_late;
   if (a.priority != b.priority) return a.priority < b.priority;
-  return a.spare > b.spare;
+  if (a.is_idle != b.is_idle) return a.is_idle;
+  return std::tie(a.cached, a.spare) > std::tie(b.cached, b.spare);
 }
 
 void raise(Number& number, uint64_t to) noexcept {
@@ -96,6 +103,7 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, For what, Slots& asked
   Layout& region = *layout();
   std::array<Candidate, kSlots> candidates;
   uint32_t count = 0;
+  const uint64_t now = now_ns();
   Round round;
   uint64_t left = bytes;
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
@@ -113,7 +121,10 @@ Member::Round Member::ask(uint64_t bytes, uint64_t until, For what, Slots& asked
     } else if (is_late && each.asked.load() == 0) {
       round.is_over = false;  // it is giving what it was asked for before
     } else {
-      candidates[count++] = {slot, is_late, each.priority.load(), reserved - guaranteed};
+      const bool is_idle = each.active_at.load() + kIdleNs <= now;
+      const uint64_t spare = reserved - guaranteed;
+      const uint64_t cached = std::min(spare, reserved - std::min(reserved, each.live.load()));
+      candidates[count++] = {slot, is_late, is_idle, each.priority.load(), spare, cached};
     }
   }
   std::sort(candidates.begin(), candidates.begin() + count, gives_before);
@@ -227,6 +238,7 @@ bool Turn::wait() noexcept {
   bool has_asked = false;
   const uint64_t start = now_ns();
   const uint64_t ahead = member_.ahead(start);
+  member_.note_live();
   for (;;) {
     const uint32_t seen = region.header.freed.load();
     const uint64_t missing = member_.missing(bytes_);

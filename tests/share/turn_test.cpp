@@ -12,9 +12,19 @@
 namespace gpupool::internal::share {
 namespace {
 
+/// A neighbour that gives all it is asked for.
+struct Giver {
+  uint64_t gib = 0;
+  int32_t priority = 0;
+  uint64_t live_gib = 0;
+  bool is_idle = false;
+};
+
 class TurnTest : public ShareTest {
  protected:
-  std::array<uint64_t, 3> given_by_three(const std::shared_ptr<Member>& asker);
+  std::array<uint64_t, 3> given_by_three(const std::shared_ptr<Member>& asker,
+                                         const std::array<Giver, 3>& givers);
+  bool six_come_from(size_t which, const std::array<Giver, 3>& givers);
   std::pair<uint64_t, uint64_t> asked_for_eight(const std::shared_ptr<Member>& asker);
   void step_through(bool takes);
 };
@@ -193,26 +203,37 @@ TEST_F(TurnTest, F8_ANeighbourGivesBackWhatItHasCachedDownToItsGuarantee) {
   end_of(child);
 }
 
-/// Three neighbours, of which the second has a lower priority: what each gave of the 6 GiB that were asked
-/// for.
-std::array<uint64_t, 3> TurnTest::given_by_three(const std::shared_ptr<Member>& asker) {
+/// What each has given of 6 GiB. The idle ones take their memory a second before the others.
+std::array<uint64_t, 3> TurnTest::given_by_three(const std::shared_ptr<Member>& asker,
+                                                 const std::array<Giver, 3>& givers) {
   Common<std::array<std::atomic<uint64_t>, 3>> given;
   std::vector<pid_t> children;
-  for (size_t i = 0; i < 3; ++i) {
-    children.push_back(start([&] {
-      auto made = std::make_unique<TestOwner>();
-      TestOwner& owner = *made;
-      const auto member = join(std::move(made));
-      owner.give = [&](uint64_t bytes) {
-        (*given)[i] += bytes;
-        member->refund(bytes);
-        return bytes;
-      };
-      member->raise_priority(i == 1 ? -3 : 0);
-      return member->charge((i == 1 ? 10 : 27) * kGiB) ? pause() : 1;
-    }));
-  }
-  EXPECT_TRUE(soon([&] { return used() == kTotal; }));
+  uint64_t taken = 0;
+  const auto start_those = [&](bool idle) {
+    for (size_t i = 0; i < 3; ++i) {
+      const Giver& giver = givers[i];
+      if (giver.is_idle != idle) continue;
+      taken += giver.gib * kGiB;
+      children.push_back(start([&, i] {
+        auto made = std::make_unique<TestOwner>();
+        TestOwner& owner = *made;
+        const auto member = join(std::move(made));
+        owner.live = giver.live_gib * kGiB;
+        owner.give = [&](uint64_t bytes) {
+          (*given)[i] += bytes;
+          member->refund(bytes);
+          return bytes;
+        };
+        member->raise_priority(giver.priority);
+        Turn turn(*member, giver.gib * kGiB, 0);  // tells what is live
+        return turn.wait() && member->charge(giver.gib * kGiB) ? pause() : 1;
+      }));
+    }
+    EXPECT_TRUE(soon([&] { return used() == taken; }));
+  };
+  start_those(true);
+  if (!children.empty()) usleep(1'050'000);
+  start_those(false);
   {
     Turn turn(*asker, 6 * kGiB, 1000 * kMs);
     EXPECT_TRUE(turn.wait());
@@ -225,12 +246,25 @@ std::array<uint64_t, 3> TurnTest::given_by_three(const std::shared_ptr<Member>& 
 
 /// Who does not answer for two milliseconds is passed over, which may happen on a busy machine, but not
 /// always.
-TEST_F(TurnTest, LowerPriorityGivesFirst) {
+bool TurnTest::six_come_from(size_t which, const std::array<Giver, 3>& givers) {
   const auto asker = join();
-  const std::array<uint64_t, 3> wanted = {0, 6 * kGiB, 0};
+  std::array<uint64_t, 3> wanted{};
+  wanted.at(which) = 6 * kGiB;
   bool is_so = false;
-  for (int i = 0; i < 20 && !is_so; ++i) is_so = given_by_three(asker) == wanted;
-  EXPECT_TRUE(is_so);
+  for (int i = 0; i < 20 && !is_so; ++i) is_so = given_by_three(asker, givers) == wanted;
+  return is_so;
+}
+
+TEST_F(TurnTest, LowerPriorityGivesFirst) {
+  EXPECT_TRUE(six_come_from(1, {Giver{27, 0, 0, true}, Giver{10, -3, 4, false}, Giver{27, 0, 0, false}}));
+}
+
+TEST_F(TurnTest, WhoIsIdleGivesFirst) {
+  EXPECT_TRUE(six_come_from(1, {Giver{27, 0, 0, false}, Giver{10, 0, 4, true}, Giver{27, 0, 0, false}}));
+}
+
+TEST_F(TurnTest, WhoHasMostCachedGivesFirst) {
+  EXPECT_TRUE(six_come_from(1, {Giver{27, 0, 26, false}, Giver{10, 0, 1, false}, Giver{27, 0, 23, false}}));
 }
 
 TEST_F(TurnTest, AStoppedNeighbourCostsNoMoreThanTheWait) {
