@@ -68,6 +68,7 @@ step torch tests test_torch.py
 step ipc tests -s test_ipc.py
 step multi_gpu tests -rs test_multi_gpu.py
 step others tests test_others.py
+step top tests -rs test_top.py
 if [ -z "${GPUPOOL_DEBUG:-}" ]; then
   step debug tests test_debug.py
   step sanitizer tests test_sanitizer.py
@@ -79,7 +80,7 @@ fi
 
 echo "== summary ($(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | xargs), logs in ${folder#"$root"/})"
 printf '%s\n' "${summary[@]}"
-for log in "$folder"/{torch,ipc,multi_gpu,others,debug,sanitizer,sleep,pytorch}.log; do
+for log in "$folder"/{torch,ipc,multi_gpu,others,top,debug,sanitizer,sleep,pytorch}.log; do
   [ -f "$log" ] && grep -hE '^(FAILED|ERROR)|^ +NEW:' "$log" | cut -c1-160
 done
 exit $((failures > 0))

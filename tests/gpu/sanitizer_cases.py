@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PLC0415  a case imports its framework itself
 """Programs for compute-sanitizer, with a kernel of their own. Each is one argument; the pool is a default one.
 
 sanitizer_cases.py NAME       runs one; GPUPOOL_LIBRARY is the library
@@ -98,6 +99,17 @@ def past_the_end():
     lab.wait()
 
 
+def past_a_tensor():
+    import gpupool.torch
+    import torch
+
+    gpupool.torch.install()
+    tensor = torch.empty(1000, dtype=torch.uint8, device="cuda")
+    lab = Lab()
+    lab.write(tensor.data_ptr(), 1001)
+    lab.wait()
+
+
 def after_the_free():
     lab = Lab()
     block = lab.malloc(1000)
@@ -122,4 +134,4 @@ def leak():
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (right, past_the_end, after_the_free, before_the_begin, leak)}[sys.argv[1]]()
+    {f.__name__: f for f in (right, past_the_end, past_a_tensor, after_the_free, before_the_begin, leak)}[sys.argv[1]]()

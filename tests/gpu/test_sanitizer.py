@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """compute-sanitizer, on a pool that tells it where the blocks are."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -43,8 +44,12 @@ def test_an_access_outside_of_blocks_is_an_error(case):
     assert "Invalid __global__ write of size 1 bytes" in said, said
 
 
-def test_the_block_is_named_by_its_own_size():
-    said = check("past_the_end")[1]
+@pytest.mark.parametrize("case", ["past_the_end", "past_a_tensor"])
+def test_the_block_is_named_by_its_own_size(case):
+    if case == "past_a_tensor" and importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    said = check(case)[1]
+    assert "write_bytes" in said, said
     assert "size 1,000 bytes" in said or "size 1000 bytes" in said, said
 
 

@@ -4,6 +4,7 @@
 import importlib.util
 import json
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def why_not():
             return f"{name} is not installed"
     return "" if run("-c", "import torch; torch.ones(1).cuda()").returncode == 0 else "PyTorch has no GPU here"
 
+
+COMMAND = Path(importlib.util.find_spec("gpupool").origin).parent / "bin" / "gpupool" if not why_not() else Path()
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
@@ -106,6 +109,42 @@ def test_the_failure_says_who(shim):
     assert list(found) == largest, told["error"]
     for name in largest:
         assert abs(found[name] / told["held"][name] - 1) <= 0.1, (name, told)
+
+
+def test_a_snapshot_that_pytorch_wrote_is_imported(tmp_path):
+    """Each allocation of PyTorch's own allocator with its bytes, and each free, in their order."""
+    file = tmp_path / "steps.pickle"
+    told = json.loads(
+        output(
+            "import json, torch\n"
+            "torch.cuda.memory._record_memory_history(max_entries=100_000)\n"
+            "model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).cuda()\n"
+            "side = torch.cuda.Stream()\n"
+            "for rows in (16, 300, 17):\n"
+            "    model(torch.randn(rows, 64, device='cuda')).square().mean().backward()\n"
+            "    given = torch.ones(rows, 1000, device='cuda')\n"
+            "    given.record_stream(side)\n"
+            "    with torch.cuda.stream(side): given.mul_(2)\n"
+            "    del given\n"
+            "    torch.cuda.synchronize()\n"
+            f"torch.cuda.memory._dump_snapshot({str(file)!r})\n"
+            "trace = torch.cuda.memory._snapshot()['device_traces'][0]\n"
+            "kinds = {'alloc': 'a', 'free_requested': 'f'}\n"
+            "print(json.dumps([[kinds[e['action']], e['size']] for e in trace if e['action'] in kinds]))\n"
+        )
+    )
+    imported = subprocess.run([COMMAND, "import", file], capture_output=True, text=True, check=False, timeout=60)
+    assert imported.returncode == 0, imported.stderr
+    sizes, found = {}, []
+    for line in imported.stdout.splitlines():
+        kind, number, *rest = line.split()
+        if kind == "a":
+            sizes[number] = int(rest[0])
+        if kind in ("a", "f"):
+            found.append([kind, sizes[number]])
+    assert len(told) > 50
+    assert sum(kind == "f" for kind, _ in told) > 20
+    assert found == told
 
 
 def test_too_late():
