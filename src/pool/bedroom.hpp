@@ -12,6 +12,7 @@ namespace gpupool::internal {
 
 class AsleepChunks;
 class Backing;
+class Debugger;
 class Exports;
 class LoneBlocks;
 class OomHandler;
@@ -37,6 +38,7 @@ struct Bedroom {
   Stock& stock;
   Exports& exports;
   const Protections& protections;
+  const std::unique_ptr<Debugger>& debugger;  // null without debug modes
   gpupool_t* const& pool;
   SavedBytes& saved;
   AsleepChunks& chunks;

@@ -150,20 +150,36 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
   if (modes_.poison && may) poison(life, state, kNewPoison);
   // Behind a fenced block is only what it was rounded up by.
-  const uint64_t behind = life.room - size;
-  if (modes_.canary && may && behind != 0) {
-    const auto byte = static_cast<uint8_t>(canary_of(life.number));
-    life.has_canary = rooms_.device.fill(address + size, byte, behind, state.order.stream()) == kSuccess;
-    if (!life.has_canary) inspector_.skip(1);
-  }
+  if (modes_.canary && may && life.room != size) life.has_canary = put_canary(life, state);
   life.is_poisoned = false;
-  rooms_.device.annotate(address + size, behind, Standing::closed);
+  rooms_.device.annotate(address + size, life.room - size, Standing::closed);
   rooms_.device.annotate(address, size, Standing::block);
   try {
     book_.add(life);
   } catch (const std::bad_alloc&) {
     // The block has no story, and nobody looks at its canary.
   }
+}
+
+bool Debugger::put_canary(const BlockRecord& life, const StreamState& state) noexcept {
+  const auto byte = static_cast<uint8_t>(canary_of(life.number));
+  const bool is_put = rooms_.device.fill(life.address + life.requested, byte, life.room - life.requested,
+                                         state.order.stream()) == kSuccess;
+  if (!is_put) inspector_.skip(1);
+  return is_put;
+}
+
+void Debugger::renew_canaries(Address start, uint64_t size) noexcept {
+  const BlockRecord* first = book_.holder(start);
+  book_.for_each_from(first != nullptr ? first->address : start, [&](BlockRecord& life) {
+    if (life.address >= start + size) return false;
+    if (!life.has_canary || life.end() <= start || life.address + life.requested >= start + size) return true;
+    StreamState& state = heap_of(*rooms_.space.map.find(life.address)).state();
+    const bool may = Inspector::may_queue(state);
+    if (!may) inspector_.skip(1);
+    life.has_canary = may && put_canary(life, state);
+    return true;
+  });
 }
 
 void Debugger::poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept {

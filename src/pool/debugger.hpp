@@ -77,6 +77,8 @@ class Debugger {
   bool empty_quarantine() noexcept;
   /// The same for those that wait only until there are enough for a look.
   bool release_waiting() noexcept;
+  /// Memory has come back from sleep without the bytes that were in it, canaries among them.
+  void renew_canaries(Address start, uint64_t size) noexcept;
   /// A stream is about to be released: nothing can be queued on it any more.
   void look_at_freed(Stream stream) noexcept { quarantine_.look_at(stream); }
   /// Call it at the pool's end. Gives the lock up meanwhile.
@@ -97,6 +99,7 @@ class Debugger {
   bool is_of_graph(const BlockRecord& life) const noexcept;
   Status allocate(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
   Status allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
+  bool put_canary(const BlockRecord& life, const StreamState& state) noexcept;
   void begin_life(Address address, uint64_t size, StackId stack) noexcept;
   void wait_for_work();
   void close_block(const BlockRecord& life, bool is_captured) noexcept;

@@ -48,6 +48,7 @@ Sleeper::Sleeper(Pool& pool)
                pool.stock_,
                pool.exports_,
                pool.protections_,
+               pool.debugger_,
                pool.handle_,
                saved_,
                chunks_,

@@ -12,6 +12,7 @@
 #include "pool/asleep_chunks.hpp"
 #include "pool/backing.hpp"
 #include "pool/blocks.hpp"
+#include "pool/debugger.hpp"
 #include "pool/oom_handler.hpp"
 #include "pool/other_pools.hpp"
 #include "pool/rooms.hpp"
@@ -253,6 +254,9 @@ Status Waking::restore_all(Plan& plan) {
   }
   if (status == kSuccess) {
     in_.chunks.commit(plan);
+    if (in_.debugger != nullptr) {
+      for (const SavedRun& run : plan.dropped_runs) in_.debugger->renew_canaries(run.address, run.size);
+    }
     // A sleeping pool's runs may be of several blocks.
     if (!plan.is_part || in_.is_awake()) in_.saved.forget();
     return kSuccess;

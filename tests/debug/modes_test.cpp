@@ -273,6 +273,44 @@ TEST_F(Debug, ASleepWaitsForWhateverTheModeHasQueued) {
   }
 }
 
+/// What a sleep drops, and what a wake fills, the canaries behind blocks included, is no damage; what is
+/// written there afterwards is.
+TEST_F(Debug, ASleepThatDropsLeavesCanariesAsTheyWere) {
+  ASSERT_TRUE(ok(gpupool_set_debug("canary")));
+  for (const bool alone : {false, true}) {
+    SCOPED_TRACE(alone ? "one block" : "the pool");
+    PoolUnderTest pool(config_with());
+    gpupool_stream_t stream = 0;
+    ASSERT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+    const gpupool_ptr_t blocks[] = {pool.malloc(20 * kMiB), pool.malloc(20 * kMiB, stream),
+                                    pool.malloc(1000)};
+    gpupool_sleep_options_t sleep{};
+    sleep.struct_size = sizeof sleep;
+    sleep.mode = GPUPOOL_SLEEP_MODE_DROP;
+    gpupool_sleep_options_t wake{};
+    wake.struct_size = sizeof wake;
+    wake.flags = GPUPOOL_SLEEP_FLAG_FILL;
+    wake.fill = 7;
+    for (int i = 0; i < 2; ++i) {
+      if (alone) {
+        ASSERT_TRUE(ok(gpupool_sleep_block(pool, blocks[1], &sleep, nullptr)));
+        ASSERT_TRUE(ok(gpupool_wake_block(pool, blocks[1], &wake, nullptr)));
+      } else {
+        ASSERT_TRUE(ok(gpupool_sleep(pool, &sleep, nullptr)));
+        ASSERT_TRUE(ok(gpupool_wake(pool, &wake, nullptr)));
+      }
+      std::string text;
+      EXPECT_EQ(damage(pool, text), 0U) << text;
+    }
+    EXPECT_TRUE(ok(gpupool_fill(pool, blocks[1], 0, 20 * kMiB + 1, stream)));
+    pool.free(blocks[0]);
+    pool.free(blocks[1], stream);
+    pool.free(blocks[2]);
+    std::string text;
+    EXPECT_EQ(damage(pool, text), 1U) << text;
+  }
+}
+
 TEST_F(Debug, AShortageWaitsForWhateverTheModeHasQueued) {
   for (const char* modes : {"poison", "canary", "poison,canary", "poison,quarantine=1GiB"}) {
     SCOPED_TRACE(modes);
