@@ -35,7 +35,7 @@ double median(const Times& times) {
   return times[times.size() / 2];
 }
 
-struct Row {
+struct Timings {
   CaseInfo info;
   Times own;
   Times mutex;
@@ -48,14 +48,14 @@ uint64_t repeats_in(BenchCase& bench_case, double seconds) {
 }
 
 /// Runs the case and the yardsticks in turn, so that a drift in the machine's speed affects all of them.
-Row measure(BenchCase& bench_case, double seconds) {
+Timings measure(BenchCase& bench_case, double seconds) {
   const std::unique_ptr<BenchCase> mutex = make_mutex_case();
   const std::unique_ptr<BenchCase> libc = make_libc_case(std::min(bench_case.info().size, kMaxLibcSize));
   const double slice = seconds / static_cast<double>(kRepeats);
   const uint64_t count = repeats_in(bench_case, slice);
   const uint64_t mutex_count = repeats_in(*mutex, slice * kYardstickShare);
   const uint64_t libc_count = repeats_in(*libc, slice * kYardstickShare);
-  Row row{bench_case.info(), {}, {}, {}};
+  Timings row{bench_case.info(), {}, {}, {}};
   for (size_t repeat = 0; repeat < kRepeats; ++repeat) {
     row.own.push_back(bench_case.run(count));
     row.mutex.push_back(mutex->run(mutex_count));
@@ -103,7 +103,7 @@ std::vector<Maker> all_cases(const Config& config, const std::vector<int>& threa
   return makers;
 }
 
-nlohmann::ordered_json to_json(const Row& row, const gpupool_device_info_t& device) {
+nlohmann::ordered_json to_json(const Timings& row, const gpupool_device_info_t& device) {
   return {
       {"case", row.info.name},
       {"device", device_label(device)},
@@ -123,7 +123,7 @@ bool has_many_sizes(const CaseInfo& info) {
   return info.name == "churn" || info.name.starts_with("sizes_");
 }
 
-std::vector<std::string> to_cells(const Row& row) {
+std::vector<std::string> to_cells(const Timings& row) {
   return {
       row.info.name,
       fmt::format("{}{}", has_many_sizes(row.info) ? "up to " : "", format_bytes(row.info.size)),
@@ -162,7 +162,7 @@ int run_bench(const BenchOptions& options) {
   progress.begin("bench", cases.size());
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::unique_ptr<BenchCase> bench_case = cases[i]();
-    const Row row = measure(*bench_case, options.seconds);
+    const Timings row = measure(*bench_case, options.seconds);
     if (options.json) {
       progress.clear();
       print_json(to_json(row, device));

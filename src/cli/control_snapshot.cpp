@@ -18,6 +18,8 @@
 namespace gpupool::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct SnapshotHeader {
   uint64_t pool;
   uint32_t segment_bytes;
@@ -73,7 +75,6 @@ const char* state_name(int32_t state) {
 
 std::string json_of_pool(const SnapshotHeader& header, std::string_view segments, std::string_view blocks,
                          uint64_t pid) {
-  using Json = nlohmann::ordered_json;
   Json all_segments = Json::array();
   for_elements<gpupool_segment_t>(segments, header.segment_bytes, [&](const gpupool_segment_t& each) {
     all_segments.push_back({{"address", each.address},

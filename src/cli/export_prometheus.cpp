@@ -16,7 +16,7 @@ namespace gpupool::cli {
 namespace {
 
 /// Each value of a label is a series of its own; tags beyond this many are summed as "other".
-constexpr size_t kMostTags = 64;
+constexpr size_t kMostTagLabels = 64;
 
 struct PoolFigures {
   uint64_t pool = 0;
@@ -69,7 +69,7 @@ PoolFigures figures_of(const Recording& recording, uint64_t pool) {
   for (const auto& [address, block] : walk.blocks()) {
     made.requested += block.made->bytes;
     const std::string tag = recording.tag(block.made->tag);
-    const bool is_known = made.by_tag.contains(tag) || made.by_tag.size() < kMostTags;
+    const bool is_known = made.by_tag.contains(tag) || made.by_tag.size() < kMostTagLabels;
     made.by_tag[is_known ? tag : "other"] += rounded(block.made->bytes);
   }
   return made;

@@ -32,7 +32,7 @@ constexpr FigureName kFigures[] = {
     {"priority", ShareFigure::member_priority},
 };
 
-struct Change {
+struct NewFigure {
   ShareFigure figure;
   int64_t value;
   std::string text;
@@ -57,7 +57,7 @@ int64_t read_amount(const std::string& text, ShareFigure figure, uint64_t device
   return static_cast<int64_t>(size.share * static_cast<double>(device_bytes));
 }
 
-Change read_change(const std::string& text, const ShareOptions& options, uint64_t device_bytes) {
+NewFigure read_change(const std::string& text, const ShareOptions& options, uint64_t device_bytes) {
   const size_t equal = text.find('=');
   if (equal == std::string::npos) throw InputError(fmt::format("--set: '{}' is no FIGURE=VALUE", text));
   const std::string name = text.substr(0, equal);
@@ -125,12 +125,12 @@ int list_groups(const ShareOptions& options) {
 /// Reads all figures before it sets the first.
 int set_figures(const ShareOptions& options) {
   const Chosen chosen = choose(options);
-  std::vector<Change> changes;
+  std::vector<NewFigure> changes;
   changes.reserve(options.figures.size());
   for (const std::string& text : options.figures) {
     changes.push_back(read_change(text, options, chosen.device.total_bytes));
   }
-  for (const Change& each : changes) {
+  for (const NewFigure& each : changes) {
     ask_library("--set " + each.text,
                 [&] { share_set(chosen.group, each.figure, each.value, options.member.value_or(0)); });
   }

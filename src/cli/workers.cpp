@@ -10,9 +10,13 @@
 #include <vector>
 
 namespace gpupool::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
 
 double time_threads(int threads, const Work& prepare, const Work& work) {
-  using Clock = std::chrono::steady_clock;
   std::barrier<> start(threads);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(threads));
   std::vector<double> nanoseconds(static_cast<size_t>(threads));

@@ -12,7 +12,7 @@
 namespace gpupool::cli {
 namespace {
 
-constexpr size_t kColumns = 320;
+constexpr size_t kMapColumns = 320;
 constexpr size_t kRows = 160;
 constexpr size_t kMostMoments = 12;
 /// Of one moment: what a page can show, and a file hold.
@@ -188,8 +188,8 @@ std::map<uint64_t, std::string> choose_moments(const Recording& recording, uint6
 std::map<uint64_t, uint64_t> choose_columns(const Timeline& timeline) {
   std::map<uint64_t, uint64_t> chosen;  // time, by how many events have happened
   const size_t count = timeline.ns.size();
-  for (size_t i = 0; i < std::min(kColumns, count); ++i) {
-    const size_t at = i * count / std::min(kColumns, count);
+  for (size_t i = 0; i < std::min(kMapColumns, count); ++i) {
+    const size_t at = i * count / std::min(kMapColumns, count);
     chosen.emplace(timeline.events[at], timeline.ns[at]);
   }
   chosen.emplace(timeline.events[timeline.peak], timeline.ns[timeline.peak]);

@@ -15,6 +15,8 @@
 namespace gpupool::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 /// Characters that turn the direction of what is written behind them: they would let a name disguise the
 /// rest. They become U+FFFD.
 std::string without_directions(std::string text) {
@@ -99,7 +101,6 @@ std::string summary(const std::vector<Story>& stories, const std::vector<size_t>
 }
 
 std::string data_of(const std::vector<Story>& stories, const std::vector<size_t>& compared) {
-  using Json = nlohmann::ordered_json;
   Json data = {{"runs", Json::array()}, {"compare", compared.empty() ? Json() : Json(compared)}};
   for (const Story& story : stories) data["runs"].push_back(to_json(story));
   // Names of a recording need not be UTF-8.
