@@ -9,10 +9,11 @@
     base   <-  share  <-  pool
     libgpupool's installed header  <-  frameworks
 
-The devices, src/device/cuda and src/device/sim, do not see each other, and the code they share sees neither. Names each
-violation as file:line. What core must not include directly, it must not include through another header of ours either.
-Besides includes, it checks that extern "C" and catch (...) appear only in src/abi, in src/frameworks and where user
-functions are called, and that only src/abi names a concrete device.
+The devices, src/device/cuda and src/device/sim, do not see each other, and the code they share sees neither. The
+folders of src/cli have an order of their own. Names each violation as file:line. What core must not include directly,
+it must not include through another header of ours either. Besides includes, it checks that extern "C" and catch (...)
+appear only in src/abi, in src/frameworks and where user functions are called, and that only src/abi names a concrete
+device.
 """
 
 import re
@@ -31,6 +32,18 @@ MAY_SEE = {
     "abi": {"os", "base", "core", "device", "watch", "share", "pool", "abi"},
     "cli": {"cli"},
     "frameworks": {"frameworks"},
+}
+# Which folders of src/cli each of them may include. main.cpp, which is in none, may include all.
+COMMAND_MAY_SEE = {
+    "base": {"base"},
+    "recording": {"base", "recording"},
+    "formats": {"base", "recording", "formats"},
+    "measure": {"base", "recording", "measure"},
+    "report": {"base", "recording", "measure", "report"},
+    "processes": {"base", "recording", "processes"},
+    "top": {"base", "processes", "top"},
+    "share": {"base", "share"},
+    "commands": {"base", "recording", "formats", "measure", "report", "processes", "top", "share", "commands"},
 }
 LIBRARY = ("os", "base", "core", "device", "watch", "share", "pool", "abi")
 # The contract: C types only, so every layer may see it.
@@ -117,6 +130,15 @@ def device_violation(room, name):
     return f"only device/{other} itself and src/abi may include it" if other not in (None, room) else None
 
 
+def command_violation(rooms, name):
+    """Why a file of src/cli must not include `name`, or None; `rooms`: the folders that the file is in."""
+    if rooms and rooms[0] not in COMMAND_MAY_SEE:
+        return f"src/cli/{rooms[0]} has no place in the order of src/cli's folders"
+    if not rooms or not name.startswith("cli/") or name.split("/")[1] in COMMAND_MAY_SEE[rooms[0]]:
+        return None
+    return f'cli/{rooms[0]} must not include "{name}"'
+
+
 def includes_of(path):
     """(line, quote, name) of each include of a file."""
     for number, line in enumerate(without_comments(path.read_text(encoding="utf-8")).split("\n"), 1):
@@ -173,6 +195,8 @@ def check_file(path, root):
         reason = layer_violation(layer, quote, name) if layer else outside_violation(name)
         if not reason and layer == "device":
             reason = device_violation(relative.parts[2], name)
+        if not reason and layer == "cli":
+            reason = command_violation(relative.parts[2:-1], name)
         if reason:
             yield f"{relative}:{number}: {reason}"
         elif layer == "core" and quote == '"' and (way := way_to_system(root, name, set())):

@@ -15,14 +15,14 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/commands.hpp"
-#include "cli/control_commands.hpp"
-#include "cli/library.hpp"
-#include "cli/machine_commands.hpp"
-#include "cli/option_checks.hpp"
-#include "cli/output.hpp"
-#include "cli/system.hpp"
-#include "cli/watch_commands.hpp"
+#include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
+#include "cli/base/system.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/control_commands.hpp"
+#include "cli/commands/machine_commands.hpp"
+#include "cli/commands/option_checks.hpp"
+#include "cli/commands/watch_commands.hpp"
 
 namespace gpupool::cli {
 namespace {

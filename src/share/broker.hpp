@@ -9,7 +9,7 @@
 
 namespace gpupool::internal::share {
 
-// What both say. src/cli/share_broker.cpp has the same.
+// What both say. src/cli/share/broker.cpp has the same.
 inline constexpr char kBrokerMagic[8] = {'g', 'p', 'b', 'r', 'o', 'k', 'e', 'r'};
 inline constexpr uint32_t kBrokerVersion = 1;
 enum class BrokerOutcome : uint32_t { refused, ask, here, none };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/recording.hpp"
+#include "cli/recording/recording.hpp"
 
 #include <gtest/gtest.h>
 

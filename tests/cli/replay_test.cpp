@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/replay.hpp"
+#include "cli/measure/replay.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cli/data_check.hpp"
-#include "cli/library.hpp"
+#include "cli/base/library.hpp"
+#include "cli/measure/data_check.hpp"
 
 namespace gpupool::cli {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/size.hpp"
+#include "cli/base/size.hpp"
 
 #include <gtest/gtest.h>
 
-#include "cli/library.hpp"
+#include "cli/base/library.hpp"
 
 namespace gpupool::cli {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader of pages: what the library writes, and what anybody else may have put there; and how it is
 // drawn.
-#include "cli/stats_page.hpp"
+#include "cli/processes/stats_page.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <random>
 #include <vector>
 
-#include "cli/top_view.hpp"
-#include "cli/utf8.hpp"
+#include "cli/base/utf8.hpp"
+#include "cli/top/view.hpp"
 #include "watch/stats_page.hpp"
 
 namespace gpupool::cli {

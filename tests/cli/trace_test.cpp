@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/trace.hpp"
+#include "cli/recording/trace.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "cli/library.hpp"
+#include "cli/base/library.hpp"
 #include "support/own_folder.hpp"
 
 namespace gpupool::cli {

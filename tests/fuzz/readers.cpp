@@ -9,14 +9,14 @@
 #include <fstream>
 #include <iterator>
 
-#include "cli/export_formats.hpp"
-#include "cli/gzip.hpp"
-#include "cli/library.hpp"
-#include "cli/recorded_pool.hpp"
-#include "cli/recording.hpp"
-#include "cli/recording_writer.hpp"
-#include "cli/trace.hpp"
-#include "cli/watch_commands.hpp"
+#include "cli/base/gzip.hpp"
+#include "cli/base/library.hpp"
+#include "cli/commands/watch_commands.hpp"
+#include "cli/formats/export_formats.hpp"
+#include "cli/recording/recorded_pool.hpp"
+#include "cli/recording/recording.hpp"
+#include "cli/recording/recording_writer.hpp"
+#include "cli/recording/trace.hpp"
 
 namespace gpupool::fuzz {
 namespace {

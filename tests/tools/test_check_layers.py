@@ -54,10 +54,17 @@ class Layers(unittest.TestCase):
             ("src/pool/x.cpp", '#include "device/cuda/cuda.hpp"', "only device/device.hpp"),
             ("src/pool/x.cpp", '#include "abi/config.hpp"', "pool must not include"),
             ("src/pool/x.cpp", '#include "../abi/config.hpp"', "relative to src"),
-            ("src/abi/x.cpp", '#include "cli/size.hpp"', "abi must not include"),
+            ("src/abi/x.cpp", '#include "cli/base/size.hpp"', "abi must not include"),
             ("src/cli/x.cpp", '#include "base/status.hpp"', "installed headers"),
             ("src/cli/x.cpp", "#include <pool/pool.hpp>", "must not include"),
             ("src/cli/x.cpp", '#include "gpupool/internal.h"', "installed headers"),
+            ("src/cli/base/x.cpp", '#include "base/status.hpp"', "installed headers"),
+            ("src/cli/base/x.cpp", '#include "cli/recording/trace.hpp"', "cli/base must not include"),
+            ("src/cli/base/x.cpp", '#include "cli/x.hpp"', "cli/base must not include"),
+            ("src/cli/formats/x.cpp", '#include "cli/report/page.hpp"', "cli/formats must not include"),
+            ("src/cli/top/x.cpp", '#include "cli/share/broker.hpp"', "cli/top must not include"),
+            ("src/cli/share/x.cpp", '#include "cli/commands/commands.hpp"', "cli/share must not include"),
+            ("src/cli/extra/x.cpp", '#include "cli/base/size.hpp"', "no place in the order"),
             ("src/pool/x.cpp", 'extern "C" int f();', "belongs in src/abi"),
             ("src/pool/x.cpp", "try { f(); } catch (...) {}", "belongs in src/abi"),
             ("src/pool/x.cpp", "try { f(); } catch( ... ) {}", "belongs in src/abi"),
@@ -81,7 +88,9 @@ class Layers(unittest.TestCase):
             ("src/device/sim/x.cpp", '#include "device/sim/sim.hpp"\n#include <sys/mman.h>\n#include <mutex>'),
             ("src/pool/x.cpp", '#include "core/heap.hpp"\n#include "device/device.hpp"\n#include <pthread.h>'),
             ("src/abi/x.cpp", '#include "device/cuda/cuda.hpp"\nextern "C" int f() { try {} catch (...) {} }'),
-            ("src/cli/x.cpp", '#include "cli/size.hpp"\n#include <gpupool/gpupool.h>\n#include <fmt/format.h>'),
+            ("src/cli/main.cpp", '#include "cli/base/size.hpp"\n#include <gpupool/gpupool.h>\n#include <fmt/format.h>'),
+            ("src/cli/report/x.cpp", '#include "cli/measure/replay.hpp"\n#include "cli/report/page.hpp"'),
+            ("src/cli/commands/x.cpp", '#include "cli/commands/commands.hpp"\n#include "cli/top/view.hpp"'),
             ("src/pool/x.cpp", '// extern "C" and catch (...) in words\n/* #include "abi/x.hpp"\n catch (...) */'),
             ("tests/abi/x.c", '#include "support/check.h"\n#include <gpupool/gpupool.h>\n#include <dlfcn.h>'),
             ("examples/x.cpp", "#include <gpupool/gpupool.hpp>"),
@@ -104,6 +113,15 @@ class Layers(unittest.TestCase):
             found, _ = check_layers.check(Path(folder))
         self.assertEqual(len(found), 1)
         self.assertRegex(found[0], "^src/core/x.cpp:2: .* base/guard.hpp -> base/lock.hpp -> <thread>$")
+
+    def test_the_orders_have_no_circle(self):
+        for order in (check_layers.MAY_SEE, check_layers.COMMAND_MAY_SEE):
+            above = {}  # folder -> those that it may include, without itself
+            for folder, seen in order.items():
+                above[folder] = {name for name in seen if name in order} - {folder}
+            while lowest := {folder for folder, seen in above.items() if not seen & above.keys()}:
+                above = {folder: seen for folder, seen in above.items() if folder not in lowest}
+            self.assertEqual(above, {})
 
     def test_an_empty_repository_is_no_success(self):
         with tempfile.TemporaryDirectory() as folder:

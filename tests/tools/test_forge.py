@@ -29,7 +29,7 @@ class Forms(unittest.TestCase):
         self.assertNotIn("required", asked["report"] + asked["trace"])
 
     def test_they_name_commands_that_exist(self):
-        sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/cli").glob("*.cpp"))
+        sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/cli").rglob("*.cpp"))
         commands = set(re.findall(r'add_subcommand\(\s*"([a-z]+)"', sources))
         self.assertIn("replay", commands)
         for path in FORMS:

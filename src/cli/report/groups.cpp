@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "cli/leak_sites.hpp"
-#include "cli/live.hpp"
+#include "cli/recording/leak_sites.hpp"
+#include "cli/recording/live.hpp"
 
 namespace gpupool::cli {
 namespace {

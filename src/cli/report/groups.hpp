@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/recording.hpp"
+#include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
 

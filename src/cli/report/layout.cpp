@@ -7,7 +7,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "cli/size.hpp"
+#include "cli/base/size.hpp"
 
 namespace gpupool::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/recording.hpp"
-#include "cli/report/timeline.hpp"
+#include "cli/recording/recording.hpp"
+#include "cli/recording/timeline.hpp"
 
 namespace gpupool::cli {
 

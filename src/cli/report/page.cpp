@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "cli/gzip.hpp"
-#include "cli/size.hpp"
-#include "cli/utf8.hpp"
+#include "cli/base/gzip.hpp"
+#include "cli/base/size.hpp"
+#include "cli/base/utf8.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::cli {

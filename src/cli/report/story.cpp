@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/library.hpp"
-#include "cli/recorded_pool.hpp"
-#include "cli/replay.hpp"
-#include "cli/size.hpp"
+#include "cli/base/library.hpp"
+#include "cli/base/size.hpp"
+#include "cli/measure/replay.hpp"
+#include "cli/recording/recorded_pool.hpp"
 
 namespace gpupool::cli {
 namespace {

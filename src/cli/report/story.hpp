@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/advice.hpp"
-#include "cli/recording.hpp"
+#include "cli/measure/advice.hpp"
+#include "cli/recording/recording.hpp"
+#include "cli/recording/timeline.hpp"
 #include "cli/report/groups.hpp"
 #include "cli/report/layout.hpp"
-#include "cli/report/timeline.hpp"
 
 namespace gpupool::cli {
 

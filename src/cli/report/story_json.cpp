@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "cli/frame.hpp"
+#include "cli/recording/frame.hpp"
 #include "cli/report/story.hpp"
 
 namespace gpupool::cli {

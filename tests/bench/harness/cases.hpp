@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/ring.hpp"
-#include "cli/workers.hpp"
+#include "cli/measure/ring.hpp"
+#include "cli/measure/workers.hpp"
 #include "latency.hpp"
 
 namespace gpupool_bench {

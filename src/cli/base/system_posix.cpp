@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/base/system.hpp"
+
+namespace gpupool::cli {
+
+void prepare_streams() noexcept {
+  // The next file that is opened would take the place of a stream that is closed, and get what is written to
+  // that. Reading from the first, and writing to the second, still fails; what the third would say is lost.
+  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+  for (int file = 0; file < 3; ++file) {
+    if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", kModes[file]);
+  }
+}
+
+bool is_terminal(std::FILE* file) noexcept {
+  return isatty(fileno(file)) == 1;
+}
+
+int create_new(const char* path) noexcept {
+  return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+void close_file(int file) noexcept {
+  close(file);
+}
+
+int create_unique(std::string& path) noexcept {
+  return mkstemp(path.data());
+}
+
+void let_umask_decide(std::FILE* file) noexcept {
+  const mode_t mask = umask(0);
+  (void)umask(mask);
+  (void)fchmod(fileno(file), 0666 & ~mask);
+}
+
+bool replace_file(const char* from, const char* to) noexcept {
+  return std::rename(from, to) == 0;
+}
+
+std::tm local_time(std::time_t moment) noexcept {
+  std::tm local{};
+  if (localtime_r(&moment, &local) == nullptr) return {};
+  return local;
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/base/text_file.hpp"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "cli/base/library.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+constexpr size_t kBufferSize = size_t{1} << 18;
+constexpr uint64_t kAlwaysAllowed = uint64_t{1} << 20;
+
+/// The bytes of a file, a bounded number of them at a time.
+class Bytes {
+ public:
+  explicit Bytes(const std::string& path) : label_(file_label(path)), buffer_(kBufferSize) {
+    if (path == "-") {
+      file_ = {stdin, [](std::FILE*) { return 0; }};
+    } else {
+      file_ = {std::fopen(path.c_str(), "rb"), std::fclose};
+    }
+    if (!file_) throw cannot_be_read(errno);
+  }
+
+  /// What comes next: at least two bytes, unless the file ends before. Empty at its end.
+  std::string_view next() {
+    if (end_ - begin_ < 2 && !is_at_end_) {
+      std::copy(buffer_.begin() + begin_, buffer_.begin() + end_, buffer_.begin());
+      end_ -= begin_;
+      begin_ = 0;
+      const size_t wanted = buffer_.size() - static_cast<size_t>(end_);
+      const size_t count = std::fread(buffer_.data() + end_, 1, wanted, file_.get());
+      if (std::ferror(file_.get()) != 0) throw cannot_be_read(errno);
+      is_at_end_ = count < wanted;
+      end_ += static_cast<std::ptrdiff_t>(count);
+    }
+    return {buffer_.data() + begin_, static_cast<size_t>(end_ - begin_)};
+  }
+
+  void consume(size_t count) {
+    begin_ += static_cast<std::ptrdiff_t>(count);
+    consumed_ += count;
+  }
+  uint64_t consumed() const { return consumed_; }
+
+  const std::string& label() const { return label_; }
+
+ private:
+  InputError cannot_be_read(int error) const {
+    return InputError(fmt::format("{}: cannot be read: {}", label_, std::strerror(error)));
+  }
+
+  std::string label_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, std::fclose};
+  std::vector<char> buffer_;
+  std::ptrdiff_t begin_ = 0;
+  std::ptrdiff_t end_ = 0;
+  bool is_at_end_ = false;
+  uint64_t consumed_ = 0;
+};
+
+bool is_gzip(std::string_view bytes) {
+  return bytes.starts_with("\x1f\x8b");
+}
+
+/// Unpacks one gzip file of possibly several members, one after another.
+class Unpacker {
+ public:
+  Unpacker(Bytes& packed, const std::function<void(std::string_view)>& use, uint64_t most_growth)
+      : packed_(packed), use_(use), most_growth_(most_growth), buffer_(kBufferSize) {
+    constexpr int kGzipOnly = 16 + MAX_WBITS;
+    if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw std::bad_alloc();
+  }
+  ~Unpacker() { inflateEnd(&stream_); }
+  Unpacker(const Unpacker&) = delete;
+  Unpacker& operator=(const Unpacker&) = delete;
+
+  void run() {
+    while (is_gzip(packed_.next())) unpack_member();
+    expect_padding();
+  }
+
+ private:
+  void unpack_member() {
+    inflateReset(&stream_);
+    int result = Z_OK;
+    while (result != Z_STREAM_END) {
+      const std::string_view packed = packed_.next();
+      // zlib does not write through next_in; its type only says so if ZLIB_CONST is defined.
+      stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+      stream_.avail_in = static_cast<uInt>(packed.size());
+      stream_.next_out = reinterpret_cast<Bytef*>(buffer_.data());
+      stream_.avail_out = static_cast<uInt>(buffer_.size());
+      result = inflate(&stream_, Z_NO_FLUSH);
+      packed_.consume(packed.size() - stream_.avail_in);
+      pass_on({buffer_.data(), buffer_.size() - stream_.avail_out});
+      if (result == Z_BUF_ERROR) throw InputError(place() + "the gzip data is cut here");
+      if (result != Z_OK && result != Z_STREAM_END) {
+        throw InputError(fmt::format("{}the gzip data is damaged here: {}", place(),
+                                     stream_.msg != nullptr ? stream_.msg : zError(result)));
+      }
+    }
+  }
+
+  void pass_on(std::string_view text) {
+    lines_ += std::count(text.begin(), text.end(), '\n');
+    unpacked_ += text.size();
+    if (most_growth_ != 0 && unpacked_ > kAlwaysAllowed + most_growth_ * packed_.consumed()) {
+      throw InputError(
+          fmt::format("{}: at byte {}: up to here the file unpacks to more than {} times its size",
+                      packed_.label(), packed_.consumed(), most_growth_));
+    }
+    if (!text.empty()) use_(text);
+  }
+
+  /// Tapes and some tools pad with zeroes; anything else did not come from gzip.
+  void expect_padding() {
+    const uint64_t end = packed_.consumed();
+    uint64_t count = 0;
+    bool is_padding = true;
+    for (std::string_view rest = packed_.next(); !rest.empty(); rest = packed_.next()) {
+      count += rest.size();
+      is_padding = is_padding && rest.find_first_not_of('\0') == std::string_view::npos;
+      packed_.consume(rest.size());
+    }
+    if (!is_padding) {
+      throw InputError(fmt::format("{}: at byte {}: {} bytes after the end of the gzip data", packed_.label(),
+                                   end, count));
+    }
+  }
+
+  /// "file:line: ", for the line in which the good data ends.
+  std::string place() const { return fmt::format("{}:{}: ", packed_.label(), lines_ + 1); }
+
+  Bytes& packed_;
+  const std::function<void(std::string_view)>& use_;
+  const uint64_t most_growth_;
+  std::vector<char> buffer_;
+  uint64_t unpacked_ = 0;
+  std::ptrdiff_t lines_ = 0;
+  z_stream stream_{};
+};
+
+}  // namespace
+
+std::string file_label(const std::string& path) {
+  return path == "-" ? "standard input" : path;
+}
+
+void read_text(const std::string& path, const std::function<void(std::string_view)>& use,
+               uint64_t most_growth) {
+  Bytes bytes(path);
+  if (is_gzip(bytes.next())) {
+    Unpacker(bytes, use, most_growth).run();
+    return;
+  }
+  for (std::string_view text = bytes.next(); !text.empty(); text = bytes.next()) {
+    use(text);
+    bytes.consume(text.size());
+  }
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool import: what another allocator has recorded, as a trace or a recording.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "cli/base/gzip.hpp"
+#include "cli/base/library.hpp"
+#include "cli/base/out_file.hpp"
+#include "cli/base/text_file.hpp"
+#include "cli/commands/watch_commands.hpp"
+#include "cli/formats/import_rmm.hpp"
+#include "cli/formats/import_torch.hpp"
+#include "cli/recording/recorded_pool.hpp"
+#include "cli/recording/recording_writer.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+constexpr uint64_t kLargestPickle = uint64_t{4} << 30;
+/// A snapshot is kept whole. Gzip packs one into about a tenth.
+constexpr uint64_t kMostGrowth = 200;
+
+void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& out) {
+  const std::string label = file_label(options.file);
+  const Recording recording = recording_of_snapshot(label, std::move(bytes), options.device);
+  if (options.format == "recording") return out.write(pack_gzip(bytes_of_recording(recording)));
+  if (recording.pools.size() > 1) {
+    constexpr size_t kMostNamed = 16;
+    std::string devices;
+    size_t named = 0;
+    for (const auto& [pool, about] : recording.pools) {
+      if (named++ == kMostNamed) break;
+      devices += fmt::format(" {}", pool - 1);
+    }
+    if (recording.pools.size() > kMostNamed)
+      devices += fmt::format(" and {} more", recording.pools.size() - kMostNamed);
+    throw InputError(
+        fmt::format("{}: several devices have blocks:{}. Choose one with --device", label, devices));
+  }
+  write_trace(recording, recording.pools.begin()->first, [&](std::string_view piece) { out.write(piece); });
+}
+
+}  // namespace
+
+int run_import(const ImportOptions& options) {
+  const std::string label = file_label(options.file);
+  OutFile out(options.output);
+  std::string pickle;
+  std::optional<RmmLog> log;
+  const auto use = [&](std::string_view text) {
+    if (!log && (!pickle.empty() || is_pickle(text))) {
+      if (pickle.size() + text.size() > kLargestPickle)
+        throw InputError(
+            fmt::format("{}: at byte {}: the pickle is larger than 4 GiB", label, pickle.size()));
+      pickle += text;
+      return;
+    }
+    if (!log) log.emplace(label, out);
+    log->feed(text);
+  };
+  read_text(options.file, use, kMostGrowth);
+  if (!pickle.empty()) {
+    import_snapshot(options, std::move(pickle), out);
+  } else {
+    if (options.format != "text" || options.device)
+      throw InputError(label + ": --format and --device are for snapshots of PyTorch, and this is none");
+    if (!log) log.emplace(label, out);
+    log->finish();
+  }
+  out.close();
+  return 0;
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool info: what this library and this machine support.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
+#include "cli/base/size.hpp"
+#include "cli/commands/commands.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The devices of one backend, or why there are none.
+struct Available {
+  std::string name;
+  std::vector<gpupool_device_info_t> devices;
+  std::string why_unavailable;
+};
+
+Available find_backend(std::string name, Backend backend) {
+  Available result{std::move(name), {}, {}};
+  int32_t count = 0;
+  try {
+    count = device_count(backend);
+  } catch (const Error& error) {
+    result.why_unavailable = error.what();
+  }
+  for (int32_t number = 0; number < count; ++number) result.devices.push_back(device_info(number, backend));
+  return result;
+}
+
+struct Word {
+  uint64_t bit;
+  const char* name;
+  const char* meaning;
+};
+
+constexpr Word kFeatures[] = {
+    {GPUPOOL_FEATURE_SIM, "sim", "the simulated device"},
+    {GPUPOOL_FEATURE_CUDA, "cuda", "CUDA, with at least one usable GPU"},
+};
+
+constexpr Word kCapabilities[] = {
+    {GPUPOOL_CAPABILITY_VMM, "vmm", "virtual memory management"},
+    {GPUPOOL_CAPABILITY_RDMA, "rdma", "direct access by network cards"},
+    {GPUPOOL_CAPABILITY_MANAGED, "managed", "managed memory"},
+};
+
+/// The names of the bits that are set.
+template <size_t n>
+std::vector<std::string> words_of(uint64_t bits, const Word (&words)[n], const char* Word::*text) {
+  std::vector<std::string> result;
+  for (const Word& word : words) {
+    if ((bits & word.bit) != 0) result.emplace_back(word.*text);
+  }
+  return result;
+}
+
+std::string join(const std::vector<std::string>& words) {
+  return words.empty() ? "-" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+/// As CUDA writes it: 13000 is 13.0.
+std::string driver_version(const gpupool_device_info_t& info) {
+  if (info.driver_version == 0) return "-";
+  return fmt::format("{}.{}", info.driver_version / 1000, info.driver_version % 1000 / 10);
+}
+
+std::string compute_capability(const gpupool_device_info_t& info) {
+  return fmt::format("{}.{}", info.compute_capability / 10, info.compute_capability % 10);
+}
+
+Json to_json(const gpupool_device_info_t& info) {
+  return {
+      {"device", device_label(info)},
+      {"name", info.name},
+      {"total_bytes", info.total_bytes},
+      {"free_bytes", info.free_bytes},
+      {"granularity_bytes", info.granularity_bytes},
+      {"capabilities", words_of(info.capabilities, kCapabilities, &Word::name)},
+      {"driver_version", info.driver_version},
+      {"compute_capability", info.compute_capability},
+  };
+}
+
+void print_as_json(const std::vector<Available>& backends) {
+  Json json = {
+      {"version", gpupool_version_string()},
+      {"version_number", gpupool_version()},
+      {"features", words_of(gpupool_features(), kFeatures, &Word::name)},
+      {"devices", Json::array()},
+      {"unavailable", Json::object()},
+  };
+  for (const Available& backend : backends) {
+    for (const auto& device : backend.devices) json["devices"].push_back(to_json(device));
+    if (!backend.why_unavailable.empty()) json["unavailable"][backend.name] = backend.why_unavailable;
+  }
+  print_json(json);
+}
+
+/// Everything in a device's row but its label.
+std::vector<std::string> to_cells(const gpupool_device_info_t& device) {
+  return {device.name,
+          format_bytes(device.total_bytes),
+          format_bytes(device.free_bytes),
+          format_bytes(device.granularity_bytes),
+          driver_version(device),
+          compute_capability(device),
+          join(words_of(device.capabilities, kCapabilities, &Word::meaning))};
+}
+
+/// A row for each GPU, and one row for adjacent identical simulated devices.
+void add_rows(Table& table, const std::vector<gpupool_device_info_t>& devices) {
+  for (size_t first = 0, last = 0; first < devices.size(); first = ++last) {
+    std::vector<std::string> cells = to_cells(devices[first]);
+    const bool may_share = devices[first].backend == GPUPOOL_BACKEND_SIM;
+    while (may_share && last + 1 < devices.size() && to_cells(devices[last + 1]) == cells) ++last;
+    std::string label = device_label(devices[first]);
+    if (last != first) label += fmt::format(" to {}", device_label(devices[last]));
+    cells.insert(cells.begin(), std::move(label));
+    table.add(std::move(cells));
+  }
+}
+
+void print_for_people(const std::vector<Available>& backends) {
+  fmt::print("gpupool {}\n", gpupool_version_string());
+  fmt::print("features: {}\n\n", join(words_of(gpupool_features(), kFeatures, &Word::meaning)));
+  using Align = Table::Align;
+  Table table({{"device", Align::left},
+               {"name", Align::left},
+               {"total"},
+               {"free"},
+               {"granularity"},
+               {"driver"},
+               {"compute"},
+               {"can do", Align::left}});
+  for (const Available& backend : backends) add_rows(table, backend.devices);
+  table.print();
+  for (const Available& backend : backends) {
+    if (!backend.why_unavailable.empty()) {
+      fmt::print("\n{} is not available here: {}\n", backend.name, backend.why_unavailable);
+    }
+  }
+}
+
+}  // namespace
+
+int run_info(const InfoOptions& options) {
+  std::vector<Available> backends;
+  if (options.device.empty()) {
+    backends = {find_backend("cuda", Backend::cuda), find_backend("sim", Backend::sim)};
+  } else {
+    backends = {{"", {find_device(options.device)}, ""}};
+  }
+  if (options.json) {
+    print_as_json(backends);
+  } else {
+    print_for_people(backends);
+  }
+  return 0;
+}
+
+}  // namespace gpupool::cli

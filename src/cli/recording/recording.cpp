@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/recording/recording.hpp"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "cli/base/library.hpp"
+#include "cli/base/system.hpp"
+#include "cli/base/text_file.hpp"
+#include "cli/base/utf8.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+constexpr std::string_view kMagic("GPUPOOL\1", 8);
+constexpr uint32_t kVersion = 1;
+constexpr size_t kHeaderLeast = 1144;
+constexpr size_t kChunkHeader = 40;
+constexpr uint32_t kChunkMagic = 0x48435047;
+constexpr uint32_t kFlagEnded = 1;
+constexpr uint32_t kFlagPacked = 2;
+constexpr uint64_t kUnit = 512;
+/// No processor has more addresses.
+constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
+/// A hundred years.
+constexpr double kMostNs = 3.2e18;
+
+// Where the fields of the file's header are.
+enum Offset : size_t {
+  kAtVersion = 8,
+  kAtHeaderBytes = 12,
+  kAtChunkBytes = 16,
+  kAtFlags = 20,
+  kAtPid = 24,
+  kAtShift = 28,
+  kAtRate = 32,
+  kAtStartTicks = 40,
+  kAtRealtime = 56,
+  kAtLost = 80,
+  kAtLibrary = 88,
+  kAtCommand = 120,
+};
+constexpr size_t kLibraryRoom = 32;
+constexpr size_t kCommandRoom = 1024;
+
+// And where those of a chunk's header are.
+enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName = 24 };
+constexpr size_t kNameRoom = 16;
+
+// Kinds that name things, and are not events.
+constexpr uint8_t kTagName = 9;
+constexpr uint8_t kStackText = 10;
+constexpr uint8_t kPoolName = 11;
+
+struct Chunk {
+  size_t at;    // of its header
+  size_t used;  // bytes behind that
+};
+
+/// A recording's bytes, and its events.
+class Reader {
+ public:
+  Reader(std::string file, Damage* damage) : file_(std::move(file)), damage_(damage) {
+    read_text(file_, [&](std::string_view piece) {
+      if (bytes_.size() + piece.size() > kMostRecordingBytes)
+        throw refuse(bytes_.size(), "the recording is larger than 4 GiB");
+      bytes_ += piece;
+    });
+    read_header();
+  }
+
+  Recording read() {
+    for (size_t at = header_bytes_; at < bytes_.size();) at = read_chunk(at);
+    std::sort(made_.events.begin(), made_.events.end(), [](const Happened& a, const Happened& b) {
+      return std::tie(a.ns, a.place) < std::tie(b.ns, b.place);
+    });
+    join_equal_stacks();
+    return std::move(made_);
+  }
+
+  /// The good parts, after read().
+  std::string packed() const {
+    std::string text = bytes_.substr(0, header_bytes_);
+    put_u32(text, kAtFlags, u32(kAtFlags) | kFlagPacked);
+    for (const Chunk& chunk : good_) {
+      const size_t at = text.size();
+      text.append(bytes_, chunk.at, kChunkHeader + chunk.used);
+      put_u32(text, at + kAtUsed, static_cast<uint32_t>(chunk.used));
+    }
+    return text;
+  }
+
+ private:
+  InputError refuse(size_t at, std::string_view why) const {
+    return InputError(fmt::format("{}: at byte {}: {}", file_label(file_), at, why));
+  }
+
+  template <typename Number>
+  Number number_at(size_t at) const {
+    Number number{};
+    std::memcpy(&number, bytes_.data() + at, sizeof number);
+    return number;
+  }
+  uint32_t u32(size_t at) const { return number_at<uint32_t>(at); }
+  uint64_t u64(size_t at) const { return number_at<uint64_t>(at); }
+  static void put_u32(std::string& text, size_t at, uint32_t number) {
+    std::memcpy(text.data() + at, &number, sizeof number);
+  }
+
+  /// A text of at most `room` bytes, up to its terminating zero.
+  std::string text_at(size_t at, size_t room) const {
+    return bytes_.substr(at, std::min(bytes_.find('\0', at) - at, room));
+  }
+
+  void read_header() {
+    if (bytes_.size() < kHeaderLeast) {
+      throw refuse(bytes_.size(),
+                   fmt::format("the file ends within the {} bytes of its header", kHeaderLeast));
+    }
+    if (bytes_.compare(0, kMagic.size(), kMagic) != 0) throw refuse(0, "this is no recording of gpupool");
+    if (const uint32_t version = u32(kAtVersion); version != kVersion) {
+      throw refuse(kAtVersion,
+                   fmt::format("the recording is of version {}, and this command reads version {}", version,
+                               kVersion));
+    }
+    header_bytes_ = u32(kAtHeaderBytes);
+    chunk_bytes_ = u32(kAtChunkBytes);
+    if (header_bytes_ < kHeaderLeast || header_bytes_ > bytes_.size()) {
+      throw refuse(kAtHeaderBytes, fmt::format("a header of {} bytes cannot be", header_bytes_));
+    }
+    if (chunk_bytes_ <= kChunkHeader || chunk_bytes_ > (size_t{1} << 30)) {
+      throw refuse(kAtChunkBytes, fmt::format("chunks of {} bytes cannot be", chunk_bytes_));
+    }
+    shift_ = u32(kAtShift);
+    if (shift_ > 32) throw refuse(kAtShift, fmt::format("a shift by {} cannot be", shift_));
+    rate_ = u64(kAtRate);
+    if (rate_ == 0) throw refuse(kAtRate, "a clock without ticks cannot be");
+    start_ = u64(kAtStartTicks) >> shift_;
+    made_.file = file_;
+    made_.pid = u32(kAtPid);
+    made_.start_realtime_ns = u64(kAtRealtime);
+    made_.lost = u64(kAtLost);
+    made_.is_ended = (u32(kAtFlags) & kFlagEnded) != 0;
+    made_.library = text_at(kAtLibrary, kLibraryRoom);
+    made_.command = bytes_.substr(kAtCommand, kCommandRoom);
+    made_.command.resize(std::min(made_.command.find(std::string_view("\0\0", 2)), made_.command.size()));
+    while (!made_.command.empty() && made_.command.back() == '\0') made_.command.pop_back();
+    std::replace(made_.command.begin(), made_.command.end(), '\0', ' ');
+    is_packed_ = (u32(kAtFlags) & kFlagPacked) != 0;
+  }
+
+  /// Returns where the next chunk begins.
+  size_t read_chunk(size_t begin) {
+    try {
+      if (bytes_.size() - begin < kChunkHeader) return end_of_chunks(begin);
+      // Room taken but not yet used, or a thread stopped before it wrote anything.
+      if (!is_packed_ && u32(begin) == 0)
+        return begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+      if (u32(begin) != kChunkMagic) throw refuse(begin, "there should be a chunk");
+      const size_t used = u32(begin + kAtUsed);
+      const size_t room = chunk_bytes_ - kChunkHeader;
+      if (used > room) throw refuse(begin + kAtUsed, fmt::format("a chunk of {} bytes cannot be", used));
+      const size_t length = is_packed_ || used != 0 ? used : room;
+      at_ = begin + kChunkHeader;
+      end_ = at_ + length;
+      if (end_ > bytes_.size()) {
+        if (damage_ == nullptr) throw refuse(bytes_.size(), "the file ends within a chunk");
+        note_damage("the file ends within a chunk");
+        end_ = bytes_.size();
+      }
+      begin_events(begin);
+      while (at_ < end_ && bytes_[at_] != 0) {
+        good_.back().used = at_ - good_.back().at - kChunkHeader;
+        read_event();
+      }
+      good_.back().used = at_ - good_.back().at - kChunkHeader;
+      return is_packed_ ? end_ : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+    } catch (const InputError& error) {
+      if (damage_ == nullptr) throw;
+      note_damage(error.what());
+      // If chunks have no fixed places, nothing can be found after a broken one.
+      return is_packed_ ? bytes_.size() : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+    }
+  }
+
+  size_t end_of_chunks(size_t at) {
+    if (bytes_.find_first_not_of('\0', at) != std::string::npos)
+      throw refuse(at, "the file ends within a chunk's header");
+    return bytes_.size();
+  }
+
+  void note_damage(const std::string& what) {
+    if (damage_->chunks++ == 0) damage_->first = what;
+  }
+
+  void begin_events(size_t chunk) {
+    time_ = u64(chunk + kAtFirst) >> shift_;
+    last_ = {};
+    unit_ = 0;
+    const uint32_t number = u32(chunk + kAtThread);
+    const auto [found, is_new] =
+        thread_places_.try_emplace(number, static_cast<uint32_t>(made_.threads.size()));
+    if (is_new) made_.threads.push_back({number, text_at(chunk + kAtName, kNameRoom)});
+    last_.thread = found->second;
+    good_.push_back({chunk, 0});
+  }
+
+  uint64_t next_number() {
+    uint64_t number = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      if (at_ == end_) throw refuse(at_, "the chunk ends within an event");
+      const auto byte = static_cast<uint8_t>(bytes_[at_++]);
+      number |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return number;
+    }
+    throw refuse(at_, "a number has more than 64 bits");
+  }
+
+  uint64_t next_difference() {
+    const uint64_t number = next_number();
+    return number >> 1 ^ (~(number & 1) + 1);
+  }
+
+  std::string next_text() {
+    const uint64_t length = next_number();
+    if (length > end_ - at_)
+      throw refuse(at_, fmt::format("a text of {} bytes is longer than its chunk", length));
+    const std::string text = bytes_.substr(at_, length);
+    at_ += length;
+    return text;
+  }
+
+  void read_event() {
+    const size_t begin = at_;
+    const auto token = static_cast<uint8_t>(bytes_[at_++]);
+    const uint8_t kind = token & 0x0f;
+    time_ += next_number();
+    if (time_ >> 60 != 0) throw refuse(begin, "the time of an event cannot be");
+    if ((token & 0x80) == 0) last_.pool = next_number();
+    if ((token & 0x10) == 0) last_.stream = next_number();
+    if ((token & 0x20) == 0) last_.tag = static_cast<uint16_t>(small(next_number(), 1U << 16, "tag"));
+    last_.stack = (token & 0x40) != 0 ? static_cast<uint32_t>(small(next_number(), 1U << 20, "stack")) : 0;
+    if (kind == kTagName || kind == kStackText || kind == kPoolName) return read_name(kind);
+    if (kind == 0 || kind > kPoolName) throw refuse(begin, fmt::format("an event of unknown kind {}", kind));
+    last_.kind = static_cast<Kind>(kind);
+    last_.ns = nanoseconds(begin);
+    last_.bytes = last_.address = 0;
+    if (last_.kind == Kind::mark) {
+      (void)next_number();
+      last_.bytes = made_.marks.size();
+      made_.marks.push_back(next_text());
+    } else {
+      unit_ += next_difference();
+      last_.address = unit_ * kUnit;
+      if (last_.kind != Kind::free && last_.kind != Kind::use) last_.bytes = next_number();
+      // A failed request may have had any size.
+      const uint64_t bytes = last_.kind == Kind::failed ? 0 : last_.bytes;
+      if (last_.address >= kAddressEnd || bytes >= kAddressEnd) {
+        throw refuse(begin, fmt::format("{} bytes at {:#x} cannot be", bytes, last_.address));
+      }
+    }
+    last_.place = static_cast<uint32_t>(made_.events.size());
+    made_.events.push_back(last_);
+  }
+
+  uint64_t small(uint64_t number, uint64_t end, std::string_view what) const {
+    if (number >= end) throw refuse(at_, fmt::format("there is no {} {}", what, number));
+    return number;
+  }
+
+  uint64_t nanoseconds(size_t begin) const {
+    // Shifted, or of a slow clock, 2^60 ticks may be more nanoseconds than a number of 64 bits holds.
+    const double ticks =
+        std::ldexp(static_cast<double>(time_ - std::min(time_, start_)), static_cast<int>(shift_));
+    // In this order, so that ticks of a nanosecond stay as they are.
+    const double ns = ticks * (1e9 / static_cast<double>(rate_));
+    if (ns > kMostNs) throw refuse(begin, "the time of an event cannot be");
+    return static_cast<uint64_t>(ns);
+  }
+
+  /// A program that the library is part of may have several ways through it from one call site. They have one
+  /// text, and from here on one number.
+  void join_equal_stacks() {
+    std::map<std::string_view, uint32_t> first;
+    std::unordered_map<uint32_t, uint32_t> others;
+    for (const auto& [number, text] : made_.stacks) {
+      const auto [known, is_new] = first.emplace(text, number);
+      if (!is_new) others[number] = known->second;
+    }
+    if (others.empty()) return;
+    for (Happened& event : made_.events) {
+      if (const auto found = others.find(event.stack); found != others.end()) event.stack = found->second;
+    }
+    for (const auto& [number, joined] : others) made_.stacks.erase(number);
+  }
+
+  void read_name(uint8_t kind) {
+    const uint64_t number = next_number();
+    const std::string text = next_text();
+    if (kind == kTagName) made_.tags[static_cast<uint32_t>(small(number, 1U << 16, "tag"))] = text;
+    if (kind == kStackText) made_.stacks[static_cast<uint32_t>(small(number, 1U << 20, "stack"))] = text;
+    if (kind != kPoolName) return;
+    std::vector<std::string> lines;
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      lines.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+    lines.resize(4);
+    const auto number_of = [](const std::string& line) { return std::strtoull(line.c_str(), nullptr, 10); };
+    made_.pools[number] = {lines[0], lines[1], number_of(lines[2]), number_of(lines[3])};
+  }
+
+  std::string file_;
+  Damage* damage_;
+  std::string bytes_;
+  size_t header_bytes_ = 0;
+  size_t chunk_bytes_ = 0;
+  uint32_t shift_ = 0;
+  uint64_t rate_ = 1;
+  uint64_t start_ = 0;
+  bool is_packed_ = false;
+  Recording made_;
+  std::vector<Chunk> good_;
+  std::unordered_map<uint32_t, uint32_t> thread_places_;
+  // Of the chunk that is being read.
+  size_t at_ = 0;
+  size_t end_ = 0;
+  uint64_t time_ = 0;
+  uint64_t unit_ = 0;
+  Happened last_{};
+};
+
+/// A few kilobytes may unpack to more events than there is memory for.
+template <typename Read>
+auto within_memory(const std::string& file, Read read) {
+  try {
+    return read();
+  } catch (const std::bad_alloc&) {
+    throw InputError(file_label(file) + ": the recording does not fit in this machine's memory");
+  }
+}
+
+void write_packed(const std::string& to, const std::string& text) {
+  const int file = create_new(to.c_str());
+  if (file < 0) throw InputError(fmt::format("{} cannot be made: {}", to, std::strerror(errno)));
+  gzFile packed = gzdopen(file, "wb9");
+  bool is_good = packed != nullptr;
+  constexpr size_t kPiece = size_t{1} << 20;
+  for (size_t at = 0; is_good && at < text.size(); at += kPiece) {
+    const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
+    is_good = gzwrite(packed, text.data() + at, length) == static_cast<int>(length);
+  }
+  if (packed != nullptr) {
+    is_good = gzclose(packed) == Z_OK && is_good;
+  } else {
+    close_file(file);
+  }
+  if (is_good) return;
+  (void)std::remove(to.c_str());
+  throw InputError(fmt::format("{} cannot be written: {}", to, std::strerror(errno)));
+}
+
+}  // namespace
+
+std::string one_line(std::string_view text, size_t longest) {
+  return harmless(text.substr(0, longest));
+}
+
+std::string Recording::tag(uint32_t number) const {
+  if (number == 0) return "";
+  const auto found = tags.find(number);
+  return found != tags.end() ? one_line(found->second) : fmt::format("tag {}", number);
+}
+
+std::string Recording::site(uint32_t stack) const {
+  const auto found = stacks.find(stack);
+  if (stack == 0 || found == stacks.end()) return "(no stack)";
+  return one_line(found->second.substr(0, found->second.find('\n')));
+}
+
+Recording read_recording(const std::string& file, Damage* damage) {
+  return within_memory(file, [&] { return Reader(file, damage).read(); });
+}
+
+void pack_recording(const std::string& file, const std::string& to, Damage& damage) {
+  write_packed(to, within_memory(file, [&] {
+                 Reader reader(file, &damage);
+                 (void)reader.read();
+                 return reader.packed();
+               }));
+}
+
+}  // namespace gpupool::cli

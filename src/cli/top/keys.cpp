@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/top/keys.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "cli/base/utf8.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+constexpr size_t kMostTyped = 64;
+constexpr char kEscape = '\x1b';
+
+}  // namespace
+
+bool TopKeys::press(std::string_view keys) {
+  for (size_t at = 0; at < keys.size(); ++at) {
+    const char key = keys[at];
+    if (sequence_ != Sequence::kNone) {
+      if (continue_sequence(key)) continue;
+    } else if (key == kEscape && at + 1 < keys.size() && (keys[at + 1] == '[' || keys[at + 1] == 'O')) {
+      sequence_ = Sequence::kEscape;
+      continue;
+    }
+    // It is Escape alone, or the rest is still to come: there is no telling which.
+    if (key == kEscape) sequence_ = Sequence::kEscape;
+    if (!press_one(key)) return false;
+  }
+  return true;
+}
+
+/// True: the byte is part of the key that a terminal sends as several.
+bool TopKeys::continue_sequence(char key) {
+  const Sequence before = std::exchange(sequence_, Sequence::kNone);
+  if (before == Sequence::kEscape) {
+    if (key == '[') sequence_ = Sequence::kLong;
+    if (key == 'O') sequence_ = Sequence::kShort;
+    return sequence_ != Sequence::kNone;
+  }
+  if (key == kEscape) return false;  // the rest was lost
+  if (before == Sequence::kLong && key >= ' ' && key < '@') {
+    sequence_ = Sequence::kLong;
+  } else if (!is_typing_ && (key == 'A' || key == 'B')) {
+    hand_.press(key == 'A' ? 'k' : 'j');
+  }
+  return true;
+}
+
+bool TopKeys::press_one(char key) {
+  if (is_typing_) {
+    type(key);
+  } else if (key == 'q' || key == 'Q') {
+    return false;
+  } else if (key == '/') {
+    is_typing_ = true;
+    choice_.text.clear();
+  } else if (key == kEscape) {
+    choice_.text.clear();
+  } else if (key == '<' || key == '>') {
+    choice_.sort = next_order(choice_.sort, key == '>');
+  } else {
+    hand_.press(key);
+  }
+  return true;
+}
+
+void TopKeys::type(char key) {
+  std::string& text = choice_.text;
+  if (key == kEscape) text.clear();
+  if (key == '\n' || key == '\r' || key == kEscape) {
+    is_typing_ = false;
+  } else if (key == '\b' || key == '\x7f') {
+    // A letter may be several bytes, of which all but the first begin with the bits 10.
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xc0) == 0x80) text.pop_back();
+    if (!text.empty()) text.pop_back();
+  } else if (static_cast<unsigned char>(key) >= ' ' && text.size() < kMostTyped) {
+    text += key;
+  }
+}
+
+std::string TopKeys::status() const {
+  std::string text;
+  const auto add = [&](const std::string& words) {
+    if (!text.empty() && !words.empty()) text += ", ";
+    text += words;
+  };
+  if (choice_.sort != TopChoice().sort) add(fmt::format("by {}", choice_.sort));
+  if (is_typing_ || !choice_.text.empty())
+    add(fmt::format("only /{}{}", harmless(choice_.text), is_typing_ ? "_" : ""));
+  add(hand_.status());
+  return text;
+}
+
+}  // namespace gpupool::cli

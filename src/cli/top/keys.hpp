@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of `gpupool top`.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/top/choice.hpp"
+#include "cli/top/hand.hpp"
+
+namespace gpupool::cli {
+
+/// What has been typed so far: / begins a text, < and > turn the order, q leaves, others go to the hand. Of
+/// the keys that a terminal sends as several bytes, the arrows up and down mean k and j, and the others
+/// nothing.
+class TopKeys {
+ public:
+  TopKeys(TopChoice& choice, TopHand& hand) : choice_(choice), hand_(hand) {}
+  /// False: the user wants to leave.
+  bool press(std::string_view keys);
+  /// What is being typed, what is chosen other than by default, or what was done; "" if nothing.
+  std::string status() const;
+
+ private:
+  /// What such a key has sent so far: ESC, ESC O, or ESC [ and its parameters.
+  enum class Sequence { kNone, kEscape, kShort, kLong };
+
+  bool continue_sequence(char key);
+  bool press_one(char key);
+  void type(char key);
+
+  TopChoice& choice_;
+  TopHand& hand_;
+  bool is_typing_ = false;
+  Sequence sequence_ = Sequence::kNone;
+};
+
+}  // namespace gpupool::cli

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/top/view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+#include <optional>
+
+#include "cli/base/output.hpp"
+#include "cli/base/size.hpp"
+#include "cli/base/utf8.hpp"
+#include "cli/top/choice.hpp"
+#include "gpupool/gpupool.h"
+
+namespace gpupool::cli {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+/// If the terminal is too narrow, columns with the lowest `worth` go first. The command comes last, and has
+/// what is left.
+struct TopColumn {
+  const char* title;
+  const char* title_of_rate;
+  bool is_left;
+  int worth;
+};
+constexpr TopColumn kTopColumns[] = {
+    {"PID", "PID", false, 100},        {"USER", "USER", true, 35},          {"POOL", "POOL", true, 60},
+    {"DEVICE", "DEVICE", true, 50},    {"LIVE", "LIVE", false, 95},         {"PENDING", "PENDING", false, 30},
+    {"CACHED", "CACHED", false, 90},   {"RESERVED", "RESERVED", false, 92}, {"LIMIT", "LIMIT", false, 55},
+    {"PEAK", "PEAK", false, 70},       {"OTHER", "OTHER", false, 28},       {"ASLEEP", "ASLEEP", false, 26},
+    {"FRAG", "FRAG", false, 24},       {"STEALS", "STEALS/S", false, 14},   {"MISSES", "MISSES/S", false, 16},
+    {"DRIVER", "DRIVER/S", false, 18}, {"GROUP", "GROUP", true, 20},        {"TAGS", "TAGS", true, 12},
+    {"AGE", "AGE", false, 80},
+};
+constexpr size_t kColumns = std::size(kTopColumns);
+constexpr size_t kLeastCommand = 8;
+constexpr size_t kMostPlainCommand = 120;
+constexpr size_t kMostName = 24;
+constexpr const char* kNothing = "-";
+
+std::string short_text(std::string_view text, size_t width) {
+  const std::string shown = harmless(text);
+  return display_width(shown) <= width ? shown : cut_to_width(shown, width - 1) + "~";
+}
+
+std::string bytes_or_nothing(uint64_t bytes) {
+  return bytes == 0 ? kNothing : format_bytes(bytes);
+}
+
+std::string percent_of(uint64_t part, uint64_t whole) {
+  if (whole == 0 || part == 0) return kNothing;
+  return fmt::format("{:.0f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 0.001) return fmt::format("{:.0f}us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.1f}s", seconds);
+  if (seconds < 6000) return fmt::format("{:.0f}min", seconds / 60);
+  return fmt::format("{:.0f}h", seconds / 3600);
+}
+
+/// An age, of one width while it changes most.
+std::string age_text(double seconds) {
+  return seconds < 100 ? fmt::format("{:.1f}s", seconds) : duration_text(seconds);
+}
+
+std::string pool_label(const ShownPool& pool) {
+  if (pool.name.empty()) return fmt::format("{}{}", pool.is_child ? "child " : "", pool.number);
+  return short_text(pool.name, kMostName);
+}
+
+std::string group_label(const ShownPool& pool) {
+  if (pool.runs_alone) return "(alone)";
+  if (pool.group.empty()) return kNothing;
+  return fmt::format("{} {} of {}", short_text(pool.group, kMostName), format_bytes(pool.group_used),
+                     format_bytes(pool.group_limit));
+}
+
+std::string tags_label(const ShownPool& pool) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  for (size_t at = 0; at < std::min(kMost, pool.tags.size()); ++at) {
+    text += fmt::format("{}{} {}", at == 0 ? "" : ", ", short_text(pool.tags[at].name, kMostName),
+                        format_bytes(pool.tags[at].bytes));
+  }
+  return text.empty() ? kNothing : text;
+}
+
+/// What a process has on a pool's GPU beside its pools.
+std::string other_label(const Look& now, const ShownProcess& process, const ShownPool& pool) {
+  for (const Gpu& gpu : now.gpus) {
+    if (gpu.id != pool.device_id) continue;
+    const std::optional<uint64_t> used = used_on(gpu, process.pid);
+    if (!used) return kNothing;
+    const uint64_t ours = reserved_by(process, &gpu.id);
+    return bytes_or_nothing(*used - std::min(*used, ours));
+  }
+  return kNothing;
+}
+
+/// The same pool a moment ago; null if it was not there.
+const ShownPool* pool_before(const Look* before, uint64_t pid, size_t page, uint64_t number) {
+  if (before == nullptr) return nullptr;
+  for (const ShownProcess& process : before->processes) {
+    if (process.pid != pid || page >= process.pages.size()) continue;
+    for (const ShownPool& pool : process.pages[page].pools)
+      if (pool.number == number) return &pool;
+  }
+  return nullptr;
+}
+
+/// A count or, with a moment before, its rate per second.
+std::string count_label(uint64_t ShownPool::*count, const ShownPool& pool, const ShownPool* old,
+                        double seconds, bool is_time) {
+  const uint64_t now = pool.*count;
+  if (seconds <= 0) return is_time ? duration_text(static_cast<double>(now) / 1e9) : format_count(now);
+  if (old == nullptr || old->*count > now) return kNothing;
+  const double rate = static_cast<double>(now - old->*count) / seconds;
+  return is_time ? fmt::format("{:.1f}ms", rate / 1e6)
+                 : format_count(static_cast<uint64_t>(std::round(rate)));
+}
+
+/// The cells of a pool, and its process's command behind them.
+Cells cells_of(const Look& now, const Look* before, const ShownProcess& process, size_t page,
+               const ShownPool& pool) {
+  const ShownPool* const old = pool_before(before, process.pid, page, pool.number);
+  const double seconds = before == nullptr ? 0 : static_cast<double>(now.now_ns - before->now_ns) / 1e9;
+  const uint64_t broken = pool.free_ranges - std::min(pool.free_ranges, pool.largest_free_range);
+  const std::optional<double> age = age_of(pool, now);
+  return {std::to_string(process.pid),
+          short_text(process.user, kMostName),
+          pool_label(pool),
+          device_of(pool),
+          format_bytes(pool.live),
+          bytes_or_nothing(pool.pending),
+          bytes_or_nothing(pool.cached),
+          format_bytes(pool.reserved),
+          bytes_or_nothing(pool.limit),
+          format_bytes(pool.live_peak),
+          other_label(now, process, pool),
+          percent_of(pool.asleep, pool.asleep + pool.reserved),
+          percent_of(broken, pool.free_ranges),
+          count_label(&ShownPool::steals, pool, old, seconds, false),
+          count_label(&ShownPool::misses, pool, old, seconds, false),
+          count_label(&ShownPool::driver_ns, pool, old, seconds, true),
+          group_label(pool),
+          tags_label(pool),
+          age ? age_text(*age) : kNothing,
+          harmless(process.command)};
+}
+
+/// Which columns fit, and how wide each of them is.
+struct Fit {
+  std::array<bool, kColumns> is_shown;
+  std::array<size_t, kColumns> widths;
+  size_t command;
+};
+
+Fit fit_columns(const Cells& titles, const std::vector<Cells>& rows, size_t width) {
+  constexpr size_t kGap = 2;
+  Fit fit{};
+  fit.is_shown.fill(true);
+  size_t total = kLeastCommand;
+  for (size_t at = 0; at < kColumns; ++at) {
+    fit.widths[at] = display_width(titles[at]);
+    for (const Cells& row : rows) fit.widths[at] = std::max(fit.widths[at], display_width(row[at]));
+    total += fit.widths[at] + kGap;
+  }
+  std::array<size_t, kColumns> order{};
+  std::iota(order.begin(), order.end(), size_t{0});
+  // A column that says nothing of any pool goes first.
+  const auto worth = [&](size_t at) {
+    const bool says =
+        std::any_of(rows.begin(), rows.end(), [&](const Cells& row) { return row[at] != kNothing; });
+    return kTopColumns[at].worth - (says ? 0 : 1000);
+  };
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return worth(a) < worth(b); });
+  for (const size_t at : order) {
+    if (width == 0 || total <= width || kTopColumns[at].worth == 100) break;
+    fit.is_shown[at] = false;
+    total -= fit.widths[at] + kGap;
+  }
+  fit.command = width == 0 ? kMostPlainCommand : width - std::min(width, total - kLeastCommand);
+  return fit;
+}
+
+std::string line_of(const Cells& cells, const Fit& fit) {
+  std::string line;
+  for (size_t at = 0; at < kColumns; ++at) {
+    if (!fit.is_shown[at]) continue;
+    const std::string pad(fit.widths[at] - display_width(cells[at]), ' ');
+    line += kTopColumns[at].is_left ? cells[at] + pad : pad + cells[at];
+    line += "  ";
+  }
+  line += cut_to_width(cells[kColumns], fit.command);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+void add_table(const Look& now, const Look* before, const std::vector<TopRow>& shown, const TopStyle& style,
+               std::vector<std::string>& lines) {
+  std::vector<Cells> rows;
+  rows.reserve(shown.size());
+  for (const TopRow& row : shown) rows.push_back(cells_of(now, before, *row.process, row.page, *row.pool));
+  if (rows.empty()) return;
+  const bool has_marks = style.is_marked != nullptr;
+  const std::string margin = has_marks ? "  " : "";
+  Cells titles;
+  for (const TopColumn& column : kTopColumns)
+    titles.emplace_back(before == nullptr ? column.title : column.title_of_rate);
+  titles.emplace_back("COMMAND");
+  const Fit fit = fit_columns(titles, rows, style.width - std::min(style.width, margin.size()));
+  lines.push_back(margin + line_of(titles, fit));
+  for (size_t at = 0; at < rows.size(); ++at) {
+    const bool is_marked = has_marks && style.is_marked(shown[at]);
+    lines.push_back((is_marked ? "> " : margin) + line_of(rows[at], fit));
+  }
+}
+
+/// Adds a line for each thing that is not as it should be.
+void add_notes(const Look& now, std::vector<std::string>& lines) {
+  for (const ShownProcess& process : now.processes) {
+    const std::string who = fmt::format("{} ({})", process.pid, short_text(process.command, 40));
+    if (!process.why_closed.empty())
+      lines.push_back(fmt::format("{}: its page cannot be read: {}", who, process.why_closed));
+    uint64_t not_shown = 0;
+    uint64_t busy = 0;
+    for (const StatsPage& page : process.pages) {
+      not_shown += page.not_shown;
+      busy += page.busy;
+    }
+    if (not_shown != 0) lines.push_back(fmt::format("{}: it does not show {} more pools", who, not_shown));
+    if (busy != 0) lines.push_back(fmt::format("{}: {} pools were being written", who, busy));
+  }
+}
+
+std::string summary_of(const Look& now) {
+  uint64_t pools = 0;
+  uint64_t live = 0;
+  uint64_t cached = 0;
+  uint64_t reserved = 0;
+  for (const ShownProcess& process : now.processes) {
+    for (const StatsPage& page : process.pages) {
+      for (const ShownPool& pool : page.pools) {
+        if (pool.is_hidden) continue;
+        ++pools;
+        live += pool.live;
+        cached += pool.cached;
+        reserved += pool.reserved;
+      }
+    }
+  }
+  const std::string clock = clock_text(static_cast<std::time_t>(now.unix_time), "%H:%M:%S");
+  if (now.processes.empty() && now.is_chosen)
+    return fmt::format("gpupool top  {}  no pool that was asked for", clock);
+  if (now.processes.empty())
+    return fmt::format("gpupool top  {}  no process that this one may look into uses gpupool", clock);
+  return fmt::format("gpupool top  {}  {} process{}, {} pool{}: {} live, {} cached, {} reserved", clock,
+                     now.processes.size(), now.processes.size() == 1 ? "" : "es", pools,
+                     pools == 1 ? "" : "s", format_bytes(live), format_bytes(cached), format_bytes(reserved));
+}
+
+}  // namespace
+
+std::vector<std::string> draw_look(const Look& now, const Look* before, const std::vector<TopRow>& rows,
+                                   const TopStyle& style) {
+  std::vector<std::string> lines = {summary_of(now)};
+  if (!style.status.empty()) lines.push_back(style.status);
+  for (const Gpu& gpu : now.gpus) {
+    const uint64_t ours = pooled_on(now, gpu);
+    lines.push_back(fmt::format("GPU {} {}: {} of {} used, {} in these pools, {} by others", gpu.number,
+                                harmless(gpu.name), format_bytes(gpu.used), format_bytes(gpu.total),
+                                format_bytes(ours), format_bytes(gpu.used - std::min(gpu.used, ours))));
+  }
+  add_table(now, before, rows, style, lines);
+  add_notes(now, lines);
+  if (style.width != 0) {
+    for (std::string& line : lines) line = cut_to_width(line, style.width);
+  }
+  return lines;
+}
+
+}  // namespace gpupool::cli

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `gpupool top` shows of one moment: a table for people, JSON for programs.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/top/choice.hpp"
+#include "cli/top/look.hpp"
+
+namespace gpupool::cli {
+
+/// How a table is drawn.
+struct TopStyle {
+  size_t width = 0;    // of the terminal, into which columns must fit; 0: as wide as needed
+  std::string status;  // a line for the user; "": none
+  std::function<bool(const TopRow&)> is_marked;  // null: no row is
+};
+
+/// The lines of a table of these rows. `before`: the look that rates are taken from; null: counts since each
+/// pool began instead.
+std::vector<std::string> draw_look(const Look& now, const Look* before, const std::vector<TopRow>& rows,
+                                   const TopStyle& style);
+
+/// A line for each GPU and each process.
+void print_look_as_json(const Look& now);
+
+}  // namespace gpupool::cli
