@@ -13,6 +13,9 @@ import time
 
 MIB = 1 << 20
 HOSTILE = '</script><img src=x onerror=alert(1)>"\'\u202egnp.exe'
+HOSTILE_FILE = '"><img src=f onerror=alert(2)>\u202e.py'
+HOSTILE_THREAD = "<img src=t>\u202e"  # the system keeps 15 bytes
+HOSTILE_MARK = '</option><img src=m onerror=alert(3)>\u202e'
 library = ctypes.CDLL(os.environ["GPUPOOL_LIBRARY"])
 u64 = ctypes.c_uint64
 library.gpupool_malloc.argtypes = [ctypes.c_void_p, u64, u64, ctypes.POINTER(u64)]
@@ -30,8 +33,10 @@ def frames(frame):
     """A line for each frame, innermost first."""
     lines = []
     while frame is not None and len(lines) < 30:
-        name = HOSTILE if "hostile" in WANTS and frame.f_code.co_name == "forward" else frame.f_code.co_name
-        lines.append(f"{name} ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})")
+        name, file = frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)
+        if "hostile" in WANTS and name == "forward":
+            name, file = HOSTILE, HOSTILE_FILE
+        lines.append(f"{name} ({file}:{frame.f_lineno})")
         frame = frame.f_back
     return "\n".join(lines)
 
@@ -104,6 +109,9 @@ def log_loss(history):
 
 
 def prefetch(batches, stream):
+    if "hostile" in WANTS:
+        with open("/proc/thread-self/comm", "w", encoding="utf-8") as name:
+            name.write(HOSTILE_THREAD)
     with Tag("batches"):
         for step in range(batches):
             turns.acquire()
@@ -130,7 +138,7 @@ def train(layers, steps):
             for i, block in enumerate(small):
                 if i % 20:
                     free(block)
-        check(library.gpupool_mark(f"step {step}".encode()))
+        check(library.gpupool_mark(f"{HOSTILE_MARK if 'hostile' in WANTS else 'step'} {step}".encode()))
         time.sleep(0.001)
     if "fail" in WANTS:
         with Tag("evaluation"):
