@@ -171,7 +171,7 @@ class ControlTest(ControlCase):
             self.assertFalse(file.is_symlink())
             self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600)
             first, second = map(json.loads, file.read_text().splitlines())
-            self.assertEqual(os.listdir(folder).sort(), ["now.jsonl", "victim"].sort())
+            self.assertEqual(sorted(os.listdir(folder)), ["now.jsonl", "victim"])
         (block,) = [each for each in first["blocks"] if each["state"] == "live"]
         self.assertEqual(str(block["address"]), target.do("block"))
         self.assertEqual((block["requested_bytes"], block["allocated_bytes"]), (3000000, 3000320))
