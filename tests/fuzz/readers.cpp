@@ -262,7 +262,8 @@ std::vector<std::string> reader_seeds() {
   add(kRecording, pack_gzip(whole));
   add(kRecording, bytes_of_recording(recording));
   add(kTrace, trace);
-  add(kTrace, "#! gpupool-trace 2\n# duration 2.5\n#g kv\na 7 1000 0\n#m step\na 9 4096 3\nf 7\nf 9\n");
+  add(kTrace,
+      "#! gpupool-trace 2\n# duration 2.5\n#g kv\na 7 1000 0\n#u 7 3\n#m step\na 9 4096 3\nf 7\nf 9\n");
   add(kTrace, pack_gzip(trace));
   add(kText, log);
   add(kText, snapshot);

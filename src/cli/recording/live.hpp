@@ -41,6 +41,11 @@ class LiveBlocks {
     on_malloc(block);
   }
 
+  /// The block that the event is about; nullptr: none is live there.
+  const LiveBlock* find(const Happened& event) const {
+    const auto found = blocks_.find({event.pool, event.address});
+    return found != blocks_.end() ? &found->second : nullptr;
+  }
   const auto& all() const noexcept { return blocks_; }
   /// Frees that matched no block.
   uint64_t unmatched() const noexcept { return unmatched_; }

@@ -65,6 +65,9 @@ void write_trace(const Recording& recording, uint64_t pool,
       continue;
     }
     if (event.pool != pool) continue;
+    if (const LiveBlock* const used = event.kind == Kind::use ? live.find(event) : nullptr) {
+      write(fmt::format("#u {} {}\n", used->number, event.stream));
+    }
     live.take(
         event,
         [&](const LiveBlock& block) {
