@@ -4,6 +4,7 @@
 is the command, GPUPOOL_LIBRARY the library."""
 
 import http.client
+import itertools
 import json
 import os
 import pickle
@@ -12,7 +13,9 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import unittest
+from collections import Counter
 
 import test_report
 import test_watch
@@ -101,16 +104,24 @@ class Torch(test_report.Case):
         self.assertNotIn("FRAME", seen)
 
     def test_the_rules_hold_for_all_traces_under_pressure(self):
-        folder = test_report.HERE.parent / "data"
-        for trace in sorted(folder.glob("*.trace.gz")):
+        for trace in test_report.TRACES:
             recording = self.folder / f"{trace.name}.gpt"
             # Under so small a limit, chunks are taken from where they were again and again.
-            self.record_replay(recording, "--cap", "1.05x", trace)
+            replay = (os.environ["GPUPOOL_COMMAND"], "replay", "--device", "sim", "--passes", "1", "--json")
+            status, said, _ = run("record", "-o", recording, "--", *replay, "--cap", "1.05x", trace)
+            self.assertEqual(status, 0)
+            (steals,), calls = json.loads(said)["steals"], json.loads(said)["driver_calls_by_kind"]
+            self.assertGreater(steals, 400)
+            self.assertGreater(calls["map"][0], calls["create"][0] + 400)  # the same chunks, again
             for options in ((), ("--at-peak",), ("--last", "1000")):
                 with self.subTest(trace=trace.name, options=options):
                     _, data = self.snapshot(recording, *options)
                     self.assertEqual(broken_rules(data)[:3], [])
-                    self.assertGreater(len(data["device_traces"][0]), 900)
+                    actions = Counter(event["action"] for event in data["device_traces"][0])
+                    self.assertGreater(actions.total(), 900)
+                    if options == ("--at-peak",):  # before the end, where all is unmapped
+                        self.assertGreater(actions["segment_unmap"], 300)
+                        self.assertGreater(actions["segment_map"], actions["segment_unmap"])
 
     def test_broken_rules_are_found(self):
         _, data = self.snapshot(self.record_training())
@@ -145,11 +156,19 @@ class Chrome(test_report.Case):
         events = json.loads(out.read_text(encoding="utf-8"))["traceEvents"]
         names = [event["name"] for event in events if event["ph"] == "C"]
         counters = [event for event in events if event["ph"] == "C" and event["name"] == names[0]]
-        times = [event["ts"] for event in counters]
-        self.assertEqual(times, sorted(times))
+        moments = [event["ts"] for event in events if event["ph"] == "i"]
+        for times in (*([event["ts"] for event in events if event["name"] == name] for name in set(names)), moments):
+            self.assertEqual(times, sorted(times))
+            self.assertGreaterEqual(min(times, default=counters[0]["ts"]), counters[0]["ts"])
+            self.assertLessEqual(max(times, default=counters[-1]["ts"]), counters[-1]["ts"])
         told = test_report.data_of(self.report(recording, "--no-fit").read_text(encoding="utf-8"))["runs"][0]
         self.assertEqual(max(event["args"]["live"] for event in counters), told["peak_live"])
         self.assertEqual(counters[-1]["args"]["live"], told["end_live"])
+        # At each moment, its parts are what the pool held, as the report says it: at the peak too.
+        held = [512 * total for total in itertools.accumulate(told["timeline"]["reserved"])]
+        peak = max(counters, key=lambda event: event["args"]["live"])
+        self.assertEqual(sum(peak["args"].values()), held[told["timeline"]["peak"]])
+        self.assertEqual(sum(counters[-1]["args"].values()), held[-1])
         by_tag = [event for event in events if event["ph"] == "C" and event["name"].endswith(" by tag")]
         has_tags = any(site[1] for site in told["sites"])
         self.assertEqual([sum(event["args"].values()) for event in by_tag],
@@ -169,6 +188,36 @@ class Chrome(test_report.Case):
                 recording = self.folder / f"{trace.name}.gpt"
                 self.record_replay(recording, trace)
                 self.export(recording)
+
+    def test_at_the_end_its_counters_are_the_pools_statistics(self):
+        program = """
+import ctypes, json, os, sys
+sys.path.insert(0, os.environ["HERE"])
+import played
+player = played.Player()
+events = played.events_of(os.environ["TRACE"])
+for event in events[: len(events) // 2]:
+    player.play(event)
+sizes = (ctypes.c_uint64 * 512)(ctypes.sizeof(ctypes.c_uint64) * 512)
+played.check(played.library.gpupool_stats(player.pool, sizes))
+# Behind struct_size and device: limit, cached, releasable and slack bytes, and four figures a quantity.
+told = {"releasable": sizes[3], "allocated": sizes[5 + 4], "reserved": sizes[5 + 3 * 4]}
+print(json.dumps(told))
+"""
+        for trace in test_report.TRACES:
+            with self.subTest(trace.name):
+                recording, out = self.folder / f"{trace.name}.gpt", self.folder / "x.json"
+                status, told, said = run("record", "-o", recording, "--", sys.executable, "-c", program,
+                                         environment={"HERE": str(test_report.HERE), "TRACE": str(trace)})
+                self.assertEqual(status, 0, said)
+                told = json.loads(told)
+                self.assertEqual(run("export", recording, "--format", "chrome", "-o", out)[0], 0)
+                events = json.loads(out.read_text(encoding="utf-8"))["traceEvents"]
+                last = [event["args"] for event in events if event["ph"] == "C" and "live" in event["args"]][-1]
+                self.assertEqual(last["live"], told["allocated"])
+                self.assertEqual(last["free chunks"], told["releasable"])
+                self.assertEqual(sum(last.values()), told["reserved"])
+                self.assertGreater(told["reserved"], told["allocated"])
 
 
 class Prometheus(test_report.Case):
