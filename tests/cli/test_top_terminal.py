@@ -8,6 +8,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import select
 import signal
 import struct
@@ -23,6 +24,17 @@ FREES_1_GIB = """
 pool = default_pool()
 lib.gpupool_set_name(pool, b"weights")
 lib.gpupool_free(pool, take(pool, 1 << 30), 0)
+stay()
+"""
+
+
+THIRTY_POOLS = """
+lib.gpupool_set_name(default_pool(), b"weights")
+for number in range(30):
+    pool = ctypes.c_void_p()
+    assert lib.gpupool_create(None, ctypes.byref(pool)) == 0
+    lib.gpupool_set_name(pool, b"of%d" % number)
+    take(pool, 1 << 20)
 stay()
 """
 
@@ -59,9 +71,10 @@ class OnATerminal(TopTest):
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def read_until(self, wanted, seconds=120):
+        """At least what is there now."""
         text = b""
         deadline = time.monotonic() + seconds
-        while wanted not in text:
+        while wanted not in text or not text:
             ready, _, _ = select.select([self.terminal], [], [], deadline - time.monotonic())
             self.assertTrue(ready, text[-500:])
             text += os.read(self.terminal, 65536)
@@ -92,6 +105,19 @@ class OnATerminal(TopTest):
             leave()
             self.assert_left_as_it_was()
 
+    def test_a_crash_leaves_the_terminal_as_it_was(self):
+        limits = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))  # no file is wanted of it
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_CORE, limits)
+        for crash in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+            with self.subTest(crash.name):
+                self.open_top()
+                self.read_until(b"weights")
+                self.top.send_signal(crash)
+                self.assertEqual(self.top.wait(120), -crash)
+                self.read_until(self.LEAVE, seconds=5)
+                self.assertEqual(termios.tcgetattr(self.inner), self.before)
+
     def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(self):
         self.open_top()
         self.read_until(b"weights")
@@ -115,6 +141,35 @@ class OnATerminal(TopTest):
             self.assertLessEqual(len(re.sub(rb"\x1b\[[0-9?]*[a-zA-Z]|\r", b"", line)), 48, line)
         os.write(self.terminal, b"q")
         self.assert_left_as_it_was()
+
+    def frame(self):
+        """The next whole one, line by line."""
+        text = b""
+        while not (whole := re.search(rb"\x1b\[H(.*?)\x1b\[J", text, re.DOTALL)):
+            text += self.read_until(b"")
+        return re.sub(r"\x1b\[[0-9?]*[a-zA-Z]|\r", "", whole[1].decode()).split("\n")
+
+    def test_thirty_pools_on_terminals_of_two_sizes(self):
+        for columns, lines in ((80, 24), (200, 50)):
+            with self.subTest(columns=columns, lines=lines):
+                self.open_top(columns, lines, program=THIRTY_POOLS)
+                self.read_until(b"STEALS/S" if columns == 200 else b"RESERVED")
+                shown = self.frame()
+                self.assertLessEqual(max(map(len, shown)), columns)
+                self.assertIn("1 process, 31 pools: 30 MiB live", shown[0])
+                titles = shown[1].split()
+                self.assertLessEqual({"PID", "POOL", "DEVICE", "LIVE", "RESERVED", "AGE", "COMMAND"}, set(titles))
+                self.assertEqual({"USER", "MISSES/S", "DRIVER/S"} <= set(titles), columns == 200)
+                pools = [line.split()[titles.index("POOL")] for line in shown[2:] if str(self.process.pid) in line]
+                if lines == 24:  # two lines above the pools, and one below
+                    self.assertEqual((len(shown), len(pools), shown[-1]), (24, 21, "10 more lines"))
+                else:
+                    self.assertEqual((len(shown), len(pools)), (33, 31))
+                self.assertLessEqual(set(pools), {"weights", *(f"of{number}" for number in range(30))})
+                self.resize(columns, 10)
+                self.read_until(b"24 more lines")
+                os.write(self.terminal, b"q")
+                self.assert_left_as_it_was()
 
     def test_a_text_is_typed_and_the_order_is_turned(self):
         self.open_top(columns=200)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -19,11 +20,13 @@ namespace gpupool::cli {
 namespace {
 
 constexpr std::array kLeaving = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 constexpr std::string_view kEnterScreen = "\x1b[?1049h\x1b[?25l";  // a page of its own, and no cursor
 constexpr std::string_view kLeaveScreen = "\x1b[?25h\x1b[?1049l";
 
 volatile std::sig_atomic_t wants_to_leave = 0;
 volatile std::sig_atomic_t wants_to_pause = 0;
+std::atomic<Screen*> screen_on = nullptr;  // what a crash has to leave; a crash may come at any time
 
 void note_leaving(int) {
   wants_to_leave = 1;
@@ -47,6 +50,12 @@ void handle(int number, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   (void)sigaction(number, &action, nullptr);
+}
+
+/// Whoever has a handler of their own, as sanitizers do, keeps it.
+void handle_crash(int number, void (*handler)(int)) {
+  struct sigaction before {};
+  if (sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) handle(number, handler);
 }
 
 }  // namespace
@@ -74,6 +83,7 @@ Screen::Screen() : has_keys_(isatty(STDIN_FILENO) == 1) {
   for (const int number : {SIGTSTP, SIGWINCH}) sigaddset(&blocked, number);
   handle(SIGTSTP, note_pause);
   handle(SIGWINCH, note_size);
+  for (const int number : kCrashes) handle_crash(number, leave_and_crash);
   (void)sigprocmask(SIG_BLOCK, &blocked, &mask_);
   for (const int number : kLeaving) sigdelset(&mask_, number);
   enter();
@@ -83,7 +93,15 @@ Screen::~Screen() {
   leave();
 }
 
+/// Does only what a signal handler may.
+void Screen::leave_and_crash(int number) {
+  if (Screen* const screen = screen_on.load()) screen->leave();
+  (void)std::signal(number, SIG_DFL);
+  (void)raise(number);  // it comes when this handler has returned
+}
+
 void Screen::enter() {
+  screen_on = this;
   if (has_keys_) {
     termios now = before_;
     now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -95,6 +113,7 @@ void Screen::enter() {
 void Screen::leave() noexcept {
   (void)write_all(kLeaveScreen);
   if (has_keys_) (void)tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  screen_on = nullptr;
 }
 
 bool Screen::draw(const std::vector<std::string>& lines) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws on a terminal for a while, and then leaves it as it was.
+// Draws on a terminal for a while, and then leaves it as it was, also if the program crashes.
 #pragma once
 
 #include <signal.h>
@@ -39,6 +39,7 @@ class Screen {
   std::string take_keys() { return std::exchange(keys_, {}); }
 
  private:
+  static void leave_and_crash(int number);
   void enter();
   void leave() noexcept;
   bool read_keys();
