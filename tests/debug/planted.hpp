@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Twenty typical bugs of GPU programs, planted on the simulated device or on a GPU.
+// 21 typical bugs of GPU programs, planted on the simulated device or on a GPU.
 #pragma once
 
 #include <gpupool/gpupool.h>

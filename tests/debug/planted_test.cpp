@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which debug mode finds which of twenty planted bugs, on the simulated device and, where there is one, on a
+// Which debug mode finds which of 21 planted bugs, on the simulated device and, where there is one, on a
 // GPU; the tables in docs/debugging.md must match. GPUPOOL_WRITE_DOCS=1 in the environment rewrites them.
 #include "debug/planted.hpp"
 
@@ -188,6 +188,12 @@ const std::vector<Bug> kBugs = {
      }},
     {"write 256 KiB past the end, with a stride",
      [](World& w) { w.write(w.take(kLarge) + kLarge + 256 * kKiB, 16, w.a()); }},
+    {"write 16 MiB further on, into another live block",
+     [](World& w) {
+       const gpupool_ptr_t block = w.take(kLarge);
+       for (int i = 0; i < 7; ++i) w.take(kLarge);
+       w.write(block + 16 * kMiB + 256 * kKiB, 16, w.a());
+     }},
     {"write 16 bytes before the begin of 3 MiB, into the block before",
      [](World& w) {
        w.take(kLarge);
@@ -322,8 +328,8 @@ void expect_document(const char* begin, const std::string& found) {
   EXPECT_EQ(document.substr(from, to - from), found);
 }
 
-TEST(Planted, ThereAreTwenty) {
-  EXPECT_EQ(kBugs.size(), 20U);
+TEST(Planted, ThereAreTwentyOne) {
+  EXPECT_EQ(kBugs.size(), 21U);
 }
 
 TEST(Planted, WhatIsRightIsFoundByNoMode) {

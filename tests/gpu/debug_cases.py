@@ -145,6 +145,15 @@ def case_a_write_behind_a_fence_faults():
     assert not lab.write(block, 3 * MIB + 1)
 
 
+def case_a_read_behind_a_fence_faults():
+    lab = Lab("fence")
+    block = lab.malloc(3 * MIB)
+    assert lab.write(block, 3 * MIB)
+    assert lab.try_read(block + 3 * MIB - 1, 1) == b"\7"
+    print("about to fault", flush=True)
+    assert lab.try_read(block + 3 * MIB, 1) is None
+
+
 def case_a_write_to_a_freed_fence_faults():
     lab = Lab("fence")
     block = lab.malloc(3 * MIB)

@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def test_an_access_outside_of_blocks_is_an_error(case):
     errors, said = check(case)
     assert errors > 0, said
     assert "Invalid __global__ write of size 1 bytes" in said, said
+    assert re.search(r"^=+ +at (.*\W)?write_bytes\b", said, re.MULTILINE), said  # the kernel
 
 
 @pytest.mark.parametrize("case", ["past_the_end", "past_a_tensor"])
