@@ -28,7 +28,7 @@ INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SEARCH = ("src", "include", "tests", ".")
 TIDY = ROOT / "build/checkers/clang-tidy"
 GCC_ONLY = " -mtls-dialect=gnu2"  # clang before 19 does not know it
-TOGETHER = 8  # sources
+TOGETHER = 32  # sources
 
 
 def closure(source):

@@ -35,13 +35,15 @@ class Fairness : public Sleep {
     fall_asleep(*each.pool);
     return *each.pool;
   }
-  /// Begins to wake it on a thread of its own, and returns once that waits.
+  /// Begins to wake it on a thread of its own, and returns once that waits, or has had what it needs.
   static std::thread wait_for(gpupool_t* pool, const std::function<void()>& then) {
-    std::thread waiting([pool, then] {
+    const auto is_served = std::make_shared<std::atomic<bool>>(false);
+    std::thread waiting([pool, then, is_served] {
       EXPECT_TRUE(ok(try_wake(pool, kLong)));
+      *is_served = true;
       then();
     });
-    while (state_of(pool) != GPUPOOL_SLEEP_STATE_WAKING) std::this_thread::yield();
+    while (!*is_served && state_of(pool) != GPUPOOL_SLEEP_STATE_WAKING) std::this_thread::yield();
     std::this_thread::sleep_for(20ms);
     return waiting;
   }
