@@ -157,5 +157,20 @@ print(*[stream.value for stream in streams], file=open(os.environ["TOLD"], "w"))
         self.assertEqual(stat.S_IMODE(told.stat().st_mode), 0o666)  # so the umask hid nothing
 
 
+class Unread(test_watch.Case):
+    def test_the_recording_is_packed_though_nobody_reads_what_is_said(self):
+        path = self.folder / "unread.gpt"
+        read, write = os.pipe()
+        os.close(read)
+        program = [test_watch.COMMAND, "record", "-o", path, "--", sys.executable, "-c",
+                   test_watch.PROLOGUE + "malloc(1000)"]
+        with open(write, "wb") as nobody:
+            # Python's own disposition, to ignore the signal, would be inherited.
+            status = subprocess.run(program, stderr=nobody, check=False, restore_signals=True).returncode
+        self.assertEqual(status, 0)
+        self.assertEqual([one.name for one in self.folder.iterdir()], ["unread.gpt"])
+        self.assertIn("a 1 1000 0\n", run("export", path)[1])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -40,10 +40,10 @@ constexpr int kNotFound = 127;
   std::_Exit(kNotFound);
 }
 
-/// Waits for the program, which gets the terminal's signals itself.
+/// Waits for the program, which gets the terminal's signals itself. That nobody reads any more what is said
+/// ends nothing either: the recording is still to be packed.
 int wait_for(pid_t child) {
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGQUIT, SIG_IGN);
+  for (const int number : {SIGINT, SIGQUIT, SIGPIPE}) std::signal(number, SIG_IGN);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR)
@@ -67,6 +67,7 @@ int run_record_of_process(const RecordOptions& options) {
     (void)sigaction(number, &action, nullptr);
   }
   (void)sigprocmask(SIG_BLOCK, &blocked, &before);
+  std::signal(SIGPIPE, SIG_IGN);
   const std::string to = options.output.empty() ? fmt::format("{}.gpt", options.pid) : options.output;
   ProcessRecording recording(options.pid, kWait, options.stacks, to);
   say(fmt::format("process {} is being recorded", options.pid));
