@@ -22,7 +22,10 @@ clean=(env -i PATH="$PATH" HOME="$work" GOPATH="$work/path" GOCACHE="$work/cache
 "${clean[@]}" go mod init program 2>/dev/null
 "${clean[@]}" go get github.com/gpupool/gpupool/bindings/go 2>/dev/null
 for way in module vendor; do
-  [ $way = module ] || "${clean[@]}" go mod vendor
+  if [ $way = vendor ]; then
+    clean+=(CGO_CXXFLAGS=-g0)  # the same code again, in two thirds of the time
+    "${clean[@]}" go mod vendor
+  fi
   "${clean[@]}" go vet .
   "${clean[@]}" go build -o program .
   said=$("${clean[@]}" ./program)
