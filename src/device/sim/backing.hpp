@@ -20,6 +20,13 @@ namespace gpupool::internal {
 inline constexpr uint64_t kSimAddressSpace = 128 * kTiB;
 inline constexpr uint64_t kSimMaxReservation = 64 * kTiB;
 
+inline constexpr uint64_t kSimGranularity = 2 * kMiB;
+
+/// Whether size bytes at address are whole granules.
+constexpr bool is_granular(Address address, uint64_t size) noexcept {
+  return size != 0 && (address | size) % kSimGranularity == 0;
+}
+
 /// Not thread-safe: the device's lock is held.
 class SimBacking {
  public:

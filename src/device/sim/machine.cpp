@@ -239,7 +239,7 @@ Status SimMachine::touch(const SimMachines& all, const Caller& caller, Address a
   SimMachine* const owner = owner_of(all, address, work.size);
   std::vector<SimMemory::Piece> pieces;
   if (owner == nullptr || !owner->memory.resolve(address, work.size, pieces)) {
-    const std::string sleeper = owner != nullptr ? owner->memory.name_of_sleeper(address, work.size) : "";
+    const std::string sleeper = owner != nullptr ? owner->memory.sleepers().name_of(address, work.size) : "";
     return faults.refuse(driver_code::kIllegalAddress,
                          "unmapped address: %s on stream %#llx touches %#llx, %llu bytes%s", what,
                          Long{caller.stream}, Long{address}, Long{work.size}, sleeper.c_str());

@@ -2,42 +2,15 @@
 #include "device/sim/memory.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <new>
 #include <utility>
 
 #include "base/defer.hpp"
+#include "device/sim/by_address.hpp"
 
 namespace gpupool::internal {
 namespace {
 
 using Long = unsigned long long;  // for printf
-
-/// Whether size bytes at address are whole granules.
-bool is_granular(Address address, uint64_t size) noexcept {
-  return size != 0 && (address | size) % kSimGranularity == 0;
-}
-
-/// The last entry that begins at or before address, or end().
-template <class Map>
-auto entry_at(Map& map, Address address) {
-  auto it = map.upper_bound(address);
-  return it == map.begin() ? map.end() : std::prev(it);
-}
-
-/// An entry whose key is set later: inserting it into the map then cannot fail.
-template <class Map>
-typename Map::node_type made_ahead(const typename Map::mapped_type& value) {
-  Map map;
-  map.emplace(typename Map::key_type{}, value);
-  return map.extract(map.begin());
-}
-
-template <class Map>
-void put(Map& map, typename Map::key_type key, typename Map::node_type entry) noexcept {
-  entry.key() = key;
-  map.insert(std::move(entry));
-}
 
 }  // namespace
 
@@ -45,187 +18,37 @@ SimMemory::~SimMemory() {
   for (const auto& [address, extent] : extents_) {
     if (extent.chunk == 0) backing_->release(address, extent.size);
   }
-  for (const auto& [base, size] : reservations_) backing_->release(base, size);
 }
 
-// ---- addresses
-
-Status SimMemory::reserve_addresses(uint64_t size, Address& base) {
-  if (!is_granular(0, size)) {
-    return faults_.refuse(driver_code::kInvalidValue, "reserve_addresses of %llu bytes: not whole granules",
-                          Long{size});
-  }
-  if (size > kSimMaxReservation || size > kSimAddressSpace - reserved_) {
-    return fail_driver(GPUPOOL_ERROR_DRIVER, driver_code::kOutOfMemory,
-                       "simulated device: %llu bytes of addresses beyond %llu reserved are too many",
-                       Long{size}, Long{reserved_});
-  }
-  auto reservation = made_ahead<Reservations>(size);
-  Address found = 0;
-  if (const Status status = backing_->reserve(size, kSimGranularity, found); status != kSuccess)
-    return status;
-  put(reservations_, found, std::move(reservation));
-  reserved_ += size;
-  base = found;
-  return kSuccess;
+/// The mapping or block that an address is in, or end().
+SimMemory::Extents::const_iterator SimMemory::extent_with(Address address) const {
+  const auto extent = entry_at(extents_, address);
+  return extent != extents_.end() && address - extent->first < extent->second.size ? extent : extents_.end();
 }
 
 Status SimMemory::release_addresses(Address base, uint64_t size) {
-  const auto found = reservations_.find(base);
-  if (found == reservations_.end() || found->second != size) {
-    return faults_.refuse(driver_code::kInvalidValue,
-                          "release_addresses of %#llx, %llu bytes: no reservation", Long{base}, Long{size});
-  }
+  if (const Status status = reservations_.check_release(base, size); status != kSuccess) return status;
   const auto inside = extents_.lower_bound(base);
   if (inside != extents_.end() && inside->first < base + size) {
     return faults_.refuse(driver_code::kInvalidValue, "release_addresses of %#llx: %#llx is still mapped",
                           Long{base}, Long{inside->first});
   }
-  reservations_.erase(found);
-  reserved_ -= size;
-  backing_->release(base, size);
+  reservations_.release(base);
   return kSuccess;
-}
-
-bool SimMemory::is_reserved(Address address, uint64_t size) const {
-  const auto found = entry_at(reservations_, address);
-  return found != reservations_.end() && address - found->first < found->second &&
-         size <= found->second - (address - found->first);
-}
-
-// ---- chunks
-
-uint64_t SimMemory::free() const noexcept {
-  const uint64_t used = shared_ == nullptr ? used_ : std::max(used_, shared_->used());
-  return capacity_ - std::min(capacity_, used);
-}
-
-Status SimMemory::charge(uint64_t size) {
-  if (size <= capacity_ - used_ && (shared_ == nullptr || shared_->charge(size, capacity_))) {
-    used_ += size;
-    return kSuccess;
-  }
-  return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
-                     "simulated device: %llu bytes wanted, %llu of %llu free", Long{size}, Long{free()},
-                     Long{capacity_});
-}
-
-void SimMemory::discharge(uint64_t size) noexcept {
-  used_ -= size;
-  if (shared_ != nullptr) shared_->refund(size);
-}
-
-Status SimMemory::create_chunk(uint64_t size, ChunkHandle& chunk) {
-  if (!is_granular(0, size)) {
-    return faults_.refuse(driver_code::kInvalidValue, "create_chunk of %llu bytes: not whole granules",
-                          Long{size});
-  }
-  if (const Status status = charge(size); status != kSuccess) return status;
-  Defer undo([&] { discharge(size); });
-  uint64_t offset = 0;
-  if (const Status status = backing_->create(size, offset); status != kSuccess) return status;
-  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false, false, false});
-  undo.cancel();
-  chunk = next_chunk_++;
-  return kSuccess;
-}
-
-Status SimMemory::release_chunk(ChunkHandle chunk) {
-  const auto found = chunks_.find(chunk);
-  if (found == chunks_.end() || found->second.released) {
-    return faults_.refuse(driver_code::kInvalidValue, "release_chunk of %llu: no such chunk", Long{chunk});
-  }
-  found->second.released = true;
-  release_if_unused(found);
-  return kSuccess;
-}
-
-/// Memory returns to the device when no handle, no mapping and no other holder keeps the chunk.
-void SimMemory::release_if_unused(Chunks::iterator chunk) {
-  const Chunk& state = chunk->second;
-  if (!state.released || state.mappings != 0 || state.held) return;
-  if (!state.imported) discharge(state.size);
-  backing_->discard(state.offset, state.size);
-  chunks_.erase(chunk);
-}
-
-Status SimMemory::export_chunk(ChunkHandle chunk, SharedChunk& shared) {
-  const auto found = chunks_.find(chunk);
-  if (found == chunks_.end() || found->second.released) {
-    return faults_.refuse(driver_code::kInvalidValue, "export_chunk of %llu: no such chunk", Long{chunk});
-  }
-  return backing_->export_part(found->second.offset, shared);
-}
-
-Status SimMemory::import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk) {
-  if (!is_granular(0, size)) {
-    return faults_.refuse(driver_code::kInvalidValue, "import_chunk of %llu bytes: not whole granules",
-                          Long{size});
-  }
-  uint64_t offset = 0;
-  if (const Status status = backing_->import_part(shared, size, offset); status != kSuccess) return status;
-  Defer undo([&] { backing_->discard(offset, size); });
-  chunks_.emplace(next_chunk_, Chunk{size, offset, 0, false, false, true});
-  undo.cancel();
-  chunk = next_chunk_++;
-  return kSuccess;
-}
-
-uint64_t SimMemory::chunk_size(ChunkHandle chunk) const {
-  const auto found = chunks_.find(chunk);
-  return found == chunks_.end() ? 0 : found->second.size;
-}
-
-Status SimMemory::hold(Address address) {
-  if (address == 0) {
-    for (auto it = chunks_.begin(); it != chunks_.end();) {
-      const auto chunk = it++;
-      chunk->second.held = false;
-      release_if_unused(chunk);
-    }
-    return kSuccess;
-  }
-  const auto extent = entry_at(extents_, address);
-  if (extent == extents_.end() || address - extent->first >= extent->second.size ||
-      extent->second.chunk == 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: no chunk is mapped at %#llx",
-                Long{address});
-  }
-  chunks_.find(extent->second.chunk)->second.held = true;
-  return kSuccess;
-}
-
-// ---- messages about sleeping memory
-
-void SimMemory::name_asleep(Address address, uint64_t size, const char* pool) noexcept {
-  const auto first = sleeping_.lower_bound(address);
-  sleeping_.erase(first, sleeping_.lower_bound(address + size));
-  if (pool == nullptr) return;
-  try {
-    sleeping_.insert_or_assign(address, Sleeping{size, pool});
-  } catch (const std::bad_alloc&) {
-    // Messages will say less then.
-  }
-}
-
-std::string SimMemory::name_of_sleeper(Address address, uint64_t size) const {
-  const auto last = entry_at(sleeping_, address + std::min(size - 1, kNever - address));
-  if (last == sleeping_.end() || last->first + last->second.size <= address) return {};
-  return ", which is asleep in pool '" + last->second.pool + "'";
 }
 
 // ---- mappings
 
 Status SimMemory::map(Address address, uint64_t size, ChunkHandle chunk) {
-  const auto found = chunks_.find(chunk);
-  if (found == chunks_.end() || found->second.released) {
+  const SimChunks::Chunk* const found = chunks_.find(chunk);
+  if (found == nullptr) {
     return faults_.refuse(driver_code::kInvalidValue, "map of chunk %llu: no such chunk", Long{chunk});
   }
-  if (size != found->second.size) {
+  if (size != found->size) {
     return faults_.refuse(driver_code::kNotSupported, "map of %llu bytes of a chunk of %llu: not all of it",
-                          Long{size}, Long{found->second.size});
+                          Long{size}, Long{found->size});
   }
-  if (!is_granular(address, size) || !is_reserved(address, size)) {
+  if (!is_granular(address, size) || !reservations_.has(address, size)) {
     return faults_.refuse(driver_code::kInvalidValue, "map at %#llx, %llu bytes: not in reserved addresses",
                           Long{address}, Long{size});
   }
@@ -235,12 +58,12 @@ Status SimMemory::map(Address address, uint64_t size, ChunkHandle chunk) {
                           Long{address}, Long{size}, Long{before->first});
   }
   const auto [extent, inserted] =
-      extents_.emplace(address, Extent{size, found->second.offset, chunk, Kind::device, 0, false, {}});
-  if (const Status status = backing_->map(address, size, found->second.offset); status != kSuccess) {
+      extents_.emplace(address, Extent{size, found->offset, chunk, Kind::device, 0, false, {}});
+  if (const Status status = backing_->map(address, size, found->offset); status != kSuccess) {
     extents_.erase(extent);
     return status;
   }
-  ++found->second.mappings;
+  chunks_.attach(chunk);
   return kSuccess;
 }
 
@@ -295,12 +118,22 @@ Status SimMemory::unmap(Address address, uint64_t size, const SimTimes& now) {
     if (status != kSuccess) return status;
   }
   if (const Status status = backing_->unmap(address, size); status != kSuccess) return status;
-  for (auto it = first; it != end; ++it) {
-    const auto chunk = chunks_.find(it->second.chunk);
-    --chunk->second.mappings;
-    release_if_unused(chunk);
-  }
+  for (auto it = first; it != end; ++it) chunks_.detach(it->second.chunk);
   extents_.erase(first, end);
+  return kSuccess;
+}
+
+Status SimMemory::hold(Address address) {
+  if (address == 0) {
+    chunks_.end_holds();
+    return kSuccess;
+  }
+  const auto extent = extent_with(address);
+  if (extent == extents_.end() || extent->second.chunk == 0) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: no chunk is mapped at %#llx",
+                Long{address});
+  }
+  chunks_.hold(extent->second.chunk);
   return kSuccess;
 }
 
@@ -316,21 +149,21 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
                        "simulated device: %llu bytes in one block are too many", Long{size});
   }
   const uint64_t taken = kind == Kind::pinned ? 0 : size;
-  if (kind == Kind::pinned && size > host_free()) {
+  if (kind == Kind::pinned && size > capacity_.host_free()) {
     return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
                        "simulated device: %llu bytes of the host wanted, %llu can be page-locked", Long{size},
-                       Long{host_free()});
+                       Long{capacity_.host_free()});
   }
-  if (const Status status = charge(taken); status != kSuccess) return status;
-  Defer undo([&] { discharge(taken); });
+  if (const Status status = capacity_.charge(taken); status != kSuccess) return status;
+  Defer undo([&] { capacity_.refund(taken); });
   // Every device can use pinned memory, and managed memory goes where it is used.
   const SimDeviceSet accessors = kind == Kind::device ? allocation_accessors_ : kAllSimDevices;
   auto entry = made_ahead<Extents>({size, 0, 0, kind, accessors, false, {}});
   Address found = 0;
   if (const Status status = back(size, entry.mapped(), found); status != kSuccess) return status;
-  put(extents_, found, std::move(entry));
+  insert_at(extents_, found, std::move(entry));
   undo.cancel();
-  if (kind == Kind::pinned) pinned_ += size;
+  if (kind == Kind::pinned) capacity_.pin(size);
   address = found;
   return kSuccess;
 }
@@ -361,9 +194,9 @@ Status SimMemory::deallocate(Kind kind, Address address, uint64_t size, const Si
   backing_->release(address, size);
   backing_->discard(found->second.offset, size);
   if (kind == Kind::pinned) {
-    pinned_ -= size;
+    capacity_.unpin(size);
   } else {
-    discharge(size);
+    capacity_.refund(size);
   }
   extents_.erase(found);
   return kSuccess;
@@ -393,7 +226,7 @@ void SimMemory::after_fork_in_parent() noexcept {
 }
 
 void SimMemory::after_fork_in_child() noexcept {
-  if (shared_ != nullptr) shared_->forget();
+  capacity_.after_fork_in_child();
   backing_->become_copy();
   for (const auto& [address, extent] : extents_) {
     const Permission access = extent.accessors == 0 ? Permission::none
@@ -423,16 +256,14 @@ bool SimMemory::resolve(Address address, uint64_t size, std::vector<Piece>& piec
 }
 
 bool SimMemory::is_pinned(Address address) const {
-  const auto extent = entry_at(extents_, address);
-  return extent != extents_.end() && address - extent->first < extent->second.size &&
-         extent->second.kind == Kind::pinned;
+  const auto extent = extent_with(address);
+  return extent != extents_.end() && extent->second.kind == Kind::pinned;
 }
 
 bool SimMemory::has_any_of(Address address, uint64_t size) const {
   if (size == 0) return false;
   const Address last = address + std::min(size - 1, kNever - address);
-  const auto reservation = entry_at(reservations_, last);
-  if (reservation != reservations_.end() && reservation->first + reservation->second > address) return true;
+  if (reservations_.has_any(address, last)) return true;
   const auto extent = entry_at(extents_, last);
   return extent != extents_.end() && extent->first + extent->second.size > address;
 }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a simulated device: reserved addresses, chunks, mappings, and blocks of the driver's own malloc.
-// A call that breaks a rule is refused, counted as a fault, and changes nothing. Neither does a call that
-// throws std::bad_alloc: it creates entries before it changes anything.
+// Memory of a simulated device: mappings of chunks at reserved addresses, and blocks of the driver's own
+// malloc. A call that breaks a rule is refused, counted as a fault, and changes nothing. Neither does a call
+// that throws std::bad_alloc: it creates entries before it changes anything.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "device/device.hpp"
 #include "device/sim/access.hpp"
 #include "device/sim/backing.hpp"
+#include "device/sim/capacity.hpp"
+#include "device/sim/chunks.hpp"
 #include "device/sim/clock.hpp"
 #include "device/sim/closed_memory.hpp"
 #include "device/sim/devices.hpp"
-#include "device/sim/shared.hpp"
+#include "device/sim/reservations.hpp"
+#include "device/sim/sleepers.hpp"
 
 namespace gpupool::internal {
-
-inline constexpr uint64_t kSimGranularity = 2 * kMiB;
 
 /// Not thread-safe: the device's lock is held.
 class SimMemory {
@@ -48,39 +48,25 @@ class SimMemory {
             SimFaults& faults)
       : ordinal_(ordinal),
         allocation_accessors_(sim_device_set(ordinal)),
-        capacity_(capacity),
-        host_(host),
+        faults_(faults),
         backing_(std::move(backing)),
         closed_(backing_->has_data()),
-        faults_(faults) {}
+        capacity_(capacity, host),
+        chunks_(*backing_, capacity_, faults),
+        reservations_(*backing_, faults) {}
   SimMemory(const SimMemory&) = delete;
   SimMemory& operator=(const SimMemory&) = delete;
   ~SimMemory();
 
-  /// From now on other processes share the capacity.
-  void share(std::unique_ptr<SimShared> shared) noexcept { shared_ = std::move(shared); }
-  uint64_t free() const noexcept;
-  /// Host memory that can still be page-locked.
-  uint64_t host_free() const noexcept { return host_ - pinned_; }
-  bool is_pinned(Address address) const;
-
-  /// Keeps the physical memory mapped at an address; 0: keeps none any more.
-  Status hold(Address address);
-
-  void name_asleep(Address address, uint64_t size, const char* pool) noexcept;
-  /// " (asleep: pool NAME)" if the first unmapped one of these addresses was marked so; else nothing.
-  std::string name_of_sleeper(Address address, uint64_t size) const;
   SimBacking& backing() noexcept { return *backing_; }
   SimAccesses& accesses() noexcept { return accesses_; }
   ClosedMemory& closed() noexcept { return closed_; }
+  SimSleepers& sleepers() noexcept { return sleepers_; }
+  SimCapacity& capacity() noexcept { return capacity_; }
+  SimChunks& chunks() noexcept { return chunks_; }
 
-  Status reserve_addresses(uint64_t size, Address& base);
+  Status reserve_addresses(uint64_t size, Address& base) { return reservations_.reserve(size, base); }
   Status release_addresses(Address base, uint64_t size);
-  Status create_chunk(uint64_t size, ChunkHandle& chunk);
-  Status release_chunk(ChunkHandle chunk);
-  Status export_chunk(ChunkHandle chunk, SharedChunk& shared);
-  /// Takes nothing of the capacity: the memory counts with the process that created it.
-  Status import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk);
   Status map(Address address, uint64_t size, ChunkHandle chunk);
   Status set_access(Address address, uint64_t size, SimDeviceSet accessors) {
     return protect(address, size, Permission::write, accessors);
@@ -89,6 +75,8 @@ class SimMemory {
   Status protect(Address address, uint64_t size, Permission access, SimDeviceSet accessors);
   /// A fault if a device's work that uses these addresses ends after that device's `now`.
   Status unmap(Address address, uint64_t size, const SimTimes& now);
+  /// Keeps the physical memory mapped at an address; 0: keeps none any more.
+  Status hold(Address address);
 
   Status allocate(Kind kind, uint64_t size, Address& address);
   /// The caller waits for this device's work; a fault if another device's ends after its `now`.
@@ -104,8 +92,6 @@ class SimMemory {
   void after_fork_in_parent() noexcept;
   void after_fork_in_child() noexcept;
 
-  /// The size of a chunk by its handle; 0 for none.
-  uint64_t chunk_size(ChunkHandle chunk) const;
   /// Calls visit(size) for each mapping that begins in [address, address + size).
   template <class Visit>
   void for_each_mapping(Address address, uint64_t size, Visit&& visit) const {
@@ -115,52 +101,30 @@ class SimMemory {
 
   /// The extents behind [address, address + size); false if not every byte is mapped and usable.
   bool resolve(Address address, uint64_t size, std::vector<Piece>& pieces);
+  bool is_pinned(Address address) const;
   /// Whether any of these addresses belongs to this device, mapped or not.
   bool has_any_of(Address address, uint64_t size) const;
 
  private:
-  struct Chunk {
-    uint64_t size = 0;
-    uint64_t offset = 0;
-    uint64_t mappings = 0;
-    bool released = false;
-    bool held = false;  // by somebody else
-    bool imported = false;
-  };
-  using Reservations = std::map<Address, uint64_t>;
   using Extents = std::map<Address, Extent>;
-  using Chunks = std::map<ChunkHandle, Chunk>;
 
-  bool is_reserved(Address address, uint64_t size) const;
-  Status charge(uint64_t size);
-  void discharge(uint64_t size) noexcept;
+  Extents::const_iterator extent_with(Address address) const;
   Status check_whole_mappings(const char* call, Address address, uint64_t size);
   Status check_idle(const char* call, Address address, const Extent& extent, SimDeviceSet devices,
                     const SimTimes& now);
-  void release_if_unused(Chunks::iterator chunk);
   Status back(uint64_t size, Extent& extent, Address& address);
 
   int32_t ordinal_;
   SimDeviceSet allocation_accessors_;
-  uint64_t capacity_;
-  uint64_t host_;
+  SimFaults& faults_;
   std::unique_ptr<SimBacking> backing_;
   ClosedMemory closed_;
-  SimFaults& faults_;
   SimAccesses accesses_;
-  uint64_t used_ = 0;
-  std::unique_ptr<SimShared> shared_;  // null: this process has the device to itself
-  uint64_t pinned_ = 0;
-  uint64_t reserved_ = 0;
-  ChunkHandle next_chunk_ = 1;
-  Reservations reservations_;
+  SimSleepers sleepers_;
+  SimCapacity capacity_;
+  SimChunks chunks_;
+  SimReservations reservations_;
   Extents extents_;
-  Chunks chunks_;
-  struct Sleeping {
-    uint64_t size = 0;
-    std::string pool;
-  };
-  std::map<Address, Sleeping> sleeping_;  // for messages
 };
 
 }  // namespace gpupool::internal

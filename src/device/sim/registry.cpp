@@ -130,7 +130,7 @@ Status make_sim_machine(int32_t ordinal, const SimSettings& settings, std::uniqu
   if (const Status status = SimShared::open(ordinal, shared); status != kSuccess) return status;
   machine = std::make_unique<SimMachine>(ordinal, settings, registry().addresses);
   std::snprintf(machine->info.id, sizeof machine->info.id, "%s", sim_shared_name(ordinal).c_str());
-  machine->memory.share(std::move(shared));
+  machine->memory.capacity().share(std::move(shared));
   return kSuccess;
 }
 

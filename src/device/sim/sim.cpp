@@ -44,7 +44,7 @@ class SimDevice final : public Device {
   Status free_memory(uint64_t& free) override {
     const std::lock_guard lock(state_.mutex);
     machine_.clock.charge(price::kMemoryInfo);
-    free = machine_.memory.free();
+    free = machine_.memory.capacity().free();
     return kSuccess;
   }
 
@@ -60,13 +60,13 @@ class SimDevice final : public Device {
   }
   Status create_chunk(uint64_t size, ChunkHandle& chunk) override {
     return call(Call::create, price::at(price::kCreate, size),
-                [&] { return machine_.memory.create_chunk(size, chunk); });
+                [&] { return machine_.memory.chunks().create(size, chunk); });
   }
   Status release_chunk(ChunkHandle chunk) override {
     const std::lock_guard lock(state_.mutex);
-    const double cost = price::at(price::kRelease, machine_.memory.chunk_size(chunk));
+    const double cost = price::at(price::kRelease, machine_.memory.chunks().size_of(chunk));
     if (const Status status = machine_.enter(Call::release, cost); status != kSuccess) return status;
-    return machine_.memory.release_chunk(chunk);
+    return machine_.memory.chunks().release(chunk);
   }
   Status map(Address address, uint64_t size, ChunkHandle chunk) override {
     return call(Call::map, price::at(price::kMap, size),
@@ -94,11 +94,12 @@ class SimDevice final : public Device {
   // ---- memory between processes
 
   Status export_chunk(ChunkHandle chunk, SharedChunk& shared) override {
-    return call(Call::share, price::kShare, [&] { return machine_.memory.export_chunk(chunk, shared); });
+    return call(Call::share, price::kShare,
+                [&] { return machine_.memory.chunks().export_chunk(chunk, shared); });
   }
   Status import_chunk(const SharedChunk& shared, uint64_t size, ChunkHandle& chunk) override {
     return call(Call::share, price::kShare,
-                [&] { return machine_.memory.import_chunk(shared, size, chunk); });
+                [&] { return machine_.memory.chunks().import_chunk(shared, size, chunk); });
   }
 
   // ---- peers
@@ -204,7 +205,7 @@ class SimDevice final : public Device {
 
   Status host_memory(uint64_t& available) override {
     const std::lock_guard lock(state_.mutex);
-    available = machine_.memory.host_free();
+    available = machine_.memory.capacity().host_free();
     return kSuccess;
   }
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override {
@@ -217,7 +218,7 @@ class SimDevice final : public Device {
   }
   void name_asleep(Address address, uint64_t size, const char* pool) noexcept override {
     const std::lock_guard lock(state_.mutex);
-    machine_.memory.name_asleep(address, size, pool);
+    machine_.memory.sleepers().name(address, size, pool);
   }
   Status begin_inspecting() override { return kSuccess; }
   Status inspect(std::span<const Look> looks, Address report, Stream stream) override {
