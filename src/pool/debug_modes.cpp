@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/parse.hpp"
+#include "device/device.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -55,6 +56,26 @@ Status parse_word(const char* name, std::string_view word, DebugModes& modes) {
   return read_bytes(name, word, word.substr(at + 1), modes.fence_least);
 }
 
+/// compute-sanitizer sees blocks in what the driver's malloc gave, and would report the pool's own fills and
+/// looks too.
+Status check_annotate(const DebugModes& modes, const DeviceInfo& info, bool vmm) {
+  if (!info.annotates) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "debug mode annotate needs a simulated device, or a GPU under compute-sanitizer");
+  }
+  if (!info.is_under_sanitizer) return kSuccess;
+  if (vmm) {
+    return fail(
+        GPUPOOL_ERROR_UNSUPPORTED,
+        "under compute-sanitizer, debug mode annotate needs mode 0 (auto) or 2 (driver), not 1 (vmm)");
+  }
+  if (modes.canary || modes.poison) {
+    return fail(GPUPOOL_ERROR_UNSUPPORTED,
+                "under compute-sanitizer, debug mode annotate goes with neither poison nor canary");
+  }
+  return kSuccess;
+}
+
 }  // namespace
 
 Status parse_debug_modes(const char* name, const char* text, DebugModes& modes) {
@@ -68,6 +89,17 @@ Status parse_debug_modes(const char* name, const char* text, DebugModes& modes) 
     if (rest.empty()) return refuse(name, "");
   }
   modes = found;
+  return kSuccess;
+}
+
+Status check_debug_modes(const DebugModes& modes, const DeviceInfo& info, bool vmm) {
+  const Status status = modes.annotate ? check_annotate(modes, info, vmm) : kSuccess;
+  if (status != kSuccess) return status;
+  if ((modes.canary || modes.poison) && !info.keeps_data) {
+    return fail(
+        GPUPOOL_ERROR_UNSUPPORTED,
+        "debug modes poison and canary need a device that keeps data, and this simulated one has none");
+  }
   return kSuccess;
 }
 

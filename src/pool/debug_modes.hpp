@@ -8,6 +8,8 @@
 
 namespace gpupool::internal {
 
+struct DeviceInfo;
+
 /// See docs/debugging.md. With all of them off, a pool does no extra work.
 struct DebugModes {
   bool poison = false;       // fill blocks with NaN when they are handed out, and once they are free
@@ -25,6 +27,10 @@ struct DebugModes {
 
 /// Reads "poison,canary,fence,guard,annotate,quarantine=64MiB"; `name` is what a message calls the text.
 Status parse_debug_modes(const char* name, const char* text, DebugModes& modes);
+
+/// UNSUPPORTED if a device lacks something that the modes need, or if they do not go with each other there.
+/// `vmm`: whether the pool maps its memory.
+Status check_debug_modes(const DebugModes& modes, const DeviceInfo& info, bool vmm);
 
 /// Sets the modes of pools that are created from now on. They take precedence over GPUPOOL_DEBUG.
 void set_debug_modes(const DebugModes& modes) noexcept;

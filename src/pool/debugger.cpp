@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/debugger.hpp"
 
-#include <cinttypes>
-#include <cstdio>
-#include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
-#include "base/defer.hpp"
-#include "base/log.hpp"
 #include "os/thread.hpp"
 #include "pool/holders.hpp"
 #include "pool/pool.hpp"
@@ -33,42 +29,15 @@ Debugger::Debugger(Pool& pool, const DebuggedRooms& debugged, const DebugModes& 
       sampler_(debugged.sampler),
       modes_(modes),
       inspector_(rooms_.device),
+      findings_(door_, book_, inspector_),
       quarantine_(modes.quarantine, book_, inspector_),
       fences_(rooms_, debugged.backing) {}
 
 Status Debugger::begin() {
-  if (modes_.annotate) {
-    if (const Status status = check_annotate(); status != kSuccess) return status;
-    rooms_.device.begin_annotating();
-  }
-  if (!modes_.canary && !modes_.poison) return kSuccess;
-  if (!rooms_.device.info().keeps_data) {
-    return fail(
-        GPUPOOL_ERROR_UNSUPPORTED,
-        "debug modes poison and canary need a device that keeps data, and this simulated one has none");
-  }
-  return inspector_.begin();
-}
-
-/// compute-sanitizer sees blocks in what the driver's malloc gave, and would report the pool's own fills and
-/// looks too.
-Status Debugger::check_annotate() const {
-  const DeviceInfo& info = rooms_.device.info();
-  if (!info.annotates) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED,
-                "debug mode annotate needs a simulated device, or a GPU under compute-sanitizer");
-  }
-  if (!info.is_under_sanitizer) return kSuccess;
-  if (rooms_.options.vmm) {
-    return fail(
-        GPUPOOL_ERROR_UNSUPPORTED,
-        "under compute-sanitizer, debug mode annotate needs mode 0 (auto) or 2 (driver), not 1 (vmm)");
-  }
-  if (modes_.canary || modes_.poison) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED,
-                "under compute-sanitizer, debug mode annotate goes with neither poison nor canary");
-  }
-  return kSuccess;
+  const Status status = check_debug_modes(modes_, rooms_.device.info(), rooms_.options.vmm);
+  if (status != kSuccess) return status;
+  if (modes_.annotate) rooms_.device.begin_annotating();
+  return modes_.canary || modes_.poison ? inspector_.begin() : kSuccess;
 }
 
 // ---- mallocs
@@ -88,13 +57,13 @@ Status Debugger::malloc(uint64_t size, uint64_t alignment, Stream stream, Addres
     return kSuccess;
   }
   const StackId stack = take_stack(kinds_to_take(kAllStacks));
-  Findings found;
+  std::vector<Finding> found;
   {
     const QuietLock lock = door_.enter();
     begin_life(address, size, stack);
-    collect_findings(found);
+    found = findings_.collect();
   }
-  tell(found);
+  findings_.tell(found);
   return kSuccess;
 }
 
@@ -148,9 +117,9 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.is_captured = !may;
   rooms_.device.annotate(address, life.room, Standing::open);
   if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
-  if (modes_.poison && may) poison(life, state, kNewPoison);
+  if (modes_.poison && may) inspector_.poison(life, state, kNewPoison);
   // Behind a fenced block is only what it was rounded up by.
-  if (modes_.canary && may && life.room != size) life.has_canary = put_canary(life, state);
+  if (modes_.canary && may && life.room != size) life.has_canary = inspector_.put_canary(life, state);
   life.is_poisoned = false;
   rooms_.device.annotate(address + size, life.room - size, Standing::closed);
   rooms_.device.annotate(address, size, Standing::block);
@@ -161,14 +130,6 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   }
 }
 
-bool Debugger::put_canary(const BlockRecord& life, const StreamState& state) noexcept {
-  const auto byte = static_cast<uint8_t>(canary_of(life.number));
-  const bool is_put = rooms_.device.fill(life.address + life.requested, byte, life.room - life.requested,
-                                         state.order.stream()) == kSuccess;
-  if (!is_put) inspector_.skip(1);
-  return is_put;
-}
-
 void Debugger::renew_canaries(Address start, uint64_t size) noexcept {
   const BlockRecord* first = book_.holder(start);
   book_.for_each_from(first != nullptr ? first->address : start, [&](BlockRecord& life) {
@@ -177,16 +138,9 @@ void Debugger::renew_canaries(Address start, uint64_t size) noexcept {
     StreamState& state = heap_of(*rooms_.space.map.find(life.address)).state();
     const bool may = Inspector::may_queue(state);
     if (!may) inspector_.skip(1);
-    life.has_canary = may && put_canary(life, state);
+    life.has_canary = may && inspector_.put_canary(life, state);
     return true;
   });
-}
-
-void Debugger::poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept {
-  const uint64_t size = align_down(life.requested, sizeof word);
-  const Stream stream = state.order.stream();
-  life.is_poisoned = size == 0 || rooms_.device.fill_words(life.address, word, size, stream) == kSuccess;
-  if (!life.is_poisoned) inspector_.skip(1);
 }
 
 // ---- frees
@@ -198,7 +152,7 @@ Status Debugger::free(Address address, Stream stream) {
   }
   const StackId stack = take_stack(kinds_to_take(kAllStacks));
   wait_for_work();
-  Findings found;
+  std::vector<Finding> found;
   Status status = kSuccess;
   {
     const QuietLock lock = door_.enter();
@@ -216,9 +170,9 @@ Status Debugger::free(Address address, Stream stream) {
     status = slow_path_.free(address, stream);
     if (status != kSuccess && was_live) life->died_ns = 0;
     if (status == kSuccess && was_live) close_block(before, is_captured);
-    collect_findings(found);
+    found = findings_.collect();
   }
-  tell(found);
+  findings_.tell(found);
   return status == GPUPOOL_ERROR_UNKNOWN_POINTER ? tell_story_of(pool_, address, status) : status;
 }
 
@@ -261,7 +215,7 @@ void Debugger::settle(Range& block) noexcept {
   }
   if (modes_.poison) {
     const bool may = Inspector::may_queue(state) && !life->is_captured;
-    may ? poison(*life, state, kFreePoison) : inspector_.skip(1);
+    may ? inspector_.poison(*life, state, kFreePoison) : inspector_.skip(1);
   }
   if (!modes_.canary && modes_.quarantine == 0) {
     allow_reuse(block);
@@ -336,14 +290,6 @@ void Debugger::guard(const Sighting& seen, uint64_t alignment, Address& address)
 
 // ---- findings
 
-void Debugger::collect_findings(Findings& found) noexcept {
-  try {
-    inspector_.collect(book_, found);
-  } catch (const std::bad_alloc&) {
-    // Another look will find it.
-  }
-}
-
 /// Looks behind blocks in use, from an address on. True if those were all; else `from` is where to go on.
 bool Debugger::look_at_lives(Address& from) noexcept {
   constexpr size_t kAtOnce = 1024;  // so that others get the lock
@@ -373,7 +319,7 @@ bool Debugger::look_at_lives(Address& from) noexcept {
 Status Debugger::check(uint64_t& count, std::string& text) {
   Address from = 0;
   for (bool done = false; !done;) {
-    Findings found;
+    std::vector<Finding> found;
     Status status = kSuccess;
     {
       QuietLock lock = door_.enter();
@@ -381,53 +327,29 @@ Status Debugger::check(uint64_t& count, std::string& text) {
       status = way_back_.wait_for_streams(lock, "check");
       way_back_.settle_all_pending(lock);
       fences_.sweep();
-      collect_findings(found);
+      found = findings_.collect();
     }
-    tell(found);
+    findings_.tell(found);
     if (status != kSuccess) return status;
   }
   const QuietLock lock = door_.enter();
-  count = findings_ + inspector_.untold();
-  for (const std::string& line : told_) text += line + "\n";
-  if (const uint64_t untold = inspector_.untold(); untold != 0)
-    text += std::to_string(untold) + " more were only counted\n";
-  if (const uint64_t skipped = inspector_.skipped(); skipped != 0)
-    text += std::to_string(skipped) + " fills and looks were left out, while streams captured or were gone\n";
+  findings_.describe(count, text);
   if (unfenced_ != 0) text += std::to_string(unfenced_) + " blocks have no fence, for want of memory\n";
   return kSuccess;
-}
-
-/// Call it with no lock held, since it asks the loader for names.
-void Debugger::tell(const Findings& found) noexcept {
-  for (const Finding& finding : found) {
-    try {
-      const std::string line = describe_finding(finding);
-      log_line(GPUPOOL_LOG_ERROR, "%s", line.c_str());
-      if (!log_enabled(GPUPOOL_LOG_ERROR)) std::fprintf(stderr, "gpupool: %s\n", line.c_str());
-      const QuietLock lock = door_.look();
-      told_.push_back(line);
-      if (told_.size() > kToldMax) told_.pop_front();
-    } catch (const std::bad_alloc&) {
-      // The finding counts all the same.
-    }
-    const QuietLock lock = door_.look();
-    ++findings_;
-  }
 }
 
 void Debugger::end(QuietLock& lock) noexcept {
   // From here on, nobody but the log sees the findings.
   (void)empty_quarantine();
   (void)way_back_.wait_for_streams(lock, "the pool's end");
-  Findings found;
-  collect_findings(found);
+  const std::vector<Finding> found = findings_.collect();
   is_ending_ = true;
   way_back_.settle_all_pending(lock);
   (void)empty_quarantine();
   (void)way_back_.wait_for_streams(lock, "the pool's end");
   fences_.end();
   lock.unlock();
-  tell(found);
+  findings_.tell(found);
   inspector_.end();
   lock.lock();
 }

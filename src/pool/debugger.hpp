@@ -7,13 +7,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
-#include <vector>
 
 #include "pool/book.hpp"
 #include "pool/debug_modes.hpp"
 #include "pool/fences.hpp"
+#include "pool/findings.hpp"
 #include "pool/inspector.hpp"
 #include "pool/quarantine.hpp"
 #include "pool/quiet_lock.hpp"
@@ -87,28 +86,20 @@ class Debugger {
   const AddressBook& book() const noexcept { return book_; }
 
  private:
-  using Findings = std::vector<Finding>;
-
   /// Bytes behind each block, for a canary or as closed memory.
   static constexpr uint64_t kApart = 512;
   static constexpr size_t kMostGuards = 64;
-  static constexpr size_t kToldMax = 16;
 
-  Status check_annotate() const;
   bool wants_fence(uint64_t size) const noexcept;
   bool is_of_graph(const BlockRecord& life) const noexcept;
   Status allocate(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
   Status allocate_fenced(uint64_t size, uint64_t alignment, Stream stream, Address& address, Sighting& seen);
-  bool put_canary(const BlockRecord& life, const StreamState& state) noexcept;
   void begin_life(Address address, uint64_t size, StackId stack) noexcept;
   void wait_for_work();
   void close_block(const BlockRecord& life, bool is_captured) noexcept;
   void allow_reuse(Range& block) noexcept;
   bool may_guard() noexcept;
-  void poison(BlockRecord& life, StreamState& state, uint32_t word) noexcept;
-  void collect_findings(Findings& found) noexcept;
   bool look_at_lives(Address& from) noexcept;
-  void tell(const Findings& found) noexcept;
 
   Pool& pool_;
   const Rooms& rooms_;
@@ -121,14 +112,13 @@ class Debugger {
   const DebugModes modes_;
   AddressBook book_;
   Inspector inspector_;
+  Findings findings_;
   Quarantine quarantine_;
   Fences fences_;
   uint64_t number_ = 0;
   uint64_t unfenced_ = 0;  // blocks without a fence, for want of memory
   uint64_t guard_ns_ = 0;  // time that guards took
   bool is_ending_ = false;
-  uint64_t findings_ = 0;
-  std::deque<std::string> told_;  // the last findings, in words
 };
 
 }  // namespace gpupool::internal

@@ -64,6 +64,21 @@ bool Inspector::may_queue(StreamState& state) noexcept {
   return state.capture == 0 && !state.order.is_retired() && !state.order.capturing();
 }
 
+bool Inspector::put_canary(const BlockRecord& life, const StreamState& state) noexcept {
+  const auto byte = static_cast<uint8_t>(canary_of(life.number));
+  const bool is_put = device_.fill(life.address + life.requested, byte, life.room - life.requested,
+                                   state.order.stream()) == kSuccess;
+  if (!is_put) skip(1);
+  return is_put;
+}
+
+void Inspector::poison(BlockRecord& life, const StreamState& state, uint32_t word) noexcept {
+  const uint64_t size = align_down(life.requested, sizeof word);
+  const Stream stream = state.order.stream();
+  life.is_poisoned = size == 0 || device_.fill_words(life.address, word, size, stream) == kSuccess;
+  if (!life.is_poisoned) skip(1);
+}
+
 void Inspector::queue(const Looks& looks, StreamState& state) noexcept {
   if (looks.empty()) return;
   const auto report = reinterpret_cast<Address>(report_);

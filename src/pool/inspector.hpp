@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has the device see whether memory still holds what it was filled with, in the order of a stream, and tells
-// what it found instead.
+// Has the device fill memory, and see whether it still holds that, in the order of a stream, and tells what
+// it found instead.
 #pragma once
 
 #include <array>
@@ -66,6 +66,13 @@ class Inspector {
   /// Allocate and free page-locked memory. Call end() once no look is under way. Both may wait for the GPU.
   Status begin();
   void end() noexcept;
+
+  // Fills are left out where the device refuses them; whether the stream may be used, the caller asks.
+
+  /// Fills what is behind a block. Returns whether it did.
+  bool put_canary(const BlockRecord& life, const StreamState& state) noexcept;
+  /// Fills a block with a word of poison.
+  void poison(BlockRecord& life, const StreamState& state, uint32_t word) noexcept;
 
   /// Queues looks on the stream, or leaves them out.
   void queue(const Looks& looks, StreamState& state) noexcept;

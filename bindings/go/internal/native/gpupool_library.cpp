@@ -92,6 +92,7 @@
 #include "../../../../src/pool/exports.cpp"
 #include "../../../../src/pool/fall_asleep.cpp"
 #include "../../../../src/pool/fences.cpp"
+#include "../../../../src/pool/findings.cpp"
 #include "../../../../src/pool/growth.cpp"
 #include "../../../../src/pool/holders.cpp"
 #include "../../../../src/pool/inspector.cpp"
