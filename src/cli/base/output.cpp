@@ -71,6 +71,14 @@ double round_to(double value, int digits) {
   return std::round(value * scale) / scale;
 }
 
+std::string list_first(const std::vector<std::string>& names, size_t most, std::string_view between) {
+  const size_t shown = std::min(names.size(), most);
+  std::string text;
+  for (size_t i = 0; i < shown; ++i) text += fmt::format("{}{}", i == 0 ? "" : between, names[i]);
+  if (shown < names.size()) text += fmt::format("{}and {} more", between, names.size() - shown);
+  return text;
+}
+
 Progress::Progress()
     : is_terminal_(is_terminal(stderr)), next_draw_(Clock::now() + std::chrono::seconds(1)) {}
 

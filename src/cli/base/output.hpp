@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people and programs read: tables, lines of JSON, a progress bar, numbers.
+// What people and programs read: tables, lines of JSON, a progress bar, numbers, lists that are cut.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <nlohmann/json_fwd.hpp>
@@ -45,6 +46,9 @@ void print_json(const nlohmann::ordered_json& object);
 
 /// Rounds to `digits` decimals, so that JSON shows no more precision than was measured.
 double round_to(double value, int digits);
+
+/// "a, b, and 7 more": the first `most` names with what goes between them, and how many others there are.
+std::string list_first(const std::vector<std::string>& names, size_t most, std::string_view between);
 
 /// That moment in local time, as strftime writes it; "" if there is no such time.
 std::string clock_text(std::time_t moment, const char* format);

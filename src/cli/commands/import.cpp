@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
 #include "cli/base/out_file.hpp"
+#include "cli/base/output.hpp"
 #include "cli/base/text_file.hpp"
 #include "cli/commands/watch_commands.hpp"
 #include "cli/formats/import_rmm.hpp"
@@ -27,16 +30,11 @@ void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& o
   if (options.format == "recording") return out.write(pack_gzip(bytes_of_recording(recording)));
   if (recording.pools.size() > 1) {
     constexpr size_t kMostNamed = 16;
-    std::string devices;
-    size_t named = 0;
-    for (const auto& [pool, about] : recording.pools) {
-      if (named++ == kMostNamed) break;
-      devices += fmt::format(" {}", pool - 1);
-    }
-    if (recording.pools.size() > kMostNamed)
-      devices += fmt::format(" and {} more", recording.pools.size() - kMostNamed);
-    throw InputError(
-        fmt::format("{}: several devices have blocks:{}. Choose one with --device", label, devices));
+    std::vector<std::string> devices;
+    devices.reserve(recording.pools.size());
+    for (const auto& [pool, about] : recording.pools) devices.push_back(std::to_string(pool - 1));
+    throw InputError(fmt::format("{}: several devices have blocks: {}. Choose one with --device", label,
+                                 list_first(devices, kMostNamed, " ")));
   }
   write_trace(recording, recording.pools.begin()->first, [&](std::string_view piece) { out.write(piece); });
 }

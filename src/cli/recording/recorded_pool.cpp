@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
 #include "cli/recording/live.hpp"
 
 namespace gpupool::cli {
@@ -26,14 +29,11 @@ uint64_t choose_pool(const Recording& recording, uint64_t wanted) {
   if (wanted != 0 || used.size() == 1) return wanted != 0 ? wanted : used.begin()->first;
   if (used.empty()) throw InputError(recording.file + ": nothing was allocated");
   constexpr size_t kMostNamed = 4;
-  std::string names;
-  size_t named = 0;
-  for (const auto& [pool, mallocs] : used) {
-    if (named++ == kMostNamed) break;
-    names += fmt::format("{}{} ({} mallocs)", names.empty() ? "" : ", ", pool, mallocs);
-  }
-  if (used.size() > kMostNamed) names += fmt::format(", and {} more", used.size() - kMostNamed);
-  throw InputError(fmt::format("{}: choose one with --pool: {}", recording.file, names));
+  std::vector<std::string> names;
+  names.reserve(used.size());
+  for (const auto& [pool, mallocs] : used) names.push_back(fmt::format("{} ({} mallocs)", pool, mallocs));
+  throw InputError(
+      fmt::format("{}: choose one with --pool: {}", recording.file, list_first(names, kMostNamed, ", ")));
 }
 
 namespace {
