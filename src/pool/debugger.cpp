@@ -338,6 +338,18 @@ Status Debugger::check(uint64_t& count, std::string& text) {
   return kSuccess;
 }
 
+bool Debugger::find_story(Address address, std::string& story) {
+  BlockRecord life;
+  {
+    const QuietLock lock = door_.look();
+    const BlockRecord* found = book_.holder(address);
+    if (found == nullptr) return false;
+    life = *found;
+  }
+  story = describe_life(life);
+  return true;
+}
+
 void Debugger::end(QuietLock& lock) noexcept {
   // From here on, nobody but the log sees the findings.
   (void)empty_quarantine();

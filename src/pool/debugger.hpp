@@ -66,6 +66,8 @@ class Debugger {
   /// Looks at all live blocks, and waits for that. Gives the number of findings so far, and the last of them
   /// in words. Throws std::bad_alloc.
   Status check(uint64_t& count, std::string& text);
+  /// What the book says of an address; false if it knows nothing.
+  bool find_story(Address address, std::string& story);
 
   // ---- with the pool's lock
 

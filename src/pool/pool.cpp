@@ -15,7 +15,6 @@
 #include "pool/registry.hpp"
 #include "pool/segment_source.hpp"
 #include "pool/snapshot.hpp"
-#include "pool/story.hpp"
 
 namespace gpupool::internal {
 
@@ -60,18 +59,6 @@ Status Pool::begin_debugging() {
 Status Pool::check(uint64_t& count, std::string& text) {
   count = 0;
   return debugger_ != nullptr ? debugger_->check(count, text) : kSuccess;
-}
-
-bool Pool::find_story(Address address, std::string& story) {
-  BlockRecord life;
-  {
-    const Lock lock = door_.look();
-    const BlockRecord* found = debugger_ != nullptr ? debugger_->book().holder(address) : nullptr;
-    if (found == nullptr) return false;
-    life = *found;
-  }
-  story = describe_life(life);
-  return true;
 }
 
 /// After fork the driver must not be asked: statistics stay as they were.

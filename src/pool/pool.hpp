@@ -135,7 +135,9 @@ class Pool {
   /// Says what is at an address. Returns how sure that is, 0: nothing is known. Call it with no lock held.
   int explain(Address address, std::string& text);
   /// What the address book says of an address; false if it knows nothing. Call it with no lock held.
-  bool find_story(Address address, std::string& story);
+  bool find_story(Address address, std::string& story) {
+    return debugger_ != nullptr && debugger_->find_story(address, story);
+  }
   Sleeper& sleeper() noexcept { return sleeper_; }
   const Sampler& sampler() const noexcept { return sampler_; }
   /// Its figures for other processes.
