@@ -11,6 +11,8 @@
 using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
 using namespace gpupool::internal::abi;  // NOLINT
 
+// Named as the library's own, since malloc_aligned is on the stacks of mallocs wherever it is not inlined.
+namespace gpupool::internal {
 namespace {
 
 template <typename Struct>
@@ -52,6 +54,7 @@ bool can_watch(const gpupool_t* pool) noexcept {
 }
 
 }  // namespace
+}  // namespace gpupool::internal
 
 extern "C" {
 

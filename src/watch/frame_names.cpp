@@ -45,11 +45,16 @@ bool begins(std::string_view text, std::string_view with) noexcept {
   return text.substr(0, with.size()) == with;
 }
 
+/// Whether it is this C function, or a lambda in it.
+bool is_of(std::string_view name, std::string_view function) noexcept {
+  return begins(name, function) && (name.size() == function.size() || name[function.size()] == ':');
+}
+
 /// A function of the library, of its C++ and Rust bindings, or what cgo puts in front of Go's.
 bool is_own_name(std::string_view name) noexcept {
   if (begins(name, "<")) name.remove_prefix(1);
-  return begins(name, "gpupool::") || name == "gpupool_malloc" || name == "gpupool_malloc_aligned" ||
-         name == "gpupool_free" || begins(name, "_cgo_");
+  return begins(name, "gpupool::") || is_of(name, "gpupool_malloc") ||
+         is_of(name, "gpupool_malloc_aligned") || is_of(name, "gpupool_free") || begins(name, "_cgo_");
 }
 
 std::string line_of(const os::Origin& origin, std::string name, const void* code) {
