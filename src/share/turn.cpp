@@ -18,10 +18,10 @@ constexpr uint64_t kFirstGapNs = 2'000'000;
 constexpr uint64_t kSweepNs = 1'000'000;
 
 /// A member that asks again within this time is still growing, and asks for more than it lacks, so that its
-/// neighbours release memory while it uses what they have released before: as much as it has asked for since
-/// it began to grow, which bounds what is given in vain, and at most this much.
-constexpr uint64_t kGrowthGapNs = 10'000'000;
-constexpr uint64_t kMostAhead = uint64_t{4} << 30;
+/// neighbours release memory while it uses what they have released before: half of what it has asked for
+/// since it began to grow, which bounds what is given in vain, and at most this much.
+constexpr uint64_t kGrowthGapNs = 5'000'000;
+constexpr uint64_t kMostAhead = uint64_t{1} << 30;
 
 /// A member that has taken nothing from the group for this long is idle.
 constexpr uint64_t kIdleNs = 1'000'000'000;
@@ -209,7 +209,7 @@ bool Turn::put_own_to_sleep(uint64_t bytes) noexcept {
 uint64_t Member::ahead(uint64_t now) noexcept {
   const SpinGuard lock(lock_);
   if (now - asked_at_ > kGrowthGapNs) grown_ = 0;
-  return std::min(grown_, kMostAhead);
+  return std::min(grown_ / 2, kMostAhead);
 }
 
 void Member::note_growth(uint64_t bytes) noexcept {
