@@ -60,7 +60,13 @@ struct Shares {
   double least_part = 0;   // of an equal one, on average
   double driver_time = 0;  // the largest part of the time that the driver took
 
-  bool are_fair() const { return least_part >= 0.9 && driver_time <= 0.01; }
+  bool are_fair() const { return least_part >= 0.9 && driver_time <= kMostDriverTime; }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static constexpr double kMostDriverTime = 0.03;  // a sanitizer slows down the simulated driver
+#else
+  static constexpr double kMostDriverTime = 0.01;
+#endif
 };
 
 class Greedy : public PoolsTest {
@@ -115,7 +121,7 @@ TEST_F(Greedy, F14_ProcessesComeToLikeParts) {
     }
   }
   EXPECT_GE(shares.least_part, 0.9);
-  EXPECT_LE(shares.driver_time, 0.01);
+  EXPECT_LE(shares.driver_time, Shares::kMostDriverTime);
   for (const pid_t child : children) end(child);
 }
 
