@@ -12,6 +12,7 @@
 
 #include "base/defer.hpp"
 #include "base/lasting.hpp"
+#include "os/clock.hpp"
 #include "os/mutex.hpp"
 #include "os/process.hpp"
 
@@ -238,7 +239,8 @@ bool Member::charge(uint64_t bytes) noexcept {
   const uint64_t limit = own().limit.load(std::memory_order_relaxed);
   if (limit != 0 && reserved_ + bytes > std::max(limit, guaranteed_)) return false;
   if (!recharge(reserved_ + bytes, guaranteed_, true)) return false;
-  own().active_at.store(coarse_now_ns(), std::memory_order_relaxed);
+  // A few instructions, also where each is stepped through: the precise clock would begin again and again.
+  own().active_at.store(os::coarse_ns(), std::memory_order_relaxed);
   ++charges_;
   return true;
 }

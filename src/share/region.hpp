@@ -154,8 +154,6 @@ bool is_locked(const File& file, uint32_t slot) noexcept;
 // System services: time, and waiting for another process.
 
 uint64_t now_ns() noexcept;
-/// The same clock, some milliseconds late at most, at a few instructions whatever the host is.
-uint64_t coarse_now_ns() noexcept;
 /// Waits until the word rings, or the time is up. No limit: ~0. May end early.
 void wait_for(Bell& bell, uint32_t seen, uint64_t nanoseconds) noexcept;
 void ring(Bell& bell) noexcept;

@@ -67,10 +67,6 @@ uint64_t now_ns() noexcept {
   return 0;
 }
 
-uint64_t coarse_now_ns() noexcept {
-  return 0;
-}
-
 void wait_for(Bell&, uint32_t, uint64_t) noexcept {}
 
 void ring(Bell&) noexcept {}

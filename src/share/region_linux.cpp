@@ -226,22 +226,10 @@ bool is_locked(const File& file, uint32_t slot) noexcept {
   return !set_lock(file, F_WRLCK, F_OFD_GETLK, slot, lock) || lock.l_type != F_UNLCK;
 }
 
-namespace {
-
-uint64_t time_of(clockid_t clock) noexcept {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-}  // namespace
-
 uint64_t now_ns() noexcept {
-  return time_of(CLOCK_MONOTONIC);
-}
-
-uint64_t coarse_now_ns() noexcept {
-  return time_of(CLOCK_MONOTONIC_COARSE);
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 void wait_for(Bell& bell, uint32_t seen, uint64_t nanoseconds) noexcept {
