@@ -22,11 +22,16 @@ def why_not():
 
 
 # With debug modes, blocks are larger than asked for, and none is exported to other processes.
-EXACT_BYTES = (
-    *("bytes_by_step", "case_statistics", "case_snapshot", "history_and_recording", "test_mem_pool"),
-    *("case_cuda_core", "case_all_on_one_pool"),
-)
-EXPORTS = ("test_ipc.py", "test_sharing_between_processes")
+EXACT_BYTES = [
+    "case_all_on_one_pool",
+    "case_bytes_by_step",
+    "case_cuda_core",
+    "case_history_and_recording",
+    "case_snapshot",
+    "case_statistics",
+    "test_mem_pool",
+]
+EXPORTS = ["test_ipc.py", "test_sharing_between_processes"]
 
 
 def pytest_collection_modifyitems(items):
@@ -35,5 +40,5 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=reason))
     if os.environ.get("GPUPOOL_DEBUG"):
         for item in items:
-            if any(part in item.nodeid for part in (*EXACT_BYTES, *EXPORTS)):
+            if any(part in item.nodeid for part in EXACT_BYTES + EXPORTS):
                 item.add_marker(pytest.mark.skip(reason="counts exact bytes, or exports, which debug modes change"))

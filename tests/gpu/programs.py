@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs Python in a separate process, because each process decides once what gpupool serves."""
 
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 
+_package = importlib.util.find_spec("gpupool")
+# The command of the installed package.
+COMMAND = Path(_package.origin).parent / "bin" / "gpupool" if _package else Path("gpupool")
 DAMAGE = re.compile(r"^.* w(?:as|ere) written (?:beyond the end|after the free) of a block.*$", re.MULTILINE)
 
 

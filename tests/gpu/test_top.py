@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpupool top` and `gpupool why` with the real driver: what NVML knows of the card, and what is not in pools."""
+"""`gpupool top` with the real driver: what NVML knows of the card, and what is not in pools."""
 
 import contextlib
-import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from programs import COMMAND
 
 MIB = 1 << 20
-found = importlib.util.find_spec("gpupool")
-COMMAND = Path(found.origin).parent / "bin" / "gpupool" if found else Path()
 HOLDER = f"""
 import ctypes, gpupool
 pool = gpupool.Pool(device=0)
@@ -62,8 +59,7 @@ def test_what_is_in_no_pool_is_told():
     assert pool["device_id"] == gpu["gpu"]
     assert gpu["pools_bytes"] >= pool["reserved_bytes"] >= 64 * MIB
     assert gpu["used_bytes"] - gpu["pools_bytes"] >= 300 * MIB
+    assert process.pid not in [later.get("pid") for later in look()]
     if not row["gpus"]:
         pytest.skip("NVML tells nothing of single processes here, as in many containers")
     assert row["gpus"][0]["other_bytes"] >= 300 * MIB
-    gone = [row.get("pid") for row in look()]
-    assert process.pid not in gone

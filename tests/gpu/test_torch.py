@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from programs import read_cases, run
+from programs import COMMAND, read_cases, run
 
 HERE = Path(__file__).parent
 CASES = re.findall(r"^def (case_\w+)", (HERE / "torch_cases.py").read_text(encoding="utf-8"), re.MULTILINE)
@@ -23,8 +23,6 @@ def why_not():
             return f"{name} is not installed"
     return "" if run("-c", "import torch; torch.ones(1).cuda()").returncode == 0 else "PyTorch has no GPU here"
 
-
-COMMAND = Path(importlib.util.find_spec("gpupool").origin).parent / "bin" / "gpupool" if not why_not() else Path()
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import gpupool
 import torch
 from gpupool import torch as gpupool_torch
-from programs import report_cases
+from programs import COMMAND, report_cases
 
 MIB = 1 << 20
 MODE = ""
@@ -305,7 +305,7 @@ def case_history_and_recording_tell_the_same():
         torch.cuda.memory._record_memory_history(enabled=None)
         gpupool.record_stop()
         command = [
-            str(Path(gpupool.__file__).parent / "bin" / "gpupool"),
+            str(COMMAND),
             "export",
             recorded,
             "--format",
