@@ -3,6 +3,7 @@
 """Figures of gpupool top for a process that does what each of them counts, and what looking at many costs. Uses
 GPUPOOL_COMMAND and GPUPOOL_LIBRARY."""
 
+import os
 import subprocess
 import sys
 import time
@@ -30,10 +31,12 @@ for line in sys.stdin:
     lib.gpupool_set_name(pool, b"told")  # the page has all figures now
     print("done", flush=True)
 """
-MANY = """
+A_HUNDRED = """
 for _ in range(100):
     if os.fork() == 0:
-        take(default_pool(), 1 << 20)
+        pool = default_pool()
+        lib.gpupool_set_name(pool, os.environ["POOL_NAME"].encode())
+        take(pool, 1 << 20)
         os.read(0, 1)
         os._exit(0)
 stay()
@@ -108,13 +111,23 @@ class Figures(TopTest):
             self.assertGreaterEqual(rate, 0.9 * count / max(took + 0.1, 1.1))
 
 
-class Cost(TopTest):
-    def test_a_look_a_second_at_a_hundred_processes(self):
-        self.start_pool(MANY)
+class AHundred(TopTest):
+    def test_each_is_seen_and_a_look_a_second_costs_little(self):
+        name = f"a hundred of {os.getpid()}"  # other tests have such processes too, meanwhile
+        parent = self.start_pool(A_HUNDRED, POOL_NAME=name)
+
+        def ours():
+            return [each for each in self.objects()[1].values()
+                    if any(pool["name"] == name and pool["live_bytes"] == MIB for pool in each["pools"])]
+
         deadline = time.monotonic() + 60
-        while sum(bool(each["pools"]) for each in self.objects()[1].values()) < 100:
+        while len(seen := ours()) < 100:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.1)
+        self.assertEqual(len(seen), 100)
+        self.assertTrue(all(each["pid"] == each["inner_pid"] for each in seen))
+        self.assertNotIn(parent.pid, [each["pid"] for each in seen])
+
         looks = 4
         top = self.start_top("-i", "1", stdout=subprocess.PIPE)
         reader = Reader(top.pid)
