@@ -11,14 +11,6 @@ namespace {
 constexpr unsigned kSpins = 200;
 constexpr uint32_t kRestNanoseconds = 50'000;
 
-void pause() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 /// Gives the core to another thread. A mere yield would return at once if the caller is a real-time thread
 /// and the holder is not. Waiting on the lock itself would need an exchange in unlock().
 void rest() noexcept {
@@ -27,9 +19,17 @@ void rest() noexcept {
 
 }  // namespace
 
+void cpu_relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 void SpinLock::lock_contended() noexcept {
   for (unsigned spins = 0; !try_lock();) {
-    for (; is_locked(); ++spins) spins < kSpins ? pause() : rest();
+    for (; is_locked(); ++spins) spins < kSpins ? cpu_relax() : rest();
   }
 }
 

@@ -6,6 +6,9 @@
 
 namespace gpupool::internal {
 
+/// Some 50 ns for whoever waits for another core: it takes little of what threads on the same core share.
+void cpu_relax() noexcept;
+
 /// Uncontended: one atomic exchange to lock, one plain store to unlock. Works with std::lock_guard. Never
 /// held across a driver call, a callback, or anything else that can block. A long waiter sleeps in between,
 /// so the holder can run even if the waiter has a higher priority and the only core.

@@ -15,7 +15,7 @@ namespace gpupool::internal::share {
 
 inline constexpr uint32_t kSlots = 256;
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 2;
+inline constexpr uint32_t kMinor = 0;
 inline constexpr char kMagic[8] = {'g', 'p', 's', 'h', 'a', 'r', 'e', '\n'};
 
 using Number = std::atomic<uint64_t>;
@@ -52,7 +52,7 @@ struct Header {
 };
 
 /// A place in the group. Belongs to the holder of its byte's lock.
-struct alignas(256) Slot {
+struct alignas(64) Slot {
   Account account;
   // ---- the owner writes, others read
   Number reserved;  // bytes; hints, as are the next ones
@@ -65,24 +65,22 @@ struct alignas(256) Slot {
   Number deadline;  // and until when, in ns of the monotonic clock
   Number pid;       // as its own namespace sees it; 0: the place is free
   Number uid;
-  std::array<Number, 4> name;  // of the program; 32 bytes
+  std::array<Number, 4> name;      // of the program; 32 bytes
+  Number active_at;                // when it last took memory, in ns of the monotonic clock; 0: never
+  std::atomic<uint32_t> sleepers;  // its pools that may be put to sleep
   // ---- others write, the owner reads
-  Number limit;                         // bytes; 0: only the group's
-  Number wanted_guarantee;              // bytes + 1; 0: no change requested
-  Number asked;                         // bytes to give back
-  Number asked_until;                   // when the asker will stop waiting
-  std::atomic<uint32_t> asked_by_rich;  // 1: the asker holds more than an equal share
+  Number limit;                          // bytes; 0: only the group's
+  Number wanted_guarantee;               // bytes + 1; 0: no change requested
+  Number asked;                          // bytes to give back
+  Number asked_until;                    // when the asker will stop waiting
+  std::atomic<uint32_t> asked_by_rich;   // 1: the asker holds more than an equal share
+  std::atomic<uint32_t> asked_to_sleep;  // 1: if what is cached is not enough
   std::atomic<int32_t> asked_priority;
   std::atomic<int32_t> priority;
   Bell bell;      // rings when a request arrives
   Bell answered;  // the last ring that was answered
   // ---- written by the member that found the owner dead
   Number dead_since;  // ns of the monotonic clock; 0: alive, or nothing left of it
-  // ---- since minor version 1
-  std::atomic<uint32_t> sleepers;        // the owner writes: its pools that may be put to sleep
-  std::atomic<uint32_t> asked_to_sleep;  // others write: 1: if what is cached is not enough
-  // ---- since minor version 2
-  Number active_at;  // the owner writes: when it last took memory, in ns of the monotonic clock; 0: never
 };
 
 struct Layout {
@@ -92,7 +90,7 @@ struct Layout {
   };
   std::array<Slot, kSlots> slots;
 };
-static_assert(offsetof(Layout, slots) == 4096 && sizeof(Slot) == 256);
+static_assert(offsetof(Layout, slots) == 4096 && sizeof(Slot) == 320);
 inline constexpr size_t kRegionBytes = sizeof(Layout);
 
 inline Account& account_of(Layout& layout, uint32_t slot) noexcept {

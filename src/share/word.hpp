@@ -16,8 +16,11 @@
 // interleaving, with deaths at every step.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+
+#include "base/spin_lock.hpp"
 
 namespace gpupool::internal::share {
 
@@ -29,11 +32,12 @@ inline constexpr uint64_t kMostUnits = (uint64_t{1} << 32) - 1;
 using Word = std::atomic<uint64_t>;
 static_assert(Word::is_always_lock_free, "the word is shared by processes");
 
-/// A member's part of the protocol. In shared memory.
+/// A member's part of the protocol. In shared memory. Others write `done`, the owner the rest: on lines of
+/// their own, so that the owner's stay in its core.
 struct Account {
   Word state;
   Word intent;
-  Word done;
+  alignas(64) Word done;
 };
 
 namespace word {
@@ -79,6 +83,21 @@ inline bool note(const Word& word, Account& writer, uint64_t seen) noexcept {
   return done == number || writer.done.compare_exchange_strong(done, number, std::memory_order_seq_cst);
 }
 
+/// Waits after a collision, longer after each. Whoever made its change can make many more meanwhile, with the
+/// word in its core; if all tried again at once, the word would go from core to core for every change.
+class Backoff {
+ public:
+  void wait() noexcept {
+    for (uint32_t i = 0; i < pauses_; ++i) cpu_relax();
+    pauses_ = std::min(2 * pauses_, kMostPauses);
+  }
+
+ private:
+  static constexpr uint32_t kMostPauses = 1024;  // 50 us
+
+  uint32_t pauses_ = 64;
+};
+
 /// Changes the used amount by `delta` units for the owner of an account, or for the holder of a dead owner's
 /// place. `account_of(slot)` returns the account of each slot below 256. False, and nothing changed, if that
 /// would exceed `limit`.
@@ -88,15 +107,13 @@ bool change(Word& word, AccountOf account_of, uint32_t self, int64_t delta, uint
   const uint64_t state = own.state.load(std::memory_order_acquire);
   const uint64_t number = after(number_of(state));
   own.intent.store(entry(delta, number), std::memory_order_release);
-  uint64_t seen = word.load(std::memory_order_seq_cst);
-  for (;;) {
+  Backoff backoff;
+  for (;; backoff.wait()) {
+    uint64_t seen = word.load(std::memory_order_seq_cst);
     const uint64_t then = changed(used_of(seen), delta);
     if (delta > 0 && then > limit) return false;
     const uint32_t writer = writer_of(seen);
-    if (writer != self && !note(word, account_of(writer), seen)) {
-      seen = word.load(std::memory_order_seq_cst);
-      continue;
-    }
+    if (writer != self && !note(word, account_of(writer), seen)) continue;
     if (word.compare_exchange_weak(seen, make(then, self, number), std::memory_order_seq_cst)) break;
   }
   own.state.store(entry(amount_of(state) + delta, number), std::memory_order_release);
