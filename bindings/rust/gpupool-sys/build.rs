@@ -88,6 +88,7 @@ fn not_found() {
         build.define("GPUPOOL_STATIC", None); // nothing is imported from a DLL
     }
     let hot = build.clone().flag_if_supported("-mtls-dialect=gnu2").files(hot).try_compile_intermediates();
+    let sources = join(&sources);
     match hot.and_then(|objects| build.files(sources).objects(objects).try_compile("gpupool")) {
         Ok(()) => println!("cargo:include={}", include.display()),
         Err(error) => fail(&[
@@ -98,6 +99,22 @@ fn not_found() {
             ),
         ]),
     }
+}
+
+/// Files that include ten of the sources each, as CMake does too: they compile in less than half of the time.
+#[cfg(feature = "vendored")]
+fn join(sources: &[std::path::PathBuf]) -> Vec<std::path::PathBuf> {
+    let here = env::current_dir().unwrap_or_default();
+    let write = |(number, part): (usize, &[std::path::PathBuf])| {
+        let path = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join(format!("unity_{number}.cpp"));
+        let mut lines = String::new();
+        for source in part {
+            lines += &format!("#include \"{}\"\n", here.join(source).display());
+        }
+        std::fs::write(&path, lines).map(|()| path)
+    };
+    let joined: std::io::Result<Vec<_>> = sources.chunks(10).enumerate().map(write).collect();
+    joined.unwrap_or_else(|error| fail(&[format!("The library's sources cannot be joined: {error}.")]))
 }
 
 #[cfg(feature = "vendored")]
