@@ -60,6 +60,11 @@ class Lanes {
     return place.stream == stream && stream != kNoStream ? place.lane : find_further(stream);
   }
 
+  /// The lane of a stream that is not in its home place, or null.
+  Lane* find_elsewhere(Stream stream) const noexcept {
+    return home(stream).stream == stream ? nullptr : find_further(stream);
+  }
+
   bool empty() const noexcept { return count_ == 0; }
   bool is_full() const noexcept { return count_ == kMost; }
 

@@ -116,12 +116,12 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   return malloc_cached(cache, group, *block, size, address);
 }
 
-/// The same, for a stream that may be in another place.
+/// The same for a stream in another place, and the end for one that was in its own.
 [[gnu::noinline]] Status Pool::malloc_further(ThreadCache& cache, uint64_t size, Stream stream,
                                               Address& address) {
   const uint64_t bytes = allocated_size(size);
   const SizeGroup group = group_of(bytes);
-  Lane* lane = cache.lanes.find(stream);
+  Lane* lane = cache.lanes.find_elsewhere(stream);
   Range* block = lane != nullptr ? lane->bins(group).pop(bytes) : nullptr;
   if (block != nullptr) return malloc_cached(cache, group, *block, size, address);
   cache.lock.unlock();
@@ -148,7 +148,8 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 /// Ends a malloc that may have raised a peak, or that is watched.
 [[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block, Address& address) {
   const bool due = cache.counters.raise(group_of(block.size));
-  const Sighting seen = watcher_.see_malloc(cache, block);
+  Sighting seen;
+  watcher_.see_malloc(cache, block, seen);
   cache.lock.unlock();
   watcher_.tell_malloc(seen);
   if (due) {

@@ -54,7 +54,11 @@ void SlowPath::assign_block(Range* block, ThreadCache& cache, uint64_t requested
   const uint64_t bytes = block->size;
   const SizeGroup group = group_of(bytes);
   sampler_.relax();
-  if (keeps_lanes_) way_back_.free_all_to_heap(rooms_.caches.open_lane(cache, stream));
+  Lane* lane = cache.lanes.find(stream);
+  if (lane == nullptr && keeps_lanes_) {
+    way_back_.free_all_to_heap(rooms_.caches.open_lane(cache, stream));
+    lane = cache.lanes.find(stream);
+  }
   Range* surplus = nullptr;
   bool due = false;
   {
@@ -62,8 +66,8 @@ void SlowPath::assign_block(Range* block, ThreadCache& cache, uint64_t requested
     block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
     due = cache.counters.add(group, requested, bytes);
     ++cache.counters.misses;
-    seen = watcher_.see_malloc(cache, *block);
-    if (Lane* lane = cache.lanes.find(stream)) {
+    watcher_.see_malloc(cache, *block, seen);
+    if (lane != nullptr) {
       lane->bins(group).touch();
       surplus = lane->bins(group).pop_surplus();
     }

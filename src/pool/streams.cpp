@@ -36,7 +36,7 @@ Status Streams::capture_of(Stream stream, uint64_t& capture) {
   return kSuccess;
 }
 
-Status Streams::find(Stream stream, StreamState*& state) {
+Status Streams::find_further(Stream stream, StreamState*& state) {
   uint64_t capture = 0;
   if (const Status status = capture_of(stream, capture); status != kSuccess) return status;
   if (capture != 0) return find_capture(stream, capture, state);
@@ -50,11 +50,7 @@ StreamState& Streams::find_user(Stream stream) {
 }
 
 StreamState& Streams::find_stream(Stream stream) {
-  StreamState*& recent = recent_[hash_to(kRecentBits, stream)];
-  if (recent != nullptr && recent->graph == 0 && recent->order.stream() == stream &&
-      !recent->order.is_retired()) {
-    return *recent;
-  }
+  if (StreamState* const state = recent(stream)) return *state;
   const auto [known, is_new] = by_stream_.try_emplace(stream, nullptr);
   if (is_new || (known->second->order.is_retired() && !resume(*known->second))) {
     known->second = nullptr;
@@ -62,9 +58,10 @@ StreamState& Streams::find_stream(Stream stream) {
     known->second = reuse_or_make(stream, 0);
     forget.cancel();
   }
-  recent = known->second;
-  recent->set_lane_stream(lane_stream_of(*recent));
-  return *recent;
+  StreamState& state = *known->second;
+  recent_[hash_to(kRecentBits, stream)] = &state;
+  state.set_lane_stream(lane_stream_of(state));
+  return state;
 }
 
 Status Streams::find_capture(Stream stream, uint64_t capture, StreamState*& state) {

@@ -97,7 +97,10 @@ class Streams {
 
   /// Finds or makes the state of a stream, or, in a capture-aware pool, of the capture under way on it.
   /// Resumes a parked stream. Throws std::bad_alloc before anything has changed.
-  Status find(Stream stream, StreamState*& state);
+  Status find(Stream stream, StreamState*& state) {
+    state = capture_aware_ ? nullptr : recent(stream);
+    return state != nullptr ? kSuccess : find_further(stream, state);
+  }
   /// The same for a stream that uses another one's block. If the driver does not say whether it captures: the
   /// state of the stream itself, which then passes nothing until the driver says. Throws std::bad_alloc.
   StreamState& find_user(Stream stream);
@@ -148,6 +151,13 @@ class Streams {
   /// How many states to look at for one to reuse.
   static constexpr size_t kTries = 4;
 
+  /// The state of a stream in use that was asked for lately, or null.
+  StreamState* recent(Stream stream) const noexcept {
+    StreamState* state = recent_[hash_to(kRecentBits, stream)];
+    const bool is_its = state != nullptr && state->graph == 0 && state->order.stream() == stream;
+    return is_its && !state->order.is_retired() ? state : nullptr;
+  }
+  Status find_further(Stream stream, StreamState*& state);
   Status capture_of(Stream stream, uint64_t& capture);
   StreamState& find_stream(Stream stream);
   Status find_capture(Stream stream, uint64_t capture, StreamState*& state);

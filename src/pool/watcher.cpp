@@ -48,14 +48,13 @@ void Watcher::begin_epoch() noexcept {
   cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
 }
 
-Sighting Watcher::see_malloc(ThreadCache& cache, Range& block) noexcept {
+void Watcher::see_malloc(ThreadCache& cache, Range& block, Sighting& seen) noexcept {
   const CounterShard& counters = cache.counters;
   if (cache.watch_epoch != epoch.load(std::memory_order_relaxed) || !sampler_.is_drawn(cache.marks))
     set_level(cache, counters.live_bytes() - block.size);
-  Sighting seen;
   seen.is_sampled = counters.is_above_level();
   seen.is_recorded = counters.watches_all();
-  if (!seen.is_sampled && !seen.is_recorded) return seen;
+  if (!seen.is_sampled && !seen.is_recorded) return;
   seen.address = block.address;
   seen.bytes = block.size;
   seen.requested = block.requested();
@@ -63,10 +62,9 @@ Sighting Watcher::see_malloc(ThreadCache& cache, Range& block) noexcept {
   if (seen.is_recorded) seen.time = Recorder::now();
   if (seen.is_sampled) pass_mark(cache, seen);
   block.add_marks(seen.is_sampled * kSampled | seen.is_recorded * kRecorded);
-  return seen;
 }
 
-void Watcher::tell_malloc(const Sighting& seen) noexcept {
+void Watcher::tell_seen(const Sighting& seen) noexcept {
   const StackKinds asked = Recorder::stacks();
   if (seen.is_sampled || (seen.is_recorded && (asked.native || asked.language))) return tell_fully(seen);
   if (seen.is_recorded) record_malloc(seen, current_tag(), 0);

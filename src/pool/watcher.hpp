@@ -36,12 +36,14 @@ class Watcher {
   /// With the pool's lock. Allocates only while a recording is on.
   void watch_anew();
 
-  /// Sees whether a malloc has to be reported. Called under the lock of its cache, as the last step with its
-  /// block there.
-  Sighting see_malloc(ThreadCache& cache, Range& block) noexcept;
+  /// Sees whether a malloc has to be reported, and how: in `seen`, which is new. Called under the lock of its
+  /// cache, as the last step with its block there.
+  void see_malloc(ThreadCache& cache, Range& block, Sighting& seen) noexcept;
   /// Call it with no lock held, since the functions that take stacks may do what they like. Until its malloc
   /// returns, nobody else has the block.
-  void tell_malloc(const Sighting& seen) noexcept;
+  void tell_malloc(const Sighting& seen) noexcept {
+    if (seen.is_sampled || seen.is_recorded) tell_seen(seen);
+  }
 
   /// The lane for a block that takes the short way when it is freed, apart from being watched; else null.
   /// Under its cache's lock.
@@ -61,6 +63,7 @@ class Watcher {
   void set_level(ThreadCache& cache, uint64_t live) noexcept;
   void pass_mark(ThreadCache& cache, Sighting& seen) noexcept;
   void return_mark(ThreadCache& cache, const Range& block) noexcept;
+  void tell_seen(const Sighting& seen) noexcept;
   void tell_fully(const Sighting& seen) noexcept;
   void record_malloc(const Sighting& seen, TagId tag, StackId stack) const noexcept;
   void name_in_recording() const noexcept {
