@@ -44,7 +44,7 @@ class FreeIndex {
  private:
   static constexpr unsigned kSubBits = 5;
   static constexpr size_t kBins = 1280;
-  static constexpr unsigned kScan = 16;
+  static constexpr unsigned kScan = 8;
   static constexpr size_t kNone = Bitmap<kBins>::kNone;
 
   static size_t bin_of(uint64_t size) noexcept;

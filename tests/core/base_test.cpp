@@ -74,8 +74,8 @@ Range* best_fit(const std::vector<Range*>& blocks, uint64_t size) {
 TEST(FreeIndex, IsExactWhileBinsAreShort) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
-    // All sizes in two neighbouring bins, which together hold no more than a search looks at.
-    std::vector<Range> blocks(32);
+    // All sizes in four neighbouring bins, which hold no more than a search looks at.
+    std::vector<Range> blocks(12);
     std::vector<Range*> held;
     FreeIndex index;
     for (Range& block : blocks) {
