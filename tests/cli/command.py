@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the plain commands share. GPUPOOL_COMMAND is the path of the command."""
+"""What the tests of the command share. GPUPOOL_COMMAND is its path."""
 
 import os
 import pathlib
@@ -12,16 +12,16 @@ COMMAND = os.environ["GPUPOOL_COMMAND"]
 MIB = 1 << 20
 
 
-def run(*arguments):
-    """Runs the command; returns exit status, standard output and standard error."""
-    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def run_with(environment, *arguments):
-    """The same with variables of the environment."""
+def run(*arguments, environment=None, **options):
+    """Runs the command, with more variables; returns exit status, standard output and standard error."""
     done = subprocess.run(
-        [COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, env=os.environ | environment
+        [COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | (environment or {}),
+        **options,
     )
     return done.returncode, done.stdout, done.stderr
 

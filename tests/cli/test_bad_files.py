@@ -79,23 +79,19 @@ class BrokenTraces(CommandTest):
             self.assertEqual((command.returncode, err), (2, f"gpupool: {path}:{words}\n"))
             self.assertLess(usage.ru_maxrss * 1024, 256 * MIB)
 
-    def test_a_trace_that_does_not_fit_in_memory(self):
+    def run_within(self, most, *words):
+        """Runs the command with at most so many bytes of addresses."""
         if b"__asan_init" in pathlib.Path(COMMAND).read_bytes():
             self.skipTest("the address sanitizer needs all addresses")
+        return run(*words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
+
+    def test_a_trace_that_does_not_fit_in_memory(self):
         path = self.write("bomb.trace.gz", gzip.compress(b"a 1 512 0\nf 1\n" * (1 << 18), compresslevel=9) * 32)
-        done = subprocess.run(
-            [COMMAND, "replay", "--device", "sim", path],
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 * MIB, 256 * MIB)),
-        )
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertRegex(done.stderr, rf"^gpupool: {path}:\d+: the trace does not fit in this machine's memory\n$")
+        code, out, err = self.run_within(256 * MIB, "replay", "--device", "sim", path)
+        self.assertEqual((code, out), (2, ""))
+        self.assertRegex(err, rf"^gpupool: {path}:\d+: the trace does not fit in this machine's memory\n$")
 
     def test_a_recording_that_does_not_fit_in_memory(self):
-        if b"__asan_init" in pathlib.Path(COMMAND).read_bytes():
-            self.skipTest("the address sanitizer needs all addresses")
         # 2^26 mallocs of 1 byte, each behind the one before it, in one chunk, and packed in pieces: this process, too,
         # would be large with all of them.
         piece = b"\xb1\0\2\1" * (1 << 20)
@@ -104,30 +100,14 @@ class BrokenTraces(CommandTest):
         begin = header.ljust(4096, b"\0") + chunk
         path = self.write("bomb.gpt", gzip.compress(begin) + gzip.compress(piece) * 64)
         for words in (["leaks", path], ["salvage", path, "-o", self.folder / "made.gpt"]):
-            done = subprocess.run(
-                [COMMAND, *words],
-                capture_output=True,
-                text=True,
-                check=False,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (512 * MIB, 512 * MIB)),
-            )
-            self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertEqual(done.stderr, f"gpupool: {path}: the recording does not fit in this machine's memory\n")
+            code, out, err = self.run_within(512 * MIB, *words)
+            self.assertEqual((code, out), (2, ""))
+            self.assertEqual(err, f"gpupool: {path}: the recording does not fit in this machine's memory\n")
 
     def test_a_pickle_that_does_not_fit_in_memory(self):
-        if b"__asan_init" in pathlib.Path(COMMAND).read_bytes():
-            self.skipTest("the address sanitizer needs all addresses")
         path = self.write("lists.pickle", b"\x80\4" + b"]" * (32 << 20))
-        done = subprocess.run(
-            [COMMAND, "import", path],
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 * MIB, 256 * MIB)),
-        )
-        self.assertEqual(
-            (done.returncode, done.stdout, done.stderr), (1, "", "gpupool: this machine's memory is not enough\n")
-        )
+        code, out, err = self.run_within(256 * MIB, "import", path)
+        self.assertEqual((code, out, err), (1, "", "gpupool: this machine's memory is not enough\n"))
 
     def test_no_message_is_long(self):
         """However long a number is, or a list of what there is to choose from."""

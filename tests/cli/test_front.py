@@ -6,7 +6,7 @@ import os
 import subprocess
 import unittest
 
-from command import COMMAND, CommandTest, run, run_with
+from command import COMMAND, CommandTest, run
 
 
 class Front(CommandTest):
@@ -173,20 +173,20 @@ class Environment(CommandTest):
         quiet = run("replay", "--device", "sim", path)[0]
         self.assertEqual(quiet, 0)
         for level, lines in (("", 0), ("off", 0), ("error", 0), ("warning", 0), ("info", 2)):
-            code, _, err = run_with({"GPUPOOL_LOG": level}, "replay", "--device", "sim", path)
+            code, _, err = run("replay", "--device", "sim", path, environment={"GPUPOOL_LOG": level})
             self.assertEqual((code, len(err.splitlines())), (0, lines), err)
 
     def test_each_variable_with_a_typo_is_named_with_what_is_allowed(self):
         path = self.write("t.trace", "a 1 512 0\nf 1\n")
-        code, _, err = run_with({"GPUPOOL_LOG": "verbose"}, "replay", "--device", "sim", path, path)
+        code, _, err = run("replay", "--device", "sim", path, path, environment={"GPUPOOL_LOG": "verbose"})
         self.assertEqual(code, 0)
         self.assertEqual(
             err, 'gpupool: GPUPOOL_LOG is "verbose", not off, error, warning, info or debug: nothing is logged\n'
         )
-        code, _, err = run_with({"GPUPOOL_BACKEND": "gpu"}, "replay", path)
+        code, _, err = run("replay", path, environment={"GPUPOOL_BACKEND": "gpu"})
         self.assertEqual(code, 2)
         self.assertIn('GPUPOOL_BACKEND is "gpu", not cuda or sim', err)
-        code, _, err = run_with({"GPUPOOL_SIM": "capacity=lots"}, "replay", "--device", "sim", path)
+        code, _, err = run("replay", "--device", "sim", path, environment={"GPUPOOL_SIM": "capacity=lots"})
         self.assertEqual(code, 2)
         self.assertIn("GPUPOOL_SIM: 'capacity=lots'", err)
 

@@ -7,7 +7,7 @@ import json
 import pathlib
 import unittest
 
-from command import MIB, CommandTest, Workload, run, run_with
+from command import MIB, CommandTest, Workload, run
 
 RECORDED = pathlib.Path(__file__).resolve().parents[1] / "data"
 
@@ -42,7 +42,7 @@ class Replay(CommandTest):
         # two busy GPUs on a host, where a driver call takes three times as long as alone.
         options = ("--device", "sim", "--pace", "--passes", "6", "--json", str(RECORDED / "fsdp_train.trace.gz"))
         for scale in (1, 3):
-            code, out, _ = run_with({"GPUPOOL_SIM": f"price_scale={scale}"}, "replay", *options)
+            code, out, _ = run("replay", *options, environment={"GPUPOOL_SIM": f"price_scale={scale}"})
             self.assertEqual(code, 0)
             row = json.loads(out)
             self.assertLess(max(row["peak_reserved_bytes_by_pass"]), 1.05 * row["peak_live_bytes"])

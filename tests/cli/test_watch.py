@@ -5,17 +5,14 @@
 import gzip
 import json
 import os
-import pathlib
 import random
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 
-COMMAND = os.environ["GPUPOOL_COMMAND"]
-MIB = 1 << 20
+from command import COMMAND, MIB, CommandTest, run
 
 # What recorded programs begin with: the library through ctypes, and a pool on the simulated device.
 PROLOGUE = """
@@ -58,18 +55,7 @@ for step in range(10):
 """
 
 
-def run(*arguments, environment=None):
-    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,
-                          env=os.environ | (environment or {}))
-    return done.returncode, done.stdout, done.stderr
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Case(CommandTest):
     def record(self, program, *options, name="recording.gpt", environment=None):
         """Records a program in Python; returns the recording's path."""
         path = self.folder / name
