@@ -74,12 +74,12 @@ Range* best_fit(const std::vector<Range*>& blocks, uint64_t size) {
 TEST(FreeIndex, IsExactWhileBinsAreShort) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
-    // All sizes in four neighbouring bins, which hold no more than a search looks at.
-    std::vector<Range> blocks(12);
+    // All sizes in two neighbouring bins, which together hold no more than a search looks at.
+    std::vector<Range> blocks(8);
     std::vector<Range*> held;
     FreeIndex index;
     for (Range& block : blocks) {
-      block.size = 64 * kMiB + kUnit * (random() % (7 * kMiB / kUnit));
+      block.size = 64 * kMiB + kUnit * (random() % (4 * kMiB / kUnit));
       block.address = kUnit * (random() % 100000);
     }
     for (int step = 0; step < 200; ++step) {
@@ -92,7 +92,7 @@ TEST(FreeIndex, IsExactWhileBinsAreShort) {
         index.remove(block);
         held.erase(known);
       }
-      const uint64_t wanted = 64 * kMiB + kUnit * (random() % (7 * kMiB / kUnit));
+      const uint64_t wanted = 64 * kMiB + kUnit * (random() % (4 * kMiB / kUnit));
       ASSERT_EQ(index.find(wanted), best_fit(held, wanted));
       ASSERT_TRUE(index.is_valid());
     }
