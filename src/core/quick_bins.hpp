@@ -5,100 +5,124 @@
 #include <array>
 #include <cstdint>
 
+#include "core/bitmap.hpp"
 #include "core/range.hpp"
 
 namespace gpupool::internal {
 
-/// A direct-mapped table of stacks of equal blocks. A block whose place another size holds goes to a list of
-/// loose ones, where no request finds it. Blocks here are not merged with their neighbours, so the pool
-/// drains them before it takes memory from the device: they cost no reserved memory.
+/// A table of stacks of equal blocks. Each small size has a stack of its own. The large ones share 64: a
+/// block whose stack another size holds goes to a list of loose ones, where no request finds it. Blocks here
+/// are not merged with their neighbours, so the pool drains them before it takes memory from the device: they
+/// cost no reserved memory.
 class alignas(64) QuickBins {
  public:
-  /// The last block of this size that was pushed, or null.
-  Range* pop(uint64_t size) noexcept {
-    const size_t slot = slot_of(size);
-    Bin& bin = bins_[slot];
-    if (bin.size != size || bin.top == nullptr) return nullptr;
-    Range* block = bin.top;
-    bin.top = block->link;
-    if (!touched_) touched_ = true;  // no needless write: see push()
+  /// The block that was pushed last of those that serve such a request, or null.
+  Range* pop(uint64_t requested) noexcept {
+    const uint64_t unit = last_unit_of(requested);
+    Range*& top = tops_[slot_of(unit)];
+    Range* block = top;
+    if (block == nullptr) return nullptr;
+    if (!has_own_stack(unit) && last_unit_of(block->size) != unit) return nullptr;
+    top = block->link;
+    bool& touched = touched_[at(has_own_stack(unit) ? SizeGroup::small : SizeGroup::large)];
+    if (!touched) touched = true;  // no needless write: see push()
     return block;
   }
 
   void push(Range* block) noexcept {
-    const size_t slot = slot_of(block->size);
-    Bin& bin = bins_[slot];
-    if (bin.size != block->size) [[unlikely]] {
-      if (bin.top != nullptr) {
-        block->link = loose_;
-        loose_ = block;
-        ++loose_count_;
-        return;
-      }
-      bin.size = block->size;
+    const uint64_t unit = last_unit_of(block->size);
+    const size_t slot = slot_of(unit);
+    Range*& top = tops_[slot];
+    if (!has_own_stack(unit) && top != nullptr && top->size != block->size) [[unlikely]] {
+      block->link = loose_;
+      loose_ = block;
+      ++loose_count_;
+      return;
     }
-    block->link = bin.top;
-    bin.top = block;
-    // Mostly it is already set, and then this line stays shared with a thread that frees this thread's
+    block->link = top;
+    top = block;
+    // Mostly it is there already, and then its line stays shared with a thread that frees this thread's
     // blocks.
-    if ((filled_ >> slot & 1) == 0) filled_ |= uint64_t{1} << slot;
+    if (!filled_.has(slot)) mark(slot);
   }
 
-  /// Two loose blocks, as a list through Range::link, if there are more than kLooseMax; else null. Called at
-  /// each miss, it keeps them few, because a malloc that drained thousands would take long.
-  Range* pop_surplus() noexcept {
-    if (loose_count_ <= kLooseMax) return nullptr;
-    Range* first = loose_;
-    Range* second = first->link;
-    loose_ = second->link;
-    second->link = nullptr;
-    loose_count_ -= 2;
-    return first;
+  /// The smallest of the small blocks that are larger than this, or null.
+  Range* pop_larger(uint64_t size) noexcept {
+    size_t most = 1;
+    return drain_slots(last_unit_of(size) + 1, kSmallSlots, most, nullptr);
+  }
+
+  /// Up to two blocks, as a list through Range::link, if there are too many; else null. Called at each miss,
+  /// it keeps them few, because a malloc that drained thousands would take long. Of the small ones the
+  /// largest go, whose sizes repeat least.
+  Range* pop_surplus(SizeGroup group) noexcept {
+    size_t most = 2;
+    if (group == SizeGroup::large) return loose_count_ > kMostLoose ? drain_loose(most, nullptr) : nullptr;
+    ++misses_;
+    Range* taken = nullptr;
+    while (most != 0 && small_stacks_ > kFewStacks + misses_ / kMissesPerStack) {
+      const size_t largest = filled_.last_to(kSmallSlots - 1);
+      taken = drain_slots(largest, largest + 1, most, taken);
+    }
+    return taken;
   }
 
   /// The thread is active, though it found nothing here.
-  void touch() noexcept { touched_ = true; }
+  void touch(SizeGroup group) noexcept { touched_[at(group)] = true; }
   /// Whether a block was taken from here, or would have been, since rest().
-  bool was_touched() const noexcept { return touched_; }
-  void rest() noexcept { touched_ = false; }
+  bool was_touched(SizeGroup group) const noexcept { return touched_[at(group)]; }
+  void rest() noexcept { touched_ = {}; }
 
   /// For use after a drain. May say no if blocks have been popped since.
-  bool empty() const noexcept { return filled_ == 0 && loose_ == nullptr; }
+  bool empty() const noexcept { return filled_.first_from(0) == filled_.kNone && loose_ == nullptr; }
 
-  /// Takes up to `most` blocks, which it counts down, and puts them in front of the list `taken`.
-  Range* drain(size_t& most, Range* taken = nullptr) noexcept {
-    const size_t before = most;
-    taken = move(loose_, most, taken);
-    loose_count_ -= before - most;
-    for (; filled_ != 0 && most != 0; filled_ &= filled_ - 1) {
-      Range*& top = bins_[static_cast<size_t>(std::countr_zero(filled_))].top;
-      taken = move(top, most, taken);
-      if (top != nullptr) break;
-    }
-    return taken;
+  /// Takes up to `most` blocks of a group, which it counts down, and puts them in front of the list `taken`.
+  Range* drain(SizeGroup group, size_t& most, Range* taken = nullptr) noexcept {
+    if (group == SizeGroup::large) return drain_slots(kSmallSlots, kSlots, most, drain_loose(most, taken));
+    if (small_stacks_ > kFewStacks) misses_ = 0;
+    return drain_slots(0, kSmallSlots, most, taken);
   }
 
   /// Calls visit(block) for everything, until it returns false.
   template <typename Visit>
   void for_each(Visit visit) const {
-    for (const Bin& bin : bins_) {
-      for (const Range* block = bin.top; block != nullptr; block = block->link) {
-        if (!visit(block)) return;
-      }
-    }
     for (const Range* block = loose_; block != nullptr; block = block->link) {
       if (!visit(block)) return;
+    }
+    for (size_t slot = filled_.first_from(0); slot < kSlots; slot = filled_.first_from(slot + 1)) {
+      for (const Range* block = tops_[slot]; block != nullptr; block = block->link) {
+        if (!visit(block)) return;
+      }
     }
   }
 
  private:
-  static constexpr unsigned kSlotBits = 6;
-  static constexpr size_t kLooseMax = 64;
+  static constexpr size_t kSmallSlots = kSmallMax / kUnit;
+  static constexpr unsigned kLargeBits = 6;
+  static constexpr size_t kSlots = kSmallSlots + (size_t{1} << kLargeBits);
+  static constexpr size_t kMostLoose = 64;
+  /// After a drain of more small stacks than this, no more are kept, but for one in so many misses: a program
+  /// that repeats its sizes keeps all in the end, and one whose sizes never repeat soon needs the next drain,
+  /// which is then short.
+  static constexpr size_t kFewStacks = 16;
+  static constexpr size_t kMissesPerStack = 128;
 
-  struct Bin {
-    uint64_t size = 0;
-    Range* top = nullptr;
-  };
+  static constexpr size_t at(SizeGroup group) noexcept { return static_cast<size_t>(index_of(group)); }
+  /// Of a request's or block's last byte, so that both have the same.
+  static constexpr uint64_t last_unit_of(uint64_t size) noexcept { return (size - 1) / kUnit; }
+  static constexpr bool has_own_stack(uint64_t unit) noexcept { return unit < kSmallSlots; }
+  static size_t slot_of(uint64_t unit) noexcept {
+    return has_own_stack(unit) ? unit : kSmallSlots + hash_to(kLargeBits, unit);
+  }
+
+  void mark(size_t slot) noexcept {
+    filled_.set(slot);
+    if (slot < kSmallSlots) ++small_stacks_;
+  }
+  void unmark(size_t slot) noexcept {
+    filled_.clear(slot);
+    if (slot < kSmallSlots) --small_stacks_;
+  }
 
   /// Moves up to `most` blocks from one list into another.
   static Range* move(Range*& from, size_t& most, Range* to) noexcept {
@@ -111,13 +135,29 @@ class alignas(64) QuickBins {
     return to;
   }
 
-  static size_t slot_of(uint64_t size) noexcept { return hash_to(kSlotBits, size / kUnit); }
+  Range* drain_loose(size_t& most, Range* taken) noexcept {
+    const size_t before = most;
+    taken = move(loose_, most, taken);
+    loose_count_ -= before - most;
+    return taken;
+  }
 
-  uint64_t filled_ = 0;  // slots that may hold a block
+  /// From the slots in [from, end).
+  Range* drain_slots(size_t from, size_t end, size_t& most, Range* taken) noexcept {
+    for (size_t slot = filled_.first_from(from); slot < end && most != 0; slot = filled_.first_from(slot)) {
+      taken = move(tops_[slot], most, taken);
+      if (tops_[slot] == nullptr) unmark(slot);
+    }
+    return taken;
+  }
+
+  Bitmap<kSlots> filled_;  // slots that may hold a block
   Range* loose_ = nullptr;
   size_t loose_count_ = 0;
-  bool touched_ = false;
-  std::array<Bin, size_t{1} << kSlotBits> bins_{};
+  size_t small_stacks_ = 0;                        // slots of small sizes among these
+  size_t misses_ = kSmallSlots * kMissesPerStack;  // of small requests since a drain that took many
+  std::array<bool, kGroups> touched_{};
+  std::array<Range*, kSlots> tops_{};
 };
 
 }  // namespace gpupool::internal

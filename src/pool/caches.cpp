@@ -57,7 +57,14 @@ Range* Caches::drain(ThreadCache& cache, Stream stream, SizeGroup group, size_t&
   Lane* lane = cache.lanes.find(stream);
   if (lane == nullptr) return nullptr;
   const std::lock_guard lock(cache.lock);
-  return lane->bins(group).drain(most);
+  return lane->bins.drain(group, most);
+}
+
+Range* Caches::pop_larger(ThreadCache& cache, Stream stream, uint64_t bytes) noexcept {
+  Lane* lane = cache.lanes.find(stream);
+  if (lane == nullptr) return nullptr;
+  const std::lock_guard lock(cache.lock);
+  return lane->bins.pop_larger(bytes);
 }
 
 Range* Caches::drain(ThreadCache& cache, size_t& most) noexcept {
@@ -71,8 +78,8 @@ Range* Caches::drain_resting(ThreadCache& cache, size_t& most) noexcept {
   Range* list = nullptr;
   const std::lock_guard lock(cache.lock);
   cache.lanes.for_each([&](Lane& lane) {
-    for (QuickBins& bins : lane.groups) {
-      if (!bins.was_touched()) list = bins.drain(most, list);
+    for (const SizeGroup group : {SizeGroup::small, SizeGroup::large}) {
+      if (!lane.bins.was_touched(group)) list = lane.bins.drain(group, most, list);
     }
   });
   return list;
@@ -86,7 +93,7 @@ void Caches::rest(ThreadCache& cache) noexcept {
     const std::lock_guard lock(cache.lock);
     cache.lanes.for_each([&](Lane& lane) {
       if (lane.is_idle()) idle[idle_count++] = lane.stream;
-      lane.rest();
+      lane.bins.rest();
     });
     while (idle_count-- > 0) {
       Lane* lane = cache.lanes.close(idle[idle_count]);
@@ -159,7 +166,7 @@ bool Caches::is_valid() const noexcept {
     cache->lanes.for_each([&](const Lane&) { ++lanes; });
   }
   for (const Lane* lane = spare_; lane != nullptr; lane = lane->next_spare, ++lanes) {
-    valid = valid && lane->empty() && lane->stream == kNoStream;
+    valid = valid && lane->bins.empty() && lane->stream == kNoStream;
   }
   return valid && lanes == lane_count_;
 }

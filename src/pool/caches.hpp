@@ -69,6 +69,8 @@ class Caches {
   /// Blocks to drain at a time (docs/inside/locks.md says how long that takes).
   static constexpr size_t kAtATime = 64;
 
+  /// Takes the smallest small block of a stream that is larger than `bytes`; null if there is none.
+  static Range* pop_larger(ThreadCache& cache, Stream stream, uint64_t bytes) noexcept;
   /// Drains what the cache keeps of one stream and size group, or of all.
   static Range* drain(ThreadCache& cache, Stream stream, SizeGroup group, size_t& most) noexcept;
   static Range* drain(ThreadCache& cache, size_t& most) noexcept;

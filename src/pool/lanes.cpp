@@ -62,7 +62,7 @@ bool Lanes::is_valid() const noexcept {
   }
   const auto is_known = [this](const Lane* lane) { return find(lane->stream) == lane; };
   return taken == count_ && std::all_of(lanes_.begin(), lanes_.begin() + count_, is_known) &&
-         nobodys_.empty();
+         nobodys_.bins.empty();
 }
 
 }  // namespace gpupool::internal

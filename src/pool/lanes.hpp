@@ -16,22 +16,18 @@ inline constexpr Stream kNoLane = GPUPOOL_STREAM_UNKNOWN - 1;
 
 /// Quick bins of one stream.
 struct Lane {
-  std::array<QuickBins, kGroups> groups;
+  QuickBins bins;
   Stream stream = kNoStream;
   Lane* next_spare = nullptr;
 
-  QuickBins& bins(SizeGroup group) noexcept { return groups[static_cast<size_t>(index_of(group))]; }
-  bool empty() const noexcept { return groups[0].empty() && groups[1].empty(); }
-
   /// Takes up to `most` blocks, counts `most` down by them, and returns them in front of the list `taken`.
   Range* drain(size_t& most, Range* taken = nullptr) noexcept {
-    for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) taken = bins(group).drain(most, taken);
+    for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) taken = bins.drain(group, most, taken);
     return taken;
   }
   /// Whether it is empty, and no malloc has touched it since rest().
-  bool is_idle() const noexcept { return empty() && !groups[0].was_touched() && !groups[1].was_touched(); }
-  void rest() noexcept {
-    for (QuickBins& bins : groups) bins.rest();
+  bool is_idle() const noexcept {
+    return bins.empty() && !bins.was_touched(SizeGroup::small) && !bins.was_touched(SizeGroup::large);
   }
 };
 
@@ -40,15 +36,12 @@ struct Lane {
 /// both the pool's lock and the cache's, so either lock is enough to read it. It does not own its lanes.
 class Lanes {
  public:
-  /// More lanes would serve few programs, and each costs a thread two kilobytes.
+  /// More lanes would serve few programs, and each costs a thread 17 KiB.
   static constexpr size_t kMost = 64;
 
   struct Place {
     Stream stream;
-    Lane* lane;                              // never null
-    std::array<QuickBins*, kGroups> groups;  // the lane's bins
-
-    QuickBins& bins(SizeGroup group) const noexcept { return *groups[static_cast<size_t>(index_of(group))]; }
+    Lane* lane;  // never null
   };
 
   /// The home place of a stream, which another stream may have taken. An empty place has an empty lane.
@@ -91,9 +84,7 @@ class Lanes {
   static size_t home_of(Stream stream) noexcept { return hash_to(kPlaceBits, stream); }
   static size_t after(size_t place) noexcept { return (place + 1) % kPlaces; }
   static Lane nobodys_;
-  static Place place_for(Stream stream, Lane& lane) noexcept {
-    return {stream, &lane, {&lane.groups[0], &lane.groups[1]}};
-  }
+  static Place place_for(Stream stream, Lane& lane) noexcept { return {stream, &lane}; }
   Lane* find_further(Stream stream) const noexcept;
 
   std::array<Place, kPlaces> places_ = empty_places();

@@ -107,33 +107,29 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 /// Called with the cache's lock, which it gives up. Looks only in the stream's home place.
 [[gnu::always_inline]] inline Status Pool::malloc_locked(ThreadCache& cache, uint64_t size, Stream stream,
                                                          Address& address) {
-  const uint64_t bytes = allocated_size(size);
-  const SizeGroup group = group_of(bytes);
   const Lanes::Place& place = cache.lanes.home(stream);
-  Range* block = place.stream == stream ? place.bins(group).pop(bytes) : nullptr;
+  Range* block = place.stream == stream ? place.lane->bins.pop(size) : nullptr;
   if (block == nullptr) [[unlikely]]
     return malloc_further(cache, size, stream, address);
-  return malloc_cached(cache, group, *block, size, address);
+  return malloc_cached(cache, *block, size, address);
 }
 
 /// The same for a stream in another place, and the end for one that was in its own.
 [[gnu::noinline]] Status Pool::malloc_further(ThreadCache& cache, uint64_t size, Stream stream,
                                               Address& address) {
-  const uint64_t bytes = allocated_size(size);
-  const SizeGroup group = group_of(bytes);
   Lane* lane = cache.lanes.find_elsewhere(stream);
-  Range* block = lane != nullptr ? lane->bins(group).pop(bytes) : nullptr;
-  if (block != nullptr) return malloc_cached(cache, group, *block, size, address);
+  Range* block = lane != nullptr ? lane->bins.pop(size) : nullptr;
+  if (block != nullptr) return malloc_cached(cache, *block, size, address);
   cache.lock.unlock();
   return malloc_slow(size, kUnit, stream, address);
 }
 
-[[gnu::always_inline]] inline Status Pool::malloc_cached(ThreadCache& cache, SizeGroup group, Range& block,
-                                                         uint64_t size, Address& address) {
-  const uint64_t bytes = allocated_size(size);
+[[gnu::always_inline]] inline Status Pool::malloc_cached(ThreadCache& cache, Range& block, uint64_t size,
+                                                         Address& address) {
+  const uint64_t bytes = block.size;
   block.set(Tag::of_block(State::live, &cache, bytes - size));
   address = block.address;
-  if (cache.counters.count(group, size, bytes)) [[unlikely]]
+  if (cache.counters.count(group_of(bytes), size, bytes)) [[unlikely]]
     return raise_peak(cache, block, address);
   cache.lock.unlock();
   return kSuccess;
@@ -185,7 +181,7 @@ Status Pool::free(Address address, Stream stream) {
   const Lanes::Place& place = cache.lanes.home(stream);
   if (place.stream != stream) [[unlikely]]
     return free_further(block, tag, stream);
-  place.bins(group).push(&block);
+  place.lane->bins.push(&block);
   return free_cached(block, tag, group, bytes);
 }
 
@@ -199,7 +195,7 @@ Status Pool::free(Address address, Stream stream) {
     return free_slow(address, stream);
   }
   const uint64_t bytes = block.size;
-  lane->bins(group_of(bytes)).push(&block);
+  lane->bins.push(&block);
   return free_cached(block, tag, group_of(bytes), bytes);
 }
 
@@ -232,7 +228,7 @@ bool Pool::free_watched(Address address, Stream stream) {
   }
   const Sighting seen = watcher_.see_free(*cache, *block);
   const SizeGroup group = group_of(block->size);
-  lane->bins(group).push(block);
+  lane->bins.push(block);
   (void)free_cached(*block, block->now(), group, block->size);
   watcher_.tell_free(seen);
   return true;

@@ -68,8 +68,8 @@ void SlowPath::assign_block(Range* block, ThreadCache& cache, uint64_t requested
     ++cache.counters.misses;
     watcher_.see_malloc(cache, *block, seen);
     if (lane != nullptr) {
-      lane->bins(group).touch();
-      surplus = lane->bins(group).pop_surplus();
+      lane->bins.touch(group);
+      surplus = lane->bins.pop_surplus(group);
     }
   }
   way_back_.free_all_to_heap(surplus);

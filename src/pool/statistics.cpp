@@ -69,14 +69,12 @@ void Statistics::visit_cached(Visit visit) const {
   size_t blocks = 0;
   rooms_.caches.for_each([&](ThreadCache& cache) {
     cache.lanes.for_each([&](const Lane& lane) {
-      for (const QuickBins& bins : lane.groups) {
-        if (blocks >= kBlocks) return;
-        bins.for_each([&](const Range* block) {
-          if (!heap_of(*block).shares()) return true;
-          for_chunks(*block->region, block->address, block->end(), visit);
-          return ++blocks < kBlocks;
-        });
-      }
+      if (blocks >= kBlocks) return;
+      lane.bins.for_each([&](const Range* block) {
+        if (!heap_of(*block).shares()) return true;
+        for_chunks(*block->region, block->address, block->end(), visit);
+        return ++blocks < kBlocks;
+      });
     });
   });
 }

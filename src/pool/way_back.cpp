@@ -24,6 +24,13 @@ void WayBack::drain_in_parts(QuietLock& lock, ThreadCache& cache, Take take) {
   }
 }
 
+bool WayBack::drain_larger(Stream stream, uint64_t bytes) noexcept {
+  ThreadCache* cache = ThreadSlots::find(rooms_.id);
+  Range* block = cache != nullptr ? Caches::pop_larger(*cache, stream, bytes) : nullptr;
+  if (block != nullptr) free_to_heap(*block);
+  return block != nullptr;
+}
+
 // Caches may be added meanwhile, but none goes.
 
 void WayBack::drain_stream(QuietLock& lock, Stream stream, SizeGroup group) {

@@ -36,6 +36,10 @@ class WayBack {
   /// Settles a freed block that, in this process, only its own stream still uses.
   void settle(Range& block) noexcept;
 
+  /// Drains one block: the smallest small one of a stream in the calling thread's cache that is larger than
+  /// `bytes`. False: there is none.
+  bool drain_larger(Stream stream, uint64_t bytes) noexcept;
+
   // Draining takes blocks from threads' caches. These give way to other threads in between.
 
   void drain_stream(QuietLock& lock, Stream stream, SizeGroup group);

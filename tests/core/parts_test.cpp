@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <random>
 #include <set>
@@ -28,64 +29,89 @@ TEST(Size, RoundsToUnitsAndGroups) {
   EXPECT_EQ(align_up(kSizeMax - 1, kUnit), kSizeMax);
 }
 
+/// Every block that it can drain, as a list.
 Range* drain_all(QuickBins& bins) {
   size_t most = ~size_t{0};
-  return bins.drain(most);
+  return bins.drain(SizeGroup::large, most, bins.drain(SizeGroup::small, most));
+}
+
+size_t count(const Range* list) {
+  size_t blocks = 0;
+  for (; list != nullptr; list = list->link) ++blocks;
+  return blocks;
+}
+
+size_t count(const QuickBins& bins) {
+  size_t blocks = 0;
+  bins.for_each([&](const Range*) { return ++blocks != 0; });
+  return blocks;
 }
 
 TEST(QuickBins, GivesBackTheLastOfASize) {
-  QuickBins bins;
-  std::vector<Range> blocks(3);
-  for (Range& block : blocks) {
-    block.size = 4096;
-    bins.push(&block);
+  for (const uint64_t size : {4 * kKiB, 4 * kMiB}) {
+    QuickBins bins;
+    std::vector<Range> blocks(3);
+    for (Range& block : blocks) {
+      block.size = size;
+      bins.push(&block);
+    }
+    EXPECT_EQ(bins.pop(2 * size), nullptr);
+    EXPECT_EQ(bins.pop(size + 1), nullptr);
+    EXPECT_EQ(bins.pop(size - kUnit), nullptr);
+    EXPECT_EQ(bins.pop(size), &blocks[2]);
+    EXPECT_EQ(bins.pop(size - kUnit + 1), &blocks[1]) << "a request that is rounded up to it";
+    EXPECT_EQ(drain_all(bins), &blocks[0]);
+    EXPECT_EQ(bins.pop(size), nullptr);
+    EXPECT_EQ(drain_all(bins), nullptr);
   }
-  EXPECT_EQ(bins.pop(8192), nullptr);
-  EXPECT_EQ(bins.pop(4096), &blocks[2]);
-  EXPECT_EQ(bins.pop(4096), &blocks[1]);
-  EXPECT_EQ(drain_all(bins), &blocks[0]);
-  EXPECT_EQ(bins.pop(4096), nullptr);
-  EXPECT_EQ(drain_all(bins), nullptr);
 }
 
-/// Many more sizes than there are places.
-void push_all_sizes(QuickBins& bins, std::vector<Range>& blocks) {
+/// Sizes from `least` on, each once.
+void push_sizes(QuickBins& bins, std::vector<Range>& blocks, uint64_t least) {
   for (size_t i = 0; i < blocks.size(); ++i) {
-    blocks[i].size = kUnit * (i + 1);
+    blocks[i].size = least + kUnit * i;
     bins.push(&blocks[i]);
   }
+}
+
+TEST(QuickBins, FindEverySmallSize) {
+  QuickBins bins;
+  std::vector<Range> blocks(kSmallMax / kUnit);
+  push_sizes(bins, blocks, kUnit);
+  EXPECT_EQ(count(bins), blocks.size());
+  for (Range& block : blocks) EXPECT_EQ(bins.pop(block.size), &block);
+  EXPECT_EQ(drain_all(bins), nullptr);
 }
 
 TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
   QuickBins bins;
   std::vector<Range> blocks(500);
-  push_all_sizes(bins, blocks);
-  size_t seen = 0;
-  bins.for_each([&](const Range*) { return ++seen != 0; });
-  EXPECT_EQ(seen, blocks.size());
+  push_sizes(bins, blocks, 2 * kMiB);
+  EXPECT_EQ(count(bins), blocks.size());
   size_t found = 0;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    if (bins.pop(kUnit * (i + 1)) == &blocks[i]) ++found;
+  for (Range& block : blocks) {
+    if (bins.pop(block.size) == &block) ++found;
   }
   EXPECT_GT(found, 30u);
   EXPECT_LT(found, blocks.size());
-  size_t drained = 0;
-  for (const Range* at = drain_all(bins); at != nullptr; at = at->link) ++drained;
-  EXPECT_EQ(found + drained, blocks.size());
+  EXPECT_EQ(found + count(drain_all(bins)), blocks.size());
 }
 
 TEST(QuickBins, AreDrainedInParts) {
   QuickBins bins;
-  std::vector<Range> blocks(500);
-  push_all_sizes(bins, blocks);
+  std::vector<Range> blocks(4000);  // from half a MiB on, so of both groups
+  push_sizes(bins, blocks, kMiB / 2);
   for (Range& block : blocks) block.tag = Tag::of(State::cached);
   size_t drained = 0;
   for (size_t part = 7; drained < blocks.size();) {
     size_t most = part;
     size_t taken = 0;
-    for (Range* at = bins.drain(most); at != nullptr; at = at->link, ++taken) {
-      EXPECT_TRUE(at->is(State::cached)) << "drained twice";
-      at->set(Tag::of(State::hole));
+    for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) {
+      for (Range* at = bins.drain(group, most); at != nullptr; at = at->link, ++taken) {
+        EXPECT_TRUE(at->is(State::cached)) << "drained twice";
+        EXPECT_EQ(group_of(at->size), group);
+        at->set(Tag::of(State::hole));
+      }
     }
     EXPECT_EQ(taken, part - most);
     ASSERT_EQ(taken, std::min(part, blocks.size() - drained));
@@ -96,74 +122,86 @@ TEST(QuickBins, AreDrainedInParts) {
   blocks[0].size = kUnit;
   bins.push(&blocks[0]);
   size_t most = 1;
-  EXPECT_EQ(bins.drain(most), &blocks[0]);
+  EXPECT_EQ(bins.drain(SizeGroup::small, most), &blocks[0]);
   EXPECT_EQ(most, 0u);
 }
 
 TEST(QuickBins, KnowWhetherTheyWereUsed) {
-  QuickBins bins;
-  Range block;
-  block.size = 4096;
-  bins.push(&block);
-  EXPECT_FALSE(bins.was_touched());
-  EXPECT_FALSE(bins.empty());
-  EXPECT_EQ(bins.pop(4096), &block);
-  EXPECT_TRUE(bins.was_touched());
-  bins.rest();
-  EXPECT_FALSE(bins.was_touched());
-  bins.touch();
-  EXPECT_TRUE(bins.was_touched());
-  EXPECT_EQ(drain_all(bins), nullptr);
-  EXPECT_TRUE(bins.empty());
+  for (const SizeGroup group : {SizeGroup::small, SizeGroup::large}) {
+    const SizeGroup other = group == SizeGroup::small ? SizeGroup::large : SizeGroup::small;
+    QuickBins bins;
+    Range block;
+    block.size = group == SizeGroup::small ? kSmallMax : kSmallMax + kUnit;
+    bins.push(&block);
+    EXPECT_FALSE(bins.was_touched(group));
+    EXPECT_FALSE(bins.empty());
+    EXPECT_EQ(bins.pop(block.size), &block);
+    EXPECT_TRUE(bins.was_touched(group));
+    EXPECT_FALSE(bins.was_touched(other));
+    bins.rest();
+    EXPECT_FALSE(bins.was_touched(group));
+    bins.touch(group);
+    EXPECT_TRUE(bins.was_touched(group));
+    EXPECT_EQ(drain_all(bins), nullptr);
+    EXPECT_TRUE(bins.empty());
+  }
 }
 
-TEST(Bitmap, AgreesWithASet) {
-  using Bits = Bitmap<3 * 4096>;
-  Bits bits;
-  std::set<size_t> set;
-  std::mt19937 random(7);
-  for (int step = 0; step < 20000; ++step) {
-    // In turns sparse and dense, so that words and whole runs of words are empty.
-    const size_t bit = random() % 8 == 0 ? random() % (3 * 4096) : random() % 3 * 4096 + random() % 64;
-    if (random() % 2 == 0) {
-      bits.set(bit);
-      set.insert(bit);
-    } else {
-      bits.clear(bit);
-      set.erase(bit);
-    }
-    if (step % 1000 == 999) {
-      for (const size_t each : set) bits.clear(each);
-      set.clear();
-    }
-    const size_t from = random() % (3 * 4096);
-    const auto after = set.lower_bound(from);
-    const auto above = set.upper_bound(from);
-    ASSERT_EQ(bits.has(from), set.count(from) != 0);
-    ASSERT_EQ(bits.first_from(from), after == set.end() ? Bits::kNone : *after);
-    ASSERT_EQ(bits.last_to(from), above == set.begin() ? Bits::kNone : *std::prev(above));
+TEST(QuickBins, FindTheNextLargerSmallBlock) {
+  QuickBins bins;
+  std::vector<Range> blocks(4);
+  for (size_t i = 0; i < 4; ++i) blocks[i].size = std::array{8 * kKiB, 64 * kKiB, 1000 * kKiB, 2 * kMiB}[i];
+  for (Range& block : blocks) bins.push(&block);
+  EXPECT_EQ(bins.pop_larger(8 * kKiB), &blocks[1]);
+  EXPECT_EQ(bins.pop_larger(8 * kKiB), &blocks[2]);
+  EXPECT_EQ(bins.pop_larger(8 * kKiB), nullptr) << "a large one is another heap's";
+  EXPECT_EQ(bins.pop_larger(kSmallMax), nullptr);
+  EXPECT_EQ(bins.pop_larger(kUnit), &blocks[0]);
+  EXPECT_EQ(drain_all(bins), &blocks[3]);
+}
+
+/// Takes the surplus until there is none; returns how many blocks that were.
+size_t pop_all_surplus(QuickBins& bins, SizeGroup group) {
+  size_t given = 0;
+  while (const Range* surplus = bins.pop_surplus(group)) {
+    EXPECT_LE(count(surplus), 2u);
+    given += count(surplus);
   }
-  EXPECT_EQ(bits.first_from(3 * 4096), Bits::kNone);
+  return given;
 }
 
 TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
   QuickBins bins;
   std::vector<Range> blocks(500);
-  push_all_sizes(bins, blocks);
-  size_t given = 0;
-  size_t turns = 0;
-  for (; const Range* at = bins.pop_surplus(); ++turns) {
-    for (; at != nullptr; at = at->link) ++given;
-  }
-  EXPECT_EQ(given, 2 * turns);
-  size_t left = 0;
-  bins.for_each([&](const Range*) { return ++left != 0; });
-  EXPECT_EQ(given + left, blocks.size());
-  EXPECT_LE(left, 64u + 64u) << "a block for each place, and a bounded number of loose ones";
-  for (const Range* at = drain_all(bins); at != nullptr; at = at->link) --left;
-  EXPECT_EQ(left, 0u);
+  push_sizes(bins, blocks, 2 * kMiB);
+  const size_t given = pop_all_surplus(bins, SizeGroup::large);
+  EXPECT_GT(given, 0u);
+  EXPECT_EQ(given + count(bins), blocks.size());
+  EXPECT_LE(count(bins), 64u + 64u) << "a block for each place, and a bounded number of loose ones";
+  EXPECT_EQ(given + count(drain_all(bins)), blocks.size());
   for (Range& block : blocks) bins.push(&block);
-  EXPECT_NE(bins.pop_surplus(), nullptr) << "counted anew after a drain";
+  EXPECT_NE(bins.pop_surplus(SizeGroup::large), nullptr) << "counted anew after a drain";
+}
+
+TEST(QuickBins, KeepFewSmallSizesAfterADrainUntilTheyRepeat) {
+  QuickBins bins;
+  std::vector<Range> blocks(500);
+  push_sizes(bins, blocks, kUnit);
+  EXPECT_EQ(bins.pop_surplus(SizeGroup::small), nullptr) << "nothing has been drained yet";
+  (void)drain_all(bins);
+  push_sizes(bins, blocks, kUnit);
+  EXPECT_EQ(pop_all_surplus(bins, SizeGroup::small) + count(bins), blocks.size());
+  EXPECT_LE(count(bins), 18u) << "16, and one for 128 misses";
+  EXPECT_EQ(bins.pop(kUnit), &blocks[0]) << "the largest go first";
+  bins.push(&blocks[0]);
+  // Misses make room again, until the next drain.
+  for (size_t i = 0; i < blocks.size() * 128; ++i) EXPECT_EQ(bins.pop_surplus(SizeGroup::small), nullptr);
+  for (const Range& block : blocks) (void)bins.pop(block.size);
+  push_sizes(bins, blocks, kUnit);
+  EXPECT_EQ(bins.pop_surplus(SizeGroup::small), nullptr);
+  (void)drain_all(bins);
+  push_sizes(bins, blocks, kUnit);
+  EXPECT_NE(bins.pop_surplus(SizeGroup::small), nullptr);
 }
 
 TEST(ChunkLists, KeepOrderAndCount) {

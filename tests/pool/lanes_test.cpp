@@ -65,7 +65,7 @@ TEST(Lanes, MakeRoomInTurn) {
 TEST(Lanes, HoldNothingForNoStream) {
   Lanes lanes;
   EXPECT_EQ(lanes.find(kNoStream), nullptr);
-  EXPECT_TRUE(lanes.home(kNoStream).lane->empty());
+  EXPECT_TRUE(lanes.home(kNoStream).lane->bins.empty());
   Lane lane;
   lanes.open(0, &lane);
   EXPECT_EQ(lanes.find(kNoStream), nullptr);
