@@ -96,14 +96,15 @@ class Pool {
   gpupool_t* handle_ = nullptr;
 };
 
-/// Nanoseconds of a malloc and a free that no thread's cache has, in the best of some rounds.
+/// Nanoseconds of a malloc and a free that no thread's cache has, in the best of many rounds: in a new pool's
+/// first ones samples are dense. The sizes are large, because a cache may learn to serve small ones.
 double miss(const Pool& pool, gpupool_stream_t stream) {
   constexpr uint64_t kSizes = 4096;
-  constexpr int kRounds = 10;
+  constexpr int kRounds = 100;
   double least = 0;
   for (int round = 0; round < kRounds; ++round) {
     const auto begin = Clock::now();
-    for (uint64_t i = 0; i < kSizes; ++i) pool.free(pool.malloc(512 * (1 + i), stream), stream);
+    for (uint64_t i = 0; i < kSizes; ++i) pool.free(pool.malloc(kMiB + 512 * (1 + i), stream), stream);
     const double ns = ns_since(begin) / kSizes;
     if (round == 0 || ns < least) least = ns;
   }
