@@ -96,6 +96,23 @@ class alignas(64) QuickBins {
     }
   }
 
+  /// Every block is where pop() looks for it, or loose; every stack is marked; and what is counted is there.
+  bool is_valid() const noexcept {
+    bool valid = true;
+    size_t small_marks = 0;
+    for (size_t slot = 0; slot < kSlots; ++slot) {
+      const Range* top = tops_[slot];
+      if (filled_.has(slot) && slot < kSmallSlots) ++small_marks;
+      valid = valid && (top == nullptr || filled_.has(slot));
+      for (const Range* block = top; block != nullptr; block = block->link) {
+        valid = valid && block->size == top->size && slot_of(last_unit_of(block->size)) == slot;
+      }
+    }
+    size_t loose = 0;
+    for (const Range* block = loose_; block != nullptr; block = block->link) ++loose;
+    return valid && small_marks == small_stacks_ && loose == loose_count_;
+  }
+
  private:
   static constexpr size_t kSmallSlots = kSmallMax / kUnit;
   static constexpr unsigned kLargeBits = 6;

@@ -163,7 +163,10 @@ bool Caches::is_valid() const noexcept {
   size_t lanes = 0;
   for (const auto& cache : caches_) {
     valid = valid && cache->lanes.is_valid();
-    cache->lanes.for_each([&](const Lane&) { ++lanes; });
+    cache->lanes.for_each([&](const Lane& lane) {
+      valid = valid && lane.bins.is_valid();
+      ++lanes;
+    });
   }
   for (const Lane* lane = spare_; lane != nullptr; lane = lane->next_spare, ++lanes) {
     valid = valid && lane->bins.empty() && lane->stream == kNoStream;

@@ -42,6 +42,7 @@ size_t count(const Range* list) {
 }
 
 size_t count(const QuickBins& bins) {
+  EXPECT_TRUE(bins.is_valid());
   size_t blocks = 0;
   bins.for_each([&](const Range*) { return ++blocks != 0; });
   return blocks;
@@ -81,6 +82,20 @@ TEST(QuickBins, FindEverySmallSize) {
   EXPECT_EQ(count(bins), blocks.size());
   for (Range& block : blocks) EXPECT_EQ(bins.pop(block.size), &block);
   EXPECT_EQ(drain_all(bins), nullptr);
+  EXPECT_TRUE(bins.is_valid());
+}
+
+TEST(QuickBins, NoticeWhatIsWrong) {
+  QuickBins bins;
+  std::vector<Range> blocks(2);
+  for (Range& block : blocks) block.size = 4 * kKiB;
+  bins.push(&blocks[0]);
+  bins.push(&blocks[1]);
+  EXPECT_TRUE(bins.is_valid());
+  blocks[0].size = 8 * kKiB;
+  EXPECT_FALSE(bins.is_valid()) << "a block of another size in a stack";
+  blocks[1].size = 8 * kKiB;
+  EXPECT_FALSE(bins.is_valid()) << "a stack in another one's place";
 }
 
 TEST(QuickBins, LosesNothingWhenSizesShareAPlace) {
