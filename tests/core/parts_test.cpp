@@ -175,22 +175,14 @@ TEST(QuickBins, FindTheNextLargerSmallBlock) {
   EXPECT_EQ(drain_all(bins), &blocks[3]);
 }
 
-/// Takes the surplus until there is none; returns how many blocks that were.
-size_t pop_all_surplus(QuickBins& bins, SizeGroup group) {
-  size_t given = 0;
-  while (const Range* surplus = bins.pop_surplus(group)) {
-    EXPECT_LE(count(surplus), 2u);
-    given += count(surplus);
-  }
-  return given;
-}
-
 TEST(QuickBins, GiveTheirSurplusTwoAtATime) {
   QuickBins bins;
   std::vector<Range> blocks(500);
   push_sizes(bins, blocks, 2 * kMiB);
-  const size_t given = pop_all_surplus(bins, SizeGroup::large);
-  EXPECT_GT(given, 0u);
+  size_t given = 0;
+  size_t turns = 0;
+  for (; const Range* surplus = bins.pop_surplus(SizeGroup::large); ++turns) given += count(surplus);
+  EXPECT_EQ(given, 2 * turns);
   EXPECT_EQ(given + count(bins), blocks.size());
   EXPECT_LE(count(bins), 64u + 64u) << "a block for each place, and a bounded number of loose ones";
   EXPECT_EQ(given + count(drain_all(bins)), blocks.size());
@@ -205,7 +197,12 @@ TEST(QuickBins, KeepFewSmallSizesAfterADrainUntilTheyRepeat) {
   EXPECT_EQ(bins.pop_surplus(SizeGroup::small), nullptr) << "nothing has been drained yet";
   (void)drain_all(bins);
   push_sizes(bins, blocks, kUnit);
-  EXPECT_EQ(pop_all_surplus(bins, SizeGroup::small) + count(bins), blocks.size());
+  size_t given = 0;
+  while (const Range* surplus = bins.pop_surplus(SizeGroup::small)) {
+    EXPECT_LE(count(surplus), 2u);
+    given += count(surplus);
+  }
+  EXPECT_EQ(given + count(bins), blocks.size());
   EXPECT_LE(count(bins), 18u) << "16, and one for 128 misses";
   EXPECT_EQ(bins.pop(kUnit), &blocks[0]) << "the largest go first";
   bins.push(&blocks[0]);
@@ -217,6 +214,35 @@ TEST(QuickBins, KeepFewSmallSizesAfterADrainUntilTheyRepeat) {
   (void)drain_all(bins);
   push_sizes(bins, blocks, kUnit);
   EXPECT_NE(bins.pop_surplus(SizeGroup::small), nullptr);
+}
+
+TEST(Bitmap, AgreesWithASet) {
+  using Bits = Bitmap<3 * 4096>;
+  Bits bits;
+  std::set<size_t> set;
+  std::mt19937 random(7);
+  for (int step = 0; step < 20000; ++step) {
+    // In turns sparse and dense, so that words and whole runs of words are empty.
+    const size_t bit = random() % 8 == 0 ? random() % (3 * 4096) : random() % 3 * 4096 + random() % 64;
+    if (random() % 2 == 0) {
+      bits.set(bit);
+      set.insert(bit);
+    } else {
+      bits.clear(bit);
+      set.erase(bit);
+    }
+    if (step % 1000 == 999) {
+      for (const size_t each : set) bits.clear(each);
+      set.clear();
+    }
+    const size_t from = random() % (3 * 4096);
+    const auto after = set.lower_bound(from);
+    const auto above = set.upper_bound(from);
+    ASSERT_EQ(bits.has(from), set.count(from) != 0);
+    ASSERT_EQ(bits.first_from(from), after == set.end() ? Bits::kNone : *after);
+    ASSERT_EQ(bits.last_to(from), above == set.begin() ? Bits::kNone : *std::prev(above));
+  }
+  EXPECT_EQ(bits.first_from(3 * 4096), Bits::kNone);
 }
 
 TEST(ChunkLists, KeepOrderAndCount) {
