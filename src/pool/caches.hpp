@@ -63,14 +63,15 @@ class Caches {
   void lock_all() const noexcept;
   void unlock_all() const noexcept;
 
+  /// Takes the smallest small block of a stream that is larger than `bytes`; null if there is none.
+  static Range* pop_larger(ThreadCache& cache, Stream stream, uint64_t bytes) noexcept;
+
   // Draining a cache. Each of these returns up to `most` blocks, as a list through Range::link, and counts
   // `most` down by them. A thread that drains many blocks gives way to others between two calls.
 
   /// Blocks to drain at a time (docs/inside/locks.md says how long that takes).
   static constexpr size_t kAtATime = 64;
 
-  /// Takes the smallest small block of a stream that is larger than `bytes`; null if there is none.
-  static Range* pop_larger(ThreadCache& cache, Stream stream, uint64_t bytes) noexcept;
   /// Drains what the cache keeps of one stream and size group, or of all.
   static Range* drain(ThreadCache& cache, Stream stream, SizeGroup group, size_t& most) noexcept;
   static Range* drain(ThreadCache& cache, size_t& most) noexcept;

@@ -10,7 +10,7 @@ constinit Lane Lanes::nobodys_;
 
 std::array<Lanes::Place, Lanes::kPlaces> Lanes::empty_places() noexcept {
   std::array<Place, kPlaces> places;
-  places.fill(place_for(kNoStream, nobodys_));
+  places.fill({kNoStream, &nobodys_});
   return places;
 }
 
@@ -25,7 +25,7 @@ Lane* Lanes::find_further(Stream stream) const noexcept {
 void Lanes::open(Stream stream, Lane* lane) noexcept {
   size_t at = home_of(stream);
   while (places_[at].stream != kNoStream) at = after(at);
-  places_[at] = place_for(stream, *lane);
+  places_[at] = {stream, lane};
   lane->stream = stream;
   lanes_[count_++] = lane;
 }
@@ -41,7 +41,7 @@ Lane* Lanes::close(Stream stream) noexcept {
     places_[hole] = places_[at];
     hole = at;
   }
-  places_[hole] = place_for(kNoStream, nobodys_);
+  places_[hole] = {kNoStream, &nobodys_};
   *std::find(lanes_.begin(), lanes_.end(), lane) = lanes_[--count_];
   lanes_[count_] = nullptr;
   lane->stream = kNoStream;

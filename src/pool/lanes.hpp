@@ -84,7 +84,6 @@ class Lanes {
   static size_t home_of(Stream stream) noexcept { return hash_to(kPlaceBits, stream); }
   static size_t after(size_t place) noexcept { return (place + 1) % kPlaces; }
   static Lane nobodys_;
-  static Place place_for(Stream stream, Lane& lane) noexcept { return {stream, &lane}; }
   Lane* find_further(Stream stream) const noexcept;
 
   std::array<Place, kPlaces> places_ = empty_places();
