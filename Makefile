@@ -2,7 +2,7 @@
 # The front door. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-build setup-demo build demo test test-release test-bindings test-asan test-tsan test-oldest ports
-.PHONY: bindings dist fuzz check format-check format tidy lint generate clean
+.PHONY: bindings dist fuzz check format-check format tidy lint generate figures clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
 PYTHON_FOLDERS := tools tests packaging
@@ -28,7 +28,8 @@ help:
 	@echo "make check      style only: format, clang-tidy, ruff, generated files, layers, locks, words, messages, commits"
 	@echo "make format     formats the sources"
 	@echo "make fuzz       the fuzzers of the pool and of the readers of files, each for SECONDS=60"
-	@echo "make generate   regenerates the files derived from include/gpupool/gpupool.h"
+	@echo "make generate   regenerates the files derived from include/gpupool/gpupool.h; needs no build"
+	@echo "make figures    writes the figures in README.md and docs/benchmarks.md: after a change of policy"
 	@echo "make setup      installs what is missing (make demo and make test do so too)"
 	@echo "make clean      removes build/"
 
@@ -99,7 +100,7 @@ format: setup
 	@$(CHECKERS)/clang-format -i $(FORMATTED)
 
 lint:
-	@echo "== generated files, layers, circles, locks, words, pages, kernels, messages and commits" && python3 tools/apigen.py --check && python3 tools/check_layers.py && \
+	@echo "== generated files, bindings, layers, circles, locks, words, pages, kernels, messages and commits" && python3 tools/apigen.py --check && python3 tools/check_coverage.py && python3 tools/check_layers.py && \
 	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py && \
 	  python3 tools/check_pages.py && python3 tools/check_kernels.py && python3 tools/check_tracked.py && \
 	  python3 tools/check_messages.py && python3 tools/check_commits.py && \
@@ -111,11 +112,12 @@ tidy:
 	@cmake --preset release --log-level=WARNING
 	@echo "== clang-tidy" && python3 tools/tidy.py build/release
 
-generate: build
-	@python3 tools/apigen.py
+generate:
+	@python3 tools/apigen.py && python3 tools/python_reference.py && python3 packaging/go/amalgamate.py
+
+figures: setup-build
+	@cmake --preset release --log-level=WARNING && cmake --build --preset release --target gpupool_cli
 	@tools/claims.py
-	@python3 tools/python_reference.py
-	@python3 packaging/go/amalgamate.py
 
 clean:
 	@rm -rf build

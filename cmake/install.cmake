@@ -27,11 +27,17 @@ if(GPUPOOL_BUILD_CLI)
   set_target_properties(gpupool_cli PROPERTIES INSTALL_RPATH "${beside_command}/${bin_to_lib}")
   install(TARGETS gpupool_cli)
 endif()
+if(TARGET gpupool_pages)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/pages/share/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+endif()
 
 # All that is installed, for who builds no tests and no examples.
 add_custom_target(gpupool_installed DEPENDS ${installed_targets})
 if(GPUPOOL_BUILD_CLI)
   add_dependencies(gpupool_installed gpupool_cli)
+endif()
+if(TARGET gpupool_pages)
+  add_dependencies(gpupool_installed gpupool_pages)
 endif()
 
 # While the major version is 0, a minor version may change anything.

@@ -11,13 +11,17 @@ api/writers/__init__.py.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
+from api.model import Function
 from api.parser import LintErrors, parse
 from api.writers import OUTPUTS
 
 HEADER = Path("include/gpupool/gpupool.h")
+RELEASED = Path("tests/abi/released")
+NODE = re.compile(r"^GPUPOOL_([\d.]+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
 
 
 def stale_files(root, api):
@@ -31,6 +35,21 @@ def stale_files(root, api):
     return stale
 
 
+def late_functions(root, api):
+    """What is wrong with functions that claim a version which has been released without them."""
+    released = {}  # the functions of each version node, as the last release that has the node has them
+    for folder in sorted((root / RELEASED).glob("*"), key=lambda path: [int(part) for part in path.name.split(".")]):
+        for version, text in NODE.findall((folder / "gpupool.map").read_text(encoding="utf-8")):
+            released[version] = folder.name, set(re.findall(r"^ +(gpupool_\w+);", text, re.MULTILINE))
+    now = ".".join(api.version.split(".")[:2])
+    return [
+        f"{HEADER}:{function.line}: {function.name} is not in {released[function.since][0]}, which has been released: "
+        f"write `Since {now}.` in its comment, after a change of the header's version if need be"
+        for function in api.of(Function)
+        if function.since in released and function.name not in released[function.since][1]
+    ]
+
+
 def main(arguments=None):
     options = argparse.ArgumentParser(description="Generates all files derived from the public header.")
     options.add_argument("--check", action="store_true", help="write nothing; fail if a derived file is stale")
@@ -42,6 +61,9 @@ def main(arguments=None):
         api = parse(header.read_text(encoding="utf-8"), header)
     except LintErrors as errors:
         print("\n".join(errors.messages), file=sys.stderr)
+        return 1
+    if late := late_functions(given.root, api):
+        print("\n".join(late), file=sys.stderr)
         return 1
 
     stale = stale_files(given.root, api)

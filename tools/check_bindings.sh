@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks every binding, and that all of them see the same pool: check_bindings.sh [FOLDER...], by default all folders
-# that have a check.sh, the code blocks in README.md, and every package. Expects a release build. Two run at a time.
+# that have a check.sh, the code blocks in README.md and docs, and every package. Expects a release build. Two run at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/languages.sh
@@ -19,10 +19,11 @@ if [ $# -eq 1 ]; then  # whoever names one wants to see what it says
   exit
 fi
 
-check_readme() {
+check_pages() {
   local without=()
   fits Rust || without=(--without rust)
-  python3 -B tools/run_readme.py "${without[@]}" build/readme
+  # bindings/python/check.sh runs those in Python.
+  python3 -B tools/run_pages.py --without python "${without[@]}" build/pages
 }
 
 logs=$root/build/bindings/logs
@@ -43,7 +44,7 @@ for folder in "${folders[@]}"; do
   case $folder in examples/*) name=example-$name ;; esac
   begin "$name" check "$folder" "$name"
 done
-[ $# -gt 0 ] || begin README.md check_readme
+[ $# -gt 0 ] || begin pages check_pages
 finish || exit 1
 grep -h skipped "$logs"/*.log | grep -v passed || true
 [ $# -gt 0 ] || tools/check_packages.sh

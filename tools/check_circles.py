@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no file depends on itself through others: headers and sources by #include, Python modules by import.
+"""Checks that no room depends on itself through others: headers and sources by #include, Python modules by import.
 
     tools/check_circles.py [ROOT]
 
-In Python, an import inside a function counts too, because it only hides the circle from the interpreter. Imports under
-`if TYPE_CHECKING:` do not count: they only name types, as `class Pool;` does in C++. Names each circle once, file by
-file.
+A header and its sources, those for one system included, are one room: a source that includes a header whose source
+includes its own is a circle too. In Python, a module is a room, and an import inside a function counts too, because it
+only hides the circle from the interpreter. Imports under `if TYPE_CHECKING:` do not count: they only name types, as
+`class Pool;` does in C++. Names each circle once, room by room.
 """
 
 import ast
@@ -16,6 +17,8 @@ from pathlib import Path
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 SOURCES = {".c", ".cpp", ".h", ".hpp"}
+# As in cmake/system.cmake: the end of the name of a source for some systems.
+SYSTEM = re.compile(r"_(linux|macos|windows|posix|elsewhere)$")
 # Folders with C and C++, and where their includes are searched, after the file's own folder.
 INCLUDING = ("src", "include", "tests", "bindings/swig/src", "bindings/python/native")
 SEARCH = ("src", "include", "tests")
@@ -23,20 +26,26 @@ SEARCH = ("src", "include", "tests")
 IMPORTING = ("bindings/python/src", "tools")
 
 
+def room_of(path):
+    """A header and its sources have one path without the ending."""
+    return path.with_name(SYSTEM.sub("", path.stem))
+
+
 def include_arrows(root):
-    """file -> files in the repository that it includes."""
+    """room -> rooms in the repository that its files include, and the number of files."""
     arrows = {}
+    count = 0
     for folder in INCLUDING:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in SOURCES:
                 continue
-            found = set()
+            count += 1
+            found = arrows.setdefault(room_of(path.resolve()), set())
             for quote, name in INCLUDE.findall(path.read_text(encoding="utf-8")):
                 beside = [path.parent / name] if quote == '"' else []
                 places = (*beside, *(root / folder / name for folder in SEARCH))
-                found |= {place.resolve() for place in places if place.is_file()}
-            arrows[path.resolve()] = found
-    return arrows
+                found |= {room_of(place.resolve()) for place in places if place.is_file()}
+    return {room: found - {room} for room, found in arrows.items()}, count
 
 
 def names_types_only(node):
@@ -95,7 +104,7 @@ def import_arrows(root):
 
 
 def circles_in(arrows):
-    """Circles, each as a list of files; at least one for each group of files that depend on each other."""
+    """Circles, each as a list of rooms; at least one for each group of rooms that depend on each other."""
     state, way, found = {}, [], []
 
     def visit(file):
@@ -117,9 +126,12 @@ def circles_in(arrows):
 
 def check(root):
     """A description of every circle, and the number of files checked."""
-    arrows = include_arrows(root) | import_arrows(root)
-    circles = [" -> ".join(str(file.relative_to(root)) for file in circle) for circle in circles_in(arrows)]
-    return circles, len(arrows)
+    includes, count = include_arrows(root)
+    imports = import_arrows(root)
+    circles = [
+        " -> ".join(str(room.relative_to(root)) for room in circle) for circle in circles_in(includes | imports)
+    ]
+    return circles, count + len(imports)
 
 
 def main(arguments):

@@ -10,7 +10,8 @@
     libgpupool's installed header  <-  frameworks
 
 The devices, src/device/cuda and src/device/sim, do not see each other, and the code they share sees neither. The
-folders of src/cli have an order of their own. Names each violation as file:line. What core must not include directly,
+folders of src/cli have an order of their own, and so have the rooms of src/pool, where it counts too if a file only
+declares a class of a room above. Names each violation as file:line. What core must not include directly,
 it must not include through another header of ours either. Besides includes, it checks that extern "C" and catch (...)
 appear only in src/abi, in src/frameworks and where user functions are called, and that only src/abi names a concrete
 device.
@@ -36,6 +37,7 @@ MAY_SEE = {
 # Which folders of src/cli each of them may include. main.cpp, which is in none, may include all.
 COMMAND_MAY_SEE = {
     "base": {"base"},
+    "help": {"base", "help"},
     "recording": {"base", "recording"},
     "formats": {"base", "recording", "formats"},
     "measure": {"base", "recording", "measure"},
@@ -45,6 +47,8 @@ COMMAND_MAY_SEE = {
     "share": {"base", "share"},
     "commands": {"base", "recording", "formats", "measure", "report", "processes", "top", "share", "commands"},
 }
+# The rooms of src/pool, from the top: each may include itself and those below it. "" are the files in no folder.
+POOL_ORDER = ("process", "", "observe", "sleep", "debug", "request", "memory", "stream", "cache", "rules")
 LIBRARY = ("os", "base", "core", "device", "watch", "share", "pool", "abi")
 # The contract: C types only, so every layer may see it.
 CONTRACT = "gpupool/gpupool.h"
@@ -84,6 +88,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SOURCES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
 
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
+DECLARATION = re.compile(r"^(?:struct|class) (\w+);")
 CLASS = re.compile(r"^(?:struct|class) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: : [^;]*)? \{")
 
 
@@ -139,6 +144,40 @@ def command_violation(rooms, name):
     return f'cli/{rooms[0]} must not include "{name}"'
 
 
+def pool_place(relative):
+    """Where a file of src/pool is in the order of rooms, from the top; None: in a folder that has no place there."""
+    room = relative.parts[2] if len(relative.parts) > 3 else ""
+    return POOL_ORDER.index(room) if room in POOL_ORDER else None
+
+
+def pool_violations(root, path, classes):
+    """(line, reason) of what a file of src/pool includes or declares of rooms above its own."""
+    relative = path.relative_to(root)
+    place = pool_place(relative)
+    if place is None:
+        yield 1, f"{relative.parent} has no place in the order of src/pool's rooms"
+        return
+    for number, _, name in includes_of(path):
+        above = pool_place(Path("src", name)) if name.startswith("pool/") else None
+        if above is not None and above < place:
+            yield number, f'a room must not include "{name}", of a room above it'
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        declared = DECLARATION.match(line)
+        home = classes.get(declared.group(1)) if declared else None
+        if home is not None and pool_place(home) < place:
+            yield number, f"a room must not know {declared.group(1)}, of a room above it"
+
+
+def pool_classes(root):
+    """class -> the header of src/pool that defines it."""
+    found = {}
+    for path in sorted((root / "src/pool").rglob("*.hpp")):
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            if (defined := CLASS.match(line)) and pool_place(path.relative_to(root)) is not None:
+                found[defined.group(1)] = path.relative_to(root)
+    return found
+
+
 def includes_of(path):
     """(line, quote, name) of each include of a file."""
     for number, line in enumerate(without_comments(path.read_text(encoding="utf-8")).split("\n"), 1):
@@ -164,7 +203,7 @@ def way_to_system(root, name, seen):
 
 def outside_violation(name):
     """Why a file that uses only the installed headers must not include `name`, or None."""
-    if name.startswith(tuple(f"{layer}/" for layer in LIBRARY)) or "src/" in name:
+    if name.startswith(tuple(f"{layer}/" for layer in LIBRARY)) or "src" in name.split("/"):
         return f"this file may include only the installed headers, not {name}"
     if name.startswith("gpupool/") and name not in INSTALLED:
         return f"{name} is not an installed header"
@@ -184,8 +223,8 @@ def text_violations(layer, relative, line):
         yield "catch (...) belongs in src/abi"
 
 
-def check_file(path, root):
-    """All violations in a file, as file:line: reason."""
+def check_file(path, root, classes):
+    """All violations in a file, as file:line: reason. `classes`: as pool_classes() gives them."""
     relative = path.relative_to(root)
     layer = relative.parts[1] if relative.parts[0] == "src" else None
     if layer is not None and layer not in MAY_SEE:
@@ -201,6 +240,9 @@ def check_file(path, root):
             yield f"{relative}:{number}: {reason}"
         elif layer == "core" and quote == '"' and (way := way_to_system(root, name, set())):
             yield f"{relative}:{number}: core has no threads, clock or operating system, and gets {' -> '.join(way)}"
+    if layer == "pool":
+        for number, reason in pool_violations(root, path, classes):
+            yield f"{relative}:{number}: {reason}"
     if layer:
         for number, line in enumerate(without_comments(path.read_text(encoding="utf-8")).split("\n"), 1):
             for reason in text_violations(layer, relative, line):
@@ -228,7 +270,8 @@ def check(root):
     for folder in ("src", *OUTSIDE):
         files += sorted(p for p in (root / folder).rglob("*") if p.is_file() and p.suffix in SOURCES)
     files = [path for path in files if (root / LIBRARY_AS_ONE) not in path.parents]
-    return [reason for path in files for reason in check_file(path, root)] + list(twins(root)), len(files)
+    classes = pool_classes(root)
+    return [reason for path in files for reason in check_file(path, root, classes)] + list(twins(root)), len(files)
 
 
 def main(arguments):

@@ -20,7 +20,7 @@ from check_layers import LIBRARY, SOURCES, without_comments
 PAGE = "docs/inside/locks.md"
 LOCK = (
     r"std::(?:recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex|std::condition_variable(?:_any)?|"
-    r"std::(?:once|atomic)_flag|std::(?:binary_|counting_)semaphore|SpinLock|WaitedMutex|os::Mutex|pthread_\w+_t"
+    r"std::(?:once|atomic)_flag|std::(?:binary_|counting_)semaphore|SpinLock|PoolMutex|os::Mutex|pthread_\w+_t"
 )
 # pthread types that are not locks.
 NO_LOCK = {"pthread_t", "pthread_key_t", "pthread_attr_t", "pthread_mutexattr_t", "pthread_rwlockattr_t"}

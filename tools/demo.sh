@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The main job in every language: builds the library, its command and each binding as a user would, replays recorded
-# PyTorch workloads through them, and shows the results side by side. It skips, with a message, a language whose tools
-# are missing or too old. If a language with suitable tools does not build, the demo names it and fails at the end.
+# The main job in every language: builds the library, its command and each binding as a user would, runs a first program
+# in each language, replays recorded PyTorch workloads through them, and shows the results side by side. One line a
+# language; all that they print is in build/demo/logs. A language whose tools are missing or too old is skipped, by name.
+# Fails at the end, by name, if anything does not build or run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 demo=$PWD/build/demo
 logs=$demo/logs
 mkdir -p "$logs"
+quiet=1
 . tools/progress.sh
-
-say() { echo "== $*"; }
-has_built() { [[ " $built " == *" $1 "* ]]; }
 
 # ---- the library
 
-say "the library, the command gpupool and the examples in C and C++"
+echo "== the library, the command and the examples in C and C++ (what it all prints: build/demo/logs)"
 build_library() {
   cmake --preset release --log-level=WARNING &&
     cmake --build --preset release --target gpupool_installed examples
 }
 begin library build_library
 finish || exit 1
+echo "   built in $(seconds_of library) s"
 
 # ---- the languages, side by side
 
@@ -37,13 +37,11 @@ build_rust() {
 build_go() { cd bindings/go && go build -tags gpupool_shared -o "$demo/go/" ./cmd/basic ./cmd/replay; }
 build_with_swig() { make -s -C bindings/swig BUILD="$demo/swig" "$1"; }
 
-say "the bindings"
-for language in Python Rust Go Java 'C#' Lua Ruby; do
-  why=$(lacks "$language")
-  if [ -n "$why" ]; then
-    echo "   $language is skipped: $why"
-    continue
-  fi
+languages=(Python Rust Go Java 'C#' Lua Ruby)
+declare -A why  # a language is left out
+for language in "${languages[@]}"; do
+  why[$language]=$(lacks "$language")
+  [ -z "${why[$language]}" ] || continue
   case $language in
     Python | Rust | Go) begin "$language" "build_${language,,}" ;;
     'C#') begin "$language" build_with_swig csharp ;;
@@ -51,64 +49,100 @@ for language in Python Rust Go Java 'C#' Lua Ruby; do
   esac
 done
 finish || true
+has_built() { [[ " $built " == *" $1 "* ]]; }
 
-# ---- what they can do
+# ---- a first program in each
 
-say "gpupool info"
-gpupool info
-echo
-say "a first program in each language"
-in_language() { # in_language NAME COMMAND...: what it prints, with the name in front
-  "${@:2}" | sed "s/^/$(printf '%-7s' "$1")| /"
-}
 run_java() { java -Djava.library.path="$demo/swig/java" -cp "$demo/swig/java/gpupool.jar:$demo/swig/java/programs" "$@"; }
-for example in build/release/examples/example_*; do
-  if [ -x "$example" ] && [ -f "$example" ]; then
-    name=${example##*/example_}
-    case $name in c_*) name=C ;; *) name=C++ ;; esac
-    in_language "$name" "$example"
+run_csharp() {
+  LD_LIBRARY_PATH=$demo/swig/csharp:$LD_LIBRARY_PATH MONO_CRASH_NOFILE=1 mono "$demo/swig/csharp/Basic.exe"
+}
+run_lua() { LUA_PATH="$demo/swig/lua/?.lua;;" LUA_CPATH="$demo/swig/lua/?.so;;" lua5.4 examples/lua/basic.lua; }
+
+line() { printf '   %-7s %5s  %s\n' "$@"; }
+
+# run NAME COMMAND...: its output goes to a log; what fails is told at once, and at the end.
+run() {
+  local log=$logs/run_$1.log
+  if "${@:2}" >"$log" 2>&1 </dev/null; then return; fi
+  echo "   $1 failed; the end of ${log#"$PWD"/}:"
+  tail -n 20 "$log" | sed 's/^/      /'
+  failed+=" $1"
+  return 1
+}
+
+# examples LANGUAGE PREFIX: all of a language, in one line.
+examples() {
+  local program name ran=
+  for program in build/release/examples/"$2"*; do
+    name=${program##*/}
+    if [ -f "$program" ] && [ -x "$program" ] && run "$name" "$program"; then ran+=", ${name#"$2"}"; fi
+  done
+  line "$1" - "ran: ${ran#, }"
+}
+
+echo "== first programs in each language, which check what they do; and how long the binding took to build"
+examples C example_c_
+examples C++ example_cpp_
+if run ctypes python3 examples/python/ctypes_dlopen.py; then line ctypes - "a block without a binding, and one freed twice"; fi
+for language in "${languages[@]}"; do
+  if [ -n "${why[$language]}" ]; then
+    line "$language" - "skipped: ${why[$language]}"
+    continue
+  fi
+  has_built "$language" || continue  # told above
+  case $language in
+    Python) program=("$demo/python/bin/python" examples/python/basic.py) ;;
+    Rust) program=("$demo/rust/release/examples/basic") ;;
+    Go) program=("$demo/go/basic") ;;
+    Java) program=(run_java Basic) ;;
+    'C#') program=(run_csharp) ;;
+    Lua) program=(run_lua) ;;
+    Ruby) program=(ruby -I "$demo/swig/ruby" examples/ruby/basic.rb) ;;
+  esac
+  if run "$language" "${program[@]}"; then
+    line "$language" "$(seconds_of "$language") s" "a block used and freed; one beyond the limit refused, and told where the memory is"
   fi
 done
-in_language ctypes python3 examples/python/ctypes_dlopen.py
-if has_built Python; then in_language Python "$demo/python/bin/python" examples/python/basic.py; fi
-if has_built Rust; then in_language Rust "$demo/rust/release/examples/basic"; fi
-if has_built Go; then in_language Go "$demo/go/basic"; fi
-if has_built Java; then in_language Java run_java Basic; fi
-if has_built 'C#'; then
-  in_language 'C#' env LD_LIBRARY_PATH="$demo/swig/csharp:$LD_LIBRARY_PATH" MONO_CRASH_NOFILE=1 \
-    mono "$demo/swig/csharp/Basic.exe"
-fi
-if has_built Lua; then
-  in_language Lua env LUA_PATH="$demo/swig/lua/?.lua;;" LUA_CPATH="$demo/swig/lua/?.so;;" lua5.4 examples/lua/basic.lua
-fi
-if has_built Ruby; then in_language Ruby ruby -I "$demo/swig/ruby" examples/ruby/basic.rb; fi
 
-echo
-say "two recorded PyTorch workloads in each language with a replay example"
-for trace in tests/data/streams_prefetch.trace.gz tests/data/zero_gather.trace.gz; do
-  {
-    gpupool replay --json "$trace"
-    if has_built Python; then "$demo/python/bin/python" examples/python/replay.py "$trace"; fi
-    if has_built Rust; then "$demo/rust/release/examples/replay" "$trace"; fi
-    if has_built Go; then "$demo/go/replay" "$trace"; fi
-    if has_built Java; then run_java Replay "$trace"; fi
-  } >"$demo/replays.json"
-  python3 tools/compare_replays.py "$demo/replays.json"
+# ---- recorded workloads
+
+echo "== two recorded PyTorch workloads, in each language with a replay example: the figures must be the same"
+replay() { # replay TRACE: a line of JSON from each
+  gpupool replay --json "$1" || return
+  if has_built Python; then "$demo/python/bin/python" examples/python/replay.py "$1" || return; fi
+  if has_built Rust; then "$demo/rust/release/examples/replay" "$1" || return; fi
+  if has_built Go; then "$demo/go/replay" "$1" || return; fi
+  if has_built Java; then run_java Replay "$1" || return; fi
+}
+for trace in streams_prefetch zero_gather; do
+  if ! replay "tests/data/$trace.trace.gz" >"$demo/replays.json" 2>"$logs/replay_$trace.log"; then
+    tail -n 20 "$logs/replay_$trace.log"
+    failed+=" the replay of $trace"
+  else
+    python3 tools/compare_replays.py "$demo/replays.json" || failed+=" the figures of $trace"
+  fi
 done
+
+# ---- what to do next
 
 echo
 if has_built Python; then
-  "$demo/python/bin/python" examples/python/picture.py tests/data/streams_prefetch.trace.gz \
-    "$demo/streams_prefetch.svg" >"$logs/picture.log"
-  echo "A picture of the first one: build/demo/streams_prefetch.svg"
+  if "$demo/python/bin/python" examples/python/picture.py tests/data/streams_prefetch.trace.gz \
+    "$demo/streams_prefetch.svg" >"$logs/picture.log" 2>&1; then
+    echo "A picture of the first one: build/demo/streams_prefetch.svg"
+  else
+    failed+=" the picture"
+  fi
 fi
-cat <<'TRY'
-Three commands to try next:
+cat <<'NEXT'
+Try next:
+  build/release/gpupool info                                             which devices there are; why CUDA is not
   build/release/gpupool replay --find-cap tests/data/lm_train.trace.gz   the least memory that a training step fits into
   build/release/gpupool bench                                            how long a malloc and a free take
-  build/release/gpupool --help                                           all of it
-TRY
+  docs/README.md                                                         every page, by what you want to do
+NEXT
 if [ -n "$failed" ]; then
-  echo "These did not build, although their tools are recent enough; see the logs in build/demo/logs: $failed"
+  echo "These failed, although their tools are recent enough; see build/demo/logs:$failed"
   exit 1
 fi

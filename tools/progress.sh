@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Source this: runs commands in parallel. Each gets one line that says how long it took, instead of its output, and a
-# log in $logs. At most $lanes run at a time; unset: all.
+# log in $logs. At most $lanes run at a time; unset: all. With $quiet, what goes well gets no line: seconds_of has the time.
 
 names=()      # of what is under way
 processes=()  # theirs, by name's place
@@ -45,13 +45,15 @@ watch_all() {
   sleep 0.2
 }
 
+seconds_of() { cat "$logs/$1.log.seconds"; }
+
 # report PLACE: reports one that has ended. If it failed, shows the end of its log.
 report() {
   local name=${names[$1]} log=$logs/${names[$1]}.log
   [ ! -t 1 ] || printf '\r\033[K'
   if wait "${processes[$1]}"; then
     built+=" $name"
-    echo "   $name: $(cat "$log.seconds") s"
+    [ -n "${quiet:-}" ] || echo "   $name: $(seconds_of "$name") s"
   else
     failed+=" $name"
     echo "   $name failed; the end of ${log#"$PWD"/}:"

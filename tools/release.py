@@ -27,7 +27,9 @@ WHOLE = {
     "bindings/rust/Cargo.lock": r'name = "gpupool(?:-sys)?"\nversion = "{}"',
 }
 MINOR = {
-    "README.md": (r"libgpupool\.so\.{}", r"find_package\(gpupool {}", r"^Version {}, for 64-bit Linux"),
+    "README.md": (r"^Version {}, for 64-bit Linux",),
+    "docs/install.md": (r"libgpupool\.so\.{}", r"find_package\(gpupool {}"),
+    "docs/embedding.md": (r"libgpupool\.so\.{}",),
     "docs/abi.md": (r"`libgpupool\.so\.{}`\)",),
     "examples/node/dlopen.js": (r"libgpupool\.so\.{}",),
     "examples/python/ctypes_dlopen.py": (r"libgpupool\.so\.{}",),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what building and testing need, on Debian 12, 13 and similar systems. Says what it installs, and nothing if
-# nothing is missing.
+# Installs what building and testing need, on Debian 12, 13, Ubuntu and similar systems; on others, and for who may not
+# install, it names the command. Says what it installs, and nothing if nothing is missing.
 #
 #   tools/setup.sh build   what a build needs
 #   tools/setup.sh demo    the same, and the languages
@@ -26,7 +26,7 @@ die() { say "$*" >&2; exit 1; }
 has_command() { command -v "$1" >/dev/null; }
 has_file() {
   local directory
-  for directory in /usr/include /usr/local/include /usr/lib "/usr/lib/$(uname -m)-linux-gnu" /usr/share; do
+  for directory in /usr/include /usr/local/include /usr/lib "/usr/lib/$(uname -m)-linux-gnu" /usr/lib64 /usr/share; do
     compgen -G "$directory/$1" >/dev/null && return 0
   done
   return 1
@@ -91,14 +91,11 @@ need_checkers() {
   # Shows which system calls a command makes, and makes some fail; its tests are skipped where nobody may trace.
   want strace command strace
   need ruby-minitest file "rubygems-integration/all/gems/minitest-*/lib/minitest.rb"
-  local release
-  if has_command clang; then
-    release=$(clang -dumpversion)
-    need "libclang-rt-${release%%.*}-dev" file "llvm-${release%%.*}/lib/clang/*/lib/*/libclang_rt.fuzzer*"
-  else
-    missing+=(libclang-rt-dev)
-  fi
+  want libclang-rt-dev sanitizers_of clang
 }
+
+# Clang has the runtime of its sanitizers in a folder of its own.
+has_sanitizers_of() { has_command "$1" && compgen -G "$("$1" -print-resource-dir)/lib/*/libclang_rt.fuzzer*" >/dev/null; }
 
 need_build
 case $what in
@@ -108,29 +105,59 @@ case $what in
   *) die "$what: build, demo, or nothing" ;;
 esac
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif has_command sudo; then
-    sudo "$@"
-  else
-    die "neither root nor sudo: please install ${missing[*]}"
-  fi
-}
-
 # Not through `grep -q`, which stops reading: apt-cache would then die of it, and with it the pipe.
 is_offered() { [[ $(apt-cache policy "$1") == *"Candidate: "[!\(]* ]]; }
 
+# named_for COLUMN: the missing packages, as tools/packages.txt has them in that column; others by their Debian names.
+named_for() {
+  awk -v column="$1" -v missing="${missing[*]}" '
+    !/^#/ && NF { name[$1] = $column }
+    END {
+      count = split(missing, all, " ")
+      for (i = 1; i <= count; ++i) {
+        package = all[i] in name ? name[all[i]] : all[i]
+        if (package != "-" && !seen[package]++) printf " %s", package
+      }
+    }' tools/packages.txt
+}
+
+# The command that installs what is missing, for this system.
+command_of_system() {
+  if has_command apt-get; then
+    echo "apt-get install ${missing[*]}"
+  elif has_command dnf; then
+    echo "dnf install$(named_for 2)"
+  elif has_command pacman; then
+    echo "pacman -S --needed$(named_for 3)"
+  elif has_command zypper; then
+    echo "zypper install$(named_for 4)"
+  else
+    echo "your system's packages for ${missing[*]} (docs/install.md has other systems' names)"
+  fi
+}
+
+# install_missing: with apt-get, as root. Else it names the command, and ends if a build is not possible without.
 install_missing() {
-  has_command apt-get || die "no apt-get on this system: please install ${missing[*]} or equivalents"
-  say "installing ${missing[*]}"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update || die "apt-get update failed"
-  # The runtime package of clang's sanitizers is named after clang's release. cargo-web is Debian's name for a Rust
-  # newer than the release's own.
-  local package packages=()
+  local sudo=() package needed=()
+  if [ "$(id -u)" != 0 ]; then sudo=(sudo); fi
+  if ! has_command apt-get || { [ ${#sudo[@]} -gt 0 ] && ! has_command sudo; }; then
+    for package in "${missing[@]}"; do [[ $optional == *" $package "* ]] || needed+=("$package"); done
+    if [ ${#needed[@]} -eq 0 ]; then
+      say "some languages and checks will be skipped; for all of them, as root: $(command_of_system)"
+      return
+    fi
+    die "needs packages that only root can install; as root: $(command_of_system)"
+  fi
+  say "installing ${missing[*]}${sudo:+; you are not root, so sudo may ask for your password}"
+  apt() { "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@"; }
+  apt update || die "apt-get update failed"
+  # The runtime package of clang's sanitizers is named after clang's release; older releases have it in clang itself.
+  # cargo-web is Debian's name for a Rust newer than the release's own.
+  local packages=()
   for package in "${missing[@]}"; do
     if [ "$package" = libclang-rt-dev ]; then
       package=$(apt-cache depends clang | sed -n 's/.*Depends: clang-\([0-9]*\)$/libclang-rt-\1-dev/p')
+      is_offered "$package" || continue
     elif [ "$package" = cargo-web ] && ! is_offered cargo-web && is_offered cargo; then
       package=cargo
     elif [[ $optional == *" $package "* ]] && ! is_offered "$package"; then
@@ -139,8 +166,8 @@ install_missing() {
     fi
     packages+=("$package")
   done
-  as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get -qq install --no-install-recommends -y "${packages[@]}" >build/setup.log 2>&1 ||
+  [ ${#packages[@]} -gt 0 ] || return 0
+  apt install --no-install-recommends -y "${packages[@]}" >build/setup.log 2>&1 ||
     { tail -n 20 build/setup.log; die "apt-get could not install ${packages[*]}"; }
 }
 

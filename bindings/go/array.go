@@ -110,7 +110,8 @@ func (v View[T]) Read(elements []T, at int) error {
 	return err
 }
 
-// Slice is a copy of all elements. Waits for the stream.
+// Slice is a copy of all elements. Waits for the stream. What the host has no memory for, Read copies in parts: a
+// program that asks Go for it ends.
 func (v View[T]) Slice() ([]T, error) {
 	elements := make([]T, v.count)
 	if err := v.Read(elements, 0); err != nil {

@@ -168,6 +168,10 @@ static inline bridge_result bridge_release_capture(uintptr_t pool, uint64_t capt
   return bridge_done(gpupool_release_capture(bridge_pool(pool), capture), 0);
 }
 
+static inline bridge_result bridge_announce_capture(uintptr_t pool, int32_t begins) {
+  return bridge_done(gpupool_announce_capture(bridge_pool(pool), begins), 0);
+}
+
 static inline bridge_result bridge_enable_peer(uintptr_t pool, int32_t peer) {
   return bridge_done(gpupool_enable_peer(bridge_pool(pool), peer), 0);
 }
@@ -465,6 +469,28 @@ static inline bridge_result bridge_device_count(int32_t backend) {
 
 static inline bridge_result bridge_device_info(int32_t backend, int32_t device, gpupool_device_info_t* info) {
   return bridge_done(gpupool_device_info((gpupool_backend_t)backend, device, info), 0);
+}
+
+/* ---- groups of processes, from outside */
+
+static inline bridge_result bridge_share_info(const char* share, int32_t backend, int32_t device,
+                                              gpupool_share_t* info, gpupool_share_member_t* members,
+                                              size_t capacity) {
+  size_t count = 0;
+  const gpupool_status_t status = gpupool_share_info(share, (gpupool_backend_t)backend, device, info, members,
+                                                     sizeof *members, capacity, &count);
+  return bridge_done(status, count);
+}
+
+static inline bridge_result bridge_share_set(const char* share, int32_t backend, int32_t device, int32_t what,
+                                             uint32_t member, int64_t value) {
+  return bridge_done(gpupool_share_set(share, (gpupool_backend_t)backend, device, what, member, value), 0);
+}
+
+static inline bridge_result bridge_share_repair(const char* share, int32_t backend, int32_t device) {
+  int64_t off = 0;
+  const gpupool_status_t status = gpupool_share_repair(share, (gpupool_backend_t)backend, device, &off);
+  return bridge_done(status, (uint64_t)off);
 }
 
 /* ---- the simulated device */

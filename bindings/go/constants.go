@@ -14,10 +14,11 @@ const (
 	// An argument is out of range, or a handle is NULL, destroyed or from another copy of the library.
 	ErrInvalidArgument Status = 1
 
-	// The device has no more memory, and nothing that the pool tried has helped.
+	// The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped.
+	// So too if the process has no addresses left, which the message says.
 	ErrOutOfMemory Status = 2
 
-	// The library could not get memory on the host for its own records.
+	// The library could not get memory on the host for its own records, or to save what sleeps.
 	ErrHostOutOfMemory Status = 3
 
 	// The call would take reserved memory above the pool's limit.
@@ -46,6 +47,9 @@ const (
 
 	// The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2.
 	ErrAsleep Status = 12
+
+	// The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2.
+	ErrInterrupted Status = 13
 )
 
 // Where memory comes from.
@@ -65,7 +69,8 @@ const (
 type Mode int32
 
 const (
-	// vmm where the device and the kind allow it, else driver.
+	// vmm where the device, its driver and the kind allow it, else driver. For kind device,
+	// GPUPOOL_MODE=vmm|driver in the environment overrides this (since 0.2).
 	ModeAuto Mode = 0
 
 	// Chunks, mapped where they are needed: the tightest mode. Kind device only.
@@ -84,7 +89,7 @@ type Kind int32
 const (
 	KindDevice Kind = 0
 
-	// Page-locked host memory that the device can read and write.
+	// Page-locked host memory that the device can read and write; the driver chooses node and pages.
 	KindPinned Kind = 1
 
 	// Memory that the driver moves between host and device.
@@ -131,6 +136,11 @@ const (
 	CapabilityRDMA Capability = 2
 
 	CapabilityManaged Capability = 4
+
+	// The device has no memory of its own, but takes the host's (Jetson, GB10). total_bytes and free_bytes are
+	// then what this process may have of it and what it can still get, in its container; a pool sleeps with
+	// GPUPOOL_SLEEP_MODE_DROP only, since saved contents would stay in the same memory. Since 0.2.
+	CapabilityIntegrated Capability = 8
 )
 
 // State of a block in gpupool_block_t.
@@ -165,7 +175,8 @@ const (
 type SleepFlag uint64
 
 const (
-	// Sleep: waits for all work of the device's context, not only for the streams that the pool has seen.
+	// Changes nothing: every sleep waits for all work of the device's context, and of the contexts of the
+	// streams that the pool has seen.
 	SleepFlagSyncContext SleepFlag = 1
 
 	// Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP.
@@ -242,6 +253,23 @@ const (
 	SleepStateWaking SleepState = 3
 )
 
+// What a call waits for when it asks a gpupool_interrupt_fn_t. Since 0.2.
+type Wait int32
+
+const (
+	// A malloc that a sleeping pool holds: for another thread to wake the pool. It has no other end.
+	WaitWake Wait = 1
+
+	// For another thread's sleep or wake of the same pool to end.
+	WaitTurn Wait = 2
+
+	// For memory that others may give back: a wake with a timeout, or a request to the members of a group.
+	WaitMemory Wait = 3
+
+	// For work that is queued on the device.
+	WaitGpu Wait = 4
+)
+
 // Levels of the log.
 type LogLevel int32
 
@@ -277,6 +305,7 @@ var statusNames = map[Status]string{
 	ErrForked:          "GPUPOOL_ERROR_FORKED",
 	ErrInternal:        "GPUPOOL_ERROR_INTERNAL",
 	ErrAsleep:          "GPUPOOL_ERROR_ASLEEP",
+	ErrInterrupted:     "GPUPOOL_ERROR_INTERRUPTED",
 }
 
 var backendNames = map[Backend]string{
@@ -331,12 +360,13 @@ var featureNames = map[Feature]string{
 func (value Feature) String() string { return namesOf(featureNames, value) }
 
 var capabilityNames = map[Capability]string{
-	CapabilityVMM:     "vmm",
-	CapabilityRDMA:    "rdma",
-	CapabilityManaged: "managed",
+	CapabilityVMM:        "vmm",
+	CapabilityRDMA:       "rdma",
+	CapabilityManaged:    "managed",
+	CapabilityIntegrated: "integrated",
 }
 
-// String gives the names of the bits that are set, such as "managed".
+// String gives the names of the bits that are set, such as "integrated".
 func (value Capability) String() string { return namesOf(capabilityNames, value) }
 
 var blockStateNames = map[BlockState]string{
@@ -414,6 +444,16 @@ var sleepStateNames = map[SleepState]string{
 
 // String gives its name, such as "waking".
 func (value SleepState) String() string { return nameOf(sleepStateNames, "SleepState", value) }
+
+var waitNames = map[Wait]string{
+	WaitWake:   "wake",
+	WaitTurn:   "turn",
+	WaitMemory: "memory",
+	WaitGpu:    "gpu",
+}
+
+// String gives its name, such as "gpu".
+func (value Wait) String() string { return nameOf(waitNames, "Wait", value) }
 
 var logLevelNames = map[LogLevel]string{
 	LogOff:     "off",

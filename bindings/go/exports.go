@@ -43,7 +43,7 @@ func (p *Pool) Import(handle string) (Ptr, uint64, error) {
 // CloseImport ends an import. The last one of a handle waits for all work of the device's context, and unmaps the
 // memory. What is not closed ends with the pool. Since 0.2.
 //
-// Errors: ErrUnknownPointer, ErrUnavailable (a stream of the pool captures), ErrDriver; then it is still mapped.
+// Errors: ErrUnknownPointer, ErrDriver; then it is still mapped.
 func (p *Pool) CloseImport(ptr Ptr) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_import_close(pool, C.uint64_t(ptr)) })
 }

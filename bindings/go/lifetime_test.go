@@ -35,7 +35,7 @@ func TestClosedPool(t *testing.T) {
 	for _, err := range []error{
 		pool.Close(), pool.Validate(), pool.Synchronize(), pool.SetLimit(0), pool.SetFraction(1), pool.ResetPeaks(),
 		pool.SetLimitTo("1GiB"), pool.Reserve(1, 0), pool.RecordStream(ptr, 0), pool.ReleaseStream(0), pool.ParkStream(0),
-		pool.SynchronizeStream(0), pool.EnablePeer(1), pool.ReleaseCapture(1),
+		pool.SynchronizeStream(0), pool.EnablePeer(1), pool.ReleaseCapture(1), pool.AnnounceCapture(true),
 		pool.Fill(ptr, 0, 1, 0), pool.Copy(ptr, ptr, 1, 0), pool.SetOOMHandler(nil), stream.Synchronize(),
 		second(pool.Stats()), second(pool.Alloc(1000, 0)), second(pool.AllocAligned(1000, 512, 0)),
 		second(pool.Snapshot()), second(pool.Report()), second(pool.NewStream()), second(pool.DeviceInfo()),

@@ -155,6 +155,17 @@ func WithPriority(priority int) Option {
 	return func(o *options) { o.config.priority = C.int32_t(min(max(priority, math.MinInt32), math.MaxInt32)) }
 }
 
+// WithIdle has the pool give its cached memory back to the device after so long without an allocation; a negative time
+// means never, and 0 what GPUPOOL_IDLE says. Since 0.2.
+func WithIdle(idle time.Duration) Option {
+	return func(o *options) {
+		o.config.idle_seconds = C.double(idle.Seconds())
+		if idle < 0 {
+			o.config.idle_seconds = -1
+		}
+	}
+}
+
 // WithUpstream gets memory from upstream instead of the driver, and sets ModeUpstream.
 func WithUpstream(upstream Upstream) Option {
 	return func(o *options) {

@@ -74,8 +74,7 @@ func New(with ...Option) (*Pool, error) {
 }
 
 // DefaultPool returns the one pool of a device that everything in this process shares, in any language, created on
-// first use. GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment limit it. Closing the result does not close the
-// pool.
+// first use. Closing the result does not close the pool.
 func DefaultPool(device int) (*Pool, error) {
 	if err := checkVersion(); err != nil {
 		return nil, err

@@ -114,6 +114,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"the limit of -5 bytes is negative":   second(gpupool.New(gpupool.WithLimit(-5))),
 		"alignment is 3, not a power of two":  second(pool.AllocAligned(10, 3, 0)),
 		"0 is the number of no capture":       pool.ReleaseCapture(0),
+		"no capture is announced":             pool.AnnounceCapture(false),
 		`script is "map:1\x00", with a zero`:  gpupool.SimScript(1, "map:1\x00"),
 	} {
 		fails(t, err, gpupool.ErrInvalidArgument)
@@ -178,6 +179,8 @@ func TestCaptures(t *testing.T) {
 		t.Error("the graph's memory is gone")
 	}
 	ok(t, pool.ReleaseCapture(capture))
+	ok(t, pool.AnnounceCapture(true))
+	ok(t, pool.AnnounceCapture(false))
 	_ = must(pool.Empty())(t)
 	equal(t, must(pool.Stats())(t).All.ReservedBytes.Current, 0)
 }

@@ -85,7 +85,8 @@ func Tag(name string, do func()) error {
 func SetSampling(bytes uint64) error { return check(C.bridge_set_sampling(C.uint64_t(bytes))) }
 
 // StartRecording records every allocation and free of all pools of this process to a new file, which the gpupool command
-// reads; "%p" in the path becomes the process's number. stacks says which frames: RecordLanguageStacks means Go's. Since 0.2.
+// reads; "%p" in the path becomes the process's number, and "FILE,last=512MiB" or "FILE,last=10min" keeps the newest
+// events, in FILE and FILE.old. stacks says which frames: RecordLanguageStacks means Go's. Since 0.2.
 //
 // Errors: ErrInvalidArgument (also if the path exists, or a recording is in progress).
 func StartRecording(path string, stacks RecordFlag) error {

@@ -14,7 +14,7 @@ import (
 // SleepConfig says how a pool falls asleep. Zero means: save everything, and fail mallocs.
 type SleepConfig struct {
 	Mode SleepMode
-	// Waits for all work of the CUDA context, not only on streams that the pool has seen.
+	// Changes nothing: every sleep waits for all work of the CUDA context.
 	SyncContext bool
 	// Mallocs wait for Wake instead of failing with ErrAsleep.
 	HoldMallocs bool

@@ -163,6 +163,20 @@ func (p *Pool) ReleaseCapture(capture uint64) error {
 	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_release_capture(pool, C.uint64_t(capture)) })
 }
 
+// AnnounceCapture says that a capture is about to begin on some stream, or (false) that one has ended or failed. In
+// between no free touches its stream, so that any goroutine may free while a capture begins; memory that is freed serves
+// other streams only after waits. Calls count, and hold for the pool's parent and all children. Never waits for the GPU.
+// Since 0.2.
+//
+// Errors: ErrInvalidArgument (false, and no capture is announced), ErrForked, ErrHostOutOfMemory.
+func (p *Pool) AnnounceCapture(begins bool) error {
+	number := C.int32_t(0)
+	if begins {
+		number = 1
+	}
+	return p.do(func(pool C.uintptr_t) C.bridge_result { return C.bridge_announce_capture(pool, number) })
+}
+
 // ---- work, queued on a stream
 
 // Copy queues a copy of size bytes between two addresses on the device. For Go memory use Block.ReadAt and

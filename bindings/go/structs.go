@@ -67,12 +67,15 @@ type Stats struct {
 	structSize uint32
 	Device     int32 `json:"device"`
 
-	// The limit in force, in bytes, whether set in bytes or as a fraction; 0: none.
+	// The limit in force, in bytes, whether set in bytes, as a fraction or in the environment; 0: none. A
+	// group's limit comes on top.
 	LimitBytes uint64 `json:"limit_bytes"`
 
 	CachedBytes uint64 `json:"cached_bytes"`
 
-	// The part of cached_bytes that gpupool_empty would give back: chunks that no block touches.
+	// The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. What can still
+	// be had, even in one block, is limit_bytes - all.reserved_bytes.current + releasable_bytes in mode vmm, if
+	// the device has what is not reserved yet. The rest of cached_bytes lies between live blocks.
 	ReleasableBytes uint64 `json:"releasable_bytes"`
 
 	SlackBytes uint64      `json:"slack_bytes"`
@@ -133,6 +136,9 @@ type Stats struct {
 
 	// The number of the process in its group.
 	ShareSlot uint32 `json:"share_slot"`
+
+	// What gpupool_create, gpupool_set_limit or gpupool_set_fraction asked for last, in bytes; 0: nothing.
+	OwnLimitBytes uint64 `json:"own_limit_bytes"`
 }
 
 // The result of a sleep or a wake, in bytes, over all pools that it was for. All zero if there was nothing to
@@ -168,7 +174,9 @@ type BlockInfo struct {
 	Address        Ptr    `json:"address"`
 	RequestedBytes uint64 `json:"requested_bytes"`
 	AllocatedBytes uint64 `json:"allocated_bytes"`
-	Stream         Stream `json:"stream"`
+
+	// From gpupool_block_info, since 0.2: GPUPOOL_STREAM_UNKNOWN once the stream was released.
+	Stream Stream `json:"stream"`
 
 	// A gpupool_block_state_t.
 	State BlockState `json:"state"`

@@ -11,6 +11,9 @@ import {
   KindName,
   ModeName,
   Segment,
+  Share,
+  ShareFigureName,
+  ShareMember,
   SleepModeName,
   SleepResult,
   Stats,
@@ -21,6 +24,7 @@ export * from "./names.js";
 export type StreamLike = Stream | number | bigint;
 /** The caller's bytes. */
 export type BytesLike = NodeJS.TypedArray | DataView | ArrayBuffer;
+/** Never an async function: the malloc cannot wait, and throws a TypeError. */
 export type OomHandler = (size: number, attempt: number) => boolean;
 /** Whether the memory may go, or whether all is well again. address: the block that sleeps or wakes alone; 0: all. */
 export type SleepHook = (address: number) => boolean;
@@ -50,6 +54,9 @@ export interface PoolOptions {
   shareWaitNs?: number | bigint;
   /** Decides which member gives first and which gets first, -8 to 8. */
   priority?: number;
+  /** After how many seconds without a malloc cached memory goes back to the device; 0: as GPUPOOL_IDLE says; -1:
+   * never. */
+  idleSeconds?: number;
   /** Other devices that may access the pool's memory. */
   peers?: Iterable<number>;
 }
@@ -87,6 +94,11 @@ export declare class Pool implements Disposable {
   captureId(stream: StreamLike): number;
   /** Tells the pool that the graph from a capture will not run again. */
   releaseCapture(capture: number | bigint): void;
+  /**
+   * Call it with true before a capture begins, and with false after it has ended or failed: in between no free touches
+   * its stream, whoever makes it. Calls count.
+   */
+  announceCapture(begins: boolean): void;
   /** Lets another device access all memory of this pool. */
   enablePeer(device: number): void;
   /** Resolves when every stream that the pool has seen is done with the work now queued. */
@@ -101,8 +113,9 @@ export declare class Pool implements Disposable {
   fill(destination: number | bigint, value: number, size: number | bigint, stream?: StreamLike): void;
 
   /** Puts the pool to sleep: all memory goes back to the device, the addresses stay, and mallocs fail with AsleepError
-   * or, by SleepFlag.HOLD_MALLOCS, wait in their thread. flags: bits of SleepFlag. With a target the pool stays awake
-   * and gives back that many bytes, or all there are: what is cached, then whole blocks, the idlest first. */
+   * or, by SleepFlag.HOLD_MALLOCS, wait in workers; the main thread does not wait. flags: bits of SleepFlag. With a
+   * target the pool stays awake and gives back that many bytes, or all there are: what is cached, then whole blocks,
+   * the idlest first. */
   sleep(mode?: number | SleepModeName, flags?: number, target?: number | bigint): Promise<SleepResult>;
   /** The same, and this thread waits. */
   sleepSync(mode?: number | SleepModeName, flags?: number, target?: number | bigint): SleepResult;
@@ -209,20 +222,20 @@ export interface Bytes extends Disposable {
   /** Queues a fill with a byte, 0 to 255. */
   fill(value: number): void;
   /** Copies bytes into it, from offset on, after the work on its stream, and waits. */
-  write(data: BytesLike, offset?: number): void;
+  write(data: BytesLike, offset?: number | bigint): void;
   /** Copies bytes out of it, and waits. Without a length: up to the end. */
-  read(offset?: number, length?: number): Buffer;
+  read(offset?: number | bigint, length?: number | bigint): Buffer;
   /** Fills the caller's bytes from offset on, waits, and returns them. */
-  readInto<T extends BytesLike>(data: T, offset?: number): T;
+  readInto<T extends BytesLike>(data: T, offset?: number | bigint): T;
   /** Begins to copy bytes into it, which may change at once. The block stays until it is done. */
-  writeAsync(data: BytesLike, offset?: number): Promise<void>;
+  writeAsync(data: BytesLike, offset?: number | bigint): Promise<void>;
   /** Begins to copy bytes out of it. The block stays until it is done. */
-  readAsync(offset?: number, length?: number): Promise<Buffer>;
+  readAsync(offset?: number | bigint, length?: number | bigint): Promise<Buffer>;
   /** Begins to copy another block or slice, of whatever pool, into this one, on this one's stream. The work that fills
    * the other one must be behind it: on the same stream, or waited for. */
-  copyFrom(source: Block | Slice, offset?: number): Promise<void>;
+  copyFrom(source: Block | Slice, offset?: number | bigint): Promise<void>;
   /** A part, which keeps the block until it is closed or dropped. Without a length: up to the end. */
-  slice(offset: number, length?: number): Slice;
+  slice(offset: number | bigint, length?: number | bigint): Slice;
   close(): void;
   toString(): string;
 }
@@ -242,13 +255,13 @@ export declare class Block implements Bytes {
   /** Tells the pool that another stream uses the block too. Call it before the block is freed. */
   recordStream(stream: StreamLike): void;
   fill(value: number): void;
-  write(data: BytesLike, offset?: number): void;
-  read(offset?: number, length?: number): Buffer;
-  readInto<T extends BytesLike>(data: T, offset?: number): T;
-  writeAsync(data: BytesLike, offset?: number): Promise<void>;
-  readAsync(offset?: number, length?: number): Promise<Buffer>;
-  copyFrom(source: Block | Slice, offset?: number): Promise<void>;
-  slice(offset: number, length?: number): Slice;
+  write(data: BytesLike, offset?: number | bigint): void;
+  read(offset?: number | bigint, length?: number | bigint): Buffer;
+  readInto<T extends BytesLike>(data: T, offset?: number | bigint): T;
+  writeAsync(data: BytesLike, offset?: number | bigint): Promise<void>;
+  readAsync(offset?: number | bigint, length?: number | bigint): Promise<Buffer>;
+  copyFrom(source: Block | Slice, offset?: number | bigint): Promise<void>;
+  slice(offset: number | bigint, length?: number | bigint): Slice;
   /** As free(), but does nothing if the block is already freed. */
   close(): void;
   [Symbol.dispose](): void;
@@ -264,13 +277,13 @@ export declare class Slice implements Bytes {
   readonly size: number;
   readonly closed: boolean;
   fill(value: number): void;
-  write(data: BytesLike, offset?: number): void;
-  read(offset?: number, length?: number): Buffer;
-  readInto<T extends BytesLike>(data: T, offset?: number): T;
-  writeAsync(data: BytesLike, offset?: number): Promise<void>;
-  readAsync(offset?: number, length?: number): Promise<Buffer>;
-  copyFrom(source: Block | Slice, offset?: number): Promise<void>;
-  slice(offset: number, length?: number): Slice;
+  write(data: BytesLike, offset?: number | bigint): void;
+  read(offset?: number | bigint, length?: number | bigint): Buffer;
+  readInto<T extends BytesLike>(data: T, offset?: number | bigint): T;
+  writeAsync(data: BytesLike, offset?: number | bigint): Promise<void>;
+  readAsync(offset?: number | bigint, length?: number | bigint): Promise<Buffer>;
+  copyFrom(source: Block | Slice, offset?: number | bigint): Promise<void>;
+  slice(offset: number | bigint, length?: number | bigint): Slice;
   /** Releases the block. */
   close(): void;
   [Symbol.dispose](): void;
@@ -291,8 +304,13 @@ export declare function setLog(level: number, receiver?: ((level: number, messag
 export declare function parseSize(text: string): number;
 /** A device as people write it: "cuda:1", "sim". */
 export declare function parseDevice(text: string): { backend: number; device: number };
-/** Mallocs of this thread carry the name, in reports and recordings, until tagPop. Tags nest. Pop before you await,
- * since whatever runs meanwhile has the tag too. */
+/** Calls code, and its mallocs carry the name, in reports and recordings: also those behind an await, and in what it
+ * begins, but not in whatever else runs meanwhile. Tags nest; the innermost counts. Returns what code does. */
+export declare function tag<T>(name: string, code: () => T): T;
+/** The same until the end of `using scope = tag("kv cache")`, for code that does not await: like tagPush. */
+export declare function tag(name: string): Disposable;
+/** Mallocs of this thread carry the name until tagPop. Pop before you await, since whatever runs meanwhile has the tag
+ * too; or use tag. */
 export declare function tagPush(tag: string): void;
 export declare function tagPop(): void;
 /** The minimum mean distance of samples in bytes; 0: no samples. */
@@ -306,6 +324,18 @@ export declare function mark(text: string): void;
 export declare function setDebug(modes?: string): void;
 /** What is or was at an address, in any pool of this process. */
 export declare function why(address: number | bigint): string;
+/** Describes a group of processes that share a device, a number or words such as "cuda:1"; "": the one that
+ * GPUPOOL_SHARE names. The caller need not be a member. */
+export declare function shareInfo(
+  group?: string, device?: number | string,
+): { share: Share; members: ShareMember[] };
+/** Sets a figure of a group or, by its slot, of a member: bytes, or a priority. */
+export declare function shareSet(
+  what: number | ShareFigureName, amount: number | bigint, member?: number, group?: string, device?: number | string,
+): void;
+/** Takes back what dead members have left, and corrects the group's used bytes. Returns by how much they were too
+ * high. */
+export declare function shareRepair(group?: string, device?: number | string): number;
 /** Puts all pools to sleep that have this name or, without one, any: all of them, or none. */
 export declare function sleepTag(
   tag?: string, mode?: number | SleepModeName, flags?: number, target?: number | bigint,

@@ -2,11 +2,16 @@
 // gpupool for Node: classes over the functions of src/addon.cpp. What they do and give is described in index.d.ts.
 "use strict";
 
+const { AsyncLocalStorage } = require("node:async_hooks");
+const { constants } = require("node:buffer");
+const { isMainThread } = require("node:worker_threads");
 const names = require("./names.js");
 const { bytesIn, configOf, load, numberOf, simConfigOf, streamOf, wrapped } = require("./support.js");
 
 const native = load();
-const { Access, Backend, GpuPoolError, RecordFlag, SleepMode, errors } = names;
+const { Access, Backend, GpuPoolError, RecordFlag, ShareFigure, SleepMode, errors } = names;
+native.setMain(isMainThread);
+native.setMostBytes(constants.MAX_LENGTH);
 native.setErrors((status, driverCode, message) => new (errors[status] ?? GpuPoolError)(message, status, driverCode));
 
 const STREAM_UNKNOWN = 0xffffffffffffffffn;
@@ -15,6 +20,56 @@ const dispose = Symbol.dispose ?? Symbol.for("Symbol.dispose");
 const inspect = Symbol.for("nodejs.util.inspect.custom");
 
 const sleepMode = (mode) => numberOf("mode", mode, SleepMode);
+
+// ---- tags
+
+/** The names that the asynchronous work under way has got by tag, the outermost first. */
+const tags = new AsyncLocalStorage();
+
+/** Calls what mallocs under these names: the library's own tags are the thread's, which does other work meanwhile. */
+function tagged(code) {
+  const carried = tags.getStore();
+  if (carried === undefined) return code();
+  let pushed = 0;
+  try {
+    for (; pushed < carried.length; ++pushed) native.gpupool_tag_push(carried[pushed]);
+    return code();
+  } finally {
+    for (; pushed > 0; --pushed) native.gpupool_tag_pop();
+  }
+}
+
+function tag(name, code) {
+  native.gpupool_tag_push(name); // refuses a bad one
+  if (code === undefined) return new Tag();
+  native.gpupool_tag_pop();
+  return tags.run([...(tags.getStore() ?? []), name], code);
+}
+
+/** A tag of the thread, for code that does not await. */
+class Tag {
+  #hasEnded = false;
+  [dispose]() {
+    if (!this.#hasEnded) native.gpupool_tag_pop();
+    this.#hasEnded = true;
+  }
+}
+
+// ---- functions of the program, for the library
+
+/** A promise would count as yes, at once: for ever, or before what it stands for is done. */
+function answering(what, code) {
+  if (typeof code !== "function") return code;
+  return (...given) => {
+    const answer = code(...given);
+    if (typeof answer?.then !== "function") return answer;
+    throw new TypeError(`${what} returned a promise, for which nobody can wait here: true or false is wanted`);
+  };
+}
+
+// ---- memory
+
+const rest = (size, offset) => (typeof offset === "bigint" ? BigInt(size) - offset : size - offset);
 
 class Stream {
   constructor(object) {
@@ -56,7 +111,7 @@ class Bytes {
   write(data, offset = 0) {
     this.#call("write", data, offset);
   }
-  read(offset = 0, length = this.size - offset) {
+  read(offset = 0, length = rest(this.size, offset)) {
     return this.#call("read", offset, length);
   }
   readInto(data, offset = 0) {
@@ -66,7 +121,7 @@ class Bytes {
   async writeAsync(data, offset = 0) {
     await native.transfer_done(this.#call("write_async", data, offset));
   }
-  async readAsync(offset = 0, length = this.size - offset) {
+  async readAsync(offset = 0, length = rest(this.size, offset)) {
     return native.transfer_bytes(this.#call("read_async", offset, length));
   }
   async copyFrom(source, offset = 0) {
@@ -77,7 +132,7 @@ class Bytes {
       if (slice !== source) slice.close();
     }
   }
-  slice(offset, length = this.size - offset) {
+  slice(offset, length = rest(this.size, offset)) {
     return new Slice(this.#call("slice", offset, length));
   }
   close() {
@@ -136,10 +191,10 @@ class Pool {
     return native.pool_closed(wrapped.of(this));
   }
   malloc(size, stream = 0) {
-    return native.gpupool_malloc(wrapped.of(this), size, streamOf(stream, Stream));
+    return tagged(() => native.gpupool_malloc(wrapped.of(this), size, streamOf(stream, Stream)));
   }
   mallocAligned(size, alignment, stream = 0) {
-    return native.gpupool_malloc_aligned(wrapped.of(this), size, alignment, streamOf(stream, Stream));
+    return tagged(() => native.gpupool_malloc_aligned(wrapped.of(this), size, alignment, streamOf(stream, Stream)));
   }
   free(address, stream = 0) {
     native.gpupool_free(wrapped.of(this), address, streamOf(stream, Stream));
@@ -151,7 +206,7 @@ class Pool {
     return native.gpupool_block_info(wrapped.of(this), address);
   }
   allocate(size, stream = 0, alignment = 512) {
-    return new Block(native.allocate(wrapped.of(this), size, streamOf(stream, Stream), alignment));
+    return tagged(() => new Block(native.allocate(wrapped.of(this), size, streamOf(stream, Stream), alignment)));
   }
   createStream() {
     return new Stream(native.gpupool_stream_create(wrapped.of(this)));
@@ -167,6 +222,9 @@ class Pool {
   }
   releaseCapture(capture) {
     native.gpupool_release_capture(wrapped.of(this), capture);
+  }
+  announceCapture(begins) {
+    native.gpupool_announce_capture(wrapped.of(this), begins);
   }
   enablePeer(device) {
     native.gpupool_enable_peer(wrapped.of(this), device);
@@ -263,10 +321,13 @@ class Pool {
     else native.gpupool_set_limit(wrapped.of(this), limit);
   }
   setOomHandler(handler) {
-    native.gpupool_set_oom_handler(wrapped.of(this), handler);
+    native.gpupool_set_oom_handler(wrapped.of(this), answering("the out-of-memory handler", handler));
   }
   setSleepHooks(beforeRelease = null, afterMap = null) {
-    native.gpupool_set_sleep_hooks(wrapped.of(this), beforeRelease, afterMap);
+    const hook = (name, code) => answering(`the hook ${name}`, code);
+    native.gpupool_set_sleep_hooks(
+      wrapped.of(this), hook("beforeRelease", beforeRelease), hook("afterMap", afterMap),
+    );
   }
   stats() {
     return native.gpupool_stats(wrapped.of(this));
@@ -319,6 +380,13 @@ for (const type of [Pool, Stream, Bytes]) {
   };
 }
 
+/** A device by its number or words, as the native functions of groups take it. */
+function placeOf(device) {
+  const { backend, device: number } =
+    typeof device === "string" ? native.gpupool_parse_device(device) : { backend: Backend.AUTO, device };
+  return [backend, number];
+}
+
 /** The simulated device. */
 const sim = {
   configure: (device, options = {}) => native.gpupool_sim_configure(device, simConfigOf(options)),
@@ -350,12 +418,17 @@ module.exports = {
   parseDevice: (text) => native.gpupool_parse_device(text),
   tagPush: (tag) => native.gpupool_tag_push(tag),
   tagPop: () => native.gpupool_tag_pop(),
+  tag,
   setSampling: (bytes) => native.gpupool_set_sampling(bytes),
   recordStart: (path, flags = RecordFlag.LANGUAGE_STACKS) => native.gpupool_record_start(path, flags),
   recordStop: () => native.gpupool_record_stop(),
   mark: (text) => native.gpupool_mark(text),
   setDebug: (modes = "") => native.gpupool_set_debug(modes),
   why: (address) => native.gpupool_why(address),
+  shareInfo: (group = "", device = 0) => native.gpupool_share_info(group, ...placeOf(device)),
+  shareSet: (what, amount, member = 0, group = "", device = 0) =>
+    native.gpupool_share_set(numberOf("what", what, ShareFigure), amount, member, group, ...placeOf(device)),
+  shareRepair: (group = "", device = 0) => native.gpupool_share_repair(group, ...placeOf(device)),
   sleepTag: async (tag = "", mode = SleepMode.SAVE, flags = 0, target = 0) =>
     native.tag_asleep(tag, sleepMode(mode), flags, target),
   sleepTagSync: (tag = "", mode = SleepMode.SAVE, flags = 0, target = 0) =>

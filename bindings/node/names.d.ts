@@ -6,9 +6,9 @@ export declare const Status: {
   readonly SUCCESS: 0;
   /** An argument is out of range, or a handle is NULL, destroyed or from another copy of the library. */
   readonly INVALID_ARGUMENT: 1;
-  /** The device has no more memory, and nothing that the pool tried has helped. */
+  /** The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped. So too if the process has no addresses left, which the message says. */
   readonly OUT_OF_MEMORY: 2;
-  /** The library could not get memory on the host for its own records. */
+  /** The library could not get memory on the host for its own records, or to save what sleeps. */
   readonly HOST_OUT_OF_MEMORY: 3;
   /** The call would take reserved memory above the pool's limit. */
   readonly OVER_LIMIT: 4;
@@ -28,9 +28,11 @@ export declare const Status: {
   readonly INTERNAL: 11;
   /** The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2. */
   readonly ASLEEP: 12;
+  /** The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2. */
+  readonly INTERRUPTED: 13;
 };
 /** The same in words. */
-export type StatusName = "success" | "invalid_argument" | "out_of_memory" | "host_out_of_memory" | "over_limit" | "unknown_pointer" | "unavailable" | "unsupported" | "driver" | "shutting_down" | "forked" | "internal" | "asleep";
+export type StatusName = "success" | "invalid_argument" | "out_of_memory" | "host_out_of_memory" | "over_limit" | "unknown_pointer" | "unavailable" | "unsupported" | "driver" | "shutting_down" | "forked" | "internal" | "asleep" | "interrupted";
 
 /** Where memory comes from. */
 export declare const Backend: {
@@ -44,7 +46,7 @@ export type BackendName = "auto" | "cuda" | "sim";
 
 /** How memory is obtained from the backend. */
 export declare const Mode: {
-  /** vmm where the device and the kind allow it, else driver. */
+  /** vmm where the device, its driver and the kind allow it, else driver. For kind device, GPUPOOL_MODE=vmm|driver in the environment overrides this (since 0.2). */
   readonly AUTO: 0;
   /** Chunks, mapped where they are needed: the tightest mode. Kind device only. */
   readonly VMM: 1;
@@ -59,7 +61,7 @@ export type ModeName = "auto" | "vmm" | "driver" | "upstream";
 /** What kind of memory. */
 export declare const Kind: {
   readonly DEVICE: 0;
-  /** Page-locked host memory that the device can read and write. */
+  /** Page-locked host memory that the device can read and write; the driver chooses node and pages. */
   readonly PINNED: 1;
   /** Memory that the driver moves between host and device. */
   readonly MANAGED: 2;
@@ -100,9 +102,11 @@ export declare const Capability: {
   readonly VMM: 1;
   readonly RDMA: 2;
   readonly MANAGED: 4;
+  /** The device has no memory of its own, but takes the host's (Jetson, GB10). total_bytes and free_bytes are then what this process may have of it and what it can still get, in its container; a pool sleeps with GPUPOOL_SLEEP_MODE_DROP only, since saved contents would stay in the same memory. Since 0.2. */
+  readonly INTEGRATED: 8;
 };
 /** The same in words. */
-export type CapabilityName = "vmm" | "rdma" | "managed";
+export type CapabilityName = "vmm" | "rdma" | "managed" | "integrated";
 
 /** State of a block in gpupool_block_t. */
 export declare const BlockState: {
@@ -130,7 +134,7 @@ export type SleepModeName = "save" | "drop";
 
 /** Bits of gpupool_sleep_options_t.flags. Since 0.2. */
 export declare const SleepFlag: {
-  /** Sleep: waits for all work of the device's context, not only for the streams that the pool has seen. */
+  /** Changes nothing: every sleep waits for all work of the device's context, and of the contexts of the streams that the pool has seen. */
   readonly SYNC_CONTEXT: 1;
   /** Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP. */
   readonly HOLD_MALLOCS: 2;
@@ -193,6 +197,20 @@ export declare const SleepState: {
 };
 /** The same in words. */
 export type SleepStateName = "awake" | "falling_asleep" | "asleep" | "waking";
+
+/** What a call waits for when it asks a gpupool_interrupt_fn_t. Since 0.2. */
+export declare const Wait: {
+  /** A malloc that a sleeping pool holds: for another thread to wake the pool. It has no other end. */
+  readonly WAKE: 1;
+  /** For another thread's sleep or wake of the same pool to end. */
+  readonly TURN: 2;
+  /** For memory that others may give back: a wake with a timeout, or a request to the members of a group. */
+  readonly MEMORY: 3;
+  /** For work that is queued on the device. */
+  readonly GPU: 4;
+};
+/** The same in words. */
+export type WaitName = "wake" | "turn" | "memory" | "gpu";
 
 /** Levels of the log. */
 export declare const LogLevel: {
@@ -277,10 +295,10 @@ export interface DriverStats {
 /** Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a group count the chunks that back its heaps now. */
 export interface Stats {
   readonly device: number;
-  /** The limit in force, in bytes, whether set in bytes or as a fraction; 0: none. */
+  /** The limit in force, in bytes, whether set in bytes, as a fraction or in the environment; 0: none. A group's limit comes on top. */
   readonly limitBytes: number;
   readonly cachedBytes: number;
-  /** The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. */
+  /** The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. What can still be had, even in one block, is limit_bytes - all.reserved_bytes.current + releasable_bytes in mode vmm, if the device has what is not reserved yet. The rest of cached_bytes lies between live blocks. */
   readonly releasableBytes: number;
   readonly slackBytes: number;
   readonly all: StatGroup;
@@ -318,6 +336,8 @@ export interface Stats {
   readonly shareState: number;
   /** The number of the process in its group. */
   readonly shareSlot: number;
+  /** What gpupool_create, gpupool_set_limit or gpupool_set_fraction asked for last, in bytes; 0: nothing. */
+  readonly ownLimitBytes: number;
 }
 
 /** A group of processes that share a device's memory, as gpupool_share_info finds it. Since 0.2. */
@@ -398,6 +418,7 @@ export interface BlockInfo {
   readonly address: number;
   readonly requestedBytes: number;
   readonly allocatedBytes: number;
+  /** From gpupool_block_info, since 0.2: GPUPOOL_STREAM_UNKNOWN once the stream was released. */
   readonly stream: number;
   /** A gpupool_block_state_t. */
   readonly state: number;
@@ -441,9 +462,9 @@ export declare class GpuPoolError extends Error {
 
 /** An argument is out of range, or a handle is NULL, destroyed or from another copy of the library. */
 export declare class InvalidArgumentError extends GpuPoolError {}
-/** The device has no more memory, and nothing that the pool tried has helped. */
+/** The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped. So too if the process has no addresses left, which the message says. */
 export declare class OutOfMemoryError extends GpuPoolError {}
-/** The library could not get memory on the host for its own records. */
+/** The library could not get memory on the host for its own records, or to save what sleeps. */
 export declare class HostOutOfMemoryError extends GpuPoolError {}
 /** The call would take reserved memory above the pool's limit. */
 export declare class OverLimitError extends OutOfMemoryError {}
@@ -463,3 +484,5 @@ export declare class ForkedError extends GpuPoolError {}
 export declare class InternalError extends GpuPoolError {}
 /** The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2. */
 export declare class AsleepError extends GpuPoolError {}
+/** The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2. */
+export declare class InterruptedError extends GpuPoolError {}

@@ -16,6 +16,7 @@ const Status = Object.freeze({
   FORKED: 10,
   INTERNAL: 11,
   ASLEEP: 12,
+  INTERRUPTED: 13,
 });
 
 const Backend = Object.freeze({
@@ -55,6 +56,7 @@ const Capability = Object.freeze({
   VMM: 1,
   RDMA: 2,
   MANAGED: 4,
+  INTEGRATED: 8,
 });
 
 const BlockState = Object.freeze({
@@ -107,6 +109,13 @@ const SleepState = Object.freeze({
   WAKING: 3,
 });
 
+const Wait = Object.freeze({
+  WAKE: 1,
+  TURN: 2,
+  MEMORY: 3,
+  GPU: 4,
+});
+
 const LogLevel = Object.freeze({
   OFF: 0,
   ERROR: 1,
@@ -139,6 +148,7 @@ class ShuttingDownError extends GpuPoolError {}
 class ForkedError extends GpuPoolError {}
 class InternalError extends GpuPoolError {}
 class AsleepError extends GpuPoolError {}
+class InterruptedError extends GpuPoolError {}
 
 const errors = Object.freeze({
   1: InvalidArgumentError,
@@ -153,6 +163,7 @@ const errors = Object.freeze({
   10: ForkedError,
   11: InternalError,
   12: AsleepError,
+  13: InterruptedError,
 });
 
 module.exports = {
@@ -172,6 +183,7 @@ module.exports = {
   ShareMemberState,
   ShareFigure,
   SleepState,
+  Wait,
   LogLevel,
   GpuPoolError,
   InvalidArgumentError,
@@ -186,5 +198,6 @@ module.exports = {
   ForkedError,
   InternalError,
   AsleepError,
+  InterruptedError,
   errors,
 };

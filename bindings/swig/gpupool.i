@@ -20,6 +20,7 @@
 
 #include "library.hpp"
 #include "objects.hpp"
+#include "share.hpp"
 
 using namespace binding;
 %}
@@ -65,6 +66,8 @@ using namespace binding;
 %nodefaultctor gpupool_sleep_result_t;
 %nodefaultctor gpupool_segment_t;
 %nodefaultctor gpupool_holder_t;
+%nodefaultctor gpupool_share_t;
+%nodefaultctor gpupool_share_member_t;
 
 // Each enum has its own names where the language has scopes: both Mode.AUTO and Backend.AUTO.
 #if defined(SWIGJAVA) || defined(SWIGCSHARP)
@@ -141,6 +144,9 @@ using namespace binding;
 %ignore binding::Snapshot::Snapshot;
 %nodefaultctor binding::Holders;
 %ignore binding::Holders::Holders;
+%nodefaultctor binding::ShareGroup;
+%ignore binding::ShareGroup::ShareGroup;
+%newobject binding::share_info;
 %newobject binding::Pool::shared;
 %newobject binding::Pool::create_child;
 %newobject binding::Pool::allocate;
@@ -163,6 +169,7 @@ using namespace binding;
 %gpupool_more_backups
 #endif
 %include "library.hpp"
+%include "share.hpp"
 %include "slices.hpp"
 %include "blocks.hpp"
 %include "objects.hpp"

@@ -14,7 +14,8 @@ class Service:
     worker has its own."""
 
     def __init__(self) -> None:
-        self.pool = gpupool.Pool(limit=LIMIT)
+        # Between bursts of requests, what they needed goes back to the device.
+        self.pool = gpupool.Pool(limit=LIMIT, idle_seconds=30)
         self._mine = threading.local()
         self._workers = ThreadPoolExecutor(WORKERS, initializer=self._start_worker)
         self.turned_away = 0
@@ -28,7 +29,7 @@ class Service:
         try:
             with self.pool.alloc(size, self._mine.stream) as scratch:  # freed in stream order: nothing waits
                 scratch.fill(size % 256)
-                return scratch.copy_to_host(size - 4, 4)
+                return scratch.copy_to_host(offset=size - 4, size=4)
         except gpupool.OutOfMemoryError:
             with self._count:
                 self.turned_away += 1

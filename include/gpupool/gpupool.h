@@ -45,13 +45,22 @@
  * THREADS AND STREAMS
  *   Any thread may call any function at any time, with one exception: destroying a pool while another thread
  *   is inside a call on that pool is an error of the caller. No function waits for the GPU unless its
- *   description says so. Every function leaves the calling thread's current CUDA context as it found it.
+ *   description says so. Every function leaves the calling thread's current CUDA context as it found it. No
+ *   function may be called in a signal handler: if the signal came in the middle of a call of the same
+ * thread, the handler would wait for that call, and the call for it, for ever.
  *
  *   A block belongs to the stream it was allocated for. Work on that stream may use it at once. After a free
  *   on that stream, later work of the same stream may get the memory at once, because a stream runs in order.
  *   If other streams use the block as well, say so with gpupool_record_stream before you free it, or name the
  *   other stream in the free. The pool then hands the memory out again only when those streams have passed:
  *   when they have done the work that was queued on them at the free.
+ *
+ *   A call that names a stream says that its caller uses the stream: the pool may leave an event there, and
+ * so no other thread may begin or end a capture on the stream meanwhile. A thread that frees without using
+ * the stream, as finalizers do, names GPUPOOL_STREAM_UNKNOWN, unless it frees on the block's own stream in a
+ * pool that nobody captures with, or whose captures are announced (gpupool_announce_capture). In calls that
+ * name no stream the pool touches none. What it does not know of a stream then, it learns by waiting for all
+ * work of the device, where memory is short or a call says that it waits.
  *
  *   A malloc may make its stream wait on the GPU for work that another stream of the pool has queued: where
  *   room is short, and where its stream is about as far behind the host as the other. So queued work must
@@ -81,12 +90,22 @@
  *   Every call returns a status. A call that succeeds writes its out-parameters; one that fails sets them to
  *   0 where the pointer is not NULL, and changes nothing else. gpupool_last_error copies the details of this
  *   thread's last failure. A NULL or destroyed pool, or one from another copy of the library, gives
- *   GPUPOOL_ERROR_INVALID_ARGUMENT everywhere.
+ *   GPUPOOL_ERROR_INVALID_ARGUMENT everywhere. A call that waits may also give GPUPOOL_ERROR_INTERRUPTED: see
+ *   gpupool_set_interrupt_check.
+ *
+ *   If a CUDA context is reset or destroyed under a pool (cudaDeviceReset, cuCtxDestroy), the pool's memory
+ * is gone. The first call on any pool of that device that needs the driver fails with GPUPOOL_ERROR_DRIVER
+ * and driver_code 709, and from then on every call does, but for frees, statistics and destroy, which
+ * succeed. Until then a malloc that a cache serves still gives an address, of memory that is not there:
+ * whoever resets a device should destroy its pools first. gpupool_default_pool then gives a new pool. Since
+ * 0.2.
  *
  * PROCESSES
  *   After fork, the child gets GPUPOOL_ERROR_FORKED for every pool that it inherited; it may create new ones
  *   on the simulated device. At exit the library tears nothing down: frees still succeed, and mallocs give
- *   GPUPOOL_ERROR_SHUTTING_DOWN once the driver has gone. The library stays loaded after dlclose.
+ *   GPUPOOL_ERROR_SHUTTING_DOWN once the driver has gone. The library stays loaded after dlclose. Two copies
+ *   of it in one process (in a wheel and in a program, say) do not know each other: each has default pools of
+ *   its own, with all of GPUPOOL_LIMIT. Where one finds another, it says so on standard error.
  *
  * GROWTH
  *   Structs that may grow start with struct_size, which the caller sets to sizeof. The library fills a
@@ -148,9 +167,10 @@ typedef enum gpupool_status_t {
   GPUPOOL_SUCCESS = 0,
   /* An argument is out of range, or a handle is NULL, destroyed or from another copy of the library. */
   GPUPOOL_ERROR_INVALID_ARGUMENT = 1,
-  /* The device has no more memory, and nothing that the pool tried has helped. */
+  /* The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped.
+   * So too if the process has no addresses left, which the message says. */
   GPUPOOL_ERROR_OUT_OF_MEMORY = 2,
-  /* The library could not get memory on the host for its own records. */
+  /* The library could not get memory on the host for its own records, or to save what sleeps. */
   GPUPOOL_ERROR_HOST_OUT_OF_MEMORY = 3,
   /* The call would take reserved memory above the pool's limit. */
   GPUPOOL_ERROR_OVER_LIMIT = 4,
@@ -170,6 +190,8 @@ typedef enum gpupool_status_t {
   GPUPOOL_ERROR_INTERNAL = 11,
   /* The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2. */
   GPUPOOL_ERROR_ASLEEP = 12,
+  /* The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2. */
+  GPUPOOL_ERROR_INTERRUPTED = 13,
   GPUPOOL_STATUS_FORCE32 = 0x7fffffff
 } gpupool_status_t;
 
@@ -185,7 +207,8 @@ typedef enum gpupool_backend_t {
 
 /* How memory is obtained from the backend. */
 typedef enum gpupool_mode_t {
-  /* vmm where the device and the kind allow it, else driver. */
+  /* vmm where the device, its driver and the kind allow it, else driver. For kind device,
+   * GPUPOOL_MODE=vmm|driver in the environment overrides this (since 0.2). */
   GPUPOOL_MODE_AUTO = 0,
   /* Chunks, mapped where they are needed: the tightest mode. Kind device only. */
   GPUPOOL_MODE_VMM = 1,
@@ -199,7 +222,7 @@ typedef enum gpupool_mode_t {
 /* What kind of memory. */
 typedef enum gpupool_kind_t {
   GPUPOOL_KIND_DEVICE = 0,
-  /* Page-locked host memory that the device can read and write. */
+  /* Page-locked host memory that the device can read and write; the driver chooses node and pages. */
   GPUPOOL_KIND_PINNED = 1,
   /* Memory that the driver moves between host and device. */
   GPUPOOL_KIND_MANAGED = 2,
@@ -237,6 +260,10 @@ typedef enum gpupool_capability_t {
   GPUPOOL_CAPABILITY_VMM = 1,
   GPUPOOL_CAPABILITY_RDMA = 2,
   GPUPOOL_CAPABILITY_MANAGED = 4,
+  /* The device has no memory of its own, but takes the host's (Jetson, GB10). total_bytes and free_bytes are
+   * then what this process may have of it and what it can still get, in its container; a pool sleeps with
+   * GPUPOOL_SLEEP_MODE_DROP only, since saved contents would stay in the same memory. Since 0.2. */
+  GPUPOOL_CAPABILITY_INTEGRATED = 8,
   GPUPOOL_CAPABILITY_FORCE32 = 0x7fffffff
 } gpupool_capability_t;
 
@@ -264,7 +291,8 @@ typedef enum gpupool_sleep_mode_t {
 
 /* Bits of gpupool_sleep_options_t.flags. Since 0.2. */
 typedef enum gpupool_sleep_flag_t {
-  /* Sleep: waits for all work of the device's context, not only for the streams that the pool has seen. */
+  /* Changes nothing: every sleep waits for all work of the device's context, and of the contexts of the
+   * streams that the pool has seen. */
   GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT = 1,
   /* Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP. */
   GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS = 2,
@@ -323,6 +351,19 @@ typedef enum gpupool_sleep_state_t {
   GPUPOOL_SLEEP_STATE_FORCE32 = 0x7fffffff
 } gpupool_sleep_state_t;
 
+/* What a call waits for when it asks a gpupool_interrupt_fn_t. Since 0.2. */
+typedef enum gpupool_wait_t {
+  /* A malloc that a sleeping pool holds: for another thread to wake the pool. It has no other end. */
+  GPUPOOL_WAIT_WAKE = 1,
+  /* For another thread's sleep or wake of the same pool to end. */
+  GPUPOOL_WAIT_TURN = 2,
+  /* For memory that others may give back: a wake with a timeout, or a request to the members of a group. */
+  GPUPOOL_WAIT_MEMORY = 3,
+  /* For work that is queued on the device. */
+  GPUPOOL_WAIT_GPU = 4,
+  GPUPOOL_WAIT_FORCE32 = 0x7fffffff
+} gpupool_wait_t;
+
 /* Levels of the log. */
 typedef enum gpupool_log_level_t {
   GPUPOOL_LOG_OFF = 0,
@@ -347,7 +388,8 @@ typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message)
 
 /* The pool calls this before a malloc of size bytes fails; attempt counts from 1. Free something and return
  * non-zero to have the malloc tried again, or return 0 to let it fail. It is called on the thread of the
- * malloc with no lock held, and may call any function of this library on any pool. */
+ * malloc with no lock held, and may call any function of this library on any pool. If it destroys the pool
+ * itself, the malloc fails with INVALID_ARGUMENT, and the pool ends with it. */
 typedef int32_t (*gpupool_oom_fn_t)(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 
 /* A sleep calls one of these before a pool's memory goes, and a wake calls one when it is there again: see
@@ -372,6 +414,12 @@ typedef void (*gpupool_upstream_free_fn_t)(void* user, gpupool_ptr_t ptr, uint64
  * no stack. Since 0.2. */
 typedef size_t (*gpupool_stack_fn_t)(void* user, char* text, size_t capacity);
 
+/* Says whether a call that waits is to give up: non-zero, and it fails with INTERRUPTED. wait is a
+ * gpupool_wait_t. It is called on the thread that waits, when a wait begins and then about every 50 ms, with
+ * no lock held, and may call any function of this library on any pool. A thread that is not its own concern
+ * gets 0. Since 0.2. */
+typedef int32_t (*gpupool_interrupt_fn_t)(void* user, int32_t wait);
+
 /* Details of a failure. */
 typedef struct gpupool_error_t {
   uint32_t struct_size;
@@ -380,7 +428,8 @@ typedef struct gpupool_error_t {
   /* The driver's own number, or 0. */
   int32_t driver_code;
   uint32_t reserved0;
-  /* In words, with a terminating zero. An out-of-memory message explains where the memory is. */
+  /* In words, with a terminating zero: one line. That of a malloc for which memory was short goes on in more
+   * lines, which say where the memory is. */
   char message[1024];
 } gpupool_error_t;
 
@@ -399,7 +448,8 @@ typedef struct gpupool_config_t {
   int32_t kind;
   /* Limit as a fraction of the device's memory, in (0, 1]; 0: no such limit. */
   double fraction;
-  /* Limit in bytes; 0: no such limit. The smaller of the two holds. */
+  /* Limit in bytes; 0: no such limit. The smaller of the two holds, or what the environment says if that is
+   * less: see gpupool_set_limit. */
   uint64_t limit_bytes;
   /* By how much reserved memory may exceed the live peak to save driver calls, as a fraction in [0, 10]: 0.1
    * allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where
@@ -432,6 +482,11 @@ typedef struct gpupool_config_t {
    * pools. */
   int32_t priority;
   uint32_t reserved1;
+  /* After how many seconds without a malloc the pool gives its cached memory back, as by gpupool_empty, but
+   * without a wait: 0.001 to a year, by the device's clock. 0: as GPUPOOL_IDLE says ("30s"), else never; -1:
+   * never. Calls on any pool of the process notice it, except mallocs and frees that a thread's cache serves;
+   * with GPUPOOL_IDLE=30s,thread a thread of the library does, though nobody calls. docs/sleep.md. */
+  double idle_seconds;
 } gpupool_config_t;
 
 /* A device, as gpupool_device_info sees it. */
@@ -509,10 +564,13 @@ typedef struct gpupool_driver_stats_t {
 typedef struct gpupool_stats_t {
   uint32_t struct_size;
   int32_t device;
-  /* The limit in force, in bytes, whether set in bytes or as a fraction; 0: none. */
+  /* The limit in force, in bytes, whether set in bytes, as a fraction or in the environment; 0: none. A
+   * group's limit comes on top. */
   uint64_t limit_bytes;
   uint64_t cached_bytes;
-  /* The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. */
+  /* The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. What can still
+   * be had, even in one block, is limit_bytes - all.reserved_bytes.current + releasable_bytes in mode vmm, if
+   * the device has what is not reserved yet. The rest of cached_bytes lies between live blocks. */
   uint64_t releasable_bytes;
   uint64_t slack_bytes;
   gpupool_stat_group_t all;
@@ -554,6 +612,8 @@ typedef struct gpupool_stats_t {
   int32_t share_state;
   /* The number of the process in its group. */
   uint32_t share_slot;
+  /* What gpupool_create, gpupool_set_limit or gpupool_set_fraction asked for last, in bytes; 0: nothing. */
+  uint64_t own_limit_bytes;
 } gpupool_stats_t;
 
 /* A group of processes that share a device's memory, as gpupool_share_info finds it. Since 0.2. */
@@ -643,6 +703,7 @@ typedef struct gpupool_block_t {
   gpupool_ptr_t address;
   uint64_t requested_bytes;
   uint64_t allocated_bytes;
+  /* From gpupool_block_info, since 0.2: GPUPOOL_STREAM_UNKNOWN once the stream was released. */
   gpupool_stream_t stream;
   /* A gpupool_block_state_t. */
   int32_t state;
@@ -718,12 +779,31 @@ GPUPOOL_API const char* gpupool_status_name(gpupool_status_t status);
  * Errors: INVALID_ARGUMENT (error is NULL or too short). */
 GPUPOOL_API gpupool_status_t gpupool_last_error(gpupool_error_t* error);
 
-/* Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. A level that is switched off
- * costs one comparison in functions that are slow anyway, and nothing in a cached malloc or free.
+/* Sends log lines up to level to fn; fn NULL: to standard error, or to the file that GPUPOOL_LOG names.
+ * Process-wide. A level that is switched off costs one comparison in functions that are slow anyway, and
+ * nothing in a cached malloc or free.
  * GPUPOOL_LOG=error|warning|info|debug in the environment sets the level at start; without it the level is
- * GPUPOOL_LOG_OFF.
+ * GPUPOOL_LOG_OFF. Since 0.2, more may follow, as in "info,time,process,thread,file=/tmp/gpupool-%p.log":
+ * what each line begins with, and a file to append to, where %p is the number of the process. Lines for fn
+ * are without.
  * Errors: INVALID_ARGUMENT (unknown level). */
 GPUPOOL_API gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level);
+
+/* Adds (1) a function that every wait of the library asks whether to give up, or takes it away (0): so that
+ * Ctrl-C, a deadline or a language's own way of ending threads reaches a call that waits. A call that gives
+ * up fails with INTERRUPTED; as after any failure nothing has changed, and it may be made again. Only
+ * page-locked memory that a sleep took stays, for the next one: to free it would wait for the device. What
+ * the call has begun is undone first, which is not interrupted, and neither are gpupool_destroy and the last
+ * free of a destroyed pool: those end with the device's work. A copy that was queued goes on: its memory must
+ * stay. While there is such a function, the library looks at the device's work again and again where it would
+ * leave the wait to the driver, and a wait for all work of a context gets a thread of its own, which goes on
+ * if the call gives up; where the system has no thread left, that wait is not interrupted. A process has room
+ * for 16 pairs of fn and user in its life; a pair that was taken away may come back. When the call returns, a
+ * function that it took away may still be running on another thread. The packages for Python, Ruby, Java and
+ * Node add their own. Since 0.2.
+ * Errors: INVALID_ARGUMENT (fn is NULL, on is not 0 or 1, or there is no such pair to take away), UNAVAILABLE
+ * (no room). */
+GPUPOOL_API gpupool_status_t gpupool_set_interrupt_check(gpupool_interrupt_fn_t fn, void* user, int32_t on);
 
 /* Reads a size as people write it. "4096", "512KiB", "1.5 GiB" and "2g" count in powers of 1,024, "8GB" in
  * powers of 1,000; they set *out_bytes, and *out_share to 0. "40%" sets *out_share to 0.4, for
@@ -777,14 +857,16 @@ GPUPOOL_API gpupool_status_t gpupool_create(const gpupool_config_t* config, gpup
 GPUPOOL_API gpupool_status_t gpupool_create_child(gpupool_t* parent, gpupool_t** out_pool);
 
 /* Gives the one pool of a device that everything in this process shares. The first use creates it with
- * defaults (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its
- * limits). It belongs to the process: gpupool_destroy refuses it.
+ * defaults (backend GPUPOOL_BACKEND_AUTO). It belongs to the process: gpupool_destroy refuses it.
  * Errors: as gpupool_create. */
 GPUPOOL_API gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** out_pool);
 
 /* Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new
- * ones from now on and goes away with its last free. May wait for the GPU. If a stream that the pool has seen
- * is capturing, the memory goes when a pool is created after the capture's end; keep that stream until then.
+ * ones from now on and goes away with its last free. May wait for the GPU, and no interrupt ends that wait:
+ * call gpupool_synchronize first, which can be interrupted. If a stream that the pool has seen is capturing,
+ * the memory goes when a pool is created after the capture's end; keep that stream until then. In a function
+ * that the library calls inside a call on the pool (the log's, a hook, an upstream), it succeeds too, and the
+ * memory goes when a pool is created, or when a call fails, after that call has returned.
  * Errors: INVALID_ARGUMENT (destroyed already, or a default pool). */
 GPUPOOL_API gpupool_status_t gpupool_destroy(gpupool_t* pool);
 
@@ -804,7 +886,8 @@ GPUPOOL_API gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t si
                                                     gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 
 /* Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A
- * stream other than the block's counts as gpupool_record_stream. GPUPOOL_STREAM_UNKNOWN holds the memory back
+ * stream other than the block's counts as gpupool_record_stream, and so does the number of the block's stream
+ * once that was released, for a new stream may have it. GPUPOOL_STREAM_UNKNOWN holds the memory back
  * until all streams that the pool has seen have passed. Pointer 0 does nothing. Never waits for the GPU.
  * Errors: UNKNOWN_POINTER, FORKED, INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_free(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_stream_t stream);
@@ -849,6 +932,20 @@ GPUPOOL_API gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_
  * Errors: INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture);
 
+/* Announces that a capture is about to begin on some stream (begins not 0), or says that one has ended (0):
+ * for programs that free from threads which do not use the stream, as finalizers do, so that a capture may
+ * begin on it meanwhile. Call it on any thread, before each capture begins and after it has ended, also if
+ * it has failed. Calls count: it takes as many ends as beginnings. They hold for the pool, its parent and all
+ * their children. In between, no call but gpupool_release_stream and gpupool_stream_synchronize records an
+ * event on a stream, frees and gpupool_record_stream queue nothing there, and debug modes leave out what they
+ * queue for a free. What another thread is recording has been recorded when the call returns. The price: what
+ * is freed meanwhile serves other streams, and what a parked stream has serves it again, only after a wait
+ * for all work of the device, which a malloc makes where memory is short; and this goes on for as long as
+ * nobody says that the capture has ended. After that, the next calls of a stream's users record its events
+ * again. Takes the lock of each of these pools once. Never waits for the GPU. Since 0.2.
+ * Errors: INVALID_ARGUMENT (begins is 0, and no capture is announced), FORKED, HOST_OUT_OF_MEMORY. */
+GPUPOOL_API gpupool_status_t gpupool_announce_capture(gpupool_t* pool, int32_t begins);
+
 /* Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever
  * it is mapped. A peer that has access already, and the pool's own device, are no error. The access lasts
  * until the pool ends. Since 0.2.
@@ -856,9 +953,10 @@ GPUPOOL_API gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t c
  * memory comes from an upstream), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer);
 
-/* Waits until every stream that the pool has seen has done the work queued on it so far. Freed blocks that
- * waited for these streams are then free to hand out.
- * Errors: DRIVER, FORKED. */
+/* Waits until the device has done all work that is queued in the pool's context so far, and on the streams of
+ * other contexts that the pool has seen. Freed blocks that waited for streams are then free to hand out.
+ * Legal while streams capture, whose own work waits for their graphs. Costs about 100 us; other threads may
+ * have to wait to queue work meanwhile. Errors: DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_synchronize(gpupool_t* pool);
 
 /* ---- keeping memory, and giving it back ----------------------------------------------------------- */
@@ -874,16 +972,19 @@ GPUPOOL_API gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes
                                           uint64_t* out_released_bytes);
 
 /* Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out. If it
- * cannot get all, it keeps what it got.
- * Errors: OVER_LIMIT, OUT_OF_MEMORY, DRIVER, SHUTTING_DOWN, FORKED. */
+ * cannot get all, it keeps what it got; of more than the device has in all, a vmm pool takes nothing.
+ * Errors: OVER_LIMIT, OUT_OF_MEMORY (so too for more than any device has), DRIVER, SHUTTING_DOWN, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool_stream_t stream);
 
-/* Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces the pool's limit. Cached
+/* Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces what gpupool_create or an
+ * earlier call set, and no other limit: a smaller one in the environment (GPUPOOL_LIMIT, GPUPOOL_FRACTION and
+ * GPUPOOL_CAP, as they are now; since 0.2 for every pool but pinned ones) or of a group still holds. Cached
  * memory above the new limit is given back, as by gpupool_trim.
- * Errors: INVALID_ARGUMENT (not in (0, 1], NaN); OVER_LIMIT (live blocks hold more: nothing changes). */
+ * Errors: INVALID_ARGUMENT (not in (0, 1], NaN; nonsense in the environment); OVER_LIMIT (live blocks hold
+ * more: nothing changes). */
 GPUPOOL_API gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction);
 
-/* The same in bytes; 0 takes the limit away. */
+/* The same in bytes; 0 takes the pool's own limit away. */
 GPUPOOL_API gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_bytes);
 
 /* Sets the handler that the pool asks before a malloc fails; fn NULL: none. When the call returns, the old
@@ -900,7 +1001,7 @@ GPUPOOL_API gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oo
  * Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that
  * this pool's own wake asks; gpupool_wake_block was called since the last sleep; or a hook refused),
  * HOST_OUT_OF_MEMORY
- * (sleeping takes at most three quarters of the host's free memory), UNSUPPORTED (another mode),
+ * (sleeping takes at most three quarters of what the process can get), UNSUPPORTED (another mode),
  * INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the
  * driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state
  * tells, and gpupool_wake tries again.
@@ -1120,8 +1221,8 @@ GPUPOOL_API gpupool_status_t gpupool_import(gpupool_t* pool, const char* handle,
 
 /* Ends an import. The last close of a handle waits for all work of the device's context, and unmaps the
  * memory. What is not closed ends with the pool or the process. Since 0.2.
- * Errors: UNKNOWN_POINTER (nothing is imported there), UNAVAILABLE (a stream of the pool captures a graph),
- * DRIVER, FORKED. After an error the memory is still mapped. */
+ * Errors: UNKNOWN_POINTER (nothing is imported there), DRIVER, FORKED. After an error the memory is still
+ * mapped. */
 GPUPOOL_API gpupool_status_t gpupool_import_close(gpupool_t* pool, gpupool_ptr_t ptr);
 
 /* ---- watching --------------------------------------------------------------------------------- */
@@ -1145,10 +1246,10 @@ GPUPOOL_API gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t
                                               size_t block_size, size_t block_capacity,
                                               size_t* out_block_count);
 
-/* Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for
- * streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero (text may
- * be NULL with capacity 0). Sets *out_length to the length of the whole text without the zero; out_length may
- * be NULL. */
+/* Explains in words where the pool's memory is, a fact a line: limit, live, cached, largest free range, what
+ * waits for streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero
+ * (text may be NULL with capacity 0). Sets *out_length to the length of the whole text without the zero;
+ * out_length may be NULL. */
 GPUPOOL_API gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 
 /* Checks every promise that the pool's records make to each other. Slow; for tests.
@@ -1232,6 +1333,12 @@ GPUPOOL_API gpupool_status_t gpupool_set_stack_fn(gpupool_stack_fn_t fn, void* u
  * gpupool_record_flag_t. Only its owner can read the file. It is complete up to the last event if the process
  * is killed. A path where something already is, even a symbolic link, is refused. A child after fork is not
  * recorded. If the disk is full, events are counted as lost. Since 0.2.
+ *
+ * "FILE,last=512MiB" (1 MiB to 4 GiB) or "FILE,last=10min" (from 1 s) keeps the newest events, of at least a
+ * half of that and at most all: a FILE that has the half becomes FILE.old, in place of the one before, and a
+ * new recording begins at FILE with what is live. The first malloc that fails for want of memory makes it
+ * FILE.oom, which stays. None of the three may be there at the start. A malloc makes the change, which takes
+ * 0.1 us for each live block; if the next file cannot be made, the recording ends, and the log says why.
  * Errors: INVALID_ARGUMENT (also while a recording is under way), HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_record_start(const char* path, uint32_t flags);
 
@@ -1296,8 +1403,10 @@ GPUPOOL_API gpupool_status_t gpupool_sim_work(int32_t device, gpupool_stream_t s
 /* Lets virtual time pass. */
 GPUPOOL_API gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds);
 
-/* Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work, fills
- * and copies that are queued meanwhile are not done, but kept for gpupool_sim_launch. */
+/* Begins (1, 2) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work,
+ * fills and copies that are queued meanwhile are not done, but kept for gpupool_sim_launch. After 2, calls of
+ * the driver that touch the stream from other threads are faults: on a GPU they end the capture, or the
+ * process, if they meet its beginning or its end. */
 GPUPOOL_API gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin);
 
 /* Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does, at the addresses

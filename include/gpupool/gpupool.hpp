@@ -120,6 +120,8 @@ struct Config {
   uint64_t guaranteed_bytes = 0;
   uint64_t share_wait_ns = 0;
   int32_t priority = 0;
+  /// 0: as GPUPOOL_IDLE says; -1: never.
+  double idle_seconds = 0;
 
   /// The result points to this object's `peers` and `share`.
   [[nodiscard]] gpupool_config_t to_c() const noexcept {
@@ -143,6 +145,7 @@ struct Config {
     config.guaranteed_bytes = guaranteed_bytes;
     config.share_wait_ns = share_wait_ns;
     config.priority = priority;
+    config.idle_seconds = idle_seconds;
     return config;
   }
 };
@@ -161,7 +164,7 @@ enum class SleepState : int32_t {
 /// How to sleep.
 struct SleepOptions {
   SleepMode mode = SleepMode::save;
-  bool sync_context = false;   // wait for the whole context, not only for the streams that the pool has seen
+  bool sync_context = false;   // changes nothing: every sleep waits for the whole context
   bool hold_mallocs = false;   // mallocs wait until the pool wakes, instead of failing
   bool retain_backup = false;  // keep the host memory for the next sleep
   uint64_t target_bytes = 0;   // sleep() and sleep_tag(): only so much, of idle blocks; 0: all
@@ -292,6 +295,9 @@ class Pool {
   }
   /// Call it when the graph of a capture will not run any more. Since 0.2.
   void release_capture(uint64_t capture) { check(gpupool_release_capture(handle_, capture)); }
+  /// Call it before a capture begins, and with false after it has ended or failed, where threads that do not
+  /// use a stream free on it. Calls count. Since 0.2.
+  void announce_capture(bool begins) { check(gpupool_announce_capture(handle_, begins ? 1 : 0)); }
   /// Lets another device access all memory of the pool. Since 0.2.
   void enable_peer(int32_t device) { check(gpupool_enable_peer(handle_, device)); }
   /// Waits for every stream that the pool has seen.
@@ -650,8 +656,8 @@ inline void set_sampling(uint64_t bytes) {
   check(gpupool_set_sampling(bytes));
 }
 
-/// Records all pools to a new file, which the gpupool command reads. flags: bits of gpupool_record_flag_t.
-/// Since 0.2.
+/// Records all pools to a new file, which the gpupool command reads; "FILE,last=512MiB" or "FILE,last=10min"
+/// keeps the newest events. flags: bits of gpupool_record_flag_t. Since 0.2.
 inline void record_start(const std::string& path, uint32_t flags = GPUPOOL_RECORD_NATIVE_STACKS) {
   check(gpupool_record_start(path.c_str(), flags));
 }
@@ -662,6 +668,22 @@ inline void record_stop() {
 inline void mark(const std::string& text) {
   check(gpupool_mark(text.c_str()));
 }
+
+/// While it lives, the waits of all threads ask a function whether to end: see gpupool_set_interrupt_check.
+/// Throws if the process has had too many.
+class InterruptCheck {
+ public:
+  explicit InterruptCheck(gpupool_interrupt_fn_t fn, void* user = nullptr) : fn_(fn), user_(user) {
+    check(gpupool_set_interrupt_check(fn, user, 1));
+  }
+  InterruptCheck(const InterruptCheck&) = delete;
+  InterruptCheck& operator=(const InterruptCheck&) = delete;
+  ~InterruptCheck() { (void)gpupool_set_interrupt_check(fn_, user_, 0); }
+
+ private:
+  gpupool_interrupt_fn_t fn_;
+  void* user_;
+};
 
 /// Sends log lines up to a level to a function, or to standard error without one, for the whole process.
 inline void set_log(gpupool_log_level_t level, gpupool_log_fn_t fn = nullptr, void* user = nullptr) {

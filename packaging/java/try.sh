@@ -24,6 +24,16 @@ says "there and back" output
 # If nothing can be written, the error says what to do.
 if clean java -cp "$jar:$home/classes" -Djava.io.tmpdir="$home/nowhere" Try >output 2>&1; then exit 1; fi
 says "its native code cannot be written to $home/nowhere" output
+# The same where it can be written, but not run; only who may mount can try it.
+mkdir noexec
+if unshare -rm mount -t tmpfs -o noexec tmpfs noexec 2>/dev/null; then
+  if clean unshare -rm sh -c 'mount -t tmpfs -o noexec tmpfs noexec && exec "$@"' sh \
+    java -cp "$jar:$home/classes" -Djava.io.tmpdir="$home/noexec" Try >output 2>&1; then exit 1; fi
+  says "its native code cannot be loaded from $home/noexec" output
+  says "-Djava.io.tmpdir=FOLDER names another folder for it, or -Dorg.gpupool.natives=FOLDER" output
+else
+  echo "java: a folder that is mounted noexec is not tried: this user may not mount one"
+fi
 # The sources belong to the classes.
 mkdir sources && (cd sources && clean jar xf "$(package 'gpupool-*-sources.jar')")
 clean javac -d "$home/again" sources/org/gpupool/*.java

@@ -5,6 +5,10 @@
 #
 #   build.sh FOLDER [MACHINE...]    the packages go to FOLDER; machines are by default x86_64 and aarch64
 #
+# The wheel for this machine also gets the allocators for the newest three releases of PyTorch, so that they need no
+# compiler. g++ compiles them, because they share PyTorch's C++ library. Where PyTorch's headers cannot be fetched, it
+# goes without, and says so.
+#
 # zig compiles for both machines: it links against a glibc as old as wanted, and brings its own C++ library. Everything
 # built and installed on the way stays in build/packaging/python.
 set -euo pipefail
@@ -53,6 +57,22 @@ END
   "$bin/cc" -shared -w -fno-builtin -Wl,-soname,libz.so.1 -o "$bin/libz.so" "$bin/libz.c"
 }
 
+# Adds the allocators to a wheel that is finished.
+add_shims() { # add_shims WHEEL
+  local folder=$work/shims status=0
+  rm -rf "$folder"
+  "$python" -m wheel unpack -d "$folder" "$1" >/dev/null
+  "$python" tools/torch_matrix.py --newest 3 --libraries "$folder"/gpupool-*/gpupool \
+    --prebuild "$folder"/built >/dev/null || status=$?
+  if [ $status = 77 ]; then
+    echo "build.sh: PyTorch's headers cannot be fetched: the wheel has no allocators for it" >&2
+    return 0
+  fi
+  [ $status = 0 ] || return $status
+  mv "$folder"/built "$(echo "$folder"/gpupool-*/gpupool)"/shims
+  "$python" -m wheel pack -d "$(dirname "$1")" "$folder"/gpupool-* >/dev/null
+}
+
 echo "== python: source archive"
 rm -rf "$work/sdist"
 "$python" -m build -q --no-isolation --sdist -o "$work/sdist" bindings/python
@@ -94,6 +114,10 @@ for machine in "${machines[@]}"; do
   if "$python" -m zipfile -l "$work/$machine"/repaired/*.whl | grep -F 'gpupool.libs/'; then
     echo "build.sh: the wheel needs a library that manylinux_2_28 does not have" >&2
     exit 1
+  fi
+  if [ "$machine" = "$(uname -m)" ]; then
+    echo "== python: allocators for PyTorch"
+    add_shims "$work/$machine"/repaired/*.whl
   fi
 done
 

@@ -3,128 +3,87 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cinttypes>
+#include <charconv>
 #include <cstdlib>
-#include <cstring>
-#include <span>
-#include <utility>
+#include <string>
 
 #include "base/parse.hpp"
 #include "device/cuda/cuda.hpp"
+#include "device/sim/registry.hpp"
 #include "device/sim/sim.hpp"
-#include "device/upstream.hpp"
 #include "os/process.hpp"
-#include "pool/registry.hpp"
+#include "pool/process/registry.hpp"
 
 namespace gpupool::internal::abi {
 namespace {
 
-constexpr uint64_t kMaxChunk = uint64_t{16} * kGiB;
+Status count_sims(int32_t& count) {
+  count = kSimDeviceCount;
+  return kSuccess;
+}
 
-/// Once CUDA is initialised: before the driver goes, pools stop calling it. Hooks run in reverse order, so
-/// this one, registered after cuInit, runs while the driver is still whole.
+Status open_sim_with(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device) {
+  std::unique_ptr<Device> opened;
+  if (const Status status = open_sim(ordinal, opened); status != kSuccess) return status;
+  for (const int32_t peer : peers) {
+    if (const Status status = opened->add_peer(peer, false); status != kSuccess) return status;
+  }
+  device = std::move(opened);
+  return kSuccess;
+}
+
+/// Opening makes a context anew that was reset, with the same handle: nothing may go on in it as before.
+Status open_cuda_anew(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device) {
+  Registry::instance().find_lost();
+  return open_cuda(ordinal, peers, device);
+}
+
+struct Backend {
+  gpupool_backend_t id;
+  const char* name;
+  Status (*count)(int32_t& devices);
+  Status (*open)(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device);
+  void (*watch_fork)() noexcept;  // when the library is loaded
+};
+
+/// AUTO is the first that has a usable device; the last always has one.
+constexpr Backend kBackends[] = {
+    {GPUPOOL_BACKEND_CUDA, "cuda", cuda_device_count, open_cuda_anew,
+     []() noexcept { set_after_fork_hook(cuda_after_fork); }},
+    {GPUPOOL_BACKEND_SIM, "sim", count_sims, open_sim_with, sim_watch_fork},
+};
+
+template <typename Predicate>
+const Backend* find_backend(Predicate is_it) noexcept {
+  const auto* const found = std::find_if(std::begin(kBackends), std::end(kBackends), is_it);
+  return found != std::end(kBackends) ? found : nullptr;
+}
+
+const Backend* find_by_name(std::string_view name) noexcept {
+  return find_backend([&](const Backend& each) { return equal_ignoring_case(name, each.name); });
+}
+
+/// Of a backend that resolve_backend() has given.
+const Backend& row_of(gpupool_backend_t id) noexcept {
+  return *find_backend([&](const Backend& each) { return each.id == id; });
+}
+
+/// "cuda or sim", or "1 (cuda) or 2 (sim)".
+std::string all_names(bool with_numbers) {
+  std::string names;
+  for (const Backend& each : kBackends) {
+    if (!names.empty()) names += &each + 1 == std::end(kBackends) ? " or " : ", ";
+    names += with_numbers ? std::to_string(each.id) + " (" + each.name + ")" : each.name;
+  }
+  return names;
+}
+
+/// Before a driver goes that does not live as long as the process, pools stop calling it. Hooks run in
+/// reverse order, so this one, registered after the driver's initialisation, runs while the driver is still
+/// whole.
 void watch_exit() {
   static constinit std::atomic<bool> is_registered{false};
   if (!is_registered.exchange(true)) std::atexit([] { Registry::instance().mark_exiting(); });
-}
-
-Status check_ordinal(int32_t ordinal, gpupool_backend_t backend) {
-  int32_t count = 0;
-  if (const Status status = count_devices(backend, count); status != kSuccess) return status;
-  if (ordinal >= 0 && ordinal < count) return kSuccess;
-  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "there is no device %d: the backend has %d", ordinal, count);
-}
-
-Status open(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
-            std::unique_ptr<Device>& device) {
-  if (const Status status = check_ordinal(ordinal, backend); status != kSuccess) return status;
-  if (backend == GPUPOOL_BACKEND_SIM) {
-    std::unique_ptr<Device> opened;
-    if (const Status status = open_sim(ordinal, opened); status != kSuccess) return status;
-    for (const int32_t peer : peers) {
-      if (const Status status = opened->add_peer(peer, false); status != kSuccess) return status;
-    }
-    device = std::move(opened);
-    return kSuccess;
-  }
-  const Status status = open_cuda(ordinal, peers, device);
-  if (status == kSuccess) watch_exit();
-  return status;
-}
-
-Status check_peers(const gpupool_config_t& config) {
-  if (config.peer_count > kMaxDevices) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peer_count is %u, not 0 to %zu", config.peer_count,
-                kMaxDevices);
-  }
-  if (config.peer_count != 0 && config.peers == nullptr) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "peers is NULL, and peer_count is %u", config.peer_count);
-  }
-  return kSuccess;
-}
-
-/// GPUPOOL_MODE_UPSTREAM requires the upstream's two callbacks, and only it allows them.
-Status check_upstream(const gpupool_config_t& config) {
-  const bool wanted = config.mode == GPUPOOL_MODE_UPSTREAM;
-  for (const auto& [name, is_set] : {std::pair{"upstream_malloc", config.upstream_malloc != nullptr},
-                                     std::pair{"upstream_free", config.upstream_free != nullptr}}) {
-    if (is_set == wanted) continue;
-    return wanted ? fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is NULL, and mode 3 (upstream) needs it", name)
-                  : fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%s is set, and mode is %d, not 3 (upstream)", name,
-                         config.mode);
-  }
-  return kSuccess;
-}
-
-Status check_reserved(const gpupool_config_t& config) {
-  if (config.reserved0 != 0) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved0 is %u, not 0", config.reserved0);
-  }
-  if (config.reserved1 != 0) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved1 is %u, not 0", config.reserved1);
-  }
-  for (size_t i = 0; i < std::size(config.reserved); ++i) {
-    if (config.reserved[i] == 0) continue;
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "reserved[%zu] is %" PRIu64 ", not 0", i, config.reserved[i]);
-  }
-  return kSuccess;
-}
-
-/// Ranges of single fields. NaN fails every comparison.
-Status check_fields(const gpupool_config_t& config) {
-  constexpr uint32_t kKnownFlags = GPUPOOL_FLAG_CAPTURE_AWARE;
-  constexpr Status kInvalid = GPUPOOL_ERROR_INVALID_ARGUMENT;
-  if ((config.flags & ~kKnownFlags) != 0) {
-    return fail(kInvalid, "flags is 0x%x, with bits other than 0x1 (capture-aware)", config.flags);
-  }
-  if (config.mode < GPUPOOL_MODE_AUTO || config.mode > GPUPOOL_MODE_UPSTREAM) {
-    return fail(kInvalid, "mode is %d, not 0 (auto), 1 (vmm), 2 (driver) or 3 (upstream)", config.mode);
-  }
-  if (config.kind < GPUPOOL_KIND_DEVICE || config.kind > GPUPOOL_KIND_MANAGED) {
-    return fail(kInvalid, "kind is %d, not 0 (device), 1 (pinned) or 2 (managed)", config.kind);
-  }
-  if (!(config.fraction >= 0 && config.fraction <= 1)) {
-    return fail(kInvalid, "fraction is %g, not in (0, 1], nor 0 for no such limit", config.fraction);
-  }
-  if (!(config.slack >= 0 && config.slack <= 10) && config.slack != -1) {
-    return fail(kInvalid, "slack is %g, not in [0, 10], nor -1 for always tight", config.slack);
-  }
-  if (config.max_chunk_bytes != 0 &&
-      (!is_power_of_two(config.max_chunk_bytes) || config.max_chunk_bytes < kGranule ||
-       config.max_chunk_bytes > kMaxChunk)) {
-    return fail(kInvalid,
-                "max_chunk_bytes is %" PRIu64
-                ", not a power of two from 2 MiB to 16 GiB, nor 0 for the default",
-                config.max_chunk_bytes);
-  }
-  if (config.mode == GPUPOOL_MODE_VMM && config.kind != GPUPOOL_KIND_DEVICE) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "kind is %d, and mode 1 (vmm) is for kind 0 (device) only",
-                config.kind);
-  }
-  for (const auto& check : {check_peers, check_upstream, check_reserved}) {
-    if (const Status status = check(config); status != kSuccess) return status;
-  }
-  return kSuccess;
 }
 
 }  // namespace
@@ -133,81 +92,72 @@ Status check_fields(const gpupool_config_t& config) {
 /// call, the child of a fork at that moment would wait for it. Locks are taken around fork in the reverse
 /// order: the pools', then the devices'. PyTorch's pools, in a library loaded later, come before both.
 [[gnu::constructor]] static void watch_fork() {
-  sim_watch_fork();
-  set_after_fork_hook(cuda_after_fork);
+  for (const Backend& each : kBackends) each.watch_fork();
   Registry::watch_fork();
   os::stay_loaded();
 }
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {
-  if (wanted < GPUPOOL_BACKEND_AUTO || wanted > GPUPOOL_BACKEND_SIM) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "backend is %d, not 0 (auto), 1 (cuda) or 2 (sim)", wanted);
-  }
-  backend = static_cast<gpupool_backend_t>(wanted);
-  if (backend != GPUPOOL_BACKEND_AUTO) return kSuccess;
-  if (const char* named = std::getenv("GPUPOOL_BACKEND"); named != nullptr && *named != '\0') {
-    if (std::strcmp(named, "cuda") == 0) {
-      backend = GPUPOOL_BACKEND_CUDA;
-    } else if (std::strcmp(named, "sim") == 0) {
-      backend = GPUPOOL_BACKEND_SIM;
-    } else {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_BACKEND is \"%.64s\", not cuda or sim", named);
+  if (wanted != GPUPOOL_BACKEND_AUTO) {
+    const Backend* const row = find_backend([&](const Backend& each) { return each.id == wanted; });
+    if (row == nullptr) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "backend is %d, not 0 (auto), %s", wanted,
+                  all_names(true).c_str());
     }
+    backend = row->id;
     return kSuccess;
   }
-  int32_t count = 0;
-  const bool cuda = cuda_device_count(count) == kSuccess && count > 0;
-  backend = cuda ? GPUPOOL_BACKEND_CUDA : GPUPOOL_BACKEND_SIM;
+  if (const char* named = std::getenv("GPUPOOL_BACKEND"); named != nullptr && *named != '\0') {
+    const Backend* const row =
+        find_backend([&](const Backend& each) { return std::string_view(named) == each.name; });
+    if (row == nullptr) {
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "GPUPOOL_BACKEND is \"%.64s\", not %s", named,
+                  all_names(false).c_str());
+    }
+    backend = row->id;
+    return kSuccess;
+  }
+  for (const Backend& each : kBackends) {
+    int32_t count = 0;
+    backend = each.id;
+    if (each.count(count) == kSuccess && count > 0) break;
+  }
+  return kSuccess;
+}
+
+Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& ordinal) {
+  const std::string_view all = trimmed(text);
+  const size_t colon = all.find(':');
+  const std::string_view word = all.substr(0, colon);
+  const Backend* const row = find_by_name(word);
+  std::string_view number = colon == std::string_view::npos ? "0" : all.substr(colon + 1);
+  if (row == nullptr && !equal_ignoring_case(word, "auto"))
+    number = colon == std::string_view::npos ? word : "";
+  int32_t value = -1;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size() || number.empty() || value < 0) {
+    return internal::refuse("device", text, "not a device such as cuda, cuda:1, sim, sim:3, auto or 2");
+  }
+  backend = row != nullptr ? row->id : GPUPOOL_BACKEND_AUTO;
+  ordinal = value;
   return kSuccess;
 }
 
 Status count_devices(gpupool_backend_t backend, int32_t& count) {
-  if (backend == GPUPOOL_BACKEND_CUDA) return cuda_device_count(count);
-  count = kSimDeviceCount;
-  return kSuccess;
+  return row_of(backend).count(count);
 }
 
-Status open_plain(gpupool_backend_t backend, int32_t ordinal, std::unique_ptr<Device>& device) {
-  return open(backend, ordinal, {}, device);
-}
-
-Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& device, Pool::Options& options) {
-  if (const Status status = check_fields(config); status != kSuccess) return status;
-  gpupool_backend_t backend{};
-  if (const Status status = resolve_backend(config.backend, backend); status != kSuccess) return status;
-  std::span<const int32_t> peers;
-  if (config.peer_count != 0) peers = {config.peers, config.peer_count};
-  if (const Status status = open(backend, config.device, peers, device); status != kSuccess) return status;
-
-  const DeviceInfo& info = device->info();
-  const bool can_map = (info.capabilities & GPUPOOL_CAPABILITY_VMM) != 0 && info.granularity <= kGranule;
-  options.kind = static_cast<Kind>(config.kind);
-  options.vmm = config.mode == GPUPOOL_MODE_VMM || (config.mode == GPUPOOL_MODE_AUTO && can_map &&
-                                                    options.kind == Kind::device && !info.is_under_sanitizer);
-  if (options.vmm && !can_map) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "mode is 1 (vmm), and device %d has no virtual memory management",
-                config.device);
+Status open_backend(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
+                    std::unique_ptr<Device>& device) {
+  const Backend& row = row_of(backend);
+  int32_t count = 0;
+  if (const Status status = row.count(count); status != kSuccess) return status;
+  if (ordinal < 0 || ordinal >= count) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "there is no device %d: the backend has %d", ordinal, count);
   }
-  if (options.kind == Kind::managed && (info.capabilities & GPUPOOL_CAPABILITY_MANAGED) == 0) {
-    return fail(GPUPOOL_ERROR_UNSUPPORTED, "kind is 2 (managed), and device %d has no managed memory",
-                config.device);
-  }
-  options.capture_aware = (config.flags & GPUPOOL_FLAG_CAPTURE_AWARE) != 0;
-  options.slack = config.slack;
-  options.max_chunk = config.max_chunk_bytes;
-  if (config.limit_bytes != 0) options.limit = config.limit_bytes;
-  if (config.fraction > 0) {
-    uint64_t share = 0;
-    const Status status = bytes_of_share(config.fraction, info.total, share);
-    if (status != kSuccess) return status;
-    options.limit = std::min(options.limit, share);
-  }
-  options.is_upstream = config.mode == GPUPOOL_MODE_UPSTREAM;
-  if (options.is_upstream) {
-    device = make_upstream_device(std::move(device),
-                                  {config.upstream_malloc, config.upstream_free, config.upstream_user});
-  }
-  return kSuccess;
+  const Status status = row.open(ordinal, peers, device);
+  if (status == kSuccess && device->info().ends_before_process) watch_exit();
+  return status;
 }
 
 }  // namespace gpupool::internal::abi

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a configuration into a device: the only place that knows all backends.
+// The backends, in one table: the only place that knows all of them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "device/device.hpp"
-#include "pool/pool.hpp"
 
 namespace gpupool::internal::abi {
 
 /// No backend has higher device numbers.
 inline constexpr size_t kMaxDevices = 64;
 
-/// What AUTO means in this process: GPUPOOL_BACKEND, else CUDA if there is a usable GPU, else the simulated
-/// device. Other values are checked and returned as they are.
+/// What AUTO means in this process: GPUPOOL_BACKEND, else the first of the table that has a usable device.
+/// Other values are checked and returned as they are.
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend);
+
+/// Reads "cuda", "cuda:1", "sim", "sim:3", "auto" or "2" into a backend and a device's number.
+Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& ordinal);
 
 Status count_devices(gpupool_backend_t backend, int32_t& count);
 
-/// Checks a whole configuration and opens its device.
-Status open_device(const gpupool_config_t& config, std::unique_ptr<Device>& device, Pool::Options& options);
-
-/// Opens a device without a pool's configuration, to inspect it.
-Status open_plain(gpupool_backend_t backend, int32_t ordinal, std::unique_ptr<Device>& device);
+/// Opens a device. What is mapped through it is accessible to `peers` too.
+Status open_backend(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
+                    std::unique_ptr<Device>& device);
 
 }  // namespace gpupool::internal::abi

@@ -6,7 +6,7 @@
 
 #include "base/status.hpp"
 #include "pool/pool.hpp"
-#include "pool/registry.hpp"
+#include "pool/process/registry.hpp"
 
 namespace gpupool::internal::abi {
 
@@ -27,7 +27,9 @@ inline bool is_live(const gpupool_t* handle) noexcept {
 /// A free in a pool that is not live: destroyed with blocks left, or the driver is going.
 [[gnu::noinline, gnu::cold]] Status free_late(gpupool_t* handle, Address address, Stream stream) noexcept;
 
-/// Logs why a call failed. Returns the status, so that failures cost the hot path no register.
+/// Ends a call that failed: logs why, notes whether a context has gone, and ends the pools that were
+/// destroyed while the call was under way, such as its own by its handler. Returns the status, so that
+/// failures cost the hot path no register.
 [[gnu::cold]] Status log_failure(Status status) noexcept;
 
 /// Runs a call of the library; any exception becomes a status.

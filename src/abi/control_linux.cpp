@@ -12,11 +12,10 @@
 
 #include "abi/call.hpp"
 #include "abi/sleep.hpp"
-#include "abi/watch.hpp"
 #include "base/parse.hpp"
 #include "os/files.hpp"
-#include "pool/sleep_all.hpp"
-#include "pool/watch.hpp"
+#include "pool/process/recording.hpp"
+#include "pool/process/sleep_all.hpp"
 #include "watch/control.hpp"
 
 namespace gpupool::internal::abi {

@@ -6,7 +6,7 @@
 
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
-#include "pool/debug_modes.hpp"
+#include "pool/rules/debug_modes.hpp"
 
 using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
 using namespace gpupool::internal::abi;  // NOLINT

@@ -3,6 +3,7 @@
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
+#include "base/interrupts.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
 #include "device/cuda/cuda.hpp"
@@ -22,7 +23,7 @@ Status describe(gpupool_backend_t wanted, int32_t ordinal, gpupool_device_info_t
   gpupool_backend_t backend{};
   if (const Status status = resolve_backend(wanted, backend); status != kSuccess) return status;
   std::unique_ptr<Device> device;
-  if (const Status status = open_plain(backend, ordinal, device); status != kSuccess) return status;
+  if (const Status status = open_backend(backend, ordinal, {}, device); status != kSuccess) return status;
   const DeviceInfo& info = device->info();
   out.struct_size = sizeof out;
   out.backend = info.backend;
@@ -93,6 +94,11 @@ gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level)
   return kSuccess;
 }
 
+gpupool_status_t gpupool_set_interrupt_check(gpupool_interrupt_fn_t fn, void* user, int32_t on) {
+  if (on != 0 && on != 1) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "on is %d, not 0 or 1", on);
+  return interrupts::set_check(fn, user, on == 1);
+}
+
 gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share) {
   if (out_bytes == nullptr) return refuse_null("out_bytes");
   *out_bytes = 0;
@@ -157,10 +163,7 @@ gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream
 }
 
 gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream) {
-  return on_pool(pool, [&](Pool& self) -> Status {
-    if (const Status status = check_stream(stream); status != kSuccess) return status;
-    return self.device().raw().synchronize_stream(stream);
-  });
+  return on_pool(pool, [&](Pool& self) { return self.synchronize_stream(stream); });
 }
 
 gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source, uint64_t size,
@@ -213,10 +216,10 @@ gpupool_status_t gpupool_sim_advance(int32_t device, uint64_t nanoseconds) {
 
 gpupool_status_t gpupool_sim_capture(int32_t device, gpupool_stream_t stream, int32_t begin) {
   return guarded([&]() -> Status {
-    if (begin != 0 && begin != 1)
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "begin is %d, not 0 or 1", begin);
+    if (begin < 0 || begin > 2)
+      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "begin is %d, not 0, 1 or 2", begin);
     if (const Status status = check_stream(stream); status != kSuccess) return status;
-    return sim_capture(device, stream, begin == 1);
+    return sim_capture(device, stream, begin != 0, begin == 2);
   });
 }
 

@@ -5,8 +5,10 @@
 
 #include "abi/backends.hpp"
 #include "abi/call.hpp"
+#include "abi/limits.hpp"
 #include "abi/structs.hpp"
 #include "base/parse.hpp"
+#include "pool/process/family.hpp"
 
 using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
 using namespace gpupool::internal::abi;  // NOLINT
@@ -46,11 +48,18 @@ Status run_release(gpupool_t* pool, uint64_t* out_released, Function release) no
   });
 }
 
+/// The environment is asked again, so that whoever has changed it need only set the limit anew.
+Status set_limit(Pool& pool, uint64_t limit) {
+  Ceiling ceiling;
+  const Status status = find_ceiling(pool.device().info(), pool.options().kind, ceiling);
+  return status == kSuccess ? pool.set_limit(limit, ceiling) : status;
+}
+
 /// Whether statistics can be read: those of live pools and of inherited ones.
 bool can_watch(const gpupool_t* pool) noexcept {
   if (pool == nullptr || pool->copy != Registry::copy_mark()) return false;
   const Life life = pool->life.load(std::memory_order_acquire);
-  return life == Life::live || life == Life::forked || life == Life::exiting;
+  return life == Life::live || life == Life::forked || life == Life::exiting || life == Life::lost;
 }
 
 }  // namespace
@@ -114,8 +123,12 @@ gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture) {
   return on_pool(pool, [&](Pool& self) { return self.release_capture(capture); });
 }
 
+gpupool_status_t gpupool_announce_capture(gpupool_t* pool, int32_t begins) {
+  return on_pool(pool, [&](Pool& self) { return announce_capture(self, begins != 0); });
+}
+
 gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer) {
-  return on_pool(pool, [&](Pool& self) { return self.enable_peer(peer); });
+  return on_pool(pool, [&](Pool& self) { return enable_peer(self, peer); });
 }
 
 gpupool_status_t gpupool_synchronize(gpupool_t* pool) {
@@ -140,13 +153,13 @@ gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction) {
   return on_pool(pool, [&](Pool& self) -> Status {
     uint64_t limit = 0;
     const Status status = bytes_of_share(fraction, self.device().info().total, limit);
-    return status == kSuccess ? self.set_limit(limit) : status;
+    return status == kSuccess ? set_limit(self, limit) : status;
   });
 }
 
 gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_bytes) {
   return on_pool(pool,
-                 [&](Pool& self) { return self.set_limit(limit_bytes == 0 ? Budget::kNone : limit_bytes); });
+                 [&](Pool& self) { return set_limit(self, limit_bytes == 0 ? Budget::kNone : limit_bytes); });
 }
 
 gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, void* user) {

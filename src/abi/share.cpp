@@ -16,7 +16,7 @@
 #include "abi/structs.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
-#include "pool/neighbours.hpp"
+#include "pool/process/pools_of_group.hpp"
 #include "share/view.hpp"
 
 namespace gpupool::internal::abi {
@@ -123,7 +123,7 @@ Status open_view(const char* share, gpupool_backend_t wanted, int32_t ordinal, s
     return fail(kInvalid, "share is NULL, and GPUPOOL_SHARE is not set: which group?");
   gpupool_backend_t backend{};
   if (const Status status = resolve_backend(wanted, backend); status != kSuccess) return status;
-  if (const Status status = open_plain(backend, ordinal, device); status != kSuccess) return status;
+  if (const Status status = open_backend(backend, ordinal, {}, device); status != kSuccess) return status;
   if (const Status status = find_place(group, device->info(), place); status != kSuccess) return status;
   return view.open(place);
 }
@@ -180,9 +180,9 @@ Status share_pool(const gpupool_config_t& config, Pool& pool) {
                 "share is \"%.64s\", and pinned memory, and an upstream's, is not shared", group.text);
   }
   share::Place place;
-  std::unique_ptr<Neighbours> joined;
+  std::unique_ptr<GroupLimit> joined;
   Status status = find_place(group, info, place);
-  if (status == kSuccess) status = Neighbours::join(place, terms, pool.device().raw(), joined);
+  if (status == kSuccess) status = join_group(place, terms, pool.device().raw(), joined);
   if (status == GPUPOOL_ERROR_UNAVAILABLE) {
     warn_alone();
     pool.run_alone();
@@ -248,7 +248,7 @@ gpupool_status_t gpupool_share_request(gpupool_t* pool, uint64_t bytes, uint64_t
       return fail(kInvalid, "timeout_ns is %" PRIu64 ", more than %" PRIu64 ", 10 s", timeout_ns,
                   share::kLongestWait);
     }
-    return self.request_from_neighbours(bytes, timeout_ns);
+    return self.request_from_group(bytes, timeout_ns);
   });
 }
 

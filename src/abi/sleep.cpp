@@ -9,7 +9,7 @@
 #include "abi/call.hpp"
 #include "abi/structs.hpp"
 #include "device/sim/sim.hpp"
-#include "pool/sleep_all.hpp"
+#include "pool/process/sleep_all.hpp"
 
 namespace gpupool::internal::abi {
 
@@ -39,7 +39,6 @@ Status read_sleep_options(const gpupool_sleep_options_t* in, bool takes_target, 
     if (reserved != 0) return fail(GPUPOOL_ERROR_UNSUPPORTED, "a reserved field of options is not 0");
   }
   options.drops = whole.mode == GPUPOOL_SLEEP_MODE_DROP;
-  options.sync_context = (whole.flags & GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT) != 0;
   options.hold_mallocs = (whole.flags & GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS) != 0;
   options.retain_backup = (whole.flags & GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP) != 0;
   options.fill = fills ? static_cast<int>(whole.fill) : -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "pool/sleeper.hpp"
+#include "pool/sleep/sleeper.hpp"
 
 namespace gpupool::internal::abi {
 

@@ -13,9 +13,10 @@
 #include "abi/call.hpp"
 #include "abi/control.hpp"
 #include "abi/structs.hpp"
+#include "base/environment.hpp"
 #include "os/process.hpp"
-#include "pool/holders.hpp"
-#include "pool/watch.hpp"
+#include "pool/observe/holders.hpp"
+#include "pool/process/recording.hpp"
 #include "watch/stats_page.hpp"
 
 using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
@@ -40,8 +41,6 @@ Status stacks_from_environment(uint32_t& flags) {
               "GPUPOOL_RECORD_STACKS is \"%.64s\", not none, native, language or all", text);
 }
 
-constinit std::atomic<bool> ends_at_exit{false};
-
 Status record_from_environment() {
   const char* path = std::getenv("GPUPOOL_RECORD");
   if (path == nullptr || *path == '\0' || Recorder::is_on()) return kSuccess;
@@ -57,16 +56,10 @@ constinit std::atomic<uint64_t> read_for{0};
 
 }  // namespace
 
-void end_recording_at_exit() noexcept {
-  if (ends_at_exit.exchange(true)) return;
-  (void)std::atexit([] {
-    if (Recorder::is_on()) (void)gpupool_record_stop();
-  });
-}
-
 void watch_from_environment() noexcept {
   const uint64_t process = os::process_id();
   if (read_for.exchange(process) == process) return;
+  tell_unknown_variables();
   // A program should run even if it cannot be watched.
   const auto complain = [] { std::fprintf(stderr, "gpupool: %s\n", last_error().message); };
   if (guarded([] { return read_sample_distance(); }) != kSuccess) complain();

@@ -8,7 +8,4 @@ namespace gpupool::internal::abi {
 /// pool. Reports errors in them once on standard error.
 void watch_from_environment() noexcept;
 
-/// Ends a recording when the process exits; otherwise it would look like that of a killed one.
-void end_recording_at_exit() noexcept;
-
 }  // namespace gpupool::internal::abi

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
 
+#include "base/log_form.hpp"
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
+#include "os/process.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -45,30 +47,29 @@ struct OwnLines {
 };
 constinit thread_local OwnLines own_lines;
 
-/// The level that GPUPOOL_LOG names; kUnset if there is no such level.
-int level_of(std::string_view text) noexcept {
-  static constexpr std::string_view kNames[] = {"off", "error", "warning", "info", "debug"};
-  if (text.empty()) return GPUPOOL_LOG_OFF;
-  for (int level = 0; level < 5; ++level) {
-    if (text == kNames[level]) return level;
+/// What GPUPOOL_LOG says. The first thread to ask reads it, and reports a bad text; then it never changes.
+const LogForm& form() noexcept {
+  static constinit LogForm known;
+  static constinit bool is_known = false;
+  std::string_view wrong;
+  receiver_lock.lock();
+  const bool is_first = !std::exchange(is_known, true);
+  const char* const text = is_first ? os::trusted_environment("GPUPOOL_LOG") : nullptr;
+  const bool is_bad = text != nullptr && !LogForm::read(text, known, wrong);
+  receiver_lock.unlock();
+  if (is_bad) {
+    std::fprintf(stderr,
+                 "gpupool: GPUPOOL_LOG: \"%.*s\" is none of off, error, warning, info, debug, time, process, "
+                 "thread and file=: nothing is logged\n",
+                 static_cast<int>(std::min<size_t>(wrong.size(), 64)), wrong.data());
   }
-  return kUnset;
+  return known;
 }
 
-/// Reads GPUPOOL_LOG. If several threads come first, one of them sets the level, and reports a bad text.
 int gate_from_environment() noexcept {
-  const char* text = std::getenv("GPUPOOL_LOG");
-  const int found = text == nullptr ? GPUPOOL_LOG_OFF : level_of(text);
-  const int level = found == kUnset ? GPUPOOL_LOG_OFF : found;
+  const int level = form().level;
   int gate = kUnset;
-  if (!level_gate.compare_exchange_strong(gate, level, std::memory_order_relaxed)) return gate;
-  if (found == kUnset) {
-    std::fprintf(
-        stderr,
-        "gpupool: GPUPOOL_LOG is \"%.64s\", not off, error, warning, info or debug: nothing is logged\n",
-        text);
-  }
-  return level;
+  return level_gate.compare_exchange_strong(gate, level, std::memory_order_relaxed) ? level : gate;
 }
 
 /// Delivers a line. Whatever the receiver does, the thread's last failure stays as it was.
@@ -77,7 +78,7 @@ void send(int level, const char* line) noexcept {
   const Receiver to = receiver;
   receiver_lock.unlock();
   if (to.fn == nullptr) {
-    std::fprintf(stderr, "gpupool: %s\n", line);
+    form().write(line);
     return;
   }
   const ErrorRecord before = last_error();
@@ -137,6 +138,10 @@ void send_lines() noexcept {
   char line[64];
   std::snprintf(line, sizeof line, "%zu more lines found no room", lines->lost);
   send(GPUPOOL_LOG_WARNING, line);
+}
+
+bool has_lines() noexcept {
+  return own_lines.waiting != nullptr;
 }
 
 void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcept {

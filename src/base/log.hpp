@@ -2,7 +2,7 @@
 // The log: a level gate, and one process-wide receiver of lines.
 //
 // Unless set_log came first, the level is read from GPUPOOL_LOG when it is first needed: when the first pool
-// is created, or the first call fails. A bad level is reported once on standard error, and nothing is logged.
+// is created, or the first call fails. A bad text is reported once on standard error, and nothing is logged.
 // A receiver is called with no lock held, and may call any function of the library.
 #pragma once
 
@@ -19,7 +19,8 @@ bool log_enabled(gpupool_log_level_t level) noexcept;
 /// line that a receiver causes is not sent, because that could go on without end.
 [[gnu::format(printf, 2, 3)]] void log_line(gpupool_log_level_t level, const char* format, ...) noexcept;
 
-/// Lines up to `level` go to fn(user, level, line); fn null: to standard error.
+/// Lines up to `level` go to fn(user, level, line); fn null: where GPUPOOL_LOG says, or
+/// to standard error.
 void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcept;
 
 /// From hold_lines() to the matching send_lines(), the lines of this thread wait; the last send_lines() sends
@@ -27,6 +28,8 @@ void set_log(gpupool_log_fn_t fn, void* user, gpupool_log_level_t level) noexcep
 /// call the library. Lines without memory are dropped, and lines beyond a bound are counted.
 void hold_lines() noexcept;
 void send_lines() noexcept;
+/// Whether lines of this thread wait.
+bool has_lines() noexcept;
 
 /// Around fork: the child must not find the log's lock taken.
 void lock_log() noexcept;

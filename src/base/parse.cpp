@@ -39,26 +39,12 @@ constexpr std::array<Unit, 14> kUnits = {{
 constexpr double kTwoTo64 = 18446744073709551616.0;
 
 /// For "%.*s": at most 64 characters, so that the rest of a message is not lost.
-int shown(std::string_view text) noexcept {
+int shown_length(std::string_view text) noexcept {
   return static_cast<int>(std::min<size_t>(text.size(), 64));
 }
 
 char lower(char letter) noexcept {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-}
-
-bool equal_ignoring_case(std::string_view text, std::string_view lower_case) noexcept {
-  if (text.size() != lower_case.size()) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (lower(text[i]) != lower_case[i]) return false;
-  }
-  return true;
-}
-
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 std::optional<uint64_t> factor_of(std::string_view unit) noexcept {
@@ -83,11 +69,6 @@ std::optional<double> percentage(std::string_view text) noexcept {
   const std::optional<double> percent = decimal(trimmed(text.substr(0, text.size() - 1)));
   if (!percent || !(*percent > 0 && *percent <= 100)) return std::nullopt;
   return *percent / 100;
-}
-
-Status refuse(std::string_view name, std::string_view text, const char* why) noexcept {
-  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%.*s is \"%.*s\", %s", shown(name), name.data(), shown(text),
-              text.data(), why);
 }
 
 bool is_percentage(std::string_view all) noexcept {
@@ -120,6 +101,25 @@ Status read_bytes(std::string_view name, std::string_view text, const char* want
 
 }  // namespace
 
+bool equal_ignoring_case(std::string_view text, std::string_view lower_case) noexcept {
+  if (text.size() != lower_case.size()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (lower(text[i]) != lower_case[i]) return false;
+  }
+  return true;
+}
+
+Status refuse(std::string_view name, std::string_view text, const char* why) noexcept {
+  return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "%.*s is \"%.*s\", %s", shown_length(name), name.data(),
+              shown_length(text), text.data(), why);
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
 Status parse_bytes(std::string_view name, std::string_view text, uint64_t& bytes) {
   if (is_percentage(trimmed(text))) return refuse(name, text, "a share, and bytes are wanted");
   return read_bytes(name, text, "not a size such as 4096, 512KiB, 1.5GiB or 8GB", bytes);
@@ -150,31 +150,25 @@ Status parse_share(std::string_view name, std::string_view text, double& share) 
   return kSuccess;
 }
 
-Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& ordinal) {
-  std::string_view all = trimmed(text);
-  gpupool_backend_t kind = GPUPOOL_BACKEND_AUTO;
-  const size_t colon = all.find(':');
-  const std::string_view word = all.substr(0, colon);
-  bool has_number = colon != std::string_view::npos;
-  std::string_view number = has_number ? all.substr(colon + 1) : "0";
-  if (equal_ignoring_case(word, "cuda")) {
-    kind = GPUPOOL_BACKEND_CUDA;
-  } else if (equal_ignoring_case(word, "sim")) {
-    kind = GPUPOOL_BACKEND_SIM;
-  } else if (!equal_ignoring_case(word, "auto")) {
-    if (has_number)
-      number = "";
-    else
-      number = word;
+Status parse_time(std::string_view name, std::string_view text, uint64_t& nanoseconds) {
+  struct TimeUnit {
+    std::string_view name;
+    double seconds;
+  };
+  static constexpr TimeUnit kTimeUnits[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"min", 60}, {"h", 3600}};
+  constexpr double kYear = 366.0 * 86400;
+  const std::string_view all = trimmed(text);
+  const size_t number_end = std::min(all.find_first_not_of("0123456789."), all.size());
+  const std::optional<double> value = decimal(all.substr(0, number_end));
+  const std::string_view unit = trimmed(all.substr(number_end));
+  for (const TimeUnit& each : kTimeUnits) {
+    if (!value || !equal_ignoring_case(unit, each.name)) continue;
+    const double seconds = *value * each.seconds;
+    if (!(seconds >= 1e-3 && seconds <= kYear)) break;
+    nanoseconds = static_cast<uint64_t>(seconds * 1e9);
+    return kSuccess;
   }
-  int32_t value = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error != std::errc() || end != number.data() + number.size() || number.empty() || value < 0) {
-    return refuse("device", text, "not a device such as cuda, cuda:1, sim, sim:3, auto or 2");
-  }
-  backend = kind;
-  ordinal = value;
-  return kSuccess;
+  return refuse(name, text, "not a time such as 500ms, 30s, 5min or 1h, up to a year");
 }
 
 Status read_switch(const char* name, bool& is_on) {

@@ -46,6 +46,12 @@ void keep_in_line(char* text) noexcept {
   }
 }
 
+void add_line(std::string& text, std::string line) {
+  keep_in_line(line.data());
+  if (!text.empty()) text += '\n';
+  text += line;
+}
+
 Status fail(Status status, const char* format, ...) noexcept {
   std::va_list arguments;
   va_start(arguments, format);
@@ -62,12 +68,15 @@ Status fail_driver(Status status, int32_t driver_code, const char* format, ...) 
   return status;
 }
 
-void explain(std::string_view text) noexcept {
+void explain(std::string_view lines) noexcept {
   char* const message = error_record.message;
   const size_t length = std::strlen(message);
-  std::snprintf(message + length, sizeof error_record.message - length, "%.*s", static_cast<int>(text.size()),
-                text.data());
-  keep_in_line(message + length);
+  std::snprintf(message + length, sizeof error_record.message - length, "\n%.*s",
+                static_cast<int>(lines.size()), lines.data());
+}
+
+size_t first_line_length(const ErrorRecord& record) noexcept {
+  return std::strcspn(record.message, "\n");
 }
 
 const char* status_name(Status status) noexcept {
@@ -85,6 +94,7 @@ const char* status_name(Status status) noexcept {
     case GPUPOOL_ERROR_FORKED: return "GPUPOOL_ERROR_FORKED";
     case GPUPOOL_ERROR_INTERNAL: return "GPUPOOL_ERROR_INTERNAL";
     case GPUPOOL_ERROR_ASLEEP: return "GPUPOOL_ERROR_ASLEEP";
+    case GPUPOOL_ERROR_INTERRUPTED: return "GPUPOOL_ERROR_INTERRUPTED";
     case GPUPOOL_STATUS_FORCE32: break;
   }
   return "unknown status";

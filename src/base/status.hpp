@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "gpupool/gpupool.h"
@@ -42,6 +43,9 @@ size_t own_length(std::string_view message) noexcept;
 /// Makes text one line: control characters, which only text of others can have, become question marks.
 void keep_in_line(char* text) noexcept;
 
+/// Adds a line to a text of several, and keeps it one.
+void add_line(std::string& text, std::string line);
+
 /// Records a failure, formatted as by printf, and returns `status`. The message must be no longer than
 /// kMessageLength.
 [[gnu::format(printf, 2, 3), gnu::cold]] Status fail(Status status, const char* format, ...) noexcept;
@@ -50,9 +54,12 @@ void keep_in_line(char* text) noexcept;
 [[gnu::format(printf, 3, 4), gnu::cold]] Status fail_driver(Status status, int32_t driver_code,
                                                             const char* format, ...) noexcept;
 
-/// Goes on behind the message of the last failure, where one line cannot hold all: who has the memory that
-/// was missing.
-[[gnu::cold]] void explain(std::string_view text) noexcept;
+/// Goes on below the message of the last failure, where one line cannot hold all: lines that say who has the
+/// memory that was missing. What the record has no room for is cut.
+[[gnu::cold]] void explain(std::string_view lines) noexcept;
+
+/// The length of the message's first line: what the log takes of it.
+size_t first_line_length(const ErrorRecord& record) noexcept;
 
 /// The name of a status; "unknown status" for any other number.
 const char* status_name(Status status) noexcept;

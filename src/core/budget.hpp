@@ -27,6 +27,12 @@ class Commons {
   virtual uint64_t limit() const noexcept = 0;
 };
 
+/// What bounds a pool from outside of the program, and who says so, in words that live for ever.
+struct Ceiling {
+  uint64_t bytes = ~uint64_t{0};
+  const char* name = nullptr;
+};
+
 /// Bytes are charged before memory is created and refunded after it is released, so reserved memory never
 /// exceeds the limit, even when threads race.
 class Limit {
@@ -53,10 +59,15 @@ class Limit {
     refund_own(bytes);
   }
 
-  /// Sets the limit; false, and nothing changed, if more than that is used.
-  bool set(uint64_t limit) noexcept {
+  /// Sets the limit to what the owner asks for, up to the ceiling; false, and nothing changed, if more than
+  /// that is used.
+  bool set(uint64_t asked, const Ceiling& ceiling = {}) noexcept {
     const SpinGuard lock(lock_);
+    const bool is_bound = ceiling.bytes < asked;
+    const uint64_t limit = is_bound ? ceiling.bytes : asked;
     if (used() > limit) return false;
+    asked_.store(asked, std::memory_order_relaxed);
+    bound_by_.store(is_bound ? ceiling.name : nullptr, std::memory_order_relaxed);
     limit_.store(limit, std::memory_order_release);
     return true;
   }
@@ -64,13 +75,18 @@ class Limit {
   // These take no lock.
 
   uint64_t used() const noexcept { return used_.load(std::memory_order_acquire); }
-  /// The limit that was set, and what is left of it, regardless of the commons.
+  /// What the owner asked for; kNone: nothing.
+  uint64_t asked() const noexcept { return asked_.load(std::memory_order_relaxed); }
+  /// Whose ceiling holds instead of that; nullptr: nobody's.
+  const char* bound_by() const noexcept { return bound_by_.load(std::memory_order_relaxed); }
+  /// The limit, and what is left of it, regardless of the commons.
   uint64_t own() const noexcept { return limit_.load(std::memory_order_relaxed); }
   uint64_t own_room() const noexcept {
     const uint64_t now = used();
     const uint64_t most = own();
     return now < most ? most - now : 0;
   }
+  bool is_common() const noexcept { return commons_ != nullptr; }
   uint64_t get() const noexcept { return commons_ == nullptr ? own() : std::min(own(), commons_->limit()); }
   uint64_t room() const noexcept {
     return commons_ == nullptr ? own_room() : std::min(own_room(), commons_->room());
@@ -86,6 +102,8 @@ class Limit {
   SpinLock lock_;  // for changes, which must see the limit and the used bytes together
   std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> limit_{kNone};
+  std::atomic<uint64_t> asked_{kNone};
+  std::atomic<const char*> bound_by_{nullptr};
 };
 
 /// One pool's use of a limit, which several pools may share.
@@ -107,11 +125,17 @@ class Budget {
     shared_->refund(bytes);
   }
 
-  bool set_limit(uint64_t limit) noexcept { return shared_->set(limit); }
+  bool set_limit(uint64_t asked, const Ceiling& ceiling = {}) noexcept {
+    return shared_->set(asked, ceiling);
+  }
 
   uint64_t used() const noexcept { return used_.load(std::memory_order_acquire); }
   uint64_t limit() const noexcept { return shared_->get(); }
   uint64_t room() const noexcept { return shared_->room(); }
+  uint64_t asked_limit() const noexcept { return shared_->asked(); }
+  const char* bound_by() const noexcept { return shared_->bound_by(); }
+  /// Whether other processes are charged to the limit as well.
+  bool is_common() const noexcept { return shared_->is_common(); }
   uint64_t own_limit() const noexcept { return shared_->own(); }
   uint64_t own_room() const noexcept { return shared_->own_room(); }
   const std::shared_ptr<Limit>& shared() const noexcept { return shared_; }

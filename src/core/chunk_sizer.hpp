@@ -14,8 +14,9 @@ namespace gpupool::internal {
 /// holds. On both, chunks inside a much larger block grow with the block, because it frees them all at once.
 /// Where room does not count, coarse ones are half of it, which moves between streams at a low price.
 struct ChunkSizer {
-  uint64_t max_chunk = policy::kMaxChunk;  // that blocks may share
-  uint64_t max_shared = ~uint64_t{0};      // that blocks may share where processes share the limit
+  uint64_t max_chunk = policy::kMaxChunk;      // that blocks may share
+  uint64_t max_shared = ~uint64_t{0};          // that blocks may share where processes share the limit
+  uint64_t block_parts = policy::kBlockParts;  // of a block, that a coarse chunk inside it is
   bool fine = false;
   uint64_t max_inside = 0;  // of chunks inside a block where room does not count; 0: it does
 
@@ -40,7 +41,7 @@ struct ChunkSizer {
     const uint64_t large = std::min(block / (fine ? kFineBlockParts : kLargeBlockParts), max_inside);
     if (large >= 2 * kMaxChunk) return large;
     if (fine) return std::min(block / kFineBlockParts, max_chunk);
-    return std::min(std::max(block / kBlockParts, std::min(block, kWholeBlock)), max_chunk);
+    return std::min(std::max(block / block_parts, std::min(block, kWholeBlock)), max_chunk);
   }
 };
 

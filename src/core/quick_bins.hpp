@@ -83,17 +83,21 @@ class alignas(64) QuickBins {
     return drain_slots(0, kSmallSlots, most, taken);
   }
 
-  /// Calls visit(block) for everything, until it returns false.
+  /// Calls visit(block) for everything, until it returns false. The large ones come first.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const Range* block = loose_; block != nullptr; block = block->link) {
       if (!visit(block)) return;
     }
-    for (size_t slot = filled_.first_from(0); slot < kSlots; slot = filled_.first_from(slot + 1)) {
-      for (const Range* block = tops_[slot]; block != nullptr; block = block->link) {
-        if (!visit(block)) return;
+    const auto visit_slots = [&](size_t from, size_t end) {
+      for (size_t slot = filled_.first_from(from); slot < end; slot = filled_.first_from(slot + 1)) {
+        for (const Range* block = tops_[slot]; block != nullptr; block = block->link) {
+          if (!visit(block)) return false;
+        }
       }
-    }
+      return true;
+    };
+    if (visit_slots(kSmallSlots, kSlots)) (void)visit_slots(0, kSmallSlots);
   }
 
   /// Every block is where pop() looks for it, or loose; every stack is marked; and what is counted is there.

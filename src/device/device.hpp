@@ -8,10 +8,14 @@
 //   - out-parameters are never null, and are written on success only.
 // Callers ensure them; implementations need not check (the simulated device does, and counts faults).
 //
-// Every function may be called from any thread. Only synchronize, synchronize_all, allocate, deallocate,
-// synchronize_stream and destroy_stream may wait for the GPU, and transfer if much is already queued.
-// Functions describe a failure with fail() or fail_driver(); if the device lacks memory, that is
-// GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function returns GPUPOOL_ERROR_SHUTTING_DOWN.
+// Every function may be called from any thread, with one exception: capture_id, record and wait touch a
+// stream. While a capture begins or ends there on another thread, that ends the capture or the process, so
+// they are for calls whose caller uses the stream (StreamUser in the pool). Only synchronize,
+// synchronize_all, allocate, deallocate, synchronize_stream and destroy_stream may wait for the GPU, and
+// transfer if much is already queued.
+// Functions describe a failure with fail() or fail_driver(); if the device lacks memory, or the process
+// addresses, that is GPUPOOL_ERROR_OUT_OF_MEMORY. After the driver has gone, every function returns
+// GPUPOOL_ERROR_SHUTTING_DOWN.
 #pragma once
 
 #include <array>
@@ -45,7 +49,7 @@ enum class Permission : int32_t {
 };
 
 /// What a pool in debug mode annotate says of its memory.
-enum class Standing : uint8_t {
+enum class Accessibility : uint8_t {
   open,    // anybody may touch it: it is the pool's no longer, or the pool itself is at it
   closed,  // nobody may
   block,   // what was open is a block now
@@ -67,14 +71,16 @@ struct SharedChunk {
 /// The properties of a device that never change.
 struct DeviceInfo {
   gpupool_backend_t backend = GPUPOOL_BACKEND_SIM;
+  const char* backend_name = "sim";
   int32_t ordinal = 0;
   uint32_t capabilities = 0;  // bits of gpupool_capability_t
   uint64_t total = 0;
   uint64_t granularity = 0;  // a power of two
   int32_t driver_version = 0;
   int32_t compute_capability = 0;
-  bool keeps_data = true;  // false: addresses only, and nothing can be read back
-  bool annotates = false;  // annotate() has a use
+  bool keeps_data = true;            // false: addresses only, and nothing can be read back
+  bool annotates = false;            // annotate() has a use
+  bool ends_before_process = false;  // its driver: once it has, every call gives SHUTTING_DOWN
   // Accesses are checked when work runs, not when it is queued: by compute-sanitizer, which knows of no
   // chunks.
   bool is_under_sanitizer = false;
@@ -119,6 +125,10 @@ class Device {
   /// Monotonic time for measuring calls: virtual on the simulated device.
   virtual uint64_t now_ns() noexcept = 0;
 
+  /// Whether whoever owns the device's context has reset or destroyed it: streams, events and the driver's
+  /// own allocations went with it, and what a pool has mapped belongs to nobody. Final, and quick to ask.
+  virtual bool is_lost() noexcept { return false; }
+
   // ---- virtual memory
 
   virtual Status reserve_addresses(uint64_t size, Address& base) = 0;
@@ -156,18 +166,23 @@ class Device {
 
   // ---- order
 
-  /// Records a new event behind the work queued on stream. Return it with recycle.
-  virtual Status record(Stream stream, Event& event) = 0;
+  /// A number for the context that a stream belongs to: 0 for the device's own. May be asked at any time.
+  virtual Status context_of(Stream stream, uint64_t& context) = 0;
+  /// Records a new event behind the work queued on stream, which belongs to that context. Return it with
+  /// recycle.
+  virtual Status record(Stream stream, uint64_t context, Event& event) = 0;
   virtual Status query(Event event, bool& passed) = 0;
-  /// Whether everything queued on stream is done.
-  virtual Status query_stream(Stream stream, bool& idle) = 0;
   /// Makes later work of stream wait for event, on the GPU.
   virtual Status wait(Stream stream, Event event) = 0;
   /// Waits for event on the host.
   virtual Status synchronize(Event event) = 0;
   virtual void recycle(Event event) noexcept = 0;
-  /// Waits on the host for everything queued on any stream of the device's context.
-  virtual Status synchronize_all() = 0;
+  /// Waits on the host for everything queued so far on any stream of a context, 0: the device's own. Legal
+  /// while streams capture, on any thread. Costs about 100 us, and other threads may have to wait to queue
+  /// work meanwhile.
+  virtual Status synchronize_all(uint64_t context) = 0;
+  /// Whether a stream captures, or other streams' captures forbid to touch it. May be asked at any time.
+  virtual Status is_capturing(Stream stream, bool& capturing) = 0;
   /// A number that names the capture in progress on stream; 0 if there is none. kCaptureElsewhere: the stream
   /// is not capturing, but querying it would disturb another stream that is (the legacy stream).
   virtual Status capture_id(Stream stream, uint64_t& id) = 0;
@@ -202,7 +217,7 @@ class Device {
 
   /// Says who may touch memory of the pool, for the device and the tools that watch accesses to it. On a
   /// simulated device, the pool's own fill_words, transfer and inspect may touch all of it.
-  virtual void annotate(Address address, uint64_t size, Standing standing) noexcept = 0;
+  virtual void annotate(Address address, uint64_t size, Accessibility accessibility) noexcept = 0;
 };
 
 }  // namespace gpupool::internal

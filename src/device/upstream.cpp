@@ -20,6 +20,7 @@ class UpstreamDevice final : public Device {
   const DeviceInfo& info() const noexcept override { return streams_->info(); }
   Status free_memory(uint64_t& free) override { return streams_->free_memory(free); }
   uint64_t now_ns() noexcept override { return streams_->now_ns(); }
+  bool is_lost() noexcept override { return streams_->is_lost(); }
 
   Status reserve_addresses(uint64_t, Address&) override { return no_virtual_memory(); }
   Status release_addresses(Address, uint64_t) override { return no_virtual_memory(); }
@@ -65,13 +66,20 @@ class UpstreamDevice final : public Device {
     }
   }
 
-  Status record(Stream stream, Event& event) override { return streams_->record(stream, event); }
+  Status context_of(Stream stream, uint64_t& context) override {
+    return streams_->context_of(stream, context);
+  }
+  Status record(Stream stream, uint64_t context, Event& event) override {
+    return streams_->record(stream, context, event);
+  }
   Status query(Event event, bool& passed) override { return streams_->query(event, passed); }
-  Status query_stream(Stream stream, bool& idle) override { return streams_->query_stream(stream, idle); }
   Status wait(Stream stream, Event event) override { return streams_->wait(stream, event); }
   Status synchronize(Event event) override { return streams_->synchronize(event); }
   void recycle(Event event) noexcept override { streams_->recycle(event); }
-  Status synchronize_all() override { return streams_->synchronize_all(); }
+  Status synchronize_all(uint64_t context) override { return streams_->synchronize_all(context); }
+  Status is_capturing(Stream stream, bool& capturing) override {
+    return streams_->is_capturing(stream, capturing);
+  }
   Status capture_id(Stream stream, uint64_t& id) override { return streams_->capture_id(stream, id); }
 
   Status create_stream(Stream& stream) override { return streams_->create_stream(stream); }
@@ -95,7 +103,7 @@ class UpstreamDevice final : public Device {
   Status inspect(std::span<const Look> looks, Address report, Stream stream) override {
     return streams_->inspect(looks, report, stream);
   }
-  void annotate(Address, uint64_t, Standing) noexcept override {}
+  void annotate(Address, uint64_t, Accessibility) noexcept override {}
 
  private:
   std::unique_ptr<Device> streams_;

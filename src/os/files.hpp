@@ -36,6 +36,19 @@ void close_kept(KeptFile& file) noexcept;
 /// does not only fail, it sends SIGXFSZ, which ends the program.
 bool may_be_as_large(uint64_t bytes) noexcept;
 
+/// Adds to the end of a file, which is made if there is none, for its owner only. Also on Windows. False:
+/// none or not all of the text is there.
+bool append_to_file(const char* path, const char* text, size_t bytes) noexcept;
+
+// These three are also on Windows.
+
+/// Renames a file; one that has the new name goes. False, with errno: nothing has changed.
+bool replace_file(const char* from, const char* to) noexcept;
+/// Whether anything has this name, even a symbolic link that leads nowhere.
+bool is_there(const char* path) noexcept;
+/// The path from the root. False, with errno: there is no room for it.
+bool whole_path(const char* path, char* whole, size_t room) noexcept;
+
 /// Opens the file behind a descriptor anew, to read and write; -1: the system does not.
 int open_again(int file) noexcept;
 /// Marks a part as in use, until the last copy of this descriptor, and the last mapping of it, is gone.

@@ -11,9 +11,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 
 #include "os/clock.hpp"
@@ -47,14 +45,8 @@ void read_command_line(char* text, size_t room) noexcept {
   text[std::max<ssize_t>(read_begin("/proc/self/cmdline", text, room - 1), 0)] = '\0';
 }
 
-uint64_t available_memory() noexcept {
-  char text[4096] = {};
-  if (read_begin("/proc/meminfo", text, sizeof text - 1) <= 0) return 0;
-  const char* const line = std::strstr(text, "MemAvailable:");
-  uint64_t kilobytes = 0;
-  return line != nullptr && std::sscanf(line, "MemAvailable: %" SCNu64 " kB", &kilobytes) == 1
-             ? kilobytes * 1024
-             : 0;
+const char* const* environment() noexcept {
+  return environ;
 }
 
 const char* trusted_environment(const char* name) noexcept {

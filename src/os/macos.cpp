@@ -40,8 +40,8 @@ void read_command_line(char* text, size_t room) noexcept {
   text[used] = '\0';
 }
 
-uint64_t available_memory() noexcept {
-  return 0;
+const char* const* environment() noexcept {
+  return *_NSGetEnviron();
 }
 
 const char* trusted_environment(const char* name) noexcept {

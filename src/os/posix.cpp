@@ -6,11 +6,17 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
 
+#include "os/clock.hpp"
 #include "os/files.hpp"
 #include "os/library.hpp"
 #include "os/posix.hpp"
@@ -37,13 +43,51 @@ void watch_fork(ForkHook before, ForkHook in_parent, ForkHook in_child) noexcept
 
 // ---- threads
 
+namespace {
+
+/// What runs at a thread's end where the process has no key left: the compiler's way, which needs none. It
+/// comes a little sooner, before the destructors of keys.
+class Ending {
+ public:
+  constexpr Ending() = default;
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  ~Ending() {
+    for (Call& call : calls_) {
+      if (call.run != nullptr) std::exchange(call.run, nullptr)(call.data);
+    }
+  }
+
+  void set(void (*run)(void*), void* data) noexcept {
+    for (Call& call : calls_) {
+      if (call.run != run && call.run != nullptr) continue;
+      call = {run, data};
+      return;
+    }
+  }
+
+ private:
+  struct Call {
+    void (*run)(void*) = nullptr;
+    void* data = nullptr;
+  };
+  std::array<Call, 4> calls_{};  // there are fewer functions
+};
+constinit thread_local Ending ending;
+constinit thread_local bool has_ending = false;  // a thread that never needed it has no destructor to run
+
+}  // namespace
+
 /// Without a lock or a guard, which a child of fork would inherit taken: where several threads come first,
 /// one key stays. Storage outlives a key's destructors, so none is copied.
-void at_thread_end(std::atomic<uint64_t>& key, void (*run)(void*), void* data) noexcept {
+void at_thread_end(std::atomic<uint64_t>& key, void (*run)(void*), void* data, size_t) noexcept {
   uint64_t known = key.load(std::memory_order_acquire);
   if (known == kNoKey) {
     pthread_key_t created{};
-    if (pthread_key_create(&created, run) != 0) return;
+    if (has_ending || pthread_key_create(&created, run) != 0) {
+      has_ending = true;
+      return ending.set(run, data);
+    }
     if (key.compare_exchange_strong(known, created)) {
       known = created;
     } else {
@@ -51,12 +95,6 @@ void at_thread_end(std::atomic<uint64_t>& key, void (*run)(void*), void* data) n
     }
   }
   pthread_setspecific(static_cast<pthread_key_t>(known), data);
-}
-
-void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept {
-  (void)bytes;
-  static constinit std::atomic<uint64_t> key{kNoKey};
-  at_thread_end(key, run, data);
 }
 
 bool HelperThread::start(const char* name, void* (*run)(void*), void* with) noexcept {
@@ -125,6 +163,49 @@ bool may_be_as_large(uint64_t bytes) noexcept {
   const bool may = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes;
   if (!may) errno = EFBIG;
   return may;
+}
+
+bool append_to_file(const char* path, const char* text, size_t bytes) noexcept {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  const int file = open(path, kFlags, 0600);
+  if (file < 0) return false;
+  struct stat seen {};
+  const bool is_done = fstat(file, &seen) == 0 &&
+                       may_be_as_large(static_cast<uint64_t>(seen.st_size) + bytes) &&
+                       ::write(file, text, bytes) == static_cast<ssize_t>(bytes);
+  (void)close(file);
+  return is_done;
+}
+
+bool replace_file(const char* from, const char* to) noexcept {
+  return std::rename(from, to) == 0;
+}
+
+bool is_there(const char* path) noexcept {
+  struct stat seen {};
+  return lstat(path, &seen) == 0;
+}
+
+bool whole_path(const char* path, char* whole, size_t room) noexcept {
+  whole[0] = '\0';
+  if (path[0] != '/' && getcwd(whole, room) == nullptr) return false;
+  const size_t used = std::strlen(whole);
+  const int length = std::snprintf(whole + used, room - used, used == 0 ? "%s" : "/%s", path);
+  if (static_cast<size_t>(length) < room - used) return true;
+  errno = ENAMETOOLONG;
+  return false;
+}
+
+// ---- the clock
+
+void write_time(char* text, size_t room) noexcept {
+  timespec now{};
+  tm parts{};
+  (void)clock_gettime(CLOCK_REALTIME, &now);
+  (void)gmtime_r(&now.tv_sec, &parts);
+  (void)std::snprintf(text, room, "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ", parts.tm_year + 1900,
+                      parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                      now.tv_nsec / 1000);
 }
 
 // ---- libraries

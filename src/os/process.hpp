@@ -14,9 +14,8 @@ const char* program_name() noexcept;
 /// The arguments, each followed by a zero, as many as there is room for.
 void read_command_line(char* text, size_t room) noexcept;
 
-/// Memory that programs can still have without swapping; 0: the system does not say.
-uint64_t available_memory() noexcept;
-
+/// All variables, as "NAME=VALUE", and a null at the end.
+const char* const* environment() noexcept;
 /// As getenv, but null in a program that runs with more rights than whoever started it.
 const char* trusted_environment(const char* name) noexcept;
 

@@ -2,8 +2,8 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-#include "os/posix.hpp"
 #include "os/stack.hpp"
+#include "os/stack_posix.hpp"
 
 namespace gpupool::internal::os {
 namespace {

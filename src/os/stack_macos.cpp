@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "os/posix.hpp"
 #include "os/stack.hpp"
+#include "os/stack_posix.hpp"
 
 namespace gpupool::internal::os {
 

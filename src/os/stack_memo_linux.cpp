@@ -21,6 +21,8 @@
 
 #include "os/posix.hpp"
 #include "os/stack.hpp"
+#include "os/stack_posix.hpp"
+#include "os/thread.hpp"
 
 namespace gpupool::internal::os {
 
@@ -215,7 +217,7 @@ Memo* memo_of_thread() noexcept {
       mmap(nullptr, sizeof(Memo), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return nullptr;
   memo = static_cast<Memo*>(room);
-  at_thread_end(memo_key, release, memo);
+  at_thread_end(memo_key, release, memo, 0);
   return memo;
 }
 

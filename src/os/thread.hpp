@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,10 +14,11 @@ void forget_thread_id() noexcept;
 /// The calling thread's name, cut to the room; "" if it has none.
 void read_thread_name(char* text, size_t room) noexcept;
 
-/// Calls run(data) when the calling thread ends; for one function in the program. Where thread-local storage
-/// ends before such calls come, run() gets a copy of the `bytes` as they were in the thread's last call of
-/// this, so call it after every change.
-void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept;
+inline constexpr uint64_t kNoKey = ~uint64_t{0};
+/// Calls run(data) when the calling thread ends; for one function for each key, which begins as kNoKey. Where
+/// thread-local storage ends before such calls come, run() gets a copy of the `bytes` as they were in the
+/// thread's last call of this, so call it after every change.
+void at_thread_end(std::atomic<uint64_t>& key, void (*run)(void*), void* data, size_t bytes) noexcept;
 
 /// A thread of the library's own. No signal comes to it: they are for the application's threads.
 class HelperThread {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "os/clock.hpp"
+#include "os/files.hpp"
 #include "os/library.hpp"
 #include "os/mutex.hpp"
 #include "os/process.hpp"
@@ -42,8 +43,8 @@ void read_command_line(char* text, size_t room) noexcept {
   (void)std::snprintf(text, room, "%s", GetCommandLineA());
 }
 
-uint64_t available_memory() noexcept {
-  return 0;
+const char* const* environment() noexcept {
+  return _environ;
 }
 
 const char* trusted_environment(const char* name) noexcept {
@@ -103,19 +104,19 @@ void WINAPI on_thread_end(void* value) {
 }  // namespace
 
 /// With a copy, because some compilers end thread-local storage before the system calls this.
-void at_thread_end(void (*run)(void*), void* data, size_t bytes) noexcept {
-  static constinit std::atomic<DWORD> known{FLS_OUT_OF_INDEXES};
-  DWORD slot = known.load(std::memory_order_acquire);
-  if (slot == FLS_OUT_OF_INDEXES) {
+void at_thread_end(std::atomic<uint64_t>& key, void (*run)(void*), void* data, size_t bytes) noexcept {
+  uint64_t known = key.load(std::memory_order_acquire);
+  if (known == kNoKey) {
     const DWORD made = FlsAlloc(on_thread_end);
     if (made == FLS_OUT_OF_INDEXES) return;
     // Where several threads come first, one slot stays.
-    if (known.compare_exchange_strong(slot, made)) {
-      slot = made;
+    if (key.compare_exchange_strong(known, made)) {
+      known = made;
     } else {
       (void)FlsFree(made);
     }
   }
+  const auto slot = static_cast<DWORD>(known);
   if (bytes > sizeof(AtEnd::data)) return;
   auto* at_end = static_cast<AtEnd*>(FlsGetValue(slot));
   if (at_end == nullptr) {
@@ -215,6 +216,41 @@ void* find_in_process(const char* name) noexcept {
 }
 
 // ---- clocks
+
+void write_time(char* text, size_t room) noexcept {
+  SYSTEMTIME now{};
+  GetSystemTime(&now);
+  (void)std::snprintf(text, room, "%04d-%02d-%02dT%02d:%02d:%02d.%03d000Z", now.wYear, now.wMonth, now.wDay,
+                      now.wHour, now.wMinute, now.wSecond, now.wMilliseconds);
+}
+
+bool append_to_file(const char* path, const char* text, size_t bytes) noexcept {
+  const HANDLE file = CreateFileA(path, FILE_APPEND_DATA, FILE_SHARE_READ | FILE_SHARE_WRITE, nullptr,
+                                  OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, nullptr);
+  if (file == INVALID_HANDLE_VALUE) return false;
+  DWORD written = 0;
+  const bool is_done =
+      WriteFile(file, text, static_cast<DWORD>(bytes), &written, nullptr) != 0 && written == bytes;
+  (void)CloseHandle(file);
+  return is_done;
+}
+
+bool replace_file(const char* from, const char* to) noexcept {
+  if (MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) != 0) return true;
+  errno = GetLastError() == ERROR_FILE_NOT_FOUND ? ENOENT : EACCES;
+  return false;
+}
+
+bool is_there(const char* path) noexcept {
+  return GetFileAttributesA(path) != INVALID_FILE_ATTRIBUTES;
+}
+
+bool whole_path(const char* path, char* whole, size_t room) noexcept {
+  const DWORD length = GetFullPathNameA(path, static_cast<DWORD>(room), whole, nullptr);
+  if (length != 0 && length < room) return true;
+  errno = ENAMETOOLONG;
+  return false;
+}
 
 /// A timer of high resolution, from Windows 10 on; else what is left of a slice of time.
 void rest(uint32_t nanoseconds) noexcept {

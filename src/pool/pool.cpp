@@ -7,54 +7,49 @@
 #include <utility>
 
 #include "base/defer.hpp"
-#include "pool/audit.hpp"
-#include "pool/blocks.hpp"
-#include "pool/chunk_source.hpp"
-#include "pool/explanation.hpp"
-#include "pool/holders.hpp"
-#include "pool/registry.hpp"
-#include "pool/segment_source.hpp"
-#include "pool/snapshot.hpp"
+#include "pool/handle.hpp"
+#include "pool/memory/blocks.hpp"
+#include "pool/memory/chunk_source.hpp"
+#include "pool/memory/segment_source.hpp"
+#include "pool/observe/audit.hpp"
+#include "pool/observe/explanation.hpp"
+#include "pool/observe/holders.hpp"
+#include "pool/observe/snapshot.hpp"
 
 namespace gpupool::internal {
 
-Pool::Pool(std::unique_ptr<Device> device, const Options& options)
-    : options_(options),
-      device_(std::move(device)),
-      streams_(device_, space_, options.capture_aware),
-      pending_(streams_) {
-  if (options.max_chunk != 0) sizer_.max_chunk = options.max_chunk;
-  (void)ledger_.budget().set_limit(options.limit);
+namespace {
+
+std::unique_ptr<Source> make_source(PoolState& pool) {
+  if (pool.options.vmm) return std::make_unique<ChunkSource>(pool);
+  return std::make_unique<SegmentSource>(pool);
 }
 
-Pool::Pool(const std::shared_ptr<Pool>& parent)
-    : options_(parent->options_),
-      company_{parent->company_.neighbours, false},
-      device_(parent->device_.shared()),
-      sizer_(parent->sizer_),
-      ledger_(parent->ledger_.budget().shared()),
-      streams_(device_, space_, false),
-      pending_(streams_),
-      others_(rooms_, parent) {
-  options_.capture_aware = false;
-  options_.is_child = true;
-  options_.debug = {};
-}
+}  // namespace
 
-std::unique_ptr<Source> Pool::make_source() {
-  if (options_.vmm) return std::make_unique<ChunkSource>(rooms_, backing_);
-  return std::make_unique<SegmentSource>(rooms_);
+Pool::Pool(std::unique_ptr<Device> device, const Options& options, std::unique_ptr<Helpers> helpers)
+    : Pool(helpers, std::shared_ptr<Device>(std::move(device)), options) {}
+
+Pool::Pool(Pool& parent, std::unique_ptr<Helpers> helpers)
+    : Pool(helpers, PoolState::Child{}, parent.state_) {}
+
+template <typename... Arguments>
+Pool::Pool(std::unique_ptr<Helpers>& helpers, Arguments&&... arguments)
+    : state_(std::forward<Arguments>(arguments)...),
+      helpers_(std::move(helpers)),
+      source_(make_source(state_)),
+      debugger_(state_.options.debug.any() ? std::make_unique<Debugger>(state_, slow_malloc_, slow_free_,
+                                                                        reclaimer_, watcher_, sampler_)
+                                           : nullptr),
+      sleeper_(state_, {*source_, reclaimer_, capacity_, exports_, protections_, *helpers_, oom_handler_,
+                        debugger_.get()}) {
+  reclaimer_.set_keepers(debugger_.get(), &sleeper_.keeper());
+  if (state_.options.debug.slows()) slow_malloc_.keep_no_lanes();
+  state_.onlooker = &display_;
 }
 
 /// Nothing is left to release: try_to_end() did that, or the driver has gone with the memory.
 Pool::~Pool() = default;
-
-Status Pool::begin_debugging() {
-  const DebuggedRooms debugged{rooms_, door_, backing_, slow_path_, way_back_, sleeper_, watcher_, sampler_};
-  debugger_ = std::make_unique<Debugger>(*this, debugged, options_.debug);
-  if (options_.debug.slows()) slow_path_.keep_no_lanes();
-  return debugger_->begin();
-}
 
 Status Pool::check(uint64_t& count, std::string& text) {
   count = 0;
@@ -63,28 +58,29 @@ Status Pool::check(uint64_t& count, std::string& text) {
 
 /// After fork the driver must not be asked: statistics stay as they were.
 bool Pool::is_usable() const noexcept {
-  return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) != Life::forked;
+  return state_.where != nullptr && state_.life() != Life::forked;
 }
 
 bool Pool::is_live() const noexcept {
-  return handle_ != nullptr && handle_->life.load(std::memory_order_acquire) == Life::live;
+  return state_.life() == Life::live;
 }
 
-void Pool::share(std::unique_ptr<Neighbours> group) noexcept {
-  company_.neighbours = group.get();
-  ledger_.budget().shared()->join(std::move(group));
+void Pool::share(std::unique_ptr<GroupLimit> group) noexcept {
+  state_.group.limit = group.get();
+  state_.ledger.budget().shared()->join(std::move(group));
 }
 
 void Pool::set_handle(gpupool_t* handle) noexcept {
-  handle_ = handle;
-  id_ = handle->id;
+  state_.handle = handle;
+  state_.id = handle->id;
+  state_.where = &handle->life;
 }
 
 // ---- the hot path: no driver call, no allocation, no lock but the thread's own. Rare cases are tail calls
 // of functions of their own, so that the common way saves no registers.
 
 Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
-  ThreadCache* cache = ThreadSlots::find(id_);
+  ThreadCache* cache = ThreadSlots::find(state_.id);
   if (cache == nullptr && is_valid_size(size)) [[unlikely]]
     return malloc_first(size, alignment, stream, address);
   if (alignment > kUnit || !is_valid_size(size)) [[unlikely]]
@@ -100,7 +96,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   open_cache();
   const Status status = malloc(size, alignment, stream, address);
   // A destructor of this thread may call the pool after ours has run, and ours may not get another round.
-  if (ThreadSlots::is_ending()) ThreadSlots::forget(id_);
+  if (ThreadSlots::is_ending()) ThreadSlots::forget(state_.id);
   return status;
 }
 
@@ -121,6 +117,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
   Range* block = lane != nullptr ? lane->bins.pop(size) : nullptr;
   if (block != nullptr) return malloc_cached(cache, *block, size, address);
   cache.lock.unlock();
+  if (stream == kLegacyStream) return malloc(size, kUnit, 0, address);
   return malloc_slow(size, kUnit, stream, address);
 }
 
@@ -144,21 +141,21 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 /// Ends a malloc that may have raised a peak, or that is watched.
 [[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block, Address& address) {
   const bool due = cache.counters.raise(group_of(block.size));
-  Sighting seen;
+  WatchedCall seen;
   watcher_.see_malloc(cache, block, seen);
   cache.lock.unlock();
   watcher_.tell_malloc(seen);
   if (due) {
-    const Lock lock(mutex_, &display_);
-    caches_.fold(counters_);
+    const Lock lock(state_.mutex, &display_);
+    state_.caches.fold(state_.counters);
   }
-  if (debugger_ != nullptr) debugger_->guard(seen, kUnit, address);
+  if (debugger_ != nullptr) debugger_->guard(StreamUser(seen.stream), seen, kUnit, address);
   return kSuccess;
 }
 
 Status Pool::free(Address address, Stream stream) {
   if (address == 0) return kSuccess;
-  Range* block = space_.map.find(address);
+  Range* block = state_.space.map.find(address);
   const Tag tag = block != nullptr ? block->tag.load(std::memory_order_acquire) : Tag{};
   if (!tag.is_plain_live()) [[unlikely]]
     return free_slow(address, stream);
@@ -181,7 +178,8 @@ Status Pool::free(Address address, Stream stream) {
   const Lanes::Place& place = cache.lanes.home(stream);
   if (place.stream != stream) [[unlikely]]
     return free_further(block, tag, stream);
-  place.lane->bins.push(&block);
+  if (place.lane->push(&block, bytes)) [[unlikely]]
+    return free_marked(block, tag, *place.lane);
   return free_cached(block, tag, group, bytes);
 }
 
@@ -195,8 +193,27 @@ Status Pool::free(Address address, Stream stream) {
     return free_slow(address, stream);
   }
   const uint64_t bytes = block.size;
-  lane->bins.push(&block);
+  if (lane->push(&block, bytes)) return free_marked(block, tag, *lane);
   return free_cached(block, tag, group_of(bytes), bytes);
+}
+
+/// The same, after the lane has freed much. The stream's user, who is here, lets other streams have that:
+/// gives the lane's blocks to their heaps, and leaves an event behind them.
+[[gnu::noinline, gnu::cold]] Status Pool::free_marked(Range& block, Tag tag, const Lane& lane) {
+  auto& cache = static_cast<ThreadCache&>(*tag.owner());
+  const StreamUser user(lane.stream);
+  (void)free_cached(block, tag, group_of(block.size), block.size);
+  Lock lock = state_.look();
+  const Streams::Pace pace = state_.streams.pace_of(user);
+  if (pace.gives) {
+    reclaimer_.drain_lane(lock, cache, user.stream());
+    state_.streams.leave_event_now(user);
+  }
+  if (Lane* now = cache.lanes.find(user.stream())) {
+    const std::lock_guard cache_lock(cache.lock);
+    now->count_down(pace.longest);
+  }
+  return kSuccess;
 }
 
 [[gnu::always_inline]] inline Status Pool::free_cached(Range& block, Tag tag, SizeGroup group,
@@ -217,7 +234,7 @@ Status Pool::free(Address address, Stream stream) {
 /// Frees a block that is watched and otherwise like any other: once the free was seen, it takes the short
 /// way. False, with nothing done, for any other block.
 bool Pool::free_watched(Address address, Stream stream) {
-  Range* block = space_.map.find(address);
+  Range* block = state_.space.map.find(address);
   ThreadCache* cache = block != nullptr ? owner_of(*block) : nullptr;
   if (cache == nullptr) return false;
   cache->lock.lock();
@@ -226,10 +243,13 @@ bool Pool::free_watched(Address address, Stream stream) {
     cache->lock.unlock();
     return false;
   }
-  const Sighting seen = watcher_.see_free(*cache, *block);
-  const SizeGroup group = group_of(block->size);
-  lane->bins.push(block);
-  (void)free_cached(*block, block->now(), group, block->size);
+  const WatchedCall seen = watcher_.see_free(*cache, *block);
+  const uint64_t bytes = block->size;
+  if (lane->push(block, bytes)) {
+    (void)free_marked(*block, block->now(), *lane);
+  } else {
+    (void)free_cached(*block, block->now(), group_of(bytes), bytes);
+  }
   watcher_.tell_free(seen);
   return true;
 }
@@ -237,90 +257,144 @@ bool Pool::free_watched(Address address, Stream stream) {
 // ---- everything else, under the pool's lock
 
 Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
-  if (debugger_ != nullptr) return debugger_->malloc(size, alignment, stream, address);
-  Sighting seen;
-  const Status status = slow_path_.malloc(size, alignment, stream, address, seen);
-  watcher_.tell_malloc(seen);
-  return is_shortage(status) ? name_holders(sampler_, status) : status;
+  const StreamUser user(stream);
+  Status status = kSuccess;
+  if (debugger_ != nullptr) {
+    status = debugger_->malloc(size, alignment, user, address);
+  } else {
+    WatchedCall seen;
+    status = slow_malloc_.malloc(size, alignment, user, address, seen);
+    watcher_.tell_malloc(seen);
+    look_for_idle_pools(state_.device.raw());
+  }
+  return is_shortage(status) ? explain_shortage(status) : status;
+}
+
+/// Adds to the thread's error where the memory is, and who holds most of it.
+Status Pool::explain_shortage(Status status) {
+  std::string where;
+  {
+    const Lock lock = state_.look();
+    where = report_.text();
+  }
+  internal::explain(where);
+  Recorder::turn_if_due(Recorder::now());  // a ring keeps what it has recorded
+  return name_holders(sampler_, status);
 }
 
 /// Gives the calling thread a cache: one that an ended thread has left, with what is in it, or a new one.
 void Pool::open_cache() {
   ThreadCache* cache = nullptr;
   {
-    const Lock lock = door_.look();
-    cache = caches_.open();
+    const Lock lock = state_.look();
+    cache = state_.caches.open();
   }
-  ThreadSlots::remember(id_, cache);
+  ThreadSlots::remember(state_.id, cache);
 }
 
 void Pool::close_cache(ThreadCache* cache) noexcept {
-  const std::lock_guard lock(mutex_);
-  caches_.close(cache);
+  const std::lock_guard lock(state_.mutex);
+  state_.caches.close(cache);
 }
 
 Status Pool::free_slow(Address address, Stream stream) {
+  if (stream == kLegacyStream) return free(address, 0);
   if (free_watched(address, stream)) return kSuccess;
-  if (debugger_ != nullptr) return debugger_->free(address, stream);
+  if (debugger_ != nullptr) return debugger_->free(address, StreamUser(stream));
+  look_for_idle_pools(state_.device.raw());
   const Lock lock = enter();
-  return slow_path_.free(address, stream);
+  return slow_free_.free(address, StreamUser(stream));
 }
 
 // ---- the other calls
 
 Status Pool::record_stream(Address address, Stream stream) {
-  if (const Status status = check_stream(stream); status != kSuccess) return status;
+  StreamUser user(stream);
+  if (const Status status = check_stream(user); status != kSuccess) return status;
   if (address == 0) return kSuccess;
   const Lock lock = enter();
-  return slow_path_.record_stream(address, stream);
+  return slow_free_.record_stream(address, user);
 }
 
-Status Pool::retire_stream(Stream stream, bool for_good) {
-  if (const Status status = check_stream(stream); status != kSuccess) return status;
+Status Pool::export_block(Address address, std::string& handle) {
   Lock lock = enter();
-  return way_back_.retire_stream(lock, stream, for_good);
+  if (const Status status = state_.gate.admit(lock); status != kSuccess) return status;
+  if (const Status status = sleeper_.check_awake(address); status != kSuccess) return status;
+  return exports_.add(address, handle);
+}
+
+Status Pool::retire_stream(StreamUser user, bool for_good) {
+  if (const Status status = check_stream(user); status != kSuccess) return status;
+  Lock lock = enter();
+  return reclaimer_.retire_stream(lock, user, for_good);
 }
 
 Status Pool::set_oom_handler(gpupool_oom_fn_t fn, void* user) {
-  const Lock lock = door_.look();
+  const Lock lock = state_.look();
   oom_handler_.set(fn, user);
   return kSuccess;
 }
 
 Status Pool::block_info(Address address, gpupool_block_t& block) {
-  const Lock lock = door_.look();
-  return internal::block_info(rooms_, address, block);
+  const Lock lock = state_.look();
+  return internal::block_info(state_, address, block);
 }
 
-Status Pool::enable_peer(int32_t peer) {
-  const Status status = internal::enable_peer(*this, peer);
-  if (status == kSuccess && options_.vmm) narrator_.say("device %d may access its memory", peer);
+Status Pool::set_limit(uint64_t asked, const Ceiling& ceiling) {
+  const Status status = capacity_.set_limit(asked, ceiling);
+  state_.show_again();
   return status;
 }
 
-Status Pool::set_limit(uint64_t limit) {
-  const Status status = stock_.set_limit(limit);
-  display_.show_again();
-  return status;
-}
-
-Status Pool::request_from_neighbours(uint64_t bytes, uint64_t wait_ns) {
+Status Pool::request_from_group(uint64_t bytes, uint64_t wait_ns) {
   Lock lock = enter();
-  return internal::request_from_neighbours(lock, rooms_, bytes, wait_ns);
+  return internal::request_from_group(lock, state_, bytes, wait_ns);
 }
 
 Status Pool::synchronize() {
+  look_for_idle_pools(state_.device.raw());
   Lock lock = enter();
-  const Status status = way_back_.wait_for_streams(lock, "synchronize");
-  way_back_.settle_all_pending(lock);
+  const Status status = reclaimer_.wait_for_streams(lock, "synchronize", Reclaimer::Extent::everything);
+  reclaimer_.settle_all_pending(lock);
   source_->settle();
   return status;
 }
 
+bool Pool::release_if_idle(uint64_t most) {
+  {
+    const Lock lock = state_.look();
+    if (!idle_.is_due()) return false;
+  }
+  if (capacity_.release_unasked(most, "idle") != 0) return true;
+  const Lock lock = state_.look();
+  idle_.begin_anew();
+  return false;
+}
+
+/// Its user waits for a stream, so what was freed there by now has passed.
+Status Pool::synchronize_stream(Stream stream) {
+  StreamUser user(stream);
+  if (const Status status = check_stream(user); status != kSuccess) return status;
+  StreamOrder* order = nullptr;
+  uint64_t epoch = 0;
+  {
+    const Lock lock = state_.look();
+    order = state_.streams.order_of(user);
+    if (order != nullptr) epoch = order->close_epoch();
+  }
+  if (const Status status = state_.device.raw().synchronize_stream(user.stream()); status != kSuccess)
+    return status;
+  if (order == nullptr) return kSuccess;
+  const Lock lock = state_.look();
+  if (order->stream() == user.stream() && !order->is_retired()) order->pass(epoch);
+  return kSuccess;
+}
+
 Status Pool::capture_id(Stream stream, uint64_t& capture) {
-  if (const Status status = check_stream(stream); status != kSuccess) return status;
+  StreamUser user(stream);
+  if (const Status status = check_stream(user); status != kSuccess) return status;
   uint64_t found = 0;
-  if (const Status status = device_.capture_id(stream, found); status != kSuccess) return status;
+  if (const Status status = state_.device.capture_id(user, found); status != kSuccess) return status;
   capture = found == kCaptureElsewhere ? 0 : found;
   return kSuccess;
 }
@@ -328,9 +402,9 @@ Status Pool::capture_id(Stream stream, uint64_t& capture) {
 Status Pool::release_capture(uint64_t capture) {
   if (capture == 0) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "0 is the number of no capture");
   const Lock lock = enter();
-  if (const Status status = captures_.release(capture); status != kSuccess) return status;
+  if (const Status status = state_.captures.release(capture); status != kSuccess) return status;
   source_->lower();
-  narrator_.say("capture %" PRIu64 " is released", capture);
+  state_.log.say("capture %" PRIu64 " is released", capture);
   return kSuccess;
 }
 
@@ -338,19 +412,20 @@ int Pool::explain(Address address, std::string& text) {
   Explanation explanation(address);
   {
     const Lock lock = enter();
-    explanation.find(space_, debugger_.get());
+    explanation.find(state_.space, debugger_.get());
   }
-  return explanation.tell(id_, device_.info(), sampler_, text);
+  return explanation.tell(state_.id, state_.device.info(), sampler_, text);
 }
 
 void Pool::stats(gpupool_stats_t& stats) {
+  if (is_live()) look_for_idle_pools(state_.device.raw());
   const Lock lock = enter();
-  if (is_usable()) way_back_.settle_pending();
+  if (is_usable()) reclaimer_.settle_pending();
   statistics_.read(stats);
 }
 
 void Pool::snapshot(std::vector<gpupool_segment_t>& segments, std::vector<gpupool_block_t>& blocks) {
-  Snapshot snapshot(space_, device_.info().ordinal);
+  Snapshot snapshot(state_.space, state_.streams, state_.device.info().ordinal);
   {
     Lock lock = enter();
     while (snapshot.step()) lock.give_way();
@@ -363,54 +438,58 @@ std::string Pool::report() {
   constexpr size_t kNamed = 10;
   const std::string most = largest_holders(sampler_, kNamed);
   const Lock lock = enter();
-  return report_.text() + (most.empty() ? "" : " Most is held by: " + most + ".");
+  return report_.text() + (most.empty() ? "" : "\n" + most);
 }
 
 Status Pool::validate() {
   const Lock lock = enter();
-  return Audit(rooms_, backing_, pending_, exports_).run();
+  return Audit(state_, exports_, sleeper_).run();
 }
 
 // ---- the end
 
-/// Lets a destroyed pool end. False while blocks are live, for all threads but one, and while a capturing
-/// stream or a failing driver keeps memory from going; after that it may be tried again. Until then the
-/// pool touches no stream that it could let go of, since its owner may destroy them.
+/// Lets a destroyed pool end. False while blocks are live, while a call on it is inside a function of the
+/// user's, for all threads but one, and while a capturing stream or a failing driver keeps memory from going;
+/// after that it may be tried again. Until then the pool touches no stream that it could let go of, since its
+/// owner may destroy them.
 bool Pool::try_to_end() {
+  const interrupts::Off off;
   Lock lock = enter();
+  if (state_.mutex.callbacks() != 0) return false;
   sleeper_.end_allowance(lock);
-  way_back_.drain_all(lock);
-  if (is_ending_ || caches_.live().blocks != 0) return false;
+  reclaimer_.drain_all(lock);
+  if (is_ending_ || state_.caches.live().blocks != 0) return false;
   is_ending_ = true;
   // No graph of this pool runs any more.
-  captures_.end();
+  state_.captures.end();
   sleeper_.end(lock);
   if (debugger_ != nullptr) debugger_->end(lock);
   exports_.end();
+  (void)reclaimer_.settle_exports(true);
   imports_.end(lock);
   source_->end(lock);
-  // Nobody comes back to a pool that is gone, so what the driver refuses is tried once more here. Once the
+  // Nobody comes back to a pool that is gone, so what the driver refuses is tried twice more here. Once the
   // driver itself has gone, its memory goes with the process.
-  for (int tries = 0; tries < 2 && ledger_.used() != 0; ++tries) {
-    (void)way_back_.wait_for_streams(lock, "the pool's end");
-    way_back_.settle_all_pending(lock);
+  for (int tries = 0; tries < 3 && state_.ledger.used() != 0; ++tries) {
+    (void)reclaimer_.wait_for_streams(lock, "the pool's end", Reclaimer::Extent::freed);
+    reclaimer_.settle_all_pending(lock);
     source_->end(lock);
   }
-  is_ending_ = (ledger_.used() == 0 && imports_.empty()) || !is_usable();
-  if (!is_ending_) streams_.retire_all();
+  is_ending_ = (state_.ledger.used() == 0 && imports_.empty()) || !is_usable();
+  if (!is_ending_) state_.streams.retire_all();
   return is_ending_;
 }
 
 void Pool::lock_all() noexcept {
-  mutex_.lock();
-  caches_.lock_all();
+  state_.mutex.lock();
+  state_.caches.lock_all();
   sampler_.lock();
 }
 
 void Pool::unlock_all() noexcept {
   sampler_.unlock();
-  caches_.unlock_all();
-  mutex_.unlock();
+  state_.caches.unlock_all();
+  state_.mutex.unlock();
 }
 
 }  // namespace gpupool::internal

@@ -14,41 +14,28 @@
 #include <utility>
 #include <vector>
 
-#include "core/chunk_sizer.hpp"
-#include "core/counters.hpp"
-#include "core/heap.hpp"
-#include "pool/backing.hpp"
-#include "pool/caches.hpp"
-#include "pool/captures.hpp"
-#include "pool/debugger.hpp"
-#include "pool/display.hpp"
-#include "pool/door.hpp"
-#include "pool/exports.hpp"
-#include "pool/ledger.hpp"
-#include "pool/metered_device.hpp"
-#include "pool/narrator.hpp"
-#include "pool/neighbours.hpp"
-#include "pool/oom_handler.hpp"
-#include "pool/options.hpp"
-#include "pool/other_pools.hpp"
-#include "pool/peers.hpp"
-#include "pool/pending.hpp"
-#include "pool/protections.hpp"
-#include "pool/provider.hpp"
-#include "pool/quiet_lock.hpp"
-#include "pool/report.hpp"
-#include "pool/rooms.hpp"
-#include "pool/run_stealer.hpp"
-#include "pool/sleeper.hpp"
-#include "pool/slow_path.hpp"
-#include "pool/source.hpp"
-#include "pool/statistics.hpp"
-#include "pool/stock.hpp"
-#include "pool/streams.hpp"
-#include "pool/surplus.hpp"
-#include "pool/thread_slots.hpp"
-#include "pool/watcher.hpp"
-#include "pool/way_back.hpp"
+#include "pool/cache/thread_slots.hpp"
+#include "pool/debug/debugger.hpp"
+#include "pool/memory/exports.hpp"
+#include "pool/memory/peer_access.hpp"
+#include "pool/memory/pool_state.hpp"
+#include "pool/memory/protections.hpp"
+#include "pool/memory/run_stealer.hpp"
+#include "pool/memory/source.hpp"
+#include "pool/observe/display.hpp"
+#include "pool/observe/report.hpp"
+#include "pool/observe/statistics.hpp"
+#include "pool/request/ask_group.hpp"
+#include "pool/request/capacity.hpp"
+#include "pool/request/helpers.hpp"
+#include "pool/request/idle.hpp"
+#include "pool/request/oom_handler.hpp"
+#include "pool/request/reclaimer.hpp"
+#include "pool/request/shortage.hpp"
+#include "pool/request/slow_free.hpp"
+#include "pool/request/slow_malloc.hpp"
+#include "pool/request/watcher.hpp"
+#include "pool/sleep/sleeper.hpp"
 #include "watch/sampler.hpp"
 
 struct gpupool_t;
@@ -59,31 +46,34 @@ class Pool {
  public:
   using Options = PoolOptions;
 
-  Pool(std::unique_ptr<Device> device, const Options& options);
+  /// `helpers` may have what it is short of.
+  Pool(std::unique_ptr<Device> device, const Options& options, std::unique_ptr<Helpers> helpers);
   /// A child, which takes its options from its parent and shares the parent's device and limit.
-  explicit Pool(const std::shared_ptr<Pool>& parent);
+  Pool(Pool& parent, std::unique_ptr<Helpers> helpers);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Call it once, right after creation, if there are debug modes.
-  Status begin_debugging();
+  /// Call it once, right after creation.
+  Status begin() { return debugger_ != nullptr ? debugger_->begin() : kSuccess; }
   /// Charges its memory to a group too, from now on. Call it once, right after creation.
-  void share(std::unique_ptr<Neighbours> group) noexcept;
+  void share(std::unique_ptr<GroupLimit> group) noexcept;
   /// Takes note that it was to share, and cannot.
-  void run_alone() noexcept { company_.runs_alone = true; }
+  void run_alone() noexcept { state_.group.runs_alone = true; }
   /// The group it shares with; null: none.
-  const Neighbours* neighbours() const noexcept { return company_.neighbours; }
+  const GroupLimit* group() const noexcept { return state_.group.limit; }
 
   /// Call it once, right after creation.
   void set_handle(gpupool_t* handle) noexcept;
-  uint64_t id() const noexcept { return id_; }
-  const Options& options() const noexcept { return options_; }
-  MeteredDevice& device() noexcept { return device_; }
-  const MeteredDevice& device() const noexcept { return device_; }
+  uint64_t id() const noexcept { return state_.id; }
+  /// For the rooms of process/, which see all pools.
+  PoolState& state() noexcept { return state_; }
+  const Options& options() const noexcept { return state_.options; }
+  MeteredDevice& device() noexcept { return state_.device; }
+  const MeteredDevice& device() const noexcept { return state_.device; }
   /// Whether it is charged to the same limit.
   bool shares_limit(const Budget& other) const noexcept {
-    return ledger_.budget().shared() == other.shared();
+    return state_.ledger.budget().shared() == other.shared();
   }
 
   // What the functions of gpupool.h with the same names do.
@@ -92,19 +82,19 @@ class Pool {
   Status free(Address address, Stream stream);
   Status record_stream(Address address, Stream stream);
   Status block_info(Address address, gpupool_block_t& block);
-  Status release_stream(Stream stream) { return retire_stream(stream, true); }
-  Status park_stream(Stream stream) { return retire_stream(stream, false); }
+  Status release_stream(Stream stream) { return retire_stream(StreamUser(stream), true); }
+  Status park_stream(Stream stream) { return retire_stream(StreamUser(stream), false); }
   Status capture_id(Stream stream, uint64_t& capture);
   Status release_capture(uint64_t capture);
-  Status enable_peer(int32_t peer);
   Status synchronize();
+  Status synchronize_stream(Stream stream);
   Status empty(uint64_t& released) { return trim(0, released, "empty"); }
   Status trim(uint64_t target, uint64_t& released, const char* why = "trim") {
-    return stock_.trim(target, released, why);
+    return capacity_.trim(target, released, why);
   }
-  Status reserve(uint64_t target, Stream stream) { return stock_.reserve(target, stream); }
-  Status set_limit(uint64_t limit);
-  Status request_from_neighbours(uint64_t bytes, uint64_t wait_ns);
+  Status reserve(uint64_t target, Stream stream) { return capacity_.reserve(target, StreamUser(stream)); }
+  Status set_limit(uint64_t asked, const Ceiling& ceiling = {});
+  Status request_from_group(uint64_t bytes, uint64_t wait_ns);
   Status set_oom_handler(gpupool_oom_fn_t fn, void* user);
   void stats(gpupool_stats_t& stats);
   void reset_peaks() {
@@ -120,10 +110,7 @@ class Pool {
     const Lock lock = enter();
     return protections_.set(*source_, address, access);
   }
-  Status export_block(Address address, std::string& handle) {
-    Lock lock = enter();
-    return exports_.add(lock, address, handle);
-  }
+  Status export_block(Address address, std::string& handle);
   Status import_block(std::string_view handle, Address& address, uint64_t& size) {
     const Lock lock = enter();
     return imports_.open(handle, address, size);
@@ -134,15 +121,11 @@ class Pool {
   }
   /// Says what is at an address. Returns how sure that is, 0: nothing is known. Call it with no lock held.
   int explain(Address address, std::string& text);
-  /// What the address book says of an address; false if it knows nothing. Call it with no lock held.
-  bool find_story(Address address, std::string& story) {
-    return debugger_ != nullptr && debugger_->find_story(address, story);
-  }
   Sleeper& sleeper() noexcept { return sleeper_; }
   const Sampler& sampler() const noexcept { return sampler_; }
   /// Its figures for other processes.
   Display& display() noexcept { return display_; }
-  gpupool_t* handle() const noexcept { return handle_; }
+  gpupool_t* handle() const noexcept { return state_.handle; }
   /// Whether it has a handle, and was not inherited over fork.
   bool is_usable() const noexcept;
   /// Whether it is neither destroyed, nor inherited over fork, nor about to end with the driver.
@@ -158,16 +141,18 @@ class Pool {
 
   /// Releases cached chunks until they come to `bytes`, or none is left.
   Status trim_by(uint64_t bytes, uint64_t& released, const char* why) {
-    return stock_.trim_by(bytes, released, why);
+    return capacity_.trim_by(bytes, released, why);
   }
+  /// Releases at most so much of what is cached if the pool is idle. False: it is not, or nothing can go now.
+  bool release_if_idle(uint64_t most);
   /// When memory was last handed out, in steps.
   uint64_t last_taken() {
-    const Lock lock = door_.look();
-    return space_.serial;
+    const Lock lock = state_.look();
+    return state_.space.serial;
   }
   uint64_t live_bytes() {
     const Lock lock = enter();
-    return caches_.live().allocated;
+    return state_.caches.live().allocated;
   }
   /// Gives the device's peers of now access to all that is mapped.
   Status set_access() {
@@ -194,14 +179,15 @@ class Pool {
   }
 
  private:
-  friend class Sleeper;
-  using Lock = QuietLock;
+  using Lock = PoolLock;
+
+  template <typename... Arguments>
+  explicit Pool(std::unique_ptr<Helpers>& helpers, Arguments&&... arguments);
 
   /// Takes the pool's lock, and begins a new round of questions to the driver.
-  Lock enter() { return door_.enter(); }
+  Lock enter() { return state_.enter(); }
 
-  std::unique_ptr<Source> make_source();
-  Status retire_stream(Stream stream, bool for_good);
+  Status retire_stream(StreamUser user, bool for_good);
   Status malloc_first(uint64_t size, uint64_t alignment, Stream stream, Address& address);
   Status malloc_locked(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
   Status malloc_contended(ThreadCache& cache, uint64_t size, Stream stream, Address& address);
@@ -212,59 +198,36 @@ class Pool {
   Status free_locked(Range& block, Tag tag, Address address, Stream stream);
   Status free_contended(Range& block, Tag tag, Address address, Stream stream);
   Status free_further(Range& block, Tag tag, Stream stream);
+  Status free_marked(Range& block, Tag tag, const Lane& lane);
   Status free_cached(Range& block, Tag tag, SizeGroup group, uint64_t bytes);
   Status free_slow(Address address, Stream stream);
   bool free_watched(Address address, Stream stream);
   void open_cache();
+  Status explain_shortage(Status status);
 
-  gpupool_t* handle_ = nullptr;
-  uint64_t id_ = 0;
-  Options options_;
-  Company company_;
-  MeteredDevice device_;
-  ChunkSizer sizer_;
-
-  mutable WaitedMutex mutex_;  // the pool's lock: guards everything below
-  Ledger ledger_;              // except its budget, which guards itself
-  Space space_;                // except its map, which needs no lock to be read
-  Streams streams_;
-  Caches caches_;
-  Pending pending_;
-  Counters counters_;
-  Captures captures_{options_, device_, streams_};
-  Surplus surplus_{options_, device_, ledger_, space_, streams_, counters_};
-  Narrator narrator_{id_, ledger_};
-  Backing backing_{device_, ledger_, space_, streams_, narrator_};
-  Setbacks setbacks_;
+  PoolState state_;
   bool is_ending_ = false;
-  Sampler sampler_;                     // has a lock of its own
-  std::unique_ptr<Debugger> debugger_;  // null without debug modes
-  Sleeper sleeper_{*this};
-  const Rooms rooms_{id_,     options_,  company_,  sizer_,    device_,  ledger_,  space_,   streams_,
-                     caches_, captures_, counters_, setbacks_, surplus_, sleeper_, narrator_};
-  Display display_{mutex_, rooms_, sampler_};
-  Door door_{mutex_, display_, streams_};
-  Watcher watcher_{rooms_, sampler_, display_};
-  std::unique_ptr<Source> source_ = make_source();
-  RunStealer run_stealer_{rooms_};
-  Protections protections_{rooms_};
-  Exports exports_{rooms_, sleeper_, way_back_, debugger_};
-  Imports imports_{rooms_};
-  Peers peers_{rooms_, backing_, protections_, imports_};
-  WayBack way_back_{rooms_, pending_, exports_, sleeper_, debugger_};
-  Statistics statistics_{rooms_, backing_};
-  Report report_{rooms_, statistics_, exports_};
-  Stock stock_{rooms_, door_, *source_, way_back_, pending_, sleeper_, statistics_, debugger_};
-  OtherPools others_{rooms_};
-  OomHandler oom_handler_{handle_, rooms_};
-  Provider provider_{{rooms_, backing_, way_back_, others_, oom_handler_, debugger_},
-                     *source_,
-                     run_stealer_,
-                     sleeper_,
-                     watcher_,
-                     report_};
-  SlowPath slow_path_{
-      rooms_, {door_, provider_, watcher_, sampler_, sleeper_, protections_, pending_, exports_, way_back_}};
+  const std::unique_ptr<Helpers> helpers_;
+  Sampler sampler_;  // has a lock of its own
+  Watcher watcher_{state_, sampler_};
+  const std::unique_ptr<Source> source_;
+  RunStealer run_stealer_{state_};
+  Protections protections_{state_};
+  Exports exports_{state_};
+  Imports imports_{state_};
+  Peers peers_{state_, protections_, imports_};
+  Reclaimer reclaimer_{state_, exports_};
+  Capacity capacity_{state_, *source_, reclaimer_};
+  OomHandler oom_handler_{state_};
+  Shortage shortage_{state_, reclaimer_, *helpers_, oom_handler_};
+  SlowMalloc slow_malloc_{state_, *source_, run_stealer_, reclaimer_, shortage_, watcher_, sampler_};
+  SlowFree slow_free_{state_, reclaimer_, protections_, watcher_};
+  const std::unique_ptr<Debugger> debugger_;  // null without debug modes
+  Sleeper sleeper_;
+  Idle idle_{state_};
+  Statistics statistics_{state_, sleeper_};
+  Report report_{state_, exports_, sleeper_};
+  Display display_{state_, sampler_, sleeper_};
 };
 
 }  // namespace gpupool::internal

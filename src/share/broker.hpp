@@ -52,6 +52,9 @@ class BrokerCall {
   File connection_;
 };
 
+/// Opens a region that exists, a folder's or a broker's. UNAVAILABLE, with the reason.
+Status open_existing(const Place& place, File& region);
+
 /// What a member of a broker's group keeps: how to open its region again, whatever becomes of the broker, and
 /// the sign that it lives. Neither holds a lock of the region.
 class Anchor {

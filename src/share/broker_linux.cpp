@@ -58,12 +58,43 @@ Status find_socket(const Place& place, SocketName& found) {
   return S_ISSOCK(seen.st_mode) ? kSuccess : unusable(place, "has no socket there");
 }
 
+/// Reads numbers from a file of the system's, as many as there are: `use` gets each. False: there are none.
+template <typename Use>
+bool read_numbers(const char* path, Use use) {
+  std::FILE* const file = std::fopen(path, "re");
+  if (file == nullptr) return false;
+  uint64_t number = 0;
+  uint64_t count = 0;
+  for (; std::fscanf(file, "%" SCNu64, &number) == 1; ++count) use(number, count);
+  std::fclose(file);
+  return count != 0;
+}
+
+/// In a user namespace, all users whom it does not map have one number, which may also be that of a user whom
+/// it maps.
+bool may_be_anybody(uid_t user) {
+  uint64_t unmapped = 65534;
+  (void)read_numbers("/proc/sys/kernel/overflowuid", [&](uint64_t number, uint64_t) { unmapped = number; });
+  if (user != unmapped) return false;
+  constexpr uint64_t kAllUsers = 0xffff'ffff;
+  uint64_t mapped = 0;
+  (void)read_numbers("/proc/self/uid_map", [&](uint64_t number, uint64_t at) {
+    if (at % 3 == 2) mapped += number;  // lines of three: the first inside, the first outside, how many
+  });
+  return mapped < kAllUsers;
+}
+
 /// Whoever listens decides what this process's figures are compared with, so not every user may.
 Status check_broker(const Place& place, const File& connection, uid_t owner) {
   ucred who{};
   socklen_t length = sizeof who;
   if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) != 0)
     return failed(place, "SO_PEERCRED");
+  if (may_be_anybody(who.uid)) {
+    return fail(GPUPOOL_ERROR_UNAVAILABLE,
+                "%s: user %u serves it, which may be anybody in this user namespace", place.path().c_str(),
+                who.uid);
+  }
   if (who.uid == 0 || who.uid == geteuid() || who.uid == owner) return kSuccess;
   return fail(GPUPOOL_ERROR_UNAVAILABLE,
               "%s: user %u serves it, neither root, nor this user, nor the folder's", place.path().c_str(),
@@ -210,6 +241,14 @@ Anchor::~Anchor() {
 bool Anchor::is_ours() const noexcept {
   struct stat seen {};
   return path_ >= 0 && fstat(path_, &seen) == 0 && seen.st_dev == device_ && seen.st_ino == inode_;
+}
+
+Status open_existing(const Place& place, File& region) {
+  if (place.socket.empty()) return open_region(place, false, region);
+  BrokerCall call;
+  File sign;
+  const Status status = call.ask(place, false);
+  return status == kSuccess ? call.receive(place, region, sign) : status;
 }
 
 Status Anchor::take(const Place& place, const File& region, const File& sign) {

@@ -202,7 +202,8 @@ Status Offer::make(Handoff handoff, std::unique_ptr<Offer>& offer) {
   const size_t list_bytes = listed.size() * sizeof(ListedPart);
   File file(memfd_create("gpupool-ticket", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return cannot("memfd_create");
-  if (ftruncate(file.get(), static_cast<off_t>(kHeadBytes + list_bytes)) != 0 ||
+  if (!os::may_be_as_large(kHeadBytes + list_bytes) ||
+      ftruncate(file.get(), static_cast<off_t>(kHeadBytes + list_bytes)) != 0 ||
       fcntl(file.get(), F_ADD_SEALS, kSeals) != 0 ||
       pwrite(file.get(), listed.data(), list_bytes, kHeadBytes) != static_cast<ssize_t>(list_bytes)) {
     return cannot("its ticket");

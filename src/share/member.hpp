@@ -164,7 +164,7 @@ class Turn {
   ~Turn();
 
   /// Asks the neighbours until the group and the device have what this member wants. False: the time is up,
-  /// or there is nobody to ask.
+  /// the call gives up, or there is nobody to ask. Call it without a lock.
   bool wait() noexcept;
 
  private:

@@ -131,9 +131,8 @@ class File {
   int descriptor_ = -1;
 };
 
-/// Opens a region, after checking the folder, the file and its header; creates it if there is none and
-/// `makes` is set. A broker is asked for one that exists: who joins its group asks it beforehand
-/// (broker.hpp). UNAVAILABLE, with the reason: no such region, or one that must not be used.
+/// Opens the region of a folder, after checking the folder, the file and its header; creates it if there is
+/// none and `makes` is set. UNAVAILABLE, with the reason: no such region, or one that must not be used.
 Status open_region(const Place& place, bool makes, File& file);
 
 /// Maps a region from open_region. A child after fork does not have the mapping.

@@ -3,8 +3,6 @@
 // processes wait for: only Linux has both. A process that should share runs alone, and says so.
 #include "share/region.hpp"
 
-#include "share/broker.hpp"
-
 namespace gpupool::internal::share {
 
 std::string Place::path() const {
@@ -23,11 +21,6 @@ Status open_region(const Place& place, bool, File&) {
               place.group.c_str());
 }
 
-Status BrokerCall::ask(const Place& place, bool) {
-  File file;
-  return open_region(place, false, file);
-}
-
 // No region is ever open, so nobody calls the others.
 
 Status map_region(const File&, Layout*& layout) {
@@ -36,22 +29,6 @@ Status map_region(const File&, Layout*& layout) {
 }
 
 void unmap_region(Layout*) noexcept {}
-
-Status BrokerCall::receive(const Place& place, File& region, File&) {
-  return open_region(place, false, region);
-}
-
-Anchor::~Anchor() = default;
-
-Status Anchor::take(const Place&, const File&, const File&) {
-  return kSuccess;
-}
-
-Status Anchor::open(const Place& place, File& region) const {
-  return open_region(place, false, region);
-}
-
-void Anchor::forget() noexcept {}
 
 bool lock_slot(const File&, uint32_t) noexcept {
   return false;

@@ -18,7 +18,6 @@
 #include <new>
 
 #include "os/files.hpp"
-#include "share/broker.hpp"
 
 namespace gpupool::internal::share {
 
@@ -120,14 +119,6 @@ bool set_lock(const File& file, short type, int command, uint32_t slot, struct f
   return fcntl(file.get(), command, &lock) == 0;
 }
 
-/// From the broker, whose answer must come first.
-Status open_from_broker(const Place& place, File& file) {
-  BrokerCall call;
-  File sign;
-  const Status status = call.ask(place, false);
-  return status == kSuccess ? call.receive(place, file, sign) : status;
-}
-
 }  // namespace
 
 void write_header(const Place& place, Header& header) noexcept {
@@ -175,7 +166,6 @@ File::~File() {
 }
 
 Status open_region(const Place& place, bool makes, File& file) {
-  if (!place.socket.empty()) return open_from_broker(place, file);
   File folder;
   if (const Status status = open_folder(place, makes, folder); status != kSuccess) return status;
   const std::string name = file_name(place);

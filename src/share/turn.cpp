@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/defer.hpp"
+#include "base/interrupts.hpp"
 #include "share/member.hpp"
 
 namespace gpupool::internal::share {
@@ -238,6 +239,7 @@ bool Turn::wait() noexcept {
   bool has_asked = false;
   const uint64_t start = now_ns();
   const uint64_t ahead = member_.ahead(start);
+  interrupts::Patience patience(GPUPOOL_WAIT_MEMORY);
   member_.note_live();
   for (;;) {
     const uint32_t seen = region.header.freed.load();
@@ -248,7 +250,7 @@ bool Turn::wait() noexcept {
       return true;
     }
     const uint64_t now = now_ns();
-    if (now >= until_) return false;
+    if (now >= until_ || patience.is_over()) return false;
     if (now >= next_round) {
       asked.reset();
       asked_to_sleep.reset();

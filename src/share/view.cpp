@@ -15,7 +15,7 @@ View::~View() {
 }
 
 Status View::open(const Place& place) {
-  if (const Status status = open_region(place, false, file_); status != kSuccess) return status;
+  if (const Status status = open_existing(place, file_); status != kSuccess) return status;
   return map_region(file_, layout_);
 }
 
@@ -32,6 +32,7 @@ Standing View::standing() const noexcept {
     const int64_t amount = word::amount_of(each.account.state.load());
     if (amount > 0 && !is_locked(file_, slot)) now.limbo += static_cast<uint64_t>(amount) * kUnitBytes;
   }
+  now.limbo = std::min(now.limbo, now.used);
   return now;
 }
 

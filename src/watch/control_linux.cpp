@@ -21,6 +21,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/interrupts.hpp"
 #include "os/files.hpp"
 #include "os/thread.hpp"
 
@@ -48,6 +49,8 @@ struct Served {
 };
 constinit std::mutex served_mutex;
 constinit Served served{};
+/// Whose command the thread carries out.
+constinit thread_local const Connection* asker = nullptr;
 
 Status cannot(const char* what) {
   return fail(GPUPOOL_ERROR_UNAVAILABLE, "GPUPOOL_CONTROL is set, and %s: %s", what, std::strerror(errno));
@@ -107,7 +110,11 @@ Connection& make_room() noexcept {
     if (each.file.number < 0) return each;
     if (each.recording == 0 && (oldest == nullptr || each.order < oldest->order)) oldest = &each;
   }
-  leave(*oldest);  // there is one: a process has at most one recording
+  Reply reply{};  // there is one: a process has at most one recording
+  refuse(reply, Outcome::refused, "%zu others have connected since this connection did: connect again",
+         kConnections);
+  answer(*oldest, reply, -1);
+  leave(*oldest);
   return *oldest;
 }
 
@@ -217,6 +224,11 @@ bool has_left(const Connection& connection) noexcept {
   return poll(&now, 1, 0) > 0 && (now.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
+/// Ends what an asker who has left still has the thread wait for. Other threads' waits are not its concern.
+int32_t end_for_nobody(void*, int32_t) noexcept {
+  return asker != nullptr && has_left(*asker) ? 1 : 0;
+}
+
 /// Takes one request, carries it out and answers it. False: the connection is to end.
 bool serve_one(Connection& connection) noexcept {
   Request request{};
@@ -230,7 +242,9 @@ bool serve_one(Connection& connection) noexcept {
     if (request.command == Command::record_stop) {
       stop_recording(connection, reply);
     } else {
+      asker = &connection;
       served.actions.carry_out(request, reply, file);
+      asker = nullptr;
       if (reply.recording != 0) connection.recording = reply.recording;
     }
     reply.nanoseconds = now() - start;
@@ -300,6 +314,7 @@ Status start(const Actions& actions) {
   std::memcpy(notice.key, served.key, kKeyBytes);
   if (status == kSuccess) status = open_listener(served.listener, notice);
   if (status == kSuccess) status = write_notice(notice, served.notice);
+  if (status == kSuccess) status = interrupts::set_check(end_for_nobody, nullptr, true);
   if (status == kSuccess) status = start_thread();
   if (status == kSuccess) return kSuccess;
   os::close_kept(served.notice);

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <string>
 
 #include "os/process.hpp"
 #include "os/thread.hpp"
@@ -15,34 +14,28 @@
 namespace gpupool::internal {
 namespace {
 
-std::string path_of(const char* text) {
-  std::string path = text;
-  const std::string number = std::to_string(os::process_id());
-  for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at + number.size())) {
-    path.replace(at, 2, number);
-  }
-  return path;
-}
-
+/// Measured once: a ring makes many files.
 uint64_t ticks_per_second(bool by_processor) noexcept {
+  static constinit std::atomic<uint64_t> known{0};
   if (!by_processor) return 1'000'000'000;
+  if (known.load() != 0) return known.load();
   constexpr uint64_t kMeasure = 2'000'000;  // ns
   const uint64_t start = clock_ns();
   const uint64_t first = ticks(true);
   uint64_t now = start;
   while (now - start < kMeasure) now = clock_ns();
-  return (ticks(true) - first) * 1'000'000'000 / (now - start);
+  known.store((ticks(true) - first) * 1'000'000'000 / (now - start));
+  return known.load();
 }
 
 }  // namespace
 
-Status Journal::create(const char* text, bool by_processor) {
-  const std::string path = path_of(text);
-  if (!open_file(path.c_str())) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the recording \"%.200s\" cannot be made: %s", path.c_str(),
+Status Journal::create(const char* path, bool by_processor) {
+  if (!open_file(path)) {
+    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the recording \"%.200s\" cannot be made: %s", path,
                 std::strerror(errno));
   }
-  if (const Status status = map(path.c_str()); status != kSuccess) return status;
+  if (const Status status = map(path); status != kSuccess) return status;
   JournalHeader& head = header();
   head.version = kJournalVersion;
   head.header_bytes = kJournalHeader;
@@ -78,16 +71,16 @@ bool Journal::grow_to(uint64_t bytes) noexcept {
 uint8_t* Journal::claim_chunk(uint64_t now) noexcept {
   const int kept = errno;
   // Counted only where there is room: what a full disk refuses leaves no gap behind it.
-  std::atomic<uint64_t>& chunks = header().chunks;
-  uint64_t index = chunks.load(std::memory_order_relaxed);
+  uint64_t index = begun_.load(std::memory_order_relaxed);
   uint64_t offset = 0;
   bool has_room = false;
   do {
     offset = kJournalHeader + index * kJournalChunk;
     has_room = offset + kJournalChunk <= capacity_ && grow_to(offset + kJournalChunk);
-  } while (has_room && !chunks.compare_exchange_weak(index, index + 1, std::memory_order_relaxed));
+  } while (has_room && !begun_.compare_exchange_weak(index, index + 1, std::memory_order_relaxed));
   errno = kept;
   if (!has_room) return nullptr;
+  header().chunks.fetch_add(1, std::memory_order_relaxed);
   auto& head = *reinterpret_cast<ChunkHeader*>(base_ + offset);
   head.thread = os::thread_id();
   head.first_ticks = now;

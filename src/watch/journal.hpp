@@ -59,20 +59,23 @@ inline constexpr uint32_t kChunkMagic = 0x48435047;  // "GPCH"
 static_assert(offsetof(JournalHeader, lost) == 80 && sizeof(JournalHeader) == 1144 &&
               sizeof(ChunkHeader) == 40);
 
-/// One recording's file. Never deleted, because a thread may still be writing to it when the recording ends.
+/// One recording's file. Its memory stays until no thread has a chunk of it, since one may still be writing
+/// when the recording ends; who deletes it knows that (`recorder.cpp`).
 class Journal {
  public:
   Journal() = default;
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
+  ~Journal();
 
-  /// Creates the file, for its owner only; "%p" in the path becomes the process's number. An existing file or
-  /// symbolic link is refused.
+  /// Creates the file, for its owner only. An existing file or symbolic link is refused.
   Status create(const char* path, bool by_processor);
 
   /// A chunk for the calling thread, with its header; null if there is no room.
   uint8_t* claim_chunk(uint64_t now) noexcept;
 
+  /// Bytes that the file may have.
+  uint64_t capacity() const noexcept { return capacity_; }
   JournalHeader& header() noexcept { return *reinterpret_cast<JournalHeader*>(base_); }
 
   /// Ends the file. What threads write from here on goes into no file.
@@ -95,6 +98,7 @@ class Journal {
   Status map(const char* path);
   bool take_room(uint64_t from, uint64_t bytes) noexcept;
   bool detach_memory() noexcept;
+  uint64_t kept_bytes() const noexcept;
 
   bool grow_to(uint64_t bytes) noexcept;
 
@@ -102,7 +106,9 @@ class Journal {
   uint8_t* base_ = nullptr;
   uint64_t capacity_ = 0;           // bytes of addresses
   std::atomic<uint64_t> bytes_{0};  // of the file
-  std::mutex mutex_;                // growing
+  // Chunks, as the header has them. That goes with the file, and late threads must not get one chunk.
+  std::atomic<uint64_t> begun_{0};
+  std::mutex mutex_;  // growing
 };
 
 }  // namespace gpupool::internal

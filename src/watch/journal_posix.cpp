@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,20 @@ namespace gpupool::internal {
 namespace {
 
 constexpr uint64_t kLeastBytes = uint64_t{16} << 20;
+
+/// Maps memory where other threads may be writing. The system replaces it at once: a store goes to the old
+/// page or the new one, both of which are there, and nobody reads the new ones. The thread sanitizer takes
+/// mmap() for a write to all of it by this thread, with which those stores would race; it does not see the
+/// system call.
+bool replace_memory(void* base, uint64_t bytes) noexcept {
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+#if defined(__SANITIZE_THREAD__)
+  return syscall(SYS_mmap, base, bytes, kAccess, kFlags, -1, off_t{0}) >= 0;
+#else
+  return mmap(base, bytes, kAccess, kFlags, -1, 0) != MAP_FAILED;
+#endif
+}
 
 }  // namespace
 
@@ -64,7 +79,7 @@ void Journal::close(uint64_t now) noexcept {
   JournalHeader& head = header();
   head.end_ticks.store(now);
   head.flags.store(kJournalEnded);
-  const uint64_t used = kJournalHeader + head.chunks.load() * kJournalChunk;
+  const uint64_t used = kJournalHeader + begun_.load() * kJournalChunk;
   const bool is_detached = detach_memory();
   // Returns room allocated in advance to the disk; if that fails, zeros stay at the end.
   if (is_detached && used < bytes_.load() && os::is_kept(file_))
@@ -78,18 +93,27 @@ void Journal::discard(uint64_t now) noexcept {
   close(now);
 }
 
+/// What is left of the addresses when the file has ended, and grows no more.
+uint64_t Journal::kept_bytes() const noexcept {
+  return std::min(align_up(bytes_.load(), static_cast<uint64_t>(sysconf(_SC_PAGESIZE))), capacity_);
+}
+
+Journal::~Journal() {
+  if (base_ != nullptr) (void)munmap(base_, kept_bytes());
+}
+
 /// Replaces the file's mapping with anonymous memory. A thread that has not noticed the end writes there.
 /// None comes to what lies behind, and the program may need the addresses.
 bool Journal::detach_memory() noexcept {
-  const uint64_t kept =
-      std::min(align_up(bytes_.load(), static_cast<uint64_t>(sysconf(_SC_PAGESIZE))), capacity_);
+  const uint64_t kept = kept_bytes();
   if (kept < capacity_) (void)munmap(base_ + kept, capacity_ - kept);
-  return mmap(base_, kept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-              -1, 0) != MAP_FAILED;
+  return replace_memory(base_, kept);
 }
 
+/// No other thread is here.
 void Journal::abandon() noexcept {
-  (void)detach_memory();
+  (void)munmap(base_, capacity_);
+  base_ = nullptr;
   os::close_kept(file_);
 }
 

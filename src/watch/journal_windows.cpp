@@ -36,13 +36,17 @@ bool Journal::take_room(uint64_t from, uint64_t bytes) noexcept {
   return VirtualAlloc(base_ + from, bytes, MEM_COMMIT, PAGE_READWRITE) != nullptr;
 }
 
+Journal::~Journal() {
+  if (base_ != nullptr) (void)VirtualFree(base_, 0, MEM_RELEASE);
+}
+
 /// The memory stays: a thread that has not noticed the end writes there.
 void Journal::close(uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
   JournalHeader& head = header();
   head.end_ticks.store(now);
   head.flags.store(kJournalEnded);
-  const uint64_t used = std::min(kJournalHeader + head.chunks.load() * kJournalChunk, bytes_.load());
+  const uint64_t used = std::min(kJournalHeader + begun_.load() * kJournalChunk, bytes_.load());
   for (uint64_t at = 0; at < used;) {
     const int count =
         _write(file_.number, base_ + at, static_cast<unsigned>(std::min(used - at, kJournalStep)));

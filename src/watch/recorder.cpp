@@ -6,7 +6,9 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "os/thread.hpp"
 #include "watch/journal.hpp"
 
 namespace gpupool::internal {
@@ -14,6 +16,8 @@ namespace gpupool::internal {
 constinit std::atomic<uint32_t> Recorder::generation_{0};
 constinit std::atomic<bool> Recorder::by_processor_{false};
 constinit std::atomic<StackKinds> Recorder::stacks_{StackKinds{}};
+constinit std::atomic<uint64_t> Recorder::due_{UINT64_MAX};
+constinit std::atomic<Recorder::Turn> Recorder::turn_{nullptr};
 
 namespace {
 
@@ -45,17 +49,47 @@ struct Recording {
   Journal journal;
   AtomicSet<kTagNames> tags;
   AtomicSet<kStacks> stack_texts;
-  Recording* before = nullptr;
+  Plan plan;  // read and written within a change only
+  uint32_t generation = 0;
+  // When a ring's file makes way: at this time, in ticks, or with so many chunks full of events that count.
+  uint64_t due = UINT64_MAX;
+  uint64_t chunks_due = UINT64_MAX;
+  std::atomic<uint64_t> full_chunks{0};
+  // Who may still come to it: each thread that has had a chunk of it, until it takes one of another recording
+  // or ends; and, while it is under way, all. The last one deletes it, so however many recordings end, no
+  // more are there than threads.
+  std::atomic<uint32_t> users{1};
+
+  bool is_full() const noexcept { return full_chunks.load(std::memory_order_relaxed) >= chunks_due; }
 };
 
-/// The last one. Recordings are never deleted (see Journal): each leads to the one before it.
-constinit std::atomic<Recording*> current_recording{nullptr};
+/// The one under way. Changes within a change only.
+constinit Recording* current_recording = nullptr;
+constinit os::Mutex current_mutex;
+/// A malloc has failed since the recording began, and no file was put aside for that.
+constinit std::atomic<bool> has_failure{false};
 
 constinit os::Mutex change_mutex;
 
+void drop(Recording* recording) noexcept {
+  if (recording != nullptr && recording->users.fetch_sub(1, std::memory_order_acq_rel) == 1) delete recording;
+}
+
+void make_current(Recording* recording) noexcept {
+  const std::lock_guard lock(current_mutex);
+  current_recording = recording;
+}
+
+/// From here on, no thread begins to hold it.
+Recording* take_current() noexcept {
+  const std::lock_guard lock(current_mutex);
+  return std::exchange(current_recording, nullptr);
+}
+
 /// Where the thread writes next, and its last event.
 struct Writer {
-  uint32_t generation;
+  Recording* held;
+  uint32_t generation;  // of the recording that has the chunk; 0: no chunk
   uint8_t* at;
   uint8_t* end;
   uint64_t time;  // shifted
@@ -94,21 +128,52 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
   return at + length;
 }
 
-/// Begins a chunk with this event, which omits nothing there. False if no recording is on, or if the disk
-/// has no room; then the event is counted as lost, unless it is a name, which comes later.
+constinit std::atomic<uint64_t> recording_end_key{os::kNoKey};
+
+/// At the thread's end. `held` may be a copy.
+void drop_at_end(void* held) noexcept {
+  Recording* const last = *static_cast<Recording**>(held);
+  if (own_writer().held == last) own_writer() = {};
+  drop(last);
+}
+
+/// Holds the recording of this generation; null: it has ended.
+[[gnu::noinline]] Recording* hold(Writer& to, uint32_t generation) noexcept {
+  if (to.held != nullptr && to.held->generation == generation) return to.held;
+  Recording* const before = to.held;
+  to = {};
+  {
+    const std::lock_guard lock(current_mutex);
+    if (current_recording != nullptr && current_recording->generation == generation) {
+      to.held = current_recording;
+      to.held->users.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  os::at_thread_end(recording_end_key, drop_at_end, &to.held, sizeof(Recording*));
+  drop(before);
+  return to.held;
+}
+
+/// Begins a chunk with this event, which omits nothing there. False if its recording has ended, or if the
+/// disk has no room; then the event is counted as lost, unless it is a name, which comes later.
 [[gnu::noinline, gnu::cold]] bool begin_chunk(Writer& to, const Entry& event) noexcept {
-  const uint32_t generation = Recorder::generation();
-  Recording* recording = current_recording.load(std::memory_order_acquire);
-  if ((generation & 1) == 0 || recording == nullptr) return false;
+  const bool has_filled_one = to.generation == event.recording && to.at != nullptr;
+  Recording* const recording = hold(to, event.recording);
+  if (recording == nullptr) return false;
+  if (has_filled_one) {
+    recording->full_chunks.fetch_add(1, std::memory_order_relaxed);
+    if (recording->is_full()) Recorder::ask_again();
+  }
   uint8_t* chunk = recording->journal.claim_chunk(event.time);
   if (chunk == nullptr) {
-    if (event.kind < Happening::tag_name)
+    if (event.kind < EventKind::tag_name)
       recording->journal.header().lost.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   const auto* head = reinterpret_cast<const ChunkHeader*>(chunk);
   to = {};
-  to.generation = generation;
+  to.held = recording;
+  to.generation = event.recording;
   to.at = chunk + sizeof(ChunkHeader);
   to.end = chunk + kJournalChunk;
   to.time = head->first_ticks >> kTickShift;
@@ -141,9 +206,7 @@ uint8_t* put_text(uint8_t* at, const char* text, size_t length) noexcept {
 template <typename Tail>
 bool append(const Entry& event, size_t room, Tail tail) noexcept {
   Writer& to = own_writer();
-  // A recording that has ended has another number.
-  const bool has_room =
-      to.generation == Recorder::generation() && static_cast<size_t>(to.end - to.at) >= room;
+  const bool has_room = to.generation == event.recording && static_cast<size_t>(to.end - to.at) >= room;
   if (!has_room && !begin_chunk(to, event)) [[unlikely]]
     return false;
   // Events from the malloc's stack callback were written before the malloc.
@@ -161,18 +224,19 @@ bool append(const Entry& event, size_t room, Tail tail) noexcept {
 }
 
 /// An event of the library's own about names, which belongs to no pool.
-bool append_text(Happening kind, uint64_t number, const char* text, size_t length) noexcept {
+bool append_text(EventKind kind, uint32_t recording, uint64_t number, const char* text,
+                 size_t length) noexcept {
   length = std::min(length, kTextMax);
-  return append({kind, Recorder::now(), 0, 0, 0, 0}, kEventMax + length,
+  return append({kind, recording, Recorder::now(), 0, 0, 0, 0}, kEventMax + length,
                 [&](uint8_t* at, const Writer&) { return put_text(put(at, number), text, length); });
 }
 
-bool name_stack(StackId stack) noexcept {
+bool name_stack(uint32_t recording, StackId stack) noexcept {
   try {
     const std::string text = describe_stack(stack);
-    return append_text(Happening::stack_text, stack, text.data(), text.size());
+    return append_text(EventKind::stack_text, recording, stack, text.data(), text.size());
   } catch (const std::bad_alloc&) {
-    return append_text(Happening::stack_text, stack, "", 0);
+    return append_text(EventKind::stack_text, recording, stack, "", 0);
   }
 }
 
@@ -182,58 +246,110 @@ std::unique_lock<os::Mutex> Recorder::begin_change() noexcept {
   return std::unique_lock(change_mutex);
 }
 
-Status Recorder::start(const char* path, StackKinds stacks) {
-  if (is_on()) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a recording is under way already");
+std::unique_lock<os::Mutex> Recorder::try_change() noexcept {
+  return {change_mutex, std::try_to_lock};
+}
+
+Status Recorder::start(Plan plan) {
   auto made = std::make_unique<Recording>();
   by_processor_.store(has_processor_clock());
-  if (const Status status = made->journal.create(path, by_processor_.load()); status != kSuccess)
+  if (const Status status = made->journal.create(plan.path.c_str(), by_processor_.load()); status != kSuccess)
     return status;
-  stacks_.store(stacks);
-  made->before = current_recording.load();
-  current_recording.store(made.release(), std::memory_order_release);
+  const JournalHeader& head = made->journal.header();
+  if (plan.part_ns != 0)
+    made->due = head.start_ticks + static_cast<uint64_t>(static_cast<double>(plan.part_ns) * 1e-9 *
+                                                         static_cast<double>(head.ticks_per_second));
+  if (plan.is_ring())
+    made->chunks_due = std::min(plan.part_bytes, made->journal.capacity() / 2) / kJournalChunk;
+  made->plan = std::move(plan);
+  made->generation = generation_.load() + 1;
+  due_.store(made->due);
+  make_current(made.release());
   generation_.fetch_add(1, std::memory_order_release);
   return kSuccess;
 }
 
-Status Recorder::stop() noexcept {
-  if (!is_on()) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "no recording is under way");
+void Recorder::prepare(StackKinds stacks, Turn turn) noexcept {
+  stacks_.store(stacks);
+  turn_.store(turn);
+  has_failure.store(false);
+}
+
+void Recorder::begin_count() noexcept {
+  current_recording->full_chunks.store(0, std::memory_order_relaxed);
+  if (has_failure.load()) ask_again();  // one while the files changed
+}
+
+void Recorder::end() noexcept {
   generation_.fetch_add(1, std::memory_order_release);
-  current_recording.load()->journal.close(now());
-  return kSuccess;
+  due_.store(UINT64_MAX);
+}
+
+void Recorder::close() noexcept {
+  Recording* const ended = take_current();
+  ended->journal.close(now());
+  drop(ended);
 }
 
 void Recorder::discard() noexcept {
-  generation_.fetch_add(1, std::memory_order_release);
-  current_recording.load()->journal.discard(now());
+  Recording* const ended = take_current();
+  ended->journal.discard(now());
+  drop(ended);
+}
+
+Status Recorder::close_part(Plan& plan) noexcept {
+  plan = std::move(current_recording->plan);
+  close();
+  return put_aside(plan, has_failure.exchange(false) && !plan.failed_path.empty());
+}
+
+bool Recorder::is_part_due() noexcept {
+  const Recording* const current = current_recording;
+  const bool is_ring = current != nullptr && current->plan.is_ring();
+  const bool is_due = is_ring && (current->is_full() || now() >= current->due ||
+                                  (has_failure.load() && !current->plan.failed_path.empty()));
+  if (!is_due) due_.store(is_ring ? current->due : UINT64_MAX);
+  return is_due;
+}
+
+void Recorder::keep_failure() noexcept {
+  has_failure.store(true);
+  ask_again();
+}
+
+/// A malloc may have failed before there was any recording.
+void Recorder::take_turn() noexcept {
+  if (const Turn turn = turn_.load()) turn();
 }
 
 void Recorder::write(const Entry& event) noexcept {
   (void)append(event, kEventMax, [&](uint8_t* at, Writer& to) {
     at = put_signed(at, event.address / 512 - to.address);
     to.address = event.address / 512;
-    const bool has_bytes = event.kind != Happening::free && event.kind != Happening::use;
+    const bool has_bytes = event.kind != EventKind::free && event.kind != EventKind::use;
     return has_bytes ? put(at, event.bytes) : at;
   });
 }
 
 void Recorder::write_names(const Entry& event) noexcept {
-  Recording* recording = current_recording.load(std::memory_order_acquire);
+  Recording* const recording = hold(own_writer(), event.recording);
   if (recording == nullptr) return;
   if (event.tag != 0 && recording->tags.add(event.tag)) {
     const char* name = tag_name(event.tag);
-    if (!append_text(Happening::tag_name, event.tag, name, std::strlen(name)))
+    if (!append_text(EventKind::tag_name, event.recording, event.tag, name, std::strlen(name)))
       recording->tags.remove(event.tag);
   }
-  if (event.stack != 0 && recording->stack_texts.add(event.stack) && !name_stack(event.stack))
+  if (event.stack != 0 && recording->stack_texts.add(event.stack) &&
+      !name_stack(event.recording, event.stack))
     recording->stack_texts.remove(event.stack);
 }
 
 void Recorder::mark(const char* text) noexcept {
-  (void)append_text(Happening::mark, 0, text, std::strlen(text));
+  (void)append_text(EventKind::mark, generation(), 0, text, std::strlen(text));
 }
 
-bool Recorder::name_pool(uint64_t pool, const char* text) noexcept {
-  return append_text(Happening::pool_name, pool, text, std::strlen(text));
+bool Recorder::name_pool(uint32_t generation, uint64_t pool, const char* text) noexcept {
+  return append_text(EventKind::pool_name, generation, pool, text, std::strlen(text));
 }
 
 void Recorder::lock_changes() noexcept {
@@ -245,17 +361,24 @@ void Recorder::unlock_changes() noexcept {
 }
 
 void Recorder::lock() noexcept {
-  if (Recording* recording = current_recording.load(); recording != nullptr) recording->journal.lock();
+  current_mutex.lock();
+  if (current_recording != nullptr) current_recording->journal.lock();
 }
 
 void Recorder::unlock() noexcept {
-  if (Recording* recording = current_recording.load(); recording != nullptr) recording->journal.unlock();
+  if (current_recording != nullptr) current_recording->journal.unlock();
+  current_mutex.unlock();
 }
 
+/// The parent's other threads, which held it too, are not here.
 void Recorder::forget() noexcept {
   if (!is_on()) return;
   generation_.fetch_add(1);
-  current_recording.load()->journal.abandon();
+  due_.store(UINT64_MAX);
+  Recording* const parents = std::exchange(current_recording, nullptr);
+  if (own_writer().held == parents) own_writer() = {};
+  parents->journal.abandon();
+  delete parents;
 }
 
 }  // namespace gpupool::internal

@@ -28,6 +28,7 @@ static void test_bad_pool(gpupool_t* pool) {
   FAILS(INVALID, gpupool_capture_id(pool, 0, &capture));
   CHECK(capture == 0);
   FAILS(INVALID, gpupool_release_capture(pool, 1));
+  FAILS(INVALID, gpupool_announce_capture(pool, 1));
   FAILS(INVALID, gpupool_enable_peer(pool, 1));
   gpupool_t* child = pool;
   FAILS(INVALID, gpupool_create_child(pool, &child));

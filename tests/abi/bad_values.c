@@ -141,6 +141,7 @@ static void test_streams(gpupool_t* pool, gpupool_ptr_t live) {
   CHECK(block == 0);
   FAILS(INVALID, gpupool_record_stream(pool, live, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
   FAILS(INVALID, gpupool_release_capture(pool, 0));
+  FAILS(INVALID, gpupool_announce_capture(pool, 0));
   FAILS(INVALID, gpupool_capture_id(pool, 0, NULL));
   FAILS(INVALID, gpupool_enable_peer(pool, -1));
   FAILS(INVALID, gpupool_enable_peer(pool, 8));
@@ -179,6 +180,7 @@ static void test_watching(gpupool_t* pool) {
   FAILS(INVALID, gpupool_holders(pool, NULL, sizeof holder, 1, &count));
   FAILS(INVALID, gpupool_set_sampling(UINT64_MAX));
   FAILS(INVALID, gpupool_set_stack_fn(NULL, pool));
+  FAILS(INVALID, gpupool_set_interrupt_check(NULL, NULL, 1));
   FAILS(INVALID, gpupool_tag_push(NULL));
   FAILS(INVALID, gpupool_tag_push(""));
   FAILS(INVALID, gpupool_tag_pop());
@@ -194,6 +196,9 @@ static void test_watching(gpupool_t* pool) {
   FAILS(INVALID, gpupool_record_start("", 0));
   FAILS(INVALID, gpupool_record_start("/no/such/folder/file", 0));
   FAILS(INVALID, gpupool_record_start("unused", 4));
+  FAILS(INVALID, gpupool_record_start("unused,last=", 0));
+  FAILS(INVALID, gpupool_record_start("unused,last=0.5s", 0));
+  FAILS(INVALID, gpupool_record_start(",last=1MiB", 0));
 }
 
 static void test_values(void) {
@@ -212,7 +217,7 @@ static void test_values(void) {
   OK(gpupool_destroy(pool));
 }
 
-// More than the device has: what could be had is kept, and can be given back.
+// More than the device has takes nothing that cannot be given back.
 static void test_reserve_too_much(void) {
   gpupool_sim_config_t small;
   memset(&small, 0, sizeof small);
@@ -225,7 +230,9 @@ static void test_reserve_too_much(void) {
   OK(gpupool_create(&config, &pool));
   FAILS(INVALID, gpupool_reserve(pool, 1 << 20, (gpupool_stream_t)GPUPOOL_STREAM_UNKNOWN));
   FAILS(GPUPOOL_ERROR_OUT_OF_MEMORY, gpupool_reserve(pool, UINT64_C(2) << 30, 0));
-  FAILS_EITHER(GPUPOOL_ERROR_OUT_OF_MEMORY, INVALID, gpupool_reserve(pool, UINT64_MAX, 0));
+  for (unsigned bits = 45; bits < 64; ++bits)
+    FAILS(GPUPOOL_ERROR_OUT_OF_MEMORY, gpupool_reserve(pool, UINT64_C(1) << bits, 0));
+  FAILS(GPUPOOL_ERROR_OUT_OF_MEMORY, gpupool_reserve(pool, UINT64_MAX, 0));
   CHECK(stats_of(pool).all.reserved_bytes.current <= UINT64_C(1) << 30);
   OK(gpupool_empty(pool, NULL));
   CHECK(stats_of(pool).all.reserved_bytes.current == 0);
@@ -281,7 +288,7 @@ static void test_simulated_device(void) {
   FAILS(INVALID, gpupool_sim_work(8, 0, 0, 0, 1));
   FAILS(INVALID, gpupool_sim_advance(-1, 1));
   FAILS(INVALID, gpupool_sim_capture(8, 0, 1));
-  FAILS(INVALID, gpupool_sim_capture(6, 0, 2));
+  FAILS(INVALID, gpupool_sim_capture(6, 0, 3));
   FAILS(INVALID, gpupool_sim_launch(8, 1, 0));
   FAILS(INVALID, gpupool_sim_launch(6, 0, 0));  // there was no capture
   FAILS(INVALID, gpupool_sim_launch(6, 1, 0));

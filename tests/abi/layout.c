@@ -15,7 +15,7 @@ _Static_assert(sizeof(((gpupool_error_t*)0)->reserved0) == 4, "layout");
 _Static_assert(offsetof(gpupool_error_t, message) == 16, "layout");
 _Static_assert(sizeof(((gpupool_error_t*)0)->message) == 1024, "layout");
 
-_Static_assert(sizeof(gpupool_config_t) == 160, "layout");
+_Static_assert(sizeof(gpupool_config_t) == 168, "layout");
 _Static_assert(offsetof(gpupool_config_t, struct_size) == 0, "layout");
 _Static_assert(sizeof(((gpupool_config_t*)0)->struct_size) == 4, "layout");
 _Static_assert(offsetof(gpupool_config_t, flags) == 4, "layout");
@@ -60,6 +60,8 @@ _Static_assert(offsetof(gpupool_config_t, priority) == 152, "layout");
 _Static_assert(sizeof(((gpupool_config_t*)0)->priority) == 4, "layout");
 _Static_assert(offsetof(gpupool_config_t, reserved1) == 156, "layout");
 _Static_assert(sizeof(((gpupool_config_t*)0)->reserved1) == 4, "layout");
+_Static_assert(offsetof(gpupool_config_t, idle_seconds) == 160, "layout");
+_Static_assert(sizeof(((gpupool_config_t*)0)->idle_seconds) == 8, "layout");
 
 _Static_assert(sizeof(gpupool_device_info_t) == 176, "layout");
 _Static_assert(offsetof(gpupool_device_info_t, struct_size) == 0, "layout");
@@ -141,7 +143,7 @@ _Static_assert(sizeof(((gpupool_driver_stats_t*)0)->stream_wait) == 16, "layout"
 _Static_assert(offsetof(gpupool_driver_stats_t, host_wait) == 176, "layout");
 _Static_assert(sizeof(((gpupool_driver_stats_t*)0)->host_wait) == 16, "layout");
 
-_Static_assert(sizeof(gpupool_stats_t) == 1064, "layout");
+_Static_assert(sizeof(gpupool_stats_t) == 1072, "layout");
 _Static_assert(offsetof(gpupool_stats_t, struct_size) == 0, "layout");
 _Static_assert(sizeof(((gpupool_stats_t*)0)->struct_size) == 4, "layout");
 _Static_assert(offsetof(gpupool_stats_t, device) == 4, "layout");
@@ -200,6 +202,8 @@ _Static_assert(offsetof(gpupool_stats_t, share_state) == 1056, "layout");
 _Static_assert(sizeof(((gpupool_stats_t*)0)->share_state) == 4, "layout");
 _Static_assert(offsetof(gpupool_stats_t, share_slot) == 1060, "layout");
 _Static_assert(sizeof(((gpupool_stats_t*)0)->share_slot) == 4, "layout");
+_Static_assert(offsetof(gpupool_stats_t, own_limit_bytes) == 1064, "layout");
+_Static_assert(sizeof(((gpupool_stats_t*)0)->own_limit_bytes) == 8, "layout");
 
 _Static_assert(sizeof(gpupool_share_t) == 304, "layout");
 _Static_assert(offsetof(gpupool_share_t, struct_size) == 0, "layout");
@@ -357,6 +361,7 @@ _Static_assert(GPUPOOL_ERROR_SHUTTING_DOWN == 9, "layout");
 _Static_assert(GPUPOOL_ERROR_FORKED == 10, "layout");
 _Static_assert(GPUPOOL_ERROR_INTERNAL == 11, "layout");
 _Static_assert(GPUPOOL_ERROR_ASLEEP == 12, "layout");
+_Static_assert(GPUPOOL_ERROR_INTERRUPTED == 13, "layout");
 _Static_assert(GPUPOOL_STATUS_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_backend_t) == 4, "layout");
@@ -396,6 +401,7 @@ _Static_assert(sizeof(gpupool_capability_t) == 4, "layout");
 _Static_assert(GPUPOOL_CAPABILITY_VMM == 1, "layout");
 _Static_assert(GPUPOOL_CAPABILITY_RDMA == 2, "layout");
 _Static_assert(GPUPOOL_CAPABILITY_MANAGED == 4, "layout");
+_Static_assert(GPUPOOL_CAPABILITY_INTEGRATED == 8, "layout");
 _Static_assert(GPUPOOL_CAPABILITY_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_block_state_t) == 4, "layout");
@@ -447,6 +453,13 @@ _Static_assert(GPUPOOL_SLEEP_STATE_FALLING_ASLEEP == 1, "layout");
 _Static_assert(GPUPOOL_SLEEP_STATE_ASLEEP == 2, "layout");
 _Static_assert(GPUPOOL_SLEEP_STATE_WAKING == 3, "layout");
 _Static_assert(GPUPOOL_SLEEP_STATE_FORCE32 == 2147483647, "layout");
+
+_Static_assert(sizeof(gpupool_wait_t) == 4, "layout");
+_Static_assert(GPUPOOL_WAIT_WAKE == 1, "layout");
+_Static_assert(GPUPOOL_WAIT_TURN == 2, "layout");
+_Static_assert(GPUPOOL_WAIT_MEMORY == 3, "layout");
+_Static_assert(GPUPOOL_WAIT_GPU == 4, "layout");
+_Static_assert(GPUPOOL_WAIT_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_log_level_t) == 4, "layout");
 _Static_assert(GPUPOOL_LOG_OFF == 0, "layout");

@@ -147,7 +147,7 @@ static void test_calls(gpupool_t* pool) {
        gpupool_set_log(NULL, NULL, 9));
   SAYS(INVALID, "there is no device 64: default pools are of devices 0 to 63",
        gpupool_default_pool(64, &other));
-  SAYS(INVALID, "begin is 2, not 0 or 1", gpupool_sim_capture(0, 0, 2));
+  SAYS(INVALID, "begin is 3, not 0, 1 or 2", gpupool_sim_capture(0, 0, 3));
 }
 
 // A text is called what it is to be, and is offered only what its reader takes.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
   void* library;
@@ -17,6 +18,7 @@ typedef struct {
   gpupool_status_t (*free)(gpupool_t*, gpupool_ptr_t, gpupool_stream_t);
   gpupool_status_t (*stats)(gpupool_t*, gpupool_stats_t*);
   gpupool_status_t (*last_error)(gpupool_error_t*);
+  gpupool_status_t (*default_pool)(int32_t, gpupool_t**);
   gpupool_t* pool;
   gpupool_ptr_t block;
 } copy_t;
@@ -47,6 +49,7 @@ static copy_t load(const char* path) {
   find(copy.library, "gpupool_free", &copy.free, sizeof copy.free);
   find(copy.library, "gpupool_stats", &copy.stats, sizeof copy.stats);
   find(copy.library, "gpupool_last_error", &copy.last_error, sizeof copy.last_error);
+  find(copy.library, "gpupool_default_pool", &copy.default_pool, sizeof copy.default_pool);
   require(copy.version() == GPUPOOL_VERSION, "the version differs from the header's");
 
   gpupool_config_t config;
@@ -79,6 +82,32 @@ static uint64_t live_blocks(const copy_t* copy) {
   return stats.all.allocated_blocks.current;
 }
 
+// What creating the default pool of a copy writes to standard error.
+static void say(const copy_t* copy, char* text, size_t room) {
+  FILE* const file = tmpfile();
+  const int before = dup(STDERR_FILENO);
+  require(file != NULL && before >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0, "standard error");
+  gpupool_t* pool = NULL;
+  const gpupool_status_t status = copy->default_pool(0, &pool);
+  require(dup2(before, STDERR_FILENO) >= 0 && status == GPUPOOL_SUCCESS, "the default pool");
+  rewind(file);
+  text[fread(text, 1, room - 1, file)] = '\0';
+  fclose(file);
+}
+
+// Each takes all of GPUPOOL_LIMIT, and says so if it finds the other: once, with both files.
+static void test_limit(const copy_t* first, const copy_t* second, char** files) {
+  char text[4096];
+  say(first, text, sizeof text);
+  require(text[0] == '\0', "no limit is taken twice");
+  setenv("GPUPOOL_LIMIT", "1GiB", 1);
+  say(second, text, sizeof text);
+  require(strstr(text, "two copies of the library") != NULL, text);
+  require(strstr(text, files[1]) != NULL && strstr(text, files[2]) != NULL, text);
+  say(second, text, sizeof text);
+  require(text[0] == '\0', "it was said before");
+}
+
 int main(int argument_count, char** arguments) {
   require(argument_count == 3, "usage: two_copies LIBRARY COPY");
   copy_t first = load(arguments[1]);
@@ -87,6 +116,7 @@ int main(int argument_count, char** arguments) {
   refuses(&first, &second);
   refuses(&second, &first);
   require(live_blocks(&first) == 1 && live_blocks(&second) == 1, "a refused call changed something");
+  test_limit(&first, &second, arguments);
   require(first.free(first.pool, first.block, 0) == GPUPOOL_SUCCESS, "free");
   require(first.destroy(first.pool) == GPUPOOL_SUCCESS, "destroy");
   require(second.free(second.pool, second.block, 0) == GPUPOOL_SUCCESS, "free");

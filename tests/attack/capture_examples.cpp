@@ -82,7 +82,7 @@ void end_in_capture(bool with_last_free, bool busy) {
   }
   ASSERT_TRUE(ok(gpupool_sim_capture(kDevice, 11, 0)));
   ASSERT_TRUE(ok(gpupool_sim_advance(kDevice, 2'000'000)));
-  other.free(other.malloc(1000 * kMiB, 13), 13);
+  other.free(other.malloc(kGiB, 13), 13);
   other.empty();
   EXPECT_EQ(free_on_device(kDevice), free_at_start);
   EXPECT_TRUE(has_no_faults(kDevice));

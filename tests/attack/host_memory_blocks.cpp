@@ -173,6 +173,12 @@ std::vector<Call> calls_of_blocks() {
        }},
       {"release_capture", end_a_capture, [](World& w) { return gpupool_release_capture(w.pool, w.capture); },
        GPUPOOL_SUCCESS, kFalls},
+      {"announce_capture", furnish,
+       [](World& w) {
+         const Status status = gpupool_announce_capture(w.pool, 1);
+         if (status == GPUPOOL_SUCCESS) OK(gpupool_announce_capture(w.pool, 0));
+         return status;
+       }},
   };
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "attack/host_memory_calls.hpp"
 #include "attack/short_host.hpp"
@@ -46,6 +47,25 @@ void furnish_and_record(World& world) {
   furnish(world);
   (void)unlink(kRecording);  // of the try before
   OK(start_recording(world));
+}
+
+/// A ring whose file is full: the next malloc makes the change.
+void furnish_and_fill_ring(World& world) {
+  furnish(world);
+  for (const char* const file : {"ring", "ring.old", "ring.oom"}) (void)unlink(file);
+  OK(gpupool_record_start("ring,last=1MiB", 0));
+  const std::string text(255, 'm');
+  for (int i = 0; i < 2100; ++i) OK(gpupool_mark(text.c_str()));
+}
+
+/// Where that fails, the malloc does not, and what was recorded is there.
+Status turn_ring(World& world) {
+  gpupool_ptr_t block = 0;
+  const Status status = gpupool_malloc(world.pool, 512, world.a, &block);
+  if (status != GPUPOOL_SUCCESS) return status;
+  CHECK(access("ring.old", F_OK) == 0);
+  CHECK((access("ring", F_OK) == 0) == (gpupool_record_stop() == GPUPOOL_SUCCESS));
+  return gpupool_free(world.pool, block, world.a);
 }
 
 void fall_asleep(World& world) {
@@ -201,6 +221,7 @@ std::vector<Call> calls_of_pools() {
        start_recording, GPUPOOL_SUCCESS, kPlainOnly},
       {"record_stop", furnish_and_record, [](World&) { return gpupool_record_stop(); }, GPUPOOL_SUCCESS,
        kPlainOnly},
+      {"ring", furnish_and_fill_ring, turn_ring, GPUPOOL_SUCCESS, kPlainOnly},
       {"mark", furnish_and_record, [](World&) { return gpupool_mark("step 12"); }, GPUPOOL_SUCCESS,
        kPlainOnly},
       {"name", furnish,

@@ -16,6 +16,7 @@
 
 namespace attack {
 
+using pool_test::configure_device;
 using pool_test::kGiB;
 using pool_test::kGranule;
 using pool_test::kIsSanitized;
@@ -32,15 +33,6 @@ inline constexpr uint32_t kWithData = 1;
 
 /// What the process may grow by for reasons of its own; a sanitizer keeps what is freed for a while.
 inline constexpr uint64_t kNoise = kIsSanitized ? 600 * kMiB : 2 * kMiB;
-
-/// Sets a simulated device up that no pool uses. Capacity 0: an H200's.
-inline void configure_device(int32_t device, uint32_t data, uint64_t capacity = 0) {
-  gpupool_sim_config_t config{};
-  config.struct_size = sizeof config;
-  config.data = data;
-  config.capacity_bytes = capacity;
-  ASSERT_TRUE(ok(gpupool_sim_configure(device, &config)));
-}
 
 inline gpupool_config_t sim_config(int32_t device = 0) {
   gpupool_config_t config = pool_test::empty_config();

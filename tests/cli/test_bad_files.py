@@ -139,6 +139,15 @@ class BrokenTraces(CommandTest):
             done = subprocess.run([COMMAND, "replay", "-"], input=content, capture_output=True, check=False)
             self.assertEqual((done.returncode, done.stderr.decode()), (2, f"gpupool: standard input{words}\n"))
 
+    def test_a_recording_is_no_trace(self):
+        recording = self.write("bad.trace", b"GPUPOOL\1" + bytes(10_000)).read_bytes()
+        self.assert_refused(recording, r": at byte 0: this is a recording of gpupool: 'gpupool export' makes .* of it")
+        self.assert_refused(recording[:8], r": at byte 0: this is a recording of gpupool: .*")
+        self.assert_refused(gzip.compress(recording), r": at byte 0: this is a recording of gpupool: .*")
+        code, out, err = run("import", self.write("bad.log", recording))
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("this is a recording of gpupool: 'gpupool export' makes a trace of it", err)
+
     def test_not_a_trace_at_all(self):
         self.assert_refused(bytes(range(256)) * 4, r":\d+: .+")
 

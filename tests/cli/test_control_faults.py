@@ -6,6 +6,7 @@ what it needs. CONTROL_ROUNDS says how many hostile packets there are."""
 import array
 import json
 import os
+import pty
 import random
 import signal
 import socket
@@ -67,6 +68,41 @@ class ControlFaultsTest(ControlCase):
         deaf.close()
         self.assertEqual(self.result("trim", target)["pools"], 1)
         self.check_no_connection(target)
+
+    def test_what_an_asker_no_longer_waits_for_ends(self):
+        target = self.target("!pool = new_pool(b'one'); take(pool, 1 << 30)")
+        self.result("sleep", target, "--drop")
+        self.assertEqual(target.do("!other = new_pool(b'two'); held = take(other, 1536 << 20)"), "None")
+        terminal, standard_error = pty.openpty()
+        asker = subprocess.Popen(
+            [COMMAND, "wake", str(target.pid), "--tag", "one", "--timeout", "3000"], stderr=standard_error
+        )
+        os.close(standard_error)
+        try:
+            # It waits, and says so on a terminal; the process does nothing else meanwhile.
+            self.assertIn(f"process {target.pid} is still at it after ", os.read(terminal, 1000).decode())
+            self.assertEqual(target.do("state(pool)"), "3")
+            asker.send_signal(signal.SIGINT)
+            asker.wait(timeout=30)
+        finally:
+            asker.kill()
+            asker.wait()
+            os.close(terminal)
+        self.assertEqual(self.result("trim", target)["pools"], 2)
+        self.assertEqual(target.do("state(pool)"), "2")
+        self.assertEqual(target.do("lib.gpupool_free(other, held, 0)"), "0")
+        self.assertEqual(self.result("wake", target, "--tag", "one")["changed_pools"], 1)
+
+    def test_the_oldest_of_too_many_is_told_why(self):
+        target = self.target("!pool = default_pool(); cache(pool, 16 << 20)")
+        first = target.connect()
+        rest = [target.connect() for _ in range(16)]
+        self.assertEqual(self.result("trim", target)["pools"], 1)
+        outcome, message = receive(first)[:2]
+        self.assertEqual(outcome, REFUSED)
+        self.assertIn("16 others have connected since", message)
+        for each in [first, *rest]:
+            each.close()
 
     def test_askers_that_are_killed_at_random(self):
         target = self.target("!pool = default_pool(); block = take(pool, 32 << 20); write(block, 32 << 20, 5)")

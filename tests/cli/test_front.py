@@ -3,23 +3,58 @@
 """What all of the gpupool command has in common: help, usage, output, variables. GPUPOOL_COMMAND is its path."""
 
 import os
+import re
+import shlex
 import subprocess
 import unittest
 
 from command import COMMAND, CommandTest, run
 
 
+def commands():
+    """All commands, as the refusal of a word that is none lists them."""
+    return run("x")[2].partition("there are ")[2].strip().split(", ")
+
+
+def words_of(line, command):
+    """The words of an example in the help, without what it does with the output, and what is said of it."""
+    line = line[line.index(f"gpupool {command}") + len("gpupool ") :]
+    return shlex.split(re.split(r" (?:[|>&]|>>|&&) | {3,}|  +(?=or )", line)[0])
+
+
 class Front(CommandTest):
-    def test_help_explains_every_command(self):
+    def test_help_names_every_command_once(self):
         code, out, _ = run("--help")
         self.assertEqual(code, 0)
-        for word in ("info", "replay", "bench", "share", "Examples:", "Exit status"):
-            self.assertIn(word, out)
-        for command in ("info", "replay", "bench", "share"):
-            code, out, _ = run(command, "--help")
-            self.assertEqual(code, 0)
-            self.assertIn("Examples:", out)
-            self.assertLessEqual(max(map(len, out.splitlines())), 110)
+        self.assertIn("Exit status", out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 80)
+        listed = re.findall(r"^  ([a-z]+) +\S.*$", out, re.MULTILINE)
+        self.assertEqual(sorted(listed), sorted(set(listed)), "in one group each")
+        self.assertEqual(listed, commands())
+        # Each group has a heading, and each line of it fits.
+        for group in out.split("\n\n"):
+            heading, *lines = group.splitlines()
+            if lines and lines[0].startswith("  ") and not lines[0].startswith("  -"):
+                self.assertTrue(heading.endswith(":") and heading[0].isupper(), heading)
+                for line in lines:
+                    self.assertRegex(line, r"^  [a-z]{3,9} +[A-Z].*[^.]$")
+
+    def test_help_of_a_command_has_examples_that_it_takes(self):
+        for command in commands():
+            with self.subTest(command):
+                code, out, _ = run(command, "--help")
+                self.assertEqual(code, 0)
+                self.assertLessEqual(max(map(len, out.splitlines())), 110)
+                examples = out.partition("Examples:\n")[2].partition("\n\n")[0].splitlines()
+                mine = [line for line in examples if f"gpupool {command}" in line]
+                self.assertNotEqual(mine, [])
+                for line in mine:
+                    words = words_of(line, command)
+                    words = words[: words.index("--")] if "--" in words else words
+                    # With --help, the values of options are checked, but not their names, and nothing is done.
+                    self.assertEqual(run(*words, "--help"), (0, out, ""), words)
+                    for name in (word.partition("=")[0] for word in words if re.match("--?[a-z]", word)):
+                        self.assertRegex(out, rf"(?m)^  (-., ?)?{name}\b|^  {name},", words)
 
     def test_version(self):
         code, out, _ = run("--version")
@@ -75,9 +110,8 @@ class Front(CommandTest):
                 (
                     2,
                     "",
-                    f"gpupool: there is no command '{word}'; there are info, replay, bench, "
-                    "record, salvage, export, import, leaks, report, advise, why, share, top, "
-                    "trim, snapshot, sleep, wake\n",
+                    f"gpupool: there is no command '{word}'; there are info, top, share, replay, bench, "
+                    "record, salvage, report, leaks, advise, why, export, import, snapshot, trim, sleep, wake\n",
                 ),
             )
 
@@ -176,12 +210,54 @@ class Environment(CommandTest):
             code, _, err = run("replay", "--device", "sim", path, environment={"GPUPOOL_LOG": level})
             self.assertEqual((code, len(err.splitlines())), (0, lines), err)
 
+    def test_lines_of_the_log_say_when_and_who(self):
+        path = self.write("t.trace", "a 1 512 0\nf 1\n")
+        log = self.folder / "log-%p.txt"
+        command = ("replay", "--device", "sim", path)
+        code, _, err = run(*command, environment={"GPUPOOL_LOG": f"time,info,process,thread,file={log}"})
+        self.assertEqual((code, err), (0, ""))
+        (file,) = self.folder.glob("log-*.txt")
+        number = re.fullmatch(r"log-(\d+)\.txt", file.name)[1]
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        lines = file.read_text(encoding="utf-8").splitlines()
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertRegex(
+                line, rf"^gpupool 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{6}}Z process {number} thread \d+: pool \d+ "
+            )
+        code, _, err = run(*command, environment={"GPUPOOL_LOG": "process,info"})
+        self.assertRegex(err, r"^gpupool process \d+: pool 1 created")
+        # What has no file goes to standard error.
+        code, _, err = run(*command, environment={"GPUPOOL_LOG": f"info,file={self.folder}/none/log"})
+        self.assertEqual((code, len(err.splitlines())), (0, 2), err)
+        for bad in ("file=", "info,,time", "info,name", "file=" + "x" * 1024):
+            code, _, err = run(*command, environment={"GPUPOOL_LOG": bad})
+            self.assertEqual((code, len(err.splitlines())), (0, 1), err)
+            self.assertIn("is none of off, error,", err)
+
+    def test_an_unknown_variable_is_named_once_with_the_nearest(self):
+        path = self.write("t.trace", "a 1 512 0\nf 1\n")
+        for name, nearest in (
+            ("GPUPOOL_LIMT", "GPUPOOL_LIMIT"),
+            ("GPUPOOL_", "GPUPOOL_CAP"),
+            ("GPUPOOL_SHARE_GUARANTED", "GPUPOOL_SHARE_GUARANTEED"),
+        ):
+            code, _, err = run("replay", "--device", "sim", path, path, environment={name: "1GiB"})
+            self.assertEqual(code, 0)
+            self.assertEqual(err, f"gpupool: {name} is no variable that gpupool knows: is {nearest} meant?\n")
+        long = "GPUPOOL_" + "X" * 300
+        others = {"GPUPOOL_TEST_MINE": "1", "GPUPOOL_PORT": "1", "GPUPOOL_SERVICE_HOST": "1"}
+        code, _, err = run("replay", "--device", "sim", path, environment={long: "1"} | others)
+        self.assertEqual((code, len(err.splitlines())), (0, 1))
+
     def test_each_variable_with_a_typo_is_named_with_what_is_allowed(self):
         path = self.write("t.trace", "a 1 512 0\nf 1\n")
         code, _, err = run("replay", "--device", "sim", path, path, environment={"GPUPOOL_LOG": "verbose"})
         self.assertEqual(code, 0)
         self.assertEqual(
-            err, 'gpupool: GPUPOOL_LOG is "verbose", not off, error, warning, info or debug: nothing is logged\n'
+            err,
+            'gpupool: GPUPOOL_LOG: "verbose" is none of off, error, warning, info, debug, time, process, thread and '
+            "file=: nothing is logged\n",
         )
         code, _, err = run("replay", path, environment={"GPUPOOL_BACKEND": "gpu"})
         self.assertEqual(code, 2)

@@ -3,6 +3,7 @@
 """Runs gpupool info. GPUPOOL_COMMAND is the path of the command."""
 
 import json
+import os
 import unittest
 
 from command import CommandTest, run
@@ -29,6 +30,32 @@ class Info(CommandTest):
             self.assertEqual(info["unavailable"], {})
         else:
             self.assertRegex(info["unavailable"]["cuda"], r"^GPUPOOL_ERROR_UNAVAILABLE: .+")
+
+    def test_a_busy_device_hides_no_other(self):
+        busy = {"GPUPOOL_LIBCUDA": os.environ["FAKE_CUDA"], "FAKE_CUDA_FAIL": "cuDevicePrimaryCtxRetain:1=46"}
+        code, out, err = run("info", "--json", environment=busy)
+        self.assertEqual((code, err), (0, ""))
+        info = json.loads(out)
+        labels = [device["device"] for device in info["devices"]]
+        self.assertEqual(labels, ["cuda:1", *(f"sim:{n}" for n in range(8))])
+        self.assertEqual(list(info["unavailable"]), ["cuda:0"])
+        self.assertRegex(info["unavailable"]["cuda:0"], "UNAVAILABLE: CUDA device 0 is busy: .* uses it exclusively")
+        code, out, err = run("info", environment=busy)
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"(?m)^cuda:1 +Stand-in GPU 1")
+        self.assertRegex(out, r"(?m)^cuda:0 is not available here: .*exclusively")
+        code, out, err = run("info", "--device", "cuda:0", environment=busy)
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("busy", err)
+
+    def test_a_device_without_memory_of_its_own(self):
+        integrated = {"GPUPOOL_SIM": "integrated=1"}
+        _, out, _ = run("info", "--device", "sim", "--json", environment=integrated)
+        self.assertEqual(json.loads(out)["devices"][0]["capabilities"], ["vmm", "managed", "integrated"])
+        _, out, _ = run("info", "--device", "sim", environment=integrated)
+        self.assertIn("uses the host's memory", out)
+        _, out, _ = run("info", "--device", "sim")
+        self.assertNotIn("uses the host's memory", out)
 
     def test_words(self):
         code, out, _ = run("info")

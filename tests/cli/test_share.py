@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import random
 import signal
 import struct
 import subprocess
@@ -188,6 +189,29 @@ class List(ShareTest):
         self.assertEqual((code, err), (0, ""))
         self.assertIn("what counted as used was 1 GiB too high, and is corrected: 3 GiB", out)
         self.assertEqual(self.listed()[0]["used_bytes"], 3 * GIB)
+
+    def test_what_a_scribbler_leaves_is_told_as_what_it_is(self):
+        member = self.start_member("team")
+        member.kill()
+        member.wait()
+        (group,) = self.listed()
+        with open(group["path"], "r+b") as region:
+            # All places: whoever has them is dead, and was charged whatever the bytes say.
+            region.seek(4096)
+            region.write(random.Random(7).randbytes(256 * 320))
+        self.assertLessEqual(self.listed()[0]["limbo_bytes"], 3 * GIB)
+        code, out, err = self.run_share("--repair", "--group", "team")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("dead members were charged more than 8 GiB, which cannot be: it is cleared, ", out)
+        self.assertIn("; what now counts as used: 0 B\n", out)
+        self.assertNotIn("taken back", out)
+        time.sleep(0.3)  # for the device to have shown it as free, whatever the places say
+        code, out, err = self.run_share("--repair", "--group", "team", "--json")
+        self.assertEqual((code, err), (0, ""))
+        self.assertLessEqual(json.loads(out)["taken_back_bytes"], 8 * GIB)
+        code, out, err = self.run_share("--repair", "--group", "team")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("0 B taken back from dead members, 0 B still in limbo; what counts as used was right: 0 B", out)
 
     def test_files_that_are_no_group_do_no_harm(self):
         self.start_member("team")

@@ -18,7 +18,7 @@ import sys
 import time
 import unittest
 
-from control_target import needs_another_user
+from control_target import NOBODY, needs_another_user
 from test_share import COMMAND, GIB, MEMBER, SIGNALS, ShareTest, needs_strace
 
 # As src/share/broker.hpp has them.
@@ -26,8 +26,18 @@ MAGIC = b"gpbroker"
 SAYS = struct.Struct("<8sIIQII128s")
 ASKS = struct.Struct("<8sII64s64sQ4096s")
 REFUSED, ASK, HERE, NONE = range(4)
-REGION_BYTES = 4096 + 256 * 256
+# What a region begins with, as src/share/region.hpp has it: magic, versions, sizes, device, limit.
+BEGIN = struct.Struct("<8sIIIIIIQQq64s8xQ")
+REGION_BYTES = 4096 + 256 * 320
 ALICE, BOB = 12345, 12346
+MOST_OF_USER = 64
+
+
+def begin_of(device, size=REGION_BYTES, **changes):
+    """The first bytes of a region, as a member asks for them."""
+    fields = {"magic": b"gpshare\n", "major": 1, "minor": 0, "header": 4096, "slot": 320, "slots": 256} | changes
+    return BEGIN.pack(*fields.values(), 0, size, 8 * GIB, 0, device, 8 * GIB // 512)
+
 
 # What a member of another user does before its first pool: the library was loaded by then.
 BECOME = """
@@ -38,6 +48,12 @@ if user:
     os.setresuid(int(user), int(user), int(user))
 u64 = ctypes.c_uint64
 """
+
+
+def has_region(pid):
+    """Whether a process has a region open."""
+    links = [os.readlink(each) for each in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    return any("gpupool-share" in each for each in links)
 
 
 class BrokerTest(ShareTest):
@@ -54,6 +70,16 @@ class BrokerTest(ShareTest):
 
     def start_broker(self, *arguments, **environment):
         return self.start([COMMAND, "share", "--serve", self.socket, *arguments], **environment)
+
+    def start_with_manager(self):
+        """A service manager's socket, and a broker that says there that it is ready."""
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(manager.close)
+        manager.settimeout(60)
+        manager.bind(str(self.folder / "notify"))
+        broker = self.start_broker(environment={"NOTIFY_SOCKET": str(self.folder / "notify")})
+        self.assertEqual(manager.recv(100), b"READY=1")
+        return manager, broker
 
     def start(self, command, **options):
         environment = options.pop("environment", {})
@@ -111,8 +137,8 @@ class BrokerTest(ShareTest):
         connection.connect(str(self.socket))
         return connection
 
-    def question(self, group=b"team", device=b"GPU-0", size=REGION_BYTES, page=b"", magic=MAGIC, version=1):
-        return ASKS.pack(magic, version, 0, group, device, size, page)
+    def question(self, group=b"team", device=b"GPU-0", size=REGION_BYTES, page=None, magic=MAGIC, version=1):
+        return ASKS.pack(magic, version, 0, group, device, size, begin_of(device) if page is None else page)
 
     def receive(self, connection):
         """(outcome, message, limit, descriptors)"""
@@ -200,20 +226,30 @@ class Groups(BrokerTest):
         self.start_member(ALICE, TEST_GROUPS="54320,54321")
         self.assertEqual({each["uid"] for each in self.group()["members"]}, {ALICE, BOB})
 
+    def start_as_alice(self, *arguments, before=()):
+        """A broker of hers, in a folder of hers."""
+        os.chown(self.folder, ALICE, ALICE)
+        code = "import os, sys; os.setgroups([]); os.setgid({0}); os.setuid({0}); os.execvp(sys.argv[1], sys.argv[1:])"
+        be_her = [sys.executable, "-c", code.format(ALICE), *before]
+        for needs in (["true"], ["/bin/test", "-x", COMMAND]):
+            if subprocess.run([*be_her, *needs], capture_output=True, check=False).returncode != 0:
+                self.skipTest("the build's folder is root's own, or the system allows no namespaces")
+        return self.start([*be_her, COMMAND, "share", "--serve", self.socket, *arguments])
+
     @needs_another_user
     def test_a_broker_of_a_user_without_rights(self):
-        os.chown(self.folder, ALICE, ALICE)
-        code = "import os, sys; os.setgroups([]); os.setgid({0}); os.setuid({0}); os.execv(sys.argv[1], sys.argv[1:])"
-        probe = [sys.executable, "-c", code.format(ALICE), "/bin/test", "-x", COMMAND]
-        if subprocess.run(probe, check=False).returncode != 0:
-            self.skipTest("the build's folder is root's own")
-        self.start(
-            [sys.executable, "-c", code.format(ALICE), COMMAND, "share", "--serve", self.socket, f"--allow-uid={BOB}"]
-        )
+        self.start_as_alice(f"--allow-uid={BOB}")
         self.start_member(BOB)
         self.start_member(ALICE)
         self.start_member(0)
         self.assertEqual({each["uid"] for each in self.group()["members"]}, {0, ALICE, BOB})
+
+    @needs_another_user
+    def test_a_user_whom_its_namespace_does_not_know_is_not_nobody(self):
+        self.environment["GPUPOOL_SIM"] = "capacity=16GiB,data=0"
+        self.start_as_alice(f"--allow-uid={NOBODY}", before=("unshare", "-U", "--map-current-user"))
+        self.assert_alone(f"user {NOBODY} is not allowed", TEST_USER=str(BOB))
+        self.start_member(ALICE)
 
 
 class Life(BrokerTest):
@@ -238,17 +274,11 @@ class Life(BrokerTest):
         self.assertEqual(len(self.group()["members"]), 1)
 
     def test_a_service_manager_keeps_the_regions(self):
-        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(manager.close)
-        manager.settimeout(30)
-        manager.bind(str(self.folder / "notify"))
-        environment = {"NOTIFY_SOCKET": str(self.folder / "notify")}
-        broker = self.start_broker(environment=environment)
-        self.assertEqual(manager.recv(100), b"READY=1")
+        manager, broker = self.start_with_manager()
         first = self.start_member()
         text, (kept,), _, _ = socket.recv_fds(manager, 1000, 1)
         self.addCleanup(os.close, kept)
-        name = f"team/sim-{self.device}-0"
+        name = f"team/sim-{self.device}-0/{os.geteuid()}"
         self.assertEqual(text.decode(), f"FDSTORE=1\nFDNAME={name}")
         self.end(broker)
         # Files that are no regions are left out.
@@ -318,19 +348,19 @@ class Askers(BrokerTest):
 
     def test_what_it_hands_out_cannot_be_truncated(self):
         self.start_broker()
-        outcome, _, limit, (region, sign) = self.ask(page=b"as the first member says")
+        outcome, _, limit, (region, sign) = self.ask()
         self.assertEqual((outcome, limit), (HERE, (0, 0)))
         seals = fcntl.fcntl(region, fcntl.F_GET_SEALS)
         self.assertEqual(seals, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         for size in (0, REGION_BYTES - 1, REGION_BYTES + 1):
             with self.assertRaises(PermissionError):
                 os.ftruncate(region, size)
-        self.assertEqual(os.pread(region, 24, 0), b"as the first member says")
+        self.assertEqual(os.pread(region, BEGIN.size, 0), begin_of(b"GPU-0"))
         self.assertEqual(os.fstat(region).st_size, REGION_BYTES)
         with self.assertRaises(OSError):
             os.write(sign, b"x")
         # The same for the next, whatever that one brings.
-        outcome, _, _, (again, _) = self.ask(page=b"something else")
+        outcome, _, _, (again, _) = self.ask(page=begin_of(b"GPU-0", slots=1))
         self.assertEqual((outcome, self.inode(again)), (HERE, self.inode(region)))
         self.assertEqual(self.ask(device=b"GPU-1", size=0)[0], NONE)
 
@@ -416,8 +446,8 @@ class Askers(BrokerTest):
             ({"group": b"x" * 64}, "makes no sense"),
             ({"device": b""}, "makes no sense"),
             ({"device": b"a:b"}, "makes no sense"),
-            ({"device": b"new", "size": 1 << 40}, "Invalid argument"),
-            ({"device": b"new", "size": 100}, "Invalid argument"),
+            ({"device": b"new", "size": 1 << 40}, "a region has 86016 bytes, not 1099511627776"),
+            ({"device": b"new", "size": 100}, "a region has 86016 bytes, not 100"),
         ):
             outcome, message, _, files = self.ask(**question)
             self.assertEqual((outcome, files), (REFUSED, []), question)
@@ -425,16 +455,165 @@ class Askers(BrokerTest):
         self.start_member()
         self.assertEqual(len(self.group()["members"]), 1)
 
-    def test_there_is_an_end_to_regions(self):
+    def test_a_first_asker_cannot_spoil_a_device(self):
         self.start_broker()
-        for number in range(256):
-            outcome, message, _, files = self.ask(device=b"GPU-%d" % number)
+        device = b"sim-%s-0" % self.device.encode()
+        for question, words in (
+            ({"size": 1 << 20}, "a region has 86016 bytes, not 1048576"),
+            ({"size": 4096}, "a region has 86016 bytes, not 4096"),
+            ({"page": b"\xff" * 4096}, "another layout"),
+            ({"page": begin_of(device, major=2)}, "another layout"),
+            ({"page": begin_of(device, slot=256)}, "another layout"),
+            ({"page": begin_of(device, size=1 << 20)}, "another layout"),
+            ({"page": begin_of(b"another")}, "another layout"),
+        ):
+            outcome, message, _, files = self.ask(device=device, **question)
+            self.assertEqual((outcome, files), (REFUSED, []), question)
+            self.assertIn(words, message)
+        # What a member writes there while it works is not for the first to bring.
+        outcome, _, _, (region, _) = self.ask(device=device, page=begin_of(device).ljust(4096, b"\xff"))
+        self.assertEqual(outcome, HERE)
+        self.assertEqual(os.pread(region, REGION_BYTES, 0), begin_of(device).ljust(REGION_BYTES, b"\0"))
+        self.start_member()
+        self.assertEqual(len(self.group()["members"]), 1)
+
+
+class Ends(BrokerTest):
+    """When a region goes, and how many a user may have."""
+
+    def end_of(self, files):
+        for each in files:
+            os.close(each)
+
+    def test_groups_that_have_ended_take_no_place(self):
+        self.start_broker()
+        for number in range(300):
+            outcome, message, _, files = self.ask(group=b"job-%d" % number)
             self.assertEqual(outcome, HERE, message)
-            for each in files:
-                os.close(each)
-        outcome, message, _, _ = self.ask(device=b"GPU-256")
-        self.assertEqual((outcome, message), (REFUSED, "it can make no region: No space left on device"))
-        self.assertEqual(self.ask(device=b"GPU-255")[0], HERE)
+            self.end_of(files)
+        self.start_member(GPUPOOL_SHARE="job-300")
+
+    def test_a_region_goes_some_time_after_its_last_member(self):
+        manager, broker = self.start_with_manager()
+        first = self.start_member()
+        second = self.start_member()
+        self.assertEqual(manager.recv(200)[:9], b"FDSTORE=1")
+        self.end(first)
+        self.end(second)
+        # It is there until the device must have shown what the dead had as free.
+        start = time.monotonic()
+        self.assertEqual(self.group()["used_bytes"], 6 * GIB)
+        name = f"team/sim-{self.device}-0/{os.geteuid()}"
+        self.assertEqual(manager.recv(200).decode(), f"FDSTOREREMOVE=1\nFDNAME={name}")
+        self.assertGreater(time.monotonic() - start, 10)
+        # The broker closes it right after it has said so.
+        deadline = time.monotonic() + 10
+        while has_region(broker.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(has_region(broker.pid))
+        self.assert_refused([], "nobody has joined the group yet")
+        self.start_member()
+        self.assertEqual(self.group()["used_bytes"], 3 * GIB)
+
+    def test_a_region_in_use_stays(self):
+        self.start_broker()
+        _, _, _, (region, sign) = self.ask()
+        for number in range(2 * MOST_OF_USER):
+            self.end_of(self.ask(group=b"job-%d" % number)[3])
+        _, _, _, (again, other) = self.ask()
+        self.assertEqual(os.fstat(again).st_ino, os.fstat(region).st_ino)
+        self.end_of((again, other, region, sign))
+
+    def test_there_is_an_end_to_the_regions_of_a_user(self):
+        self.start_broker("--group", "team")
+        held = [self.ask(device=b"GPU-%d" % number) for number in range(MOST_OF_USER)]
+        self.assertEqual({each[0] for each in held}, {HERE})
+        outcome, message, _, _ = self.ask(device=b"another")
+        self.assertEqual((outcome, message), (REFUSED, "user 0 has 64 regions, as many as a user may"))
+        self.assertEqual(self.ask(device=b"GPU-0")[0], HERE)
+        self.end_of(held[7][3])
+        self.assertEqual(self.ask(device=b"another")[0], HERE)
+
+    @needs_another_user
+    def test_one_user_takes_no_other_users_place(self):
+        self.start_broker("--allow-uid", f"{ALICE},{BOB}")
+        flood = self.start_flood(ALICE, 300, self.question(device=b"GPU-NUMBER"))
+        self.assertEqual(flood.stdout.readline(), f"{MOST_OF_USER}\n")
+        self.start_member(BOB)
+        self.start_member()
+
+    def start_flood(self, user, count, question=b"", **options):
+        """Another user's process that connects so often, asks, keeps what it is handed, and says how often it was."""
+        flood = subprocess.Popen(
+            [sys.executable, "-c", FLOOD, str(user), str(count), str(self.socket), question.hex()],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options,
+        )  # fmt: skip
+        for each in (flood.stdout.close, flood.wait, flood.stdin.close, flood.kill):
+            self.addCleanup(each)
+        return flood
+
+    def start_with(self, limit, value, *arguments):
+        def lower():
+            resource.setrlimit(limit, (value, value))
+
+        return self.start([COMMAND, "share", "--serve", self.socket, *arguments], preexec_fn=lower)
+
+    @needs_another_user
+    def test_descriptors_that_one_user_takes_are_no_others(self):
+        self.start_with(resource.RLIMIT_NOFILE, 64, "--allow-uid", f"{ALICE},{BOB}")
+        flood = self.start_flood(ALICE, 300)
+        self.assertEqual(flood.stdout.readline(), "0\n")
+        start = time.monotonic()
+        for user in (BOB, 0, BOB):
+            self.start_member(user)
+        self.assertEqual(len(self.group()["members"]), 3)
+        self.assertLess(time.monotonic() - start, 5, "they waited for the flood to end")
+        regions = self.start_flood(ALICE, 60, self.question(device=b"GPU-NUMBER"))
+        self.assertGreater(int(regions.stdout.readline()), 0)
+        self.start_member(BOB, GPUPOOL_SHARE="other")
+
+    def test_a_limit_on_files_does_not_end_it(self):
+        self.environment["GPUPOOL_SIM"] = "capacity=16GiB,data=0"
+        broker = self.start_broker()
+        _, most = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (REGION_BYTES - 1, most))
+        self.assert_alone("its broker refuses: it can make no region: File too large")
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (REGION_BYTES, most))
+        self.start_member()
+        self.assertIsNone(broker.poll())
+
+    def test_where_no_region_can_be_made_it_does_not_start(self):
+        lower = ["prlimit", "--fsize=65536:", "--", COMMAND, "share", "--serve", self.socket]
+        self.start(lower)  # it may raise its limit
+        self.start_member()
+        lower = ["prlimit", "--fsize=65536:65536", "--", COMMAND, "share", "--serve", str(self.folder / "other")]
+        done = subprocess.run(lower, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("a file may have 65536 bytes (ulimit -f), and a region has 86016", done.stderr)
+
+
+# What a hostile user does; the number of each question replaces the word in it.
+FLOOD = """
+import os, socket, sys
+user, count, path, question = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], bytes.fromhex(sys.argv[4])
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+kept, handed = [], 0
+for number in range(count):
+    each = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    each.settimeout(10)
+    each.connect(path)
+    kept.append(each)
+    if not question:
+        continue
+    each.recv(1000)
+    each.send(question.replace(b"NUMBER", b"%06d" % number))
+    data, files, _, _ = socket.recv_fds(each, 1000, 4)
+    handed += len(files) == 2
+print(handed, flush=True)
+sys.stdin.read()
+"""
 
 
 if __name__ == "__main__":

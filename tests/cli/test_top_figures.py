@@ -66,8 +66,10 @@ class Figures(TopTest):
     def test_fragmentation(self):
         self.tell("blocks = [take(pool, 32 << 20) for _ in range(32)]")
         self.assertEqual(self.shown("FRAG"), "-")  # nothing is free
-        # What threads keep for themselves becomes a free range when the next malloc needs one, here of 3 MiB.
+        # What threads keep for themselves is free too, as the range that it is once a malloc needs one.
         self.tell("for block in blocks[:4]: give(block)")
+        kept = self.tell("pass")
+        self.assertEqual((kept["free_range_bytes"], kept["largest_free_range_bytes"]), (128 * MIB, 128 * MIB))
         whole = self.tell("take(pool, 3 << 20)")
         self.assertEqual((whole["free_range_bytes"], whole["largest_free_range_bytes"]), (125 * MIB, 125 * MIB))
         self.assertEqual(self.shown("FRAG"), "-")

@@ -83,6 +83,10 @@ class Recording(Case):
             self.assertEqual(status, 0, said)
         reader.join(10)
         self.assertTrue(pipe.is_fifo())
+        # Nobody reads from it any more.
+        status, _, said = run("export", recording, "-o", pipe)
+        self.assertEqual(status, 2)
+        self.assertIn("cannot be written: nobody reads from it", said)
         self.assertTrue(link.is_symlink())
         status, _, said = run("export", recording, "-o", self.folder)
         self.assertEqual(status, 2)

@@ -217,8 +217,16 @@ TEST(Counters, PeaksOfAGroupAreItsOwn) {
 TEST(Message, IsOneLineWhateverItQuotes) {
   (void)fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "limit is \"%s\"", "8\nGiB\r\x1b[2J\x7f\xc3\xa9");
   EXPECT_STREQ(last_error().message, "limit is \"8?GiB??[2J?\xc3\xa9\"");
-  explain(". Most is held by \n");
-  EXPECT_STREQ(last_error().message, "limit is \"8?GiB??[2J?\xc3\xa9\". Most is held by ?");
+}
+
+TEST(Message, GoesOnInLinesWhereOneCannotHoldAll) {
+  std::string lines;
+  add_line(lines, "Most is held by:");
+  add_line(lines, "  1 B of \"a\nb\x1b\"");
+  (void)fail(GPUPOOL_ERROR_OVER_LIMIT, "over the limit");
+  explain(lines);
+  EXPECT_STREQ(last_error().message, "over the limit\nMost is held by:\n  1 B of \"a?b?\"");
+  EXPECT_EQ(first_line_length(last_error()), std::strlen("over the limit"));
   explain(std::string(2000, 'x'));
   EXPECT_EQ(std::strlen(last_error().message), sizeof last_error().message - 1);
 }

@@ -301,6 +301,16 @@ TEST(ChunkSizer, GivesPowersOfTwoWithinItsBounds) {
   }
 }
 
+TEST(ChunkSizer, CoarseChunksAreAPartOfTheirBlock) {
+  ChunkSizer sizer;
+  EXPECT_EQ(sizer.chunk_size(kGiB / 2, 128 * kMiB, 128 * kMiB, kGiB), 16 * kMiB) << "a part of the heap";
+  sizer.max_shared = kGranule;
+  EXPECT_EQ(sizer.chunk_size(kGiB / 2, 128 * kMiB, 128 * kMiB, kGiB), 8 * kMiB);
+  sizer.block_parts = 8;
+  EXPECT_EQ(sizer.chunk_size(kGiB / 2, 128 * kMiB, 128 * kMiB, kGiB), 16 * kMiB);
+  EXPECT_EQ(sizer.chunk_size(kGiB / 2, kGiB, kGiB, kGiB), policy::kMaxChunk);
+}
+
 TEST(ChunkSizer, LargeChunksAreOnlyInsideBlocks) {
   ChunkSizer sizer;
   sizer.max_inside = 128 * kMiB;

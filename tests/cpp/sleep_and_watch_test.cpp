@@ -115,6 +115,23 @@ TEST(Sleep, DropsAndFillsByName) {
   EXPECT_EQ(back[0], 7);
 }
 
+TEST(Sleep, ACheckEndsAWaitWhileItLives) {
+  Pool pool(kSim);
+  const Block block(pool, kMiB);
+  (void)pool.sleep({.hold_mallocs = true});
+  {
+    int asked = 0;
+    const gpupool::InterruptCheck check(
+        [](void* user, int32_t wait) {
+          return ++*static_cast<int*>(user) > 1 && wait == GPUPOOL_WAIT_WAKE ? 1 : 0;
+        },
+        &asked);
+    expect_error(GPUPOOL_ERROR_INTERRUPTED, [&] { const Block held(pool, kMiB); });
+    EXPECT_EQ(asked, 2);
+  }
+  (void)pool.wake();
+}
+
 TEST(Watch, HoldersHaveTheirTags) {
   gpupool::set_sampling(kMiB);
   Pool pool(kSim);
@@ -168,6 +185,9 @@ TEST(Sim, CapturesAreLaunchedAndFaultsCounted) {
   gpupool::sim::launch(kDevice, capture, stream);
   gpupool::sim::advance(kDevice, 2000);
   pool.release_capture(capture);
+  pool.announce_capture(true);
+  pool.announce_capture(false);
+  expect_error(GPUPOOL_ERROR_INVALID_ARGUMENT, [&] { pool.announce_capture(false); });
   EXPECT_EQ(gpupool::sim::faults(kDevice).count, before.count);
   expect_error(GPUPOOL_ERROR_DRIVER, [&] { gpupool::sim::work(kDevice, 12345, 0, 0, 1); });
   const gpupool::sim::Faults after = gpupool::sim::faults(kDevice);

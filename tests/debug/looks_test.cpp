@@ -52,10 +52,7 @@ uint64_t queued(gpupool_t* pool) {
 class Looks : public testing::Test {
  protected:
   void SetUp() override {
-    gpupool_sim_config_t device{};
-    device.struct_size = sizeof device;
-    device.data = 1;
-    ASSERT_TRUE(ok(gpupool_sim_configure(0, &device)));
+    pool_test::configure_device(0, 1);
     ASSERT_TRUE(ok(gpupool_set_debug("canary")));
   }
   void TearDown() override { ASSERT_TRUE(ok(gpupool_set_debug(""))); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA device and what belongs to the caller: its context, and its graph captures.
+#include <algorithm>
 #include <functional>
 #include <thread>
 
@@ -50,12 +51,13 @@ void use_everything(Device& device) {
   EXPECT_EQ(device.create_stream(stream), kSuccess);
   EXPECT_EQ(device.fill(base, 0, 512, stream), kSuccess);
   EXPECT_EQ(device.copy(base + 512, base, 512, stream), kSuccess);
-  EXPECT_EQ(device.record(stream, event), kSuccess);
+  EXPECT_EQ(device.record(stream, 0, event), kSuccess);
   EXPECT_EQ(device.query(event, passed), kSuccess);
   EXPECT_EQ(device.wait(stream, event), kSuccess);
   EXPECT_EQ(device.synchronize(event), kSuccess);
   device.recycle(event);
-  EXPECT_EQ(device.query_stream(stream, passed), kSuccess);
+  EXPECT_EQ(device.is_capturing(stream, passed), kSuccess);
+  EXPECT_EQ(device.synchronize_all(0), kSuccess);
   EXPECT_EQ(device.synchronize_stream(stream), kSuccess);
   EXPECT_EQ(device.destroy_stream(stream), kSuccess);
   EXPECT_EQ(device.unmap(base, kGranule), kSuccess);
@@ -101,30 +103,80 @@ TEST_F(CudaContextTest, ACallersOwnContextIsUsedAndNoPrimaryOneKept) {
   // Its events belong to that context: the stream would refuse them otherwise.
   const uintptr_t stream = fake_.create_blocking_stream();
   Event event = 0;
-  EXPECT_EQ(device->record(stream, event), kSuccess) << last_message();
-  EXPECT_EQ(device_->record(stream, event), GPUPOOL_ERROR_DRIVER);
+  EXPECT_EQ(device->record(stream, 0, event), kSuccess) << last_message();
+  EXPECT_EQ(device_->record(stream, 0, event), GPUPOOL_ERROR_DRIVER);
   device->recycle(event);
   EXPECT_EQ(device->destroy_stream(stream), kSuccess);
 }
 
-TEST_F(CudaContextTest, ThePrimaryContextIsRetained) {
-  const int references = fake_.primary_references(0);
+TEST_F(CudaContextTest, OneReferenceToThePrimaryContextIsKept) {
+  ASSERT_EQ(fake_.primary_references(0), 1);  // from SetUp, whatever was open before
   const auto without_current = open();
-  EXPECT_EQ(fake_.primary_references(0), references + 1);
+  EXPECT_EQ(fake_.primary_references(0), 1);
   cuda::CUcontext primary = nullptr;
   ASSERT_EQ(driver_->cuDevicePrimaryCtxRetain(&primary, 0), cuda::CUDA_SUCCESS);
   const Current mine(*driver_, primary);
   const auto with_primary_current = open();
-  EXPECT_EQ(fake_.primary_references(0), references + 3);
+  EXPECT_EQ(fake_.primary_references(0), 2);
   EXPECT_EQ(driver_->cuDevicePrimaryCtxRelease_v2(0), cuda::CUDA_SUCCESS);
   use_everything(*with_primary_current);
+  EXPECT_EQ(fake_.primary_references(0), 1);
+}
+
+TEST_F(CudaContextTest, OneReferenceToAPeersPrimaryContextIsKept) {
+  for (int round = 0; round < 3; ++round) {
+    const auto device = open(0, {1});
+    ASSERT_NE(device, nullptr) << last_message();
+    Address address = 0;
+    EXPECT_EQ(device->allocate(Kind::device, kGranule, 0, address), kSuccess) << last_message();
+    EXPECT_EQ(device->deallocate(Kind::device, address, kGranule, 0), kSuccess);
+    EXPECT_EQ(fake_.primary_references(1), 1);
+  }
+}
+
+TEST_F(CudaContextTest, AResetIsNoticed) {
+  EXPECT_FALSE(device_->is_lost());
+  Stream stream = 0;
+  ASSERT_EQ(device_->create_stream(stream), kSuccess);
+  fake_.end_context(nullptr);
+  EXPECT_EQ(device_->destroy_stream(stream), GPUPOOL_ERROR_DRIVER);
+  EXPECT_EQ(last_error().driver_code, 709);
+  EXPECT_NE(last_message().find("the context was reset or destroyed"), std::string::npos) << last_message();
+  EXPECT_TRUE(device_->is_lost());
+  // The context is made anew, with the same handle.
+  const auto anew = open();
+  ASSERT_NE(anew, nullptr) << last_message();
+  EXPECT_TRUE(device_->is_lost());
+  EXPECT_FALSE(anew->is_lost());
+  use_everything(*anew);
+}
+
+TEST_F(CudaContextTest, AResetIsNoticedWhereTheContextIsThereAgain) {
+  fake_.end_context(nullptr);
+  const auto anew = open();
+  ASSERT_NE(anew, nullptr) << last_message();
+  EXPECT_TRUE(device_->is_lost());
+}
+
+TEST_F(CudaContextTest, TheEndOfACallersContextIsNoticed) {
+  void* const own = fake_.create_context(0);
+  std::unique_ptr<Device> device;
+  {
+    const Current mine(*driver_, as_context(own));
+    device = open();
+    EXPECT_FALSE(device->is_lost());
+  }
+  fake_.end_context(own);
+  EXPECT_TRUE(device->is_lost());
+  EXPECT_FALSE(device_->is_lost());
+  EXPECT_EQ(fake_.context_depth(), 0);
 }
 
 TEST_F(CudaContextTest, AContextOfAnotherDeviceIsNotUsed) {
   const int references = fake_.primary_references(1);
   const Current mine(*driver_, as_context(fake_.create_context(0)));
   const auto device = open(1);
-  EXPECT_EQ(fake_.primary_references(1), references + 1);
+  EXPECT_EQ(fake_.primary_references(1), std::max(references, 1));
   use_everything(*device);
 }
 
@@ -205,7 +257,7 @@ TEST_F(CudaCaptureTest, TheLegacyStreamBesideACaptureIsLeftAlone) {
   EXPECT_EQ(device_->capture_id(0, id), kSuccess) << last_message();
   EXPECT_EQ(id, kCaptureElsewhere);
   Event event = 0;
-  EXPECT_EQ(device_->record(0, event), GPUPOOL_ERROR_DRIVER);
+  EXPECT_EQ(device_->record(0, 0, event), GPUPOOL_ERROR_DRIVER);
   EXPECT_EQ(last_error().driver_code, 906);
   EXPECT_EQ(fake_.end_capture(blocking), 1);
   EXPECT_EQ(device_->destroy_stream(blocking), kSuccess);

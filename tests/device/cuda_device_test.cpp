@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cuda_fixture.hpp"
+#include "os/host_memory.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -157,33 +158,87 @@ TEST_F(CudaDeviceTest, ChunksCanBeSharedAndReachedByRdma) {
   EXPECT_EQ(fake_.seen().chunk_rdma, 0u);
 }
 
-TEST_F(CudaDeviceTest, ChunksThatMayNotBeSharedAreCreatedAnyway) {
+TEST_F(CudaDeviceTest, ChunksAreOfAKindThatTheDriverAllows) {
+  struct Kind {
+    int refused;
+    uint32_t handle_type;
+    uint32_t rdma;
+  };
   for (const auto code : {cuda::CUDA_ERROR_NOT_SUPPORTED, cuda::CUDA_ERROR_NOT_PERMITTED}) {
-    const auto device = open();
-    fake_.fail("cuMemCreate", 1, code);
-    uint64_t calls = fake_.calls("cuMemCreate");
-    ChunkHandle first = 0;
-    ChunkHandle second = 0;
-    ASSERT_EQ(device->create_chunk(kGranule, first), kSuccess);
-    EXPECT_EQ(fake_.calls("cuMemCreate"), calls + 2);
-    EXPECT_EQ(fake_.seen().chunk_handle_type, cuda::CU_MEM_HANDLE_TYPE_NONE);
-    ASSERT_EQ(device->create_chunk(kGranule, second), kSuccess);
-    EXPECT_EQ(fake_.calls("cuMemCreate"), calls + 3) << "the refusal was not remembered";
-    EXPECT_EQ(fake_.seen().chunk_handle_type, cuda::CU_MEM_HANDLE_TYPE_NONE);
-    EXPECT_EQ(device->release_chunk(first), kSuccess);
-    EXPECT_EQ(device->release_chunk(second), kSuccess);
+    for (const Kind& kind : {Kind{0, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1},
+                             Kind{1, cuda::CU_MEM_HANDLE_TYPE_NONE, 1},
+                             Kind{2, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0},
+                             Kind{3, cuda::CU_MEM_HANDLE_TYPE_NONE, 0}}) {
+      SCOPED_TRACE(kind.refused);
+      for (int number = 1; number <= kind.refused; ++number)
+        fake_.fail("cuMemCreate", static_cast<uint64_t>(number), code);
+      const auto device = open();
+      fake_.reset();
+      ASSERT_NE(device, nullptr) << last_message();
+      unmap_granule(*device, map_granule(*device));
+      EXPECT_EQ(fake_.seen().chunk_handle_type, kind.handle_type);
+      EXPECT_EQ(fake_.seen().chunk_rdma, kind.rdma);
+      EXPECT_EQ((device->info().capabilities & GPUPOOL_CAPABILITY_RDMA) != 0, kind.rdma != 0);
+      EXPECT_TRUE(device->info().capabilities & GPUPOOL_CAPABILITY_VMM);
+    }
   }
 }
 
-TEST_F(CudaDeviceTest, OnlyASuccessWithoutSharingIsRemembered) {
-  fake_.fail("cuMemCreate", 1, cuda::CUDA_ERROR_NOT_SUPPORTED);
-  fake_.fail("cuMemCreate", 2, cuda::CUDA_ERROR_NOT_SUPPORTED);
-  ChunkHandle chunk = 7;
-  EXPECT_EQ(device_->create_chunk(kGranule, chunk), GPUPOOL_ERROR_DRIVER);
-  EXPECT_EQ(chunk, 7u);
-  EXPECT_EQ(device_->create_chunk(kGranule, chunk), kSuccess);
-  EXPECT_EQ(fake_.seen().chunk_handle_type, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  EXPECT_EQ(device_->release_chunk(chunk), kSuccess);
+TEST_F(CudaDeviceTest, ADriverThatAllowsNoChunksLeavesSegments) {
+  fake_.fail("cuMemCreate", 0, cuda::CUDA_ERROR_NOT_SUPPORTED);
+  const auto device = open();
+  ASSERT_NE(device, nullptr) << last_message();
+  EXPECT_FALSE(device->info().capabilities & (GPUPOOL_CAPABILITY_VMM | GPUPOOL_CAPABILITY_RDMA));
+  Address segment = 0;
+  ASSERT_EQ(device->allocate(Kind::device, kGranule, 0, segment), kSuccess) << last_message();
+  EXPECT_EQ(device->deallocate(Kind::device, segment, kGranule, 0), kSuccess);
+}
+
+TEST_F(CudaDeviceTest, AFullDeviceIsNoRefusal) {
+  fake_.fail("cuMemCreate", 0, cuda::CUDA_ERROR_OUT_OF_MEMORY);
+  const auto device = open();
+  ASSERT_NE(device, nullptr) << last_message();
+  EXPECT_TRUE(device->info().capabilities & GPUPOOL_CAPABILITY_VMM);
+  EXPECT_TRUE(device->info().capabilities & GPUPOOL_CAPABILITY_RDMA);
+}
+
+TEST_F(CudaDeviceTest, MemoryOfTheHostEndsWhereTheProcessMayHaveNoMore) {
+  constexpr uint64_t kTooMuch = 64 * kTiB;
+  const uint64_t calls = fake_.calls("cuMemHostAlloc");
+  Address block = 0;
+  EXPECT_EQ(device_->allocate(Kind::pinned, kTooMuch, 0, block), GPUPOOL_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(last_message().find("available for this process"), std::string::npos) << last_message();
+  EXPECT_EQ(fake_.calls("cuMemHostAlloc"), calls) << "the driver was asked";
+}
+
+TEST_F(CudaDeviceTest, AnIntegratedDeviceHasTheHostsMemory) {
+  os::HostMemory host;
+  ASSERT_TRUE(os::read_host_memory(host));
+  EXPECT_FALSE(device_->info().capabilities & GPUPOOL_CAPABILITY_INTEGRATED);
+  fake_.set_capacity(1, 64 * kTiB);
+  fake_.set_attribute(1, cuda::CU_DEVICE_ATTRIBUTE_INTEGRATED, 1);
+  const auto device = open(1);
+  ASSERT_NE(device, nullptr) << last_message();
+  EXPECT_TRUE(device->info().capabilities & GPUPOOL_CAPABILITY_INTEGRATED);
+  EXPECT_EQ(device->info().total, host.total);
+  uint64_t free = 0;
+  ASSERT_EQ(device->free_memory(free), kSuccess);
+  EXPECT_LE(free, host.total);
+  const uint64_t calls = fake_.calls("cuMemCreate") + fake_.calls("cuMemAlloc_v2");
+  ChunkHandle chunk = 0;
+  EXPECT_EQ(device->create_chunk(32 * kTiB, chunk), GPUPOOL_ERROR_OUT_OF_MEMORY);
+  Address segment = 0;
+  EXPECT_EQ(device->allocate(Kind::device, 32 * kTiB, 0, segment), GPUPOOL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(fake_.calls("cuMemCreate") + fake_.calls("cuMemAlloc_v2"), calls);
+  unmap_granule(*device, map_granule(*device));
+}
+
+TEST_F(CudaDeviceTest, ABusyDeviceIsUnavailable) {
+  fake_.fail("cuDevicePrimaryCtxRetain", 0, cuda::CUDA_ERROR_DEVICE_UNAVAILABLE);
+  std::unique_ptr<Device> device;
+  EXPECT_EQ(open_cuda(1, {}, device), GPUPOOL_ERROR_UNAVAILABLE);
+  EXPECT_EQ(last_error().driver_code, 46);
+  EXPECT_NE(last_message().find("device 1 is busy: another process uses it exclusively"), std::string::npos);
 }
 
 TEST_F(CudaDeviceTest, OutOfMemoryIsItsOwnStatusAndSaysWhat) {
@@ -224,22 +279,15 @@ TEST_F(CudaDeviceTest, EventsFollowTheirStream) {
   EXPECT_EQ(fake_.seen().stream_flags, cuda::CU_STREAM_NON_BLOCKING);
   fake_.hold(stream);
   Event event = 0;
-  ASSERT_EQ(device_->record(stream, event), kSuccess);
+  ASSERT_EQ(device_->record(stream, 0, event), kSuccess);
   EXPECT_EQ(fake_.seen().event_flags, cuda::CU_EVENT_DISABLE_TIMING);
   bool passed = true;
-  bool idle = true;
   EXPECT_EQ(device_->query(event, passed), kSuccess);
   EXPECT_FALSE(passed);
-  EXPECT_EQ(device_->query_stream(stream, idle), kSuccess);
-  EXPECT_FALSE(idle);
-  EXPECT_EQ(device_->query_stream(other, idle), kSuccess);
-  EXPECT_TRUE(idle);
 
   unsigned char byte = 0;
   EXPECT_EQ(device_->wait(other, event), kSuccess);
   EXPECT_EQ(device_->fill(reinterpret_cast<Address>(&byte), 5, 1, other), kSuccess);
-  EXPECT_EQ(device_->query_stream(other, idle), kSuccess);
-  EXPECT_FALSE(idle);
   EXPECT_EQ(byte, 0) << "the other stream did not wait";
 
   std::thread releaser([&] { fake_.release(stream); });
@@ -259,7 +307,7 @@ TEST_F(CudaDeviceTest, EventsAreReused) {
   const uint64_t created = fake_.calls("cuEventCreate");
   std::vector<Event> events(40);
   for (int round = 0; round < 3; ++round) {
-    for (Event& event : events) ASSERT_EQ(device_->record(0, event), kSuccess);
+    for (Event& event : events) ASSERT_EQ(device_->record(0, 0, event), kSuccess);
     EXPECT_EQ(std::set<Event>(events.begin(), events.end()).size(), events.size()) << "one was given twice";
     for (const Event event : events) device_->recycle(event);
   }
@@ -267,8 +315,8 @@ TEST_F(CudaDeviceTest, EventsAreReused) {
   EXPECT_EQ(fake_.live().events, events.size());
   fake_.fail("cuEventRecord", 1, cuda::CUDA_ERROR_INVALID_HANDLE);
   Event event = 0;
-  EXPECT_EQ(device_->record(0, event), GPUPOOL_ERROR_DRIVER);
-  for (Event& taken : events) ASSERT_EQ(device_->record(0, taken), kSuccess);
+  EXPECT_EQ(device_->record(0, 0, event), GPUPOOL_ERROR_DRIVER);
+  for (Event& taken : events) ASSERT_EQ(device_->record(0, 0, taken), kSuccess);
   EXPECT_EQ(fake_.live().events, events.size()) << "the failed record lost its event";
   for (const Event taken : events) device_->recycle(taken);
 }
@@ -278,7 +326,7 @@ TEST_F(CudaDeviceTest, EventsAreSharedByThreads) {
     for (int i = 0; i < 500; ++i) {
       Event event = 0;
       bool passed = false;
-      ASSERT_EQ(device_->record(0, event), kSuccess);
+      ASSERT_EQ(device_->record(0, 0, event), kSuccess);
       ASSERT_EQ(device_->query(event, passed), kSuccess);
       ASSERT_TRUE(passed);
       device_->recycle(event);
@@ -292,10 +340,10 @@ TEST_F(CudaDeviceTest, EventsAreSharedByThreads) {
 
 TEST_F(CudaDeviceTest, SpecialStreamsAreTheDriversOwn) {
   for (const Stream stream : {Stream{0}, Stream{cuda::kStreamLegacy}, Stream{cuda::kStreamPerThread}}) {
-    bool idle = false;
+    bool capturing = true;
     uint64_t capture = 1;
-    EXPECT_EQ(device_->query_stream(stream, idle), kSuccess);
-    EXPECT_TRUE(idle);
+    EXPECT_EQ(device_->is_capturing(stream, capturing), kSuccess);
+    EXPECT_FALSE(capturing);
     EXPECT_EQ(device_->capture_id(stream, capture), kSuccess);
     EXPECT_EQ(capture, 0u);
     EXPECT_EQ(device_->synchronize_stream(stream), kSuccess);
@@ -318,7 +366,7 @@ TEST_F(CudaDeviceTest, EveryFailureKeepsItsNumberAndName) {
   ASSERT_EQ(device_->reserve_addresses(kGranule, range), kSuccess);
   ASSERT_EQ(device_->create_chunk(kGranule, chunk), kSuccess);
   ASSERT_EQ(device_->allocate(Kind::device, 512, 0, block), kSuccess);
-  ASSERT_EQ(device_->record(0, event), kSuccess);
+  ASSERT_EQ(device_->record(0, 0, event), kSuccess);
   ASSERT_EQ(device_->create_stream(stream), kSuccess);
 
   // What a failed call must leave as it is.
@@ -340,13 +388,16 @@ TEST_F(CudaDeviceTest, EveryFailureKeepsItsNumberAndName) {
       {"cuMemAllocManaged", [&](Device& d) { return d.allocate(Kind::managed, 512, 0, out); }},
       {"cuMemFree_v2", [&](Device& d) { return d.deallocate(Kind::device, block, 512, 0); }},
       {"cuMemFreeHost", [&](Device& d) { return d.deallocate(Kind::pinned, block, 512, 0); }},
-      {"cuEventCreate", [&](Device& d) { return d.record(0, out); }},
-      {"cuEventRecord", [&](Device& d) { return d.record(0, out); }},
+      {"cuEventCreate", [&](Device& d) { return d.record(0, 0, out); }},
+      {"cuEventRecord", [&](Device& d) { return d.record(0, 0, out); }},
       {"cuEventQuery", [&](Device& d) { return d.query(event, out_flag); }},
       {"cuEventSynchronize", [&](Device& d) { return d.synchronize(event); }},
       {"cuStreamWaitEvent", [&](Device& d) { return d.wait(stream, event); }},
-      {"cuStreamQuery", [&](Device& d) { return d.query_stream(stream, out_flag); }},
-      {"cuStreamGetCaptureInfo_v2", [&](Device& d) { return d.capture_id(stream, out); }},
+      {"cuStreamIsCapturing", [&](Device& d) { return d.is_capturing(stream, out_flag); }},
+      {"cuStreamIsCapturing", [&](Device& d) { return d.capture_id(stream, out); }},
+      {"cuStreamGetCtx", [&](Device& d) { return d.context_of(stream, out); }},
+      {"cuMemHostRegister_v2", [&](Device& d) { return d.synchronize_all(0); }},
+      {"cuMemHostUnregister", [&](Device& d) { return d.synchronize_all(0); }},
       {"cuStreamCreate", [&](Device& d) { return d.create_stream(out_stream); }},
       {"cuStreamDestroy_v2", [&](Device& d) { return d.destroy_stream(stream); }},
       {"cuStreamSynchronize", [&](Device& d) { return d.synchronize_stream(stream); }},

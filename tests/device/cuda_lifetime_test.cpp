@@ -49,9 +49,11 @@ void require_all(Device& device, Status expected) {
     REQUIRE(device.allocate(kind, 512, 0, number) == expected);
     REQUIRE(device.deallocate(kind, 512, 512, 0) == expected);
   }
-  REQUIRE(device.record(0, number) == expected);
+  REQUIRE(device.record(0, 0, number) == expected);
   REQUIRE(device.query(1, flag) == expected);
-  REQUIRE(device.query_stream(0, flag) == expected);
+  REQUIRE(device.is_capturing(0, flag) == expected);
+  REQUIRE(device.context_of(0, number) == expected);
+  REQUIRE(device.synchronize_all(0) == expected);
   REQUIRE(device.wait(0, 1) == expected);
   REQUIRE(device.synchronize(1) == expected);
   REQUIRE(device.capture_id(0, number) == expected);
@@ -187,7 +189,7 @@ TEST_F(CudaLifetimeDeathTest, TheOtherFormOfCaptureInfoIsUsedWhereItIsTheOnlyOne
     REQUIRE(device->capture_id(stream, id) == kSuccess && id == 0);
     fake_cuda().begin_capture(stream, cuda::CU_STREAM_CAPTURE_MODE_RELAXED);
     REQUIRE(device->capture_id(stream, id) == kSuccess && id != 0);
-    REQUIRE(fake_cuda().calls("cuStreamGetCaptureInfo_v3") == 2);
+    REQUIRE(fake_cuda().calls("cuStreamGetCaptureInfo_v3") == 1);
     std::_Exit(0);
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
@@ -210,7 +212,7 @@ TEST_F(CudaLifetimeDeathTest, AfterTheDriverHasGoneNothingCallsIt) {
     });
     exit_device = open_device().release();
     Event event = 0;
-    REQUIRE(exit_device->record(0, event) == kSuccess);
+    REQUIRE(exit_device->record(0, 0, event) == kSuccess);
     exit_device->recycle(event);
     std::exit(0);
   };
@@ -234,12 +236,14 @@ TEST_F(CudaLifetimeDeathTest, HooksRegisteredAfterOpeningStillFindTheDriver) {
 TEST_F(CudaLifetimeDeathTest, TheDriverItselfCanSayThatItHasGone) {
   const auto body = [] {
     const auto device = open_device();
+    const uint64_t pops = fake_cuda().calls("cuCtxPopCurrent_v2");
+    const uint64_t exchanges = fake_cuda().calls("cuThreadExchangeStreamCaptureMode");
     fake_cuda().fail("cuMemCreate", 1, cuda::CUDA_ERROR_DEINITIALIZED);
     ChunkHandle chunk = 0;
     REQUIRE(device->create_chunk(kGranule, chunk) == GPUPOOL_ERROR_SHUTTING_DOWN);
     // Not even to put the caller's context and capture mode back.
-    REQUIRE(fake_cuda().calls("cuCtxPopCurrent_v2") == 0);
-    REQUIRE(fake_cuda().calls("cuThreadExchangeStreamCaptureMode") == 1);
+    REQUIRE(fake_cuda().calls("cuCtxPopCurrent_v2") == pops);
+    REQUIRE(fake_cuda().calls("cuThreadExchangeStreamCaptureMode") == exchanges + 1);
     const uint64_t calls = fake_cuda().calls(nullptr);
     require_all(*device, GPUPOOL_ERROR_SHUTTING_DOWN);
     REQUIRE(fake_cuda().calls(nullptr) == calls);

@@ -24,7 +24,7 @@ constexpr uint64_t kTooHuge = 0;
 #elif defined(__SANITIZE_ADDRESS__)
 // The sanitizer's allocator stands in the middle of them, where depends on its release.
 constexpr uint64_t kHuge = 32 * kTiB;
-constexpr uint64_t kTooHuge = 112 * kTiB;
+constexpr uint64_t kTooHuge = 64 * kTiB;
 #else
 constexpr uint64_t kHuge = 64 * kTiB;
 constexpr uint64_t kTooHuge = 64 * kTiB;

@@ -154,9 +154,15 @@ TEST(SimSettingsTest, ReadsTheEnvironmentsLanguage) {
   EXPECT_STREQ(last_error().message,
                "GPUPOOL_SIM: 'capacity=8QiB' is not capacity= and a size from 2MiB to 64TiB");
   EXPECT_EQ(sim_settings_from("data=0,size=8GiB", settings), GPUPOOL_ERROR_INVALID_ARGUMENT);
-  EXPECT_STREQ(
-      last_error().message,
-      "GPUPOOL_SIM: 'size=8GiB' is none of capacity=, host=, data=, price_scale=, streams= and time=");
+  EXPECT_STREQ(last_error().message,
+               "GPUPOOL_SIM: 'size=8GiB' is none of capacity=, host=, data=, integrated=, price_scale=, "
+               "streams= and time=");
+  for (const char* key : {"", "capacity=", "data="}) {
+    EXPECT_EQ(sim_settings_from(key + std::string(kMiB, '1'), settings), GPUPOOL_ERROR_INVALID_ARGUMENT);
+    EXPECT_LE(own_length(last_error().message), kMessageLength) << last_error().message;
+  }
+  EXPECT_EQ(sim_settings_from("integrated=1", settings), kSuccess);
+  EXPECT_TRUE(settings.is_integrated);
   EXPECT_EQ(sim_settings_from("data=0,streams=strict", settings), kSuccess);
   EXPECT_TRUE(settings.strict_streams);
   EXPECT_EQ(sim_settings_from("streams=any", settings), kSuccess);
@@ -256,7 +262,7 @@ TEST_F(SimDeviceTest, ForkWhileOthersUseTheDevice) {
       alarm(20);
       std::unique_ptr<Device> opened;
       Event event = 0;
-      return open_sim(kOrdinal, opened) == kSuccess && opened->record(1, event) == kSuccess;
+      return open_sim(kOrdinal, opened) == kSuccess && opened->record(1, 0, event) == kSuccess;
     }));
   }
   stop = true;

@@ -58,7 +58,7 @@ class SimTest : public ::testing::Test {
 
   Event record(Stream stream) {
     Event event = 0;
-    EXPECT_EQ(device->record(stream, event), kSuccess) << last_error().message;
+    EXPECT_EQ(device->record(stream, 0, event), kSuccess) << last_error().message;
     return event;
   }
   bool passed(Event event) {
@@ -67,8 +67,9 @@ class SimTest : public ::testing::Test {
     return result;
   }
   bool idle(Stream stream) {
-    bool result = false;
-    EXPECT_EQ(device->query_stream(stream, result), kSuccess) << last_error().message;
+    const Event event = record(stream);
+    const bool result = passed(event);
+    device->recycle(event);
     return result;
   }
   Status work(Stream stream, Address address, uint64_t size, uint64_t nanoseconds) {

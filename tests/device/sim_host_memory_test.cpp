@@ -158,12 +158,12 @@ TEST_P(SimHostMemoryTest, OfStreamsAndEventsIsSurvived) {
   undo_with([&] { EXPECT_EQ(device->destroy_stream(stream), kSuccess); });
   survives("create_stream", [&] { return device->create_stream(stream); });
   undo_with([&] { device->recycle(event); });
-  survives("record", [&] { return device->record(stream, event); });
-  survives("record", [&] { return device->record(99, event); });
+  survives("record", [&] { return device->record(stream, 0, event); });
+  survives("record", [&] { return device->record(99, 0, event); });
   survives("wait", [&] { return device->wait(98, event); });
-  survives("query_stream", [&] {
-    bool idle = false;
-    return device->query_stream(97, idle);
+  survives("is_capturing", [&] {
+    bool capturing = false;
+    return device->is_capturing(97, capturing);
   });
   undo_with([&] { EXPECT_EQ(sim_capture(kOrdinal, stream, false), kSuccess); });
   survives("begin_capture", [&] { return sim_capture(kOrdinal, stream, true); });

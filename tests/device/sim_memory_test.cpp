@@ -43,8 +43,8 @@ TEST_P(SimMemoryTest, ReservationsAreAlignedAndApart) {
 
 TEST_P(SimMemoryTest, AddressSpaceHasItsLimits) {
   Address base = 0;
-  EXPECT_EQ(device->reserve_addresses(64 * kTiB + kChunk, base), GPUPOOL_ERROR_DRIVER);
-  EXPECT_EQ(device->reserve_addresses(256 * kTiB, base), GPUPOOL_ERROR_DRIVER);
+  EXPECT_EQ(device->reserve_addresses(64 * kTiB + kChunk, base), GPUPOOL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(device->reserve_addresses(256 * kTiB, base), GPUPOOL_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(base, 0U);
   EXPECT_EQ(fault_count(), 0U) << "asking for too much breaks no rule";
   expect_fault(device->reserve_addresses(0, base), 1, "reserve_addresses");

@@ -89,6 +89,8 @@ TEST_F(SimScriptTest, BadScriptsNameThePartAndChangeNothing) {
     EXPECT_EQ(script(text), GPUPOOL_ERROR_INVALID_ARGUMENT) << text;
     EXPECT_NE(std::string(last_error().message).find(part), std::string::npos) << last_error().message;
   }
+  EXPECT_EQ(script(std::string(kMiB, 'x').c_str()), GPUPOOL_ERROR_INVALID_ARGUMENT);
+  EXPECT_LE(own_length(last_error().message), kMessageLength);
   EXPECT_EQ(script(nullptr), GPUPOOL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(create_one(), GPUPOOL_ERROR_DRIVER) << "the old script is still in force, with its count";
 }
@@ -122,9 +124,9 @@ TEST_F(SimScriptTest, EveryCallCanFailAndThenDoesNothing) {
       {"release", [&] { return device->release_chunk(spare); }},
       {"malloc", [&] { return device->allocate(Kind::device, kChunk, 0, out); }},
       {"free", [&] { return device->deallocate(Kind::device, block, kChunk, 0); }},
-      {"event_record", [&] { return device->record(1, out); }},
+      {"event_record", [&] { return device->record(1, 0, out); }},
       {"query", [&] { return device->query(event, flag); }},
-      {"query", [&] { return device->query_stream(1, flag); }},
+      {"query", [&] { return device->is_capturing(1, flag); }},
       {"query", [&] { return device->capture_id(1, out); }},
       {"stream_wait", [&] { return device->wait(2, event); }},
       {"host_wait", [&] { return device->synchronize(event); }},

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and capture in virtual time, and the prices of calls.
+#include <memory>
+#include <thread>
+
 #include "sim_fixture.hpp"
 
 namespace gpupool::internal {
@@ -110,8 +113,8 @@ TEST_F(SimStreamsTest, DestroyedStreamsAreGone) {
   bool result = false;
   uint64_t id = 0;
   Event none = 0;
-  expect_fault(device->record(stream, none), 400, "destroyed");
-  expect_fault(device->query_stream(stream, result), 400, "destroyed");
+  expect_fault(device->record(stream, 0, none), 400, "destroyed");
+  expect_fault(device->is_capturing(stream, result), 400, "destroyed");
   expect_fault(device->synchronize_stream(stream), 400, "destroyed");
   expect_fault(device->wait(stream, event), 400, "destroyed");
   expect_fault(device->capture_id(stream, id), 400, "destroyed");
@@ -163,7 +166,6 @@ TEST_F(SimStreamsTest, WhatIsIllegalInACapture) {
   EXPECT_EQ(fault_count(), 0U);
 
   bool result = true;
-  expect_fault(device->query_stream(1, result), 900, "query_stream");
   expect_fault(device->synchronize_stream(1), 900, "synchronize_stream");
   expect_fault(device->destroy_stream(1), 900, "destroy_stream");
   expect_fault(device->query(inside, result), 900, "query of event");
@@ -177,6 +179,48 @@ TEST_F(SimStreamsTest, WhatIsIllegalInACapture) {
   EXPECT_FALSE(passed(inside)) << "never passes";
   expect_fault(device->synchronize(inside), 900, "synchronize of event");
   expect_fault(device->wait(1, inside), 900, "wait");
+}
+
+/// On a GPU these end the capture, or the process.
+TEST_F(SimStreamsTest, OtherThreadsMustNotTouchACapturingStream) {
+  const Event outside = record(2);
+  EXPECT_EQ(sim_capture(kOrdinal, 1, true, true), kSuccess);
+  std::thread([&] {
+    uint64_t id = 0;
+    Event event = 0;
+    expect_fault(device->capture_id(1, id), 900, "another thread captures");
+    expect_fault(device->record(1, 0, event), 900, "another thread captures");
+    expect_fault(device->wait(1, outside), 900, "another thread captures");
+    bool capturing = false;
+    EXPECT_EQ(device->is_capturing(1, capturing), kSuccess);
+    EXPECT_TRUE(capturing);
+    EXPECT_EQ(device->synchronize_all(0), kSuccess) << last_error().message;
+  }).join();
+  EXPECT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
+}
+
+/// Devices have clocks of their own.
+TEST_F(SimStreamsTest, StreamsOfOtherDevicesHaveEventsOfTheirOwn) {
+  std::unique_ptr<Device> other;
+  ASSERT_EQ(open_sim(kOrdinal + 1, other), kSuccess);
+  Stream foreign = 0;
+  ASSERT_EQ(other->create_stream(foreign), kSuccess);
+  uint64_t context = 0;
+  EXPECT_EQ(device->context_of(foreign, context), kSuccess);
+  EXPECT_NE(context, 0U);
+  ASSERT_EQ(sim_work(kOrdinal + 1, foreign, 0, 0, 1'000'000), kSuccess);
+  Event event = 0;
+  ASSERT_EQ(device->record(foreign, context, event), kSuccess);
+  EXPECT_FALSE(passed(event));
+  EXPECT_EQ(device->wait(3, event), kSuccess) << last_error().message;
+  EXPECT_FALSE(idle(3));
+  EXPECT_EQ(sim_advance(kOrdinal + 1, 2'000'000), kSuccess);
+  EXPECT_TRUE(passed(event));
+  EXPECT_FALSE(idle(3)) << "the wait was queued in this device's time";
+  device->recycle(event);
+  EXPECT_EQ(device->context_of(7777, context), kSuccess);
+  EXPECT_EQ(context, 0U) << "a number that nobody created is this device's";
+  EXPECT_EQ(other->destroy_stream(foreign), kSuccess);
 }
 
 TEST_F(SimStreamsTest, CapturedWorkIsCheckedAndNotExecuted) {
@@ -300,9 +344,9 @@ TEST_F(SimStreamsTest, StrictStreamsAreThoseThatWereCreated) {
   const char* const words = "on stream 0x3e7, which nobody created";
   expect_fault(work(999, 0, 0, 10), 400, words);
   expect_fault(device->fill(base, 0, 1, 999), 400, words);
-  expect_fault(device->record(999, event), 400, words);
+  expect_fault(device->record(999, 0, event), 400, words);
   expect_fault(device->wait(999, record(0)), 400, words);
-  expect_fault(device->query_stream(999, result), 400, words);
+  expect_fault(device->is_capturing(999, result), 400, words);
   expect_fault(device->synchronize_stream(999), 400, words);
   expect_fault(device->capture_id(999, id), 400, words);
   expect_fault(device->destroy_stream(999), 400, words);
@@ -354,9 +398,11 @@ TEST_F(SimStreamsTest, OtherCallsCostWhatWasMeasured) {
   bool result = false;
   uint64_t value = 0;
   EXPECT_EQ(cost([&] { device->reserve_addresses(kTiB, base); }), 6000U);
-  EXPECT_EQ(cost([&] { device->record(1, event); }), 190U);
+  EXPECT_EQ(cost([&] { device->record(1, 0, event); }), 190U);
   EXPECT_EQ(cost([&] { device->query(event, result); }), 144U);
-  EXPECT_EQ(cost([&] { device->query_stream(1, result); }), 171U);
+  EXPECT_EQ(cost([&] { device->capture_id(1, value); }), 171U);
+  EXPECT_EQ(cost([&] { device->is_capturing(1, result); }), 22U);
+  EXPECT_EQ(cost([&] { device->synchronize_all(0); }), 52295U);
   EXPECT_EQ(cost([&] { device->wait(1, event); }), 323U);
   EXPECT_EQ(cost([&] { device->free_memory(value); }), 3800U);
   EXPECT_NEAR(price_of([&] { device->allocate(Kind::device, 10 * kMiB, 0, block); }), 50'000, 200);

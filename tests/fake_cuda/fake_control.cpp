@@ -2,6 +2,9 @@
 // The stand-in driver: what every call begins with, and the controls.
 #include <unistd.h>
 
+#include <cstdlib>
+#include <sstream>
+
 #include "fake_state.hpp"
 
 namespace fake {
@@ -10,10 +13,29 @@ std::atomic<bool> torn_down{false};
 std::atomic<uint64_t> late_calls{0};
 constinit thread_local ThreadState thread_state = {};
 
+namespace {
+
+/// FAKE_CUDA_FAIL in the environment, for programs that have no controls: "FUNCTION:OCCURRENCE=CODE,...", as
+/// for the control `fail`.
+void read_failures(State& state) {
+  const char* const text = std::getenv("FAKE_CUDA_FAIL");
+  std::istringstream entries(text != nullptr ? text : "");
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const size_t colon = entry.find(':');
+    const size_t equals = entry.find('=');
+    if (colon == std::string::npos || equals == std::string::npos) std::abort();  // a test's own mistake
+    state.failures.push_back({entry.substr(0, colon), std::stoull(entry.substr(colon + 1)), 0,
+                              static_cast<CUresult>(std::stoul(entry.substr(equals + 1)))});
+  }
+}
+
+}  // namespace
+
 State& state() {
   static State* const instance = [] {
     auto* created = new State;
     set_defaults(*created);
+    read_failures(*created);
     for (int device = 0; device < kDeviceCount; ++device) {
       created->devices[device].primary = {device, true};
     }
@@ -32,6 +54,7 @@ void set_defaults(State& state) {
     state.devices[device].capacity = kCapacity;
     state.devices[device].keeps_for_addresses = false;
     state.devices[device].attributes = {
+        {CU_DEVICE_ATTRIBUTE_INTEGRATED, 0},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
         {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
@@ -150,6 +173,24 @@ void* create_context(int device) {
   });
 }
 
+void end_context(void* which) {
+  locked([&](State& driver) {
+    Context* context = which != nullptr ? static_cast<Context*>(which) : &driver.devices[0].primary;
+    context->gone = true;
+    const auto belongs = [&](const auto& entry) { return entry.second->context == context; };
+    std::erase_if(driver.streams, belongs);
+    std::erase_if(driver.events, belongs);
+    std::erase_if(driver.modules, belongs);
+    std::erase_if(driver.default_streams, [&](const auto& entry) { return entry.first.first == context; });
+    std::erase_if(driver.allocations, [&](const auto& entry) {
+      const Allocation& allocation = entry.second;
+      if (allocation.device != context->device) return false;
+      if (allocation.source == Source::device) driver.devices[context->device].used -= allocation.size;
+      return true;
+    });
+  });
+}
+
 int context_depth() {
   return thread_state.depth;
 }
@@ -238,6 +279,7 @@ extern "C" const FakeCudaControls* fake_cuda_controls() {
       .set_capacity = set_capacity,
       .keep_for_addresses = keep_for_addresses,
       .create_context = create_context,
+      .end_context = end_context,
       .context_depth = context_depth,
       .primary_references = primary_references,
       .capture_mode = capture_mode,

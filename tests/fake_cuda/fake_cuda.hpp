@@ -7,6 +7,9 @@
 // done when it is queued, unless the stream is held or waits for an event of a held one. Unlike CUDA, the
 // legacy default stream does not wait for other streams.
 //
+// FAKE_CUDA_FAIL in the environment makes calls fail from the start, for programs that have no controls:
+// "cuDevicePrimaryCtxRetain:1=46,cuMemCreate:0=801" (function, occurrence, code), as for the control `fail`.
+//
 // Programs load it because GPUPOOL_LIBCUDA names it; tests then reach these controls through fake_cuda().
 #pragma once
 
@@ -62,6 +65,9 @@ struct FakeCudaControls {
 
   /// A context that is not the primary one, current nowhere.
   void* (*create_context)(int device);
+  /// As cuDevicePrimaryCtxReset and cuCtxDestroy: what belongs to the context goes with it, though not its
+  /// references. Chunks and mappings belong to the device. Null: the primary context of device 0.
+  void (*end_context)(void* context);
   /// Depth of the calling thread's stack of contexts.
   int (*context_depth)();
   /// References to a device's primary context.

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <iterator>
+#include <utility>
 
 #include "fake_state.hpp"
 
@@ -35,9 +36,12 @@ const ErrorWords kErrors[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {CUDA_ERROR_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE",
+     "CUDA-capable device(s) is/are busy or unavailable"},
     {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
@@ -143,6 +147,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   FAKE_CALL(kNothing);
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   ++state().devices[device].primary_references;
+  Context& primary = state().devices[device].primary;
+  if (std::exchange(primary.gone, false)) primary.id = Context::next_id();
   *context = to_handle(&state().devices[device].primary);
   return CUDA_SUCCESS;
 }
@@ -159,13 +165,22 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* activ
   FAKE_CALL(kNothing);
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   *flags = 0;
-  *active = state().devices[device].primary_references > 0 ? 1 : 0;
+  const DeviceState& there = state().devices[device];
+  *active = there.primary_references > 0 && !there.primary.gone ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCurrent(CUcontext* context) {
   FAKE_CALL(kNothing);
   *context = to_handle(current_context());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  FAKE_CALL(kNothing);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (from_handle(context)->gone) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *id = from_handle(context)->id;
   return CUDA_SUCCESS;
 }
 
@@ -181,6 +196,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext context) {
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (thread.depth == static_cast<int>(std::size(thread.stack))) return CUDA_ERROR_INVALID_VALUE;
   Context* pushed = from_handle(context);
+  if (pushed->gone) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (pushed->primary && state().devices[pushed->device].primary_references == 0) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }

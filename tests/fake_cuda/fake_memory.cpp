@@ -368,6 +368,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size) {
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
   FAKE_CALL(kContext | kNoCapture);
+  wait_for_context(call.lock());
   return deallocate(false, address);
 }
 
@@ -382,7 +383,23 @@ CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
 
 CUresult cuMemFreeHost(void* address) {
   FAKE_CALL(kContext | kNoCapture);
+  wait_for_context(call.lock());
   return deallocate(true, reinterpret_cast<uint64_t>(address));
+}
+
+CUresult cuMemHostRegister_v2(void* address, size_t size, unsigned flags) {
+  FAKE_CALL(kContext | kNoCapture);
+  if (address == nullptr || size == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_new = state().registered.emplace(address, size).second;
+  return is_new ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostUnregister(void* address) {
+  FAKE_CALL(kContext | kNoCapture);
+  if (!state().registered.contains(address)) return CUDA_ERROR_INVALID_VALUE;
+  wait_for_context(call.lock());
+  state().registered.erase(address);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {

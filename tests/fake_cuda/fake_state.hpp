@@ -32,6 +32,13 @@ inline constexpr uint64_t kGranularity = uint64_t{2} << 20;
 struct Context {
   int device = 0;
   bool primary = false;
+  bool gone = false;
+  uint64_t id = next_id();  // of no other context, before or after
+
+  static uint64_t next_id() {
+    static uint64_t last = 0;
+    return ++last;
+  }
 };
 
 /// Done or not; shared by the event and by who waits for it.
@@ -137,6 +144,7 @@ struct State {
   std::map<CUmemGenericAllocationHandle, Chunk> chunks;
   CUmemGenericAllocationHandle next_chunk = 1;
   std::map<uint64_t, Allocation> allocations;
+  std::map<void*, size_t> registered;
 
   std::map<CUstream, std::unique_ptr<FakeStream>> streams;
   // The legacy and the per-thread default stream of each context; the latter is one for all threads here.
@@ -199,6 +207,8 @@ FakeStream* find_stream(State& state, CUstream handle);
 /// Queues work on memory of the current context's device, or takes it into the stream's graph. Work that is
 /// not allowed is refused, and is a fault once it is no longer allowed when its turn comes.
 CUresult queue_work(CUstream stream, std::function<bool()> is_allowed, std::function<void()> work);
+/// Waits for all work of the current context, as the driver's free does.
+void wait_for_context(std::unique_lock<std::mutex>& lock);
 /// Does all that can be done now, on all streams.
 void run_streams(State& state);
 /// Whether the calling thread may not make a call that is unsafe under capture; invalidates those captures.
@@ -213,6 +223,7 @@ using namespace gpupool::internal::cuda;
 GPUPOOL_CUDA_FUNCTIONS(FAKE_DECLARE)
 #undef FAKE_DECLARE
 std::type_identity_t<DeviceGetUuidV2> cuDeviceGetUuid_v2;
+std::type_identity_t<CtxGetId> cuCtxGetId;
 std::type_identity_t<StreamGetCaptureInfoV2> cuStreamGetCaptureInfo_v2;
 std::type_identity_t<StreamGetCaptureInfoV3> cuStreamGetCaptureInfo_v3;
 }

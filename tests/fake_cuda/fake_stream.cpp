@@ -64,6 +64,16 @@ CUresult use_stream(CUstream handle, FakeStream*& stream) {
   return CUDA_SUCCESS;
 }
 
+/// The same for a call that touches the stream's capture. While another thread captures there, the real
+/// driver crashes or ends the capture, as the two happen to meet.
+CUresult use_own_stream(CUstream handle, FakeStream*& stream) {
+  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  if (stream->capture_id == 0 || stream->capture_thread == std::this_thread::get_id()) return CUDA_SUCCESS;
+  ++state().faults;
+  stream->invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 /// The host must not ask about, nor wait for, a stream that is capturing: that ends the capture.
 CUresult use_idle_stream(CUstream handle, FakeStream*& stream) {
   if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
@@ -137,6 +147,18 @@ void fake::run_streams(State& driver) {
   driver.progress.notify_all();
 }
 
+void fake::wait_for_context(std::unique_lock<std::mutex>& lock) {
+  State& driver = state();
+  const Context* context = current_context();
+  driver.progress.wait(lock, [&] {
+    bool idle = true;
+    for_each_stream(driver, [&](const FakeStream& stream) {
+      idle = idle && (stream.context != context || stream.tasks.empty());
+    });
+    return idle;
+  });
+}
+
 bool fake::unsafe_refused(State& driver) {
   const CUstreamCaptureMode mode = thread_state.mode;
   if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
@@ -172,6 +194,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   return state().streams.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+extern CUresult cuStreamQuery(CUstream);
 CUresult cuStreamQuery(CUstream handle) {
   FAKE_CALL(kContext | kNoCapture);
   FakeStream* stream = nullptr;
@@ -187,29 +210,44 @@ CUresult cuStreamSynchronize(CUstream handle) {
   return CUDA_SUCCESS;
 }
 
+extern CUresult cuCtxSynchronize();
 CUresult cuCtxSynchronize() {
   FAKE_CALL(kContext | kNoCapture);
-  State& driver = state();
-  const Context* context = current_context();
-  driver.progress.wait(call.lock(), [&] {
-    bool idle = true;
-    for_each_stream(driver, [&](const FakeStream& stream) {
-      idle = idle && (stream.context != context || stream.tasks.empty());
-    });
-    return idle;
-  });
+  wait_for_context(call.lock());
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags) {
   FAKE_CALL(kContext);
   FakeStream* stream = nullptr;
-  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = use_own_stream(handle, stream); result != CUDA_SUCCESS) return result;
   const FakeEvent* event = find_event(state(), event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (event->captured) return capture_wait(*stream, event->place);
   if (event->last != nullptr && stream->capture_id == 0) queue(state(), *stream, {event->last, nullptr});
+  return CUDA_SUCCESS;
+}
+
+/// Any thread may ask these two.
+CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
+  FAKE_CALL(kContext);
+  FakeStream* stream = nullptr;
+  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  *status = stream->capture_id == 0 ? CU_STREAM_CAPTURE_STATUS_NONE
+            : stream->invalidated   ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                    : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
+  FAKE_CALL(kContext);
+  const FakeStream* stream = find_stream(state(), handle);
+  if (stream == nullptr) {
+    ++state().faults;
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  *context = reinterpret_cast<CUcontext>(stream->context);
   return CUDA_SUCCESS;
 }
 
@@ -226,7 +264,7 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* statu
 #endif
   if (graph != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   FakeStream* stream = nullptr;
-  if (const CUresult result = use_stream(handle, stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = use_own_stream(handle, stream); result != CUDA_SUCCESS) return result;
   *status = stream->capture_id == 0 ? CU_STREAM_CAPTURE_STATUS_NONE
             : stream->invalidated   ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -279,7 +317,7 @@ CUresult cuEventDestroy_v2(CUevent handle) {
 CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   FAKE_CALL(kContext);
   FakeStream* stream = nullptr;
-  if (const CUresult result = use_stream(stream_handle, stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = use_own_stream(stream_handle, stream); result != CUDA_SUCCESS) return result;
   FakeEvent* event = find_event(state(), handle);
   if (event == nullptr || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   event->captured = stream->capture_id != 0;

@@ -11,7 +11,7 @@
 
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
-#include "cli/commands/watch_commands.hpp"
+#include "cli/commands/import.hpp"
 #include "cli/formats/export_formats.hpp"
 #include "cli/recording/recorded_pool.hpp"
 #include "cli/recording/recording.hpp"

@@ -5,7 +5,7 @@
 #include "base/bits.hpp"
 #include "device/sim/sim.hpp"
 #include "fuzz/world.hpp"
-#include "pool/stream_order.hpp"
+#include "pool/stream/stream_order.hpp"
 
 namespace gpupool::fuzz {
 namespace {
@@ -103,7 +103,7 @@ TEST_F(Regression, TheOnlyPlaceIsLostToAMappingThatCannotBeUndone) {
   world->finish();
 }
 
-/// A thread's wait failed, and its event came back when more than that was known to have passed.
+/// A thread's wait failed when more than its event was for was known to have passed.
 TEST(StreamOrderRegression, WhatHasPassedStaysPassed) {
   gpupool_sim_config_t config{};
   config.struct_size = sizeof config;
@@ -115,16 +115,27 @@ TEST(StreamOrderRegression, WhatHasPassedStaysPassed) {
   uint64_t round = 1;
   StreamOrder order(driver, round, 1);
   ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
+  const StreamUser user = StreamUser::of_own(1);
+  const auto leave_event = [&] {
+    order.expect_questions();
+    EXPECT_TRUE(order.leave_event(user));
+  };
+  (void)order.stamp();
+  leave_event();
   StreamOrder::EpochEnd late;
-  ASSERT_EQ(order.begin_wait(late), kSuccess);
+  ASSERT_TRUE(order.begin_wait(late));
   ASSERT_NE(late.event, 0u);
   const uint64_t epoch = order.stamp();
+  leave_event();
   ASSERT_EQ(sim_advance(kDevice, 2 * kMillisecond), kSuccess);
+  ++round;
   ASSERT_TRUE(order.passed(epoch));
   order.end_wait(late, false);
   ASSERT_EQ(sim_work(kDevice, 1, 0, 0, kMillisecond), kSuccess);
+  const uint64_t next = order.stamp();
+  leave_event();
   ++round;
-  EXPECT_FALSE(order.passed(order.stamp())) << "asks for the late event first";
+  EXPECT_FALSE(order.passed(next));
   ++round;
   EXPECT_TRUE(order.passed(epoch));
 }
@@ -147,6 +158,7 @@ TEST(StreamOrderRegression, FewEventsAreEnough) {
     epochs.push_back(order.stamp());
     ++round;
     EXPECT_FALSE(order.passed(epochs.back())) << i;
+    order.leave_event(StreamUser::of_own(11));
   }
   int passed_before = 0;
   for (int done = 1; done <= kEpochs; ++done) {

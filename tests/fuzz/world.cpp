@@ -277,7 +277,8 @@ void World::block_info(size_t number, gpupool_ptr_t address) {
   expect(status, {GPUPOOL_SUCCESS}, "block_info");
   const BlockModel& block = found->second;
   if (info.address != found->first || info.requested_bytes != block.requested ||
-      info.allocated_bytes != block.allocated || info.stream != block.home ||
+      info.allocated_bytes != block.allocated ||
+      (info.stream != block.home && !(block.orphan && info.stream == GPUPOOL_STREAM_UNKNOWN)) ||
       info.state != GPUPOOL_BLOCK_LIVE || info.device != kDevice) {
     broken("block_info differs from what was allocated");
   }
@@ -315,8 +316,10 @@ void World::reserve(size_t number, uint64_t target, gpupool_stream_t stream) {
   PoolModel& pool = at(number);
   const gpupool_status_t status = gpupool_reserve(pool.handle, target, stream);
   if (is_destroyed(pool, status)) return;
-  if (stream == GPUPOOL_STREAM_UNKNOWN || target > kSizeMax) {
-    expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "reserve of what cannot be");
+  if (target > kSizeMax) {
+    expect(status, {GPUPOOL_ERROR_OUT_OF_MEMORY}, "reserve of what no device has");
+  } else if (stream == GPUPOOL_STREAM_UNKNOWN) {
+    expect(status, {GPUPOOL_ERROR_INVALID_ARGUMENT}, "reserve on no stream");
   } else if (status != GPUPOOL_SUCCESS) {
     check_shortage(pool, status);
   } else if (read_stats(pool).all.reserved_bytes.current < target) {

@@ -54,6 +54,11 @@ shim() {
     grep '^shim'
 }
 
+# All releases of PyTorch, without the GPU; nothing where their files cannot be fetched.
+releases() {
+  "$python" tools/torch_matrix.py --libraries "$folder/site/gpupool" || [ $? = 77 ]
+}
+
 tests() {
   (cd tests/gpu && "$python" -m pytest -q -rfE -p no:cacheprovider --tb=short "$@")
 }
@@ -64,6 +69,7 @@ GPUPOOL_LIBRARY=$(find "$folder/site" -name 'libgpupool.so.*' | head -1)
 export GPUPOOL_LIBRARY
 step graphs "$python" tests/gpu/graphs_fuzz.py
 step shim shim
+step releases releases
 step torch tests test_torch.py
 step ipc tests -s test_ipc.py
 step multi_gpu tests -rs test_multi_gpu.py

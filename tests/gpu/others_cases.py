@@ -373,7 +373,8 @@ def case_all_on_one_pool():
             del kept
             gc.collect()
             assert pool().memory_allocated() == 0, name
-    assert pool().stats().all.reserved_bytes.peak <= GIB + 16 * MIB, pool().report()
+    # A stream that is alone leaves no events, so what the first one has freed does not serve the second yet.
+    assert pool().stats().all.reserved_bytes.peak <= 2 * GIB + 16 * MIB, pool().report()
     pool().validate()
 
 

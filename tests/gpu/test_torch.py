@@ -97,9 +97,9 @@ def test_the_failure_says_who(shim):
     process = run(str(HERE / "torch_shortage.py"), GPUPOOL_TORCH_SHIM=shim)
     assert process.returncode == 0, process.stderr[-3000:]
     told = json.loads(process.stdout)
-    assert "Most is held by: " in told["error"], told["error"]
+    assert "Most is held by:" in told["error"], told["error"]
     holders = re.findall(r"([\d.]+) ([KMG]iB) from (\S+) \((\S+):(\d+)\), the oldest for",
-                         told["error"].split("Most is held by: ")[1])
+                         told["error"].split("Most is held by:")[1])
     units = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
     found = {name: float(number) * units[unit] for number, unit, name, _, _ in holders}
     largest = sorted(told["held"], key=told["held"].get, reverse=True)[:3]

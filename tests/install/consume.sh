@@ -18,6 +18,10 @@ install_and_move() {
   done
   if [ -x "$build/gpupool" ]; then
     "$work/prefix/bin/gpupool" info >"$work/info.log" || { echo "the installed command does not run"; exit 1; }
+    for file in man/man1/gpupool.1 man/man1/gpupool-replay.1 bash-completion/completions/gpupool \
+      zsh/site-functions/_gpupool fish/vendor_completions.d/gpupool.fish; do
+      test -s "$work/prefix/share/$file" || { echo "not installed: share/$file"; exit 1; }
+    done
   fi
 }
 

@@ -171,25 +171,50 @@ TEST_P(Blocks, FreedOnAStreamAreReusedThereAtOnce) {
   }
 }
 
-TEST_P(Blocks, CostNoDriverCallOnceTheWorkIsSteady) {
+/// cudaStreamLegacy, by its number, is the queue of stream 0, and no slower.
+TEST_P(Blocks, OfTheLegacyStreamAreThoseOfStream0) {
   PoolUnderTest pool(config());
-  const gpupool_stream_t streams[] = {new_stream(), new_stream()};
-  const auto step = [&] {
-    std::vector<std::pair<gpupool_ptr_t, gpupool_stream_t>> blocks;
-    for (uint64_t i = 0; i < 40; ++i) {
-      const gpupool_stream_t stream = streams[i % 2];
-      blocks.emplace_back(pool.malloc(i % 4 < 2 ? (1 + i) * kMiB : 300 * (1 + i), stream), stream);
+  for (const uint64_t size : {uint64_t{1000}, 3 * kMiB}) {
+    const gpupool_ptr_t block = pool.malloc(size, 1);
+    pool.free(block, 1);
+    const gpupool_stats_t before = pool.stats();
+    for (const gpupool_stream_t stream : {gpupool_stream_t{0}, gpupool_stream_t{1}}) {
+      EXPECT_EQ(pool.malloc(size, stream), block);
+      pool.free(block, 1 - stream);
     }
-    for (const auto& [block, stream] : blocks) pool.free(block, stream);
-  };
-  for (int warm_up = 0; warm_up < 4; ++warm_up) step();
-  const gpupool_stats_t before = pool.stats();
-  for (int steady = 0; steady < 10; ++steady) step();
-  const gpupool_stats_t after = pool.stats();
-  EXPECT_GT(count_calls(before.driver), 0u);
-  EXPECT_EQ(count_calls(after.driver), count_calls(before.driver));
-  EXPECT_EQ(after.all.reserved_bytes.peak, before.all.reserved_bytes.peak);
-  EXPECT_EQ(after.hits + after.misses, before.hits + before.misses + 400);
+    EXPECT_EQ(pool.stats().hits, before.hits + 2);
+    EXPECT_EQ(pool.stats().misses, before.misses);
+  }
+  EXPECT_EQ(pool.stats().streams, 1u);
+}
+
+/// Work on several streams leaves an event behind so many freed bytes, and that is all.
+TEST_P(Blocks, CostNoDriverCallOnceTheWorkIsSteady) {
+  for (const size_t count : {1, 2}) {
+    PoolUnderTest pool(config());
+    const gpupool_stream_t streams[] = {new_stream(), new_stream()};
+    const auto step = [&] {
+      std::vector<std::pair<gpupool_ptr_t, gpupool_stream_t>> blocks;
+      for (uint64_t i = 0; i < 40; ++i) {
+        const gpupool_stream_t stream = streams[i % count];
+        blocks.emplace_back(pool.malloc(i % 4 < 2 ? (1 + i) * kMiB : 300 * (1 + i), stream), stream);
+      }
+      for (const auto& [block, stream] : blocks) pool.free(block, stream);
+    };
+    for (int warm_up = 0; warm_up < 20; ++warm_up) step();
+    const gpupool_stats_t before = pool.stats();
+    for (int steady = 0; steady < 10; ++steady) step();
+    const gpupool_stats_t after = pool.stats();
+    EXPECT_GT(count_calls(before.driver), 0u);
+    const uint64_t events = after.driver.event_record.count - before.driver.event_record.count;
+    const uint64_t queries = after.driver.query.count - before.driver.query.count;
+    EXPECT_EQ(count_calls(after.driver) - events - queries, count_calls(before.driver));
+    EXPECT_EQ(count == 1 ? events : 0, 0u);
+    EXPECT_EQ(queries, events);
+    EXPECT_LE(events, 10 * 500 * kMiB / (64 * kMiB));
+    EXPECT_EQ(after.all.reserved_bytes.peak, before.all.reserved_bytes.peak);
+    EXPECT_EQ(after.hits + after.misses, before.hits + before.misses + 400);
+  }
 }
 
 // ---- pointers that are no blocks

@@ -156,9 +156,9 @@ TEST_P(Children, HaveStatisticsOfTheirOwn) {
   EXPECT_EQ(parent.reserved(), 0u);
   EXPECT_EQ(child.stats().all.allocated_blocks.current, 1u);
   EXPECT_GE(child.reserved(), 6 * kMiB);
-  EXPECT_NE(parent.report().find("of which 1 child pool holds 6.00 MiB"), std::string::npos)
+  EXPECT_NE(parent.report().find("under the same limit, 1 child pool holds 6.00 MiB"), std::string::npos)
       << parent.report();
-  EXPECT_NE(child.report().find("of which its parent and that one's other child pools hold 0 B"),
+  EXPECT_NE(child.report().find("under the same limit, its parent and that one's other child pools hold 0 B"),
             std::string::npos)
       << child.report();
   EXPECT_TRUE(refused(GPUPOOL_ERROR_UNKNOWN_POINTER, gpupool_free(parent, block, 0)));

@@ -26,12 +26,7 @@ class Graphs : public testing::TestWithParam<GraphCase> {
  protected:
   static constexpr int32_t kDevice = 0;
 
-  void SetUp() override {
-    gpupool_sim_config_t sim{};
-    sim.struct_size = sizeof sim;
-    sim.capacity_bytes = kGiB;
-    ASSERT_TRUE(ok(gpupool_sim_configure(kDevice, &sim)));
-  }
+  void SetUp() override { configure_device(kDevice, 0, kGiB); }
   void TearDown() override { expect_no_faults(); }
 
   static gpupool_config_t config() {
@@ -244,6 +239,51 @@ TEST_P(Graphs, ThatComeAndGoLeaveNoMemory) {
 
 TEST_P(Graphs, ThatComeAndGoLeaveNoRecords) {
   EXPECT_LT(remains_of_many_captures(config(), taken_from_device).metadata_growth, 1.1);
+}
+
+/// Windows of time pass, the pool grows and peaks are forgotten: whatever is surplus, a graph's memory is
+/// not.
+void expect_to_run_for_hours(PoolUnderTest& pool, Graph& graph, gpupool_stream_t stream) {
+  for (int minute = 0; minute < 120; ++minute) {
+    EXPECT_TRUE(ok(gpupool_sim_advance(0, 61'000'000'000)));
+    if (minute % 3 == 0) {
+      EXPECT_TRUE(ok(gpupool_reset_peaks(pool)));
+    }
+    const uint64_t size = static_cast<uint64_t>(1 + minute % 7) * kMiB + static_cast<uint64_t>(minute) * 512;
+    const gpupool_ptr_t block = pool.malloc(size, stream);
+    pool.free(pool.malloc(2 * size, stream), stream);
+    pool.free(block, stream);
+    pool.synchronize();
+    if (minute % 10 == 0) graph.launch();
+  }
+}
+
+TEST_P(Graphs, RunAsTheyDidForHours) {
+  PoolUnderTest pool(config());
+  gpupool_stream_t stream = 0;
+  EXPECT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+  pool.free(pool.malloc(64 * kMiB, stream), stream);
+  Graph graph(pool, stream);
+  expect_to_run_for_hours(pool, graph, stream);
+  graph.free_results();
+  graph.release();
+  pool.empty();
+  EXPECT_EQ(pool.reserved(), 0u);
+  EXPECT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
+}
+
+TEST_P(Graphs, OfChildrenRunAsTheyDidForHours) {
+  if (GetParam().flags != 0) GTEST_SKIP() << "a child asks no captures";
+  PoolUnderTest parent(config());
+  gpupool_t* child = nullptr;
+  EXPECT_TRUE(ok(gpupool_create_child(parent, &child)));
+  PoolUnderTest pool(child);
+  gpupool_stream_t stream = 0;
+  EXPECT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+  Graph graph(pool, stream);
+  expect_to_run_for_hours(pool, graph, stream);
+  graph.free_results();
+  EXPECT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
 }
 
 }  // namespace

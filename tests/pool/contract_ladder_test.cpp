@@ -57,6 +57,38 @@ TEST_P(Ladder, AsksTheHandlerWhichMayFreeBlocks) {
   pool.free(block);
 }
 
+TEST_P(Ladder, AHandlerMayDestroyItsPool) {
+  for (const bool has_block : {false, true}) {
+    for (const bool asks_again : {false, true}) {
+      PoolUnderTest pool(config_with_limit(kLimit));
+      const gpupool_ptr_t live = has_block ? pool.malloc(kMiB) : 0;
+      pool.free(pool.malloc(40 * kMiB));
+      Handler handler;
+      handler.answer = [&](const Handler::Call& call) {
+        EXPECT_TRUE(ok(gpupool_destroy(call.pool)));
+        EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_destroy(call.pool)));
+        PoolUnderTest other(config());  // which looks for pools that have yet to end
+        other.free(other.malloc(kMiB));
+        return asks_again;
+      };
+      set_handler(pool, handler);
+      gpupool_t* const handle = pool.give_up();
+      gpupool_ptr_t block = 1;
+      EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_malloc(handle, 2 * kLimit, 0, &block)));
+      EXPECT_NE(last_message().find("its out-of-memory handler"), std::string::npos) << last_message();
+      EXPECT_EQ(block, 0u);
+      EXPECT_EQ(handler.calls.size(), 1u);
+      if (has_block) {
+        EXPECT_TRUE(ok(gpupool_free(handle, live, 0)));
+      }
+      if (variant().source != Source::pool) {
+        expect_all_given_back();
+      }
+      EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_free(handle, live + 512, 0)));
+    }
+  }
+}
+
 TEST_P(Ladder, AMallocInAHandlerAsksOtherPoolsHandlersOnly) {
   PoolUnderTest pool(config_with_limit(kLimit));
   PoolUnderTest other(config_with_limit(kLimit));
@@ -134,6 +166,18 @@ TEST_P(Ladder, EndsInAReport) {
   }
   const std::string report = pool.report();
   EXPECT_NE(message.find(report.substr(report.find("This pool"))), std::string::npos) << report;
+  // A sentence of what and how much, and a fact a line below it.
+  EXPECT_EQ(message.find("malloc of 31457280 bytes (30.00 MiB) failed: over the pool's limit of 64.00 MiB\n"),
+            0u)
+      << message;
+  EXPECT_LT(message.size() + 1, sizeof gpupool_error_t::message);
+  size_t begin = 0;
+  const size_t holders =
+      std::min(message.find("Most is held by:"), message.size());  // whose names are others'
+  for (size_t end = 0; begin < holders; begin = end + 1) {
+    end = std::min(message.find('\n', begin), message.size());
+    EXPECT_LE(end - begin, 120u) << message.substr(begin, end - begin);
+  }
   char cut[10] = {};
   size_t length = 0;
   EXPECT_TRUE(ok(gpupool_report(pool, cut, sizeof cut, &length)));

@@ -243,7 +243,7 @@ TEST_P(Limits, ReserveMakesMemoryReady) {
   EXPECT_EQ(count_calls(pool.stats().driver), calls);
   EXPECT_EQ(pool.reserved(), reserved);
   EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, gpupool_reserve(pool, 300 * kMiB, stream)));
-  EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_reserve(pool, UINT64_MAX, stream)));
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_OUT_OF_MEMORY, gpupool_reserve(pool, UINT64_MAX, stream)));
   EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_reserve(pool, 1, kUnknownStream)));
   pool.free(block, stream);
   EXPECT_EQ(pool.empty(), reserved);
@@ -295,6 +295,7 @@ TEST_P(Limits, SlackSavesDriverCallsAndIsBounded) {
   PoolUnderTest tight(slack);
   const gpupool_stream_t streams[] = {new_stream(), new_stream()};
   for (PoolUnderTest* pool : {&loose, &tight}) {
+    for (const gpupool_stream_t stream : streams) EXPECT_TRUE(ok(gpupool_reserve(*pool, 0, stream)));
     for (uint64_t i = 0; i < 60; ++i) {
       const gpupool_stream_t stream = streams[i % 2];
       pool->free(pool->malloc(64 * kMiB + i * kMiB, stream), stream);
@@ -317,6 +318,28 @@ TEST_P(Limits, SegmentsDoNotPileUpWhereSizesDrift) {
   }
   const gpupool_stats_t stats = pool.stats();
   EXPECT_LE(stats.all.reserved_bytes.peak, 2 * stats.all.allocated_bytes.peak + kGranule);
+  pool.validate();
+}
+
+/// Many streams each keep a little of what they used, which a limit takes back.
+TEST_P(Limits, HoldManyStreamsThatAlignTheirBlocksInAllWays) {
+  PoolUnderTest pool(config());
+  std::vector<gpupool_stream_t> streams(64);
+  for (gpupool_stream_t& stream : streams) stream = new_stream();
+  pool.set_limit(32 * kMiB);
+  for (int round = 0; round < 3; ++round) {
+    for (const gpupool_stream_t stream : streams) {
+      std::vector<gpupool_ptr_t> blocks;
+      for (uint64_t alignment = 512; alignment <= 2 * kMiB; alignment *= 2) {
+        gpupool_ptr_t block = 0;
+        ASSERT_TRUE(ok(gpupool_malloc_aligned(pool, 600 * 1024, alignment, stream, &block)));
+        EXPECT_EQ(block % alignment, 0u);
+        blocks.push_back(block);
+      }
+      for (const gpupool_ptr_t block : blocks) pool.free(block, stream);
+    }
+  }
+  EXPECT_LE(pool.stats().all.reserved_bytes.peak, 32 * kMiB);
   pool.validate();
 }
 

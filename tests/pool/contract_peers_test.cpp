@@ -15,7 +15,7 @@ class Peers : public Contract {
   void SetUp() override {
     Contract::SetUp();
     if (IsSkipped()) return;
-    if (variant().machine == Machine::sim) configure_sim(kPeer, kCapacity);
+    if (variant().machine == Machine::sim) configure_device(kPeer, 0, kCapacity);
     gpupool_config_t other = empty_config();
     other.device = kPeer;
     other.backend = variant().backend();

@@ -67,6 +67,8 @@ class Workload {
   /// Mallocs, frees, steals from idle and from busy streams, shared blocks, and all that gives memory back.
   void run() {
     const auto [a, b, c] = streams_;
+    // Streams that know of each other leave events behind.
+    for (const gpupool_stream_t stream : {a, b, c}) step([&] { return gpupool_reserve(pool_, 0, stream); });
     const size_t first = malloc(5 * kMiB, a);
     const size_t small = malloc(700, a);
     const size_t second = malloc(9 * kMiB, a);
@@ -307,10 +309,11 @@ TEST_P(Faults, OfAnyCallAtAnyTimeAreSurvived) {
         if (HasFailure()) return;
       }
       // The checks in between ask the driver as well; what fails there is nobody's failure. And a stream that
-      // gave no answer is asked less often afterwards. An event may only tell how far a stream is behind.
+      // gave no answer is asked less often afterwards, and leaves fewer events. An event may only tell how
+      // far a stream is behind.
       const bool is_query = call.stat == &gpupool_driver_stats_t::query;
       const bool is_event = call.stat == &gpupool_driver_stats_t::event_record;
-      EXPECT_GE(10 * fired, (is_query ? 7 : is_event ? 8 : 10) * count) << call.name;
+      EXPECT_GE(10 * fired, (is_query ? 5 : is_event ? 6 : 10) * count) << call.name;
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lanes of a cache against a map.
-#include "pool/lanes.hpp"
+#include "pool/cache/lanes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -68,6 +68,15 @@ inline uint64_t count_calls(const gpupool_driver_stats_t& calls) {
          calls.event_record.count + calls.query.count + calls.stream_wait.count + calls.host_wait.count;
 }
 
+/// Sets a simulated device up that no pool uses. Data 0 and capacity 0: what GPUPOOL_SIM says, or an H200's.
+inline void configure_device(int32_t device, uint32_t data, uint64_t capacity = 0) {
+  gpupool_sim_config_t config{};
+  config.struct_size = sizeof config;
+  config.data = data;
+  config.capacity_bytes = capacity;
+  ASSERT_TRUE(ok(gpupool_sim_configure(device, &config)));
+}
+
 inline gpupool_config_t empty_config() {
   gpupool_config_t config;
   EXPECT_TRUE(ok(gpupool_config_init(&config, sizeof config)));

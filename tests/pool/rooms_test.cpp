@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "device/sim_fixture.hpp"
-#include "pool/addresses.hpp"
-#include "pool/backing.hpp"
-#include "pool/captures.hpp"
-#include "pool/saved_bytes.hpp"
-#include "pool/sleep_plan.hpp"
-#include "pool/snapshot.hpp"
-#include "pool/surplus.hpp"
+#include "pool/memory/addresses.hpp"
+#include "pool/memory/backing.hpp"
+#include "pool/memory/surplus.hpp"
+#include "pool/observe/snapshot.hpp"
+#include "pool/sleep/saved_bytes.hpp"
+#include "pool/sleep/sleep_plan.hpp"
+#include "pool/stream/captures.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -27,7 +27,7 @@ class Rooms : public SimTest {
     metered = std::make_unique<MeteredDevice>(std::move(device));
     streams = std::make_unique<Streams>(*metered, space, true);
     StreamState* found = nullptr;
-    ASSERT_EQ(streams->find(1, found), kSuccess);
+    ASSERT_EQ(streams->find(StreamUser::of_own(1), found), kSuccess);
     state = found;
   }
   void TearDown() override {
@@ -44,13 +44,14 @@ class Rooms : public SimTest {
   Counters counters;
   PoolOptions options;
   const uint64_t number = 1;
-  Narrator narrator{number, ledger};
+  bool are_gone = false;
+  PoolLog log{number, ledger};
 };
 
 // ---- addresses
 
 TEST_F(Rooms, AddressesAreReservedOnceAndGivenBack) {
-  Addresses addresses(*metered);
+  Addresses addresses(*metered, are_gone);
   Windows windows;
   size_t count = 0;
   ASSERT_EQ(addresses.find_places(heap(), 6 * kMiB, kUnit, windows, count), kSuccess);
@@ -67,7 +68,7 @@ TEST_F(Rooms, AddressesAreReservedOnceAndGivenBack) {
 }
 
 TEST_F(Rooms, AddressesAreFewerWhereTheDriverHasNoMore) {
-  Addresses addresses(*metered);
+  Addresses addresses(*metered, are_gone);
   ASSERT_EQ(sim_script(kOrdinal, "address:1=out_of_memory"), kSuccess) << last_error().message;
   ASSERT_EQ(addresses.add_region(heap(), 4 * kMiB), kSuccess) << last_error().message;
   ASSERT_EQ(addresses.add_region(heap(), 4 * kMiB), kSuccess) << last_error().message;
@@ -111,15 +112,17 @@ class BackingRoom : public Rooms {
  protected:
   void SetUp() override {
     Rooms::SetUp();
-    backing = std::make_unique<Backing>(*metered, ledger, space, *streams, narrator);
-    addresses = std::make_unique<Addresses>(*metered);
+    captures = std::make_unique<Captures>(options, *metered, *streams);
+    retention = std::make_unique<Retention>(options, *captures);
+    backing = std::make_unique<Backing>(*metered, ledger, space, *retention, log);
+    addresses = std::make_unique<Addresses>(*metered, are_gone);
     ASSERT_EQ(addresses->add_region(heap(), 32 * kMiB), kSuccess);
     region = &space.regions.front();
   }
   /// All of it goes back, whatever a test has left.
   void TearDown() override {
     streams->next_round();
-    backing->unmap_passed();
+    backing->unmap_passed(Retention::Cause::need);
     backing->release_all();
     EXPECT_EQ(ledger.used(), 0u);
     EXPECT_TRUE(backing->is_unmapped(*region));
@@ -146,6 +149,8 @@ class BackingRoom : public Rooms {
     return good;
   }
 
+  std::unique_ptr<Captures> captures;
+  std::unique_ptr<Retention> retention;
   std::unique_ptr<Backing> backing;
   std::unique_ptr<Addresses> addresses;
   Region* region = nullptr;
@@ -155,7 +160,7 @@ TEST_F(BackingRoom, CountsWhatItCreatesAndReleases) {
   Piece piece = created(4 * kMiB);
   EXPECT_EQ(ledger.used(), 4 * kMiB);
   EXPECT_EQ(ledger.reserved().current, 4 * kMiB);
-  ASSERT_EQ(backing->release(piece.chunk), kSuccess);
+  ASSERT_EQ(backing->release(Retention::of_unused(), piece.chunk), kSuccess);
   EXPECT_EQ(ledger.used(), 0u);
   EXPECT_EQ(ledger.chunks().in, 1u);
   EXPECT_EQ(ledger.chunks().out, 1u);
@@ -187,16 +192,20 @@ TEST_F(BackingRoom, AChunkThatMovesLeavesAnOldMappingUntilItsStreamHasPassed) {
   EXPECT_TRUE(is_valid());
 
   streams->next_round();
-  backing->unmap_passed();
+  backing->unmap_passed(Retention::Cause::need);
   EXPECT_EQ(piece.chunk->old_mappings, 1u) << "the kernel still runs";
   bool blocked = false;
-  ASSERT_EQ(backing->release_free(nullptr, 0, blocked), kSuccess);
+  ASSERT_EQ(backing->release_free(nullptr, 0, Retention::Cause::need, blocked), kSuccess);
   EXPECT_TRUE(blocked);
   EXPECT_EQ(ledger.used(), kGranule);
 
   ASSERT_EQ(sim_advance(kOrdinal, 2'000'000), kSuccess);
   streams->next_round();
-  backing->unmap_passed();
+  backing->unmap_passed(Retention::Cause::need);
+  EXPECT_EQ(piece.chunk->old_mappings, 1u) << "the stream's user has left no event";
+  EXPECT_TRUE(state->order.leave_event(StreamUser::of_own(1)));
+  streams->next_round();
+  backing->unmap_passed(Retention::Cause::need);
   EXPECT_EQ(piece.chunk->old_mappings, 0u);
   EXPECT_TRUE(is_valid());
 }
@@ -217,7 +226,7 @@ TEST_F(BackingRoom, WhatCannotBeMappedIsUsedNowhere) {
     ASSERT_EQ(backing->release_in_hand(nullptr, 0, blocked), kSuccess);
     EXPECT_EQ(blocked, std::string(script).find("unmap") != std::string::npos);
     streams->next_round();
-    backing->unmap_passed();
+    backing->unmap_passed(Retention::Cause::need);
     ASSERT_EQ(backing->release_in_hand(nullptr, 0, blocked), kSuccess);
     EXPECT_EQ(ledger.used(), 0u);
   }
@@ -292,15 +301,15 @@ TEST_F(Rooms, APoolWithoutTheFlagHoldsAllOnceItGrewInACapture) {
   Streams unaware(*metered, space, false);
   Captures captures(options, *metered, unaware);
   StreamState* other = nullptr;
-  ASSERT_EQ(unaware.find(2, other), kSuccess);
-  EXPECT_FALSE(captures.note(*other));
+  ASSERT_EQ(unaware.find(StreamUser::of_own(2), other), kSuccess);
+  EXPECT_FALSE(captures.note(*other, StreamUser::of_own(2)));
   EXPECT_FALSE(captures.hold_all());
   ASSERT_EQ(sim_capture(kOrdinal, 2, true), kSuccess) << last_error().message;
-  EXPECT_TRUE(captures.note(*other));
+  EXPECT_TRUE(captures.note(*other, StreamUser::of_own(2)));
   EXPECT_TRUE(captures.hold_all());
   EXPECT_TRUE(captures.keep_mappings(*state));
   uint64_t capture = 0;
-  ASSERT_EQ(metered->capture_id(2, capture), kSuccess);
+  ASSERT_EQ(metered->capture_id(StreamUser::of_own(2), capture), kSuccess);
   EXPECT_EQ(captures.release(capture), GPUPOOL_ERROR_INVALID_ARGUMENT) << "it is under way";
   ASSERT_EQ(sim_capture(kOrdinal, 2, false), kSuccess);
   EXPECT_EQ(captures.release(capture), kSuccess) << last_error().message;
@@ -312,7 +321,7 @@ TEST_F(Rooms, ACaptureAwarePoolAndAChildSeeNoneOfIt) {
   options.is_child = true;
   EXPECT_TRUE(aware.keep_mappings(*state)) << "a child's memory is a graph's";
   ASSERT_EQ(sim_capture(kOrdinal, 1, true), kSuccess);
-  EXPECT_TRUE(aware.note(*state));
+  EXPECT_TRUE(aware.note(*state, StreamUser::of_own(1)));
   EXPECT_FALSE(aware.hold_all());
   ASSERT_EQ(sim_capture(kOrdinal, 1, false), kSuccess);
 }
@@ -321,7 +330,7 @@ TEST_F(Rooms, ACaptureAwarePoolAndAChildSeeNoneOfIt) {
 
 TEST_F(Rooms, ASnapshotTakesBoundedSteps) {
   space.store.reserve(10'000);
-  Snapshot snapshot(space, kOrdinal);
+  Snapshot snapshot(space, *streams, kOrdinal);
   size_t steps = 1;
   while (snapshot.step()) ++steps;
   EXPECT_GE(steps, 32u);

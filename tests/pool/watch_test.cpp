@@ -178,7 +178,7 @@ TEST_F(Watch, TheFailureSaysWho) {
   gpupool_error_t error{};
   error.struct_size = sizeof error;
   ASSERT_EQ(gpupool_last_error(&error), GPUPOOL_SUCCESS);
-  EXPECT_NE(std::strstr(error.message, "Most is held by: "), nullptr) << error.message;
+  EXPECT_NE(std::strstr(error.message, "\nMost is held by:\n  "), nullptr) << error.message;
   EXPECT_NE(std::strstr(error.message, "of \"kv cache\" from "), nullptr) << error.message;
   size_t length = 0;
   char text[4096];

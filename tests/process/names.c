@@ -66,7 +66,7 @@ int main(void) {
   gpupool_error_t error;
   error.struct_size = sizeof error;
   OK(gpupool_last_error(&error));
-  has_line(after(error.message, "Most is held by: 6.00 GiB from "), "load_weights+0x");
+  has_line(after(error.message, "\nMost is held by:\n  6.00 GiB from "), "load_weights+0x");
 
   char report[8192];
   size_t length = 0;

@@ -112,11 +112,11 @@ TEST_F(ComputeSanitizer, LearnsOfAFreeOnceTheWorkBeforeItIsDone) {
   gpupool_stream_t stream = 0;
   EXPECT_TRUE(ok(gpupool_stream_create(pool(), &stream)));
   const gpupool_ptr_t block = malloc(kMiB, stream);
-  const uint64_t waits = fake_cuda().calls("cuEventSynchronize");
+  const uint64_t waits = fake_cuda().calls("cuMemHostUnregister");  // waits for all work of the context
   fake_cuda().hold(stream);
   EXPECT_TRUE(ok(gpupool_fill(pool(), block, 1, kMiB, stream)));
   std::thread freeing([&] { EXPECT_TRUE(ok(gpupool_free(pool(), block, stream))); });
-  while (fake_cuda().calls("cuEventSynchronize") == waits) std::this_thread::yield();
+  while (fake_cuda().calls("cuMemHostUnregister") == waits) std::this_thread::yield();
   EXPECT_EQ(told_memory().regions.count(block), 1U);
   fake_cuda().release(stream);
   freeing.join();

@@ -94,6 +94,20 @@ class Runner(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn('"good"', result.stdout)
 
+    def test_the_environments_limits(self):
+        """They hold in every language."""
+        file = Path(__file__).parent / "limited" / "environment.json"
+        limits = {"GPUPOOL_LIMIT": "256MiB", "GPUPOOL_FRACTION": "0.5", "GPUPOOL_CAP": "75%,768MiB"}
+        result = subprocess.run(
+            [*RUNNER, str(file)],
+            env={**os.environ, **limits},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -186,6 +187,46 @@ TEST_F(BrokerTest, AStrangersSocketIsRefused) {
   ASSERT_TRUE(soon([&] { return std::filesystem::exists(place_.socket); }));
   usleep(20'000);
   expect_alone("user 65534 serves it");
+  ASSERT_EQ(chown(folder_.c_str(), 0, 0), 0);
+}
+
+/// In a user namespace a stranger, the folder's owner, and perhaps this user, all have the number of nobody.
+TEST_F(BrokerTest, AStrangersSocketIsRefusedWhereAllUsersLookAlike) {
+  if (!can_be_another()) GTEST_SKIP() << "only root can become another user, who needs an open /";
+  ASSERT_EQ(chmod(folder_.c_str(), 01777), 0);
+  ASSERT_EQ(chown(folder_.c_str(), 12345, 12345), 0);
+  brokers_.push_back(start([&] {
+    if (setresuid(12346, 12346, 12346) != 0) return 1;
+    const int listener = listen_here();
+    for (;;) {
+      const int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+      send_with(connection, says(BrokerOutcome::refused, "but it was asked"));
+      close(connection);
+    }
+    return 0;
+  }));
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(place_.socket); }));
+  usleep(20'000);
+  constexpr int kNoNamespaces = 77;
+  for (const bool maps_own : {true, false}) {
+    const pid_t child = start([&] {
+      constexpr uid_t kOwn = 20088;
+      if (setresuid(kOwn, kOwn, kOwn) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0) return 1;
+      if (unshare(CLONE_NEWUSER) != 0) return kNoNamespaces;
+      if (maps_own) std::ofstream("/proc/self/uid_map") << kOwn << ' ' << kOwn << " 1\n";
+      if (geteuid() != (maps_own ? kOwn : kStranger)) return kNoNamespaces;
+      std::shared_ptr<Member> member;
+      if (share::join(place_, ~uint64_t{0}, std::make_unique<TestOwner>(), member) == kSuccess) return 2;
+      return std::strstr(last_error().message, "user 65534 serves it, which may be anybody") != nullptr ? 0
+                                                                                                        : 3;
+    });
+    const int end = end_of(child);
+    if (end == kNoNamespaces) {
+      (void)chown(folder_.c_str(), 0, 0);
+      GTEST_SKIP() << "the system allows no user namespaces";
+    }
+    EXPECT_EQ(end, 0) << maps_own;
+  }
   ASSERT_EQ(chown(folder_.c_str(), 0, 0), 0);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks between processes: what each sees, keeps and gives up, however the others end.
 #include <string.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -287,6 +288,19 @@ TEST_F(ExportsTest, WhatCannotBeExportedIsRefused) {
   });
 }
 
+TEST_F(ExportsTest, WhereNoFileMayBeSoLargeTheExportIsRefusedWithoutASignal) {
+  in_child([&] {
+    gpupool_t* const pool = make_pool();
+    const gpupool_ptr_t block = take(pool, kMiB);
+    const rlimit limit{16, 16};
+    CHECK(block != 0 && setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    char handle[GPUPOOL_EXPORT_BYTES];
+    CHECK(gpupool_export(pool, block, handle, sizeof handle) == GPUPOOL_ERROR_UNAVAILABLE);
+    CHECK(message().find("File too large") != std::string::npos);
+    return 0;
+  });
+}
+
 TEST_F(ExportsTest, APoolWithExportsStaysAwake) {
   in_child([&] {
     gpupool_t* const pool = make_pool();
@@ -323,9 +337,8 @@ TEST_F(ExportsTest, ACaptureIsNotDisturbed) {
     char handle[GPUPOOL_EXPORT_BYTES];
     CHECK(gpupool_export(pool, block, handle, sizeof handle) == GPUPOOL_SUCCESS);
     CHECK(gpupool_import(pool, handle, &there, &size) == GPUPOOL_SUCCESS);
-    CHECK(gpupool_import_close(pool, there) == GPUPOOL_ERROR_UNAVAILABLE);
-    CHECK(gpupool_sim_capture(0, 5, 0) == GPUPOOL_SUCCESS);
     CHECK(gpupool_import_close(pool, there) == GPUPOOL_SUCCESS);
+    CHECK(gpupool_sim_capture(0, 5, 0) == GPUPOOL_SUCCESS);
     CHECK(count_faults() == 0);
     return 0;
   });

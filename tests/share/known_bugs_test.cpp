@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What others got wrong who share a device between processes: docs/inside/sharing_faults.md has the list.
+// What others got wrong who share a device between processes: docs/inside/sharing.md has the list.
 #include <signal.h>
 #include <sys/ptrace.h>
 

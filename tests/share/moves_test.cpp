@@ -113,6 +113,99 @@ TEST_F(PoolsTest, F9_WhatMovesIsWhatWorkingSetsNeed) {
   EXPECT_LE(calls, 260);
 }
 
+/// A step of a program whose streams take turns: what one has freed, the other needs in pieces of another
+/// size.
+bool take_a_step(gpupool_t* pool) {
+  struct Work {
+    gpupool_stream_t stream;
+    size_t blocks;
+    uint64_t bytes;
+  };
+  for (const Work& work : {Work{16, 8, 128 * kMiB}, Work{32, 5, 200 * kMiB}}) {
+    std::vector<gpupool_ptr_t> blocks(work.blocks);
+    for (gpupool_ptr_t& each : blocks) {
+      if (gpupool_malloc(pool, work.bytes, work.stream, &each) != GPUPOOL_SUCCESS) return false;
+    }
+    for (const gpupool_ptr_t each : blocks) gpupool_free(pool, each, work.stream);
+  }
+  return true;
+}
+
+/// What three members did in the second half of their time, in which they took steps in turn.
+struct AtRest {
+  static constexpr uint64_t kBlocks = kMembers * 19 * 13;  // that they took
+  uint64_t moved = 0;  // chunks, within and between the streams of a member
+  uint64_t calls = 0;
+  uint64_t given = 0;     // bytes, from one member to another
+  uint64_t reserved = 0;  // at the end, by the member that has most
+};
+
+class RestTest : public PoolsTest {
+ protected:
+  AtRest take_steps(uint64_t limit) {
+    setenv("GPUPOOL_SHARE_LIMIT", std::to_string(limit).c_str(), 1);
+    board_->step = 0;
+    for (auto& each : board_->figures) each = 0;
+    constexpr int kSteps = 40;
+    constexpr int kAll = static_cast<int>(kMembers);
+    std::array<pid_t, kMembers> children{};
+    for (int self = 0; self < kAll; ++self) {
+      children[static_cast<size_t>(self)] = start([&, self] {
+        gpupool_t* const pool = make_pool();
+        gpupool_stats_t then{};
+        for (int step = 0; step < kSteps; ++step) {
+          if (!board_->reaches(step * kAll + self, 60'000)) return 100;
+          if (!take_a_step(pool)) return 1;
+          if (step == kSteps / 2) then = stats_of(pool);
+          ++board_->step;
+        }
+        const gpupool_stats_t now = stats_of(pool);
+        board_->figures[0] += now.steals - then.steals;
+        board_->figures[1] += calls_of(now) - calls_of(then);
+        board_->figures[2] += now.share_given_bytes - then.share_given_bytes;
+        board_->figures[static_cast<size_t>(3 + self)] = now.all.reserved_bytes.current;
+        ++board_->step;
+        return board_->reaches((kSteps + 1) * kAll) ? 0 : 101;
+      });
+    }
+    for (const pid_t child : children) EXPECT_EQ(end_of(child), 0);
+    unsetenv("GPUPOOL_SHARE_LIMIT");
+    const auto& all = board_->figures;
+    return {all[0], all[1], all[2], std::max({all[3].load(), all[4].load(), all[5].load()})};
+  }
+
+ private:
+  static uint64_t calls_of(const gpupool_stats_t& stats) {
+    const gpupool_driver_stats_t& driver = stats.driver;
+    return driver.create.count + driver.map.count + driver.unmap.count + driver.release.count;
+  }
+};
+
+/// Each member alone comes to rest with about 2 GiB. Where the group has room for exactly that, or more, a
+/// step moves nothing, within a member or to another, and calls no driver.
+TEST_F(RestTest, WhereAllFitsNothingMoves) {
+  const uint64_t held = kMembers * take_steps(kCapacity).reserved;
+  EXPECT_LE(held, kMembers * 2100 * kMiB);
+  for (const uint64_t limit : {kCapacity, held}) {
+    const AtRest rest = take_steps(limit);
+    EXPECT_EQ(rest.moved, 0U) << limit / kMiB;
+    EXPECT_EQ(rest.calls, 0U) << limit / kMiB;
+    EXPECT_EQ(rest.given, 0U) << limit / kMiB;
+  }
+}
+
+/// What is live fits, but not what each would have to be at rest alone: whatever a member lacks for that, it
+/// does not take from the others, but for a block at most that comes late on a busy machine. What it moves
+/// within itself are large chunks: a block, of 155 MiB on average, takes twelve of them at most.
+TEST_F(RestTest, WhereWhatIsLiveFitsNothingGoesToNeighbours) {
+  for (const uint64_t limit : {3400 * kMiB, 4500 * kMiB, 5500 * kMiB}) {
+    const AtRest rest = take_steps(limit);
+    EXPECT_LE(rest.given, 200 * kMiB) << limit / kMiB;
+    EXPECT_LE(rest.moved, 12 * AtRest::kBlocks) << limit / kMiB;
+    EXPECT_LE(rest.calls, 6 * AtRest::kBlocks) << limit / kMiB;
+  }
+}
+
 struct Full {
   const char* name;
   uint64_t limit;

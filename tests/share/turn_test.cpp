@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/interrupts.hpp"
 #include "share_fixture.hpp"
 
 namespace gpupool::internal::share {
@@ -93,6 +94,32 @@ TEST_F(TurnTest, F7_WhoTakesMemoryIsSeenAtEachInstruction) {
 
 TEST_F(TurnTest, WhoGivesMemoryBackIsSeenAtEachInstruction) {
   step_through(false);
+}
+
+TEST_F(TurnTest, ACheckEndsTheWait) {
+  const auto asker = join();
+  const pid_t child = start([&] {
+    const auto member = join();  // gives nothing
+    return member->charge(kTotal) ? pause() : 1;
+  });
+  ASSERT_TRUE(soon([&] { return used() == kTotal; }));
+  int asked = 0;
+  const auto check = [](void* user, int32_t wait) {
+    EXPECT_EQ(wait, GPUPOOL_WAIT_MEMORY);
+    return ++*static_cast<int*>(user) == 3 ? 1 : 0;
+  };
+  ASSERT_EQ(interrupts::set_check(check, &asked, true), kSuccess);
+  const uint64_t start_ns = now_ns();
+  {
+    Turn turn(*asker, 4 * kGiB, kLongestWait);
+    EXPECT_FALSE(turn.wait());
+  }
+  EXPECT_LT(now_ns() - start_ns, kLongestWait / 2);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(interrupts::end_call(GPUPOOL_ERROR_OVER_LIMIT), GPUPOOL_ERROR_INTERRUPTED);
+  EXPECT_EQ(interrupts::set_check(check, &asked, false), kSuccess);
+  kill(child, SIGKILL);
+  end_of(child);
 }
 
 /// Giving takes longer than it takes until a neighbour is asked again.

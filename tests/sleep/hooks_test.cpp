@@ -184,6 +184,30 @@ TEST_F(SleepHooks, MayCallTheLibrary) {
   EXPECT_EQ(diary_.take(), (Calls{"before all", "after all", "before 2", "after 2"}));
 }
 
+TEST_F(SleepHooks, MayDestroyTheirPool) {
+  gpupool_config_t config = small_chunks();
+  config.device = 1;
+  const auto free_memory = [] {
+    gpupool_device_info_t info{};
+    info.struct_size = sizeof info;
+    EXPECT_TRUE(ok(gpupool_device_info(GPUPOOL_BACKEND_SIM, 1, &info)));
+    return info.free_bytes;
+  };
+  const uint64_t free_at_start = free_memory();
+  diary_.on_before = [](gpupool_t* pool, gpupool_ptr_t) { EXPECT_TRUE(ok(gpupool_destroy(pool))); };
+  gpupool_t* pool = nullptr;
+  ASSERT_TRUE(ok(gpupool_create(&config, &pool)));
+  gpupool_ptr_t block = 0;
+  ASSERT_TRUE(ok(gpupool_malloc(pool, 8 * kMiB, 0, &block)));
+  ASSERT_TRUE(ok(gpupool_free(pool, block, 0)));
+  ASSERT_TRUE(ok(gpupool_set_sleep_hooks(pool, Diary::before_release, Diary::after_map, &diary_)));
+  (void)gpupool_sleep(pool, nullptr, nullptr);
+  EXPECT_EQ(diary_.take(), Calls{"before all"});
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_INVALID_ARGUMENT, gpupool_wake(pool, nullptr, nullptr)));
+  PoolUnderTest(small_chunks()).validate();  // whose creation lets destroyed pools go
+  EXPECT_EQ(free_memory(), free_at_start);
+}
+
 TEST_F(SleepHooks, ABlockThatTheHookFreesIsGone) {
   gpupool_ptr_t block = 0;
   ASSERT_TRUE(ok(gpupool_malloc(pool_, 8 * kMiB, 0, &block)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures of other libraries that put memory to sleep, with one test for each number. Those that only a GPU,
-// a framework or several processes can show are elsewhere: docs/elastic.md has a table of all.
+// a framework or several processes can show are elsewhere: docs/sleep.md has a table of all.
 #include <unistd.h>
 
 #include <algorithm>

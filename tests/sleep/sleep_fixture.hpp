@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "pool/pool_under_test.hpp"
-#include "pool/sleep_plan.hpp"
+#include "pool/sleep/sleep_plan.hpp"
 
 namespace sleep_test {
 

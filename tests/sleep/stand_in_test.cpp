@@ -59,24 +59,27 @@ TEST_F(SleepOnCuda, WhatWasSavedIsThereAgain) {
 }
 
 // S9: work that is queued, on a stream that the pool has never seen, is waited for.
-TEST_F(SleepOnCuda, S9_TheContextIsWaitedForWhereAsked) {
+TEST_F(SleepOnCuda, S9_TheContextIsWaitedFor) {
   PoolUnderTest pool(cuda_config());
   const gpupool_ptr_t block = pool.malloc(4 * kMiB);
   gpupool_stream_t unknown = 0;
   ASSERT_TRUE(ok(gpupool_stream_create(pool, &unknown)));
-  fake_cuda().hold(unknown);
-  ASSERT_TRUE(ok(gpupool_fill(pool, block, 9, 4 * kMiB, unknown)));
-  std::atomic<bool> released{false};
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    released = true;
-    fake_cuda().release(unknown);
-  });
-  fall_asleep(pool, GPUPOOL_SLEEP_MODE_SAVE, GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT);
-  EXPECT_TRUE(released.load());
-  later.join();
-  wake(pool);
-  EXPECT_TRUE(holds(pool, block, 4 * kMiB, 9));
+  for (const uint32_t flags : {uint32_t{0}, uint32_t{GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT}}) {
+    const auto byte = static_cast<uint8_t>(8 + flags);
+    fake_cuda().hold(unknown);
+    ASSERT_TRUE(ok(gpupool_fill(pool, block, byte, 4 * kMiB, unknown)));
+    std::atomic<bool> released{false};
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      released = true;
+      fake_cuda().release(unknown);
+    });
+    fall_asleep(pool, GPUPOOL_SLEEP_MODE_SAVE, flags);
+    EXPECT_TRUE(released.load());
+    later.join();
+    wake(pool);
+    EXPECT_TRUE(holds(pool, block, 4 * kMiB, byte));
+  }
   EXPECT_EQ(fake_cuda().faults(), 0u);
   pool.free(block);
   EXPECT_TRUE(ok(gpupool_stream_destroy(pool, unknown)));

@@ -182,6 +182,23 @@ class Checking(unittest.TestCase):
         self.assertEqual((status, output.count("stale")), (1, 1))
         self.assertIn(str(stale), output)
 
+    def test_a_function_cannot_join_what_has_been_released(self):
+        released = self.root / apigen.RELEASED / "0.1.0/gpupool.map"
+        released.parent.mkdir(parents=True)
+        shutil.copy(ROOT / apigen.RELEASED / "0.1.0/gpupool.map", released)
+        self.assertEqual(self.run_apigen()[0], 0)
+
+        text = self.header.read_text()
+        new = "/* Does more. */\nGPUPOOL_API gpupool_status_t gpupool_more(gpupool_t* pool);\n\n"
+        end = "/* gpupool-api-end */"
+        self.header.write_text(text.replace(end, new + end))
+        status, output = self.run_apigen()
+        self.assertEqual(status, 1)
+        self.assertRegex(output, r"gpupool\.h:\d+: gpupool_more is not in 0\.1\.0, .*: write `Since \d+\.\d+\.` in its")
+        self.assertNotIn("gpupool_more", (self.root / "src/abi/gpupool.map").read_text())
+        self.header.write_text(text.replace(end, new.replace("more.", "more. Since 0.2.") + end))
+        self.assertEqual(self.run_apigen()[0], 0)
+
     def test_a_bad_header_writes_nothing(self):
         end = "/* gpupool-api-end */"
         self.header.write_text(self.header.read_text().replace(end, f"union x;\n{end}"))

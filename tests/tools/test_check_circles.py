@@ -33,7 +33,19 @@ class Circles(unittest.TestCase):
         }
         self.assertEqual(self.found(files), [])
         files["src/pool/c.hpp"] = '#  include "pool/a.hpp"\n'
-        self.assertEqual(self.found(files), ["src/pool/a.hpp -> src/pool/b.hpp -> src/pool/c.hpp -> src/pool/a.hpp"])
+        self.assertEqual(self.found(files), ["src/pool/a -> src/pool/b -> src/pool/c -> src/pool/a"])
+
+    def test_a_header_and_its_sources_are_one_room(self):
+        files = {
+            "src/pool/a.hpp": '#include "pool/b.hpp"\n',
+            "src/pool/b.hpp": "",
+            "src/pool/b.cpp": '#include "pool/b.hpp"\n',
+            "src/pool/b_linux.cpp": '#include "pool/b.hpp"\n',
+        }
+        self.assertEqual(self.found(files), [])
+        for source in ("src/pool/b.cpp", "src/pool/b_linux.cpp"):
+            circle = files | {source: '#include "pool/b.hpp"\n#include "pool/a.hpp"\n'}
+            self.assertEqual(self.found(circle), ["src/pool/a -> src/pool/b -> src/pool/a"], source)
 
     def test_beside_the_file(self):
         files = {"src/cli/a.hpp": '#include "b.hpp"\n', "src/cli/b.hpp": '#include "a.hpp"\n'}

@@ -65,6 +65,11 @@ class Layers(unittest.TestCase):
             ("src/cli/top/x.cpp", '#include "cli/share/broker.hpp"', "cli/top must not include"),
             ("src/cli/share/x.cpp", '#include "cli/commands/commands.hpp"', "cli/share must not include"),
             ("src/cli/extra/x.cpp", '#include "cli/base/size.hpp"', "no place in the order"),
+            ("src/pool/rules/x.cpp", '#include "pool/cache/caches.hpp"', "a room above it"),
+            ("src/pool/process/x.cpp", '#include "cli/x.hpp"', "pool must not include"),
+            ("src/pool/x.hpp", '#include "pool/process/registry.hpp"', "a room above it"),
+            ("src/pool/observe/x.cpp", '#include "pool/pool.hpp"', "a room above it"),
+            ("src/pool/other/x.cpp", "", "no place in the order"),
             ("src/pool/x.cpp", 'extern "C" int f();', "belongs in src/abi"),
             ("src/pool/x.cpp", "try { f(); } catch (...) {}", "belongs in src/abi"),
             ("src/pool/x.cpp", "try { f(); } catch( ... ) {}", "belongs in src/abi"),
@@ -78,7 +83,7 @@ class Layers(unittest.TestCase):
             with self.subTest(path=path, text=text):
                 found = self.violations(path, f"// First line.\n{text}\n")
                 self.assertEqual(len(found), 1)
-                line = 1 if "not a layer" in reason else 2
+                line = 1 if "not a layer" in reason or "no place" in reason and "pool" in path else 2
                 self.assertRegex(found[0], f"^{path}:{line}: .*{reason}")
 
     def test_allowed(self):
@@ -98,6 +103,21 @@ class Layers(unittest.TestCase):
         for path, text in cases:
             with self.subTest(path=path, text=text):
                 self.assertEqual(self.violations(path, text), [])
+
+    def test_a_room_of_the_pool_does_not_know_a_class_of_a_room_above(self):
+        files = {
+            "src/pool/sleep/sleeper.hpp": "class Sleeper {\n};\n",
+            "src/pool/memory/x.hpp": "class Sleeper;\n",
+            "src/pool/observe/y.hpp": "class Sleeper;\nclass Unheard;\n",
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in files.items():
+                file = Path(folder) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+            found, _ = check_layers.check(Path(folder))
+        self.assertEqual(len(found), 1)
+        self.assertRegex(found[0], "^src/pool/memory/x.hpp:1: .*must not know Sleeper")
 
     def test_core_sees_no_thread_through_a_header_of_ours(self):
         files = {

@@ -43,6 +43,15 @@ class Amalgamation(unittest.TestCase):
     def test_nothing_leads_out_of_it(self):
         self.assertEqual(re.findall(r'^#include (?:"|<gpupool/).*', self.text, re.MULTILINE), [])
 
+    @unittest.skipUnless(shutil.which("c++"), "needs a C++ compiler")
+    def test_its_sources_bear_one_another(self):
+        """As one file they share what each has for itself: names in namespaces without a name."""
+        for file in (self.folder / amalgamate.NATIVE).iterdir():
+            if file.suffix == ".cpp":
+                command = ["c++", "-std=c++20", "-fsyntax-only", file]
+                compiled = subprocess.run(command, check=False, capture_output=True, text=True)
+                self.assertEqual(compiled.returncode, 0, compiled.stderr[:2000])
+
     def test_a_stale_list_is_noticed(self):
         path = ROOT / "bindings/go" / amalgamate.NATIVE / "gpupool_library.cpp"
         listed = re.findall(r'^#include "\.\./\.\./\.\./\.\./(\S+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each failure that docs/elastic.md (S) and docs/inside/sharing_faults.md (F and P) number has a test of its number,
+"""Each failure that docs/sleep.md (S) and docs/inside/sharing.md (F and P) number has a test of its number,
 and each test that the tables name is there."""
 
 import re
@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # The page with the table of a letter, and the last number.
 PAGES = {
-    "S": ("docs/elastic.md", 44),
-    "F": ("docs/inside/sharing_faults.md", 15),
-    "P": ("docs/inside/sharing_faults.md", 16),
+    "S": ("docs/sleep.md", 44),
+    "F": ("docs/inside/sharing.md", 15),
+    "P": ("docs/inside/sharing.md", 16),
 }
 # Numbers in names of tests: S1_S2_Title in C++, case_s7_s26_title and test_s23_title in Python.
 NAMES = re.compile(r"\b(?:TEST(?:_F|_P)?\(\w+,\s*|def (?=case_|test_))(\w+)")

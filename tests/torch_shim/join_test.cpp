@@ -124,6 +124,45 @@ TEST_F(Joins, OfAllUsersAreNeeded) {
   EXPECT_EQ(tensor(main).get(), was);
 }
 
+/// A stream may be asked where it is by its user alone.
+TEST_F(Joins, OfWhatAnotherThreadFreesAreFoundByTheStreamsUser) {
+  c10::DataPtr data = tensor(main);
+  work(main);
+  join(main, side);
+  void* was = free_in_use(tensor(main), side);  // and by its own thread
+  work(side);
+  torch->recordStream(data, c10::cuda::CUDAStream(side));
+  void* freed_elsewhere = data.get();
+  std::thread::id other;
+  std::thread([&] {
+    other = std::this_thread::get_id();
+    torch->raw_delete(data.release_context());
+  }).join();
+  EXPECT_FALSE(stand_in::has_asked(other, main));
+  EXPECT_FALSE(stand_in::has_asked(other, side));
+  const c10::DataPtr before = tensor(main);
+  EXPECT_NE(before.get(), was);
+  EXPECT_NE(before.get(), freed_elsewhere);
+  join(side, main);
+  const c10::DataPtr one = tensor(main);
+  const c10::DataPtr two = tensor(main);
+  EXPECT_EQ((std::set{one.get(), two.get()}), (std::set{was, freed_elsewhere}));
+}
+
+/// Another thread's stream is not asked, and what it used stays for the capture's end.
+TEST_F(Joins, WithStreamsThatAnotherThreadNamedAreNotLookedFor) {
+  c10::DataPtr data = tensor(main);
+  void* was = data.get();
+  join(main, side);
+  work(side);
+  std::thread([&] { torch->recordStream(data, c10::cuda::CUDAStream(side)); }).join();
+  data = tensor(side);  // frees it
+  const auto here = std::this_thread::get_id();
+  EXPECT_TRUE(stand_in::has_asked(here, main));
+  join(side, main);
+  EXPECT_NE(tensor(main).get(), was);
+}
+
 TEST_F(Joins, DoNotHelpOtherStreams) {
   join(main, side);
   join(main, third);

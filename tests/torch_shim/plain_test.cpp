@@ -41,6 +41,16 @@ TEST_F(Plain, DevicesThatAreUsedMayUseEachOthersMemory) {
   gpupool_torch_end_allocate_to_pool(1, kPool);
 }
 
+TEST_F(Plain, ACaptureIsAnnouncedToTheDevicesPool) {
+  gpupool_torch_begin_allocate_to_pool(0, kPool, nullptr);
+  gpupool_t* pool = nullptr;
+  ASSERT_EQ(gpupool_default_pool(0, &pool), GPUPOOL_SUCCESS);
+  EXPECT_EQ(gpupool_announce_capture(pool, 0), GPUPOOL_SUCCESS) << "one was open";
+  EXPECT_EQ(gpupool_announce_capture(pool, 1), GPUPOOL_SUCCESS);
+  gpupool_torch_end_allocate_to_pool(0, kPool);
+  EXPECT_EQ(gpupool_announce_capture(pool, 0), GPUPOOL_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_F(Plain, DevicesThatCannotReachEachOtherAreServedAsWell) {
   fake_cuda().set_peer_access(0, 1, 0);
   fake_cuda().set_peer_access(1, 0, 0);

@@ -73,6 +73,10 @@ TEST_F(Settings, TheLowerOfTwoLimitsHolds) {
   start();
   EXPECT_THROW(torch->raw_alloc(size_t{2} << 30), c10::OutOfMemoryError);
   EXPECT_EQ(torch->getMemoryFraction(0), 0.125);
+  torch->setMemoryFraction(1.0, 0);  // lifts what it set itself, and no more
+  EXPECT_EQ(torch->getMemoryFraction(0), 0.125);
+  torch->setMemoryFraction(0.0625, 0);
+  EXPECT_EQ(torch->getMemoryFraction(0), 0.0625);
 }
 
 TEST_F(Settings, FractionsThatAreNoneAreRefused) {

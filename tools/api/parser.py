@@ -150,7 +150,8 @@ class _Parser:
         elif token.text == "GPUPOOL_API":
             self.function(token, doc)
         else:
-            self.refuse(f"'{token.text}' starts nothing that is allowed here", token)
+            allowed = "only a comment, #define, typedef and, of a function, GPUPOOL_API do"
+            self.refuse(f"'{token.text}' starts nothing that is allowed here: {allowed}", token)
 
     def add(self, item):
         if self.api.find(item.name):
@@ -302,7 +303,8 @@ class _Parser:
         if name.text == "void":
             known = stars > 0 or allow_void
         if not known:
-            self.refuse(f"'{name.text}' is not a type that every binding knows", name)
+            types = ", ".join(model.BUILTIN_SIZES)
+            self.refuse(f"'{name.text}' is not a type that every binding knows: {types}, or one declared above", name)
         return model.Type(name.text, is_const, stars)
 
     def check_versions(self):

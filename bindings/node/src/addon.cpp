@@ -3,6 +3,7 @@
 // which index.js makes classes of. They are called as the C functions that they stand for.
 #include "call.hpp"
 #include "library.hpp"
+#include "share.hpp"
 
 // Node ends what its collector finds only after the JavaScript under way, so a malloc cannot wait for it.
 inline bool binding::run_collector() noexcept {
@@ -12,6 +13,10 @@ inline bool binding::run_collector() noexcept {
 inline bool binding::has_thrown() noexcept {
   const node::Environment* const here = node::Environment::here;
   return here != nullptr && here->thrown != nullptr;
+}
+
+inline binding::ByteType binding::byte_type() noexcept {
+  return {"a Buffer", node::most_bytes};
 }
 
 namespace node {
@@ -144,6 +149,36 @@ void define_library(napi_env env, napi_value exports) {
            [](Caller, int32_t device) { return binding::sim_faults(device); });
   function("gpupool_sim_last_fault", "device",
            [](Caller, int32_t device) { return binding::sim_last_fault(device); });
+}
+
+/// Groups of processes, from outside.
+void define_share(napi_env env, napi_value exports) {
+  const auto function = [&](const char* name, const char* arguments, auto code) {
+    define(env, exports, name, arguments, code);
+  };
+  function("gpupool_share_info", "group backend device",
+           [](Caller caller, std::string group, int32_t backend, int32_t device) {
+             const std::unique_ptr<binding::ShareGroup> found(
+                 binding::share_info(group, static_cast<gpupool_backend_t>(backend), device));
+             const napi_env at = caller.environment.env;
+             napi_value object = nullptr;
+             check(napi_create_object(at, &object));
+             set_field(at, object, "share", to_js(at, found->share()));
+             set_field(at, object, "members",
+                       list<gpupool_share_member_t>(at, found->member_count(),
+                                                    [&](uint32_t i) { return found->member(i); }));
+             return object;
+           });
+  function("gpupool_share_set", "what amount member group backend device",
+           [](Caller, int32_t what, int64_t amount, uint32_t member, std::string group, int32_t backend,
+              int32_t device) {
+             binding::share_set(static_cast<gpupool_share_figure_t>(what), amount, member, group,
+                                static_cast<gpupool_backend_t>(backend), device);
+           });
+  function("gpupool_share_repair", "group backend device",
+           [](Caller, std::string group, int32_t backend, int32_t device) {
+             return binding::share_repair(group, static_cast<gpupool_backend_t>(backend), device);
+           });
 }
 
 /// Tags, samples and recordings: of all pools.
@@ -380,6 +415,8 @@ void define_streams(napi_env env, napi_value exports) {
            [](Caller, Pool& pool, StreamArgument stream) { return pool.capture_id(stream); });
   function("gpupool_release_capture", "pool capture",
            [](Caller, Pool& pool, uint64_t capture) { pool.release_capture(capture); });
+  function("gpupool_announce_capture", "pool begins",
+           [](Caller, Pool& pool, bool begins) { pool.announce_capture(begins); });
 }
 
 /// What Block and Slice have in common.
@@ -459,13 +496,18 @@ napi_value start(napi_env env, napi_value exports) {
         env, [](void*) { Environment::here = nullptr; }, nullptr));
     define_library(env, exports);
     define_watch(env, exports);
+    define_share(env, exports);
     define_memory(env, exports);
     define_streams(env, exports);
     define_sleep(env, exports);
     define_blocks(env, exports);
+    define(env, exports, "setMostBytes", "bytes", [](Caller, uint64_t bytes) { most_bytes = bytes; });
     define(env, exports, "setErrors", "make", [](Caller caller, napi_value make) {
       check(napi_create_reference(caller.environment.env, make, 1, &caller.environment.make_error));
     });
+    define(env, exports, "setMain", "isMain",
+           [](Caller caller, bool is_main) { caller.environment.is_main = is_main; });
+    (void)gpupool_set_interrupt_check(Environment::refuse_to_wait, nullptr, 1);
   } catch (const Pending&) {
     return nullptr;
   }

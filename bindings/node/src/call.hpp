@@ -24,7 +24,14 @@ inline napi_value throw_caught(Environment& at) noexcept {
     } catch (const Misuse& misuse) {
       (void)napi_throw_type_error(at.env, nullptr, misuse.message.c_str());
     } catch (...) {
-      throw_failure(at, binding::caught_error());
+      gpupool_error_t error = binding::caught_error();
+      if (std::exchange(at.refused_to_wait, false)) {
+        error = binding::make_error(
+            GPUPOOL_ERROR_ASLEEP,
+            "the pool is asleep, and the main thread does not wait for its wake, which may have "
+            "to come from there: allocate after the wake, or in a worker");
+      }
+      throw_failure(at, error);
     }
   } catch (const Pending&) {
     // The exception could not be made, and why not is pending.

@@ -29,6 +29,18 @@ struct Environment {
   uint32_t blocked = 0;    // calls of its thread that may wait for such a sleep
   uint32_t answering = 0;  // hooks that it runs for one
 
+  /// Of the main thread: what would end a wait for a wake, such as a timer, comes to this thread, so it is
+  /// not waited for there.
+  bool is_main = false;
+  bool refused_to_wait = false;  // the call under way
+
+  /// A gpupool_interrupt_fn_t.
+  static int32_t refuse_to_wait(void* /*user*/, int32_t wait) noexcept {
+    if (here == nullptr || !here->is_main || wait != GPUPOOL_WAIT_WAKE) return 0;
+    here->refused_to_wait = true;
+    return 1;
+  }
+
   /// Of this thread; null where there is no JavaScript.
   static inline thread_local Environment* here = nullptr;
 };

@@ -18,6 +18,7 @@ inline void read_fields(napi_env env, napi_value object, gpupool_config_t& recor
   read_field(env, object, "guaranteedBytes", record.guaranteed_bytes);
   read_field(env, object, "shareWaitNs", record.share_wait_ns);
   read_field(env, object, "priority", record.priority);
+  read_field(env, object, "idleSeconds", record.idle_seconds);
 }
 
 inline napi_value to_js(napi_env env, const gpupool_device_info_t& record) {
@@ -115,6 +116,7 @@ inline napi_value to_js(napi_env env, const gpupool_stats_t& record) {
   set_field(env, object, "shareTakenBytes", to_js(env, record.share_taken_bytes));
   set_field(env, object, "shareState", to_js(env, record.share_state));
   set_field(env, object, "shareSlot", to_js(env, record.share_slot));
+  set_field(env, object, "ownLimitBytes", to_js(env, record.own_limit_bytes));
   return object;
 }
 

@@ -4,6 +4,7 @@
 
 #include <node_api.h>
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -25,6 +26,9 @@ struct Misuse {
 inline void check(napi_status status) {
   if (status != napi_ok) throw Pending{};
 }
+
+/// How many a Buffer of this version of Node holds: index.js says. The same on every thread.
+inline std::atomic<uint64_t> most_bytes{0};
 
 /// Bytes, which become a Buffer.
 struct Bytes {
@@ -122,6 +126,22 @@ inline uint64_t from_js<uint64_t>(const Argument& argument) {
   return static_cast<uint64_t>(number);
 }
 template <>
+inline int64_t from_js<int64_t>(const Argument& argument) {
+  if (argument.type() != napi_bigint) {
+    const bool is_negative = argument.type() == napi_number && from_js<double>(argument) < 0;
+    if (!is_negative) return static_cast<int64_t>(from_js<uint64_t>(argument));  // at most 2^53
+    const double number = from_js<double>(argument);
+    if (number != std::trunc(number) || number < -9007199254740991)
+      argument.refuse("a safe integer, or a BigInt,");
+    return static_cast<int64_t>(number);
+  }
+  int64_t number = 0;
+  bool is_exact = false;
+  check(napi_get_value_bigint_int64(argument.env, argument.value, &number, &is_exact));
+  if (!is_exact) argument.refuse("an integer of 64 bits");
+  return number;
+}
+template <>
 inline int32_t from_js<int32_t>(const Argument& argument) {
   if (argument.type() != napi_number) argument.refuse("an integer");
   const double number = from_js<double>(argument);
@@ -196,6 +216,9 @@ inline napi_value to_js(napi_env env, double number) {
 }
 /// Exact up to 2^53, which addresses and counts of bytes do not reach.
 inline napi_value to_js(napi_env env, uint64_t number) {
+  return to_js(env, static_cast<double>(number));
+}
+inline napi_value to_js(napi_env env, int64_t number) {
   return to_js(env, static_cast<double>(number));
 }
 inline napi_value to_js(napi_env env, uint32_t number) {

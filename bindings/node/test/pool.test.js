@@ -165,6 +165,39 @@ test("streams", async () => {
   assert.equal(String(pool), "pool: closed");
 });
 
+test("a handler or a hook that returns a promise is refused", async () => {
+  const pool = new Pool({ limit: "64MiB" });
+  let asked = 0;
+  // A program in which this fails asks for ever.
+  pool.setOomHandler(async () => ++asked < 100);
+  const refused = (what) => ({ name: "TypeError", message: new RegExp(`^the ${what} returned a promise`) });
+  assert.throws(() => pool.malloc(65 * MIB), refused("out-of-memory handler"));
+  assert.throws(() => pool.allocate(65 * MIB), refused("out-of-memory handler"));
+  assert.equal(asked, 2);
+  pool.setSleepHooks(async () => true);
+  assert.throws(() => pool.sleepSync(), refused("hook beforeRelease"));
+  await assert.rejects(pool.sleep(), refused("hook beforeRelease"));
+  pool.setSleepHooks(null, async () => true);
+  pool.sleepSync();
+  assert.throws(() => pool.wakeSync(), refused("hook afterMap"));
+  pool.setOomHandler(null);
+  pool.close();
+});
+
+test("a thread whose handler always says yes can be ended", async () => {
+  const worker = new Worker(`
+    const { Pool } = require(${JSON.stringify(require.resolve(".."))});
+    const { parentPort } = require("node:worker_threads");
+    const pool = new Pool("sim", "64MiB");
+    pool.setOomHandler((size, attempt) => {
+      if (attempt === 1) parentPort.postMessage("asked");
+      return true;
+    });
+    pool.malloc(2 ** 40);`, { eval: true });
+  assert.equal(await new Promise((got) => worker.once("message", got)), "asked");
+  assert.equal(await worker.terminate(), 1);
+});
+
 test("limits and handlers", () => {
   const pool = new Pool({ limit: "64MiB" });
   const asked = [];
@@ -243,6 +276,9 @@ test("the simulated device", () => {
   gpupool.sim.capture(6, stream, false);
   gpupool.sim.launch(6, capture, stream);
   aware.releaseCapture(capture);
+  aware.announceCapture(true);
+  aware.announceCapture(false);
+  assert.throws(() => aware.announceCapture(false), gpupool.InvalidArgumentError);
   assert.throws(() => gpupool.sim.configure(6, { capacity: 1 }), { message: "unknown option capacity" });
 });
 

@@ -28,6 +28,32 @@ test("a pool of a group", () => {
   pool.close();
 });
 
+test("a group is seen and set from outside", () => {
+  const pool = new Pool({ device: "sim", share: "seen", guaranteedBytes: 2 ** 33 });
+  const { share, members: [member, ...others] } = gpupool.shareInfo("seen", "sim");
+  assert.deepEqual([share.members, share.limboBytes, others], [1, 0, []]);
+  assert.equal(share.usedBytes, 2 ** 33);
+  assert.deepEqual([member.state, member.pid, member.guaranteedBytes],
+    [gpupool.ShareMemberState.LIVE, process.pid, 2 ** 33]);
+  gpupool.shareSet("member_priority", -3, member.slot, "seen", "sim");
+  gpupool.shareSet(gpupool.ShareFigure.MEMBER_LIMIT, 2n ** 35n, member.slot, "seen", "sim:0");
+  const [set] = gpupool.shareInfo("seen", "sim").members;
+  assert.deepEqual([set.priority, set.limitBytes], [-3, 2 ** 35]);
+  assert.equal(gpupool.shareRepair("seen", "sim"), 0);
+  assert.throws(() => gpupool.shareSet("member_priority", 9, member.slot, "seen", "sim"),
+    { name: "InvalidArgumentError" });
+  assert.throws(() => gpupool.shareSet("price", 9), TypeError);
+  for (const amount of [1.5, 2n ** 63n, "9"]) {
+    assert.throws(() => gpupool.shareSet("limit", amount, 0, "seen", "sim"), TypeError);
+  }
+  assert.throws(() => gpupool.shareInfo("nobody's", "sim"), { name: "InvalidArgumentError" });
+  assert.throws(() => gpupool.shareInfo("nobodys", "sim"), { name: "UnavailableError" });
+  process.env.GPUPOOL_SHARE = "seen";
+  assert.equal(gpupool.shareInfo("", "sim").members.length, 1);
+  delete process.env.GPUPOOL_SHARE;
+  pool.close();
+});
+
 test("sharing is refused in words", () => {
   assert.throws(() => new Pool({ device: "sim", share: "a/b" }), { name: "InvalidArgumentError" });
   assert.throws(() => new Pool({ device: "sim", share: "team", priority: 9 }), /priority is 9/);

@@ -24,6 +24,53 @@ test("holders are told by tag", () => {
   pool.close();
 });
 
+/** What each tag holds, in quarters of a GiB. */
+const held = (pool) =>
+  Object.fromEntries(pool.holders().map(({ tag, liveBytes }) => [tag, Math.round(liveBytes / (256 * MIB))]));
+const turn = () => new Promise(setImmediate);
+
+test("a tag follows the work through awaits, and no other work", async () => {
+  gpupool.setSampling(MIB);
+  const pool = new gpupool.Pool("sim");
+  const blocks = [];
+  const load = (tag, quarters) => gpupool.tag(tag, async () => {
+    for (let i = 0; i < quarters; ++i) {
+      await turn();
+      blocks.push(pool.allocate(256 * MIB));
+    }
+    return tag;
+  });
+  const loaded = await Promise.all([load("one", 1), load("two", 2), load("four", 4)]);
+  assert.deepEqual(loaded, ["one", "two", "four"]);
+  pool.malloc(768 * MIB);
+  assert.deepEqual(held(pool), { four: 4, "": 3, two: 2, one: 1 });
+  pool.close();
+  for (const block of blocks) block.free();
+});
+
+test("tags nest, and end by an exception", () => {
+  const pool = new gpupool.Pool("sim");
+  const address = gpupool.tag("outer", () => {
+    gpupool.tag("inner", () => pool.free(pool.malloc(MIB)));
+    assert.throws(() => gpupool.tag("inner", () => { throw new RangeError("thrown inside"); }), RangeError);
+    return pool.malloc(256 * MIB);
+  });
+  assert.deepEqual(held(pool), { outer: 1 });
+  pool.free(address);
+  const dispose = Symbol.dispose ?? Symbol.for("Symbol.dispose");
+  const scope = gpupool.tag("scope");
+  const scoped = pool.mallocAligned(256 * MIB, 4096);
+  scope[dispose]();
+  scope[dispose]();
+  assert.deepEqual(held(pool), { scope: 1 });
+  pool.free(scoped);
+  assert.throws(() => gpupool.tagPop(), { name: "InvalidArgumentError" });
+  assert.throws(() => gpupool.tag("", () => 1), { name: "InvalidArgumentError" });
+  assert.throws(() => gpupool.tag(5, () => 1), TypeError);
+  assert.throws(() => gpupool.tagPop(), { name: "InvalidArgumentError" });
+  pool.close();
+});
+
 test("without samples nobody holds anything", () => {
   gpupool.setSampling(0);
   const pool = new gpupool.Pool("sim");

@@ -54,8 +54,8 @@ void gpupool_py_cupy_free(void*, void* ptr, int device) {
   const auto address = reinterpret_cast<gpupool_ptr_t>(ptr);
   gpupool_t* pool = nullptr;
   gpupool_block_t block{};
-  // Frees on the array's own stream, as CuPy's pool does. A forked child finds nothing, and must free
-  // nothing.
+  // Frees on the array's own stream, as CuPy's pool does; once that was released, on all that the pool has
+  // seen. A forked child finds nothing, and must free nothing.
   if (gpupool_default_pool(device, &pool) != GPUPOOL_SUCCESS) return;
   if (gpupool_block_info(pool, address, &block, sizeof block) != GPUPOOL_SUCCESS) return;
   (void)gpupool_free(pool, address, block.stream);

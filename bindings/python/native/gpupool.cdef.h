@@ -23,6 +23,7 @@ typedef enum {
   GPUPOOL_ERROR_FORKED = 10,
   GPUPOOL_ERROR_INTERNAL = 11,
   GPUPOOL_ERROR_ASLEEP = 12,
+  GPUPOOL_ERROR_INTERRUPTED = 13,
   GPUPOOL_STATUS_FORCE32 = 2147483647,
 } gpupool_status_t;
 typedef enum {
@@ -62,6 +63,7 @@ typedef enum {
   GPUPOOL_CAPABILITY_VMM = 1,
   GPUPOOL_CAPABILITY_RDMA = 2,
   GPUPOOL_CAPABILITY_MANAGED = 4,
+  GPUPOOL_CAPABILITY_INTEGRATED = 8,
   GPUPOOL_CAPABILITY_FORCE32 = 2147483647,
 } gpupool_capability_t;
 typedef enum {
@@ -115,6 +117,13 @@ typedef enum {
   GPUPOOL_SLEEP_STATE_FORCE32 = 2147483647,
 } gpupool_sleep_state_t;
 typedef enum {
+  GPUPOOL_WAIT_WAKE = 1,
+  GPUPOOL_WAIT_TURN = 2,
+  GPUPOOL_WAIT_MEMORY = 3,
+  GPUPOOL_WAIT_GPU = 4,
+  GPUPOOL_WAIT_FORCE32 = 2147483647,
+} gpupool_wait_t;
+typedef enum {
   GPUPOOL_LOG_OFF = 0,
   GPUPOOL_LOG_ERROR = 1,
   GPUPOOL_LOG_WARNING = 2,
@@ -128,6 +137,7 @@ typedef int32_t (*gpupool_sleep_hook_fn_t)(void* user, gpupool_t* pool, gpupool_
 typedef int32_t (*gpupool_upstream_malloc_fn_t)(void* user, uint64_t size, gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 typedef void (*gpupool_upstream_free_fn_t)(void* user, gpupool_ptr_t ptr, uint64_t size, gpupool_stream_t stream);
 typedef size_t (*gpupool_stack_fn_t)(void* user, char* text, size_t capacity);
+typedef int32_t (*gpupool_interrupt_fn_t)(void* user, int32_t wait);
 typedef struct gpupool_error_t {
   uint32_t struct_size;
   int32_t status;
@@ -158,6 +168,7 @@ typedef struct gpupool_config_t {
   uint64_t share_wait_ns;
   int32_t priority;
   uint32_t reserved1;
+  double idle_seconds;
 } gpupool_config_t;
 typedef struct gpupool_device_info_t {
   uint32_t struct_size;
@@ -234,6 +245,7 @@ typedef struct gpupool_stats_t {
   uint64_t share_taken_bytes;
   int32_t share_state;
   uint32_t share_slot;
+  uint64_t own_limit_bytes;
 } gpupool_stats_t;
 typedef struct gpupool_share_t {
   uint32_t struct_size;
@@ -320,6 +332,7 @@ uint64_t gpupool_features(void);
 const char* gpupool_status_name(gpupool_status_t status);
 gpupool_status_t gpupool_last_error(gpupool_error_t* error);
 gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level);
+gpupool_status_t gpupool_set_interrupt_check(gpupool_interrupt_fn_t fn, void* user, int32_t on);
 gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share);
 gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_backend, int32_t* out_device);
 gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_count);
@@ -338,6 +351,7 @@ gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream
 gpupool_status_t gpupool_park_stream(gpupool_t* pool, gpupool_stream_t stream);
 gpupool_status_t gpupool_capture_id(gpupool_t* pool, gpupool_stream_t stream, uint64_t* out_capture);
 gpupool_status_t gpupool_release_capture(gpupool_t* pool, uint64_t capture);
+gpupool_status_t gpupool_announce_capture(gpupool_t* pool, int32_t begins);
 gpupool_status_t gpupool_enable_peer(gpupool_t* pool, int32_t peer);
 gpupool_status_t gpupool_synchronize(gpupool_t* pool);
 gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_released_bytes);

@@ -39,6 +39,27 @@ static void end_call(call_t* call) {
   current_call = call->outer;
 }
 
+/* _tags.py: what gives the tags of the context, and what makes the thread's those. NULL: nobody uses tags. */
+static PyObject* tags_of_context;
+static PyObject* follow;
+
+/* The tags that this thread has told the library; NULL is None. _tags.py keeps the object. */
+static _Thread_local PyObject* applied;
+
+/* Before a malloc. Returns 0 with an exception. */
+static int follow_context(void) {
+  if (tags_of_context == NULL) return 1;
+  PyObject* tags = PyObject_CallNoArgs(tags_of_context);
+  if (tags == NULL) return 0;
+  PyObject* done = Py_None;
+  if (tags != (applied == NULL ? Py_None : applied)) {
+    done = PyObject_CallFunctionObjArgs(follow, tags, NULL);
+    Py_XDECREF(done);
+  }
+  Py_DECREF(tags);
+  return done != NULL;
+}
+
 /* Reads a plain number itself; _number(name, object) turns anything else into one, or says what is wrong.
  * Returns 0 with an exception. */
 static int to_number(hot_t* self, const char* name, PyObject* object, uint64_t* number) {
@@ -98,23 +119,86 @@ static PyObject* raise_failure(hot_t* self, int32_t status, PyObject* raised) {
   return NULL;
 }
 
-/* Reports what was raised in a call that succeeded all the same. */
-static void report(PyObject* raised) {
+/* The first interrupt, such as Ctrl-C, in the list of what was raised; borrowed. NULL: none. */
+static PyObject* find_interrupt(PyObject* raised) {
   const Py_ssize_t count = raised == NULL ? 0 : PyList_Size(raised);
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* error = PyTuple_GetItem(PyList_GetItem(raised, i), 0);
-    PyObject* function = PyTuple_GetItem(PyList_GetItem(raised, i), 1);
+    if (!PyObject_IsInstance(error, PyExc_Exception)) return error;
+  }
+  return NULL;
+}
+
+/* Reports what was raised in a call that succeeded all the same, but for an interrupt, which it returns: no
+ * call succeeds in spite of Ctrl-C. */
+static PyObject* report(PyObject* raised) {
+  PyObject* interrupt = find_interrupt(raised);
+  Py_XINCREF(interrupt);
+  const Py_ssize_t count = raised == NULL ? 0 : PyList_Size(raised);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* error = PyTuple_GetItem(PyList_GetItem(raised, i), 0);
+    if (error == interrupt) continue;
     Py_INCREF(error);
     set_error(error);
-    PyErr_WriteUnraisable(function);
+    PyErr_WriteUnraisable(PyTuple_GetItem(PyList_GetItem(raised, i), 1));
   }
+  return interrupt;
+}
+
+/* What a signal's handler raised while this thread's call waited: KeyboardInterrupt, say. The library has
+ * ended the wait, and the exception waits here until the call has returned. */
+static _Thread_local PyObject* interruption;
+
+static PyObject* take_interruption(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  PyObject* taken = interruption;
+  interruption = NULL;
+  if (taken != NULL) return taken;
+  Py_RETURN_NONE;
+}
+
+/* A framework's allocator has called the library, and does not know what to raise. */
+static int raise_left(void* unused) {
+  (void)unused;
+  if (interruption == NULL) return 0;
+  set_error(interruption);
+  interruption = NULL;
+  return -1;
+}
+
+/* A gpupool_interrupt_fn_t. Runs the handlers of the signals that came meanwhile, which only the main thread
+ * does, and ends the wait if one of them raises. */
+static int32_t run_signal_handlers(void* user, int32_t wait) {
+  (void)user;
+  (void)wait;
+  if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == NULL) return 0;
+  PyObject *type, *error, *traceback;
+  PyObject *type_before, *error_before, *traceback_before;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyErr_Fetch(&type_before, &error_before, &traceback_before);
+  const int has_raised = PyErr_CheckSignals() != 0;
+  if (has_raised) {
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL) (void)PyException_SetTraceback(error, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    Py_XDECREF(interruption);
+    interruption = error;
+    if (current_call == NULL) (void)Py_AddPendingCall(raise_left, NULL);
+  }
+  PyErr_Restore(type_before, error_before, traceback_before);
+  PyGILState_Release(state);
+  return has_raised;
 }
 
 static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   hot_t* self = (hot_t*)object;
   uint64_t size = 0;
   uint64_t stream = 0;
-  if (!read_arguments(self, arguments, count, names, "size", &size, &stream)) return NULL;
+  if (!read_arguments(self, arguments, count, names, "size", &size, &stream) || !follow_context())
+    return NULL;
   PyObject* owner = self->owner;
   gpupool_t* pool = self->is_closed ? NULL : self->pool->handle;
   gpupool_ptr_t address = 0;
@@ -124,18 +208,26 @@ static PyObject* hot_malloc(PyObject* object, PyObject* const* arguments, Py_ssi
   begin_call(&call, pool);
   Py_BEGIN_ALLOW_THREADS status = gpupool_malloc(pool, size, (gpupool_stream_t)stream, &address);
   Py_END_ALLOW_THREADS end_call(&call);
-  if (status == GPUPOOL_SUCCESS) report(call.raised);
-  /* Explain the failure before anything else can fail on this thread. */
-  PyObject* result = status == GPUPOOL_SUCCESS ? PyLong_FromUnsignedLongLong(address)
-                                               : raise_failure(self, status, call.raised);
+  PyObject* interrupt = status == GPUPOOL_SUCCESS ? report(call.raised) : NULL;
+  PyObject* result = NULL;
+  if (interrupt != NULL) {
+    (void)gpupool_free(pool, address, (gpupool_stream_t)stream);
+    set_error(interrupt);
+  } else if (status == GPUPOOL_SUCCESS) {
+    result = PyLong_FromUnsignedLongLong(address);
+  } else {
+    /* Explain the failure before anything else can fail on this thread. */
+    raise_failure(self, status, call.raised);
+  }
   Py_XDECREF(call.raised);
   Py_DECREF(owner);
   return result;
 }
 
-/* _ask(function, ...): calls a function of the library on this pool, other than gpupool_malloc, that may call
+/* _ask(function, ...): calls a function of the library on this pool, other than gpupool_malloc: any may call
  * functions of the user. Raises the exception for its status. */
 static PyObject* hot_ask(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
+  if (!follow_context()) return NULL;
   hot_t* self = (hot_t*)object;
   PyObject* owner = self->owner;
   PyObject* handle = PyObject_GetAttrString(owner, "handle");
@@ -155,7 +247,11 @@ static PyObject* hot_ask(PyObject* object, PyObject* const* arguments, Py_ssize_
   PyObject* result = PyObject_Call(arguments[0], given, NULL);
   end_call(&call);
   const long status = result == NULL ? -1 : PyLong_AsLong(result);
-  if (status == GPUPOOL_SUCCESS) report(call.raised);
+  PyObject* interrupt = status == GPUPOOL_SUCCESS ? report(call.raised) : NULL;
+  if (interrupt != NULL) {
+    Py_CLEAR(result);
+    set_error(interrupt);
+  }
   if (status > 0) {
     Py_CLEAR(result);
     raise_failure(self, (int32_t)status, call.raised);
@@ -357,9 +453,56 @@ static PyObject* keep(PyObject* module, PyObject* arguments) {
   Py_RETURN_TRUE;
 }
 
+/* is_interrupted(pool): whether an interrupt waits for this thread's call on the pool to return. */
+static PyObject* is_interrupted(PyObject* module, PyObject* pool) {
+  (void)module;
+  const unsigned long long number = PyLong_AsUnsignedLongLong(pool);
+  const call_t* call = current_call;
+  return PyBool_FromLong(call != NULL && (uintptr_t)call->pool == number &&
+                         find_interrupt(call->raised) != NULL);
+}
+
+/* report(raised): reports what was raised where nobody can raise it. */
+static PyObject* report_raised(PyObject* module, PyObject* raised) {
+  (void)module;
+  PyObject* interrupt = report(raised);
+  if (interrupt != NULL) {
+    set_error(interrupt);
+    PyErr_WriteUnraisable(NULL);
+  }
+  Py_RETURN_NONE;
+}
+
+/* follow_tags(current, follow): from now on, mallocs follow the tags that current() gives. */
+static PyObject* follow_tags(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* current = NULL;
+  PyObject* function = NULL;
+  if (!PyArg_ParseTuple(arguments, "OO", &current, &function)) return NULL;
+  if (tags_of_context == NULL) {
+    Py_INCREF(current);
+    Py_INCREF(function);
+    follow = function;
+    tags_of_context = current;
+  }
+  Py_RETURN_NONE;
+}
+
+/* applied_tags(tags): what this thread has told the library. */
+static PyObject* applied_tags(PyObject* module, PyObject* tags) {
+  (void)module;
+  applied = tags;
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef hot_functions[] = {
     {"keep", keep, METH_VARARGS, NULL},
+    {"is_interrupted", is_interrupted, METH_O, NULL},
+    {"report", report_raised, METH_O, NULL},
+    {"follow_tags", follow_tags, METH_VARARGS, NULL},
+    {"applied_tags", applied_tags, METH_O, NULL},
     {"new_bytes", new_bytes, METH_O, NULL},
+    {"take_interruption", take_interruption, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -374,6 +517,7 @@ static int add_type(PyObject* module, const char* name, PyType_Spec* spec) {
 }
 
 PyMODINIT_FUNC PyInit__hot(void) {
+  (void)gpupool_set_interrupt_check(run_signal_handlers, NULL, 1);
   PyObject* module = PyModule_Create(&hot_module);
   if (module != NULL &&
       (add_type(module, "HotCalls", &hot_spec) != 0 || add_type(module, "Lender", &lender_spec) != 0)) {

@@ -78,9 +78,19 @@ static void drop_reference(gpupool_py_block_t* block) {
   free(block);
 }
 
+/* What to free on. The block's stream may have been released since, and its number be another stream's, or
+ * nobody's. Nobody destroys the default streams, 0 to 2. */
+static gpupool_stream_t stream_now(const gpupool_py_block_t* block) {
+  gpupool_block_t info;
+  if (block->stream <= 2 || gpupool_block_info(block->pool->handle, block->address, &info, sizeof info) != 0)
+    return block->stream;
+  return info.stream;
+}
+
 static int32_t drop_holder(gpupool_py_block_t* block) {
   int32_t status = GPUPOOL_SUCCESS;
-  if (decrease(&block->holders)) status = gpupool_free(block->pool->handle, block->address, block->stream);
+  if (decrease(&block->holders))
+    status = gpupool_free(block->pool->handle, block->address, stream_now(block));
   drop_reference(block);
   return status;
 }

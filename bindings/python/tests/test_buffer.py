@@ -139,10 +139,10 @@ def test_copies(pool: gpupool.Pool) -> None:
         buffer.copy_from_host(bytearray(b"end"), offset=997)
         content = buffer.copy_to_host()
         assert content == b"\7" * 100 + bytes(range(10)) + b"\7" * 887 + b"end"
-        assert buffer.copy_to_host(105, 3) == b"\5\6\7"
+        assert buffer.copy_to_host(offset=105, size=3) == b"\5\6\7"
         for offset, size in ((-1, None), (1001, None), (1, 1000)):
             with pytest.raises(ValueError, match="in a buffer of 1000 bytes"):
-                buffer.copy_to_host(offset, size)
+                buffer.copy_to_host(offset=offset, size=size)
         with pytest.raises(ValueError, match="do not fit in"):
             buffer.copy_from_host(b"xx", offset=999)
         with pytest.raises(TypeError):
@@ -161,17 +161,17 @@ def test_b_copies_to_what_there_is(pool: gpupool.Pool) -> None:
     with pool.alloc(12) as buffer:
         buffer.copy_from_host(numpy.arange(3, dtype="int32"))
         array = numpy.zeros(2, dtype="int32")
-        assert buffer.copy_to_host(4, out=array) is array
+        assert buffer.copy_to_host(offset=4, out=array) is array
         assert array.tolist() == [1, 2]
         room = bytearray(12)
         assert buffer.copy_to_host(out=room) == bytes(buffer) == buffer.copy_to_host()
         with pytest.raises(ValueError, match="size is 3, and out has 12 bytes"):
-            buffer.copy_to_host(0, 3, out=room)
+            buffer.copy_to_host(size=3, out=room)
         with pytest.raises(ValueError, match="12 bytes from offset 1 on do not fit in a buffer of 12"):
-            buffer.copy_to_host(1, out=room)
+            buffer.copy_to_host(offset=1, out=room)
         with pytest.raises((TypeError, BufferError)):
             buffer.copy_to_host(out=b"read only  12")
-        assert buffer.copy_to_host(12) == b""
+        assert buffer.copy_to_host(offset=12) == b""
 
 
 def test_b_asarray(pool: gpupool.Pool) -> None:
@@ -200,7 +200,7 @@ def test_f7_a_slice(pool: gpupool.Pool) -> None:
     assert numpy.from_dlpack(inner).tobytes() == inner.numpy().tobytes() == bytes(inner.view()) == b"abcd"
     assert (len(buffer[-4:]), len(buffer[90:200]), len(buffer[7:3])) == (4, 10, 0)
     with pytest.raises(ValueError, match="9 bytes from offset 8 on do not fit in a buffer of 16"):
-        part.copy_to_host(8, 9)
+        part.copy_to_host(offset=8, size=9)
     with pytest.raises(TypeError, match=r"the index is 3; a buffer has slices"):
         buffer[3]  # type: ignore[index]
     with pytest.raises(TypeError, match="the index is 0"):
@@ -252,7 +252,7 @@ def test_numpy(pool: gpupool.Pool) -> None:
     buffer = pool.alloc(4 * 6)
     array = buffer.numpy("float32", (2, 3))
     array[:] = numpy.arange(6).reshape(2, 3)
-    assert buffer.copy_to_host(20) == numpy.float32(5).tobytes()
+    assert buffer.copy_to_host(offset=20) == numpy.float32(5).tobytes()
     assert array.ctypes.data == buffer.address
     part = array[1:, 1:]
     buffer.free()
@@ -321,8 +321,8 @@ def test_a_buffer_is_a_source_for_copies(pool: gpupool.Pool) -> None:
     with pool.alloc(4) as source, pool.alloc(8) as target:
         source.copy_from_host(b"abcd")
         target.copy_from_host(source, 2)
-        assert target.copy_to_host(2, 4) == b"abcd"
-        target.copy_to_host(2, out=source)
+        assert target.copy_to_host(offset=2, size=4) == b"abcd"
+        target.copy_to_host(offset=2, out=source)
         assert bytes(source) == b"abcd"
 
 

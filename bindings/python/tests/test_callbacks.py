@@ -83,6 +83,90 @@ def test_a2_a_handler_may_end_the_program(small_pool: gpupool.Pool) -> None:
         small_pool.malloc(80 * MIB)
 
 
+async def _asynchronous(size: int, attempt: int) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("malloc", MALLOCS)
+def test_an_answer_that_comes_later_is_refused(
+    small_pool: gpupool.Pool, unraisable: list[BaseException], malloc: str
+) -> None:
+    """A coroutine is true, whatever it will say: the malloc would be tried for ever."""
+    with pytest.raises(TypeError, match=r"handler is .*_asynchronous.*, whose answer comes later"):
+        small_pool.set_oom_handler(_asynchronous)  # type: ignore[arg-type]
+    small_pool.set_oom_handler(lambda size, attempt: _asynchronous(size, attempt))  # type: ignore[arg-type,return-value]
+    with pytest.raises(TypeError, match=r"returned <coroutine .*, which is to be awaited"):
+        MALLOCS[malloc](small_pool)
+    assert small_pool.stats().oom_handler_calls == 1
+    gc.collect()
+    assert unraisable == []
+
+
+def test_no_hook_and_no_upstream_answers_later(pool: gpupool.Pool, unraisable: list[BaseException]) -> None:
+    async def hook(address: int) -> bool:
+        return True
+
+    with pytest.raises(TypeError, match=r"before_release is .*, whose answer comes later"):
+        pool.set_sleep_hooks(hook)  # type: ignore[arg-type]
+    pool.set_sleep_hooks(lambda address: hook(address))  # type: ignore[arg-type,return-value]
+    with pytest.raises(gpupool.UnavailableError):
+        pool.sleep()
+    assert [type(error) for error in unraisable] == [TypeError]
+    pool.set_sleep_hooks()
+
+    async def malloc(size: int, stream: int) -> int:
+        return 0
+
+    upstream = (lambda size, stream: malloc(size, stream), lambda address, size, stream: None)
+    with (
+        gpupool.Pool(1, upstream=upstream) as other,  # type: ignore[arg-type]
+        pytest.raises(gpupool.OutOfMemoryError) as failed,
+    ):
+        other.malloc(MIB)
+    assert isinstance(failed.value.__cause__, TypeError)
+
+
+def test_an_interrupt_ends_a_handler_that_always_tries_again() -> None:
+    """Wherever it strikes: in the handler, or before and behind it."""
+    program = """
+import _thread, gpupool, random, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+pool = gpupool.Pool("sim", limit="64MiB")
+class Handler:
+    def __call__(self, size, attempt): return True
+kinds = [lambda size, attempt: True, Handler()]
+upstream = gpupool.Pool("sim:1", upstream=(lambda size, stream: 0, lambda address, size, stream: None))
+for pool, turn in [(pool, turn) for turn in range(60)] + [(upstream, 0)] * 20:
+    pool.set_oom_handler(kinds[turn % 2])
+    try:
+        threading.Timer(0.001 + random.random() / 500, _thread.interrupt_main).start()
+        pool.malloc_aligned(1 << 30, 1024) if turn % 3 == 0 else pool.malloc(1 << 30)
+    except KeyboardInterrupt: pass
+    else: raise AssertionError
+print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+def test_no_malloc_succeeds_in_spite_of_an_interrupt(unraisable: list[BaseException]) -> None:
+    """A shortage may end by other means after the handler has failed."""
+
+    def interrupted(size: int, stream: int) -> int:
+        if not attempts:
+            attempts.append(size)
+            raise KeyboardInterrupt
+        return (1 << 40) + 512
+
+    attempts: list[int] = []
+    with gpupool.Pool(1, upstream=(interrupted, lambda address, size, stream: None)) as pool:
+        pool.set_oom_handler(lambda size, attempt: attempt == 1)
+        with pytest.raises(KeyboardInterrupt):
+            pool.malloc(MIB)
+        assert attempts and pool.memory_allocated() == 0
+    assert unraisable == []
+
+
 def test_a2_a_handler_whose_own_malloc_fails(small_pool: gpupool.Pool) -> None:
     """The inner error is the handler's, which may catch it."""
     gpupool.sim.configure(2, capacity_bytes=64 * MIB)
@@ -109,7 +193,7 @@ def test_a2_a_handler_whose_own_malloc_fails(small_pool: gpupool.Pool) -> None:
 
 
 def test_a2_an_error_of_a_thread_is_raised_on_that_thread(small_pool: gpupool.Pool) -> None:
-    small_pool.set_oom_handler(lambda size, attempt: int(f"not a number {size}"))
+    small_pool.set_oom_handler(lambda size, attempt: bool(int(f"not a number {size}")))
     seen: dict[int, str] = {}
 
     def work(i: int) -> None:

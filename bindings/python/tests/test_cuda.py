@@ -26,7 +26,7 @@ def test_content(cuda: gpupool.Pool) -> None:
     with cuda.alloc(5 * MIB, cuda.stream()) as buffer:
         buffer.fill(7)
         buffer.copy_from_host(b"hello", offset=1000)
-        assert buffer.copy_to_host(999, 7) == b"\7hello\7"
+        assert buffer.copy_to_host(offset=999, size=7) == b"\7hello\7"
         with pytest.raises(gpupool.UnsupportedError):
             buffer.view()
 

@@ -193,12 +193,12 @@ def test_a_framework_is_limited_before_it_is_given_the_pool() -> None:
         import gpupool, gpupool.frameworks
         gpupool.frameworks._check_gpu = lambda: None
         import cupy, os
-        print(os.environ["GPUPOOL_FRACTION"], gpupool.frameworks.installed())
+        print(os.environ["GPUPOOL_CAP"], gpupool.frameworks.installed())
     """
     done = run("-c", textwrap.dedent(program), GPUPOOL_CAP="auto", GPUPOOL_INSTALL="cupy", **RANK)
-    assert (done.stdout, done.stderr) == ("0.25 ('cupy',)\n", "")
+    assert (done.stdout, done.stderr) == ("25% ('cupy',)\n", "")
     program = program.replace("import cupy", 'gpupool.install("cupy", cap="auto")\n        import cupy')
-    assert run("-c", textwrap.dedent(program), **RANK).stdout == "0.25 ('cupy',)\n"
+    assert run("-c", textwrap.dedent(program), **RANK).stdout == "25% ('cupy',)\n"
 
 
 # As much of Ray as is asked, where Ray itself is not there.
@@ -221,7 +221,7 @@ def ray_worker(program: str, **environment: str) -> subprocess.CompletedProcess[
 def test_a_worker_of_ray_that_has_no_gpu_yet() -> None:
     done = ray_worker("""
         import cupy  # at the top of a module, in a task without a GPU
-        assert os.environ["GPUPOOL_LIMIT"] == "1"
+        assert os.environ["GPUPOOL_CAP"] == "1"
         try: gpupool.default_pool(0)
         except RuntimeError as error: assert "Ray has given this worker no GPU" in str(error)
         else: raise AssertionError
@@ -232,6 +232,9 @@ def test_a_worker_of_ray_that_has_no_gpu_yet() -> None:
         assert gpupool.default_pool(0).stats().limit_bytes == pool.device_info().total_bytes // 4
         assert gpupool.ray.adopt().share == 0.5
         assert pool.stats().limit_bytes == pool.device_info().total_bytes // 2
+        given["GPU"] = 1.0
+        gpupool.ray.adopt()
+        assert pool.stats().limit_bytes == 0
     """)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -124,9 +124,7 @@ def test_annotations_are_limits(node: Path) -> None:
 
 @needs_yaml
 def test_every_variable_is_one_that_gpupool_reads() -> None:
-    known = (ROOT / "docs" / "sharing.md").read_text(encoding="utf-8")
-    known += (ROOT / "docs" / "watch.md").read_text(encoding="utf-8") + (ROOT / "README.md").read_text(encoding="utf-8")
-    known += (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    known = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
     for name in ("workers.yaml", "node.yaml"):
         what, _ = container(name)
         names = [each["name"] for each in what["env"] if each["name"].startswith("GPUPOOL_")]

@@ -75,12 +75,26 @@ MISTAKES: dict[str, Case] = {
     "fill(300)": (ValueError, "value is 300; it must be 0 to 255", lambda p: p.alloc(10).fill(300)),
     "fill(b'x')": (TypeError, "value is b'x'", lambda p: p.alloc(10).fill(b"x")),
     "pool.fill(300)": (ValueError, "value is 300", lambda p: p.fill(p.alloc(10).address, 300, 10)),
-    "copy_to_host(20)": (
+    "copy_to_host(offset=20)": (
         ValueError,
         "offset is 20; it must be 0 to 10 in a buffer of 10 bytes",
-        lambda p: p.alloc(10).copy_to_host(20),
+        lambda p: p.alloc(10).copy_to_host(offset=20),
     ),
-    "copy_to_host(0, -1)": (ValueError, "-1 bytes from offset 0", lambda p: p.alloc(10).copy_to_host(0, -1)),
+    "copy_to_host(size=-1)": (ValueError, "-1 bytes from offset 0", lambda p: p.alloc(10).copy_to_host(size=-1)),
+    "copy_to_host(3)": (TypeError, "takes 1 positional argument but 2", lambda p: p.alloc(10).copy_to_host(3)),
+    "download(3)": (TypeError, "takes 1 positional argument but 2", lambda p: p.alloc(10).download(3)),
+    "copy_from_host('abc')": (
+        TypeError,
+        "data is of type str; it must be an object with a buffer, such as bytes",
+        lambda p: p.alloc(10).copy_from_host("abc"),
+    ),
+    "upload([1])": (TypeError, "data is of type list; it must be", lambda p: p.alloc(10).upload([1])),
+    "copy_to_host(out='abc')": (
+        TypeError,
+        "out is of type str; it must be .*, and writable",
+        lambda p: p.alloc(10).copy_to_host(out="abc"),
+    ),
+    "copy_to_host(out=bytes)": (BufferError, "writable", lambda p: p.alloc(10).copy_to_host(out=bytes(10))),
     "trim(-1)": (OverflowError, "target_bytes is -1", lambda p: p.trim(-1)),
     "reserve(1.0)": (TypeError, r"target_bytes is 1\.0", lambda p: p.reserve(1.0)),
     "set_limit(-1)": (OverflowError, "limit is -1", lambda p: p.set_limit(-1)),
@@ -95,6 +109,7 @@ MISTAKES: dict[str, Case] = {
     "parse_device('gpu:x')": (ValueError, 'device is "gpu:x"', lambda p: gpupool.parse_device("gpu:x")),
     "parse_device(0)": (TypeError, "device is 0", lambda p: gpupool.parse_device(0)),  # type: ignore[arg-type]
     "release_capture(0)": (ValueError, "capture", lambda p: p.release_capture(0)),
+    "announce_capture(False)": (ValueError, "no capture is announced", lambda p: p.announce_capture(False)),
     "enable_peer(99)": (ValueError, "device", lambda p: p.enable_peer(99)),
 }
 
@@ -185,6 +200,20 @@ def test_a_graph_that_is_gone_gives_its_memory_back() -> None:
         pool.release_capture(capture)
         pool.empty_cache()
         assert pool.memory_reserved() == 0
+
+
+def test_a_free_leaves_no_event_while_a_capture_is_announced() -> None:
+    with gpupool.Pool("sim:0") as pool, pool.stream() as one, pool.stream() as other:
+
+        def events() -> int:
+            for stream in (one, other):
+                pool.alloc(64 * MIB, stream).free()
+            return pool.stats().driver.event_record.count
+
+        pool.announce_capture(True)
+        assert events() == 0
+        pool.announce_capture(False)
+        assert events() > 0
 
 
 def test_a_peer_is_let_in() -> None:

@@ -121,7 +121,7 @@ def test_the_failure_names_the_three_largest_holders_with_their_bytes() -> None:
             pool.alloc(6 << 30)
         for block in kept:
             block.free()
-    told = str(raised.value).partition("Most is held by: ")[2]
+    told = str(raised.value).partition("Most is held by:\n")[2]
     holders = re.findall(r"([\d.]+) GiB from (\w+) \(\S*test_recording.py:\d+\)", told)
     assert [name for _, name in holders] == sorted(held, key=held.__getitem__, reverse=True)[:3], told
     for gib, name in holders:

@@ -141,7 +141,7 @@ def test_hooks_are_called_around_a_sleep(monkeypatch: pytest.MonkeyPatch) -> Non
             pool.sleep()
         seen: list[object] = []
         monkeypatch.setattr(sys, "unraisablehook", lambda info: seen.append(info.exc_type))
-        pool.set_sleep_hooks(after_map=lambda at: 1 / 0)
+        pool.set_sleep_hooks(after_map=lambda at: bool(1 / 0))
         pool.sleep()
         with pytest.raises(gpupool.UnavailableError, match="after_map failed"):
             pool.wake()

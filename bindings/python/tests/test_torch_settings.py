@@ -44,6 +44,17 @@ def test_what_does_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         RuntimeWarning, match="nothing: expandable_segments, max_split_size_mb, roundup_power2_divisions$"
     ):
         heed_settings()
+    monkeypatch.setenv(
+        "PYTORCH_ALLOC_CONF",
+        "expandable_segments_reserve:40G,throw_on_cudamalloc_oom:True,expandable_segments_reserve_by_class:[a:0.5],"
+        "pinned_free_catch_all:True,large_segment_size_mb:12",
+    )
+    with pytest.warns(
+        RuntimeWarning,
+        match="nothing: expandable_segments_reserve, expandable_segments_reserve_by_class, large_segment_size_mb, "
+        "throw_on_cudamalloc_oom$",
+    ):
+        heed_settings()
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:False,backend:native")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -14,7 +14,7 @@ def test_there_and_back(pool: gpupool.Pool) -> None:
     with pool.stream() as stream:
         buffer = pool.alloc(256, stream)
         there = buffer.upload(sent)
-        back, part = buffer.download(), buffer.download(16, 4)
+        back, part = buffer.download(), buffer.download(offset=16, size=4)
         assert repr(back) == "<gpupool.Transfer, under way>"
         with pytest.raises(BufferError):
             sent.clear()  # it is held
@@ -67,7 +67,7 @@ def test_refused_transfers_hold_nothing(pool: gpupool.Pool) -> None:
     with pytest.raises(ValueError, match="11 bytes from offset 0 on do not fit in a buffer of 10"):
         buffer.upload(bytes(11))
     with pytest.raises(ValueError, match="offset is 11"):
-        buffer.download(11)
+        buffer.download(offset=11)
     with pytest.raises(BufferError):
         buffer.download(out=bytes(10))
     buffer.free()

@@ -20,6 +20,10 @@ inline bool binding::run_collector() noexcept {
   return false;
 }
 
+inline binding::ByteType binding::byte_type() noexcept {
+  return {"a std::string", std::string().max_size()};
+}
+
 using Clock = std::chrono::steady_clock;
 using Calls = std::vector<std::function<void()>>;
 

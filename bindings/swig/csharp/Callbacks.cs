@@ -40,6 +40,12 @@ internal static class Callbacks {
   [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
   private delegate int HookFunction(IntPtr hook, ulong address, int isInside);
 
+  [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+  private delegate int UpstreamMallocFunction(IntPtr upstream, ulong size, ulong stream, out ulong address,
+                                              int isInside);
+  [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+  private delegate void UpstreamFreeFunction(IntPtr upstream, ulong address, ulong size, ulong stream);
+
   [StructLayout(LayoutKind.Sequential)]
   private struct Table {
     public RaiseFunction Raise;
@@ -49,6 +55,8 @@ internal static class Callbacks {
     public ReleaseFunction Release;
     public CollectFunction Collect;
     public HookFunction Hook;
+    public UpstreamMallocFunction UpstreamMalloc;
+    public UpstreamFreeFunction UpstreamFree;
   }
 
   [DllImport("gpupool_csharp")]
@@ -66,7 +74,8 @@ internal static class Callbacks {
 
   static Callbacks() {
     table = new Table { Raise = Raise, TakeBytes = TakeBytes, Ask = Ask, Log = Log, Release = Release,
-                        Collect = Collect, Hook = Hook };
+                        Collect = Collect, Hook = Hook, UpstreamMalloc = UpstreamMalloc,
+                        UpstreamFree = UpstreamFree };
     gpupool_csharp_set_callbacks(ref table);
   }
 
@@ -88,8 +97,8 @@ internal static class Callbacks {
     return taken;
   }
 
-  /// <summary>A delegate as the native code holds it until it calls Release.</summary>
-  internal static IntPtr Hold(Delegate function) {
+  /// <summary>A delegate, or an object, as the native code holds it until it calls Release.</summary>
+  internal static IntPtr Hold(object function) {
     return function == null ? IntPtr.Zero : GCHandle.ToIntPtr(GCHandle.Alloc(function));
   }
 
@@ -125,12 +134,35 @@ internal static class Callbacks {
     try {
       return ((SleepHook)GCHandle.FromIntPtr(hook).Target)(address) ? 1 : 0;
     } catch (Exception exception) {
-      if (isInside == 0) {
-        Console.Error.WriteLine(exception);
-        return 0;
-      }
-      thrownByHandler = exception;
-      return -1;
+      return Keep(exception, isInside);
+    }
+  }
+
+  private static int UpstreamMalloc(IntPtr upstream, ulong size, ulong stream, out ulong address, int isInside) {
+    address = 0;
+    if (thrownByHandler != null) return 0;
+    try {
+      address = ((IUpstream)GCHandle.FromIntPtr(upstream).Target).Malloc(size, stream);
+      return address == 0 ? 0 : 1;
+    } catch (Exception exception) {
+      return Keep(exception, isInside);
+    }
+  }
+
+  private static int Keep(Exception exception, int isInside) {
+    if (isInside == 0) {
+      Console.Error.WriteLine(exception);
+      return 0;
+    }
+    thrownByHandler = exception;
+    return -1;
+  }
+
+  private static void UpstreamFree(IntPtr upstream, ulong address, ulong size, ulong stream) {
+    try {
+      ((IUpstream)GCHandle.FromIntPtr(upstream).Target).Free(address, size, stream);
+    } catch (Exception exception) {
+      Console.Error.WriteLine(exception);
     }
   }
 

@@ -43,6 +43,8 @@ public class GpuPoolException : System.Exception {
         return new GpuPoolInternalException(status, driverCode, message);
       case Status.Asleep:
         return new GpuPoolAsleepException(status, driverCode, message);
+      case Status.Interrupted:
+        return new GpuPoolInterruptedException(status, driverCode, message);
       default:
         return new GpuPoolException(status, driverCode, message);
     }
@@ -55,13 +57,14 @@ public class GpuPoolInvalidArgumentException : GpuPoolException {
       : base(status, driverCode, message) {}
 }
 
-/// <summary>The device has no more memory, and nothing that the pool tried has helped.</summary>
+/// <summary>The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped.
+/// So too if the process has no addresses left, which the message says.</summary>
 public class GpuPoolOutOfMemoryException : GpuPoolException {
   protected internal GpuPoolOutOfMemoryException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
 }
 
-/// <summary>The library could not get memory on the host for its own records.</summary>
+/// <summary>The library could not get memory on the host for its own records, or to save what sleeps.</summary>
 public class GpuPoolHostOutOfMemoryException : GpuPoolException {
   protected internal GpuPoolHostOutOfMemoryException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
@@ -118,6 +121,12 @@ public class GpuPoolInternalException : GpuPoolException {
 /// <summary>The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2.</summary>
 public class GpuPoolAsleepException : GpuPoolException {
   protected internal GpuPoolAsleepException(Status status, int driverCode, string message)
+      : base(status, driverCode, message) {}
+}
+
+/// <summary>The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2.</summary>
+public class GpuPoolInterruptedException : GpuPoolException {
+  protected internal GpuPoolInterruptedException(Status status, int driverCode, string message)
       : base(status, driverCode, message) {}
 }
 }

@@ -52,6 +52,8 @@ public class GpuPoolException extends RuntimeException {
         return new InternalException(status, driverCode, message);
       case ASLEEP:
         return new AsleepException(status, driverCode, message);
+      case INTERRUPTED:
+        return new InterruptedException(status, driverCode, message);
       default:
         return new GpuPoolException(status, driverCode, message);
     }
@@ -66,7 +68,8 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** The device has no more memory, and nothing that the pool tried has helped. */
+  /** The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped. So
+   * too if the process has no addresses left, which the message says. */
   public static class OutOfMemoryException extends GpuPoolException {
     private static final long serialVersionUID = 1;
 
@@ -75,7 +78,7 @@ public class GpuPoolException extends RuntimeException {
     }
   }
 
-  /** The library could not get memory on the host for its own records. */
+  /** The library could not get memory on the host for its own records, or to save what sleeps. */
   public static class HostOutOfMemoryException extends GpuPoolException {
     private static final long serialVersionUID = 1;
 
@@ -161,6 +164,15 @@ public class GpuPoolException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
     protected AsleepException(Status status, int driverCode, String message) {
+      super(status, driverCode, message);
+    }
+  }
+
+  /** The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2. */
+  public static class InterruptedException extends GpuPoolException {
+    private static final long serialVersionUID = 1;
+
+    protected InterruptedException(Status status, int driverCode, String message) {
       super(status, driverCode, message);
     }
   }

@@ -33,6 +33,11 @@ final class Natives {
       Path folder = unpack(platform);
       try {
         System.load(folder.resolve(NAME).toString());
+      } catch (UnsatisfiedLinkError failure) {
+        throw new UnsatisfiedLinkError("gpupool: its native code cannot be loaded from "
+            + System.getProperty("java.io.tmpdir") + " (" + failure.getMessage()
+            + "); where that is mounted noexec, -Djava.io.tmpdir=FOLDER names another folder for it, or "
+            + "-Dorg.gpupool.natives=FOLDER one that has it");
       } finally {
         // Loaded files stay loaded when they are removed; Windows leaves them where they are.
         remove(folder);

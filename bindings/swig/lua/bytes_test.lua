@@ -67,8 +67,35 @@ local function transfers()
   refused("8 bytes at offset 1 are not inside", other.copy_from, other, one, 1)
 end
 
+-- Memory that nobody touches takes none of the host's.
+local function big()
+  local GIB <const> = 1 << 30
+  local size <const> = 4 * GIB + 5
+  local pool <close> = gpupool.open("sim")
+  local block <close> = pool:allocate(size)
+  same(block:size(), size)
+  same(pool:block_info(block:address() + size - 1).requested_bytes, size)
+  same(pool:stats().all.requested_bytes.current, size)
+  block:write("end", size - 3)
+  block:write_async("ND", size - 2):finish()
+  same(block:read(size - 3), "eND")
+  same(block:read(2.0 ^ 32 + 2), "eND") -- floats that are whole
+  same(block:read_async(size - 3):read(), "eND")
+  pool:fill(block:address() + 4 * GIB, 65, 3)
+  same(block:read(4 * GIB), "AAAND")
+  local tail = block:slice(5, 4 * GIB)
+  same(tail:size(), 4 * GIB)
+  same(tail:slice(4 * GIB - 2, 2):read(), "ND")
+  local other <close> = pool:allocate(size)
+  refused("4294967301 bytes at offset 1 are not inside a block of 4294967301 bytes", other.copy_from, other, block, 1)
+  refused("4294967302 bytes at offset 0 are not inside a block of 4294967301 bytes", block.read, block, 0, size + 1)
+  refused("offset is -1: it must not be negative", block.read, block, -1)
+  refused("read: these arguments do not fit", block.read, block, 2.0 ^ 64)
+end
+
 slices()
 transfers()
+big()
 collectgarbage()
 same(gpupool.sim_faults(0), 0)
 print("Lua: slices and transfers passed")

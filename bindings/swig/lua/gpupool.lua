@@ -40,7 +40,8 @@ local function set(config, value, option) config[option] = value end
 
 local pool_options = {
   backend = set_enum, mode = set_enum, kind = set_enum, fraction = set, limit_bytes = set, slack = set,
-  max_chunk_bytes = set,
+  max_chunk_bytes = set, idle_seconds = set, guaranteed_bytes = set, share_wait_ns = set, priority = set,
+  share = function(config, group) config:set_share(group) end,
   device = function(config, device)
     if type(device) == "string" then config:set_device(device) else config.device = device end
   end,
@@ -77,6 +78,24 @@ function gpupool.sim_configure(device, options)
     error(("sim_configure: options is %s: a table is wanted"):format(in_words(options)), 2)
   end
   core.sim_configure(device, fill(core.SimConfig(), options or {}, sim_options))
+end
+
+local scope = { __name = "gpupool.Tag" }
+function scope.__close(tag)
+  if not tag.has_ended then core.tag_pop() end
+  tag.has_ended = true
+end
+
+-- Mallocs carry the name, in reports and recordings, until the end of `local tag <close> = gpupool.tag("kv cache")`, or
+-- during a call: gpupool.tag("kv cache", code, ...) returns what code(...) does. Errors end it too. It follows the
+-- thread, not the coroutine: do not yield inside it.
+function gpupool.tag(name, code, ...)
+  if code == nil then
+    core.tag_push(name)
+    return setmetatable({}, scope)
+  end
+  local tag <close> = gpupool.tag(name) -- luacheck: ignore
+  return code(...)
 end
 
 -- Two lists: segments, and blocks.

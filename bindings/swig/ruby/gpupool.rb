@@ -81,6 +81,11 @@ module GpuPool
       limit.is_a?(String) ? parse_limit(limit) : self.limit_bytes = limit
     end
 
+    # The group of processes to share the device's memory with.
+    def share=(group)
+      set_share(group)
+    end
+
     # Numbers of other devices that may access the pool's memory.
     def peers=(devices)
       devices.each { |device| add_peer(device) }
@@ -189,6 +194,13 @@ module GpuPool
     end
   end
 
+  class ShareGroup
+    # The members in the order of their numbers.
+    def members
+      Array.new(member_count) { |index| member(index) }
+    end
+  end
+
   # to_h of what the library fills in: {reserved_bytes: {current: 0, ...}, ...}.
   module Figures
     def to_h
@@ -202,11 +214,22 @@ module GpuPool
   end
   private_constant :Figures
 
-  [Stat, StatGroup, CallStat, DriverStats, Stats, BlockInfo, Segment, DeviceInfo].each do |figures|
+  [Stat, StatGroup, CallStat, DriverStats, Stats, BlockInfo, Segment, DeviceInfo, Share, ShareMember].each do |figures|
     figures.include(Figures)
   end
 
   [Pool, Stream, Block, Slice, Stats].each { |type| type.alias_method(:to_s, :inspect) }
+
+  # Mallocs of the block of code carry the name, in reports and recordings; what it raises ends it too. Tags nest; the
+  # innermost counts. It follows the thread, not the fiber: do not resume another one inside it.
+  def self.tag(name)
+    tag_push(name)
+    begin
+      yield
+    ensure
+      tag_pop
+    end
+  end
 
   # Sets how a simulated device behaves, by the fields of gpupool_sim_config_t.
   def self.configure_sim(device, **options)

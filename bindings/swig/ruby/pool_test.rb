@@ -4,6 +4,7 @@
 # Tests of the Ruby binding on the simulated device.
 require "gpupool"
 require "minitest/autorun"
+require "timeout"
 require "tmpdir"
 
 class PoolTest < Minitest::Test
@@ -220,6 +221,9 @@ class PoolTest < Minitest::Test
       GpuPool.sim_capture(4, stream, false)
       pool.release_capture(capture)
       refused { pool.release_capture(0) }
+      pool.announce_capture(true)
+      pool.announce_capture(false)
+      refused { pool.announce_capture(false) }
       pool.enable_peer(5)
       refused { pool.enable_peer(99) }
       pool.create_child.close
@@ -336,6 +340,9 @@ class PoolTest < Minitest::Test
       GC.start
       pool.allocate(32 * MIB).free
       assert_equal [[32 * MIB, 1]], asked
+      # One that always says yes can be interrupted.
+      pool.on_out_of_memory { true }
+      assert_raises(Timeout::Error) { Timeout.timeout(0.1) { pool.malloc(1 << 40) } }
       pool.on_out_of_memory { raise IOError, "from the handler" }
       assert_equal "from the handler", assert_raises(IOError) { pool.malloc(65 * MIB) }.message
       pool.on_out_of_memory { throw :out, 5 }

@@ -12,6 +12,7 @@
 #include "collector.hpp"
 #include "gate.hpp"
 #include "handler.hpp"
+#include "upstream.hpp"
 
 namespace binding {
 
@@ -44,10 +45,12 @@ class Core {
  public:
   enum class Kind { kOwn, kChild, kDefault };
 
-  Core(gpupool_t* handle, gpupool_backend_t backend, Kind kind)
+  /// Takes the upstream over, if there is one, from now on.
+  Core(gpupool_t* handle, gpupool_backend_t backend, Kind kind, Upstream* upstream = nullptr)
       : handle_(handle),
         backend_(backend),
         kind_(kind),
+        upstream_(upstream),
         handler_(kind == Kind::kDefault ? HandlerSlot::of_default(handle) : std::make_shared<HandlerSlot>()) {
     if (kind_ == Kind::kChild) Keepers::began();
   }
@@ -143,11 +146,13 @@ class Core {
     status_ = gpupool_destroy(handle_);
     if (kind_ == Kind::kChild) Keepers::ended();
     handler_->drop();
+    if (upstream_ != nullptr) upstream_->leave();
   }
 
   gpupool_t* const handle_;
   const gpupool_backend_t backend_;
   const Kind kind_;
+  Upstream* const upstream_;
   const std::shared_ptr<HandlerSlot> handler_;
   mutable std::mutex pinned_mutex_;
   mutable std::shared_ptr<PinnedPool> pinned_;

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "log.hpp"
-#include "words.hpp"
+#include "staging.hpp"
+#include "upstream.hpp"
 
 namespace binding {
 
@@ -18,6 +19,10 @@ struct CsharpCallbacks {
   int32_t (*collect)();
   /// 1: all is well; 0: it is not; -1: it has thrown, and a call of the program is there to throw it.
   int32_t (*hook)(void* hook, uint64_t address, int32_t is_inside);
+  /// As hook; 1: there is an address.
+  int32_t (*upstream_malloc)(void* upstream, uint64_t size, uint64_t stream, uint64_t* address,
+                             int32_t is_inside);
+  void (*upstream_free)(void* upstream, uint64_t address, uint64_t size, uint64_t stream);
 };
 
 inline CsharpCallbacks csharp_callbacks;
@@ -68,6 +73,26 @@ class CsharpHook : public SleepHook {
   void* hook_;
 };
 
+/// An IUpstream, called on any thread.
+class CsharpUpstream : public Upstream {
+ public:
+  explicit CsharpUpstream(void* upstream) : upstream_(upstream) {}
+  ~CsharpUpstream() override { csharp_callbacks.release(upstream_); }
+  gpupool_ptr_t malloc(uint64_t size, uint64_t stream) noexcept override {
+    uint64_t address = 0;
+    const int32_t answer =
+        csharp_callbacks.upstream_malloc(upstream_, size, stream, &address, CsharpCall::depth);
+    if (answer < 0) CsharpHook::has_thrown = true;
+    return answer > 0 ? address : 0;
+  }
+  void free(gpupool_ptr_t address, uint64_t size, uint64_t stream) noexcept override {
+    csharp_callbacks.upstream_free(upstream_, address, size, stream);
+  }
+
+ private:
+  void* upstream_;
+};
+
 inline bool has_thrown() noexcept {
   return CsharpHook::has_thrown;
 }
@@ -90,6 +115,11 @@ class CsharpReceiver : public LogReceiver {
 inline void raise_in_csharp(const gpupool_error_t& error) {
   CsharpHook::has_thrown = false;
   csharp_callbacks.raise(error.status, error.driver_code, error.message);
+}
+
+/// Array.MaxLength.
+inline ByteType byte_type() noexcept {
+  return {"a byte[]", 2147483591};
 }
 
 /// Leaves bytes for the caller to take.

@@ -45,6 +45,30 @@ inline void check(gpupool_status_t status) {
     throw failure_of(status);
 }
 
+/// Waits for copies that use memory of the caller's. If the language ends that wait, the call ends when they
+/// are done, since nobody would keep that memory for them.
+class ToTheEnd {
+ public:
+  static void wait(gpupool_t* pool, gpupool_stream_t stream) {
+    const ToTheEnd here;
+    gpupool_status_t status = GPUPOOL_SUCCESS;
+    do {
+      status = gpupool_stream_synchronize(pool, stream);
+    } while (status == GPUPOOL_ERROR_INTERRUPTED);
+    check(status);
+  }
+  /// Whether this thread is inside such a wait.
+  static bool is_here() noexcept { return here_ != 0; }
+
+ private:
+  ToTheEnd() { ++here_; }
+  ToTheEnd(const ToTheEnd&) = delete;
+  ToTheEnd& operator=(const ToTheEnd&) = delete;
+  ~ToTheEnd() { --here_; }
+
+  static inline thread_local uint32_t here_ = 0;
+};
+
 /// The caught exception, for use inside a catch (...). Plain data, so that a language may leave the wrapper
 /// by longjmp.
 inline gpupool_error_t caught_error() noexcept {
@@ -52,9 +76,10 @@ inline gpupool_error_t caught_error() noexcept {
     throw;
   } catch (const Failure& failure) {
     return failure.details;
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
     // The objects themselves fail only if the host runs out of memory.
-    return make_error(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, error.what());
+    return make_error(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY,
+                      "the host has no memory for this call: copy less at a time");
   }
 }
 

@@ -30,7 +30,8 @@ class SleepHook {
   /// end, even if the call succeeds.
   virtual bool call(uint64_t address) noexcept = 0;
 
-  /// Whether one was called on this thread, since this was cleared last.
+  /// Whether one was called on this thread, or an upstream, which may have thrown as well, since this was
+  /// cleared last.
   static inline thread_local bool was_called = false;
 };
 

@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "log.hpp"
-#include "words.hpp"
+#include "staging.hpp"
+#include "upstream.hpp"
 
 namespace binding {
 
@@ -74,6 +75,32 @@ class JavaHandler : public OomHandler {
   jmethodID method_ = nullptr;
 };
 
+/// This thread as Java sees it; one that is none of Java's is attached meanwhile.
+struct JavaThread {
+  JavaThread() {
+    void* found = nullptr;
+    if (java_machine->GetEnv(&found, JNI_VERSION_1_8) != JNI_OK)
+      is_foreign = java_machine->AttachCurrentThreadAsDaemon(&found, nullptr) == JNI_OK;
+    jenv = static_cast<JNIEnv*>(found);
+  }
+  JavaThread(const JavaThread&) = delete;
+  JavaThread& operator=(const JavaThread&) = delete;
+  ~JavaThread() {
+    if (is_foreign) (void)java_machine->DetachCurrentThread();
+  }
+
+  /// Prints what was thrown, where no call is there to throw it. Returns whether anything was.
+  bool print_thrown() const {
+    if (jenv->ExceptionCheck() == 0) return false;
+    jenv->ExceptionDescribe();
+    jenv->ExceptionClear();
+    return true;
+  }
+
+  JNIEnv* jenv = nullptr;
+  bool is_foreign = false;
+};
+
 /// An org.gpupool.SleepHook, called on any thread. Its exception stays pending, as a handler's; on a thread
 /// that is none of Java's it is printed.
 class JavaHook : public SleepHook {
@@ -82,44 +109,68 @@ class JavaHook : public SleepHook {
     method_ = jenv->GetMethodID(jenv->GetObjectClass(hook), "call", "(J)Z");
   }
   ~JavaHook() override {
-    const Thread thread;
+    const JavaThread thread;
     if (thread.jenv != nullptr) thread.jenv->DeleteGlobalRef(hook_);
   }
 
   bool call(uint64_t address) noexcept override {
-    const Thread thread;
+    const JavaThread thread;
     JNIEnv* const jenv = thread.jenv;
     if (jenv == nullptr || jenv->ExceptionCheck() != 0) return false;
     const jboolean answer = jenv->CallBooleanMethod(hook_, method_, static_cast<jlong>(address));
     const bool has_thrown = jenv->ExceptionCheck() != 0;
-    if (has_thrown && thread.is_foreign) {
-      jenv->ExceptionDescribe();
-      jenv->ExceptionClear();
-    }
+    if (thread.is_foreign) (void)thread.print_thrown();
     return !has_thrown && answer != 0;
   }
 
  private:
-  /// This thread as Java sees it; one that is none of Java's is attached meanwhile.
-  struct Thread {
-    Thread() {
-      void* found = nullptr;
-      if (java_machine->GetEnv(&found, JNI_VERSION_1_8) != JNI_OK)
-        is_foreign = java_machine->AttachCurrentThreadAsDaemon(&found, nullptr) == JNI_OK;
-      jenv = static_cast<JNIEnv*>(found);
-    }
-    Thread(const Thread&) = delete;
-    Thread& operator=(const Thread&) = delete;
-    ~Thread() {
-      if (is_foreign) (void)java_machine->DetachCurrentThread();
-    }
-
-    JNIEnv* jenv = nullptr;
-    bool is_foreign = false;
-  };
-
   jobject hook_;
   jmethodID method_ = nullptr;
+};
+
+/// An org.gpupool.Upstream. What malloc throws stays pending, as a handler's.
+class JavaUpstream : public Upstream {
+ public:
+  JavaUpstream(JNIEnv* jenv, jobject upstream) : upstream_(jenv->NewGlobalRef(upstream)) {
+    const jclass type = jenv->GetObjectClass(upstream);
+    malloc_ = jenv->GetMethodID(type, "malloc", "(JJ)J");
+    free_ = jenv->GetMethodID(type, "free", "(JJJ)V");
+  }
+  ~JavaUpstream() override {
+    const JavaThread thread;
+    if (thread.jenv != nullptr) thread.jenv->DeleteGlobalRef(upstream_);
+  }
+
+  gpupool_ptr_t malloc(uint64_t size, uint64_t stream) noexcept override {
+    const JavaThread thread;
+    JNIEnv* const jenv = thread.jenv;
+    if (jenv == nullptr || jenv->ExceptionCheck() != 0) return 0;
+    const jlong address =
+        jenv->CallLongMethod(upstream_, malloc_, static_cast<jlong>(size), static_cast<jlong>(stream));
+    const bool has_thrown = jenv->ExceptionCheck() != 0;
+    if (thread.is_foreign) (void)thread.print_thrown();
+    return has_thrown ? 0 : static_cast<gpupool_ptr_t>(address);
+  }
+
+  void free(gpupool_ptr_t address, uint64_t size, uint64_t stream) noexcept override {
+    const JavaThread thread;
+    JNIEnv* const jenv = thread.jenv;
+    if (jenv == nullptr) return;
+    // What a handler has thrown waits for the end of its call.
+    const jthrowable pending = jenv->ExceptionOccurred();
+    jenv->ExceptionClear();
+    jenv->CallVoidMethod(upstream_, free_, static_cast<jlong>(address), static_cast<jlong>(size),
+                         static_cast<jlong>(stream));
+    (void)thread.print_thrown();
+    if (pending == nullptr) return;
+    jenv->Throw(pending);
+    jenv->DeleteLocalRef(pending);
+  }
+
+ private:
+  jobject upstream_;
+  jmethodID malloc_ = nullptr;
+  jmethodID free_ = nullptr;
 };
 
 inline bool has_thrown() noexcept {
@@ -218,7 +269,12 @@ class JavaBytes {
   jbyte* bytes_ = nullptr;
 };
 
-/// Null, with an exception pending, if Java cannot have an array of that size.
+/// The length that Java's own library takes for the largest on every machine.
+inline ByteType byte_type() noexcept {
+  return {"a byte[]", 2147483639};
+}
+
+/// Null, with an exception pending, if Java has no memory for it. byte_type() has seen to the length.
 inline jbyteArray new_byte_array(JNIEnv* jenv, const std::string& bytes) {
   const auto length = static_cast<jsize>(bytes.size());
   const jbyteArray array = jenv->NewByteArray(length);
@@ -251,6 +307,36 @@ inline size_t write_java_stack(void* /*user*/, char* text, size_t capacity) {
   return length;
 }
 
+inline jclass java_threads = nullptr;
+inline jmethodID java_current_thread = nullptr;
+inline jmethodID java_is_interrupted = nullptr;
+
+/// A gpupool_interrupt_fn_t: ends waits of a thread that Thread.interrupt() was called for. Its mark stays.
+inline int32_t is_java_interrupted(void* /*user*/, int32_t /*wait*/) {
+  void* found = nullptr;
+  if (ToTheEnd::is_here() || java_machine->GetEnv(&found, JNI_VERSION_1_8) != JNI_OK) return 0;
+  auto* const jenv = static_cast<JNIEnv*>(found);
+  if (jenv->ExceptionCheck() != 0) return 0;  // it is thrown when the call ends
+  const jobject thread = jenv->CallStaticObjectMethod(java_threads, java_current_thread);
+  bool is_interrupted = jenv->ExceptionCheck() == 0 && thread != nullptr &&
+                        jenv->CallBooleanMethod(thread, java_is_interrupted) != 0;
+  if (jenv->ExceptionCheck() != 0) {
+    jenv->ExceptionClear();
+    is_interrupted = false;
+  }
+  jenv->DeleteLocalRef(thread);
+  return is_interrupted ? 1 : 0;
+}
+
+inline void watch_java_interrupts(JNIEnv* jenv) {
+  const jclass type = jenv->FindClass("java/lang/Thread");
+  if (type == nullptr) return jenv->ExceptionClear();
+  java_threads = static_cast<jclass>(jenv->NewGlobalRef(type));
+  java_current_thread = jenv->GetStaticMethodID(type, "currentThread", "()Ljava/lang/Thread;");
+  java_is_interrupted = jenv->GetMethodID(type, "isInterrupted", "()Z");
+  (void)gpupool_set_interrupt_check(is_java_interrupted, nullptr, 1);
+}
+
 /// Where that fails, native frames are all there is.
 inline void name_java_frames(JNIEnv* jenv) {
   const jclass type = jenv->FindClass("org/gpupool/Frames");
@@ -265,7 +351,9 @@ inline void name_java_frames(JNIEnv* jenv) {
 extern "C" __attribute__((used)) JNIEXPORT inline jint JNI_OnLoad(JavaVM* machine, void* /*reserved*/) {
   binding::java_machine = machine;
   void* jenv = nullptr;
-  if (machine->GetEnv(&jenv, JNI_VERSION_1_8) == JNI_OK)
+  if (machine->GetEnv(&jenv, JNI_VERSION_1_8) == JNI_OK) {
     binding::name_java_frames(static_cast<JNIEnv*>(jenv));
+    binding::watch_java_interrupts(static_cast<JNIEnv*>(jenv));
+  }
   return JNI_VERSION_1_8;
 }

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "log.hpp"
-#include "words.hpp"
+#include "staging.hpp"
 
 namespace binding {
 
@@ -124,6 +124,11 @@ inline bool is_whole_number(lua_State* L, int index) {
   int is_whole = 0;
   if (lua_type(L, index) == LUA_TNUMBER) (void)lua_tointegerx(L, index, &is_whole);
   return is_whole != 0;
+}
+
+/// Lua counts them in a signed integer, together with the string's head.
+inline ByteType byte_type() noexcept {
+  return {"a string", INT64_MAX - 4096};
 }
 
 // ---- functions that the library calls

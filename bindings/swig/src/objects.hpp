@@ -79,6 +79,9 @@ class Pool {
   Pool() : Pool(create(default_config())) {}
   /// As the configuration says.
   explicit Pool(const gpupool_config_t& config) : Pool(create(config)) {}
+  /// The same, in mode UPSTREAM: takes ownership of functions that the memory comes from, on any thread. They
+  /// stay until the pool has given all of it back. Since 0.2.
+  Pool(const gpupool_config_t& config, Upstream* upstream) : Pool(create(config, upstream)) {}
   /// "cuda:1", "sim", "2".
   explicit Pool(const std::string& device) : Pool(create(device, nullptr)) {}
   /// Limited to "8GiB", or to "40%" of the device.
@@ -197,6 +200,12 @@ class Pool {
   void release_capture(uint64_t capture) {
     const Call call(*core_);
     check(gpupool_release_capture(call.pool(), capture));
+  }
+  /// Call it before a capture begins, and with false after it has ended or failed: in between no free touches
+  /// its stream, whoever makes it. Calls count. Since 0.2.
+  void announce_capture(bool begins) {
+    const Call call(*core_);
+    check(gpupool_announce_capture(call.pool(), begins ? 1 : 0));
   }
   /// Lets another device access all memory of this pool, what it has now and what it gets later. Since 0.2.
   void enable_peer(int32_t device) {
@@ -337,6 +346,7 @@ class Pool {
   std::string read_backup(gpupool_ptr_t address, uint64_t length) const {
     if (length > backup_length(address))
       refuse_backup(address, length);  // before getting memory for the bytes
+    check_holds(length);
     std::string bytes(length, '\0');
     read_backup_to(bytes.data(), length, address);
     return bytes;
@@ -501,10 +511,15 @@ class Pool {
 
   explicit Pool(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
-  static std::shared_ptr<Core> create(const gpupool_config_t& config) {
+  static std::shared_ptr<Core> create(gpupool_config_t config, Upstream* upstream = nullptr) {
+    std::unique_ptr<Upstream> owned(upstream);
     gpupool_t* handle = nullptr;
+    if (upstream != nullptr) upstream->serve(config);
     check(gpupool_create(&config, &handle));
-    return std::make_shared<Core>(handle, static_cast<gpupool_backend_t>(config.backend), Core::Kind::kOwn);
+    auto core = std::make_shared<Core>(handle, static_cast<gpupool_backend_t>(config.backend),
+                                       Core::Kind::kOwn, upstream);
+    (void)owned.release();
+    return core;
   }
   static std::shared_ptr<Core> create(const std::string& device, const std::string* limit) {
     gpupool_config_t config = default_config();

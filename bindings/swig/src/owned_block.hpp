@@ -89,9 +89,7 @@ class OwnedBlock {
     check(gpupool_copy(core_->handle(), destination, source, length, queue()));
   }
   /// Works on a stream that was closed meanwhile, too: the block keeps it.
-  void wait() const {
-    check(gpupool_stream_synchronize(core_->handle(), owner_ ? owner_->number() : stream_));
-  }
+  void wait() const { ToTheEnd::wait(core_->handle(), owner_ ? owner_->number() : stream_); }
 
   [[noreturn]] static void refuse_freed() {
     refuse("the block has been freed", GPUPOOL_ERROR_UNKNOWN_POINTER);

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <ruby.h>
+#include <ruby/thread.h>
 
+#include <atomic>
 #include <cstring>
+#include <exception>
 
 #include "log.hpp"
-#include "words.hpp"
+#include "staging.hpp"
 
 namespace binding {
 
@@ -26,6 +29,11 @@ inline uint64_t to_uint64(VALUE value, const char* argument, const char* wanted 
   if (sign < 0 || sign > 1)
     refuse_argument(rb_eRangeError, argument, value, "an Integer from 0 to 2**64 - 1");
   return number;
+}
+
+/// Ruby counts them in a long.
+inline ByteType byte_type() noexcept {
+  return {"a String", LONG_MAX - 1};
 }
 
 inline int32_t to_int32(VALUE value, const char* argument) {
@@ -77,8 +85,9 @@ inline const char* wrong_type(const char* type, const char* method, int index, V
 #define Ruby_Format_TypeError(text, type, method, index, value) wrong_type(type, method, index, value)
 #define Ruby_Format_OverloadedError(count, most, method, prototypes) raise_wrong_overload(method)
 
-/// Exists while a Ruby program is inside a call of the library on this thread, where it holds the
-/// interpreter's lock.
+/// Exists while a Ruby program is inside a call of the library on this thread. It holds the interpreter's
+/// lock, unless the call may wait: then all of Ruby would wait with it, and the thread that ends the wait
+/// never run.
 class RubyCall {
  public:
   /// What a handler throws goes to *thrown, as a state for rb_jump_tag.
@@ -89,11 +98,94 @@ class RubyCall {
 
   int* thrown() const { return thrown_; }
 
+  /// For calls that take long anyway.
+  template <class Action>
+  void run_without_lock(Action action) {
+    std::exception_ptr failure;
+    bool has_run = false;
+    auto whole = [&] {
+      has_run = true;
+      try {
+        action();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    };
+    while (!has_run) {
+      holds_lock_ = false;
+      // Unlike the other of that name, it leaves by no throw. It does not even begin if Ruby wants the
+      // thread.
+      (void)rb_thread_call_without_gvl2(run<decltype(whole)>, &whole, wake_up, &is_wanted_);
+      holds_lock_ = true;
+      if (!has_run && !heed_ruby()) refuse("interrupted", GPUPOOL_ERROR_INTERRUPTED);
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  /// For calls that seldom wait, and are too short to give the lock up for each: one that would wait gives
+  /// up, which changes nothing, and begins anew.
+  template <class Action>
+  void run_until_it_waits(Action action) {
+    gives_up_ = true;
+    try {
+      action();
+      gives_up_ = false;
+      return;
+    } catch (const Failure& failure) {
+      if (gives_up_ || failure.details.status != GPUPOOL_ERROR_INTERRUPTED) {
+        gives_up_ = false;
+        throw;
+      }
+    }
+    run_without_lock(action);
+  }
+
+  /// Runs code of Ruby, which must not leave by a throw.
+  template <class Code>
+  static void with_lock(Code code) {
+    if (current == nullptr || current->holds_lock_) return code();
+    RubyCall& call = *current;
+    call.holds_lock_ = true;
+    (void)rb_thread_call_with_gvl(run<Code>, &code);
+    call.holds_lock_ = false;
+  }
+
+  /// A gpupool_interrupt_fn_t.
+  static int32_t is_to_end(void* /*user*/, int32_t /*wait*/) noexcept {
+    RubyCall* const call = current;
+    if (call == nullptr) return 0;
+    if (call->holds_lock_) return std::exchange(call->gives_up_, false) ? 1 : 0;
+    if (!call->is_wanted_.exchange(false)) return 0;
+    bool goes_on = true;
+    with_lock([&] { goes_on = call->heed_ruby(); });
+    return goes_on ? 0 : 1;
+  }
+
   static inline thread_local RubyCall* current = nullptr;
 
  private:
+  template <class Code>
+  static void* run(void* code) {
+    (*static_cast<Code*>(code))();
+    return nullptr;
+  }
+  /// Ruby wants the thread: a signal has come, or another thread ends it or raises in it.
+  static void wake_up(void* is_wanted) { static_cast<std::atomic<bool>*>(is_wanted)->store(true); }
+  /// Lets Ruby do so. False: it has thrown something.
+  bool heed_ruby() const {
+    const auto check = [](VALUE) -> VALUE {
+      rb_thread_check_ints();
+      return Qnil;
+    };
+    if (*thrown_ == 0) (void)rb_protect(check, Qnil, thrown_);
+    return *thrown_ == 0;
+  }
+
   RubyCall* outer_;
   int* thrown_;
+  bool holds_lock_ = true;
+  bool gives_up_ = false;
+  std::atomic<bool> is_wanted_{false};
 };
 
 /// What the collector finds ends before it returns. The program's finalizers run too; if they leave by a
@@ -103,7 +195,7 @@ inline bool run_collector() noexcept {
   if (call == nullptr || *call->thrown() != 0) return false;
   // Unlike rb_gc(), it ends what it finds before it returns, and runs even when the collector is disabled.
   const auto collect = [](VALUE) -> VALUE { return rb_funcall(rb_mGC, rb_intern("start"), 0); };
-  (void)rb_protect(collect, Qnil, call->thrown());
+  RubyCall::with_lock([&] { (void)rb_protect(collect, Qnil, call->thrown()); });
   return *call->thrown() == 0;
 }
 
@@ -120,7 +212,7 @@ class RubyObject {
   /// If another language has replaced it, in a default pool on a thread of its own, the object is left alone.
   ~RubyObject() {
     if (ruby_native_thread_p() == 0) return;
-    rb_gc_unregister_address(object_);
+    RubyCall::with_lock([&] { rb_gc_unregister_address(object_); });
     delete object_;
   }
   VALUE get() const noexcept { return *object_; }
@@ -138,7 +230,9 @@ class RubyHandler : public OomHandler {
     const RubyCall* const call = RubyCall::current;
     if (call == nullptr) return false;
     const Question question{handler_.get(), size, attempt};
-    const VALUE answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown());
+    VALUE answer = Qfalse;
+    RubyCall::with_lock(
+        [&] { answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown()); });
     return *call->thrown() == 0 && RTEST(answer);
   }
 
@@ -167,7 +261,9 @@ class RubyHook : public SleepHook {
     const RubyCall* const call = RubyCall::current;
     if (call == nullptr || *call->thrown() != 0) return false;
     const Question question{hook_.get(), address};
-    const VALUE answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown());
+    VALUE answer = Qfalse;
+    RubyCall::with_lock(
+        [&] { answer = rb_protect(put, reinterpret_cast<VALUE>(&question), call->thrown()); });
     return *call->thrown() == 0 && RTEST(answer);
   }
 
@@ -192,16 +288,20 @@ class RubyReceiver : public LogReceiver {
   explicit RubyReceiver(VALUE receiver) : receiver_(receiver) {}
 
   bool take(int32_t level, const char* message) noexcept override {
-    if (RubyCall::current == nullptr || rb_during_gc() != 0) return false;
-    const Line line{receiver_.get(), level, message};
-    int thrown = 0;
-    (void)rb_protect(put, reinterpret_cast<VALUE>(&line), &thrown);
-    if (thrown != 0) {
+    if (RubyCall::current == nullptr) return false;
+    bool is_taken = false;
+    RubyCall::with_lock([&] {
+      if (rb_during_gc() != 0) return;
+      is_taken = true;
+      const Line line{receiver_.get(), level, message};
+      int thrown = 0;
+      (void)rb_protect(put, reinterpret_cast<VALUE>(&line), &thrown);
+      if (thrown == 0) return;
       const char* const problem = rb_obj_classname(rb_errinfo());
       (void)std::fprintf(stderr, "gpupool: the object that receives the log failed: %s\n", problem);
       rb_set_errinfo(Qnil);
-    }
-    return true;
+    });
+    return is_taken;
   }
 
  private:

@@ -136,6 +136,7 @@ class Slice {
   /// The same, length bytes from offset on.
   std::string read(uint64_t offset, uint64_t length) {
     (void)at(*open(), offset, length);  // before getting memory for the bytes
+    check_holds(length);
     std::string bytes(length, '\0');
     read_to(bytes.data(), length, offset);
     return bytes;
@@ -160,6 +161,7 @@ class Slice {
   Transfer* read_async(uint64_t offset, uint64_t length) {
     auto hold = open();
     const gpupool_ptr_t from = at(*hold, offset, length);
+    check_holds(length);
     auto staging = Staging::to_read(hold->block().core(), length);
     if (length != 0) hold->block().queue_copy(staging->address(), from, length);
     return new Transfer(std::move(hold), nullptr, std::move(staging));
@@ -214,7 +216,7 @@ class Slice {
   gpupool_ptr_t at(const Hold& hold, uint64_t offset, uint64_t length) const {
     if (offset > size_ || length > size_ - offset) {
       refuse(std::to_string(length) + " bytes at offset " + std::to_string(offset) +
-             " are not inside a block of " + bytes_in_words(size_));
+             " are not inside a block of " + std::to_string(size_) + (size_ == 1 ? " byte" : " bytes"));
     }
     return hold.block().address() + offset_ + offset;
   }

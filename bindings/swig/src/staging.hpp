@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory on the host for copies that nobody waits for.
+// Bytes on the host: what a language can be given, and memory for copies that nobody waits for.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,22 @@
 #include "owned_block.hpp"
 
 namespace binding {
+
+/// What a language keeps bytes in, and how many of them that holds at most.
+struct ByteType {
+  const char* name;
+  uint64_t most;
+};
+/// Defined by each language.
+inline ByteType byte_type() noexcept;
+
+/// Refuses more bytes than the language could be given, before memory is taken for them and any is copied.
+inline void check_holds(uint64_t length) {
+  const ByteType type = byte_type();
+  if (length <= type.most) return;
+  refuse(std::to_string(length) + " bytes are more than " + type.name + " holds, " +
+         std::to_string(type.most) + ": read them in parts, by offset and length");
+}
 
 /// Bytes on the host, pinned where the device can pin, because the driver waits for copies of other memory.
 class Staging {

@@ -26,6 +26,10 @@ vcpkg_cmake_config_fixup(PACKAGE_NAME gpupool CONFIG_PATH lib/cmake/gpupool)
 vcpkg_fixup_pkgconfig()
 if("tools" IN_LIST FEATURES)
     vcpkg_copy_tools(TOOL_NAMES gpupool AUTO_CLEAN)
+    # No shell and no man looks into the tree of vcpkg.
+    foreach(folder IN ITEMS bash-completion fish man zsh)
+        file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/share/${folder}")
+    endforeach()
 endif()
 
 file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug/include" "${CURRENT_PACKAGES_DIR}/debug/share")

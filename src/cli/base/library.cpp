@@ -41,8 +41,14 @@ gpupool_device_info_t find_device(const std::string& text) {
   return info;
 }
 
+std::string device_label(int32_t backend, int32_t device) {
+  if (backend == GPUPOOL_BACKEND_CUDA) return fmt::format("cuda:{}", device);
+  if (backend == GPUPOOL_BACKEND_SIM) return fmt::format("sim:{}", device);
+  return fmt::format("other:{}", device);
+}
+
 std::string device_label(const gpupool_device_info_t& info) {
-  return fmt::format("{}:{}", info.backend == GPUPOOL_BACKEND_SIM ? "sim" : "cuda", info.device);
+  return device_label(info.backend, info.device);
 }
 
 void configure_data(const gpupool_device_info_t& info, bool with_data) {

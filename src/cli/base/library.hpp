@@ -30,6 +30,7 @@ bool is_callers_fault(gpupool_status_t status) noexcept;
 gpupool_device_info_t find_device(const std::string& text);
 
 /// "sim:0" or "cuda:1".
+std::string device_label(int32_t backend, int32_t device);
 std::string device_label(const gpupool_device_info_t& info);
 
 /// Tells a simulated device whether its memory holds data. Does nothing for other backends. Call it before

@@ -29,7 +29,9 @@ bool is_no_file(const std::string& path) {
 OutFile::OutFile(const std::string& path) : path_(path), file_(stdout) {
   if (path == "-") return;
   if (is_no_file(path)) {
-    file_ = std::fopen(path.c_str(), "wb");
+    file_ = open_to_write(path.c_str());
+    if (file_ == nullptr && errno == ENXIO)
+      throw InputError(fmt::format("{} cannot be written: nobody reads from it", path));
   } else {
     partial_ = path + ".XXXXXX";
     const int file = create_unique(partial_);

@@ -21,6 +21,9 @@ void close_file(int file) noexcept;
 int create_unique(std::string& path) noexcept;
 /// Gives a file that create_unique made to all users whom the umask allows it.
 void let_umask_decide(std::FILE* file) noexcept;
+/// Opens what is there, a pipe or a device, to write to it. Waits for a pipe's reader, for five seconds at
+/// most; null, with errno ENXIO: there is none.
+std::FILE* open_to_write(const char* path) noexcept;
 /// Renames in one step, also to a name that is taken. False, with errno.
 bool replace_file(const char* from, const char* to) noexcept;
 

@@ -2,7 +2,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "cli/base/system.hpp"
 
@@ -37,6 +40,20 @@ void let_umask_decide(std::FILE* file) noexcept {
   const mode_t mask = umask(0);
   (void)umask(mask);
   (void)fchmod(fileno(file), 0666 & ~mask);
+}
+
+std::FILE* open_to_write(const char* path) noexcept {
+  constexpr int kTries = 500;
+  constexpr timespec kBetween{0, 10'000'000};
+  int file = -1;
+  for (int tries = 0; file < 0 && tries < kTries; ++tries) {
+    if (tries != 0) nanosleep(&kBetween, nullptr);
+    file = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 && errno != ENXIO) return nullptr;
+  }
+  if (file < 0) return nullptr;
+  (void)fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+  return fdopen(file, "wb");
 }
 
 bool replace_file(const char* from, const char* to) noexcept {

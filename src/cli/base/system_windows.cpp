@@ -48,6 +48,10 @@ int create_unique(std::string& path) noexcept {
 /// Whoever may use the folder may use the file, from the start.
 void let_umask_decide(std::FILE*) noexcept {}
 
+std::FILE* open_to_write(const char* path) noexcept {
+  return std::fopen(path, "wb");
+}
+
 bool replace_file(const char* from, const char* to) noexcept {
   if (MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) != 0) return true;
   errno = EACCES;

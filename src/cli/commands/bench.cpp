@@ -2,6 +2,9 @@
 // gpupool bench: how fast cached mallocs and frees are, beside two yardsticks.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <memory>
+
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -10,11 +13,19 @@
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/option_checks.hpp"
 #include "cli/measure/bench_cases.hpp"
 #include "cli/measure/workers.hpp"
 
 namespace gpupool::cli {
 namespace {
+
+struct BenchOptions {
+  std::string device = "auto";
+  std::vector<int> threads = {1, 2, 4};
+  double seconds = 0.2;
+  bool json = false;
+};
 
 constexpr uint64_t kKiB = uint64_t{1} << 10;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -151,8 +162,6 @@ Table make_table() {
                 {"ns/mutex"}});
 }
 
-}  // namespace
-
 int run_bench(const BenchOptions& options) {
   const gpupool_device_info_t device = find_device(options.device);
   configure_data(device, false);
@@ -178,6 +187,51 @@ int run_bench(const BenchOptions& options) {
     table.print();
   }
   return 0;
+}
+
+constexpr const char* kBenchAbout =
+    "Measure how long a malloc and a free take\n\n"
+    "Measures mallocs and frees that the pool can serve from memory that it\n"
+    "holds, in nanoseconds, beside two yardsticks of the same run: lock and\n"
+    "unlock of a mutex that nobody else wants, and malloc and free of the C\n"
+    "library, of the same size but at most 64 KiB.\n";
+
+constexpr const char* kBenchExamples =
+    "Cases:\n"
+    "  pair               malloc and free of one block, again and again\n"
+    "  pair_recorded      the same while it goes into a recording: half of what it takes longer is an event\n"
+    "  pair_own_streams   the same by several threads, each on its own stream; ns as a thread sees it\n"
+    "  pair_one_stream    the same with all threads on one stream\n"
+    "  streams_in_turn_N  malloc and free on N streams in turn\n"
+    "  wandering_N        several threads, each on any of N streams\n"
+    "  sizes_in_turn_N    malloc and free of N sizes in turn\n"
+    "  pair_parked        malloc, free and gpupool_park_stream: a stream that may end at any time\n"
+    "  free_elsewhere     one thread allocates and another frees\n"
+    "  ring               the same without the pool: a pointer is handed to another thread\n"
+    "  churn              a random one of many live blocks is freed and replaced by one of another\n"
+    "                     size; ns for the free and the malloc together\n"
+    "\n"
+    "Examples:\n"
+    "  gpupool bench\n"
+    "  gpupool bench --threads 1,2,4,8 --seconds 1\n"
+    "  gpupool bench --device sim --json > bench.jsonl";
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App* const command = app.add_subcommand("bench", kBenchAbout);
+  command->footer(kBenchExamples);
+  command->add_option("--device", options->device, kDeviceHelp)->option_text("NAME [auto]");
+  command->add_option("--threads", options->threads, "Numbers of threads for the cases with several")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 256))
+      ->option_text("N,N,... [1,2,4]");
+  command->add_option("--seconds", options->seconds, "How long to measure each row")
+      ->check(between(0.001, 3600.0))
+      ->option_text("S [0.2]");
+  command->add_flag("--json", options->json, kJsonHelp);
+  return {command, [options] { return run_bench(*options); }};
 }
 
 }  // namespace gpupool::cli

@@ -1,42 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands info, replay and bench. Each prints to standard output and returns the exit status.
+// All commands. A source each, or each family, has the options, the help and the work: NAME.cpp.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <functional>
+
+namespace CLI {
+class App;
+}
 
 namespace gpupool::cli {
 
+/// A command of the whole. The first line of its description is what `gpupool --help` says of it.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;  // once it was parsed: prints to standard output, and returns the exit status
+};
+
+Command add_advise(CLI::App& app);
+Command add_bench(CLI::App& app);
+Command add_export(CLI::App& app);
+Command add_import(CLI::App& app);
+Command add_info(CLI::App& app);
+Command add_leaks(CLI::App& app);
+Command add_record(CLI::App& app);
+Command add_replay(CLI::App& app);
+Command add_report(CLI::App& app);
+Command add_salvage(CLI::App& app);
+Command add_share(CLI::App& app);
+Command add_sleep(CLI::App& app);
+Command add_snapshot(CLI::App& app);
+Command add_top(CLI::App& app);
+Command add_trim(CLI::App& app);
+Command add_wake(CLI::App& app);
+Command add_why(CLI::App& app);
+
 inline constexpr const char* kJsonHelp = "Print JSON for programs, one object a line, and nothing else";
-
-struct InfoOptions {
-  std::string device;  // empty: all there are
-  bool json = false;
-};
-
-struct ReplayOptions {
-  std::vector<std::string> files;
-  std::string device = "auto";
-  std::string cap;
-  std::string max_chunk;
-  std::string mode = "auto";
-  double slack = 0;
-  int passes = 2;
-  bool find_cap = false;
-  bool data = false;
-  bool paced = false;
-  bool json = false;
-};
-
-struct BenchOptions {
-  std::string device = "auto";
-  std::vector<int> threads = {1, 2, 4};
-  double seconds = 0.2;
-  bool json = false;
-};
-
-int run_info(const InfoOptions& options);
-int run_replay(const ReplayOptions& options);
-int run_bench(const BenchOptions& options);
+inline constexpr const char* kDeviceHelp =
+    "auto (CUDA where there is a usable GPU, else sim), cuda, cuda:N, sim, sim:N, N";
 
 }  // namespace gpupool::cli

@@ -3,53 +3,55 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "cli/base/library.hpp"
 #include "cli/base/metrics_server.hpp"
-#include "cli/commands/control_commands.hpp"
-#include "cli/commands/machine_commands.hpp"
-#include "cli/commands/watch_commands.hpp"
+#include "cli/commands/commands.hpp"
 
 namespace gpupool::cli {
 namespace {
 
-InputError only_on_linux(const char* what) {
-  return InputError(fmt::format("{} works only on Linux, where processes can look into each other", what));
-}
-
-const CLI::App* add_refused(CLI::App& app, const char* name) {
-  return app.add_subcommand(name, "Only on Linux")->allow_extras();
+Command refused(CLI::App& app, const char* name,
+                const char* advice = ", where processes can look into each other") {
+  const auto refuse = [=]() -> int {
+    throw InputError(fmt::format("gpupool {} works only on Linux{}", name, advice));
+  };
+  return {app.add_subcommand(name, "Only on Linux")->allow_extras(), refuse};
 }
 
 }  // namespace
 
-int run_record(const RecordOptions&) {
-  throw InputError("gpupool record works only on Linux: set GPUPOOL_RECORD=FILE for the program instead");
+Command add_record(CLI::App& app) {
+  return refused(app, "record", ": set GPUPOOL_RECORD=FILE for the program instead");
 }
 
-int run_top(const TopOptions&) {
-  throw only_on_linux("gpupool top");
+Command add_share(CLI::App& app) {
+  return refused(app, "share");
 }
 
-int run_share(const ShareOptions&) {
-  throw only_on_linux("gpupool share");
+Command add_sleep(CLI::App& app) {
+  return refused(app, "sleep");
+}
+
+Command add_snapshot(CLI::App& app) {
+  return refused(app, "snapshot");
+}
+
+Command add_top(CLI::App& app) {
+  return refused(app, "top");
+}
+
+Command add_trim(CLI::App& app) {
+  return refused(app, "trim");
+}
+
+Command add_wake(CLI::App& app) {
+  return refused(app, "wake");
 }
 
 void serve_metrics(const std::string&, const std::function<std::string()>&) {
   throw InputError("--listen works only on Linux: without it, the metrics are written once");
-}
-
-ControlCommands::ControlCommands(CLI::App& app)
-    : trim_(add_refused(app, "trim")),
-      snapshot_(add_refused(app, "snapshot")),
-      sleep_(add_refused(app, "sleep")),
-      wake_(add_refused(app, "wake")) {}
-
-std::optional<int> ControlCommands::run() const {
-  for (const CLI::App* const command : {trim_, snapshot_, sleep_, wake_}) {
-    if (command->parsed()) throw only_on_linux(fmt::format("gpupool {}", command->get_name()).c_str());
-  }
-  return std::nullopt;
 }
 
 }  // namespace gpupool::cli

@@ -2,6 +2,9 @@
 // gpupool import: what another allocator has recorded, as a trace or a recording.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <memory>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,7 +14,8 @@
 #include "cli/base/out_file.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/text_file.hpp"
-#include "cli/commands/watch_commands.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/import.hpp"
 #include "cli/formats/import_rmm.hpp"
 #include "cli/formats/import_torch.hpp"
 #include "cli/recording/recorded_pool.hpp"
@@ -39,6 +43,21 @@ void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& o
   write_trace(recording, recording.pools.begin()->first, [&](std::string_view piece) { out.write(piece); });
 }
 
+constexpr const char* kImportAbout =
+    "Read what RMM or PyTorch has recorded\n\n"
+    "Makes a trace for gpupool replay of what another allocator has recorded: the log\n"
+    "of RMM's logging_resource_adaptor (Thread,Time,Action,Pointer,Size,Stream), or a\n"
+    "snapshot of PyTorch (torch.cuda.memory._dump_snapshot). A snapshot can also become\n"
+    "a recording, for leaks, report, advise, why and export.\n";
+
+constexpr const char* kImportExamples =
+    "Examples:\n"
+    "  gpupool import snapshot.pickle | gpupool replay --find-cap -\n"
+    "  gpupool import snapshot.pickle --format recording -o run.gpt && gpupool report run.gpt\n"
+    "\n"
+    "A snapshot tells of its events only if torch.cuda.memory._record_memory_history() was called. Nothing\n"
+    "in a pickle is run: what is not plain data is refused. Either file may be packed by gzip.";
+
 }  // namespace
 
 int run_import(const ImportOptions& options) {
@@ -54,7 +73,10 @@ int run_import(const ImportOptions& options) {
       pickle += text;
       return;
     }
-    if (!log) log.emplace(label, out);
+    if (!log) {
+      refuse_recording(label, text);
+      log.emplace(label, out);
+    }
     log->feed(text);
   };
   read_text(options.file, use, kMostGrowth);
@@ -68,6 +90,22 @@ int run_import(const ImportOptions& options) {
   }
   out.close();
   return 0;
+}
+
+Command add_import(CLI::App& app) {
+  const auto options = std::make_shared<ImportOptions>();
+  CLI::App* const command = app.add_subcommand("import", kImportAbout)->footer(kImportExamples);
+  command->add_option("FILE", options->file, "RMM's log, or PyTorch's snapshot")
+      ->required()
+      ->option_text(" ");
+  command->add_option("-o,--output", options->output, "Where to write")->option_text("FILE [-]");
+  command
+      ->add_option("--format", options->format,
+                   "A trace for gpupool replay, or a recording of all devices, for the rest")
+      ->check(CLI::IsMember({"text", "recording"}))
+      ->option_text("text|recording [text]");
+  command->add_option("--device", options->device, "Only this device of a snapshot")->option_text("N");
+  return {command, [options] { return run_import(*options); }};
 }
 
 }  // namespace gpupool::cli

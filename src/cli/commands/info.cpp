@@ -2,6 +2,9 @@
 // gpupool info: what this library and this machine support.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <memory>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/base/library.hpp"
@@ -12,25 +15,40 @@
 namespace gpupool::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-/// The devices of one backend, or why there are none.
-struct Available {
-  std::string name;
-  std::vector<gpupool_device_info_t> devices;
-  std::string why_unavailable;
+struct InfoOptions {
+  std::string device;  // empty: all there are
+  bool json = false;
 };
 
-Available find_backend(std::string name, Backend backend) {
-  Available result{std::move(name), {}, {}};
+using Json = nlohmann::ordered_json;
+
+/// A backend or a device, and why it cannot be used.
+struct Unavailable {
+  std::string name;
+  std::string why;
+};
+
+struct Found {
+  std::vector<gpupool_device_info_t> devices;
+  std::vector<Unavailable> unavailable;
+};
+
+/// Adds the devices of one backend. One that is busy hides no other.
+void find_devices(const std::string& name, Backend backend, Found& found) {
+  std::string label = name;
+  const auto look = [&](auto&& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      found.unavailable.push_back({label, error.what()});
+    }
+  };
   int32_t count = 0;
-  try {
-    count = device_count(backend);
-  } catch (const Error& error) {
-    result.why_unavailable = error.what();
+  look([&] { count = device_count(backend); });
+  for (int32_t number = 0; number < count; ++number) {
+    label = fmt::format("{}:{}", name, number);
+    look([&] { found.devices.push_back(device_info(number, backend)); });
   }
-  for (int32_t number = 0; number < count; ++number) result.devices.push_back(device_info(number, backend));
-  return result;
 }
 
 struct Word {
@@ -48,6 +66,7 @@ constexpr Word kCapabilities[] = {
     {GPUPOOL_CAPABILITY_VMM, "vmm", "virtual memory management"},
     {GPUPOOL_CAPABILITY_RDMA, "rdma", "direct access by network cards"},
     {GPUPOOL_CAPABILITY_MANAGED, "managed", "managed memory"},
+    {GPUPOOL_CAPABILITY_INTEGRATED, "integrated", "uses the host's memory"},
 };
 
 /// The names of the bits that are set.
@@ -87,7 +106,7 @@ Json to_json(const gpupool_device_info_t& info) {
   };
 }
 
-void print_as_json(const std::vector<Available>& backends) {
+void print_as_json(const Found& found) {
   Json json = {
       {"version", gpupool_version_string()},
       {"version_number", gpupool_version()},
@@ -95,10 +114,8 @@ void print_as_json(const std::vector<Available>& backends) {
       {"devices", Json::array()},
       {"unavailable", Json::object()},
   };
-  for (const Available& backend : backends) {
-    for (const auto& device : backend.devices) json["devices"].push_back(to_json(device));
-    if (!backend.why_unavailable.empty()) json["unavailable"][backend.name] = backend.why_unavailable;
-  }
+  for (const auto& device : found.devices) json["devices"].push_back(to_json(device));
+  for (const auto& [name, why] : found.unavailable) json["unavailable"][name] = why;
   print_json(json);
 }
 
@@ -126,7 +143,7 @@ void add_rows(Table& table, const std::vector<gpupool_device_info_t>& devices) {
   }
 }
 
-void print_for_people(const std::vector<Available>& backends) {
+void print_for_people(const Found& found) {
   fmt::print("gpupool {}\n", gpupool_version_string());
   fmt::print("features: {}\n\n", join(words_of(gpupool_features(), kFeatures, &Word::meaning)));
   using Align = Table::Align;
@@ -138,30 +155,48 @@ void print_for_people(const std::vector<Available>& backends) {
                {"driver"},
                {"compute"},
                {"can do", Align::left}});
-  for (const Available& backend : backends) add_rows(table, backend.devices);
+  add_rows(table, found.devices);
   table.print();
-  for (const Available& backend : backends) {
-    if (!backend.why_unavailable.empty()) {
-      fmt::print("\n{} is not available here: {}\n", backend.name, backend.why_unavailable);
-    }
-  }
+  for (const auto& [name, why] : found.unavailable) fmt::print("\n{} is not available here: {}\n", name, why);
 }
+
+int run_info(const InfoOptions& options) {
+  Found found;
+  if (options.device.empty()) {
+    find_devices("cuda", Backend::cuda, found);
+    find_devices("sim", Backend::sim, found);
+  } else {
+    found.devices = {find_device(options.device)};
+  }
+  if (options.json) {
+    print_as_json(found);
+  } else {
+    print_for_people(found);
+  }
+  return 0;
+}
+
+constexpr const char* kInfoAbout =
+    "Show the devices, and why CUDA cannot be used where it cannot\n\n"
+    "Shows the version of the library, what it can do, every device with\n"
+    "its memory, and, where CUDA cannot be used, why.\n";
+
+constexpr const char* kInfoExamples =
+    "Examples:\n"
+    "  gpupool info\n"
+    "  gpupool info --device cuda:0\n"
+    "  gpupool info --json | jq '.unavailable'";
 
 }  // namespace
 
-int run_info(const InfoOptions& options) {
-  std::vector<Available> backends;
-  if (options.device.empty()) {
-    backends = {find_backend("cuda", Backend::cuda), find_backend("sim", Backend::sim)};
-  } else {
-    backends = {{"", {find_device(options.device)}, ""}};
-  }
-  if (options.json) {
-    print_as_json(backends);
-  } else {
-    print_for_people(backends);
-  }
-  return 0;
+Command add_info(CLI::App& app) {
+  const auto options = std::make_shared<InfoOptions>();
+  CLI::App* const command = app.add_subcommand("info", kInfoAbout);
+  command->footer(kInfoExamples);
+  command->add_option("--device", options->device, "Only this one: cuda:N, sim:N, ...")
+      ->option_text("NAME [all]");
+  command->add_flag("--json", options->json, kJsonHelp);
+  return {command, [options] { return run_info(*options); }};
 }
 
 }  // namespace gpupool::cli

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is live at the end of a recording, and what grows.
+// gpupool leaks: what is live at the end of a recording, and what grows.
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,11 +11,19 @@
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/size.hpp"
-#include "cli/commands/watch_commands.hpp"
+#include "cli/commands/commands.hpp"
 #include "cli/recording/leak_sites.hpp"
 
 namespace gpupool::cli {
 namespace {
+
+struct LeaksOptions {
+  std::string file;
+  std::string fail_over;
+  bool growing = false;
+  bool json = false;
+  size_t count = 20;
+};
 
 void print_table(const Recording& recording, const std::vector<LeakSite>& sites, size_t count) {
   using Align = Table::Align;
@@ -27,8 +38,6 @@ void print_table(const Recording& recording, const std::vector<LeakSite>& sites,
   }
   table.print();
 }
-
-}  // namespace
 
 int run_leaks(const LeaksOptions& options) {
   uint64_t allowed = 0;
@@ -64,6 +73,35 @@ int run_leaks(const LeaksOptions& options) {
     print_table(recording, sites, options.count);
   }
   return !options.fail_over.empty() && bytes > allowed ? 1 : 0;
+}
+
+constexpr const char* kLeaksAbout =
+    "List what was live at the end, and what grows\n\n"
+    "Lists what was live at the end of a recording, by call site and tag; what\n"
+    "grows from mark to mark comes first (gpupool_mark, once a step or request).\n";
+
+constexpr const char* kLeaksExamples =
+    "Examples:\n"
+    "  gpupool leaks train.gpt\n"
+    "  gpupool leaks train.gpt --fail-over 1MiB            for CI: exit status 1 if more is live at the "
+    "end\n"
+    "  gpupool leaks train.gpt --growing --fail-over 1MiB  only what grows from mark to mark counts";
+
+}  // namespace
+
+Command add_leaks(CLI::App& app) {
+  const auto options = std::make_shared<LeaksOptions>();
+  CLI::App* const command = app.add_subcommand("leaks", kLeaksAbout)->footer(kLeaksExamples);
+  command->add_option("FILE", options->file, "A recording")->required()->option_text(" ");
+  command
+      ->add_option("--fail-over", options->fail_over, "Exit with status 1 if more bytes are leaked than this")
+      ->option_text("BYTES");
+  command->add_flag("--growing", options->growing, "Only what grows from mark to mark");
+  command->add_option("--count", options->count, "How many sites to list")
+      ->check(CLI::Range(1, 100000))
+      ->option_text("N [20]");
+  command->add_flag("--json", options->json, kJsonHelp);
+  return {command, [options] { return run_leaks(*options); }};
 }
 
 }  // namespace gpupool::cli

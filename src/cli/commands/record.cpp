@@ -1,34 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program with recording on, and turns the files it leaves behind into complete recordings.
+// gpupool record: runs a program with recording on, and turns the files that it leaves behind into complete
+// recordings; or has a process that runs record.
 #include <fmt/format.h>
+
 #include <sys/wait.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <memory>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/option_checks.hpp"
 #include "cli/commands/salvage.hpp"
-#include "cli/commands/watch_commands.hpp"
 #include "cli/processes/process_recording.hpp"
 #include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
 namespace {
 
+struct RecordOptions {
+  std::vector<std::string> program;  // with its arguments; or a process that runs already
+  uint64_t pid = 0;
+  double seconds = -1;  // of that process; below 0: until ctrl-C, or its end
+  std::string output;
+  std::string stacks = "language";
+  std::string last;  // how much to keep, as a size or a time; "": all
+};
+
 namespace fs = std::filesystem;
 
 constexpr int kNotFound = 127;
 
 /// Becomes the program, or exits with the shell's status for a program that cannot run.
-[[noreturn]] void become(const RecordOptions& options, const std::string& path) {
+[[noreturn]] void become(const RecordOptions& options, std::string path) {
+  if (!options.last.empty()) path += ",last=" + options.last;
   setenv("GPUPOOL_RECORD", path.c_str(), 1);
   setenv("GPUPOOL_RECORD_STACKS", options.stacks.c_str(), 1);
   std::vector<char*> words;
@@ -69,22 +86,20 @@ int run_record_of_process(const RecordOptions& options) {
   (void)sigprocmask(SIG_BLOCK, &blocked, &before);
   std::signal(SIGPIPE, SIG_IGN);
   const std::string to = options.output.empty() ? fmt::format("{}.gpt", options.pid) : options.output;
-  ProcessRecording recording(options.pid, kWait, options.stacks, to);
+  ProcessRecording recording(options.pid, kWait, options.stacks, options.last, to);
   say(fmt::format("process {} is being recorded", options.pid));
   recording.wait_for_end(options.seconds, before);
-  Damage damage;
-  if (const std::string trouble = recording.end(damage); !trouble.empty()) say(trouble);
-  report_packed(to, damage);
+  std::vector<PackedFile> made;
+  if (const std::string trouble = recording.end(made); !trouble.empty()) say(trouble);
+  for (const PackedFile& each : made) report_packed(each.name, each.damage);
   return 0;
 }
-
-}  // namespace
 
 int run_record(const RecordOptions& options) {
   if (options.pid != 0) return run_record_of_process(options);
   if (options.program.empty()) throw InputError("record takes a program, after --, or --pid");
   const std::string program = fs::path(options.program[0]).filename().string();
-  const std::string parts = make_folder_for(options.output);
+  const std::string parts = make_folder_for(options.output, options.last);
   const pid_t child = fork();
   if (child < 0) {
     (void)rmdir(parts.c_str());
@@ -93,12 +108,18 @@ int run_record(const RecordOptions& options) {
   if (child == 0) become(options, parts + "/%p");
   const int status = wait_for(child);
   std::vector<fs::path> made;
-  for (const auto& entry : fs::directory_iterator(parts)) made.push_back(entry.path());
+  std::set<std::string> processes;
+  for (const auto& entry : fs::directory_iterator(parts)) {
+    made.push_back(entry.path());
+    processes.insert(entry.path().stem().string());
+  }
+  std::sort(made.begin(), made.end());
   bool is_packed = true;
   for (const fs::path& part : made) {
-    const std::string number = part.filename().string();
+    const std::string number = part.stem().string();
     std::string to = options.output.empty() ? fmt::format("{}.{}.gpt", program, number) : options.output;
-    if (!options.output.empty() && made.size() > 1) to += "." + number;
+    if (!options.output.empty() && processes.size() > 1) to += "." + number;
+    to += part.extension().string();  // of a ring
     try {
       Damage damage;
       pack_recording(part.string(), to, damage);
@@ -116,6 +137,53 @@ int run_record(const RecordOptions& options) {
   if (!made.empty()) return 0;
   say("the program has made no pool, so nothing was recorded");
   return 1;
+}
+
+constexpr const char* kRecordAbout =
+    "Run a program, or join one, and record its mallocs and frees\n\n"
+    "Runs a program and records every malloc and free of its pools to a file,\n"
+    "which the other commands read. Each process that makes a pool is recorded;\n"
+    "what is written survives a kill. With --pid, records a process that runs already,\n"
+    "until ctrl-C: one of yours, with GPUPOOL_CONTROL=1 in its environment. With --last,\n"
+    "keeps the newest events: FILE has the last of them and FILE.old those before. When\n"
+    "a malloc fails for the first time, what led to it stays in FILE.oom.\n";
+
+constexpr const char* kRecordExamples =
+    "Examples:\n"
+    "  gpupool record -- python train.py\n"
+    "  gpupool record -o serve.gpt --stacks all -- ./server --port 80\n"
+    "  gpupool record -o serve.gpt --last 10min -- ./server     or --last 512MiB; for days on end\n"
+    "  gpupool record --pid 4711 --seconds 10 -o now.gpt\n"
+    "  gpupool leaks train.gpt\n"
+    "\n"
+    "Exit status: the program's own; 1 if it made no pool. A signal counts as 128 and its number. With "
+    "--pid:\n"
+    "0 if there is a recording; 1 the process failed to, or did not answer; 2 bad input.";
+
+}  // namespace
+
+Command add_record(CLI::App& app) {
+  const auto options = std::make_shared<RecordOptions>();
+  CLI::App* const command = app.add_subcommand("record", kRecordAbout)->footer(kRecordExamples);
+  CLI::Option* const program =
+      command->add_option("PROGRAM", options->program, "What to run, after --")->option_text("...");
+  CLI::Option* const pid = command->add_option("--pid", options->pid, "Which process to record instead")
+                               ->check(is_positive())
+                               ->excludes(program)
+                               ->option_text("N");
+  command->add_option("--seconds", options->seconds, "How long to record that process")
+      ->check(between(0.01, 1e8))
+      ->needs(pid)
+      ->option_text("S [until ctrl-C]");
+  command->add_option("-o,--output", options->output, "The recording; must not be there")
+      ->check(is_no_dash())
+      ->option_text("FILE [PROGRAM.PID.gpt]");
+  command->add_option("--stacks", options->stacks, "Which stacks to record of where a malloc is called")
+      ->check(CLI::IsMember({"none", "native", "language", "all"}))
+      ->option_text("none|native|language|all [language]");
+  command->add_option("--last", options->last, "How many of the newest events to keep, in bytes or time")
+      ->option_text("512MiB|10min [all]");
+  return {command, [options] { return run_record(*options); }};
 }
 
 }  // namespace gpupool::cli

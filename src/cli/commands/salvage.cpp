@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// gpupool salvage: a whole recording of what was left behind.
 #include "cli/commands/salvage.hpp"
 
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <cstdio>
 #include <filesystem>
 
 #include "cli/base/output.hpp"
-#include "cli/commands/watch_commands.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/option_checks.hpp"
 
 namespace gpupool::cli {
 
@@ -25,11 +30,40 @@ void report_packed(const std::string& file, const Damage& damage) {
   }
 }
 
+namespace {
+
+struct SalvageOptions {
+  std::string file;
+  std::string output;
+};
+
 int run_salvage(const SalvageOptions& options) {
   Damage damage;
   pack_recording(options.file, options.output, damage);
   report_packed(options.output, damage);
   return 0;
+}
+
+constexpr const char* kSalvageAbout =
+    "Make a whole recording of what a killed process left\n\n"
+    "Makes a whole, packed recording of what GPUPOOL_RECORD or gpupool_record_start\n"
+    "left behind, even if the process was killed or the file is damaged.\n";
+
+constexpr const char* kSalvageExamples =
+    "Examples:\n"
+    "  gpupool salvage /tmp/run.part -o run.gpt && gpupool report run.gpt";
+
+}  // namespace
+
+Command add_salvage(CLI::App& app) {
+  const auto options = std::make_shared<SalvageOptions>();
+  CLI::App* const command = app.add_subcommand("salvage", kSalvageAbout)->footer(kSalvageExamples);
+  command->add_option("FILE", options->file, "A recording")->required()->option_text(" ");
+  command->add_option("-o,--output", options->output, "The packed recording; must not be there")
+      ->check(is_no_dash())
+      ->required()
+      ->option_text("FILE");
+  return {command, [options] { return run_salvage(*options); }};
 }
 
 }  // namespace gpupool::cli

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/why.hpp"
-
+// gpupool why: what was at an address, from a recording.
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <algorithm>
 #include <cctype>
@@ -11,12 +13,24 @@
 #include <string_view>
 
 #include "cli/base/library.hpp"
-#include "cli/commands/watch_commands.hpp"
+#include "cli/commands/commands.hpp"
 #include "cli/recording/live.hpp"
 #include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
 namespace {
+
+struct WhyOptions {
+  std::string what;  // an address, a line with one, or - for such lines on standard input
+  std::string file;
+};
+
+/// An address that words name.
+struct NamedAddress {
+  uint64_t address = 0;
+  uint64_t bytes = 1;  // that it may mean: the kernel names only the page
+  std::string access;  // such as "write", if the words say so
+};
 
 constexpr uint64_t kKernelPage = 4096;
 
@@ -179,8 +193,7 @@ std::string access_in(std::string_view words) {
   return "";
 }
 
-}  // namespace
-
+/// Reads "0x7f8410b12345", "139742...", a line of the kernel's log with an Xid, or of compute-sanitizer.
 std::optional<NamedAddress> find_address(const std::string& words) {
   constexpr std::string_view kFaulted = "faulted @ ";
   constexpr size_t kLeastDigits = 8;
@@ -224,6 +237,33 @@ int run_why(const WhyOptions& options) {
     all = explain_address(recording, wanted[i]) && all;
   }
   return all ? 0 : 1;
+}
+
+constexpr const char* kWhyAbout =
+    "Say whose block was at an address\n\n"
+    "Says what was at an address, from a recording: the block, how far into\n"
+    "it the address is, who allocated it, when it was freed, and what lay\n"
+    "beside it. In a program, gpupool_why says the same of the moment.\n";
+
+constexpr const char* kWhyExamples =
+    "Examples:\n"
+    "  gpupool why 0x7f8410b12345 python.29228.gpt\n"
+    "  sudo dmesg | grep Xid | gpupool why - python.29228.gpt\n"
+    "  gpupool why 'NVRM: Xid ... faulted @ 0x7f84_10b12000 ...' python.29228.gpt\n"
+    "\n"
+    "Exit status: 0 a block was found; 1 none was; 2 bad input.";
+
+}  // namespace
+
+Command add_why(CLI::App& app) {
+  const auto options = std::make_shared<WhyOptions>();
+  CLI::App* const command = app.add_subcommand("why", kWhyAbout)->footer(kWhyExamples);
+  command
+      ->add_option("ADDRESS", options->what, "An address, a line with one, or - for lines on standard input")
+      ->required()
+      ->option_text(" ");
+  command->add_option("FILE", options->file, "A recording")->required()->option_text(" ");
+  return {command, [options] { return run_why(*options); }};
 }
 
 }  // namespace gpupool::cli

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "cli/base/library.hpp"
+#include "cli/base/system.hpp"
 #include "cli/base/utf8.hpp"
 
 namespace gpupool::cli {
@@ -73,6 +75,9 @@ struct WireReply {
 static_assert(sizeof(Notice) == 72 && sizeof(WireRequest) == 4192 && sizeof(WireReply) == 1168);
 
 constexpr uint32_t kRefused = 2;
+
+/// A sleep may copy for half a minute, and who sits in front of it should not think that nothing happens.
+constexpr double kQuiet = 3;
 
 double steady_seconds() {
   timespec now{};
@@ -219,19 +224,26 @@ ControlReply Control::ask(const ControlRequest& request) {
 
 /// Receives the next answer, and what came along with it.
 ControlReply Control::receive(double seconds) {
-  const double until = steady_seconds() + seconds;
+  const double start = steady_seconds();
+  const double until = start + seconds;
+  double next_word = start + kQuiet;
   WireReply reply{};
   iovec part{&reply, sizeof reply};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(8 * sizeof(int))> room{};
   msghdr message{};
   ssize_t count = -1;
   while (count < 0) {
-    const double left = until - steady_seconds();
-    pollfd ready{socket_.get(), POLLIN, 0};
-    if (left <= 0 || poll(&ready, 1, static_cast<int>(std::ceil(left * 1000))) == 0) {
+    const double now = steady_seconds();
+    if (now >= until) {
       throw std::runtime_error(
           fmt::format("process {} has not answered within {:g} s: it is stopped or busy", pid_, seconds));
     }
+    if (now >= next_word && is_terminal(stderr)) {
+      fmt::print(stderr, "gpupool: process {} is still at it after {:.0f} s\n", pid_, now - start);
+    }
+    if (now >= next_word) next_word += kQuiet;
+    pollfd ready{socket_.get(), POLLIN, 0};
+    (void)poll(&ready, 1, static_cast<int>(std::ceil((std::min(until, next_word) - now) * 1000)));
     message = {};
     message.msg_iov = &part;
     message.msg_iovlen = 1;

@@ -54,7 +54,7 @@ class Control {
   /// `wait`: for how many seconds to wait for each answer.
   Control(uint64_t pid, double wait);
 
-  /// A failure of the process itself is in the reply.
+  /// A failure of the process itself is in the reply. Says now and then, on a terminal, that it still waits.
   ControlReply ask(const ControlRequest& request);
 
   /// Waits until the process is gone, the time is over, or a signal comes that `mask` lets through. True: it

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -113,7 +114,9 @@ std::string text_of_snapshot(int file, uint64_t pid, bool as_report) {
     const std::string_view blocks = cut_front(rest, header.blocks, header.block_bytes);
     const std::string_view report = cut_front(rest, header.report_bytes, 1);
     if (as_report) {
-      text += fmt::format("pool {}: {}\n", header.pool, harmless(report.substr(0, report.find('\0'))));
+      text += fmt::format("pool {}:\n", header.pool);
+      std::istringstream lines{std::string(report.substr(0, report.find('\0')))};
+      for (std::string line; std::getline(lines, line);) text += fmt::format("  {}\n", harmless(line));
     } else {
       text += json_of_pool(header, segments, blocks, pid);
     }

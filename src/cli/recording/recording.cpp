@@ -389,6 +389,12 @@ std::string Recording::site(uint32_t stack) const {
   return one_line(found->second.substr(0, found->second.find('\n')));
 }
 
+void refuse_recording(const std::string& label, std::string_view begin) {
+  if (begin.starts_with(kMagic))
+    throw InputError(label +
+                     ": at byte 0: this is a recording of gpupool: 'gpupool export' makes a trace of it");
+}
+
 Recording read_recording(const std::string& file, Damage* damage) {
   return within_memory(file, [&] { return Reader(file, damage).read(); });
 }

@@ -84,6 +84,9 @@ struct Damage {
 /// error in a chunk loses only the rest of that chunk, and is reported there.
 Recording read_recording(const std::string& file, Damage* damage = nullptr);
 
+/// Throws InputError if what should be something else, called `label`, begins as a recording does.
+void refuse_recording(const std::string& label, std::string_view begin);
+
 /// Writes the good parts of a recording to a packed file, which must not exist. Throws InputError.
 void pack_recording(const std::string& file, const std::string& to, Damage& damage);
 

@@ -7,9 +7,11 @@
 #include <charconv>
 #include <limits>
 #include <unordered_map>
+#include <utility>
 
 #include "cli/base/library.hpp"
 #include "cli/base/text_file.hpp"
+#include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -243,7 +245,11 @@ Trace parse_trace(std::string_view text, const std::string& file) {
 Trace load_trace(const std::string& file) {
   Parser parser(file_label(file));
   try {
-    read_text(file, [&](std::string_view text) { parser.feed(text); });
+    bool is_first = true;
+    read_text(file, [&](std::string_view text) {
+      if (std::exchange(is_first, false)) refuse_recording(file_label(file), text);
+      parser.feed(text);
+    });
     return name_trace(parser.finish(), file);
   } catch (const std::bad_alloc&) {
     throw parser.refuse("the trace does not fit in this machine's memory");

@@ -153,11 +153,12 @@ std::vector<FoundGroup> find_groups(const std::string& group, const std::string&
     throw InputError(fmt::format("{}: {}", folder.string(), error.message()));
   }
   std::sort(files.begin(), files.end());
+  const std::string label = wanted ? device_label(*wanted) : "";
   std::vector<FoundGroup> found;
   for (const std::filesystem::path& file : files) {
     if (!group.empty() && file.stem() != group) continue;
     FoundGroup each = look_at(file);
-    if (!wanted || each.device == device_label(*wanted)) found.push_back(std::move(each));
+    if (label.empty() || each.device == label) found.push_back(std::move(each));
   }
   return found;
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -22,27 +24,96 @@
 namespace gpupool::cli {
 namespace {
 
-constexpr size_t kMostRegions = 256;
-constexpr uint64_t kMostRegionBytes = 16 << 20;
+using Clock = std::chrono::steady_clock;
+
+/// Eight groups on eight GPUs, where there are descriptors for that; else an eighth of all.
+constexpr size_t kMostOfUser = 64;
+/// A dead member's memory is in limbo for no longer (src/share/member.cpp).
+constexpr std::chrono::seconds kKeptUnused{10};
 constexpr int kRegionSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr int kFirstInherited = 3;  // of the service manager's descriptors
 constexpr size_t kMostFiles = 2;    // with one packet
 constexpr off_t kBrokersByte = 0;
-constexpr off_t kMembersByte = 1;
+constexpr off_t kMembersBytes = 1;  // one for each region, by its number
+constexpr off_t kToTheEnd = 0;
+constexpr uint64_t kNumbers = uint64_t{1} << 62;
 
-bool lock_byte(int file, int command, short type, off_t byte, struct flock& lock) noexcept {
+/// What a region begins with, before the members' part. src/share/region.hpp has the same.
+struct Begin {
+  char magic[8] = {'g', 'p', 's', 'h', 'a', 'r', 'e', '\n'};
+  uint32_t major = 1;
+  uint32_t minor = 0;
+  uint32_t header_bytes = 4096;
+  uint32_t slot_bytes = 320;
+  uint32_t slot_count = 256;
+  uint32_t reserved = 0;
+  uint64_t region_bytes = 4096 + 256 * 320;
+  uint64_t device_bytes = 0;
+  int64_t created = 0;
+  char device[64] = {};
+  uint64_t reserved1 = 0;
+  uint64_t limit = 0;
+};
+static_assert(sizeof(Begin) == 136);
+constexpr uint64_t kRegionBytes = Begin{}.region_bytes;
+
+/// Whether it is of this layout, in which later minor versions use what is zero here; and of the device.
+bool is_right(const Begin& begin, const std::string& device) noexcept {
+  Begin right;
+  right.minor = begin.minor;
+  device.copy(right.device, sizeof right.device);
+  return std::memcmp(&begin, &right, offsetof(Begin, device_bytes)) == 0 &&
+         std::memcmp(begin.device, right.device, sizeof right.device) == 0;
+}
+
+bool lock_bytes(int file, int command, short type, off_t first, off_t count, struct flock& lock) noexcept {
   lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
-  lock.l_start = byte;
-  lock.l_len = 1;
+  lock.l_start = first;
+  lock.l_len = count;
   return fcntl(file, command, &lock) == 0;
+}
+
+bool is_locked(int file, off_t first, off_t count) noexcept {
+  struct flock lock {};
+  return !lock_bytes(file, F_OFD_GETLK, F_WRLCK, first, count, lock) || lock.l_type != F_UNLCK;
+}
+
+/// Of the file that a region is, for as long as that is open anywhere.
+uint64_t number_of(const Descriptor& file) noexcept {
+  struct stat found {};
+  return fstat(file.get(), &found) == 0 ? found.st_ino % kNumbers : 0;
+}
+
+/// A file in memory of a region's size, which begins as said; none, with errno.
+Descriptor make_file(const Begin& begin) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kRegionBytes) {
+    errno = EFBIG;  // with more than that comes a signal, which ends the broker
+    return Descriptor();
+  }
+  Descriptor file(memfd_create("gpupool-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return file;
+  do {
+    errno = posix_fallocate(file.get(), 0, static_cast<off_t>(kRegionBytes));
+  } while (errno == EINTR);
+  if (errno != 0) return Descriptor();
+  // Members of other users open it anew, and nobody comes to it without having been given a descriptor.
+  const bool is_made = pwrite(file.get(), &begin, sizeof begin, 0) == static_cast<ssize_t>(sizeof begin) &&
+                       fchmod(file.get(), 0666) == 0 && fcntl(file.get(), F_ADD_SEALS, kRegionSeals) == 0;
+  return is_made ? std::move(file) : Descriptor();
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts{""};
   for (const char c : text) c == at ? void(parts.emplace_back()) : parts.back().push_back(c);
   return parts;
+}
+
+/// What the service manager calls it.
+std::string kept_name(const Region& region) {
+  return fmt::format("{}/{}", region.place, region.user);
 }
 
 }  // namespace
@@ -64,24 +135,37 @@ BrokerLock::BrokerLock(const std::string& path)
   if (found.st_uid != geteuid() || !S_ISREG(found.st_mode))
     throw InputError(fmt::format("--serve: {} is no file of this user", path));
   struct flock lock {};
-  if (!lock_byte(file_.get(), F_OFD_SETLK, F_WRLCK, kBrokersByte, lock))
+  if (!lock_bytes(file_.get(), F_OFD_SETLK, F_WRLCK, kBrokersByte, 1, lock))
     throw InputError(fmt::format("--serve: another broker has {}", path));
 }
 
 bool BrokerLock::has_members() const noexcept {
-  struct flock lock {};
-  return !lock_byte(file_.get(), F_OFD_GETLK, F_WRLCK, kMembersByte, lock) || lock.l_type != F_UNLCK;
+  return is_locked(file_.get(), kMembersBytes, kToTheEnd);
 }
 
-Descriptor BrokerLock::sign() const noexcept {
+bool BrokerLock::has_members(uint64_t region) const noexcept {
+  return is_locked(file_.get(), kMembersBytes + static_cast<off_t>(region), 1);
+}
+
+Descriptor BrokerLock::sign(uint64_t region) const noexcept {
   const std::string link = fmt::format("/proc/self/fd/{}", file_.get());
   Descriptor own(open(link.c_str(), O_RDONLY | O_CLOEXEC));
   struct flock lock {};
-  return own && lock_byte(own.get(), F_OFD_SETLK, F_RDLCK, kMembersByte, lock) ? std::move(own)
-                                                                               : Descriptor();
+  const off_t byte = kMembersBytes + static_cast<off_t>(region);
+  return own && lock_bytes(own.get(), F_OFD_SETLK, F_RDLCK, byte, 1, lock) ? std::move(own) : Descriptor();
 }
 
-Regions::Regions() {
+void allow_regions() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kRegionBytes) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (limit.rlim_max >= kRegionBytes && setrlimit(RLIMIT_FSIZE, &limit) == 0) return;
+  throw InputError(fmt::format("--serve: a file may have {} bytes (ulimit -f), and a region has {}",
+                               limit.rlim_max, kRegionBytes));
+}
+
+Regions::Regions(const BrokerLock& lock, size_t most)
+    : lock_(lock), most_(most), most_of_user_(std::clamp<size_t>(most / 8, 1, kMostOfUser)) {
   const char* const process = std::getenv("LISTEN_PID");
   const char* const count = std::getenv("LISTEN_FDS");
   const char* const names = std::getenv("LISTEN_FDNAMES");
@@ -92,40 +176,95 @@ Regions::Regions() {
   for (size_t at = 0; at < there; ++at) {
     Descriptor file(kFirstInherited + static_cast<int>(at));
     const int seals = fcntl(file.get(), F_GET_SEALS);
-    const bool is_region = seals >= 0 && (seals & kRegionSeals) == kRegionSeals;
-    if (!is_region || all[at].find('/') == std::string::npos) continue;
+    const std::vector<std::string> parts = split(all[at], '/');
+    if (seals < 0 || (seals & kRegionSeals) != kRegionSeals || parts.size() != 3) continue;
     (void)fcntl(file.get(), F_SETFD, FD_CLOEXEC);
-    all_.push_back({all[at], std::move(file)});
+    const uint64_t number = number_of(file);
+    uid_t user = 0;
+    (void)std::from_chars(parts[2].data(), parts[2].data() + parts[2].size(), user);
+    all_.push_back({parts[0] + "/" + parts[1], user, std::move(file), number, {}});
   }
 }
 
-int Regions::find(const std::string& group, const std::string& device) const noexcept {
+const Region* Regions::find(const std::string& group, const std::string& device) const noexcept {
   const auto found = std::find_if(all_.begin(), all_.end(),
-                                  [&](const Region& each) { return each.name == group + "/" + device; });
-  return found == all_.end() ? -1 : found->file.get();
+                                  [&](const Region& each) { return each.place == group + "/" + device; });
+  return found == all_.end() ? nullptr : &*found;
 }
 
-int Regions::make(const std::string& group, const std::string& device, uint64_t bytes,
-                  std::span<const unsigned char> page) {
-  if (all_.size() == kMostRegions || bytes < page.size() || bytes > kMostRegionBytes) {
-    errno = all_.size() == kMostRegions ? ENOSPC : EINVAL;
-    return -1;
+const Region* Regions::make(const RegionWish& wish, std::string& why) {
+  Begin begin;
+  std::memcpy(&begin, wish.page.data(), std::min(wish.page.size(), sizeof begin));
+  if (wish.bytes != kRegionBytes) {
+    why = fmt::format("a region has {} bytes, not {}: use one version of gpupool", kRegionBytes, wish.bytes);
+    return nullptr;
   }
-  Descriptor file(memfd_create("gpupool-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) return -1;
-  do {
-    errno = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
-  } while (errno == EINTR);
-  if (errno != 0) return -1;
-  // Members of other users open it anew, and nobody comes to it without having been given a descriptor.
-  if (pwrite(file.get(), page.data(), page.size(), 0) != static_cast<ssize_t>(page.size()) ||
-      fchmod(file.get(), 0666) != 0 || fcntl(file.get(), F_ADD_SEALS, kRegionSeals) != 0) {
-    return -1;
+  if (!is_right(begin, wish.device)) {
+    why = "a region begins with another layout: use one version of gpupool";
+    return nullptr;
   }
-  all_.push_back({group + "/" + device, std::move(file)});
+  begin.reserved1 = 0;
+  if (!has_place(wish.user, why)) return nullptr;
+  Descriptor file = make_file(begin);
+  if (!file) {
+    why = fmt::format("it can make no region: {}", std::strerror(errno));
+    return nullptr;
+  }
+  const uint64_t number = number_of(file);
+  all_.push_back({wish.group + "/" + wish.device, wish.user, std::move(file), number, {}});
   const Region& made = all_.back();
-  notify_manager("FDSTORE=1\nFDNAME=" + made.name, made.file.get());
-  return made.file.get();
+  notify_manager("FDSTORE=1\nFDNAME=" + kept_name(made), made.file.get());
+  return &made;
+}
+
+bool Regions::has_place(uid_t user, std::string& why) {
+  const auto count = [&] {
+    return static_cast<size_t>(
+        std::count_if(all_.begin(), all_.end(), [&](const Region& each) { return each.user == user; }));
+  };
+  look(Clock::now());
+  if (count() >= most_of_user_ && !drop_oldest_unused(user)) {
+    why = fmt::format("user {} has {} regions, as many as a user may", user, count());
+    return false;
+  }
+  if (all_.size() < most_ || drop_oldest_unused({})) return true;
+  why = fmt::format("it has {} regions, as many as it may", all_.size());
+  return false;
+}
+
+void Regions::look(Time now) noexcept {
+  for (Region& each : all_) {
+    if (lock_.has_members(each.number)) {
+      each.unused_since.reset();
+    } else if (!each.unused_since) {
+      each.unused_since = now;
+    }
+  }
+}
+
+void Regions::drop_unused(Time now) {
+  look(now);
+  for (auto at = all_.begin(); at != all_.end();) {
+    const bool is_over = at->unused_since && now - *at->unused_since >= kKeptUnused;
+    at = is_over ? drop(at) : at + 1;
+  }
+}
+
+/// Among those of a user, or of all. False: each has a member.
+bool Regions::drop_oldest_unused(std::optional<uid_t> user) {
+  auto oldest = all_.end();
+  for (auto at = all_.begin(); at != all_.end(); ++at) {
+    if (!at->unused_since || (user && at->user != *user)) continue;
+    if (oldest == all_.end() || *at->unused_since < *oldest->unused_since) oldest = at;
+  }
+  if (oldest == all_.end()) return false;
+  drop(oldest);
+  return true;
+}
+
+std::vector<Region>::iterator Regions::drop(std::vector<Region>::iterator region) {
+  notify_manager("FDSTOREREMOVE=1\nFDNAME=" + kept_name(*region), -1);
+  return all_.erase(region);
 }
 
 bool is_region_word(const std::string& text) noexcept {

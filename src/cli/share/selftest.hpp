@@ -10,7 +10,4 @@ namespace gpupool::cli {
 /// prints a line for each thing that must hold. Returns the exit status: 1 if one does not.
 int run_share_selftest(const ShareOptions& options);
 
-/// Runs such a process, which obeys its standard input until that ends. Returns the exit status.
-int be_test_member(const ShareOptions& options);
-
 }  // namespace gpupool::cli

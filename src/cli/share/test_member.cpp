@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "cli/base/library.hpp"
-#include "cli/share/selftest.hpp"
 
 namespace gpupool::cli {
 namespace {

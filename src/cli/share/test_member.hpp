@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/share/options.hpp"
+
 namespace gpupool::cli {
 
 /// How long a member waits for its neighbours.
@@ -59,5 +61,8 @@ class TestMember {
   int line_ = -1;
   std::string heard_;
 };
+
+/// Is such a process, which obeys its standard input until that ends. Returns the exit status.
+int be_test_member(const ShareOptions& options);
 
 }  // namespace gpupool::cli

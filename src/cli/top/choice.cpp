@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/top/choice.hpp"
+#include "cli/base/library.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +8,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "cli/base/library.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::cli {
@@ -95,10 +97,7 @@ std::string next_order(const std::string& order, bool is_forward) {
 }
 
 std::string device_of(const ShownPool& pool) {
-  const char* backend = "other";
-  if (pool.backend == GPUPOOL_BACKEND_CUDA) backend = "cuda";
-  if (pool.backend == GPUPOOL_BACKEND_SIM) backend = "sim";
-  return fmt::format("{}:{}", backend, pool.device);
+  return device_label(static_cast<int32_t>(pool.backend), static_cast<int32_t>(pool.device));
 }
 
 void keep_chosen(std::vector<ShownProcess>& processes, const TopChoice& choice) {

@@ -104,14 +104,14 @@ std::string TopHand::record() {
   const uint64_t pid = marked_->pid;
   if (recordings_.count(pid) != 0) return end_recording(pid);
   const std::string name = file_name(pid, "gpt");
-  recordings_[pid] = std::make_unique<ProcessRecording>(pid, kLongestAnswer, "all", name);
+  recordings_[pid] = std::make_unique<ProcessRecording>(pid, kLongestAnswer, "all", "", name);
   return fmt::format("recording to {}; r ends it", name);
 }
 
 std::string TopHand::end_recording(uint64_t pid) {
   const auto recording = std::move(recordings_.extract(pid).mapped());
-  Damage damage;
-  const std::string trouble = recording->end(damage);
+  std::vector<PackedFile> made;
+  const std::string trouble = recording->end(made);
   return fmt::format("the recording is in {}{}{}", recording->output(), trouble.empty() ? "" : "; ", trouble);
 }
 

@@ -42,7 +42,7 @@ bool find_function(void* library, const char* name, Function*& function) noexcep
 
 Status missing_function(const char* name) noexcept {
   return fail(GPUPOOL_ERROR_UNAVAILABLE,
-              "the CUDA driver (%s) has no function %s: gpupool needs a driver for CUDA 11.3 or later",
+              "the CUDA driver \"%.400s\" has no function %s: gpupool needs a driver for CUDA 11.3 or later",
               library_name(), name);
 }
 
@@ -52,6 +52,7 @@ Status find_functions(void* library) {
   GPUPOOL_CUDA_FUNCTIONS(GPUPOOL_CUDA_FIND)
 #undef GPUPOOL_CUDA_FIND
   (void)find_function(library, "cuDeviceGetUuid_v2", table.cuDeviceGetUuid_v2);
+  (void)find_function(library, "cuCtxGetId", table.cuCtxGetId);
   const bool has_v2 = find_function(library, "cuStreamGetCaptureInfo_v2", table.cuStreamGetCaptureInfo_v2);
   const bool has_v3 = find_function(library, "cuStreamGetCaptureInfo_v3", table.cuStreamGetCaptureInfo_v3);
   if (!has_v2 && !has_v3) return missing_function("cuStreamGetCaptureInfo_v2");
@@ -76,7 +77,6 @@ const char* init_advice(CUresult result) noexcept {
              "restart the machine or container";
     case cuda::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
       return "the CUDA compatibility package does not support this GPU: take it out of the library path";
-    case cuda::CUDA_ERROR_DEVICE_UNAVAILABLE: return "another process uses the GPU exclusively";
     default: return nullptr;
   }
 }
@@ -88,6 +88,7 @@ const char* error_name(CUresult result) noexcept {
 }
 
 const char* error_text(CUresult result) noexcept {
+  if (is_context_gone(result)) return "the context was reset or destroyed";
   const char* text = nullptr;
   return table.cuGetErrorString(result, &text) == cuda::CUDA_SUCCESS && text != nullptr ? text
                                                                                         : "no description";

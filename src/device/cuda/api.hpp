@@ -10,12 +10,13 @@
 
 namespace gpupool::internal::cuda {
 
-/// The driver's functions. All are set, except perhaps the one for UUIDs and one of the last two.
+/// The driver's functions. All are set, except perhaps those for numbers and one of the last two.
 struct Api {
 #define GPUPOOL_CUDA_MEMBER(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
   GPUPOOL_CUDA_FUNCTIONS(GPUPOOL_CUDA_MEMBER)
 #undef GPUPOOL_CUDA_MEMBER
   DeviceGetUuidV2* cuDeviceGetUuid_v2 = nullptr;
+  CtxGetId* cuCtxGetId = nullptr;
   StreamGetCaptureInfoV2* cuStreamGetCaptureInfo_v2 = nullptr;
   StreamGetCaptureInfoV3* cuStreamGetCaptureInfo_v3 = nullptr;
 };
@@ -30,6 +31,11 @@ using CudaDriver = cuda::Api;
 enum class CudaState : int { unloaded, loading, ready, exiting, forked };
 
 extern std::atomic<CudaState> cuda_state;
+
+/// Whether a call failed because its context is not there any more.
+constexpr bool is_context_gone(cuda::CUresult result) noexcept {
+  return result == cuda::CUDA_ERROR_CONTEXT_IS_DESTROYED || result == cuda::CUDA_ERROR_INVALID_CONTEXT;
+}
 
 /// Loads and initialises the driver, once; after a failure, the next call tries again. UNAVAILABLE, with a
 /// reason that a newcomer can act on, if there is no driver or no GPU; SHUTTING_DOWN; FORKED.

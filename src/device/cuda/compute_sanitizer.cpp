@@ -153,15 +153,17 @@ bool ComputeSanitizer::is_present() {
   return nvtx().is_there();
 }
 
-void ComputeSanitizer::annotate(Address address, uint64_t size, Standing standing) noexcept {
+void ComputeSanitizer::annotate(Address address, uint64_t size, Accessibility accessibility) noexcept {
   if (size == 0) return;
   const std::lock_guard lock(mutex_);
   try {
-    switch (standing) {
-      case Standing::closed: contains(address) ? close(address, size) : begin_heap(address, size); return;
-      case Standing::freed: close(address, size); return;
-      case Standing::block: open(address, size); return;
-      case Standing::open: {
+    switch (accessibility) {
+      case Accessibility::closed:
+        contains(address) ? close(address, size) : begin_heap(address, size);
+        return;
+      case Accessibility::freed: close(address, size); return;
+      case Accessibility::block: open(address, size); return;
+      case Accessibility::open: {
         const auto heap = heaps_.find(address);
         heap != heaps_.end() && heap->second.size == size ? end_heap(heap) : open(address, size);
         return;

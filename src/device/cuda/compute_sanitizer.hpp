@@ -21,7 +21,7 @@ class ComputeSanitizer {
 
   /// See Device::annotate. Call it only if is_present(). The tool checks accesses when they happen: what was
   /// queued must be done before memory is closed. If the host has no memory for the records, more stays open.
-  void annotate(Address address, uint64_t size, Standing standing) noexcept;
+  void annotate(Address address, uint64_t size, Accessibility accessibility) noexcept;
 
  private:
   struct Heap {

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/device.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cinttypes>
+#include <cstdlib>
+#include <memory>
+#include <system_error>
+#include <thread>
 #include <utility>
 
-#include "os/process.hpp"
+#include "base/interrupts.hpp"
+#include "os/host_memory.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -43,12 +50,12 @@ cuda::CUmemAllocationProp cuda_chunk_properties(cuda::CUdevice device, bool shar
 CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
     : driver_(driver),
       setup_(std::move(setup)),
-      shareable_chunks_(setup_.shareable_chunks),
       peers_(driver, setup_.info.ordinal, setup_.peers),
       events_(driver),
       inspection_(driver) {}
 
 CudaDevice::~CudaDevice() {
+  if (is_lost()) return;  // and so are the events
   const CudaScope scope = enter(CaptureSafety::unsafe);
   // Once the driver has gone, the events have gone too.
   if (scope.status() != kSuccess) return;
@@ -57,6 +64,11 @@ CudaDevice::~CudaDevice() {
 }
 
 Status CudaDevice::free_memory(uint64_t& free) {
+  // The driver does not count what the kernel could take back from the cache of files, nor knows containers.
+  if (is_integrated() && host_memory(free) == kSuccess) {
+    free = std::min(free, setup_.info.total);
+    return kSuccess;
+  }
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
   size_t free_bytes = 0;
@@ -72,6 +84,28 @@ uint64_t CudaDevice::now_ns() noexcept {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
+bool CudaDevice::is_lost() noexcept {
+  if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return false;
+  if (!lost_.load(std::memory_order_relaxed) && !is_context_there()) lost_.store(true);
+  return lost_.load(std::memory_order_relaxed);
+}
+
+/// A primary context that was reset, and retained again since, has its old handle and a new number.
+bool CudaDevice::is_context_there() const noexcept {
+  unsigned flags = 0;
+  int active = 0;
+  if (setup_.is_primary &&
+      driver_.cuDevicePrimaryCtxGetState(setup_.info.ordinal, &flags, &active) == CUDA_SUCCESS && active == 0)
+    return false;
+  if (const CUresult result = driver_.cuCtxPushCurrent_v2(setup_.context); result != CUDA_SUCCESS)
+    return !is_context_gone(result);
+  unsigned long long id = setup_.context_id;
+  if (driver_.cuCtxGetId != nullptr) (void)driver_.cuCtxGetId(setup_.context, &id);
+  cuda::CUcontext popped = nullptr;
+  (void)driver_.cuCtxPopCurrent_v2(&popped);
+  return id == setup_.context_id;
+}
+
 // ---- virtual memory
 
 Status CudaDevice::reserve_addresses(uint64_t size, Address& base) {
@@ -85,7 +119,7 @@ Status CudaDevice::reserve_addresses(uint64_t size, Address& base) {
 }
 
 Status CudaDevice::release_addresses(Address base, uint64_t size) {
-  const CudaScope scope = enter(CaptureSafety::unsafe);
+  const CudaScope scope = enter_to_release();
   if (scope.status() != kSuccess) return scope.status();
   const CUresult result = driver_.cuMemAddressFree(base, size);
   if (result == CUDA_SUCCESS) return kSuccess;
@@ -93,27 +127,20 @@ Status CudaDevice::release_addresses(Address base, uint64_t size) {
 }
 
 Status CudaDevice::create_chunk(uint64_t size, ChunkHandle& chunk) {
+  if (const Status status = check_host(Kind::device, size); status != kSuccess) return status;
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
   cuda::CUmemGenericAllocationHandle handle = 0;
-  const auto create = [&](bool shareable) {
-    const auto properties = cuda_chunk_properties(setup_.info.ordinal, shareable, setup_.rdma_chunks);
-    return driver_.cuMemCreate(&handle, size, &properties, 0);
-  };
-  const bool shareable = shareable_chunks_.load(std::memory_order_relaxed);
-  CUresult result = create(shareable);
-  if (shareable && (result == cuda::CUDA_ERROR_NOT_PERMITTED || result == cuda::CUDA_ERROR_NOT_SUPPORTED)) {
-    // Some containers and virtual GPUs forbid what the device claims to support.
-    result = create(false);
-    if (result == CUDA_SUCCESS) shareable_chunks_.store(false, std::memory_order_relaxed);
-  }
+  const auto properties =
+      cuda_chunk_properties(setup_.info.ordinal, setup_.shareable_chunks, setup_.rdma_chunks);
+  const CUresult result = driver_.cuMemCreate(&handle, size, &properties, 0);
   if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemCreate(size %" PRIu64 ")", size);
   chunk = handle;
   return kSuccess;
 }
 
 Status CudaDevice::release_chunk(ChunkHandle chunk) {
-  const CudaScope scope = enter(CaptureSafety::unsafe);
+  const CudaScope scope = enter_to_release();
   if (scope.status() != kSuccess) return scope.status();
   const CUresult result = driver_.cuMemRelease(chunk);
   return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuMemRelease(chunk 0x%" PRIx64 ")", chunk);
@@ -138,7 +165,7 @@ Status CudaDevice::protect(Address address, uint64_t size, Permission access) {
 }
 
 Status CudaDevice::unmap(Address address, uint64_t size) {
-  const CudaScope scope = enter(CaptureSafety::unsafe);
+  const CudaScope scope = enter_to_release();
   if (scope.status() != kSuccess) return scope.status();
   const CUresult result = driver_.cuMemUnmap(address, size);
   if (result == CUDA_SUCCESS) return kSuccess;
@@ -148,7 +175,7 @@ Status CudaDevice::unmap(Address address, uint64_t size) {
 // ---- memory between processes
 
 Status CudaDevice::export_chunk(ChunkHandle chunk, SharedChunk& shared) {
-  if (!shareable_chunks_.load(std::memory_order_relaxed)) {
+  if (!setup_.shareable_chunks) {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "CUDA device %d does not share memory between processes here",
                 setup_.info.ordinal);
   }
@@ -192,6 +219,7 @@ void CudaDevice::remove_peer(int32_t peer) noexcept {
 // ---- the driver's own malloc
 
 Status CudaDevice::allocate(Kind kind, uint64_t size, Stream, Address& address) {
+  if (const Status status = check_host(kind, size); status != kSuccess) return status;
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
   if (kind == Kind::device) return allocate_device(size, address);
@@ -233,11 +261,21 @@ Status CudaDevice::deallocate(Kind kind, Address address, uint64_t size, Stream)
 
 // ---- order
 
-Status CudaDevice::record(Stream stream, Event& event) {
+Status CudaDevice::context_of(Stream stream, uint64_t& context) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
+  cuda::CUcontext found = nullptr;
+  const CUresult result = driver_.cuStreamGetCtx(to_stream(stream), &found);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuStreamGetCtx(stream 0x%" PRIxPTR ")", stream);
+  context = found == setup_.context ? 0 : reinterpret_cast<uintptr_t>(found);
+  return kSuccess;
+}
+
+Status CudaDevice::record(Stream stream, uint64_t context, Event& event) {
+  const CudaScope scope = enter(CaptureSafety::safe, context);
+  if (scope.status() != kSuccess) return scope.status();
   CUevent taken = nullptr;
-  if (const Status status = events_.take(taken); status != kSuccess) return status;
+  if (const Status status = events_.take(context, taken); status != kSuccess) return status;
   const CUresult result = driver_.cuEventRecord(taken, to_stream(stream));
   if (result != CUDA_SUCCESS) {
     recycle(to_number(taken));
@@ -258,17 +296,6 @@ Status CudaDevice::query(Event event, bool& passed) {
   return kSuccess;
 }
 
-Status CudaDevice::query_stream(Stream stream, bool& idle) {
-  const CudaScope scope = enter(CaptureSafety::unsafe);
-  if (scope.status() != kSuccess) return scope.status();
-  const CUresult result = driver_.cuStreamQuery(to_stream(stream));
-  if (result != CUDA_SUCCESS && result != cuda::CUDA_ERROR_NOT_READY) {
-    return cuda_failed(result, "cuStreamQuery(stream 0x%" PRIxPTR ")", stream);
-  }
-  idle = result == CUDA_SUCCESS;
-  return kSuccess;
-}
-
 Status CudaDevice::wait(Stream stream, Event event) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
@@ -278,6 +305,10 @@ Status CudaDevice::wait(Stream stream, Event event) {
 }
 
 Status CudaDevice::synchronize(Event event) {
+  if (interrupts::are_possible()) {
+    return interrupts::look_until_passed(GPUPOOL_WAIT_GPU,
+                                         [&](bool& passed) { return query(event, passed); });
+  }
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
   const CUresult result = driver_.cuEventSynchronize(to_event(event));
@@ -290,14 +321,72 @@ void CudaDevice::recycle(Event event) noexcept {
   events_.keep(to_event(event));
 }
 
-Status CudaDevice::synchronize_all() {
-  const CudaScope scope = enter(CaptureSafety::unsafe);
+namespace {
+
+/// Unlike cuCtxSynchronize, cuMemHostUnregister waits for all work of the context and leaves captures alone
+/// (docs/lab/2026-11-captures.md). It needs no memory of the device.
+Status wait_for_context(const CudaDriver& driver, cuda::CUcontext context) {
+  constexpr size_t kPage = 65536;  // the largest that a host has
+  const CudaScope scope(driver, context, CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
-  const CUresult result = driver_.cuCtxSynchronize();
-  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuCtxSynchronize");
+  const std::unique_ptr<void, decltype(&std::free)> page(std::aligned_alloc(kPage, kPage), &std::free);
+  if (page == nullptr) return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "the host has no page to wait with");
+  CUresult result = driver.cuMemHostRegister_v2(page.get(), kPage, 0);
+  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuMemHostRegister, to wait");
+  result = driver.cuMemHostUnregister(page.get());
+  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuMemHostUnregister, to wait");
 }
 
+/// A wait that another thread has taken over, so that this one can leave it.
+struct DelegatedWait {
+  std::atomic<bool> is_over = false;
+  Status status = kSuccess;
+  ErrorRecord error;
+};
+
+}  // namespace
+
+Status CudaDevice::synchronize_all(uint64_t context) {
+  const auto chosen = context == 0 ? setup_.context : reinterpret_cast<cuda::CUcontext>(context);
+  if (!interrupts::are_possible()) return wait_for_context(driver_, chosen);
+  const auto wait = std::make_shared<DelegatedWait>();
+  try {
+    std::thread([wait, chosen, driver = &driver_] {
+      wait->status = wait_for_context(*driver, chosen);
+      wait->error = last_error();
+      wait->is_over.store(true, std::memory_order_release);
+    }).detach();
+  } catch (const std::system_error&) {
+    return wait_for_context(driver_, chosen);
+  }
+  const Status looked = interrupts::look_until_passed(GPUPOOL_WAIT_GPU, [&](bool& passed) {
+    passed = wait->is_over.load(std::memory_order_acquire);
+    return kSuccess;
+  });
+  if (looked != kSuccess) return looked;
+  if (wait->status != kSuccess) last_error() = wait->error;
+  return wait->status;
+}
+
+Status CudaDevice::is_capturing(Stream stream, bool& capturing) {
+  const CudaScope scope = enter(CaptureSafety::safe);
+  if (scope.status() != kSuccess) return scope.status();
+  auto capture = cuda::CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver_.cuStreamIsCapturing(to_stream(stream), &capture);
+  if (result != CUDA_SUCCESS && result != cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    return cuda_failed(result, "cuStreamIsCapturing(stream 0x%" PRIxPTR ")", stream);
+  capturing = result != CUDA_SUCCESS || capture != cuda::CU_STREAM_CAPTURE_STATUS_NONE;
+  return kSuccess;
+}
+
+/// Most streams do not capture; the cheaper question says so.
 Status CudaDevice::capture_id(Stream stream, uint64_t& id) {
+  bool capturing = false;
+  if (const Status status = is_capturing(stream, capturing); status != kSuccess) return status;
+  if (!capturing) {
+    id = 0;
+    return kSuccess;
+  }
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
   auto capture = cuda::CU_STREAM_CAPTURE_STATUS_NONE;
@@ -343,6 +432,15 @@ Status CudaDevice::destroy_stream(Stream stream) {
 }
 
 Status CudaDevice::synchronize_stream(Stream stream) {
+  if (interrupts::are_possible()) {
+    uint64_t context = 0;
+    Event event = 0;
+    if (const Status status = context_of(stream, context); status != kSuccess) return status;
+    if (const Status status = record(stream, context, event); status != kSuccess) return status;
+    const Status status = synchronize(event);
+    recycle(event);
+    return status;
+  }
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
   const CUresult result = driver_.cuStreamSynchronize(to_stream(stream));
@@ -388,9 +486,23 @@ Status CudaDevice::fill_words(Address destination, uint32_t word, uint64_t size,
 
 /// The system's figure, because the driver has none.
 Status CudaDevice::host_memory(uint64_t& available) {
-  available = os::available_memory();
-  if (available != 0) return kSuccess;
-  return fail(GPUPOOL_ERROR_UNAVAILABLE, "the system does not say how much memory is available");
+  os::HostMemory host;
+  if (!os::read_host_memory(host))
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the system does not say how much memory is available");
+  available = host.available;
+  return kSuccess;
+}
+
+/// The driver locks as much of the host's memory as it is told to, and then the kernel ends a process. So a
+/// sixteenth of what is available stays, for whatever else the process does.
+Status CudaDevice::check_host(Kind kind, uint64_t size) {
+  uint64_t available = 0;
+  const bool is_of_host = kind == Kind::pinned || is_integrated();
+  if (!is_of_host || host_memory(available) != kSuccess || size <= available - available / 16)
+    return kSuccess;
+  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY,
+              "%" PRIu64 " bytes are wanted of the host, which has %" PRIu64 " available for this process",
+              size, available);
 }
 
 Status CudaDevice::transfer(Address destination, Address source, uint64_t size, Stream stream) {

@@ -3,7 +3,6 @@
 // open one.
 #pragma once
 
-#include <atomic>
 #include <vector>
 
 #include "device/cuda/api.hpp"
@@ -20,6 +19,8 @@ namespace gpupool::internal {
 struct CudaDeviceSetup {
   DeviceInfo info;
   cuda::CUcontext context = nullptr;
+  bool is_primary = false;            // the context
+  unsigned long long context_id = 0;  // 0: the driver has no numbers
   /// Other devices that may use the memory, without duplicates.
   std::vector<cuda::CUdevice> peers;
   bool shareable_chunks = false;
@@ -39,6 +40,7 @@ class CudaDevice final : public Device {
   const DeviceInfo& info() const noexcept override { return setup_.info; }
   Status free_memory(uint64_t& free) override;
   uint64_t now_ns() noexcept override;
+  bool is_lost() noexcept override;
 
   Status reserve_addresses(uint64_t size, Address& base) override;
   Status release_addresses(Address base, uint64_t size) override;
@@ -58,13 +60,14 @@ class CudaDevice final : public Device {
   Status allocate(Kind kind, uint64_t size, Stream stream, Address& address) override;
   Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) override;
 
-  Status record(Stream stream, Event& event) override;
+  Status context_of(Stream stream, uint64_t& context) override;
+  Status record(Stream stream, uint64_t context, Event& event) override;
   Status query(Event event, bool& passed) override;
-  Status query_stream(Stream stream, bool& idle) override;
   Status wait(Stream stream, Event event) override;
   Status synchronize(Event event) override;
   void recycle(Event event) noexcept override;
-  Status synchronize_all() override;
+  Status synchronize_all(uint64_t context) override;
+  Status is_capturing(Stream stream, bool& capturing) override;
   /// An invalidated capture, which has no number from the driver, is UINT64_MAX until it ends. The legacy
   /// default stream is never captured, but other streams' captures can make it unusable: the driver says
   /// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and asking does not end that capture.
@@ -82,19 +85,29 @@ class CudaDevice final : public Device {
   void name_asleep(Address, uint64_t, const char*) noexcept override {}
   Status begin_inspecting() override;
   Status inspect(std::span<const Look> looks, Address report, Stream stream) override;
-  void annotate(Address address, uint64_t size, Standing standing) noexcept override {
-    if (setup_.info.annotates) sanitizer_.annotate(address, size, standing);
+  void annotate(Address address, uint64_t size, Accessibility accessibility) noexcept override {
+    if (setup_.info.annotates) sanitizer_.annotate(address, size, accessibility);
   }
 
  private:
-  CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }
+  CudaScope enter(CaptureSafety safety, uint64_t context = 0) const noexcept {
+    return {driver_, context == 0 ? setup_.context : reinterpret_cast<cuda::CUcontext>(context), safety};
+  }
+  /// For giving back chunks and addresses, which belong to no context.
+  CudaScope enter_to_release() const noexcept {
+    return {driver_, lost_.load(std::memory_order_relaxed) ? nullptr : setup_.context, CaptureSafety::unsafe};
+  }
+  bool is_context_there() const noexcept;
   Status allocate_device(uint64_t size, Address& address);
+  bool is_integrated() const noexcept {
+    return (setup_.info.capabilities & GPUPOOL_CAPABILITY_INTEGRATED) != 0;
+  }
+  /// OUT_OF_MEMORY if memory of this kind is the host's, and the process cannot have so much of it.
+  Status check_host(Kind kind, uint64_t size);
 
   const CudaDriver& driver_;
   const CudaDeviceSetup setup_;
-  // Cleared for good once the driver refuses shareable chunks.
-  std::atomic<bool> shareable_chunks_;
-
+  std::atomic<bool> lost_{false};
   PeerAccess peers_;
   SpareEvents events_;
   CudaInspection inspection_;

@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/log.hpp"
 #include "device/cuda/cuda.hpp"
 #include "device/cuda/device.hpp"
+#include "device/cuda/primary_context.hpp"
+#include "os/host_memory.hpp"
 
 namespace gpupool::internal {
 namespace {
@@ -37,6 +40,8 @@ void write_id(const cuda::CUuuid& uuid, DeviceInfo& info) {
 
 Status read_identity(const CudaDriver& driver, CUdevice device, DeviceInfo& info) {
   info.backend = GPUPOOL_BACKEND_CUDA;
+  info.backend_name = "cuda";
+  info.ends_before_process = true;
   info.ordinal = device;
   CUresult result = driver.cuDeviceGetName(info.name, static_cast<int>(sizeof info.name), device);
   if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceGetName(device %d)", device);
@@ -67,10 +72,11 @@ Status read_granularity(const CudaDriver& driver, const CudaDeviceSetup& setup, 
 }
 
 Status read_capabilities(const CudaDriver& driver, CudaDeviceSetup& setup) {
-  int major = 0, minor = 0, managed = 0, vmm = 0, shareable = 0, rdma = 0;
+  int major = 0, minor = 0, integrated = 0, managed = 0, vmm = 0, shareable = 0, rdma = 0;
   const std::pair<cuda::CUdevice_attribute, int*> attributes[] = {
       {cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
       {cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+      {cuda::CU_DEVICE_ATTRIBUTE_INTEGRATED, &integrated},
       {cuda::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, &managed},
       {cuda::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &vmm},
       {cuda::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &shareable},
@@ -85,12 +91,60 @@ Status read_capabilities(const CudaDriver& driver, CudaDeviceSetup& setup) {
   setup.info.compute_capability = major * 10 + minor;
   setup.shareable_chunks = shareable != 0;
   setup.rdma_chunks = rdma != 0;
+  if (integrated != 0) {
+    setup.info.capabilities |= GPUPOOL_CAPABILITY_INTEGRATED;
+    os::HostMemory host;  // a container may have less than the machine
+    if (os::read_host_memory(host)) setup.info.total = std::min(setup.info.total, host.total);
+  }
   if (managed != 0) setup.info.capabilities |= GPUPOOL_CAPABILITY_MANAGED;
   if (rdma != 0) setup.info.capabilities |= GPUPOOL_CAPABILITY_RDMA;
   setup.info.granularity = kSegmentGranularity;
   if (vmm == 0) return kSuccess;
   setup.info.capabilities |= GPUPOOL_CAPABILITY_VMM;
-  return read_granularity(driver, setup, setup.info.granularity);
+  return kSuccess;
+}
+
+/// Whether the driver refuses to create a chunk of this kind, for any other reason than a lack of memory.
+Status try_chunk(const CudaDriver& driver, const CudaDeviceSetup& setup, bool& is_refused) {
+  const auto properties =
+      cuda_chunk_properties(setup.info.ordinal, setup.shareable_chunks, setup.rdma_chunks);
+  cuda::CUmemGenericAllocationHandle chunk = 0;
+  CUresult result = driver.cuMemCreate(&chunk, setup.info.granularity, &properties, 0);
+  is_refused = result == cuda::CUDA_ERROR_NOT_PERMITTED || result == cuda::CUDA_ERROR_NOT_SUPPORTED;
+  if (result != CUDA_SUCCESS) return kSuccess;
+  result = driver.cuMemRelease(chunk);
+  return result == CUDA_SUCCESS ? kSuccess
+                                : cuda_failed(result, "cuMemRelease(device %d)", setup.info.ordinal);
+}
+
+/// Some containers and virtual GPUs forbid what the device claims to support. What chunks can be is found by
+/// creating one: shareable, then not; without RDMA, shareable, then not. If no kind is allowed, the device
+/// has segments only.
+Status settle_chunks(const CudaDriver& driver, CudaDeviceSetup& setup) {
+  if ((setup.info.capabilities & GPUPOOL_CAPABILITY_VMM) == 0) return kSuccess;
+  const CudaScope scope(driver, setup.context, CaptureSafety::unsafe);
+  if (scope.status() != kSuccess) return scope.status();
+  const bool can_share = setup.shareable_chunks;
+  for (;;) {
+    bool is_refused = false;
+    Status status = read_granularity(driver, setup, setup.info.granularity);
+    if (status == kSuccess) status = try_chunk(driver, setup, is_refused);
+    if (status != kSuccess || !is_refused) return status;
+    if (setup.shareable_chunks) {
+      setup.shareable_chunks = false;
+    } else if (setup.rdma_chunks) {
+      setup.shareable_chunks = can_share;
+      setup.rdma_chunks = false;
+      setup.info.capabilities &= ~uint32_t{GPUPOOL_CAPABILITY_RDMA};
+    } else {
+      break;
+    }
+  }
+  setup.info.capabilities &= ~uint32_t{GPUPOOL_CAPABILITY_VMM};
+  setup.info.granularity = kSegmentGranularity;
+  log_line(GPUPOOL_LOG_WARNING, "CUDA device %d refuses to create chunks here: it has segments only",
+           setup.info.ordinal);
+  return kSuccess;
 }
 
 Status add_peers(const CudaDriver& driver, std::span<const int32_t> peers, CudaDeviceSetup& setup) {
@@ -101,12 +155,6 @@ Status add_peers(const CudaDriver& driver, std::span<const int32_t> peers, CudaD
     if (!known) setup.peers.push_back(peer);
   }
   return kSuccess;
-}
-
-Status retain_primary(const CudaDriver& driver, CUdevice device, CUcontext& context) {
-  const CUresult result = driver.cuDevicePrimaryCtxRetain(&context, device);
-  return result == CUDA_SUCCESS ? kSuccess
-                                : cuda_failed(result, "cuDevicePrimaryCtxRetain(device %d)", device);
 }
 
 /// The caller's current context if it belongs to the device, else null.
@@ -126,24 +174,16 @@ Status find_current(const CudaDriver& driver, CUdevice device, CUcontext& contex
 /// If the primary context is used, it is retained for ever, because the code that made it current may release
 /// it before the pool does. The caller must keep a context of its own; in that case the primary one is not
 /// created, which would cost hundreds of MiB.
-Status choose_context(const CudaDriver& driver, CUdevice device, CUcontext& context) {
+Status choose_context(const CudaDriver& driver, CUdevice device, CudaDeviceSetup& setup) {
   CUcontext current = nullptr;
   if (const Status status = find_current(driver, device, current); status != kSuccess) return status;
-  if (current == nullptr) return retain_primary(driver, device, context);
-  unsigned flags = 0;
-  int active = 0;
-  CUresult result = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxGetState(device %d)", device);
-  if (active != 0) {
-    CUcontext primary = nullptr;
-    if (const Status status = retain_primary(driver, device, primary); status != kSuccess) return status;
-    if (primary != current) {
-      result = driver.cuDevicePrimaryCtxRelease_v2(device);
-      if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxRelease(device %d)", device);
-    }
-  }
-  context = current;
-  return kSuccess;
+  setup.is_primary = current == nullptr;
+  setup.context = current;
+  const Status status = current == nullptr ? retain_primary(driver, device, setup.context)
+                                           : retain_if_primary(driver, device, current, setup.is_primary);
+  if (status != kSuccess || driver.cuCtxGetId == nullptr) return status;
+  const CUresult result = driver.cuCtxGetId(setup.context, &setup.context_id);
+  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuCtxGetId");
 }
 
 Status count_devices(const CudaDriver& driver, int32_t& count) {
@@ -193,7 +233,8 @@ Status open_cuda(int32_t ordinal, std::span<const int32_t> peers, std::unique_pt
   Status status = read_identity(*driver, ordinal, setup.info);
   if (status == kSuccess) status = read_capabilities(*driver, setup);
   if (status == kSuccess) status = add_peers(*driver, peers, setup);
-  if (status == kSuccess) status = choose_context(*driver, ordinal, setup.context);
+  if (status == kSuccess) status = choose_context(*driver, ordinal, setup);
+  if (status == kSuccess) status = settle_chunks(*driver, setup);
   if (status != kSuccess) return status;
   setup.info.is_under_sanitizer = setup.info.annotates = ComputeSanitizer::is_present();
   device = std::make_unique<CudaDevice>(*driver, std::move(setup));

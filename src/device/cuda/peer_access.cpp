@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "device/cuda/primary_context.hpp"
 #include "device/cuda/scope.hpp"
 
 namespace gpupool::internal {
@@ -74,11 +75,10 @@ Status PeerAccess::enable(cuda::CUcontext context) {
 
 Status PeerAccess::enable_one(cuda::CUdevice peer, cuda::CUcontext context) {
   cuda::CUcontext peer_context = nullptr;
-  CUresult result = driver_.cuDevicePrimaryCtxRetain(&peer_context, peer);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxRetain(device %d)", peer);
+  if (const Status status = retain_primary(driver_, peer, peer_context); status != kSuccess) return status;
   const CudaScope scope(driver_, peer_context, CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
-  result = driver_.cuCtxEnablePeerAccess(context, 0);
+  const CUresult result = driver_.cuCtxEnablePeerAccess(context, 0);
   if (result == CUDA_SUCCESS || result == cuda::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return kSuccess;
   return cuda_failed(result, "cuCtxEnablePeerAccess(of device %d, for device %d)",
                      access_.front().location.id, peer);

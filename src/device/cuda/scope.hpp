@@ -10,9 +10,9 @@ namespace gpupool::internal {
 /// captures a graph in global mode.
 enum class CaptureSafety { safe, unsafe };
 
-/// For its lifetime, `context` is current on this thread, and with `unsafe` the thread's capture mode is
-/// relaxed, because the pool's work on its own memory belongs to no graph. Afterwards both are restored. Once
-/// the driver has gone, it calls nothing, not even at the end.
+/// For its lifetime, `context` is current on this thread (null: whatever is), and with `unsafe` the thread's
+/// capture mode is relaxed, because the pool's work on its own memory belongs to no graph. Afterwards both
+/// are restored. Once the driver has gone, it calls nothing, not even at the end.
 class CudaScope {
  public:
   CudaScope(const CudaDriver& driver, cuda::CUcontext context, CaptureSafety safety) noexcept
@@ -37,6 +37,7 @@ class CudaScope {
 
  private:
   Status make_current(cuda::CUcontext context) noexcept {
+    if (context == nullptr) return kSuccess;
     cuda::CUcontext current = nullptr;
     if (const auto result = driver_.cuCtxGetCurrent(&current); result != cuda::CUDA_SUCCESS) {
       return cuda_failed(result, "cuCtxGetCurrent");

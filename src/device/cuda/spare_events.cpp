@@ -3,27 +3,33 @@
 
 namespace gpupool::internal {
 
-Status SpareEvents::take(cuda::CUevent& event) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!spare_.empty()) {
-      event = spare_.back();
-      spare_.pop_back();
-      return kSuccess;
-    }
-    if (spare_.capacity() <= count_) spare_.reserve(2 * count_ + 16);
+Status SpareEvents::take(uint64_t context, cuda::CUevent& event) {
+  const std::lock_guard lock(mutex_);
+  const bool is_foreign = context != 0;
+  if (!is_foreign && !spare_.empty()) {
+    event = spare_.back();
+    spare_.pop_back();
+    return kSuccess;
+  }
+  if (is_foreign) foreign_.reserve(foreign_.size() + 1);
+  if (!is_foreign && spare_.capacity() <= count_) spare_.reserve(2 * count_ + 16);
+  const cuda::CUresult result = driver_.cuEventCreate(&event, cuda::CU_EVENT_DISABLE_TIMING);
+  if (result != cuda::CUDA_SUCCESS) return cuda_failed(result, "cuEventCreate");
+  if (is_foreign) {
+    foreign_.insert(event);
+  } else {
     ++count_;
   }
-  const cuda::CUresult result = driver_.cuEventCreate(&event, cuda::CU_EVENT_DISABLE_TIMING);
-  if (result == cuda::CUDA_SUCCESS) return kSuccess;
-  const std::lock_guard lock(mutex_);
-  --count_;
-  return cuda_failed(result, "cuEventCreate");
+  return kSuccess;
 }
 
 void SpareEvents::keep(cuda::CUevent event) noexcept {
   const std::lock_guard lock(mutex_);
-  spare_.push_back(event);
+  if (!foreign_.empty() && foreign_.erase(event) != 0) {
+    (void)driver_.cuEventDestroy_v2(event);
+  } else {
+    spare_.push_back(event);
+  }
 }
 
 void SpareEvents::destroy_all() noexcept {

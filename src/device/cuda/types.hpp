@@ -42,6 +42,7 @@ enum CUresult : unsigned {
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
   CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
+  CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
   CUDA_ERROR_NOT_PERMITTED = 800,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_SYSTEM_NOT_READY = 802,
@@ -53,6 +54,7 @@ enum CUresult : unsigned {
 };
 
 enum CUdevice_attribute : unsigned {
+  CU_DEVICE_ATTRIBUTE_INTEGRATED = 18,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
@@ -150,7 +152,6 @@ struct CUmemAccessDesc {
   X(cuCtxPushCurrent_v2, CUresult(CUcontext))                                                          \
   X(cuCtxPopCurrent_v2, CUresult(CUcontext*))                                                          \
   X(cuCtxEnablePeerAccess, CUresult(CUcontext, unsigned))                                              \
-  X(cuCtxSynchronize, CUresult())                                                                      \
   X(cuThreadExchangeStreamCaptureMode, CUresult(CUstreamCaptureMode*))                                 \
   X(cuMemGetInfo_v2, CUresult(size_t*, size_t*))                                                       \
   X(cuMemAddressReserve, CUresult(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long))      \
@@ -171,6 +172,8 @@ struct CUmemAccessDesc {
   X(cuMemFree_v2, CUresult(CUdeviceptr))                                                               \
   X(cuMemHostAlloc, CUresult(void**, size_t, unsigned))                                                \
   X(cuMemFreeHost, CUresult(void*))                                                                    \
+  X(cuMemHostRegister_v2, CUresult(void*, size_t, unsigned))                                           \
+  X(cuMemHostUnregister, CUresult(void*))                                                              \
   X(cuMemAllocManaged, CUresult(CUdeviceptr*, size_t, unsigned))                                       \
   X(cuMemcpyAsync, CUresult(CUdeviceptr, CUdeviceptr, size_t, CUstream))                               \
   X(cuMemsetD8Async, CUresult(CUdeviceptr, unsigned char, size_t, CUstream))                           \
@@ -187,7 +190,8 @@ struct CUmemAccessDesc {
   X(cuEventSynchronize, CUresult(CUevent))                                                             \
   X(cuStreamCreate, CUresult(CUstream*, unsigned))                                                     \
   X(cuStreamDestroy_v2, CUresult(CUstream))                                                            \
-  X(cuStreamQuery, CUresult(CUstream))                                                                 \
+  X(cuStreamIsCapturing, CUresult(CUstream, CUstreamCaptureStatus*))                                   \
+  X(cuStreamGetCtx, CUresult(CUstream, CUcontext*))                                                    \
   X(cuStreamSynchronize, CUresult(CUstream))                                                           \
   X(cuStreamWaitEvent, CUresult(CUstream, CUevent, unsigned))
 
@@ -195,6 +199,9 @@ namespace gpupool::internal::cuda {
 
 /// cuDeviceGetUuid_v2, since CUDA 11.4: of a MIG instance too.
 using DeviceGetUuidV2 = CUresult(CUuuid*, CUdevice);
+
+/// cuCtxGetId, since CUDA 12.0. No other context of the process ever has the same number.
+using CtxGetId = CUresult(CUcontext, unsigned long long*);
 
 /// cuStreamGetCaptureInfo_v2, since CUDA 11.3.
 using StreamGetCaptureInfoV2 = CUresult(CUstream, CUstreamCaptureStatus*, uint64_t*, CUgraph*,

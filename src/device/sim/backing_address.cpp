@@ -20,7 +20,7 @@ class AddressBacking final : public SimBacking {
 
   Status reserve(uint64_t size, uint64_t alignment, Address& base) override {
     if (addresses_.reserve(size, alignment, base)) return kSuccess;
-    return fail_driver(GPUPOOL_ERROR_DRIVER, driver_code::kOutOfMemory,
+    return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
                        "simulated device: no %llu bytes of addresses are free below 2^47",
                        static_cast<unsigned long long>(size));
   }

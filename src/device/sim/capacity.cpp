@@ -27,6 +27,25 @@ Status SimCapacity::charge(uint64_t size) {
                      Long{device_});
 }
 
+Status SimCapacity::pin(uint64_t size) {
+  if (is_integrated_) return charge(size);
+  if (size > host_free()) {
+    return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
+                       "simulated device: %llu bytes of the host wanted, %llu can be page-locked", Long{size},
+                       Long{host_free()});
+  }
+  pinned_ += size;
+  return kSuccess;
+}
+
+void SimCapacity::unpin(uint64_t size) noexcept {
+  if (is_integrated_) {
+    refund(size);
+  } else {
+    pinned_ -= size;
+  }
+}
+
 void SimCapacity::refund(uint64_t size) noexcept {
   used_ -= size;
   if (shared_ != nullptr) shared_->refund(size);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device/device.hpp"
+#include "device/sim/settings.hpp"
 #include "device/sim/shared.hpp"
 
 namespace gpupool::internal {
@@ -15,7 +16,8 @@ namespace gpupool::internal {
 /// Not thread-safe: the device's lock is held.
 class SimCapacity {
  public:
-  SimCapacity(uint64_t device, uint64_t host) noexcept : device_(device), host_(host) {}
+  explicit SimCapacity(const SimSettings& settings) noexcept
+      : device_(settings.capacity), host_(settings.host), is_integrated_(settings.is_integrated) {}
   SimCapacity(const SimCapacity&) = delete;
   SimCapacity& operator=(const SimCapacity&) = delete;
 
@@ -31,13 +33,14 @@ class SimCapacity {
   void refund(uint64_t size) noexcept;
 
   /// Host memory that can still be page-locked.
-  uint64_t host_free() const noexcept { return host_ - pinned_; }
-  void pin(uint64_t size) noexcept { pinned_ += size; }
-  void unpin(uint64_t size) noexcept { pinned_ -= size; }
+  uint64_t host_free() const noexcept { return is_integrated_ ? free() : host_ - pinned_; }
+  Status pin(uint64_t size);
+  void unpin(uint64_t size) noexcept;
 
  private:
   uint64_t device_;
   uint64_t host_;
+  bool is_integrated_;
   uint64_t used_ = 0;
   uint64_t pinned_ = 0;
   std::unique_ptr<SimShared> shared_;  // null: this process has the device to itself

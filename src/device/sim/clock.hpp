@@ -29,6 +29,7 @@ class SimClock {
   explicit SimClock(double price_scale, bool is_real = false)
       : price_scale_(price_scale), is_real_(is_real) {}
 
+  bool is_real() const noexcept { return is_real_; }
   uint64_t now() const noexcept { return is_real_ ? elapsed() : now_.load(std::memory_order_relaxed); }
   void advance(uint64_t nanoseconds) noexcept { advance_to(later(now(), nanoseconds)); }
   void advance_to(uint64_t time) noexcept {

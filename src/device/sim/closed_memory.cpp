@@ -14,17 +14,17 @@ Address end_of(Address address, uint64_t size) noexcept {
 
 }  // namespace
 
-void ClosedMemory::annotate(Address address, uint64_t size, Standing standing) noexcept {
+void ClosedMemory::annotate(Address address, uint64_t size, Accessibility accessibility) noexcept {
   if (size == 0) return;
   if (is_host_ && !tools_) tools_.emplace();
-  switch (standing) {
-    case Standing::open: open(address, size); return;
-    case Standing::closed: close(address, size); return;
-    case Standing::block:
+  switch (accessibility) {
+    case Accessibility::open: open(address, size); return;
+    case Accessibility::closed: close(address, size); return;
+    case Accessibility::block:
       open(address, size);
       if (has_tools()) tools_->begin_block(address, size);
       return;
-    case Standing::freed:
+    case Accessibility::freed:
       if (has_tools()) tools_->end_block(address);
       close(address, size);
       return;

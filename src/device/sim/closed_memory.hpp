@@ -23,7 +23,7 @@ class ClosedMemory {
   ~ClosedMemory() { open(0, ~uint64_t{0}); }
 
   /// What the pool says: see Device::annotate. If the host has no memory for the records, more stays open.
-  void annotate(Address address, uint64_t size, Standing standing) noexcept;
+  void annotate(Address address, uint64_t size, Accessibility accessibility) noexcept;
 
   /// The first closed address among these.
   std::optional<Address> first_in(Address address, uint64_t size) const noexcept;

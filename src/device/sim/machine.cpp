@@ -64,11 +64,12 @@ void fill_bytes(void* to, uint32_t word, uint64_t size) noexcept {
 SimMachine::SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressSpace& addresses)
     : clock(settings.price_scale, settings.real_time),
       streams(ordinal, settings.strict_streams, clock, faults),
-      memory(ordinal, settings.capacity, settings.host,
-             settings.data ? make_host_backing() : make_address_backing(addresses), faults) {
+      memory(ordinal, settings, settings.data ? make_host_backing() : make_address_backing(addresses),
+             faults) {
   info.backend = GPUPOOL_BACKEND_SIM;
   info.ordinal = ordinal;
   info.capabilities = GPUPOOL_CAPABILITY_VMM | GPUPOOL_CAPABILITY_MANAGED;
+  if (settings.is_integrated) info.capabilities |= GPUPOOL_CAPABILITY_INTEGRATED;
   info.total = settings.capacity;
   info.granularity = kSimGranularity;
   info.compute_capability = 90;

@@ -148,14 +148,10 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
     return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
                        "simulated device: %llu bytes in one block are too many", Long{size});
   }
-  const uint64_t taken = kind == Kind::pinned ? 0 : size;
-  if (kind == Kind::pinned && size > capacity_.host_free()) {
-    return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
-                       "simulated device: %llu bytes of the host wanted, %llu can be page-locked", Long{size},
-                       Long{capacity_.host_free()});
-  }
-  if (const Status status = capacity_.charge(taken); status != kSuccess) return status;
-  Defer undo([&] { capacity_.refund(taken); });
+  const bool is_pinned = kind == Kind::pinned;
+  const Status charged = is_pinned ? capacity_.pin(size) : capacity_.charge(size);
+  if (charged != kSuccess) return charged;
+  Defer undo([&] { is_pinned ? capacity_.unpin(size) : capacity_.refund(size); });
   // Every device can use pinned memory, and managed memory goes where it is used.
   const SimDeviceSet accessors = kind == Kind::device ? allocation_accessors_ : kAllSimDevices;
   auto entry = made_ahead<Extents>({size, 0, 0, kind, accessors, false, {}});
@@ -163,7 +159,6 @@ Status SimMemory::allocate(Kind kind, uint64_t size, Address& address) {
   if (const Status status = back(size, entry.mapped(), found); status != kSuccess) return status;
   insert_at(extents_, found, std::move(entry));
   undo.cancel();
-  if (kind == Kind::pinned) capacity_.pin(size);
   address = found;
   return kSuccess;
 }

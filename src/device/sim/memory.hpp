@@ -44,14 +44,14 @@ class SimMemory {
     uint64_t size = 0;
   };
 
-  SimMemory(int32_t ordinal, uint64_t capacity, uint64_t host, std::unique_ptr<SimBacking> backing,
+  SimMemory(int32_t ordinal, const SimSettings& settings, std::unique_ptr<SimBacking> backing,
             SimFaults& faults)
       : ordinal_(ordinal),
         allocation_accessors_(sim_device_set(ordinal)),
         faults_(faults),
         backing_(std::move(backing)),
         closed_(backing_->has_data()),
-        capacity_(capacity, host),
+        capacity_(settings),
         chunks_(*backing_, capacity_, faults),
         reservations_(*backing_, faults) {}
   SimMemory(const SimMemory&) = delete;

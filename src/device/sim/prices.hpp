@@ -54,8 +54,10 @@ inline constexpr double kMallocShare = 0.85;
 inline constexpr double kAddress = 6000;
 inline constexpr double kEventRecord = 190;
 inline constexpr double kEventQuery = 144;
-/// Also the query whether a stream is capturing.
+/// What a stream captures, and a wait for it.
 inline constexpr double kStreamQuery = 171;
+/// Whether a stream captures, or which context it belongs to (measured on an H100).
+inline constexpr double kStreamState = 22;
 inline constexpr double kStreamWait = 323;
 inline constexpr double kMemoryInfo = 3800;
 /// Exporting a chunk, and importing one: not measured, and taken to be as much as creating one.

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdio>
 
-#include "device/sim/sim.hpp"
 #include "os/mutex.hpp"
 #include "os/process.hpp"
 

@@ -27,6 +27,10 @@ Status find_sim(int32_t ordinal, SimState*& state);
 /// A new device, not yet stored anywhere. Fails if it cannot be shared as the environment asks.
 Status make_sim_machine(int32_t ordinal, const SimSettings& settings, std::unique_ptr<SimMachine>& machine);
 
+/// From now on a forked child has new devices, and its own copy of the memory of inherited blocks. Call it
+/// once, before registering fork handlers for any lock that is held while a device is called.
+void sim_watch_fork() noexcept;
+
 /// Holds the lock of every existing device, for operations on the memory of several.
 class AllSims {
  public:

@@ -22,7 +22,7 @@ Status SimReservations::reserve(uint64_t size, Address& base) {
                           Long{size});
   }
   if (size > kSimMaxReservation || size > kSimAddressSpace - reserved_) {
-    return fail_driver(GPUPOOL_ERROR_DRIVER, driver_code::kOutOfMemory,
+    return fail_driver(GPUPOOL_ERROR_OUT_OF_MEMORY, driver_code::kOutOfMemory,
                        "simulated device: %llu bytes of addresses beyond %llu reserved are too many",
                        Long{size}, Long{reserved_});
   }

@@ -51,7 +51,7 @@ Status SimScript::set(std::string_view text) {
     const std::string_view entry = text.substr(0, comma);
     if (!parse_entry(entry, table)) {
       return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "sim script: '%.*s' is not understood",
-                  static_cast<int>(std::min<size_t>(entry.size(), 200)), entry.data());
+                  static_cast<int>(std::min<size_t>(entry.size(), 64)), entry.data());
     }
     more = comma != std::string_view::npos;
     if (more) text.remove_prefix(comma + 1);

@@ -55,6 +55,11 @@ constexpr Part kParts[] = {
        settings.data = value == "1";
        return value == "0" || value == "1";
      }},
+    {"integrated", "0 or 1",
+     [](std::string_view value, SimSettings& settings) {
+       settings.is_integrated = value == "1";
+       return value == "0" || value == "1";
+     }},
     {"price_scale", "a number above 0, at most 1e6",
      [](std::string_view value, SimSettings& settings) {
        return parse_number(value, settings.price_scale) && is_price_scale(settings.price_scale);
@@ -73,12 +78,13 @@ constexpr Part kParts[] = {
 
 Status parse_part(std::string_view text, SimSettings& settings) {
   const std::string_view key = text.substr(0, text.find('='));
-  const int shown = static_cast<int>(std::min<size_t>(text.size(), 200));
+  const int shown = static_cast<int>(std::min<size_t>(text.size(), 48));
   const auto part =
       std::find_if(std::begin(kParts), std::end(kParts), [key](const Part& each) { return each.key == key; });
   if (part == std::end(kParts)) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT,
-                "GPUPOOL_SIM: '%.*s' is none of capacity=, host=, data=, price_scale=, streams= and time=",
+                "GPUPOOL_SIM: '%.*s' is none of capacity=, host=, data=, integrated=, price_scale=, streams= "
+                "and time=",
                 shown, text.data());
   }
   const bool has_value = key.size() < text.size();

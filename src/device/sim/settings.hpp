@@ -16,13 +16,14 @@ struct SimSettings {
   bool real_time = false;             // calls take the time that they cost
   bool strict_streams = false;        // a number is a stream only once created
   uint64_t host = uint64_t{1} << 40;  // host memory that can be page-locked
+  bool is_integrated = false;         // the host's memory is the device's
 };
 
 /// Sets what is not zero in `config`.
 Status sim_settings_from(const gpupool_sim_config_t& config, SimSettings& settings);
 
-/// Reads "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB,time=real". Sizes are written as
-/// for gpupool_parse_size.
+/// Reads "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB,time=real,integrated=0". Sizes are
+/// written as for gpupool_parse_size.
 Status sim_settings_from(std::string_view text, SimSettings& settings);
 
 /// What GPUPOOL_SIM says, if it is set.

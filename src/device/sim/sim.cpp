@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/interrupts.hpp"
 #include "device/sim/prices.hpp"
 #include "device/sim/registry.hpp"
 
@@ -140,29 +141,70 @@ class SimDevice final : public Device {
 
   // ---- order
 
-  Status record(Stream stream, Event& event) override {
-    return call(Call::event_record, price::kEventRecord,
-                [&] { return machine_.streams.record(stream, event); });
+  // Streams and events of another device are in that device's time; a context is a device's number plus one.
+
+  Status context_of(Stream stream, uint64_t& context) override {
+    const uint64_t found = context_of_stream(stream);
+    return call(Call::query, price::kStreamState, [&] {
+      context = found;
+      return kSuccess;
+    });
+  }
+  Status record(Stream stream, uint64_t context, Event& event) override {
+    const auto record = [&](SimStreams& streams) { return streams.record(stream, event); };
+    return on_streams(Call::event_record, price::kEventRecord, context, record);
   }
   Status query(Event event, bool& passed) override {
-    return call(Call::query, price::kEventQuery, [&] { return machine_.streams.query(event, passed); });
-  }
-  Status query_stream(Stream stream, bool& idle) override {
-    return call(Call::query, price::kStreamQuery,
-                [&] { return machine_.streams.query_stream(stream, idle); });
+    const auto query = [&](SimStreams& streams) { return streams.query(event, passed); };
+    return on_streams(Call::query, price::kEventQuery, context_of_event(event), query);
   }
   Status wait(Stream stream, Event event) override {
-    return call(Call::stream_wait, price::kStreamWait, [&] { return machine_.streams.wait(stream, event); });
+    const uint64_t context = context_of_event(event);
+    if (context == 0) {
+      return call(Call::stream_wait, price::kStreamWait,
+                  [&] { return machine_.streams.wait(stream, event); });
+    }
+    uint64_t nanoseconds = 0;
+    const auto ask = [&](SimStreams& streams) { return streams.remaining(event, nanoseconds); };
+    const Status status = on_streams(Call::stream_wait, price::kStreamWait, context, ask);
+    if (status != kSuccess) return status;
+    const std::lock_guard lock(state_.mutex);
+    return attempt([&] { return machine_.streams.wait_for_other(stream, nanoseconds); });
   }
   Status synchronize(Event event) override {
-    return call(Call::host_wait, price::kEventQuery, [&] { return machine_.streams.synchronize(event); });
+    const uint64_t context = context_of_event(event);
+    const auto synchronize = [&](SimStreams& streams) { return streams.synchronize(event); };
+    if (context != 0) return on_streams(Call::host_wait, price::kEventQuery, context, synchronize);
+    return wait_until_passed(
+        price::kEventQuery, [&] { return machine_.streams.synchronize(event); },
+        [&](bool& passed) { return machine_.streams.query(event, passed); });
   }
   void recycle(Event event) noexcept override {
-    const std::lock_guard lock(state_.mutex);
-    machine_.streams.recycle(event);
+    const uint64_t context = context_of_event(event);
+    if (context == 0) {
+      const std::lock_guard lock(state_.mutex);
+      return machine_.streams.recycle(event);
+    }
+    const AllSims all;
+    if (SimMachine* const other = all.machines()[context - 1]) other->streams.recycle(event);
   }
-  Status synchronize_all() override {
-    return call(Call::host_wait, price::kStreamQuery, [&] { return machine_.streams.synchronize_context(); });
+  Status synchronize_all(uint64_t context) override {
+    const auto synchronize = [](SimStreams& streams) {
+      streams.synchronize_all();
+      return kSuccess;
+    };
+    const double cost = price::at(price::kMallocPair, 0);
+    if (context != 0) return on_streams(Call::host_wait, cost, context, synchronize);
+    return wait_until_passed(
+        cost, [&] { return synchronize(machine_.streams); },
+        [&](bool& passed) {
+          passed = machine_.streams.are_all_idle();
+          return kSuccess;
+        });
+  }
+  Status is_capturing(Stream stream, bool& capturing) override {
+    const auto ask = [&](SimStreams& streams) { return streams.is_capturing(stream, capturing); };
+    return on_streams(Call::query, price::kStreamState, context_of_stream(stream), ask);
   }
   Status capture_id(Stream stream, uint64_t& id) override {
     return call(Call::query, price::kStreamQuery, [&] { return machine_.streams.capture_id(stream, id); });
@@ -177,8 +219,9 @@ class SimDevice final : public Device {
     return call(Call::stream, 0, [&] { return machine_.streams.destroy(stream); });
   }
   Status synchronize_stream(Stream stream) override {
-    return call(Call::host_wait, price::kStreamQuery,
-                [&] { return machine_.streams.synchronize_stream(stream); });
+    return wait_until_passed(
+        price::kStreamQuery, [&] { return machine_.streams.synchronize_stream(stream); },
+        [&](bool& passed) { return machine_.streams.is_idle(stream, passed); });
   }
   Status copy(Address destination, Address source, uint64_t size, Stream stream) override {
     return attempt([&] {
@@ -229,9 +272,9 @@ class SimDevice final : public Device {
       return machine_.inspect(all.machines(), looks, report, stream);
     });
   }
-  void annotate(Address address, uint64_t size, Standing standing) noexcept override {
+  void annotate(Address address, uint64_t size, Accessibility accessibility) noexcept override {
     const std::lock_guard lock(state_.mutex);
-    machine_.memory.closed().annotate(address, size, standing);
+    machine_.memory.closed().annotate(address, size, accessibility);
   }
 
  private:
@@ -240,6 +283,46 @@ class SimDevice final : public Device {
     const std::lock_guard lock(state_.mutex);
     if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
     return attempt(action);
+  }
+
+  bool is_own(size_t device) const noexcept { return device == static_cast<size_t>(machine_.info.ordinal); }
+  uint64_t context_of_event(Event event) const noexcept {
+    const size_t device = machine_.streams.device_of(event);
+    return is_own(device) ? 0 : device + 1;
+  }
+  /// Numbers that no device has created are this device's.
+  uint64_t context_of_stream(Stream stream) const {
+    const size_t device = machine_.streams.device_of(stream);
+    if (is_own(device)) return 0;
+    const AllSims all;
+    const SimMachine* const other = all.machines()[device];
+    return other != nullptr && other->streams.has_created(stream) ? device + 1 : 0;
+  }
+
+  /// A call of this device about streams of a context.
+  template <class Action>
+  Status on_streams(Call kind, double cost, uint64_t context, Action&& action) {
+    if (context == 0) return call(kind, cost, [&] { return action(machine_.streams); });
+    return attempt([&]() -> Status {
+      const AllSims all;
+      if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
+      SimMachine* const other = all.machines()[context - 1];
+      if (other == nullptr) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device: no such device");
+      return action(other->streams);
+    });
+  }
+
+  /// A wait of the host. In the machine's time it may be long: then it can be interrupted, and holds no lock.
+  template <class Synchronize, class Query>
+  Status wait_until_passed(double cost, Synchronize&& synchronize, Query&& query) {
+    if (!machine_.clock.is_real() || !interrupts::are_possible())
+      return call(Call::host_wait, cost, synchronize);
+    const Status entered = call(Call::host_wait, cost, [] { return kSuccess; });
+    if (entered != kSuccess) return entered;
+    return interrupts::look_until_passed(GPUPOOL_WAIT_GPU, [&](bool& passed) {
+      const std::lock_guard lock(state_.mutex);
+      return query(passed);
+    });
   }
 
   /// Charged for each mapping that the range covers.
@@ -332,9 +415,9 @@ Status sim_advance(int32_t ordinal, uint64_t nanoseconds) {
   });
 }
 
-Status sim_capture(int32_t ordinal, Stream stream, bool begin) {
+Status sim_capture(int32_t ordinal, Stream stream, bool begin, bool alone) {
   return with_machine(ordinal, [&](SimMachine& machine) {
-    return begin ? machine.streams.begin_capture(stream) : machine.streams.end_capture(stream);
+    return begin ? machine.streams.begin_capture(stream, alone) : machine.streams.end_capture(stream);
   });
 }
 

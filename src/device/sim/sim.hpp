@@ -3,10 +3,11 @@
 // that of the machine.
 //
 // GPUPOOL_SIM in the environment says how devices behave from their first use on, until sim_configure:
-// "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB,time=real", each part optional; data is 1 for
-// host memory (default) or 0 for addresses only; streams is any (default) or strict, where only numbers from
-// gpupool_stream_create are streams; time is virtual (default) or real, where calls take as long as they
-// cost. A bad value makes every use of a device fail.
+// "capacity=8GiB,data=0,price_scale=2,streams=strict,host=64GiB,time=real,integrated=1", each part optional;
+// data is 1 for host memory (default) or 0 for addresses only; streams is any (default) or strict, where only
+// numbers from gpupool_stream_create are streams; time is virtual (default) or real, where calls take as long
+// as they cost; integrated=1 makes the host's memory the device's, as on small machines. A bad value makes
+// every use of a device fail.
 //
 // A call that breaks a rule is counted (sim_faults), fails with GPUPOOL_ERROR_DRIVER and CUDA's number and
 // message, and changes nothing. A kernel on a GPU would go wrong silently; here sim_work, copy and fill
@@ -43,18 +44,16 @@ Status sim_configure(int32_t ordinal, const gpupool_sim_config_t& config);
 Status sim_script(int32_t ordinal, const char* script);
 Status sim_work(int32_t ordinal, Stream stream, Address address, uint64_t size, uint64_t nanoseconds);
 Status sim_advance(int32_t ordinal, uint64_t nanoseconds);
-/// While a stream captures, these are faults: query_stream and synchronize_stream of it, query and
-/// synchronize of an event recorded in the capture, and a wait between inside and outside of it.
-Status sim_capture(int32_t ordinal, Stream stream, bool begin);
+/// While a stream captures, these are faults: synchronize_stream of it, query and synchronize of an event
+/// recorded in the capture, and a wait between inside and outside of it. With `alone`, so are capture_id,
+/// record and wait from another thread, which on a GPU end the capture or the process if they meet the
+/// beginning or the end of the capture.
+Status sim_capture(int32_t ordinal, Stream stream, bool begin, bool alone = false);
 /// Executes on `stream` what an ended capture recorded. If it fails midway, the earlier part is done.
 Status sim_launch(int32_t ordinal, uint64_t capture, Stream stream);
 /// Keeps the physical memory mapped at an address, as cuMemRetainAllocationHandle does, until called with
 /// address 0.
 Status sim_hold(int32_t ordinal, Address address);
 Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity);
-
-/// From now on a forked child has new devices, and its own copy of the memory of inherited blocks. Call it
-/// once, before registering fork handlers for any lock that is held while a device is called.
-void sim_watch_fork() noexcept;
 
 }  // namespace gpupool::internal

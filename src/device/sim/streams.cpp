@@ -38,6 +38,16 @@ Status SimStreams::refuse_in_capture(const char* call, Stream number) {
                         Long{number});
 }
 
+/// The same for a question or command that, on a GPU, ends the capture or the process if another thread
+/// captures there.
+Status SimStreams::find_own(const char* call, Stream number, SimStream*& stream) {
+  if (const Status status = find(call, number, stream); status != kSuccess) return status;
+  const bool is_free = stream->capture == 0 || stream->capturer == std::thread::id();
+  if (is_free || stream->capturer == std::this_thread::get_id()) return kSuccess;
+  return faults_.refuse(driver_code::kCaptureUnsupported,
+                        "%s is illegal: another thread captures on stream %#llx", call, Long{number});
+}
+
 // ---- streams
 
 Status SimStreams::create(Stream& number) {
@@ -58,10 +68,10 @@ Status SimStreams::destroy(Stream number) {
   return kSuccess;
 }
 
-Status SimStreams::query_stream(Stream number, bool& idle) {
+Status SimStreams::is_idle(Stream number, bool& idle) {
   SimStream* stream = nullptr;
-  if (const Status status = find("query_stream", number, stream); status != kSuccess) return status;
-  if (stream->capture != 0) return refuse_in_capture("query_stream", number);
+  if (const Status status = find("synchronize_stream", number, stream); status != kSuccess) return status;
+  if (stream->capture != 0) return refuse_in_capture("synchronize_stream", number);
   idle = stream->busy_until <= clock_.now();
   return kSuccess;
 }
@@ -74,19 +84,11 @@ Status SimStreams::synchronize_stream(Stream number) {
   return kSuccess;
 }
 
-Status SimStreams::synchronize_context() {
-  for (const auto& [number, stream] : streams_) {
-    if (stream.capture != 0) return refuse_in_capture("synchronize_all", number);
-  }
-  synchronize_all();
-  return kSuccess;
-}
-
 // ---- events
 
 Status SimStreams::record(Stream number, Event& event) {
   SimStream* stream = nullptr;
-  if (const Status status = find("record", number, stream); status != kSuccess) return status;
+  if (const Status status = find_own("record", number, stream); status != kSuccess) return status;
   const uint64_t time = stream->capture != 0 ? kNever : std::max(clock_.now(), stream->busy_until);
   events_.emplace(next_event_, EventState{time, stream->capture});
   event = next_event_++;
@@ -120,7 +122,7 @@ Status SimStreams::synchronize(Event number) {
 /// capture's event draws the waiting stream into that capture; no pool should do that, so here it is a fault.
 Status SimStreams::wait(Stream number, Event event_number) {
   SimStream* stream = nullptr;
-  if (const Status status = find("wait", number, stream); status != kSuccess) return status;
+  if (const Status status = find_own("wait", number, stream); status != kSuccess) return status;
   const EventState* event = nullptr;
   if (const Status status = find_event("wait", event_number, event); status != kSuccess) return status;
   if (event->capture != stream->capture) {
@@ -129,6 +131,20 @@ Status SimStreams::wait(Stream number, Event event_number) {
                           Long{number}, Long{event_number});
   }
   if (stream->capture == 0) queue(*stream, std::max(stream->busy_until, event->time));
+  return kSuccess;
+}
+
+Status SimStreams::wait_for_other(Stream number, uint64_t nanoseconds) {
+  SimStream* stream = nullptr;
+  if (const Status status = find_own("wait", number, stream); status != kSuccess) return status;
+  if (stream->capture == 0) queue(*stream, std::max(stream->busy_until, later(clock_.now(), nanoseconds)));
+  return kSuccess;
+}
+
+Status SimStreams::remaining(Event number, uint64_t& nanoseconds) {
+  const EventState* event = nullptr;
+  if (const Status status = find_event("wait", number, event); status != kSuccess) return status;
+  nanoseconds = event->time - std::min(event->time, clock_.now());
   return kSuccess;
 }
 
@@ -141,12 +157,19 @@ void SimStreams::recycle(Event event) noexcept {
 
 Status SimStreams::capture_id(Stream number, uint64_t& id) {
   SimStream* stream = nullptr;
-  if (const Status status = find("capture_id", number, stream); status != kSuccess) return status;
+  if (const Status status = find_own("capture_id", number, stream); status != kSuccess) return status;
   id = stream->capture;
   return kSuccess;
 }
 
-Status SimStreams::begin_capture(Stream number) {
+Status SimStreams::is_capturing(Stream number, bool& capturing) {
+  SimStream* stream = nullptr;
+  if (const Status status = find("is_capturing", number, stream); status != kSuccess) return status;
+  capturing = stream->capture != 0;
+  return kSuccess;
+}
+
+Status SimStreams::begin_capture(Stream number, bool alone) {
   SimStream* stream = nullptr;
   if (const Status status = find("begin_capture", number, stream); status != kSuccess) return status;
   if (number == 0) {
@@ -158,6 +181,7 @@ Status SimStreams::begin_capture(Stream number) {
   }
   captures_.emplace(next_capture_, Capture{});
   stream->capture = next_capture_++;
+  stream->capturer = alone ? std::this_thread::get_id() : std::thread::id();
   return kSuccess;
 }
 

@@ -10,19 +10,22 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "device/device.hpp"
 #include "device/sim/clock.hpp"
+#include "device/sim/devices.hpp"
 #include "device/sim/work.hpp"
 
 namespace gpupool::internal {
 
 struct SimStream {
   uint64_t busy_until = 0;
-  uint64_t capture = 0;  // names the capture under way; 0: none
+  uint64_t capture = 0;      // names the capture under way; 0: none
+  std::thread::id capturer;  // if no other thread may touch it
 };
 
 /// Not thread-safe: the device's lock is held. A call that throws std::bad_alloc has changed nothing.
@@ -32,7 +35,9 @@ class SimStreams {
       : strict_(strict),
         clock_(clock),
         faults_(faults),
-        next_stream_(own_numbers(ordinal) + 0x1000),
+        ordinal_(ordinal),
+        next_stream_(own_numbers(ordinal) + kFirstStream),
+        next_event_(own_numbers(ordinal) + 1),
         first_capture_(own_numbers(ordinal) + 1),
         next_capture_(first_capture_) {}
 
@@ -46,22 +51,36 @@ class SimStreams {
   }
   /// Waits for everything queued anywhere.
   void synchronize_all() noexcept { clock_.advance_to(latest_end_); }
-  /// The same for a program's request, which is illegal while any stream captures.
-  Status synchronize_context();
+  bool are_all_idle() const noexcept { return latest_end_ <= clock_.now(); }
+
+  /// The device that gave an event, or a stream that create() made, this number; else this device's.
+  size_t device_of(uint64_t number) const noexcept {
+    const auto ordinal = static_cast<size_t>(number >> 32);
+    return ordinal < kSimDeviceCount && number != 0 ? ordinal : static_cast<size_t>(ordinal_);
+  }
+  bool has_created(Stream number) const noexcept {
+    return number >= own_numbers(ordinal_) + kFirstStream && number < next_stream_;
+  }
 
   Status create(Stream& number);
   Status destroy(Stream number);
-  Status query_stream(Stream number, bool& idle);
   Status synchronize_stream(Stream number);
+  /// Whether a stream that does not capture has done all.
+  Status is_idle(Stream number, bool& idle);
 
   Status record(Stream number, Event& event);
   Status query(Event event, bool& passed);
   Status wait(Stream number, Event event);
+  /// The same for an event of another device, which passes in so many nanoseconds.
+  Status wait_for_other(Stream number, uint64_t nanoseconds);
+  /// How long an event takes to pass from now on; for another device's stream.
+  Status remaining(Event event, uint64_t& nanoseconds);
   Status synchronize(Event event);
   void recycle(Event event) noexcept;
 
   Status capture_id(Stream number, uint64_t& id);
-  Status begin_capture(Stream number);
+  Status is_capturing(Stream number, bool& capturing);
+  Status begin_capture(Stream number, bool alone);
   /// The recorded work stays, for launches.
   Status end_capture(Stream number);
   /// Adds work to the capture of a capturing stream.
@@ -79,6 +98,8 @@ class SimStreams {
     std::vector<SimWork> works;
   };
 
+  static constexpr Stream kFirstStream = 0x1000;
+
   /// Where a device's own numbers begin.
   static constexpr uint64_t own_numbers(int32_t ordinal) noexcept {
     return static_cast<uint64_t>(ordinal) << 32;
@@ -86,13 +107,15 @@ class SimStreams {
   bool is_under_way(uint64_t capture) const;
   Status find_event(const char* call, Event number, const EventState*& event);
   Status refuse_in_capture(const char* call, Stream number);
+  Status find_own(const char* call, Stream number, SimStream*& stream);
 
   bool strict_;
   SimClock& clock_;
   SimFaults& faults_;
   uint64_t latest_end_ = 0;
+  const int32_t ordinal_;
   Stream next_stream_;
-  Event next_event_ = 1;
+  Event next_event_;
   const uint64_t first_capture_;
   uint64_t next_capture_;
   std::unordered_map<Stream, SimStream> streams_;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -55,7 +56,7 @@ std::string shortage(size_t size, int device, const char* report) {
     text += " has a total capacity of " + in_units(info.total_bytes) + " of which " +
             in_units(info.free_bytes) + " is free";
   }
-  return text + ". gpupool: " + report;
+  return text + ".\ngpupool: " + report;
 }
 
 /// The calling thread's last failure in the library, or in here, where only host memory can run out.
@@ -108,6 +109,23 @@ void set_fraction(double fraction, int device) {
   check(pools().set_limit(device, std::max(limit, uint64_t{1})));
 }
 
+/// Empty if it is not set.
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+void check_size(const std::string& name, const std::string& text, const gpupool_device_info_t& info) {
+  if (text.empty()) return;
+  uint64_t bytes = 0;
+  double share = 0;
+  check(gpupool_parse_size(text.c_str(), &bytes, &share), (name + ": ").c_str());
+  if (bytes > info.total_bytes) {
+    throw std::runtime_error("gpupool: " + name + " is " + std::to_string(bytes) + " bytes, more than the " +
+                             std::to_string(info.total_bytes) + " of " + info.name);
+  }
+}
+
 void check_environment() {
   gpupool_device_info_t info{};
   info.struct_size = sizeof info;
@@ -117,14 +135,10 @@ void check_environment() {
         "gpupool serves the simulated device here, whose memory no GPU can use: take "
         "GPUPOOL_BACKEND=sim out of the environment");
   }
-  const char* limit = std::getenv("GPUPOOL_LIMIT");
-  if (limit == nullptr || *limit == '\0') return;
-  uint64_t bytes = 0;
-  double share = 0;
-  check(gpupool_parse_size(limit, &bytes, &share), "GPUPOOL_LIMIT: ");
-  if (bytes > info.total_bytes) {
-    throw std::runtime_error("gpupool: GPUPOOL_LIMIT is " + std::to_string(bytes) + " bytes, more than the " +
-                             std::to_string(info.total_bytes) + " of " + info.name);
+  check_size("GPUPOOL_LIMIT", variable("GPUPOOL_LIMIT"), info);
+  std::istringstream parts(variable("GPUPOOL_CAP"));
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part != "auto") check_size("GPUPOOL_CAP", part, info);
   }
 }
 

@@ -216,15 +216,21 @@ gpupool_status_t TorchPools::retain(int device, MempoolId id) {
   return retain_locked(device, id, shared, pool);
 }
 
+/// A capture may begin from here on, on a stream that other threads free on.
 gpupool_status_t TorchPools::begin(int device, MempoolId id, StreamFilter filter) {
   gpupool_t* shared = nullptr;
   gpupool_t* pool = nullptr;
   if (const gpupool_status_t status = default_pool(device, shared); status != GPUPOOL_SUCCESS) return status;
   const std::lock_guard lock(mutex_);
   routes_.reserve(routes_.size() + 1);  // from where the pool is retained, nothing throws
-  if (const gpupool_status_t status = retain_locked(device, id, shared, pool); status != GPUPOOL_SUCCESS)
+  gpupool_status_t status = gpupool_announce_capture(shared, 1);
+  if (status != GPUPOOL_SUCCESS) return status;
+  status = retain_locked(device, id, shared, pool);
+  if (status != GPUPOOL_SUCCESS) {
+    (void)gpupool_announce_capture(shared, 0);
     return status;
-  routes_.push_back({device, id, pool, std::move(filter)});
+  }
+  routes_.push_back({device, id, pool, shared, std::move(filter)});
   publish();
   return GPUPOOL_SUCCESS;
 }
@@ -235,6 +241,7 @@ void TorchPools::end(int device, MempoolId id) {
     const auto last = std::find_if(routes_.rbegin(), routes_.rend(),
                                    [&](const Route& each) { return each.device == device && each.id == id; });
     if (last == routes_.rend()) return;
+    (void)gpupool_announce_capture(last->shared, 0);
     routes_.erase(std::next(last).base());
     publish();
   }

@@ -99,6 +99,7 @@ class TorchPools {
     int device;
     MempoolId id;
     gpupool_t* pool;
+    gpupool_t* shared;  // the device's, which knows that a capture is announced
     StreamFilter filter;
   };
 

@@ -2,7 +2,9 @@
 // What tests set in the stand-in for PyTorch, and what they see there.
 #pragma once
 
-#include "stand_in.hpp"
+#include <thread>
+
+#include "types.hpp"
 
 namespace stand_in {
 
@@ -14,6 +16,9 @@ int device_waits();
 
 /// Bytes that cudaMalloc gave and cudaFree has not taken back.
 size_t driver_bytes();
+
+/// Whether this thread has asked the driver where a stream is in its capture.
+bool has_asked(std::thread::id thread, cudaStream_t stream);
 
 /// Another allocator: of memory from cudaMalloc, and of nothing else that an allocator can do.
 class OtherAllocator : public c10::cuda::CUDACachingAllocator::CUDAAllocator {
@@ -67,6 +72,9 @@ class OtherAllocator : public c10::cuda::CUDACachingAllocator::CUDAAllocator {
   void setUserMetadata(const std::string&) override { unused(); }
   std::string getUserMetadata() override { unused(); }
   void attachOutOfMemoryObserver(c10::cuda::CUDACachingAllocator::OutOfMemoryObserver) override { unused(); }
+  void attachOomRejectionObserver(c10::cuda::CUDACachingAllocator::OomRejectionObserver) override {
+    unused();
+  }
   void attachAllocatorTraceTracker(c10::CachingDeviceAllocator::AllocatorTraceTracker) override { unused(); }
   void enablePeerAccess(DeviceIndex, DeviceIndex) override { unused(); }
   cudaError_t memcpyAsync(void*, int, const void*, int, size_t, cudaStream_t, bool) override { unused(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in for PyTorch and for the CUDA runtime, on the stand-in driver that GPUPOOL_LIBCUDA names.
-#include "stand_in.hpp"
+#include "types.hpp"
 
 #include <dlfcn.h>
 
@@ -25,6 +25,8 @@ thread_local cudaError_t last = cudaSuccess;
 std::atomic<int> waits{0};
 std::mutex sizes_mutex;
 std::map<void*, size_t> sizes;
+std::mutex questions_mutex;
+std::set<std::pair<std::thread::id, cudaStream_t>> questions;
 cudaStream_t current_stream = nullptr;
 
 /// Calls the driver in the primary context of a device.
@@ -128,6 +130,10 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      unsigned long long* id, cudaGraph_t* graph,
                                      const cudaGraphNode_t** nodes, const cudaGraphEdgeData**,
                                      size_t* count) {
+  {
+    const std::lock_guard lock(questions_mutex);
+    questions.insert({std::this_thread::get_id(), stream});
+  }
   return call("cuStreamGetCaptureInfo_v2", stream, status, id, graph, nodes, count);
 }
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* nodes,
@@ -153,7 +159,18 @@ std::optional<bool> utils::check_env(const char* name) {
   return value != nullptr ? std::optional(std::string(value) == "1") : std::nullopt;
 }
 
-void SetAllocator(DeviceType, Allocator*, uint8_t) {}
+namespace {
+Allocator* of_cuda = nullptr;
+uint8_t priority_of_cuda = 1;
+}  // namespace
+void SetAllocator(DeviceType, Allocator* allocator, uint8_t priority) {
+  if (priority < priority_of_cuda) return;
+  of_cuda = allocator;
+  priority_of_cuda = priority;
+}
+Allocator* GetAllocator(const DeviceType&) {
+  return of_cuda;
+}
 bool memoryProfilingEnabled() {
   return false;
 }
@@ -244,6 +261,10 @@ size_t driver_bytes() {
   size_t all = 0;
   for (const auto& [ptr, size] : sizes) all += size;
   return all;
+}
+bool has_asked(std::thread::id thread, cudaStream_t stream) {
+  const std::lock_guard lock(questions_mutex);
+  return questions.contains({thread, stream});
 }
 
 void* OtherAllocator::raw_alloc(size_t size) {

@@ -2,6 +2,7 @@
 """What SWIG cannot derive from the header by itself: native names, and the exceptions of Java and C#."""
 
 import re
+import textwrap
 
 from ..model import Callback, Define, Enum, Function, Opaque, Struct
 
@@ -34,7 +35,7 @@ def swig_names(api):
 def java_exceptions(api):
     """GpuPoolException.java: nested in it, one class for each status."""
     classes = "\n".join(
-        _JAVA_CLASS.format(name=name + "Exception", parent=parent, doc=_in_one_line(value.doc))
+        _JAVA_CLASS.format(name=name + "Exception", parent=parent, doc=_wrapped(f"/** {value.doc} */", "   * "))
         for name, parent, value in _failures(api, "GpuPoolException", "{}Exception")
     )
     cases = "\n".join(
@@ -47,7 +48,11 @@ def java_exceptions(api):
 def csharp_exceptions(api):
     """GpuPoolException.cs: with it, one class for each status."""
     classes = "\n".join(
-        _CSHARP_CLASS.format(name=f"GpuPool{name}Exception", parent=parent, doc=_in_one_line(value.doc))
+        _CSHARP_CLASS.format(
+            name=f"GpuPool{name}Exception",
+            parent=parent,
+            doc=_wrapped(f"<summary>{value.doc}</summary>", "/// "),
+        )
         for name, parent, value in _failures(api, "GpuPoolException", "GpuPool{}Exception")
     )
     cases = "\n".join(
@@ -105,6 +110,11 @@ def _in_one_line(doc):
     return " ".join(doc.split())
 
 
+def _wrapped(comment, mark):
+    """All lines but the first start with the mark, which is no shorter than what stands before the first."""
+    return f"\n{mark}".join(textwrap.wrap(_in_one_line(comment), 120 - len(mark)))
+
+
 _JAVA = """\
 // SPDX-License-Identifier: Apache-2.0
 // NOTE One class for each status of the library.
@@ -146,7 +156,7 @@ CLASSES}
 """
 
 _JAVA_CLASS = """\
-  /** {doc} */
+  {doc}
   public static class {name} extends {parent} {{
     private static final long serialVersionUID = 1;
 
@@ -189,7 +199,7 @@ CLASSES}
 """
 
 _CSHARP_CLASS = """\
-/// <summary>{doc}</summary>
+/// {doc}
 public class {name} : {parent} {{
   protected internal {name}(Status status, int driverCode, string message)
       : base(status, driverCode, message) {{}}

@@ -10,7 +10,7 @@ from ..model import Struct
 from .swig import _HIDDEN_STRUCTS, _NOTE, _field, _type_name
 
 _FOLDER = Path(__file__).resolve().parents[3] / "bindings/swig"
-_OBJECTS = ["src/library.hpp", "src/slices.hpp", "src/blocks.hpp", "src/objects.hpp", "gpupool.i"]
+_OBJECTS = ["src/library.hpp", "src/share.hpp", "src/slices.hpp", "src/blocks.hpp", "src/objects.hpp", "gpupool.i"]
 
 
 def swig_comments(api):

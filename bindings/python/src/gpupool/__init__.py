@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import sim
 from ._arguments import parse_device, parse_size
-from ._array import Array
+from ._array import Array, ArrayView
 from ._buffer import Buffer, BufferSlice
 from ._callbacks import set_log
 from ._debug import set_debug, why
@@ -59,7 +59,7 @@ from ._error import Error
 from ._exports import ImportedBlock
 from ._library import device_count, device_info, features, version, version_number
 from ._pool import Pool, default_pool
-from ._recording import mark, record_start, record_stop, set_sampling, tag
+from ._recording import mark, record_start, record_stop, set_sampling
 from ._retry import collect_garbage, empty_caches, retry_on_oom
 from ._share import ShareGroup, share_info, share_repair, share_set
 from ._sleep import sleep_tag, wake_tag
@@ -70,6 +70,7 @@ from ._status_errors import (
     ForkedError,
     HostOutOfMemoryError,
     InternalError,
+    InterruptedError,
     InvalidArgumentError,
     OutOfMemoryError,
     OverLimitError,
@@ -93,6 +94,7 @@ from ._structs import (
     StatGroup,
     Stats,
 )
+from ._tags import tag
 from ._transfer import Transfer
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ __all__ = [
     "VERSION",
     "Access",
     "Array",
+    "ArrayView",
     "AsleepError",
     "Backend",
     "Block",
@@ -127,6 +130,7 @@ __all__ = [
     "HostOutOfMemoryError",
     "ImportedBlock",
     "InternalError",
+    "InterruptedError",
     "InvalidArgumentError",
     "Kind",
     "LogLevel",
@@ -234,7 +238,11 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415
 
     if name in _FRAMEWORK_MODULES:
-        return import_module(f".{name}", __name__)
+        try:
+            return import_module(f".{name}", __name__)
+        except Exception as error:
+            # help(), inspect and mock ask for every name, and expect this of one that is not there.
+            raise AttributeError(f"gpupool.{name} cannot be imported: {error}", name=name) from error
     if name in _LATER:
         return getattr(import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from .frameworks import _FRAMEWORKS
+from .frameworks._cap import parts_of
 from .frameworks._environment import activate
 from .frameworks._group import apply_group, parse_group
 
@@ -37,7 +38,7 @@ def main() -> None:
         parser.error("name a program")
     os.environ["GPUPOOL_INSTALL"] = given.install or os.environ.get("GPUPOOL_INSTALL") or ",".join(_BY_DEFAULT)
     if given.cap is not None:
-        os.environ["GPUPOOL_CAP"] = given.cap
+        os.environ["GPUPOOL_CAP"] = ",".join([*parts_of(os.environ.get("GPUPOOL_CAP", "")), given.cap])
     try:
         apply_group(parse_group(given.share, None, None))
         activate()

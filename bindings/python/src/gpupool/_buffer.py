@@ -33,8 +33,8 @@ class _Sliced(Lender, Content):
     def __getitem__(self, part: slice) -> BufferSlice:
         if not isinstance(part, slice):
             raise TypeError(
-                f"the index is {part!r}; a buffer has slices, such as buffer[16:32], and copy_to_host(offset, 1) gives "
-                "one byte"
+                f"the index is {part!r}; a buffer has slices, such as buffer[16:32]; copy_to_host(offset=16, size=1) "
+                "gives one byte"
             )
         start, stop, step = part.indices(self.nbytes)
         if step != 1:
@@ -102,13 +102,12 @@ class Buffer(Owned, _Sliced):
         )
 
 
-class BufferSlice(_Sliced):
-    """A part of a Buffer, from buffer[start:stop]: the same bytes, with the same methods. It keeps the block from being
-    freed until it is dropped or released. Since 0.2."""
+class Part(Content):
+    """A part of a block, which it keeps from being freed until it is dropped or released."""
 
     __slots__ = ("__weakref__",)
 
-    def __init__(self, whole: _Sliced, offset: int, nbytes: int) -> None:
+    def _take_part(self, whole: Content, offset: int, nbytes: int) -> None:
         with whole._held() as block:
             lib.gpupool_py_block_hold(block)
             # Of its own: it would keep the record of the whole, which keeps another one if that is a slice too.
@@ -124,10 +123,20 @@ class BufferSlice(_Sliced):
         """Releases the block, and frees it if nothing else keeps it. Releasing it again does nothing."""
         self._record = FREED
 
-    def __enter__(self) -> BufferSlice:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+class BufferSlice(Part, _Sliced):
+    """A part of a Buffer, from buffer[start:stop]: the same bytes, with the same methods. It keeps the block from being
+    freed until it is dropped or released. Since 0.2."""
+
+    __slots__ = ()
+
+    def __init__(self, whole: _Sliced, offset: int, nbytes: int) -> None:
+        self._take_part(whole, offset, nbytes)

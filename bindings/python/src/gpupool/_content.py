@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ._arguments import byte
 from ._enums import Backend, BlockState, Kind, Status
-from ._error import check
+from ._error import check, wait_for_copies
 from ._hot import new_bytes
 from ._native import ffi, lib
 from ._owner import Owner
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FREED = ffi.new("gpupool_py_block_t *")
 
 _Out = TypeVar("_Out")
+_BYTES_LIKE = "an object with a buffer, such as bytes, a bytearray or a NumPy array"
 
 
 class _Held:
@@ -149,10 +150,10 @@ class Content(Owner):
             self._copy(block, block.address + self._offset + start, _address(source), len(source))
 
     @overload
-    def copy_to_host(self, offset: int = 0, size: int | None = None) -> bytes: ...
+    def copy_to_host(self, *, offset: int = 0, size: int | None = None) -> bytes: ...
     @overload
-    def copy_to_host(self, offset: int = 0, size: int | None = None, *, out: _Out) -> _Out: ...
-    def copy_to_host(self, offset: int = 0, size: int | None = None, *, out: Any = None) -> Any:
+    def copy_to_host(self, *, offset: int = 0, size: int | None = None, out: _Out) -> _Out: ...
+    def copy_to_host(self, *, offset: int = 0, size: int | None = None, out: Any = None) -> Any:
         """A copy of size bytes from offset on, in the order of the buffer's stream: bytes, or out, which is any object
         with a writable buffer such as a NumPy array. size defaults to that of out, or to all the rest. Raises
         ValueError if there are fewer bytes."""
@@ -172,10 +173,10 @@ class Content(Owner):
             return Transfer(held, held.__enter__(), self._number, source, None)
 
     @overload
-    def download(self, offset: int = 0, size: int | None = None) -> Transfer[bytes]: ...
+    def download(self, *, offset: int = 0, size: int | None = None) -> Transfer[bytes]: ...
     @overload
-    def download(self, offset: int = 0, size: int | None = None, *, out: _Out) -> Transfer[_Out]: ...
-    def download(self, offset: int = 0, size: int | None = None, *, out: Any = None) -> Transfer[Any]:
+    def download(self, *, offset: int = 0, size: int | None = None, out: _Out) -> Transfer[_Out]: ...
+    def download(self, *, offset: int = 0, size: int | None = None, out: Any = None) -> Transfer[Any]:
         """Queues the copy that copy_to_host makes, without waiting for it: the transfer's wait() returns the result.
         Raises as copy_to_host. Since 0.2."""
         result, start, size = self._target(offset, size, out)
@@ -199,19 +200,24 @@ class Content(Owner):
     def _copy(self, block: Any, destination: int, source: int, size: int) -> None:
         pool = block.pool.handle
         check(lib.gpupool_copy(pool, destination, source, size, self._number))
-        check(lib.gpupool_stream_synchronize(pool, self._number))
+        wait_for_copies(pool, self._number)
 
     def _source(self, data: Any, offset: int) -> tuple[Any, int]:
         """The contiguous bytes of data, and their address."""
         try:
             source = ffi.from_buffer(data)
+        except TypeError:
+            raise TypeError(f"data is of type {type(data).__name__}; it must be {_BYTES_LIKE}") from None
         except (ValueError, BufferError):
             source = ffi.from_buffer(memoryview(data).tobytes())
         return source, self._part(offset, len(source))
 
     def _target(self, offset: int, size: int | None, out: Any) -> tuple[Any, int, int]:
         """The destination of bytes of the block, their offset in it and their number."""
-        target = None if out is None else ffi.from_buffer(out, require_writable=True)
+        try:
+            target = None if out is None else ffi.from_buffer(out, require_writable=True)
+        except TypeError:
+            raise TypeError(f"out is of type {type(out).__name__}; it must be {_BYTES_LIKE}, and writable") from None
         if target is not None and size is not None and size != len(target):
             raise ValueError(f"size is {size}, and out has {len(target)} bytes: give one of them")
         if size is None:

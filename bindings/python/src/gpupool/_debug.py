@@ -10,8 +10,8 @@ from ._enums import Access
 from ._error import check
 from ._library import choose
 from ._native import ffi, lib
-from ._recording import _text
 from ._sleep import Sleeping
+from ._tags import text_of
 
 AccessName = Literal["write", "read", "none"]
 
@@ -20,7 +20,7 @@ def set_debug(modes: str = "") -> None:
     """Sets the debug modes of pools created from now on: a comma-separated list of "poison", "canary", "fence",
     "fence=SIZE", "guard", "annotate" and "quarantine=SIZE"; "": none. Overrides GPUPOOL_DEBUG in the environment.
     Raises InvalidArgumentError, which names the unknown word. Since 0.2."""
-    check(lib.gpupool_set_debug(_text("modes", modes)))
+    check(lib.gpupool_set_debug(text_of("modes", modes)))
 
 
 def why(address: int) -> str:

@@ -22,9 +22,11 @@ class Status(IntEnum):
     INVALID_ARGUMENT = 1
     """An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."""
     OUT_OF_MEMORY = 2
-    """The device has no more memory, and nothing that the pool tried has helped."""
+    """The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped.
+    So too if the process has no addresses left, which the message says.
+    """
     HOST_OUT_OF_MEMORY = 3
-    """The library could not get memory on the host for its own records."""
+    """The library could not get memory on the host for its own records, or to save what sleeps."""
     OVER_LIMIT = 4
     """The call would take reserved memory above the pool's limit."""
     UNKNOWN_POINTER = 5
@@ -43,6 +45,8 @@ class Status(IntEnum):
     """The library broke a promise of its own. Please report it."""
     ASLEEP = 12
     """The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2."""
+    INTERRUPTED = 13
+    """The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2."""
 
 
 class Backend(IntEnum):
@@ -60,7 +64,9 @@ class Mode(IntEnum):
     """How memory is obtained from the backend."""
 
     AUTO = 0
-    """vmm where the device and the kind allow it, else driver."""
+    """vmm where the device, its driver and the kind allow it, else driver. For kind device,
+    GPUPOOL_MODE=vmm|driver in the environment overrides this (since 0.2).
+    """
     VMM = 1
     """Chunks, mapped where they are needed: the tightest mode. Kind device only."""
     DRIVER = 2
@@ -74,7 +80,7 @@ class Kind(IntEnum):
 
     DEVICE = 0
     PINNED = 1
-    """Page-locked host memory that the device can read and write."""
+    """Page-locked host memory that the device can read and write; the driver chooses node and pages."""
     MANAGED = 2
     """Memory that the driver moves between host and device."""
 
@@ -112,6 +118,11 @@ class Capability(IntFlag):
     VMM = 1
     RDMA = 2
     MANAGED = 4
+    INTEGRATED = 8
+    """The device has no memory of its own, but takes the host's (Jetson, GB10). total_bytes and free_bytes are
+    then what this process may have of it and what it can still get, in its container; a pool sleeps with
+    GPUPOOL_SLEEP_MODE_DROP only, since saved contents would stay in the same memory. Since 0.2.
+    """
 
 
 class BlockState(IntEnum):
@@ -140,7 +151,9 @@ class SleepFlag(IntFlag):
     """Bits of gpupool_sleep_options_t.flags. Since 0.2."""
 
     SYNC_CONTEXT = 1
-    """Sleep: waits for all work of the device's context, not only for the streams that the pool has seen."""
+    """Changes nothing: every sleep waits for all work of the device's context, and of the contexts of the
+    streams that the pool has seen.
+    """
     HOLD_MALLOCS = 2
     """Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP."""
     RETAIN_BACKUP = 4
@@ -196,6 +209,19 @@ class SleepState(IntEnum):
     FALLING_ASLEEP = 1
     ASLEEP = 2
     WAKING = 3
+
+
+class Wait(IntEnum):
+    """What a call waits for when it asks a gpupool_interrupt_fn_t. Since 0.2."""
+
+    WAKE = 1
+    """A malloc that a sleeping pool holds: for another thread to wake the pool. It has no other end."""
+    TURN = 2
+    """For another thread's sleep or wake of the same pool to end."""
+    MEMORY = 3
+    """For memory that others may give back: a wake with a timeout, or a request to the members of a group."""
+    GPU = 4
+    """For work that is queued on the device."""
 
 
 class LogLevel(IntEnum):

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ._enums import Status
+from ._hot import take_interruption
 from ._native import ffi, lib
 
 
@@ -51,7 +52,24 @@ def failure(status: int) -> Error:
     return kind(message, None if kind is not Error else status, driver_code)
 
 
+def failure_or_interruption(status: int) -> BaseException:
+    """The same, but what a signal's handler raised while the call waited, such as KeyboardInterrupt, if it did."""
+    interruption = take_interruption() if status == Status.INTERRUPTED else None
+    return failure(status) if interruption is None else interruption
+
+
+def wait_for_copies(pool: Any, stream: int) -> None:
+    """gpupool_stream_synchronize for copies that use memory of the caller's: a Ctrl-C meanwhile is raised when they are
+    done, since nobody would keep that memory for them."""
+    raised = None
+    while (status := lib.gpupool_stream_synchronize(pool, stream)) == Status.INTERRUPTED:
+        raised = failure_or_interruption(status)
+    if raised is not None:
+        raise raised
+    check(status)
+
+
 def check(status: int) -> None:
     """Raises the exception for any status other than success."""
     if status:
-        raise failure(status)
+        raise failure_or_interruption(status)

@@ -9,7 +9,7 @@ from typing import Any
 from ._arguments import address as address_of
 from ._debug import Debugged
 from ._native import ffi, lib
-from ._recording import _text
+from ._tags import text_of
 
 
 class ImportedBlock:
@@ -28,8 +28,7 @@ class ImportedBlock:
         self.size = size
 
     def close(self) -> None:
-        """Ends the import; a second time, it does nothing. Raises UnavailableError (a stream captures), DriverError:
-        then it is still mapped."""
+        """Ends the import; a second time, it does nothing. Raises DriverError: then it is still mapped."""
         if self._pool is not None and not self._pool.is_closed:
             self._pool._call(lib.gpupool_import_close, self.address)
         self._pool = None
@@ -67,5 +66,5 @@ class Exporting(Debugged):
         UnavailableError (the exporter has ended or freed the block, or the system forbids it), UnsupportedError,
         DriverError. Since 0.2."""
         address, size = ffi.new("gpupool_ptr_t *"), ffi.new("uint64_t *")
-        self._call(lib.gpupool_import, _text("handle", handle), address, size)
+        self._call(lib.gpupool_import, text_of("handle", handle), address, size)
         return ImportedBlock(self, int(address[0]), int(size[0]))

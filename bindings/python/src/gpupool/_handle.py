@@ -8,7 +8,7 @@ from typing import Any
 from ._arguments import address, size
 from ._callbacks import Raised, chained
 from ._enums import Status
-from ._error import check, failure
+from ._error import Error, check, failure_or_interruption
 from ._hot import HotCalls
 from ._native import ffi, lib
 from ._owner import Owner
@@ -49,19 +49,14 @@ class Handle(Owner, HotCalls):
         return owner
 
     def _call(self, function: Any, *arguments: Any) -> None:
-        owner = self._open()
-        status = function(owner.handle, *arguments)
-        if status:
-            raise self._failure(status)
-
-    def _call_asking(self, function: Any, *arguments: Any) -> None:
-        """The same for a function that may ask the out-of-memory handler or an upstream."""
         self._open()
         self._ask(function, *arguments)
 
     def _failure(self, status: int, raised: list[Raised] | None = None) -> BaseException:
         """The exception for the call on this pool that has just failed on this thread."""
-        error = failure(status)
+        error = failure_or_interruption(status)
+        if not isinstance(error, Error):
+            return error
         if self.is_closed and error.status == Status.INVALID_ARGUMENT:
             return InvalidArgumentError("the pool is closed")
         if isinstance(error, OutOfMemoryError):

@@ -73,6 +73,7 @@ class Pool(Exporting):
         guaranteed_bytes: int | str = 0,
         share_wait: float = 0.0,
         priority: int = 0,
+        idle_seconds: float = 0.0,
         upstream: tuple[UpstreamMalloc, UpstreamFree] | None = None,
     ) -> None:
         """Takes no memory from the device yet. 0 always means the default. Sizes may be strings: "8GiB".
@@ -81,7 +82,8 @@ class Pool(Exporting):
         backend: "auto" (CUDA if there is a usable GPU, else the simulated device), "cuda" or "sim".
         mode: "vmm", "driver" or "auto"; kind: "device", "pinned" (on the host) or "managed".
         limit: how much may be reserved: "8GiB", "40%" of the device's memory, bytes as an int, or a share as a float.
-        fraction, limit_bytes: the same, as a share and in bytes; the smaller applies.
+        fraction, limit_bytes: the same, as a share and in bytes; the smaller applies, and a smaller GPUPOOL_LIMIT,
+        GPUPOOL_FRACTION or GPUPOOL_CAP in the environment holds instead (not for "pinned"; since 0.2).
         slack: how much above the live peak may be reserved to save driver calls: 0.1 is 10 per cent. max_chunk_bytes:
         the largest chunk, a power of two from 2 MiB.
         peers: other devices that may access this pool's memory.
@@ -90,6 +92,8 @@ class Pool(Exporting):
         guaranteed_bytes: this pool's guaranteed part of the group's memory. Since 0.2.
         share_wait: the seconds that a malloc waits for neighbours to give memory back; 0: 0.05. Since 0.2.
         priority: decides which member gives first and which gets first, from -8 to 8. Since 0.2.
+        idle_seconds: after so long without a malloc, cached memory goes back to the device; 0: as GPUPOOL_IDLE says;
+        -1: never. Since 0.2.
         upstream: the functions (malloc(size, stream) -> address, free(address, size, stream)) that supply the memory.
 
         Raises InvalidArgumentError, UnavailableError, UnsupportedError, DriverError, and ValueError for names.
@@ -117,6 +121,7 @@ class Pool(Exporting):
         config.guaranteed_bytes = size_of("guaranteed_bytes", guaranteed_bytes)
         config.share_wait_ns = nanoseconds("share_wait", share_wait)
         config.priority = integer("priority", priority, -(2**31), 2**31 - 1)
+        config.idle_seconds = real("idle_seconds", idle_seconds)
         if upstream is not None:
             for name, given in zip(("upstream's malloc", "upstream's free"), upstream, strict=True):
                 check_callable(name, given)
@@ -191,7 +196,11 @@ class Pool(Exporting):
         """Like malloc, aligned to a power of two of up to 2 MiB."""
         address, count = ffi.new("gpupool_ptr_t *"), size_of("size", size)
         with Using(stream) as number:
-            self._call_asking(lib.gpupool_malloc_aligned, count, integer("alignment", alignment), number, address)
+            try:
+                self._call(lib.gpupool_malloc_aligned, count, integer("alignment", alignment), number, address)
+            except BaseException:
+                self.free(int(address[0]), number)  # Ctrl-C in the handler, and a block all the same
+                raise
         return int(address[0])
 
     def alloc(self, size: int | str, stream: StreamLike = 0, *, alignment: int = 512) -> Buffer:
@@ -278,6 +287,14 @@ class Pool(Exporting):
         DriverError, ForkedError."""
         self._call(lib.gpupool_release_capture, integer("capture", capture))
 
+    def announce_capture(self, begins: bool) -> None:
+        """Tells the pool that a capture is about to begin on some stream (True), or that one has ended or failed
+        (False). In between no free touches its stream, so that any thread may free, as finalizers do, while a capture
+        begins; memory that is freed serves other streams only after waits. Calls count, and hold for the pool's parent
+        and all children. Never waits for the GPU. Since 0.2. Raises InvalidArgumentError (False, and no capture is
+        announced), ForkedError."""
+        self._call(lib.gpupool_announce_capture, 1 if begins else 0)
+
     def enable_peer(self, peer: int) -> None:
         """Lets device number peer access all memory of this pool, now and later. Only the pool's end revokes it. Since
         0.2. Raises InvalidArgumentError (no such device), UnsupportedError (the devices cannot do it, or the memory
@@ -325,7 +342,7 @@ class Pool(Exporting):
         """Creates memory until target_bytes are reserved, ready for stream. If it cannot get everything, it keeps what
         it got. Raises OverLimitError, OutOfMemoryError, DriverError, ForkedError."""
         with Using(stream) as number:
-            self._call_asking(lib.gpupool_reserve, size_of("target_bytes", target_bytes), number)
+            self._call(lib.gpupool_reserve, size_of("target_bytes", target_bytes), number)
 
     def share_request(self, size: int | str, timeout: float = 0.0) -> None:
         """Asks the other processes of the pool's group to give back cached memory until there is room for this many
@@ -334,14 +351,14 @@ class Pool(Exporting):
         self._call(lib.gpupool_share_request, size_of("size", size), nanoseconds("timeout", timeout))
 
     def set_per_process_memory_fraction(self, fraction: float | str) -> None:
-        """Limits reserved memory to a share of the device's, in (0, 1] or such as "40%", in place of any other limit.
-        Cached memory above it is given back. Raises InvalidArgumentError, OverLimitError (live blocks hold more)."""
+        """Limits reserved memory to a share of the device's, in (0, 1] or such as "40%", in place of what the pool was
+        created with or a call set before. A smaller limit in the environment or of a group still holds. Cached memory
+        above it is given back. Raises InvalidArgumentError, OverLimitError (live blocks hold more)."""
         self._call(lib.gpupool_set_fraction, share_of("fraction", fraction))
 
     def set_limit(self, limit: int | float | str) -> None:
-        """Limits reserved memory to bytes, as an int or such as "2GiB", or to a share of the device's, as a float or
-        such as "40%", in place of any other limit; 0 takes the limit away. Raises as
-        set_per_process_memory_fraction."""
+        """The same with bytes, as an int or such as "2GiB", or a share of the device's, as a float or such as "40%"; 0
+        takes the pool's own limit away. Raises as set_per_process_memory_fraction."""
         limit_bytes, part = size_or_share("limit", limit)
         if part:
             self.set_per_process_memory_fraction(part)
@@ -350,9 +367,9 @@ class Pool(Exporting):
 
     def set_oom_handler(self, handler: OomHandler | None) -> None:
         """Sets a function that is called before a malloc of this pool fails: handler(size, attempt) frees something and
-        returns true to retry. It runs on the malloc's thread and may use any pool. The malloc raises what the handler
-        raises. None: no handler. The old handler may still be running on another thread when this returns. Raises
-        TypeError if handler cannot be called."""
+        returns True to retry. It runs on the malloc's thread and may use any pool. The malloc raises what the handler
+        raises, Ctrl-C included. None: no handler. The old handler may still be running on another thread when this
+        returns. Raises TypeError if handler cannot be called, or is asynchronous: nobody can await it there."""
         check_callable("handler", handler)
         self._handlers.oom = handler
         function = lib.gpupool_py_call_oom if handler is not None else ffi.NULL
@@ -404,7 +421,7 @@ _before_default: list[Callable[[], object]] = []
 
 def default_pool(device: int = 0) -> Pool:
     """The one pool of a device that everything in this process shares, in any language, created on first use with
-    defaults; GPUPOOL_BACKEND, GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment apply. Raises as Pool."""
+    defaults; GPUPOOL_BACKEND and the limits in the environment apply. Raises as Pool."""
     for prepare in list(_before_default):
         prepare()
     handle = ffi.new("gpupool_t **")

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tags, samples and recordings."""
+"""Samples and recordings."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal
 
 from ._enums import RecordFlag
 from ._error import check
 from ._native import ffi, lib
+from ._tags import text_of
 
 Stacks = Literal["none", "native", "language", "all"]
 
@@ -22,29 +21,6 @@ _FLAGS: dict[str, int] = {
 }
 
 
-def _text(name: str, text: object) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError(f"{name} is {text!r}, not a string")
-    if "\0" in text:
-        raise ValueError(f"{name} is {text!r}, with a zero inside")
-    return text.encode(errors="surrogateescape")
-
-
-@contextmanager
-def tag(name: str) -> Iterator[None]:
-    """Reports and recordings show this name, of 1 to 63 bytes, for everything that this thread allocates inside:
-
-        with gpupool.tag("kv cache"):
-            cache = pool.alloc(1 << 30)
-
-    Tags nest; the innermost counts. Also a decorator. Raises InvalidArgumentError. Since 0.2."""
-    check(lib.gpupool_tag_push(_text("name", name)))
-    try:
-        yield
-    finally:
-        lib.gpupool_tag_pop()
-
-
 def set_sampling(size: int) -> None:
     """Sets how densely allocations of all pools are sampled: the minimum mean distance of samples in bytes; 0: no more
     samples. Since 0.2."""
@@ -53,7 +29,8 @@ def set_sampling(size: int) -> None:
 
 def record_start(path: str | os.PathLike[str], stacks: Stacks = "language") -> None:
     """Records every allocation and free of all pools of this process to a new file, which the gpupool command reads;
-    "%p" in the path becomes the process's number. stacks: which frames of the caller to record; "language" means
+    "%p" in the path becomes the process's number, and "FILE,last=512MiB" or "FILE,last=10min" keeps the newest events
+    in FILE and FILE.old. stacks: which frames of the caller to record; "language" means
     Python's. Raises InvalidArgumentError (also if the path exists, or a recording is in progress), ValueError. Since
     0.2."""
     if stacks not in _FLAGS:
@@ -69,7 +46,7 @@ def record_stop() -> None:
 def mark(text: str) -> None:
     """Marks a moment in the recording, such as "step 12": 1 to 255 bytes. Does nothing without a recording. Raises
     InvalidArgumentError. Since 0.2."""
-    check(lib.gpupool_mark(_text("text", text)))
+    check(lib.gpupool_mark(text_of("text", text)))
 
 
 check(lib.gpupool_set_stack_fn(lib.gpupool_py_call_stack, ffi.NULL))

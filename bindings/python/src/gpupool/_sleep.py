@@ -78,11 +78,11 @@ class Sleeping(Watched):
         them until wake. Does nothing to a pool that already sleeps.
 
         mode: "save" copies the contents of live blocks to the host; "drop" only those of blocks that set_keep names.
-        sync_context: waits for all work of the CUDA context, not only on streams that the pool has seen. hold_mallocs:
-        mallocs wait for wake instead of raising AsleepError. target: bytes to give back, such as "6GiB", while the pool
-        stays awake: what is cached, and then whole blocks, those without set_keep first if mode is "drop", and the
-        idlest of them first. Nothing may use what block_info calls asleep until wake or wake_block. If there is less,
-        all there is goes: the result's released_bytes says how much.
+        sync_context: changes nothing, as every sleep waits for all work of the CUDA context. hold_mallocs: mallocs wait
+        for wake instead of raising AsleepError. target: bytes to give back, such as "6GiB", while the pool stays awake:
+        what is cached, and then whole blocks, those without set_keep first if mode is "drop", and the idlest of them
+        first. Nothing may use what block_info calls asleep until wake or wake_block. If there is less, all there is
+        goes: the result's released_bytes says how much.
         Raises UnavailableError (a stream captures), HostOutOfMemoryError, UnsupportedError (not in vmm mode),
         DriverError, ForkedError: then the pool is awake, and nothing has changed; with a target, blocks that went
         before the failure stay asleep.

@@ -11,11 +11,13 @@ class InvalidArgumentError(Error, ValueError, status=Status.INVALID_ARGUMENT):
 
 
 class OutOfMemoryError(Error, MemoryError, status=Status.OUT_OF_MEMORY):
-    """The device has no more memory, and nothing that the pool tried has helped."""
+    """The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped.
+    So too if the process has no addresses left, which the message says.
+    """
 
 
 class HostOutOfMemoryError(Error, MemoryError, status=Status.HOST_OUT_OF_MEMORY):
-    """The library could not get memory on the host for its own records."""
+    """The library could not get memory on the host for its own records, or to save what sleeps."""
 
 
 class OverLimitError(OutOfMemoryError, status=Status.OVER_LIMIT):
@@ -52,3 +54,7 @@ class InternalError(Error, status=Status.INTERNAL):
 
 class AsleepError(Error, status=Status.ASLEEP):
     """The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2."""
+
+
+class InterruptedError(Error, status=Status.INTERRUPTED):
+    """The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2."""

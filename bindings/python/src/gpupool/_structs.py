@@ -216,6 +216,7 @@ class Stats(Record):
         "metadata_bytes",
         "misses",
         "oom_handler_calls",
+        "own_limit_bytes",
         "releasable_bytes",
         "retries",
         "share_given_bytes",
@@ -234,10 +235,15 @@ class Stats(Record):
 
     device: int
     limit_bytes: int
-    """The limit in force, in bytes, whether set in bytes or as a fraction; 0: none."""
+    """The limit in force, in bytes, whether set in bytes, as a fraction or in the environment; 0: none. A
+    group's limit comes on top.
+    """
     cached_bytes: int
     releasable_bytes: int
-    """The part of cached_bytes that gpupool_empty would give back: chunks that no block touches."""
+    """The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. What can still
+    be had, even in one block, is limit_bytes - all.reserved_bytes.current + releasable_bytes in mode vmm, if
+    the device has what is not reserved yet. The rest of cached_bytes lies between live blocks.
+    """
     slack_bytes: int
     all: StatGroup
     large: StatGroup
@@ -282,6 +288,8 @@ class Stats(Record):
     """A gpupool_share_state_t."""
     share_slot: int
     """The number of the process in its group."""
+    own_limit_bytes: int
+    """What gpupool_create, gpupool_set_limit or gpupool_set_fraction asked for last, in bytes; 0: nothing."""
 
     @classmethod
     def _of(cls, c: Any) -> Stats:
@@ -314,6 +322,7 @@ class Stats(Record):
             share_taken_bytes=c.share_taken_bytes,
             share_state=ShareState(c.share_state),
             share_slot=c.share_slot,
+            own_limit_bytes=c.own_limit_bytes,
         )
 
 
@@ -518,6 +527,7 @@ class Block(Record):
     requested_bytes: int
     allocated_bytes: int
     stream: int
+    """From gpupool_block_info, since 0.2: GPUPOOL_STREAM_UNKNOWN once the stream was released."""
     state: BlockState
     """A gpupool_block_state_t."""
     device: int

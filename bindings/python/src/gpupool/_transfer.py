@@ -8,7 +8,7 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from ._error import check
+from ._error import Error, check, wait_for_copies
 from ._native import lib
 
 _Result = TypeVar("_Result")
@@ -68,9 +68,12 @@ class Transfer(Generic[_Result]):
     def __del__(self) -> None:
         if self._held is None:
             return
-        if lib.gpupool_stream_synchronize(self._block.pool.handle, self._number) != 0:
+        try:
+            wait_for_copies(self._block.pool.handle, self._number)
+        except Error:
             _LOST.append(self._host)
-        self._end()
+        finally:
+            self._end()
 
     def __repr__(self) -> str:
         return f"<gpupool.Transfer, {'done' if self._held is None else 'under way'}>"

@@ -9,7 +9,7 @@ pub type gpupool_stream_t = usize;
 pub type gpupool_log_fn_t = ::core::option::Option<
     unsafe extern "C" fn(user: *mut ::core::ffi::c_void, level: i32, message: *const ::core::ffi::c_char),
 >;
-#[doc = " The pool calls this before a malloc of size bytes fails; attempt counts from 1. Free something and return\n non-zero to have the malloc tried again, or return 0 to let it fail. It is called on the thread of the\n malloc with no lock held, and may call any function of this library on any pool."]
+#[doc = " The pool calls this before a malloc of size bytes fails; attempt counts from 1. Free something and return\n non-zero to have the malloc tried again, or return 0 to let it fail. It is called on the thread of the\n malloc with no lock held, and may call any function of this library on any pool. If it destroys the pool\n itself, the malloc fails with INVALID_ARGUMENT, and the pool ends with it."]
 pub type gpupool_oom_fn_t = ::core::option::Option<
     unsafe extern "C" fn(
         user: *mut ::core::ffi::c_void,
@@ -18,13 +18,9 @@ pub type gpupool_oom_fn_t = ::core::option::Option<
         attempt: u32,
     ) -> i32,
 >;
-#[doc = " A sleep calls one of these before a pool's memory goes, and a wake calls one when it is there again: see\n gpupool_set_sleep_hooks. ptr is the block that gpupool_sleep_block or gpupool_wake_block was called with;\n 0: all of the pool. Return non-zero if all is well. It is called on the thread of the sleep or the wake\n with no lock held, and may call any function of this library on any pool, except that those that sleep,\n wake or prepare this pool give UNAVAILABLE. Since 0.2."]
+#[doc = " A sleep calls one of these before a pool's memory goes, and a wake calls one when it is there again: see\n gpupool_set_sleep_hooks. ptr is the block that sleeps or wakes alone, or goes to a sleep with a target;\n 0: all of the pool. Return non-zero if all is well. It is called on the thread of the sleep or the wake\n with no lock held, and may call any function of this library on any pool, except that those that sleep,\n wake or prepare this pool give UNAVAILABLE. Since 0.2."]
 pub type gpupool_sleep_hook_fn_t = ::core::option::Option<
-    unsafe extern "C" fn(
-        user: *mut ::core::ffi::c_void,
-        pool: *mut gpupool_t,
-        ptr: gpupool_ptr_t,
-    ) -> i32,
+    unsafe extern "C" fn(user: *mut ::core::ffi::c_void, pool: *mut gpupool_t, ptr: gpupool_ptr_t) -> i32,
 >;
 #[doc = " The upstream of a pool: writes the address of size bytes, aligned to at least 512, to out_ptr and returns\n 0, or returns non-zero for \"no more memory\". Called with no lock held, from any thread."]
 pub type gpupool_upstream_malloc_fn_t = ::core::option::Option<
@@ -52,6 +48,9 @@ pub type gpupool_stack_fn_t = ::core::option::Option<
         capacity: usize,
     ) -> usize,
 >;
+#[doc = " Says whether a call that waits is to give up: non-zero, and it fails with INTERRUPTED. wait is a\n gpupool_wait_t. It is called on the thread that waits, when a wait begins and then about every 50 ms, with\n no lock held, and may call any function of this library on any pool. A thread that is not its own concern\n gets 0. Since 0.2."]
+pub type gpupool_interrupt_fn_t =
+    ::core::option::Option<unsafe extern "C" fn(user: *mut ::core::ffi::c_void, wait: i32) -> i32>;
 #[doc = " A pool. Opaque."]
 #[repr(C)]
 #[derive(Debug)]
@@ -123,6 +122,10 @@ pub struct gpupool_share_figure_t(pub ::core::ffi::c_uint);
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct gpupool_sleep_state_t(pub ::core::ffi::c_uint);
 #[repr(transparent)]
+#[doc = " What a call waits for when it asks a gpupool_interrupt_fn_t. Since 0.2."]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct gpupool_wait_t(pub ::core::ffi::c_uint);
+#[repr(transparent)]
 #[doc = " Levels of the log."]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct gpupool_log_level_t(pub ::core::ffi::c_uint);
@@ -156,7 +159,7 @@ pub struct gpupool_config_t {
     pub kind: i32,
     #[doc = " Limit as a fraction of the device's memory, in (0, 1]; 0: no such limit."]
     pub fraction: f64,
-    #[doc = " Limit in bytes; 0: no such limit. The smaller of the two holds."]
+    #[doc = " Limit in bytes; 0: no such limit. The smaller of the two holds, or what the environment says if that is\n less: see gpupool_set_limit."]
     pub limit_bytes: u64,
     #[doc = " By how much reserved memory may exceed the live peak to save driver calls, as a fraction in [0, 10]: 0.1\n allows 10 per cent. 0: default: tight while that costs at most a thousandth of the time, and more where\n there is room (since 0.2). -1: always tight, whatever it costs (since 0.2). See docs/inside/growth.md."]
     pub slack: f64,
@@ -180,6 +183,8 @@ pub struct gpupool_config_t {
     #[doc = " From -8 to 8: the lowest priority gives first, the highest gets first. A process has the highest of its\n pools."]
     pub priority: i32,
     pub reserved1: u32,
+    #[doc = " After how many seconds without a malloc the pool gives its cached memory back, as by gpupool_empty, but\n without a wait: 0.001 to a year, by the device's clock. 0: as GPUPOOL_IDLE says (\"30s\"), else never; -1:\n never. Calls on any pool of the process notice it, except mallocs and frees that a thread's cache serves;\n with GPUPOOL_IDLE=30s,thread a thread of the library does, though nobody calls. docs/sleep.md."]
+    pub idle_seconds: f64,
 }
 #[doc = " A device, as gpupool_device_info sees it."]
 #[repr(C)]
@@ -258,10 +263,10 @@ pub struct gpupool_driver_stats_t {
 pub struct gpupool_stats_t {
     pub struct_size: u32,
     pub device: i32,
-    #[doc = " The limit in force, in bytes, whether set in bytes or as a fraction; 0: none."]
+    #[doc = " The limit in force, in bytes, whether set in bytes, as a fraction or in the environment; 0: none. A\n group's limit comes on top."]
     pub limit_bytes: u64,
     pub cached_bytes: u64,
-    #[doc = " The part of cached_bytes that gpupool_empty would give back: chunks that no block touches."]
+    #[doc = " The part of cached_bytes that gpupool_empty would give back: chunks that no block touches. What can still\n be had, even in one block, is limit_bytes - all.reserved_bytes.current + releasable_bytes in mode vmm, if\n the device has what is not reserved yet. The rest of cached_bytes lies between live blocks."]
     pub releasable_bytes: u64,
     pub slack_bytes: u64,
     pub all: gpupool_stat_group_t,
@@ -299,6 +304,8 @@ pub struct gpupool_stats_t {
     pub share_state: i32,
     #[doc = " The number of the process in its group."]
     pub share_slot: u32,
+    #[doc = " What gpupool_create, gpupool_set_limit or gpupool_set_fraction asked for last, in bytes; 0: nothing."]
+    pub own_limit_bytes: u64,
 }
 #[doc = " A group of processes that share a device's memory, as gpupool_share_info finds it. Since 0.2."]
 #[repr(C)]
@@ -390,6 +397,7 @@ pub struct gpupool_block_t {
     pub address: gpupool_ptr_t,
     pub requested_bytes: u64,
     pub allocated_bytes: u64,
+    #[doc = " From gpupool_block_info, since 0.2: GPUPOOL_STREAM_UNKNOWN once the stream was released."]
     pub stream: gpupool_stream_t,
     #[doc = " A gpupool_block_state_t."]
     pub state: i32,
@@ -450,9 +458,9 @@ pub const GPUPOOL_EXPORT_BYTES: u32 = 192;
 pub const GPUPOOL_SUCCESS: gpupool_status_t = gpupool_status_t(0);
 #[doc = " An argument is out of range, or a handle is NULL, destroyed or from another copy of the library."]
 pub const GPUPOOL_ERROR_INVALID_ARGUMENT: gpupool_status_t = gpupool_status_t(1);
-#[doc = " The device has no more memory, and nothing that the pool tried has helped."]
+#[doc = " The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped.\n So too if the process has no addresses left, which the message says."]
 pub const GPUPOOL_ERROR_OUT_OF_MEMORY: gpupool_status_t = gpupool_status_t(2);
-#[doc = " The library could not get memory on the host for its own records."]
+#[doc = " The library could not get memory on the host for its own records, or to save what sleeps."]
 pub const GPUPOOL_ERROR_HOST_OUT_OF_MEMORY: gpupool_status_t = gpupool_status_t(3);
 #[doc = " The call would take reserved memory above the pool's limit."]
 pub const GPUPOOL_ERROR_OVER_LIMIT: gpupool_status_t = gpupool_status_t(4);
@@ -472,7 +480,9 @@ pub const GPUPOOL_ERROR_FORKED: gpupool_status_t = gpupool_status_t(10);
 pub const GPUPOOL_ERROR_INTERNAL: gpupool_status_t = gpupool_status_t(11);
 #[doc = " The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2."]
 pub const GPUPOOL_ERROR_ASLEEP: gpupool_status_t = gpupool_status_t(12);
-#[doc = " The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2."]
+#[doc = " The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2."]
+pub const GPUPOOL_ERROR_INTERRUPTED: gpupool_status_t = gpupool_status_t(13);
+#[doc = " The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2."]
 pub const GPUPOOL_STATUS_FORCE32: gpupool_status_t = gpupool_status_t(2147483647);
 #[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment\n overrides this."]
 pub const GPUPOOL_BACKEND_AUTO: gpupool_backend_t = gpupool_backend_t(0);
@@ -482,7 +492,7 @@ pub const GPUPOOL_BACKEND_CUDA: gpupool_backend_t = gpupool_backend_t(1);
 pub const GPUPOOL_BACKEND_SIM: gpupool_backend_t = gpupool_backend_t(2);
 #[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment\n overrides this."]
 pub const GPUPOOL_BACKEND_FORCE32: gpupool_backend_t = gpupool_backend_t(2147483647);
-#[doc = " vmm where the device and the kind allow it, else driver."]
+#[doc = " vmm where the device, its driver and the kind allow it, else driver. For kind device,\n GPUPOOL_MODE=vmm|driver in the environment overrides this (since 0.2)."]
 pub const GPUPOOL_MODE_AUTO: gpupool_mode_t = gpupool_mode_t(0);
 #[doc = " Chunks, mapped where they are needed: the tightest mode. Kind device only."]
 pub const GPUPOOL_MODE_VMM: gpupool_mode_t = gpupool_mode_t(1);
@@ -493,7 +503,7 @@ pub const GPUPOOL_MODE_UPSTREAM: gpupool_mode_t = gpupool_mode_t(3);
 #[doc = " Segments from the callbacks in gpupool_config_t."]
 pub const GPUPOOL_MODE_FORCE32: gpupool_mode_t = gpupool_mode_t(2147483647);
 pub const GPUPOOL_KIND_DEVICE: gpupool_kind_t = gpupool_kind_t(0);
-#[doc = " Page-locked host memory that the device can read and write."]
+#[doc = " Page-locked host memory that the device can read and write; the driver chooses node and pages."]
 pub const GPUPOOL_KIND_PINNED: gpupool_kind_t = gpupool_kind_t(1);
 #[doc = " Memory that the driver moves between host and device."]
 pub const GPUPOOL_KIND_MANAGED: gpupool_kind_t = gpupool_kind_t(2);
@@ -518,6 +528,9 @@ pub const GPUPOOL_FEATURE_FORCE32: gpupool_feature_t = gpupool_feature_t(2147483
 pub const GPUPOOL_CAPABILITY_VMM: gpupool_capability_t = gpupool_capability_t(1);
 pub const GPUPOOL_CAPABILITY_RDMA: gpupool_capability_t = gpupool_capability_t(2);
 pub const GPUPOOL_CAPABILITY_MANAGED: gpupool_capability_t = gpupool_capability_t(4);
+#[doc = " The device has no memory of its own, but takes the host's (Jetson, GB10). total_bytes and free_bytes are\n then what this process may have of it and what it can still get, in its container; a pool sleeps with\n GPUPOOL_SLEEP_MODE_DROP only, since saved contents would stay in the same memory. Since 0.2."]
+pub const GPUPOOL_CAPABILITY_INTEGRATED: gpupool_capability_t = gpupool_capability_t(8);
+#[doc = " The device has no memory of its own, but takes the host's (Jetson, GB10). total_bytes and free_bytes are\n then what this process may have of it and what it can still get, in its container; a pool sleeps with\n GPUPOOL_SLEEP_MODE_DROP only, since saved contents would stay in the same memory. Since 0.2."]
 pub const GPUPOOL_CAPABILITY_FORCE32: gpupool_capability_t = gpupool_capability_t(2147483647);
 #[doc = " Handed out."]
 pub const GPUPOOL_BLOCK_LIVE: gpupool_block_state_t = gpupool_block_state_t(1);
@@ -535,7 +548,7 @@ pub const GPUPOOL_SLEEP_MODE_SAVE: gpupool_sleep_mode_t = gpupool_sleep_mode_t(0
 pub const GPUPOOL_SLEEP_MODE_DROP: gpupool_sleep_mode_t = gpupool_sleep_mode_t(1);
 #[doc = " They are lost, except in the blocks that gpupool_set_keep names."]
 pub const GPUPOOL_SLEEP_MODE_FORCE32: gpupool_sleep_mode_t = gpupool_sleep_mode_t(2147483647);
-#[doc = " Sleep: waits for all work of the device's context, not only for the streams that the pool has seen."]
+#[doc = " Changes nothing: every sleep waits for all work of the device's context, and of the contexts of the streams\n that the pool has seen."]
 pub const GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT: gpupool_sleep_flag_t = gpupool_sleep_flag_t(1);
 #[doc = " Sleep: mallocs wait until the pool is awake, instead of failing with GPUPOOL_ERROR_ASLEEP."]
 pub const GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS: gpupool_sleep_flag_t = gpupool_sleep_flag_t(2);
@@ -577,6 +590,16 @@ pub const GPUPOOL_SLEEP_STATE_FALLING_ASLEEP: gpupool_sleep_state_t = gpupool_sl
 pub const GPUPOOL_SLEEP_STATE_ASLEEP: gpupool_sleep_state_t = gpupool_sleep_state_t(2);
 pub const GPUPOOL_SLEEP_STATE_WAKING: gpupool_sleep_state_t = gpupool_sleep_state_t(3);
 pub const GPUPOOL_SLEEP_STATE_FORCE32: gpupool_sleep_state_t = gpupool_sleep_state_t(2147483647);
+#[doc = " A malloc that a sleeping pool holds: for another thread to wake the pool. It has no other end."]
+pub const GPUPOOL_WAIT_WAKE: gpupool_wait_t = gpupool_wait_t(1);
+#[doc = " For another thread's sleep or wake of the same pool to end."]
+pub const GPUPOOL_WAIT_TURN: gpupool_wait_t = gpupool_wait_t(2);
+#[doc = " For memory that others may give back: a wake with a timeout, or a request to the members of a group."]
+pub const GPUPOOL_WAIT_MEMORY: gpupool_wait_t = gpupool_wait_t(3);
+#[doc = " For work that is queued on the device."]
+pub const GPUPOOL_WAIT_GPU: gpupool_wait_t = gpupool_wait_t(4);
+#[doc = " For work that is queued on the device."]
+pub const GPUPOOL_WAIT_FORCE32: gpupool_wait_t = gpupool_wait_t(2147483647);
 pub const GPUPOOL_LOG_OFF: gpupool_log_level_t = gpupool_log_level_t(0);
 #[doc = " Failures of the driver, of the host's memory and of the library itself."]
 pub const GPUPOOL_LOG_ERROR: gpupool_log_level_t = gpupool_log_level_t(1);
@@ -653,11 +676,17 @@ extern "C" {
     pub fn gpupool_status_name(status: gpupool_status_t) -> *const ::core::ffi::c_char;
     #[doc = " Copies the details of the calling thread's last failure; status is GPUPOOL_SUCCESS if there was none.\n Successful calls leave it as it is. error->struct_size must be set.\n Errors: INVALID_ARGUMENT (error is NULL or too short)."]
     pub fn gpupool_last_error(error: *mut gpupool_error_t) -> gpupool_status_t;
-    #[doc = " Sends log lines up to level to fn; fn NULL: to standard error. Process-wide. A level that is switched off\n costs one comparison in functions that are slow anyway, and nothing in a cached malloc or free.\n GPUPOOL_LOG=error|warning|info|debug in the environment sets the level at start; without it the level is\n GPUPOOL_LOG_OFF.\n Errors: INVALID_ARGUMENT (unknown level)."]
+    #[doc = " Sends log lines up to level to fn; fn NULL: to standard error, or to the file that GPUPOOL_LOG names.\n Process-wide. A level that is switched off costs one comparison in functions that are slow anyway, and\n nothing in a cached malloc or free.\n GPUPOOL_LOG=error|warning|info|debug in the environment sets the level at start; without it the level is\n GPUPOOL_LOG_OFF. Since 0.2, more may follow, as in \"info,time,process,thread,file=/tmp/gpupool-%p.log\":\n what each line begins with, and a file to append to, where %p is the number of the process. Lines for fn\n are without.\n Errors: INVALID_ARGUMENT (unknown level)."]
     pub fn gpupool_set_log(
         fn_: gpupool_log_fn_t,
         user: *mut ::core::ffi::c_void,
         level: i32,
+    ) -> gpupool_status_t;
+    #[doc = " Adds (1) a function that every wait of the library asks whether to give up, or takes it away (0): so that\n Ctrl-C, a deadline or a language's own way of ending threads reaches a call that waits. A call that gives\n up fails with INTERRUPTED; as after any failure nothing has changed, and it may be made again. Only\n page-locked memory that a sleep took stays, for the next one: to free it would wait for the device. What\n the call has begun is undone first, which is not interrupted, and neither are gpupool_destroy and the last\n free of a destroyed pool: those end with the device's work. A copy that was queued goes on: its memory must\n stay. While there is such a function, the library looks at the device's work again and again where it would\n leave the wait to the driver, and a wait for all work of a context gets a thread of its own, which goes on\n if the call gives up; where the system has no thread left, that wait is not interrupted. A process has room\n for 16 pairs of fn and user in its life; a pair that was taken away may come back. When the call returns, a\n function that it took away may still be running on another thread. The packages for Python, Ruby, Java and\n Node add their own. Since 0.2.\n Errors: INVALID_ARGUMENT (fn is NULL, on is not 0 or 1, or there is no such pair to take away), UNAVAILABLE\n (no room)."]
+    pub fn gpupool_set_interrupt_check(
+        fn_: gpupool_interrupt_fn_t,
+        user: *mut ::core::ffi::c_void,
+        on: i32,
     ) -> gpupool_status_t;
     #[doc = " Reads a size as people write it. \"4096\", \"512KiB\", \"1.5 GiB\" and \"2g\" count in powers of 1,024, \"8GB\" in\n powers of 1,000; they set *out_bytes, and *out_share to 0. \"40%\" sets *out_share to 0.4, for\n gpupool_set_fraction or gpupool_config_t.fraction, and *out_bytes to 0; if out_share is NULL, a share is\n refused. The environment and every binding read sizes with this function. The messages call the text a\n limit if a share may be given, and a size otherwise. Since 0.2.\n Errors: INVALID_ARGUMENT (anything else, zero included)."]
     pub fn gpupool_parse_size(
@@ -686,9 +715,9 @@ extern "C" {
         -> gpupool_status_t;
     #[doc = " Creates a child of a pool, for memory that must stay where it is, such as a graph's. The child has its\n parent's device, mode, kind, slack and chunk sizes, and shares its limit and its peers: what the child\n reserves counts against the parent's limit, to the byte. It has blocks, streams and statistics of its own.\n What the child has mapped stays mapped where it is, even while it is free, and serves the child only: no\n shortage and no other pool takes it. It goes back when gpupool_empty or gpupool_trim is called on the child\n itself, or when the child is destroyed. If the limit has no room for a malloc of the child, the parent\n first gives back what it has cached. gpupool_report of the parent says what its children hold. The parent\n may be destroyed first: its children live on under the same limit, and then nobody can change that limit.\n gpupool_set_limit and gpupool_set_fraction refuse a child, and a child cannot be a parent. Since 0.2.\n Errors: INVALID_ARGUMENT (out_pool is NULL; parent is no pool, or a child), UNSUPPORTED (a pool whose\n memory comes from callbacks), FORKED, SHUTTING_DOWN, HOST_OUT_OF_MEMORY."]
     pub fn gpupool_create_child(parent: *mut gpupool_t, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
-    #[doc = " Gives the one pool of a device that everything in this process shares. The first use creates it with\n defaults (backend GPUPOOL_BACKEND_AUTO; GPUPOOL_FRACTION and GPUPOOL_LIMIT in the environment set its\n limits). It belongs to the process: gpupool_destroy refuses it.\n Errors: as gpupool_create."]
+    #[doc = " Gives the one pool of a device that everything in this process shares. The first use creates it with\n defaults (backend GPUPOOL_BACKEND_AUTO). It belongs to the process: gpupool_destroy refuses it.\n Errors: as gpupool_create."]
     pub fn gpupool_default_pool(device: i32, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
-    #[doc = " Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new\n ones from now on and goes away with its last free. May wait for the GPU. If a stream that the pool has seen\n is capturing, the memory goes when a pool is created after the capture's end; keep that stream until then.\n Errors: INVALID_ARGUMENT (destroyed already, or a default pool)."]
+    #[doc = " Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new\n ones from now on and goes away with its last free. May wait for the GPU, and no interrupt ends that wait:\n call gpupool_synchronize first, which can be interrupted. If a stream that the pool has seen is capturing,\n the memory goes when a pool is created after the capture's end; keep that stream until then. In a function\n that the library calls inside a call on the pool (the log's, a hook, an upstream), it succeeds too, and the\n memory goes when a pool is created, or when a call fails, after that call has returned.\n Errors: INVALID_ARGUMENT (destroyed already, or a default pool)."]
     pub fn gpupool_destroy(pool: *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0; a size that no device has\n gives OUT_OF_MEMORY, however large it is. A cached block costs no driver call. Before the pool fails, it\n takes idle blocks of other streams, waits for blocks that streams are still using, empties other pools'\n caches and asks the out-of-memory handler; only these steps may wait for the GPU.\n Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, DRIVER, SHUTTING_DOWN, FORKED, HOST_OUT_OF_MEMORY."]
     pub fn gpupool_malloc(
@@ -705,7 +734,7 @@ extern "C" {
         stream: gpupool_stream_t,
         out_ptr: *mut gpupool_ptr_t,
     ) -> gpupool_status_t;
-    #[doc = " Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A\n stream other than the block's counts as gpupool_record_stream. GPUPOOL_STREAM_UNKNOWN holds the memory back\n until all streams that the pool has seen have passed. Pointer 0 does nothing. Never waits for the GPU.\n Errors: UNKNOWN_POINTER, FORKED, INVALID_ARGUMENT."]
+    #[doc = " Frees a block. Work queued on stream so far may still use it: the memory is reused in stream order. A\n stream other than the block's counts as gpupool_record_stream, and so does the number of the block's stream\n once that was released, for a new stream may have it. GPUPOOL_STREAM_UNKNOWN holds the memory back\n until all streams that the pool has seen have passed. Pointer 0 does nothing. Never waits for the GPU.\n Errors: UNKNOWN_POINTER, FORKED, INVALID_ARGUMENT."]
     pub fn gpupool_free(
         pool: *mut gpupool_t,
         ptr: gpupool_ptr_t,
@@ -736,9 +765,11 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Says that the graph of a capture will not run any more, so its memory is the pool's again: what the capture\n freed serves other requests, and its live blocks become blocks like any others. Call this when the graph\n and all its copies are destroyed and all their launches are done. A capture that the pool has not seen is\n no error. Never waits for the GPU. Since 0.2.\n Errors: INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED."]
     pub fn gpupool_release_capture(pool: *mut gpupool_t, capture: u64) -> gpupool_status_t;
+    #[doc = " Announces that a capture is about to begin on some stream (begins not 0), or says that one has ended (0):\n for programs that free from threads which do not use the stream, as finalizers do, so that a capture may\n begin on it meanwhile. Call it on any thread, before each capture begins and after it has ended, also if\n it has failed. Calls count: it takes as many ends as beginnings. They hold for the pool, its parent and all\n their children. In between, no call but gpupool_release_stream records an event on a stream, frees and\n gpupool_record_stream queue nothing there, and debug modes leave out what they queue for a free. What\n another thread is recording has been recorded when the call returns. The price: what is freed meanwhile\n serves other streams, and what a parked stream has serves it again, only after a wait for all work of the\n device, which a malloc makes where memory is short; and this goes on for as long as nobody says that the\n capture has ended. After that, the next calls of a stream's users record its events again. Takes the lock\n of each of these pools once. Never waits for the GPU. Since 0.2.\n Errors: INVALID_ARGUMENT (begins is 0, and no capture is announced), FORKED, HOST_OUT_OF_MEMORY."]
+    pub fn gpupool_announce_capture(pool: *mut gpupool_t, begins: i32) -> gpupool_status_t;
     #[doc = " Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever\n it is mapped. A peer that has access already, and the pool's own device, are no error. The access lasts\n until the pool ends. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (the two devices cannot access each other, or the\n memory comes from an upstream), DRIVER, FORKED."]
     pub fn gpupool_enable_peer(pool: *mut gpupool_t, peer: i32) -> gpupool_status_t;
-    #[doc = " Waits until every stream that the pool has seen has done the work queued on it so far. Freed blocks that\n waited for these streams are then free to hand out.\n Errors: DRIVER, FORKED."]
+    #[doc = " Waits until the device has done all work that is queued in the pool's context so far, and on the streams of\n other contexts that the pool has seen. Freed blocks that waited for streams are then free to hand out.\n Legal while streams capture, whose own work waits for their graphs. Costs about 100 us; other threads may\n have to wait to queue work meanwhile. Errors: DRIVER, FORKED."]
     pub fn gpupool_synchronize(pool: *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Gives every cached chunk back to the driver: reserved falls to the chunks that live blocks touch. Waits\n for streams that may still use freed memory. out_released_bytes may be NULL.\n Errors: DRIVER, FORKED."]
     pub fn gpupool_empty(pool: *mut gpupool_t, out_released_bytes: *mut u64) -> gpupool_status_t;
@@ -748,15 +779,15 @@ extern "C" {
         target_bytes: u64,
         out_released_bytes: *mut u64,
     ) -> gpupool_status_t;
-    #[doc = " Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out. If it\n cannot get all, it keeps what it got.\n Errors: OVER_LIMIT, OUT_OF_MEMORY, DRIVER, SHUTTING_DOWN, FORKED."]
+    #[doc = " Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out. If it\n cannot get all, it keeps what it got.\n Errors: OVER_LIMIT, OUT_OF_MEMORY (so too for more than any device has), DRIVER, SHUTTING_DOWN, FORKED."]
     pub fn gpupool_reserve(
         pool: *mut gpupool_t,
         target_bytes: u64,
         stream: gpupool_stream_t,
     ) -> gpupool_status_t;
-    #[doc = " Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces the pool's limit. Cached\n memory above the new limit is given back, as by gpupool_trim.\n Errors: INVALID_ARGUMENT (not in (0, 1], NaN); OVER_LIMIT (live blocks hold more: nothing changes)."]
+    #[doc = " Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces what gpupool_create or an\n earlier call set, and no other limit: a smaller one in the environment (GPUPOOL_LIMIT, GPUPOOL_FRACTION and\n GPUPOOL_CAP, as they are now; since 0.2 for every pool but pinned ones) or of a group still holds. Cached\n memory above the new limit is given back, as by gpupool_trim.\n Errors: INVALID_ARGUMENT (not in (0, 1], NaN; nonsense in the environment); OVER_LIMIT (live blocks hold\n more: nothing changes)."]
     pub fn gpupool_set_fraction(pool: *mut gpupool_t, fraction: f64) -> gpupool_status_t;
-    #[doc = " The same in bytes; 0 takes the limit away."]
+    #[doc = " The same in bytes; 0 takes the pool's own limit away."]
     pub fn gpupool_set_limit(pool: *mut gpupool_t, limit_bytes: u64) -> gpupool_status_t;
     #[doc = " Sets the handler that the pool asks before a malloc fails; fn NULL: none. When the call returns, the old\n handler may still be running on another thread."]
     pub fn gpupool_set_oom_handler(
@@ -764,7 +795,7 @@ extern "C" {
         fn_: gpupool_oom_fn_t,
         user: *mut ::core::ffi::c_void,
     ) -> gpupool_status_t;
-    #[doc = " Puts a pool to sleep: waits for the streams that it has seen, copies the contents of live blocks to the\n host as `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL;\n else its struct_size must be set. Between this call and the end of gpupool_wake, queue no work that uses\n the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another\n thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.\n Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that\n this pool's own wake asks; gpupool_wake_block was called since the last sleep; or a hook refused),\n HOST_OUT_OF_MEMORY\n (sleeping takes at most three quarters of the host's free memory), UNSUPPORTED (another mode),\n INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the\n driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state\n tells, and gpupool_wake tries again.\n \n With options->target_bytes the pool stays awake. The call gives back cached memory, and then, one block\n after another as gpupool_sleep_block does, those that matter least, until the device has target_bytes more\n (released_bytes less retained_bytes), at most the last block's too many. In mode DROP, blocks without\n gpupool_set_keep come before those with it, which are saved; among these, the one comes first that was\n handed out, or brought back by gpupool_wake_block, longest ago (a block that a thread's cache hands out\n again counts from the first time). Passed over are blocks in which no whole chunk lies, those that are\n exported or protected, and those that a hook before_release refuses. Blocks that are handed out once the\n call has begun are left alone; nothing may use the others until it returns, and from then on those that\n gpupool_block_info calls asleep. HOLD_MALLOCS does nothing, and out_result->pools stays 0.\n If there is less than target_bytes, all there is goes, and the call succeeds: what it has given back helps\n whoever needs memory, and out_result->released_bytes says how much it was; a caller that wants all or\n nothing compares, and calls gpupool_wake. Errors as above. Captures and the host's memory are looked at\n before blocks go. If the driver fails later, the blocks that went before are asleep, all others are awake,\n and gpupool_wake brings back all; asleep_bytes of gpupool_stats_t says whether there are any."]
+    #[doc = " Puts a pool to sleep: waits for the streams that it has seen, copies the contents of live blocks to the\n host as `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL;\n else its struct_size must be set. Between this call and the end of gpupool_wake, queue no work that uses\n the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another\n thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.\n Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that\n this pool's own wake asks; gpupool_wake_block was called since the last sleep; or a hook refused),\n HOST_OUT_OF_MEMORY\n (sleeping takes at most three quarters of what the process can get), UNSUPPORTED (another mode),\n INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the\n driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state\n tells, and gpupool_wake tries again.\n\n With options->target_bytes the pool stays awake. The call gives back cached memory, and then, one block\n after another as gpupool_sleep_block does, those that matter least, until the device has target_bytes more\n (released_bytes less retained_bytes), at most the last block's too many. In mode DROP, blocks without\n gpupool_set_keep come before those with it, which are saved; among these, the one comes first that was\n handed out, or brought back by gpupool_wake_block, longest ago (a block that a thread's cache hands out\n again counts from the first time). Passed over are blocks in which no whole chunk lies, those that are\n exported or protected, and those that a hook before_release refuses. Blocks that are handed out once the\n call has begun are left alone; nothing may use the others until it returns, and from then on those that\n gpupool_block_info calls asleep. HOLD_MALLOCS does nothing, and out_result->pools stays 0.\n If there is less than target_bytes, all there is goes, and the call succeeds: what it has given back helps\n whoever needs memory, and out_result->released_bytes says how much it was; a caller that wants all or\n nothing compares, and calls gpupool_wake. Errors as above. Captures and the host's memory are looked at\n before blocks go. If the driver fails later, the blocks that went before are asleep, all others are awake,\n and gpupool_wake brings back all; asleep_bytes of gpupool_stats_t says whether there are any."]
     pub fn gpupool_sleep(
         pool: *mut gpupool_t,
         options: *const gpupool_sleep_options_t,
@@ -882,14 +913,14 @@ extern "C" {
         handle: *mut ::core::ffi::c_char,
         capacity: usize,
     ) -> gpupool_status_t;
-    #[doc = " Maps a block of another process for this pool's device and its peers: *out_ptr is its address here,\n *out_size how many bytes were allocated there. It is the same physical memory, and both may write. It is no\n block of this pool, and counts in none of its figures. Importing a handle again gives the same address, and\n needs a close of its own. Only the user that exported, on the same device, can import, and where Yama\n restricts ptrace (kernel.yama.ptrace_scope), only a parent of the exporter, or whom it lets with\n PR_SET_PTRACER. Only on Linux. Since 0.2.\n Errors: INVALID_ARGUMENT (no handle of gpupool_export; or one of another device), UNAVAILABLE (the exporter\n has ended or freed the block, or the system forbids access to it: gpupool_last_error says which),\n UNSUPPORTED, DRIVER, HOST_OUT_OF_MEMORY, FORKED. After an error nothing has changed."]
+    #[doc = " Maps a block of another process for this pool's device and its peers: *out_ptr is its address here,\n *out_size how many bytes were allocated there. It is the same physical memory, and both may write. It is no\n block of this pool, and counts in none of its figures. Importing a handle again gives the same address, and\n needs a close of its own. Only the user that exported, on the same device, can import, and where Yama\n restricts ptrace (kernel.yama.ptrace_scope), only a parent of the exporter, or whom it lets with\n PR_SET_PTRACER. The importer must see the exporter: both are in one PID namespace, or the exporter is in\n one below, as a container's is below its host's. Only on Linux. Since 0.2. Errors: INVALID_ARGUMENT (no\n handle of gpupool_export; or one of another device), UNAVAILABLE (the exporter has ended or freed the\n block, or the system forbids access to it: gpupool_last_error says which), UNSUPPORTED, DRIVER,\n HOST_OUT_OF_MEMORY, FORKED. After an error nothing has changed."]
     pub fn gpupool_import(
         pool: *mut gpupool_t,
         handle: *const ::core::ffi::c_char,
         out_ptr: *mut gpupool_ptr_t,
         out_size: *mut u64,
     ) -> gpupool_status_t;
-    #[doc = " Ends an import. The last close of a handle waits for all work of the device's context, and unmaps the\n memory. What is not closed ends with the pool or the process. Since 0.2.\n Errors: UNKNOWN_POINTER (nothing is imported there), UNAVAILABLE (a stream of the pool captures a graph),\n DRIVER, FORKED. After an error the memory is still mapped."]
+    #[doc = " Ends an import. The last close of a handle waits for all work of the device's context, and unmaps the\n memory. What is not closed ends with the pool or the process. Since 0.2.\n Errors: UNKNOWN_POINTER (nothing is imported there), DRIVER, FORKED. After an error the memory is still\n mapped."]
     pub fn gpupool_import_close(pool: *mut gpupool_t, ptr: gpupool_ptr_t) -> gpupool_status_t;
     #[doc = " Fills stats. stats->struct_size must be set; the call sets it to the bytes that it filled. Works on\n inherited pools after fork.\n Errors: INVALID_ARGUMENT."]
     pub fn gpupool_stats(pool: *mut gpupool_t, stats: *mut gpupool_stats_t) -> gpupool_status_t;
@@ -954,7 +985,7 @@ extern "C" {
     pub fn gpupool_set_sampling(bytes: u64) -> gpupool_status_t;
     #[doc = " Sets the function that says where a malloc comes from; fn NULL: none. A process has one. When the call\n returns, the old one may still be running on another thread. Since 0.2.\n Errors: INVALID_ARGUMENT (user, no fn)."]
     pub fn gpupool_set_stack_fn(fn_: gpupool_stack_fn_t, user: *mut ::core::ffi::c_void) -> gpupool_status_t;
-    #[doc = " Records every malloc and free of all pools of this process, and what is live now, to a new file that the\n gpupool command reads; \"%p\" in the path becomes the process's number. Flags are bits of\n gpupool_record_flag_t. Only its owner can read the file. It is complete up to the last event if the process\n is killed. A path where something already is, even a symbolic link, is refused. A child after fork is not\n recorded. If the disk is full, events are counted as lost. Since 0.2.\n Errors: INVALID_ARGUMENT (also while a recording is under way), HOST_OUT_OF_MEMORY."]
+    #[doc = " Records every malloc and free of all pools of this process, and what is live now, to a new file that the\n gpupool command reads; \"%p\" in the path becomes the process's number. Flags are bits of\n gpupool_record_flag_t. Only its owner can read the file. It is complete up to the last event if the process\n is killed. A path where something already is, even a symbolic link, is refused. A child after fork is not\n recorded. If the disk is full, events are counted as lost. Since 0.2.\n\n \"FILE,last=512MiB\" (1 MiB to 4 GiB) or \"FILE,last=10min\" (from 1 s) keeps the newest events, of at least a\n half of that and at most all: a FILE that has the half becomes FILE.old, in place of the one before, and a\n new recording begins at FILE with what is live. The first malloc that fails for want of memory makes it\n FILE.oom, which stays. None of the three may be there at the start. A malloc makes the change, which takes\n 0.1 us for each live block; if the next file cannot be made, the recording ends, and the log says why.\n Errors: INVALID_ARGUMENT (also while a recording is under way), HOST_OUT_OF_MEMORY."]
     pub fn gpupool_record_start(path: *const ::core::ffi::c_char, flags: u32) -> gpupool_status_t;
     #[doc = " Ends the recording. Since 0.2.\n Errors: INVALID_ARGUMENT (there is none)."]
     pub fn gpupool_record_stop() -> gpupool_status_t;
@@ -985,7 +1016,7 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Sets how simulated device number `device` behaves. Possible only while no pool uses it.\n config->struct_size must be set.\n Errors: INVALID_ARGUMENT (no such device, in use, fields out of range); UNSUPPORTED (unknown tail)."]
     pub fn gpupool_sim_configure(device: i32, config: *const gpupool_sim_config_t) -> gpupool_status_t;
-    #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,\n host_wait, copy (those of sleep and wake), stream (creating and destroying one) or share (exporting a chunk\n to other processes, and importing one; since 0.2); NUMBER counts that call's occurrences from 1, starting\n now, or is * for every one; ERROR is out_of_memory or error (default). An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
+    #[doc = " Makes calls of the simulated driver fail. script is a list \"CALL:NUMBER[=ERROR]\" with commas: CALL is\n create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait,\n host_wait, copy (those of sleep and wake), stream (creating and destroying one) or share (exporting a chunk\n to other processes, and importing one; since 0.2); NUMBER counts that call's occurrences from 1, starting\n now, or is * for every one; ERROR is out_of_memory, error (default), or kill (since 0.2), which ends the\n process before the call has done anything, as kill -9 does. An empty script ends all failures.\n Errors: INVALID_ARGUMENT, with the part that was not understood."]
     pub fn gpupool_sim_script(device: i32, script: *const ::core::ffi::c_char) -> gpupool_status_t;
     #[doc = " Queues work of `nanoseconds` of virtual time on a stream. The work reads and writes size bytes at ptr (both\n may be 0). An access to memory that is not mapped, or that another stream's unfinished work still uses, is\n an error of the simulated device: see gpupool_sim_faults. Since 0.2, so is an access to another device's\n memory that device number `device` has no access to: see gpupool_enable_peer. gpupool_fill is work too;\n gpupool_copy may touch the memory of any device."]
     pub fn gpupool_sim_work(
@@ -997,7 +1028,7 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Lets virtual time pass."]
     pub fn gpupool_sim_advance(device: i32, nanoseconds: u64) -> gpupool_status_t;
-    #[doc = " Begins (1) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work, fills\n and copies that are queued meanwhile are not done, but kept for gpupool_sim_launch."]
+    #[doc = " Begins (1, 2) or ends (0) capture on a stream, as cuStreamBeginCapture and cuStreamEndCapture do. Work,\n fills and copies that are queued meanwhile are not done, but kept for gpupool_sim_launch. After 2, calls of\n the driver that touch the stream from other threads are faults: on a GPU they end the capture, or the\n process, if they meet its beginning or its end."]
     pub fn gpupool_sim_capture(device: i32, stream: gpupool_stream_t, begin: i32) -> gpupool_status_t;
     #[doc = " Queues on a stream what an ended capture of this device recorded, as cuGraphLaunch does, at the addresses\n of the capture. If they are not mapped now, that is an error of the simulated device. `capture` is the\n number that gpupool_capture_id gave while the capture was under way; any stream of the device will do, any\n number of times. A recording stays until the device is configured anew. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device, no such capture on it, or one that is still under way); DRIVER,\n UNSUPPORTED as for work, fills and copies."]
     pub fn gpupool_sim_launch(device: i32, capture: u64, stream: gpupool_stream_t) -> gpupool_status_t;

@@ -96,6 +96,10 @@ impl<S: Borrow<Stream>> Block<S> {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     #[inline]
     pub fn new(stream: S, bytes: u64) -> Result<Block<S>> {
         let address = stream.borrow().malloc(bytes)?;
@@ -103,6 +107,10 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// The same, aligned to `alignment`: a power of two of up to 2 MiB.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument` for such an alignment,
+    /// `Driver`, `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn aligned(stream: S, bytes: u64, alignment: u64) -> Result<Block<S>> {
         let address = stream.borrow().malloc_aligned(bytes, alignment)?;
         Ok(Block { address, bytes, stream })
@@ -141,12 +149,18 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// What the pool knows about the block. It does not know blocks of 0 bytes.
+    ///
+    /// # Errors
+    /// `UnknownPointer` for a block of 0 bytes; `Forked`.
     pub fn info(&self) -> Result<BlockInfo> {
         self.stream().pool().block_info(self.address)
     }
 
     /// Tells the pool that another of its streams uses the block too: once freed, the block is reused only when that
     /// stream has passed the work queued on it at the time of the free.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a stream of another pool; `UnknownPointer` for a block of 0 bytes; `Forked`.
     pub fn record_stream(&self, other: &Stream) -> Result<()> {
         self.stream().check_pool(other)?;
         // SAFETY: both streams are there.
@@ -154,6 +168,10 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// Copies `source` to the block, from `offset_bytes` on. Waits for the stream.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not inside the block; `Driver`; `Unsupported` on a simulated device without data;
+    /// `Forked`.
     pub fn write<T: Pod>(&mut self, offset_bytes: u64, source: &[T]) -> Result<()> {
         // SAFETY: the stream has passed before the source goes.
         unsafe { self.write_async(offset_bytes, source) }?;
@@ -161,6 +179,10 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// Copies from the block, from `offset_bytes` on, to `destination`. Waits for the stream.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not inside the block; `Driver`; `Unsupported` on a simulated device without data;
+    /// `Forked`.
     pub fn read<T: Pod>(&self, offset_bytes: u64, destination: &mut [T]) -> Result<()> {
         // SAFETY: the stream has passed before the destination goes.
         unsafe { self.read_async(offset_bytes, destination) }?;
@@ -168,6 +190,10 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// Queues a copy of `source` to the block.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not inside the block; `Driver`; `Unsupported` on a simulated device without data;
+    /// `Forked`.
     ///
     /// # Safety
     /// `source` stays as it is until the stream has passed.
@@ -180,6 +206,10 @@ impl<S: Borrow<Stream>> Block<S> {
 
     /// Queues a copy from the block to `destination`.
     ///
+    /// # Errors
+    /// `InvalidArgument` if it is not inside the block; `Driver`; `Unsupported` on a simulated device without data;
+    /// `Forked`.
+    ///
     /// # Safety
     /// `destination` stays, and nobody reads it, until the stream has passed.
     pub unsafe fn read_async<T: Pod>(&self, offset_bytes: u64, destination: &mut [T]) -> Result<()> {
@@ -191,6 +221,10 @@ impl<S: Borrow<Stream>> Block<S> {
 
     /// Queues a copy of the first `bytes` of another block of the same pool on this block's stream. Does not wait for
     /// other streams' work on that block: [synchronize](Stream::synchronize) with them first.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not inside both blocks, or the other one is of another pool; `Driver`; `Unsupported`
+    /// on a simulated device without data; `Forked`.
     pub fn copy_from<R: Borrow<Stream>>(&mut self, source: &Block<R>, bytes: u64) -> Result<()> {
         source.record_stream(self.stream())?;
         let destination = self.place(0, bytes)?;
@@ -200,12 +234,18 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// Queues a fill of the whole block with `value`.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn fill(&mut self, value: u8) -> Result<()> {
         // SAFETY: the block is live and stays the stream's.
         unsafe { self.stream().fill(self.address, value, self.bytes) }
     }
 
     /// Frees it now and returns whether that worked. Dropping it does the same silently.
+    ///
+    /// # Errors
+    /// `Forked`, or `InvalidArgument`: the pool was destroyed by force.
     pub fn free(self) -> Result<()> {
         let (address, stream) = self.take_apart();
         let owner = stream.borrow();
@@ -214,6 +254,9 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// Frees it now, behind the work of `other` too.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a stream of another pool; `Forked`.
     pub fn free_on(self, other: &Stream) -> Result<()> {
         self.stream().check_pool(other)?;
         let (address, stream) = self.take_apart();
@@ -222,6 +265,9 @@ impl<S: Borrow<Stream>> Block<S> {
     }
 
     /// Frees it now, behind the work of all streams that the pool has seen.
+    ///
+    /// # Errors
+    /// `Forked`, or `InvalidArgument`: the pool was destroyed by force.
     pub fn free_on_all(self) -> Result<()> {
         let (address, stream) = self.take_apart();
         // SAFETY: the block was ours.

@@ -90,6 +90,7 @@ pub struct Builder {
     guaranteed_bytes: u64,
     share_wait: Duration,
     priority: i32,
+    idle_seconds: f64,
     upstream: Option<Box<Upstream>>,
     /// The first argument that could not be read.
     failure: Option<Error>,
@@ -214,6 +215,13 @@ impl Builder {
         self
     }
 
+    /// After how many seconds without a malloc the pool gives its cached memory back to the device. 0: as
+    /// `GPUPOOL_IDLE` says, else never; -1: never. Since 0.2.
+    pub fn idle_seconds(mut self, idle_seconds: f64) -> Builder {
+        self.idle_seconds = idle_seconds;
+        self
+    }
+
     /// Takes memory from your own functions instead of the backend's; heaps, statistics, limits and the rest
     /// work the same over it. `malloc` gets the size and the stream, and returns an address aligned to at least
     /// 512, or None for "no more memory". `free` takes back what it gave, with address, size and stream; no work still
@@ -238,6 +246,10 @@ impl Builder {
 
     /// Creates the pool. Takes no memory from the device yet. Uses the current CUDA context if it belongs to the
     /// device, else the device's primary context.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options out of range and no such device; `Unavailable` without a driver or a GPU;
+    /// `Unsupported` for what the device cannot do; `Driver`, `HostOutOfMemory`.
     pub fn build(self) -> Result<Pool> {
         library::check_version()?;
         if let Some(failure) = self.failure {
@@ -264,6 +276,7 @@ impl Builder {
         config.guaranteed_bytes = self.guaranteed_bytes;
         config.share_wait_ns = u64::try_from(self.share_wait.as_nanos()).unwrap_or(u64::MAX);
         config.priority = self.priority;
+        config.idle_seconds = self.idle_seconds;
         if let Some(upstream) = &self.upstream {
             config.mode = sys::GPUPOOL_MODE_UPSTREAM.0 as i32;
             config.upstream_malloc = Some(Upstream::malloc);

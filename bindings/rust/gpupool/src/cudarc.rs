@@ -31,6 +31,9 @@ impl Pool {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a stream of another device.
     pub fn cudarc_stream(&self, stream: &Arc<CudaStream>) -> Result<Stream> {
         let own = self.device_info()?;
         let ordinal = stream.context().ordinal();
@@ -45,6 +48,9 @@ impl Pool {
 impl<S: Borrow<Stream>> Block<S> {
     /// Lends the block to cudarc as a slice of as many `T` as fit in it. The block's stream must come from
     /// [`Pool::cudarc_stream`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the stream is none of cudarc's.
     pub fn lend_to_cudarc<T: Pod>(&mut self) -> Result<CudaLoan<'_, T>> {
         let cuda =
             self.stream().cuda().ok_or_else(|| Error::invalid("the block's stream is none of cudarc's"))?;
@@ -57,6 +63,9 @@ impl<S: Borrow<Stream>> Block<S> {
 
 impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     /// Lends the array to cudarc: [`Block::lend_to_cudarc`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the stream is none of cudarc's.
     pub fn lend_to_cudarc(&mut self) -> Result<CudaLoan<'_, T>> {
         self.block_mut().lend_to_cudarc()
     }

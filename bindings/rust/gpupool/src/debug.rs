@@ -33,6 +33,9 @@ pub struct Damage {
 /// Sets the debug modes of pools created from now on: a comma-separated list of `poison`, `canary`, `fence`,
 /// `fence=SIZE`, `guard`, `annotate` and `quarantine=SIZE`; empty: none. Overrides `GPUPOOL_DEBUG` in the environment.
 /// Since 0.2.
+///
+/// # Errors
+/// `InvalidArgument`, with the word that was not understood.
 pub fn set_debug(modes: &str) -> Result<()> {
     let words = c_text("modes", modes)?;
     // SAFETY: the string ends with a zero.
@@ -41,6 +44,9 @@ pub fn set_debug(modes: &str) -> Result<()> {
 
 /// Says what is or was at an address, in any pool of this process: the block, who allocated it, who freed it, and its
 /// neighbours. Since 0.2.
+///
+/// # Errors
+/// `HostOutOfMemory`.
 pub fn why(address: u64) -> Result<String> {
     let mut text: Vec<u8> = Vec::new();
     let mut length = 0;
@@ -61,6 +67,9 @@ pub fn why(address: u64) -> Result<String> {
 impl Pool {
     /// Checks the bytes behind every live block of a pool in debug mode canary, and waits for the GPU to finish. Since
     /// 0.2.
+    ///
+    /// # Errors
+    /// `Driver`, `HostOutOfMemory`.
     pub fn check(&self) -> Result<Damage> {
         let mut count = 0;
         let mut text = vec![0_u8; 16384];
@@ -73,6 +82,10 @@ impl Pool {
     }
 
     /// Sets what work may do with a block, until its free. Only for blocks that share no chunk. Since 0.2.
+    ///
+    /// # Errors
+    /// `UnknownPointer`; `Unsupported` for a pool that is not of [`Mode::Vmm`](crate::Mode::Vmm), and a block that
+    /// shares a chunk or is asleep; `Driver`, `HostOutOfMemory`.
     pub fn protect(&self, address: u64, access: Access) -> Result<()> {
         let access = match access {
             Access::Write => sys::GPUPOOL_ACCESS_WRITE,

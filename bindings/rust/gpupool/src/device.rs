@@ -25,7 +25,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    fn to_c(self) -> sys::gpupool_backend_t {
+    pub(crate) fn to_c(self) -> sys::gpupool_backend_t {
         match self {
             Backend::Auto => sys::GPUPOOL_BACKEND_AUTO,
             Backend::Cuda => sys::GPUPOOL_BACKEND_CUDA,
@@ -72,6 +72,10 @@ pub struct DeviceInfo {
     pub has_rdma: bool,
     /// It knows memory that the driver moves: [`Kind::Managed`](crate::Kind::Managed).
     pub has_managed: bool,
+    /// It has no memory of its own, but uses the host's: a pool sleeps with [`SleepMode::Drop`](crate::SleepMode::Drop)
+    /// only. Since 0.2.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub is_integrated: bool,
     /// The size of its memory.
     pub total_bytes: u64,
     /// What the device itself reports as free now, whoever holds the rest.
@@ -95,6 +99,7 @@ impl From<sys::gpupool_device_info_t> for DeviceInfo {
             has_vmm: can(sys::GPUPOOL_CAPABILITY_VMM),
             has_rdma: can(sys::GPUPOOL_CAPABILITY_RDMA),
             has_managed: can(sys::GPUPOOL_CAPABILITY_MANAGED),
+            is_integrated: can(sys::GPUPOOL_CAPABILITY_INTEGRATED),
             total_bytes: info.total_bytes,
             free_bytes: info.free_bytes,
             granularity_bytes: info.granularity_bytes,
@@ -107,6 +112,9 @@ impl From<sys::gpupool_device_info_t> for DeviceInfo {
 
 /// Counts the devices of a backend. Without a GPU, [`Backend::Cuda`] gives
 /// [`Unavailable`](crate::ErrorKind::Unavailable) with the reason.
+///
+/// # Errors
+/// `Unavailable`, with the reason.
 pub fn device_count(backend: Backend) -> Result<i32> {
     library::check_version()?;
     let mut count = 0;
@@ -116,6 +124,9 @@ pub fn device_count(backend: Backend) -> Result<i32> {
 }
 
 /// Describes a device.
+///
+/// # Errors
+/// `InvalidArgument` for no such device; `Unavailable`, `Driver`.
 pub fn device_info(backend: Backend, device: i32) -> Result<DeviceInfo> {
     library::check_version()?;
     let mut info = sys::gpupool_device_info_t {

@@ -64,6 +64,12 @@ impl Error {
         Error::new(sys::GPUPOOL_ERROR_OUT_OF_MEMORY, 0, message)
     }
 
+    /// More than the host has.
+    #[cold]
+    pub(crate) fn host_out_of_memory(message: String) -> Error {
+        Error::new(sys::GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, 0, message)
+    }
+
     /// Something that this version cannot do.
     #[cold]
     pub(crate) fn unsupported(message: String) -> Error {

@@ -9,9 +9,10 @@ use gpupool_sys as sys;
 pub enum ErrorKind {
     /// An argument is out of range, or a handle is NULL, destroyed or from another copy of the library.
     InvalidArgument,
-    /// The device has no more memory, and nothing that the pool tried has helped.
+    /// The device has no more memory, or for pinned memory the host, and nothing that the pool tried has helped.
+    /// So too if the process has no addresses left, which the message says.
     OutOfMemory,
-    /// The library could not get memory on the host for its own records.
+    /// The library could not get memory on the host for its own records, or to save what sleeps.
     HostOutOfMemory,
     /// The call would take reserved memory above the pool's limit.
     OverLimit,
@@ -31,6 +32,8 @@ pub enum ErrorKind {
     Internal,
     /// The pool is asleep, or falling asleep: see gpupool_sleep. Since 0.2.
     Asleep,
+    /// The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2.
+    Interrupted,
     /// A status that this version of the crate does not know.
     Unknown,
 }
@@ -50,6 +53,7 @@ impl ErrorKind {
             sys::GPUPOOL_ERROR_FORKED => ErrorKind::Forked,
             sys::GPUPOOL_ERROR_INTERNAL => ErrorKind::Internal,
             sys::GPUPOOL_ERROR_ASLEEP => ErrorKind::Asleep,
+            sys::GPUPOOL_ERROR_INTERRUPTED => ErrorKind::Interrupted,
             _ => ErrorKind::Unknown,
         }
     }

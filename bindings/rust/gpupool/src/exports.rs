@@ -14,6 +14,10 @@ impl Pool {
     /// any way, whatever their language. It is good until the block is freed, or this process ends; processes that have
     /// imported the block by then keep its memory. While a block is exported, the pool cannot sleep. Only on Linux.
     /// Since 0.2.
+    ///
+    /// # Errors
+    /// `UnknownPointer` if it is not the address of a live block; `Unsupported` if the pool or the device cannot share;
+    /// `Asleep`, `Unavailable`, `Driver`, `HostOutOfMemory`, `Forked`.
     pub fn export_block(&self, address: u64) -> Result<String> {
         let mut text = [0_u8; sys::GPUPOOL_EXPORT_BYTES as usize];
         // SAFETY: the text is as long as the call says.
@@ -25,6 +29,10 @@ impl Pool {
     }
 
     /// Maps a block that another process has exported, for this pool's device. Since 0.2.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no handle, or one of another device; `Unavailable` if the other process has freed
+    /// the block or the system forbids it; `Unsupported`, `Driver`, `HostOutOfMemory`, `Forked`.
     pub fn import_block(&self, handle: &str) -> Result<Import> {
         let text = c_text("handle", handle)?;
         let (mut address, mut bytes) = (0, 0);

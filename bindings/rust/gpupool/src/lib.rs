@@ -46,7 +46,7 @@
 //! Every failure is an [`Error`] with its [`ErrorKind`], the driver's number and an explanation. A call that
 //! fails changes nothing.
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
-#![warn(clippy::undocumented_unsafe_blocks)]
+#![warn(clippy::missing_errors_doc, clippy::undocumented_unsafe_blocks)]
 
 mod block;
 mod builder;
@@ -63,6 +63,7 @@ mod observe;
 mod pool;
 mod raw;
 mod record;
+mod share;
 pub mod sim;
 mod sleep;
 mod slice;
@@ -85,6 +86,7 @@ pub use exports::Import;
 pub use library::{features, log_to, log_to_stderr, version, version_string, Features, LogLevel};
 pub use pool::Pool;
 pub use record::{mark, record_start, record_stop, set_sampling, Holder, Tag};
+pub use share::{share_info, share_repair, share_set, ShareFigure, ShareGroup, ShareMember};
 pub use sleep::{sleep_tag, wake_tag, SleepMode, SleepOptions, SleepResult, SleepState, WakeOptions};
 pub use slice::{PoolSlice, PoolSliceMut};
 pub use snapshot::{BlockInfo, BlockState, Segment, Snapshot};

@@ -101,6 +101,9 @@ static LOGGER: RwLock<Option<Arc<Logger>>> = RwLock::new(None);
 
 /// Sends log lines up to `level` to `logger`, for the whole process, from any thread. It may call this crate; what that
 /// causes is not logged. A panic in it is dropped.
+///
+/// # Errors
+/// `InvalidArgument` for a level that the loaded library does not know.
 pub fn log_to<F>(level: LogLevel, logger: F) -> Result<()>
 where
     F: Fn(LogLevel, &str) + Send + Sync + 'static,
@@ -110,6 +113,9 @@ where
 
 /// Sends log lines up to `level` to standard error, for the whole process. `GPUPOOL_LOG` in the environment sets the
 /// level at start.
+///
+/// # Errors
+/// `InvalidArgument` for a level that the loaded library does not know.
 pub fn log_to_stderr(level: LogLevel) -> Result<()> {
     set_log(level, None, None)
 }

@@ -12,22 +12,34 @@ use crate::{device_info, BlockInfo, DeviceInfo, Pool, Result, Segment, Snapshot,
 
 impl Pool {
     /// What the pool holds and has done so far.
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn stats(&self) -> Result<Stats> {
         raw_stats(self.handle()).map(Stats::from)
     }
 
     /// The pool's device, as it is now.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn device_info(&self) -> Result<DeviceInfo> {
         device_info(self.backend(), self.stats()?.device)
     }
 
     /// Sets every peak to the current value.
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn reset_peaks(&self) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_reset_peaks(self.handle()) })
     }
 
     /// Describes the block that contains `address`, which may be anywhere inside it.
+    ///
+    /// # Errors
+    /// `UnknownPointer` if it is not inside a live block; `Forked`.
     pub fn block_info(&self, address: u64) -> Result<BlockInfo> {
         let mut block = sys::gpupool_block_t::default();
         // SAFETY: the struct is as long as the call says.
@@ -38,6 +50,9 @@ impl Pool {
     }
 
     /// Lists all mapped memory and its contents at one moment, sorted by address.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory`, `Forked`.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let (mut segments, mut blocks) = (Vec::new(), Vec::new());
         let (mut segment_count, mut block_count) = (0, 0);
@@ -73,6 +88,9 @@ impl Pool {
 
     /// Explains where the pool's memory is: limit, live, cached, largest free range, waiting for streams, held by
     /// others.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory`, `Forked`.
     pub fn report(&self) -> Result<String> {
         let mut text: Vec<u8> = Vec::new();
         let mut length = 0;
@@ -97,6 +115,9 @@ impl Pool {
 
     /// Checks every invariant of the pool's records. Slow; for tests. A violation is
     /// [`Internal`](crate::ErrorKind::Internal).
+    ///
+    /// # Errors
+    /// `Internal`, with what is wrong; `Forked`.
     pub fn validate(&self) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_validate(self.handle()) })

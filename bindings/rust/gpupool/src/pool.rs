@@ -39,6 +39,9 @@ static DEFAULTS: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 impl Pool {
     /// Creates a pool of device 0 with default settings: a GPU if there is one, else the simulated device. Takes no
     /// memory from the device yet.
+    ///
+    /// # Errors
+    /// As [`build`](crate::Builder::build).
     pub fn new() -> Result<Pool> {
         Pool::builder().build()
     }
@@ -50,6 +53,9 @@ impl Pool {
 
     /// The one pool of a device that everything in this process shares, whatever its language. Created on first
     /// use; the environment's `GPUPOOL_FRACTION` and `GPUPOOL_LIMIT` set its limits.
+    ///
+    /// # Errors
+    /// As [`build`](crate::Builder::build).
     pub fn default_for(device: i32) -> Result<Pool> {
         library::check_version()?;
         let mut handle = ptr::null_mut();
@@ -69,6 +75,9 @@ impl Pool {
     /// [`trim`](Pool::trim), or its end. It inherits this pool's device, mode, kind, slack, chunks and peers, and may
     /// outlive it. A child has no children; memory of an upstream is [`Unsupported`](crate::ErrorKind::Unsupported).
     /// Since 0.2.
+    ///
+    /// # Errors
+    /// `InvalidArgument` of a child; `Unsupported` with an upstream; `Forked`, `ShuttingDown`, `HostOutOfMemory`.
     pub fn create_child(&self) -> Result<Pool> {
         let mut handle = ptr::null_mut();
         // SAFETY: the handle is good while self is there, and the out-parameter is a local.
@@ -106,6 +115,9 @@ impl Pool {
 
     /// Waits until every stream that the pool has seen has passed the work queued on it so far, and makes the freed
     /// blocks that waited for them available.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_synchronize(self.handle()) })
@@ -113,6 +125,9 @@ impl Pool {
 
     /// Gives every cached chunk back to the driver: reserved falls to the chunks that live blocks touch. Waits
     /// for streams that may still use freed memory. Returns the bytes that were released.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn empty(&self) -> Result<u64> {
         let mut released = 0;
         // SAFETY: the handle is good while self is there.
@@ -122,6 +137,9 @@ impl Pool {
 
     /// Gives cached chunks back, oldest first, until at most `target_bytes` are reserved or no more can be given back.
     /// Waits as [`empty`](Pool::empty) does. Returns the bytes that were released.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn trim(&self, target_bytes: u64) -> Result<u64> {
         let mut released = 0;
         // SAFETY: the handle is good while self is there.
@@ -132,18 +150,27 @@ impl Pool {
     /// Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces the pool's limit. Cached
     /// memory above it is given back; if live blocks hold more, it is
     /// [`OverLimit`](crate::ErrorKind::OverLimit) and nothing changes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not in (0, 1]; `OverLimit` if live blocks hold more.
     pub fn set_fraction(&self, fraction: f64) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_set_fraction(self.handle(), fraction) })
     }
 
     /// The same in bytes; 0 removes the limit.
+    ///
+    /// # Errors
+    /// `OverLimit` if live blocks hold more.
     pub fn set_limit(&self, limit_bytes: u64) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_set_limit(self.handle(), limit_bytes) })
     }
 
     /// The same in bytes, as a share, or as a string: "8GiB", "40%". Since 0.2.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for words that are no limit; `OverLimit` if live blocks hold more.
     pub fn set_limit_to<L>(&self, limit: L) -> Result<()>
     where
         L: TryInto<Limit>,
@@ -155,10 +182,26 @@ impl Pool {
         }
     }
 
+    /// Says that a capture is about to begin on some stream, or (`false`) that one has ended or failed. In between no
+    /// free touches its stream, so that values may be dropped on any thread while a capture begins; memory that is
+    /// freed serves other streams only after waits. Calls count, and hold for the pool's parent and all children.
+    /// Since 0.2.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an end without a beginning; `Forked`, `HostOutOfMemory`.
+    pub fn announce_capture(&self, begins: bool) -> Result<()> {
+        // SAFETY: the handle is good while self is there.
+        check(unsafe { sys::gpupool_announce_capture(self.handle(), i32::from(begins)) })
+    }
+
     /// Lets device number `peer` access all memory of this pool, now and later. Only the pool's end revokes it. Naming
     /// the pool's own device, or one that already has access, is not an error. Two devices that cannot access each
     /// other, and memory of an upstream, are [`Unsupported`](crate::ErrorKind::Unsupported).
     /// Since 0.2.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for no such device; `Unsupported` if the two cannot access each other, or the memory comes
+    /// from an upstream; `Driver`, `Forked`.
     pub fn enable_peer(&self, peer: i32) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_enable_peer(self.handle(), peer) })
@@ -171,6 +214,9 @@ impl Pool {
     ///
     /// A handler that owns a clone of this pool keeps the pool for ever, unless it is
     /// [cleared](Pool::clear_oom_handler).
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn set_oom_handler<F>(&self, handler: F) -> Result<()>
     where
         F: Fn(u64, u32) -> bool + Send + Sync + 'static,
@@ -185,6 +231,9 @@ impl Pool {
     }
 
     /// From now on, mallocs fail without calling a handler.
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn clear_oom_handler(&self) -> Result<()> {
         // SAFETY: no handler needs no user.
         check(unsafe { sys::gpupool_set_oom_handler(self.handle(), None, ptr::null_mut()) })?;
@@ -199,6 +248,9 @@ impl Pool {
     /// returns false, the sleep is [`Unavailable`](crate::ErrorKind::Unavailable), and nothing has changed. If
     /// `after_map` does, the wake is, and the next wake calls it again. A panic counts as false. Hooks that own a clone
     /// of this pool keep the pool for ever, unless they are [cleared](Pool::clear_sleep_hooks). Since 0.2.
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn set_sleep_hooks<B, A>(&self, before_release: B, after_map: A) -> Result<()>
     where
         B: Fn(u64) -> bool + Send + Sync + 'static,
@@ -216,6 +268,9 @@ impl Pool {
     }
 
     /// From now on, sleep and wake call no hooks.
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn clear_sleep_hooks(&self) -> Result<()> {
         // SAFETY: no hooks need no user.
         check(unsafe { sys::gpupool_set_sleep_hooks(self.handle(), None, None, ptr::null_mut()) })?;
@@ -228,6 +283,9 @@ impl Pool {
     /// For your own streams: call it before the stream is destroyed. The pool records what it needs from the stream and
     /// never touches it again. Its live blocks stay valid. A [`Stream`](crate::Stream) does this by itself when
     /// dropped. A stream that the pool has not seen is not an error. Never waits for the GPU.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for [`StreamId::UNKNOWN`] and a stream that is capturing; `Driver`, `Forked`.
     pub fn release_stream(&self, stream: StreamId) -> Result<()> {
         // SAFETY: the pool touches only streams that it has seen, so any number will do.
         check(unsafe { sys::gpupool_release_stream(self.handle(), stream.number()) })
@@ -236,6 +294,9 @@ impl Pool {
     /// For streams that may be destroyed without notice: call it after each free on them. The pool does not touch the
     /// stream until a call names it again, such as a malloc; the stream keeps its memory. A stream that the pool has
     /// not seen is not an error. Never waits for the GPU.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for [`StreamId::UNKNOWN`] and a stream that is capturing; `Driver`, `Forked`.
     pub fn park_stream(&self, stream: StreamId) -> Result<()> {
         // SAFETY: as release_stream.
         check(unsafe { sys::gpupool_park_stream(self.handle(), stream.number()) })
@@ -243,6 +304,9 @@ impl Pool {
 
     /// Destroys the pool now, whoever else has a handle to it. With live blocks, it goes away with the last of them;
     /// from now on everything but frees is refused. May wait for the GPU. A default pool is refused.
+    ///
+    /// # Errors
+    /// `InvalidArgument` of a default pool, and the second time.
     ///
     /// # Safety
     /// No other thread may be inside a call on this pool or on anything that belongs to it, drops included.

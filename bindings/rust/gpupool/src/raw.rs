@@ -10,6 +10,10 @@ impl Pool {
     /// Allocates `bytes` for work on `stream`, aligned to 512. As [`Stream::malloc`](crate::Stream::malloc), for a
     /// stream known only by its number.
     ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
+    ///
     /// # Safety
     /// `stream` is a stream of the pool's device, and stays until it is [released](Pool::release_stream).
     #[inline]
@@ -21,6 +25,10 @@ impl Pool {
     }
 
     /// The same, aligned to `alignment`: a power of two of up to 2 MiB.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument` for such an alignment,
+    /// `Driver`, `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     ///
     /// # Safety
     /// As [`malloc`](Pool::malloc).
@@ -39,6 +47,9 @@ impl Pool {
     /// holds the memory back until all streams that the pool has seen have passed. Address 0 does nothing. Anything but
     /// a live block of this pool is [`UnknownPointer`](crate::ErrorKind::UnknownPointer). Never waits for the GPU.
     ///
+    /// # Errors
+    /// `UnknownPointer`, `InvalidArgument`, `Forked`.
+    ///
     /// # Safety
     /// From now on, only work already queued on `stream` uses the block. `stream` as for [`malloc`](Pool::malloc).
     #[inline]
@@ -49,6 +60,9 @@ impl Pool {
 
     /// Tells the pool that `stream` uses the block too: once freed, the block is reused only when `stream` has passed
     /// the work queued on it at the time of the free.
+    ///
+    /// # Errors
+    /// `UnknownPointer`; `InvalidArgument` for [`StreamId::UNKNOWN`]; `Forked`.
     ///
     /// # Safety
     /// `stream` as for [`malloc`](Pool::malloc).
@@ -61,6 +75,9 @@ impl Pool {
     /// will not run again, so the pool can reuse its memory. Never waits for the GPU. A capture that the pool has not
     /// seen is not an error; one in progress is [`InvalidArgument`](crate::ErrorKind::InvalidArgument). Since 0.2.
     ///
+    /// # Errors
+    /// `InvalidArgument` for 0 and a capture that is under way; `Driver`, `Forked`.
+    ///
     /// # Safety
     /// The graph and all its copies are destroyed, and all their launches are done.
     pub unsafe fn release_capture(&self, capture: u64) -> Result<()> {
@@ -69,6 +86,9 @@ impl Pool {
     }
 
     /// Queues a copy of `bytes` on `stream`. Either address may be on the device or on the host.
+    ///
+    /// # Errors
+    /// `Driver`; `Unsupported` on a simulated device without data; `Forked`.
     ///
     /// # Safety
     /// Both are memory of that many bytes, which stays, and which nothing else uses in a way that conflicts with the
@@ -79,6 +99,9 @@ impl Pool {
     }
 
     /// Queues a fill of `bytes` with `value` on `stream`.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     ///
     /// # Safety
     /// As [`copy`](Pool::copy).

@@ -35,6 +35,9 @@ pub struct Holder {
 impl Pool {
     /// Lists who holds the pool's live bytes, largest first, estimated from samples: see `gpupool_holders` in
     /// gpupool.h. Since 0.2.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory`, `Forked`.
     pub fn holders(&self) -> Result<Vec<Holder>> {
         let mut holders = Vec::new();
         let mut count = 0;
@@ -79,6 +82,7 @@ fn text_of(chars: &[c_char]) -> String {
 }
 
 /// While it lives, reports and recordings show its name for its thread's allocations. Tags nest; the innermost counts.
+/// A panic ends it too. It is the thread's, so hold none across an `await`: what runs there meanwhile would have it.
 /// Since 0.2.
 ///
 /// ```
@@ -101,6 +105,9 @@ pub struct Tag {
 
 impl Tag {
     /// Begins a tag of 1 to 63 bytes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that is empty or too long, and more than 64 tags; `HostOutOfMemory`.
     pub fn new(name: &str) -> Result<Tag> {
         let words = c_text("name", name)?;
         // SAFETY: the string ends with a zero.
@@ -118,13 +125,20 @@ impl Drop for Tag {
 
 /// Sets how densely allocations of all pools are sampled: the minimum mean distance of samples in bytes; 0: no more
 /// samples. Since 0.2.
+///
+/// # Errors
+/// `InvalidArgument` above 2^46; `HostOutOfMemory`.
 pub fn set_sampling(bytes: u64) -> Result<()> {
     // SAFETY: a number.
     check(unsafe { sys::gpupool_set_sampling(bytes) })
 }
 
 /// Records every allocation and free of all pools of this process to a new file, which the gpupool command reads; `%p`
-/// in the path becomes the process's number. With `stacks`, it records native stacks as well. Since 0.2.
+/// in the path becomes the process's number, and `FILE,last=512MiB` or `FILE,last=10min` keeps the newest events, in
+/// `FILE` and `FILE.old`. With `stacks`, it records native stacks as well. Since 0.2.
+///
+/// # Errors
+/// `InvalidArgument` if the file cannot be made, or a recording is under way; `HostOutOfMemory`.
 pub fn record_start(path: &str, stacks: bool) -> Result<()> {
     let words = c_text("path", path)?;
     let flags = if stacks { sys::GPUPOOL_RECORD_NATIVE_STACKS.0 } else { 0 };
@@ -133,12 +147,18 @@ pub fn record_start(path: &str, stacks: bool) -> Result<()> {
 }
 
 /// Ends the recording. Since 0.2.
+///
+/// # Errors
+/// `InvalidArgument` if there is none.
 pub fn record_stop() -> Result<()> {
     // SAFETY: a function without arguments.
     check(unsafe { sys::gpupool_record_stop() })
 }
 
 /// Marks a moment in the recording, such as "step 12". Without a recording it does nothing. Since 0.2.
+///
+/// # Errors
+/// `InvalidArgument` for a text with a zero inside, or too long.
 pub fn mark(text: &str) -> Result<()> {
     let words = c_text("text", text)?;
     // SAFETY: the string ends with a zero.

@@ -48,6 +48,9 @@ pub enum Data {
 }
 
 /// Sets how simulated device number `device` behaves. Possible only while no pool uses it.
+///
+/// # Errors
+/// `InvalidArgument` for no such device, one in use, and fields out of range.
 pub fn configure(device: i32, config: &Config) -> Result<()> {
     library::check_version()?;
     let c_config = sys::gpupool_sim_config_t {
@@ -70,6 +73,9 @@ pub fn configure(device: i32, config: &Config) -> Result<()> {
 /// create, release, map, set_access, unmap, address, malloc, free, event_record, query, stream_wait or host_wait;
 /// NUMBER counts that call's occurrences from 1, starting now, or is * for every one; ERROR is out_of_memory or
 /// error (default). An empty script ends all failures.
+///
+/// # Errors
+/// `InvalidArgument` for no such device; `InvalidArgument` also for a script that was not understood, with the part.
 pub fn script(device: i32, script: &str) -> Result<()> {
     let script = c_text("script", script)?;
     // SAFETY: the string ends with a zero.
@@ -79,12 +85,18 @@ pub fn script(device: i32, script: &str) -> Result<()> {
 /// Queues work on a stream that takes this much virtual time, and reads and writes `bytes` at `address` (both may be
 /// 0). An access to unmapped memory, or to memory that another stream's unfinished work still uses, breaks a rule of
 /// the device: see [`faults`].
+///
+/// # Errors
+/// `InvalidArgument` for no such device; `Driver` for what breaks a rule of the device.
 pub fn work(device: i32, stream: StreamId, address: u64, bytes: u64, nanoseconds: u64) -> Result<()> {
     // SAFETY: the simulated device checks the numbers, and touches no memory.
     check(unsafe { sys::gpupool_sim_work(device, stream.number(), address, bytes, nanoseconds) })
 }
 
 /// Lets virtual time pass.
+///
+/// # Errors
+/// `InvalidArgument` for no such device.
 pub fn advance(device: i32, nanoseconds: u64) -> Result<()> {
     // SAFETY: numbers only.
     check(unsafe { sys::gpupool_sim_advance(device, nanoseconds) })
@@ -92,12 +104,18 @@ pub fn advance(device: i32, nanoseconds: u64) -> Result<()> {
 
 /// Begins capture on a stream, as cuStreamBeginCapture does. Work, fills and copies queued meanwhile are recorded for
 /// [`launch`], not done.
+///
+/// # Errors
+/// `InvalidArgument` for no such device; `Driver` if the stream is capturing.
 pub fn begin_capture(device: i32, stream: StreamId) -> Result<()> {
     // SAFETY: the simulated device checks the numbers.
     check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 1) })
 }
 
 /// Ends capture on a stream, as cuStreamEndCapture does.
+///
+/// # Errors
+/// `InvalidArgument` for no such device; `Driver` if the stream is not capturing.
 pub fn end_capture(device: i32, stream: StreamId) -> Result<()> {
     // SAFETY: the simulated device checks the numbers.
     check(unsafe { sys::gpupool_sim_capture(device, stream.number(), 0) })
@@ -122,6 +140,9 @@ pub unsafe fn launch(device: i32, capture: u64, stream: StreamId) -> Result<()> 
 
 /// Holds the physical memory mapped at an address as another library such as NCCL would: it does not return to the
 /// device until this is called with 0. Since 0.2.
+///
+/// # Errors
+/// `InvalidArgument` for no such device, and an address where nothing is mapped.
 pub fn hold(device: i32, address: u64) -> Result<()> {
     // SAFETY: any address will do.
     check(unsafe { sys::gpupool_sim_hold(device, address) })
@@ -138,6 +159,9 @@ pub struct Faults {
 }
 
 /// Counts the device's rules broken so far.
+///
+/// # Errors
+/// `InvalidArgument` for no such device.
 pub fn faults(device: i32) -> Result<Faults> {
     let mut count = 0;
     let mut last = [0; 512];

@@ -29,7 +29,7 @@ pub enum SleepMode {
 pub struct SleepOptions {
     /// Whether contents are saved.
     pub mode: SleepMode,
-    /// Waits for all work of the CUDA context, not only on streams that the pool has seen.
+    /// Changes nothing: every sleep waits for all work of the CUDA context.
     pub sync_context: bool,
     /// Mallocs wait until the pool is awake, instead of failing with [`Asleep`](crate::ErrorKind::Asleep).
     pub hold_mallocs: bool,
@@ -134,6 +134,9 @@ fn with_result(
 /// [`Pool::sleep`] for every pool of this process that has this name; `None`: any name. All of them, or none. A target
 /// is for all of them together: pools of the lowest priority first, then the idlest. Since 0.2.
 ///
+/// # Errors
+/// As [`Pool::sleep`] of one of them.
+///
 /// # Safety
 /// As for [`Pool::sleep`], for each of them.
 pub unsafe fn sleep_tag(tag: Option<&str>, options: &SleepOptions) -> Result<SleepResult> {
@@ -144,6 +147,9 @@ pub unsafe fn sleep_tag(tag: Option<&str>, options: &SleepOptions) -> Result<Sle
 }
 
 /// [`Pool::wake`] for every pool of this process that has this name; `None`: any name. All of them, or none. Since 0.2.
+///
+/// # Errors
+/// As [`Pool::wake`] of one of them.
 pub fn wake_tag(tag: Option<&str>, options: &WakeOptions) -> Result<SleepResult> {
     let text = tag.map(|tag| c_text("tag", tag)).transpose()?;
     let name = text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
@@ -162,6 +168,11 @@ impl Pool {
     /// there is goes, and `released_bytes` says how much. After a failure of the driver, blocks that went before it
     /// stay asleep.
     ///
+    /// # Errors
+    /// `Unavailable` if a stream is capturing, a hook refuses, or a handler asks that this pool's own wake called;
+    /// `HostOutOfMemory` if the host has no room for what is saved; `Unsupported`, `InvalidArgument`, `Driver`,
+    /// `Forked`.
+    ///
     /// # Safety
     /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned: queue no work that does, and read no
     /// slice of it on the host. With a target, that goes for the blocks that were there before the call: until it
@@ -173,6 +184,10 @@ impl Pool {
 
     /// Maps memory at the same addresses again, with the saved contents. Does nothing to a pool that is awake. After a
     /// failure the whole pool stays asleep, and can be woken later. Since 0.2.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit` if others hold the memory; `Unavailable` if a hook fails, or a handler asks that
+    /// this pool's own wake called; `Driver`, `HostOutOfMemory`, `InvalidArgument`, `Forked`.
     pub fn wake(&self, options: &WakeOptions) -> Result<SleepResult> {
         // SAFETY: the handle is good while self is there.
         with_result(|result| unsafe { sys::gpupool_wake(self.handle(), &options.to_c(), result) })
@@ -181,6 +196,9 @@ impl Pool {
     /// Lets others that are short have the pool put to sleep, as [`sleep`](Pool::sleep) would, until the next
     /// [`wake`](Pool::wake), which is cheap if nobody was short: other pools of this process, and neighbours of the
     /// group. Since 0.2.
+    ///
+    /// # Errors
+    /// `Unsupported`, `InvalidArgument`, `Forked`.
     ///
     /// # Safety
     /// Nothing may use the pool's memory until [`wake`](Pool::wake) has returned, as with [`sleep`](Pool::sleep).
@@ -192,6 +210,9 @@ impl Pool {
     /// Gives back the chunks that lie wholly inside one block; the pool stays awake, and mallocs, frees and graphs of
     /// other blocks go on. `released_bytes` is 0 if no chunk lies inside; `pools` stays 0. After a failure the block is
     /// awake, and nothing has changed. Since 0.2.
+    ///
+    /// # Errors
+    /// `UnknownPointer`, and as [`sleep`](Pool::sleep).
     ///
     /// # Safety
     /// Nothing may use the block until [`wake_block`](Pool::wake_block) has returned: queue no work that does, and read
@@ -207,6 +228,9 @@ impl Pool {
     /// [`wake`](Pool::wake), which brings the rest: a program can use the first of many gibibytes while a thread wakes
     /// the others. There, until then, mallocs stay refused, graphs must not run, and [`sleep`](Pool::sleep) is [`Unavailable`](crate::ErrorKind::Unavailable). The result's `pools`
     /// stays 0. After a failure the block and all others are as before. Since 0.2.
+    ///
+    /// # Errors
+    /// `UnknownPointer`, and as [`wake`](Pool::wake).
     pub fn wake_block(&self, address: u64, options: &WakeOptions) -> Result<SleepResult> {
         // SAFETY: any address will do.
         with_result(|result| unsafe {
@@ -215,6 +239,9 @@ impl Pool {
     }
 
     /// Whether the pool is awake, asleep or in between. Since 0.2.
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn sleep_state(&self) -> Result<SleepState> {
         let mut state = sys::GPUPOOL_SLEEP_STATE_AWAKE;
         // SAFETY: the handle is good while self is there.
@@ -228,6 +255,9 @@ impl Pool {
     }
 
     /// Names the pool, for [`sleep_tag`] and for messages: at most 63 bytes. Since 0.2.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for more than 63 bytes.
     pub fn set_name(&self, name: &str) -> Result<()> {
         let text = c_text("name", name)?;
         // SAFETY: the handle is good while self is there, and the text outlives the call.
@@ -235,6 +265,9 @@ impl Pool {
     }
 
     /// The name from [`set_name`](Pool::set_name). Since 0.2.
+    ///
+    /// # Errors
+    /// `Forked`; `InvalidArgument` once the pool was destroyed by force.
     pub fn name(&self) -> Result<String> {
         let mut text = [0_u8; 64];
         let mut length = 0;
@@ -246,6 +279,9 @@ impl Pool {
     }
 
     /// Sets whether even a sleep that drops saves a block. Since 0.2.
+    ///
+    /// # Errors
+    /// `UnknownPointer`, `Forked`.
     pub fn set_keep(&self, address: u64, keep: bool) -> Result<()> {
         // SAFETY: any address will do.
         check(unsafe { sys::gpupool_set_keep(self.handle(), address, i32::from(keep)) })
@@ -253,6 +289,10 @@ impl Pool {
 
     /// Asks the other processes of the pool's group to give back cached memory until there is room for this many more
     /// bytes, ahead of need. Since 0.2.
+    ///
+    /// # Errors
+    /// `OverLimit` if less came, or the pool's own limit has no room; `Unavailable` if the pool shares with nobody;
+    /// `InvalidArgument`, `Forked`.
     pub fn share_request(&self, bytes: u64, timeout: Duration) -> Result<()> {
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         // SAFETY: the handle is good while self is there.
@@ -260,6 +300,9 @@ impl Pool {
     }
 
     /// Obtains page-locked host memory ahead of the first sleep, and keeps it; 0 gives it back. Since 0.2.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory`, `Unsupported`, `Driver`, `Forked`.
     pub fn prepare_backup(&self, bytes: u64) -> Result<()> {
         // SAFETY: the handle is good while self is there.
         check(unsafe { sys::gpupool_prepare_backup(self.handle(), bytes) })
@@ -267,6 +310,10 @@ impl Pool {
 
     /// Fills the slice with what was saved of a sleeping block, from `address` on, which may be anywhere inside it.
     /// Fails if the block is freed or woken before it is done. Since 0.2.
+    ///
+    /// # Errors
+    /// `UnknownPointer` if it is not in a live block; `Unavailable` if some of it is not asleep, or was dropped;
+    /// `InvalidArgument` if the block ends earlier.
     pub fn read_backup(&self, address: u64, to: &mut [u8]) -> Result<()> {
         // SAFETY: the slice is this call's, and its end is given.
         check(unsafe {
@@ -277,6 +324,9 @@ impl Pool {
     /// The location of the saved bytes of a sleeping pool's block from `address` on, which may be anywhere inside it,
     /// and the number of bytes up to the end of the piece: the contents lie in several. Valid until the block is freed
     /// or the pool woken. Since 0.2.
+    ///
+    /// # Errors
+    /// `UnknownPointer` if it is not in a live block; `Unavailable` if it is not asleep, or was dropped.
     pub fn backup(&self, address: u64) -> Result<(*const u8, u64)> {
         let mut data: *const c_void = ptr::null();
         let mut bytes = 0;

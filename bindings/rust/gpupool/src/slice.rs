@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Parts of arrays on the device.
 
+use std::alloc::{alloc_zeroed, Layout};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{size_of, size_of_val};
@@ -54,6 +55,9 @@ impl<'a, T: Pod> PoolSlice<'a, T> {
     }
 
     /// A part of it. A range that is not inside is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range is not inside.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<PoolSlice<'a, T>> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -74,11 +78,17 @@ impl<'a, T: Pod> PoolSlice<'a, T> {
     }
 
     /// The elements before number `middle`, and the others.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is not inside.
     pub fn split_at(&self, middle: usize) -> Result<(PoolSlice<'a, T>, PoolSlice<'a, T>)> {
         Ok((self.slice(..middle)?, self.slice(middle..)?))
     }
 
     /// Copies from the device to `destination`, which must be as long. Waits for the stream.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the lengths differ; `Driver`; `Unsupported` on a simulated device without data; `Forked`.
     pub fn copy_to_slice(&self, destination: &mut [T]) -> Result<()> {
         self.check_len(destination.len())?;
         let host = destination.as_mut_ptr() as u64;
@@ -88,11 +98,34 @@ impl<'a, T: Pod> PoolSlice<'a, T> {
     }
 
     /// Copies the elements from the device. Waits for the stream.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory` if the host has no memory for them; `Driver`; `Unsupported` on a simulated device without
+    /// data; `Forked`.
     pub fn to_vec(&self) -> Result<Vec<T>> {
-        // SAFETY: every pattern of bytes is a T.
-        let mut elements = vec![unsafe { std::mem::zeroed() }; self.len];
+        let mut elements = self.room()?;
         self.copy_to_slice(&mut elements)?;
         Ok(elements)
+    }
+
+    /// As many elements on the host; `vec!` would end the program where there is no memory for them.
+    pub(crate) fn room(&self) -> Result<Vec<T>> {
+        let refused = || {
+            let text = format!("the host has no memory for {} bytes: read them in parts", self.bytes());
+            Error::host_out_of_memory(text)
+        };
+        let layout = Layout::array::<T>(self.len).map_err(|_| refused())?;
+        if layout.size() == 0 {
+            // SAFETY: every pattern of bytes is a T.
+            return Ok(vec![unsafe { std::mem::zeroed() }; self.len]);
+        }
+        // SAFETY: the layout is not empty.
+        let place = unsafe { alloc_zeroed(layout) }.cast::<T>();
+        if place.is_null() {
+            return Err(refused());
+        }
+        // SAFETY: the memory is what a vector of that capacity has, and zeros are as many T.
+        Ok(unsafe { Vec::from_raw_parts(place, self.len, self.len) })
     }
 
     fn bytes(&self) -> u64 {
@@ -143,17 +176,26 @@ impl<'a, T: Pod> PoolSliceMut<'a, T> {
     }
 
     /// A part of it. A range that is not inside is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range is not inside.
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<PoolSliceMut<'_, T>> {
         self.part.slice(range).map(PoolSliceMut::of)
     }
 
     /// The elements before number `middle`, and the others; both may be written at the same time.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is not inside.
     pub fn split_at_mut(self, middle: usize) -> Result<(PoolSliceMut<'a, T>, PoolSliceMut<'a, T>)> {
         let (left, right) = self.part.split_at(middle)?;
         Ok((PoolSliceMut::of(left), PoolSliceMut::of(right)))
     }
 
     /// Copies `source`, which must be as long, to the device. Waits for the stream.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the lengths differ; `Driver`; `Unsupported` on a simulated device without data; `Forked`.
     pub fn copy_from_slice(&mut self, source: &[T]) -> Result<()> {
         self.part.check_len(source.len())?;
         // SAFETY: both are that long, and the stream has passed before the source goes.
@@ -164,6 +206,10 @@ impl<'a, T: Pod> PoolSliceMut<'a, T> {
     /// Queues a copy of `source`, which must be as long, on this array's stream; it may be a part of another array of
     /// the same pool. It does not wait for another stream's work on that array: [synchronize](Stream::synchronize) with
     /// that stream first.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the lengths or the pools differ; `Driver`; `Unsupported` on a simulated device without
+    /// data; `Forked`.
     pub fn copy_from(&mut self, source: &PoolSlice<'_, T>) -> Result<()> {
         self.part.check_len(source.len)?;
         let stream = self.part.stream;
@@ -176,6 +222,9 @@ impl<'a, T: Pod> PoolSliceMut<'a, T> {
     }
 
     /// Queues a fill of every byte with `value`.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn fill_bytes(&mut self, value: u8) -> Result<()> {
         // SAFETY: the range is inside a live block of the stream's.
         unsafe { self.part.stream.fill(self.part.address, value, self.part.bytes()) }

@@ -102,7 +102,7 @@ mirror! {
     Stats of gpupool_stats_t, without struct_size;
     /// Number of the pool's device.
     device: i32,
-    /// The limit in force, in bytes, whether set so or as a fraction; 0: none.
+    /// The limit in force, in bytes, whether set so, as a fraction or in the environment; 0: none.
     limit_bytes: u64,
     /// Reserved and free to hand out.
     cached_bytes: u64,
@@ -157,6 +157,8 @@ mirror! {
     share_state: ShareState,
     /// The number of the process in its group. Since 0.2.
     share_slot: u32,
+    /// What the pool was created with, or was limited to since, in bytes; 0: nothing. Since 0.2.
+    own_limit_bytes: u64,
 }
 
 /// Whether a pool shares the device with other processes. Since 0.2.

@@ -64,6 +64,9 @@ unsafe impl Sync for Inner {}
 
 impl Pool {
     /// Creates a stream on the pool's device that does not synchronise with the legacy default stream.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn create_stream(&self) -> Result<Stream> {
         let mut number = 0;
         // SAFETY: the handle is good while self is there.
@@ -176,21 +179,37 @@ impl Stream {
     }
 
     /// Allocates a block that owns a share of the stream; see [`Block::new`].
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn block(&self, bytes: u64) -> Result<Block> {
         Block::new(self.clone(), bytes)
     }
 
     /// Allocates an array of `len` elements. Their values are whatever the memory held before.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn vec<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
         PoolVec::new(self.clone(), len)
     }
 
     /// Allocates an array of `len` elements whose bytes are all 0 for work that is queued from now on. Since 0.2.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn alloc_zeros<T: Pod>(&self, len: usize) -> Result<PoolVec<T>> {
         PoolVec::alloc_zeros(self.clone(), len)
     }
 
     /// Allocates an array and copies `source` to it. Waits for the stream.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn vec_from<T: Pod>(&self, source: &[T]) -> Result<PoolVec<T>> {
         PoolVec::from_slice(self.clone(), source)
     }
@@ -198,6 +217,10 @@ impl Stream {
     /// Allocates `bytes` for work on this stream, aligned to 512, and returns the address. Only [`Pool::free`] frees
     /// it. 0 bytes give address 0. A cached block costs no driver call; only a shortage of memory may make it wait for
     /// the GPU.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     #[inline]
     pub fn malloc(&self, bytes: u64) -> Result<u64> {
         let mut address = 0;
@@ -207,6 +230,10 @@ impl Stream {
     }
 
     /// The same, aligned to `alignment`: a power of two of up to 2 MiB.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument` for such an alignment,
+    /// `Driver`, `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     #[inline]
     pub fn malloc_aligned(&self, bytes: u64, alignment: u64) -> Result<u64> {
         let mut address = 0;
@@ -219,12 +246,18 @@ impl Stream {
 
     /// Creates memory until the pool's reserved bytes are at least `target_bytes`, mapped for this stream and ready to
     /// be handed out. If it cannot get all, it keeps what it got.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, and what there was is kept; `Asleep`, `Driver`, `ShuttingDown`, `Forked`.
     pub fn reserve(&self, target_bytes: u64) -> Result<()> {
         // SAFETY: pool and stream are good while self is there.
         check(unsafe { sys::gpupool_reserve(self.handle(), target_bytes, self.number()) })
     }
 
     /// The driver's number of the CUDA graph capture under way on this stream. Since 0.2.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn capture_id(&self) -> Result<Option<u64>> {
         let mut capture = 0;
         // SAFETY: pool and stream are good while self is there.
@@ -233,6 +266,9 @@ impl Stream {
     }
 
     /// Waits until the stream has done all work queued on it.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: pool and stream are good while self is there.
         check(unsafe { sys::gpupool_stream_synchronize(self.handle(), self.number()) })

@@ -31,6 +31,9 @@ pub struct Transfer<T: Pod> {
 
 impl<T: Pod> Transfer<T> {
     /// Waits for the stream and returns the elements that were sent, or those that came.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn wait(mut self) -> Result<Vec<T>> {
         self.stream.synchronize()?;
         Ok(take(&mut self.host))
@@ -55,9 +58,12 @@ impl<T: Pod> fmt::Debug for Transfer<T> {
 
 impl<T: Pod> PoolSlice<'_, T> {
     /// Queues a copy of the elements to the host; see [`PoolVec::download`].
+    ///
+    /// # Errors
+    /// `HostOutOfMemory` if the host has no memory for them; `Driver`; `Unsupported` on a simulated device without
+    /// data; `Forked`.
     pub fn download(&self) -> Result<Transfer<T>> {
-        // SAFETY: every pattern of bytes is a T.
-        let mut host = vec![unsafe { std::mem::zeroed() }; self.len()];
+        let mut host = self.room()?;
         let (to, bytes) = (host.as_mut_ptr() as u64, size_of_val(host.as_slice()) as u64);
         let transfer = Transfer { host, stream: self.stream().clone() };
         // SAFETY: the transfer keeps the host's memory until the stream has passed; the array is freed behind it.
@@ -68,6 +74,9 @@ impl<T: Pod> PoolSlice<'_, T> {
 
 impl<T: Pod> PoolSliceMut<'_, T> {
     /// Queues a copy of `source`, which must be as long, to the device; see [`PoolVec::upload`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the lengths differ; `Driver`; `Unsupported` on a simulated device without data; `Forked`.
     pub fn upload(&mut self, source: Vec<T>) -> Result<Transfer<T>> {
         let part = self.as_slice();
         part.check_len(source.len())?;
@@ -82,12 +91,19 @@ impl<T: Pod> PoolSliceMut<'_, T> {
 impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     /// Queues a copy of `source`, which must be as long, to the device, and does not wait for it. Work queued on the
     /// stream later sees the elements; the array may be dropped at once. Since 0.2.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the lengths differ; `Driver`; `Unsupported` on a simulated device without data; `Forked`.
     pub fn upload(&mut self, source: Vec<T>) -> Result<Transfer<T>> {
         self.as_mut_slice().upload(source)
     }
 
     /// Queues a copy of the elements, as the work queued so far leaves them, to the host, and does not wait for it.
     /// Since 0.2.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory` if the host has no memory for them; `Driver`; `Unsupported` on a simulated device without
+    /// data; `Forked`.
     pub fn download(&self) -> Result<Transfer<T>> {
         self.as_slice().download()
     }

@@ -19,6 +19,10 @@ pub struct PoolVec<T: Pod, S: Borrow<Stream> = Stream> {
 impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     /// Allocates `len` elements. Their values are whatever the memory held before. Takes a [`Stream`] or a `&Stream`:
     /// see [`Block::new`].
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn new(stream: S, len: usize) -> Result<PoolVec<T, S>> {
         let size = size_of::<T>();
         let bytes = len.checked_mul(size).ok_or_else(|| {
@@ -28,6 +32,10 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     }
 
     /// Allocates `len` elements whose bytes are all 0 for work that is queued on the stream from now on. Since 0.2.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn alloc_zeros(stream: S, len: usize) -> Result<PoolVec<T, S>> {
         let mut array = PoolVec::new(stream, len)?;
         array.fill_bytes(0)?;
@@ -35,6 +43,10 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     }
 
     /// Allocates an array and copies `source` to it. Waits for the stream.
+    ///
+    /// # Errors
+    /// `OutOfMemory` or `OverLimit`, with where the memory is; `Asleep`, `InvalidArgument`, `Driver`,
+    /// `HostOutOfMemory`, `ShuttingDown`, `Forked`.
     pub fn from_slice(stream: S, source: &[T]) -> Result<PoolVec<T, S>> {
         let mut array = PoolVec::new(stream, source.len())?;
         array.copy_from_slice(source)?;
@@ -96,46 +108,74 @@ impl<T: Pod, S: Borrow<Stream>> PoolVec<T, S> {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range is not inside.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<PoolSlice<'_, T>> {
         self.as_slice().slice(range)
     }
 
     /// A part of it to write to.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range is not inside.
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<PoolSliceMut<'_, T>> {
         self.as_slice().slice(range).map(PoolSliceMut::of)
     }
 
     /// The elements before number `middle`, and the others.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is not inside.
     pub fn split_at(&self, middle: usize) -> Result<(PoolSlice<'_, T>, PoolSlice<'_, T>)> {
         self.as_slice().split_at(middle)
     }
 
     /// The elements before number `middle`, and the others; both may be written at the same time.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is not inside.
     pub fn split_at_mut(&mut self, middle: usize) -> Result<(PoolSliceMut<'_, T>, PoolSliceMut<'_, T>)> {
         self.as_mut_slice().split_at_mut(middle)
     }
 
     /// Copies `source`, which must be as long, to the device. Waits for the stream.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the lengths differ; `Driver`; `Unsupported` on a simulated device without data; `Forked`.
     pub fn copy_from_slice(&mut self, source: &[T]) -> Result<()> {
         self.as_mut_slice().copy_from_slice(source)
     }
 
     /// Copies from the device to `destination`, which must be as long. Waits for the stream.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the lengths differ; `Driver`; `Unsupported` on a simulated device without data; `Forked`.
     pub fn copy_to_slice(&self, destination: &mut [T]) -> Result<()> {
         self.as_slice().copy_to_slice(destination)
     }
 
     /// Copies the elements from the device. Waits for the stream.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory` if the host has no memory for them; `Driver`; `Unsupported` on a simulated device without
+    /// data; `Forked`.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.as_slice().to_vec()
     }
 
     /// Queues a fill of every byte with `value`.
+    ///
+    /// # Errors
+    /// `Driver`, `Forked`.
     pub fn fill_bytes(&mut self, value: u8) -> Result<()> {
         self.as_mut_slice().fill_bytes(value)
     }
 
     /// Tells the pool that another of its streams uses the array too: [`Block::record_stream`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a stream of another pool; `UnknownPointer` for an empty array; `Forked`.
     pub fn record_stream(&self, other: &Stream) -> Result<()> {
         self.block.record_stream(other)
     }

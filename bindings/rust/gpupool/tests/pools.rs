@@ -172,6 +172,24 @@ fn a_captures_memory_comes_back_when_its_graph_is_gone() -> Result<()> {
 }
 
 #[test]
+fn a_free_leaves_no_event_while_a_capture_is_announced() -> Result<()> {
+    let pool = Pool::builder().backend(Backend::Sim).device(7).build()?;
+    let (one, other) = (pool.create_stream()?, pool.create_stream()?);
+    let events = || -> Result<u64> {
+        drop(one.block(64 * MIB)?);
+        drop(other.block(64 * MIB)?);
+        Ok(pool.stats()?.driver.event_record.count)
+    };
+    pool.announce_capture(true)?;
+    assert_eq!(events()?, 0);
+    pool.announce_capture(false)?;
+    assert_ne!(events()?, 0);
+    let refused = pool.announce_capture(false).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    Ok(())
+}
+
+#[test]
 fn a_launch_does_what_was_captured() -> Result<()> {
     let pool = Pool::builder().backend(Backend::Sim).device(5).capture_aware(true).build()?;
     let (stream, other) = (pool.create_stream()?, pool.create_stream()?);

@@ -44,7 +44,7 @@ fn frames_have_their_functions_names() -> Result<()> {
     assert!(lines[1].starts_with("watch::frames_have_their_functions_names+0x"), "{lines:#?}");
     assert!(pool.report()?.contains(" from watch::load_weights+0x"));
     let refused = stream.block(512 * MIB).unwrap_err().to_string();
-    assert!(refused.contains("Most is held by: 768.00 MiB from watch::load_weights+0x"), "{refused}");
+    assert!(refused.contains("Most is held by:\n  768.00 MiB from watch::load_weights+0x"), "{refused}");
     drop(block);
     Ok(())
 }

@@ -111,10 +111,65 @@ public static class BytesTest {
     }
   }
 
+  // Memory that nobody touches takes none of the host's.
+  private static void TestBig() {
+    const ulong GiB = 1ul << 30;
+    const ulong size = 4 * GiB + 5;
+    using (var pool = new Pool("sim"))
+    using (Block block = pool.Allocate(size)) {
+      Same(block.Size, size);
+      Same(pool.BlockInfo(block.Address + size - 1).RequestedBytes, size);
+      Same(pool.Stats().All.RequestedBytes.Current, size);
+      block.Write(new byte[] { 1, 2, 3 }, size - 3);
+      block.WriteAsync(new byte[] { 4, 5 }, size - 2).Dispose();
+      Same(Text(block.Read(size - 3)), "1 4 5");
+      Same(Text(block.ReadAsync(size - 3).Read()), "1 4 5");
+      pool.Fill(block.Address + 4 * GiB, 7, 3);
+      Same(Text(block.Read(4 * GiB)), "7 7 7 4 5");
+      Slice tail = block.GetSlice(5, 4 * GiB);
+      Same(tail.Size, 4 * GiB);
+      Same(Text(tail.GetSlice(4 * GiB - 2, 2).Read()), "4 5");
+      using (Block other = pool.Allocate(size)) {
+        Same(Refused<GpuPoolInvalidArgumentException>(() => other.CopyFrom(block, 1)),
+             "4294967301 bytes at offset 1 are not inside a block of 4294967301 bytes");
+      }
+      TooMuch(size, () => block.Read());
+      TooMuch(4 * GiB, () => block.Read(5));
+      TooMuch(4 * GiB + 1, () => block.Read(4, 4 * GiB + 1));
+      TooMuch(3 * GiB, () => block.Read(0, 3 * GiB));
+      TooMuch(4 * GiB, () => tail.Read());
+      TooMuch(size, () => block.ReadAsync());
+      TooMuch(4 * GiB, () => tail.ReadAsync(0, 4 * GiB));
+      // The size comes first, asleep or not.
+      TooMuch(size, () => pool.ReadBackup(block.Address));
+      TooMuch(3 * GiB, () => pool.ReadBackup(block.Address + 9, 3 * GiB));
+    }
+  }
+
+  private static void TooMuch(ulong bytes, Action read) {
+    Same(Refused<GpuPoolInvalidArgumentException>(read),
+         bytes + " bytes are more than a byte[] holds, 2147483591: read them in parts, by offset and length");
+  }
+
+  // A span counts its elements in 31 bits, so it can have more bytes than a span of bytes could.
+  private static void TestBigSpans() {
+    // Nothing is read: the block is too small. The message shows that the size was not cut to 32 bits.
+    var doubles = new double[(1 << 29) + 1];
+    using (var pool = new Pool("sim"))
+    using (Block block = pool.Allocate(16)) {
+      string words = "4294967304 bytes at offset 0 are not inside a block of 16 bytes";
+      Same(Refused<GpuPoolInvalidArgumentException>(() => block.Write(new ReadOnlySpan<double>(doubles))), words);
+      Same(Refused<GpuPoolInvalidArgumentException>(() => block.Read(new Span<double>(doubles))), words);
+      Refused<GpuPoolException>(() => pool.ReadBackup(block.Address, new Span<double>(doubles)));
+    }
+  }
+
   public static void Main() {
     TestSpans();
     TestSlices();
     TestTransfers();
+    TestBig();
+    TestBigSpans();
     Same(Library.SimFaults(0), 0ul);
     Console.WriteLine("C#: spans, slices and transfers passed");
   }

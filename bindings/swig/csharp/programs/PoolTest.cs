@@ -487,6 +487,9 @@ public static class PoolTest {
       Library.SimCapture(4, stream, false);
       pool.ReleaseCapture(capture);
       Thrown<GpuPoolInvalidArgumentException>(() => pool.ReleaseCapture(0));
+      pool.AnnounceCapture(true);
+      pool.AnnounceCapture(false);
+      Thrown<GpuPoolInvalidArgumentException>(() => pool.AnnounceCapture(false));
       pool.EnablePeer(5);
       Thrown<GpuPoolInvalidArgumentException>(() => pool.EnablePeer(99));
       using (Pool child = pool.CreateChild()) {

@@ -119,11 +119,54 @@ public final class BytesTest {
     }
   }
 
+  /** Memory that nobody touches takes none of the host's. */
+  private static void big() {
+    final long gib = 1L << 30;
+    final long size = 4 * gib + 5;
+    try (Pool pool = new Pool("sim"); Block block = pool.allocate(size)) {
+      same(block.size(), size);
+      same(pool.blockInfo(block.address() + size - 1).getRequestedBytes(), size);
+      same(pool.stats().getAll().getRequestedBytes().getCurrent(), size);
+      block.write(new byte[] {1, 2, 3}, size - 3);
+      block.writeAsync(new byte[] {4, 5}, size - 2).close();
+      same(Arrays.toString(block.read(size - 3)), "[1, 4, 5]");
+      same(Arrays.toString(block.readAsync(size - 3).read()), "[1, 4, 5]");
+      pool.fill(block.address() + 4 * gib, 7, 3);
+      ByteBuffer got = ByteBuffer.allocateDirect(5);
+      block.read(got, 4 * gib);
+      same(got.get(2) + " " + got.get(3), "7 4");
+      Slice tail = block.slice(5, 4 * gib);
+      same(tail.size(), 4 * gib);
+      same(Arrays.toString(tail.slice(4 * gib - 2, 2).read()), "[4, 5]");
+      try (Block other = pool.allocate(size)) {
+        same(refused(InvalidArgumentException.class, () -> other.copyFrom(block, 1)),
+            "4294967301 bytes at offset 1 are not inside a block of 4294967301 bytes");
+      }
+      tooMuch(size, () -> block.read());
+      tooMuch(4 * gib, () -> block.read(5));
+      tooMuch(4 * gib + 1, () -> block.read(4, 4 * gib + 1));
+      tooMuch(3 * gib, () -> block.read(0, 3 * gib));
+      tooMuch(4 * gib, () -> tail.read());
+      tooMuch(size, () -> block.readAsync());
+      tooMuch(4 * gib, () -> block.readAsync(5));
+      tooMuch(4 * gib, () -> tail.readAsync(0, 4 * gib));
+      // The size comes first, asleep or not.
+      tooMuch(size, () -> pool.readBackup(block.address()));
+      tooMuch(3 * gib, () -> pool.readBackup(block.address() + 9, 3 * gib));
+    }
+  }
+
+  private static void tooMuch(long bytes, Runnable read) {
+    same(refused(InvalidArgumentException.class, read),
+        bytes + " bytes are more than a byte[] holds, 2147483639: read them in parts, by offset and length");
+  }
+
   public static void main(String[] arguments) {
     buffers(true);
     buffers(false);
     slices();
     transfers();
+    big();
     same(GpuPool.simFaults(0), 0L);
     System.out.println("Java: buffers, slices and transfers passed");
   }

@@ -569,6 +569,9 @@ public final class PoolTest {
       GpuPool.simCapture(4, stream.id(), false);
       pool.releaseCapture(capture);
       thrown(InvalidArgumentException.class, () -> pool.releaseCapture(0));
+      pool.announceCapture(true);
+      pool.announceCapture(false);
+      thrown(InvalidArgumentException.class, () -> pool.announceCapture(false));
       pool.enablePeer(5);
       pool.enablePeer(5);
       thrown(InvalidArgumentException.class, () -> pool.enablePeer(99));

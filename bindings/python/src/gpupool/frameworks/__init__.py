@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from .._error import Error
 from .._library import device_count, device_info
-from .._pool import _before_default, _default_pools
 from .._status_errors import UnavailableError
-from ._cap import Cap, apply_cap, parse_cap, settle_place
+from ._cap import Cap, apply_cap, keep_caps, parse_cap, settle_place
 from ._group import Group, apply_group, kept_group, parse_group, restore_group
+from ._mode import apply_mode, check_mode
 
 Undo = Callable[[], object]
 
@@ -77,28 +77,32 @@ def install(
     share: str | None = None,
     guaranteed: int | str | None = None,
     priority: int | None = None,
+    mode: str | None = None,
 ) -> None:
     """Makes frameworks use the default pool of each device for GPU memory: "torch", "cupy", "numba", "cuda.core",
     "triton", "rmm", "warp". Memory that they already hold stays as it is until they free it.
 
     "torch_memory_saver" and "vllm" are not frameworks: with these names, gpupool replaces what puts PyTorch's memory to
-    sleep there (gpupool.torch.sleep, docs/elastic.md). Since 0.2.
+    sleep there (gpupool.torch.sleep, docs/sleep.md). Since 0.2.
 
     cap limits what each device's pool may hold: "40%" of the device, "8GiB", a number of bytes, a fraction as a float,
-    or "auto", the share that torchrun, MPI, Slurm or Ray has given this process (docs/fleet.md). None leaves the limit
-    as it is.
+    or "auto", the share that torchrun, MPI, Slurm or Ray has given this process (docs/fleet.md). It lifts no other
+    limit: the smallest holds (docs/fleet.md#which-limit-holds). None leaves them as they are.
 
     share is the group of processes to share each device's memory with (docs/sharing.md), as GPUPOOL_SHARE in the
     environment; guaranteed, "8GiB" or "10%" of the device, is this process's own of it, and priority, -8 to 8, says who
     gives first and who gets first. None leaves it to the environment. Since 0.2.
 
+    mode is how the pools get their memory, as GPUPOOL_MODE in the environment: "auto", "vmm" or "driver", as for Pool.
+    None leaves it to the environment. Since 0.2.
+
     Either everything is installed or nothing. A framework that is already installed is left alone. Triton and cuda.core
     keep their settings per thread: call it in each thread that uses them.
 
-    Raises ValueError for unknown names, bad caps and bad groups, including a cap above the device's memory;
+    Raises ValueError for unknown names, bad caps, modes and groups, including a cap above the device's memory;
     RuntimeError for a framework that is missing, has started with another allocator, or cannot be served here, for a
-    cap or group that differs from the earlier one, for a group if a default pool already exists without it, and if
-    there is no GPU; OverLimitError for a cap below current use.
+    cap or group that differs from the earlier one, for a group or mode if a default pool already exists without it, and
+    if there is no GPU; OverLimitError for a cap below current use.
     """
     wanted = [_known(name) for name in names]
     if not wanted:
@@ -107,7 +111,7 @@ def install(
     if cap is not None and _State.names and limit != _State.cap:
         raise RuntimeError(
             f"{_list(sorted(_State.names))} already share one pool, with {_State.cap} as its cap, and "
-            "all frameworks of a process have the same; to change it, call gpupool.default_pool(device).set_limit"
+            "all frameworks of a process have the same; gpupool.default_pool(device).set_limit can lower it"
         )
     group = parse_group(share, guaranteed, priority)
     if group.share and _State.names and group != _State.group:
@@ -115,6 +119,7 @@ def install(
             f"{_list(sorted(_State.names))} share one pool already, with {_State.group}, and all frameworks of a "
             "process have the same"
         )
+    check_mode(mode)
     for name in wanted:
         _check_installed(name)
     new = [name for name in _FRAMEWORKS if name in wanted and (name not in _State.names or name in _BY_THREAD)]
@@ -124,9 +129,9 @@ def install(
         _check_cap(limit)
     for name in others:
         _module(name).check()
-    if cap is None and new:
+    if new:
         settle_place()
-    _put(new, others, limit, group)
+    _put(new, others, limit, group, mode)
     _State.names.update(wanted)
     if cap is not None:
         _State.cap = limit
@@ -142,8 +147,8 @@ def installed() -> tuple[str, ...]:
     return tuple(name for name in _FRAMEWORKS if name in _State.names)
 
 
-def _put(new: list[str], others: list[str], limit: Cap, group: Group) -> None:
-    undo = [_limits()]
+def _put(new: list[str], others: list[str], limit: Cap, group: Group, mode: str | None) -> None:
+    undo = [_limits(), apply_mode(mode)]
     now = "the cap"
     try:
         apply_group(group)
@@ -205,19 +210,11 @@ def _check_cap(limit: Cap) -> None:
 
 def _limits() -> Undo:
     """A function that restores the current limits."""
-    names = ("GPUPOOL_FRACTION", "GPUPOOL_LIMIT")
-    environment = {name: os.environ[name] for name in names if name in os.environ}
-    limits = [(pool, pool.stats().limit_bytes) for pool in _default_pools.values()]
-    awaited, kept = list(_before_default), kept_group()
+    kept, uncap = kept_group(), keep_caps()
 
     def back() -> None:
-        _before_default[:] = awaited
         restore_group(kept)
-        for name in names:
-            os.environ.pop(name, None)
-        os.environ.update(environment)
-        for pool, limit in limits:
-            pool.set_limit(limit)
+        uncap()
 
     return back
 

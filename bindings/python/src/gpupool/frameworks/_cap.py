@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .._arguments import size_or_share
 from .._place import Place, place
 from .._pool import _before_default, _default_pools
+from .._status_errors import ForkedError
 
 AUTO = "auto"
+_NAME = "GPUPOOL_CAP"
 
 
 class Cap(NamedTuple):
@@ -41,29 +46,77 @@ def parse_cap(cap: str | float | None) -> Cap:
     return Cap(fraction, limit_bytes)
 
 
-def apply_cap(cap: Cap) -> None:
-    """Limits the existing default pools and, through the environment, future ones, so that no device is touched before
-    it is used, and stops waiting for a place. Raises OverLimitError if one of them already holds more."""
-    if cap == Cap():
+class _State:
+    """What this process adds to GPUPOOL_CAP."""
+
+    given: str = ""
+    """What the variable said before."""
+    written: str = ""
+    caps: Mapping[str, Cap] = MappingProxyType({})
+    """By owner. Each may raise its own; the smallest holds."""
+
+
+def apply_cap(cap: Cap, owner: str = "program") -> None:
+    """Limits the existing default pools and, through the environment, future pools and child processes, so that no
+    device is touched before it is used. Takes the place of the owner's earlier cap, and of nothing else. Raises
+    OverLimitError if a pool already holds more."""
+    if cap == _State.caps.get(owner, Cap()):
         return
-    _before_default.clear()
+    back = keep_caps()
+    text = os.environ.get(_NAME, "")
+    if text != _State.written:
+        _State.given = text
+    _State.caps = {**_State.caps, owner: cap}
+    parts = [part for part in parts_of(_State.given) if part != AUTO]
+    parts += [_text_of(each) for each in _State.caps.values() if each != Cap()]
+    _State.written = os.environ[_NAME] = ",".join(parts) or _State.given
+    try:
+        heed_caps()
+    except BaseException:
+        back()
+        raise
+
+
+def heed_caps() -> None:
+    """Makes the existing default pools heed the environment as it is now. Raises OverLimitError."""
     for pool in list(_default_pools.values()):
-        if cap.fraction:
-            pool.set_per_process_memory_fraction(cap.fraction)
+        with suppress(ForkedError):  # the parent's
+            pool.set_limit(pool.stats().own_limit_bytes)
+
+
+def keep_caps() -> Callable[[], None]:
+    """A function that restores what the caps are now."""
+    environment = os.environ.get(_NAME)
+    state = _State.given, _State.written, _State.caps
+
+    def back() -> None:
+        _State.given, _State.written, _State.caps = state
+        if environment is None:
+            os.environ.pop(_NAME, None)
         else:
-            pool.set_limit(cap.limit_bytes)
-    for name in ("GPUPOOL_FRACTION", "GPUPOOL_LIMIT"):
-        os.environ.pop(name, None)
-    if cap.fraction:
-        os.environ["GPUPOOL_FRACTION"] = repr(cap.fraction)
-    else:
-        os.environ["GPUPOOL_LIMIT"] = str(cap.limit_bytes)
+            os.environ[_NAME] = environment
+        heed_caps()
+
+    return back
+
+
+def parts_of(text: str) -> list[str]:
+    """GPUPOOL_CAP is one cap, or several with commas between them."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _text_of(cap: Cap) -> str:
+    """The library reads it to the last bit."""
+    if not cap.fraction:
+        return str(cap.limit_bytes)
+    texts = [f"{cap.fraction * 100:.{digits}g}" for digits in (15, 16, 17)]
+    return min(texts, key=lambda text: abs(float(text) / 100 - cap.fraction)) + "%"
 
 
 def adopt_place() -> Place:
     """See gpupool.launch.adopt."""
     found = _place_with_gpu()
-    apply_cap(_cap_of(found))
+    apply_cap(_cap_of(found), "launcher")
     _before_default.clear()
     return found
 
@@ -82,9 +135,7 @@ def settle_place() -> None:
     if place().share:
         adopt_place()
         return
-    awaited = list(_before_default)
-    apply_cap(Cap(limit_bytes=1))  # no limit is 0
-    _before_default[:] = awaited
+    apply_cap(Cap(limit_bytes=1), "launcher")  # no limit is 0
 
 
 def _place_with_gpu() -> Place:

@@ -17,17 +17,19 @@ from types import ModuleType
 from typing import Any
 
 from . import _FRAMEWORKS, _NO_WAY_IN, _known, install
-from ._cap import AUTO, apply_cap, await_place, parse_cap
+from ._cap import AUTO, await_place, heed_caps, parse_cap, parts_of
 
 
 def activate() -> None:
     """Applies both variables as they are now. Raises ValueError for bad values; the framework's import raises a failure
     to install."""
-    cap = os.environ.get("GPUPOOL_CAP", "").strip()
-    if cap == AUTO:
+    caps = parts_of(os.environ.get("GPUPOOL_CAP", ""))
+    for cap in caps:
+        if cap != AUTO:
+            parse_cap(cap)
+    if AUTO in caps:
         await_place()
-    else:
-        apply_cap(parse_cap(cap))
+    heed_caps()
     names = [_known(name) for name in _names()]
     _FINDER.refused.clear()
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):

@@ -188,4 +188,4 @@ def _saved_pieces(address: int, size: int) -> list[Any]:
     return pieces
 
 
-torch_memory_saver = TorchMemorySaver()
+torch_memory_saver: TorchMemorySaver = TorchMemorySaver()

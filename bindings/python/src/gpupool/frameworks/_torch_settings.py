@@ -18,6 +18,10 @@ _IGNORED = (
     "roundup_power2_divisions",
     "release_lock_on_cudamalloc",
     "graph_capture_record_stream_reuse",
+    "expandable_segments_reserve",
+    "expandable_segments_reserve_by_class",
+    "large_segment_size_mb",
+    "throw_on_cudamalloc_oom",
 )
 _OFF = ("False", "0", "0.0")
 

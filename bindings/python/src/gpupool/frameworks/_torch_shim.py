@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allocator class for the installed PyTorch: compiled once per version, then kept."""
+"""The allocator class for the installed PyTorch: the one that came with this package, or else one that is compiled
+once per version and then kept."""
 
 from __future__ import annotations
 
@@ -10,15 +11,16 @@ import platform
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import _torch_cache
+from . import _torch_build, _torch_cache
 from ._torch_cache import ShimError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SOURCES = Path(__file__).resolve().parent / "torch_shim"
+_PREBUILT = _PACKAGE / "shims"
 
 
 def library_path() -> Path:
@@ -47,10 +49,39 @@ def _find(library: str) -> Path:
 
 def load(torch: Any) -> ctypes.CDLL:
     """The shim for this PyTorch, compiled if necessary: about ten seconds, once. Raises ShimError."""
+    prebuilt = _prebuilt(torch)
+    if prebuilt is not None:
+        return prebuilt
     compiler = _compiler()
-    return _torch_cache.load(
+    library = _torch_cache.load(
         f"torch-{torch.__version__}-{_key(torch, compiler)}.so", lambda path: _build(torch, compiler, path)
     )
+    newer = _torch_build.unknown(_include(torch)).words()
+    if newer:
+        warnings.warn(
+            f"PyTorch {torch.__version__} asks allocators for functions that this gpupool does not know: "
+            f"{newer}. All else works; a newer gpupool may know them",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return library
+
+
+def _include(torch: Any) -> Path:
+    return Path(torch.__file__).parent / "include"
+
+
+def _prebuilt(torch: Any) -> ctypes.CDLL | None:
+    """The one for just this release and its headers, if this package has it and it can be loaded here."""
+    try:
+        name = _torch_build.name_of_prebuilt(str(torch.__version__), str(torch.version.cuda), _include(torch))
+        return ctypes.CDLL(str(_PREBUILT / name))
+    except OSError:
+        return None
+
+
+# How it is compiled matters too.
+_BUILDERS = [Path(_torch_build.__file__), Path(_torch_build.__file__).with_name("_torch_newer.py")]
 
 
 def _compiler() -> str | None:
@@ -63,7 +94,7 @@ def _key(torch: Any, compiler: str | None) -> str:
     made_by = [str(torch.version.git_version), platform.machine(), libc, str(library_path()), _version_of(compiler)]
     digest = hashlib.sha256("\n".join(made_by).encode())
     headers = _PACKAGE / "include" / "gpupool"
-    for path in sorted([*_SOURCES.rglob("*.[ch]pp"), *headers.glob("*.h")]):
+    for path in sorted([*_torch_build.SOURCES.rglob("*.*"), *headers.glob("*.h"), *_BUILDERS]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
 
@@ -89,31 +120,28 @@ def _cuda_folders() -> Iterator[Path]:
     yield Path("/usr/local/cuda/include")
 
 
-def _standard_library() -> list[str]:
+def _standard_library() -> list[Path]:
     """The C++ library that PyTorch has loaded. A compiler may have only a static one, and two in a process clash."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     paths = {line.split(maxsplit=5)[-1] for line in lines if "/libstdc++.so." in line}
-    return sorted(paths)[:1]
+    return [Path(path) for path in sorted(paths)[:1]]
 
 
 def _build(torch: Any, compiler: str | None, path: Path) -> None:
     if compiler is None:
         raise ShimError("there is no C++ compiler (g++)")
-    needed = ("cuda_runtime_api.h", "crt/host_config.h")
-    cuda = next((folder for folder in _cuda_folders() if all((folder / name).exists() for name in needed)), None)
+    cuda = next((folder for folder in _cuda_folders() if (folder / "cuda_runtime_api.h").exists()), None)
     if cuda is None:
-        raise ShimError(f"there is no {needed[1]}: neither a CUDA toolkit nor the package nvidia-cuda-crt is installed")
+        raise ShimError(
+            "there is no cuda_runtime_api.h: neither a CUDA toolkit nor the package nvidia-cuda-runtime is installed"
+        )
     root, library, hooks = Path(torch.__file__).parent, library_path(), torch_library_path()
-    command = [
-        *(compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-w", "-o", str(path)),
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-        *("-I", str(_PACKAGE / "include")),
-        *("-isystem", str(root / "include"), "-isystem", str(cuda)),
-        str(_SOURCES / "allocator.cpp"),
-        *(f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", str(hooks), str(library), *_standard_library()),
-        *(f"-Wl,-rpath,{root / 'lib'}", f"-Wl,-rpath,{library.parent}"),
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        lines = [line for line in result.stderr.splitlines() if "error" in line] or ["it ended without a message"]
-        raise ShimError(f"{compiler} failed for PyTorch {torch.__version__}: {lines[0]}")
+    pytorch = _torch_build.PyTorch(str(torch.__version__), root, cuda, bool(torch.compiled_with_cxx11_abi()))
+    _torch_build.compile_shim(
+        pytorch,
+        compiler,
+        path,
+        headers=_PACKAGE / "include",
+        libraries=[hooks, library, *_standard_library()],
+        options=[f"-Wl,-rpath,{root / 'lib'}", f"-Wl,-rpath,{library.parent}"],
+    )

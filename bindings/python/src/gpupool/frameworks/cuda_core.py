@@ -10,7 +10,7 @@ cuda.core keeps one Device per thread.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._enums import STREAM_UNKNOWN
 from .._library import device_count
@@ -25,7 +25,13 @@ except (ImportError, AttributeError):
     _core = importlib.import_module("cuda.core.experimental")
 
 
-class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
+if TYPE_CHECKING:
+    _Base = object
+else:
+    _Base = _core.MemoryResource
+
+
+class MemoryResource(_Base):
     """Memory from a device's default pool."""
 
     def __init__(self, device_id: int) -> None:

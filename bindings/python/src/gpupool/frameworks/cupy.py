@@ -16,6 +16,7 @@ import importlib
 from typing import Any
 
 from .._native import ffi, lib
+from .._tags import follow_context
 from . import Undo
 from ._cupy_pool import DefaultPool
 from ._pools import release_streams_before_they_end
@@ -50,6 +51,7 @@ release_streams_before_they_end(cupy.cuda.Stream, lambda stream: (stream.device_
 def allocator(size: int) -> Any:
     """Memory from the current device's default pool, for the current stream: for cupy.cuda.set_allocator and
     using_allocator. Raises cupy.cuda.memory.OutOfMemoryError."""
+    follow_context()
     try:
         return _malloc(size)
     except MemoryError as error:

@@ -32,7 +32,7 @@ def share(fraction: float, cap: str | float = 0.9) -> None:
     bridge = sys.modules.get("jax._src.xla_bridge")
     if bridge is not None and bridge.backends_are_initialized():
         raise RuntimeError("gpupool.jax.share comes too late: JAX has taken its memory. Call it before JAX is used")
-    apply_cap(Cap(fraction=part * (1 - fraction)))
+    apply_cap(Cap(fraction=part * (1 - fraction)), "jax")
     # Newer versions also have the second name, and refuse both at once.
     os.environ.pop(_VARIABLES[1], None)
     os.environ[_VARIABLES[0]] = repr(round(part * fraction, 6))

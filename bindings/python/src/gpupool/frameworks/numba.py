@@ -14,7 +14,7 @@ import ctypes
 import importlib
 import weakref
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._error import Error
 from .._pool import default_pool
@@ -31,11 +31,18 @@ def _free(device: int, address: int) -> None:
         _any_stream.free(device, address)
 
 
-class MemoryManager(_cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
+if TYPE_CHECKING:
+    _Base = object
+else:
+    _Base = _cuda.HostOnlyCUDAMemoryManager
+
+
+class MemoryManager(_Base):
     """Numba's External Memory Management: device memory from the default pool; page-locked and managed memory stays
     Numba's own."""
 
-    interface_version = 1
+    context: Any
+    interface_version: int = 1
 
     def initialize(self) -> None:
         """Does nothing: the first array creates the pool."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from typing import Any
 
 from . import _torch_cache, _torch_plain, _torch_shim
 from ._cap import Cap, apply_cap, parse_cap, settle_place
+
+_OLDEST = (2, 6)
 
 
 class _State:
@@ -41,25 +44,25 @@ def install(cap: str | float | None = None) -> str:
 
     cap: "40%" of the device, "8GiB", a number of bytes, or a fraction as a float; None leaves the limit as it is.
 
-    The first time for a version of PyTorch, this compiles a small library, in about ten seconds. If that fails, a
-    warning says why, and gpupool uses PyTorch's pluggable interface, which can do less: see docs/pytorch.md.
+    The package has a small library for each of the newest releases of PyTorch. For others, this compiles one the first
+    time, in about ten seconds. If that fails, a warning says why, and gpupool uses PyTorch's pluggable interface, which
+    can do less: see docs/pytorch.md.
     GPUPOOL_TORCH_SHIM=0 in the environment selects that interface.
 
-    Raises RuntimeError if PyTorch has already used its own allocator, is not installed or sees no GPU, or if gpupool is
-    in place with another cap; ValueError for a bad cap; OverLimitError for one below current use.
+    Raises RuntimeError if PyTorch has already used its own allocator, is not installed, is older than 2.6 or sees no
+    GPU, or if gpupool is in place with another cap; ValueError for a bad cap; OverLimitError for one below current use.
     """
     wanted = parse_cap(cap)
     if _State.mode:
         if cap is None or wanted == _State.cap:
             return _State.mode
         raise RuntimeError(
-            f"gpupool is already PyTorch's allocator, with {_State.cap} as its cap; to change that, call "
-            "torch.cuda.set_per_process_memory_fraction, or gpupool.default_pool(device).set_limit"
+            f"gpupool is already PyTorch's allocator, with {_State.cap} as its cap; "
+            "torch.cuda.set_per_process_memory_fraction and gpupool.default_pool(device).set_limit can lower it"
         )
     torch = _import_torch()
     _check_ready(torch)
-    if cap is None:
-        settle_place()
+    settle_place()
     apply_cap(wanted)
     _State.mode = _install(torch)
     _State.cap = wanted
@@ -110,6 +113,8 @@ def _import_torch() -> Any:
         raise RuntimeError('gpupool.install("torch"): PyTorch is not installed') from error
     if torch.version.cuda is None:
         raise RuntimeError(f"PyTorch {torch.__version__} was built without CUDA; gpupool has nothing to serve")
+    if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < _OLDEST:
+        raise RuntimeError(f"PyTorch {torch.__version__} is too old: gpupool serves 2.6 and later")
     return torch
 
 

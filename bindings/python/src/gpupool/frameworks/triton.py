@@ -23,6 +23,8 @@ class Memory:
 
     __slots__ = ("buffer",)
 
+    buffer: Buffer
+
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
 

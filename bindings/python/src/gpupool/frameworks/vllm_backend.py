@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._enums import Capability
 from .._error import Error
@@ -12,11 +12,16 @@ from .._library import device_info
 from . import install
 from ._vllm_allocator import allocator_instance
 
-_Base: Any = importlib.import_module("vllm.device_allocator.sleep_mode_backend").SleepModeBackend
+if TYPE_CHECKING:
+    _Base = object
+else:
+    _Base = importlib.import_module("vllm.device_allocator.sleep_mode_backend").SleepModeBackend
 
 
-class GpupoolBackend(_Base):  # type: ignore[misc]
+class GpupoolBackend(_Base):
     """Sleeps by tag. Communicators and compiled code stay as they are, because they have no tag."""
+
+    _state: str
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._error import Error
 from . import Undo
-from ._pools import pool_of, release_streams_before_they_end
+from ._pools import free_last, pool_of, release_streams_before_they_end
 
 _warp: Any = importlib.import_module("warp")
 
@@ -38,9 +38,14 @@ class Allocator:
         return pool_of(self._device.ordinal).malloc(size_in_bytes, self._stream())
 
     def deallocate(self, ptr: int, size_in_bytes: int) -> None:
-        """Memory freed on another stream than it was allocated for waits for both."""
+        """Frees on the current stream, which lives, whatever has become of the one that the memory was allocated for;
+        if that is another, the memory waits for both. Another library's stream may end without notice."""
+        stream = self._device.stream
         with suppress(Error):  # at exit, when the driver has gone
-            pool_of(self._device.ordinal).free(ptr, self._stream())
+            if stream.owner:
+                pool_of(self._device.ordinal).free(ptr, self._stream())
+            else:
+                free_last(self._device.ordinal, ptr, self._stream())
 
 
 def check() -> None:

@@ -9,17 +9,20 @@ RAY_RUNTIME_ENV_PLUGINS='[{"class": "gpupool.launch.ray_plugin.GpupoolPlugin"}]'
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ray import variables
 
-_plugin: Any = importlib.import_module("ray._private.runtime_env.plugin")
+if TYPE_CHECKING:
+    _Base = object
+else:
+    _Base = importlib.import_module("ray._private.runtime_env.plugin").RuntimeEnvPlugin
 
 
-class GpupoolPlugin(_plugin.RuntimeEnvPlugin):  # type: ignore[misc]
+class GpupoolPlugin(_Base):
     """Reads runtime_env["gpupool"]. Its options are those of gpupool.ray.runtime_env."""
 
-    name = "gpupool"
+    name: str = "gpupool"
 
     @staticmethod
     def validate(runtime_env_dict: dict[str, Any]) -> None:

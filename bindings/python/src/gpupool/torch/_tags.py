@@ -9,6 +9,7 @@ from typing import Any
 
 from .._error import check
 from .._native import lib
+from .._tags import follow_context
 
 _MOST_BYTES = 63
 
@@ -30,6 +31,7 @@ class ModuleTags:
             if is_root:
                 # What an interrupt has left: PyTorch calls no hook for it.
                 self._pop(getattr(self._thread, "depth", 0))
+            follow_context()
             check(lib.gpupool_tag_push(text))
             self._thread.depth = getattr(self._thread, "depth", 0) + 1
 

@@ -10,19 +10,21 @@
     sleep.pause()                        # the device has the memory; the tensors keep their addresses
     sleep.resume("weights")
 
-gpupool.install("torch_memory_saver") puts these in place of torch_memory_saver's own. docs/elastic.md lists the
+gpupool.install("torch_memory_saver") puts these in place of torch_memory_saver's own. docs/sleep.md lists the
 differences.
 """
+
+from typing import Final
 
 from ..frameworks._torch_saver import configure_subprocess, torch_memory_saver
 from ..frameworks._torch_tags import allocator, mem_pool, register_tag_hooks
 
-region = torch_memory_saver.region
-cuda_graph = torch_memory_saver.cuda_graph
-disable = torch_memory_saver.disable
-pause = torch_memory_saver.pause
-resume = torch_memory_saver.resume
-get_cpu_backup = torch_memory_saver.get_cpu_backup
+region: Final = torch_memory_saver.region
+cuda_graph: Final = torch_memory_saver.cuda_graph
+disable: Final = torch_memory_saver.disable
+pause: Final = torch_memory_saver.pause
+resume: Final = torch_memory_saver.resume
+get_cpu_backup: Final = torch_memory_saver.get_cpu_backup
 
 __all__ = [
     "allocator",

@@ -8,7 +8,7 @@ field!(gpupool_error_t, driver_code: i32, at 8);
 field!(gpupool_error_t, reserved0: u32, at 12);
 field!(gpupool_error_t, message: [c_char; 1024], at 16);
 
-const _: () = assert!(size_of::<gpupool_config_t>() == 160);
+const _: () = assert!(size_of::<gpupool_config_t>() == 168);
 field!(gpupool_config_t, struct_size: u32, at 0);
 field!(gpupool_config_t, flags: u32, at 4);
 field!(gpupool_config_t, device: i32, at 8);
@@ -31,6 +31,7 @@ field!(gpupool_config_t, guaranteed_bytes: u64, at 136);
 field!(gpupool_config_t, share_wait_ns: u64, at 144);
 field!(gpupool_config_t, priority: i32, at 152);
 field!(gpupool_config_t, reserved1: u32, at 156);
+field!(gpupool_config_t, idle_seconds: f64, at 160);
 
 const _: () = assert!(size_of::<gpupool_device_info_t>() == 176);
 field!(gpupool_device_info_t, struct_size: u32, at 0);
@@ -77,7 +78,7 @@ field!(gpupool_driver_stats_t, query: gpupool_call_stat_t, at 144);
 field!(gpupool_driver_stats_t, stream_wait: gpupool_call_stat_t, at 160);
 field!(gpupool_driver_stats_t, host_wait: gpupool_call_stat_t, at 176);
 
-const _: () = assert!(size_of::<gpupool_stats_t>() == 1064);
+const _: () = assert!(size_of::<gpupool_stats_t>() == 1072);
 field!(gpupool_stats_t, struct_size: u32, at 0);
 field!(gpupool_stats_t, device: i32, at 4);
 field!(gpupool_stats_t, limit_bytes: u64, at 8);
@@ -107,6 +108,7 @@ field!(gpupool_stats_t, share_given_bytes: u64, at 1040);
 field!(gpupool_stats_t, share_taken_bytes: u64, at 1048);
 field!(gpupool_stats_t, share_state: i32, at 1056);
 field!(gpupool_stats_t, share_slot: u32, at 1060);
+field!(gpupool_stats_t, own_limit_bytes: u64, at 1064);
 
 const _: () = assert!(size_of::<gpupool_share_t>() == 304);
 field!(gpupool_share_t, struct_size: u32, at 0);
@@ -201,6 +203,7 @@ const _: () = assert!(GPUPOOL_ERROR_SHUTTING_DOWN.0 == 9);
 const _: () = assert!(GPUPOOL_ERROR_FORKED.0 == 10);
 const _: () = assert!(GPUPOOL_ERROR_INTERNAL.0 == 11);
 const _: () = assert!(GPUPOOL_ERROR_ASLEEP.0 == 12);
+const _: () = assert!(GPUPOOL_ERROR_INTERRUPTED.0 == 13);
 const _: () = assert!(GPUPOOL_STATUS_FORCE32.0 == 2147483647);
 
 const _: () = assert!(size_of::<gpupool_backend_t>() == 4);
@@ -240,6 +243,7 @@ const _: () = assert!(size_of::<gpupool_capability_t>() == 4);
 const _: () = assert!(GPUPOOL_CAPABILITY_VMM.0 == 1);
 const _: () = assert!(GPUPOOL_CAPABILITY_RDMA.0 == 2);
 const _: () = assert!(GPUPOOL_CAPABILITY_MANAGED.0 == 4);
+const _: () = assert!(GPUPOOL_CAPABILITY_INTEGRATED.0 == 8);
 const _: () = assert!(GPUPOOL_CAPABILITY_FORCE32.0 == 2147483647);
 
 const _: () = assert!(size_of::<gpupool_block_state_t>() == 4);
@@ -292,6 +296,13 @@ const _: () = assert!(GPUPOOL_SLEEP_STATE_ASLEEP.0 == 2);
 const _: () = assert!(GPUPOOL_SLEEP_STATE_WAKING.0 == 3);
 const _: () = assert!(GPUPOOL_SLEEP_STATE_FORCE32.0 == 2147483647);
 
+const _: () = assert!(size_of::<gpupool_wait_t>() == 4);
+const _: () = assert!(GPUPOOL_WAIT_WAKE.0 == 1);
+const _: () = assert!(GPUPOOL_WAIT_TURN.0 == 2);
+const _: () = assert!(GPUPOOL_WAIT_MEMORY.0 == 3);
+const _: () = assert!(GPUPOOL_WAIT_GPU.0 == 4);
+const _: () = assert!(GPUPOOL_WAIT_FORCE32.0 == 2147483647);
+
 const _: () = assert!(size_of::<gpupool_log_level_t>() == 4);
 const _: () = assert!(GPUPOOL_LOG_OFF.0 == 0);
 const _: () = assert!(GPUPOOL_LOG_ERROR.0 == 1);
@@ -313,12 +324,14 @@ const _: fn(unsafe extern "C" fn(*mut c_void, *mut gpupool_t, gpupool_ptr_t) -> 
 const _: fn(unsafe extern "C" fn(*mut c_void, u64, gpupool_stream_t, *mut gpupool_ptr_t) -> i32) -> gpupool_upstream_malloc_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, gpupool_ptr_t, u64, gpupool_stream_t)) -> gpupool_upstream_free_fn_t = Some;
 const _: fn(unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> usize) -> gpupool_stack_fn_t = Some;
+const _: fn(unsafe extern "C" fn(*mut c_void, i32) -> i32) -> gpupool_interrupt_fn_t = Some;
 const _: unsafe extern "C" fn() -> u32 = gpupool_version;
 const _: unsafe extern "C" fn() -> *const c_char = gpupool_version_string;
 const _: unsafe extern "C" fn() -> u64 = gpupool_features;
 const _: unsafe extern "C" fn(gpupool_status_t) -> *const c_char = gpupool_status_name;
 const _: unsafe extern "C" fn(*mut gpupool_error_t) -> gpupool_status_t = gpupool_last_error;
 const _: unsafe extern "C" fn(gpupool_log_fn_t, *mut c_void, i32) -> gpupool_status_t = gpupool_set_log;
+const _: unsafe extern "C" fn(gpupool_interrupt_fn_t, *mut c_void, i32) -> gpupool_status_t = gpupool_set_interrupt_check;
 const _: unsafe extern "C" fn(*const c_char, *mut u64, *mut f64) -> gpupool_status_t = gpupool_parse_size;
 const _: unsafe extern "C" fn(*const c_char, *mut gpupool_backend_t, *mut i32) -> gpupool_status_t = gpupool_parse_device;
 const _: unsafe extern "C" fn(gpupool_backend_t, *mut i32) -> gpupool_status_t = gpupool_device_count;
@@ -337,6 +350,7 @@ const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_statu
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t) -> gpupool_status_t = gpupool_park_stream;
 const _: unsafe extern "C" fn(*mut gpupool_t, gpupool_stream_t, *mut u64) -> gpupool_status_t = gpupool_capture_id;
 const _: unsafe extern "C" fn(*mut gpupool_t, u64) -> gpupool_status_t = gpupool_release_capture;
+const _: unsafe extern "C" fn(*mut gpupool_t, i32) -> gpupool_status_t = gpupool_announce_capture;
 const _: unsafe extern "C" fn(*mut gpupool_t, i32) -> gpupool_status_t = gpupool_enable_peer;
 const _: unsafe extern "C" fn(*mut gpupool_t) -> gpupool_status_t = gpupool_synchronize;
 const _: unsafe extern "C" fn(*mut gpupool_t, *mut u64) -> gpupool_status_t = gpupool_empty;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's allocator, served by gpupool. It is built on the user's machine against the PyTorch installed
 // there, because the class that it derives from changes with PyTorch's versions.
-#include <c10/core/impl/GPUTrace.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -12,30 +10,46 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "blocks.hpp"
+#include "captures.hpp"
+#include "checkpoints.hpp"
 #include "device_pools.hpp"
 #include "history.hpp"
 #include "ipc.hpp"
 #include "limits.hpp"
+#include "older.hpp"
+#include "peers.hpp"
 #include "private_pools.hpp"
+#include "profiling.hpp"
+#include "pytorch.hpp"
 #include "shortages.hpp"
 #include "statistics.hpp"
 #include "supply.hpp"
 #include "uncached.hpp"
 #include "watching.hpp"
 
+// Written when the shim is built, for virtual functions of PyTorch's that this file does not know.
+#if __has_include("newer.hpp")
+#include "newer.hpp"
+#else
+namespace gpupool_torch {
+using Newer = Older;
+}
+#endif
+
 namespace gpupool_torch {
 namespace {
 
-using namespace c10::cuda::CUDACachingAllocator;  // NOLINT: this file implements its interface
 void delete_block(void* ptr);
 
-class Allocator final : public CUDAAllocator {
+class Allocator final : public Newer {
  public:
   // ---- memory
 
@@ -60,11 +74,23 @@ class Allocator final : public CUDAAllocator {
     return obtain(size, device, stream);
   }
 
+  /// At an address that a pool of graphs or a MemPool has free; the device's pool chooses its addresses
+  /// itself.
+  c10::DataPtr allocateWithAddress(size_t size, void* address) override {
+    const DeviceIndex device = current_device();
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device);
+    const Stack stack = history_.gather(RecordContext::STATE);
+    Block block{size, stream, device, nullptr, stack};
+    void* ptr = supply_.malloc_at(address, size, device, stream, block.owner);
+    TORCH_CHECK(ptr != nullptr, "gpupool: no pool that serves this stream now has ", size, " bytes free at ",
+                address);
+    note_block(ptr, std::move(block));
+    return {ptr, ptr, &delete_block, c10::Device(c10::DeviceType::CUDA, device)};
+  }
+
   void raw_delete(void* ptr) override {
     if (ptr == nullptr || is_inherited_) return;
-    if (const auto* trace = c10::impl::GPUTrace::get_trace()) {
-      (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
-    }
+    trace_free(ptr);
     if (uncached_.give_back(ptr)) return;
     Stack stack = history_.gather(RecordContext::ALL);
     const auto block = blocks_.take(ptr);
@@ -79,7 +105,7 @@ class Allocator final : public CUDAAllocator {
       (void)gpupool_free(devices_.find(block->device), reinterpret_cast<uintptr_t>(ptr),
                          number(block->stream));
     }
-    profile(ptr, -static_cast<int64_t>(block->size), block->device);
+    profile(ptr, -static_cast<int64_t>(block->size), block->device, statistics_);
   }
 
   void recordStream(const c10::DataPtr& ptr, c10::cuda::CUDAStream stream) override {
@@ -134,7 +160,6 @@ class Allocator final : public CUDAAllocator {
   /// Empties one pool, or all of them and the devices' own. Memory that a graph may still use stays.
   void emptyCache(MempoolId_t id) override {
     const ActingStack acting(history_.gather(RecordContext::ALL));
-    sharing_.close_waiting();
     (void)privates_.give_back(id);
     if (id == MempoolId_t{0, 0}) {
       devices_.empty();
@@ -182,8 +207,27 @@ class Allocator final : public CUDAAllocator {
   }
   void pushCompileContext(std::string& name) override { history_.push_region(name); }
   void popCompileContext() override { history_.pop_region(); }
+  bool supportsUserMetadata() override { return true; }
   void setUserMetadata(const std::string& words) override { History::metadata() = words; }
   std::string getUserMetadata() override { return History::metadata(); }
+
+  /// An event of its own, with the block's address. Of a block that is not live, it changes nothing.
+  void annotateMemory([[maybe_unused]] const void* ptr, [[maybe_unused]] const std::string& words) override {
+#if GPUPOOL_PYTORCH >= 214
+    void* address = const_cast<void*>(ptr);
+    const auto block = blocks_.find(address);
+    if (block) history_.record(TraceEntry::ANNOTATE, subject_of(address, *block), block->stack, words);
+#endif
+  }
+
+  /// Where the program was when it allocated the block, while a history is kept.
+  Stack getContextForPointer(const void* ptr) override {
+    return blocks_.stack_of(reinterpret_cast<uintptr_t>(ptr));
+  }
+
+  void attachOomRejectionObserver(OomRejectionObserver observer) override {
+    shortages_.add_rejection_observer(std::move(observer));
+  }
 
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override {
     shortages_.add_observer(std::move(observer));
@@ -209,9 +253,22 @@ class Allocator final : public CUDAAllocator {
     privates_.begin(device, id, std::move(filter));
   }
 
-  void endAllocateToPool(DeviceIndex device, MempoolId_t id) override { privates_.end(device, id); }
-  void releasePool(DeviceIndex device, MempoolId_t id) override { privates_.release(device, id); }
-  int getPoolUseCount(DeviceIndex device, MempoolId_t id) override { return privates_.use_count(device, id); }
+  void endAllocateToPool(DeviceIndex device, MempoolId_t id) override {
+    privates_.end(device, id);
+  }
+  void markCaptureBegin(DeviceIndex device) override {
+    captures_.begin(device);
+  }
+  void markCaptureEnd(DeviceIndex device) override {
+    captures_.end(device);
+    privates_.give_back_due();
+  }
+  void releasePool(DeviceIndex device, MempoolId_t id) override {
+    privates_.release(device, id);
+  }
+  int getPoolUseCount(DeviceIndex device, MempoolId_t id) override {
+    return privates_.use_count(device, id);
+  }
 
   void createOrIncrefPool(DeviceIndex device, MempoolId_t id,
                           std::shared_ptr<CUDAAllocator> allocator) override {
@@ -228,81 +285,46 @@ class Allocator final : public CUDAAllocator {
 
   bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
                                 const std::unordered_set<void*>& expected) override {
-    std::unordered_set<void*> live;
-    for (const PrivateBlock& each : privates_.live(device, id)) {
-      live.insert(reinterpret_cast<void*>(each.address));
-    }
-    return live == expected;
+    return are_live(privates_.live(device, id), expected);
   }
 
   std::shared_ptr<AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t id) override {
-    auto state = std::make_shared<Checkpoint>();
-    state->id = id;
-    state->blocks = privates_.live(device, id);
-    return state;
+    return std::make_shared<Checkpoint>(id, privates_.live(device, id));
   }
 
-  /// As PyTorch's own allocator does, this reports all blocks that were live as freed, and all blocks of the
-  /// checkpoint as new.
   CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> state) override {
-    const auto* wanted = dynamic_cast<const Checkpoint*>(state.get());
-    TORCH_CHECK(wanted != nullptr, "gpupool: a checkpoint of another allocator");
-    const auto [before, pool] = privates_.set_live(device, wanted->id, wanted->blocks);
-    CheckpointDelta delta;
-    for (const PrivateBlock& each : before) {
-      delta.ptrs_freed.push_back(reinterpret_cast<void*>(each.address));
-      (void)blocks_.take(delta.ptrs_freed.back());
-    }
-    for (const PrivateBlock& each : wanted->blocks) {
-      void* ptr = reinterpret_cast<void*>(each.address);
-      blocks_.insert(ptr, {each.requested, each.stream, device, pool, nullptr});
-      delta.dataptrs_allocd.emplace_back(ptr, ptr, &delete_block, c10::Device(c10::DeviceType::CUDA, device));
-    }
-    return delta;
+    return restore(state, device, privates_, blocks_, &delete_block);
   }
 
   // ---- other processes and other devices
 
-  ShareableHandle shareIpcHandle(void* ptr) override { return sharing_.share(ptr); }
+  ShareableHandle shareIpcHandle(void* ptr) override {
+    return sharing_.share(ptr);
+  }
 
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
     return sharing_.open(used(current_device()), handle);
   }
 
-  /// Lets a device use all memory that is mapped on another one, now and later, whatever it serves.
   void enablePeerAccess(DeviceIndex device, DeviceIndex device_to_access) override {
-    const c10::cuda::CUDAGuard guard(device);
-    const cudaError_t result = cudaDeviceEnablePeerAccess(device_to_access, 0);
-    if (result == cudaErrorPeerAccessAlreadyEnabled) {
-      (void)cudaGetLastError();
-    } else {
-      C10_CUDA_CHECK(result);
-    }
-    TORCH_CHECK(gpupool_enable_peer(used(device_to_access), device) == GPUPOOL_SUCCESS,
-                "gpupool: ", last_error());
+    enable_peer(device, device_to_access, used(device_to_access));
   }
 
-  /// Without peer access, only the copy between contexts knows how to reach mapped memory.
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t size,
                           cudaStream_t stream, bool p2p_enabled) override {
-    if (p2p_enabled || to_device == from_device)
-      return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
-    return cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream);
+    return copy_between(to, to_device, from, from_device, size, stream, p2p_enabled);
   }
 
  private:
-  struct Checkpoint final : AllocatorState {
-    MempoolId_t id;
-    std::vector<PrivateBlock> blocks;
-  };
-
   static DeviceIndex current_device() {
     DeviceIndex device = -1;
     C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
     return device;
   }
 
-  static gpupool_stream_t number(cudaStream_t stream) { return reinterpret_cast<gpupool_stream_t>(stream); }
+  static gpupool_stream_t number(cudaStream_t stream) {
+    return reinterpret_cast<gpupool_stream_t>(stream);
+  }
 
   static History::Subject subject_of(void* ptr, const Block& block) {
     const MempoolId_t pool = block.owner != nullptr ? block.owner->id : MempoolId_t{0, 0};
@@ -329,21 +351,38 @@ class Allocator final : public CUDAAllocator {
       Block block{size, stream, device, nullptr, stack};
       ptr = supply_.malloc(size, device, stream, block.owner);
       if (C10_UNLIKELY(ptr == nullptr)) {
+        if (must_reject(block.owner))
+          shortages_.reject(size, device, getMemoryInfo(device).second,
+                            Supply::explain(size, device, block.owner).c_str());
         std::string why;
         ptr = supply_.malloc_at_last(size, device, stream, block.owner, why);
         if (ptr == nullptr) raise_shortage(size, device, why.c_str());
       }
-      if (C10_UNLIKELY(history_.is_watched())) {
-        watching_.note_mappings(device, false);
-        history_.record(TraceEntry::ALLOC, subject_of(ptr, block), stack);
-      }
-      blocks_.insert(ptr, std::move(block));
-      profile(ptr, static_cast<int64_t>(size), device);
+      note_block(ptr, std::move(block));
+      return ptr;
     }
-    if (const auto* trace = c10::impl::GPUTrace::get_trace()) {
-      (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
-    }
+    trace_allocation(ptr);
     return ptr;
+  }
+
+  /// Tells all who keep books that the block is live.
+  void note_block(void* ptr, Block block) {
+    const DeviceIndex device = block.device;
+    const size_t size = block.size;
+    if (C10_UNLIKELY(history_.is_watched())) {
+      watching_.note_mappings(device, false);
+      history_.record(TraceEntry::ALLOC, subject_of(ptr, block), block.stack);
+    }
+    blocks_.insert(ptr, std::move(block));
+    profile(ptr, static_cast<int64_t>(size), device, statistics_);
+    trace_allocation(ptr);
+  }
+
+  /// Whether throw_on_cudamalloc_oom wants a malloc that just failed to be refused, with nothing freed for
+  /// it.
+  static bool must_reject(const PrivatePool* owner) {
+    return (owner == nullptr || !owner->is_foreign()) && settings_in_force().throws_early &&
+           Supply::is_over_limit();
   }
 
   [[noreturn]] void raise_shortage(size_t size, DeviceIndex device, const char* text) {
@@ -364,21 +403,15 @@ class Allocator final : public CUDAAllocator {
     limits_.apply_setting(device, pool, getMemoryInfo(device).second);
   }
 
-  void profile(void* ptr, int64_t change, DeviceIndex device) {
-    if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-    const DeviceStats stats = statistics_.of(device);
-    c10::reportMemoryUsageToProfiler(ptr, change, static_cast<size_t>(stats.allocated_bytes[0].current),
-                                     static_cast<size_t>(stats.reserved_bytes[0].current),
-                                     c10::Device(c10::DeviceType::CUDA, device));
-  }
-
   Blocks blocks_;
   Limits limits_;
   Uncached uncached_;
   History history_;
   DevicePools devices_{[this](DeviceIndex device, gpupool_t* pool) { prepare(device, pool); }};
   Sharing sharing_{devices_};
-  PrivatePools privates_{devices_, [this](const PrivatePool& pool, const Segment& segment, bool has_come) {
+  Captures captures_{devices_};
+  PrivatePools privates_{devices_, captures_,
+                         [this](const PrivatePool& pool, const Segment& segment, bool has_come) {
                            note_segment(pool, segment, has_come);
                          }};
   Supply supply_{devices_, privates_};
@@ -410,7 +443,8 @@ extern "C" __attribute__((visibility("default"))) int gpupool_torch_install() {
   if (allocator.load() == &ours) return 0;
   if (allocator.load()->initialized()) return 1;
   pthread_atfork(nullptr, nullptr, [] { gpupool_torch::instance().after_fork(); });
-  c10::SetAllocator(c10::DeviceType::CUDA, &ours);
+  // Since 2.12, PyTorch's own has a priority, and one of a lower priority is ignored without a word.
+  c10::SetAllocator(c10::DeviceType::CUDA, &ours, std::numeric_limits<uint8_t>::max());
   allocator.store(&ours);
   return 0;
 }

@@ -4,8 +4,6 @@
 // registration).
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -14,13 +12,9 @@
 #include <utility>
 #include <vector>
 
-namespace gpupool_torch {
+#include "pytorch.hpp"
 
-using c10::CachingDeviceAllocator::AllocatorTraceTracker;
-using c10::CachingDeviceAllocator::AnnotationEntry;
-using c10::CachingDeviceAllocator::CreateContextFn;
-using c10::CachingDeviceAllocator::RecordContext;
-using c10::CachingDeviceAllocator::TraceEntry;
+namespace gpupool_torch {
 
 /// Where the program was.
 using Stack = std::shared_ptr<c10::GatheredContext>;
@@ -80,7 +74,7 @@ class History {
     size_t address;
     size_t size;
     void* stream;
-    c10::MempoolId_t pool{0, 0};
+    MempoolId_t pool{0, 0};
   };
 
   /// Whether events are kept.
@@ -92,9 +86,7 @@ class History {
                  const std::vector<std::string>& skipped) {
     TORCH_CHECK(when == RecordContext::NEVER || context != nullptr,
                 "gpupool: stacks are wanted of no recorder");
-    std::vector<TraceEntry::Action> actions;
-    for (const std::string& name : skipped)
-      actions.push_back(c10::CachingDeviceAllocator::parseTraceEntryAction(name));
+    std::vector<TraceEntry::Action> actions = actions_of(skipped);
     const std::lock_guard lock(mutex_);
     capacity_ = std::max<size_t>(capacity, 1);
     context_ = enabled ? context : nullptr;
@@ -125,9 +117,16 @@ class History {
 
   void record(TraceEntry::Action action, const Subject& subject, Stack stack) {
     if (C10_LIKELY(!is_watched())) return;
-    TraceEntry entry(action, subject.device, subject.address, subject.size, subject.stream, subject.pool,
-                     c10::getApproximateTime(), when_ >= RecordContext::ALLOC ? std::move(stack) : nullptr,
-                     of_thread().regions.empty() ? "N/A" : of_thread().regions.back(), of_thread().metadata);
+    record(action, subject, std::move(stack), of_thread().metadata);
+  }
+
+  /// As record, with what the user says of this event.
+  void record(TraceEntry::Action action, const Subject& subject, Stack stack, std::string words) {
+    if (!is_watched()) return;
+    const TraceEntry entry =
+        make_entry(action, subject.device, subject.address, subject.size, subject.stream, subject.pool,
+                   c10::getApproximateTime(), when_ >= RecordContext::ALLOC ? std::move(stack) : nullptr,
+                   of_thread().regions.empty() ? "N/A" : of_thread().regions.back(), std::move(words));
     std::vector<AllocatorTraceTracker> trackers;
     {
       const std::lock_guard lock(mutex_);

@@ -6,13 +6,10 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <gpupool/gpupool.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <vector>
 
 #include "device_pools.hpp"
 
@@ -37,7 +34,6 @@ class Sharing {
 
   /// The memory behind a handle, mapped once for all tensors of a block, until the last of them goes.
   std::shared_ptr<void> open(gpupool_t* pool, const std::string& handle) {
-    close_waiting();
     gpupool_ptr_t address = 0;
     uint64_t size = 0;
     const gpupool_status_t status = gpupool_import(pool, handle.c_str(), &address, &size);
@@ -47,35 +43,12 @@ class Sharing {
         "gpupool in both, or in none: GPUPOOL_INSTALL=torch in the environment does it in all");
     TORCH_CHECK(status == GPUPOOL_SUCCESS, "gpupool: a tensor cannot be received: ", last_error(),
                 "; send tensor.cpu()");
-    return {reinterpret_cast<void*>(address), [this, pool, address](void*) { close({pool, address}); }};
-  }
-
-  /// Ends the imports that could not end when their last tensors went.
-  void close_waiting() {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(waiting_, [](const Import& each) { return !must_wait(each); });
+    return {reinterpret_cast<void*>(address),
+            [pool, address](void*) { (void)gpupool_import_close(pool, address); }};
   }
 
  private:
-  struct Import {
-    gpupool_t* pool;
-    gpupool_ptr_t address;
-  };
-
-  /// The last close waits for the device, which nothing may do while a graph is captured.
-  static bool must_wait(const Import& import) {
-    return gpupool_import_close(import.pool, import.address) == GPUPOOL_ERROR_UNAVAILABLE;
-  }
-
-  void close(const Import& import) {
-    if (!must_wait(import)) return;
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(import);
-  }
-
   DevicePools& devices_;
-  std::mutex mutex_;
-  std::vector<Import> waiting_;
 };
 
 }  // namespace gpupool_torch

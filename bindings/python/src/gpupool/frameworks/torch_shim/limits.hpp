@@ -4,7 +4,6 @@
 // settings there that mean nothing to gpupool.
 #pragma once
 
-#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/util/Exception.h>
 #include <gpupool/gpupool.h>
 
@@ -13,8 +12,10 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "device_pools.hpp"
+#include "pytorch.hpp"
 
 namespace gpupool_torch {
 
@@ -27,8 +28,7 @@ class Limits {
  public:
   /// Puts PyTorch's own setting on a pool, unless the pool's limit is lower already.
   void apply_setting(DeviceIndex device, gpupool_t* pool, uint64_t total) {
-    const double fraction =
-        c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
+    const double fraction = settings_in_force().memory_fraction;
     if (fraction >= 1) return;
     const uint64_t known = stats_of(pool).limit_bytes;
     if (known == 0 || limit_of(fraction, total) < known) set(fraction, device, pool, total);
@@ -63,20 +63,22 @@ class Limits {
 
   /// Names the settings that mean nothing here. Called once.
   static void tell_what_is_ignored() {
-    using c10::CachingAllocator::AcceleratorAllocatorConfig;
-    using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
-    const auto& divisions = AcceleratorAllocatorConfig::roundup_power2_divisions();
+    const Settings set = settings_in_force();
+    const auto& divisions = set.roundup_power2_divisions;
     std::string names;
     const auto add = [&](bool is_set, const char* name) {
       if (is_set) names += (names.empty() ? "" : ", ") + std::string(name);
     };
-    add(AcceleratorAllocatorConfig::use_expandable_segments(), "expandable_segments");
-    add(AcceleratorAllocatorConfig::max_split_size() != std::numeric_limits<size_t>::max(),
-        "max_split_size_mb");
-    add(AcceleratorAllocatorConfig::garbage_collection_threshold() > 0, "garbage_collection_threshold");
+    add(set.expandable_segments, "expandable_segments");
+    add(set.max_split_size != std::numeric_limits<size_t>::max(), "max_split_size_mb");
+    add(set.garbage_collection_threshold > 0, "garbage_collection_threshold");
     add(std::any_of(divisions.begin(), divisions.end(), [](size_t each) { return each > 1; }),
         "roundup_power2_divisions");
     add(CUDAAllocatorConfig::release_lock_on_cudamalloc(), "release_lock_on_cudamalloc");
+    for (const char* name :
+         {"expandable_segments_reserve", "expandable_segments_reserve_by_class", "large_segment_size_mb"}) {
+      add(has(set.text, name), name);
+    }
     if (names.empty()) return;
     TORCH_WARN(
         "gpupool serves PyTorch's GPU memory, so that these settings of PYTORCH_ALLOC_CONF do nothing: ",
@@ -89,6 +91,16 @@ class Limits {
     uint64_t wanted;
     uint64_t in_force;
   };
+
+  /// Whether the settings name this one.
+  static bool has(std::string_view settings, std::string_view name) {
+    for (size_t at = settings.find(name); at != settings.npos; at = settings.find(name, at + 1)) {
+      const size_t end = settings.find_first_not_of(' ', at + name.size());
+      const bool starts = at == 0 || settings[at - 1] == ',' || settings[at - 1] == ' ';
+      if (starts && end != settings.npos && settings[end] == ':') return true;
+    }
+    return false;
+  }
 
   /// Returns the limit that could be set: what is reserved once nothing is cached, if that is more. Other
   /// threads may get memory meanwhile, hence the tries.

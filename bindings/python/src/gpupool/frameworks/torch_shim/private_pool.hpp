@@ -11,7 +11,6 @@
 // goes (NCCL registers them).
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 
@@ -21,20 +20,15 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "capture_order.hpp"
+#include "pytorch.hpp"
 
 namespace gpupool_torch {
-
-using c10::CachingAllocator::Stat;
-using c10::CachingAllocator::StatArray;
-using c10::CachingAllocator::StatType;
-using c10::CachingDeviceAllocator::BlockInfo;
-using c10::CachingDeviceAllocator::DeviceStats;
-using c10::CachingDeviceAllocator::SegmentInfo;
 
 /// What a device's private pools hand out, and the segments behind it.
 struct PrivateUsage {
@@ -43,6 +37,7 @@ struct PrivateUsage {
   Stat segment_bytes;
   Stat small_segment_bytes;  // of those: what serves small blocks
   DeviceStats foreign;       // segments that a MemPool's own allocator gave: their count and bytes
+  std::map<MempoolId_t, StatArray> reserved_bytes;  // by pool, those of deleted ones too
 };
 
 /// A segment that has come or is about to go.
@@ -77,11 +72,11 @@ void set_registration(Info& segment, int32_t number) {
 /// Guarded by the caller.
 class PrivatePool {
  public:
-  PrivatePool(c10::DeviceIndex device, c10::MempoolId_t id, SegmentSource source, PrivateUsage& usage)
+  PrivatePool(c10::DeviceIndex device, MempoolId_t id, SegmentSource source, PrivateUsage& usage)
       : device(device), id(id), source_(std::move(source)), usage_(usage) {}
 
   const c10::DeviceIndex device;
-  const c10::MempoolId_t id;
+  const MempoolId_t id;
   int users = 0;
   bool no_split = false;
   bool serves_shortages = false;  // torch.cuda.MemPool(use_on_oom=True)
@@ -89,8 +84,9 @@ class PrivatePool {
   /// watch hears of each segment once it is there, and before it goes.
   void watch(std::function<void(const Segment&, bool has_come)> watch) { watch_ = std::move(watch); }
 
-  /// Null where memory is short.
+  /// Null where memory is short. The caller uses the stream.
   void* malloc(size_t requested, cudaStream_t stream) {
+    place_freed(stream);
     if (const auto order = orders_.find(stream); order != orders_.end()) follow(order->second, stream);
     if (void* ptr = malloc_cached(requested, stream)) return ptr;
     const size_t size = rounded(requested);
@@ -107,12 +103,28 @@ class PrivatePool {
       return nullptr;
     const Place place = blocks_.find(std::get<3>(*found));
     cut(place, place->first, size, !is_small);
-    hand_out(place, requested);
+    hand_out(place, requested, CapturePlace::of(stream).capture);
     return reinterpret_cast<void*>(place->first);
   }
 
-  /// can_query: no graph is being captured.
-  void free(void* ptr, bool can_query) {
+  /// As malloc_cached, at this address. Null if that is not free, or another stream's.
+  void* malloc_at(uintptr_t address, size_t requested, cudaStream_t stream) {
+    Place place = blocks_.upper_bound(address);
+    if (place == blocks_.begin()) return nullptr;
+    const Block& block = (--place)->second;
+    const size_t size = rounded(requested);
+    if (block.state != State::kFree || block.stream != stream || address + size > place->first + block.size ||
+        (no_split && address != place->first)) {
+      return nullptr;
+    }
+    hand_out(cut(place, address, size, false), requested, CapturePlace::of(stream).capture);
+    return reinterpret_cast<void*>(address);
+  }
+
+  /// can_query: no graph is being captured. is_user: the block's stream is this thread's to use. A stream may
+  /// be asked where it is only by its user: elsewhere, the driver may be in the middle of beginning or ending
+  /// its capture.
+  void free(void* ptr, bool can_query, bool is_user) {
     const Place place = blocks_.find(reinterpret_cast<uintptr_t>(ptr));
     Block& block = place->second;
     count(&DeviceStats::allocation, block, -1);
@@ -122,13 +134,15 @@ class PrivatePool {
     pending_.insert(place->first);
     if (can_query) {
       finish_pending();
-    } else {
+    } else if (is_user) {
       await_join(place);
+    } else {
+      unplaced_[block.stream].push_back(place->first);
     }
   }
 
   void record_stream(void* ptr, cudaStream_t stream) {
-    blocks_.find(reinterpret_cast<uintptr_t>(ptr))->second.users.insert(stream);
+    blocks_.find(reinterpret_cast<uintptr_t>(ptr))->second.users[stream] = std::this_thread::get_id();
   }
 
   /// Notes where the streams are that used freed blocks, and completes blocks that they have passed. No
@@ -136,10 +150,11 @@ class PrivatePool {
   /// joined the others in the capture's graph.
   void finish_pending() {
     orders_.clear();
+    unplaced_.clear();
     std::erase_if(pending_, [this](uintptr_t address) {
       const Place place = blocks_.find(address);
       Block& block = place->second;
-      for (cudaStream_t stream : block.users) {
+      for (const auto& [stream, thread] : block.users) {
         cudaEvent_t event = nullptr;
         C10_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
         C10_CUDA_CHECK(cudaEventRecord(event, stream));
@@ -183,6 +198,8 @@ class PrivatePool {
   }
 
   bool is_empty() const { return segments_.empty(); }
+  /// Only of a pool that is empty.
+  void set_source(SegmentSource source) { source_ = std::move(source); }
   bool is_foreign() const { return source_.is_foreign; }
 
   std::vector<PrivateBlock> live() const {
@@ -198,7 +215,7 @@ class PrivatePool {
     finish_pending();
     for (const PrivateBlock& each : live()) {
       blocks_.find(each.address)->second.users.clear();
-      free(reinterpret_cast<void*>(each.address), true);
+      free(reinterpret_cast<void*>(each.address), true, false);
     }
     for (const PrivateBlock& each : wanted) {
       Place place = blocks_.upper_bound(each.address);
@@ -207,7 +224,7 @@ class PrivatePool {
       TORCH_CHECK(place->second.state == State::kFree &&
                       each.address + each.size <= place->first + place->second.size,
                   "gpupool: a block of the checkpoint is in use");
-      hand_out(cut(place, each.address, each.size, false), each.requested);
+      hand_out(cut(place, each.address, each.size, false), each.requested, 0);
     }
   }
 
@@ -246,8 +263,8 @@ class PrivatePool {
     cudaStream_t stream = nullptr;
     bool is_small = false;
     State state = State::kFree;
-    std::set<cudaStream_t> users;    // other streams
-    unsigned long long capture = 0;  // in which it was handed out
+    std::map<cudaStream_t, std::thread::id> users;  // other streams, and who said so last
+    unsigned long long capture = 0;                 // in which it was handed out
     std::vector<cudaEvent_t> events;
   };
   using Blocks = std::map<uintptr_t, Block>;
@@ -276,9 +293,11 @@ class PrivatePool {
     const auto add = [change](Stat& stat, size_t amount) {
       change > 0 ? stat.increase(amount) : stat.decrease(amount);
     };
+    const StatType kind = is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL;
+    for (const StatType type : {StatType::AGGREGATE, kind})
+      add(usage_.reserved_bytes[id][static_cast<size_t>(type)], bytes);
     if (source_.is_foreign) {
-      for (const StatType type :
-           {StatType::AGGREGATE, is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL}) {
+      for (const StatType type : {StatType::AGGREGATE, kind}) {
         add(usage_.foreign.segment[static_cast<size_t>(type)], 1);
         add(usage_.foreign.reserved_bytes[static_cast<size_t>(type)], bytes);
       }
@@ -334,16 +353,25 @@ class PrivatePool {
     return blocks_.emplace(place->first + size, std::move(second)).first;
   }
 
-  void hand_out(Place place, size_t requested) {
+  void hand_out(Place place, size_t requested, unsigned long long capture) {
     Block& block = place->second;
     block.state = State::kLive;
     block.requested = requested;
-    block.capture = CapturePlace::of(block.stream).capture;
+    block.capture = capture;
     count(&DeviceStats::allocation, block, 1);
     count(&DeviceStats::active, block, 1);
     count(&DeviceStats::allocated_bytes, block, static_cast<int64_t>(block.size));
     count(&DeviceStats::active_bytes, block, static_cast<int64_t>(block.size));
     count(&DeviceStats::requested_bytes, block, static_cast<int64_t>(requested));
+  }
+
+  /// Looks at the blocks of this stream that others have freed; the caller uses the stream.
+  void place_freed(cudaStream_t stream) {
+    const auto freed = unplaced_.find(stream);
+    if (freed == unplaced_.end()) return;
+    const std::vector<uintptr_t> blocks = std::move(freed->second);
+    unplaced_.erase(freed);
+    for (const uintptr_t address : blocks) await_join(blocks_.find(address));
   }
 
   /// A block that was freed during a capture: it is free once its own stream comes after what the others have
@@ -353,7 +381,8 @@ class PrivatePool {
     const CapturePlace now = CapturePlace::of(block.stream);
     if (now.capture == 0 || now.capture != block.capture) return;
     std::vector<cudaGraphNode_t> last;
-    for (cudaStream_t user : block.users) {
+    for (const auto& [user, thread] : block.users) {
+      if (thread != std::this_thread::get_id()) return;
       const CapturePlace at = CapturePlace::of(user);
       if (at.capture != now.capture) return;
       last.insert(last.end(), at.nodes.begin(), at.nodes.end());
@@ -419,7 +448,8 @@ class PrivatePool {
   std::set<Key> free_;
   std::map<uintptr_t, OwnSegment> segments_;
   std::set<uintptr_t> pending_;
-  std::map<cudaStream_t, CaptureOrder> orders_;  // of the captures that are under way
+  std::map<cudaStream_t, std::vector<uintptr_t>> unplaced_;  // of those: freed by who does not use the stream
+  std::map<cudaStream_t, CaptureOrder> orders_;              // of the captures that are under way
 };
 
 }  // namespace gpupool_torch

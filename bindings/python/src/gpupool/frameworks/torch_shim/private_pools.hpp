@@ -11,22 +11,23 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <thread>
 
+#include "captures.hpp"
 #include "device_pools.hpp"
 #include "private_pool.hpp"
 
 namespace gpupool_torch {
 
-using c10::MempoolId_t;
-
 class PrivatePools {
  public:
   using Filter = std::function<bool(cudaStream_t)>;
-  using Owner = c10::cuda::CUDACachingAllocator::CUDAAllocator;
+  using Owner = CUDAAllocator;
   /// Hears of each segment of a pool that has come or is about to go.
   using Watch = std::function<void(const PrivatePool&, const Segment&, bool has_come)>;
 
-  PrivatePools(DevicePools& devices, Watch watch) : devices_(devices), watch_(std::move(watch)) {}
+  PrivatePools(DevicePools& devices, Captures& captures, Watch watch)
+      : devices_(devices), captures_(captures), watch_(std::move(watch)) {}
 
   /// Whether any allocation goes to a private pool now: then no stream may be asked where it is.
   bool is_routing() const { return route_count_.load(std::memory_order_acquire) != 0; }
@@ -35,14 +36,19 @@ class PrivatePools {
   /// then, or null if memory is short.
   void* malloc(size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
     const std::lock_guard lock(mutex_);
-    // The innermost first.
-    const auto route = std::find_if(routes_.rbegin(), routes_.rend(), [&](const Route& each) {
-      return each.pool->device == device && each.accepts(stream);
-    });
-    if (route == routes_.rend()) return nullptr;
-    owner = route->pool;
+    owner = routed(device, stream);
+    if (owner == nullptr) return nullptr;
+    adopt_allocator(*owner);
     const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
     return owner->malloc(size, stream);
+  }
+
+  /// The same for a block at this address, or null if no pool has it free.
+  void* malloc_at(void* address, size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
+    const std::lock_guard lock(mutex_);
+    owner = routed(device, stream);
+    if (owner == nullptr) return nullptr;
+    return owner->malloc_at(reinterpret_cast<uintptr_t>(address), size, stream);
   }
 
   /// Returns a free block of a pool that lends in a shortage, and sets its owner; else returns null.
@@ -60,7 +66,10 @@ class PrivatePools {
 
   void free(PrivatePool* owner, void* ptr) {
     const std::lock_guard lock(mutex_);
-    owner->free(ptr, !is_routing());
+    const bool is_user = std::any_of(routes_.begin(), routes_.end(), [&](const Route& each) {
+      return each.pool == owner && each.thread == std::this_thread::get_id();
+    });
+    owner->free(ptr, !is_routing(), is_user);
   }
 
   void record_stream(PrivatePool* owner, void* ptr, cudaStream_t stream) {
@@ -68,11 +77,14 @@ class PrivatePools {
     owner->record_stream(ptr, stream);
   }
 
+  /// PyTorch may begin a capture after this, and ends it before end(). It does not say whether it will.
   void begin(DeviceIndex device, MempoolId_t id, Filter accepts) {
     const std::lock_guard lock(mutex_);
+    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+    Announcement announcement(devices_.use(device));
     PrivatePool* pool = retained(device, id, nullptr);
     if (routes_.empty()) pool->finish_pending();
-    routes_.push_back({pool, std::move(accepts)});
+    routes_.push_back({pool, std::move(accepts), std::this_thread::get_id(), std::move(announcement)});
     route_count_.store(routes_.size(), std::memory_order_release);
   }
 
@@ -84,6 +96,12 @@ class PrivatePools {
     if (last == routes_.rend()) return;
     routes_.erase(std::next(last).base());
     route_count_.store(routes_.size(), std::memory_order_release);
+    give_back_due();
+  }
+
+  /// A capture has ended, or an allocation to a pool: what could not be given back during it may be now.
+  void give_back_due() {
+    const std::lock_guard lock(mutex_);
     if (is_due_) (void)give_back({0, 0});
   }
 
@@ -124,7 +142,7 @@ class PrivatePools {
     if (!routes_.empty()) return false;
     bool has_given = false;
     for (PrivatePool& pool : pools_) {
-      if (!is_meant(pool) || !has_passed(pool.device)) continue;
+      if (!is_meant(pool) || captures_.has_any(pool.device) || !has_passed(pool.device)) continue;
       pool.give_back();
       has_given = true;
     }
@@ -174,17 +192,40 @@ class PrivatePools {
     for (StatArray* array : {&foreign.segment, &foreign.reserved_bytes}) {
       for (Stat& stat : *array) stat.reset_peak();
     }
+    for (auto& [id, array] : usages_[device].usage.reserved_bytes) {
+      for (Stat& stat : array) stat.reset_peak();
+    }
   }
 
  private:
   struct Route {
     PrivatePool* pool;
     Filter accepts;
+    std::thread::id thread;  // that began it
+    Announcement announcement;
   };
   struct Device {
     PrivateUsage usage;
     gpupool_stream_t stream = 0;  // segments are allocated for it; no work runs on it
   };
+
+  /// The pool that allocations for this stream go to, the innermost first; null: the device's.
+  PrivatePool* routed(DeviceIndex device, cudaStream_t stream) {
+    const auto route = std::find_if(routes_.rbegin(), routes_.rend(), [&](const Route& each) {
+      return each.pool->device == device && each.accepts(stream);
+    });
+    return route != routes_.rend() ? route->pool : nullptr;
+  }
+
+  /// Before 2.8, PyTorch does not say which allocator a MemPool has, and the thread that uses it knows.
+  void adopt_allocator([[maybe_unused]] PrivatePool& pool) {
+#if GPUPOOL_PYTORCH < 208
+    c10::cuda::MemPool* active = c10::cuda::MemPoolContext::getActiveMemPool();
+    if (active == nullptr || active->id() != pool.id || active->allocator() == nullptr || !pool.is_empty())
+      return;
+    pool.set_source(source_from(pool.device, std::shared_ptr<Owner>(active->allocator(), [](Owner*) {})));
+#endif
+  }
 
   PrivatePool* find(DeviceIndex device, MempoolId_t id) {
     const auto found = std::find_if(pools_.begin(), pools_.end(), [&](const PrivatePool& each) {
@@ -255,6 +296,7 @@ class PrivatePools {
   }
 
   DevicePools& devices_;
+  Captures& captures_;
   const Watch watch_;
   std::recursive_mutex mutex_;  // a handler of shortages may free tensors
   std::atomic<size_t> route_count_{0};

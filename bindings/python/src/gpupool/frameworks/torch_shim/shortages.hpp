@@ -2,8 +2,6 @@
 // A shortage that nothing could help. It tells whoever wants to know, and then throws.
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -22,6 +20,24 @@ class Shortages {
   void add_observer(Observer observer) {
     const std::lock_guard lock(mutex_);
     observers_.push_back(std::move(observer));
+  }
+
+  void add_rejection_observer(OomRejectionObserver observer) {
+    const std::lock_guard lock(mutex_);
+    rejection_observers_.push_back(std::move(observer));
+  }
+
+  /// For throw_on_cudamalloc_oom: a malloc over the limit is refused before anything is freed for it.
+  [[noreturn]] void reject(size_t size, DeviceIndex device, size_t total, const char* text) {
+    statistics_.note_rejection(device);
+    const auto allocated = static_cast<size_t>(statistics_.of(device).allocated_bytes[0].current);
+    std::vector<OomRejectionObserver> observers;
+    {
+      const std::lock_guard lock(mutex_);
+      observers = rejection_observers_;
+    }
+    for (const OomRejectionObserver& observer : observers) observer(device, size, allocated, total);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   }
 
   /// free and total: bytes of the device.
@@ -46,6 +62,7 @@ class Shortages {
   Statistics& statistics_;
   std::mutex mutex_;
   std::vector<Observer> observers_;
+  std::vector<OomRejectionObserver> rejection_observers_;
 };
 
 }  // namespace gpupool_torch

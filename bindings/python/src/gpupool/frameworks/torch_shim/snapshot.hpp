@@ -95,7 +95,7 @@ class Snapshot {
     SegmentInfo run;
     run.device = device_;
     run.address = address;
-    run.stream = reinterpret_cast<void*>(chunk.stream);
+    run.stream = reinterpret_cast<cudaStream_t>(chunk.stream);
     run.is_large = chunk.is_small == 0;
     run.is_expandable = true;
     set_registration(run, 0);

@@ -116,16 +116,33 @@ class Statistics {
     ++shortages_[device];
   }
 
+  /// A malloc was refused because throw_on_cudamalloc_oom asks for it.
+  void note_rejection(int device) {
+    const std::lock_guard lock(mutex_);
+    ++rejections_[device];
+  }
+
   DeviceStats of(int device) {
     DeviceStats stats = since_start(device);
     const std::lock_guard lock(mutex_);
     const auto base = bases_.find(device);
     if (base == bases_.end()) return stats;
     DeviceStats& old = base->second;
-    for_each_stat(stats, old, [](Stat& now, const Stat& then) {
+    const auto take_off = [](Stat& now, const Stat& then) {
       now.allocated -= then.allocated;
       now.freed -= then.freed;
-    });
+    };
+    for_each_stat(stats, old, take_off);
+#if GPUPOOL_PYTORCH >= 212
+    stats.num_oom_rejections -= old.num_oom_rejections;
+#endif
+#if GPUPOOL_PYTORCH >= 213
+    for (auto& [id, array] : stats.reserved_bytes_by_private_pools) {
+      const auto then = old.reserved_bytes_by_private_pools.find(id);
+      if (then == old.reserved_bytes_by_private_pools.end()) continue;
+      for (size_t type = 0; type < array.size(); ++type) take_off(array[type], then->second[type]);
+    }
+#endif
     stats.num_alloc_retries -= old.num_alloc_retries;
     stats.num_ooms -= old.num_ooms;
     stats.num_sync_all_streams -= old.num_sync_all_streams;
@@ -149,8 +166,16 @@ class Statistics {
       const std::lock_guard lock(mutex_);
       const auto shortages = shortages_.find(device);
       stats.num_ooms = shortages != shortages_.end() ? shortages->second : 0;
+#if GPUPOOL_PYTORCH >= 212
+      const auto rejections = rejections_.find(device);
+      stats.num_oom_rejections = rejections != rejections_.end() ? rejections->second : 0;
+#endif
     }
-    replace_segments(stats, privates_.usage(static_cast<DeviceIndex>(device)));
+    PrivateUsage usage = privates_.usage(static_cast<DeviceIndex>(device));
+#if GPUPOOL_PYTORCH >= 213
+    stats.reserved_bytes_by_private_pools.insert(usage.reserved_bytes.begin(), usage.reserved_bytes.end());
+#endif
+    replace_segments(stats, std::move(usage));
     take_off_asleep(stats, static_cast<int64_t>(gpupool_torch_asleep_bytes(device)));
     stats.max_split_size = -1;  // none
     return stats;
@@ -162,6 +187,7 @@ class Statistics {
   std::mutex mutex_;
   std::map<int, DeviceStats> bases_;
   std::map<int, int64_t> shortages_;
+  std::map<int, int64_t> rejections_;
 };
 
 }  // namespace gpupool_torch

@@ -29,6 +29,19 @@ class Supply {
     return reinterpret_cast<void*>(ptr);
   }
 
+  /// A block at this address, or null if no private pool that allocations for the stream now go to has it
+  /// free.
+  void* malloc_at(void* address, size_t size, DeviceIndex device, cudaStream_t stream, PrivatePool*& owner) {
+    return privates_.is_routing() ? privates_.malloc_at(address, size, device, stream, owner) : nullptr;
+  }
+
+  /// Whether this thread's last malloc failed because of the pool's limit.
+  static bool is_over_limit() {
+    gpupool_error_t error{};
+    error.struct_size = sizeof error;
+    return gpupool_last_error(&error) == GPUPOOL_SUCCESS && error.status == GPUPOOL_ERROR_OVER_LIMIT;
+  }
+
   /// Call it after malloc returned null. Takes from pools that lend, gives back what graphs left, lets
   /// PyTorch free what it only keeps for other processes, and tries again. Returns null for a shortage; then
   /// why says where the memory is. Throws for another failure.
@@ -47,7 +60,7 @@ class Supply {
     return nullptr;
   }
 
- private:
+  /// Why the last malloc returned null. Throws where that was not for want of memory.
   static std::string explain(size_t size, DeviceIndex device, const PrivatePool* owner) {
     if (owner != nullptr && owner->is_foreign())
       return "CUDA out of memory. The MemPool's own allocator gave none.";
@@ -57,6 +70,7 @@ class Supply {
     return text.data();
   }
 
+ private:
   DevicePools& devices_;
   PrivatePools& privates_;
 };

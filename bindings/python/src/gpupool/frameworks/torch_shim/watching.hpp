@@ -2,8 +2,6 @@
 // What PyTorch's tools look at: snapshots of mapped memory, and its history.
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include <limits>
 #include <string>
 #include <vector>
@@ -18,8 +16,6 @@ namespace gpupool_torch {
 
 class Watching {
  public:
-  using SnapshotInfo = c10::cuda::CUDACachingAllocator::SnapshotInfo;
-
   Watching(History& history, Blocks& blocks, const DevicePools& devices, PrivatePools& privates)
       : history_(history), blocks_(blocks), devices_(devices), privates_(privates) {}
 
@@ -60,7 +56,7 @@ class Watching {
         ActingStack::of_thread());
   }
 
-  SnapshotInfo snapshot(c10::MempoolId_t id, bool include_traces, int device_count) {
+  SnapshotInfo snapshot(MempoolId_t id, bool include_traces, int device_count) {
     SnapshotInfo result;
     result.config_metadata = settings();
     if (include_traces) {
@@ -72,7 +68,7 @@ class Watching {
     for (int device = 0; device < device_count; ++device) {
       size_t active = 0;
       for (SegmentInfo& each : segments_of(static_cast<DeviceIndex>(device))) {
-        if (id != c10::MempoolId_t{0, 0} && id != each.owner_private_pool_id) continue;
+        if (id != MempoolId_t{0, 0} && id != each.owner_private_pool_id) continue;
         active += each.active_size;
         result.segments.push_back(std::move(each));
       }
@@ -91,13 +87,12 @@ class Watching {
  private:
   /// The settings in force; they may differ from what was set.
   static c10::cuda::CUDACachingAllocator::AllocatorConfigInfo settings() {
-    using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
     c10::cuda::CUDACachingAllocator::AllocatorConfigInfo result{};
     result.max_split_size = std::numeric_limits<size_t>::max();
     result.pinned_num_register_threads = CUDAAllocatorConfig::pinned_num_register_threads();
     result.pinned_use_host_register = CUDAAllocatorConfig::pinned_use_cuda_host_register();
     result.expandable_segments = true;
-    const std::string given = c10::CachingAllocator::getAllocatorSettings();
+    const std::string given = settings_in_force().text;
     result.last_allocator_settings = "backend:gpupool" + (given.empty() ? "" : "," + given);
     result.roundup_power2_divisions.resize(16);
     return result;

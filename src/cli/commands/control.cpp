@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool trim, snapshot, sleep and wake: a running process does something with its pools.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/base/library.hpp"
+#include "cli/base/out_file.hpp"
+#include "cli/base/output.hpp"
+#include "cli/base/size.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/option_checks.hpp"
+#include "cli/processes/control.hpp"
+#include "cli/processes/control_snapshot.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+/// The options of all these commands, and those of only some.
+struct ControlOptions {
+  uint64_t pid = 0;
+  uint64_t pool = 0;  // 0: see tag
+  std::string tag;    // "": all pools
+  double wait = 60;   // seconds
+  bool json = false;
+  std::string keep;     // trim: bytes of each pool; "": nothing free
+  bool report = false;  // snapshot
+  std::string output = "-";
+  bool save = false;  // sleep; the default
+  bool drop = false;
+  bool hold_mallocs = false;
+  std::string bytes;           // sleep: what to give back; "": all
+  bool retain_backup = false;  // wake
+  double timeout = 0;          // seconds
+};
+
+constexpr const char* kTrimAbout =
+    "Make a process give free memory of its pools back\n\n"
+    "Asks a running process to give free memory of its pools back to the device.\n"
+    "It must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n";
+
+constexpr const char* kTrimExamples =
+    "Examples:\n"
+    "  gpupool trim 4711\n"
+    "  gpupool trim 4711 --tag kv_cache --keep 2GiB\n"
+    "\n"
+    "Exit status: 0 it was done; 1 the process failed to, or did not answer; 2 bad input, such as a process\n"
+    "that takes no commands.";
+
+constexpr const char* kSnapshotAbout =
+    "List what is mapped in a process's pools, and what is in it\n\n"
+    "Asks a running process what is mapped in its pools, and what is in it: a line of\n"
+    "JSON for each pool. It must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n";
+
+constexpr const char* kSnapshotExamples =
+    "The file is readable by its owner only, and replaces one that is there once it is whole.\n"
+    "\n"
+    "Examples:\n"
+    "  gpupool snapshot 4711 -o now.jsonl\n"
+    "  gpupool snapshot 4711 --report";
+
+constexpr const char* kSleepAbout =
+    "Make a process's pools give back all memory, until a wake\n\n"
+    "Asks a running process to put pools to sleep: the device gets their memory, until\n"
+    "gpupool wake. Nothing may use the memory meanwhile, so the program must be idle. It\n"
+    "must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n"
+    "With --bytes the pools stay awake, and give back only so much: cached memory, and then\n"
+    "blocks, those of the lowest priority first, then the idlest.\n";
+
+constexpr const char* kSleepExamples =
+    "All pools fall asleep, or none does. Work that is under way on the device is waited for.\n"
+    "\n"
+    "Examples:\n"
+    "  gpupool sleep 4711\n"
+    "  gpupool sleep 4711 --tag kv_cache --drop\n"
+    "  gpupool sleep 4711 --tag weights --bytes 6GiB\n"
+    "  gpupool wake 4711";
+
+constexpr const char* kWakeAbout =
+    "Bring back the memory of a process's pools, where it was\n\n"
+    "Asks a running process to wake its pools: memory comes back to the same addresses,\n"
+    "with what was saved. It must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n";
+
+constexpr const char* kWakeExamples =
+    "Examples:\n"
+    "  gpupool wake 4711 --timeout 30\n"
+    "  gpupool wake 4711 --tag weights";
+
+CLI::App* add_control(CLI::App& app, const char* name, const char* about, const char* examples,
+                      ControlOptions& options) {
+  CLI::App* const command = app.add_subcommand(name, about)->footer(examples);
+  command->add_option("PID", options.pid, "The process")->required()->check(is_positive())->option_text(" ");
+  CLI::Option* const tag =
+      command->add_option("--tag", options.tag, "Only pools of this name")
+          ->check([](const std::string& text) { return std::string(text.empty() ? "a tag has a name" : ""); })
+          ->option_text("NAME [all]");
+  command->add_option("--pool", options.pool, "Only the pool of this number, as gpupool top --json has it")
+      ->check(is_positive())
+      ->excludes(tag)
+      ->option_text("N");
+  command->add_option("--wait", options.wait, "How long to wait for the answer")
+      ->check(between(0.01, 86400.0))
+      ->option_text("S [60]");
+  return command;
+}
+
+void add_json(CLI::App& command, ControlOptions& options) {
+  command.add_flag("--json", options.json, "Print JSON for programs, one object and nothing else");
+}
+
+ControlRequest request_of(ControlCommand which, const ControlOptions& options) {
+  ControlRequest request;
+  request.command = which;
+  request.pool = options.pool;
+  request.tag = options.tag;
+  request.timeout = options.timeout;
+  if (!options.keep.empty()) request.bytes = parse_bytes(options.keep, "--keep");
+  if (which == ControlCommand::sleep) {
+    request.mode = options.drop ? GPUPOOL_SLEEP_MODE_DROP : GPUPOOL_SLEEP_MODE_SAVE;
+    request.flags = GPUPOOL_SLEEP_FLAG_SYNC_CONTEXT;
+    if (options.hold_mallocs) request.flags |= GPUPOOL_SLEEP_FLAG_HOLD_MALLOCS;
+    if (!options.bytes.empty()) request.bytes = parse_bytes(options.bytes, "--bytes");
+  }
+  if (which == ControlCommand::wake && options.retain_backup)
+    request.flags = GPUPOOL_SLEEP_FLAG_RETAIN_BACKUP;
+  return request;
+}
+
+/// Asks, and throws if it was not done.
+ControlReply carry_out(ControlCommand which, const ControlOptions& options) {
+  const ControlRequest request = request_of(which, options);
+  Control process(options.pid, options.wait);
+  ControlReply reply = process.ask(request);
+  if (reply.message.empty()) return reply;
+  const std::string words = fmt::format("process {}: {}", options.pid, reply.message);
+  if (is_callers_fault(reply.status)) throw InputError(words);
+  throw std::runtime_error(words);
+}
+
+std::string pools_text(uint64_t count) {
+  return fmt::format("{} pool{}", count, count == 1 ? "" : "s");
+}
+
+std::string contents_text(const ControlReply& reply, const char* copied, const char* lost) {
+  std::string text = fmt::format(", contents of {} {}, of {} {}", format_bytes(reply.saved), copied,
+                                 format_bytes(reply.dropped), lost);
+  if (reply.retained != 0)
+    text += fmt::format("; {} of it did not reach the device, because somebody else holds it",
+                        format_bytes(reply.retained));
+  return text;
+}
+
+/// Of a sleep with --bytes.
+std::string target_text(uint64_t wanted, const ControlReply& reply) {
+  if (reply.released == 0) return "nothing to give back";
+  const std::string released = format_bytes(reply.released);
+  return (reply.released < wanted ? fmt::format("only {} of {} given back", released, format_bytes(wanted))
+                                  : released + " given back") +
+         contents_text(reply, "saved", "dropped");
+}
+
+std::string words_of(ControlCommand which, const ControlRequest& request, const ControlReply& reply) {
+  if (reply.pools == 0) return "it has no pool";
+  if (which == ControlCommand::trim) {
+    return fmt::format("{} given back by {} of {}", format_bytes(reply.released), reply.changed_pools,
+                       pools_text(reply.pools));
+  }
+  const bool sleeps = which == ControlCommand::sleep;
+  if (sleeps && request.bytes != 0) return target_text(request.bytes, reply);
+  if (!sleeps && reply.changed_pools == 0 && reply.created != 0) {
+    return fmt::format("{} taken for blocks that slept in awake pools", format_bytes(reply.created)) +
+           contents_text(reply, "restored", "lost");
+  }
+  if (reply.changed_pools == 0) {
+    return fmt::format("nothing to do: {} {} already", pools_text(reply.pools), sleeps ? "asleep" : "awake");
+  }
+  std::string text = fmt::format("{} {}: ", pools_text(reply.changed_pools), sleeps ? "asleep" : "awake");
+  text += sleeps ? fmt::format("{} given back", format_bytes(reply.released))
+                 : fmt::format("{} taken", format_bytes(reply.created));
+  return text + contents_text(reply, sleeps ? "saved" : "restored", sleeps ? "dropped" : "lost");
+}
+
+int run_command(ControlCommand which, const char* name, const ControlOptions& options) {
+  const ControlReply reply = carry_out(which, options);
+  if (!options.json) {
+    fmt::print("process {}: {}, in {:.4g} s\n", options.pid,
+               words_of(which, request_of(which, options), reply), reply.seconds);
+    return 0;
+  }
+  nlohmann::ordered_json object = {{"pid", options.pid},
+                                   {"command", name},
+                                   {"pools", reply.pools},
+                                   {"changed_pools", reply.changed_pools}};
+  if (which != ControlCommand::wake) object["released_bytes"] = reply.released;
+  if (which != ControlCommand::trim) {
+    object["saved_bytes"] = reply.saved;
+    object["dropped_bytes"] = reply.dropped;
+  }
+  if (which == ControlCommand::sleep) object["retained_bytes"] = reply.retained;
+  if (which == ControlCommand::wake) object["created_bytes"] = reply.created;
+  object["seconds"] = reply.seconds;
+  print_json(object);
+  return 0;
+}
+
+int run_snapshot(const ControlOptions& options) {
+  OutFile output(options.output);
+  const ControlReply reply = carry_out(ControlCommand::snapshot, options);
+  output.write(text_of_snapshot(reply.file.get(), options.pid, options.report));
+  output.close();
+  return 0;
+}
+
+}  // namespace
+
+Command add_trim(CLI::App& app) {
+  const auto options = std::make_shared<ControlOptions>();
+  CLI::App* const command = add_control(app, "trim", kTrimAbout, kTrimExamples, *options);
+  command->add_option("--keep", options->keep, "What each pool keeps at most")
+      ->option_text("BYTES [nothing free]");
+  add_json(*command, *options);
+  return {command, [options] { return run_command(ControlCommand::trim, "trim", *options); }};
+}
+
+Command add_snapshot(CLI::App& app) {
+  const auto options = std::make_shared<ControlOptions>();
+  CLI::App* const command = add_control(app, "snapshot", kSnapshotAbout, kSnapshotExamples, *options);
+  command->add_option("-o,--output", options->output, "Where to write")->option_text("FILE [-]");
+  command->add_flag("--report", options->report, "Write in words what each pool holds, and who holds it");
+  return {command, [options] { return run_snapshot(*options); }};
+}
+
+Command add_sleep(CLI::App& app) {
+  const auto options = std::make_shared<ControlOptions>();
+  CLI::App* const command = add_control(app, "sleep", kSleepAbout, kSleepExamples, *options);
+  CLI::Option* const drop =
+      command->add_flag("--drop", options->drop, "Drop contents, except those of blocks that are to be kept");
+  command->add_flag("--save", options->save, "Save contents in host memory; the default")->excludes(drop);
+  CLI::Option* const hold =
+      command->add_flag("--hold-mallocs", options->hold_mallocs,
+                        "Let mallocs of the process wait for the wake; else they fail with ASLEEP");
+  command->add_option("--bytes", options->bytes, "What to give back, while the pools stay awake")
+      ->excludes(hold)
+      ->option_text("BYTES [all]");
+  add_json(*command, *options);
+  return {command, [options] { return run_command(ControlCommand::sleep, "sleep", *options); }};
+}
+
+Command add_wake(CLI::App& app) {
+  const auto options = std::make_shared<ControlOptions>();
+  CLI::App* const command = add_control(app, "wake", kWakeAbout, kWakeExamples, *options);
+  command->add_option("--timeout", options->timeout, "How long the process waits for memory that others hold")
+      ->check(between(0.0, 3600.0))
+      ->option_text("S [0]");
+  command->add_flag("--retain-backup", options->retain_backup,
+                    "Keep page-locked memory, which makes the next sleep fast");
+  add_json(*command, *options);
+  return {command, [options] { return run_command(ControlCommand::wake, "wake", *options); }};
+}
+
+}  // namespace gpupool::cli

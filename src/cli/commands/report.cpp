@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool report: recordings in, one HTML file out.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include <algorithm>
+#include <deque>
+
+#include "cli/base/library.hpp"
+#include "cli/base/out_file.hpp"
+#include "cli/base/output.hpp"
+#include "cli/base/size.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/option_checks.hpp"
+#include "cli/recording/recorded_pool.hpp"
+#include "cli/report/page.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::string output = "report.html";
+  uint64_t pool = 0;  // 0: all
+  bool no_fit = false;
+};
+
+/// More pools than this on one page are not useful; --pool chooses.
+constexpr size_t kMostPools = 8;
+
+/// The pools on the page, those with the most mallocs first.
+std::vector<uint64_t> pools_of(const Recording& recording, uint64_t wanted) {
+  if (wanted != 0) return {choose_pool(recording, wanted)};
+  std::vector<std::pair<uint64_t, uint64_t>> used;  // mallocs, pool
+  for (const auto& [pool, mallocs] : mallocs_by_pool(recording)) used.emplace_back(mallocs, pool);
+  if (used.empty()) throw InputError(recording.file + ": nothing was allocated");
+  std::sort(used.begin(), used.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  if (used.size() > kMostPools) {
+    say(fmt::format("{} has {} pools; the report has the {} with the most mallocs", recording.file,
+                    used.size(), kMostPools));
+    used.resize(kMostPools);
+  }
+  std::vector<uint64_t> pools;
+  pools.reserve(used.size());
+  for (const auto& [mallocs, pool] : used) pools.push_back(pool);
+  return pools;
+}
+
+int run_report(const ReportOptions& options) {
+  if (options.files.size() > 2) throw InputError("a report is of one recording, or compares two");
+  std::deque<Recording> recordings;  // stories point at them
+  for (const std::string& file : options.files) recordings.push_back(read_recording(file));
+  std::vector<Story> stories;
+  std::vector<size_t> compared;
+  Progress progress;
+  for (const Recording& recording : recordings) {
+    if (recordings.size() > 1) compared.push_back(stories.size());
+    for (const uint64_t pool : pools_of(recording, options.pool)) {
+      stories.push_back(make_story(recording, pool, !options.no_fit, progress));
+    }
+  }
+  OutFile out(options.output);
+  out.write(page_of(stories, compared));
+  out.close();
+  return 0;
+}
+
+constexpr const char* kReportAbout =
+    "Write a page for a browser that tells what a recording says\n\n"
+    "Writes a page that tells what a recording says: what was live over time,\n"
+    "where it lay, who held it, what leaked, and what limit it would fit under.\n"
+    "It is one file, which any browser opens without a network. Two recordings\n"
+    "are compared.\n";
+
+constexpr const char* kReportExamples =
+    "Examples:\n"
+    "  gpupool report train.gpt\n"
+    "  gpupool report before.gpt after.gpt -o difference.html\n"
+    "\n"
+    "What it says of the limit comes from playing the recording again on the simulated device; --no-fit\n"
+    "leaves that out.";
+
+}  // namespace
+
+Command add_report(CLI::App& app) {
+  const auto options = std::make_shared<ReportOptions>();
+  CLI::App* const command = app.add_subcommand("report", kReportAbout)->footer(kReportExamples);
+  command->add_option("FILE", options->files, "A recording, or two to compare")
+      ->required()
+      ->option_text("[FILE]");
+  command->add_option("-o,--output", options->output, "Where to write the page")
+      ->option_text("FILE [report.html]");
+  command->add_option("--pool", options->pool, "Only this pool, if the recording has several")
+      ->check(is_positive())
+      ->option_text("N");
+  command->add_flag("--no-fit", options->no_fit,
+                    "Do not play the recording again, which takes some seconds: no least limit");
+  return {command, [options] { return run_report(*options); }};
+}
+
+}  // namespace gpupool::cli

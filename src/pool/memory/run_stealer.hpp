@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steals free memory of another stream where it is mapped. Its driver calls only ask whether the GPU is done
+// with that memory, or make the new stream wait for it. Otherwise, streams that take turns with buffers of
+// similar sizes would pay for moving the same chunks back and forth, and segments could not change hands at
+// all.
+#pragma once
+
+#include "pool/memory/source.hpp"
+
+namespace gpupool::internal {
+
+/// Guarded by the pool's lock.
+class RunStealer {
+ public:
+  explicit RunStealer(PoolState& pool) noexcept : pool_(pool) {}
+
+  /// Moves the run of free chunks that fits best to the stream's heap, which then has a hole for the request.
+  /// They are idle, or waiting for them will hardly hold the stream up (StreamOrder::can_follow).
+  /// False if there is none of at most `most` bytes: a larger run would take what others then lack. Looks at
+  /// a few streams; with `all`, at every stream. Throws std::bad_alloc.
+  bool steal(const Request& request, uint64_t most, bool all);
+
+ private:
+  PoolState& pool_;
+  size_t next_ = 0;  // the stream to look at next
+};
+
+}  // namespace gpupool::internal

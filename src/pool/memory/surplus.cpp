@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/memory/surplus.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpupool::internal {
+
+void Surplus::note_use(StreamHeap& heap, uint64_t bytes) noexcept {
+  const uint64_t now = device_.raw().now_ns();
+  if (now - window_ >= policy::kApartNs) {
+    window_ = now;
+    is_due_ = true;
+    most_used_ = 0;
+    for (const auto& state : streams_.all()) {
+      for (StreamHeap& each : state->heaps) {
+        each.next_window();
+        most_used_ += each.most_used();
+      }
+    }
+  }
+  const uint64_t before = heap.most_used();
+  heap.note_use(bytes);
+  most_used_ += heap.most_used() - before;
+}
+
+bool Surplus::prefers_creating(uint64_t bytes, uint64_t now) noexcept {
+  if (space_.free_chunks.bytes() == 0) return false;
+  if (options_.slack > 0) return true;
+  return ledger_.used() + bytes <= most_used_ + most_used_ / policy::kSurplusParts &&
+         governor_.affords(bytes, now);
+}
+
+bool Surplus::is_within_slack(uint64_t bytes) const noexcept {
+  const auto live = static_cast<double>(counters_.peak_all().live.allocated);
+  return options_.slack > 0 && static_cast<double>(ledger_.used() + bytes) <= (1 + options_.slack) * live;
+}
+
+bool Surplus::has_room(uint64_t bytes) const {
+  if (options_.slack < 0) return false;
+  if (options_.slack > 0) return is_within_slack(bytes);
+  const Budget& budget = ledger_.budget();
+  const uint64_t parts = budget.is_common() ? policy::kGroupRoomParts : policy::kRoomParts;
+  const uint64_t total = device_.info().total;
+  const uint64_t limit = std::min(budget.limit(), total);
+  if (ledger_.used() + bytes > limit - limit / parts) return false;
+  // Others may be charged to the same limit.
+  if (budget.room() < bytes + limit / parts) return false;
+  uint64_t free = 0;
+  return device_.raw().free_memory(free) == kSuccess && free >= bytes + total / parts;
+}
+
+void Surplus::moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept {
+  const uint64_t total = between + within;
+  const uint64_t now = device_.raw().now_ns();
+  const double part = total == 0 ? 0 : static_cast<double>(between) / static_cast<double>(total);
+  const auto between_ns = static_cast<uint64_t>(static_cast<double>(nanoseconds) * part);
+  if (between != 0) governor_.moved_between(between_ns, ledger_.used(), now);
+  if (nanoseconds != between_ns) governor_.moved_within(within, nanoseconds - between_ns, now);
+}
+
+bool Surplus::is_due() noexcept {
+  return std::exchange(is_due_, false);
+}
+
+uint64_t Surplus::kept() const noexcept {
+  return std::max(most_used_ + most_used_ / policy::kEntitledParts, counters_.peak_all().live.allocated);
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory beyond the least that the blocks need: when to create more rather than move what there is, and how
+// much of it to keep.
+#pragma once
+
+#include <cstdint>
+
+#include "core/counters.hpp"
+#include "core/governor.hpp"
+#include "pool/rules/ledger.hpp"
+#include "pool/rules/metered_device.hpp"
+#include "pool/rules/options.hpp"
+#include "pool/stream/streams.hpp"
+
+namespace gpupool::internal {
+
+/// Tells the governor, which knows only times and bytes, what the pool has and does. Guarded by the pool's
+/// lock.
+class Surplus {
+ public:
+  Surplus(const PoolOptions& options, MeteredDevice& device, const Ledger& ledger, const Space& space,
+          const Streams& streams, const Counters& counters) noexcept
+      : options_(options),
+        device_(device),
+        ledger_(ledger),
+        space_(space),
+        streams_(streams),
+        counters_(counters),
+        window_(device.raw().now_ns()) {}
+
+  // What the pool is about to do. Times are in nanoseconds of the device's clock.
+
+  /// A heap is about to serve a block of `bytes`.
+  void note_use(StreamHeap& heap, uint64_t bytes) noexcept;
+  /// Whether new memory should serve a request though free memory could be moved: within the slack that the
+  /// user allows, or if the governor can afford it.
+  bool prefers_creating(uint64_t bytes, uint64_t now) noexcept;
+  /// Whether a stream takes from another only what that one is not entitled to.
+  bool keeps_apart(uint64_t now) const noexcept { return governor_.keeps_apart(now); }
+  bool is_within_slack(uint64_t bytes) const noexcept;
+  /// Whether there is room for memory that the pool could do without: within the slack that the user allows,
+  /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.
+  bool has_room(uint64_t bytes) const;
+
+  // What the pool has done.
+
+  void created(uint64_t bytes) noexcept { governor_.created(bytes); }
+  /// Counts bytes that came from other streams, and from elsewhere in the same one, and how long that took.
+  void moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept;
+  void stole_run(uint64_t now) noexcept { governor_.moved_between(policy::kStealRunNs, ledger_.used(), now); }
+
+  /// True once after each window of time. What is reserved beyond kept() is then to be released.
+  bool is_due() noexcept;
+  /// What streams are entitled to, or the live peak if that is more.
+  uint64_t kept() const noexcept;
+
+ private:
+  const PoolOptions& options_;
+  MeteredDevice& device_;
+  const Ledger& ledger_;
+  const Space& space_;
+  const Streams& streams_;
+  const Counters& counters_;
+  Governor governor_;
+  uint64_t most_used_ = 0;  // by the blocks of each heap, summed
+  uint64_t window_;         // when the window of time for measuring it began
+  bool is_due_ = false;
+};
+
+}  // namespace gpupool::internal

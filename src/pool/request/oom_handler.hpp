@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The caller's function that may free memory for a malloc that would fail.
+#pragma once
+
+#include <cstdint>
+
+#include "gpupool/gpupool.h"
+
+namespace gpupool::internal {
+
+class PoolLock;
+struct PoolState;
+
+/// Guarded by the pool's lock.
+class OomHandler {
+ public:
+  explicit OomHandler(PoolState& pool) noexcept : pool_(pool) {}
+  OomHandler(const OomHandler&) = delete;
+  OomHandler& operator=(const OomHandler&) = delete;
+
+  void set(gpupool_oom_fn_t fn, void* user) noexcept {
+    fn_ = fn;
+    user_ = user;
+  }
+  /// Calls it with the lock given up. True if the malloc shall be tried again.
+  bool ask(PoolLock& lock, uint64_t bytes, uint32_t attempt);
+  /// Whether the pool is there for its last frees only.
+  bool has_destroyed_pool() const noexcept;
+
+ private:
+  PoolState& pool_;
+  gpupool_oom_fn_t fn_ = nullptr;
+  void* user_ = nullptr;
+};
+
+}  // namespace gpupool::internal

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/request/reclaimer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "pool/cache/thread_slots.hpp"
+#include "pool/memory/pool_state.hpp"
+
+namespace gpupool::internal {
+
+/// Frees to heaps what take(cache, most) takes from a cache, and gives way to other threads in between.
+template <typename Take>
+void Reclaimer::drain_in_parts(PoolLock& lock, ThreadCache& cache, Take take) {
+  for (size_t most = 0; most == 0;) {
+    most = Caches::kAtATime;
+    free_all_to_heap(take(cache, most));
+    if (most == 0) lock.give_way();
+  }
+}
+
+bool Reclaimer::drain_larger(Stream stream, uint64_t bytes) noexcept {
+  ThreadCache* cache = ThreadSlots::find(pool_.id);
+  Range* block = cache != nullptr ? Caches::pop_larger(*cache, stream, bytes) : nullptr;
+  if (block != nullptr) free_to_heap(*block);
+  return block != nullptr;
+}
+
+// Caches may be added meanwhile, but none goes.
+
+void Reclaimer::drain_stream(PoolLock& lock, Stream stream, SizeGroup group) {
+  for (size_t i = 0; i < pool_.caches.count(); ++i) {
+    drain_in_parts(lock, pool_.caches.at(i), [&](ThreadCache& cache, size_t& most) {
+      return Caches::drain(cache, stream, group, most);
+    });
+  }
+}
+
+void Reclaimer::drain_lane(PoolLock& lock, ThreadCache& cache, Stream stream) {
+  for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) {
+    drain_in_parts(lock, cache,
+                   [&](ThreadCache& each, size_t& most) { return Caches::drain(each, stream, group, most); });
+  }
+}
+
+void Reclaimer::drain_all(PoolLock& lock) {
+  for (size_t i = 0; i < pool_.caches.count(); ++i) {
+    drain_in_parts(lock, pool_.caches.at(i),
+                   [](ThreadCache& cache, size_t& most) { return Caches::drain(cache, most); });
+  }
+}
+
+void Reclaimer::drain_resting(PoolLock& lock) {
+  const ThreadCache* own = ThreadSlots::find(pool_.id);
+  for (size_t i = 0; i < pool_.caches.count(); ++i) {
+    drain_in_parts(lock, pool_.caches.at(i), [&](ThreadCache& cache, size_t& most) {
+      return &cache == own ? Caches::drain(cache, most) : Caches::drain_resting(cache, most);
+    });
+    pool_.caches.rest(pool_.caches.at(i));
+  }
+}
+
+size_t Reclaimer::settle_pending(bool all) {
+  return settle_exports(all) + pool_.pending.settle(all, [this](Range& block) {
+    ThreadCache& owner = *owner_of(block);
+    {
+      const std::lock_guard lock(owner.lock);
+      owner.counters.remove_pending(group_of(block.size), block.requested(), block.size);
+    }
+    settle(block);
+  });
+}
+
+size_t Reclaimer::settle_exports(bool all) noexcept {
+  size_t settled = 0;
+  for (; Range* block = exports_.take_passed(all); ++settled) settle(*block);
+  return settled;
+}
+
+size_t Reclaimer::settle_all_pending(PoolLock& lock) {
+  size_t settled = 0;
+  // A stream answers once a round, and the next block's epoch may be later than the one that it answered for.
+  while (const size_t now = settle_pending(true)) {
+    settled += now;
+    if (pool_.pending.empty()) break;
+    lock.give_way();
+    pool_.streams.next_round();
+  }
+  return settled;
+}
+
+/// Waits for the events that there are, which holds nobody else up, and then, where they cover too little,
+/// for all work. Takes a few streams at a time, so that it allocates nothing. States never go away; those
+/// that come meanwhile have no work that was queued before.
+Status Reclaimer::wait_for_streams(PoolLock& lock, const char* why, Extent extent) {
+  const uint64_t start = pool_.device.raw().now_ns();
+  size_t waits = 0;
+  Range* unattributed = pool_.pending.take_unattributed();
+  if (unattributed != nullptr) extent = Extent::everything;
+  bool is_covered = true;
+  Status status = wait_for_events(lock, waits, is_covered);
+  if (!is_covered) extent = Extent::everything;
+  const Status rest = wait_for_uncovered(lock, extent, waits);
+  if (rest != kSuccess) status = rest;
+  pool_.pending.close(unattributed, status == kSuccess);
+  if (waits != 0) pool_.log.waited(pool_.device.raw().now_ns() - start, waits, why);
+  pool_.streams.next_round();
+  return status;
+}
+
+Status Reclaimer::wait_for_events(PoolLock& lock, size_t& waits, bool& is_covered) {
+  Status status = kSuccess;
+  std::array<std::pair<StreamOrder*, StreamOrder::EpochEnd>, 16> ends;
+  const size_t end = pool_.streams.all().size();
+  for (size_t next = 0; next < end;) {
+    size_t count = 0;
+    for (; next < end && count < ends.size(); ++next) {
+      StreamOrder& order = pool_.streams.all()[next]->order;
+      StreamOrder::EpochEnd last;
+      is_covered = order.begin_wait(last) && is_covered;
+      if (last.event != 0) ends[count++] = {&order, last};
+    }
+    if (count == 0) continue;
+    waits += count;
+    lock.unlock();
+    std::array<bool, 16> waited{};
+    for (size_t i = 0; i < count; ++i) {
+      const Status done = pool_.device.synchronize(ends[i].second.event);
+      waited[i] = done == kSuccess;
+      if (done != kSuccess) status = done;
+    }
+    lock.lock();
+    for (size_t i = 0; i < count; ++i) ends[i].first->end_wait(ends[i].second, waited[i]);
+  }
+  return status;
+}
+
+/// One wait for all work of a context serves all its streams. The device's own context comes first if all
+/// work counts, also that of streams which the pool has never seen.
+Status Reclaimer::wait_for_uncovered(PoolLock& lock, Extent extent, size_t& waits) {
+  Status status = kSuccess;
+  bool waits_anyway = extent == Extent::everything;
+  const size_t end = pool_.streams.all().size();
+  for (size_t next = 0; next < end || waits_anyway;) {
+    std::array<OpenEpoch, 64> open;
+    size_t count = 0;
+    for (; next < end && count < open.size(); ++next) {
+      StreamOrder& order = pool_.streams.all()[next]->order;
+      if (order.is_covered() && (extent == Extent::freed || order.is_retired())) continue;
+      if (!order.knows_context() && order.meet() != kSuccess) continue;
+      if (!order.is_retired() && order.capturing()) continue;  // what it has captured has yet to run
+      open[count++] = {&order, order.context(), order.close_epoch()};
+    }
+    const std::span<OpenEpoch> rest(open.data(), count);
+    if (waits_anyway) status = wait_for_context(lock, 0, rest, waits);
+    waits_anyway = false;
+    for (const OpenEpoch& each : rest) {
+      if (each.order == nullptr) continue;
+      if (const Status done = wait_for_context(lock, each.context, rest, waits); done != kSuccess)
+        status = done;
+    }
+  }
+  return status;
+}
+
+/// Takes the epochs of that context from the list.
+Status Reclaimer::wait_for_context(PoolLock& lock, uint64_t context, std::span<OpenEpoch> open,
+                                   size_t& waits) {
+  ++waits;
+  lock.unlock();
+  const Status status = pool_.device.synchronize_all(context);
+  lock.lock();
+  for (OpenEpoch& each : open) {
+    if (each.order == nullptr || each.context != context) continue;
+    if (status == kSuccess) each.order->pass(each.epoch);
+    each.order = nullptr;
+  }
+  return status;
+}
+
+/// What it settles has a later stamp than what it has waited for, so it waits again until nothing is left.
+Status Reclaimer::wait_for_frees(PoolLock& lock, const char* why, bool emptied) {
+  constexpr int kMostRounds = 16;  // others may free without end
+  for (int round = 0;; ++round) {
+    drain_all(lock);
+    const Status status = wait_for_streams(lock, why, Extent::freed);
+    const size_t settled = settle_all_pending(lock);
+    if (status != kSuccess || round == kMostRounds) return status;
+    // What debug modes queue when they see a free block is work again, also for other freed blocks.
+    if (!release_kept(emptied) && settled == 0) return kSuccess;
+  }
+}
+
+void Reclaimer::bound_unattributed(PoolLock& lock) {
+  constexpr uint64_t kLeast = kGiB;
+  constexpr uint64_t kParts = 4;
+  if (pool_.pending.unattributed_bytes() < std::max(kLeast, pool_.ledger.used() / kParts)) return;
+  (void)wait_for_frees(lock, "frees on unknown streams", false);
+}
+
+void Reclaimer::free_to_heap(Range& block) noexcept {
+  if (pool_.gate.is_alone(block.address)) return sleep_->take(block);
+  StreamHeap& heap = heap_of(block);
+  heap.state().uncovered += block.size;
+  heap.free(&block, heap.state().order.stamp());
+}
+
+void Reclaimer::settle(Range& block) noexcept {
+  if (exports_.keep(block)) return;
+  debug_ != nullptr ? debug_->take(block) : free_to_heap(block);
+}
+
+void Reclaimer::free_all_to_heap(Range* first) noexcept {
+  while (first != nullptr) {
+    Range* next = first->link;
+    free_to_heap(*first);
+    first = next;
+  }
+}
+
+Status Reclaimer::retire_stream(PoolLock& lock, const StreamUser& user, bool for_good) {
+  const Stream stream = user.stream();
+  for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) drain_stream(lock, stream, group);
+  if (debug_ != nullptr) debug_->leave(stream);
+  const bool is_known = pool_.streams.knows(stream);
+  const Status status = pool_.streams.retire(user, for_good, [this](Stream leaving) {
+    pool_.caches.for_each(
+        [&](ThreadCache& cache) { free_all_to_heap(pool_.caches.close_lane(cache, leaving)); });
+  });
+  if (status == kSuccess && is_known)
+    pool_.log.say("stream 0x%" PRIxPTR " is %s", stream, for_good ? "released" : "parked");
+  return status;
+}
+
+}  // namespace gpupool::internal

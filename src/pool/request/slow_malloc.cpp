@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the request to the block, top to bottom.
+#include "pool/request/slow_malloc.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <mutex>
+#include <string>
+
+#include "base/defer.hpp"
+#include "base/size_text.hpp"
+#include "pool/cache/thread_slots.hpp"
+#include "pool/memory/pool_state.hpp"
+#include "pool/memory/run_stealer.hpp"
+#include "pool/memory/source.hpp"
+#include "pool/request/reclaimer.hpp"
+#include "pool/request/shortage.hpp"
+#include "pool/request/watcher.hpp"
+#include "watch/sampler.hpp"
+
+namespace gpupool::internal {
+
+Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Address& address,
+                          WatchedCall& seen) {
+  if (size == 0) {
+    address = 0;
+    return kSuccess;
+  }
+  if (const Status status = check_stream(user); status != kSuccess) return status;
+  if (!is_valid_size(size)) {
+    const PoolLock lock = pool_.look();
+    return explain(fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the request is larger than any device"), size);
+  }
+  // Taken now: what serves this malloc may call another pool, whose cache then takes this one's slot.
+  ThreadCache& cache = *ThreadSlots::find(pool_.id);
+  PoolLock lock = pool_.enter();
+  Gate::WaitingMalloc waiting(pool_.gate);
+  if (const Status status = waiting.admit(lock); status != kSuccess) return status;
+  StreamState* state = nullptr;
+  if (const Status status = pool_.streams.find(user, state); status != kSuccess) return status;
+  ++state->inside;
+  const Defer leave([&] { --state->inside; });
+  pool_.pending.prepare();
+  Range* block = nullptr;
+  const Request request{user, *state, allocated_size(size), alignment};
+  const Status status = provide(lock, waiting, request, block);
+  pool_.streams.leave_event(user, *state);  // behind what caches held, too
+  if (status != kSuccess) return status;
+  address = block->address;
+  assign_block(block, cache, size, seen);
+  if (&heap_of(*block).state() != state) lend(*block, *state);
+  return kSuccess;
+}
+
+Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request,
+                           Range*& block) {
+  const uint64_t reserved = pool_.ledger.used();
+  block = allocate_from_heap(lock, request);
+  if (block != nullptr) return kSuccess;
+  // A failure changes nothing: however this function ends, what it created in vain does not stay.
+  const auto release_again = [&] {
+    const ErrorRecord cause = last_error();
+    const Ledger::Totals before = pool_.ledger.totals();
+    bool blocked = false;
+    (void)source_.release(lock, reserved, false, blocked);
+    pool_.log.released(before, "created for a malloc that fails");
+    last_error() = cause;
+  };
+  Defer on_failure(release_again);
+  Status status = grow(lock, request, false, block);
+  if (is_shortage(status)) {
+    ++pool_.shortages.retries;
+    waiting.leave();  // it may wait for the pool's own sleep
+    const auto retry = [&](Range*& found) { return grow(lock, request, true, found); };
+    status = shortage_.relieve(lock, request, retry, status, block);
+  }
+  if (status != kSuccess && !is_shortage(status)) return status;
+  on_failure.cancel();
+  if (status == kSuccess) return status;
+  release_again();  // before the report
+  return explain(status, request.bytes);
+}
+
+/// Allocates from what the stream's heap has. Blocks that caches keep split its holes, so they are drained
+/// where it matters: always before a large block, whose best fit needs whole holes (0.7 instead of 7 per cent
+/// of waste on a training run), and before a small one only when nothing fits, beginning with one block that
+/// is large enough.
+Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
+  StreamHeap& heap = request.heap();
+  const uint64_t bytes = request.bytes;
+  const uint64_t alignment = request.alignment;
+  const Stream stream = heap.lane_stream();
+  if (heap.group() == SizeGroup::large) reclaimer_.drain_stream(lock, stream, SizeGroup::large);
+  if (Range* block = heap.allocate(bytes, alignment)) return block;
+  if (heap.group() == SizeGroup::small) {
+    if (reclaimer_.drain_larger(stream, bytes)) {
+      if (Range* block = heap.allocate(bytes, alignment)) return block;
+    }
+    reclaimer_.drain_stream(lock, stream, SizeGroup::small);
+  }
+  reclaimer_.settle_pending();
+  return heap.allocate(bytes, alignment);
+}
+
+/// It tries again because another thread may have been quicker while the lock was given up.
+///
+/// What is surplus goes before the request has a block, since the lock is given up meanwhile.
+Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range*& block) {
+  if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
+  reclaimer_.drain_resting(lock);
+  reclaimer_.bound_unattributed(lock);
+  const bool capturing = pool_.captures.note(request.state, request.user);
+  StreamHeap& heap = request.heap();
+  // Others' memory may be had by following them.
+  if (pool_.streams.count() > 1 && !capturing) pool_.streams.mark(request.user, request.state);
+  if (pool_.surplus.is_due()) release_surplus(lock);
+  for (int tries = 0; tries < 16; ++tries) {
+    if (last) {
+      reclaimer_.settle_all_pending(lock);
+    } else {
+      reclaimer_.settle_pending();
+    }
+    block = heap.allocate(request.bytes, request.alignment, last);
+    if (block != nullptr) return kSuccess;
+    const uint64_t largest = std::max(source_.largest_run(request.hole()), kGranule);
+    if (run_stealer_.steal(request, largest, last)) continue;
+    const Ledger::Totals before = pool_.ledger.totals();
+    const Status status = source_.grow(lock, request, capturing);
+    if (status != kSuccess) return status;
+    pool_.log.grew(before, request.state, request.bytes);
+  }
+  return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request needed");
+}
+
+/// Once in a window of time. Streams that are used no more leave no events, so what they had may need a wait.
+void SlowMalloc::release_surplus(PoolLock& lock) {
+  const uint64_t kept = pool_.surplus.kept();
+  source_.release_surplus(lock, kept);
+  if (pool_.ledger.used() <= kept || pool_.retention.keeps_all(Retention::Cause::need)) return;
+  (void)reclaimer_.wait_for_streams(lock, "surplus", Reclaimer::Extent::freed);
+  source_.release_surplus(lock, kept);
+}
+
+void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t requested,
+                              WatchedCall& seen) noexcept {
+  const Stream stream = heap_of(*block).lane_stream();
+  const uint64_t bytes = block->size;
+  const SizeGroup group = group_of(bytes);
+  sampler_.relax();
+  Lane* lane = cache.lanes.find(stream);
+  if (lane == nullptr && keeps_lanes_) {
+    reclaimer_.free_all_to_heap(pool_.caches.open_lane(cache, stream));
+    lane = cache.lanes.find(stream);
+  }
+  Range* surplus = nullptr;
+  bool due = false;
+  {
+    const std::lock_guard lock(cache.lock);
+    block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
+    due = cache.counters.add(group, requested, bytes);
+    ++cache.counters.misses;
+    watcher_.see_malloc(cache, *block, seen);
+    if (lane != nullptr) {
+      lane->bins.touch(group);
+      surplus = lane->bins.pop_surplus(group);
+    }
+  }
+  reclaimer_.free_all_to_heap(surplus);
+  if (due) pool_.caches.fold(pool_.counters);
+}
+
+/// The block is of another stream's heap (Shortage::borrow), and goes back there once the borrower has
+/// passed.
+void SlowMalloc::lend(Range& block, StreamState& borrower) noexcept {
+  const std::lock_guard lock(owner_of(block)->lock);
+  block.begin_notes();
+  pool_.pending.add_use(block, &borrower);
+}
+
+/// The message names whose limit holds.
+std::string SlowMalloc::what_is_short(Status status, uint64_t bytes) const {
+  if (status != GPUPOOL_ERROR_OVER_LIMIT) {
+    if (pool_.shortages.no_addresses) return "this process has no addresses left for it";
+    return pool_.options.kind == Kind::pinned ? "the host is out of memory" : "the device is out of memory";
+  }
+  const Budget& budget = pool_.ledger.budget();
+  if (pool_.group.limit != nullptr && bytes <= budget.own_room())
+    return "over the group's limit of " + size_text(pool_.group.limit->member().limit());
+  const char* const name = budget.bound_by();
+  const std::string limit = size_text(budget.own_limit());
+  return name != nullptr ? std::string("over the limit of ") + name + ", " + limit
+                         : "over the pool's limit of " + limit;
+}
+
+Status SlowMalloc::explain(Status status, uint64_t bytes) {
+  ++pool_.shortages.failed_mallocs;
+  watcher_.record_failure(bytes);
+  const int32_t driver_code = last_error().driver_code;
+  const std::string readable = bytes < 1024 ? "" : " (" + size_text(bytes) + ")";
+  (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes%s failed: %s", bytes, readable.c_str(),
+                    what_is_short(status, bytes).c_str());
+  return status;
+}
+
+}  // namespace gpupool::internal
