@@ -168,6 +168,8 @@ class Device {
 
   /// A number for the context that a stream belongs to: 0 for the device's own. May be asked at any time.
   virtual Status context_of(Stream stream, uint64_t& context) = 0;
+  /// Whether such a context is still there. Streams of one that has ended must not be named to the driver.
+  virtual bool has_context(uint64_t) { return true; }
   /// Records a new event behind the work queued on stream, which belongs to that context. Return it with
   /// recycle.
   virtual Status record(Stream stream, uint64_t context, Event& event) = 0;

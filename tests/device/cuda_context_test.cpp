@@ -101,7 +101,7 @@ TEST_F(CudaContextTest, ACallersOwnContextIsUsedAndNoPrimaryOneKept) {
   ASSERT_NE(device, nullptr) << last_message();
   EXPECT_EQ(fake_.primary_references(0), references);
   // Its events belong to that context: the stream would refuse them otherwise.
-  const uintptr_t stream = fake_.create_blocking_stream();
+  const uintptr_t stream = fake_.create_blocking_stream(nullptr);
   Event event = 0;
   EXPECT_EQ(device->record(stream, 0, event), kSuccess) << last_message();
   EXPECT_EQ(device_->record(stream, 0, event), GPUPOOL_ERROR_DRIVER);
@@ -170,6 +170,59 @@ TEST_F(CudaContextTest, TheEndOfACallersContextIsNoticed) {
   EXPECT_TRUE(device->is_lost());
   EXPECT_FALSE(device_->is_lost());
   EXPECT_EQ(fake_.context_depth(), 0);
+}
+
+TEST_F(CudaContextTest, WhatIsQueuedInAContextThatEndedHasPassed) {
+  void* const other = fake_.create_context(0);
+  const uintptr_t stream = fake_.create_blocking_stream(other);
+  uint64_t context = 0;
+  Event event = 0;
+  ASSERT_EQ(device_->context_of(stream, context), kSuccess);
+  ASSERT_NE(context, 0u);
+  fake_.hold(stream);
+  ASSERT_EQ(device_->record(stream, context, event), kSuccess);
+  bool passed = true;
+  ASSERT_EQ(device_->query(event, passed), kSuccess);
+  ASSERT_FALSE(passed);
+  fake_.end_context(other);
+  EXPECT_EQ(device_->query(event, passed), kSuccess) << last_message();
+  EXPECT_TRUE(passed);
+  Stream own = 0;
+  ASSERT_EQ(device_->create_stream(own), kSuccess);
+  EXPECT_EQ(device_->wait(own, event), kSuccess) << last_message();
+  EXPECT_EQ(device_->synchronize(event), kSuccess) << last_message();
+  EXPECT_EQ(device_->synchronize_all(context), kSuccess) << last_message();
+  Event later = 0;
+  EXPECT_EQ(device_->record(stream, context, later), GPUPOOL_ERROR_DRIVER);
+  EXPECT_NE(last_message().find("has ended"), std::string::npos) << last_message();
+  // The driver may have given the event's handle to somebody else.
+  const uint64_t destroyed = fake_.calls("cuEventDestroy_v2");
+  device_->recycle(event);
+  EXPECT_EQ(fake_.calls("cuEventDestroy_v2"), destroyed);
+  EXPECT_FALSE(device_->is_lost());
+  EXPECT_EQ(device_->destroy_stream(own), kSuccess);
+}
+
+TEST_F(CudaContextTest, TheEndOfAnotherDevicesPrimaryContextIsNoticed) {
+  cuda::CUcontext other = nullptr;
+  ASSERT_EQ(driver_->cuDevicePrimaryCtxRetain(&other, 1), cuda::CUDA_SUCCESS);
+  const int references = fake_.primary_references(1);
+  const uintptr_t stream = fake_.create_blocking_stream(other);
+  uint64_t context = 0;
+  Event event = 0;
+  ASSERT_EQ(device_->context_of(stream, context), kSuccess);
+  EXPECT_EQ(fake_.primary_references(1), references);
+  ASSERT_EQ(device_->record(stream, context, event), kSuccess);
+  for (int i = 0; i < references; ++i)
+    ASSERT_EQ(driver_->cuDevicePrimaryCtxRelease_v2(1), cuda::CUDA_SUCCESS);
+  EXPECT_FALSE(device_->has_context(context));
+  // Somebody makes it anew, with the old handle.
+  ASSERT_EQ(driver_->cuDevicePrimaryCtxRetain(&other, 1), cuda::CUDA_SUCCESS);
+  EXPECT_FALSE(device_->has_context(context));
+  bool passed = false;
+  EXPECT_EQ(device_->query(event, passed), kSuccess) << last_message();
+  EXPECT_TRUE(passed);
+  device_->recycle(event);
 }
 
 TEST_F(CudaContextTest, AContextOfAnotherDeviceIsNotUsed) {
@@ -251,7 +304,7 @@ TEST_F(CudaCaptureTest, TheThreadsOwnModeComesBack) {
 
 TEST_F(CudaCaptureTest, TheLegacyStreamBesideACaptureIsLeftAlone) {
   const Current mine(*driver_, primary());
-  const uintptr_t blocking = fake_.create_blocking_stream();
+  const uintptr_t blocking = fake_.create_blocking_stream(nullptr);
   fake_.begin_capture(blocking, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
   uint64_t id = 9;
   EXPECT_EQ(device_->capture_id(0, id), kSuccess) << last_message();

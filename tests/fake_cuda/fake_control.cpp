@@ -101,6 +101,25 @@ CUresult Call::begin(const char* function, unsigned needs) {
   return CUDA_SUCCESS;
 }
 
+void end_of(State& driver, Context& context) {
+  context.gone = true;
+  const auto belongs = [&](const auto& entry) { return entry.second->context == &context; };
+  for (const auto& entry : driver.streams) {
+    if (belongs(entry)) entry.second->held = false;
+  }
+  run_streams(driver);
+  std::erase_if(driver.streams, belongs);
+  std::erase_if(driver.events, belongs);
+  std::erase_if(driver.modules, belongs);
+  std::erase_if(driver.default_streams, [&](const auto& entry) { return entry.first.first == &context; });
+  std::erase_if(driver.allocations, [&](const auto& entry) {
+    const Allocation& allocation = entry.second;
+    if (allocation.context != &context) return false;
+    if (allocation.source == Source::device) driver.devices[context.device].used -= allocation.size;
+    return true;
+  });
+}
+
 namespace {
 
 template <typename Function>
@@ -175,19 +194,7 @@ void* create_context(int device) {
 
 void end_context(void* which) {
   locked([&](State& driver) {
-    Context* context = which != nullptr ? static_cast<Context*>(which) : &driver.devices[0].primary;
-    context->gone = true;
-    const auto belongs = [&](const auto& entry) { return entry.second->context == context; };
-    std::erase_if(driver.streams, belongs);
-    std::erase_if(driver.events, belongs);
-    std::erase_if(driver.modules, belongs);
-    std::erase_if(driver.default_streams, [&](const auto& entry) { return entry.first.first == context; });
-    std::erase_if(driver.allocations, [&](const auto& entry) {
-      const Allocation& allocation = entry.second;
-      if (allocation.device != context->device) return false;
-      if (allocation.source == Source::device) driver.devices[context->device].used -= allocation.size;
-      return true;
-    });
+    end_of(driver, which != nullptr ? *static_cast<Context*>(which) : driver.devices[0].primary);
   });
 }
 
@@ -220,10 +227,10 @@ void release(uintptr_t stream) {
   });
 }
 
-uintptr_t create_blocking_stream() {
-  return locked([](State& driver) {
+uintptr_t create_blocking_stream(void* context) {
+  return locked([&](State& driver) {
     auto created = std::make_unique<FakeStream>();
-    created->context = current_context();
+    created->context = context != nullptr ? static_cast<Context*>(context) : current_context();
     created->blocking = true;
     const auto handle = reinterpret_cast<CUstream>(created.get());
     driver.streams.emplace(handle, std::move(created));

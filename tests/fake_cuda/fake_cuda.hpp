@@ -65,8 +65,9 @@ struct FakeCudaControls {
 
   /// A context that is not the primary one, current nowhere.
   void* (*create_context)(int device);
-  /// As cuDevicePrimaryCtxReset and cuCtxDestroy: what belongs to the context goes with it, though not its
-  /// references. Chunks and mappings belong to the device. Null: the primary context of device 0.
+  /// As cuDevicePrimaryCtxReset and cuCtxDestroy: what belongs to the context goes with it once its streams
+  /// have done their work, held or not, though not its references. Chunks and mappings belong to the device.
+  /// Null: the primary context of device 0.
   void (*end_context)(void* context);
   /// Depth of the calling thread's stack of contexts.
   int (*context_depth)();
@@ -78,8 +79,8 @@ struct FakeCudaControls {
   /// Holds a stream: what is queued on it from now on waits. Stream 0 is that of the current context.
   void (*hold)(uintptr_t stream);
   void (*release)(uintptr_t stream);
-  /// A stream that synchronises with the legacy default stream.
-  uintptr_t (*create_blocking_stream)();
+  /// A stream that synchronises with the legacy default stream, in a context; null: the current one.
+  uintptr_t (*create_blocking_stream)(void* context);
   /// Begins capture on a stream, by the calling thread; mode is a CUstreamCaptureMode.
   void (*begin_capture)(uintptr_t stream, uint32_t mode);
   /// Ends it. Returns whether nothing illegal had ended it before.

@@ -157,7 +157,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   FAKE_CALL(kNothing);
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (state().devices[device].primary_references == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  --state().devices[device].primary_references;
+  DeviceState& there = state().devices[device];
+  if (--there.primary_references == 0) end_of(state(), there.primary);
   return CUDA_SUCCESS;
 }
 

@@ -137,7 +137,7 @@ CUresult allocate(Source source, size_t size, uint64_t& address) {
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   device.used += charged;
   address = reinterpret_cast<uint64_t>(memory);
-  driver.allocations[address] = {source, number, size};
+  driver.allocations[address] = {source, current_context(), size};
   return CUDA_SUCCESS;
 }
 
@@ -147,7 +147,7 @@ CUresult deallocate(bool host, uint64_t address) {
   if (found == driver.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
   const Allocation& allocation = found->second;
   if ((allocation.source == Source::host) != host) return CUDA_ERROR_INVALID_VALUE;
-  if (allocation.source == Source::device) driver.devices[allocation.device].used -= allocation.size;
+  if (allocation.source == Source::device) driver.devices[allocation.context->device].used -= allocation.size;
   munmap(to_memory(address), allocation.size);
   driver.allocations.erase(found);
   return CUDA_SUCCESS;

@@ -105,7 +105,7 @@ enum class Source { device, host, managed };
 
 struct Allocation {
   Source source = Source::device;
-  int device = 0;
+  Context* context = nullptr;
   uint64_t size = 0;
 };
 
@@ -196,6 +196,8 @@ class Call {
   fake::Call call(__func__, needs); \
   if (call.result() != CUDA_SUCCESS) return call.result()
 
+/// Ends a context with all that belongs to it, once its streams have done their work.
+void end_of(State& driver, Context& context);
 /// Sets attributes, peers, capacities and failures to their defaults.
 void set_defaults(State& state);
 

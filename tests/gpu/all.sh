@@ -68,6 +68,7 @@ export PYTHONPATH=$folder/site${PYTHONPATH:+:$PYTHONPATH}
 GPUPOOL_LIBRARY=$(find "$folder/site" -name 'libgpupool.so.*' | head -1)
 export GPUPOOL_LIBRARY
 step graphs "$python" tests/gpu/graphs_fuzz.py
+step contexts "$python" tests/gpu/contexts_fuzz.py
 step shim shim
 step releases releases
 step torch tests test_torch.py

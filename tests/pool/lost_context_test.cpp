@@ -39,6 +39,32 @@ class LostContext : public testing::TestWithParam<gpupool_mode_t> {
 };
 INSTANTIATE_TEST_SUITE_P(In, LostContext, testing::Values(GPUPOOL_MODE_VMM, GPUPOOL_MODE_DRIVER));
 
+TEST_P(LostContext, AnotherContextsEndLeavesThePoolWhole) {
+  gpupool_t* const pool = create();
+  void* const other = fake_cuda().create_context(0);
+  const uintptr_t stream = fake_cuda().create_blocking_stream(other);
+  const uintptr_t unreleased = fake_cuda().create_blocking_stream(other);
+  std::array<gpupool_ptr_t, 3> blocks{};
+  for (gpupool_ptr_t& block : blocks) ASSERT_TRUE(ok(gpupool_malloc(pool, 5 * kMiB, stream, &block)));
+  ASSERT_TRUE(ok(gpupool_record_stream(pool, blocks[1], unreleased)));
+  fake_cuda().hold(stream);
+  fake_cuda().hold(unreleased);
+  for (const gpupool_ptr_t block : blocks) ASSERT_TRUE(ok(gpupool_free(pool, block, stream)));
+  ASSERT_TRUE(ok(gpupool_release_stream(pool, stream)));
+  fake_cuda().end_context(other);
+  EXPECT_TRUE(ok(gpupool_synchronize(pool)));
+  gpupool_ptr_t block = 0;
+  EXPECT_TRUE(ok(gpupool_malloc(pool, 6 * kMiB, 0, &block)));
+  EXPECT_TRUE(ok(gpupool_free(pool, block, 0)));
+  EXPECT_TRUE(ok(gpupool_empty(pool, nullptr)));
+  gpupool_stats_t stats{};
+  stats.struct_size = sizeof stats;
+  ASSERT_TRUE(ok(gpupool_stats(pool, &stats)));
+  EXPECT_EQ(stats.all.reserved_bytes.current, 0u);
+  EXPECT_TRUE(ok(gpupool_validate(pool)));
+  EXPECT_TRUE(ok(gpupool_destroy(pool)));
+}
+
 TEST_P(LostContext, MallocsFailByNameAndFreesSucceed) {
   gpupool_t* const pool = create();
   gpupool_stream_t stream = 0;

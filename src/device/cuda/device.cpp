@@ -51,7 +51,8 @@ CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
     : driver_(driver),
       setup_(std::move(setup)),
       peers_(driver, setup_.info.ordinal, setup_.peers),
-      events_(driver),
+      contexts_(driver),
+      events_(driver, contexts_),
       inspection_(driver) {}
 
 CudaDevice::~CudaDevice() {
@@ -267,12 +268,15 @@ Status CudaDevice::context_of(Stream stream, uint64_t& context) {
   cuda::CUcontext found = nullptr;
   const CUresult result = driver_.cuStreamGetCtx(to_stream(stream), &found);
   if (result != CUDA_SUCCESS) return cuda_failed(result, "cuStreamGetCtx(stream 0x%" PRIxPTR ")", stream);
-  context = found == setup_.context ? 0 : reinterpret_cast<uintptr_t>(found);
-  return kSuccess;
+  context = 0;
+  return found == setup_.context ? kSuccess : contexts_.learn(found, context);
 }
 
 Status CudaDevice::record(Stream stream, uint64_t context, Event& event) {
-  const CudaScope scope = enter(CaptureSafety::safe, context);
+  const cuda::CUcontext chosen = context == 0 ? setup_.context : contexts_.find(context);
+  if (chosen == nullptr)
+    return fail(GPUPOOL_ERROR_DRIVER, "the context of stream 0x%" PRIxPTR " has ended", stream);
+  const CudaScope scope(driver_, chosen, CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
   CUevent taken = nullptr;
   if (const Status status = events_.take(context, taken); status != kSuccess) return status;
@@ -285,22 +289,26 @@ Status CudaDevice::record(Stream stream, uint64_t context, Event& event) {
   return kSuccess;
 }
 
+// An event whose context has ended has passed. The driver is not asked about it; should the context end right
+// before the driver's call, its error counts no more.
+
 Status CudaDevice::query(Event event, bool& passed) {
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
-  const CUresult result = driver_.cuEventQuery(to_event(event));
-  if (result != CUDA_SUCCESS && result != cuda::CUDA_ERROR_NOT_READY) {
-    return cuda_failed(result, "cuEventQuery");
-  }
-  passed = result == CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  if (!events_.has_ended(to_event(event))) result = driver_.cuEventQuery(to_event(event));
+  const bool answers = result == CUDA_SUCCESS || result == cuda::CUDA_ERROR_NOT_READY;
+  if (!answers && !events_.has_ended(to_event(event))) return cuda_failed(result, "cuEventQuery");
+  passed = result != cuda::CUDA_ERROR_NOT_READY;
   return kSuccess;
 }
 
 Status CudaDevice::wait(Stream stream, Event event) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
+  if (events_.has_ended(to_event(event))) return kSuccess;
   const CUresult result = driver_.cuStreamWaitEvent(to_stream(stream), to_event(event), 0);
-  if (result == CUDA_SUCCESS) return kSuccess;
+  if (result == CUDA_SUCCESS || events_.has_ended(to_event(event))) return kSuccess;
   return cuda_failed(result, "cuStreamWaitEvent(stream 0x%" PRIxPTR ")", stream);
 }
 
@@ -311,8 +319,10 @@ Status CudaDevice::synchronize(Event event) {
   }
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
+  if (events_.has_ended(to_event(event))) return kSuccess;
   const CUresult result = driver_.cuEventSynchronize(to_event(event));
-  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuEventSynchronize");
+  if (result == CUDA_SUCCESS || events_.has_ended(to_event(event))) return kSuccess;
+  return cuda_failed(result, "cuEventSynchronize");
 }
 
 void CudaDevice::recycle(Event event) noexcept {
@@ -347,7 +357,13 @@ struct DelegatedWait {
 }  // namespace
 
 Status CudaDevice::synchronize_all(uint64_t context) {
-  const auto chosen = context == 0 ? setup_.context : reinterpret_cast<cuda::CUcontext>(context);
+  const cuda::CUcontext chosen = context == 0 ? setup_.context : contexts_.find(context);
+  if (chosen == nullptr) return kSuccess;  // its work has ended with it
+  const Status status = wait_for(chosen);
+  return status == kSuccess || context == 0 || contexts_.find(context) != nullptr ? status : kSuccess;
+}
+
+Status CudaDevice::wait_for(cuda::CUcontext chosen) {
   if (!interrupts::are_possible()) return wait_for_context(driver_, chosen);
   const auto wait = std::make_shared<DelegatedWait>();
   try {

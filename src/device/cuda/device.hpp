@@ -61,6 +61,7 @@ class CudaDevice final : public Device {
   Status deallocate(Kind kind, Address address, uint64_t size, Stream stream) override;
 
   Status context_of(Stream stream, uint64_t& context) override;
+  bool has_context(uint64_t context) override { return context == 0 || contexts_.find(context) != nullptr; }
   Status record(Stream stream, uint64_t context, Event& event) override;
   Status query(Event event, bool& passed) override;
   Status wait(Stream stream, Event event) override;
@@ -90,14 +91,14 @@ class CudaDevice final : public Device {
   }
 
  private:
-  CudaScope enter(CaptureSafety safety, uint64_t context = 0) const noexcept {
-    return {driver_, context == 0 ? setup_.context : reinterpret_cast<cuda::CUcontext>(context), safety};
-  }
+  CudaScope enter(CaptureSafety safety) const noexcept { return {driver_, setup_.context, safety}; }
   /// For giving back chunks and addresses, which belong to no context.
   CudaScope enter_to_release() const noexcept {
     return {driver_, lost_.load(std::memory_order_relaxed) ? nullptr : setup_.context, CaptureSafety::unsafe};
   }
   bool is_context_there() const noexcept;
+  /// Waits for all work of a context.
+  Status wait_for(cuda::CUcontext chosen);
   Status allocate_device(uint64_t size, Address& address);
   bool is_integrated() const noexcept {
     return (setup_.info.capabilities & GPUPOOL_CAPABILITY_INTEGRATED) != 0;
@@ -109,6 +110,7 @@ class CudaDevice final : public Device {
   const CudaDeviceSetup setup_;
   std::atomic<bool> lost_{false};
   PeerAccess peers_;
+  OtherContexts contexts_;
   SpareEvents events_;
   CudaInspection inspection_;
   ComputeSanitizer sanitizer_;

@@ -58,8 +58,7 @@ Status retain_primary(const CudaDriver& driver, CUdevice device, CUcontext& cont
   return status == kSuccess ? keep_one(driver, device, context, was_active) : status;
 }
 
-Status retain_if_primary(const CudaDriver& driver, CUdevice device, CUcontext context,
-                         bool& is_primary) noexcept {
+Status is_primary(const CudaDriver& driver, CUdevice device, CUcontext context, bool& is_primary) noexcept {
   is_primary = false;
   bool is_active = false;
   if (const Status status = is_primary_active(driver, device, is_active); status != kSuccess || !is_active)
@@ -67,7 +66,15 @@ Status retain_if_primary(const CudaDriver& driver, CUdevice device, CUcontext co
   CUcontext primary = nullptr;
   if (const Status status = retain(driver, device, primary); status != kSuccess) return status;
   is_primary = primary == context;
-  return is_primary ? keep_one(driver, device, primary, true) : release(driver, device);
+  return release(driver, device);
+}
+
+Status retain_if_primary(const CudaDriver& driver, CUdevice device, CUcontext context,
+                         bool& is_primary) noexcept {
+  const Status status = internal::is_primary(driver, device, context, is_primary);
+  if (status != kSuccess || !is_primary) return status;
+  CUcontext primary = nullptr;
+  return retain_primary(driver, device, primary);
 }
 
 }  // namespace gpupool::internal

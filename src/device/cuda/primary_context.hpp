@@ -12,7 +12,11 @@ Status is_primary_active(const CudaDriver& driver, cuda::CUdevice device, bool& 
 /// Gives a device's primary context, and creates it if there is none.
 Status retain_primary(const CudaDriver& driver, cuda::CUdevice device, cuda::CUcontext& context) noexcept;
 
-/// Says whether a context is its device's primary one. If so, the reference is kept.
+/// Says whether a context is its device's primary one.
+Status is_primary(const CudaDriver& driver, cuda::CUdevice device, cuda::CUcontext context,
+                  bool& is_primary) noexcept;
+
+/// The same. If so, a reference is kept.
 Status retain_if_primary(const CudaDriver& driver, cuda::CUdevice device, cuda::CUcontext context,
                          bool& is_primary) noexcept;
 

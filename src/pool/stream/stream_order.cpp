@@ -13,7 +13,7 @@ StreamOrder::~StreamOrder() {
 }
 
 bool StreamOrder::capturing() {
-  if (stream_ == GPUPOOL_STREAM_UNKNOWN) return false;
+  if (stream_ == GPUPOOL_STREAM_UNKNOWN || !device_.raw().has_context(context_)) return false;
   bool capturing = false;
   return device_.is_capturing(stream_, capturing) != kSuccess || capturing;
 }

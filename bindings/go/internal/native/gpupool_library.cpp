@@ -62,6 +62,7 @@
 #include "../../../../src/device/cuda/device.cpp"
 #include "../../../../src/device/cuda/inspection.cpp"
 #include "../../../../src/device/cuda/open.cpp"
+#include "../../../../src/device/cuda/other_contexts.cpp"
 #include "../../../../src/device/cuda/peer_access.cpp"
 #include "../../../../src/device/cuda/primary_context.cpp"
 #include "../../../../src/device/cuda/spare_events.cpp"
