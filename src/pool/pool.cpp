@@ -270,11 +270,12 @@ Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Addre
     watcher_.tell_malloc(seen);
   }
   look_for_idle_pools(state_.device.raw());
-  return is_shortage(status) ? explain_shortage(status) : status;
+  return is_shortage(status) ? explain_shortage(status, size) : status;
 }
 
-/// Adds to the thread's error where the memory is, and who holds most of it.
-Status Pool::explain_shortage(Status status) {
+/// Adds to the thread's error where the memory is, and who holds most of it, and tells a recording.
+Status Pool::explain_shortage(Status status, uint64_t size) {
+  watcher_.record_failure(size);
   std::string where;
   {
     const Lock lock = state_.look();
