@@ -128,7 +128,8 @@ TEST_F(Sleep, AFreeOfASleepingBlockTakesNoMemoryAndItsAddressesServeOthers) {
   EXPECT_EQ(pool.reserved(), 0u);
 }
 
-/// Its sleep has waited for all work that used it, and nothing may use it asleep. So its free waits for nobody.
+/// Its sleep has waited for all work that used it, and nothing may use it asleep. So its free waits for
+/// nobody.
 TEST_F(Sleep, AFreedBlockIsNotAsleepWhateverStreamFreesIt) {
   constexpr gpupool_stream_t kBusy = 7;
   for (const gpupool_stream_t stream : {gpupool_stream_t{0}, kBusy, kUnknownStream}) {
