@@ -107,11 +107,13 @@ type Stats struct {
 	// Host memory of the pool's own records.
 	MetadataBytes uint64 `json:"metadata_bytes"`
 
-	// Memory that waking will create, because the pool is asleep, or blocks are. It is not part of
-	// reserved_bytes; blocks in it still count as active. This and all below: since 0.2.
+	// Memory that waking will create, because the pool is asleep, or blocks are; a block that sleeps alone
+	// leaves it with its free. It is not part of reserved_bytes; blocks in it still count as active. This and
+	// all below: since 0.2.
 	AsleepBytes uint64 `json:"asleep_bytes"`
 
-	// Page-locked host memory that the pool holds to sleep with.
+	// Page-locked host memory that the pool holds to sleep with. What it saved of a block that was freed
+	// asleep goes with the next wake: to free such memory waits for the device.
 	BackupBytes uint64 `json:"backup_bytes"`
 
 	// How often the pool fell asleep, and woke.

@@ -80,11 +80,12 @@
  *   gpupool_sleep gives a pool's memory back to the device and keeps its blocks: their addresses, streams and
  *   sizes. gpupool_wake gets memory and maps it at the same addresses. Blocks then hold what they held
  *   before; blocks that were dropped may hold anything. Graphs, tensors and pointers stay valid across both;
- *   in between nothing may use them. While a pool is asleep, mallocs fail (GPUPOOL_ERROR_ASLEEP) or wait;
- *   free, record_stream, block_info, statistics and destroy work. A failure leaves the pool either awake or
- *   asleep, and all saved contents as they were. Memory that others hold stays with them: exported chunks,
- *   and registrations for RDMA and NCCL. gpupool_sleep_block does the same with one block of a pool that
- *   stays awake, and gpupool_sleep with a target with as many as it takes. Since 0.2.
+ *   in between nothing may use them. While a pool is asleep, mallocs of a size that they could have awake
+ *   fail (GPUPOOL_ERROR_ASLEEP) or wait; free, record_stream, block_info, statistics and destroy work. A
+ *   failure leaves the pool either awake or asleep, and all saved contents as they were. Memory that others
+ *   hold stays with them: exported chunks, and registrations for RDMA and NCCL. gpupool_sleep_block does
+ *   the same with one block of a pool that stays awake, and gpupool_sleep with a target with as many as it
+ *   takes. Since 0.2.
  *
  * ERRORS
  *   Every call returns a status. A call that succeeds writes its out-parameters; one that fails sets them to
@@ -101,11 +102,12 @@
  * 0.2.
  *
  * PROCESSES
- *   After fork, the child gets GPUPOOL_ERROR_FORKED for every pool that it inherited; it may create new ones
- *   on the simulated device. At exit the library tears nothing down: frees still succeed, and mallocs give
- *   GPUPOOL_ERROR_SHUTTING_DOWN once the driver has gone. The library stays loaded after dlclose. Two copies
- *   of it in one process (in a wheel and in a program, say) do not know each other: each has default pools of
- *   its own, with all of GPUPOOL_LIMIT. Where one finds another, it says so on standard error.
+ *   After fork, the child gets GPUPOOL_ERROR_FORKED from every call on a pool that it inherited, except
+ *   gpupool_stats; it may create new ones on the simulated device. At exit the library tears nothing down:
+ *   frees still succeed, and mallocs give GPUPOOL_ERROR_SHUTTING_DOWN once the driver has gone. The library
+ *   stays loaded after dlclose. Two copies of it in one process (in a wheel and in a program, say) do not
+ *   know each other: each has default pools of its own, with all of GPUPOOL_LIMIT. Where one finds another,
+ *   it says so on standard error.
  *
  * GROWTH
  *   Structs that may grow start with struct_size, which the caller sets to sizeof. The library fills a
@@ -387,9 +389,11 @@ typedef enum gpupool_log_level_t {
 typedef void (*gpupool_log_fn_t)(void* user, int32_t level, const char* message);
 
 /* The pool calls this before a malloc of size bytes fails; attempt counts from 1. Free something and return
- * non-zero to have the malloc tried again, or return 0 to let it fail. It is called on the thread of the
- * malloc with no lock held, and may call any function of this library on any pool. If it destroys the pool
- * itself, the malloc fails with INVALID_ARGUMENT, and the pool ends with it. */
+ * non-zero to have the malloc tried again, or return 0 to let it fail. Since 0.2 the pool asks at most
+ * 100,000 times for one malloc, whatever the handler returns, and a wake that is short asks in the same way.
+ * It is called on the thread of the malloc with no lock held, and may call any function of this library on
+ * any pool. If it destroys the pool itself, the malloc fails with INVALID_ARGUMENT, and the pool ends with
+ * it. */
 typedef int32_t (*gpupool_oom_fn_t)(void* user, gpupool_t* pool, uint64_t size, uint32_t attempt);
 
 /* A sleep calls one of these before a pool's memory goes, and a wake calls one when it is there again: see
@@ -485,7 +489,9 @@ typedef struct gpupool_config_t {
   /* After how many seconds without a malloc the pool gives its cached memory back, as by gpupool_empty, but
    * without a wait: 0.001 to a year, by the device's clock. 0: as GPUPOOL_IDLE says ("30s"), else never; -1:
    * never. Calls on any pool of the process notice it, except mallocs and frees that a thread's cache serves;
-   * with GPUPOOL_IDLE=30s,thread a thread of the library does, though nobody calls. docs/sleep.md. */
+   * with GPUPOOL_IDLE=30s,thread a thread of the library does, though nobody calls. A malloc that
+   * a cache serves counts as made when such a call last came, or when much was last freed to a cache.
+   * docs/sleep.md. */
   double idle_seconds;
 } gpupool_config_t;
 
@@ -592,10 +598,12 @@ typedef struct gpupool_stats_t {
   uint64_t streams;
   /* Host memory of the pool's own records. */
   uint64_t metadata_bytes;
-  /* Memory that waking will create, because the pool is asleep, or blocks are. It is not part of
-   * reserved_bytes; blocks in it still count as active. This and all below: since 0.2. */
+  /* Memory that waking will create, because the pool is asleep, or blocks are; a block that sleeps alone
+   * leaves it with its free. It is not part of reserved_bytes; blocks in it still count as active. This and
+   * all below: since 0.2. */
   uint64_t asleep_bytes;
-  /* Page-locked host memory that the pool holds to sleep with. */
+  /* Page-locked host memory that the pool holds to sleep with. What it saved of a block that was freed
+   * asleep goes with the next wake: to free such memory waits for the device. */
   uint64_t backup_bytes;
   /* How often the pool fell asleep, and woke. */
   uint64_t sleeps;
@@ -840,7 +848,7 @@ GPUPOOL_API gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_
  * CUDA context if it belongs to the device, else the device's primary context.
  * Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,
  * UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,
- * HOST_OUT_OF_MEMORY. */
+ * HOST_OUT_OF_MEMORY, FORKED (this process is a child of one that has used CUDA). */
 GPUPOOL_API gpupool_status_t gpupool_create(const gpupool_config_t* config, gpupool_t** out_pool);
 
 /* Creates a child of a pool, for memory that must stay where it is, such as a graph's. The child has its
@@ -867,21 +875,22 @@ GPUPOOL_API gpupool_status_t gpupool_default_pool(int32_t device, gpupool_t** ou
  * the memory goes when a pool is created after the capture's end; keep that stream until then. In a function
  * that the library calls inside a call on the pool (the log's, a hook, an upstream), it succeeds too, and the
  * memory goes when a pool is created, or when a call fails, after that call has returned.
- * Errors: INVALID_ARGUMENT (destroyed already, or a default pool). */
+ * Errors: INVALID_ARGUMENT (destroyed already, or a default pool), FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_destroy(gpupool_t* pool);
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-/* Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0; a size that no device has
- * gives OUT_OF_MEMORY, however large it is. A cached block costs no driver call. Before the pool fails, it
- * takes idle blocks of other streams, waits for blocks that streams are still using, empties other pools'
- * caches and asks the out-of-memory handler; only these steps may wait for the GPU.
- * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, DRIVER, SHUTTING_DOWN, FORKED, HOST_OUT_OF_MEMORY. */
+/* Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0. A size above 2^46, which
+ * no device has, gives OUT_OF_MEMORY in any pool, be it asleep. A cached block costs no driver call. Before
+ * the pool fails, it takes idle blocks of other streams, waits for blocks that streams are still using,
+ * empties other pools' caches and asks the out-of-memory handler; only these steps may wait for the GPU.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, ASLEEP, DRIVER, SHUTTING_DOWN, FORKED,
+ * HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_malloc(gpupool_t* pool, uint64_t size, gpupool_stream_t stream,
                                             gpupool_ptr_t* out_ptr);
 
 /* As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB. An alignment above 512 may leave a
- * hole of up to as much before the block, which only smaller blocks fill. */
+ * hole of up to as much before the block, which only smaller blocks fill. Errors: as gpupool_malloc. */
 GPUPOOL_API gpupool_status_t gpupool_malloc_aligned(gpupool_t* pool, uint64_t size, uint64_t alignment,
                                                     gpupool_stream_t stream, gpupool_ptr_t* out_ptr);
 
@@ -967,13 +976,14 @@ GPUPOOL_API gpupool_status_t gpupool_synchronize(gpupool_t* pool);
 GPUPOOL_API gpupool_status_t gpupool_empty(gpupool_t* pool, uint64_t* out_released_bytes);
 
 /* Gives cached chunks back, the oldest first, until reserved is at most target_bytes or nothing more can
- * be given back. Waits as gpupool_empty does. out_released_bytes may be NULL. */
+ * be given back. Waits as gpupool_empty does. out_released_bytes may be NULL. Errors: as gpupool_empty. */
 GPUPOOL_API gpupool_status_t gpupool_trim(gpupool_t* pool, uint64_t target_bytes,
                                           uint64_t* out_released_bytes);
 
 /* Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out. If it
  * cannot get all, it keeps what it got; of more than the device has in all, a vmm pool takes nothing.
- * Errors: OVER_LIMIT, OUT_OF_MEMORY (so too for more than any device has), DRIVER, SHUTTING_DOWN, FORKED. */
+ * Errors: OVER_LIMIT, OUT_OF_MEMORY (for more than 2^46 bytes in any pool, as by gpupool_malloc), ASLEEP,
+ * INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN), DRIVER, SHUTTING_DOWN, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_bytes, gpupool_stream_t stream);
 
 /* Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces what gpupool_create or an
@@ -981,14 +991,14 @@ GPUPOOL_API gpupool_status_t gpupool_reserve(gpupool_t* pool, uint64_t target_by
  * GPUPOOL_CAP, as they are now; since 0.2 for every pool but pinned ones) or of a group still holds. Cached
  * memory above the new limit is given back, as by gpupool_trim.
  * Errors: INVALID_ARGUMENT (not in (0, 1], NaN; nonsense in the environment); OVER_LIMIT (live blocks hold
- * more: nothing changes). */
+ * more: nothing changes); FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_set_fraction(gpupool_t* pool, double fraction);
 
-/* The same in bytes; 0 takes the pool's own limit away. */
+/* The same in bytes; 0 takes the pool's own limit away. Errors as above. */
 GPUPOOL_API gpupool_status_t gpupool_set_limit(gpupool_t* pool, uint64_t limit_bytes);
 
 /* Sets the handler that the pool asks before a malloc fails; fn NULL: none. When the call returns, the old
- * handler may still be running on another thread. */
+ * handler may still be running on another thread. Errors: FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_set_oom_handler(gpupool_t* pool, gpupool_oom_fn_t fn, void* user);
 
 /* ---- sleep: giving all memory back, and keeping the addresses ------------------------------------- */
@@ -1113,20 +1123,20 @@ GPUPOOL_API gpupool_status_t gpupool_set_sleep_hooks(gpupool_t* pool, gpupool_sl
  * FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_allow_sleep(gpupool_t* pool, const gpupool_sleep_options_t* options);
 
-/* Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2. */
+/* Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2. Errors: FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_sleep_state(gpupool_t* pool, gpupool_sleep_state_t* out_state);
 
 /* Names a pool, for gpupool_sleep_tag, messages and the report; NULL or "": no name. At most 63 bytes;
  * copied. Since 0.2.
- * Errors: INVALID_ARGUMENT. */
+ * Errors: INVALID_ARGUMENT, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_set_name(gpupool_t* pool, const char* name);
 
-/* The pool's name, "" without one, written as by gpupool_report. Since 0.2. */
+/* The pool's name, "" without one, written as by gpupool_report. Since 0.2. Errors: FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_name(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 
 /* Marks a block (1), so that GPUPOOL_SLEEP_MODE_DROP saves its contents all the same, or takes the mark back
  * (0). The mark goes with the block. The free of a marked block takes the pool's lock. Since 0.2.
- * Errors: UNKNOWN_POINTER, INVALID_ARGUMENT. */
+ * Errors: UNKNOWN_POINTER, INVALID_ARGUMENT, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_set_keep(gpupool_t* pool, gpupool_ptr_t ptr, int32_t keep);
 
 /* Gets page-locked host memory to save `bytes` with, ahead of the first sleep, and keeps it until it is
@@ -1139,7 +1149,8 @@ GPUPOOL_API gpupool_status_t gpupool_prepare_backup(gpupool_t* pool, uint64_t by
 /* Says where the saved contents of a sleeping block are: *out_bytes of them from ptr on; ptr may point
  * anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes next
  * in the block. Valid until the block is freed, or it or the pool is woken. Since 0.2.
- * Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (what is at ptr is not asleep, or dropped). */
+ * Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (what is at ptr is not asleep, or dropped),
+ * FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, const void** out_data,
                                             uint64_t* out_bytes);
 
@@ -1147,7 +1158,7 @@ GPUPOOL_API gpupool_status_t gpupool_backup(gpupool_t* pool, gpupool_ptr_t ptr, 
  * point anywhere inside the block. Unlike the pointer of gpupool_backup, a copy is safe from a free of the
  * block or a wake on another thread: the call fails if one comes before it is done. Since 0.2. Errors:
  * UNKNOWN_POINTER (not in a live block), UNAVAILABLE (some of it is not asleep, or dropped), INVALID_ARGUMENT
- * (data is NULL, or the block ends earlier). After an error data may hold anything. */
+ * (data is NULL, or the block ends earlier), FORKED. After an error data may hold anything. */
 GPUPOOL_API gpupool_status_t gpupool_read_backup(gpupool_t* pool, gpupool_ptr_t ptr, void* data,
                                                  uint64_t bytes);
 
@@ -1232,14 +1243,14 @@ GPUPOOL_API gpupool_status_t gpupool_import_close(gpupool_t* pool, gpupool_ptr_t
  * Errors: INVALID_ARGUMENT. */
 GPUPOOL_API gpupool_status_t gpupool_stats(gpupool_t* pool, gpupool_stats_t* stats);
 
-/* Sets every peak to the current value. */
+/* Sets every peak to the current value. Errors: FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_reset_peaks(gpupool_t* pool);
 
 /* Lists what is mapped and what is in it: segments and blocks sorted by address. While other threads allocate
  * and free, the list is not of one moment: each entry was so during the call, what did not change is listed
  * once, and no two entries overlap. Writes at most the capacities and sets the counts to what there is;
  * capacity 0 (with NULL) only counts. The sizes are sizeof(gpupool_segment_t) and sizeof(gpupool_block_t).
- * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
+ * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t* segments,
                                               size_t segment_size, size_t segment_capacity,
                                               size_t* out_segment_count, gpupool_block_t* blocks,
@@ -1249,11 +1260,11 @@ GPUPOOL_API gpupool_status_t gpupool_snapshot(gpupool_t* pool, gpupool_segment_t
 /* Explains in words where the pool's memory is, a fact a line: limit, live, cached, largest free range, what
  * waits for streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero
  * (text may be NULL with capacity 0). Sets *out_length to the length of the whole text without the zero;
- * out_length may be NULL. */
+ * out_length may be NULL. Errors: FORKED, HOST_OUT_OF_MEMORY. */
 GPUPOOL_API gpupool_status_t gpupool_report(gpupool_t* pool, char* text, size_t capacity, size_t* out_length);
 
 /* Checks every promise that the pool's records make to each other. Slow; for tests.
- * Errors: INTERNAL, with what is wrong in gpupool_last_error. */
+ * Errors: INTERNAL, with what is wrong in gpupool_last_error; FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_validate(gpupool_t* pool);
 
 /* Sets the debug modes of the pools that are created from now on, except children. modes is a list with
@@ -1277,7 +1288,7 @@ GPUPOOL_API gpupool_status_t gpupool_set_debug(const char* modes);
  * end of a block, or after its free. Describes the last findings in words in text, as gpupool_report does.
  * Each also goes to the log as an error, or to standard error if the log is off. out_count may be NULL. A
  * pool without debug modes has no findings. Since 0.2.
- * Errors: DRIVER, HOST_OUT_OF_MEMORY. */
+ * Errors: DRIVER, HOST_OUT_OF_MEMORY, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_check(gpupool_t* pool, uint64_t* out_count, char* text, size_t capacity);
 
 /* Sets what work may do with a block from now on. With GPUPOOL_ACCESS_READ a write to it is a fault of the
@@ -1287,7 +1298,7 @@ GPUPOOL_API gpupool_status_t gpupool_check(gpupool_t* pool, uint64_t* out_count,
  * granules of 2 MiB that is aligned to as much never shares one; elsewhere it depends. A pool with such
  * blocks cannot sleep. Since 0.2.
  * Errors: UNKNOWN_POINTER, UNSUPPORTED (not a vmm pool; the block shares a chunk, or is asleep), DRIVER,
- * INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
+ * INVALID_ARGUMENT, HOST_OUT_OF_MEMORY, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_protect(gpupool_t* pool, gpupool_ptr_t ptr, gpupool_access_t access);
 
 /* Says in words what is or was at an address, in any pool of this process: the block, how far into it the
@@ -1313,7 +1324,7 @@ GPUPOOL_API gpupool_status_t gpupool_tag_pop(void);
  * what gpupool_set_sampling says, and at most 64 MiB. So large holders are always listed, and their bytes are
  * within a few per cent. Writes at most the capacity and sets the count to what there is; capacity 0 (with
  * NULL) only counts. holder_size is sizeof(gpupool_holder_t). Since 0.2.
- * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY. */
+ * Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, size_t holder_size,
                                              size_t holder_capacity, size_t* out_holder_count);
 
@@ -1358,21 +1369,22 @@ GPUPOOL_API gpupool_status_t gpupool_mark(const char* text);
 GPUPOOL_API gpupool_status_t gpupool_stream_create(gpupool_t* pool, gpupool_stream_t* out_stream);
 
 /* Releases the stream from this pool (gpupool_release_stream) and destroys it. Other pools that have seen
- * it must release it first. */
+ * it must release it first. Errors: as gpupool_release_stream. */
 GPUPOOL_API gpupool_status_t gpupool_stream_destroy(gpupool_t* pool, gpupool_stream_t stream);
 
-/* Waits until the stream has done all work queued on it. */
+/* Waits until the stream has done all work queued on it. Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN),
+ * DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_stream_synchronize(gpupool_t* pool, gpupool_stream_t stream);
 
 /* Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory must
  * stay valid until the stream has passed. Between two devices, enable access first (gpupool_enable_peer): on
  * CUDA this is cuMemcpyAsync, and CUDA does not document that it reaches mapped memory without access.
- * Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT. */
+ * Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_copy(gpupool_t* pool, gpupool_ptr_t destination, gpupool_ptr_t source,
                                           uint64_t size, gpupool_stream_t stream);
 
 /* Queues a fill of size bytes with value (its low 8 bits) on stream. A simulated device without data checks
- * the access and writes nothing. */
+ * the access and writes nothing. Errors: as gpupool_copy. */
 GPUPOOL_API gpupool_status_t gpupool_fill(gpupool_t* pool, gpupool_ptr_t destination, uint32_t value,
                                           uint64_t size, gpupool_stream_t stream);
 

@@ -140,6 +140,7 @@ Status Pool::malloc(uint64_t size, uint64_t alignment, Stream stream, Address& a
 
 /// Ends a malloc that may have raised a peak, or that is watched.
 [[gnu::noinline]] Status Pool::raise_peak(ThreadCache& cache, Range& block, Address& address) {
+  idle_.begin_anew();
   const bool due = cache.counters.raise(group_of(block.size));
   WatchedCall seen;
   watcher_.see_malloc(cache, block, seen);
@@ -204,6 +205,7 @@ Status Pool::free(Address address, Stream stream) {
   const StreamUser user(lane.stream);
   (void)free_cached(block, tag, group_of(block.size), block.size);
   Lock lock = state_.look();
+  idle_.note_cached();
   const Streams::Pace pace = state_.streams.pace_of(user);
   if (pace.gives) {
     reclaimer_.drain_lane(lock, cache, user.stream());
@@ -259,19 +261,21 @@ bool Pool::free_watched(Address address, Stream stream) {
 Status Pool::malloc_slow(uint64_t size, uint64_t alignment, Stream stream, Address& address) {
   const StreamUser user(stream);
   Status status = kSuccess;
+  idle_.begin_anew();
   if (debugger_ != nullptr) {
     status = debugger_->malloc(size, alignment, user, address);
   } else {
     WatchedCall seen;
     status = slow_malloc_.malloc(size, alignment, user, address, seen);
     watcher_.tell_malloc(seen);
-    look_for_idle_pools(state_.device.raw());
   }
-  return is_shortage(status) ? explain_shortage(status) : status;
+  look_for_idle_pools(state_.device.raw());
+  return is_shortage(status) ? explain_shortage(status, size) : status;
 }
 
-/// Adds to the thread's error where the memory is, and who holds most of it.
-Status Pool::explain_shortage(Status status) {
+/// Adds to the thread's error where the memory is, and who holds most of it, and tells a recording.
+Status Pool::explain_shortage(Status status, uint64_t size) {
+  watcher_.record_failure(size);
   std::string where;
   {
     const Lock lock = state_.look();
@@ -300,8 +304,8 @@ void Pool::close_cache(ThreadCache* cache) noexcept {
 Status Pool::free_slow(Address address, Stream stream) {
   if (stream == kLegacyStream) return free(address, 0);
   if (free_watched(address, stream)) return kSuccess;
-  if (debugger_ != nullptr) return debugger_->free(address, StreamUser(stream));
   look_for_idle_pools(state_.device.raw());
+  if (debugger_ != nullptr) return debugger_->free(address, StreamUser(stream));
   const Lock lock = enter();
   return slow_free_.free(address, StreamUser(stream));
 }
@@ -366,7 +370,6 @@ bool Pool::release_if_idle(uint64_t most) {
     if (!idle_.is_due()) return false;
   }
   if (capacity_.release_unasked(most, "idle") != 0) return true;
-  const Lock lock = state_.look();
   idle_.begin_anew();
   return false;
 }

@@ -133,8 +133,14 @@ class Pool {
 
   /// Takes note of a recording that has begun or ended, or of a new distance of samples.
   void watch_anew() {
-    const Lock lock = enter();
-    watcher_.watch_anew();
+    std::vector<Entry> events;
+    {
+      const Lock lock = enter();
+      events = watcher_.watch_anew();
+    }
+    for (const Entry& event : events) Recorder::write(event);
+    // Last: an event is no earlier than the one before, and a free may come meanwhile.
+    for (const Entry& event : events) Recorder::write_names(event);
   }
 
   // ---- for other pools, of this process and of others
@@ -203,7 +209,7 @@ class Pool {
   Status free_slow(Address address, Stream stream);
   bool free_watched(Address address, Stream stream);
   void open_cache();
-  Status explain_shortage(Status status);
+  Status explain_shortage(Status status, uint64_t size);
 
   PoolState state_;
   bool is_ending_ = false;

@@ -345,6 +345,7 @@ void Recorder::write_names(const Entry& event) noexcept {
 }
 
 void Recorder::mark(const char* text) noexcept {
+  const auto no_change = begin_change();
   (void)append_text(EventKind::mark, generation(), 0, text, std::strlen(text));
 }
 

@@ -92,7 +92,7 @@ class Recorder {
     if (time >= due_.load(std::memory_order_relaxed)) [[unlikely]]
       take_turn();
   }
-  /// A malloc has failed: a ring keeps what it has.
+  /// A malloc has failed: a ring keeps what it has. Within a change, in which the failure was written.
   static void keep_failure() noexcept;
   /// The next turn_if_due() asks.
   static void ask_again() noexcept { due_.store(0, std::memory_order_relaxed); }
@@ -104,6 +104,9 @@ class Recorder {
     if ((event.tag | event.stack) != 0) write_names(event);
     write(event);
   }
+  static void write_names(const Entry& event) noexcept;
+  /// Waits while a ring's file makes way: what is rare and tells all that the program wants known must not
+  /// fall between two files. Call it with no lock held.
   static void mark(const char* text) noexcept;
   /// False: the file has no room for it now.
   static bool name_pool(uint32_t generation, uint64_t pool, const char* text) noexcept;
@@ -118,7 +121,6 @@ class Recorder {
 
  private:
   [[gnu::cold]] static void take_turn() noexcept;
-  static void write_names(const Entry& event) noexcept;
 
   static std::atomic<uint32_t> generation_;
   static std::atomic<bool> by_processor_;

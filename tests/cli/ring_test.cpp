@@ -6,13 +6,16 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cli/recording/live.hpp"
 #include "cli/recording/recording.hpp"
-#include "gpupool/gpupool.h"
+#include "pool/pool_under_test.hpp"
 #include "support/own_folder.hpp"
 
 namespace gpupool::cli {
@@ -47,24 +50,11 @@ ino_t number_of(const std::string& path) {
 
 class Ring : public testing::Test {
  protected:
-  void SetUp() override {
-    gpupool_sim_config_t sim{};
-    sim.struct_size = sizeof sim;
-    sim.data = 2;
-    ASSERT_EQ(gpupool_sim_configure(0, &sim), GPUPOOL_SUCCESS);
-    gpupool_config_t config;
-    ASSERT_EQ(gpupool_config_init(&config, sizeof config), GPUPOOL_SUCCESS);
-    config.backend = GPUPOOL_BACKEND_SIM;
-    ASSERT_EQ(gpupool_create(&config, &pool_), GPUPOOL_SUCCESS);
+  Ring() {
+    pool_test::configure_device(0, 2);
+    config_.backend = GPUPOOL_BACKEND_SIM;
+    config_.limit_bytes = 64 * pool_test::kMiB;
   }
-  void TearDown() override { EXPECT_EQ(gpupool_destroy(pool_), GPUPOOL_SUCCESS); }
-
-  gpupool_ptr_t take(uint64_t bytes) {
-    gpupool_ptr_t block = 0;
-    EXPECT_EQ(gpupool_malloc(pool_, bytes, 0, &block), GPUPOOL_SUCCESS);
-    return block;
-  }
-  void give(gpupool_ptr_t block) { EXPECT_EQ(gpupool_free(pool_, block, 0), GPUPOOL_SUCCESS); }
 
   /// Keeps the ring's other file, if it is another than before.
   void keep_part() {
@@ -77,7 +67,7 @@ class Ring : public testing::Test {
 
   OwnFolder folder_;
   std::string path_ = folder_.path() / "ring.gpt";
-  gpupool_t* pool_ = nullptr;
+  gpupool_config_t config_ = pool_test::empty_config();
   ino_t kept_ = 0;
   std::vector<std::string> parts_;
 };
@@ -86,6 +76,7 @@ class Ring : public testing::Test {
 TEST_F(Ring, each_file_of_many_is_whole_by_itself) {
   constexpr size_t kThreads = 4;
   constexpr size_t kParts = 60;
+  pool_test::PoolUnderTest pool(config_);
   std::array<std::atomic<gpupool_ptr_t>, 997> places{};
   std::atomic<bool> is_over{false};
   ASSERT_EQ(gpupool_record_start((path_ + ",last=1MiB").c_str(), 0), GPUPOOL_SUCCESS);
@@ -95,8 +86,8 @@ TEST_F(Ring, each_file_of_many_is_whole_by_itself) {
       uint64_t pick = number + 1;
       while (!is_over.load(std::memory_order_relaxed)) {
         pick = pick * 6364136223846793005 + 1442695040888963407;
-        const gpupool_ptr_t mine = pick >> 62 != 0 ? take(512 * (1 + (pick >> 40) % 40)) : 0;
-        give(places[(pick >> 33) % places.size()].exchange(mine));
+        const gpupool_ptr_t mine = pick >> 62 != 0 ? pool.malloc(512 * (1 + (pick >> 40) % 40)) : 0;
+        pool.free(places[(pick >> 33) % places.size()].exchange(mine));
         if (number != 0) continue;
         keep_part();
         if (parts_.size() == kParts) is_over.store(true);
@@ -105,9 +96,88 @@ TEST_F(Ring, each_file_of_many_is_whole_by_itself) {
   }
   for (std::thread& thread : threads) thread.join();
   ASSERT_EQ(gpupool_record_stop(), GPUPOOL_SUCCESS);
-  for (auto& place : places) give(place.load());
+  for (auto& place : places) pool.free(place.load());
   check_whole(path_, 0);
   for (const std::string& part : parts_) check_whole(part, kThreads);
+}
+
+/// Marks and failures are rare, and what a program wants known: none falls between two files.
+TEST_F(Ring, each_mark_and_each_failure_is_in_one_file) {
+  constexpr size_t kParts = 60;
+  constexpr uint64_t kTooLarge = 65 * pool_test::kMiB;
+  pool_test::PoolUnderTest pool(config_);
+  std::atomic<bool> is_over{false};
+  ASSERT_EQ(gpupool_record_start((path_ + ",last=1MiB").c_str(), 0), GPUPOOL_SUCCESS);
+  // The first failure ends a file of its own.
+  EXPECT_EQ(pool.try_malloc(kTooLarge), GPUPOOL_ERROR_OVER_LIMIT);
+  uint64_t marks = 0;
+  std::thread marker([&] {
+    for (; !is_over.load(); ++marks) {
+      EXPECT_EQ(gpupool_mark(std::to_string(marks).c_str()), GPUPOOL_SUCCESS);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  uint64_t failures = 1;
+  std::thread failer([&] {
+    for (; !is_over.load(); ++failures) {
+      EXPECT_EQ(pool.try_malloc(kTooLarge + failures), GPUPOOL_ERROR_OVER_LIMIT);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  while (parts_.size() < kParts) {
+    pool.free(pool.malloc(512));
+    keep_part();
+  }
+  is_over.store(true);
+  marker.join();
+  failer.join();
+  ASSERT_EQ(gpupool_record_stop(), GPUPOOL_SUCCESS);
+  parts_.push_back(path_);
+  parts_.push_back(path_ + ".oom");
+  std::set<std::string> marked;
+  std::set<uint64_t> failed;
+  for (const std::string& part : parts_) {
+    const Recording recording = read_recording(part);
+    marked.insert(recording.marks.begin(), recording.marks.end());
+    for (const Happened& event : recording.events) {
+      if (event.kind == Kind::failed) failed.insert(event.bytes);
+    }
+  }
+  EXPECT_EQ(marked.size(), marks);
+  EXPECT_EQ(failed.size(), failures);
+}
+
+/// The tag and the call site of a large block last through all files, however long ago its malloc was.
+TEST_F(Ring, large_blocks_keep_their_tags_and_sites) {
+  constexpr size_t kParts = 4;
+  pool_test::PoolUnderTest pool(config_);
+  ASSERT_EQ(gpupool_tag_push("before"), GPUPOOL_SUCCESS);
+  const gpupool_ptr_t before = pool.malloc(8 * pool_test::kMiB);
+  ASSERT_EQ(gpupool_tag_pop(), GPUPOOL_SUCCESS);
+  ASSERT_EQ(gpupool_record_start((path_ + ",last=1MiB").c_str(), GPUPOOL_RECORD_NATIVE_STACKS),
+            GPUPOOL_SUCCESS);
+  ASSERT_EQ(gpupool_tag_push("weights"), GPUPOOL_SUCCESS);
+  const gpupool_ptr_t weights = pool.malloc(16 * pool_test::kMiB);
+  ASSERT_EQ(gpupool_tag_pop(), GPUPOOL_SUCCESS);
+  while (parts_.size() < kParts) {
+    pool.free(pool.malloc(512));
+    keep_part();
+  }
+  ASSERT_EQ(gpupool_record_stop(), GPUPOOL_SUCCESS);
+  const Recording recording = read_recording(path_);
+  std::map<uint64_t, Happened> found;
+  for (const Happened& event : recording.events) {
+    if (event.kind == Kind::have) found[event.address] = event;
+  }
+  ASSERT_EQ(found.count(before), 1U);
+  ASSERT_EQ(found.count(weights), 1U);
+  EXPECT_EQ(recording.tag(found[before].tag), "before");
+  EXPECT_EQ(recording.tag(found[weights].tag), "weights");
+  for (const gpupool_ptr_t block : {before, weights}) {
+    EXPECT_NE(found[block].stack, 0U);
+    EXPECT_EQ(recording.stacks.count(found[block].stack), 1U);
+    pool.free(block);
+  }
 }
 
 }  // namespace

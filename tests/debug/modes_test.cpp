@@ -234,6 +234,18 @@ struct FreedAndInUse {
   PoolUnderTest& pool_;
 };
 
+/// A recorded block is mapped until the other stream has passed too, and no longer: the pool looks at each
+/// call, though every block has a mapping of its own and no heap is asked.
+TEST_F(Debug, AFenceGoesOnceRecordedStreamsHavePassedToo) {
+  ASSERT_TRUE(ok(gpupool_set_debug("fence")));
+  PoolUnderTest pool(config_with());
+  for (int i = 0; i < 100; ++i) {
+    const FreedAndInUse freed(pool, 4 * kMiB);  // a fault of the device if it had gone already
+    EXPECT_TRUE(ok(gpupool_stream_synchronize(pool, freed.streams[1])));
+  }
+  EXPECT_LE(pool.stats().all.reserved_bytes.peak, 12 * kMiB);
+}
+
 // What a mode queues when it sees a free block is work that the memory waits for once more.
 
 TEST_F(Debug, EmptyingLeavesNothingWhateverTheModeHasQueued) {

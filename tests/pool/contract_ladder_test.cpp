@@ -336,5 +336,31 @@ TEST_P(WaitingLadder, WaitsForFreedBlocksBeforeFailing) {
   pool.free(block, home);
 }
 
+// On one kind of pool, since it takes a while.
+TEST(LadderOfAHandlerThatAlwaysSaysYes, Ends) {
+  constexpr uint64_t kMostAttempts = 100'000;  // as the header says
+  gpupool_config_t config = empty_config();
+  config.backend = GPUPOOL_BACKEND_SIM;
+  config.limit_bytes = 64 * kMiB;
+  PoolUnderTest pool(config);
+  uint64_t asked = 0;
+  const gpupool_oom_fn_t yes = [](void* user, gpupool_t*, uint64_t, uint32_t) {
+    return ++*static_cast<uint64_t*>(user) <= kMostAttempts ? 1 : 0;  // else the test might not end
+  };
+  ASSERT_TRUE(ok(gpupool_set_oom_handler(pool, yes, &asked)));
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, pool.try_malloc(65 * kMiB)));
+  EXPECT_EQ(asked, kMostAttempts);
+  // So does a wake, which asks it too.
+  const gpupool_ptr_t block = pool.malloc(32 * kMiB);
+  ASSERT_TRUE(ok(gpupool_sleep(pool, nullptr, nullptr)));
+  ASSERT_TRUE(ok(gpupool_set_limit(pool, 16 * kMiB)));
+  asked = 0;
+  EXPECT_TRUE(refused(GPUPOOL_ERROR_OVER_LIMIT, gpupool_wake(pool, nullptr, nullptr)));
+  EXPECT_EQ(asked, kMostAttempts);
+  ASSERT_TRUE(ok(gpupool_set_limit(pool, 64 * kMiB)));
+  ASSERT_TRUE(ok(gpupool_wake(pool, nullptr, nullptr)));
+  pool.free(block);
+}
+
 }  // namespace
 }  // namespace pool_test

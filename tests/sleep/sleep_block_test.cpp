@@ -128,18 +128,57 @@ TEST_F(Sleep, AFreeOfASleepingBlockTakesNoMemoryAndItsAddressesServeOthers) {
   EXPECT_EQ(pool.reserved(), 0u);
 }
 
-TEST_F(Sleep, ASleepingBlockThatOtherStreamsUseIsFreedOnceTheyHavePassed) {
+/// Its sleep has waited for all work that used it, and nothing may use it asleep. So its free waits for
+/// nobody.
+TEST_F(Sleep, AFreedBlockIsNotAsleepWhateverStreamFreesIt) {
+  constexpr gpupool_stream_t kBusy = 7;
+  for (const gpupool_stream_t stream : {gpupool_stream_t{0}, kBusy, kUnknownStream}) {
+    for (const bool is_recorded : {false, true}) {
+      PoolUnderTest pool(small_chunks());
+      pool.free(pool.malloc(kMiB, kBusy), kBusy);  // a stream that the pool has seen
+      const gpupool_ptr_t before = pool.malloc(3 * kMiB);
+      const gpupool_ptr_t block = pool.malloc(9 * kMiB);
+      if (is_recorded) pool.record_stream(block, kBusy);
+      sleep_block(pool, block);
+      ASSERT_TRUE(ok(gpupool_sim_work(kDevice, kBusy, 0, 0, 1'000'000)));
+      pool.free(block, stream);
+      EXPECT_EQ(pool.stats().asleep_bytes, 0u) << stream << is_recorded;
+      pool.validate();
+      // Nothing is left to wake but the host's memory.
+      EXPECT_EQ(wake(pool).created_bytes, 0u);
+      EXPECT_EQ(pool.stats().backup_bytes, 0u) << stream << is_recorded;
+      pool.free(before);
+    }
+  }
+}
+
+/// So is one that is freed in a sleeping pool: the wake creates no memory for it.
+TEST_F(Sleep, AWakeCreatesNothingForWhatWasFreedAsleep) {
+  constexpr gpupool_stream_t kBusy = 7;
+  for (const gpupool_stream_t stream : {gpupool_stream_t{0}, kBusy, kUnknownStream}) {
+    PoolUnderTest pool(small_chunks());
+    pool.free(pool.malloc(kMiB, kBusy), kBusy);
+    const gpupool_ptr_t block = pool.malloc(8 * kMiB);
+    const gpupool_ptr_t alone = pool.malloc(8 * kMiB);
+    sleep_block(pool, alone);
+    fall_asleep(pool);
+    ASSERT_TRUE(ok(gpupool_sim_work(kDevice, kBusy, 0, 0, 1'000'000)));
+    pool.free(block, stream);
+    pool.free(alone, stream);
+    EXPECT_EQ(wake(pool).created_bytes, 0u) << stream;
+    EXPECT_EQ(pool.stats().asleep_bytes, 0u);
+    EXPECT_EQ(pool.stats().backup_bytes, 0u);
+  }
+}
+
+TEST_F(Sleep, AWakeByTagFreesWhatAFreedBlockHadSaved) {
   PoolUnderTest pool(small_chunks());
+  ASSERT_TRUE(ok(gpupool_set_name(pool, "weights")));
   const gpupool_ptr_t block = pool.malloc(8 * kMiB);
-  ASSERT_TRUE(ok(gpupool_record_stream(pool, block, 7)));
   sleep_block(pool, block);
-  ASSERT_TRUE(ok(gpupool_sim_work(kDevice, 7, 0, 0, 1'000'000)));
   pool.free(block);
-  pool.validate();
-  EXPECT_EQ(pool.stats().asleep_bytes, 8 * kMiB);  // it waits for stream 7
-  EXPECT_TRUE(ok(gpupool_synchronize(pool)));
-  EXPECT_EQ(pool.stats().asleep_bytes, 0u);
-  pool.validate();
+  ASSERT_TRUE(ok(gpupool_wake_tag("weights", nullptr, nullptr)));
+  EXPECT_EQ(pool.stats().backup_bytes, 0u);
 }
 
 TEST_F(Sleep, TheWholePoolSleepsAndWakesOverSleepingBlocks) {

@@ -168,7 +168,7 @@ test("streams", async () => {
 test("a handler or a hook that returns a promise is refused", async () => {
   const pool = new Pool({ limit: "64MiB" });
   let asked = 0;
-  // A program in which this fails asks for ever.
+  // A program in which this fails asks again and again.
   pool.setOomHandler(async () => ++asked < 100);
   const refused = (what) => ({ name: "TypeError", message: new RegExp(`^the ${what} returned a promise`) });
   assert.throws(() => pool.malloc(65 * MIB), refused("out-of-memory handler"));

@@ -93,7 +93,7 @@ Status Debugger::allocate_fenced(uint64_t size, uint64_t alignment, StreamUser u
   StreamState* state = nullptr;
   if (const Status status = pool_.streams.find(user, state); status != kSuccess) return status;
   if (pool_.captures.note(*state, user)) return GPUPOOL_ERROR_UNAVAILABLE;
-  fences_.sweep();
+  sweep();
   Range* block = nullptr;
   const Status status = fences_.allocate(*state, allocated_size(size), alignment, block);
   if (is_shortage(status)) ++unfenced_;
@@ -172,9 +172,8 @@ Status Debugger::free(Address address, const StreamUser& user) {
     const bool is_captured = was_live && is_of_graph(*life);
     // The record may go with the block. It stays if the free fails.
     status = slow_free_.free(address, user);
-    // Fences go as soon as their stream has passed.
     pool_.streams.leave_event_now(user);
-    fences_.sweep();
+    sweep();
     if (status != kSuccess && was_live) life->died_ns = 0;
     if (status == kSuccess && was_live) close_block(before, is_captured);
     found = findings_.collect();
@@ -233,6 +232,13 @@ void Debugger::take(Range& block) noexcept {
     quarantine_.make_room([this](Range& oldest) { allow_reuse(oldest); });
 }
 
+/// Fences go as soon as their streams have passed, those of recorded streams too: a malloc of a fenced block
+/// asks no heap, which would look.
+void Debugger::sweep() noexcept {
+  reclaimer_.settle_pending();
+  fences_.sweep();
+}
+
 /// Lets the block's memory be handed out again.
 void Debugger::allow_reuse(Range& block) noexcept {
   history_.move_to_gone(block.address);
@@ -253,7 +259,7 @@ bool Debugger::release(bool all) noexcept {
 bool Debugger::may_guard() noexcept {
   constexpr uint64_t kParts = 2000;
   constexpr uint64_t kFirst = 1'000'000;
-  fences_.sweep();
+  sweep();
   const uint64_t elapsed = pool_.device.age_ns();
   return fences_.count() < kMostGuards && guard_ns_ < kFirst + elapsed / kParts;
 }

@@ -81,6 +81,7 @@ class Debugger final : public Keeper {
   Status tell_story_of(Address address, Status status);
   void wait_for_work();
   void close_block(const BlockRecord& life, bool is_captured) noexcept;
+  void sweep() noexcept;
   void allow_reuse(Range& block) noexcept;
   bool may_guard() noexcept;
   bool look_at_lives(Address& from) noexcept;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/request/idle.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "pool/memory/pool_state.hpp"
 
@@ -19,18 +21,30 @@ uint64_t Idle::mallocs() const noexcept {
   return sum;
 }
 
+void Idle::begin_anew() noexcept {
+  if (pool_.options.idle_ns != 0) since_.store(pool_.device.age_ns(), std::memory_order_relaxed);
+}
+
+void Idle::note_cached() noexcept {
+  if (pool_.options.idle_ns != 0 && find_new(pool_.device.age_ns())) begin_anew();
+}
+
 bool Idle::is_due() noexcept {
   if (pool_.options.idle_ns == 0) return false;
   const uint64_t now = pool_.device.age_ns();
-  if (const uint64_t count = mallocs(); count != mallocs_) {
-    mallocs_ = count;
-    since_ = now;
-  }
-  return now - since_ >= pool_.options.idle_ns && pool_.ledger.used() != 0 && pool_.gate.is_awake();
+  const uint64_t before = looked_;
+  uint64_t since = since_.load(std::memory_order_relaxed);
+  // If a malloc has noted a later time meanwhile, that stays.
+  if (find_new(now) && since < before && since_.compare_exchange_strong(since, before)) since = before;
+  return now - std::min(now, since) >= pool_.options.idle_ns && pool_.ledger.used() != 0 &&
+         pool_.gate.is_awake();
 }
 
-void Idle::begin_anew() noexcept {
-  since_ = pool_.device.age_ns();
+/// Looks, and says whether there were mallocs since the last look.
+bool Idle::find_new(uint64_t now) noexcept {
+  looked_ = now;
+  const uint64_t before = std::exchange(mallocs_, mallocs());
+  return mallocs_ != before;
 }
 
 void expect_idle_pools(LookForIdle look) noexcept {

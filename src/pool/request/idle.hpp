@@ -3,9 +3,13 @@
 //
 // A malloc that a thread's cache serves looks at no clock and tells nobody. So calls that take a pool's lock
 // anyway also look whether any pool of the process has become idle, a few times a second; a thread of the
-// library's own does, where that is asked for. A pool counts as idle since the look that found no new malloc.
+// library's own does, where that is asked for. A pool counts as idle since its last malloc of which the time
+// is known: one that took the long way, or whatever caches served before much was freed to them. Mallocs
+// that only a count tells of were made at the last look at the earliest, and count as made then: else the
+// first look after a quiet hour would take them for new.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace gpupool::internal {
@@ -13,24 +17,29 @@ namespace gpupool::internal {
 class Device;
 struct PoolState;
 
-/// Of one pool; guarded by its lock.
+/// Of one pool; guarded by its lock, except where it says otherwise.
 class Idle {
  public:
   explicit Idle(PoolState& pool) noexcept : pool_(pool) {}
   Idle(const Idle&) = delete;
   Idle& operator=(const Idle&) = delete;
 
+  /// The time begins anew: a malloc is made, or nothing more can be released now. Needs no lock, and costs
+  /// nothing where the pool has no idle time.
+  void begin_anew() noexcept;
+  /// Mallocs that caches have served since the last look or call, if any, are as good as made now.
+  void note_cached() noexcept;
   /// Whether the pool has memory, and has handed none out for as long as its options say.
   bool is_due() noexcept;
-  /// Nothing more can be released now: the time begins anew.
-  void begin_anew() noexcept;
 
  private:
   uint64_t mallocs() const noexcept;
+  bool find_new(uint64_t now) noexcept;
 
   PoolState& pool_;
-  uint64_t mallocs_ = 0;  // at the last look
-  uint64_t since_ = 0;    // the device's time when they had last changed
+  uint64_t mallocs_ = 0;             // that were counted at the last look
+  uint64_t looked_ = 0;              // when that was, by the device's clock
+  std::atomic<uint64_t> since_ = 0;  // the last malloc was made then or a little later
 };
 
 /// A look locks each cache of each pool once.

@@ -33,7 +33,7 @@ constinit thread_local Asked asked;
 bool OomHandler::ask(PoolLock& lock, uint64_t bytes, uint32_t attempt) {
   const gpupool_oom_fn_t fn = fn_;
   void* user = user_;
-  if (fn == nullptr || !asked.may_ask(this)) return false;
+  if (fn == nullptr || attempt > kMostAttempts || !asked.may_ask(this)) return false;
   ++pool_.shortages.handler_calls;
   asked.enter(this);
   const Defer leave([&] {

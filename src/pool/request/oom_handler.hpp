@@ -22,7 +22,12 @@ class OomHandler {
     fn_ = fn;
     user_ = user;
   }
-  /// Calls it with the lock given up. True if the malloc shall be tried again.
+  /// So often, at most, one malloc or wake asks: a handler that always says yes must not hold it for ever.
+  /// More than any that frees a piece at a time needs.
+  static constexpr uint32_t kMostAttempts = 100'000;
+
+  /// Calls it with the lock given up, unless this is one attempt too many. True if the malloc shall be tried
+  /// again.
   bool ask(PoolLock& lock, uint64_t bytes, uint32_t attempt);
   /// Whether the pool is there for its last frees only.
   bool has_destroyed_pool() const noexcept;

@@ -21,7 +21,7 @@ constinit const Shortage::Stage Shortage::kStages[] = {
      1},
     {"neighbours have given memory back", When::always, &Shortage::ask_group, 3},
     {"pools that may be are put to sleep", When::always, &Shortage::sleep_others, kMostSleeps},
-    {"the handler asks for another try", When::always, &Shortage::ask_handler, ~uint32_t{0}},
+    {"the handler asks for another try", When::always, &Shortage::ask_handler, OomHandler::kMostAttempts},
 };
 
 Status Shortage::relieve(PoolLock& lock, const Request& request, const Retry& retry, Status status,

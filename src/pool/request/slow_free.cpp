@@ -58,6 +58,12 @@ Status SlowFree::find_user(const Range& block, StreamUser& user, bool& is_other,
   return kSuccess;
 }
 
+/// Whether memory of a block is away. Its sleep has waited for all work that used it, and none may use it
+/// until it is back: its free waits for no stream.
+bool SlowFree::is_asleep(const Range& block) const noexcept {
+  return (!pool_.gate.is_awake() || pool_.gate.is_alone(block.address)) && has_asleep(block);
+}
+
 Status SlowFree::free(Address address, StreamUser user) {
   // An address that is no block must not make its stream known.
   Range* block = find_live(pool_.space, address);
@@ -76,6 +82,7 @@ Status SlowFree::free(Address address, StreamUser user) {
   block->end_notes();
   StreamState& home = heap_of(*block).state();
   const uint64_t bytes = block->size;
+  if (is_asleep(*block)) pool_.pending.remove_uses(*block);
   if (pool_.pending.add(*block)) {
     // The block stays counted in the cache that allocated it.
     ThreadCache& owner = *owner_of(*block);

@@ -29,6 +29,7 @@ class SlowFree {
 
  private:
   Range* begin_free(Address address, Status& status);
+  bool is_asleep(const Range& block) const noexcept;
   Status find_user(const Range& block, StreamUser& user, bool& is_other, StreamState*& state);
 
   PoolState& pool_;

@@ -194,7 +194,6 @@ std::string SlowMalloc::what_is_short(Status status, uint64_t bytes) const {
 
 Status SlowMalloc::explain(Status status, uint64_t bytes) {
   ++pool_.shortages.failed_mallocs;
-  watcher_.record_failure(bytes);
   const int32_t driver_code = last_error().driver_code;
   const std::string readable = bytes < 1024 ? "" : " (" + size_text(bytes) + ")";
   (void)fail_driver(status, driver_code, "malloc of %" PRIu64 " bytes%s failed: %s", bytes, readable.c_str(),

@@ -4,8 +4,9 @@
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
+#include <unordered_map>
+#include <utility>
 
-#include "base/defer.hpp"
 #include "pool/memory/pool_state.hpp"
 #include "watch/clock.hpp"
 #include "watch/sampler.hpp"
@@ -144,18 +145,24 @@ void Watcher::record_use(const Range& block, Stream stream) const noexcept {
 }
 
 void Watcher::record_failure(uint64_t bytes) const noexcept {
-  const Defer keep([] { Recorder::keep_failure(); });
-  if (!Recorder::is_on()) return;
-  name_in_recording();
-  // Its tag may be one that no block has had; a tag's name needs no lock.
-  Recorder::write_named(
-      {EventKind::failed, Recorder::generation(), Recorder::now(), pool_.id, 0, 0, bytes, current_tag()});
+  const auto no_change = Recorder::begin_change();
+  if (Recorder::is_on()) {
+    name_in_recording();
+    Recorder::write_named(
+        {EventKind::failed, Recorder::generation(), Recorder::now(), pool_.id, 0, 0, bytes, current_tag()});
+  }
+  Recorder::keep_failure();
 }
 
 /// What is there, for a recording that has just begun. Called with all caches locked. Leaves out blocks whose
-/// mallocs the recording already has. If no recording is on, removes the marks of the last one.
+/// mallocs the recording already has. If no recording is on, removes the marks of the last one. Of a block
+/// that is a sample, as all large ones are, it is known where its malloc was.
 std::vector<Entry> Watcher::state_for_recording() const {
   std::vector<Entry> events;
+  std::unordered_map<Address, const Sample*> samples;
+  const std::vector<Sample> all = Recorder::is_on() ? sampler_.all() : std::vector<Sample>{};
+  for (const Sample& each : all) samples.emplace(each.address, &each);
+  const bool has_stacks = Recorder::stacks().native || Recorder::stacks().language;
   const uint32_t recording = Recorder::generation();
   const bool is_on = Recorder::is_on();
   const uint64_t time = Recorder::now();
@@ -173,24 +180,22 @@ std::vector<Entry> Watcher::state_for_recording() const {
       if (!is_on) range->remove_marks(kRecorded);
       if (!is_on || range->has_mark(kRecorded)) continue;
       add(EventKind::have, heap_of(*range), range->address, range->requested());
+      if (const auto known = samples.find(range->address); known != samples.end()) {
+        events.back().tag = known->second->tag;
+        if (has_stacks) events.back().stack = known->second->stack;
+      }
       range->add_marks(kRecorded);
     }
   }
   return events;
 }
 
-void Watcher::watch_anew() {
+std::vector<Entry> Watcher::watch_anew() {
   if (Recorder::is_on()) name_in_recording();  // first: an event is no earlier than the thread's last one
-  std::vector<Entry> events;
-  {
-    const Caches::AllLocked locked(pool_.caches);
-    pool_.caches.for_each([&](ThreadCache& cache) { set_level(cache, cache.counters.live_bytes()); });
-    if (const uint32_t now = Recorder::generation(); stated_in_ != now) {
-      events = state_for_recording();
-      stated_in_ = now;
-    }
-  }
-  for (const Entry& event : events) Recorder::write(event);
+  const Caches::AllLocked locked(pool_.caches);
+  pool_.caches.for_each([&](ThreadCache& cache) { set_level(cache, cache.counters.live_bytes()); });
+  const uint32_t now = Recorder::generation();
+  return std::exchange(stated_in_, now) != now ? state_for_recording() : std::vector<Entry>{};
 }
 
 }  // namespace gpupool::internal

@@ -31,8 +31,9 @@ class Watcher {
   /// A recording has begun or ended, or samples have a new distance. Then watch_anew() has to be called for
   /// every pool.
   static void begin_epoch() noexcept;
-  /// With the pool's lock. Allocates only while a recording is on.
-  void watch_anew();
+  /// With the pool's lock. Returns what a recording that has begun is to be told, once the lock is given up,
+  /// since names of stacks are looked up for it. Allocates only while a recording is on.
+  std::vector<Entry> watch_anew();
 
   /// Sees whether a malloc has to be reported, and how: in `seen`, which is new. Called under the lock of its
   /// cache, as the last step with its block there.
@@ -55,6 +56,8 @@ class Watcher {
   // For a recording only, with the pool's lock.
 
   void record_use(const Range& block, Stream stream) const noexcept;
+
+  /// With no lock held. Waits while a ring's file makes way, so that the failure is in one of the two.
   void record_failure(uint64_t bytes) const noexcept;
 
  private:

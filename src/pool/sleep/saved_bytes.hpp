@@ -77,6 +77,8 @@ class SavedBytes {
   void release(PoolLock& lock) noexcept {
     if (!interrupts::has_given_up()) shrink(lock, kept_);
   }
+  /// Whether release() may have something to free.
+  bool has_surplus() const noexcept { return backup_.capacity() > std::max(kept_, end_); }
   /// At the pool's end: frees everything.
   void end(PoolLock& lock) noexcept;
 

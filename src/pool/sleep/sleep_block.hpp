@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single blocks that sleep in an awake pool. The chunks that lie wholly inside such a block are asleep, and
 // nothing else is: no chunk that a malloc, a steal or a trim could take. A marked block's free comes to the
-// pool's lock, where LoneBlocks::free_block() turns the addresses of its sleeping chunks bare.
+// pool's lock, where LoneBlocks::take() turns the addresses of its sleeping chunks bare.
 #pragma once
 
 #include "base/status.hpp"

@@ -334,10 +334,11 @@ bool Sleeper::is_all_asleep() {
   return pool_.gate.state == GPUPOOL_SLEEP_STATE_ASLEEP && !in_.has_woken_blocks;
 }
 
-/// Whether there is nothing to wake, and nobody to be told.
+/// Whether there is nothing to wake, nothing left of what was freed asleep, and nobody to be told.
 bool Sleeper::is_all_awake() {
   const Lock lock = pool_.look();
-  return pool_.gate.is_awake() && pool_.gate.alone.empty() && !in_.hooks.owes_any();
+  return pool_.gate.is_awake() && pool_.gate.alone.empty() && !in_.hooks.owes_any() &&
+         !in_.saved.has_surplus();
 }
 
 Status Sleeper::set_name(const char* name) {

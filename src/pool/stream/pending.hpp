@@ -33,6 +33,8 @@ class Pending {
 
   /// Takes note that a stream uses a live block too; null: that any stream may.
   void add_use(Range& block, StreamState* state) noexcept;
+  /// All that use a block have passed what they had queued.
+  void remove_uses(Range& block) noexcept;
 
   /// Makes a freed block wait for the work that its users have queued so far. False, with nothing to wait
   /// for, if only its own stream uses it.
@@ -71,7 +73,6 @@ class Pending {
 
   void enqueue(Range& block) noexcept;
   void remove_use(Range& block) noexcept;
-  void remove_uses(Range& block) noexcept;
   size_t settle_queues(bool all) noexcept;
   void settle_front(StreamState& state, size_t& most) noexcept;
   void begin_batch() noexcept;

@@ -9,7 +9,7 @@ pub type gpupool_stream_t = usize;
 pub type gpupool_log_fn_t = ::core::option::Option<
     unsafe extern "C" fn(user: *mut ::core::ffi::c_void, level: i32, message: *const ::core::ffi::c_char),
 >;
-#[doc = " The pool calls this before a malloc of size bytes fails; attempt counts from 1. Free something and return\n non-zero to have the malloc tried again, or return 0 to let it fail. It is called on the thread of the\n malloc with no lock held, and may call any function of this library on any pool. If it destroys the pool\n itself, the malloc fails with INVALID_ARGUMENT, and the pool ends with it."]
+#[doc = " The pool calls this before a malloc of size bytes fails; attempt counts from 1. Free something and return\n non-zero to have the malloc tried again, or return 0 to let it fail. Since 0.2 the pool asks at most\n 100,000 times for one malloc, whatever the handler returns, and a wake that is short asks in the same way.\n It is called on the thread of the malloc with no lock held, and may call any function of this library on\n any pool. If it destroys the pool itself, the malloc fails with INVALID_ARGUMENT, and the pool ends with\n it."]
 pub type gpupool_oom_fn_t = ::core::option::Option<
     unsafe extern "C" fn(
         user: *mut ::core::ffi::c_void,
@@ -183,7 +183,7 @@ pub struct gpupool_config_t {
     #[doc = " From -8 to 8: the lowest priority gives first, the highest gets first. A process has the highest of its\n pools."]
     pub priority: i32,
     pub reserved1: u32,
-    #[doc = " After how many seconds without a malloc the pool gives its cached memory back, as by gpupool_empty, but\n without a wait: 0.001 to a year, by the device's clock. 0: as GPUPOOL_IDLE says (\"30s\"), else never; -1:\n never. Calls on any pool of the process notice it, except mallocs and frees that a thread's cache serves;\n with GPUPOOL_IDLE=30s,thread a thread of the library does, though nobody calls. docs/sleep.md."]
+    #[doc = " After how many seconds without a malloc the pool gives its cached memory back, as by gpupool_empty, but\n without a wait: 0.001 to a year, by the device's clock. 0: as GPUPOOL_IDLE says (\"30s\"), else never; -1:\n never. Calls on any pool of the process notice it, except mallocs and frees that a thread's cache serves;\n with GPUPOOL_IDLE=30s,thread a thread of the library does, though nobody calls. A malloc that\n a cache serves counts as made when such a call last came, or when much was last freed to a cache.\n docs/sleep.md."]
     pub idle_seconds: f64,
 }
 #[doc = " A device, as gpupool_device_info sees it."]
@@ -287,9 +287,9 @@ pub struct gpupool_stats_t {
     pub streams: u64,
     #[doc = " Host memory of the pool's own records."]
     pub metadata_bytes: u64,
-    #[doc = " Memory that waking will create, because the pool is asleep, or blocks are. It is not part of\n reserved_bytes; blocks in it still count as active. This and all below: since 0.2."]
+    #[doc = " Memory that waking will create, because the pool is asleep, or blocks are; a block that sleeps alone\n leaves it with its free. It is not part of reserved_bytes; blocks in it still count as active. This and\n all below: since 0.2."]
     pub asleep_bytes: u64,
-    #[doc = " Page-locked host memory that the pool holds to sleep with."]
+    #[doc = " Page-locked host memory that the pool holds to sleep with. What it saved of a block that was freed\n asleep goes with the next wake: to free such memory waits for the device."]
     pub backup_bytes: u64,
     #[doc = " How often the pool fell asleep, and woke."]
     pub sleeps: u64,
@@ -710,23 +710,23 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Clears config and sets struct_size. Pass sizeof(gpupool_config_t).\n Errors: INVALID_ARGUMENT (NULL or too short); UNSUPPORTED (longer than this version knows)."]
     pub fn gpupool_config_init(config: *mut gpupool_config_t, struct_size: usize) -> gpupool_status_t;
-    #[doc = " Creates a pool. config NULL means all defaults. Takes no memory from the device yet. Uses the current\n CUDA context if it belongs to the device, else the device's primary context.\n Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,\n UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,\n HOST_OUT_OF_MEMORY."]
+    #[doc = " Creates a pool. config NULL means all defaults. Takes no memory from the device yet. Uses the current\n CUDA context if it belongs to the device, else the device's primary context.\n Errors: INVALID_ARGUMENT (no such device, fraction outside 0..1, unknown flags, ...), UNAVAILABLE,\n UNSUPPORTED (mode, kind or peers that the device cannot do; non-zero unknown tail), DRIVER,\n HOST_OUT_OF_MEMORY, FORKED (this process is a child of one that has used CUDA)."]
     pub fn gpupool_create(config: *const gpupool_config_t, out_pool: *mut *mut gpupool_t)
         -> gpupool_status_t;
     #[doc = " Creates a child of a pool, for memory that must stay where it is, such as a graph's. The child has its\n parent's device, mode, kind, slack and chunk sizes, and shares its limit and its peers: what the child\n reserves counts against the parent's limit, to the byte. It has blocks, streams and statistics of its own.\n What the child has mapped stays mapped where it is, even while it is free, and serves the child only: no\n shortage and no other pool takes it. It goes back when gpupool_empty or gpupool_trim is called on the child\n itself, or when the child is destroyed. If the limit has no room for a malloc of the child, the parent\n first gives back what it has cached. gpupool_report of the parent says what its children hold. The parent\n may be destroyed first: its children live on under the same limit, and then nobody can change that limit.\n gpupool_set_limit and gpupool_set_fraction refuse a child, and a child cannot be a parent. Since 0.2.\n Errors: INVALID_ARGUMENT (out_pool is NULL; parent is no pool, or a child), UNSUPPORTED (a pool whose\n memory comes from callbacks), FORKED, SHUTTING_DOWN, HOST_OUT_OF_MEMORY."]
     pub fn gpupool_create_child(parent: *mut gpupool_t, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Gives the one pool of a device that everything in this process shares. The first use creates it with\n defaults (backend GPUPOOL_BACKEND_AUTO). It belongs to the process: gpupool_destroy refuses it.\n Errors: as gpupool_create."]
     pub fn gpupool_default_pool(device: i32, out_pool: *mut *mut gpupool_t) -> gpupool_status_t;
-    #[doc = " Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new\n ones from now on and goes away with its last free. May wait for the GPU, and no interrupt ends that wait:\n call gpupool_synchronize first, which can be interrupted. If a stream that the pool has seen is capturing,\n the memory goes when a pool is created after the capture's end; keep that stream until then. In a function\n that the library calls inside a call on the pool (the log's, a hook, an upstream), it succeeds too, and the\n memory goes when a pool is created, or when a call fails, after that call has returned.\n Errors: INVALID_ARGUMENT (destroyed already, or a default pool)."]
+    #[doc = " Destroys a pool and gives its memory back; NULL does nothing. With live blocks, the pool refuses new\n ones from now on and goes away with its last free. May wait for the GPU, and no interrupt ends that wait:\n call gpupool_synchronize first, which can be interrupted. If a stream that the pool has seen is capturing,\n the memory goes when a pool is created after the capture's end; keep that stream until then. In a function\n that the library calls inside a call on the pool (the log's, a hook, an upstream), it succeeds too, and the\n memory goes when a pool is created, or when a call fails, after that call has returned.\n Errors: INVALID_ARGUMENT (destroyed already, or a default pool), FORKED."]
     pub fn gpupool_destroy(pool: *mut gpupool_t) -> gpupool_status_t;
-    #[doc = " Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0; a size that no device has\n gives OUT_OF_MEMORY, however large it is. A cached block costs no driver call. Before the pool fails, it\n takes idle blocks of other streams, waits for blocks that streams are still using, empties other pools'\n caches and asks the out-of-memory handler; only these steps may wait for the GPU.\n Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, DRIVER, SHUTTING_DOWN, FORKED, HOST_OUT_OF_MEMORY."]
+    #[doc = " Allocates size bytes for work on stream, aligned to 512. Size 0 gives pointer 0. A size above 2^46, which\n no device has, gives OUT_OF_MEMORY in any pool, be it asleep. A cached block costs no driver call. Before\n the pool fails, it takes idle blocks of other streams, waits for blocks that streams are still using,\n empties other pools' caches and asks the out-of-memory handler; only these steps may wait for the GPU.\n Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, OVER_LIMIT, ASLEEP, DRIVER, SHUTTING_DOWN, FORKED,\n HOST_OUT_OF_MEMORY."]
     pub fn gpupool_malloc(
         pool: *mut gpupool_t,
         size: u64,
         stream: gpupool_stream_t,
         out_ptr: *mut gpupool_ptr_t,
     ) -> gpupool_status_t;
-    #[doc = " As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB. An alignment above 512 may leave a\n hole of up to as much before the block, which only smaller blocks fill."]
+    #[doc = " As gpupool_malloc, aligned to alignment: a power of two of up to 2 MiB. An alignment above 512 may leave a\n hole of up to as much before the block, which only smaller blocks fill. Errors: as gpupool_malloc."]
     pub fn gpupool_malloc_aligned(
         pool: *mut gpupool_t,
         size: u64,
@@ -765,7 +765,7 @@ extern "C" {
     ) -> gpupool_status_t;
     #[doc = " Says that the graph of a capture will not run any more, so its memory is the pool's again: what the capture\n freed serves other requests, and its live blocks become blocks like any others. Call this when the graph\n and all its copies are destroyed and all their launches are done. A capture that the pool has not seen is\n no error. Never waits for the GPU. Since 0.2.\n Errors: INVALID_ARGUMENT (capture 0, or one that is still under way), DRIVER, FORKED."]
     pub fn gpupool_release_capture(pool: *mut gpupool_t, capture: u64) -> gpupool_status_t;
-    #[doc = " Announces that a capture is about to begin on some stream (begins not 0), or says that one has ended (0):\n for programs that free from threads which do not use the stream, as finalizers do, so that a capture may\n begin on it meanwhile. Call it on any thread, before each capture begins and after it has ended, also if\n it has failed. Calls count: it takes as many ends as beginnings. They hold for the pool, its parent and all\n their children. In between, no call but gpupool_release_stream records an event on a stream, frees and\n gpupool_record_stream queue nothing there, and debug modes leave out what they queue for a free. What\n another thread is recording has been recorded when the call returns. The price: what is freed meanwhile\n serves other streams, and what a parked stream has serves it again, only after a wait for all work of the\n device, which a malloc makes where memory is short; and this goes on for as long as nobody says that the\n capture has ended. After that, the next calls of a stream's users record its events again. Takes the lock\n of each of these pools once. Never waits for the GPU. Since 0.2.\n Errors: INVALID_ARGUMENT (begins is 0, and no capture is announced), FORKED, HOST_OUT_OF_MEMORY."]
+    #[doc = " Announces that a capture is about to begin on some stream (begins not 0), or says that one has ended (0):\n for programs that free from threads which do not use the stream, as finalizers do, so that a capture may\n begin on it meanwhile. Call it on any thread, before each capture begins and after it has ended, also if\n it has failed. Calls count: it takes as many ends as beginnings. They hold for the pool, its parent and all\n their children. In between, no call but gpupool_release_stream and gpupool_stream_synchronize records an\n event on a stream, frees and gpupool_record_stream queue nothing there, and debug modes leave out what they\n queue for a free. What another thread is recording has been recorded when the call returns. The price: what\n is freed meanwhile serves other streams, and what a parked stream has serves it again, only after a wait\n for all work of the device, which a malloc makes where memory is short; and this goes on for as long as\n nobody says that the capture has ended. After that, the next calls of a stream's users record its events\n again. Takes the lock of each of these pools once. Never waits for the GPU. Since 0.2.\n Errors: INVALID_ARGUMENT (begins is 0, and no capture is announced), FORKED, HOST_OUT_OF_MEMORY."]
     pub fn gpupool_announce_capture(pool: *mut gpupool_t, begins: i32) -> gpupool_status_t;
     #[doc = " Lets device number `peer` access all memory of this pool, what it has now and what it gets later, wherever\n it is mapped. A peer that has access already, and the pool's own device, are no error. The access lasts\n until the pool ends. Since 0.2.\n Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (the two devices cannot access each other, or the\n memory comes from an upstream), DRIVER, FORKED."]
     pub fn gpupool_enable_peer(pool: *mut gpupool_t, peer: i32) -> gpupool_status_t;
@@ -773,29 +773,29 @@ extern "C" {
     pub fn gpupool_synchronize(pool: *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Gives every cached chunk back to the driver: reserved falls to the chunks that live blocks touch. Waits\n for streams that may still use freed memory. out_released_bytes may be NULL.\n Errors: DRIVER, FORKED."]
     pub fn gpupool_empty(pool: *mut gpupool_t, out_released_bytes: *mut u64) -> gpupool_status_t;
-    #[doc = " Gives cached chunks back, the oldest first, until reserved is at most target_bytes or nothing more can\n be given back. Waits as gpupool_empty does. out_released_bytes may be NULL."]
+    #[doc = " Gives cached chunks back, the oldest first, until reserved is at most target_bytes or nothing more can\n be given back. Waits as gpupool_empty does. out_released_bytes may be NULL. Errors: as gpupool_empty."]
     pub fn gpupool_trim(
         pool: *mut gpupool_t,
         target_bytes: u64,
         out_released_bytes: *mut u64,
     ) -> gpupool_status_t;
-    #[doc = " Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out. If it\n cannot get all, it keeps what it got.\n Errors: OVER_LIMIT, OUT_OF_MEMORY (so too for more than any device has), DRIVER, SHUTTING_DOWN, FORKED."]
+    #[doc = " Creates memory until reserved is at least target_bytes, mapped for stream and ready to be handed out. If it\n cannot get all, it keeps what it got; of more than the device has in all, a vmm pool takes nothing.\n Errors: OVER_LIMIT, OUT_OF_MEMORY (for more than 2^46 bytes in any pool, as by gpupool_malloc), ASLEEP,\n INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN), DRIVER, SHUTTING_DOWN, FORKED."]
     pub fn gpupool_reserve(
         pool: *mut gpupool_t,
         target_bytes: u64,
         stream: gpupool_stream_t,
     ) -> gpupool_status_t;
-    #[doc = " Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces what gpupool_create or an\n earlier call set, and no other limit: a smaller one in the environment (GPUPOOL_LIMIT, GPUPOOL_FRACTION and\n GPUPOOL_CAP, as they are now; since 0.2 for every pool but pinned ones) or of a group still holds. Cached\n memory above the new limit is given back, as by gpupool_trim.\n Errors: INVALID_ARGUMENT (not in (0, 1], NaN; nonsense in the environment); OVER_LIMIT (live blocks hold\n more: nothing changes)."]
+    #[doc = " Limits reserved memory to a fraction of the device's total, in (0, 1]. Replaces what gpupool_create or an\n earlier call set, and no other limit: a smaller one in the environment (GPUPOOL_LIMIT, GPUPOOL_FRACTION and\n GPUPOOL_CAP, as they are now; since 0.2 for every pool but pinned ones) or of a group still holds. Cached\n memory above the new limit is given back, as by gpupool_trim.\n Errors: INVALID_ARGUMENT (not in (0, 1], NaN; nonsense in the environment); OVER_LIMIT (live blocks hold\n more: nothing changes); FORKED."]
     pub fn gpupool_set_fraction(pool: *mut gpupool_t, fraction: f64) -> gpupool_status_t;
-    #[doc = " The same in bytes; 0 takes the pool's own limit away."]
+    #[doc = " The same in bytes; 0 takes the pool's own limit away. Errors as above."]
     pub fn gpupool_set_limit(pool: *mut gpupool_t, limit_bytes: u64) -> gpupool_status_t;
-    #[doc = " Sets the handler that the pool asks before a malloc fails; fn NULL: none. When the call returns, the old\n handler may still be running on another thread."]
+    #[doc = " Sets the handler that the pool asks before a malloc fails; fn NULL: none. When the call returns, the old\n handler may still be running on another thread. Errors: FORKED."]
     pub fn gpupool_set_oom_handler(
         pool: *mut gpupool_t,
         fn_: gpupool_oom_fn_t,
         user: *mut ::core::ffi::c_void,
     ) -> gpupool_status_t;
-    #[doc = " Puts a pool to sleep: waits for the streams that it has seen, copies the contents of live blocks to the\n host as `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL;\n else its struct_size must be set. Between this call and the end of gpupool_wake, queue no work that uses\n the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another\n thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.\n Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that\n this pool's own wake asks; gpupool_wake_block was called since the last sleep; or a hook refused),\n HOST_OUT_OF_MEMORY\n (sleeping takes at most three quarters of what the process can get), UNSUPPORTED (another mode),\n INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the\n driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state\n tells, and gpupool_wake tries again.\n\n With options->target_bytes the pool stays awake. The call gives back cached memory, and then, one block\n after another as gpupool_sleep_block does, those that matter least, until the device has target_bytes more\n (released_bytes less retained_bytes), at most the last block's too many. In mode DROP, blocks without\n gpupool_set_keep come before those with it, which are saved; among these, the one comes first that was\n handed out, or brought back by gpupool_wake_block, longest ago (a block that a thread's cache hands out\n again counts from the first time). Passed over are blocks in which no whole chunk lies, those that are\n exported or protected, and those that a hook before_release refuses. Blocks that are handed out once the\n call has begun are left alone; nothing may use the others until it returns, and from then on those that\n gpupool_block_info calls asleep. HOLD_MALLOCS does nothing, and out_result->pools stays 0.\n If there is less than target_bytes, all there is goes, and the call succeeds: what it has given back helps\n whoever needs memory, and out_result->released_bytes says how much it was; a caller that wants all or\n nothing compares, and calls gpupool_wake. Errors as above. Captures and the host's memory are looked at\n before blocks go. If the driver fails later, the blocks that went before are asleep, all others are awake,\n and gpupool_wake brings back all; asleep_bytes of gpupool_stats_t says whether there are any."]
+    #[doc = " Puts a pool to sleep: waits for the streams that it has seen, copies the contents of live blocks to the\n host as `mode` says, and gives all memory back to the device. options NULL: saves. out_result may be NULL;\n else its struct_size must be set. Between this call and the end of gpupool_wake, queue no work that uses\n the pool's memory. If the pool is asleep already, the call succeeds and does nothing. It waits for another\n thread's sleep or wake to end. Only pools in vmm mode can sleep. Since 0.2.\n Errors: UNAVAILABLE (a stream is capturing, or the driver does not say; the call comes from a handler that\n this pool's own wake asks; gpupool_wake_block was called since the last sleep; or a hook refused),\n HOST_OUT_OF_MEMORY\n (sleeping takes at most three quarters of what the process can get), UNSUPPORTED (another mode),\n INVALID_ARGUMENT, DRIVER, FORKED. After an error the pool is awake, and its blocks are as they were. If the\n driver refuses even to undo, the pool is asleep instead, with all that was saved: gpupool_sleep_state\n tells, and gpupool_wake tries again.\n \n With options->target_bytes the pool stays awake. The call gives back cached memory, and then, one block\n after another as gpupool_sleep_block does, those that matter least, until the device has target_bytes more\n (released_bytes less retained_bytes), at most the last block's too many. In mode DROP, blocks without\n gpupool_set_keep come before those with it, which are saved; among these, the one comes first that was\n handed out, or brought back by gpupool_wake_block, longest ago (a block that a thread's cache hands out\n again counts from the first time). Passed over are blocks in which no whole chunk lies, those that are\n exported or protected, and those that a hook before_release refuses. Blocks that are handed out once the\n call has begun are left alone; nothing may use the others until it returns, and from then on those that\n gpupool_block_info calls asleep. HOLD_MALLOCS does nothing, and out_result->pools stays 0.\n If there is less than target_bytes, all there is goes, and the call succeeds: what it has given back helps\n whoever needs memory, and out_result->released_bytes says how much it was; a caller that wants all or\n nothing compares, and calls gpupool_wake. Errors as above. Captures and the host's memory are looked at\n before blocks go. If the driver fails later, the blocks that went before are asleep, all others are awake,\n and gpupool_wake brings back all; asleep_bytes of gpupool_stats_t says whether there are any."]
     pub fn gpupool_sleep(
         pool: *mut gpupool_t,
         options: *const gpupool_sleep_options_t,
@@ -845,32 +845,32 @@ extern "C" {
         pool: *mut gpupool_t,
         options: *const gpupool_sleep_options_t,
     ) -> gpupool_status_t;
-    #[doc = " Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2."]
+    #[doc = " Says whether a pool is awake: a gpupool_sleep_state_t. Since 0.2. Errors: FORKED."]
     pub fn gpupool_sleep_state(
         pool: *mut gpupool_t,
         out_state: *mut gpupool_sleep_state_t,
     ) -> gpupool_status_t;
-    #[doc = " Names a pool, for gpupool_sleep_tag, messages and the report; NULL or \"\": no name. At most 63 bytes;\n copied. Since 0.2.\n Errors: INVALID_ARGUMENT."]
+    #[doc = " Names a pool, for gpupool_sleep_tag, messages and the report; NULL or \"\": no name. At most 63 bytes;\n copied. Since 0.2.\n Errors: INVALID_ARGUMENT, FORKED."]
     pub fn gpupool_set_name(pool: *mut gpupool_t, name: *const ::core::ffi::c_char) -> gpupool_status_t;
-    #[doc = " The pool's name, \"\" without one, written as by gpupool_report. Since 0.2."]
+    #[doc = " The pool's name, \"\" without one, written as by gpupool_report. Since 0.2. Errors: FORKED."]
     pub fn gpupool_name(
         pool: *mut gpupool_t,
         text: *mut ::core::ffi::c_char,
         capacity: usize,
         out_length: *mut usize,
     ) -> gpupool_status_t;
-    #[doc = " Marks a block (1), so that GPUPOOL_SLEEP_MODE_DROP saves its contents all the same, or takes the mark back\n (0). The mark goes with the block. The free of a marked block takes the pool's lock. Since 0.2.\n Errors: UNKNOWN_POINTER, INVALID_ARGUMENT."]
+    #[doc = " Marks a block (1), so that GPUPOOL_SLEEP_MODE_DROP saves its contents all the same, or takes the mark back\n (0). The mark goes with the block. The free of a marked block takes the pool's lock. Since 0.2.\n Errors: UNKNOWN_POINTER, INVALID_ARGUMENT, FORKED."]
     pub fn gpupool_set_keep(pool: *mut gpupool_t, ptr: gpupool_ptr_t, keep: i32) -> gpupool_status_t;
     #[doc = " Gets page-locked host memory to save `bytes` with, ahead of the first sleep, and keeps it until it is\n called with less; 0 gives back what no saved block is in. Page-locking is slow, and may hold up others on\n the machine, so it is done in pieces of at most 256 MiB. Since 0.2.\n Errors: HOST_OUT_OF_MEMORY (as for gpupool_sleep), UNSUPPORTED, DRIVER, FORKED. After an error the pool\n keeps what it had."]
     pub fn gpupool_prepare_backup(pool: *mut gpupool_t, bytes: u64) -> gpupool_status_t;
-    #[doc = " Says where the saved contents of a sleeping block are: *out_bytes of them from ptr on; ptr may point\n anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes next\n in the block. Valid until the block is freed, or it or the pool is woken. Since 0.2.\n Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (what is at ptr is not asleep, or dropped)."]
+    #[doc = " Says where the saved contents of a sleeping block are: *out_bytes of them from ptr on; ptr may point\n anywhere inside the block. The contents lie in pieces: ask again with ptr + *out_bytes for what comes next\n in the block. Valid until the block is freed, or it or the pool is woken. Since 0.2.\n Errors: UNKNOWN_POINTER (not in a live block), UNAVAILABLE (what is at ptr is not asleep, or dropped),\n FORKED."]
     pub fn gpupool_backup(
         pool: *mut gpupool_t,
         ptr: gpupool_ptr_t,
         out_data: *mut *const ::core::ffi::c_void,
         out_bytes: *mut u64,
     ) -> gpupool_status_t;
-    #[doc = " Copies what was saved of a sleeping block to the host's memory at data: `bytes` from ptr on, which may\n point anywhere inside the block. Unlike the pointer of gpupool_backup, a copy is safe from a free of the\n block or a wake on another thread: the call fails if one comes before it is done. Since 0.2. Errors:\n UNKNOWN_POINTER (not in a live block), UNAVAILABLE (some of it is not asleep, or dropped), INVALID_ARGUMENT\n (data is NULL, or the block ends earlier). After an error data may hold anything."]
+    #[doc = " Copies what was saved of a sleeping block to the host's memory at data: `bytes` from ptr on, which may\n point anywhere inside the block. Unlike the pointer of gpupool_backup, a copy is safe from a free of the\n block or a wake on another thread: the call fails if one comes before it is done. Since 0.2. Errors:\n UNKNOWN_POINTER (not in a live block), UNAVAILABLE (some of it is not asleep, or dropped), INVALID_ARGUMENT\n (data is NULL, or the block ends earlier), FORKED. After an error data may hold anything."]
     pub fn gpupool_read_backup(
         pool: *mut gpupool_t,
         ptr: gpupool_ptr_t,
@@ -924,9 +924,9 @@ extern "C" {
     pub fn gpupool_import_close(pool: *mut gpupool_t, ptr: gpupool_ptr_t) -> gpupool_status_t;
     #[doc = " Fills stats. stats->struct_size must be set; the call sets it to the bytes that it filled. Works on\n inherited pools after fork.\n Errors: INVALID_ARGUMENT."]
     pub fn gpupool_stats(pool: *mut gpupool_t, stats: *mut gpupool_stats_t) -> gpupool_status_t;
-    #[doc = " Sets every peak to the current value."]
+    #[doc = " Sets every peak to the current value. Errors: FORKED."]
     pub fn gpupool_reset_peaks(pool: *mut gpupool_t) -> gpupool_status_t;
-    #[doc = " Lists what is mapped and what is in it: segments and blocks sorted by address. While other threads allocate\n and free, the list is not of one moment: each entry was so during the call, what did not change is listed\n once, and no two entries overlap. Writes at most the capacities and sets the counts to what there is;\n capacity 0 (with NULL) only counts. The sizes are sizeof(gpupool_segment_t) and sizeof(gpupool_block_t).\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY."]
+    #[doc = " Lists what is mapped and what is in it: segments and blocks sorted by address. While other threads allocate\n and free, the list is not of one moment: each entry was so during the call, what did not change is listed\n once, and no two entries overlap. Writes at most the capacities and sets the counts to what there is;\n capacity 0 (with NULL) only counts. The sizes are sizeof(gpupool_segment_t) and sizeof(gpupool_block_t).\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY, FORKED."]
     pub fn gpupool_snapshot(
         pool: *mut gpupool_t,
         segments: *mut gpupool_segment_t,
@@ -938,25 +938,25 @@ extern "C" {
         block_capacity: usize,
         out_block_count: *mut usize,
     ) -> gpupool_status_t;
-    #[doc = " Explains in words where the pool's memory is: limit, live, cached, largest free range, what waits for\n streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero (text may\n be NULL with capacity 0). Sets *out_length to the length of the whole text without the zero; out_length may\n be NULL."]
+    #[doc = " Explains in words where the pool's memory is, a fact a line: limit, live, cached, largest free range, what\n waits for streams, what others hold, chunks by size. Writes at most capacity bytes with a terminating zero\n (text may be NULL with capacity 0). Sets *out_length to the length of the whole text without the zero;\n out_length may be NULL. Errors: FORKED, HOST_OUT_OF_MEMORY."]
     pub fn gpupool_report(
         pool: *mut gpupool_t,
         text: *mut ::core::ffi::c_char,
         capacity: usize,
         out_length: *mut usize,
     ) -> gpupool_status_t;
-    #[doc = " Checks every promise that the pool's records make to each other. Slow; for tests.\n Errors: INTERNAL, with what is wrong in gpupool_last_error."]
+    #[doc = " Checks every promise that the pool's records make to each other. Slow; for tests.\n Errors: INTERNAL, with what is wrong in gpupool_last_error; FORKED."]
     pub fn gpupool_validate(pool: *mut gpupool_t) -> gpupool_status_t;
     #[doc = " Sets the debug modes of the pools that are created from now on, except children. modes is a list with\n commas of poison (fills blocks with NaN when they are handed out, and when they are free), canary (512\n bytes and more behind each block must stay as they are: see gpupool_check; they count as requested bytes),\n fence or fence=SIZE (gives blocks, or those of at least that size, mappings of their own, which go with\n them, so that an access beyond the end or after the free faults), guard (does so for a few sampled blocks),\n annotate (tells a simulated device, AddressSanitizer, Valgrind and compute-sanitizer where blocks are; 512\n bytes and more behind each, which count as requested bytes, are in none) and quarantine=SIZE (holds back so\n many bytes of freed blocks). \"\": none; NULL: the modes of GPUPOOL_DEBUG in the environment; without it, a\n pool of mode auto under compute-sanitizer has annotate. docs/debugging.md says what each mode finds and\n what it costs. Every malloc and free of such a pool takes the long way, except with guard alone. Fences\n need vmm mode; pools with fence or guard cannot sleep. Since 0.2. Errors: INVALID_ARGUMENT, with the word\n that was not understood. Creating a pool gives it for the environment's list, and UNSUPPORTED for poison or\n canary on a simulated device without data, and for annotate on a GPU without compute-sanitizer, in vmm\n mode, or beside poison or canary."]
     pub fn gpupool_set_debug(modes: *const ::core::ffi::c_char) -> gpupool_status_t;
-    #[doc = " Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so. Counts\n the findings since the pool was created, by this function and by frees: bytes that were written beyond the\n end of a block, or after its free. Describes the last findings in words in text, as gpupool_report does.\n Each also goes to the log as an error, or to standard error if the log is off. out_count may be NULL. A\n pool without debug modes has no findings. Since 0.2.\n Errors: DRIVER, HOST_OUT_OF_MEMORY."]
+    #[doc = " Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so. Counts\n the findings since the pool was created, by this function and by frees: bytes that were written beyond the\n end of a block, or after its free. Describes the last findings in words in text, as gpupool_report does.\n Each also goes to the log as an error, or to standard error if the log is off. out_count may be NULL. A\n pool without debug modes has no findings. Since 0.2.\n Errors: DRIVER, HOST_OUT_OF_MEMORY, FORKED."]
     pub fn gpupool_check(
         pool: *mut gpupool_t,
         out_count: *mut u64,
         text: *mut ::core::ffi::c_char,
         capacity: usize,
     ) -> gpupool_status_t;
-    #[doc = " Sets what work may do with a block from now on. With GPUPOOL_ACCESS_READ a write to it is a fault of the\n hardware, at no cost to those who read; with GPUPOOL_ACCESS_NONE every access is. GPUPOOL_ACCESS_WRITE ends\n that, and so does the block's free. Waits for nothing: the rule holds for work that is queued already, too.\n Only for a block that shares no chunk with others. Where max_chunk_bytes is 2 MiB, a block of whole\n granules of 2 MiB that is aligned to as much never shares one; elsewhere it depends. A pool with such\n blocks cannot sleep. Since 0.2.\n Errors: UNKNOWN_POINTER, UNSUPPORTED (not a vmm pool; the block shares a chunk, or is asleep), DRIVER,\n INVALID_ARGUMENT, HOST_OUT_OF_MEMORY."]
+    #[doc = " Sets what work may do with a block from now on. With GPUPOOL_ACCESS_READ a write to it is a fault of the\n hardware, at no cost to those who read; with GPUPOOL_ACCESS_NONE every access is. GPUPOOL_ACCESS_WRITE ends\n that, and so does the block's free. Waits for nothing: the rule holds for work that is queued already, too.\n Only for a block that shares no chunk with others. Where max_chunk_bytes is 2 MiB, a block of whole\n granules of 2 MiB that is aligned to as much never shares one; elsewhere it depends. A pool with such\n blocks cannot sleep. Since 0.2.\n Errors: UNKNOWN_POINTER, UNSUPPORTED (not a vmm pool; the block shares a chunk, or is asleep), DRIVER,\n INVALID_ARGUMENT, HOST_OUT_OF_MEMORY, FORKED."]
     pub fn gpupool_protect(
         pool: *mut gpupool_t,
         ptr: gpupool_ptr_t,
@@ -973,7 +973,7 @@ extern "C" {
     pub fn gpupool_tag_push(tag: *const ::core::ffi::c_char) -> gpupool_status_t;
     #[doc = " Ends what the last gpupool_tag_push of this thread began. Since 0.2.\n Errors: INVALID_ARGUMENT (this thread is inside no tag)."]
     pub fn gpupool_tag_pop() -> gpupool_status_t;
-    #[doc = " Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S\n bytes is a sample with probability 1 - exp(-S / D). D is a 1,024th of what is live, at least 1 MiB, or\n what gpupool_set_sampling says, and at most 64 MiB. So large holders are always listed, and their bytes are\n within a few per cent. Writes at most the capacity and sets the count to what there is; capacity 0 (with\n NULL) only counts. holder_size is sizeof(gpupool_holder_t). Since 0.2.\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY."]
+    #[doc = " Lists who holds the live bytes of the pool, the largest first, estimated from samples: a live block of S\n bytes is a sample with probability 1 - exp(-S / D). D is a 1,024th of what is live, at least 1 MiB, or\n what gpupool_set_sampling says, and at most 64 MiB. So large holders are always listed, and their bytes are\n within a few per cent. Writes at most the capacity and sets the count to what there is; capacity 0 (with\n NULL) only counts. holder_size is sizeof(gpupool_holder_t). Since 0.2.\n Errors: INVALID_ARGUMENT, HOST_OUT_OF_MEMORY, FORKED."]
     pub fn gpupool_holders(
         pool: *mut gpupool_t,
         holders: *mut gpupool_holder_t,
@@ -985,7 +985,7 @@ extern "C" {
     pub fn gpupool_set_sampling(bytes: u64) -> gpupool_status_t;
     #[doc = " Sets the function that says where a malloc comes from; fn NULL: none. A process has one. When the call\n returns, the old one may still be running on another thread. Since 0.2.\n Errors: INVALID_ARGUMENT (user, no fn)."]
     pub fn gpupool_set_stack_fn(fn_: gpupool_stack_fn_t, user: *mut ::core::ffi::c_void) -> gpupool_status_t;
-    #[doc = " Records every malloc and free of all pools of this process, and what is live now, to a new file that the\n gpupool command reads; \"%p\" in the path becomes the process's number. Flags are bits of\n gpupool_record_flag_t. Only its owner can read the file. It is complete up to the last event if the process\n is killed. A path where something already is, even a symbolic link, is refused. A child after fork is not\n recorded. If the disk is full, events are counted as lost. Since 0.2.\n\n \"FILE,last=512MiB\" (1 MiB to 4 GiB) or \"FILE,last=10min\" (from 1 s) keeps the newest events, of at least a\n half of that and at most all: a FILE that has the half becomes FILE.old, in place of the one before, and a\n new recording begins at FILE with what is live. The first malloc that fails for want of memory makes it\n FILE.oom, which stays. None of the three may be there at the start. A malloc makes the change, which takes\n 0.1 us for each live block; if the next file cannot be made, the recording ends, and the log says why.\n Errors: INVALID_ARGUMENT (also while a recording is under way), HOST_OUT_OF_MEMORY."]
+    #[doc = " Records every malloc and free of all pools of this process, and what is live now, to a new file that the\n gpupool command reads; \"%p\" in the path becomes the process's number. Flags are bits of\n gpupool_record_flag_t. Only its owner can read the file. It is complete up to the last event if the process\n is killed. A path where something already is, even a symbolic link, is refused. A child after fork is not\n recorded. If the disk is full, events are counted as lost. Since 0.2.\n \n \"FILE,last=512MiB\" (1 MiB to 4 GiB) or \"FILE,last=10min\" (from 1 s) keeps the newest events, of at least a\n half of that and at most all: a FILE that has the half becomes FILE.old, in place of the one before, and a\n new recording begins at FILE with what is live. The first malloc that fails for want of memory makes it\n FILE.oom, which stays. None of the three may be there at the start. A malloc makes the change, which takes\n 0.1 us for each live block; if the next file cannot be made, the recording ends, and the log says why.\n Errors: INVALID_ARGUMENT (also while a recording is under way), HOST_OUT_OF_MEMORY."]
     pub fn gpupool_record_start(path: *const ::core::ffi::c_char, flags: u32) -> gpupool_status_t;
     #[doc = " Ends the recording. Since 0.2.\n Errors: INVALID_ARGUMENT (there is none)."]
     pub fn gpupool_record_stop() -> gpupool_status_t;
@@ -994,11 +994,11 @@ extern "C" {
     #[doc = " Creates a stream on the pool's device that does not synchronise with the legacy default stream.\n Errors: DRIVER, FORKED."]
     pub fn gpupool_stream_create(pool: *mut gpupool_t, out_stream: *mut gpupool_stream_t)
         -> gpupool_status_t;
-    #[doc = " Releases the stream from this pool (gpupool_release_stream) and destroys it. Other pools that have seen\n it must release it first."]
+    #[doc = " Releases the stream from this pool (gpupool_release_stream) and destroys it. Other pools that have seen\n it must release it first. Errors: as gpupool_release_stream."]
     pub fn gpupool_stream_destroy(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
-    #[doc = " Waits until the stream has done all work queued on it."]
+    #[doc = " Waits until the stream has done all work queued on it. Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN),\n DRIVER, FORKED."]
     pub fn gpupool_stream_synchronize(pool: *mut gpupool_t, stream: gpupool_stream_t) -> gpupool_status_t;
-    #[doc = " Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory must\n stay valid until the stream has passed. Between two devices, enable access first (gpupool_enable_peer): on\n CUDA this is cuMemcpyAsync, and CUDA does not document that it reaches mapped memory without access.\n Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT."]
+    #[doc = " Queues a copy of size bytes on stream. Either address may be on the device or on the host; host memory must\n stay valid until the stream has passed. Between two devices, enable access first (gpupool_enable_peer): on\n CUDA this is cuMemcpyAsync, and CUDA does not document that it reaches mapped memory without access.\n Errors: DRIVER, UNSUPPORTED (a simulated device without data), INVALID_ARGUMENT, FORKED."]
     pub fn gpupool_copy(
         pool: *mut gpupool_t,
         destination: gpupool_ptr_t,
@@ -1006,7 +1006,7 @@ extern "C" {
         size: u64,
         stream: gpupool_stream_t,
     ) -> gpupool_status_t;
-    #[doc = " Queues a fill of size bytes with value (its low 8 bits) on stream. A simulated device without data checks\n the access and writes nothing."]
+    #[doc = " Queues a fill of size bytes with value (its low 8 bits) on stream. A simulated device without data checks\n the access and writes nothing. Errors: as gpupool_copy."]
     pub fn gpupool_fill(
         pool: *mut gpupool_t,
         destination: gpupool_ptr_t,
