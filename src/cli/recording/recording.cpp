@@ -13,6 +13,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "cli/base/library.hpp"
 #include "cli/base/system.hpp"
@@ -27,6 +28,7 @@ constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderLeast = 1144;
 constexpr size_t kChunkHeader = 40;
 constexpr uint32_t kChunkMagic = 0x48435047;
+constexpr std::string_view kChunkBegin = "GPCH";  // the same
 constexpr uint32_t kFlagEnded = 1;
 constexpr uint32_t kFlagPacked = 2;
 constexpr uint64_t kUnit = 512;
@@ -71,11 +73,18 @@ struct Chunk {
 class Reader {
  public:
   Reader(std::string file, Damage* damage) : file_(std::move(file)), damage_(damage) {
-    read_text(file_, [&](std::string_view piece) {
+    const auto keep = [&](std::string_view piece) {
       if (bytes_.size() + piece.size() > kMostRecordingBytes)
         throw refuse(bytes_.size(), "the recording is larger than 4 GiB");
       bytes_ += piece;
-    });
+    };
+    try {
+      read_text(file_, keep, {.most_growth = 0, .is_binary = true});
+    } catch (const DamagedFile& error) {
+      if (damage_ == nullptr)
+        throw InputError(fmt::format("{}: 'gpupool salvage' saves what is before", error.what()));
+      note_damage(error.what(), true);
+    }
     read_header();
   }
 
@@ -175,7 +184,7 @@ class Reader {
       end_ = at_ + length;
       if (end_ > bytes_.size()) {
         if (damage_ == nullptr) throw refuse(bytes_.size(), "the file ends within a chunk");
-        note_damage("the file ends within a chunk");
+        note_damage("the file ends within a chunk", true);
         end_ = bytes_.size();
       }
       begin_events(begin);
@@ -187,9 +196,10 @@ class Reader {
       return is_packed_ ? end_ : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
     } catch (const InputError& error) {
       if (damage_ == nullptr) throw;
-      note_damage(error.what());
-      // If chunks have no fixed places, nothing can be found after a broken one.
-      return is_packed_ ? bytes_.size() : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+      note_damage(error.what(), bytes_.size() - begin < kChunkHeader || end_ == bytes_.size());
+      // Chunks with no fixed places are found by how they begin.
+      return is_packed_ ? std::min(bytes_.find(kChunkBegin, begin + 1), bytes_.size())
+                        : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
     }
   }
 
@@ -199,8 +209,10 @@ class Reader {
     return bytes_.size();
   }
 
-  void note_damage(const std::string& what) {
-    if (damage_->chunks++ == 0) damage_->first = what;
+  /// What is wrong with the end of the file is one damage, whoever notices it.
+  void note_damage(const std::string& what, bool is_end) {
+    if (is_end && std::exchange(is_end_noted_, true)) return;
+    if (damage_->parts++ == 0) damage_->first = what;
   }
 
   void begin_events(size_t chunk) {
@@ -330,6 +342,7 @@ class Reader {
   uint64_t rate_ = 1;
   uint64_t start_ = 0;
   bool is_packed_ = false;
+  bool is_end_noted_ = false;
   Recording made_;
   std::vector<Chunk> good_;
   std::unordered_map<uint32_t, uint32_t> thread_places_;
