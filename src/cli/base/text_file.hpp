@@ -22,15 +22,16 @@ class DamagedFile : public InputError {
 
 /// How a file is read.
 struct TextFile {
-  uint64_t most_growth = 0;  // how many times its size it may unpack to, beyond a MiB; 0: any
-  bool is_binary = false;    // messages name bytes, not lines
+  uint64_t most_growth = 0;  // how many times its size it may unpack to, beyond 16 MiB; 0: any
+  bool is_binary = false;    // messages name bytes, not lines, and a mark of byte order means nothing
 };
 
 /// Hands the text of a file ("-": standard input) to `use` in pieces of bounded size, unpacked if its content
-/// (not its name) says that it is gzip. The pieces are valid during the call only. It keeps none of the text,
-/// so a small file that unpacks to a huge text costs no memory; a caller that keeps the text bounds its
-/// growth. Throws InputError if it is larger or if the file cannot be read; DamagedFile if its gzip data is
-/// damaged, cut, or followed by something else.
+/// (not its name) says that it is gzip, and as UTF-8 or UTF-16 if it begins with their mark: of UTF-16, what
+/// is not ASCII becomes '?'. The pieces are valid during the call only. It keeps none of the text, so a small
+/// file that unpacks to a huge text costs no memory; a caller that keeps the text bounds its growth. Throws
+/// InputError if it is larger or if the file cannot be read; DamagedFile if its gzip data is damaged, cut, or
+/// followed by something else.
 void read_text(const std::string& path, const std::function<void(std::string_view)>& use, TextFile how = {});
 
 }  // namespace gpupool::cli
