@@ -57,17 +57,19 @@ GROWS = [
     ("every twelfth mark", steps("if step % 12 == 0: keep()"), "1 MiB each 12 marks"),
     ("one request in four, at random", steps("if pick.random() < 0.25: keep()"), "1 MiB each "),
     ("since the middle", steps("if step >= 100: keep()"), "1 MiB each mark since mark 101"),
-    ("since mark 20, slow", steps("if step >= 19 and step % 5 == 4: keep(4 << 20)"), "4 MiB each 5 marks since mark 20"),
+    ("since mark 20, slow", steps("if step >= 19 and step % 5 == 4: keep(4 << 20)"),
+     "4 MiB each 5 marks since mark 20"),
     ("in blocks of any size", steps("keep(pick.randrange(1 << 16, 1 << 20))"), " each mark"),
     ("below a sawtooth", steps("keep(1 << 16)\npush('planted'); cache.append(malloc(1 << 20)); pop()\n"
                                "if len(cache) == 7: [free(cache.pop()) for _ in range(7)]"), " each "),
     ("with noise ten times as large", steps("keep(1 << 16)\npush('planted'); block = malloc(pick.randrange(1 << 20)); "
-                                            "pop()\nkept.append((block, 0)) if 0 else cache.append(block)\n"
+                                            "pop()\ncache.append(block)\n"
                                             "if len(cache) > 3: free(cache.pop(pick.randrange(3)))"), " each "),
     ("after a warm-up of the same site", steps("keep(64 << 20) if step < 8 else keep(1 << 20)"), "1 MiB each mark"),
     ("collected now and then, not all", steps("push('planted'); cache.append(malloc(1 << 20)); pop()\n"
                                               "if step % 10 == 9: [free(cache.pop()) for _ in range(9)]"), " each "),
-    ("by another thread", steps("other = threading.Thread(target=keep); other.start(); other.join()"), "1 MiB each mark"),
+    ("by another thread", steps("other = threading.Thread(target=keep); other.start(); other.join()"),
+     "1 MiB each mark"),
     ("through many sites of one tag", SITES + steps("site = b'handler %d (a:1)' % pick.randrange(60)\nkeep()"),
      "1 MiB each mark"),
     ("on a second stream, under many tags", SECOND + steps("keep(1 << 20, f'user {pick.randrange(60)}', other.value)"),

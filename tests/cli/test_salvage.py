@@ -5,7 +5,6 @@ the library."""
 
 import gzip
 import os
-import pathlib
 import random
 import re
 import struct
@@ -156,9 +155,10 @@ class Salvage(test_watch.Case):
         for form in (bytes(data), gzip.compress(bytes(data))):
             status, count, said = self.salvage(form)
             (used,) = struct.unpack_from("<I", self.whole, starts[1] + 16)
-            lost = events_in(self.whole[:starts[1] + CHUNK_HEADER + used], True) - events_in(self.whole[:starts[1]], True)
+            end = starts[1] + CHUNK_HEADER + used
+            lost = events_in(self.whole[:end], True) - events_in(self.whole[:starts[1]], True)
             self.assertEqual((status, count), (0, self.all - lost))
-            self.assertIn(f"1 part is damaged and was cut: ", said)
+            self.assertIn("1 part is damaged and was cut: ", said)
             self.assertIn(f"at byte {starts[1] + CHUNK_HEADER}: an event of unknown kind 15", said)
 
     def test_a_plain_one_that_was_cut(self):
@@ -176,7 +176,8 @@ class Salvage(test_watch.Case):
         path.write_bytes(self.packed[:len(self.packed) * 9 // 10])
         status, out, said = run("leaks", path)
         self.assertEqual((status, out), (2, ""))
-        self.assertRegex(said, r"cut\.gpt: at byte \d+: the gzip data is cut here: 'gpupool salvage' saves what is before")
+        self.assertRegex(said, r"cut\.gpt: at byte \d+: the gzip data is cut here: "
+                               r"'gpupool salvage' saves what is before")
 
 
 if __name__ == "__main__":

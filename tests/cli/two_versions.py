@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program in two versions, to record and compare: between them a comment comes in, a site grows, a site is new, one is
-gone, and a file gets another name. GPUPOOL_LIBRARY is the library.
+"""A program in two versions, to record and compare: between them a comment comes in, a site grows, a site is new, one
+is gone, and a file gets another name. GPUPOOL_LIBRARY is the library.
 
     two_versions.py FOLDER 1|2     writes the version into the folder, and runs it
 """

@@ -2,21 +2,17 @@
 #include "cli/recording/recording.hpp"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <new>
-#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
-#include "cli/base/system.hpp"
 #include "cli/base/text_file.hpp"
 #include "cli/base/utf8.hpp"
 
@@ -27,13 +23,11 @@ constexpr std::string_view kMagic("GPUPOOL\1", 8);
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderLeast = 1144;
 constexpr size_t kChunkHeader = 40;
-constexpr uint32_t kChunkMagic = 0x48435047;
-constexpr std::string_view kChunkBegin = "GPCH";  // the same
+constexpr std::string_view kChunkBegin = "GPCH";
 constexpr uint32_t kFlagEnded = 1;
 constexpr uint32_t kFlagPacked = 2;
 constexpr uint64_t kUnit = 512;
-/// Times differ from event to event, so gzip packs recordings to a fourth or a tenth. An event takes some 56
-/// bytes of memory for 4 in the file: without this bound, half a megabyte could take 7 GiB.
+/// Gzip packs recordings to a fourth or a tenth. An event then takes 56 bytes of memory.
 constexpr uint64_t kMostTimesLarger = 32;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
@@ -63,9 +57,7 @@ enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName =
 constexpr size_t kNameRoom = 16;
 
 // Kinds that name things, and are not events.
-constexpr uint8_t kTagName = 9;
-constexpr uint8_t kStackText = 10;
-constexpr uint8_t kPoolName = 11;
+enum NameKind : uint8_t { kTagName = 9, kStackText = 10, kPoolName = 11 };
 
 struct Chunk {
   size_t at;    // of its header
@@ -178,7 +170,8 @@ class Reader {
       // Room taken but not yet used, or a thread stopped before it wrote anything.
       if (!is_packed_ && u32(begin) == 0)
         return begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
-      if (u32(begin) != kChunkMagic) throw refuse(begin, "there should be a chunk");
+      if (bytes_.compare(begin, kChunkBegin.size(), kChunkBegin) != 0)
+        throw refuse(begin, "there should be a chunk");
       const size_t used = u32(begin + kAtUsed);
       const size_t room = chunk_bytes_ - kChunkHeader;
       if (used > room) throw refuse(begin + kAtUsed, fmt::format("a chunk of {} bytes cannot be", used));
@@ -367,26 +360,6 @@ auto within_memory(const std::string& file, Read read) {
   }
 }
 
-void write_packed(const std::string& to, const std::string& text) {
-  const int file = create_new(to.c_str());
-  if (file < 0) throw InputError(fmt::format("{} cannot be made: {}", to, std::strerror(errno)));
-  gzFile packed = gzdopen(file, "wb9");
-  bool is_good = packed != nullptr;
-  constexpr size_t kPiece = size_t{1} << 20;
-  for (size_t at = 0; is_good && at < text.size(); at += kPiece) {
-    const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
-    is_good = gzwrite(packed, text.data() + at, length) == static_cast<int>(length);
-  }
-  if (packed != nullptr) {
-    is_good = gzclose(packed) == Z_OK && is_good;
-  } else {
-    close_file(file);
-  }
-  if (is_good) return;
-  (void)std::remove(to.c_str());
-  throw InputError(fmt::format("{} cannot be written: {}", to, std::strerror(errno)));
-}
-
 }  // namespace
 
 std::string one_line(std::string_view text, size_t longest) {
@@ -416,11 +389,11 @@ Recording read_recording(const std::string& file, Damage* damage) {
 }
 
 void pack_recording(const std::string& file, const std::string& to, Damage& damage) {
-  write_packed(to, within_memory(file, [&] {
-                 Reader reader(file, &damage);
-                 (void)reader.read();
-                 return reader.packed();
-               }));
+  write_gzip(to, within_memory(file, [&] {
+               Reader reader(file, &damage);
+               (void)reader.read();
+               return reader.packed();
+             }));
 }
 
 }  // namespace gpupool::cli

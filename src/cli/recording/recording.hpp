@@ -81,7 +81,8 @@ struct Damage {
 };
 
 /// Reads a recording, packed or not. Throws InputError "file: at byte N: what is wrong". With `damage`, an
-/// error in a chunk loses only the rest of that chunk, one in the packing what is behind it, and is reported there.
+/// error in a chunk loses only the rest of that chunk, one in the packing what is behind it, and is reported
+/// there.
 Recording read_recording(const std::string& file, Damage* damage = nullptr);
 
 /// Throws InputError if what should be something else, called `label`, begins as a recording does.
