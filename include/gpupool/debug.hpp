@@ -29,7 +29,7 @@ struct Damage {
   std::string text;
 };
 
-/// Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so.
+/// Looks at the blocks of a pool with debug modes, and waits until the GPU has done so.
 [[nodiscard]] inline Damage check_damage(Pool& pool) {
   Damage damage;
   // Room for the sixteen findings that the library keeps, with ordinary stacks; longer text ends there.

@@ -1283,11 +1283,12 @@ GPUPOOL_API gpupool_status_t gpupool_validate(gpupool_t* pool);
  * mode, or beside poison or canary. */
 GPUPOOL_API gpupool_status_t gpupool_set_debug(const char* modes);
 
-/* Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so. Counts
- * the findings since the pool was created, by this function and by frees: bytes that were written beyond the
- * end of a block, or after its free. Describes the last findings in words in text, as gpupool_report does.
- * Each also goes to the log as an error, or to standard error if the log is off. out_count may be NULL. A
- * pool without debug modes has no findings. Since 0.2.
+/* Looks behind every block of a pool in debug mode canary, and into those that poison and quarantine hold
+ * back, and waits until the GPU has done so. Counts the findings since the pool was created, by this function
+ * and by frees: bytes that were written beyond the end of a block, or after its free. A process that exits
+ * while a pool is live looks once more, and the log has what it finds. Describes the last findings in words
+ * in text, as gpupool_report does. Each also goes to the log as an error, or to standard error if the log is
+ * off. out_count may be NULL. A pool without debug modes has no findings. Since 0.2.
  * Errors: DRIVER, HOST_OUT_OF_MEMORY, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_check(gpupool_t* pool, uint64_t* out_count, char* text, size_t capacity);
 

@@ -17,6 +17,7 @@
 #include "base/log.hpp"
 #include "base/parse.hpp"
 #include "os/library.hpp"
+#include "pool/process/exit_check.hpp"
 #include "pool/process/idle_pools.hpp"
 #include "pool/process/other_pools.hpp"
 
@@ -64,6 +65,7 @@ Status create(const gpupool_config_t& config, gpupool_t*& handle) {
   if (const Status status = pool->begin(); status != kSuccess) return status;
   if (const Status status = share_pool(config, *pool); status != kSuccess) return status;
   handle = Registry::instance().add(pool);
+  if (options.debug.slows()) check_pools_at_exit();
   if (options.idle_ns != 0) look_after_idle_pools(options.idle_ns, idle_thread);
   if (log_enabled(GPUPOOL_LOG_INFO)) {
     log_line(GPUPOOL_LOG_INFO, "pool %" PRIu64 " created on device %d (%s), mode %s, driver %d%s", handle->id,

@@ -3,6 +3,7 @@
 the call sites. GPUPOOL_LIBRARY is the library.
 
     played.py TRACE MARKS      makes so many marks, and leaks 64 KiB under the tag "planted" before each
+    played.py TRACE whole MARKS  makes so many marks, and leaks nothing
     played.py TRACE holders    stops at the peak; prints what is live and what the samples say, as JSON
 """
 
@@ -95,13 +96,14 @@ class Player:
         return told
 
 
-def play_with_a_leak(events, marks):
+def play(events, marks, leak):
     player = Player()
-    each = len(events) // marks
+    each = len(events) // marks if marks else len(events) + 1
     for number, event in enumerate(events, 1):
         player.play(event)
         if number % each == 0:
-            player.malloc(b"planted", 64 << 10)
+            if leak:
+                player.malloc(b"planted", leak)
             check(library.gpupool_mark(b"%d" % (number // each)))
 
 
@@ -116,8 +118,10 @@ def tell_holders(events):
 
 
 if __name__ == "__main__":
-    trace, what = sys.argv[1:]
+    trace, what, *more = sys.argv[1:]
     if what == "holders":
         tell_holders(events_of(trace))
+    elif what == "whole":
+        play(events_of(trace), int(more[0]), 0)
     else:
-        play_with_a_leak(events_of(trace), int(what))
+        play(events_of(trace), int(what), 64 << 10)

@@ -24,7 +24,8 @@ class Advice(test_report.Case):
         told = self.advise(path)
         self.assertEqual(list(told), ["leak"])
         self.assertIn('log_loss (training.py:', told["leak"]["text"])
-        self.assertIn('(tag "loss history") allocates: it gains 4 MiB from mark to mark, and 80 MiB in 20 blocks',
+        self.assertIn('(tag "loss history") allocates: it grows by 4 MiB each mark since mark 1, and 80 MiB in 20 '
+                      'blocks',
                       told["leak"]["text"])
         # All but those of the last steps.
         self.assertAlmostEqual(told["leak"]["saved_bytes"], 72 * MIB, delta=16 * MIB)
@@ -127,7 +128,7 @@ else:
         path = self.record_training("leak")
         page = self.report(path).read_text(encoding="utf-8")
         self.assertIn("<h3>What to change</h3>", page)
-        self.assertIn("it gains 4 MiB from mark to mark", page)
+        self.assertIn("it grows by 4 MiB each mark", page)
         self.assertNotIn("What to change", self.report(path, "--no-fit").read_text(encoding="utf-8"))
 
 

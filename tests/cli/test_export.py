@@ -178,6 +178,8 @@ class Chrome(test_report.Case):
 
     def test_counters_are_in_order_and_true(self):
         events = self.export(self.record_training("leak", "fail", "hostile"))
+        times = [event["ts"] for event in events if "ts" in event]
+        self.assertEqual(times, sorted(times))
         marks = [event for event in events if event["ph"] == "i"]
         self.assertEqual(len(marks), 20 + 2)
         self.assertIn("malloc of 1 TiB failed", [event["name"] for event in marks])

@@ -52,6 +52,27 @@ class Shown(test_report.BrowserCase):
     def summary(self):
         return self.page.evaluate("document.getElementById('summary').innerText")
 
+    def test_call_sites_of_two_versions_are_matched(self):
+        """By function and line nearby, though every line has moved, and a file has another name."""
+        recordings = []
+        for version in ("1", "2"):
+            recordings.append(self.folder / f"version{version}.gpt")
+            program = [sys.executable, test_report.HERE / "two_versions.py", self.folder / f"v{version}", version]
+            status, _, said = run("record", "-o", recordings[-1], "--", *program)
+            self.assertEqual(status, 0, said)
+        self.open(self.report("--no-fit", *recordings))
+        rows = self.page.evaluate("[...document.querySelectorAll('#compare-table tbody tr')].map((row) => "
+                                  "[...row.cells].map((cell) => cell.textContent))")
+        self.assertEqual({row[0]: (row[2], row[3]) for row in rows}, {
+            "load (model.py:6), before: load (model.py:4)": ("10 MiB", "10 MiB"),
+            "load (model.py:8), before: load (model.py:5)": ("20 MiB", "20 MiB"),
+            "load (model.py:9), before: load (model.py:6)": ("30 MiB", "33 MiB"),
+            "reserve (kv_cache.py:4), before: reserve (cache.py:4)": ("7 MiB", "7 MiB"),
+            "load (model.py:7) (only in the second)": ("0 B", "4 MiB"),
+            "warm_up (model.py:8) (only in the first)": ("5 MiB", "0 B"),
+        })
+        self.assert_calm(self.folder / "report.html")
+
     def test_the_summary_says_what_a_replay_says(self):
         for trace in test_report.TRACES:
             with self.subTest(trace.name):

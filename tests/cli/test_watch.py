@@ -408,6 +408,28 @@ class Import(Case):
         self.assertEqual(status, 0, said)
         self.assertEqual(text, "a 1 1000 0\na 2 2000 2\n# a malloc of 99999999 bytes has failed\nf 1\n")
 
+    def test_a_log_as_windows_writes_it(self):
+        """With a mark of byte order, in UTF-8 or UTF-16, packed or not; a trace too."""
+        text = "Thread,Time,Action,Pointer,Size,Stream\r\n1,10:00:00,allocate,0x7f0000000000,1000,0x0\r\n"
+        trace = "# g\u00f6ne\na 1 1000 0\n"
+        for encoding in ("utf-8-sig", "utf-16", "utf-16-be", "utf-8"):
+            mark = "\ufeff" if encoding == "utf-16-be" else ""
+            for pack in (bytes, gzip.compress):
+                with self.subTest(encoding, pack=pack):
+                    log = self.write("rmm.csv", pack((mark + text).encode(encoding)))
+                    self.assertEqual(run("import", log), (0, "a 1 1000 0\n", ""))
+                    played = self.write("x.trace", pack((mark + trace).encode(encoding)))
+                    status, out, said = run("replay", "--device", "sim", "--passes", "1", "--json", played)
+                    self.assertEqual((status, json.loads(out)["events"]), (0, 1), said)
+        for content in (b"\xff\xfe", b"\xef\xbb\xbf", b"\xff", b"\xef\xbb"):
+            self.assertEqual(run("import", self.write("rmm.csv", content))[0], 2)
+
+    def test_an_import_that_fails_leaves_nothing_in_a_pipe(self):
+        log = self.write("rmm.csv", "1,10:00:00,allocate,0x7f0000000000,1000,0x0\n" * 1 + "1,1,resize,0x1,4,0\n")
+        status, out, said = run("import", log)
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("rmm.csv:2: the action is not", said)
+
     def test_what_is_no_log(self):
         log = self.folder / "rmm.csv"
         for text, wrong in (("", "rmm.csv:0: nothing was allocated"), ("x\n", "rmm.csv:1: a line is"),

@@ -137,6 +137,63 @@ TEST_F(Debug, CanariesAreLookedAtWhileBlocksLiveAndToldOnce) {
   EXPECT_EQ(damage(pool, text), 1U);
 }
 
+TEST_F(Debug, WhatQuarantineHoldsIsLookedAtToo) {
+  for (const char* modes : {"poison,quarantine=64MiB", "poison,quarantine=64MiB,canary", "canary"}) {
+    SCOPED_TRACE(modes);
+    const bool inside = std::strcmp(modes, "canary") != 0;
+    ASSERT_TRUE(ok(gpupool_set_debug(modes)));
+    PoolUnderTest pool(config_with());
+    std::string text;
+    const gpupool_ptr_t block = pool.malloc(kMiB - 512);
+    char* const bytes = reinterpret_cast<char*>(block);
+    if (!inside) bytes[kMiB - 512] = 1;
+    pool.free(block);
+    pool.synchronize();
+    if (inside) bytes[8] = bytes[kMiB - 600] = 3;
+    EXPECT_EQ(damage(pool, text), 1U) << text;
+    EXPECT_NE(text.find(inside ? "after" : "beyond the end"), std::string::npos) << text;
+    // It is told once, also when its quarantine ends.
+    EXPECT_EQ(damage(pool, text), 1U) << text;
+    for (int i = 0; i < 40; ++i) pool.free(pool.malloc(4 * kMiB));
+    EXPECT_EQ(damage(pool, text), 1U) << text;
+  }
+}
+
+TEST_F(Debug, AProgramThatEndsIsToldWhatItsPoolsHold) {
+  for (const char* modes : {"poison,quarantine=64MiB", "canary"}) {
+    SCOPED_TRACE(modes);
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      dup2(ends[1], STDERR_FILENO);
+      gpupool_t* pool = nullptr;
+      gpupool_ptr_t block = 0;
+      const gpupool_config_t config = config_with();
+      if (gpupool_set_debug(modes) != GPUPOOL_SUCCESS || gpupool_create(&config, &pool) != GPUPOOL_SUCCESS ||
+          gpupool_malloc(pool, 1000, 0, &block) != GPUPOOL_SUCCESS)
+        _exit(1);
+      const uint64_t at = std::strcmp(modes, "canary") == 0 ? 1000 : 8;
+      if (at == 1000) reinterpret_cast<char*>(block)[at] = 1;
+      if (gpupool_free(pool, block, 0) != GPUPOOL_SUCCESS || gpupool_synchronize(pool) != GPUPOOL_SUCCESS)
+        _exit(1);
+      if (at != 1000) reinterpret_cast<char*>(block)[at] = 1;
+      std::exit(0);  // the pool is not destroyed
+    }
+    close(ends[1]);
+    std::string said;
+    char piece[512];
+    for (ssize_t n = 0; (n = read(ends[0], piece, sizeof piece)) > 0;)
+      said.append(piece, static_cast<size_t>(n));
+    close(ends[0]);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT_NE(said.find("1 byte was written"), std::string::npos) << said;
+  }
+}
+
 TEST_F(Debug, FencesGiveTheirMemoryBackAndKeepTheirAddresses) {
   ASSERT_TRUE(ok(gpupool_set_debug("fence")));
   PoolUnderTest pool(config_with());

@@ -462,7 +462,7 @@ class Pool {
     const Call call(*core_);
     check(gpupool_validate(call.pool()));
   }
-  /// Looks behind every live block of a pool in debug mode canary, and waits until the GPU has done so.
+  /// Looks at the blocks of a pool with debug modes, and waits until the GPU has done so.
   /// Returns how much damage was found since the pool was created. Since 0.2.
   uint64_t damage() const {
     const Call call(*core_);

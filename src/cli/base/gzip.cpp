@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/base/gzip.hpp"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <stdexcept>
+
+#include "cli/base/library.hpp"
+#include "cli/base/system.hpp"
 
 namespace gpupool::cli {
 
@@ -23,6 +31,26 @@ std::string pack_gzip(const std::string& text) {
   deflateEnd(&stream);
   if (status != Z_STREAM_END) throw std::runtime_error("what is written cannot be packed");
   return packed;
+}
+
+void write_gzip(const std::string& to, const std::string& text) {
+  const int file = create_new(to.c_str());
+  if (file < 0) throw InputError(fmt::format("{} cannot be made: {}", to, std::strerror(errno)));
+  gzFile packed = gzdopen(file, "wb9");
+  bool is_good = packed != nullptr;
+  constexpr size_t kPiece = size_t{1} << 20;
+  for (size_t at = 0; is_good && at < text.size(); at += kPiece) {
+    const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
+    is_good = gzwrite(packed, text.data() + at, length) == static_cast<int>(length);
+  }
+  if (packed != nullptr) {
+    is_good = gzclose(packed) == Z_OK && is_good;
+  } else {
+    close_file(file);
+  }
+  if (is_good) return;
+  (void)std::remove(to.c_str());
+  throw InputError(fmt::format("{} cannot be written: {}", to, std::strerror(errno)));
 }
 
 }  // namespace gpupool::cli

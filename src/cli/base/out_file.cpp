@@ -45,11 +45,20 @@ OutFile::~OutFile() {
   if (!partial_.empty()) (void)std::remove(partial_.c_str());
 }
 
+void OutFile::write(std::string_view text) {
+  if (partial_.empty()) {
+    held_ += text;
+  } else {
+    std::fwrite(text.data(), 1, text.size(), file_);
+  }
+}
+
 void OutFile::let_all_read() const noexcept {
   if (!partial_.empty()) let_umask_decide(file_);
 }
 
 void OutFile::close() {
+  std::fwrite(held_.data(), 1, held_.size(), file_);
   if (file_ == stdout) return;  // main checks whether it could be written
   const bool is_good = std::ferror(file_) == 0;
   const bool is_closed = std::fclose(std::exchange(file_, nullptr)) == 0;

@@ -9,7 +9,8 @@
 namespace gpupool::cli {
 
 /// A file that appears when it is complete: close() replaces an existing file, which stays if close() is
-/// never called. Anything but a regular file, such as /dev/null or a pipe, is written directly.
+/// never called. Anything but a regular file, such as /dev/null or a pipe, gets all of it in close(), or
+/// nothing: who reads from a pipe would take a part for the whole.
 class OutFile {
  public:
   /// "-": standard output. Throws InputError.
@@ -18,7 +19,7 @@ class OutFile {
   OutFile(const OutFile&) = delete;
   OutFile& operator=(const OutFile&) = delete;
 
-  void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), file_); }
+  void write(std::string_view text);
   /// Makes the file readable by all users that the umask allows; without this, by its owner only.
   void let_all_read() const noexcept;
   /// Throws InputError if something could not be written.
@@ -27,6 +28,7 @@ class OutFile {
  private:
   std::string path_;
   std::string partial_;  // "": standard output, or no file
+  std::string held_;     // what goes there
   std::FILE* file_ = nullptr;
 };
 

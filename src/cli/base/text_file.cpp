@@ -18,7 +18,7 @@ namespace gpupool::cli {
 namespace {
 
 constexpr size_t kBufferSize = size_t{1} << 18;
-constexpr uint64_t kAlwaysAllowed = uint64_t{1} << 20;
+constexpr uint64_t kAlwaysAllowed = uint64_t{16} << 20;
 
 /// The bytes of a file, a bounded number of them at a time.
 class Bytes {
@@ -76,8 +76,8 @@ bool is_gzip(std::string_view bytes) {
 /// Unpacks one gzip file of possibly several members, one after another.
 class Unpacker {
  public:
-  Unpacker(Bytes& packed, const std::function<void(std::string_view)>& use, uint64_t most_growth)
-      : packed_(packed), use_(use), most_growth_(most_growth), buffer_(kBufferSize) {
+  Unpacker(Bytes& packed, const std::function<void(std::string_view)>& use, TextFile how)
+      : packed_(packed), use_(use), how_(how), buffer_(kBufferSize) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
@@ -104,10 +104,10 @@ class Unpacker {
       result = inflate(&stream_, Z_NO_FLUSH);
       packed_.consume(packed.size() - stream_.avail_in);
       pass_on({buffer_.data(), buffer_.size() - stream_.avail_out});
-      if (result == Z_BUF_ERROR) throw InputError(place() + "the gzip data is cut here");
+      if (result == Z_BUF_ERROR) throw DamagedFile(place() + "the gzip data is cut here");
       if (result != Z_OK && result != Z_STREAM_END) {
-        throw InputError(fmt::format("{}the gzip data is damaged here: {}", place(),
-                                     stream_.msg != nullptr ? stream_.msg : zError(result)));
+        throw DamagedFile(fmt::format("{}the gzip data is damaged here: {}", place(),
+                                      stream_.msg != nullptr ? stream_.msg : zError(result)));
       }
     }
   }
@@ -115,10 +115,10 @@ class Unpacker {
   void pass_on(std::string_view text) {
     lines_ += std::count(text.begin(), text.end(), '\n');
     unpacked_ += text.size();
-    if (most_growth_ != 0 && unpacked_ > kAlwaysAllowed + most_growth_ * packed_.consumed()) {
+    if (how_.most_growth != 0 && unpacked_ > kAlwaysAllowed + how_.most_growth * packed_.consumed()) {
       throw InputError(
           fmt::format("{}: at byte {}: up to here the file unpacks to more than {} times its size",
-                      packed_.label(), packed_.consumed(), most_growth_));
+                      packed_.label(), packed_.consumed(), how_.most_growth));
     }
     if (!text.empty()) use_(text);
   }
@@ -134,22 +134,97 @@ class Unpacker {
       packed_.consume(rest.size());
     }
     if (!is_padding) {
-      throw InputError(fmt::format("{}: at byte {}: {} bytes after the end of the gzip data", packed_.label(),
-                                   end, count));
+      throw DamagedFile(fmt::format("{}: at byte {}: {} bytes after the end of the gzip data",
+                                    packed_.label(), end, count));
     }
   }
 
-  /// "file:line: ", for the line in which the good data ends.
-  std::string place() const { return fmt::format("{}:{}: ", packed_.label(), lines_ + 1); }
+  /// "file:line: ", for the line in which the good data ends, or "file: at byte N: ".
+  std::string place() const {
+    return how_.is_binary ? fmt::format("{}: at byte {}: ", packed_.label(), packed_.consumed())
+                          : fmt::format("{}:{}: ", packed_.label(), lines_ + 1);
+  }
 
   Bytes& packed_;
   const std::function<void(std::string_view)>& use_;
-  const uint64_t most_growth_;
+  const TextFile how_;
   std::vector<char> buffer_;
   uint64_t unpacked_ = 0;
   std::ptrdiff_t lines_ = 0;
   z_stream stream_{};
 };
+
+/// Hands on what is behind a mark of byte order, as Windows writes it; text in UTF-16 as ASCII.
+class MarkedText {
+ public:
+  explicit MarkedText(const std::function<void(std::string_view)>& use) : use_(use) {}
+
+  void feed(std::string_view text) {
+    if (form_ != Form::unknown) return pass_on(text);
+    begin_ += text;
+    if (begin_.size() >= kUtf8Mark.size()) decide();
+  }
+  void finish() {
+    if (form_ == Form::unknown) decide();
+  }
+
+ private:
+  enum class Form { unknown, plain, little, big };
+  static constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
+
+  void decide() {
+    const std::string_view begin = begin_;
+    size_t mark = 2;
+    if (begin.starts_with("\xff\xfe")) {
+      form_ = Form::little;
+    } else if (begin.starts_with("\xfe\xff")) {
+      form_ = Form::big;
+    } else {
+      form_ = Form::plain;
+      mark = begin.starts_with(kUtf8Mark) ? kUtf8Mark.size() : 0;
+    }
+    pass_on(begin.substr(mark));
+  }
+
+  void pass_on(std::string_view text) {
+    if (form_ == Form::plain) {
+      if (!text.empty()) use_(text);
+      return;
+    }
+    ascii_.clear();
+    for (const char byte : text) {
+      is_second_ = !is_second_;
+      if (is_second_) {
+        first_ = byte;
+        continue;
+      }
+      const char low = form_ == Form::little ? first_ : byte;
+      const char high = form_ == Form::little ? byte : first_;
+      ascii_ += high == 0 && static_cast<unsigned char>(low) < 0x80 ? low : '?';
+    }
+    if (!ascii_.empty()) use_(ascii_);
+  }
+
+  const std::function<void(std::string_view)>& use_;
+  Form form_ = Form::unknown;
+  std::string begin_;
+  std::string ascii_;
+  bool is_second_ = false;  // the next byte is its unit's second
+  char first_ = 0;
+};
+
+/// Hands on the bytes of a file, unpacked.
+void read_bytes(const std::string& path, const std::function<void(std::string_view)>& use, TextFile how) {
+  Bytes bytes(path);
+  if (is_gzip(bytes.next())) {
+    Unpacker(bytes, use, how).run();
+    return;
+  }
+  for (std::string_view text = bytes.next(); !text.empty(); text = bytes.next()) {
+    use(text);
+    bytes.consume(text.size());
+  }
+}
 
 }  // namespace
 
@@ -157,17 +232,12 @@ std::string file_label(const std::string& path) {
   return path == "-" ? "standard input" : path;
 }
 
-void read_text(const std::string& path, const std::function<void(std::string_view)>& use,
-               uint64_t most_growth) {
-  Bytes bytes(path);
-  if (is_gzip(bytes.next())) {
-    Unpacker(bytes, use, most_growth).run();
-    return;
-  }
-  for (std::string_view text = bytes.next(); !text.empty(); text = bytes.next()) {
-    use(text);
-    bytes.consume(text.size());
-  }
+void read_text(const std::string& path, const std::function<void(std::string_view)>& use, TextFile how) {
+  if (how.is_binary) return read_bytes(path, use, how);
+  MarkedText marked(use);
+  read_bytes(
+      path, [&](std::string_view text) { marked.feed(text); }, how);
+  marked.finish();
 }
 
 }  // namespace gpupool::cli

@@ -7,17 +7,31 @@
 #include <string>
 #include <string_view>
 
+#include "cli/base/library.hpp"
+
 namespace gpupool::cli {
 
 /// What a message calls a file: its path, and "standard input" for "-".
 std::string file_label(const std::string& path);
 
+/// Of a file with damaged gzip data: what came before the damage has been handed on.
+class DamagedFile : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// How a file is read.
+struct TextFile {
+  uint64_t most_growth = 0;  // how many times its size it may unpack to, beyond 16 MiB; 0: any
+  bool is_binary = false;    // messages name bytes, not lines, and a mark of byte order means nothing
+};
+
 /// Hands the text of a file ("-": standard input) to `use` in pieces of bounded size, unpacked if its content
-/// (not its name) says that it is gzip. The pieces are valid during the call only. It keeps none of the text,
-/// so a small file that unpacks to a huge text costs no memory. A caller that keeps the text says by
-/// `most_growth` how many times the file's size it may have, beyond a MiB; 0: any. Throws InputError if it is
-/// larger, if the file cannot be read, or if its gzip data is damaged, cut, or followed by something else.
-void read_text(const std::string& path, const std::function<void(std::string_view)>& use,
-               uint64_t most_growth = 0);
+/// (not its name) says that it is gzip, and as UTF-8 or UTF-16 if it begins with their mark: of UTF-16, what
+/// is not ASCII becomes '?'. The pieces are valid during the call only. It keeps none of the text, so a small
+/// file that unpacks to a huge text costs no memory; a caller that keeps the text bounds its growth. Throws
+/// InputError if it is larger or if the file cannot be read; DamagedFile if its gzip data is damaged, cut, or
+/// followed by something else.
+void read_text(const std::string& path, const std::function<void(std::string_view)>& use, TextFile how = {});
 
 }  // namespace gpupool::cli

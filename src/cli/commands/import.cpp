@@ -79,7 +79,7 @@ int run_import(const ImportOptions& options) {
     }
     log->feed(text);
   };
-  read_text(options.file, use, kMostGrowth);
+  read_text(options.file, use, {.most_growth = kMostGrowth, .is_binary = false});
   if (!pickle.empty()) {
     import_snapshot(options, std::move(pickle), out);
   } else {

@@ -25,8 +25,10 @@ void report_packed(const std::string& file, const Damage& damage) {
                   recording.lost != 0
                       ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
                       : ""));
-  if (damage.chunks != 0) {
-    say(fmt::format("{} chunks are damaged and were cut; first: {}", damage.chunks, damage.first));
+  if (damage.parts != 0) {
+    say(damage.parts == 1
+            ? fmt::format("1 part is damaged and was cut: {}", damage.first)
+            : fmt::format("{} parts are damaged and were cut; first: {}", damage.parts, damage.first));
   }
 }
 

@@ -3,7 +3,10 @@
 // profiler, so that both files can be viewed together.
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/base/size.hpp"
 #include "cli/base/utf8.hpp"
@@ -27,30 +30,40 @@ class ChromeTrace {
     name_threads();
     add_counters();
     add_moments();
-    return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + text_ + "\n]}\n";
+    // Viewers that read a file piece by piece want times to rise.
+    std::stable_sort(events_.begin(), events_.end(),
+                     [](const Event& a, const Event& b) { return a.ns < b.ns; });
+    std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+    for (const Event& event : events_) text += (&event == events_.data() ? "" : ",\n") + event.text;
+    return text + "\n]}\n";
   }
 
  private:
+  struct Event {
+    uint64_t ns;
+    std::string text;
+  };
+
   /// Microseconds, to the nanosecond.
   std::string time(uint64_t ns) const {
     const uint64_t at = recording_.start_realtime_ns + ns;
     return fmt::format("{}.{:03}", at / 1000, at % 1000);
   }
 
-  void add(const std::string& event) { text_ += (text_.empty() ? "" : ",\n") + event; }
+  void add(uint64_t ns, std::string text) { events_.push_back({ns, std::move(text)}); }
 
   void name_threads() {
-    add(fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", recording_.pid,
-                    json_text(one_line(recording_.command, 200))));
+    add(0, fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", recording_.pid,
+                       json_text(one_line(recording_.command, 200))));
     for (const RecordedThread& thread : recording_.threads) {
-      add(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})",
-                      recording_.pid, thread.number, json_text(one_line(thread.name))));
+      add(0, fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})",
+                         recording_.pid, thread.number, json_text(one_line(thread.name))));
     }
   }
 
   void counter(std::string_view what, uint64_t ns, const std::string& values) {
-    add(fmt::format(R"({{"ph":"C","pid":{},"name":{},"ts":{},"args":{{{}}}}})", recording_.pid,
-                    json_text(fmt::format("{}{}", name_, what)), time(ns), values));
+    add(ns, fmt::format(R"({{"ph":"C","pid":{},"name":{},"ts":{},"args":{{{}}}}})", recording_.pid,
+                        json_text(fmt::format("{}{}", name_, what)), time(ns), values));
   }
 
   void add_counters() {
@@ -72,9 +85,9 @@ class ChromeTrace {
   }
 
   void instant(const Happened& event, const std::string& name, const std::string& arguments) {
-    add(fmt::format(R"({{"ph":"i","s":"p","pid":{},"tid":{},"name":{},"ts":{},"args":{{{}}}}})",
-                    recording_.pid, recording_.threads[event.thread].number, json_text(name), time(event.ns),
-                    arguments));
+    add(event.ns, fmt::format(R"({{"ph":"i","s":"p","pid":{},"tid":{},"name":{},"ts":{},"args":{{{}}}}})",
+                              recording_.pid, recording_.threads[event.thread].number, json_text(name),
+                              time(event.ns), arguments));
   }
 
   void add_moments() {
@@ -89,7 +102,7 @@ class ChromeTrace {
   const Recording& recording_;
   const uint64_t pool_;
   std::string name_;
-  std::string text_;
+  std::vector<Event> events_;
 };
 
 }  // namespace

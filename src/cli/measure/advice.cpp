@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "cli/base/size.hpp"
 #include "cli/measure/what_if.hpp"
-#include "cli/recording/leak_sites.hpp"
+#include "cli/recording/leaks.hpp"
 #include "cli/recording/walk.hpp"
 
 namespace gpupool::cli {
@@ -107,12 +106,6 @@ class Adviser {
     }
   }
 
-  std::string name_of(uint32_t stack, uint32_t tag) const {
-    const std::string name = recording_.tag(tag);
-    const std::string at = stack == 0 ? "a place with no stack" : recording_.site(stack);
-    return name.empty() ? at : fmt::format("{} (tag \"{}\")", at, name);
-  }
-
   void add(std::string kind, std::string text, uint64_t bytes, uint64_t nanoseconds = 0) {
     made_.push_back({std::move(kind), std::move(text), bytes, nanoseconds});
   }
@@ -192,41 +185,52 @@ class Adviser {
             "Keep the long-lived blocks of {} apart, in a pool or stream of their own, or allocate them "
             "first: they held {} of free memory in chunks that were nearly empty. With them apart the "
             "run completes under {} instead of {}.",
-            name_of(site.first, site.second), format_bytes(most->second), format_bytes(*without),
-            format_bytes(*least_)),
+            name_of_site(recording_, site.first, site.second), format_bytes(most->second),
+            format_bytes(*without), format_bytes(*least_)),
         saving);
   }
 
   void advise_leaks() {
     if (!least_) return;
-    for (const LeakSite& leak : find_leak_sites(recording_, pool_)) {
-      if (leak.bytes_per_mark == 0 || leak.bytes < kLeastLeak) continue;
+    for (const Leak& leak : find_leaks(recording_, pool_)) {
+      if (!leak.growth || leak.lost() < kLeastLeak) continue;
       Change change;
-      change.freed_at_marks = find_leaked(leak);
+      change.freed_after = free_what_leaked(leak);
       const std::optional<uint64_t> without = what_if_.least_limit(change);
       const uint64_t saving = without ? saved(*least_, *without) : 0;
       add("leak",
-          fmt::format(
-              "Free what {} allocates: it gains {} from mark to mark, and {} in {} blocks are live at the "
-              "end. Were each freed two marks later, the run would complete under {} instead of {}.",
-              name_of(leak.stack, leak.tag), format_bytes(leak.bytes_per_mark), format_bytes(leak.bytes),
-              format_count(leak.blocks), format_bytes(without.value_or(*least_)), format_bytes(*least_)),
+          fmt::format("Free what {} allocates: it grows by {}, and {}. Were each freed {}, the run would "
+                      "complete under {} instead of {}.",
+                      name_of(recording_, leak), leak.growth.words(),
+                      leak.blocks != 0 ? fmt::format("{} in {} blocks are live at the end",
+                                                     format_bytes(leak.bytes), format_count(leak.blocks))
+                                       : fmt::format("{} of it were freed only at the end",
+                                                     format_bytes(leak.growth.bytes)),
+                      leak.growth.each != 0 ? "two marks later" : "after a hundredth of the run",
+                      format_bytes(without.value_or(*least_)), format_bytes(*least_)),
           saving);
     }
   }
 
-  std::unordered_set<uint64_t> find_leaked(const LeakSite& leak) const {
+  /// Of the blocks that are live when the program's work ends: after which event each would have been freed.
+  std::multimap<size_t, uint64_t> free_what_leaked(const Leak& leak) const {
+    const bool is_marked = leak.growth.each != 0;
+    const Moments moments =
+        moments_of(recording_, pool_, is_marked ? Moments::By::marks : Moments::By::events);
+    const size_t later = is_marked ? 2 : moments.at.size() / 100 + 1;
     LiveBlocks live;
-    for (const Happened& event : recording_.events) {
-      if (event.pool != pool_) continue;
-      live.take(
-          event, [](const LiveBlock&) {}, [](const LiveBlock&, const Happened&) {});
+    for (size_t i = 0; i < moments.at.back(); ++i) {
+      if (recording_.events[i].pool == pool_) live.take(recording_.events[i]);
     }
-    std::unordered_set<uint64_t> numbers;
+    std::multimap<size_t, uint64_t> freed;
     for (const auto& [key, block] : live.all()) {
-      if (block.made->stack == leak.stack && block.made->tag == leak.tag) numbers.insert(block.number);
+      if (!leak.has(*block.made)) continue;
+      const auto made = static_cast<size_t>(block.made - recording_.events.data());
+      const auto next = std::upper_bound(moments.at.begin(), moments.at.end(), made);
+      if (static_cast<size_t>(moments.at.end() - next) < later) continue;
+      freed.emplace(next[static_cast<std::ptrdiff_t>(later) - 1], block.number);
     }
-    return numbers;
+    return freed;
   }
 
   /// Finds streams that have finished their work and still hold free memory when the recording ends.

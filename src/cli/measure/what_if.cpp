@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "cli/base/library.hpp"
@@ -30,40 +31,41 @@ class ChangedTrace {
 
   std::string write() {
     const size_t end = std::min(change_.end, recording_.events.size());
-    for (size_t i = 0; i < end; ++i) take(recording_.events[i], i + 1 == end);
+    auto next = change_.freed_after.begin();
+    for (size_t i = 0; i < end; ++i) {
+      take(recording_.events[i], i + 1 == end);
+      for (; next != change_.freed_after.end() && next->first <= i + 1; ++next) {
+        text_ += fmt::format("f {}\n", next->second);
+        freed_.insert(next->second);
+      }
+    }
     return std::move(text_);
   }
 
  private:
   void take(const Happened& event, bool is_last) {
-    if (event.kind == Kind::mark) return pass_mark();
     if (event.pool != pool_) return;
     if (event.kind == Kind::failed && is_last && change_.end != SIZE_MAX) {
       return allocate({&event, recording_.events.size() + 1});
     }
     live_.take(
         event, [&](const LiveBlock& block) { allocate(block); },
-        [&](const LiveBlock& block, const Happened&) { text_ += fmt::format("f {}\n", block.number); });
+        [&](const LiveBlock& block, const Happened&) {
+          if (!freed_.contains(block.number)) text_ += fmt::format("f {}\n", block.number);
+        });
   }
 
   void allocate(const LiveBlock& block) {
     const uint64_t bytes = change_.bytes ? change_.bytes(block) : block.made->bytes;
     const uint64_t stream = change_.stream ? change_.stream(block) : block.made->stream;
     text_ += fmt::format("a {} {} {}\n", block.number, bytes, stream);
-    if (change_.freed_at_marks.contains(block.number)) young_.push_back(block.number);
-  }
-
-  void pass_mark() {
-    for (const uint64_t number : old_) text_ += fmt::format("f {}\n", number);
-    old_ = std::exchange(young_, {});
   }
 
   const Recording& recording_;
   const uint64_t pool_;
   const Change& change_;
   LiveBlocks live_;
-  std::vector<uint64_t> young_;  // to be freed at the mark after the next
-  std::vector<uint64_t> old_;
+  std::unordered_set<uint64_t> freed_;  // sooner than in the recording
   std::string text_;
 };
 

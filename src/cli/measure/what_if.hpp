@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
-#include <unordered_set>
 #include <vector>
 
 #include "cli/base/output.hpp"
@@ -21,8 +21,8 @@ struct Change {
   std::function<uint64_t(const LiveBlock&)> stream;
   /// The bytes that are asked for instead.
   std::function<uint64_t(const LiveBlock&)> bytes;
-  /// Blocks, by number, that are freed when two more marks have come.
-  std::unordered_set<uint64_t> freed_at_marks;
+  /// Blocks, by number, that are freed when so many events of the recording have happened, and not later.
+  std::multimap<size_t, uint64_t> freed_after;
   /// How many events of the recording are played. If the last one is a failed malloc, it is asked for too.
   size_t end = SIZE_MAX;
 };

@@ -41,6 +41,11 @@ class LiveBlocks {
     on_malloc(block);
   }
 
+  void take(const Happened& event) {
+    take(
+        event, [](const LiveBlock&) {}, [](const LiveBlock&, const Happened&) {});
+  }
+
   /// The block that the event is about; nullptr: none is live there.
   const LiveBlock* find(const Happened& event) const {
     const auto found = blocks_.find({event.pool, event.address});

@@ -2,20 +2,17 @@
 #include "cli/recording/recording.hpp"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <new>
-#include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
+#include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
-#include "cli/base/system.hpp"
 #include "cli/base/text_file.hpp"
 #include "cli/base/utf8.hpp"
 
@@ -26,10 +23,12 @@ constexpr std::string_view kMagic("GPUPOOL\1", 8);
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderLeast = 1144;
 constexpr size_t kChunkHeader = 40;
-constexpr uint32_t kChunkMagic = 0x48435047;
+constexpr std::string_view kChunkBegin = "GPCH";
 constexpr uint32_t kFlagEnded = 1;
 constexpr uint32_t kFlagPacked = 2;
 constexpr uint64_t kUnit = 512;
+/// Gzip packs recordings to a fourth or a tenth. An event then takes 56 bytes of memory.
+constexpr uint64_t kMostTimesLarger = 32;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
 /// A hundred years.
@@ -58,9 +57,7 @@ enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName =
 constexpr size_t kNameRoom = 16;
 
 // Kinds that name things, and are not events.
-constexpr uint8_t kTagName = 9;
-constexpr uint8_t kStackText = 10;
-constexpr uint8_t kPoolName = 11;
+enum NameKind : uint8_t { kTagName = 9, kStackText = 10, kPoolName = 11 };
 
 struct Chunk {
   size_t at;    // of its header
@@ -71,11 +68,18 @@ struct Chunk {
 class Reader {
  public:
   Reader(std::string file, Damage* damage) : file_(std::move(file)), damage_(damage) {
-    read_text(file_, [&](std::string_view piece) {
+    const auto keep = [&](std::string_view piece) {
       if (bytes_.size() + piece.size() > kMostRecordingBytes)
         throw refuse(bytes_.size(), "the recording is larger than 4 GiB");
       bytes_ += piece;
-    });
+    };
+    try {
+      read_text(file_, keep, {.most_growth = kMostTimesLarger, .is_binary = true});
+    } catch (const DamagedFile& error) {
+      if (damage_ == nullptr)
+        throw InputError(fmt::format("{}: 'gpupool salvage' saves what is before", error.what()));
+      note_damage(error.what(), true);
+    }
     read_header();
   }
 
@@ -166,7 +170,8 @@ class Reader {
       // Room taken but not yet used, or a thread stopped before it wrote anything.
       if (!is_packed_ && u32(begin) == 0)
         return begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
-      if (u32(begin) != kChunkMagic) throw refuse(begin, "there should be a chunk");
+      if (bytes_.compare(begin, kChunkBegin.size(), kChunkBegin) != 0)
+        throw refuse(begin, "there should be a chunk");
       const size_t used = u32(begin + kAtUsed);
       const size_t room = chunk_bytes_ - kChunkHeader;
       if (used > room) throw refuse(begin + kAtUsed, fmt::format("a chunk of {} bytes cannot be", used));
@@ -175,7 +180,7 @@ class Reader {
       end_ = at_ + length;
       if (end_ > bytes_.size()) {
         if (damage_ == nullptr) throw refuse(bytes_.size(), "the file ends within a chunk");
-        note_damage("the file ends within a chunk");
+        note_damage("the file ends within a chunk", true);
         end_ = bytes_.size();
       }
       begin_events(begin);
@@ -187,9 +192,10 @@ class Reader {
       return is_packed_ ? end_ : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
     } catch (const InputError& error) {
       if (damage_ == nullptr) throw;
-      note_damage(error.what());
-      // If chunks have no fixed places, nothing can be found after a broken one.
-      return is_packed_ ? bytes_.size() : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+      note_damage(error.what(), bytes_.size() - begin < kChunkHeader || end_ == bytes_.size());
+      // Chunks with no fixed places are found by how they begin.
+      return is_packed_ ? std::min(bytes_.find(kChunkBegin, begin + 1), bytes_.size())
+                        : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
     }
   }
 
@@ -199,8 +205,10 @@ class Reader {
     return bytes_.size();
   }
 
-  void note_damage(const std::string& what) {
-    if (damage_->chunks++ == 0) damage_->first = what;
+  /// What is wrong with the end of the file is one damage, whoever notices it.
+  void note_damage(const std::string& what, bool is_end) {
+    if (is_end && std::exchange(is_end_noted_, true)) return;
+    if (damage_->parts++ == 0) damage_->first = what;
   }
 
   void begin_events(size_t chunk) {
@@ -330,6 +338,7 @@ class Reader {
   uint64_t rate_ = 1;
   uint64_t start_ = 0;
   bool is_packed_ = false;
+  bool is_end_noted_ = false;
   Recording made_;
   std::vector<Chunk> good_;
   std::unordered_map<uint32_t, uint32_t> thread_places_;
@@ -349,26 +358,6 @@ auto within_memory(const std::string& file, Read read) {
   } catch (const std::bad_alloc&) {
     throw InputError(file_label(file) + ": the recording does not fit in this machine's memory");
   }
-}
-
-void write_packed(const std::string& to, const std::string& text) {
-  const int file = create_new(to.c_str());
-  if (file < 0) throw InputError(fmt::format("{} cannot be made: {}", to, std::strerror(errno)));
-  gzFile packed = gzdopen(file, "wb9");
-  bool is_good = packed != nullptr;
-  constexpr size_t kPiece = size_t{1} << 20;
-  for (size_t at = 0; is_good && at < text.size(); at += kPiece) {
-    const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
-    is_good = gzwrite(packed, text.data() + at, length) == static_cast<int>(length);
-  }
-  if (packed != nullptr) {
-    is_good = gzclose(packed) == Z_OK && is_good;
-  } else {
-    close_file(file);
-  }
-  if (is_good) return;
-  (void)std::remove(to.c_str());
-  throw InputError(fmt::format("{} cannot be written: {}", to, std::strerror(errno)));
 }
 
 }  // namespace
@@ -400,11 +389,11 @@ Recording read_recording(const std::string& file, Damage* damage) {
 }
 
 void pack_recording(const std::string& file, const std::string& to, Damage& damage) {
-  write_packed(to, within_memory(file, [&] {
-                 Reader reader(file, &damage);
-                 (void)reader.read();
-                 return reader.packed();
-               }));
+  write_gzip(to, within_memory(file, [&] {
+               Reader reader(file, &damage);
+               (void)reader.read();
+               return reader.packed();
+             }));
 }
 
 }  // namespace gpupool::cli

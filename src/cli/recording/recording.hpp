@@ -76,12 +76,13 @@ std::string one_line(std::string_view text, size_t longest = 1000);
 
 /// What had to be omitted from a damaged file.
 struct Damage {
-  uint64_t chunks = 0;  // that lost a part
-  std::string first;    // what was wrong first
+  uint64_t parts = 0;  // of the file that lost something
+  std::string first;   // what was wrong first
 };
 
 /// Reads a recording, packed or not. Throws InputError "file: at byte N: what is wrong". With `damage`, an
-/// error in a chunk loses only the rest of that chunk, and is reported there.
+/// error in a chunk loses only the rest of that chunk, one in the packing what is behind it, and is reported
+/// there.
 Recording read_recording(const std::string& file, Damage* damage = nullptr);
 
 /// Throws InputError if what should be something else, called `label`, begins as a recording does.

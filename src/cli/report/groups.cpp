@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "cli/recording/leak_sites.hpp"
 #include "cli/recording/live.hpp"
 
 namespace gpupool::cli {
@@ -25,8 +24,10 @@ class Grouper {
       if (i + 1 == peak_) add_live(&SiteSums::peak_blocks, &SiteSums::peak_bytes);
     }
     add_live(&SiteSums::end_blocks, &SiteSums::end_bytes);
-    for (const LeakSite& leak : find_leak_sites(recording_, pool_)) {
-      sites_[{leak.stack, leak.tag}].bytes_per_mark = leak.bytes_per_mark;
+    for (const Leak& leak : find_leaks(recording_, pool_)) {
+      if (leak.growth) made_.growing.push_back(leak);
+      if (leak.of != Leak::Of::site) continue;
+      sites_[{leak.stack, leak.tag}].growth = leak.growth;
       made_.end_bytes += leak.bytes;
       made_.end_blocks += leak.blocks;
     }

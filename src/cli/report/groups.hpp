@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/recording/leaks.hpp"
 #include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
@@ -25,8 +26,8 @@ struct SiteSums {
   uint64_t temporary_mallocs = 0;  // freed before the second malloc after them
   uint64_t temporary_bytes = 0;
   uint64_t freed = 0;
-  uint64_t life_ns = 0;         // of those that were freed, added up
-  uint64_t bytes_per_mark = 0;  // 0: does not grow
+  uint64_t life_ns = 0;  // of those that were freed, added up
+  Growth growth;
 };
 
 struct SizeSums {
@@ -45,6 +46,7 @@ struct Groups {
   std::vector<SiteSums> sites;         // what held most at the peak comes first
   std::map<uint64_t, SizeSums> sizes;  // by requested bytes
   std::vector<FailedMalloc> failed;
+  std::vector<Leak> growing;  // sites, tags and streams, what has grown most first
   uint64_t mallocs = 0;
   uint64_t frees = 0;
   uint64_t peak_bytes = 0;

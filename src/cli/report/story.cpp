@@ -46,15 +46,20 @@ std::string tell_holders(const Story& story) {
 std::string tell_end(const Story& story) {
   const Groups& groups = story.groups;
   if (groups.end_blocks == 0) return "Everything was freed at the end.";
-  uint64_t growing = 0;
-  for (const SiteSums& site : groups.sites) growing += site.bytes_per_mark;
-  return fmt::format("At the end {} in {} blocks are live{}.", format_bytes(groups.end_bytes),
-                     format_count(groups.end_blocks),
-                     growing == 0
-                         ? ""
-                         : fmt::format(", and some of it grows by {} from mark to mark: see the leak "
-                                       "candidates",
-                                       format_bytes(growing)));
+  return fmt::format("At the end {} in {} blocks are live.", format_bytes(groups.end_bytes),
+                     format_count(groups.end_blocks));
+}
+
+std::string tell_growing(const Story& story) {
+  constexpr size_t kMost = 3;
+  const std::vector<Leak>& growing = story.groups.growing;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, growing.size()); ++i) {
+    text += fmt::format("{}{} grows by {}", i == 0 ? "" : "; ", name_of(*story.recording, growing[i]),
+                        growing[i].growth.words());
+  }
+  return fmt::format("{}{}: see the leak candidates.", text,
+                     growing.size() > kMost ? fmt::format("; and {} more grow", growing.size() - kMost) : "");
 }
 
 void find_fit(Story& story, Progress& progress) {
@@ -121,6 +126,7 @@ std::vector<std::string> tell(const Story& story) {
                                               format_bytes(reserved), format_bytes(timeline.peak_reserved))));
   told.push_back(tell_holders(story));
   told.push_back(tell_end(story));
+  if (!groups.growing.empty()) told.push_back(tell_growing(story));
   if (!groups.failed.empty()) {
     told.push_back(
         fmt::format("{} {}, of {} after {}.", format_count(groups.failed.size()),

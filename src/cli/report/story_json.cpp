@@ -133,7 +133,9 @@ Json sites_to_json(const Story& story, StackTable& stacks,
     rows.push_back({stacks.add(site.stack), story.recording->tag(site.tag), site.mallocs, site.bytes,
                     site.bytes - site.requested, site.peak_blocks, site.peak_bytes, site.end_blocks,
                     site.end_bytes, site.temporary_mallocs, site.temporary_bytes,
-                    site.freed == 0 ? 0 : site.life_ns / site.freed / kTimeUnit, site.bytes_per_mark});
+                    site.freed == 0 ? 0 : site.life_ns / site.freed / kTimeUnit,
+                    site.growth ? std::max(site.growth.bytes, site.end_bytes) : 0,
+                    site.growth ? site.growth.words() : ""});
   }
   return rows;
 }

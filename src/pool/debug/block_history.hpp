@@ -28,8 +28,9 @@ struct BlockRecord {
   uint32_t freed_in = 0;
   TagId tag = 0;
   bool has_canary = false;
-  bool is_damaged = false;   // beyond its end, and that was told
-  bool is_poisoned = false;  // since its free
+  bool is_damaged = false;         // beyond its end, and that was told
+  bool is_damaged_inside = false;  // after its free, and that was told
+  bool is_poisoned = false;        // since its free
   bool is_fenced = false;
   bool is_captured = false;  // a graph may write it at any time, on any stream, also after its free
 

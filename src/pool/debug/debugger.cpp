@@ -301,7 +301,8 @@ void Debugger::guard(const StreamUser& user, const WatchedCall& seen, uint64_t a
 
 // ---- findings
 
-/// Looks behind blocks in use, from an address on. True if those were all; else `from` is where to go on.
+/// Looks behind blocks in use and into those in quarantine, from an address on. True if those were all; else
+/// `from` is where to go on.
 bool Debugger::look_at_lives(Address& from) noexcept {
   constexpr size_t kAtOnce = 1024;  // so that others get the lock
   bool done = true;
@@ -314,13 +315,15 @@ bool Debugger::look_at_lives(Address& from) noexcept {
       return done = false;
     }
     Range* block = pool_.space.map.find(life.address);
-    if (!life.has_canary || has_asleep(*block)) return true;
+    const bool is_held = life.is_poisoned && !quarantine_.is_for_looks();
+    if ((!life.has_canary && !is_held) || has_asleep(*block)) return true;
     StreamState& state = heap_of(*block).state();
     if (of != &state || looks.is_full()) {
       if (of != nullptr) inspector_.queue(std::exchange(looks, {}), *of);
       of = &state;
     }
-    looks.add_behind(life);
+    if (life.has_canary) looks.add_behind(life);
+    if (is_held) looks.add_inside(life);
     return true;
   });
   if (of != nullptr) inspector_.queue(looks, *of);

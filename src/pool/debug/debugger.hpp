@@ -48,8 +48,8 @@ class Debugger final : public Keeper {
   Status free(Address address, const StreamUser& user);
   /// May put a guard in place of a block that has just been handed out and is sampled.
   void guard(const StreamUser& user, const WatchedCall& seen, uint64_t alignment, Address& address);
-  /// Looks at all live blocks, and waits for that. Gives the number of findings so far, and the last of them
-  /// in words. Throws std::bad_alloc.
+  /// Looks at all blocks, live or in quarantine, and waits for that. Gives the number of findings so far, and
+  /// the last of them in words. Throws std::bad_alloc.
   Status check(uint64_t& count, std::string& text);
 
   // ---- with the pool's lock

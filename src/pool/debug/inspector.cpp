@@ -40,9 +40,8 @@ void begin_finding(const Look& look, bool after_free, BlockRecord* block, Findin
   finding.after_free = after_free;
   if (block == nullptr) return;
   finding.block = *block;
-  if (after_free) return;
-  block->is_damaged = true;
-  block->has_canary = false;
+  (after_free ? block->is_damaged_inside : block->is_damaged) = true;
+  (after_free ? block->is_poisoned : block->has_canary) = false;
 }
 
 }  // namespace
@@ -118,10 +117,12 @@ void Inspector::collect(BlockHistory& book, std::vector<Finding>& found) {
     const Look& look = damage.look;
     const bool after_free = look.word == kFreePoison;
     BlockRecord* const block = book.find(look.address, look.block);
-    if (!after_free && block != nullptr && block->is_damaged) continue;
     // The damage at the beginning and at the end of one freed block is one finding.
-    if (found.empty() || found.back().block.number != look.block || found.back().after_free != after_free)
-      begin_finding(look, after_free, block, found.emplace_back());
+    const bool goes_on = after_free && !found.empty() && found.back().block.number == look.block &&
+                         found.back().after_free &&
+                         look.address > found.back().block.address + found.back().last;
+    if (!goes_on && block != nullptr && (after_free ? block->is_damaged_inside : block->is_damaged)) continue;
+    if (!goes_on) begin_finding(look, after_free, block, found.emplace_back());
     examine(damage, found.back());
   }
 }

@@ -117,6 +117,7 @@
 #include "../../../../src/pool/observe/snapshot.cpp"
 #include "../../../../src/pool/observe/statistics.cpp"
 #include "../../../../src/pool/pool.cpp"
+#include "../../../../src/pool/process/exit_check.cpp"
 #include "../../../../src/pool/process/family.cpp"
 #include "../../../../src/pool/process/idle_pools.cpp"
 #include "../../../../src/pool/process/other_pools.cpp"

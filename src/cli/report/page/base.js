@@ -26,7 +26,8 @@ function unpackRun(run) {
   run.grid.largest_free = sums(run.grid.largest_free, BYTE_UNIT);
   run.sites = run.sites.map((row) => ({
     stack: row[0], tag: row[1], mallocs: row[2], bytes: row[3], rounding: row[4], peakBlocks: row[5], peak: row[6],
-    endBlocks: row[7], end: row[8], temporaryMallocs: row[9], temporary: row[10], life: row[11] / 1e6, growth: row[12],
+    endBlocks: row[7], end: row[8], temporaryMallocs: row[9], temporary: row[10], life: row[11] / 1e6, grown: row[12],
+    growth: row[13],
     name: run.frames[run.stacks[row[0]][0]],
   }));
   return run;

@@ -40,7 +40,7 @@ class FlameGraph {
     const { run } = this;
     this.root = { name: "all", value: 0, children: new Map(), parent: null, depth: 0 };
     for (const site of run.sites) {
-      const value = this.value === "growing" ? (site.growth ? site.end : 0) : site[this.value];
+      const value = this.value === "growing" ? site.grown : site[this.value];
       if (!value) continue;
       let node = this.root;
       node.value += value;

@@ -2,20 +2,17 @@
 
 /** What two runs hold at their peaks and ends, by call site and tag. */
 function showComparison(before, after) {
-  const sums = new Map();
-  [before, after].forEach((run, which) => {
-    for (const site of run.sites) {
-      const key = `${site.name}\n${site.tag}`;
-      if (!sums.has(key)) sums.set(key, { name: site.name, tag: site.tag, peak: [0, 0], end: [0, 0], mallocs: [0, 0] });
-      const row = sums.get(key);
-      row.peak[which] += site.peak;
-      row.end[which] += site.end;
-      row.mallocs[which] += site.mallocs;
-    }
-  });
+  const none = { peak: 0, end: 0, mallocs: 0 };
+  const nameOf = (first, second) => {
+    if (!first || !second) return `${(first || second).text} (only in the ${first ? "first" : "second"})`;
+    return first.text === second.text ? second.text : `${second.text}, before: ${first.text}`;
+  };
   const signed = (show) => (value) => (value > 0 ? "+" : "") + show(value);
-  const rows = [...sums.values()].map((row) => [row.name, row.tag, row.peak[0], row.peak[1], row.peak[1] - row.peak[0],
-    row.end[1] - row.end[0], row.mallocs[1] - row.mallocs[0]]);
+  const rows = matchPlaces(before, after).map(([first, second]) => {
+    const [a, b] = [first || none, second || none];
+    return [nameOf(first, second), (first || second).tag, a.peak, b.peak, b.peak - a.peak, b.end - a.end,
+      b.mallocs - a.mallocs];
+  });
   rows.sort((a, b) => Math.abs(b[4]) - Math.abs(a[4]) || Math.abs(b[5]) - Math.abs(a[5]));
   showTable(byId("compare-table"), [
     ...NAME_COLUMNS, { name: "peak of the first", show: bytesText }, { name: "of the second", show: bytesText },

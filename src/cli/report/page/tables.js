@@ -105,10 +105,10 @@ function showTables(run) {
     ? `${countText(run.sites_left_out)} call sites that hold less are left out.` : "";
   showTable(byId("leaks-table"), [
     ...NAME_COLUMNS, { name: "live at the end", ...bytes }, { name: "blocks", ...count },
-    { name: "grows from mark to mark", show: (value) => (value ? `+${bytesText(value)}` : "") },
-  ], run.sites.filter((site) => site.end > 0).sort((a, b) => b.growth - a.growth || b.end - a.end)
-    .map((site) => [site.name, site.tag, site.end, site.endBlocks, site.growth]),
-  { empty: "Nothing is live at the end." });
+    { name: "grown to", show: (value) => (value ? bytesText(value) : "") }, { name: "grows by", isText: true },
+  ], run.sites.filter((site) => site.end > 0 || site.grown).sort((a, b) => b.grown - a.grown || b.end - a.end)
+    .map((site) => [site.name, site.tag, site.end, site.endBlocks, site.grown, site.growth]),
+  { empty: "Nothing is live at the end, and nothing grew." });
   showTable(byId("sizes-table"), [
     { name: "bytes asked for", show: countText }, { name: "mallocs", ...count }, { name: "most live at once", ...count },
     { name: "bytes then", ...bytes },

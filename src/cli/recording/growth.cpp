@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/recording/growth.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "cli/base/size.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+constexpr size_t kMostWindows = 1024;
+/// Where nobody marks.
+constexpr size_t kLooks = 4096;
+
+/// A program without a leak that holds now more, now less shows growth about as often.
+constexpr double kChance = 1.0 / 4000;
+constexpr size_t kMostPieces = 16;
+/// Of slopes between any two of so many points.
+constexpr size_t kPoints = 128;
+
+/// How many of so many pieces of a run must each have held less, at their least, than all behind them. If
+/// values come in no order, the piece that is the i-th from the end does so with a chance of 1 / i, whatever
+/// the others do.
+size_t needed_of(size_t pieces) {
+  std::array<double, kMostPieces + 1> chances{1};
+  for (size_t i = 1; i <= pieces; ++i) {
+    const double chance = 1 / static_cast<double>(i);
+    for (size_t n = i; n > 0; --n) chances[n] = chances[n] * (1 - chance) + chances[n - 1] * chance;
+    chances[0] *= 1 - chance;
+  }
+  double sum = 0;
+  size_t needed = pieces + 1;
+  while (needed > 0 && sum + chances[needed - 1] <= kChance) sum += chances[--needed];
+  return needed;
+}
+
+template <typename Value>
+Value median(std::vector<Value> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+using Levels = std::vector<uint64_t>;
+
+/// What was never given back later: at each window, the least from there on.
+Levels lasting_of(const Levels& floors) {
+  Levels lasting = floors;
+  for (size_t i = lasting.size(); i-- > 1;) lasting[i - 1] = std::min(lasting[i - 1], lasting[i]);
+  return lasting;
+}
+
+/// Whether it rises from `from` on, in most pieces and up to the end.
+bool rises_from(const Levels& lasting, size_t from) {
+  const size_t windows = lasting.size() - from;
+  const size_t pieces = std::min(kMostPieces, windows);
+  const auto rises_in = [&](size_t piece) {
+    const size_t begin = from + windows * piece / pieces;
+    return lasting[from + windows * (piece + 1) / pieces] > lasting[begin];
+  };
+  size_t risen = 1;  // what comes last has nothing behind it
+  for (size_t i = 0; i + 1 < pieces; ++i) risen += rises_in(i) ? 1 : 0;
+  return risen >= needed_of(pieces) && (rises_in(pieces - 2) || rises_in(pieces - 3));
+}
+
+/// The most that was given back at once before `end`.
+uint64_t fallen_before(const Levels& floors, size_t end) {
+  uint64_t most = 0;
+  uint64_t fallen = 0;
+  for (size_t i = 0; i < end; ++i) {
+    most = std::max(most, floors[i]);
+    fallen = std::max(fallen, most - floors[i]);
+  }
+  return fallen;
+}
+
+/// The slope of Theil and Sen, in bytes a window: the median of those between all pairs of points.
+double slope_of(const Levels& lasting, size_t from) {
+  const size_t step = (lasting.size() - from) / kPoints + 1;
+  std::vector<double> slopes;
+  for (size_t a = from; a < lasting.size(); a += step) {
+    for (size_t b = a + step; b < lasting.size(); b += step) {
+      slopes.push_back(static_cast<double>(lasting[b] - lasting[a]) / static_cast<double>(b - a));
+    }
+  }
+  return median(std::move(slopes));
+}
+
+/// Windows in which more lasts than before.
+std::vector<size_t> rises_of(const Levels& lasting) {
+  std::vector<size_t> rises;
+  for (size_t i = 0; i < lasting.size(); ++i) {
+    if (lasting[i] > (i == 0 ? 0 : lasting[i - 1])) rises.push_back(i);
+  }
+  return rises;
+}
+
+/// The first of the last rises with no long rest between them; of all of them, if those would be too few.
+size_t begin_of(const std::vector<size_t>& rises) {
+  constexpr size_t kLongRest = 8;  // times as long as the mean
+  const size_t longest = kLongRest * (rises.back() - rises.front()) / (rises.size() - 1);
+  size_t first = rises.size() - 1;
+  while (first > 0 && rises[first] - rises[first - 1] <= longest) --first;
+  return rises.size() - first < kLeastMarks ? 0 : first;
+}
+
+Growth judge(const Levels& floors, const Moments& moments) {
+  const Levels lasting = lasting_of(floors);
+  const size_t windows = lasting.size();
+  // The first half may be the program's start. What was given back in it is no leak if it comes again.
+  for (const size_t from : {size_t{0}, windows / 4, windows / 2}) {
+    if (windows - from < kLeastMarks || !rises_from(lasting, from)) continue;
+    if (from != 0 && fallen_before(floors, from) >= lasting.back() - lasting[from]) continue;
+    const std::vector<size_t> rises = rises_of(lasting);
+    const size_t first = begin_of(rises);
+    const size_t since = rises[first];
+    Growth growth;
+    growth.bytes = lasting.back() - lasting[since == 0 ? 0 : since - 1];
+    const size_t moment = since * moments.in_window();
+    growth.since_ns = moments.ns[moment];
+    if (moments.by != Moments::By::marks) {
+      const double seconds = static_cast<double>(moments.ns.back() - growth.since_ns) / 1e9;
+      growth.bytes_per_second =
+          static_cast<uint64_t>(static_cast<double>(growth.bytes) / std::max(seconds, 1e-9));
+      return growth;
+    }
+    growth.since_mark = moment + 1;
+    growth.bytes_per_mark = growth.rise = static_cast<uint64_t>(
+        std::llround(slope_of(lasting, since) / static_cast<double>(moments.in_window())));
+    growth.each = 1;
+    const double rest =
+        static_cast<double>(rises.back() - since) / static_cast<double>(rises.size() - 1 - first);
+    if (rest < 1.5) return growth;
+    growth.each = static_cast<uint64_t>(std::llround(rest * static_cast<double>(moments.in_window())));
+    Levels amounts;
+    for (size_t i = first + 1; i < rises.size(); ++i)
+      amounts.push_back(lasting[rises[i]] - lasting[rises[i] - 1]);
+    growth.rise = median(std::move(amounts));
+    return growth;
+  }
+  return {};
+}
+
+bool is_malloc_of(const Happened& event, std::optional<uint64_t> pool) {
+  return (event.kind == Kind::malloc || event.kind == Kind::have) && (!pool || event.pool == *pool);
+}
+
+}  // namespace
+
+std::string Growth::words() const {
+  const std::string since =
+      fmt::format(" since {}", each != 0 ? fmt::format("mark {}", since_mark)
+                                         : fmt::format("{:.3f} s", static_cast<double>(since_ns) / 1e9));
+  if (each == 0) return format_bytes(bytes_per_second) + " a second" + since;
+  return format_bytes(rise) + (each == 1 ? " each mark" : fmt::format(" each {} marks", each)) + since;
+}
+
+size_t Moments::in_window() const noexcept {
+  return (at.size() + kMostWindows - 1) / kMostWindows;
+}
+
+size_t Moments::windows() const noexcept {
+  return at.empty() ? 0 : (at.size() + in_window() - 1) / in_window();
+}
+
+Moments moments_of(const Recording& recording, std::optional<uint64_t> pool, Moments::By by) {
+  const auto& events = recording.events;
+  size_t end = events.size();
+  while (end > 0 && !is_malloc_of(events[end - 1], pool)) --end;
+  Moments moments{by, {}, {}};
+  const auto add = [&](size_t i) {
+    moments.at.push_back(i + 1);
+    moments.ns.push_back(events[i].ns);
+  };
+  if (by == Moments::By::marks) {
+    for (size_t i = 0; i < events.size(); ++i) {
+      if (events[i].kind != Kind::mark) continue;
+      add(i);
+      if (i >= end) break;
+    }
+    return moments;
+  }
+  const auto position = [&](size_t i) {
+    return by == Moments::By::time ? events[i].ns - events[0].ns : i + 1;
+  };
+  if (end == 0) return moments;
+  const double distance = static_cast<double>(position(end - 1)) / kLooks;
+  for (size_t i = 0; i < end; ++i) {
+    if (static_cast<double>(position(i)) < distance * static_cast<double>(moments.at.size() + 1)) continue;
+    add(i);
+    // A rest is one moment's, however long.
+    while (by == Moments::By::time && moments.at.size() < kLooks &&
+           static_cast<double>(position(i)) >= distance * static_cast<double>(moments.at.size() + 1))
+      add(i);
+  }
+  return moments;
+}
+
+void Floor::change(const Moments& moments, size_t moment, uint64_t bytes) {
+  if (next_ < moment) {
+    const size_t first = next_ / moments.in_window();
+    const size_t last = (moment - 1) / moments.in_window();
+    // Its first window may have begun with another level, and its floor is then the lower one.
+    const bool is_begun = next_ % moments.in_window() != 0;
+    const auto put = [&](size_t window, uint64_t floor) {
+      if (!runs_.empty() && runs_.back().window == window)
+        runs_.back().bytes = floor;
+      else if (runs_.empty() || runs_.back().bytes != floor)
+        runs_.push_back({window, floor});
+    };
+    put(first, is_begun && !runs_.empty() ? std::min(runs_.back().bytes, bytes_) : bytes_);
+    if (last != first) put(first + 1, bytes_);
+    next_ = moment;
+  }
+  bytes_ = bytes;
+}
+
+Growth Floor::growth(const Moments& moments) {
+  const size_t windows = moments.windows();
+  change(moments, moments.at.size(), bytes_);
+  if (windows < kLeastMarks || runs_.size() < kLeastMarks) return {};
+  Levels floors(windows);
+  size_t run = 0;
+  for (size_t i = 0; i < windows; ++i) {
+    if (run + 1 < runs_.size() && runs_[run + 1].window == i) ++run;
+    floors[i] = runs_[run].bytes;
+  }
+  return judge(floors, moments);
+}
+
+}  // namespace gpupool::cli

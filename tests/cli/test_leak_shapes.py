@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Which shapes of growth gpupool leaks finds, and which it does not call growth. GPUPOOL_COMMAND is the command,
+GPUPOOL_LIBRARY the library."""
+
+import json
+import sys
+import unittest
+
+import played
+import test_report
+import test_watch
+
+run = test_watch.run
+KIB, MIB = 1 << 10, 1 << 20
+
+# Each step of a shape, 200 of them with a mark behind each unless it says otherwise. `keep` leaks, `kept` is what is
+# kept, and all of it is freed before the program ends, as an interpreter does.
+BEFORE = """
+import random
+pick = random.Random(7)
+kept, cache = [], []
+def keep(size=1 << 20, name="planted", stream=0):
+    push(name); kept.append((malloc(size, stream), stream)); pop()
+def work():
+    push("work"); blocks = [malloc(8 << 20) for _ in range(3)]; pop()
+    for block in blocks: free(block)
+"""
+AFTER = """
+for block, stream in kept: free(block, stream)
+for block in cache: free(block)
+"""
+LOOP = "for step in range(200):\n    work()\n    {}\n    mark(f'step {{step}}')\n"
+
+
+def steps(body):
+    return LOOP.format(body.replace("\n", "\n    "))
+
+
+# Without marks, time passes, as it does between the requests of a service.
+UNMARKED = "for step in range(400):\n    work(); time.sleep(0.0005)\n    {}\n"
+
+SITES = """
+@ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+def tell(user, text, capacity):
+    ctypes.memmove(text, site, len(site))
+    return len(site)
+site = b"main (a:1)"
+check(lib.gpupool_set_stack_fn(tell, None))
+"""
+SECOND = "other = u64()\ncheck(lib.gpupool_stream_create(pool, ctypes.byref(other)))\n"
+
+# Name, program, and what grows and how, as words; None: nothing does.
+GROWS = [
+    ("steady", steps("keep()"), "1 MiB each mark"),
+    ("every fifth mark", steps("if step % 5 == 0: keep(4 << 20)"), "4 MiB each 5 marks"),
+    ("every twelfth mark", steps("if step % 12 == 0: keep()"), "1 MiB each 12 marks"),
+    ("one request in four, at random", steps("if pick.random() < 0.25: keep()"), "1 MiB each "),
+    ("since the middle", steps("if step >= 100: keep()"), "1 MiB each mark since mark 101"),
+    ("since mark 20, slow", steps("if step >= 19 and step % 5 == 4: keep(4 << 20)"),
+     "4 MiB each 5 marks since mark 20"),
+    ("in blocks of any size", steps("keep(pick.randrange(1 << 16, 1 << 20))"), " each mark"),
+    ("below a sawtooth", steps("keep(1 << 16)\npush('planted'); cache.append(malloc(1 << 20)); pop()\n"
+                               "if len(cache) == 7: [free(cache.pop()) for _ in range(7)]"), " each "),
+    ("with noise ten times as large", steps("keep(1 << 16)\npush('planted'); block = malloc(pick.randrange(1 << 20)); "
+                                            "pop()\ncache.append(block)\n"
+                                            "if len(cache) > 3: free(cache.pop(pick.randrange(3)))"), " each "),
+    ("after a warm-up of the same site", steps("keep(64 << 20) if step < 8 else keep(1 << 20)"), "1 MiB each mark"),
+    ("collected now and then, not all", steps("push('planted'); cache.append(malloc(1 << 20)); pop()\n"
+                                              "if step % 10 == 9: [free(cache.pop()) for _ in range(9)]"), " each "),
+    ("by another thread", steps("other = threading.Thread(target=keep); other.start(); other.join()"),
+     "1 MiB each mark"),
+    ("through many sites of one tag", SITES + steps("site = b'handler %d (a:1)' % pick.randrange(60)\nkeep()"),
+     "1 MiB each mark"),
+    ("on a second stream, under many tags", SECOND + steps("keep(1 << 20, f'user {pick.randrange(60)}', other.value)"),
+     " each mark"),
+    ("not freed at the end", steps("keep()") + "kept = []\n", "1 MiB each mark"),
+    ("killed in the middle", steps("keep()\nif step == 150: os.kill(os.getpid(), 9)"), "1 MiB each mark"),
+    ("a last mark after the end", steps("keep()") + AFTER + "mark('done')\nkept, cache = [], []\n", "1 MiB each mark"),
+    ("without marks", UNMARKED.format("keep()"), " a second"),
+    ("slow, without marks", UNMARKED.format("if step % 8 == 0: keep()"), " a second"),
+]
+STAYS = [
+    ("nothing", steps("pass")),
+    ("a bounded cache", steps("push('cache'); cache.append(malloc(1 << 20)); pop()\n"
+                              "if len(cache) > 60: free(cache.pop(0))")),
+    ("a warm-up, then flat", steps("if step < 90: keep()")),
+    ("a warm-up in steps, then flat", steps("if step % 10 == 0 and step < 130: keep()")),
+    ("a sawtooth", steps("keep()\nif step % 37 == 36: [free(kept.pop()[0]) for _ in range(len(kept))]")),
+    ("two epochs and a half", steps("keep()\nif step % 80 == 79: [free(kept.pop()[0]) for _ in range(len(kept))]")),
+    ("noise", steps("[free(kept.pop(pick.randrange(len(kept)))[0]) for _ in range(pick.randrange(len(kept) + 1))]\n"
+                    "[keep(pick.randrange(1 << 20)) for _ in range(pick.randrange(9))]")),
+    ("three late weights", steps("if step in (50, 120, 190): keep(64 << 20)")),
+    ("few marks", steps("keep()\nif step == 4: break")),
+    ("a sawtooth, without marks", UNMARKED.format(
+        "keep()\n    if step % 37 == 36: [free(kept.pop()[0]) for _ in range(len(kept))]")),
+    ("weights, then work, without marks", "for _ in range(300): keep()\n" + UNMARKED.format("pass")),
+]
+
+
+class Shapes(test_watch.Case):
+    def told_of(self, number, program):
+        path = self.folder / f"{number}.gpt"
+        # A program that kills itself ends the command with its signal's status.
+        status, _, said = run("record", "-o", path, "--", sys.executable, "-c",
+                              test_watch.PROLOGUE + BEFORE + program + AFTER)
+        self.assertIn(status, (0, 137), said)
+        return path
+
+    def test_what_grows_is_found_and_fails(self):
+        for number, (name, program, words) in enumerate(GROWS):
+            with self.subTest(name):
+                path = self.told_of(number, program)
+                status, text, said = run("leaks", path, "--growing", "--fail-over", "1MiB")
+                self.assertEqual((status, said), (1, ""), text)
+                self.assertIn(words, text)
+                self.assertEqual(run("leaks", path, "--fail-over", "1MiB")[0], 1)
+                _, lines = self.leaks(path, "--growing")
+                self.assertTrue(all(line["grown_bytes"] >= MIB for line in lines), lines)
+
+    def test_what_does_not_grow(self):
+        for number, (name, program) in enumerate(STAYS):
+            with self.subTest(name):
+                status, text, said = run("leaks", self.told_of(number, program), "--growing", "--fail-over", "0")
+                self.assertEqual((status, said, text), (0, "", "Nothing grows.\n"))
+
+    def test_a_tag_or_a_stream_is_named_where_no_site_is(self):
+        path = self.told_of(0, SECOND + steps("keep(1 << 20, f'user {pick.randrange(60)}', other.value)"))
+        _, lines = self.leaks(path, "--growing")
+        self.assertEqual([line["of"] for line in lines], ["stream"])
+        self.assertEqual((lines[0]["bytes_per_mark"], lines[0]["bytes"]), (MIB, 0))
+        path = self.told_of(1, steps("keep(1 << 20)"))
+        _, lines = self.leaks(path, "--growing")
+        self.assertEqual([(line["of"], line["tag"], line["since_mark"]) for line in lines], [("site", "planted", 1)])
+
+    def test_advice_and_report_see_what_was_freed_at_the_end(self):
+        path = self.told_of(0, steps("keep(4 << 20)"))
+        status, text, said = run("advise", path, "--json")
+        self.assertEqual((status, said), (0, ""))
+        (leak,) = [one for one in json.loads(text)["advice"] if one["kind"] == "leak"]
+        self.assertIn('(tag "planted")', leak["text"])
+        self.assertIn("4 MiB each mark", leak["text"])
+        self.assertGreater(leak["saved_bytes"], 700 * MIB)
+        page = self.folder / "report.html"
+        self.assertEqual(run("report", path, "-o", page)[0], 0)
+        text = page.read_text(encoding="utf-8")
+        self.assertIn("grows by 4 MiB each mark", text)
+        (told,) = test_report.data_of(text)["runs"]
+        self.assertEqual([site[12] for site in told["sites"] if site[12]], [796 * MIB])
+
+
+class Workloads(test_report.Case):
+    def test_no_recorded_workload_grows(self):
+        """Played with marks and without, each has weights, caches and requests, and no leak."""
+        for trace in test_report.TRACES:
+            for marks in (0, 20, 200):
+                with self.subTest(trace.name, marks=marks):
+                    path = self.folder / f"{trace.name}.{marks}.gpt"
+                    program = [sys.executable, played.__file__, trace, "whole", str(marks)]
+                    status, _, said = run("record", "-o", path, "--stacks", "none", "--", *program)
+                    self.assertEqual(status, 0, said)
+                    status, text, _ = run("leaks", path, "--growing", "--fail-over", "0")
+                    self.assertEqual((status, text), (0, "Nothing grows.\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
