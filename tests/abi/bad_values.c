@@ -90,6 +90,12 @@ static void test_library(void) {
   FAILS(INVALID, gpupool_set_log(NULL, NULL, -1));
   FAILS(INVALID, gpupool_set_log(NULL, NULL, GPUPOOL_LOG_DEBUG + 1));
 
+  CHECK(strcmp(gpupool_backend_name(GPUPOOL_BACKEND_CUDA), "cuda") == 0);
+  CHECK(strcmp(gpupool_backend_name(GPUPOOL_BACKEND_SIM), "sim") == 0);
+  CHECK(gpupool_backend_name(GPUPOOL_BACKEND_AUTO) == NULL);
+  CHECK(gpupool_backend_name(-1) == NULL);
+  CHECK(gpupool_backend_name(77) == NULL);
+
   int32_t count = 1;
   FAILS(INVALID, gpupool_device_count((gpupool_backend_t)77, &count));
   CHECK(count == 0);
