@@ -9,6 +9,7 @@
 
 #include "base/parse.hpp"
 #include "device/cuda/cuda.hpp"
+#include "device/host/host.hpp"
 #include "device/sim/registry.hpp"
 #include "device/sim/sim.hpp"
 #include "os/process.hpp"
@@ -52,6 +53,7 @@ constexpr Backend kBackends[] = {
     {GPUPOOL_BACKEND_CUDA, "cuda", GPUPOOL_FEATURE_CUDA, cuda_device_count, open_cuda_anew,
      []() noexcept { set_after_fork_hook(cuda_after_fork); }},
     {GPUPOOL_BACKEND_SIM, "sim", GPUPOOL_FEATURE_SIM, count_sims, open_sim_with, sim_watch_fork},
+    {GPUPOOL_BACKEND_HOST, "host", GPUPOOL_FEATURE_HOST, count_hosts, open_host, nullptr},
 };
 
 template <typename Predicate>

@@ -9,8 +9,10 @@
 #include "../../../../src/base/defer.hpp"
 #include "../../../../src/base/interrupts.hpp"
 #include "../../../../src/base/parse.hpp"
+#include "../../../../src/device/host/host.hpp"
 #include "../../../../src/device/sim/backing.hpp"
 #include "../../../../src/device/sim/shared.hpp"
+#include "../../../../src/device/without_mappings.hpp"
 #include "../../../../src/os/clock.hpp"
 #include "../../../../src/os/files.hpp"
 #include "../../../../src/os/host_memory.hpp"
@@ -168,6 +170,7 @@
 #include "../../../../src/watch/tags.cpp"
 #if defined(__linux__)
 #include "../../../../src/abi/control_linux.cpp"
+#include "../../../../src/device/host/host_linux.cpp"
 #include "../../../../src/device/sim/shared_linux.cpp"
 #include "../../../../src/os/copies_linux.cpp"
 #include "../../../../src/os/host_memory_linux.cpp"
@@ -200,6 +203,7 @@
 #endif
 #if !defined(__linux__)
 #include "../../../../src/abi/control_elsewhere.cpp"
+#include "../../../../src/device/host/host_elsewhere.cpp"
 #include "../../../../src/device/sim/shared_elsewhere.cpp"
 #include "../../../../src/os/copies_elsewhere.cpp"
 #include "../../../../src/os/host_memory_elsewhere.cpp"
