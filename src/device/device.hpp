@@ -21,9 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
 
 #include "base/status.hpp"
 #include "device/inspection.hpp"

@@ -121,10 +121,8 @@ Json to_json(const gpupool_device_info_t& info) {
 
 void print_as_json(const Found& found) {
   Json json = {
-      {"version", gpupool_version_string()},
-      {"version_number", gpupool_version()},
-      {"features", usable_backends()},
-      {"devices", Json::array()},
+      {"version", gpupool_version_string()}, {"version_number", gpupool_version()},
+      {"features", usable_backends()},       {"devices", Json::array()},
       {"unavailable", Json::object()},
   };
   for (const auto& device : found.devices) json["devices"].push_back(to_json(device));
@@ -176,8 +174,7 @@ void print_for_people(const Found& found) {
 int run_info(const InfoOptions& options) {
   Found found;
   if (options.device.empty()) {
-    for_each_backend(
-        [&](Backend backend, const std::string& name) { find_devices(backend, name, found); });
+    for_each_backend([&](Backend backend, const std::string& name) { find_devices(backend, name, found); });
   } else {
     found.devices = {find_device(options.device)};
   }

@@ -70,9 +70,9 @@ class HostDevice final : public DeviceWithoutMappings {
   Status allocate(Kind, uint64_t size, Stream, Address& address) override {
     uint64_t free = 0;
     if (const Status status = free_memory(free); status != kSuccess) return status;
-    void* const pages = size > free ? MAP_FAILED
-                                    : mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const pages = size > free
+                            ? MAP_FAILED
+                            : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) {
       return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "the host has no %" PRIu64 " bytes: %" PRIu64 " are free",
                   size, free);

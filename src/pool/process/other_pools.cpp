@@ -34,8 +34,8 @@ bool OtherPools::ask_parent(PoolLock& lock, PoolState& pool, uint64_t bytes) {
   const std::shared_ptr<Pool> parent = parent_.lock();
   if (parent == nullptr) return false;
   uint64_t released = 0;
-  const Status status = pool.leave_for(
-      lock, [&] { return parent->trim_by(align_up(bytes, kGranule), released, "trim"); });
+  const Status status =
+      pool.leave_for(lock, [&] { return parent->trim_by(align_up(bytes, kGranule), released, "trim"); });
   return status == kSuccess && released != 0;
 }
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <utility>
-#include <vector>
 
 #include "base/log.hpp"
 #include "pool/memory/backing.hpp"
