@@ -56,13 +56,16 @@ const (
 type Backend int32
 
 const (
-	// CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment
-	// overrides this.
+	// CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim|host in the
+	// environment overrides this.
 	BackendAuto Backend = 0
 
 	BackendCUDA Backend = 1
 
 	BackendSim Backend = 2
+
+	// Memory of the host, without a GPU and without a simulation. Since 0.2.
+	BackendHost Backend = 3
 )
 
 // How memory is obtained from the backend.
@@ -125,6 +128,9 @@ const (
 
 	// A CUDA driver with at least one device can be used in this process.
 	FeatureCUDA Feature = 2
+
+	// The host's memory can be used as a device's. Since 0.2.
+	FeatureHost Feature = 4
 )
 
 // Bits of gpupool_device_info_t.capabilities.
@@ -312,9 +318,10 @@ var backendNames = map[Backend]string{
 	BackendAuto: "auto",
 	BackendCUDA: "cuda",
 	BackendSim:  "sim",
+	BackendHost: "host",
 }
 
-// String gives its name, such as "sim".
+// String gives its name, such as "host".
 func (value Backend) String() string { return nameOf(backendNames, "Backend", value) }
 
 var modeNames = map[Mode]string{
@@ -354,9 +361,10 @@ func (value RecordFlag) String() string { return namesOf(recordFlagNames, value)
 var featureNames = map[Feature]string{
 	FeatureSim:  "sim",
 	FeatureCUDA: "cuda",
+	FeatureHost: "host",
 }
 
-// String gives the names of the bits that are set, such as "cuda".
+// String gives the names of the bits that are set, such as "host".
 func (value Feature) String() string { return namesOf(featureNames, value) }
 
 var capabilityNames = map[Capability]string{

@@ -43,7 +43,7 @@ func WithDevice[D int | string](device D) Option {
 }
 
 // WithBackend uses devices of this backend. The default is CUDA if there is a usable GPU, else the simulated device;
-// GPUPOOL_BACKEND=cuda|sim in the environment overrides it.
+// GPUPOOL_BACKEND=cuda|sim|host in the environment overrides it.
 func WithBackend(backend Backend) Option {
 	return func(o *options) { o.config.backend = C.int32_t(backend) }
 }

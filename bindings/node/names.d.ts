@@ -36,13 +36,15 @@ export type StatusName = "success" | "invalid_argument" | "out_of_memory" | "hos
 
 /** Where memory comes from. */
 export declare const Backend: {
-  /** CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment overrides this. */
+  /** CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim|host in the environment overrides this. */
   readonly AUTO: 0;
   readonly CUDA: 1;
   readonly SIM: 2;
+  /** Memory of the host, without a GPU and without a simulation. Since 0.2. */
+  readonly HOST: 3;
 };
 /** The same in words. */
-export type BackendName = "auto" | "cuda" | "sim";
+export type BackendName = "auto" | "cuda" | "sim" | "host";
 
 /** How memory is obtained from the backend. */
 export declare const Mode: {
@@ -93,9 +95,11 @@ export declare const Feature: {
   readonly SIM: 1;
   /** A CUDA driver with at least one device can be used in this process. */
   readonly CUDA: 2;
+  /** The host's memory can be used as a device's. Since 0.2. */
+  readonly HOST: 4;
 };
 /** The same in words. */
-export type FeatureName = "sim" | "cuda";
+export type FeatureName = "sim" | "cuda" | "host";
 
 /** Bits of gpupool_device_info_t.capabilities. */
 export declare const Capability: {
@@ -229,7 +233,7 @@ export type LogLevelName = "off" | "error" | "warning" | "info" | "debug";
 
 /** A device, as gpupool_device_info sees it. */
 export interface DeviceInfo {
-  /** A gpupool_backend_t: GPUPOOL_BACKEND_CUDA or GPUPOOL_BACKEND_SIM. */
+  /** A gpupool_backend_t, never GPUPOOL_BACKEND_AUTO. */
   readonly backend: number;
   readonly device: number;
   /** Bits of gpupool_capability_t. */

@@ -23,6 +23,7 @@ const Backend = Object.freeze({
   AUTO: 0,
   CUDA: 1,
   SIM: 2,
+  HOST: 3,
 });
 
 const Mode = Object.freeze({
@@ -50,6 +51,7 @@ const RecordFlag = Object.freeze({
 const Feature = Object.freeze({
   SIM: 1,
   CUDA: 2,
+  HOST: 4,
 });
 
 const Capability = Object.freeze({

@@ -40,7 +40,8 @@
  *   A pool belongs to whoever created it, a block to whoever called malloc. Any thread may free a block. A
  *   pool that is destroyed while blocks are live refuses new blocks, still accepts frees, and goes away with
  *   its last block; that last free may wait for the GPU. Nothing that the library returns points into its own
- *   storage, except the constant strings of gpupool_status_name and gpupool_version_string.
+ *   storage, except the constant strings of gpupool_status_name, gpupool_backend_name and
+ *   gpupool_version_string.
  *
  * THREADS AND STREAMS
  *   Any thread may call any function at any time, with one exception: destroying a pool while another thread
@@ -199,11 +200,13 @@ typedef enum gpupool_status_t {
 
 /* Where memory comes from. */
 typedef enum gpupool_backend_t {
-  /* CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment
-   * overrides this. */
+  /* CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim|host in the
+   * environment overrides this. */
   GPUPOOL_BACKEND_AUTO = 0,
   GPUPOOL_BACKEND_CUDA = 1,
   GPUPOOL_BACKEND_SIM = 2,
+  /* Memory of the host, without a GPU and without a simulation. Since 0.2. */
+  GPUPOOL_BACKEND_HOST = 3,
   GPUPOOL_BACKEND_FORCE32 = 0x7fffffff
 } gpupool_backend_t;
 
@@ -254,6 +257,8 @@ typedef enum gpupool_feature_t {
   GPUPOOL_FEATURE_SIM = 1,
   /* A CUDA driver with at least one device can be used in this process. */
   GPUPOOL_FEATURE_CUDA = 2,
+  /* The host's memory can be used as a device's. Since 0.2. */
+  GPUPOOL_FEATURE_HOST = 4,
   GPUPOOL_FEATURE_FORCE32 = 0x7fffffff
 } gpupool_feature_t;
 
@@ -498,7 +503,7 @@ typedef struct gpupool_config_t {
 /* A device, as gpupool_device_info sees it. */
 typedef struct gpupool_device_info_t {
   uint32_t struct_size;
-  /* A gpupool_backend_t: GPUPOOL_BACKEND_CUDA or GPUPOOL_BACKEND_SIM. */
+  /* A gpupool_backend_t, never GPUPOOL_BACKEND_AUTO. */
   int32_t backend;
   int32_t device;
   /* Bits of gpupool_capability_t. */
@@ -821,13 +826,18 @@ GPUPOOL_API gpupool_status_t gpupool_set_interrupt_check(gpupool_interrupt_fn_t 
  * Errors: INVALID_ARGUMENT (anything else, zero included). */
 GPUPOOL_API gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share);
 
-/* Reads a device as people write it: "cuda", "cuda:1", "sim", "sim:3", "auto", or a number alone, which
- * leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2.
+/* Reads a device as people write it: "cuda", "cuda:1", "sim", "sim:3", "host", "auto", or a number alone,
+ * which leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2.
  * Errors: INVALID_ARGUMENT (anything else). */
 GPUPOOL_API gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_backend,
                                                   int32_t* out_device);
 
 /* ---- devices ---------------------------------------------------------------------------------- */
+
+/* The name of a backend, as gpupool_parse_device reads it: "cuda", "sim". NULL for GPUPOOL_BACKEND_AUTO and
+ * numbers that are none. Backends are numbered from 1 without a gap, so a program can list them. A constant
+ * string; never fails. Since 0.2. */
+GPUPOOL_API const char* gpupool_backend_name(int32_t backend);
 
 /* Counts the devices of a backend. The simulated backend has 8.
  * Errors: INVALID_ARGUMENT; UNAVAILABLE, with the reason in gpupool_last_error. */

@@ -79,6 +79,7 @@ enum class Backend : int32_t {
   automatic = GPUPOOL_BACKEND_AUTO,
   cuda = GPUPOOL_BACKEND_CUDA,
   sim = GPUPOOL_BACKEND_SIM,
+  host = GPUPOOL_BACKEND_HOST,
 };
 
 enum class Mode : int32_t {

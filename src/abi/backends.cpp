@@ -9,6 +9,7 @@
 
 #include "base/parse.hpp"
 #include "device/cuda/cuda.hpp"
+#include "device/host/host.hpp"
 #include "device/sim/registry.hpp"
 #include "device/sim/sim.hpp"
 #include "os/process.hpp"
@@ -41,16 +42,18 @@ Status open_cuda_anew(int32_t ordinal, std::span<const int32_t> peers, std::uniq
 struct Backend {
   gpupool_backend_t id;
   const char* name;
+  uint64_t feature;  // there if it has a usable device
   Status (*count)(int32_t& devices);
   Status (*open)(int32_t ordinal, std::span<const int32_t> peers, std::unique_ptr<Device>& device);
-  void (*watch_fork)() noexcept;  // when the library is loaded
+  void (*watch_fork)() noexcept;  // when the library is loaded; null: a fork needs no care
 };
 
-/// AUTO is the first that has a usable device; the last always has one.
+/// AUTO is the first that has a usable device. The simulated one always has: none after it is taken unasked.
 constexpr Backend kBackends[] = {
-    {GPUPOOL_BACKEND_CUDA, "cuda", cuda_device_count, open_cuda_anew,
+    {GPUPOOL_BACKEND_CUDA, "cuda", GPUPOOL_FEATURE_CUDA, cuda_device_count, open_cuda_anew,
      []() noexcept { set_after_fork_hook(cuda_after_fork); }},
-    {GPUPOOL_BACKEND_SIM, "sim", count_sims, open_sim_with, sim_watch_fork},
+    {GPUPOOL_BACKEND_SIM, "sim", GPUPOOL_FEATURE_SIM, count_sims, open_sim_with, sim_watch_fork},
+    {GPUPOOL_BACKEND_HOST, "host", GPUPOOL_FEATURE_HOST, count_hosts, open_host, nullptr},
 };
 
 template <typename Predicate>
@@ -63,9 +66,14 @@ const Backend* find_by_name(std::string_view name) noexcept {
   return find_backend([&](const Backend& each) { return equal_ignoring_case(name, each.name); });
 }
 
-/// Of a backend that resolve_backend() has given.
-const Backend& row_of(gpupool_backend_t id) noexcept {
-  return *find_backend([&](const Backend& each) { return each.id == id; });
+const Backend* find_by_number(int32_t id) noexcept {
+  return find_backend([&](const Backend& each) { return each.id == id; });
+}
+
+/// How many devices can be used now.
+int32_t usable_devices(const Backend& backend) {
+  int32_t count = 0;
+  return backend.count(count) == kSuccess ? count : 0;
 }
 
 /// "cuda or sim", or "1 (cuda) or 2 (sim)".
@@ -92,14 +100,16 @@ void watch_exit() {
 /// call, the child of a fork at that moment would wait for it. Locks are taken around fork in the reverse
 /// order: the pools', then the devices'. PyTorch's pools, in a library loaded later, come before both.
 [[gnu::constructor]] static void watch_fork() {
-  for (const Backend& each : kBackends) each.watch_fork();
+  for (const Backend& each : kBackends) {
+    if (each.watch_fork != nullptr) each.watch_fork();
+  }
   Registry::watch_fork();
   os::stay_loaded();
 }
 
 Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {
   if (wanted != GPUPOOL_BACKEND_AUTO) {
-    const Backend* const row = find_backend([&](const Backend& each) { return each.id == wanted; });
+    const Backend* const row = find_by_number(wanted);
     if (row == nullptr) {
       return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "backend is %d, not 0 (auto), %s", wanted,
                   all_names(true).c_str());
@@ -118,11 +128,23 @@ Status resolve_backend(int32_t wanted, gpupool_backend_t& backend) {
     return kSuccess;
   }
   for (const Backend& each : kBackends) {
-    int32_t count = 0;
     backend = each.id;
-    if (each.count(count) == kSuccess && count > 0) break;
+    if (usable_devices(each) > 0) break;
   }
   return kSuccess;
+}
+
+const char* backend_name(int32_t backend) noexcept {
+  const Backend* const row = find_by_number(backend);
+  return row != nullptr ? row->name : nullptr;
+}
+
+uint64_t usable_features() {
+  uint64_t features = 0;
+  for (const Backend& each : kBackends) {
+    if (usable_devices(each) > 0) features |= each.feature;
+  }
+  return features;
 }
 
 Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& ordinal) {
@@ -144,12 +166,12 @@ Status parse_device(std::string_view text, gpupool_backend_t& backend, int32_t& 
 }
 
 Status count_devices(gpupool_backend_t backend, int32_t& count) {
-  return row_of(backend).count(count);
+  return find_by_number(backend)->count(count);
 }
 
 Status open_backend(gpupool_backend_t backend, int32_t ordinal, std::span<const int32_t> peers,
                     std::unique_ptr<Device>& device) {
-  const Backend& row = row_of(backend);
+  const Backend& row = *find_by_number(backend);
   int32_t count = 0;
   if (const Status status = row.count(count); status != kSuccess) return status;
   if (ordinal < 0 || ordinal >= count) {

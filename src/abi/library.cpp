@@ -6,7 +6,6 @@
 #include "base/interrupts.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
-#include "device/cuda/cuda.hpp"
 #include "device/sim/sim.hpp"
 
 using namespace gpupool::internal;       // NOLINT: the C functions are a thin layer over these
@@ -51,10 +50,9 @@ const char* gpupool_version_string(void) {
 }
 
 uint64_t gpupool_features(void) {
-  uint64_t features = GPUPOOL_FEATURE_SIM;
+  uint64_t features = GPUPOOL_FEATURE_SIM;  // also where the host has no memory to ask
   (void)guarded([&] {
-    int32_t count = 0;
-    if (cuda_device_count(count) == kSuccess && count > 0) features |= GPUPOOL_FEATURE_CUDA;
+    features = usable_features();
     return kSuccess;
   });
   return features;
@@ -124,6 +122,10 @@ gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_b
   *out_device = 0;
   if (text == nullptr) return refuse_null("text");
   return guarded([&] { return parse_device(text, *out_backend, *out_device); });
+}
+
+const char* gpupool_backend_name(int32_t backend) {
+  return backend_name(backend);
 }
 
 gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_count) {

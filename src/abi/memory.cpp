@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "abi/backends.hpp"
 #include "abi/call.hpp"
 #include "abi/limits.hpp"
 #include "abi/structs.hpp"

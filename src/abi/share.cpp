@@ -115,9 +115,16 @@ void warn_alone() noexcept {
   }
 }
 
-/// Opens the region of a group from outside.
-Status open_view(const char* share, gpupool_backend_t wanted, int32_t ordinal, share::View& view,
-                 std::unique_ptr<Device>& device, share::Place& place) {
+/// A group's region seen from outside, by a process that need not be a member.
+struct OpenView {
+  share::View view;
+  share::Place place;
+  std::unique_ptr<Device> device;
+
+  Status open(const char* share, gpupool_backend_t wanted, int32_t ordinal);
+};
+
+Status OpenView::open(const char* share, gpupool_backend_t wanted, int32_t ordinal) {
   const GroupName group = group_from(share);
   if (group.text == nullptr)
     return fail(kInvalid, "share is NULL, and GPUPOOL_SHARE is not set: which group?");
@@ -210,13 +217,10 @@ gpupool_status_t gpupool_share_info(const char* share, gpupool_backend_t backend
     return status;
   if (const Status status = check_size(member_size, "member_size"); status != kSuccess) return status;
   return guarded([&]() -> Status {
-    share::View view;
-    share::Place place;
-    std::unique_ptr<Device> opened;
-    if (const Status status = open_view(share, backend, device, view, opened, place); status != kSuccess)
-      return status;
-    const std::vector<share::Neighbour> all = view.members();
-    const share::Standing standing = view.standing();
+    OpenView group;
+    if (const Status status = group.open(share, backend, device); status != kSuccess) return status;
+    const std::vector<share::Neighbour> all = group.view.members();
+    const share::Standing standing = group.view.standing();
     gpupool_share_t whole{};
     whole.struct_size = sizeof whole;
     whole.members = static_cast<uint32_t>(all.size());
@@ -225,7 +229,7 @@ gpupool_status_t gpupool_share_info(const char* share, gpupool_backend_t backend
     whole.total_bytes = standing.total;
     whole.limbo_bytes = standing.limbo;
     whole.foreign_bytes = standing.foreign;
-    const std::string path = place.path();
+    const std::string path = group.place.path();
     copy_text(path.data(), path.size(), whole.path, sizeof whole.path);
     write_struct(whole, info);
     auto* at = reinterpret_cast<unsigned char*>(members);
@@ -255,11 +259,9 @@ gpupool_status_t gpupool_share_request(gpupool_t* pool, uint64_t bytes, uint64_t
 gpupool_status_t gpupool_share_set(const char* share, gpupool_backend_t backend, int32_t device, int32_t what,
                                    uint32_t member, int64_t value) {
   return guarded([&]() -> Status {
-    share::View view;
-    share::Place place;
-    std::unique_ptr<Device> opened;
-    const Status status = open_view(share, backend, device, view, opened, place);
-    return status == kSuccess ? set_figure(view, what, member, value) : status;
+    OpenView group;
+    const Status status = group.open(share, backend, device);
+    return status == kSuccess ? set_figure(group.view, what, member, value) : status;
   });
 }
 
@@ -267,15 +269,12 @@ gpupool_status_t gpupool_share_repair(const char* share, gpupool_backend_t backe
                                       int64_t* out_off) {
   if (out_off != nullptr) *out_off = 0;
   return guarded([&]() -> Status {
-    share::View view;
-    share::Place place;
-    std::unique_ptr<Device> opened;
-    if (const Status status = open_view(share, backend, device, view, opened, place); status != kSuccess)
-      return status;
+    OpenView group;
+    if (const Status status = group.open(share, backend, device); status != kSuccess) return status;
     uint64_t free = 0;
-    if (opened->free_memory(free) != kSuccess) free = ~uint64_t{0};
+    if (group.device->free_memory(free) != kSuccess) free = ~uint64_t{0};
     int64_t off = 0;
-    const Status status = view.repair(free, off);
+    const Status status = group.view.repair(free, off);
     if (status == kSuccess && out_off != nullptr) *out_off = off;
     return status;
   });

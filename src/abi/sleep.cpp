@@ -3,7 +3,6 @@
 #include "abi/sleep.hpp"
 
 #include <cinttypes>
-#include <cstring>
 #include <string>
 
 #include "abi/call.hpp"

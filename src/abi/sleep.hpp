@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "pool/sleep/sleeper.hpp"
+#include "base/status.hpp"
+#include "pool/sleep/sleep_options.hpp"
 
 namespace gpupool::internal::abi {
 

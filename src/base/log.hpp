@@ -6,8 +6,6 @@
 // A receiver is called with no lock held, and may call any function of the library.
 #pragma once
 
-#include <cstdint>
-
 #include "gpupool/gpupool.h"
 
 namespace gpupool::internal {

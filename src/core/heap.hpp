@@ -135,7 +135,6 @@ class Heap {
   // ---- numbers
 
   uint64_t reserved() const noexcept { return reserved_; }
-  uint64_t chunk_count() const noexcept { return chunk_count_; }
   uint64_t hole_bytes() const noexcept { return holes_.bytes(); }
   /// Within 1/32.
   uint64_t largest_hole() const noexcept;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Re-derives every invariant of a heap.
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 

@@ -21,9 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
 
 #include "base/status.hpp"
 #include "device/inspection.hpp"
@@ -70,8 +68,8 @@ struct SharedChunk {
 
 /// The properties of a device that never change.
 struct DeviceInfo {
-  gpupool_backend_t backend = GPUPOOL_BACKEND_SIM;
-  const char* backend_name = "sim";
+  gpupool_backend_t backend = GPUPOOL_BACKEND_AUTO;  // set by each device, as the name is
+  const char* backend_name = "";
   int32_t ordinal = 0;
   uint32_t capabilities = 0;  // bits of gpupool_capability_t
   uint64_t total = 0;

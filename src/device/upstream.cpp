@@ -5,14 +5,12 @@
 #include <new>
 #include <utility>
 
+#include "device/without_mappings.hpp"
+
 namespace gpupool::internal {
 namespace {
 
-Status no_virtual_memory() noexcept {
-  return fail(GPUPOOL_ERROR_UNSUPPORTED, "an upstream has no virtual memory");
-}
-
-class UpstreamDevice final : public Device {
+class UpstreamDevice final : public DeviceWithoutMappings {
  public:
   UpstreamDevice(std::unique_ptr<Device> streams, const Upstream& upstream)
       : streams_(std::move(streams)), upstream_(upstream) {}
@@ -21,17 +19,6 @@ class UpstreamDevice final : public Device {
   Status free_memory(uint64_t& free) override { return streams_->free_memory(free); }
   uint64_t now_ns() noexcept override { return streams_->now_ns(); }
   bool is_lost() noexcept override { return streams_->is_lost(); }
-
-  Status reserve_addresses(uint64_t, Address&) override { return no_virtual_memory(); }
-  Status release_addresses(Address, uint64_t) override { return no_virtual_memory(); }
-  Status create_chunk(uint64_t, ChunkHandle&) override { return no_virtual_memory(); }
-  Status release_chunk(ChunkHandle) override { return no_virtual_memory(); }
-  Status map(Address, uint64_t, ChunkHandle) override { return no_virtual_memory(); }
-  Status set_access(Address, uint64_t) override { return no_virtual_memory(); }
-  Status protect(Address, uint64_t, Permission) override { return no_virtual_memory(); }
-  Status unmap(Address, uint64_t) override { return no_virtual_memory(); }
-  Status export_chunk(ChunkHandle, SharedChunk&) override { return no_virtual_memory(); }
-  Status import_chunk(const SharedChunk&, uint64_t, ChunkHandle&) override { return no_virtual_memory(); }
 
   Status add_peer(int32_t, bool) override {
     return fail(GPUPOOL_ERROR_UNSUPPORTED, "who may access an upstream's memory is the upstream's to say");
@@ -98,12 +85,10 @@ class UpstreamDevice final : public Device {
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override {
     return streams_->transfer(destination, source, size, stream);
   }
-  void name_asleep(Address, uint64_t, const char*) noexcept override {}
   Status begin_inspecting() override { return streams_->begin_inspecting(); }
   Status inspect(std::span<const Look> looks, Address report, Stream stream) override {
     return streams_->inspect(looks, report, stream);
   }
-  void annotate(Address, uint64_t, Accessibility) noexcept override {}
 
  private:
   std::unique_ptr<Device> streams_;

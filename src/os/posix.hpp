@@ -4,9 +4,6 @@
 
 #include <pthread.h>
 
-#include <cstddef>
-#include <cstdint>
-
 namespace gpupool::internal::os {
 
 /// Names a thread that has just been started, where another thread can.

@@ -19,7 +19,6 @@
 #include <array>
 #include <atomic>
 
-#include "os/posix.hpp"
 #include "os/stack.hpp"
 #include "os/stack_posix.hpp"
 #include "os/thread.hpp"

@@ -8,10 +8,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "pool/cache/thread_slots.hpp"

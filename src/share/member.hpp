@@ -6,7 +6,6 @@
 #include <bitset>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "base/spin_lock.hpp"

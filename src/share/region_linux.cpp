@@ -11,11 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <cstring>
-#include <new>
 
 #include "os/files.hpp"
 

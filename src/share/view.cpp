@@ -5,7 +5,6 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "base/defer.hpp"
 #include "share/member.hpp"
 
 namespace gpupool::internal::share {

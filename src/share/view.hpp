@@ -2,7 +2,6 @@
 // A group from outside: reading, setting and repairing a region without being a member.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "share/region.hpp"

@@ -3,7 +3,6 @@
 
 #include <cxxabi.h>
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>

@@ -2,7 +2,6 @@
 // Where a malloc was called from: addresses of native code, and names from the caller's own language.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -34,7 +34,7 @@ static void test_config(void) {
   REFUSED(INVALID, device, -1);
   REFUSED(INVALID, device, 8);
   REFUSED(INVALID, device, INT32_MAX);
-  REFUSED(INVALID, backend, 3);
+  REFUSED(INVALID, backend, 4);
   REFUSED(INVALID, backend, -1);
   REFUSED(INVALID, mode, 4);
   REFUSED(INVALID, mode, -1);
@@ -89,6 +89,13 @@ static void test_library(void) {
   CHECK(strcmp(gpupool_status_name(GPUPOOL_STATUS_FORCE32), "unknown status") == 0);
   FAILS(INVALID, gpupool_set_log(NULL, NULL, -1));
   FAILS(INVALID, gpupool_set_log(NULL, NULL, GPUPOOL_LOG_DEBUG + 1));
+
+  CHECK(strcmp(gpupool_backend_name(GPUPOOL_BACKEND_CUDA), "cuda") == 0);
+  CHECK(strcmp(gpupool_backend_name(GPUPOOL_BACKEND_SIM), "sim") == 0);
+  CHECK(strcmp(gpupool_backend_name(GPUPOOL_BACKEND_HOST), "host") == 0);
+  CHECK(gpupool_backend_name(GPUPOOL_BACKEND_AUTO) == NULL);
+  CHECK(gpupool_backend_name(-1) == NULL);
+  CHECK(gpupool_backend_name(77) == NULL);
 
   int32_t count = 1;
   FAILS(INVALID, gpupool_device_count((gpupool_backend_t)77, &count));

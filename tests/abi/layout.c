@@ -368,6 +368,7 @@ _Static_assert(sizeof(gpupool_backend_t) == 4, "layout");
 _Static_assert(GPUPOOL_BACKEND_AUTO == 0, "layout");
 _Static_assert(GPUPOOL_BACKEND_CUDA == 1, "layout");
 _Static_assert(GPUPOOL_BACKEND_SIM == 2, "layout");
+_Static_assert(GPUPOOL_BACKEND_HOST == 3, "layout");
 _Static_assert(GPUPOOL_BACKEND_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_mode_t) == 4, "layout");
@@ -395,6 +396,7 @@ _Static_assert(GPUPOOL_RECORD_FORCE32 == 2147483647, "layout");
 _Static_assert(sizeof(gpupool_feature_t) == 4, "layout");
 _Static_assert(GPUPOOL_FEATURE_SIM == 1, "layout");
 _Static_assert(GPUPOOL_FEATURE_CUDA == 2, "layout");
+_Static_assert(GPUPOOL_FEATURE_HOST == 4, "layout");
 _Static_assert(GPUPOOL_FEATURE_FORCE32 == 2147483647, "layout");
 
 _Static_assert(sizeof(gpupool_capability_t) == 4, "layout");

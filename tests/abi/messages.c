@@ -43,7 +43,7 @@ static int32_t no_upstream(void* user, uint64_t size, gpupool_stream_t stream, g
 static void test_fields(void) {
   FIELD_SAYS(INVALID, "there is no device -1: the backend has 8", device, -1);
   FIELD_SAYS(INVALID, "there is no device 99: the backend has 8", device, 99);
-  FIELD_SAYS(INVALID, "backend is 9, not 0 (auto), 1 (cuda) or 2 (sim)", backend, 9);
+  FIELD_SAYS(INVALID, "backend is 9, not 0 (auto), 1 (cuda), 2 (sim) or 3 (host)", backend, 9);
   FIELD_SAYS(INVALID, "flags is 0x9, with bits other than 0x1 (capture-aware)", flags, 9);
   FIELD_SAYS(INVALID, "mode is 4, not 0 (auto), 1 (vmm), 2 (driver) or 3 (upstream)", mode, 4);
   FIELD_SAYS(INVALID, "kind is -1, not 0 (device), 1 (pinned) or 2 (managed)", kind, -1);

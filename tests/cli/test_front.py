@@ -261,7 +261,7 @@ class Environment(CommandTest):
         )
         code, _, err = run("replay", path, environment={"GPUPOOL_BACKEND": "gpu"})
         self.assertEqual(code, 2)
-        self.assertIn('GPUPOOL_BACKEND is "gpu", not cuda or sim', err)
+        self.assertIn('GPUPOOL_BACKEND is "gpu", not cuda, sim or host', err)
         code, _, err = run("replay", "--device", "sim", path, environment={"GPUPOOL_SIM": "capacity=lots"})
         self.assertEqual(code, 2)
         self.assertIn("GPUPOOL_SIM: 'capacity=lots'", err)

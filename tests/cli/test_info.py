@@ -37,7 +37,7 @@ class Info(CommandTest):
         self.assertEqual((code, err), (0, ""))
         info = json.loads(out)
         labels = [device["device"] for device in info["devices"]]
-        self.assertEqual(labels, ["cuda:1", *(f"sim:{n}" for n in range(8))])
+        self.assertEqual(labels, ["cuda:1", *(f"sim:{n}" for n in range(8)), "host:0"])
         self.assertEqual(list(info["unavailable"]), ["cuda:0"])
         self.assertRegex(info["unavailable"]["cuda:0"], "UNAVAILABLE: CUDA device 0 is busy: .* uses it exclusively")
         code, out, err = run("info", environment=busy)

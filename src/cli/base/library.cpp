@@ -42,9 +42,8 @@ gpupool_device_info_t find_device(const std::string& text) {
 }
 
 std::string device_label(int32_t backend, int32_t device) {
-  if (backend == GPUPOOL_BACKEND_CUDA) return fmt::format("cuda:{}", device);
-  if (backend == GPUPOOL_BACKEND_SIM) return fmt::format("sim:{}", device);
-  return fmt::format("other:{}", device);
+  const char* const name = gpupool_backend_name(backend);
+  return fmt::format("{}:{}", name != nullptr ? name : "other", device);
 }
 
 std::string device_label(const gpupool_device_info_t& info) {

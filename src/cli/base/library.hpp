@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "gpupool/gpupool.hpp"
 
@@ -30,6 +29,7 @@ bool is_callers_fault(gpupool_status_t status) noexcept;
 gpupool_device_info_t find_device(const std::string& text);
 
 /// "sim:0" or "cuda:1".
+/// "cuda:0"; "other:0" for a backend that this library does not know.
 std::string device_label(int32_t backend, int32_t device);
 std::string device_label(const gpupool_device_info_t& info);
 

@@ -122,19 +122,4 @@ void append_utf8(std::string& text, uint32_t code) {
   if (code >= 0x80) add_rest(0);
 }
 
-std::string json_text(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : valid_utf8(text)) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
-}
-
 }  // namespace gpupool::cli

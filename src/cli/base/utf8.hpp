@@ -26,7 +26,4 @@ std::string cut_to_width(std::string_view text, size_t width);
 /// Adds a character by its number.
 void append_utf8(std::string& text, uint32_t code);
 
-/// The text in JSON's quotes, as UTF-8.
-std::string json_text(std::string_view text);
-
 }  // namespace gpupool::cli

@@ -33,8 +33,26 @@ struct Found {
   std::vector<Unavailable> unavailable;
 };
 
+/// Calls action(backend, name) for all that the library has.
+template <typename Action>
+void for_each_backend(Action&& action) {
+  for (int32_t each = 1; gpupool_backend_name(each) != nullptr; ++each)
+    action(static_cast<Backend>(each), std::string(gpupool_backend_name(each)));
+}
+
+/// Those with at least one usable device.
+std::vector<std::string> usable_backends() {
+  std::vector<std::string> names;
+  for_each_backend([&](Backend backend, const std::string& name) {
+    int32_t count = 0;
+    (void)gpupool_device_count(static_cast<gpupool_backend_t>(backend), &count);
+    if (count > 0) names.push_back(name);
+  });
+  return names;
+}
+
 /// Adds the devices of one backend. One that is busy hides no other.
-void find_devices(const std::string& name, Backend backend, Found& found) {
+void find_devices(Backend backend, const std::string& name, Found& found) {
   std::string label = name;
   const auto look = [&](auto&& action) {
     try {
@@ -55,11 +73,6 @@ struct Word {
   uint64_t bit;
   const char* name;
   const char* meaning;
-};
-
-constexpr Word kFeatures[] = {
-    {GPUPOOL_FEATURE_SIM, "sim", "the simulated device"},
-    {GPUPOOL_FEATURE_CUDA, "cuda", "CUDA, with at least one usable GPU"},
 };
 
 constexpr Word kCapabilities[] = {
@@ -108,10 +121,8 @@ Json to_json(const gpupool_device_info_t& info) {
 
 void print_as_json(const Found& found) {
   Json json = {
-      {"version", gpupool_version_string()},
-      {"version_number", gpupool_version()},
-      {"features", words_of(gpupool_features(), kFeatures, &Word::name)},
-      {"devices", Json::array()},
+      {"version", gpupool_version_string()}, {"version_number", gpupool_version()},
+      {"features", usable_backends()},       {"devices", Json::array()},
       {"unavailable", Json::object()},
   };
   for (const auto& device : found.devices) json["devices"].push_back(to_json(device));
@@ -145,7 +156,7 @@ void add_rows(Table& table, const std::vector<gpupool_device_info_t>& devices) {
 
 void print_for_people(const Found& found) {
   fmt::print("gpupool {}\n", gpupool_version_string());
-  fmt::print("features: {}\n\n", join(words_of(gpupool_features(), kFeatures, &Word::meaning)));
+  fmt::print("features: {}\n\n", join(usable_backends()));
   using Align = Table::Align;
   Table table({{"device", Align::left},
                {"name", Align::left},
@@ -163,8 +174,7 @@ void print_for_people(const Found& found) {
 int run_info(const InfoOptions& options) {
   Found found;
   if (options.device.empty()) {
-    find_devices("cuda", Backend::cuda, found);
-    find_devices("sim", Backend::sim, found);
+    for_each_backend([&](Backend backend, const std::string& name) { find_devices(backend, name, found); });
   } else {
     found.devices = {find_device(options.device)};
   }

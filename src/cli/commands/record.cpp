@@ -16,8 +16,6 @@
 #include <exception>
 #include <filesystem>
 #include <set>
-#include <system_error>
-#include <utility>
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"

@@ -9,7 +9,6 @@
 #include <cctype>
 #include <iostream>
 #include <limits>
-#include <map>
 #include <string_view>
 
 #include "cli/base/library.hpp"

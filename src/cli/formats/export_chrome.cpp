@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/base/size.hpp"
-#include "cli/base/utf8.hpp"
 #include "cli/formats/export_formats.hpp"
 #include "cli/recording/timeline.hpp"
 
@@ -18,6 +18,12 @@ namespace {
 
 /// One point per change would be more than viewers can draw.
 constexpr uint64_t kPoints = 2000;
+
+/// In JSON's quotes, with U+FFFD for what is not UTF-8.
+std::string json_text(std::string text) {
+  const nlohmann::json quoted = std::move(text);
+  return quoted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 class ChromeTrace {
  public:

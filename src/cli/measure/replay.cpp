@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <span>
 #include <thread>
 
 #include "cli/base/library.hpp"

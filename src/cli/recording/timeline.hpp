@@ -2,7 +2,6 @@
 // What was live over time, thinned to some hundreds of moments.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>

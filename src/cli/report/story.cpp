@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "cli/base/library.hpp"
 #include "cli/base/size.hpp"

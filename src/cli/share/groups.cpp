@@ -25,7 +25,15 @@ using Json = nlohmann::ordered_json;
 struct Candidate {
   Backend backend;
   int32_t number;
+
+  std::string label() const { return device_label(static_cast<int32_t>(backend), number); }
 };
+
+void add_devices_of(Backend backend, std::vector<Candidate>& all) {
+  int32_t count = 0;
+  (void)gpupool_device_count(static_cast<gpupool_backend_t>(backend), &count);  // 0 where it cannot be used
+  for (int32_t number = 0; number < count; ++number) all.push_back({backend, number});
+}
 
 /// The devices of this process that a region may be of. A simulated device's name ends with its number.
 std::vector<Candidate> candidates_for(std::string_view device) {
@@ -37,9 +45,9 @@ std::vector<Candidate> candidates_for(std::string_view device) {
     if (error == std::errc{} && end == digits.data() + digits.size()) all.push_back({Backend::sim, number});
     return all;
   }
-  int32_t count = 0;
-  if (gpupool_device_count(GPUPOOL_BACKEND_CUDA, &count) != GPUPOOL_SUCCESS) return all;
-  for (int32_t number = 0; number < count; ++number) all.push_back({Backend::cuda, number});
+  for (int32_t each = 1; gpupool_backend_name(each) != nullptr; ++each) {
+    if (each != GPUPOOL_BACKEND_SIM) add_devices_of(static_cast<Backend>(each), all);
+  }
   return all;
 }
 
@@ -54,7 +62,7 @@ bool open_group(const Candidate& device, FoundGroup& found) {
     return true;
   }
   if (found.path.substr(0, sizeof found.info.share.path - 1) != found.info.share.path) return false;
-  found.device = fmt::format("{}:{}", device.backend == Backend::sim ? "sim" : "cuda", device.number);
+  found.device = device.label();
   return true;
 }
 
@@ -82,11 +90,7 @@ std::vector<FoundGroup> ask_broker_for(const std::string& group,
   if (wanted) {
     devices.push_back({static_cast<Backend>(wanted->backend), wanted->device});
   } else {
-    const auto backend = static_cast<gpupool_backend_t>(find_device("auto").backend);
-    int32_t count = 0;
-    (void)gpupool_device_count(backend, &count);
-    for (int32_t number = 0; number < count; ++number)
-      devices.push_back({static_cast<Backend>(backend), number});
+    add_devices_of(static_cast<Backend>(find_device("auto").backend), devices);
   }
   std::vector<FoundGroup> all;
   std::string why;
@@ -95,7 +99,7 @@ std::vector<FoundGroup> ask_broker_for(const std::string& group,
       FoundGroup found{group, "", "", "", {}};
       found.info = share_info({.name = group, .device = each.number, .backend = each.backend});
       found.path = found.info.share.path;
-      found.device = fmt::format("{}:{}", each.backend == Backend::sim ? "sim" : "cuda", each.number);
+      found.device = each.label();
       all.push_back(std::move(found));
     } catch (const Error& error) {
       why = error.what();

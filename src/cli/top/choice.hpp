@@ -2,7 +2,6 @@
 // Which pools `gpupool top` shows, in which order.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

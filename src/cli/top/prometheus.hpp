@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/top/view.hpp"
+#include "cli/top/look.hpp"
 
 namespace gpupool::cli {
 

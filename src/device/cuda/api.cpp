@@ -103,7 +103,7 @@ void mark_exiting() noexcept {
 
 Status initialise() {
   const CUresult result = table.cuInit(0);
-  if (result == cuda::CUDA_ERROR_DEINITIALIZED) return cuda_failed(result, "cuInit");
+  if (result == cuda::CUDA_ERROR_DEINITIALIZED) return cuda_status(result, "cuInit");
   if (result != cuda::CUDA_SUCCESS) {
     const char* const advice = init_advice(result);
     return fail_driver(GPUPOOL_ERROR_UNAVAILABLE, static_cast<int32_t>(result), "cuInit: %u %s: %s%s",
@@ -160,7 +160,8 @@ Status cuda_unusable() noexcept {
   return fail(GPUPOOL_ERROR_SHUTTING_DOWN, "the process is exiting, and the CUDA driver has gone");
 }
 
-Status cuda_failed(CUresult result, const char* format, ...) noexcept {
+Status cuda_status(CUresult result, const char* format, ...) noexcept {
+  if (result == cuda::CUDA_SUCCESS) return kSuccess;
   if (result == cuda::CUDA_ERROR_DEINITIALIZED) {
     mark_exiting();
     return cuda_unusable();

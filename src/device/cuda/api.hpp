@@ -51,10 +51,10 @@ inline Status cuda_usable() noexcept {
   return cuda_unusable();
 }
 
-/// Records that a driver function returned `result`; `format` and the arguments after it name the call, as by
-/// printf: "cuMemCreate(size 33554432)" becomes "cuMemCreate(size 33554432): 2 CUDA_ERROR_OUT_OF_MEMORY: out
-/// of memory". Returns OUT_OF_MEMORY, DRIVER, or SHUTTING_DOWN, after which the driver is not called again.
-[[gnu::format(printf, 2, 3), gnu::cold]] Status cuda_failed(cuda::CUresult result, const char* format,
-                                                            ...) noexcept;
+/// kSuccess if a driver function returned CUDA_SUCCESS. Else records what it returned; `format` and the
+/// arguments after it name the call, as by printf: "cuMemCreate(size 33554432)" becomes "cuMemCreate(size
+/// 33554432): 2 CUDA_ERROR_OUT_OF_MEMORY: out of memory". Gives OUT_OF_MEMORY, DRIVER, or SHUTTING_DOWN,
+/// after which the driver is not called again.
+[[gnu::format(printf, 2, 3)]] Status cuda_status(cuda::CUresult result, const char* format, ...) noexcept;
 
 }  // namespace gpupool::internal

@@ -15,11 +15,10 @@ Status CudaInspection::load() {
   if (kernel_ != nullptr) return kSuccess;
   if (module_ == nullptr) {
     const CUresult result = driver_.cuModuleLoadData(&module_, cuda::kInspectionPtx);
-    if (result != CUDA_SUCCESS) return cuda_failed(result, "cuModuleLoadData");
+    if (result != CUDA_SUCCESS) return cuda_status(result, "cuModuleLoadData");
   }
-  const CUresult result = driver_.cuModuleGetFunction(&kernel_, module_, cuda::kInspectionName);
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuModuleGetFunction(%s)", cuda::kInspectionName);
+  return cuda_status(driver_.cuModuleGetFunction(&kernel_, module_, cuda::kInspectionName),
+                     "cuModuleGetFunction(%s)", cuda::kInspectionName);
 }
 
 Status CudaInspection::launch(std::span<const Look> looks, Address report, cuda::CUstream stream) {
@@ -27,10 +26,9 @@ Status CudaInspection::launch(std::span<const Look> looks, Address report, cuda:
   task.report = report;
   std::copy(looks.begin(), looks.end(), task.looks);
   void* parameters[] = {&task};
-  const CUresult result = driver_.cuLaunchKernel(kernel_, 1, 1, 1, cuda::inspection_threads(looks.size()), 1,
-                                                 1, 0, stream, parameters, nullptr);
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuLaunchKernel(%s, stream 0x%" PRIxPTR ")", cuda::kInspectionName,
+  return cuda_status(driver_.cuLaunchKernel(kernel_, 1, 1, 1, cuda::inspection_threads(looks.size()), 1, 1, 0,
+                                            stream, parameters, nullptr),
+                     "cuLaunchKernel(%s, stream 0x%" PRIxPTR ")", cuda::kInspectionName,
                      reinterpret_cast<uintptr_t>(stream));
 }
 

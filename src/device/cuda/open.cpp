@@ -23,9 +23,8 @@ constexpr uint64_t kSegmentGranularity = uint64_t{2} << 20;
 
 Status read_attribute(const CudaDriver& driver, CUdevice device, cuda::CUdevice_attribute attribute,
                       int& value) {
-  const CUresult result = driver.cuDeviceGetAttribute(&value, attribute, device);
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuDeviceGetAttribute(%u, device %d)", static_cast<unsigned>(attribute), device);
+  return cuda_status(driver.cuDeviceGetAttribute(&value, attribute, device),
+                     "cuDeviceGetAttribute(%u, device %d)", static_cast<unsigned>(attribute), device);
 }
 
 /// In nvidia-smi's format.
@@ -44,16 +43,16 @@ Status read_identity(const CudaDriver& driver, CUdevice device, DeviceInfo& info
   info.ends_before_process = true;
   info.ordinal = device;
   CUresult result = driver.cuDeviceGetName(info.name, static_cast<int>(sizeof info.name), device);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceGetName(device %d)", device);
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuDeviceGetName(device %d)", device);
   result = driver.cuDriverGetVersion(&info.driver_version);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDriverGetVersion");
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuDriverGetVersion");
   cuda::CUuuid uuid{};
   if (driver.cuDeviceGetUuid_v2 != nullptr && driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
     write_id(uuid, info);
   }
   size_t total = 0;
   result = driver.cuDeviceTotalMem_v2(&total, device);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceTotalMem(device %d)", device);
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuDeviceTotalMem(device %d)", device);
   info.total = total;
   return kSuccess;
 }
@@ -65,7 +64,7 @@ Status read_granularity(const CudaDriver& driver, const CudaDeviceSetup& setup, 
   const CUresult result =
       driver.cuMemGetAllocationGranularity(&minimum, &properties, cuda::CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   if (result != CUDA_SUCCESS) {
-    return cuda_failed(result, "cuMemGetAllocationGranularity(device %d)", setup.info.ordinal);
+    return cuda_status(result, "cuMemGetAllocationGranularity(device %d)", setup.info.ordinal);
   }
   granularity = minimum;
   return kSuccess;
@@ -113,8 +112,7 @@ Status try_chunk(const CudaDriver& driver, const CudaDeviceSetup& setup, bool& i
   is_refused = result == cuda::CUDA_ERROR_NOT_PERMITTED || result == cuda::CUDA_ERROR_NOT_SUPPORTED;
   if (result != CUDA_SUCCESS) return kSuccess;
   result = driver.cuMemRelease(chunk);
-  return result == CUDA_SUCCESS ? kSuccess
-                                : cuda_failed(result, "cuMemRelease(device %d)", setup.info.ordinal);
+  return cuda_status(result, "cuMemRelease(device %d)", setup.info.ordinal);
 }
 
 /// Some containers and virtual GPUs forbid what the device claims to support. What chunks can be is found by
@@ -161,12 +159,12 @@ Status add_peers(const CudaDriver& driver, std::span<const int32_t> peers, CudaD
 Status find_current(const CudaDriver& driver, CUdevice device, CUcontext& context) {
   CUcontext current = nullptr;
   CUresult result = driver.cuCtxGetCurrent(&current);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuCtxGetCurrent");
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuCtxGetCurrent");
   context = nullptr;
   if (current == nullptr) return kSuccess;
   CUdevice current_device = 0;
   result = driver.cuCtxGetDevice(&current_device);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuCtxGetDevice");
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuCtxGetDevice");
   if (current_device == device) context = current;
   return kSuccess;
 }
@@ -182,14 +180,13 @@ Status choose_context(const CudaDriver& driver, CUdevice device, CudaDeviceSetup
   const Status status = current == nullptr ? retain_primary(driver, device, setup.context)
                                            : retain_if_primary(driver, device, current, setup.is_primary);
   if (status != kSuccess || driver.cuCtxGetId == nullptr) return status;
-  const CUresult result = driver.cuCtxGetId(setup.context, &setup.context_id);
-  return result == CUDA_SUCCESS ? kSuccess : cuda_failed(result, "cuCtxGetId");
+  return cuda_status(driver.cuCtxGetId(setup.context, &setup.context_id), "cuCtxGetId");
 }
 
 Status count_devices(const CudaDriver& driver, int32_t& count) {
   int devices = 0;
   const CUresult result = driver.cuDeviceGetCount(&devices);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceGetCount");
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuDeviceGetCount");
   if (devices == 0) return fail(GPUPOOL_ERROR_UNAVAILABLE, "the CUDA driver sees no device");
   count = devices;
   return kSuccess;
@@ -207,7 +204,7 @@ Status check_peer(const CudaDriver& driver, CUdevice device, CUdevice peer) {
   if (peer == device) return kSuccess;
   int can_access = 0;
   const CUresult result = driver.cuDeviceCanAccessPeer(&can_access, peer, device);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDeviceCanAccessPeer(%d, %d)", peer, device);
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuDeviceCanAccessPeer(%d, %d)", peer, device);
   if (can_access != 0) return kSuccess;
   return fail(GPUPOOL_ERROR_UNSUPPORTED, "CUDA device %d cannot access the memory of device %d", peer,
               device);

@@ -11,17 +11,16 @@ Status OtherContexts::ask(cuda::CUcontext handle, uint64_t& number) const noexce
   number = reinterpret_cast<uintptr_t>(handle);
   if (driver_.cuCtxGetId == nullptr) return kSuccess;
   unsigned long long id = 0;
-  const cuda::CUresult result = driver_.cuCtxGetId(handle, &id);
-  if (result != cuda::CUDA_SUCCESS) return cuda_failed(result, "cuCtxGetId");
-  number = id;
-  return kSuccess;
+  const Status status = cuda_status(driver_.cuCtxGetId(handle, &id), "cuCtxGetId");
+  if (status == kSuccess) number = id;
+  return status;
 }
 
 Status OtherContexts::look_at(Context& context) const noexcept {
   const CudaScope scope(driver_, context.handle, CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
-  const cuda::CUresult result = driver_.cuCtxGetDevice(&context.device);
-  if (result != cuda::CUDA_SUCCESS) return cuda_failed(result, "cuCtxGetDevice");
+  const Status status = cuda_status(driver_.cuCtxGetDevice(&context.device), "cuCtxGetDevice");
+  if (status != kSuccess) return status;
   return is_primary(driver_, context.device, context.handle, context.is_primary);
 }
 

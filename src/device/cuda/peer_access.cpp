@@ -51,7 +51,7 @@ Status PeerAccess::set_access(Address address, uint64_t size, Permission access)
   const auto set = [&](const std::vector<cuda::CUmemAccessDesc>& wanted) {
     const CUresult result = driver_.cuMemSetAccess(address, size, wanted.data(), wanted.size());
     if (result == CUDA_SUCCESS) return kSuccess;
-    return cuda_failed(result, "cuMemSetAccess(address 0x%" PRIx64 ", size %" PRIu64 ", %s for %zu devices)",
+    return cuda_status(result, "cuMemSetAccess(address 0x%" PRIx64 ", size %" PRIu64 ", %s for %zu devices)",
                        address, size, access == Permission::write ? "all" : "less", wanted.size());
   };
   if (access == Permission::write) return set(access_);
@@ -80,7 +80,7 @@ Status PeerAccess::enable_one(cuda::CUdevice peer, cuda::CUcontext context) {
   if (scope.status() != kSuccess) return scope.status();
   const CUresult result = driver_.cuCtxEnablePeerAccess(context, 0);
   if (result == CUDA_SUCCESS || result == cuda::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return kSuccess;
-  return cuda_failed(result, "cuCtxEnablePeerAccess(of device %d, for device %d)",
+  return cuda_status(result, "cuCtxEnablePeerAccess(of device %d, for device %d)",
                      access_.front().location.id, peer);
 }
 

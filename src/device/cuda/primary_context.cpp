@@ -23,13 +23,12 @@ Status retain(const CudaDriver& driver, CUdevice device, CUcontext& context) noe
         "CUDA device %d is busy: another process uses it exclusively, or its compute mode is prohibited",
         device);
   }
-  return cuda_failed(result, "cuDevicePrimaryCtxRetain(device %d)", device);
+  return cuda_status(result, "cuDevicePrimaryCtxRetain(device %d)", device);
 }
 
 Status release(const CudaDriver& driver, CUdevice device) noexcept {
-  const CUresult result = driver.cuDevicePrimaryCtxRelease_v2(device);
-  if (result == CUDA_SUCCESS) return kSuccess;
-  return cuda_failed(result, "cuDevicePrimaryCtxRelease(device %d)", device);
+  return cuda_status(driver.cuDevicePrimaryCtxRelease_v2(device), "cuDevicePrimaryCtxRelease(device %d)",
+                     device);
 }
 
 /// Releases a new reference if there is one already. One to a context that was not there any more went with
@@ -46,7 +45,7 @@ Status is_primary_active(const CudaDriver& driver, CUdevice device, bool& is_act
   unsigned flags = 0;
   int active = 0;
   const CUresult result = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
-  if (result != CUDA_SUCCESS) return cuda_failed(result, "cuDevicePrimaryCtxGetState(device %d)", device);
+  if (result != CUDA_SUCCESS) return cuda_status(result, "cuDevicePrimaryCtxGetState(device %d)", device);
   is_active = active != 0;
   return kSuccess;
 }

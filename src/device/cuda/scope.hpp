@@ -40,11 +40,11 @@ class CudaScope {
     if (context == nullptr) return kSuccess;
     cuda::CUcontext current = nullptr;
     if (const auto result = driver_.cuCtxGetCurrent(&current); result != cuda::CUDA_SUCCESS) {
-      return cuda_failed(result, "cuCtxGetCurrent");
+      return cuda_status(result, "cuCtxGetCurrent");
     }
     if (current == context) return kSuccess;
     if (const auto result = driver_.cuCtxPushCurrent_v2(context); result != cuda::CUDA_SUCCESS) {
-      return cuda_failed(result, "cuCtxPushCurrent");
+      return cuda_status(result, "cuCtxPushCurrent");
     }
     pushed_ = true;
     return kSuccess;
@@ -52,7 +52,7 @@ class CudaScope {
 
   Status relax() noexcept {
     if (const auto result = driver_.cuThreadExchangeStreamCaptureMode(&mode_); result != cuda::CUDA_SUCCESS) {
-      return cuda_failed(result, "cuThreadExchangeStreamCaptureMode");
+      return cuda_status(result, "cuThreadExchangeStreamCaptureMode");
     }
     relaxed_ = true;
     return kSuccess;

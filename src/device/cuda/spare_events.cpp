@@ -17,7 +17,7 @@ Status SpareEvents::take(uint64_t context, cuda::CUevent& event) {
   }
   if (!is_foreign && spare_.capacity() <= count_) spare_.reserve(2 * count_ + 16);
   const cuda::CUresult result = driver_.cuEventCreate(&event, cuda::CU_EVENT_DISABLE_TIMING);
-  if (result != cuda::CUDA_SUCCESS) return cuda_failed(result, "cuEventCreate");
+  if (result != cuda::CUDA_SUCCESS) return cuda_status(result, "cuEventCreate");
   if (is_foreign) {
     foreign_.emplace(event, context);
   } else {

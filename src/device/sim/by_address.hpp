@@ -3,7 +3,6 @@
 #pragma once
 
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "device/device.hpp"

@@ -67,6 +67,7 @@ SimMachine::SimMachine(int32_t ordinal, const SimSettings& settings, SimAddressS
       memory(ordinal, settings, settings.data ? make_host_backing() : make_address_backing(addresses),
              faults) {
   info.backend = GPUPOOL_BACKEND_SIM;
+  info.backend_name = "sim";
   info.ordinal = ordinal;
   info.capabilities = GPUPOOL_CAPABILITY_VMM | GPUPOOL_CAPABILITY_MANAGED;
   if (settings.is_integrated) info.capabilities |= GPUPOOL_CAPABILITY_INTEGRATED;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "device/sim/machine.hpp"
 
@@ -20,6 +21,16 @@ struct SimState {
   int64_t open = 0;
   std::unique_ptr<SimMachine> machine;  // stays the same while open
 };
+
+/// Runs a call. If the host has no memory for its records, it changes nothing.
+template <class Action>
+Status sim_attempt(Action&& action) {
+  try {
+    return action();
+  } catch (const std::bad_alloc&) {
+    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host has no memory for its records");
+  }
+}
 
 /// The device with that number, created on first use. INVALID_ARGUMENT: no such number, or a bad GPUPOOL_SIM.
 Status find_sim(int32_t ordinal, SimState*& state);

@@ -3,10 +3,7 @@
 // delegates to the part that does the work.
 #include "device/sim/sim.hpp"
 
-#include <cstdio>
 #include <mutex>
-#include <new>
-#include <string_view>
 #include <utility>
 
 #include "base/interrupts.hpp"
@@ -17,16 +14,6 @@ namespace gpupool::internal {
 namespace {
 
 namespace price = sim_prices;
-
-/// Runs a call. If the host has no memory for its records, it changes nothing.
-template <class Action>
-Status attempt(Action&& action) {
-  try {
-    return action();
-  } catch (const std::bad_alloc&) {
-    return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "simulated device: the host has no memory for its records");
-  }
-}
 
 class SimDevice final : public Device {
  public:
@@ -169,7 +156,7 @@ class SimDevice final : public Device {
     const Status status = on_streams(Call::stream_wait, price::kStreamWait, context, ask);
     if (status != kSuccess) return status;
     const std::lock_guard lock(state_.mutex);
-    return attempt([&] { return machine_.streams.wait_for_other(stream, nanoseconds); });
+    return sim_attempt([&] { return machine_.streams.wait_for_other(stream, nanoseconds); });
   }
   Status synchronize(Event event) override {
     const uint64_t context = context_of_event(event);
@@ -224,19 +211,19 @@ class SimDevice final : public Device {
         [&](bool& passed) { return machine_.streams.is_idle(stream, passed); });
   }
   Status copy(Address destination, Address source, uint64_t size, Stream stream) override {
-    return attempt([&] {
+    return sim_attempt([&] {
       const AllSims all;
       return machine_.copy(all.machines(), destination, source, size, stream);
     });
   }
   Status fill(Address destination, uint8_t value, uint64_t size, Stream stream) override {
-    return attempt([&] {
+    return sim_attempt([&] {
       const AllSims all;
       return machine_.fill(all.machines(), destination, value * 0x01010101U, size, stream, false);
     });
   }
   Status fill_words(Address destination, uint32_t word, uint64_t size, Stream stream) override {
-    return attempt([&]() -> Status {
+    return sim_attempt([&]() -> Status {
       const AllSims all;
       if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
         return status;
@@ -252,7 +239,7 @@ class SimDevice final : public Device {
     return kSuccess;
   }
   Status transfer(Address destination, Address source, uint64_t size, Stream stream) override {
-    return attempt([&]() -> Status {
+    return sim_attempt([&]() -> Status {
       const AllSims all;
       if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
         return status;
@@ -265,7 +252,7 @@ class SimDevice final : public Device {
   }
   Status begin_inspecting() override { return kSuccess; }
   Status inspect(std::span<const Look> looks, Address report, Stream stream) override {
-    return attempt([&]() -> Status {
+    return sim_attempt([&]() -> Status {
       const AllSims all;
       if (const Status status = machine_.enter(Call::copy, price::kTransfer); status != kSuccess)
         return status;
@@ -282,7 +269,7 @@ class SimDevice final : public Device {
   Status call(Call kind, double cost, Action&& action) {
     const std::lock_guard lock(state_.mutex);
     if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
-    return attempt(action);
+    return sim_attempt(action);
   }
 
   bool is_own(size_t device) const noexcept { return device == static_cast<size_t>(machine_.info.ordinal); }
@@ -303,7 +290,7 @@ class SimDevice final : public Device {
   template <class Action>
   Status on_streams(Call kind, double cost, uint64_t context, Action&& action) {
     if (context == 0) return call(kind, cost, [&] { return action(machine_.streams); });
-    return attempt([&]() -> Status {
+    return sim_attempt([&]() -> Status {
       const AllSims all;
       if (const Status status = machine_.enter(kind, cost); status != kSuccess) return status;
       SimMachine* const other = all.machines()[context - 1];
@@ -339,33 +326,11 @@ class SimDevice final : public Device {
   SimDeviceSet accessors_ = sim_device_set(machine_.info.ordinal);  // whom mappings are made usable for
 };
 
-/// Runs action(machine) under the lock of a device, which need not be open.
-template <class Action>
-Status with_machine(int32_t ordinal, Action&& action) {
-  return attempt([&]() -> Status {
-    SimState* state = nullptr;
-    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
-    const std::lock_guard lock(state->mutex);
-    return action(*state->machine);
-  });
-}
-
-/// Runs action(machine, all) under the locks of all devices.
-template <class Action>
-Status with_all_machines(int32_t ordinal, Action&& action) {
-  return attempt([&]() -> Status {
-    SimState* state = nullptr;
-    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
-    const AllSims all;
-    return action(*state->machine, all.machines());
-  });
-}
-
 }  // namespace
 
 Status open_sim(int32_t ordinal, std::unique_ptr<Device>& device) {
   std::unique_ptr<Device> opened;
-  const Status status = attempt([&]() -> Status {
+  const Status status = sim_attempt([&]() -> Status {
     SimState* state = nullptr;
     if (const Status found = find_sim(ordinal, state); found != kSuccess) return found;
     const std::lock_guard lock(state->mutex);
@@ -374,72 +339,6 @@ Status open_sim(int32_t ordinal, std::unique_ptr<Device>& device) {
   });
   if (status == kSuccess) device = std::move(opened);  // with no lock held: it may close the old device
   return status;
-}
-
-Status sim_configure(int32_t ordinal, const gpupool_sim_config_t& config) {
-  SimSettings settings;
-  if (const Status status = sim_settings_from_environment(settings); status != kSuccess) return status;
-  if (const Status status = sim_settings_from(config, settings); status != kSuccess) return status;
-  return attempt([&]() -> Status {
-    SimState* state = nullptr;
-    if (const Status status = find_sim(ordinal, state); status != kSuccess) return status;
-    const AllSims all;
-    if (state->open != 0) {
-      return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "simulated device %d is in use", ordinal);
-    }
-    std::unique_ptr<SimMachine> made;
-    if (const Status status = make_sim_machine(ordinal, settings, made); status != kSuccess) return status;
-    for (SimMachine* const machine : all.machines()) {
-      if (machine != nullptr) machine->memory.forget_work_of(ordinal);
-    }
-    state->machine = std::move(made);
-    return kSuccess;
-  });
-}
-
-Status sim_script(int32_t ordinal, const char* script) {
-  if (script == nullptr) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "sim script: NULL");
-  return with_machine(ordinal, [&](SimMachine& machine) { return machine.script.set(script); });
-}
-
-Status sim_work(int32_t ordinal, Stream stream, Address address, uint64_t size, uint64_t nanoseconds) {
-  return with_all_machines(ordinal, [&](SimMachine& machine, const SimMachines& all) {
-    return machine.work(all, stream, address, size, nanoseconds);
-  });
-}
-
-Status sim_advance(int32_t ordinal, uint64_t nanoseconds) {
-  return with_machine(ordinal, [&](SimMachine& machine) {
-    machine.clock.advance(nanoseconds);
-    return kSuccess;
-  });
-}
-
-Status sim_capture(int32_t ordinal, Stream stream, bool begin, bool alone) {
-  return with_machine(ordinal, [&](SimMachine& machine) {
-    return begin ? machine.streams.begin_capture(stream, alone) : machine.streams.end_capture(stream);
-  });
-}
-
-Status sim_launch(int32_t ordinal, uint64_t capture, Stream stream) {
-  return with_all_machines(ordinal, [&](SimMachine& machine, const SimMachines& all) {
-    return machine.launch(all, capture, stream);
-  });
-}
-
-Status sim_hold(int32_t ordinal, Address address) {
-  return with_machine(ordinal, [&](SimMachine& machine) { return machine.memory.hold(address); });
-}
-
-Status sim_faults(int32_t ordinal, uint64_t& count, char* text, size_t capacity) {
-  if (text == nullptr && capacity != 0) {
-    return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "sim faults: text is NULL, capacity is not 0");
-  }
-  return with_machine(ordinal, [&](SimMachine& machine) {
-    count = machine.faults.count();
-    if (capacity != 0) std::snprintf(text, capacity, "%s", machine.faults.last());
-    return kSuccess;
-  });
 }
 
 }  // namespace gpupool::internal

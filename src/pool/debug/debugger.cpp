@@ -377,10 +377,10 @@ void Debugger::end(PoolLock& lock) noexcept {
   (void)release(true);
   (void)reclaimer_.wait_for_streams(lock, "the pool's end", Reclaimer::Extent::everything);
   fences_.end();
-  lock.unlock();
-  findings_.tell(found);
-  inspector_.end();
-  lock.lock();
+  lock.give_up_for([&] {
+    findings_.tell(found);
+    inspector_.end();
+  });
 }
 
 }  // namespace gpupool::internal

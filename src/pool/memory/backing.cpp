@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
-#include <utility>
 
 #include "base/defer.hpp"
 #include "base/reserve.hpp"

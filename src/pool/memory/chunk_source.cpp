@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/memory/chunk_source.hpp"
 
-#include <algorithm>
 #include <new>
 #include <utility>
 

@@ -231,9 +231,7 @@ Status Imports::close(PoolLock& lock, Address address) {
       if (status == kSuccess) imports_.erase(found);
       return status;
     }
-    lock.unlock();
-    const Status status = pool_.device.synchronize_all(0);
-    lock.lock();
+    const Status status = lock.give_up_for([&] { return pool_.device.synchronize_all(0); });
     if (status != kSuccess) return status;
   }
 }
@@ -249,9 +247,7 @@ Status Imports::set_access() {
 
 void Imports::end(PoolLock& lock) noexcept {
   if (imports_.empty()) return;
-  lock.unlock();
-  const Status status = pool_.device.synchronize_all(0);
-  lock.lock();
+  const Status status = lock.give_up_for([&] { return pool_.device.synchronize_all(0); });
   if (status != kSuccess) return;
   std::erase_if(imports_, [&](const auto& each) { return unmap(each.second) == kSuccess; });
 }

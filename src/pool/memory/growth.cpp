@@ -2,7 +2,6 @@
 #include "pool/memory/growth.hpp"
 
 #include <algorithm>
-#include <cinttypes>
 
 #include "base/defer.hpp"
 #include "base/reserve.hpp"

@@ -2,8 +2,6 @@
 // Other devices that may access a pool's memory. A pool and its children share a device, and so its peers.
 #pragma once
 
-#include <cstdint>
-
 #include "base/status.hpp"
 
 namespace gpupool::internal {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/defer.hpp"
 #include "core/chunk_sizer.hpp"
 #include "core/counters.hpp"
 #include "core/space.hpp"
@@ -53,6 +54,12 @@ struct PoolState {
     PoolLock lock(mutex, onlooker);
     streams.next_round();
     return lock;
+  }
+  /// Leaves the pool to others while a function runs, and enters again: with a new round of questions.
+  template <typename Function>
+  auto leave_for(PoolLock& lock, Function function) {
+    const Defer enter([&] { streams.next_round(); });
+    return lock.give_up_for(function);
   }
   /// Takes the lock to look at something, or to change what nobody is shown.
   PoolLock look() { return PoolLock(mutex); }

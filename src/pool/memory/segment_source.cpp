@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <memory>
 
 #include "base/defer.hpp"
 

@@ -2,8 +2,6 @@
 // The pool's figures, as gpupool_stats gives them.
 #pragma once
 
-#include <cstdint>
-
 #include "gpupool/gpupool.h"
 
 namespace gpupool::internal {

@@ -33,31 +33,25 @@ uint64_t room_after(PoolState& pool, Status shortage) {
 bool OtherPools::ask_parent(PoolLock& lock, PoolState& pool, uint64_t bytes) {
   const std::shared_ptr<Pool> parent = parent_.lock();
   if (parent == nullptr) return false;
-  lock.unlock();
-  const Defer relock([&] {
-    lock.lock();
-    pool.streams.next_round();
-  });
   uint64_t released = 0;
-  return parent->trim_by(align_up(bytes, kGranule), released, "trim") == kSuccess && released != 0;
+  const Status status =
+      pool.leave_for(lock, [&] { return parent->trim_by(align_up(bytes, kGranule), released, "trim"); });
+  return status == kSuccess && released != 0;
 }
 
 void OtherPools::empty(PoolLock& lock, PoolState& pool) {
-  lock.unlock();
-  const Defer relock([&] {
-    lock.lock();
-    pool.streams.next_round();
+  pool.leave_for(lock, [&] {
+    const auto pools = Registry::instance().all();
+    for (const auto& other : pools) {
+      if (!is_on_device(pool, *other)) continue;
+      const auto has_ended = [&] {
+        return other->handle()->life.load(std::memory_order_acquire) == Life::destroyed;
+      };
+      uint64_t released = 0;
+      if (has_ended() || !other->options().is_child) (void)other->trim(0, released, "another pool is short");
+      if (has_ended()) Registry::instance().end_if_empty(*other->handle());
+    }
   });
-  const auto pools = Registry::instance().all();
-  for (const auto& other : pools) {
-    if (!is_on_device(pool, *other)) continue;
-    const auto has_ended = [&] {
-      return other->handle()->life.load(std::memory_order_acquire) == Life::destroyed;
-    };
-    uint64_t released = 0;
-    if (has_ended() || !other->options().is_child) (void)other->trim(0, released, "another pool is short");
-    if (has_ended()) Registry::instance().end_if_empty(*other->handle());
-  }
 }
 
 bool OtherPools::put_to_sleep(PoolLock& lock, PoolState& pool, uint64_t bytes, Status shortage) {
@@ -67,23 +61,18 @@ bool OtherPools::put_to_sleep(PoolLock& lock, PoolState& pool, uint64_t bytes, S
   // What looks like enough may be in pieces, or another's by now.
   const uint64_t missing = std::max(bytes - std::min(bytes, room_after(pool, shortage)), kGranule);
   bool some_sleep = false;
-  uint64_t given = 0;
-  {
-    lock.unlock();
-    const Defer relock([&] {
-      lock.lock();
-      pool.streams.next_round();
-      last_error() = cause;
-    });
+  const uint64_t given = pool.leave_for(lock, [&] {
+    const Defer keep_error([&] { last_error() = cause; });
     std::vector<std::shared_ptr<Pool>> pools = Registry::instance().all();
     std::erase_if(pools, [&](const auto& other) {
       return !is_on_device(pool, *other) || (is_limit && !other->shares_limit(budget));
     });
-    given = sleep_allowed(pools, missing);
+    const uint64_t freed = sleep_allowed(pools, missing);
     some_sleep = std::any_of(pools.begin(), pools.end(), [](const auto& other) {
       return other->sleeper().state() != GPUPOOL_SLEEP_STATE_AWAKE;
     });
-  }
+    return freed;
+  });
   // One of them may have gone to sleep for another request since this one failed, and there is room now.
   return given != 0 || (some_sleep && room_after(pool, shortage) >= bytes);
 }

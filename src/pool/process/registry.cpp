@@ -2,7 +2,6 @@
 #include "pool/process/registry.hpp"
 
 #include <cinttypes>
-#include <new>
 
 #include "base/log.hpp"
 #include "os/process.hpp"

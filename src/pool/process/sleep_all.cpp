@@ -5,7 +5,6 @@
 #include <functional>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "pool/pool.hpp"
 #include "pool/process/registry.hpp"
@@ -45,30 +44,36 @@ int32_t priority_of(const Pool& pool) noexcept {
   return group != nullptr ? group->priority() : 0;
 }
 
-/// The least important pool first, and among equals the idlest.
+/// Where a pool stands among those that may go to sleep.
+struct SleepCandidate {
+  int32_t priority;
+  uint64_t since;  // when it last took memory, or since when it may sleep
+  Pool* pool;
+};
+
+/// The least important pool first, and among equals the one that comes from earlier.
+void sort_candidates(std::vector<SleepCandidate>& candidates) {
+  std::sort(candidates.begin(), candidates.end(), [](const SleepCandidate& a, const SleepCandidate& b) {
+    return std::tie(a.priority, a.since) < std::tie(b.priority, b.since);
+  });
+}
+
 Status sleep_target_all(const std::vector<std::shared_ptr<Pool>>& pools, const SleepOptions& options,
                         gpupool_sleep_result_t& result) {
-  struct Place {
-    int32_t priority;
-    uint64_t last;
-    Pool* pool;
-  };
-  std::vector<Place> order;
+  std::vector<SleepCandidate> order;
   for (const std::shared_ptr<Pool>& pool : pools) {
     if (const Status status = pool->sleeper().check_target(options); status != kSuccess) return status;
     order.push_back({priority_of(*pool), pool->last_taken(), pool.get()});
   }
-  std::sort(order.begin(), order.end(), [](const Place& a, const Place& b) {
-    return std::tie(a.priority, a.last) < std::tie(b.priority, b.last);
-  });
+  sort_candidates(order);
   gpupool_sleep_result_t sum{};
   // Before the first block of any. A single pool does it itself.
-  for (const Place& each : order) {
+  for (const SleepCandidate& each : order) {
     if (order.size() == 1 || missing(options, sum) == 0) break;
     const Status status = each.pool->sleeper().release_idle(missing(options, sum), sum);
     if (status != kSuccess) return status;
   }
-  for (const Place& each : order) {
+  for (const SleepCandidate& each : order) {
     SleepOptions rest = options;
     rest.target = missing(options, sum);
     if (rest.target == 0) break;
@@ -121,21 +126,14 @@ Status wake_all(std::vector<std::shared_ptr<Pool>> pools, const SleepOptions& op
 }
 
 uint64_t sleep_allowed(std::vector<std::shared_ptr<Pool>> pools, uint64_t bytes) {
-  struct Place {
-    int32_t priority;
-    uint64_t since;
-    Pool* pool;
-  };
-  std::vector<Place> order;
+  std::vector<SleepCandidate> order;
   for (const std::shared_ptr<Pool>& pool : pools) {
     const uint64_t since = pool->is_live() ? pool->sleeper().allowed_since() : 0;
     if (since != 0) order.push_back({priority_of(*pool), since, pool.get()});
   }
-  std::sort(order.begin(), order.end(), [](const Place& a, const Place& b) {
-    return std::tie(a.priority, a.since) < std::tie(b.priority, b.since);
-  });
+  sort_candidates(order);
   uint64_t given = 0;
-  for (const Place& each : order) {
+  for (const SleepCandidate& each : order) {
     if (given < bytes) given += each.pool->sleeper().sleep_for_others();
   }
   return given;

@@ -15,17 +15,13 @@ bool ask(PoolLock& lock, PoolState& pool, uint64_t bytes, uint64_t wait_ns,
          std::optional<share::Turn>& turn) {
   const GroupLimit* group = pool.group.limit;
   if (group == nullptr || bytes > pool.ledger.budget().own_room()) return false;
-  const ErrorRecord cause = last_error();
-  lock.unlock();
-  const Defer relock([&] {
-    lock.lock();
-    pool.streams.next_round();
-    last_error() = cause;
+  return pool.leave_for(lock, [&, cause = last_error()] {
+    const Defer keep_error([&] { last_error() = cause; });
+    turn.emplace(group->member(), bytes, wait_ns, pool.id);
+    if (turn->wait()) return true;
+    turn.reset();
+    return false;
   });
-  turn.emplace(group->member(), bytes, wait_ns, pool.id);
-  if (turn->wait()) return true;
-  turn.reset();
-  return false;
 }
 
 }  // namespace

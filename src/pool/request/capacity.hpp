@@ -6,7 +6,6 @@
 
 #include "base/status.hpp"
 #include "core/budget.hpp"
-#include "core/size.hpp"
 #include "pool/rules/stream_user.hpp"
 
 namespace gpupool::internal {

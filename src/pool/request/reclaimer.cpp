@@ -126,14 +126,14 @@ Status Reclaimer::wait_for_events(PoolLock& lock, size_t& waits, bool& is_covere
     }
     if (count == 0) continue;
     waits += count;
-    lock.unlock();
     std::array<bool, 16> waited{};
-    for (size_t i = 0; i < count; ++i) {
-      const Status done = pool_.device.synchronize(ends[i].second.event);
-      waited[i] = done == kSuccess;
-      if (done != kSuccess) status = done;
-    }
-    lock.lock();
+    lock.give_up_for([&] {
+      for (size_t i = 0; i < count; ++i) {
+        const Status done = pool_.device.synchronize(ends[i].second.event);
+        waited[i] = done == kSuccess;
+        if (done != kSuccess) status = done;
+      }
+    });
     for (size_t i = 0; i < count; ++i) ends[i].first->end_wait(ends[i].second, waited[i]);
   }
   return status;
@@ -171,9 +171,7 @@ Status Reclaimer::wait_for_uncovered(PoolLock& lock, Extent extent, size_t& wait
 Status Reclaimer::wait_for_context(PoolLock& lock, uint64_t context, std::span<OpenEpoch> open,
                                    size_t& waits) {
   ++waits;
-  lock.unlock();
-  const Status status = pool_.device.synchronize_all(context);
-  lock.lock();
+  const Status status = lock.give_up_for([&] { return pool_.device.synchronize_all(context); });
   for (OpenEpoch& each : open) {
     if (each.order == nullptr || each.context != context) continue;
     if (status == kSuccess) each.order->pass(each.epoch);

@@ -76,17 +76,21 @@ class PoolLock {
     if (calls) --mutex_.callbacks();
   }
 
-  /// Runs a function of the user's with the lock given up. It may destroy the pool, which then does not end
-  /// before the call that is under way.
+  /// Runs a function with the lock given up. What it guards may have changed then.
+  template <typename Function>
+  auto give_up_for(Function function) {
+    unlock();
+    const Defer relock([&] { lock(); });
+    return function();
+  }
+
+  /// The same for a function of the user's. It may destroy the pool, which then does not end before the call
+  /// that is under way.
   template <typename Function>
   auto call_out(Function function) {
     ++mutex_.callbacks();
-    unlock();
-    const Defer relock([&] {
-      lock();
-      --mutex_.callbacks();
-    });
-    return function();
+    const Defer leave([&] { --mutex_.callbacks(); });
+    return give_up_for(function);
   }
 
   /// Lets the threads that wait for the lock have it, if there are any. If true, it was given up, and what it
@@ -108,10 +112,7 @@ class PoolLock {
 /// Whether a wait of the lock's holder is to end; gives the lock up to ask.
 inline bool is_over(interrupts::Patience& patience, PoolLock& lock) {
   if (!patience.is_due()) return false;
-  lock.unlock();
-  const bool is_over = patience.is_over();
-  lock.lock();
-  return is_over;
+  return lock.give_up_for([&] { return patience.is_over(); });
 }
 
 /// Waits until ready(), of which `changed` tells. INTERRUPTED.

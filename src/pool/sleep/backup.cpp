@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "base/defer.hpp"
 #include "base/reserve.hpp"
 #include "core/size.hpp"
 
@@ -41,12 +40,8 @@ Status Backup::add(Lock& lock, uint64_t bytes) {
   Piece piece;
   piece.size = std::min(align_up(bytes, kGranule), kPiece);
   piece.offset = capacity_;
-  Status status = kSuccess;
-  {
-    lock.unlock();
-    const Defer relock([&] { lock.lock(); });
-    status = device_.allocate(Kind::pinned, piece.size, 0, piece.address);
-  }
+  const Status status =
+      lock.give_up_for([&] { return device_.allocate(Kind::pinned, piece.size, 0, piece.address); });
   if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
     const int32_t code = last_error().driver_code;
     return fail_driver(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, code,
@@ -62,12 +57,9 @@ Status Backup::add(Lock& lock, uint64_t bytes) {
 Status Backup::shrink(Lock& lock, uint64_t bytes) {
   while (!pieces_.empty() && pieces_.back().offset >= bytes) {
     const Piece piece = pieces_.back();
-    Status status = kSuccess;
-    {
-      lock.unlock();
-      const Defer relock([&] { lock.lock(); });
-      status = device_.deallocate(Retention::of_unused(), Kind::pinned, piece.address, piece.size, 0);
-    }
+    const Status status = lock.give_up_for([&] {
+      return device_.deallocate(Retention::of_unused(), Kind::pinned, piece.address, piece.size, 0);
+    });
     if (status != kSuccess) return status;
     pieces_.pop_back();
     capacity_ -= piece.size;

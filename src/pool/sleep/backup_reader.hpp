@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "base/status.hpp"
-#include "core/range.hpp"
 #include "pool/rules/pool_lock.hpp"
 #include "pool/sleep/sleep_context.hpp"
 

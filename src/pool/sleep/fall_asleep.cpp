@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <utility>
-#include <vector>
 
-#include "base/defer.hpp"
 #include "base/log.hpp"
 #include "pool/memory/backing.hpp"
 #include "pool/memory/pool_state.hpp"
@@ -154,13 +151,11 @@ void FallAsleep::add_awake_parts(Plan& plan, const Range& range, bool saves) {
 Status FallAsleep::save_runs(Plan& plan) {
   if (plan.runs.empty()) return kSuccess;
   Status status = kSuccess;
-  {
-    lock_.unlock();
-    const Defer relock([&] { lock_.lock(); });
+  lock_.give_up_for([&] {
     for (size_t i = 0; i < plan.batches.size() && status == kSuccess; ++i) {
       status = in_.saved.copy_batch(plan, plan.batches[i], i, true);
     }
-  }
+  });
   if (status != kSuccess) in_.saved.abandon(lock_, plan);
   return status;
 }

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "base/defer.hpp"
 #include "pool/rules/metered_device.hpp"
 
 namespace gpupool::internal {
@@ -112,12 +111,7 @@ Status SavedBytes::copy_batch(const SleepPlan& plan, SleepPlan::Batch& batch, si
 
 Status SavedBytes::wait_for_batch(PoolLock& lock, SleepPlan::Batch& batch) {
   if (batch.event == 0) return kSuccess;
-  Status status = kSuccess;
-  {
-    lock.unlock();
-    const Defer relock([&] { lock.lock(); });
-    status = device_.synchronize(batch.event);
-  }
+  const Status status = lock.give_up_for([&] { return device_.synchronize(batch.event); });
   if (status == kSuccess) device_.recycle(std::exchange(batch.event, 0));
   return status;
 }
@@ -135,11 +129,9 @@ void SavedBytes::abandon(PoolLock& lock, SleepPlan& plan) noexcept {
 void SavedBytes::wait_for_copies(PoolLock& lock) noexcept {
   if (!has_streams_) return;
   bool settled = true;
-  {
-    lock.unlock();
-    const Defer relock([&] { lock.lock(); });
+  lock.give_up_for([&] {
     for (const Stream stream : streams_) settled = device_.synchronize_stream(stream) == kSuccess && settled;
-  }
+  });
   copies_pending_ = !settled;
 }
 

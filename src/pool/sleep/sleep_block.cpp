@@ -2,7 +2,6 @@
 #include "pool/sleep/sleep_block.hpp"
 
 #include <cinttypes>
-#include <vector>
 
 #include "base/defer.hpp"
 #include "pool/memory/blocks.hpp"

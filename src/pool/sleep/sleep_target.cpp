@@ -50,11 +50,8 @@ Status TargetSleep::reach(LoneBlocks::Watch& watch, Result& result) {
   // First of all, so that what is handed out from here on is no candidate.
   const std::vector<Candidate> candidates = find_candidates();
   for (const Candidate& each : candidates) watch.add(each.address);
-  {
-    lock_.unlock();
-    const Defer relock([&] { lock_.lock(); });
-    if (const Status status = release_idle(in_, options_.target, result); status != kSuccess) return status;
-  }
+  const Status released = lock_.give_up_for([&] { return release_idle(in_, options_.target, result); });
+  if (released != kSuccess) return released;
   (void)in_.reclaimer.settle_exports(true);
   std::vector<Candidate> chosen;
   chosen.reserve(candidates.size());

@@ -2,12 +2,10 @@
 // Who may sleep when; names; and what a sleeping pool can be asked.
 #include "pool/sleep/sleeper.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cinttypes>
 #include <cstring>
 #include <thread>
-#include <utility>
 
 #include "pool/debug/debugger.hpp"
 #include "pool/memory/blocks.hpp"

@@ -7,7 +7,6 @@
 #include <cinttypes>
 #include <optional>
 
-#include "base/defer.hpp"
 #include "os/process.hpp"
 #include "pool/debug/debugger.hpp"
 #include "pool/memory/backing.hpp"
@@ -259,9 +258,7 @@ Status Waking::restore_all(Plan& plan) {
   for (size_t i = 0; i < plan.batches.size() && status == kSuccess; ++i) {
     status = in_.chunks.restore_batch(plan, plan.batches[i]);
     if (status != kSuccess || plan.runs.empty()) continue;
-    lock_.unlock();
-    const Defer relock([&] { lock_.lock(); });
-    status = in_.saved.copy_batch(plan, plan.batches[i], i, false);
+    status = lock_.give_up_for([&] { return in_.saved.copy_batch(plan, plan.batches[i], i, false); });
   }
   // A graph needs all of its memory: what its mappings lead to comes with the last block.
   if (status == kSuccess && !plan.is_part) status = in_.chunks.map_old();
@@ -286,9 +283,7 @@ Status Waking::restore_all(Plan& plan) {
 Status Waking::fill_dropped(Plan& plan, int value) {
   if (plan.dropped_runs.empty()) return kSuccess;
   plan.batches.push_back({});
-  lock_.unlock();
-  const Defer relock([&] { lock_.lock(); });
-  return in_.saved.fill(plan, value);
+  return lock_.give_up_for([&] { return in_.saved.fill(plan, value); });
 }
 
 }  // namespace gpupool::internal

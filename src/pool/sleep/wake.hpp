@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <optional>
-#include <vector>
 
 #include "base/status.hpp"
 #include "pool/rules/pool_lock.hpp"

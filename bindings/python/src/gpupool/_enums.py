@@ -53,11 +53,13 @@ class Backend(IntEnum):
     """Where memory comes from."""
 
     AUTO = 0
-    """CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment
-    overrides this.
+    """CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim|host in the
+    environment overrides this.
     """
     CUDA = 1
     SIM = 2
+    HOST = 3
+    """Memory of the host, without a GPU and without a simulation. Since 0.2."""
 
 
 class Mode(IntEnum):
@@ -110,6 +112,8 @@ class Feature(IntFlag):
     """The simulated device. Always there."""
     CUDA = 2
     """A CUDA driver with at least one device can be used in this process."""
+    HOST = 4
+    """The host's memory can be used as a device's. Since 0.2."""
 
 
 class Capability(IntFlag):

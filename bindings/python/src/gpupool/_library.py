@@ -15,7 +15,7 @@ from ._structs import DeviceInfo
 _Choice = TypeVar("_Choice", bound=IntEnum)
 
 
-BackendName = Literal["auto", "cuda", "sim"]
+BackendName = Literal["auto", "cuda", "sim", "host"]
 
 
 def choose(kind: type[_Choice], value: _Choice | str | int) -> _Choice:

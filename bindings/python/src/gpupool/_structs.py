@@ -27,7 +27,7 @@ class DeviceInfo(Record):
     )
 
     backend: Backend
-    """A gpupool_backend_t: GPUPOOL_BACKEND_CUDA or GPUPOOL_BACKEND_SIM."""
+    """A gpupool_backend_t, never GPUPOOL_BACKEND_AUTO."""
     device: int
     capabilities: Capability
     """Bits of gpupool_capability_t."""

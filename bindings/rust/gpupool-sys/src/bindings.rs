@@ -191,7 +191,7 @@ pub struct gpupool_config_t {
 #[derive(Debug, Copy, Clone)]
 pub struct gpupool_device_info_t {
     pub struct_size: u32,
-    #[doc = " A gpupool_backend_t: GPUPOOL_BACKEND_CUDA or GPUPOOL_BACKEND_SIM."]
+    #[doc = " A gpupool_backend_t, never GPUPOOL_BACKEND_AUTO."]
     pub backend: i32,
     pub device: i32,
     #[doc = " Bits of gpupool_capability_t."]
@@ -484,13 +484,15 @@ pub const GPUPOOL_ERROR_ASLEEP: gpupool_status_t = gpupool_status_t(12);
 pub const GPUPOOL_ERROR_INTERRUPTED: gpupool_status_t = gpupool_status_t(13);
 #[doc = " The call waited, and a function of gpupool_set_interrupt_check has ended that. Since 0.2."]
 pub const GPUPOOL_STATUS_FORCE32: gpupool_status_t = gpupool_status_t(2147483647);
-#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment\n overrides this."]
+#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim|host in the\n environment overrides this."]
 pub const GPUPOOL_BACKEND_AUTO: gpupool_backend_t = gpupool_backend_t(0);
-#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment\n overrides this."]
+#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim|host in the\n environment overrides this."]
 pub const GPUPOOL_BACKEND_CUDA: gpupool_backend_t = gpupool_backend_t(1);
-#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment\n overrides this."]
+#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim|host in the\n environment overrides this."]
 pub const GPUPOOL_BACKEND_SIM: gpupool_backend_t = gpupool_backend_t(2);
-#[doc = " CUDA where there is a usable GPU, else the simulated device. GPUPOOL_BACKEND=cuda|sim in the environment\n overrides this."]
+#[doc = " Memory of the host, without a GPU and without a simulation. Since 0.2."]
+pub const GPUPOOL_BACKEND_HOST: gpupool_backend_t = gpupool_backend_t(3);
+#[doc = " Memory of the host, without a GPU and without a simulation. Since 0.2."]
 pub const GPUPOOL_BACKEND_FORCE32: gpupool_backend_t = gpupool_backend_t(2147483647);
 #[doc = " vmm where the device, its driver and the kind allow it, else driver. For kind device,\n GPUPOOL_MODE=vmm|driver in the environment overrides this (since 0.2)."]
 pub const GPUPOOL_MODE_AUTO: gpupool_mode_t = gpupool_mode_t(0);
@@ -523,7 +525,9 @@ pub const GPUPOOL_RECORD_FORCE32: gpupool_record_flag_t = gpupool_record_flag_t(
 pub const GPUPOOL_FEATURE_SIM: gpupool_feature_t = gpupool_feature_t(1);
 #[doc = " A CUDA driver with at least one device can be used in this process."]
 pub const GPUPOOL_FEATURE_CUDA: gpupool_feature_t = gpupool_feature_t(2);
-#[doc = " A CUDA driver with at least one device can be used in this process."]
+#[doc = " The host's memory can be used as a device's. Since 0.2."]
+pub const GPUPOOL_FEATURE_HOST: gpupool_feature_t = gpupool_feature_t(4);
+#[doc = " The host's memory can be used as a device's. Since 0.2."]
 pub const GPUPOOL_FEATURE_FORCE32: gpupool_feature_t = gpupool_feature_t(2147483647);
 pub const GPUPOOL_CAPABILITY_VMM: gpupool_capability_t = gpupool_capability_t(1);
 pub const GPUPOOL_CAPABILITY_RDMA: gpupool_capability_t = gpupool_capability_t(2);
@@ -694,12 +698,14 @@ extern "C" {
         out_bytes: *mut u64,
         out_share: *mut f64,
     ) -> gpupool_status_t;
-    #[doc = " Reads a device as people write it: \"cuda\", \"cuda:1\", \"sim\", \"sim:3\", \"auto\", or a number alone, which\n leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2.\n Errors: INVALID_ARGUMENT (anything else)."]
+    #[doc = " Reads a device as people write it: \"cuda\", \"cuda:1\", \"sim\", \"sim:3\", \"host\", \"auto\", or a number alone,\n which leaves the backend to GPUPOOL_BACKEND_AUTO. Does not ask whether the device is there. Since 0.2.\n Errors: INVALID_ARGUMENT (anything else)."]
     pub fn gpupool_parse_device(
         text: *const ::core::ffi::c_char,
         out_backend: *mut gpupool_backend_t,
         out_device: *mut i32,
     ) -> gpupool_status_t;
+    #[doc = " The name of a backend, as gpupool_parse_device reads it: \"cuda\", \"sim\". NULL for GPUPOOL_BACKEND_AUTO and\n numbers that are none. Backends are numbered from 1 without a gap, so a program can list them. A constant\n string; never fails. Since 0.2."]
+    pub fn gpupool_backend_name(backend: i32) -> *const ::core::ffi::c_char;
     #[doc = " Counts the devices of a backend. The simulated backend has 8.\n Errors: INVALID_ARGUMENT; UNAVAILABLE, with the reason in gpupool_last_error."]
     pub fn gpupool_device_count(backend: gpupool_backend_t, out_count: *mut i32) -> gpupool_status_t;
     #[doc = " Describes a device. info->struct_size must be set.\n Errors: INVALID_ARGUMENT (NULL, too short, no such device); UNAVAILABLE; DRIVER."]

@@ -14,14 +14,16 @@ use crate::{library, Result};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Backend {
-    /// CUDA if there is a usable GPU, else the simulated device. `GPUPOOL_BACKEND=cuda|sim` in the environment
-    /// overrides this.
+    /// CUDA if there is a usable GPU, else the simulated device. `GPUPOOL_BACKEND=cuda|sim|host` in the
+    /// environment overrides this.
     #[default]
     Auto,
     /// A GPU.
     Cuda,
     /// The simulated device.
     Sim,
+    /// Memory of the host, without a GPU and without a simulation.
+    Host,
 }
 
 impl Backend {
@@ -30,6 +32,7 @@ impl Backend {
             Backend::Auto => sys::GPUPOOL_BACKEND_AUTO,
             Backend::Cuda => sys::GPUPOOL_BACKEND_CUDA,
             Backend::Sim => sys::GPUPOOL_BACKEND_SIM,
+            Backend::Host => sys::GPUPOOL_BACKEND_HOST,
         }
     }
 
@@ -37,6 +40,7 @@ impl Backend {
         match backend {
             sys::GPUPOOL_BACKEND_CUDA => Backend::Cuda,
             sys::GPUPOOL_BACKEND_SIM => Backend::Sim,
+            sys::GPUPOOL_BACKEND_HOST => Backend::Host,
             _ => Backend::Auto,
         }
     }
@@ -46,13 +50,14 @@ impl Backend {
     }
 }
 
-/// "auto", "cuda" or "sim".
+/// "auto", "cuda", "sim" or "host".
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Backend::Auto => "auto",
             Backend::Cuda => "cuda",
             Backend::Sim => "sim",
+            Backend::Host => "host",
         })
     }
 }

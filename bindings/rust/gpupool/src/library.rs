@@ -48,6 +48,8 @@ pub struct Features {
     pub sim: bool,
     /// A CUDA driver with at least one device can be used in this process.
     pub cuda: bool,
+    /// The host's memory can be used as a device's.
+    pub host: bool,
 }
 
 /// What the loaded library can do here. The first call may load the CUDA driver.
@@ -55,7 +57,11 @@ pub fn features() -> Features {
     // SAFETY: it takes nothing.
     let bits = unsafe { sys::gpupool_features() };
     let has = |feature: sys::gpupool_feature_t| bits & u64::from(feature.0) != 0;
-    Features { sim: has(sys::GPUPOOL_FEATURE_SIM), cuda: has(sys::GPUPOOL_FEATURE_CUDA) }
+    Features {
+        sim: has(sys::GPUPOOL_FEATURE_SIM),
+        cuda: has(sys::GPUPOOL_FEATURE_CUDA),
+        host: has(sys::GPUPOOL_FEATURE_HOST),
+    }
 }
 
 /// Levels of the log. A line goes out if its level is at most the one that was set.

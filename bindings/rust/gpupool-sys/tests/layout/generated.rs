@@ -210,6 +210,7 @@ const _: () = assert!(size_of::<gpupool_backend_t>() == 4);
 const _: () = assert!(GPUPOOL_BACKEND_AUTO.0 == 0);
 const _: () = assert!(GPUPOOL_BACKEND_CUDA.0 == 1);
 const _: () = assert!(GPUPOOL_BACKEND_SIM.0 == 2);
+const _: () = assert!(GPUPOOL_BACKEND_HOST.0 == 3);
 const _: () = assert!(GPUPOOL_BACKEND_FORCE32.0 == 2147483647);
 
 const _: () = assert!(size_of::<gpupool_mode_t>() == 4);
@@ -237,6 +238,7 @@ const _: () = assert!(GPUPOOL_RECORD_FORCE32.0 == 2147483647);
 const _: () = assert!(size_of::<gpupool_feature_t>() == 4);
 const _: () = assert!(GPUPOOL_FEATURE_SIM.0 == 1);
 const _: () = assert!(GPUPOOL_FEATURE_CUDA.0 == 2);
+const _: () = assert!(GPUPOOL_FEATURE_HOST.0 == 4);
 const _: () = assert!(GPUPOOL_FEATURE_FORCE32.0 == 2147483647);
 
 const _: () = assert!(size_of::<gpupool_capability_t>() == 4);
@@ -334,6 +336,7 @@ const _: unsafe extern "C" fn(gpupool_log_fn_t, *mut c_void, i32) -> gpupool_sta
 const _: unsafe extern "C" fn(gpupool_interrupt_fn_t, *mut c_void, i32) -> gpupool_status_t = gpupool_set_interrupt_check;
 const _: unsafe extern "C" fn(*const c_char, *mut u64, *mut f64) -> gpupool_status_t = gpupool_parse_size;
 const _: unsafe extern "C" fn(*const c_char, *mut gpupool_backend_t, *mut i32) -> gpupool_status_t = gpupool_parse_device;
+const _: unsafe extern "C" fn(i32) -> *const c_char = gpupool_backend_name;
 const _: unsafe extern "C" fn(gpupool_backend_t, *mut i32) -> gpupool_status_t = gpupool_device_count;
 const _: unsafe extern "C" fn(gpupool_backend_t, i32, *mut gpupool_device_info_t) -> gpupool_status_t = gpupool_device_info;
 const _: unsafe extern "C" fn(*mut gpupool_config_t, usize) -> gpupool_status_t = gpupool_config_init;
