@@ -60,6 +60,8 @@ INSTALLED = {
     "gpupool/sim.hpp",
     "gpupool/torch.h",
     "gpupool/cuda_mr.hpp",
+    "gpupool/onnxruntime.hpp",
+    "gpupool/plug.hpp",
 }
 # The library's own sources again, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"

@@ -225,6 +225,7 @@ _FRAMEWORK_MODULES = (
     "jax",
     "launch",
     "numba",
+    "onnxruntime",
     "ray",
     "rmm",
     "torch",
