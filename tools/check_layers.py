@@ -61,7 +61,9 @@ INSTALLED = {
     "gpupool/torch.h",
     "gpupool/cuda_mr.hpp",
     "gpupool/onnxruntime.hpp",
+    "gpupool/opencv.hpp",
     "gpupool/plug.hpp",
+    "gpupool/tensorrt.hpp",
 }
 # The library's own sources again, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"

@@ -52,10 +52,10 @@ def kept(name: str, fetch: Callable[[Path], None]) -> Path:
 
 
 def wheel(project: str, version: str, is_wanted: Callable[[str], bool] = lambda _: True) -> Path:
-    """The wanted files of a wheel for this machine."""
+    """The wanted files of a wheel for this machine, of any release that starts with version if that ends in a dot."""
 
     def fetch(folder: Path) -> None:
-        stem = re.escape(f"{project.replace('-', '_')}-{version}")
+        stem = re.escape(f"{project.replace('-', '_')}-{version}") + (r"\d+" if version.endswith(".") else "")
         pattern = re.compile(rf"{stem}-(py3|py2\.py3|cp311|cp312)-\w+-manylinux[\w.]*{platform.machine()}\.whl")
         found = sorted(filter(pattern.fullmatch, wheel_parts.wheels(project)))
         if not found:
@@ -92,6 +92,13 @@ def go_module(path: str, version: str) -> Path:
     return kept(f"{path.rpartition('/')[2]}-{version}", fetch) / f"{path}@{version}"
 
 
+def cuda_headers() -> list[str | Path]:
+    """The compiler's options that find cuda_runtime.h."""
+    folders = [wheel(project, "13.0.", lambda name: "/include/" in name)
+               for project in ("nvidia-cuda-runtime", "nvidia-cuda-crt")]
+    return [option for folder in folders for option in ("-isystem", folder / "nvidia/cu13/include")]
+
+
 def _command(words: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
     try:
         subprocess.run(
@@ -103,25 +110,12 @@ def _command(words: list[str], folder: Path, environment: dict[str, str] | None 
 
 
 def compile_program(source: Path, program: Path, *options: str | Path, libraries: Path) -> None:
-    """Raises Failed."""
+    """With -c, only an object. Raises Failed."""
     program.parent.mkdir(parents=True, exist_ok=True)
-    command = [
-        COMPILER,
-        "-std=c++17",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-I",
-        ROOT / "include",
-        source,
-        "-o",
-        program,
-        *options,
-        f"-L{libraries}",
-        "-lgpupool",
-        f"-Wl,-rpath,{libraries}",
-    ]
+    command = [COMPILER, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include", source, "-o",
+               program, *options]
+    if "-c" not in options:
+        command += [f"-L{libraries}", "-lgpupool", f"-Wl,-rpath,{libraries}"]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         raise Failed(f"{source.name}: {built.stderr}")

@@ -23,6 +23,13 @@ RECORD = Path(__file__).with_name("hosts.json")
 SKIPPED = 77
 
 
+def _other_than_recorded(recorded: list[dict], tried: list[dict]) -> dict | None:
+    """A row of the record that is not so. Systems have other versions, and more was tried where there is a GPU."""
+    ways = {each["version"]: each["how"] for each in tried}
+    wrong = [each for each in recorded if ways.get(each["version"], each["how"]) != each["how"]]
+    return wrong[0] if wrong else None
+
+
 def attempt(name: str, libraries: Path, is_recorded: bool) -> int:
     try:
         tried = [
@@ -40,10 +47,11 @@ def attempt(name: str, libraries: Path, is_recorded: bool) -> int:
     rows = json.loads(RECORD.read_text(encoding="utf-8"))
     row = next(row for row in rows if row["name"] == name)
     if is_recorded:
-        row["tried"] = tried
+        versions = {each["version"] for each in tried}
+        row["tried"] = [each for each in row["tried"] if each["version"] not in versions] + tried
         RECORD.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    elif row["tried"] != tried:
-        print(f"{name}: hosts.json has {row['tried']}; `try_hosts.py --record {name}` writes what is so")
+    elif wrong := _other_than_recorded(row["tried"], tried):
+        print(f"{name}: hosts.json says of {wrong['version']} `{wrong['how']}`; --record writes what is so")
         return 1
     return 0
 
