@@ -103,3 +103,8 @@ enum { GPUPOOL_PY_ORT_DEVICES = 64 };
 int gpupool_py_ort_functions(int device, int is_ordered, uintptr_t* out_functions);
 /* The stream of such a device, created by the first call. Never destroyed. */
 gpupool_status_t gpupool_py_ort_stream(int device, gpupool_stream_t* out_stream);
+
+/* The device memory handler of cuStateVec, cuTensorNet and cuDSS, in mem_handler.cpp: writes the addresses of
+ * a device's default pool, and of int(void* pool, void** ptr, size_t, void* stream) and
+ * int(void* pool, void* ptr, size_t, void* stream). */
+gpupool_status_t gpupool_py_mem_handler(int device, uintptr_t* out_functions);

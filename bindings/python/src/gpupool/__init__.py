@@ -221,6 +221,7 @@ _LATER = {
 _FRAMEWORK_MODULES = (
     "cuda_core",
     "cupy",
+    "cuquantum",
     "dask",
     "jax",
     "launch",
