@@ -94,8 +94,10 @@ def go_module(path: str, version: str) -> Path:
 
 def cuda_headers() -> list[str | Path]:
     """The compiler's options that find cuda_runtime.h."""
-    folders = [wheel(project, "13.0.", lambda name: "/include/" in name)
-               for project in ("nvidia-cuda-runtime", "nvidia-cuda-crt")]
+    folders = [
+        wheel(project, "13.0.", lambda name: "/include/" in name)
+        for project in ("nvidia-cuda-runtime", "nvidia-cuda-crt")
+    ]
     return [option for folder in folders for option in ("-isystem", folder / "nvidia/cu13/include")]
 
 
@@ -109,11 +111,31 @@ def _command(words: list[str], folder: Path, environment: dict[str, str] | None 
         raise Unavailable(f"{' '.join(words)}: {said.splitlines()[-1]}") from error
 
 
+def ask(*words: str) -> str:
+    """What a command of the system prints. Raises Unavailable."""
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Unavailable(f"{' '.join(words)}: {error}") from error
+
+
 def compile_program(source: Path, program: Path, *options: str | Path, libraries: Path) -> None:
     """With -c, only an object. Raises Failed."""
     program.parent.mkdir(parents=True, exist_ok=True)
-    command = [COMPILER, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include", source, "-o",
-               program, *options]
+    command = [
+        COMPILER,
+        "-std=c++17",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-I",
+        ROOT / "include",
+        source,
+        "-o",
+        program,
+        *options,
+    ]
     if "-c" not in options:
         command += [f"-L{libraries}", "-lgpupool", f"-Wl,-rpath,{libraries}"]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
