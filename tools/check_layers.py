@@ -65,6 +65,7 @@ INSTALLED = {
     "gpupool/opencv.hpp",
     "gpupool/plug.hpp",
     "gpupool/tensorrt.hpp",
+    "gpupool/umf.hpp",
 }
 # The library's own sources again, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"
