@@ -61,6 +61,7 @@ INSTALLED = {
     "gpupool/torch.h",
     "gpupool/cuda_mr.hpp",
     "gpupool/onnxruntime.hpp",
+    "gpupool/ggml.hpp",
     "gpupool/mem_handler.hpp",
     "gpupool/opencv.hpp",
     "gpupool/plug.hpp",

@@ -65,6 +65,18 @@ def wheel(project: str, version: str, is_wanted: Callable[[str], bool] = lambda 
     return kept(f"{project}-{version}", fetch)
 
 
+def sdist(project: str, version: str, is_wanted: Callable[[str], bool]) -> Path:
+    """The wanted files of a project's sources."""
+
+    def fetch(folder: Path) -> None:
+        name = f"{project.replace('-', '_')}-{version}.tar.gz"
+        if name not in wheel_parts.archives(project):
+            raise Unavailable(f"there are no sources of {project} {version}")
+        wheel_parts.extract_sources(wheel_parts.archives(project)[name], is_wanted, folder)
+
+    return kept(f"{project}-{version}.sources", fetch)
+
+
 def debian(package: str) -> Path:
     """The files of a Debian package, which is not installed."""
 
