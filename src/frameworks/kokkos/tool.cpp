@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 namespace {
@@ -30,6 +31,10 @@ struct Block {
   gpupool_ptr_t ptr;
 };
 
+std::string first(std::string_view text, std::size_t bytes) {
+  return std::string(text.substr(0, bytes));
+}
+
 class Mirror;
 /// From kokkosp_init_library on. Never destroyed: views may end after main.
 constinit Mirror* mirror = nullptr;
@@ -47,7 +52,7 @@ class Mirror {
     gpupool_t* pool = pool_of(space);
     Block block{pool, 0};
     const bool has_tag =
-        label != nullptr && *label != '\0' && gpupool_tag_push(std::string(label, 0, kTag).c_str()) == 0;
+        label != nullptr && *label != '\0' && gpupool_tag_push(first(label, kTag).c_str()) == 0;
     if (pool == nullptr || gpupool_malloc(pool, size, 0, &block.ptr) != GPUPOOL_SUCCESS) {
       ++lost_;
     } else {
@@ -121,7 +126,7 @@ GPUPOOL_API void kokkosp_deallocate_data(SpaceHandle, const char*, const void* p
 }
 
 GPUPOOL_API void kokkosp_push_profile_region(const char* name) {
-  (void)gpupool_mark(std::string(name, 0, 255).c_str());
+  (void)gpupool_mark(first(name, 255).c_str());
 }
 
 }  // extern "C"
