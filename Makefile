@@ -104,7 +104,7 @@ lint:
 	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py && \
 	  python3 tools/check_pages.py && python3 tools/check_kernels.py && python3 tools/check_tracked.py && \
 	  python3 tools/check_messages.py && python3 tools/check_commits.py && \
-	  python3 tools/python_reference.py --check && python3 packaging/go/amalgamate.py --check
+	  python3 tools/python_reference.py --check && python3 tools/hosts_table.py --check && python3 packaging/go/amalgamate.py --check
 	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
 	else echo "== ruff: not installed, skipped"; fi
 

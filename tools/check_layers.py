@@ -60,6 +60,13 @@ INSTALLED = {
     "gpupool/sim.hpp",
     "gpupool/torch.h",
     "gpupool/cuda_mr.hpp",
+    "gpupool/onnxruntime.hpp",
+    "gpupool/ggml.hpp",
+    "gpupool/mem_handler.hpp",
+    "gpupool/opencv.hpp",
+    "gpupool/plug.hpp",
+    "gpupool/tensorrt.hpp",
+    "gpupool/umf.hpp",
 }
 # The library's own sources again, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"

@@ -13,6 +13,7 @@ import re
 import ssl
 import subprocess
 import sys
+import tarfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -75,9 +76,28 @@ def extract(url: str, is_wanted: Callable[[str], bool], folder: Path) -> None:
         raise Unavailable(f"{url.rsplit('/', 1)[-1]}: {error}") from error
 
 
-@functools.cache
+def extract_sources(url: str, is_wanted: Callable[[str], bool], folder: Path) -> None:
+    """Writes the wanted files of a source archive, which is fetched whole, into the folder. Raises Unavailable."""
+    try:
+        _, content = _fetch(url, None)
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for each in archive.getmembers():
+                path = folder / each.name
+                if each.isfile() and is_wanted(each.name) and ".." not in path.parts and not each.name.startswith("/"):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(archive.extractfile(each).read())
+    except (OSError, tarfile.TarError) as error:
+        raise Unavailable(f"{url.rsplit('/', 1)[-1]}: {error}") from error
+
+
 def wheels(project: str) -> dict[str, str]:
     """The addresses of a project's wheels, by file name. Raises Unavailable."""
+    return {name: url for name, url in archives(project).items() if name.endswith(".whl")}
+
+
+@functools.cache
+def archives(project: str) -> dict[str, str]:
+    """The addresses of all that a project has released, by file name. Raises Unavailable."""
     url = f"{_setting('index-url').rstrip('/')}/{project}/"
     try:
         _, page = _fetch(url, None, "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
@@ -88,7 +108,7 @@ def wheels(project: str) -> dict[str, str]:
     else:
         found = re.findall(r'href="([^"#]+)[^"]*"[^>]*>\s*([^<\s]+)', page.decode())
         links = {name: link for link, name in found}
-    return {name: urllib.parse.urljoin(url, link) for name, link in links.items() if name.endswith(".whl")}
+    return {name: urllib.parse.urljoin(url, link) for name, link in links.items()}
 
 
 @functools.cache

@@ -23,6 +23,7 @@ cmake --build build >>cmake.log || { cat cmake.log; exit 1; }
 build/consumer
 cc consumer.c $(pkg-config --cflags --libs gpupool) -o consumer
 ./consumer
+echo '#include <gpupool/plug.hpp>' | c++ -std=c++17 -fsyntax-only -x c++ -
 # Systems of containers leave manual pages out, whoever brings them.
 if man -w ls >/dev/null 2>&1; then
   man -P cat gpupool-replay | grep -q find-cap

@@ -30,6 +30,8 @@ for python in "${pythons[@]}"; do
   said=$("${clean[@]}" "$work/venv/bin/gpupool" info --json)
   [[ $said == *'"sim"'* ]] || { echo "try.sh: gpupool info says: $said" >&2; exit 1; }
   "${clean[@]}" "$work/venv/bin/gpupool" --version >/dev/null
+  echo '#include <gpupool/plug.hpp>' |
+    c++ -std=c++17 -fsyntax-only -I "$(dirname "${installed#* }")/include" -x c++ -
 done
 
 echo "== python: the workflow of docs/ci.md"

@@ -16,6 +16,11 @@ install_and_move() {
   for file in include/gpupool/gpupool.h share/doc/gpupool/LICENSE; do
     test -f "$work/prefix/$file" || { echo "not installed: $file"; exit 1; }
   done
+  for file in "$source"/include/gpupool/*; do
+    cmp -s "$file" "$work/prefix/include/gpupool/${file##*/}" || { echo "not installed: ${file##*/}"; exit 1; }
+  done
+  # The headers for other libraries include it, and need theirs besides.
+  echo '#include <gpupool/plug.hpp>' | "${CXX:-c++}" -std=c++17 -fsyntax-only -I "$work/prefix/include" -x c++ -
   if [ -x "$build/gpupool" ]; then
     "$work/prefix/bin/gpupool" info >"$work/info.log" || { echo "the installed command does not run"; exit 1; }
     for file in man/man1/gpupool.1 man/man1/gpupool-replay.1 bash-completion/completions/gpupool \

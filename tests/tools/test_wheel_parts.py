@@ -7,6 +7,7 @@ import io
 import json
 import random
 import sys
+import tarfile
 import tempfile
 import threading
 import unittest
@@ -34,8 +35,22 @@ def wheel():
     return content.getvalue()
 
 
+def sources():
+    """A source archive, one of whose files would leave the folder."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name in ("torch-2.15.0/src/one.h", "torch-2.15.0/src/one.c", "../outside.h"):
+            member = tarfile.TarInfo(name)
+            member.size = 3
+            archive.addfile(member, io.BytesIO(b"one"))
+    return content.getvalue()
+
+
 class Registry(http.server.BaseHTTPRequestHandler):
-    files = {"/files/torch-2.15.0-cp312-cp312-manylinux_2_28_x86_64.whl": wheel()}
+    files = {
+        "/files/torch-2.15.0-cp312-cp312-manylinux_2_28_x86_64.whl": wheel(),
+        "/files/torch-2.15.0.tar.gz": sources(),
+    }
     sent, keys = 0, set()
     ranges = is_json = True
 
@@ -74,7 +89,7 @@ class Parts(unittest.TestCase):
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
         Registry.sent, Registry.keys, Registry.ranges, Registry.is_json = 0, set(), True, True
-        wheel_parts.wheels.cache_clear()
+        wheel_parts.archives.cache_clear()
         address = f"http://name:p%40ss@127.0.0.1:{self.server.server_port}/simple/"
         settings = {"index-url": address, "cert": ""}
         self.enterContext(unittest.mock.patch.object(wheel_parts, "_setting", settings.__getitem__))
@@ -89,6 +104,16 @@ class Parts(unittest.TestCase):
         self.assertEqual(self.extract(), {"one.h": "one" * 1000, "two.h": "two"})
         self.assertLess(Registry.sent, 3 * wheel_parts.Ranges.BLOCK)
         self.assertEqual(Registry.keys, {"Basic bmFtZTpwQHNz"})
+
+    def test_sources_stay_in_the_folder(self):
+        url = wheel_parts.archives("torch")["torch-2.15.0.tar.gz"]
+        with tempfile.TemporaryDirectory() as outside:
+            folder = Path(outside) / "inside"
+            wheel_parts.extract_sources(url, lambda name: name.endswith(".h"), folder)
+            found = [path.relative_to(outside) for path in Path(outside).rglob("*") if path.is_file()]
+        self.assertEqual(found, [Path("inside/torch-2.15.0/src/one.h")])
+        with self.assertRaises(wheel_parts.Unavailable):
+            wheel_parts.extract_sources(url + "x", lambda _: True, folder)
 
     def test_a_registry_may_answer_in_html(self):
         Registry.is_json = False

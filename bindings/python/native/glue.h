@@ -94,3 +94,17 @@ size_t gpupool_py_call_stack(void* user, char* text, size_t capacity);
  * no memory, else std::runtime_error. free frees on the stream that the block was allocated for. */
 void* gpupool_py_cupy_malloc(void* current_stream, size_t size, int device);
 void gpupool_py_cupy_free(void* current_stream, void* ptr, int device);
+
+/* For ONNX Runtime's options gpu_external_alloc, gpu_external_free and gpu_external_empty_cache, in
+ * onnxruntime.cpp: writes the addresses of void*(size_t), void(void*) and void(), which serve a device's
+ * default pool. is_ordered 1: all use is on the stream that gpupool_py_ort_stream names; 0: on any stream, and
+ * free waits for the device. malloc returns NULL if it fails. Returns 0 if the device has none, else 1. */
+enum { GPUPOOL_PY_ORT_DEVICES = 64 };
+int gpupool_py_ort_functions(int device, int is_ordered, uintptr_t* out_functions);
+/* The stream of such a device, created by the first call. Never destroyed. */
+gpupool_status_t gpupool_py_ort_stream(int device, gpupool_stream_t* out_stream);
+
+/* The device memory handler of cuStateVec, cuTensorNet and cuDSS, in mem_handler.cpp: writes the addresses of
+ * a device's default pool, and of int(void* pool, void** ptr, size_t, void* stream) and
+ * int(void* pool, void* ptr, size_t, void* stream). */
+gpupool_status_t gpupool_py_mem_handler(int device, uintptr_t* out_functions);

@@ -39,6 +39,23 @@ def test_the_newest_releases_take_the_shim(capsys: pytest.CaptureFixture[str]) -
     assert all("compiled, linked, loaded" in row for row in rows)
 
 
+def libtorch(folder: Path, output: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpupool.libtorch", str(folder), "-o", str(output), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_library_for_programs_without_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix(capsys, "--newest", "1")
+    newest = max(KEPT.glob("2.*.*/torch"), key=lambda path: tuple(map(int, path.parent.name.split("."))))
+    shim = tmp_path / "shim.so"
+    done = libtorch(newest, shim, "--cuda", str(next(newest.parent.glob("nvidia/*/include"))))
+    assert done.returncode == 0, done.stderr
+    assert b"gpupool_torch_install" in shim.read_bytes()
+    done = libtorch(tmp_path, shim)
+    assert done.returncode == 1
+    assert "is no libtorch with CUDA" in done.stderr
+
+
 # PyTorch's own libraries, and of PyTorch itself just what is asked of it.
 PROGRAM = """
 import ctypes, sys, time
@@ -46,7 +63,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from gpupool.frameworks import _torch_cache, _torch_shim
 
-root, _torch_shim._PREBUILT = map(Path, sys.argv[1:3])
+root, _torch_shim.PREBUILT = map(Path, sys.argv[1:3])
 _torch_cache.load = None  # nothing is compiled
 for name in ("nvidia/*/lib/libcudart.so.*", "torch/lib/libc10.so", "torch/lib/libc10_cuda.so"):
     ctypes.CDLL(str(next(root.glob(name))))

@@ -221,10 +221,12 @@ _LATER = {
 _FRAMEWORK_MODULES = (
     "cuda_core",
     "cupy",
+    "cuquantum",
     "dask",
     "jax",
     "launch",
     "numba",
+    "onnxruntime",
     "ray",
     "rmm",
     "torch",

@@ -48,6 +48,7 @@ _FRAMEWORKS = {
     "triton": _Framework("Triton", "triton", "triton"),
     "cuda.core": _Framework("cuda.core", "cuda.core", "cuda_core"),
     "numba": _Framework("Numba", "numba", "numba"),
+    "onnxruntime": _Framework("ONNX Runtime", "onnxruntime", "onnxruntime"),
     "torch_memory_saver": _Framework(
         "torch_memory_saver", "torch_memory_saver", "torch_memory_saver", is_engines=True, may_be_missing=True
     ),
@@ -80,7 +81,7 @@ def install(
     mode: str | None = None,
 ) -> None:
     """Makes frameworks use the default pool of each device for GPU memory: "torch", "cupy", "numba", "cuda.core",
-    "triton", "rmm", "warp". Memory that they already hold stays as it is until they free it.
+    "triton", "rmm", "warp", "onnxruntime" (since 0.2). Memory that they already hold stays as it is until they free it.
 
     "torch_memory_saver" and "vllm" are not frameworks: with these names, gpupool replaces what puts PyTorch's memory to
     sleep there (gpupool.torch.sleep, docs/sleep.md). Since 0.2.

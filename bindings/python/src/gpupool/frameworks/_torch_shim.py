@@ -20,7 +20,8 @@ from . import _torch_build, _torch_cache
 from ._torch_cache import ShimError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_PREBUILT = _PACKAGE / "shims"
+PREBUILT = _PACKAGE / "shims"
+HEADERS = _PACKAGE / "include"
 
 
 def library_path() -> Path:
@@ -52,7 +53,7 @@ def load(torch: Any) -> ctypes.CDLL:
     prebuilt = _prebuilt(torch)
     if prebuilt is not None:
         return prebuilt
-    compiler = _compiler()
+    compiler = find_compiler()
     library = _torch_cache.load(
         f"torch-{torch.__version__}-{_key(torch, compiler)}.so", lambda path: _build(torch, compiler, path)
     )
@@ -75,7 +76,7 @@ def _prebuilt(torch: Any) -> ctypes.CDLL | None:
     """The one for just this release and its headers, if this package has it and it can be loaded here."""
     try:
         name = _torch_build.name_of_prebuilt(str(torch.__version__), str(torch.version.cuda), _include(torch))
-        return ctypes.CDLL(str(_PREBUILT / name))
+        return ctypes.CDLL(str(PREBUILT / name))
     except OSError:
         return None
 
@@ -84,7 +85,7 @@ def _prebuilt(torch: Any) -> ctypes.CDLL | None:
 _BUILDERS = [Path(_torch_build.__file__), Path(_torch_build.__file__).with_name("_torch_newer.py")]
 
 
-def _compiler() -> str | None:
+def find_compiler() -> str | None:
     return os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
 
 
@@ -93,7 +94,7 @@ def _key(torch: Any, compiler: str | None) -> str:
     libc = "".join(platform.libc_ver())
     made_by = [str(torch.version.git_version), platform.machine(), libc, str(library_path()), _version_of(compiler)]
     digest = hashlib.sha256("\n".join(made_by).encode())
-    headers = _PACKAGE / "include" / "gpupool"
+    headers = HEADERS / "gpupool"
     for path in sorted([*_torch_build.SOURCES.rglob("*.*"), *headers.glob("*.h"), *_BUILDERS]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
@@ -109,7 +110,7 @@ def _version_of(compiler: str | None) -> str:
         raise ShimError(f"the C++ compiler {compiler} cannot be run: {error}") from error
 
 
-def _cuda_folders() -> Iterator[Path]:
+def cuda_folders() -> Iterator[Path]:
     """Where the CUDA runtime's headers may be: beside PyTorch, in separate packages, or in a toolkit."""
     for entry in map(Path, sys.path):
         yield from sorted(entry.glob("nvidia/cu*/include"), reverse=True)
@@ -130,7 +131,7 @@ def _standard_library() -> list[Path]:
 def _build(torch: Any, compiler: str | None, path: Path) -> None:
     if compiler is None:
         raise ShimError("there is no C++ compiler (g++)")
-    cuda = next((folder for folder in _cuda_folders() if (folder / "cuda_runtime_api.h").exists()), None)
+    cuda = next((folder for folder in cuda_folders() if (folder / "cuda_runtime_api.h").exists()), None)
     if cuda is None:
         raise ShimError(
             "there is no cuda_runtime_api.h: neither a CUDA toolkit nor the package nvidia-cuda-runtime is installed"
@@ -141,7 +142,7 @@ def _build(torch: Any, compiler: str | None, path: Path) -> None:
         pytorch,
         compiler,
         path,
-        headers=_PACKAGE / "include",
+        headers=HEADERS,
         libraries=[hooks, library, *_standard_library()],
         options=[f"-Wl,-rpath,{root / 'lib'}", f"-Wl,-rpath,{library.parent}"],
     )
