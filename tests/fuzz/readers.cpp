@@ -132,7 +132,7 @@ bool read_as_recording(const std::string& file) {
   if (!is_saved) return false;
   Recording again;
   must("what was salvaged cannot be read", [&] { again = read_recording(saved); });
-  if (is_whole && (damage.chunks != 0 || again.events.size() != whole.events.size()))
+  if (is_whole && (damage.parts != 0 || again.events.size() != whole.events.size()))
     throw Misread("a whole recording loses a part when it is salvaged");
   use_recording(again);
   return is_whole;
