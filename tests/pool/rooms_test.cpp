@@ -113,7 +113,8 @@ class BackingRoom : public Rooms {
   void SetUp() override {
     Rooms::SetUp();
     captures = std::make_unique<Captures>(options, *metered, *streams);
-    retention = std::make_unique<Retention>(options, *captures);
+    gate = std::make_unique<Gate>(*streams);
+    retention = std::make_unique<Retention>(options, *captures, *gate);
     backing = std::make_unique<Backing>(*metered, ledger, space, *retention, log);
     addresses = std::make_unique<Addresses>(*metered, are_gone);
     ASSERT_EQ(addresses->add_region(heap(), 32 * kMiB), kSuccess);
@@ -150,6 +151,7 @@ class BackingRoom : public Rooms {
   }
 
   std::unique_ptr<Captures> captures;
+  std::unique_ptr<Gate> gate;
   std::unique_ptr<Retention> retention;
   std::unique_ptr<Backing> backing;
   std::unique_ptr<Addresses> addresses;
@@ -223,11 +225,11 @@ TEST_F(BackingRoom, WhatCannotBeMappedIsUsedNowhere) {
     // Where the driver did not take a mapping back, the chunk waits for that.
     ASSERT_EQ(sim_script(kOrdinal, ""), kSuccess);
     bool blocked = false;
-    ASSERT_EQ(backing->release_in_hand(nullptr, 0, blocked), kSuccess);
+    ASSERT_EQ(backing->release_in_hand(nullptr, 0, Retention::Cause::need, blocked), kSuccess);
     EXPECT_EQ(blocked, std::string(script).find("unmap") != std::string::npos);
     streams->next_round();
     backing->unmap_passed(Retention::Cause::need);
-    ASSERT_EQ(backing->release_in_hand(nullptr, 0, blocked), kSuccess);
+    ASSERT_EQ(backing->release_in_hand(nullptr, 0, Retention::Cause::need, blocked), kSuccess);
     EXPECT_EQ(ledger.used(), 0u);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <random>
 #include <thread>
 
 #include "sleep_fixture.hpp"
@@ -82,6 +83,50 @@ TEST_F(Sleep, S33_S44_EverythingRacesWithSleepAndWake) {
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(refusals.load(), 0u);
+  EXPECT_EQ(pool.allocated(), 0u);
+}
+
+/// A malloc that misses gives the lock up while it releases what is surplus, drains caches or waits. The pool
+/// may be asleep, or about to be, when it goes on.
+TEST_F(Sleep, S33_MallocsGoOnlyWhereThePoolIsStillAwake) {
+  constexpr uint64_t kMinute = 60'000'000'000;
+  PoolUnderTest pool(sim_config());
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (uint64_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      std::mt19937_64 random(number);
+      gpupool_stream_t stream = 0;
+      EXPECT_TRUE(ok(gpupool_stream_create(pool, &stream)));
+      std::vector<gpupool_ptr_t> blocks;
+      while (!over.load()) {
+        const uint64_t size = 1 + random() % (random() % 3 == 0 ? 5 * kMiB : 200'000);
+        gpupool_ptr_t block = 0;
+        const gpupool_status_t status = gpupool_malloc(pool, size, stream, &block);
+        if (status == GPUPOOL_SUCCESS) {
+          blocks.push_back(block);
+        } else {
+          EXPECT_EQ(status, GPUPOOL_ERROR_ASLEEP) << last_message();
+        }
+        while (blocks.size() > 8 || (!blocks.empty() && random() % 20 == 0)) {
+          EXPECT_TRUE(ok(gpupool_free(pool, blocks.back(), random() % 8 == 0 ? kUnknownStream : stream)));
+          blocks.pop_back();
+        }
+      }
+      for (const gpupool_ptr_t block : blocks) EXPECT_TRUE(ok(gpupool_free(pool, block, kUnknownStream)));
+      EXPECT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
+    });
+  }
+  for (int i = 0; i < kRounds / 10 && !HasFailure(); ++i) {
+    EXPECT_TRUE(ok(gpupool_sim_advance(0, kMinute)));
+    EXPECT_TRUE(ok(gpupool_reset_peaks(pool)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_TRUE(ok(try_sleep(pool, GPUPOOL_SLEEP_MODE_SAVE)));
+    EXPECT_TRUE(ok(try_wake(pool)));
+    pool.validate();
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(pool.allocated(), 0u);
 }
 

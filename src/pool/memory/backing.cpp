@@ -178,9 +178,10 @@ bool Backing::is_unmapped(const Region& region) const noexcept {
 
 // ---- back to the device
 
-Status Backing::release_in_hand(PoolLock* lock, uint64_t target, bool& blocked) {
+Status Backing::release_in_hand(PoolLock* lock, uint64_t target, Retention::Cause cause, bool& blocked) {
   Chunk* next = nullptr;
   for (Chunk* chunk = in_hand_.first(); chunk != nullptr && ledger_.used() > target; chunk = next) {
+    if (!retention_.lets_unused_go(cause)) return kSuccess;
     next = ChunkList::after(chunk);
     blocked = blocked || chunk->old_mappings != 0;
     if (chunk->old_mappings != 0) continue;
@@ -230,11 +231,10 @@ class FreeChunks {
 }  // namespace
 
 Status Backing::release_free(PoolLock* lock, uint64_t target, Retention::Cause cause, bool& blocked) {
-  if (retention_.keeps_all(cause)) return kSuccess;
   constexpr uint64_t kLooks = 1024;  // in vain, before others get a turn
   const uint64_t end = space_.serial;
   FreeChunks chunks(space_.free_chunks);
-  for (uint64_t looked = 1; ledger_.used() > target; ++looked) {
+  for (uint64_t looked = 1; ledger_.used() > target && !retention_.keeps_all(cause); ++looked) {
     Chunk* chunk = chunks.next();
     if (chunk == nullptr || chunk->serial > end) return kSuccess;
     auto* heap = static_cast<StreamHeap*>(chunk->heap);
@@ -252,7 +252,7 @@ Status Backing::release_free(PoolLock* lock, uint64_t target, Retention::Cause c
 
 void Backing::release_all() noexcept {
   bool blocked = false;
-  (void)release_in_hand(nullptr, 0, blocked);
+  (void)release_in_hand(nullptr, 0, Retention::Cause::request, blocked);
   for (Region& region : space_.regions) release_region(region);
 }
 

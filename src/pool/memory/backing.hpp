@@ -71,7 +71,7 @@ class Backing {
 
   /// Releases chunks in hand that have no old mapping left, until at most `target` is reserved. Sets
   /// `blocked` if some have one.
-  Status release_in_hand(PoolLock* lock, uint64_t target, bool& blocked);
+  Status release_in_hand(PoolLock* lock, uint64_t target, Retention::Cause cause, bool& blocked);
   /// Releases free chunks that Retention lets go, in the order in which they became free.
   /// Looks once at each chunk that was free at the start.
   Status release_free(PoolLock* lock, uint64_t target, Retention::Cause cause, bool& blocked);

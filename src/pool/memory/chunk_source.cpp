@@ -76,7 +76,7 @@ Status ChunkSource::release(Lock& lock, uint64_t target, bool is_asked_for, bool
 
 void ChunkSource::release_surplus(Lock& lock, uint64_t kept) noexcept {
   bool blocked = false;
-  if (pool_.gate.is_awake()) (void)pool_.backing.release_free(&lock, kept, Retention::Cause::need, blocked);
+  (void)pool_.backing.release_free(&lock, kept, Retention::Cause::need, blocked);
 }
 
 void ChunkSource::settle() noexcept {
@@ -87,7 +87,7 @@ void ChunkSource::settle() noexcept {
 /// next capture goes on from there. So chunks that captures left too high, with no blocks around them, are
 /// moved to the bottom of their region, about once in a thousand captures.
 void ChunkSource::lower() noexcept {
-  if (pool_.retention.keeps_all(Retention::Cause::need) || !pool_.gate.is_awake()) return;
+  if (pool_.retention.keeps_all(Retention::Cause::need)) return;
   try {
     pool_.backing.reserve(2 * policy::kLowerMoves);
     std::vector<Piece> piece(1);

@@ -91,12 +91,12 @@ struct PoolState {
   Pending pending;
   Counters counters;
   Captures captures{options, device, streams};
-  Retention retention{options, captures};
+  Gate gate{streams};
+  Retention retention{options, captures, gate};
   Surplus surplus{options, device, ledger, space, streams, counters};
   PoolLog log{id, ledger};
   Backing backing{device, ledger, space, retention, log};
   ShortageCounts shortages;
-  Gate gate{streams};
 };
 
 }  // namespace gpupool::internal

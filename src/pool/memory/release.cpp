@@ -38,18 +38,17 @@ uint64_t releasable(const PoolState& pool) noexcept {
 }
 
 Status release_chunks(PoolState& pool, PoolLock* lock, uint64_t target, bool is_asked_for, bool& blocked) {
-  if (!pool.gate.is_awake()) return kSuccess;
   // Blocks settled just now have later stamps than those that the driver was asked about.
   pool.streams.next_round();
   unmap_passed(pool);
-  if (const Status status = pool.backing.release_in_hand(lock, target, blocked); status != kSuccess)
-    return status;
   const Retention::Cause cause = is_asked_for ? Retention::Cause::request : Retention::Cause::need;
+  if (const Status status = pool.backing.release_in_hand(lock, target, cause, blocked); status != kSuccess)
+    return status;
   return pool.backing.release_free(lock, target, cause, blocked);
 }
 
 void unmap_passed(PoolState& pool) noexcept {
-  if (pool.gate.is_awake()) pool.backing.unmap_passed(Retention::Cause::need);
+  pool.backing.unmap_passed(Retention::Cause::need);
 }
 
 }  // namespace gpupool::internal

@@ -13,7 +13,8 @@ std::optional<Departure> Retention::release(const Chunk& chunk, Cause cause) con
 
 std::optional<Departure> Retention::unmap(StreamState& state, uint64_t epoch, uint64_t capture,
                                           Cause cause) const {
-  if (captures_.hold_all() || (options_.is_child && cause == Cause::sleep)) return std::nullopt;
+  if (captures_.hold_all() || (options_.is_child && cause == Cause::sleep) || is_asleep_for(cause))
+    return std::nullopt;
   if (capture != 0 && captures_.may_run(capture)) return std::nullopt;
   if (!state.order.passed(epoch)) return std::nullopt;
   return Departure();

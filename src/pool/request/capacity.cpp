@@ -71,6 +71,8 @@ Status Capacity::reserve(uint64_t target, StreamUser user) {
     return fail(GPUPOOL_ERROR_OVER_LIMIT, "reserving %" PRIu64 " bytes would go over the limit of %" PRIu64,
                 target, budget.limit());
   }
+  // The lock was given up.
+  if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
   ++state->inside;
   const Defer leave([&] { --state->inside; });
   const Ledger::Totals before = pool_.ledger.totals();

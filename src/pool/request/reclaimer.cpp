@@ -99,14 +99,14 @@ size_t Reclaimer::settle_all_pending(PoolLock& lock) {
 Status Reclaimer::wait_for_streams(PoolLock& lock, const char* why, Extent extent) {
   const uint64_t start = pool_.device.raw().now_ns();
   size_t waits = 0;
-  Range* unattributed = pool_.pending.take_unattributed();
-  if (unattributed != nullptr) extent = Extent::everything;
+  const uint64_t wait = pool_.pending.begin_wait();
+  if (wait != 0) extent = Extent::everything;
   bool is_covered = true;
   Status status = wait_for_events(lock, waits, is_covered);
   if (!is_covered) extent = Extent::everything;
   const Status rest = wait_for_uncovered(lock, extent, waits);
   if (rest != kSuccess) status = rest;
-  pool_.pending.close(unattributed, status == kSuccess);
+  pool_.pending.end_wait(wait, status == kSuccess);
   if (waits != 0) pool_.log.waited(pool_.device.raw().now_ns() - start, waits, why);
   pool_.streams.next_round();
   return status;

@@ -88,18 +88,23 @@ Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const R
 Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
   StreamHeap& heap = request.heap();
   const uint64_t bytes = request.bytes;
-  const uint64_t alignment = request.alignment;
   const Stream stream = heap.lane_stream();
   if (heap.group() == SizeGroup::large) reclaimer_.drain_stream(lock, stream, SizeGroup::large);
-  if (Range* block = heap.allocate(bytes, alignment)) return block;
+  if (Range* block = take(request, false)) return block;
   if (heap.group() == SizeGroup::small) {
     if (reclaimer_.drain_larger(stream, bytes)) {
-      if (Range* block = heap.allocate(bytes, alignment)) return block;
+      if (Range* block = take(request, false)) return block;
     }
     reclaimer_.drain_stream(lock, stream, SizeGroup::small);
   }
   reclaimer_.settle_pending();
-  return heap.allocate(bytes, alignment);
+  return take(request, false);
+}
+
+/// Nothing if the pool has fallen asleep since the malloc was admitted: the lock was given up.
+Range* SlowMalloc::take(const Request& request, bool last) {
+  if (!pool_.gate.is_awake()) return nullptr;
+  return request.heap().allocate(request.bytes, request.alignment, last);
 }
 
 /// It tries again because another thread may have been quicker while the lock was given up.
@@ -110,7 +115,6 @@ Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range
   reclaimer_.drain_resting(lock);
   reclaimer_.bound_unattributed(lock);
   const bool capturing = pool_.captures.note(request.state, request.user);
-  StreamHeap& heap = request.heap();
   // Others' memory may be had by following them.
   if (pool_.streams.count() > 1 && !capturing) pool_.streams.mark(request.user, request.state);
   if (pool_.surplus.is_due()) release_surplus(lock);
@@ -120,7 +124,9 @@ Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range
     } else {
       reclaimer_.settle_pending();
     }
-    block = heap.allocate(request.bytes, request.alignment, last);
+    // The lock was given up: the pool may be asleep.
+    if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
+    block = take(request, last);
     if (block != nullptr) return kSuccess;
     const uint64_t largest = std::max(source_.largest_run(request.hole()), kGranule);
     if (run_stealer_.steal(request, largest, last)) continue;

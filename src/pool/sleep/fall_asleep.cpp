@@ -102,7 +102,8 @@ Status FallAsleep::release_free() {
   in_.pool.streams.next_round();
   in_.pool.backing.unmap_passed(Retention::Cause::sleep);
   bool blocked = false;
-  if (const Status status = in_.pool.backing.release_in_hand(nullptr, 0, blocked); status != kSuccess)
+  if (const Status status = in_.pool.backing.release_in_hand(nullptr, 0, Retention::Cause::sleep, blocked);
+      status != kSuccess)
     return status;
   return in_.pool.backing.release_free(nullptr, 0, Retention::Cause::sleep, blocked);
 }

@@ -162,24 +162,28 @@ size_t Pending::ask_streams(bool all) noexcept {
   return most;
 }
 
-Range* Pending::take_unattributed() noexcept {
-  Range* taken = std::exchange(collecting_, nullptr);
-  for (Range* next = std::exchange(asking_.first, nullptr); next != nullptr;) {
-    Range* block = std::exchange(next, next->link);
-    push(taken, *block);
+uint64_t Pending::begin_wait() noexcept {
+  const auto place =
+      std::find_if(waits_.begin(), waits_.end(), [](const Wait& wait) { return wait.first == nullptr; });
+  if (place != waits_.end()) {
+    for (Range** list : {&asking_.first, &collecting_}) {
+      for (Range* next = std::exchange(*list, nullptr); next != nullptr;)
+        push(place->first, *std::exchange(next, next->link));
+    }
+    asking_.bytes = collecting_bytes_ = 0;
+    place->number = wait_count_ + 1;
   }
-  if (taken != nullptr) ++taken_;
-  asking_.bytes = collecting_bytes_ = 0;
-  return taken;
+  return is_waited_for() ? ++wait_count_ : 0;
 }
 
-void Pending::close(Range* taken, bool have_passed) noexcept {
-  if (taken == nullptr) return;
-  --taken_;
-  for (Range* next = taken; next != nullptr;) {
-    Range* block = std::exchange(next, next->link);
-    push(have_passed ? passed_ : collecting_, *block);
-    if (!have_passed) collecting_bytes_ += block->size;
+void Pending::end_wait(uint64_t wait, bool have_passed) noexcept {
+  for (Wait& each : waits_) {
+    if (have_passed ? each.number > wait : each.number != wait) continue;
+    for (Range* next = std::exchange(each.first, nullptr); next != nullptr;) {
+      Range* block = std::exchange(next, next->link);
+      push(have_passed ? passed_ : collecting_, *block);
+      if (!have_passed) collecting_bytes_ += block->size;
+    }
   }
 }
 
@@ -190,7 +194,8 @@ bool Pending::is_valid() const noexcept {
     }
     return true;
   };
-  bool valid = good(asking_.first) && good(collecting_) && good(passed_);
+  bool valid = good(asking_.first) && good(collecting_) && good(passed_) &&
+               std::all_of(waits_.begin(), waits_.end(), [&](const Wait& wait) { return good(wait.first); });
   for (const auto& state : streams_.all()) {
     for (const BlockUse* use = state->waiting_first; use != nullptr; use = use->behind) {
       valid =

@@ -2,6 +2,8 @@
 // Blocks that several streams use, and freed blocks that still wait for streams.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -46,15 +48,18 @@ class Pending {
   template <typename Settle>
   size_t settle(bool all, Settle settle);
 
-  // While all work is waited for, without the lock, the blocks whose users nobody knows are with the waiter.
+  // A wait for all work, without the lock, is a wait for the blocks whose users nobody knows, also for those
+  // of earlier waits that have not ended. So no thread depends on another one's.
 
-  Range* take_unattributed() noexcept;
+  /// Begins such a wait. 0: there are no such blocks.
+  uint64_t begin_wait() noexcept;
+  /// Ends it. If it has waited, all blocks that were there at its begin have passed.
+  void end_wait(uint64_t wait, bool have_passed) noexcept;
   /// How much is in such blocks.
   uint64_t unattributed_bytes() const noexcept { return asking_.bytes + collecting_bytes_; }
-  void close(Range* taken, bool have_passed) noexcept;
 
   bool empty() const noexcept {
-    return taken_ == 0 && waited_.empty() && asking_.first == nullptr && collecting_ == nullptr &&
+    return !is_waited_for() && waited_.empty() && asking_.first == nullptr && collecting_ == nullptr &&
            passed_ == nullptr;
   }
   bool is_valid() const noexcept;
@@ -71,6 +76,15 @@ class Pending {
     uint64_t bytes = 0;
   };
 
+  /// Blocks, without uses, that a wait is for.
+  struct Wait {
+    uint64_t number = 0;
+    Range* first = nullptr;  // through Range::link; null: the place is free
+  };
+
+  bool is_waited_for() const noexcept {
+    return std::any_of(waits_.begin(), waits_.end(), [](const Wait& wait) { return wait.first != nullptr; });
+  }
   void enqueue(Range& block) noexcept;
   void remove_use(Range& block) noexcept;
   size_t settle_queues(bool all) noexcept;
@@ -85,8 +99,9 @@ class Pending {
   Batch asking_;
   Range* collecting_ = nullptr;  // the next batch
   uint64_t collecting_bytes_ = 0;
-  Range* passed_ = nullptr;  // to be settled
-  size_t taken_ = 0;         // lists that waiters have
+  Range* passed_ = nullptr;      // to be settled
+  std::array<Wait, 8> waits_{};  // with more at a time, what comes last is for a later one
+  uint64_t wait_count_ = 0;
   std::vector<std::unique_ptr<BlockUse[]>> slabs_;
   BlockUse* spare_ = nullptr;
 };
