@@ -23,6 +23,7 @@ A block in an unknown language that is not marked as not run is a failure; block
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -181,7 +182,8 @@ def environment(folder):
 
 def run(folder, way, block, first_c):
     """What went wrong with a block; "" if nothing did."""
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # what an earlier run has made there
+    folder.mkdir(parents=True)
     prepare(folder, way, block, first_c)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", way.command],
