@@ -15,6 +15,8 @@ namespace gpupool::internal {
 namespace {
 
 constexpr std::string_view kLast = ",last=";
+/// As often a process may become another program with pools, and leave a recording each time.
+constexpr int kMostPrograms = 1000;
 /// The rest of a file's greatest length is for the blocks that are live when it begins.
 constexpr uint64_t kMostRingBytes = kJournalMost;
 
@@ -45,6 +47,19 @@ Status read_last(std::string_view last, Plan& plan) {
   return kSuccess;
 }
 
+/// Of a ring, if it is one.
+void name_files(Plan& plan, const std::string& path, bool is_ring) {
+  plan.path = path;
+  if (!is_ring) return;
+  plan.old_path = path + ".old";
+  plan.failed_path = path + ".oom";
+}
+
+bool is_taken(const Plan& plan) noexcept {
+  return os::is_there(plan.path.c_str()) ||
+         (plan.is_ring() && (os::is_there(plan.old_path.c_str()) || os::is_there(plan.failed_path.c_str())));
+}
+
 std::string with_number(std::string path) {
   const std::string number = std::to_string(os::process_id());
   for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at + number.size())) {
@@ -58,7 +73,9 @@ std::string with_number(std::string path) {
 Status read_plan(const char* text, Plan& plan) {
   const std::string_view all = text;
   const size_t end = all.rfind(kLast);
-  plan.path = with_number(std::string(all.substr(0, end)));
+  const std::string named(all.substr(0, end));
+  plan.path = with_number(named);
+  plan.names_process = plan.path != named;
   if (end == std::string_view::npos) return kSuccess;
   if (const Status status = read_last(all.substr(end + kLast.size()), plan); status != kSuccess)
     return status;
@@ -68,10 +85,14 @@ Status read_plan(const char* text, Plan& plan) {
   if (!os::whole_path(plan.path.c_str(), whole.data(), whole.size() - 4))
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "the recording \"%.200s\" cannot be made: %s",
                 plan.path.c_str(), std::strerror(errno));
-  plan.path = whole.data();
-  plan.old_path = plan.path + ".old";
-  plan.failed_path = plan.path + ".oom";
+  name_files(plan, whole.data(), true);
   return kSuccess;
+}
+
+void avoid_earlier(Plan& plan) {
+  const std::string path = plan.path;
+  for (int program = 2; plan.names_process && program <= kMostPrograms && is_taken(plan); ++program)
+    name_files(plan, path + "." + std::to_string(program), plan.is_ring());
 }
 
 Status check_is_free(const Plan& plan) {

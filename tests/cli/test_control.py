@@ -288,7 +288,7 @@ class ControlTest(ControlCase):
         self.assertEqual(target.do("![cache(pool, 4096) for _ in range(5)]"), "None")
         target.process.kill()
         self.assertEqual(recorder.wait(60), 0)
-        self.assertIn("the process was killed", recorder.stderr.read())
+        self.assertIn("the process did not end by exit()", recorder.stderr.read())
         self.assertGreaterEqual(len(self.events_of(file)), 9)
 
     def test_a_process_that_ends_the_recording_itself(self):

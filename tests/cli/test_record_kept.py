@@ -61,7 +61,7 @@ class Killed(test_watch.Case):
             whole = self.folder / f"whole{seed}.gpt"
             status, _, said = run("salvage", path, "-o", whole)
             self.assertEqual(status, 0, said)
-            self.assertIn("the process was killed", said)
+            self.assertIn("the process did not end by exit()", said)
             self.assertNotIn("damaged", said)
             self.assertEqual(run("export", path)[1], run("export", whole)[1])
             recorded, by_block = Counter(), {}

@@ -39,6 +39,26 @@ stay()
 """
 
 
+# The children end with their parent.
+MANY_PROCESSES = """
+count, done = int(os.environ["COUNT"]), os.pipe()
+for number in range(count):
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(1, 9)
+        for number in range(10):
+            pool = ctypes.c_void_p()
+            assert lib.gpupool_create(None, ctypes.byref(pool)) == 0
+            take(pool, 1 << 20)
+        os.write(done[1], b"x")
+        time.sleep(3600)
+for number in range(count):
+    assert os.read(done[0], 1) == b"x"
+stay()
+"""
+PROCESSES = int(os.environ.get("GPUPOOL_TEST_PROCESSES", "50"))
+MOST_SHARE = 0.05  # of a core, for 50 processes looked at once a second; 1,000 take 0.12
+
+
 class OnATerminal(TopTest):
     ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
 
@@ -46,7 +66,8 @@ class OnATerminal(TopTest):
         self.process = self.start_pool(program, POOL_NAME="weights", **environment)
         self.start_top(columns, lines, cwd, environment)
 
-    def start_top(self, columns, lines, cwd, environment):
+    def start_top(self, columns, lines, cwd, environment, options=None):
+        options = options or ("--pid", str(self.process.pid), "--interval", "0.2")
         try:
             self.terminal, inner = pty.openpty()
         except OSError as error:  # a chroot without /dev/pts
@@ -57,7 +78,7 @@ class OnATerminal(TopTest):
         self.addCleanup(os.close, inner)
         self.inner = inner
         self.top = subprocess.Popen(
-            ["setsid", "--ctty", COMMAND, "top", "--pid", str(self.process.pid), "--interval", "0.2"],
+            ["setsid", "--ctty", COMMAND, "top", *options],
             stdin=inner,
             stdout=inner,
             stderr=inner,
@@ -162,14 +183,65 @@ class OnATerminal(TopTest):
                 self.assertEqual({"USER", "MISSES/S", "DRIVER/S"} <= set(titles), columns == 200)
                 pools = [line.split()[titles.index("POOL")] for line in shown[2:] if str(self.process.pid) in line]
                 if lines == 24:  # two lines above the pools, and one below
-                    self.assertEqual((len(shown), len(pools), shown[-1]), (24, 21, "10 more lines"))
+                    self.assertEqual((len(shown), len(pools), shown[-1]), (24, 21, "pools 1 to 21 of 31; h for help"))
                 else:
                     self.assertEqual((len(shown), len(pools)), (33, 31))
                 self.assertLessEqual(set(pools), {"weights", *(f"of{number}" for number in range(30))})
                 self.resize(columns, 10)
-                self.read_until(b"24 more lines")
+                self.read_until(b"pools 1 to 7 of 31")
                 os.write(self.terminal, b"q")
                 self.assert_left_as_it_was()
+
+    def marked(self, keys, wanted):
+        """Presses keys; the one row that is marked then, among those that are seen."""
+        self.press(keys, wanted)
+        rows = [line for line in self.frame() if line.startswith("> ")]
+        self.assertEqual(len(rows), 1)
+        return rows[0]
+
+    def test_the_mark_stays_in_view_wherever_it_goes(self):
+        self.open_top(80, 12, program=THIRTY_POOLS, GPUPOOL_CONTROL="1")
+        self.read_until(b"pools 1 to 9 of 31")
+        first = self.marked(b"j", b"pools 1 to 8 of 31")  # a line says what the keys do
+        self.assertNotEqual(self.marked(b"\x1b[6~", b"pools 2 to 9 of 31"), first)
+        self.marked(b"\x1b[6~", b"pools 10 to 17 of 31")
+        self.marked(b"\x06", b"pools 18 to 25 of 31")
+        self.marked(b"\x1b[5~\x02", b"pools 9 to 16 of 31")
+        last = self.marked(b"\x1b[F", b"pools 24 to 31 of 31")
+        for keys in (b"j", b"\x1b[6~", b"G", b"\x1bOF", b"\x1b[4~"):
+            self.assertEqual(self.marked(keys, b"pools 24 to 31 of 31").split()[3], last.split()[3])
+        for keys in (b"\x1b[H", b"gk", b"\x1bOH", b"G\x1b[1~"):
+            self.assertEqual(self.marked(keys, b"pools 1 to 8 of 31").split()[3], first.split()[3])
+        name = first.split()[3]
+        for _ in range(12):
+            name = self.marked(b"j", b"of 31").split()[3]
+        self.press(b"e", f" ({name}) of {self.process.pid} (".encode())
+        self.press(b"h", b"any key goes back")
+        self.press(b"y", b"e trims")  # help took the question back
+        self.press(b"?", b"any key goes back")
+        self.assertLessEqual(max(map(len, self.frame())), 80)
+        self.press(b"\x1b[A", b"of 31")
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
+
+    def test_many_processes_cost_little(self):
+        self.process = self.start_pool(MANY_PROCESSES, COUNT=str(PROCESSES))
+        self.start_top(120, 40, None, {}, ("--interval", "1"))
+        self.read_until(b"STEALS/S")
+        self.marked(b"G", b" of ")
+
+        def used():
+            fields = pathlib.Path(f"/proc/{self.top.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        before, begin = used(), time.monotonic()
+        while time.monotonic() < begin + 10:
+            self.frame()
+        share = (used() - before) / (time.monotonic() - begin)
+        print(f"{PROCESSES} processes of 10 pools take {100 * share:.2f} % of a core", flush=True)
+        self.assertLessEqual(share, MOST_SHARE)
+        os.write(self.terminal, b"q")
+        self.assert_left_as_it_was()
 
     def test_a_text_is_typed_and_the_order_is_turned(self):
         self.open_top(columns=200)

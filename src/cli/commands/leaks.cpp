@@ -103,9 +103,11 @@ int run_leaks(const LeaksOptions& options) {
   } else {
     fmt::print("{} in {} blocks {} at the end of {}{}.\n", format_bytes(sum.bytes), sum.blocks,
                options.growing ? "of what grows are live" : "are live", recording.file,
-               recording.is_ended ? "" : ", which is not the program's own end: it was killed");
+               recording.is_ended ? "" : ", which is not the program's own end");
     print_table(recording, leaks, options.count);
   }
+  const std::string how = recording.how_it_ended();
+  if (!options.json && !how.empty()) fmt::print("Note: {}.\n", how);
   return !options.fail_over.empty() && sum.lost > allowed ? 1 : 0;
 }
 

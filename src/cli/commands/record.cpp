@@ -15,7 +15,9 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <set>
+#include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
@@ -55,16 +57,67 @@ constexpr int kNotFound = 127;
   std::_Exit(kNotFound);
 }
 
+/// How the shell gives the end of a program.
+int status_of(const ProcessEnd& end) {
+  return static_cast<int>(end.how == ProcessEnd::How::exited ? end.number : 128 + end.number);
+}
+
 /// Waits for the program, which gets the terminal's signals itself. That nobody reads any more what is said
 /// ends nothing either: the recording is still to be packed.
-int wait_for(pid_t child) {
+ProcessEnd wait_for(pid_t child) {
   for (const int number : {SIGINT, SIGQUIT, SIGPIPE}) std::signal(number, SIG_IGN);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR)
       throw std::runtime_error(fmt::format("waiting for the program: {}", std::strerror(errno)));
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (WIFEXITED(status)) return {ProcessEnd::How::exited, static_cast<uint32_t>(WEXITSTATUS(status))};
+  return {ProcessEnd::How::signal, static_cast<uint32_t>(WTERMSIG(status))};
+}
+
+/// A file that a process has left: its number, then ".2" if it is of the second program that the process was,
+/// then, of a ring, ".old" or ".oom".
+struct Part {
+  fs::path path;
+  std::string process;
+  std::string program;  // ".2"; "" for the first
+  std::string ring;
+};
+
+Part part_of(const fs::path& path) {
+  Part part{path, path.filename().string(), "", ""};
+  const auto take_end = [&](std::string& to) {
+    const size_t at = part.process.rfind('.');
+    to = part.process.substr(at);
+    part.process.resize(at);
+  };
+  if (part.process.ends_with(kRingSuffixes[0]) || part.process.ends_with(kRingSuffixes[1]))
+    take_end(part.ring);
+  if (part.process.find('.') != std::string::npos) take_end(part.program);
+  return part;
+}
+
+/// The parts of a folder, those of a process's later programs behind those of its earlier ones.
+std::vector<Part> parts_in(const std::string& folder) {
+  std::vector<Part> parts;
+  for (const auto& entry : fs::directory_iterator(folder)) parts.push_back(part_of(entry.path()));
+  const auto key = [](const Part& part) {
+    return std::tuple(part.process, part.program.size(), part.program, part.ring);
+  };
+  std::sort(parts.begin(), parts.end(), [&](const Part& a, const Part& b) { return key(a) < key(b); });
+  return parts;
+}
+
+/// How the process of this part ended. Only of its own child does a process learn that.
+ProcessEnd end_of(const Part& part, const std::vector<Part>& all, pid_t child, const ProcessEnd& childs) {
+  const auto is_later = [&](const Part& other) {
+    return other.process == part.process &&
+           std::tuple(other.program.size(), other.program) > std::tuple(part.program.size(), part.program);
+  };
+  if (std::any_of(all.begin(), all.end(), is_later)) return {ProcessEnd::How::exec, 0};
+  if (part.process == std::to_string(child)) return childs;
+  const bool still_runs = kill(static_cast<pid_t>(std::stol(part.process)), 0) == 0;
+  return {still_runs ? ProcessEnd::How::still : ProcessEnd::How::unknown, 0};
 }
 
 void end_wait(int) {}  // the signal itself ends the wait
@@ -104,33 +157,28 @@ int run_record(const RecordOptions& options) {
     throw std::runtime_error(fmt::format("no process can be started: {}", std::strerror(errno)));
   }
   if (child == 0) become(options, parts + "/%p");
-  const int status = wait_for(child);
-  std::vector<fs::path> made;
-  std::set<std::string> processes;
-  for (const auto& entry : fs::directory_iterator(parts)) {
-    made.push_back(entry.path());
-    processes.insert(entry.path().stem().string());
-  }
-  std::sort(made.begin(), made.end());
+  const ProcessEnd end = wait_for(child);
+  const std::vector<Part> made = parts_in(parts);
+  const bool is_of_several = !made.empty() && made.front().process != made.back().process;
   bool is_packed = true;
-  for (const fs::path& part : made) {
-    const std::string number = part.stem().string();
-    std::string to = options.output.empty() ? fmt::format("{}.{}.gpt", program, number) : options.output;
-    if (!options.output.empty() && processes.size() > 1) to += "." + number;
-    to += part.extension().string();  // of a ring
+  for (const Part& part : made) {
+    std::string to =
+        options.output.empty() ? fmt::format("{}.{}.gpt", program, part.process) : options.output;
+    if (!options.output.empty() && is_of_several) to += "." + part.process;
+    to += part.program + part.ring;
     try {
       Damage damage;
-      pack_recording(part.string(), to, damage);
+      pack_recording(part.path.string(), to, damage, end_of(part, made, child, end));
       report_packed(to, damage);
-      fs::remove(part);
+      fs::remove(part.path);
     } catch (const std::exception& error) {
       // It stays, as nobody will run the program for it again: gpupool salvage reads it.
-      say(fmt::format("{}; what was recorded is in {}", error.what(), part.string()));
+      say(fmt::format("{}; what was recorded is in {}", error.what(), part.path.string()));
       is_packed = false;
     }
   }
   (void)rmdir(parts.c_str());
-  if (status != 0) return status;
+  if (const int status = status_of(end); status != 0) return status;
   if (!is_packed) return 1;
   if (!made.empty()) return 0;
   say("the program has made no pool, so nothing was recorded");
@@ -140,7 +188,8 @@ int run_record(const RecordOptions& options) {
 constexpr const char* kRecordAbout =
     "Run a program, or join one, and record its mallocs and frees\n\n"
     "Runs a program and records every malloc and free of its pools to a file,\n"
-    "which the other commands read. Each process that makes a pool is recorded;\n"
+    "which the other commands read. Each process that makes a pool is recorded, as is\n"
+    "what it becomes by exec (FILE.2), and how the program ended;\n"
     "what is written survives a kill. With --pid, records a process that runs already,\n"
     "until ctrl-C: one of yours, with GPUPOOL_CONTROL=1 in its environment. With --last,\n"
     "keeps the newest events: FILE has the last of them and FILE.old those before. When\n"

@@ -18,10 +18,18 @@ namespace gpupool::cli {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string after_semicolon(const std::string& words) {
+  return words.empty() ? "" : "; " + words;
+}
+
+}  // namespace
+
 void report_packed(const std::string& file, const Damage& damage) {
   const Recording recording = read_recording(file);
   say(fmt::format("{} events of process {} are in {} ({} bytes){}{}", recording.events.size(), recording.pid,
-                  file, fs::file_size(file), recording.is_ended ? "" : "; the process was killed",
+                  file, fs::file_size(file), after_semicolon(recording.how_it_ended()),
                   recording.lost != 0
                       ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
                       : ""));

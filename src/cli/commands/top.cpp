@@ -94,6 +94,24 @@ int print_moments(const TopOptions& options, TopWatcher& watcher) {
   }
 }
 
+/// As much of the table as the terminal has room for, with the mark in it.
+std::vector<std::string> draw(const Look& now, const Look* before, const TopChoice& choice,
+                              const TopKeys& keys, TopHand& hand) {
+  std::optional<Look> part;  // a copy of thousands of pools takes milliseconds
+  if (!choice.is_all()) part = chosen_of(now, choice);
+  const Look& chosen = part ? *part : now;
+  const auto rows = rows_in_order(chosen.processes, choice.sort);
+  hand.see(rows);
+  const TerminalSize size = terminal_size();
+  TopStyle style;
+  style.width = size.columns;
+  style.status = keys.status();
+  style.room = room_for_rows(chosen, style, size.lines);
+  style.first = hand.first_shown(style.room);
+  if (hand.has_mark()) style.is_marked = [&](const TopRow& row) { return hand.is_marked(row); };
+  return draw_look(chosen, before, rows, style);
+}
+
 /// Draws until the user leaves. False: the terminal is gone.
 bool show_moments(const TopOptions& options, TopWatcher& watcher, TopHand& hand) {
   std::optional<Look> before;
@@ -106,12 +124,9 @@ bool show_moments(const TopOptions& options, TopWatcher& watcher, TopHand& hand)
     next += options.interval;
     for (double left = 0;;) {
       // Drawn anew if a key or a new size of the terminal ends the wait early.
-      const Look chosen = chosen_of(now, choice);
-      const auto rows = rows_in_order(chosen.processes, choice.sort);
-      hand.see(rows);
-      TopStyle style{terminal_size().columns, keys.status(), {}};
-      if (hand.has_mark()) style.is_marked = [&](const TopRow& row) { return hand.is_marked(row); };
-      if (!screen.draw(draw_look(chosen, before ? &*before : nullptr, rows, style))) return false;
+      if (!screen.draw(keys.wants_help() ? draw_help()
+                                         : draw(now, before ? &*before : nullptr, choice, keys, hand)))
+        return false;
       left = next - seconds_of(CLOCK_MONOTONIC);
       if (!screen.wait(std::max(left, 0.01)) || !keys.press(screen.take_keys())) return true;
       if (seconds_of(CLOCK_MONOTONIC) >= next) break;
@@ -161,7 +176,8 @@ constexpr const char* kTopExamples =
     "                          back memory, and at other slow calls every 10 ms at most\n"
     "\n"
     "Keys: q leaves, so does ctrl-C; / and a text shows only what has it, Escape all again; < and > change\n"
-    "the order; j and k, or arrows, mark a pool. Of one whose process has GPUPOOL_CONTROL=1 in its\n"
+    "the order; j and k, arrows, PageUp, PageDown, Home and End mark a pool; h has them all. Of one whose "
+    "process has GPUPOOL_CONTROL=1 in its\n"
     "environment: e gives back what it has cached, s writes a snapshot of it, and r records its process to\n"
     "a file here, until r again. GPUPOOL_STATS=0 in the environment of a process hides it.\n"
     "\n"

@@ -14,7 +14,6 @@
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
 #include "cli/base/text_file.hpp"
-#include "cli/base/utf8.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -22,6 +21,7 @@ namespace {
 constexpr std::string_view kMagic("GPUPOOL\1", 8);
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderLeast = 1144;
+constexpr size_t kHeaderWithEnd = 1152;
 constexpr size_t kChunkHeader = 40;
 constexpr std::string_view kChunkBegin = "GPCH";
 constexpr uint32_t kFlagEnded = 1;
@@ -48,6 +48,7 @@ enum Offset : size_t {
   kAtLost = 80,
   kAtLibrary = 88,
   kAtCommand = 120,
+  kAtEnd = 1144,  // how the process ended, and a number
 };
 constexpr size_t kLibraryRoom = 32;
 constexpr size_t kCommandRoom = 1024;
@@ -93,8 +94,12 @@ class Reader {
   }
 
   /// The good parts, after read().
-  std::string packed() const {
+  std::string packed(ProcessEnd end) const {
     std::string text = bytes_.substr(0, header_bytes_);
+    if (end.how != ProcessEnd::How::unknown && header_bytes_ >= kHeaderWithEnd) {
+      put_u32(text, kAtEnd, static_cast<uint32_t>(end.how));
+      put_u32(text, kAtEnd + 4, end.number);
+    }
     put_u32(text, kAtFlags, u32(kAtFlags) | kFlagPacked);
     for (const Chunk& chunk : good_) {
       const size_t at = text.size();
@@ -155,6 +160,8 @@ class Reader {
     made_.start_realtime_ns = u64(kAtRealtime);
     made_.lost = u64(kAtLost);
     made_.is_ended = (u32(kAtFlags) & kFlagEnded) != 0;
+    if (header_bytes_ >= kHeaderWithEnd)
+      made_.end = {static_cast<ProcessEnd::How>(u32(kAtEnd)), u32(kAtEnd + 4)};
     made_.library = text_at(kAtLibrary, kLibraryRoom);
     made_.command = bytes_.substr(kAtCommand, kCommandRoom);
     made_.command.resize(std::min(made_.command.find(std::string_view("\0\0", 2)), made_.command.size()));
@@ -362,22 +369,6 @@ auto within_memory(const std::string& file, Read read) {
 
 }  // namespace
 
-std::string one_line(std::string_view text, size_t longest) {
-  return harmless(text.substr(0, longest));
-}
-
-std::string Recording::tag(uint32_t number) const {
-  if (number == 0) return "";
-  const auto found = tags.find(number);
-  return found != tags.end() ? one_line(found->second) : fmt::format("tag {}", number);
-}
-
-std::string Recording::site(uint32_t stack) const {
-  const auto found = stacks.find(stack);
-  if (stack == 0 || found == stacks.end()) return "(no stack)";
-  return one_line(found->second.substr(0, found->second.find('\n')));
-}
-
 void refuse_recording(const std::string& label, std::string_view begin) {
   if (begin.starts_with(kMagic))
     throw InputError(label +
@@ -388,11 +379,11 @@ Recording read_recording(const std::string& file, Damage* damage) {
   return within_memory(file, [&] { return Reader(file, damage).read(); });
 }
 
-void pack_recording(const std::string& file, const std::string& to, Damage& damage) {
+void pack_recording(const std::string& file, const std::string& to, Damage& damage, ProcessEnd end) {
   write_gzip(to, within_memory(file, [&] {
                Reader reader(file, &damage);
                (void)reader.read();
-               return reader.packed();
+               return reader.packed(end);
              }));
 }
 

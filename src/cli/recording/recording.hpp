@@ -50,6 +50,19 @@ struct RecordedThread {
   std::string name;
 };
 
+/// How the process of a recording ended, as far as whoever packed the recording knew.
+struct ProcessEnd {
+  enum class How : uint32_t {
+    unknown = 0,
+    exited = 1,
+    signal = 2,
+    exec = 3,   // it became another program, which has a recording of its own
+    still = 4,  // it still ran
+  };
+  How how = How::unknown;
+  uint32_t number = 0;  // the exit status, or the signal's number
+};
+
 struct Recording {
   std::string file;
   std::string command;  // words with spaces between them
@@ -57,7 +70,8 @@ struct Recording {
   uint32_t pid = 0;
   uint64_t start_realtime_ns = 0;
   uint64_t lost = 0;      // events
-  bool is_ended = false;  // false: the process was killed, or still runs
+  bool is_ended = false;  // by the library; false: the process did not call exit(), or still runs
+  ProcessEnd end;
   std::vector<Happened> events;
   std::vector<std::string> marks;
   std::vector<RecordedThread> threads;
@@ -68,6 +82,8 @@ struct Recording {
   std::string tag(uint32_t number) const;
   /// The first line of a stack; "(no stack)" if there is none.
   std::string site(uint32_t stack) const;
+  /// "the process was killed by SIGKILL"; "" if it ended as it should, or only the recording did.
+  std::string how_it_ended() const;
 };
 
 /// The first `longest` bytes of a text of the recorded program, which may hold any bytes, as `harmless` shows
@@ -88,7 +104,8 @@ Recording read_recording(const std::string& file, Damage* damage = nullptr);
 /// Throws InputError if what should be something else, called `label`, begins as a recording does.
 void refuse_recording(const std::string& label, std::string_view begin);
 
-/// Writes the good parts of a recording to a packed file, which must not exist. Throws InputError.
-void pack_recording(const std::string& file, const std::string& to, Damage& damage);
+/// Writes the good parts of a recording to a packed file, which must not exist, with how its process ended
+/// where that is known now. Throws InputError.
+void pack_recording(const std::string& file, const std::string& to, Damage& damage, ProcessEnd end = {});
 
 }  // namespace gpupool::cli

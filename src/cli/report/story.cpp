@@ -133,8 +133,10 @@ std::vector<std::string> tell(const Story& story) {
                     format_bytes(groups.failed[0].bytes), seconds(groups.failed[0].ns)));
   }
   told.push_back(tell_fit(story));
-  if (!story.recording->is_ended) {
-    told.emplace_back("The program was killed, or still runs: what happened later is not in the recording.");
+  if (std::string how = story.recording->how_it_ended(); !how.empty()) {
+    how[0] = 'T';  // of "the process"
+    told.push_back(how +
+                   (story.recording->is_ended ? "." : "; what happened later is not in the recording."));
   }
   if (story.recording->lost != 0) {
     told.push_back(fmt::format("{} events were lost, as the disk was full: figures are too low.",

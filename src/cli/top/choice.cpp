@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 #include <tuple>
 
 #include "cli/base/library.hpp"
@@ -68,16 +69,21 @@ uint64_t reserved_of(const ShownProcess& process) {
   return bytes;
 }
 
-bool comes_before(const TopRow& a, const TopRow& b, const std::string& order) {
-  for (const TopOrder& each : kTopOrders) {
-    if (order == each.name && each.figure != nullptr) return a.pool->*each.figure > b.pool->*each.figure;
-  }
-  if (order == "pid") return a.process->pid < b.process->pid;
-  if (order == "user") return a.process->user < b.process->user;
-  if (order == "name") return a.pool->name < b.pool->name;
-  const uint64_t first = reserved_of(*a.process);
-  const uint64_t second = reserved_of(*b.process);
-  return first != second ? first > second : a.process->pid < b.process->pid;
+/// What a row is sorted by; equal ones by their places. Made once for each row, of which there may be
+/// thousands.
+struct SortKey {
+  uint64_t figure;  // the largest first
+  std::string_view text;
+  TopRow row;
+};
+
+SortKey key_of(const TopRow& row, const std::string& order, uint64_t reserved) {
+  for (const TopOrder& each : kTopOrders)
+    if (order == each.name && each.figure != nullptr) return {row.pool->*each.figure, "", row};
+  if (order == "pid") return {0, "", row};
+  if (order == "user") return {0, row.process->user, row};
+  if (order == "name") return {0, row.pool->name, row};
+  return {reserved, "", row};
 }
 
 }  // namespace
@@ -115,18 +121,21 @@ void keep_chosen(std::vector<ShownProcess>& processes, const TopChoice& choice) 
 }
 
 std::vector<TopRow> rows_in_order(const std::vector<ShownProcess>& processes, const std::string& order) {
-  std::vector<TopRow> rows;
+  std::vector<SortKey> keys;
   for (const ShownProcess& process : processes) {
+    const uint64_t reserved = reserved_of(process);
     for (size_t page = 0; page < process.pages.size(); ++page) {
       for (const ShownPool& pool : process.pages[page].pools)
-        if (!pool.is_hidden) rows.push_back({&process, page, &pool});
+        if (!pool.is_hidden) keys.push_back(key_of({&process, page, &pool}, order, reserved));
     }
   }
-  std::sort(rows.begin(), rows.end(), [&](const TopRow& a, const TopRow& b) {
-    if (comes_before(a, b, order) || comes_before(b, a, order)) return comes_before(a, b, order);
-    return std::tuple(a.process->pid, a.page, a.pool->number) <
-           std::tuple(b.process->pid, b.page, b.pool->number);
+  std::sort(keys.begin(), keys.end(), [](const SortKey& a, const SortKey& b) {
+    return std::tuple(b.figure, a.text, a.row.process->pid, a.row.page, a.row.pool->number) <
+           std::tuple(a.figure, b.text, b.row.process->pid, b.row.page, b.row.pool->number);
   });
+  std::vector<TopRow> rows;
+  rows.reserve(keys.size());
+  for (const SortKey& key : keys) rows.push_back(key.row);
   return rows;
 }
 

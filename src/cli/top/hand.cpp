@@ -7,6 +7,7 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <string_view>
 
 #include "cli/base/out_file.hpp"
 #include "cli/base/output.hpp"
@@ -18,7 +19,18 @@
 namespace gpupool::cli {
 namespace {
 
+constexpr std::string_view kMoves = "jkgG\x02\x06";
+
 constexpr double kLongestAnswer = 2;  // seconds, while nothing is drawn
+
+std::string name_of(const TopRow& row) {
+  constexpr size_t kMost = 14;  // so that the question fits into 80 columns
+  const auto named = [](const std::string& name) {
+    return name.empty() ? "" : fmt::format(" ({})", cut_to_width(harmless(name), kMost));
+  };
+  return fmt::format("pool {}{} of {}{}", row.pool->number, named(row.pool->name), row.process->pid,
+                     named(row.process->command));
+}
 
 /// A name that is free in the current folder: "gpupool.4711.083015.gpt", then "gpupool.4711.083015.2.gpt".
 std::string file_name(uint64_t pid, const char* kind) {
@@ -40,14 +52,23 @@ void TopHand::see(const std::vector<TopRow>& rows) {
     asks_ = false;
     said_.clear();
   }
+  for (const TopRow& row : rows)
+    if (marked_ == place_of(row)) marked_name_ = name_of(row);
   was_asked_ = asks_;
 }
 
+size_t TopHand::first_shown(size_t room) {
+  room_ = std::max<size_t>(room, 1);
+  const auto at = static_cast<size_t>(std::find(places_.begin(), places_.end(), marked_) - places_.begin());
+  if (at != places_.size()) first_ = std::clamp(first_, at + 1 - std::min(at + 1, room_), at);
+  return first_ = std::min(first_, places_.size() - std::min(places_.size(), room_));
+}
+
 void TopHand::press(char key) {
-  if (key == 'j' || key == 'k') {
+  if (kMoves.find(key) != std::string_view::npos) {
     asks_ = was_asked_ = false;
     said_.clear();
-    move(key == 'j');
+    move(key);
   } else if (marked_) {
     try {
       said_ = act(key);
@@ -57,16 +78,21 @@ void TopHand::press(char key) {
   }
 }
 
-void TopHand::move(bool is_down) {
+/// Without a mark, j and k begin at the first and the last row, and pages count from the first.
+void TopHand::move(char key) {
   if (places_.empty()) return;
-  const auto at = std::find(places_.begin(), places_.end(), marked_);
-  if (at == places_.end()) {
-    marked_ = is_down ? places_.front() : places_.back();
-  } else if (is_down && at + 1 != places_.end()) {
-    marked_ = at[1];
-  } else if (!is_down && at != places_.begin()) {
-    marked_ = at[-1];
+  const size_t last = places_.size() - 1;
+  auto at = static_cast<size_t>(std::find(places_.begin(), places_.end(), marked_) - places_.begin());
+  const bool is_new = at > last;
+  if (is_new) at = 0;
+  switch (key) {
+    case 'j': at += is_new ? 0 : 1; break;
+    case 'k': at = is_new ? last : at - std::min<size_t>(at, 1); break;
+    case kPageDown: at += room_; break;
+    case kPageUp: at -= std::min(at, room_); break;
+    default: at = key == 'g' ? 0 : last;
   }
+  marked_ = places_[std::min(at, last)];
 }
 
 std::string TopHand::act(char key) {
@@ -117,7 +143,7 @@ std::string TopHand::end_recording(uint64_t pid) {
 
 std::string TopHand::status() const {
   if (!marked_) return "";
-  if (asks_) return fmt::format("give back what pool {} of {} has cached? y", marked_->pool, marked_->pid);
+  if (asks_) return fmt::format("give back what {} has cached? y", marked_name_);
   if (!said_.empty()) return fmt::format("{}: {}", marked_->pid, harmless(said_));
   return fmt::format("{}: e trims, s writes a snapshot, r records", marked_->pid);
 }

@@ -14,6 +14,10 @@
 
 namespace gpupool::cli {
 
+/// Keys for a page, as `less` has them.
+inline constexpr char kPageUp = '\x02';    // ctrl-B
+inline constexpr char kPageDown = '\x06';  // ctrl-F
+
 /// Only processes that take commands obey (GPUPOOL_CONTROL=1); for others it says why not. Waits at most two
 /// seconds for an answer.
 class TopHand {
@@ -23,9 +27,13 @@ class TopHand {
   bool has_mark() const noexcept { return marked_.has_value(); }
   bool is_marked(const TopRow& row) const noexcept { return marked_ == place_of(row); }
 
-  /// k and j move the mark up and down; e trims the marked pool, once y has confirmed it; s writes a snapshot
-  /// of it to a file, r records its process to a file until the next r. Other keys do nothing. A y counts
-  /// only once rows have been seen since the e, so that no pasted text does both.
+  /// Which row is to be shown first where so many fit: the marked one is in view.
+  size_t first_shown(size_t room);
+
+  /// k and j move the mark up and down, ctrl-B and ctrl-F by as many rows as are shown, g and G to the first
+  /// row and the last; e trims the marked pool, once y has confirmed it; s writes a snapshot of it to a file,
+  /// r records its process to a file until the next r. Other keys do nothing. A y counts only once rows have
+  /// been seen since the e, so that no pasted text does both.
   void press(char key);
   /// What it asks, or has done, or could do; "" without a mark.
   std::string status() const;
@@ -41,7 +49,7 @@ class TopHand {
   };
   static Place place_of(const TopRow& row) noexcept { return {row.process->pid, row.page, row.pool->number}; }
 
-  void move(bool is_down);
+  void move(char key);
   std::string act(char key);
   std::string trim() const;
   std::string write_snapshot() const;
@@ -50,6 +58,9 @@ class TopHand {
 
   std::vector<Place> places_;  // of the rows, from the first to the last
   std::optional<Place> marked_;
+  std::string marked_name_;  // "pool 3 (weights) of 4711 (train.py)"
+  size_t first_ = 0;         // of the rows, that is shown
+  size_t room_ = 1;
   bool asks_ = false;       // whether to trim
   bool was_asked_ = false;  // and the user could see it
   std::string said_;        // of the last key

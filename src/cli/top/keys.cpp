@@ -13,6 +13,24 @@ namespace {
 constexpr size_t kMostTyped = 64;
 constexpr char kEscape = '\x1b';
 
+/// The hand's key for one that a terminal sends as several bytes, by the last one and what is before it; 0:
+/// none.
+char hand_key(const std::string& parameters, char last) {
+  switch (last == '~' && parameters.size() == 1 ? parameters[0] : last) {
+    case 'A': return 'k';
+    case 'B': return 'j';
+    case '5': return kPageUp;
+    case '6': return kPageDown;
+    case 'H':
+    case '1':
+    case '7': return 'g';
+    case 'F':
+    case '4':
+    case '8': return 'G';
+    default: return 0;
+  }
+}
+
 }  // namespace
 
 bool TopKeys::press(std::string_view keys) {
@@ -37,22 +55,28 @@ bool TopKeys::continue_sequence(char key) {
   if (before == Sequence::kEscape) {
     if (key == '[') sequence_ = Sequence::kLong;
     if (key == 'O') sequence_ = Sequence::kShort;
+    parameters_.clear();
     return sequence_ != Sequence::kNone;
   }
   if (key == kEscape) return false;  // the rest was lost
   if (before == Sequence::kLong && key >= ' ' && key < '@') {
     sequence_ = Sequence::kLong;
-  } else if (!is_typing_ && (key == 'A' || key == 'B')) {
-    hand_.press(key == 'A' ? 'k' : 'j');
+    if (parameters_.size() < kMostTyped) parameters_ += key;
+  } else if (const char meant = hand_key(parameters_, key); meant != 0 && !is_typing_) {
+    if (!std::exchange(wants_help_, false)) hand_.press(meant);
   }
   return true;
 }
 
 bool TopKeys::press_one(char key) {
+  if (std::exchange(wants_help_, false)) return true;
   if (is_typing_) {
     type(key);
   } else if (key == 'q' || key == 'Q') {
     return false;
+  } else if (key == 'h' || key == '?') {
+    hand_.press(key);  // which takes back a question
+    wants_help_ = true;
   } else if (key == '/') {
     is_typing_ = true;
     choice_.text.clear();

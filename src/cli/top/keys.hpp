@@ -10,9 +10,9 @@
 
 namespace gpupool::cli {
 
-/// What has been typed so far: / begins a text, < and > turn the order, q leaves, others go to the hand. Of
-/// the keys that a terminal sends as several bytes, the arrows up and down mean k and j, and the others
-/// nothing.
+/// What has been typed so far: / begins a text, < and > turn the order, h or ? asks for help, q leaves,
+/// others go to the hand. Of the keys that a terminal sends as several bytes, the arrows up and down mean k
+/// and j, PageUp and PageDown ctrl-B and ctrl-F, Home and End g and G, and the others nothing.
 class TopKeys {
  public:
   TopKeys(TopChoice& choice, TopHand& hand) : choice_(choice), hand_(hand) {}
@@ -20,6 +20,8 @@ class TopKeys {
   bool press(std::string_view keys);
   /// What is being typed, what is chosen other than by default, or what was done; "" if nothing.
   std::string status() const;
+  /// Help is to be shown instead of the table, until the next key.
+  bool wants_help() const noexcept { return wants_help_; }
 
  private:
   /// What such a key has sent so far: ESC, ESC O, or ESC [ and its parameters.
@@ -32,6 +34,8 @@ class TopKeys {
   TopChoice& choice_;
   TopHand& hand_;
   bool is_typing_ = false;
+  bool wants_help_ = false;
+  std::string parameters_;  // of a long sequence
   Sequence sequence_ = Sequence::kNone;
 };
 

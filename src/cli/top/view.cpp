@@ -207,8 +207,14 @@ std::string line_of(const Cells& cells, const Fit& fit) {
 void add_table(const Look& now, const Look* before, const std::vector<TopRow>& shown, const TopStyle& style,
                std::vector<std::string>& lines) {
   std::vector<Cells> rows;
-  rows.reserve(shown.size());
-  for (const TopRow& row : shown) rows.push_back(cells_of(now, before, *row.process, row.page, *row.pool));
+  // Of thousands, only those that are seen cost anything.
+  const size_t first = std::min(style.first, shown.size());
+  const size_t end = first + std::min(style.room, shown.size() - first);
+  rows.reserve(end - first);
+  for (size_t at = first; at < end; ++at) {
+    const TopRow& row = shown[at];
+    rows.push_back(cells_of(now, before, *row.process, row.page, *row.pool));
+  }
   if (rows.empty()) return;
   const bool has_marks = style.is_marked != nullptr;
   const std::string margin = has_marks ? "  " : "";
@@ -219,9 +225,11 @@ void add_table(const Look& now, const Look* before, const std::vector<TopRow>& s
   const Fit fit = fit_columns(titles, rows, style.width - std::min(style.width, margin.size()));
   lines.push_back(margin + line_of(titles, fit));
   for (size_t at = 0; at < rows.size(); ++at) {
-    const bool is_marked = has_marks && style.is_marked(shown[at]);
+    const bool is_marked = has_marks && style.is_marked(shown[first + at]);
     lines.push_back((is_marked ? "> " : margin) + line_of(rows[at], fit));
   }
+  if (rows.size() < shown.size())
+    lines.push_back(fmt::format("pools {} to {} of {}; h for help", first + 1, end, shown.size()));
 }
 
 /// Adds a line for each thing that is not as it should be.
@@ -241,7 +249,8 @@ void add_notes(const Look& now, std::vector<std::string>& lines) {
   }
 }
 
-std::string summary_of(const Look& now) {
+/// The longest of some ways to say it that fits.
+std::string summary_of(const Look& now, size_t width) {
   uint64_t pools = 0;
   uint64_t live = 0;
   uint64_t cached = 0;
@@ -262,16 +271,51 @@ std::string summary_of(const Look& now) {
     return fmt::format("gpupool top  {}  no pool that was asked for", clock);
   if (now.processes.empty())
     return fmt::format("gpupool top  {}  no process that this one may look into uses gpupool", clock);
-  return fmt::format("gpupool top  {}  {} process{}, {} pool{}: {} live, {} cached, {} reserved", clock,
-                     now.processes.size(), now.processes.size() == 1 ? "" : "es", pools,
-                     pools == 1 ? "" : "s", format_bytes(live), format_bytes(cached), format_bytes(reserved));
+  const std::string name = fmt::format("gpupool top  {}  ", clock);
+  const std::string processes =
+      fmt::format("{} process{}, ", now.processes.size(), now.processes.size() == 1 ? "" : "es");
+  const std::string figures =
+      fmt::format("{} pool{}: {} live, {} cached, {} reserved", pools, pools == 1 ? "" : "s",
+                  format_bytes(live), format_bytes(cached), format_bytes(reserved));
+  for (const std::string& text :
+       {name + processes + figures, clock + "  " + processes + figures, processes + figures})
+    if (width == 0 || display_width(text) <= width) return text;
+  return figures;
 }
 
 }  // namespace
 
+size_t room_for_rows(const Look& now, const TopStyle& style, size_t lines) {
+  constexpr size_t kMostNotes = 3;
+  std::vector<std::string> notes;
+  add_notes(now, notes);
+  const size_t others = std::min(notes.size(), kMostNotes) + 3 + (style.status.empty() ? 0 : 1) +
+                        now.gpus.size();  // the summary, titles, the count
+  return lines > others ? lines - others : 1;
+}
+
+std::vector<std::string> draw_help() {
+  return {
+      "gpupool top: keys",
+      "",
+      "  j k, arrows          mark the next pool, or the one before",
+      "  PageDown PageUp      as many pools further, or back; also ctrl-F, ctrl-B",
+      "  g G, Home End        mark the first pool, or the last",
+      "  / TEXT Enter         only pools that have it in a name or tag; Escape: all",
+      "  < >                  another order",
+      "  e, then y            give back what the marked pool has cached",
+      "  s                    write a snapshot of it to a file here",
+      "  r                    record its process to a file here, until r again",
+      "  h ?                  this help; any key goes back",
+      "  q, ctrl-C            leave",
+      "",
+      "e, s and r need GPUPOOL_CONTROL=1 in the environment of the pool's process.",
+  };
+}
+
 std::vector<std::string> draw_look(const Look& now, const Look* before, const std::vector<TopRow>& rows,
                                    const TopStyle& style) {
-  std::vector<std::string> lines = {summary_of(now)};
+  std::vector<std::string> lines = {summary_of(now, style.width)};
   if (!style.status.empty()) lines.push_back(style.status);
   for (const Gpu& gpu : now.gpus) {
     const uint64_t ours = pooled_on(now, gpu);

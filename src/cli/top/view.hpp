@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,7 +18,16 @@ struct TopStyle {
   size_t width = 0;    // of the terminal, into which columns must fit; 0: as wide as needed
   std::string status;  // a line for the user; "": none
   std::function<bool(const TopRow&)> is_marked;  // null: no row is
+  size_t first = 0;                              // of the rows, that is shown
+  size_t room = SIZE_MAX;                        // as many rows are shown; what is not is counted
 };
+
+/// How many rows fit into so many lines, beside what is above them and the line that counts what is not
+/// shown.
+size_t room_for_rows(const Look& now, const TopStyle& style, size_t lines);
+
+/// The keys of `gpupool top`.
+std::vector<std::string> draw_help();
 
 /// The lines of a table of these rows. `before`: the look that rates are taken from; null: counts since each
 /// pool began instead.

@@ -79,6 +79,7 @@ Status start_recording(const char* text, uint32_t flags, uint32_t& number) {
   if (const Status status = read_plan(text, plan); status != kSuccess) return status;
   const auto change = Recorder::begin_change();
   if (Recorder::is_on()) return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a recording is under way already");
+  if (Recorder::generation() == 0) avoid_earlier(plan);
   if (const Status status = check_is_free(plan); status != kSuccess) return status;
   Recorder::prepare(
       {(flags & GPUPOOL_RECORD_NATIVE_STACKS) != 0, (flags & GPUPOOL_RECORD_LANGUAGE_STACKS) != 0},

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How recorded processes ended, as `record` and the readers say it. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY
+the library."""
+
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+import test_watch
+
+run = test_watch.run
+
+# By what a program ends with: its exit status as record gives it, and what is said.
+ENDS = {
+    "pass": (0, None),
+    "sys.exit(3)": (3, "the process ended with status 3"),
+    "os._exit(0)": (0, "the process ended with status 0, but not by exit(): by _exit, or as another program"),
+    "os._exit(5)": (5, "the process ended with status 5, but not by exit(): by _exit, or as another program"),
+    "ctypes.CDLL(None).quick_exit(0)": (0, "the process ended with status 0, but not by exit()"),
+    "os.kill(os.getpid(), 9)": (137, "the process was killed by SIGKILL"),
+    "os.kill(os.getpid(), 15)": (143, "the process was killed by SIGTERM"),
+    "ctypes.CDLL(None).abort()": (134, "the process was killed by SIGABRT"),
+    "ctypes.string_at(0)": (139, "the process was killed by SIGSEGV"),
+    "lib.gpupool_record_stop(); os.kill(os.getpid(), 9)": (137, "the process was killed by SIGKILL"),
+    "os.execv('/bin/true', ['true'])": (0, "the process ended with status 0, but not by exit()"),
+}
+UNKNOWN = "the process did not end by exit(), but by _exit, as another program or by a signal"
+
+
+class Ends(test_watch.Case):
+    def record_end(self, program, name="run.gpt", *options):
+        return run(
+            "record",
+            "-o",
+            self.folder / name,
+            *options,
+            "--",
+            sys.executable,
+            "-c",
+            test_watch.PROLOGUE + "malloc(1000)\n" + program,
+        )
+
+    def test_record_and_readers_say_how_a_program_ended(self):
+        for number, (program, (wanted, told)) in enumerate(ENDS.items()):
+            with self.subTest(program):
+                name = f"run{number}.gpt"
+                status, _, said = self.record_end(program, name)
+                self.assertEqual(status, wanted, said)
+                path = self.folder / name
+                whole = self.folder / f"whole{number}.gpt"
+                page = self.folder / f"page{number}.html"
+                again = run("salvage", path, "-o", whole)[2]
+                self.assertEqual(run("report", path, "-o", page)[0], 0)
+                texts = (said, again, run("leaks", path)[1], page.read_text(encoding="utf-8"))
+                for text in texts:
+                    if told is None:
+                        self.assertNotRegex(text, "killed|the process")
+                    else:
+                        self.assertIn(told.removeprefix("the "), text)
+                    if "killed" not in (told or ""):
+                        self.assertNotIn("was killed", text)
+
+    def test_a_forked_worker_is_not_called_killed(self):
+        path = self.folder / "run.gpt"
+        worker = (
+            test_watch.PROLOGUE.replace("check(lib.gpupool_default", "#")
+            + """
+import multiprocessing
+def work(number):
+    check(lib.gpupool_default_pool(0, ctypes.byref(pool)))
+    malloc(2000)
+multiprocessing.set_start_method("fork")
+workers = [multiprocessing.Process(target=work, args=(number,)) for number in range(2)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join()
+    assert worker.exitcode == 0
+"""
+        )
+        status, _, said = run("record", "-o", path, "--", sys.executable, "-c", worker)
+        self.assertEqual(status, 0, said)
+        self.assertEqual(len(list(self.folder.glob("run.gpt*"))), 2, said)
+        self.assertEqual(said.count(UNKNOWN), 2)
+        self.assertNotIn("killed", said)
+
+    def test_a_killed_process_that_nobody_waited_for_is_not_known(self):
+        path, whole = self.folder / "alone.gpt", self.folder / "whole.gpt"
+        subprocess.run(
+            [sys.executable, "-c", test_watch.PROLOGUE + "malloc(1000)\nos._exit(0)"],
+            check=True,
+            env=os.environ | {"GPUPOOL_RECORD": str(path)},
+        )
+        for said in (run("salvage", path, "-o", whole)[2], run("leaks", path)[1], run("leaks", whole)[1]):
+            self.assertIn(UNKNOWN, said)
+
+    def test_the_image_after_exec_is_recorded_too(self):
+        second = test_watch.PROLOGUE + "malloc(4 << 20)\nsys.exit(0)"
+        status, _, said = self.record_end(f"os.execv(sys.executable, [sys.executable, '-c', {second!r}])")
+        self.assertEqual(status, 0, said)
+        self.assertNotIn("cannot be made", said)
+        self.assertEqual(sorted(path.name for path in self.folder.glob("run.gpt*")), ["run.gpt", "run.gpt.2"])
+        self.assertIn("the process became another program by exec", said)
+        self.assertIn("became another program", run("leaks", self.folder / "run.gpt")[1])
+        self.assertNotIn("the process", run("leaks", self.folder / "run.gpt.2")[1])
+        self.assertIn("4 MiB in 1 blocks", run("leaks", self.folder / "run.gpt.2")[1])
+
+    def test_each_image_has_a_ring_of_its_own(self):
+        third = test_watch.PROLOGUE + "malloc(3000)\nos.kill(os.getpid(), 11)"
+        second = test_watch.PROLOGUE + f"malloc(2000)\nos.execv(sys.executable, [sys.executable, '-c', {third!r}])"
+        status, _, said = self.record_end(
+            f"os.execv(sys.executable, [sys.executable, '-c', {second!r}])", "run.gpt", "--last", "10min"
+        )
+        self.assertEqual(status, 128 + signal.SIGSEGV, said)
+        self.assertEqual(
+            sorted(path.name for path in self.folder.glob("run.gpt*")), ["run.gpt", "run.gpt.2", "run.gpt.3"]
+        )
+        self.assertEqual(said.count("became another program"), 2)
+        self.assertEqual(said.count("was killed by SIGSEGV"), 1)
+
+    def test_a_process_that_still_runs(self):
+        status, _, said = self.record_end(f"""
+import subprocess
+code = '''{test_watch.PROLOGUE}
+malloc(1000)
+print("ready", flush=True)
+time.sleep(30)
+'''
+child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, start_new_session=True)
+child.stdout.readline()
+open("{self.folder / "pid"}", "w").write(str(child.pid))
+os._exit(0)
+""")
+        os.kill(int((self.folder / "pid").read_text(encoding="utf-8")), signal.SIGKILL)
+        self.assertEqual(status, 0, said)
+        self.assertIn("the process still ran", said)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
