@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Taking memory from a stream that still uses it: by a wait on the GPU, where the limit leaves no other way.
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -101,6 +102,36 @@ TEST_P(Steals, WaitOnTheGpuWhileAnotherThreadWaitsOnTheHost) {
   waiter.join();
   EXPECT_EQ(byte_at(block), 0x33);
   pool.free(block, thief_);
+}
+
+// What nobody knows the users of comes back after all work was waited for: also to a second thread that needs
+// it.
+TEST_P(Steals, WaitForWhatAnotherThreadWaitsForAlready) {
+  if (variant().machine != Machine::stand_in) GTEST_SKIP() << "waiting takes no time";
+  PoolUnderTest pool(config_with_limit(2 * kBlock));
+  EXPECT_TRUE(ok(gpupool_reserve(pool, 0, new_stream())));
+  for (const gpupool_ptr_t block : {pool.malloc(kBlock, busy_), pool.malloc(kBlock, busy_)}) {
+    work(busy_, block, kBlock);
+    pool.free(block, GPUPOOL_STREAM_UNKNOWN);
+  }
+  std::atomic<int> served{0};
+  const auto need = [&] {
+    pool.free(pool.malloc(kBlock, thief_), thief_);
+    ++served;
+  };
+  const auto waits = [] {
+    return fake_cuda().calls("cuMemHostUnregister") + fake_cuda().calls("cuEventSynchronize");
+  };
+  const uint64_t before = waits();
+  std::thread first(need);
+  while (waits() == before) std::this_thread::yield();
+  std::thread second(need);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(served, 0);
+  finish(busy_);
+  first.join();
+  second.join();
+  EXPECT_EQ(served, 2);
 }
 
 TEST_P(Steals, OfAReleasedStreamsBusyMemoryWaitOnTheGpu) {
