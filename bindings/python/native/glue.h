@@ -97,8 +97,9 @@ void gpupool_py_cupy_free(void* current_stream, void* ptr, int device);
 
 /* For ONNX Runtime's options gpu_external_alloc, gpu_external_free and gpu_external_empty_cache, in
  * onnxruntime.cpp: writes the addresses of void*(size_t), void(void*) and void(), which serve a device's
- * default pool. is_ordered 1: all use is on the stream that gpupool_py_ort_stream names; 0: on any stream, and
- * free waits for the device. malloc returns NULL if it fails. Returns 0 if the device has none, else 1. */
+ * default pool. is_ordered 1: all use is on the stream that gpupool_py_ort_stream names; 0: on any stream,
+ * and free waits for the device. malloc returns NULL if it fails. Returns 0 if the device has none, else 1.
+ */
 enum { GPUPOOL_PY_ORT_DEVICES = 64 };
 int gpupool_py_ort_functions(int device, int is_ordered, uintptr_t* out_functions);
 /* The stream of such a device, created by the first call. Never destroyed. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ONNX Runtime calls by address, as its options gpu_external_alloc, gpu_external_free and
-// gpu_external_empty_cache name them: see glue.h. It passes neither the device nor the stream, so each device has
-// functions of its own.
+// gpu_external_empty_cache name them: see glue.h. It passes neither the device nor the stream, so each device
+// has functions of its own.
 #include <gpupool/gpupool.h>
 
 #include <array>
@@ -69,7 +69,8 @@ using Row = std::array<std::uintptr_t, 3>;
 template <int Device, bool IsOrdered>
 Row row() {
   return {reinterpret_cast<std::uintptr_t>(&allocate<Device, IsOrdered>),
-          reinterpret_cast<std::uintptr_t>(&release<Device, IsOrdered>), reinterpret_cast<std::uintptr_t>(&empty)};
+          reinterpret_cast<std::uintptr_t>(&release<Device, IsOrdered>),
+          reinterpret_cast<std::uintptr_t>(&empty)};
 }
 
 template <bool IsOrdered, int... Device>

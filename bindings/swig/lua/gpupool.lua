@@ -8,7 +8,7 @@ local core = require "gpupool.core"
 
 local gpupool = setmetatable({}, { __index = core })
 
--- The names that an option takes, in quotes: "auto", "cuda", "sim".
+-- The names that an option takes, in quotes: "auto", "cuda", "host", "sim".
 local function names_of(option)
   local prefix, names = option:upper() .. "_", {}
   for constant in pairs(core) do

@@ -692,7 +692,7 @@ function tests.options()
   fails("INVALID_ARGUMENT", gpupool.open, { backend = "sim", peers = { 99 } })
   fails("INVALID_ARGUMENT", gpupool.open, { fraction = 2.0 })
   says("unknown option \"limits\"", gpupool.open, { limits = 5 })
-  says("gpupool: backend is \"abacus\": one of \"auto\", \"cuda\", \"sim\" is wanted", gpupool.open,
+  says("gpupool: backend is \"abacus\": one of \"auto\", \"cuda\", \"host\", \"sim\" is wanted", gpupool.open,
     { backend = "abacus" })
   says("limit_bytes is \"8GiB\": an integer is wanted", gpupool.open, { limit_bytes = "8GiB" })
 end

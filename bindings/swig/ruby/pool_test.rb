@@ -733,7 +733,7 @@ class PoolTest < Minitest::Test
     refused { Pool.new(fraction: 2.0) }
     assert_raises(ArgumentError) { Pool.new(limits: 5) }
     error = assert_raises(ArgumentError) { Pool.new(backend: :gpu) }
-    assert_equal "backend is :gpu: one of :auto, :cuda, :sim is wanted", error.message
+    assert_equal "backend is :gpu: one of :auto, :cuda, :host, :sim is wanted", error.message
     assert_raises(ArgumentError) { Pool.new(slack: :none) }
     Pool.open(GpuPool::Config.new(limit_bytes: MIB)) { |pool| assert_equal MIB, pool.stats.limit_bytes }
   end
