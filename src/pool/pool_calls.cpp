@@ -36,9 +36,9 @@ Pool::Pool(std::unique_ptr<Helpers>& helpers, Arguments&&... arguments)
     : state_(std::forward<Arguments>(arguments)...),
       helpers_(std::move(helpers)),
       source_(make_source(state_)),
-      debugger_(state_.options.debug.any() ? std::make_unique<Debugger>(state_, slow_malloc_, slow_free_,
-                                                                        reclaimer_, watcher_, sampler_)
-                                           : nullptr),
+      debugger_(state_.options.debug.any()
+                    ? std::make_unique<Debugger>(state_, slow_malloc_, slow_free_, reclaimer_, watcher_)
+                    : nullptr),
       sleeper_(state_, {*source_, reclaimer_, capacity_, exports_, protections_, *helpers_, oom_handler_,
                         debugger_.get()}) {
   reclaimer_.set_keepers(debugger_.get(), &sleeper_.keeper());

@@ -3,7 +3,7 @@
 // profiler, so that both files can be viewed together.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -37,10 +37,11 @@ class ChromeTrace {
     add_counters();
     add_moments();
     // Viewers that read a file piece by piece want times to rise.
-    std::stable_sort(events_.begin(), events_.end(),
-                     [](const Event& a, const Event& b) { return a.ns < b.ns; });
+    std::multimap<uint64_t, const std::string*> by_time;  // of one time in their order
+    for (const Event& event : events_) by_time.emplace(event.ns, &event.text);
     std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-    for (const Event& event : events_) text += (&event == events_.data() ? "" : ",\n") + event.text;
+    const char* between = "";
+    for (const auto& [ns, event] : by_time) text += std::exchange(between, ",\n") + *event;
     return text + "\n]}\n";
   }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "cli/recording/live.hpp"
 
@@ -131,8 +131,9 @@ std::vector<Leak> find_leaks(const Recording& recording, std::optional<uint64_t>
   for (const Leaks* const leaks : {&sites, &tags, &streams}) {
     for (const auto& [key, leak] : *leaks) found.push_back(leak);
   }
-  std::stable_sort(found.begin(), found.end(), [](const Leak& a, const Leak& b) {
-    return std::pair(a.growth.bytes, a.bytes) > std::pair(b.growth.bytes, b.bytes);
+  std::sort(found.begin(), found.end(), [](const Leak& a, const Leak& b) {
+    return std::tuple(b.growth.bytes, b.bytes, a.of, a.tag, a.stack, a.stream) <
+           std::tuple(a.growth.bytes, a.bytes, b.of, b.tag, b.stack, b.stream);
   });
   return found;
 }

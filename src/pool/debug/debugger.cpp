@@ -25,13 +25,12 @@ constexpr StackKinds kAllStacks{true, true};
 }  // namespace
 
 Debugger::Debugger(PoolState& pool, SlowMalloc& slow_malloc, SlowFree& slow_free, Reclaimer& reclaimer,
-                   Watcher& watcher, const Sampler& sampler)
+                   Watcher& watcher)
     : pool_(pool),
       slow_malloc_(slow_malloc),
       slow_free_(slow_free),
       reclaimer_(reclaimer),
       watcher_(watcher),
-      sampler_(sampler),
       modes_(pool.options.debug),
       inspector_(pool.device, pool.streams),
       findings_(pool, history_, inspector_),

@@ -22,7 +22,6 @@
 
 namespace gpupool::internal {
 
-class Sampler;
 class SlowFree;
 class SlowMalloc;
 class Watcher;
@@ -34,7 +33,7 @@ struct StreamState;
 class Debugger final : public Keeper {
  public:
   Debugger(PoolState& pool, SlowMalloc& slow_malloc, SlowFree& slow_free, Reclaimer& reclaimer,
-           Watcher& watcher, const Sampler& sampler);
+           Watcher& watcher);
   Debugger(const Debugger&) = delete;
   Debugger& operator=(const Debugger&) = delete;
 
@@ -91,7 +90,6 @@ class Debugger final : public Keeper {
   SlowFree& slow_free_;
   Reclaimer& reclaimer_;
   Watcher& watcher_;
-  const Sampler& sampler_;
   const DebugModes& modes_;  // the pool's
   BlockHistory history_;
   Inspector inspector_;
