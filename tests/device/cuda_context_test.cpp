@@ -192,7 +192,14 @@ TEST_F(CudaContextTest, WhatIsQueuedInAContextThatEndedHasPassed) {
   EXPECT_EQ(device_->wait(own, event), kSuccess) << last_message();
   EXPECT_EQ(device_->synchronize(event), kSuccess) << last_message();
   EXPECT_EQ(device_->synchronize_all(context), kSuccess) << last_message();
+  // The driver gives an ended event's handle to a new one.
+  fake_.hold(own);
   Event later = 0;
+  ASSERT_EQ(device_->record(own, 0, later), kSuccess) << last_message();
+  EXPECT_EQ(device_->query(later, passed), kSuccess);
+  EXPECT_FALSE(passed);
+  fake_.release(own);
+  device_->recycle(later);
   EXPECT_EQ(device_->record(stream, context, later), GPUPOOL_ERROR_DRIVER);
   EXPECT_NE(last_message().find("has ended"), std::string::npos) << last_message();
   // The driver may have given the event's handle to somebody else.

@@ -23,14 +23,6 @@ CUstream to_stream(Stream stream) noexcept {
   return reinterpret_cast<CUstream>(stream);
 }
 
-CUevent to_event(Event event) noexcept {
-  return reinterpret_cast<CUevent>(static_cast<uintptr_t>(event));
-}
-
-Event to_number(CUevent event) noexcept {
-  return reinterpret_cast<uintptr_t>(event);
-}
-
 }  // namespace
 
 // ---- order
@@ -51,14 +43,16 @@ Status CudaDevice::record(Stream stream, uint64_t context, Event& event) {
     return fail(GPUPOOL_ERROR_DRIVER, "the context of stream 0x%" PRIxPTR " has ended", stream);
   const CudaScope scope(driver_, chosen, CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
-  CUevent taken = nullptr;
+  Event taken = 0;
   if (const Status status = events_.take(context, taken); status != kSuccess) return status;
-  const CUresult result = driver_.cuEventRecord(taken, to_stream(stream));
+  const CUevent handle = events_.find(taken);
+  const CUresult result = handle != nullptr ? driver_.cuEventRecord(handle, to_stream(stream))
+                                            : cuda::CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (result != CUDA_SUCCESS) {
-    recycle(to_number(taken));
+    recycle(taken);
     return cuda_status(result, "cuEventRecord(stream 0x%" PRIxPTR ")", stream);
   }
-  event = to_number(taken);
+  event = taken;
   return kSuccess;
 }
 
@@ -68,10 +62,10 @@ Status CudaDevice::record(Stream stream, uint64_t context, Event& event) {
 Status CudaDevice::query(Event event, bool& passed) {
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
-  CUresult result = CUDA_SUCCESS;
-  if (!events_.has_ended(to_event(event))) result = driver_.cuEventQuery(to_event(event));
+  const CUevent handle = events_.find(event);
+  const CUresult result = handle != nullptr ? driver_.cuEventQuery(handle) : CUDA_SUCCESS;
   const bool answers = result == CUDA_SUCCESS || result == cuda::CUDA_ERROR_NOT_READY;
-  if (!answers && !events_.has_ended(to_event(event))) return cuda_status(result, "cuEventQuery");
+  if (!answers && events_.find(event) != nullptr) return cuda_status(result, "cuEventQuery");
   passed = result != cuda::CUDA_ERROR_NOT_READY;
   return kSuccess;
 }
@@ -79,9 +73,10 @@ Status CudaDevice::query(Event event, bool& passed) {
 Status CudaDevice::wait(Stream stream, Event event) {
   const CudaScope scope = enter(CaptureSafety::safe);
   if (scope.status() != kSuccess) return scope.status();
-  if (events_.has_ended(to_event(event))) return kSuccess;
-  const CUresult result = driver_.cuStreamWaitEvent(to_stream(stream), to_event(event), 0);
-  if (result != CUDA_SUCCESS && events_.has_ended(to_event(event))) return kSuccess;
+  const CUevent handle = events_.find(event);
+  if (handle == nullptr) return kSuccess;
+  const CUresult result = driver_.cuStreamWaitEvent(to_stream(stream), handle, 0);
+  if (result != CUDA_SUCCESS && events_.find(event) == nullptr) return kSuccess;
   return cuda_status(result, "cuStreamWaitEvent(stream 0x%" PRIxPTR ")", stream);
 }
 
@@ -92,16 +87,17 @@ Status CudaDevice::synchronize(Event event) {
   }
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
-  if (events_.has_ended(to_event(event))) return kSuccess;
-  const CUresult result = driver_.cuEventSynchronize(to_event(event));
-  if (result != CUDA_SUCCESS && events_.has_ended(to_event(event))) return kSuccess;
+  const CUevent handle = events_.find(event);
+  if (handle == nullptr) return kSuccess;
+  const CUresult result = driver_.cuEventSynchronize(handle);
+  if (result != CUDA_SUCCESS && events_.find(event) == nullptr) return kSuccess;
   return cuda_status(result, "cuEventSynchronize");
 }
 
 void CudaDevice::recycle(Event event) noexcept {
   // In a forked child the lock may belong to a thread that does not exist there.
   if (cuda_state.load(std::memory_order_acquire) != CudaState::ready) return;
-  events_.keep(to_event(event));
+  events_.keep(event);
 }
 
 namespace {

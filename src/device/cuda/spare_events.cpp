@@ -3,54 +3,56 @@
 
 namespace gpupool::internal {
 
-Status SpareEvents::take(uint64_t context, cuda::CUevent& event) {
+Status SpareEvents::take(uint64_t context, Event& event) {
   const std::lock_guard lock(mutex_);
-  const bool is_foreign = context != 0;
-  if (!is_foreign && !spare_.empty()) {
+  const bool is_own = context == 0;
+  if (is_own && !spare_.empty()) {
     event = spare_.back();
     spare_.pop_back();
     return kSuccess;
   }
-  if (is_foreign) {
-    foreign_.reserve(foreign_.size() + 1);
-    has_foreign_.store(true, std::memory_order_relaxed);
-  }
-  if (!is_foreign && spare_.capacity() <= count_) spare_.reserve(2 * count_ + 16);
-  const cuda::CUresult result = driver_.cuEventCreate(&event, cuda::CU_EVENT_DISABLE_TIMING);
-  if (result != cuda::CUDA_SUCCESS) return cuda_status(result, "cuEventCreate");
-  if (is_foreign) {
-    foreign_.emplace(event, context);
-  } else {
+  if (is_own && spare_.capacity() <= count_) spare_.reserve(2 * count_ + 16);
+  if (!is_own) foreign_.reserve(foreign_.size() + 1);
+  cuda::CUevent handle = nullptr;
+  const Status status =
+      cuda_status(driver_.cuEventCreate(&handle, cuda::CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  if (status != kSuccess) return status;
+  if (is_own) {
     ++count_;
+    event = reinterpret_cast<uintptr_t>(handle);
+  } else {
+    event = last_foreign_ += 2;
+    foreign_.emplace(event, Foreign{handle, context});
   }
   return kSuccess;
 }
 
-void SpareEvents::keep(cuda::CUevent event) noexcept {
-  const bool ended = has_ended(event);
+SpareEvents::Foreign SpareEvents::find_foreign(Event event) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!foreign_.empty() && foreign_.erase(event) != 0) {
-    if (!ended) (void)driver_.cuEventDestroy_v2(event);
+  return foreign_.find(event)->second;
+}
+
+cuda::CUevent SpareEvents::find(Event event) noexcept {
+  if (!is_foreign(event)) return handle_of(event);
+  const Foreign found = find_foreign(event);
+  return contexts_.find(found.context) != nullptr ? found.handle : nullptr;
+}
+
+void SpareEvents::keep(Event event) noexcept {
+  if (is_foreign(event)) {
+    if (const cuda::CUevent handle = find(event); handle != nullptr) (void)driver_.cuEventDestroy_v2(handle);
+  }
+  const std::lock_guard lock(mutex_);
+  if (is_foreign(event)) {
+    foreign_.erase(event);
   } else {
     spare_.push_back(event);
   }
 }
 
-bool SpareEvents::has_ended(cuda::CUevent event) noexcept {
-  if (!has_foreign_.load(std::memory_order_relaxed)) return false;
-  uint64_t context = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = foreign_.find(event);
-    if (found == foreign_.end()) return false;
-    context = found->second;
-  }
-  return contexts_.find(context) == nullptr;
-}
-
 void SpareEvents::destroy_all() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const cuda::CUevent event : spare_) driver_.cuEventDestroy_v2(event);
+  for (const Event event : spare_) driver_.cuEventDestroy_v2(handle_of(event));
   spare_.clear();
 }
 
