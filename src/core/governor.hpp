@@ -55,13 +55,21 @@ class Governor {
     if (between_.is_overspent()) apart_until_ = now + policy::kApartNs;
   }
 
+  /// A run was stolen where it is.
+  void stole_run(uint64_t now) noexcept {
+    in_place_.spend(policy::kStealRunNs, now);
+    if (in_place_.is_overspent()) apart_in_place_until_ = now + policy::kApartNs;
+  }
+
   void moved_within(uint64_t bytes, uint64_t nanoseconds, uint64_t now) noexcept {
     expire(now);
     within_.spend(nanoseconds, now);
     if (within_.is_overspent()) credit_ += bytes / policy::kCreditParts;
   }
 
+  /// Whether streams keep apart, for moves and for runs stolen where they are.
   bool keeps_apart(uint64_t now) const noexcept { return now < apart_until_; }
+  bool keeps_apart_in_place(uint64_t now) const noexcept { return now < apart_in_place_until_; }
 
   /// Whether the credit at `now` pays for `bytes`.
   bool affords(uint64_t bytes, uint64_t now) noexcept {
@@ -81,8 +89,10 @@ class Governor {
   }
 
   TimeShare between_{policy::kBurstBetweenNs};
+  TimeShare in_place_{policy::kBurstBetweenNs};
   TimeShare within_{policy::kBurstWithinNs};
   uint64_t apart_until_ = 0;
+  uint64_t apart_in_place_until_ = 0;
   uint64_t credit_ = 0;   // bytes
   uint64_t expired_ = 0;  // when that was last done
 };

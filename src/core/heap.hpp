@@ -128,6 +128,9 @@ class Heap {
   /// Looks at only a few holes.
   bool find_run(uint64_t size, Window& run) const noexcept;
 
+  /// A free chunk in one of the largest holes, or null.
+  const Chunk* free_chunk_of_largest_hole() const noexcept;
+
   /// Moves a run of free chunks to another heap, which steals it, without remapping. `epoch` of the other's
   /// stream comes after their last use; 0: that is over. Needs two spare records.
   void move_run(const Window& run, Heap& to, uint64_t epoch) noexcept;

@@ -132,4 +132,12 @@ bool Heap::find_run(uint64_t size, Window& run) const noexcept {
   return least != ~uint64_t{0};
 }
 
+const Chunk* Heap::free_chunk_of_largest_hole() const noexcept {
+  const Range* hole = holes_.top_bin();
+  if (hole == nullptr) return nullptr;
+  const Chunk* found = nullptr;
+  for_free_chunks({hole->region, hole->address, hole->end()}, [&](const Chunk* chunk) { found = chunk; });
+  return found;
+}
+
 }  // namespace gpupool::internal

@@ -52,6 +52,8 @@ inline constexpr size_t kChunkLooks = 16;
 inline constexpr size_t kStreamLooks = 16;
 /// Another stream's memory is stolen in place if it exceeds the need by at most this part.
 inline constexpr uint64_t kStealRunParts = 8;
+/// Free chunks that are walked over to find some side by side.
+inline constexpr size_t kChunkSteps = 2048;
 
 /// A stream's user leaves an event behind once this part of what the stream reserves was freed. What is freed
 /// after the last event serves other streams only when they wait for it.
@@ -70,11 +72,23 @@ inline constexpr uint64_t kBurstBetweenNs = 500'000;
 inline constexpr uint64_t kBurstFirstBytes = kGiB;
 inline constexpr uint64_t kBurstBytesPerNs = 100;
 inline constexpr uint64_t kBurstWithinNs = 20'000'000;
-/// The assumed cost of stealing another stream's run, which takes no driver call but leads to others.
+/// The assumed cost of stealing another stream's run where it is: no driver call, but many misses instead of
+/// hits.
 inline constexpr uint64_t kStealRunNs = 100'000;
 /// How long streams that took too much from each other keep apart. What a heap's blocks took is remembered
 /// for one to two times as long.
 inline constexpr uint64_t kApartNs = 60'000'000'000;
+/// Streams that take turns need no more than one of them does. So they keep apart only while what the pool
+/// holds exceeds what was in use at once by at most the first part of it or the second of the device, or, if
+/// they took runs where these are, which costs no driver call, by the least surplus below.
+inline constexpr uint64_t kApartParts = 1;
+inline constexpr uint64_t kLeastApartParts = 100;
+/// Once in that time, what exceeds it by more than this part goes.
+inline constexpr uint64_t kKeptParts = 8;
+/// Windows of that time in which nothing goes because what went before was created again: at most so many.
+inline constexpr uint32_t kLongestPause = 63;
+/// Surplus that a pool may have in any case, for rest.
+inline constexpr uint64_t kLeastSurplus = 64 * kMiB;
 /// A heap is entitled to what its blocks took plus this part.
 inline constexpr uint64_t kEntitledParts = 16;
 /// The part of memory moved while time is overspent that may be created instead.

@@ -290,11 +290,24 @@ TEST_F(SurplusRoom, IsDueOnceAWindow) {
 
 TEST_F(SurplusRoom, KeepsStreamsApartOnceTheyTookTooMuch) {
   const uint64_t now = metered->raw().now_ns();
-  EXPECT_FALSE(surplus->keeps_apart(now));
+  EXPECT_FALSE(surplus->keeps_apart(kMiB, now));
   for (uint64_t spent = 0; spent < policy::kBurstBetweenNs; spent += policy::kStealRunNs)
     surplus->stole_run(now);
-  EXPECT_TRUE(surplus->keeps_apart(now));
-  EXPECT_FALSE(surplus->keeps_apart(now + policy::kApartNs));
+  EXPECT_TRUE(surplus->keeps_apart(kMiB, now));
+  EXPECT_FALSE(surplus->keeps_apart(kMiB, now + policy::kApartNs));
+}
+
+TEST_F(SurplusRoom, KeepsStreamsApartOnlyWhileThatTakesLittle) {
+  constexpr uint64_t kAtOnce = kGiB;
+  surplus->note_use(heap(), kAtOnce);
+  const uint64_t now = metered->raw().now_ns();
+  for (uint64_t spent = 0; spent < policy::kBurstBetweenNs; spent += policy::kStealRunNs)
+    surplus->stole_run(now);
+  EXPECT_TRUE(surplus->keeps_apart(kAtOnce + policy::kLeastSurplus, now));
+  EXPECT_FALSE(surplus->keeps_apart(kAtOnce + policy::kLeastSurplus + 1, now));
+  surplus->moved(kGiB, 0, 2 * policy::kBurstBetweenNs);
+  EXPECT_TRUE(surplus->keeps_apart(2 * kAtOnce, now)) << "moves cost more";
+  EXPECT_FALSE(surplus->keeps_apart(2 * kAtOnce + 1, now));
 }
 
 // ---- captures

@@ -18,7 +18,11 @@ class ChunkSource final : public Source {
   void settle() noexcept override;
   void lower() noexcept override;
   void end(Lock& lock) override;
-  uint64_t largest_run(uint64_t need) const noexcept override { return need + need / policy::kStealRunParts; }
+  /// As large as the chunk that a growth would move there instead.
+  uint64_t largest_run(uint64_t need) const noexcept override {
+    const uint64_t chunk = 2 * floor_power_of_two(std::max(need, kGranule) - 1);
+    return std::max(need + need / policy::kStealRunParts, std::min(chunk, policy::kMaxChunk));
+  }
 
  private:
   Status back_with_new(StreamHeap& heap, Region* region, const Gap& gap, uint64_t size);

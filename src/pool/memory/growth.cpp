@@ -29,7 +29,7 @@ Growth::Growth(PoolState& pool, Addresses& addresses, const Request& request, bo
   const uint64_t now = pool_.device.raw().now_ns();
   if (pool_.surplus.has_room(bytes_)) {
     creates_ = pool_.surplus.prefers_creating(bytes_, now);
-    apart_ = pool_.surplus.keeps_apart(now);
+    apart_ = pool_.surplus.keeps_apart(bytes_, now);
   }
   const uint64_t before = pool_.device.nanoseconds();
   unmap_passed(pool_);

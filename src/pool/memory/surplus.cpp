@@ -7,21 +7,47 @@
 namespace gpupool::internal {
 
 void Surplus::note_use(StreamHeap& heap, uint64_t bytes) noexcept {
-  const uint64_t now = device_.raw().now_ns();
-  if (now - window_ >= policy::kApartNs) {
-    window_ = now;
-    is_due_ = true;
-    most_used_ = 0;
-    for (const auto& state : streams_.all()) {
-      for (StreamHeap& each : state->heaps) {
-        each.next_window();
-        most_used_ += each.most_used();
-      }
-    }
-  }
+  begin_window();
+  const uint64_t free = std::min(ledger_.used(), space_.free_chunks.bytes());
+  at_once_now_ = std::max(at_once_now_, ledger_.used() - free + bytes);
   const uint64_t before = heap.most_used();
   heap.note_use(bytes);
   most_used_ += heap.most_used() - before;
+}
+
+/// Begins a new window of time if the last one is over.
+void Surplus::begin_window() noexcept {
+  const uint64_t now = device_.raw().now_ns();
+  if (now - window_ < policy::kApartNs) return;
+  window_ = now;
+  // Where nothing was noted, nothing has changed.
+  if (at_once_now_ != 0) at_once_before_ = std::exchange(at_once_now_, 0);
+  most_used_ = 0;
+  for (const auto& state : streams_.all()) {
+    for (StreamHeap& each : state->heaps) {
+      each.next_window();
+      most_used_ += each.most_used();
+    }
+  }
+  if (ledger_.used() >= taken_back_) {
+    pause_ = std::min(2 * pause_ + 1, policy::kLongestPause);
+  } else {
+    pause_ = 0;
+  }
+  taken_back_ = ~uint64_t{0};
+  if (paused_ != 0) --paused_;
+  is_due_ = paused_ == 0;
+}
+
+bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
+  const bool after_moves = governor_.keeps_apart(now);
+  const bool in_place = governor_.keeps_apart_in_place(now);
+  if (options_.slack > 0) return after_moves || in_place;
+  const uint64_t most = at_once();
+  const uint64_t would_hold = ledger_.used() + bytes;
+  return (after_moves && would_hold <= most + std::max(most / policy::kApartParts,
+                                                       device_.info().total / policy::kLeastApartParts)) ||
+         (in_place && would_hold <= most + policy::kLeastSurplus);
 }
 
 bool Surplus::prefers_creating(uint64_t bytes, uint64_t now) noexcept {
@@ -60,11 +86,22 @@ void Surplus::moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noe
 }
 
 bool Surplus::is_due() noexcept {
+  begin_window();
   return std::exchange(is_due_, false);
 }
 
+void Surplus::gave_back(uint64_t before) noexcept {
+  const uint64_t after = ledger_.used();
+  if (after >= before) return;
+  taken_back_ = after + (before - after) / 2;
+  paused_ = pause_;
+}
+
 uint64_t Surplus::kept() const noexcept {
-  return std::max(most_used_ + most_used_ / policy::kEntitledParts, counters_.peak_all().live.allocated);
+  const uint64_t entitled = most_used_ + most_used_ / policy::kEntitledParts;
+  return std::max(
+      std::min(entitled, at_once() + std::max(at_once() / policy::kKeptParts, policy::kLeastSurplus)),
+      counters_.peak_all().live.allocated);
 }
 
 }  // namespace gpupool::internal

@@ -3,6 +3,7 @@
 // much of it to keep.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/counters.hpp"
@@ -35,8 +36,9 @@ class Surplus {
   /// Whether new memory should serve a request though free memory could be moved: within the slack that the
   /// user allows, or if the governor can afford it.
   bool prefers_creating(uint64_t bytes, uint64_t now) noexcept;
-  /// Whether a stream takes from another only what that one is not entitled to.
-  bool keeps_apart(uint64_t now) const noexcept { return governor_.keeps_apart(now); }
+  /// Whether a stream takes from another only what that one is not entitled to, and creates `bytes` if that
+  /// is not enough: after too many moves, while the pool holds little more than was in use at once.
+  bool keeps_apart(uint64_t bytes, uint64_t now) const noexcept;
   bool is_within_slack(uint64_t bytes) const noexcept;
   /// Whether there is room for memory that the pool could do without: within the slack that the user allows,
   /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.
@@ -47,14 +49,22 @@ class Surplus {
   void created(uint64_t bytes) noexcept { governor_.created(bytes); }
   /// Counts bytes that came from other streams, and from elsewhere in the same one, and how long that took.
   void moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept;
-  void stole_run(uint64_t now) noexcept { governor_.moved_between(policy::kStealRunNs, ledger_.used(), now); }
 
-  /// True once after each window of time. What is reserved beyond kept() is then to be released.
+  void stole_run(uint64_t now) noexcept { governor_.stole_run(now); }
+
+  /// True once after each window of time; after fewer of them if what went was soon created again. What is
+  /// reserved beyond kept() is then to be released.
   bool is_due() noexcept;
+  /// Some of the `before` bytes were released.
+  void gave_back(uint64_t before) noexcept;
   /// What streams are entitled to, or the live peak if that is more.
   uint64_t kept() const noexcept;
 
  private:
+  void begin_window() noexcept;
+  /// The most that was in use at one moment, not long ago.
+  uint64_t at_once() const noexcept { return std::max(at_once_now_, at_once_before_); }
+
   const PoolOptions& options_;
   MeteredDevice& device_;
   const Ledger& ledger_;
@@ -62,9 +72,14 @@ class Surplus {
   const Streams& streams_;
   const Counters& counters_;
   Governor governor_;
-  uint64_t most_used_ = 0;  // by the blocks of each heap, summed
-  uint64_t window_;         // when the window of time for measuring it began
+  uint64_t most_used_ = 0;       // by the blocks of each heap, summed
+  uint64_t at_once_now_ = 0;     // the most at one moment: in this window of time,
+  uint64_t at_once_before_ = 0;  // and in the one before
+  uint64_t window_;              // when the window of time for measuring it began
   bool is_due_ = false;
+  uint64_t taken_back_ = ~uint64_t{0};  // if so much is reserved when the window ends, what went came back
+  uint32_t pause_ = 0;                  // windows to leave out after a release, as often as that has happened
+  uint32_t paused_ = 0;                 // windows still to leave out
 };
 
 }  // namespace gpupool::internal
