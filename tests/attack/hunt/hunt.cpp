@@ -61,6 +61,7 @@ void print(const Finding& finding) {
               to_line(finding.pattern).c_str());
   if (finding.law == kFaults) std::printf("  # %s", finding.figures.words.data());
   std::printf("\n");
+  std::fflush(stdout);
 }
 
 void print_all(const Pattern& pattern) {
@@ -97,15 +98,22 @@ void write_trace(const Pattern& pattern, const std::string& file) {
 
 void search(const Options& options) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
-  Search search(options.seed, measure);
-  while (search.tried() < options.patterns && Clock::now() < end) search.try_one();
+  const Clock::time_point begin = Clock::now();
+  const auto has_time = [&] { return Clock::now() - begin < std::chrono::duration<double>(options.seconds); };
+  Clock::duration shrinking{};
+  Search search(options.seed, measure, print);
+  while (search.tried() < options.patterns && has_time()) {
+    search.try_one();
+    const Clock::time_point now = Clock::now();
+    if (shrinking < (now - begin) / 2 && search.shrink_one()) shrinking += Clock::now() - now;
+  }
   std::printf("%llu patterns tried, from seed %llu\n", static_cast<unsigned long long>(search.tried()),
               static_cast<unsigned long long>(options.seed));
   for (size_t i = 0; i < kLawCount; ++i) {
     std::printf("%-12s broken by %llu\n", laws()[i].name,
                 static_cast<unsigned long long>(search.broken()[i]));
   }
+  std::printf("the worst of each kind:\n");
   for (const Finding& finding : search.findings()) print(finding);
 }
 

@@ -30,30 +30,35 @@ bool has_long_frees(const Pattern& pattern) {
 const LawText kTexts[] = {
     {"misses", "of each malloc",
      [](const Pattern& pattern) {
-       return pattern.sizes == 0 || has_long_frees(pattern) || pattern.limit != 0 ? kAnything : 0.25;
+       const bool is_alone = pattern.threads == 1 || pattern.sizes == 0;
+       return is_alone || has_long_frees(pattern) || pattern.limit != 0 ? kAnything : 0.25;
      },
-     "sizes that repeat are in the thread's cache; a quarter is left to sizes whose places collide. In rest,"
-     " a miss is also a block that was freed to a cache and drained from it"},
-    {"driver_calls", "of each malloc",
+     "threads that miss wait for each other; a quarter is left to sizes whose places collide. In rest, a "
+     "miss is"
+     " also a block that was freed to a cache and drained from it. One thread's misses are judged by their "
+     "time"},
+    {"driver_calls", "of each malloc, beyond a thousandth of the time",
      [](const Pattern& pattern) {
-       return pattern.sizes == 0 || !has_room(pattern) || pattern.slack == kTight ? kAnything : 0.01;
+       return pattern.sizes == 0 || !has_room(pattern) || pattern.slack == kTight || pattern.gap < 50
+                  ? kAnything
+                  : 0.01;
      },
      "what repeats, and has room, comes to rest within eight periods"},
     {"driver_time", "of the time",
      [](const Pattern& pattern) {
-       return pattern.slack == kTight ? kAnything : has_room(pattern) ? 0.02 : 0.1;
+       if (pattern.slack == kTight || pattern.gap < 50) return kAnything;
+       return has_room(pattern) ? 0.02 : 0.1;
      },
-     "moving memory may take a thousandth of the time, and some more while a pattern's time is short; near a"
-     " limit, a tenth is what a program still bears"},
-    {"reserved", "of what best fit needs",
+     "moving memory may take a thousandth of the time, and some milliseconds more in all; near a limit, a "
+     "tenth is what a program still bears"},
+    {"reserved", "of what best fit needs, and a granule",
      [](const Pattern& pattern) { return pattern.limit != 0 ? kAnything : 2.0; },
      "streams that keep apart have what each needs beside what another has left, but not once for each "
      "stream"},
     {"locks", "of each call",
-     [](const Pattern& pattern) {
-       return pattern.sizes == 0 || has_long_frees(pattern) || pattern.limit != 0 ? kAnything : 1.0;
-     },
-     "a cached call takes no mutex; one for each call is what a pool without caches takes"},
+     [](const Pattern& pattern) { return has_long_frees(pattern) || pattern.limit != 0 ? 2.0 : 0.6; },
+     "a malloc that misses takes one, and the free of its block none; frees that take the long way take "
+     "theirs"},
     {"mean_ns", "of each call", [](const Pattern&) { return kHasTime ? 1500.0 : kAnything; },
      "a miss without a driver call, and the free before it, take some hundred nanoseconds"},
     {"cached_ns", "of each call, if none misses",

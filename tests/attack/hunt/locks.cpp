@@ -16,7 +16,17 @@ uint64_t hunt::locks_taken() {
   return taken.load(std::memory_order_relaxed);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+
+bool hunt::counts_locks() {
+  return false;
+}
+
+#else
+
+bool hunt::counts_locks() {
+  return true;
+}
 
 namespace {
 

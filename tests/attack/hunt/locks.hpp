@@ -8,5 +8,6 @@ namespace hunt {
 
 /// 0 for ever where a sanitizer has functions of its own.
 uint64_t locks_taken();
+bool counts_locks();
 
 }  // namespace hunt

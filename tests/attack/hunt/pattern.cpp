@@ -13,9 +13,11 @@ namespace {
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
 constexpr int64_t kGiB = 1024 * kMiB;
-/// Mallocs in a period, so that a pattern is played in a fraction of a second. Threads hand over at each.
+/// Mallocs in a period, so that a pattern is played in a tenth of a second; and those of many threads, which
+/// hand over at each turn.
 constexpr int64_t kMostSteps = 20'000;
-constexpr int64_t kMostHandovers = 2'000;
+constexpr int64_t kMostStepsOfThreads = 6'000;
+constexpr int64_t kMostTurns = 800;
 
 const Field kFields[] = {
     {"seed", &Pattern::seed, 0, INT64_MAX, {1, 2, 3, 4, 5, 6, 7, 8}, {}},
@@ -44,7 +46,7 @@ const Field kFields[] = {
     {"slack", &Pattern::slack, 0, 2, {0, 0, 0, 0, 1, 2}, {"usual", "tight", "tenth"}},
     {"sample", &Pattern::sample, 0, 1, {0, 0, 0, 1}, {}},
     {"debug", &Pattern::debug, 0, 2, {0, 0, 0, 0, 0, 0, 0, 1, 2}, {"none", "guard", "quarantine"}},
-    {"gap", &Pattern::gap, 0, 1'000'000, {1, 10, 50, 50, 1000, 20'000}, {}},
+    {"gap", &Pattern::gap, 0, 1'000'000, {50, 50, 50, 200, 1000, 20'000}, {}},
 };
 
 int64_t any_of(const std::vector<int64_t>& values, Random& random) {
@@ -82,7 +84,9 @@ std::span<const Field> fields() {
 Pattern made_sound(Pattern pattern, uint64_t bytes) {
   if (pattern.own != 0) pattern.streams = std::max(pattern.streams, pattern.threads);
   pattern.high = std::max(pattern.low, pattern.high);
-  const int64_t most = (pattern.threads == 1 ? kMostSteps : kMostHandovers * pattern.turn) / pattern.threads;
+  const int64_t most = pattern.threads == 1
+                           ? kMostSteps
+                           : std::min(kMostStepsOfThreads, kMostTurns * pattern.turn) / pattern.threads;
   pattern.live = std::min(pattern.live, std::max<int64_t>(1, most));
   pattern.steps = std::clamp(pattern.steps, pattern.live, std::max(pattern.live, most));
   if (pattern.other != 0) pattern.steps = std::max(pattern.steps, pattern.live + 1);

@@ -138,7 +138,9 @@ Counts Pools::counts() const {
       sum.driver_calls += call.count;
       sum.driver_ns += call.nanoseconds;
     }
+    sum.all_calls += driver.event_record.count + driver.query.count + driver.stream_wait.count;
   }
+  sum.all_calls += sum.driver_calls;
   return sum;
 }
 

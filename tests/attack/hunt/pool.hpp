@@ -16,8 +16,10 @@ namespace hunt {
 struct Counts {
   uint64_t hits = 0;
   uint64_t misses = 0;
+  /// Those that move memory or wait, and their time; and of all kinds.
   uint64_t driver_calls = 0;
   uint64_t driver_ns = 0;
+  uint64_t all_calls = 0;
   uint64_t reserved_bytes = 0;
 };
 

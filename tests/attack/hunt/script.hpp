@@ -19,6 +19,8 @@ struct Step {
   uint16_t stream = 0;
   uint32_t slot = 0;   // where the block's address is kept
   uint64_t bytes = 0;  // of the block; nanoseconds of work and advance
+
+  bool operator==(const Step&) const = default;
 };
 
 class Script {

@@ -2,8 +2,11 @@
 // Looks for patterns that break a law, and makes them short.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attack/hunt/laws.hpp"
@@ -27,10 +30,16 @@ std::string kind_of(const Finding& finding);
 
 class Search {
  public:
-  Search(uint64_t seed, Measure measure) : random_(seed), measure_(std::move(measure)) {}
+  using Tell = std::function<void(const Finding&)>;
 
-  /// Tries one pattern: any, or one like the worst so far.
+  /// Tells of each finding as soon as it is kept.
+  Search(uint64_t seed, Measure measure, Tell tell)
+      : random_(seed), measure_(std::move(measure)), tell_(std::move(tell)) {}
+
+  /// Tries one pattern: any, or one like those found so far.
   void try_one();
+  /// Shrinks one of what was found, if anything is left: it takes as long as trying a hundred.
+  bool shrink_one();
 
   uint64_t tried() const { return tried_; }
   /// Shrunk; of each kind the worst, and the worst of each law first.
@@ -39,14 +48,14 @@ class Search {
   const std::array<uint64_t, kLawCount>& broken() const { return broken_; }
 
  private:
-  void keep(const Finding& finding);
-
   Random random_;
   Measure measure_;
+  Tell tell_;
   uint64_t tried_ = 0;
   std::array<uint64_t, kLawCount> broken_{};
-  std::vector<Finding> worst_;  // as they were drawn, one for each law at most
-  std::vector<Finding> kept_;
+  std::array<uint64_t, kLawCount> turns_{};  // of shrinking
+  std::map<std::string, Finding> found_;     // as they were drawn, the worst of each kind
+  std::map<std::string, Finding> kept_;      // shrunk
 };
 
 }  // namespace hunt
