@@ -53,7 +53,8 @@ cudart=$(find "$cuda"/lib64/ "${torch:-/nonexistent}"/../nvidia -name 'libcudart
 build() { # build NAME SOURCE FLAGS...
   local name=$1 source=$2
   shift 2
-  g++ -std=c++20 -O2 -w -I"$root/src" -I"$bench/harness" -I"$bench" "$source" "$root/src/cli/measure/workers.cpp" "$@" \
+  g++ -std=c++20 -O2 -w -I"$root/src" -I"$bench/harness" -I"$bench" -I"$root/tests" "$source" \
+    "$root/src/cli/measure/workers.cpp" "$root"/tests/attack/hunt/{pattern,player,script}.cpp "$@" \
     -lpthread -ldl -o "$work/$name" 2>"$out/build_$name.log" && rm "$out/build_$name.log"
 }
 build_cuda() { # the same for what uses the CUDA runtime

@@ -40,6 +40,9 @@ class BestFit : public Allocator {
 
   uint64_t malloc(int pool, uint64_t bytes, int stream) override;
   void free(int pool, uint64_t address, uint64_t bytes, int stream) override;
+  /// What a graph frees stays its own until another is captured.
+  void begin_capture(int stream) override;
+  void end_capture(int stream) override;
   uint64_t reserved_bytes() const override;
 
  private:
@@ -52,6 +55,8 @@ class BestFit : public Allocator {
   static void take(Arena& arena, std::map<uint64_t, uint64_t>::iterator range);
 
   std::vector<Arena> arenas_;
+  bool is_capturing_ = false;
+  std::vector<std::pair<uint64_t, uint64_t>> of_graph_;  // in the first arena: addresses and sizes
 };
 
 }  // namespace hunt

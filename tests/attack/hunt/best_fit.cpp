@@ -39,7 +39,22 @@ uint64_t BestFit::malloc(int pool, uint64_t bytes, int /*stream*/) {
 }
 
 void BestFit::free(int pool, uint64_t address, uint64_t bytes, int /*stream*/) {
-  put(arenas_[static_cast<size_t>(pool)], address, round_up(bytes, kUnit));
+  bytes = round_up(bytes, kUnit);
+  if (is_capturing_) {
+    of_graph_.emplace_back(address, bytes);
+  } else {
+    put(arenas_[static_cast<size_t>(pool)], address, bytes);
+  }
+}
+
+void BestFit::begin_capture(int /*stream*/) {
+  for (const auto& [address, bytes] : of_graph_) put(arenas_.front(), address, bytes);
+  of_graph_.clear();
+  is_capturing_ = true;
+}
+
+void BestFit::end_capture(int /*stream*/) {
+  is_capturing_ = false;
 }
 
 uint64_t BestFit::reserved_bytes() const {

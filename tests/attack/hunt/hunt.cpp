@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches by hand:
-//
-//   hunt [--seed N] [--patterns N] [--seconds S]     draws patterns, and prints those that break a law,
-//   shrunk hunt --pattern 'key=value ...'                   prints what one costs, and the laws that it
-//   breaks hunt --shrink LAW --pattern 'key=value ...'      shrinks it hunt --trace FILE --pattern 'key=value
-//   ...'      writes three periods of it as a trace, for `gpupool replay`
-//                                                    and tests/bench
+// The searcher, by hand.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,19 +16,33 @@
 namespace hunt {
 namespace {
 
+constexpr const char* kUsage =
+    "usage: hunt [--seed N] [--patterns N] [--seconds S]   draws patterns, prints those that break a law, "
+    "shrunk\n"
+    "       hunt --list [--seed N] --patterns N            prints patterns, for peers to play\n"
+    "       hunt --pattern 'KEY=VALUE ...'                 prints what one costs, and which laws it breaks\n"
+    "       hunt --pattern ... --shrink LAW                shrinks it\n"
+    "       hunt --pattern ... --trace FILE                writes three periods as a trace, for gpupool "
+    "replay\n";
+
 struct Options {
   uint64_t seed = 1;
-  uint64_t patterns = UINT64_MAX;
+  uint64_t patterns = UINT32_MAX;
   double seconds = 60;
   std::string pattern;
   std::string law;
   std::string trace;
+  bool is_list = false;
 };
 
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
+    if (name == "--list") {
+      options.is_list = true;
+      continue;
+    }
     if (++i == argc) throw std::invalid_argument(name + " needs a value");
     const std::string value = argv[i];
     if (name == "--seed") {
@@ -96,6 +104,12 @@ void write_trace(const Pattern& pattern, const std::string& file) {
   if (!out.flush()) throw std::runtime_error(file + " cannot be written");
 }
 
+void list(const Options& options) {
+  Random random(options.seed);
+  for (uint64_t i = 0; i < options.patterns; ++i)
+    std::printf("%s\n", to_line(draw(random, kMostLive)).c_str());
+}
+
 void search(const Options& options) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
@@ -119,6 +133,7 @@ void search(const Options& options) {
 
 void run(const Options& options) {
   unsetenv("GPUPOOL_SAMPLE");
+  if (options.is_list) return list(options);
   if (options.pattern.empty()) return search(options);
   const Pattern pattern = from_line(options.pattern);
   if (!options.trace.empty()) return write_trace(pattern, options.trace);
@@ -132,9 +147,12 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   try {
     hunt::run(hunt::parse(argc, argv));
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "hunt: %s\n%s", error.what(), hunt::kUsage);
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hunt: %s\n", error.what());
-    return 2;
+    return 1;
   }
   return 0;
 }

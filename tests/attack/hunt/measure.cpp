@@ -13,6 +13,7 @@
 
 #include "attack/hunt/player.hpp"
 #include "attack/hunt/pool.hpp"
+#include "attack/hunt/times.hpp"
 
 namespace hunt {
 namespace {
@@ -125,25 +126,6 @@ Figures measure_here(const Pattern& pattern) {
 }
 
 }  // namespace
-
-void Times::add(const std::vector<uint32_t>& nanoseconds) {
-  if (least_.size() != nanoseconds.size()) least_.assign(nanoseconds.size(), UINT32_MAX);
-  for (size_t i = 0; i < least_.size(); ++i) least_[i] = std::min(least_[i], nanoseconds[i]);
-}
-
-double Times::mean_ns() const {
-  uint64_t sum = 0;
-  uint64_t calls = 0;
-  for (const uint32_t each : least_) {
-    sum += each;
-    calls += each != 0 ? 1 : 0;
-  }
-  return ratio(sum, calls);
-}
-
-double Times::longest_ns() const {
-  return least_.empty() ? 0 : *std::max_element(least_.begin(), least_.end());
-}
 
 Figures measure(const Pattern& pattern) {
   int ends[2];

@@ -14,16 +14,4 @@ inline constexpr uint64_t kMostLive = uint64_t{64} << 30;
 /// In a process of its own, on the simulated device: if that process ends or hangs, that is a fault.
 Figures measure(const Pattern& pattern);
 
-/// How long each call takes in rest: of what a step took in each of the periods measured, the least counts,
-/// because they do the same, and what else happens on the machine only lengthens them.
-class Times {
- public:
-  void add(const std::vector<uint32_t>& nanoseconds);
-  double mean_ns() const;
-  double longest_ns() const;
-
- private:
-  std::vector<uint32_t> least_;
-};
-
 }  // namespace hunt

@@ -178,10 +178,18 @@ uint64_t live_peak(const Pattern& pattern) {
   Script script(pattern);
   std::vector<uint64_t> live(static_cast<size_t>(pattern.pools));
   uint64_t peak = 0;
+  uint64_t of_graph = 0;
+  bool is_capturing = false;
   for (int period = 0; period < 3; ++period) {
     for (const Step& step : script.next_period()) {
-      if (step.kind == Kind::malloc) peak = std::max(peak, live[step.pool] += round_up(step.bytes, 512));
-      if (step.kind == Kind::free) live[step.pool] -= round_up(step.bytes, 512);
+      const uint64_t bytes = round_up(step.bytes, 512);
+      if (step.kind == Kind::malloc) peak = std::max(peak, live[step.pool] += bytes);
+      if (step.kind == Kind::free && is_capturing) of_graph += bytes;
+      if (step.kind == Kind::free && !is_capturing) live[step.pool] -= bytes;
+      if (step.kind == Kind::begin_capture) live[0] -= std::exchange(of_graph, 0);
+      if (step.kind == Kind::begin_capture || step.kind == Kind::end_capture) {
+        is_capturing = step.kind == Kind::begin_capture;
+      }
     }
   }
   return peak;

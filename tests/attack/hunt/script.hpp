@@ -66,7 +66,8 @@ class Script {
   uint64_t period_ = 0;
 };
 
-/// The most that is live at a time in one of the pools, in the first periods.
+/// The most that is live at a time in one of the pools, in the first periods. What a graph used is live until
+/// another is captured.
 uint64_t live_peak(const Pattern& pattern);
 
 }  // namespace hunt
