@@ -19,9 +19,8 @@ FIGURES = {"mean_ns": 100, "longest_ns": 20_000, "reserved_bytes": 64 << 20, "fa
 def read(path):
     """The lines about patterns, as {pattern: {peer: line}}."""
     with open(path, encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file if line.strip()]
-    if len(lines) == 1 and isinstance(lines[0], list):
-        lines = lines[0]
+        text = file.read()
+    lines = json.loads(text) if text.startswith("[") else map(json.loads, text.splitlines())
     patterns = {}
     for line in lines:
         if "pattern" in line:

@@ -8,8 +8,8 @@ namespace hunt {
 
 inline constexpr int kPeriodsToRest = 8;
 inline constexpr int kPeriodsMeasured = 4;
-/// What may be live at a time: half of what the simulated device has.
-inline constexpr uint64_t kMostLive = uint64_t{64} << 30;
+/// What may be live at a time: a quarter of what the simulated device has.
+inline constexpr uint64_t kMostLive = uint64_t{32} << 30;
 
 /// In a process of its own, on the simulated device: if that process ends or hangs, that is a fault.
 Figures measure(const Pattern& pattern);

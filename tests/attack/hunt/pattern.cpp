@@ -18,6 +18,9 @@ constexpr int64_t kGiB = 1024 * kMiB;
 constexpr int64_t kMostSteps = 20'000;
 constexpr int64_t kMostStepsOfThreads = 6'000;
 constexpr int64_t kMostTurns = 800;
+/// So many times what may be live is allocated in a period at most, because each chunk of it may take some
+/// calls of the simulated driver.
+constexpr int64_t kMostTimes = 32;
 
 const Field kFields[] = {
     {"seed", &Pattern::seed, 0, INT64_MAX, {1, 2, 3, 4, 5, 6, 7, 8}, {}},
@@ -92,7 +95,7 @@ Pattern made_sound(Pattern pattern, uint64_t bytes) {
   if (pattern.other != 0) pattern.steps = std::max(pattern.steps, pattern.live + 1);
   pattern.turn = std::min(pattern.turn, pattern.steps);
   if (pattern.threads == 1) pattern.elsewhere = 0, pattern.turn = 1;
-  int64_t factor = pattern.threads * pattern.live;
+  int64_t factor = std::max(pattern.threads * pattern.live, pattern.threads * pattern.steps / kMostTimes);
   for (int64_t phase = 1; phase < pattern.phases; ++phase) factor *= 3;
   factor *= 1 + 2 * pattern.other;
   const auto room = static_cast<int64_t>(bytes) / factor;
