@@ -15,8 +15,14 @@ namespace {
 
 constexpr int kDrawn = 150;
 constexpr uint64_t kSeed = 1;
-/// What other work on the machine, or another compiler, may change of a figure.
-constexpr double kTolerance = 1.5;
+/// Counts are exact, but a change that has nothing to do with a pattern may move them a little. Times are the
+/// machine's: what is mended takes less than half of what it may, and what fails may take longer elsewhere.
+double tolerance(Law law) {
+  return is_time(law) ? 5 : 1.25;
+}
+double mended_at(Law law) {
+  return is_time(law) ? 0.5 : 1;
+}
 
 const std::vector<Kept>& kept() {
   static const std::vector<Kept> all = read_kept(HUNT_KEPT);
@@ -37,9 +43,9 @@ TEST(Kept, WhatFailsStill) {
     if (each.state != State::fails || std::isinf(laws()[each.law].bound(each.pattern))) continue;
     const Figures figures = measure(each.pattern);
     const double figure = figures.values[each.law];
-    EXPECT_GT(excess(each.law, each.pattern, figures), 1)
+    EXPECT_GT(excess(each.law, each.pattern, figures), mended_at(each.law))
         << each.line << "\nholds now, with " << figure << ": make it \"holds\" in kept.txt";
-    EXPECT_LE(figure, each.figure * kTolerance) << each.line << "\nis worse than it was";
+    EXPECT_LE(figure, each.figure * tolerance(each.law)) << each.line << "\nis worse than it was";
   }
 }
 

@@ -43,6 +43,11 @@ std::span<const LawText> laws();
 /// Throws std::invalid_argument.
 Law law_named(const std::string& name);
 
+/// By the host's clock, and not by counts.
+inline bool is_time(Law law) {
+  return law == kMean || law == kCached || law == kLongest;
+}
+
 /// By how many times a pattern's figure is more than it may be; at most 1: the law holds.
 double excess(Law law, const Pattern& pattern, const Figures& figures);
 
