@@ -39,14 +39,14 @@ const LawText kTexts[] = {
      "time"},
     {"driver_calls", "of each malloc, beyond a thousandth of the time",
      [](const Pattern& pattern) {
-       return pattern.sizes == 0 || !has_room(pattern) || pattern.slack == kTight || pattern.gap < 50
+       return pattern.sizes == 0 || !has_room(pattern) || pattern.slack != kUsual || pattern.gap < 50
                   ? kAnything
                   : 0.01;
      },
-     "what repeats, and has room, comes to rest within eight periods"},
+     "what repeats, and has room, comes to rest within eight periods; a slack asks for moves instead"},
     {"driver_time", "of the time",
      [](const Pattern& pattern) {
-       if (pattern.slack == kTight || pattern.gap < 50) return kAnything;
+       if (pattern.slack != kUsual || pattern.gap < 50) return kAnything;
        return has_room(pattern) ? 0.02 : 0.1;
      },
      "moving memory may take a thousandth of the time, and some milliseconds more in all; near a limit, a "

@@ -67,7 +67,7 @@ Figures measure_here(const Pattern& pattern) {
   Script script(pattern);
   Pools pools(pattern, GPUPOOL_BACKEND_SIM, limit_bytes(pattern));
   Player player(pools, static_cast<size_t>(pattern.threads), script.slots());
-  for (int period = 0; period < kPeriodsToRest; ++period) player.play(script.next_period());
+  for (int64_t period = 0; period < pattern.rest; ++period) player.play(script.next_period());
 
   const Counts before = pools.counts();
   const uint64_t mallocs_before = player.mallocs();
@@ -114,7 +114,7 @@ Figures measure_here(const Pattern& pattern) {
 }
 
 [[noreturn]] void measure_for(int pipe, const Pattern& pattern) {
-  alarm(kSeconds);
+  alarm(kSeconds + static_cast<unsigned>(pattern.rest));
   Figures figures;
   try {
     figures = measure_here(pattern);

@@ -6,7 +6,6 @@
 
 namespace hunt {
 
-inline constexpr int kPeriodsToRest = 8;
 inline constexpr int kPeriodsMeasured = 4;
 /// What may be live at a time: a quarter of what the simulated device has.
 inline constexpr uint64_t kMostLive = uint64_t{32} << 30;

@@ -50,6 +50,7 @@ const Field kFields[] = {
     {"sample", &Pattern::sample, 0, 1, {0, 0, 0, 1}, {}},
     {"debug", &Pattern::debug, 0, 2, {0, 0, 0, 0, 0, 0, 0, 1, 2}, {"none", "guard", "quarantine"}},
     {"gap", &Pattern::gap, 0, 1'000'000, {50, 50, 50, 200, 1000, 20'000}, {}},
+    {"rest", &Pattern::rest, 1, 1'000'000, {8}, {}},
 };
 
 int64_t any_of(const std::vector<int64_t>& values, Random& random) {

@@ -51,6 +51,7 @@ struct Pattern {
   int64_t sample = 0;  // 1: as densely as is usual
   int64_t debug = kNoDebug;
   int64_t gap = 50;  // milliseconds of a period
+  int64_t rest = 8;  // periods in which it should have come to rest
 
   bool operator==(const Pattern&) const = default;
 };
