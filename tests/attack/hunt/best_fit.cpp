@@ -2,17 +2,12 @@
 #include <iterator>
 
 #include "attack/hunt/allocator.hpp"
+#include "attack/hunt/bytes.hpp"
 
 namespace hunt {
 namespace {
 
-constexpr uint64_t kUnit = 512;
-constexpr uint64_t kGranule = uint64_t{2} << 20;
 constexpr uint64_t kStart = kGranule;  // so that no address is 0
-
-uint64_t round_up(uint64_t bytes, uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

@@ -119,7 +119,7 @@ void search(const Options& options) {
   while (search.tried() < options.patterns && has_time()) {
     search.try_one();
     const Clock::time_point now = Clock::now();
-    if (shrinking < (now - begin) / 2 && search.shrink_one()) shrinking += Clock::now() - now;
+    if (shrinking < (now - begin) / 3 && search.shrink_one()) shrinking += Clock::now() - now;
   }
   std::printf("%llu patterns tried, from seed %llu\n", static_cast<unsigned long long>(search.tried()),
               static_cast<unsigned long long>(options.seed));

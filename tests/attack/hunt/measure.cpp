@@ -11,6 +11,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "attack/hunt/bytes.hpp"
 #include "attack/hunt/player.hpp"
 #include "attack/hunt/pool.hpp"
 #include "attack/hunt/times.hpp"
@@ -18,8 +19,7 @@
 namespace hunt {
 namespace {
 
-constexpr uint64_t kGranule = uint64_t{2} << 20;
-constexpr uint64_t kQuarantine64 = uint64_t{64} << 20;
+constexpr uint64_t kQuarantine64 = 64 * kMiB;
 /// The policy allows moving memory this part of the time, for ever.
 constexpr double kTimeForMoving = 0.001;
 constexpr unsigned kSeconds = 60;

@@ -15,8 +15,6 @@
 namespace hunt {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
 TEST(Pattern, ComesBackFromItsLine) {
   Random random(3);
   for (int i = 0; i < 1000; ++i) {

@@ -10,9 +10,6 @@
 namespace hunt {
 namespace {
 
-constexpr int64_t kKiB = 1024;
-constexpr int64_t kMiB = 1024 * kKiB;
-constexpr int64_t kGiB = 1024 * kMiB;
 /// Mallocs in a period, so that a pattern is played in a tenth of a second; and those of many threads, which
 /// hand over at each turn.
 constexpr int64_t kMostSteps = 20'000;
@@ -22,6 +19,8 @@ constexpr int64_t kMostTurns = 800;
 /// calls of the simulated driver.
 constexpr int64_t kMostTimes = 32;
 
+constexpr int64_t kMostSize = int64_t{64} << 30;
+
 const Field kFields[] = {
     {"seed", &Pattern::seed, 0, INT64_MAX, {1, 2, 3, 4, 5, 6, 7, 8}, {}},
     {"threads", &Pattern::threads, 1, 64, {1, 1, 1, 1, 2, 3, 4, 8, 16}, {}},
@@ -29,9 +28,9 @@ const Field kFields[] = {
     {"own", &Pattern::own, 0, 1, {0, 1}, {}},
     {"route", &Pattern::route, 0, 3, {0, 1, 2, 3}, {"fixed", "block", "batch", "any"}},
     {"sizes", &Pattern::sizes, 0, 4096, {0, 1, 1, 2, 2, 3, 5, 8, 12, 20, 64, 500}, {}},
-    {"low", &Pattern::low, 1, kGiB * 64, {}, {}},
-    {"high", &Pattern::high, 1, kGiB * 64, {}, {}},
-    {"unit", &Pattern::unit, 1, kGiB, {512, 512, 4096, 256 * kKiB, 2 * kMiB}, {}},
+    {"low", &Pattern::low, 1, kMostSize, {}, {}},
+    {"high", &Pattern::high, 1, kMostSize, {}, {}},
+    {"unit", &Pattern::unit, 1, kMostSize, {512, 512, 4096, 256 << 10, 2 << 20}, {}},
     {"pick", &Pattern::pick, 0, 1, {0, 1}, {"turn", "any"}},
     {"live", &Pattern::live, 1, 1'000'000, {1, 1, 2, 3, 8, 20, 64, 300, 2000, 20'000}, {}},
     {"order", &Pattern::order, 0, 4, {0, 1, 2, 3, 4}, {"oldest", "any", "batch", "stack", "shuffled"}},

@@ -8,7 +8,7 @@ namespace hunt {
 
 Player::Player(Allocator& allocator, size_t threads, size_t slots)
     : allocator_(allocator), addresses_(slots) {
-  for (size_t i = 0; i < threads; ++i) turns_.push_back(std::make_unique<Turn>(0));
+  for (size_t i = 0; i < threads; ++i) turns_.push_back(std::make_unique<Turn>());
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { run(i); });
 }
 

@@ -3,10 +3,11 @@
 // that threads can do to each other happens in the same order on any machine.
 #pragma once
 
+#include <semaphore.h>
+
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -34,7 +35,21 @@ class Player {
   uint64_t locks() const { return locks_; }
 
  private:
-  using Turn = std::binary_semaphore;
+  /// POSIX's semaphore: that of libstdc++ 12 may sleep for ever (its bug 104928).
+  class Turn {
+   public:
+    Turn() { sem_init(&semaphore_, 0, 0); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() { sem_destroy(&semaphore_); }
+    void release() { sem_post(&semaphore_); }
+    void acquire() {
+      while (sem_wait(&semaphore_) != 0) continue;  // a signal came
+    }
+
+   private:
+    sem_t semaphore_;
+  };
 
   void run(size_t thread);
   void do_steps(size_t thread);
@@ -51,7 +66,7 @@ class Player {
   uint64_t locks_ = 0;
   std::exception_ptr thrown_;
   // Whose turn it is: whoever waits here sees all that those before it did.
-  Turn done_{0};
+  Turn done_;
   std::vector<std::unique_ptr<Turn>> turns_;
   std::vector<std::jthread> threads_;
 };

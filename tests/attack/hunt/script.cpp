@@ -5,15 +5,12 @@
 #include <cmath>
 #include <utility>
 
+#include "attack/hunt/bytes.hpp"
+
 namespace hunt {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kMillisecond = 1'000'000;
-
-uint64_t round_up(uint64_t bytes, uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 /// The size at `place`, from 0 to 1, between the least and the greatest.
 uint64_t size_at(const Pattern& pattern, double place) {
@@ -182,7 +179,7 @@ uint64_t live_peak(const Pattern& pattern) {
   bool is_capturing = false;
   for (int period = 0; period < 3; ++period) {
     for (const Step& step : script.next_period()) {
-      const uint64_t bytes = round_up(step.bytes, 512);
+      const uint64_t bytes = round_up(step.bytes, kUnit);
       if (step.kind == Kind::malloc) peak = std::max(peak, live[step.pool] += bytes);
       if (step.kind == Kind::free && is_capturing) of_graph += bytes;
       if (step.kind == Kind::free && !is_capturing) live[step.pool] -= bytes;

@@ -11,7 +11,7 @@ namespace hunt {
 namespace {
 
 /// More gains little.
-constexpr int kShrinkTries = 150;
+constexpr int kShrinkTries = 100;
 
 double excess_of(const Finding& finding) {
   return excess(finding.law, finding.pattern, finding.figures);
@@ -118,6 +118,7 @@ bool Search::shrink_one() {
 
 std::vector<Finding> Search::findings() const {
   std::vector<Finding> sorted;
+  sorted.reserve(kept_.size());
   for (const auto& [kind, finding] : kept_) sorted.push_back(finding);
   std::sort(sorted.begin(), sorted.end(), [](const Finding& a, const Finding& b) {
     return std::pair(a.law, -excess_of(a)) < std::pair(b.law, -excess_of(b));
