@@ -5,8 +5,9 @@
 #   tests/bench/compare_gpu.sh OUT [PART...]
 #
 # Writes OUT/results.json, OUT/table.md and OUT/*.svg; README.md says what is in them. The parts are bench, latency,
-# replay, capped, timed, find_cap and busy; all of them by default. The environment may set
+# replay, capped, timed, find_cap, busy and patterns; all of them by default. The environment may set
 #   PEERS         which of them, such as "gpupool cuda_async" (default: all that are installed)
+#   PATTERNS      a file of patterns for the part of that name (default: those of tests/attack/hunt/kept.txt)
 #   TRACES        names of traces (default: the recorded and the generated ones)
 #   SECONDS_EACH  how long one peer may replay one trace (default 2; gpupool always makes its 50 passes)
 #   GPUPOOL_PREFIX  an installation of gpupool (default: what build/release holds)
@@ -14,11 +15,11 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bench=$root/tests/bench
-[ $# -ge 1 ] || { sed -n '3,14s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '3,15s/^# \{0,1\}//p' "$0"; exit 2; }
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 shift
-parts=${*:-bench latency replay capped timed find_cap busy}
+parts=${*:-bench latency replay capped timed find_cap busy patterns}
 python=${PYTHON:-python3}
 cuda=${CUDA_HOME:-/usr/local/cuda}
 seconds=${SECONDS_EACH:-2}
@@ -53,7 +54,8 @@ cudart=$(find "$cuda"/lib64/ "${torch:-/nonexistent}"/../nvidia -name 'libcudart
 build() { # build NAME SOURCE FLAGS...
   local name=$1 source=$2
   shift 2
-  g++ -std=c++20 -O2 -w -I"$root/src" -I"$bench/harness" -I"$bench" "$source" "$root/src/cli/measure/workers.cpp" "$@" \
+  g++ -std=c++20 -O2 -w -I"$root/src" -I"$bench/harness" -I"$bench" -I"$root/tests" "$source" \
+    "$root/src/cli/measure/workers.cpp" "$root"/tests/attack/hunt/{pattern,player,script}.cpp "$@" \
     -lpthread -ldl -o "$work/$name" 2>"$out/build_$name.log" && rm "$out/build_$name.log"
 }
 build_cuda() { # the same for what uses the CUDA runtime
@@ -129,6 +131,10 @@ for name in ${TRACES:-${recorded[*]} $(cd "$work/generated" && ls | sed 's/\.tra
   traces+=("$work/$name.trace")
 done
 
+# In kept.txt, other words stand before the first key of a line, and behind the last.
+sed -E 's/#.*//; s/^(holds|fails|drawn) +[a-z_]+ +([0-9.]+ +)?//' \
+  "${PATTERNS:-$root/tests/attack/hunt/kept.txt}" | { grep = || true; } >"$work/patterns.txt"
+
 # ---- the parts
 
 gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
@@ -153,6 +159,7 @@ for name in $peers; do
   if wants timed && [ $name != cupy ]; then
     peer $name replay --passes 2 --seconds "$seconds" --timed "${traces[@]}"
   fi
+  if wants patterns && [ $name != cupy ]; then peer $name patterns "$work/patterns.txt"; fi
 done
 if wants find_cap && wants_peer gpupool; then
   say "smallest caps of gpupool"

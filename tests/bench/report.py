@@ -46,6 +46,8 @@ class Results:
             self.versions[peer] = line["version"]
         elif "busy" in line:
             self.busy[line["busy"], line["pools"], line["cap_over_live"]] = line
+        elif "pattern" in line:
+            pass  # slower.py compares them
         elif line.get("case") == "latency":
             self.latency[peer, line["live_blocks"]] = line
         elif "case" in line:

@@ -25,6 +25,7 @@
 
 #include "cases.hpp"
 #include "json.hpp"
+#include "patterns.hpp"
 #include "replay.hpp"
 
 namespace gpupool_bench {
@@ -43,6 +44,7 @@ constexpr const char* kUsage =
     "usage: PEER bench [--threads N,N...] [--live N,N...] [--seconds S]\n"
     "       PEER latency [--seconds S]\n"
     "       PEER replay [--passes N] [--seconds S] [--cap X|auto] [--timed] TRACE...\n"
+    "       PEER patterns [--seconds S] FILE...\n"
     "A trace is plain text. --cap auto: 1.02 times the live peak, and 1.05 below 4 GB.\n";
 
 template <class Number>
@@ -179,6 +181,14 @@ void run_replay(const Options& options) {
 }
 
 template <class Peer>
+void run_patterns(const Options& options) {
+  for (const std::string& file : options.files) {
+    for (const hunt::Pattern& pattern : load_patterns(file))
+      run_pattern<Peer>(pattern, std::min(options.replay.seconds, 10.0));
+  }
+}
+
+template <class Peer>
 int bench_main(int argc, char** argv) {
   try {
     const Options options = parse(argc, argv);
@@ -188,6 +198,8 @@ int bench_main(int argc, char** argv) {
       run_latency<Peer>(options);
     } else if (options.command == "replay") {
       run_replay<Peer>(options);
+    } else if (options.command == "patterns") {
+      run_patterns<Peer>(options);
     } else if (options.command == "version") {
       JsonLine().text("peer", Peer::label()).text("version", Peer::version()).print();
     } else {
