@@ -24,6 +24,7 @@ struct Checkpoint::Functions {
   unsigned (*cuInit)(unsigned) = nullptr;
   unsigned (*cuDriverGetVersion)(int*) = nullptr;
   unsigned (*cuGetErrorName)(unsigned, const char**) = nullptr;
+// A declaration has no brackets to spare: NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define GPUPOOL_MEMBER(name, arguments) unsigned(*name) arguments = nullptr;
   GPUPOOL_CHECKPOINT_FUNCTIONS(GPUPOOL_MEMBER)
 #undef GPUPOOL_MEMBER

@@ -11,8 +11,7 @@ namespace gpupool::inject {
 using CUdevice = int;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 
-inline constexpr int CUDA_SUCCESS = 0;
-inline constexpr int CUDA_ERROR_NOT_INITIALIZED = 3;
+enum : int { CUDA_SUCCESS = 0, CUDA_ERROR_NOT_INITIALIZED = 3 };
 inline constexpr int CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115;
 inline constexpr unsigned CU_MEM_ALLOCATION_TYPE_PINNED = 1;
 inline constexpr unsigned CU_MEM_LOCATION_TYPE_DEVICE = 1;

@@ -19,6 +19,7 @@ namespace gpupool::inject {
 namespace {
 
 struct Driver {
+// A declaration has no brackets to spare: NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define GPUPOOL_MEMBER(name, arguments) int(*name) arguments = nullptr;
   GPUPOOL_INJECT_FUNCTIONS(GPUPOOL_MEMBER)
 #undef GPUPOOL_MEMBER
@@ -117,6 +118,7 @@ void work(const Driver& driver, const Wishes& wishes) {
 }  // namespace
 }  // namespace gpupool::inject
 
+// The driver's name for it: NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   using namespace gpupool::inject;
   Wishes wishes;
