@@ -18,6 +18,10 @@ if(GPUPOOL_BUILD_KOKKOS)
   list(APPEND installed_targets gpupool_kokkos)
   install(TARGETS gpupool_kokkos DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
+if(TARGET gpupool_inject)  # not a library to link with: gpupool run names its file
+  list(APPEND installed_targets gpupool_inject)
+  install(TARGETS gpupool_inject DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpupool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 install(EXPORT gpupoolTargets NAMESPACE gpupool:: DESTINATION ${config_dir})

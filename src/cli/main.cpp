@@ -54,6 +54,7 @@ struct Group {
 const Group kGroups[] = {
     {"See what is there", {add_info, add_top, add_share}},
     {"Measure a pool", {add_replay, add_bench}},
+    {"Run any CUDA program", {add_run}},
     {"Record a program", {add_record, add_salvage}},
     {"Read a recording", {add_report, add_leaks, add_advise, add_why, add_export, add_import}},
     {"Ask a running process", {add_snapshot, add_trim, add_sleep, add_wake}},

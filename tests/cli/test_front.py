@@ -111,7 +111,7 @@ class Front(CommandTest):
                     2,
                     "",
                     f"gpupool: there is no command '{word}'; there are info, top, share, replay, bench, "
-                    "record, salvage, report, leaks, advise, why, export, import, snapshot, trim, sleep, wake\n",
+                    "run, record, salvage, report, leaks, advise, why, export, import, snapshot, trim, sleep, wake\n",
                 ),
             )
 

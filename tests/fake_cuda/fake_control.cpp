@@ -2,6 +2,7 @@
 // The stand-in driver: what every call begins with, and the controls.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 
@@ -15,8 +16,16 @@ constinit thread_local ThreadState thread_state = {};
 
 namespace {
 
+// In place of a code: the process is killed there, or does not come back.
+constexpr auto kKill = static_cast<CUresult>(100000);
+constexpr auto kHang = static_cast<CUresult>(100001);
+
+CUresult code_of(const std::string& text) {
+  return text == "kill" ? kKill : text == "hang" ? kHang : static_cast<CUresult>(std::stoul(text));
+}
+
 /// FAKE_CUDA_FAIL in the environment, for programs that have no controls: "FUNCTION:OCCURRENCE=CODE,...", as
-/// for the control `fail`.
+/// for the control `fail`, or "kill" or "hang" in place of the code.
 void read_failures(State& state) {
   const char* const text = std::getenv("FAKE_CUDA_FAIL");
   std::istringstream entries(text != nullptr ? text : "");
@@ -24,8 +33,8 @@ void read_failures(State& state) {
     const size_t colon = entry.find(':');
     const size_t equals = entry.find('=');
     if (colon == std::string::npos || equals == std::string::npos) std::abort();  // a test's own mistake
-    state.failures.push_back({entry.substr(0, colon), std::stoull(entry.substr(colon + 1)), 0,
-                              static_cast<CUresult>(std::stoul(entry.substr(equals + 1)))});
+    state.failures.push_back(
+        {entry.substr(0, colon), std::stoull(entry.substr(colon + 1)), 0, code_of(entry.substr(equals + 1))});
   }
 }
 
@@ -61,6 +70,7 @@ void set_defaults(State& state) {
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1},
+        {static_cast<CUdevice_attribute>(115), 1},  // memory pools
     };
     for (int peer = 0; peer < kDeviceCount; ++peer) state.peer_access[device][peer] = device != peer;
   }
@@ -93,12 +103,20 @@ CUresult Call::begin(const char* function, unsigned needs) {
     ++late_calls;
     return CUDA_ERROR_NOT_INITIALIZED;
   }
+  is_counted_ = enter_driver();
   lock_ = std::unique_lock(driver.mutex);
   ++driver.calls[function];
-  if (const CUresult code = scripted_failure(driver, function); code != CUDA_SUCCESS) return code;
+  const CUresult code = scripted_failure(driver, function);
+  if (code == kKill) (void)kill(getpid(), SIGKILL);
+  while (code == kHang) (void)pause();
+  if (code != CUDA_SUCCESS) return code;
   if ((needs & kNoCapture) != 0 && unsafe_refused(driver)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if ((needs & kContext) != 0 && current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return CUDA_SUCCESS;
+}
+
+Call::~Call() {
+  if (is_counted_) leave_driver();
 }
 
 void end_of(State& driver, Context& context) {

@@ -8,7 +8,8 @@
 // legacy default stream does not wait for other streams.
 //
 // FAKE_CUDA_FAIL in the environment makes calls fail from the start, for programs that have no controls:
-// "cuDevicePrimaryCtxRetain:1=46,cuMemCreate:0=801" (function, occurrence, code), as for the control `fail`.
+// "cuDevicePrimaryCtxRetain:1=46,cuMemCreate:0=801" (function, occurrence, code), as for the control `fail`;
+// in place of the code, "kill" ends the process there, and "hang" has it wait for ever.
 //
 // Programs load it because GPUPOOL_LIBCUDA names it; tests then reach these controls through fake_cuda().
 #pragma once

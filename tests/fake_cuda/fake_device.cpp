@@ -66,13 +66,14 @@ extern "C" {
 CUresult cuInit(unsigned flags) {
   FAKE_CALL(kNothing);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (state().init_hook != nullptr) {
-    call.lock().unlock();
-    state().init_hook();
-    call.lock().lock();
-  }
+  const bool is_first = state().process == 0;
+  call.lock().unlock();
+  if (state().init_hook != nullptr) state().init_hook();
+  if (is_first) inject_library();
+  call.lock().lock();
   if (state().process == 0) {
     state().process = getpid();
+    show_process();
     std::atexit([] { torn_down = true; });
   }
   return CUDA_SUCCESS;
@@ -99,6 +100,7 @@ CUresult cuGetErrorString(CUresult code, const char** text) {
 
 CUresult cuDeviceGetCount(int* count) {
   FAKE_CALL(kNothing);
+  if (state().process == 0) return CUDA_ERROR_NOT_INITIALIZED;
   *count = kDeviceCount;
   return CUDA_SUCCESS;
 }

@@ -185,16 +185,29 @@ class Call {
   Call(const char* function, unsigned needs);
   CUresult result() const { return result_; }
   std::unique_lock<std::mutex>& lock() { return lock_; }
+  ~Call();
 
  private:
   CUresult begin(const char* function, unsigned needs);
   std::unique_lock<std::mutex> lock_;
+  bool is_counted_ = false;
   CUresult result_;
 };
 
 #define FAKE_CALL(needs)            \
   fake::Call call(__func__, needs); \
   if (call.result() != CUDA_SUCCESS) return call.result()
+
+/// Lets other processes lock this one, from cuInit on; whether the call that follows is counted as under way,
+/// once the process is not locked; and the end of one that is.
+void show_process();
+bool enter_driver();
+void leave_driver();
+
+/// Loads what CUDA_INJECTION64_PATH names, and calls it.
+void inject_library();
+/// What the driver's memory pools do whenever a stream is waited for.
+void release_beyond_thresholds();
 
 /// Ends a context with all that belongs to it, once its streams have done their work.
 void end_of(State& driver, Context& context);

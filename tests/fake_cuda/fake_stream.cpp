@@ -207,6 +207,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   FakeStream* stream = nullptr;
   if (const CUresult result = use_idle_stream(handle, stream); result != CUDA_SUCCESS) return result;
   state().progress.wait(call.lock(), [&] { return stream->tasks.empty(); });
+  release_beyond_thresholds();
   return CUDA_SUCCESS;
 }
 

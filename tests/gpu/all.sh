@@ -81,13 +81,14 @@ if [ -z "${GPUPOOL_DEBUG:-}" ]; then
   step sanitizer tests test_sanitizer.py
 fi
 step sleep tests test_sleep.py
+step run "$python" tests/gpu/run_cases.py
 if [ -n "${PYTORCH_TESTS:-}" ]; then
   step pytorch "$python" tests/gpu/run_pytorch_tests.py --native-results "$folder/native.json" "$PYTORCH_TESTS"
 fi
 
 echo "== summary ($(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | xargs), logs in ${folder#"$root"/})"
 printf '%s\n' "${summary[@]}"
-for log in "$folder"/{torch,ipc,multi_gpu,others,top,debug,sanitizer,sleep,pytorch}.log; do
+for log in "$folder"/{torch,ipc,multi_gpu,others,top,debug,sanitizer,sleep,run,pytorch}.log; do
   [ -f "$log" ] && grep -hE '^(FAILED|ERROR)|^ +NEW:' "$log" | cut -c1-160
 done
 exit $((failures > 0))

@@ -25,6 +25,7 @@ Command add_leaks(CLI::App& app);
 Command add_record(CLI::App& app);
 Command add_replay(CLI::App& app);
 Command add_report(CLI::App& app);
+Command add_run(CLI::App& app);
 Command add_salvage(CLI::App& app);
 Command add_share(CLI::App& app);
 Command add_sleep(CLI::App& app);

@@ -12,6 +12,7 @@
 #include "cli/base/size.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
+#include "cli/commands/whole.hpp"
 #include "cli/processes/control.hpp"
 #include "cli/processes/control_snapshot.hpp"
 
@@ -23,7 +24,7 @@ struct ControlOptions {
   uint64_t pid = 0;
   uint64_t pool = 0;  // 0: see tag
   std::string tag;    // "": all pools
-  double wait = 60;   // seconds
+  double wait = 0;    // seconds; 0: as said below
   bool json = false;
   std::string keep;     // trim: bytes of each pool; "": nothing free
   bool report = false;  // snapshot
@@ -34,7 +35,14 @@ struct ControlOptions {
   std::string bytes;           // sleep: what to give back; "": all
   bool retain_backup = false;  // wake
   double timeout = 0;          // seconds
+  bool whole = false;          // sleep and wake
+  std::string who;             // a number, or with it a name
+  std::string gpu;             // all on it; "": see who
 };
+
+constexpr double kWait = 60;
+// The driver copies some 2 GiB in a second.
+constexpr double kWholeWait = 600;
 
 constexpr const char* kTrimAbout =
     "Make a process give free memory of its pools back\n\n"
@@ -67,7 +75,11 @@ constexpr const char* kSleepAbout =
     "gpupool wake. Nothing may use the memory meanwhile, so the program must be idle. It\n"
     "must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n"
     "With --bytes the pools stay awake, and give back only so much: cached memory, and then\n"
-    "blocks, those of the lowest priority first, then the idlest.\n";
+    "blocks, those of the lowest priority first, then the idlest.\n"
+    "With --whole any program that uses CUDA sleeps, with or without gpupool: its pools first, and then\n"
+    "the driver (570 or later) takes the rest, contexts and graphs too. It cannot save what NCCL, "
+    "multicast,\n"
+    "IPC or managed memory share.\n";
 
 constexpr const char* kSleepExamples =
     "All pools fall asleep, or none does. Work that is under way on the device is waited for.\n"
@@ -76,22 +88,35 @@ constexpr const char* kSleepExamples =
     "  gpupool sleep 4711\n"
     "  gpupool sleep 4711 --tag kv_cache --drop\n"
     "  gpupool sleep 4711 --tag weights --bytes 6GiB\n"
+    "  gpupool sleep llama-server --whole\n"
+    "  gpupool sleep --whole --all-of-device 0\n"
     "  gpupool wake 4711";
 
 constexpr const char* kWakeAbout =
     "Bring back the memory of a process's pools, where it was\n\n"
     "Asks a running process to wake its pools: memory comes back to the same addresses,\n"
-    "with what was saved. It must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n";
+    "with what was saved. It must be one of yours, with GPUPOOL_CONTROL=1 in its environment.\n"
+    "With --whole the driver first brings back a process that slept as a whole, from whatever step it was\n"
+    "left at.\n";
 
 constexpr const char* kWakeExamples =
     "Examples:\n"
     "  gpupool wake 4711 --timeout 30\n"
-    "  gpupool wake 4711 --tag weights";
+    "  gpupool wake 4711 --tag weights\n"
+    "  gpupool wake 4711 --whole";
 
 CLI::App* add_control(CLI::App& app, const char* name, const char* about, const char* examples,
                       ControlOptions& options) {
   CLI::App* const command = app.add_subcommand(name, about)->footer(examples);
-  command->add_option("PID", options.pid, "The process")->required()->check(is_positive())->option_text(" ");
+  const bool can_be_whole = examples == kSleepExamples || examples == kWakeExamples;
+  if (can_be_whole) {
+    command->add_option("PID", options.who, "The process; with --whole also by its name")->option_text(" ");
+  } else {
+    command->add_option("PID", options.pid, "The process")
+        ->required()
+        ->check(is_positive())
+        ->option_text(" ");
+  }
   CLI::Option* const tag =
       command->add_option("--tag", options.tag, "Only pools of this name")
           ->check([](const std::string& text) { return std::string(text.empty() ? "a tag has a name" : ""); })
@@ -102,12 +127,17 @@ CLI::App* add_control(CLI::App& app, const char* name, const char* about, const 
       ->option_text("N");
   command->add_option("--wait", options.wait, "How long to wait for the answer")
       ->check(between(0.01, 86400.0))
-      ->option_text("S [60]");
+      ->option_text(can_be_whole ? "S [60; 600 with --whole]" : "S [60]");
   return command;
 }
 
 void add_json(CLI::App& command, ControlOptions& options) {
   command.add_flag("--json", options.json, "Print JSON for programs, one object and nothing else");
+}
+
+CLI::Option* add_whole(CLI::App& command, ControlOptions& options) {
+  return command.add_flag("--whole", options.whole,
+                          "The whole process, by the driver, once its pools are done");
 }
 
 ControlRequest request_of(ControlCommand which, const ControlOptions& options) {
@@ -131,7 +161,7 @@ ControlRequest request_of(ControlCommand which, const ControlOptions& options) {
 /// Asks, and throws if it was not done.
 ControlReply carry_out(ControlCommand which, const ControlOptions& options) {
   const ControlRequest request = request_of(which, options);
-  Control process(options.pid, options.wait);
+  Control process(options.pid, options.wait != 0 ? options.wait : kWait);
   ControlReply reply = process.ask(request);
   if (reply.message.empty()) return reply;
   const std::string words = fmt::format("process {}: {}", options.pid, reply.message);
@@ -182,6 +212,18 @@ std::string words_of(ControlCommand which, const ControlRequest& request, const 
   return text + contents_text(reply, sleeps ? "saved" : "restored", sleeps ? "dropped" : "lost");
 }
 
+/// Of sleep and wake. Sets the number of a process that is not put to sleep as a whole.
+void check_who(ControlOptions& options) {
+  if (options.who.empty() == options.gpu.empty()) {
+    throw InputError(options.gpu.empty() ? "PID is required"
+                                         : "either PID or --all-of-device says which processes, not both");
+  }
+  if (options.whole) return;
+  const std::string wrong = is_positive()(options.who);
+  if (!wrong.empty()) throw InputError("PID: " + wrong + "; a name needs --whole");
+  options.pid = number_of(options.who);
+}
+
 int run_command(ControlCommand which, const char* name, const ControlOptions& options) {
   const ControlReply reply = carry_out(which, options);
   if (!options.json) {
@@ -203,6 +245,18 @@ int run_command(ControlCommand which, const char* name, const ControlOptions& op
   object["seconds"] = reply.seconds;
   print_json(object);
   return 0;
+}
+
+int run_sleep_or_wake(ControlCommand which, const char* name, ControlOptions& options) {
+  check_who(options);
+  if (!options.whole) return run_command(which, name, options);
+  WholeOptions whole;
+  whole.who = options.who;
+  whole.gpu = options.gpu;
+  whole.pools = request_of(which, options);
+  whole.limit = options.wait != 0 ? options.wait : kWholeWait;
+  whole.json = options.json;
+  return run_whole(whole);
 }
 
 int run_snapshot(const ControlOptions& options) {
@@ -241,11 +295,17 @@ Command add_sleep(CLI::App& app) {
   CLI::Option* const hold =
       command->add_flag("--hold-mallocs", options->hold_mallocs,
                         "Let mallocs of the process wait for the wake; else they fail with ASLEEP");
-  command->add_option("--bytes", options->bytes, "What to give back, while the pools stay awake")
-      ->excludes(hold)
-      ->option_text("BYTES [all]");
+  CLI::Option* const bytes =
+      command->add_option("--bytes", options->bytes, "What to give back, while the pools stay awake")
+          ->excludes(hold)
+          ->option_text("BYTES [all]");
+  CLI::Option* const whole = add_whole(*command, *options)->excludes(bytes);
+  command
+      ->add_option("--all-of-device", options->gpu, "All processes of yours on this GPU, as NVML numbers it")
+      ->needs(whole)
+      ->option_text("N|GPU-...");
   add_json(*command, *options);
-  return {command, [options] { return run_command(ControlCommand::sleep, "sleep", *options); }};
+  return {command, [options] { return run_sleep_or_wake(ControlCommand::sleep, "sleep", *options); }};
 }
 
 Command add_wake(CLI::App& app) {
@@ -256,8 +316,9 @@ Command add_wake(CLI::App& app) {
       ->option_text("S [0]");
   command->add_flag("--retain-backup", options->retain_backup,
                     "Keep page-locked memory, which makes the next sleep fast");
+  (void)add_whole(*command, *options);
   add_json(*command, *options);
-  return {command, [options] { return run_command(ControlCommand::wake, "wake", *options); }};
+  return {command, [options] { return run_sleep_or_wake(ControlCommand::wake, "wake", *options); }};
 }
 
 }  // namespace gpupool::cli

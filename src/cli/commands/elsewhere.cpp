@@ -26,6 +26,10 @@ Command add_record(CLI::App& app) {
   return refused(app, "record", ": set GPUPOOL_RECORD=FILE for the program instead");
 }
 
+Command add_run(CLI::App& app) {
+  return refused(app, "run", ": set the limits of its framework instead");
+}
+
 Command add_share(CLI::App& app) {
   return refused(app, "share");
 }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpupool run: starts a program with settings that keep its GPU memory below a cap, and with a pool of the
+// driver's that keeps it. It becomes the program, so that signals, status and number are the program's own.
+#include <fmt/format.h>
+
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
+#include "cli/base/size.hpp"
+#include "cli/base/utf8.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/run_settings.hpp"
+#include "cli/processes/nvml.hpp"
+#include "cli/processes/program.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+struct RunOptions {
+  std::vector<std::string> program;  // with its arguments
+  std::string cap;                   // "": none
+  std::string group;
+  bool keep = false;
+  bool print = false;
+};
+
+constexpr int kCannotRun = 127;
+// The driver's pools take whole granules of this size.
+constexpr uint64_t kLeastCap = uint64_t{2} << 20;
+
+constexpr const char* kRunAbout =
+    "Run a program whose GPU memory is kept and capped\n\n"
+    "Runs any CUDA program with the settings that its framework has: the limits of CuPy, JAX, vLLM and\n"
+    "SGLang, and growth instead of a preallocation in JAX and TensorFlow. The CUDA driver also loads\n"
+    "libgpupool_inject.so, which makes a capped pool the current one of cudaMallocAsync. What cudaMalloc\n"
+    "gives, contexts and pools that a program makes itself are in no cap but the framework's own.\n"
+    "What was set, and what could not be, is said on standard error.\n";
+
+constexpr const char* kRunExamples =
+    "Examples:\n"
+    "  gpupool run --cap 8GiB -- python train.py\n"
+    "  gpupool run --keep --cap 8GiB -- ./solver\n"
+    "  gpupool run --cap 8GiB --print -- vllm serve MODEL\n"
+    "\n"
+    "Exit status: the program's own; 127 if it cannot be run; 2 bad input.";
+
+uint64_t largest_gpu() {
+  uint64_t most = 0;
+  for (const Gpu& gpu : Nvml().look()) most = std::max(most, gpu.total);
+  return most;
+}
+
+uint64_t cap_of(const RunOptions& options) {
+  if (options.cap.empty()) return 0;
+  const uint64_t cap = parse_bytes(options.cap, "--cap");
+  if (cap < kLeastCap)
+    throw InputError(fmt::format("--cap: {} is less than a pool can have, which is {}", format_bytes(cap),
+                                 format_bytes(kLeastCap)));
+  return cap;
+}
+
+/// What the injected library reads.
+void add_injection(const RunOptions& options, uint64_t cap, RunSettings& settings) {
+  constexpr const char* kVariable = "CUDA_INJECTION64_PATH";
+  const std::string library = find_injected_library();
+  const char* const taken = std::getenv(kVariable);
+  if (taken != nullptr && *taken != '\0' && library != taken)
+    throw InputError(
+        fmt::format("{} is {}, and the driver loads one library only", kVariable, harmless(taken)));
+  settings.variables.emplace_back(kVariable, library);
+  if (cap != 0) settings.variables.emplace_back("GPUPOOL_RUN_CAP", std::to_string(cap));
+  if (options.keep) settings.variables.emplace_back("GPUPOOL_RUN_KEEP", "1");
+  if (!options.group.empty()) settings.variables.emplace_back("GPUPOOL_RUN_SHARE", options.group);
+}
+
+/// Becomes the program, or says why not. A shell is not asked to make sense of a file that is no program.
+int become_program(const RunSettings& settings, const std::string& path) {
+  std::vector<char*> words;
+  words.reserve(settings.words.size() + 1);
+  for (const std::string& word : settings.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  (void)execv(path.c_str(), words.data());
+  say(fmt::format("{} cannot be run: {}", settings.words[0], std::strerror(errno)));
+  return kCannotRun;
+}
+
+int run_program(const RunOptions& options) {
+  const uint64_t cap = cap_of(options);
+  if (options.program.empty()) throw InputError("run takes a program, after --");
+  if (cap == 0 && !options.keep) throw InputError("run takes --cap, --keep or both");
+  RunSettings settings;
+  settings.words = options.program;
+  add_injection(options, cap, settings);
+  if (cap != 0) add_limits(cap, largest_gpu(), settings);
+  for (const std::string& note : settings.notes) say(harmless(note));
+  if (options.print) {
+    for (const auto& [name, value] : settings.variables) fmt::print("{}={}\n", name, value);
+    return 0;
+  }
+  for (const auto& [name, value] : settings.variables) {
+    say(harmless(fmt::format("{}={}", name, value)));
+    (void)setenv(name.c_str(), value.c_str(), 1);
+  }
+  const std::string path = path_of_program(options.program[0]);
+  if (const std::string why = why_out_of_reach(path); !why.empty())
+    say(fmt::format("{} {}", harmless(options.program[0]), why));
+  return become_program(settings, path);
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* const command = app.add_subcommand("run", kRunAbout)->footer(kRunExamples);
+  command->add_option("PROGRAM", options->program, "What to run, after --")->option_text("...");
+  command->add_option("--cap", options->cap, "What it may have on each GPU")->option_text("BYTES [all]");
+  CLI::Option* const keep =
+      command->add_flag("--keep", options->keep,
+                        "Let the driver's pools keep what cudaFreeAsync frees, instead of giving it back");
+  command->add_option("--share", options->group, "Keep only what this group of processes leaves over")
+      ->needs(keep)
+      ->option_text("GROUP");
+  command->add_flag("--print", options->print,
+                    "Print what would be set, one NAME=VALUE a line, and do nothing");
+  return {command, [options] { return run_program(*options); }};
+}
+
+}  // namespace gpupool::cli

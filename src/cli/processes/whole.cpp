@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/processes/whole.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
+#include "cli/base/size.hpp"
+#include "cli/base/utf8.hpp"
+#include "cli/processes/checkpoint.hpp"
+#include "cli/processes/nvml.hpp"
+
+namespace gpupool::cli {
+
+using namespace driver;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string folder_of(uint64_t pid) {
+  return fmt::format("/proc/{}", pid);
+}
+
+/// The user's, and not one that nobody may look into, which looks as if it were root's.
+bool is_own(uint64_t pid) {
+  struct stat about {};
+  return stat(folder_of(pid).c_str(), &about) == 0 && about.st_uid == geteuid();
+}
+
+void check_own(uint64_t pid) {
+  struct stat about {};
+  if (stat(folder_of(pid).c_str(), &about) != 0) throw InputError(fmt::format("there is no process {}", pid));
+  if (about.st_uid != geteuid())
+    throw InputError(fmt::format("process {} belongs to user {}, who alone may put it to sleep and wake it",
+                                 pid, about.st_uid));
+}
+
+std::string name_of(uint64_t pid) {
+  const std::string comm = read_begin(AT_FDCWD, (folder_of(pid) + "/comm").c_str());
+  return comm.substr(0, comm.find('\n'));
+}
+
+bool maps(uint64_t pid, std::string_view part) {
+  std::ifstream file(folder_of(pid) + "/maps");
+  for (std::string line; std::getline(file, line);) {
+    if (line.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+/// Ends only once the process is in one state or the other.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&blocked, number);
+    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+  }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+  ~NoSignals() { (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+std::optional<uint64_t> bytes_on_gpus(uint64_t pid) {
+  std::optional<uint64_t> sum;
+  for (const Gpu& gpu : Nvml().look()) {
+    for (const GpuUser& user : gpu.users) {
+      if (user.pid == pid) sum = sum.value_or(0) + user.bytes;
+    }
+  }
+  return sum;
+}
+
+/// "GPU 0 has 1.2 GiB free, and process 123 (python) 70 GiB".
+std::string holders_text() {
+  std::string text;
+  for (const Gpu& gpu : Nvml().look()) {
+    text += fmt::format("; GPU {} has {} free", gpu.number, format_bytes(gpu.free));
+    for (const GpuUser& user : gpu.users)
+      text += fmt::format(", process {} ({}) has {}", user.pid, harmless(name_of(user.pid)),
+                          format_bytes(user.bytes));
+  }
+  return text;
+}
+
+/// Asks the process's own library. None: it takes no commands, as `why` says.
+std::optional<ControlReply> ask_pools(uint64_t pid, const ControlRequest& request, double limit,
+                                      std::string& why) {
+  try {
+    Control process(pid, limit);
+    return process.ask(request);
+  } catch (const InputError& error) {
+    why = error.what();
+  }
+  return std::nullopt;
+}
+
+/// After a step of the driver has failed: unlocks what is locked, and wakes the pools that slept for it.
+void undo_sleep(Checkpoint& driver, uint64_t pid, const WholeResult& done, double limit) {
+  if (driver.state(pid) == CU_PROCESS_STATE_LOCKED) driver.unlock(pid);
+  if (driver.state(pid) != CU_PROCESS_STATE_RUNNING)
+    throw std::runtime_error(fmt::format("process {} cannot run on: the driver has lost it; end it", pid));
+  if (!done.pools || done.pools->changed_pools == 0) return;
+  ControlRequest wake;
+  wake.command = ControlCommand::wake;
+  std::string why;
+  const std::optional<ControlReply> woken = ask_pools(pid, wake, limit, why);
+  if (woken && !woken->message.empty()) why = woken->message;
+  if (!why.empty()) say(fmt::format("process {} runs, and its pools sleep: {}", pid, why));
+}
+
+/// Restores, again and again while others hold the memory, until the time is over.
+void restore_within(Checkpoint& driver, uint64_t pid, double timeout) {
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  const auto until = Clock::now() + std::chrono::duration<double>(timeout);
+  for (;;) {
+    try {
+      driver.restore(pid);
+      return;
+    } catch (const InputError&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      if (driver.state(pid) != CU_PROCESS_STATE_CHECKPOINTED) throw;
+      if (Clock::now() >= until)
+        throw std::runtime_error(
+            fmt::format("{}; it sleeps on, and can be woken later{}", error.what(), holders_text()));
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
+uint64_t find_own_process(const std::string& who) {
+  if (const uint64_t pid = number_of(who); pid != 0) return pid;
+  std::vector<std::string> found;
+  const Folder all(opendir("/proc"));
+  while (const dirent* entry = all != nullptr ? readdir(all.get()) : nullptr) {
+    const uint64_t pid = number_of(entry->d_name);
+    if (pid != 0 && static_cast<pid_t>(pid) != getpid() && is_own(pid) && name_of(pid) == who)
+      found.emplace_back(entry->d_name);
+  }
+  if (found.empty()) throw InputError(fmt::format("no process of yours is called \"{}\"", harmless(who)));
+  if (found.size() > 1)
+    throw InputError(fmt::format("\"{}\" are several processes: {}; name one by its number", harmless(who),
+                                 list_first(found, 5, ", ")));
+  return number_of(found[0]);
+}
+
+std::vector<uint64_t> own_processes_on(const std::string& gpu) {
+  std::vector<uint64_t> pids;
+  const std::vector<Gpu> all = Nvml().look();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Gpu& each) {
+    return each.id == gpu || std::to_string(each.number) == gpu;
+  });
+  if (found == all.end())
+    throw InputError(fmt::format("NVML knows no GPU \"{}\": name one as nvidia-smi -L does", harmless(gpu)));
+  for (const GpuUser& user : found->users) {
+    if (is_own(user.pid)) pids.push_back(user.pid);
+  }
+  return pids;
+}
+
+void say_limits(uint64_t pid) {
+  say("a checkpoint saves no NCCL connections, multicast, nor memory shared by IPC or managed");
+  if (maps(pid, "libnccl.so"))
+    say(fmt::format("process {} has NCCL loaded: if it has communicators, it may not survive", pid));
+}
+
+WholeResult sleep_whole(uint64_t pid, const ControlRequest& pools, double limit) {
+  check_own(pid);
+  Checkpoint driver(limit);
+  WholeResult done;
+  const CUprocessState before = driver.state(pid);
+  if (before == CU_PROCESS_STATE_CHECKPOINTED) return done;
+  if (before == CU_PROCESS_STATE_LOCKED)
+    throw InputError(fmt::format(
+        "process {} is locked: a command is at it, or was killed; gpupool wake {} --whole ends that", pid,
+        pid));
+  if (before == CU_PROCESS_STATE_FAILED)
+    throw InputError(fmt::format("process {} has failed in an earlier checkpoint: end it", pid));
+  done.gpu_bytes = bytes_on_gpus(pid);
+  const NoSignals wait;
+  done.pools = ask_pools(pid, pools, limit, done.why_no_pools);
+  try {
+    driver.lock(pid);
+    driver.save(pid);
+  } catch (const std::exception&) {
+    undo_sleep(driver, pid, done, limit);
+    throw;
+  }
+  done.changed = true;
+  return done;
+}
+
+WholeResult wake_whole(uint64_t pid, const ControlRequest& pools, double limit, double timeout) {
+  check_own(pid);
+  Checkpoint driver(limit);
+  WholeResult done;
+  const NoSignals wait;
+  CUprocessState state = driver.state(pid);
+  if (state == CU_PROCESS_STATE_FAILED)
+    throw std::runtime_error(fmt::format("process {} has failed in a checkpoint, and cannot run on", pid));
+  done.changed = state != CU_PROCESS_STATE_RUNNING;
+  if (state == CU_PROCESS_STATE_CHECKPOINTED) restore_within(driver, pid, timeout);
+  if (done.changed) driver.unlock(pid);
+  done.pools = ask_pools(pid, pools, limit, done.why_no_pools);
+  return done;
+}
+
+}  // namespace gpupool::cli

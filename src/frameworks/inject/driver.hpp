@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's memory pools, as far as this library uses them, under its own names. Results are numbers, 0 if
+// all went well. tests/device/run_header_check.cpp compares every line with a real cuda.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupool::inject {
+
+using CUdevice = int;
+using CUmemoryPool = struct CUmemPoolHandle_st*;
+
+enum : int { CUDA_SUCCESS = 0, CUDA_ERROR_NOT_INITIALIZED = 3 };
+inline constexpr int CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115;
+inline constexpr unsigned CU_MEM_ALLOCATION_TYPE_PINNED = 1;
+inline constexpr unsigned CU_MEM_LOCATION_TYPE_DEVICE = 1;
+
+enum CUmemPool_attribute : unsigned {
+  CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+  CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+  CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+};
+
+struct CUmemPoolProps {
+  unsigned allocType;
+  unsigned handleTypes;
+  struct {
+    unsigned type;
+    int id;
+  } location;
+  void* win32SecurityAttributes;
+  size_t maxSize;  // 0: the driver's choice. Since CUDA 12.2; an older driver refuses any other value
+  unsigned short usage;
+  unsigned char reserved[54];
+};
+
+}  // namespace gpupool::inject
+
+/// Every function in use, by its exported name, with its arguments.
+#define GPUPOOL_INJECT_FUNCTIONS(X)                                    \
+  X(cuDeviceGetCount, (int*))                                          \
+  X(cuDeviceGetAttribute, (int*, int, CUdevice))                       \
+  X(cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))              \
+  X(cuDeviceSetMemPool, (CUdevice, CUmemoryPool))                      \
+  X(cuMemPoolCreate, (CUmemoryPool*, const CUmemPoolProps*))           \
+  X(cuMemPoolDestroy, (CUmemoryPool))                                  \
+  X(cuMemPoolSetAttribute, (CUmemoryPool, CUmemPool_attribute, void*)) \
+  X(cuMemPoolTrimTo, (CUmemoryPool, size_t))
