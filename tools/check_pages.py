@@ -48,7 +48,14 @@ PLACEHOLDER = re.compile(r"\b(NAME|ECOSYSTEM|FOLDER|VERSION|v?X\.Y\.Z|X)\b")
 ELSEWHERE = {
     "docs/ci.md": {"test_memory.py"},
     "docs/packages.md": {"libgpupool-0.2.0.tar.gz"},
-    "docs/pytorch.md": {"test_cuda_multigpu.py"},
+    "docs/pytorch.md": {
+        "test_cuda_multigpu.py",
+        "test_cuda_sanitizer.py",
+        "test_cuda_trace.py",
+        "nn/test_dropout.py",
+        "test_multiprocessing.py",
+        "inductor/test_cudagraph_trees.py",
+    },
     "docs/sleep.md": {"test_cumem.py", "test_release_memory_occupation.py"},
     # Metrics, whose names are put together.
     "docs/watch.md": {"gpupool_limit_bytes", "gpupool_mallocs_total", "gpupool_steals_total"},
