@@ -53,7 +53,8 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
 bool Surplus::prefers_creating(uint64_t bytes, uint64_t now) noexcept {
   if (space_.free_chunks.bytes() == 0) return false;
   if (options_.slack > 0) return true;
-  return ledger_.used() + bytes <= most_used_ + most_used_ / policy::kSurplusParts &&
+  return ledger_.used() + bytes <=
+             most_used_ + std::max(most_used_ / policy::kSurplusParts, policy::kLeastSurplus) &&
          governor_.affords(bytes, now);
 }
 
