@@ -119,11 +119,13 @@ bool Heap::find_run(uint64_t size, Window& run) const noexcept {
     // A hole can share chunks with blocks only at its ends.
     const Region& region = *hole->region;
     Window found{hole->region, 0, 0};
-    for_chunks(region, hole->address, hole->end(), [&](const Chunk* chunk) {
-      if (chunk->users != 0 || found.end - found.start >= size) return;
+    for (Address at = hole->address; at < hole->end() && found.end - found.start < size;) {
+      const Chunk* chunk = region.chunk_at(region.is_segment ? 0 : region.page_of(at));
+      at = chunk->end();
+      if (chunk->users != 0) continue;
       if (found.start == 0) found.start = chunk->address;
       found.end = chunk->end();
-    });
+    }
     const uint64_t total = found.end - found.start;
     if (total < size || total >= least) continue;
     least = total;
@@ -135,9 +137,12 @@ bool Heap::find_run(uint64_t size, Window& run) const noexcept {
 const Chunk* Heap::free_chunk_of_largest_hole() const noexcept {
   const Range* hole = holes_.top_bin();
   if (hole == nullptr) return nullptr;
-  const Chunk* found = nullptr;
-  for_free_chunks({hole->region, hole->address, hole->end()}, [&](const Chunk* chunk) { found = chunk; });
-  return found;
+  const Region& region = *hole->region;
+  const Chunk* last = region.chunk_at(region.is_segment ? 0 : region.page_of(hole->end() - 1));
+  if (last->users == 0) return last;
+  if (last->address <= hole->address) return nullptr;
+  const Chunk* before = region.chunk_at(region.page_of(last->address) - 1);
+  return before->users == 0 ? before : nullptr;
 }
 
 }  // namespace gpupool::internal

@@ -191,7 +191,36 @@ TEST_P(Turns, TakeEachOthersPiecesWhereTheyAre) {
   pool.validate();
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Turns, testing::Values(2u, 4u, 8u, 32u),
+/// A segment is all that it will ever be: one that is too small for a request stays where it is.
+TEST(Segments, StayWhereTheyCannotHelp) {
+  configure_device(kDevice, kAddressesOnly);
+  gpupool_config_t config = sim_config(kDevice);
+  config.mode = GPUPOOL_MODE_DRIVER;
+  config.limit_bytes = 450 * kMiB;
+  PoolUnderTest pool(config);
+  pool.free(pool.malloc(100 * kMiB, 11), 11);
+  pool.synchronize();
+  const gpupool_ptr_t large = pool.malloc(300 * kMiB, 12);
+  pool.free(pool.malloc(100 * kMiB, 11), 11);
+  EXPECT_EQ(pool.stats().stream_steals, 0u);
+  pool.free(large, 12);
+}
+
+/// Segments may be smaller than a granule; a malloc looks at them and ends.
+TEST(Segments, MayBeSmall) {
+  configure_device(kDevice, kAddressesOnly);
+  gpupool_config_t config = sim_config(kDevice);
+  config.mode = GPUPOOL_MODE_DRIVER;
+  config.limit_bytes = 5 * kMiB / 2;
+  PoolUnderTest pool(config);
+  std::vector<gpupool_ptr_t> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.malloc(512 * kKiB, 11));
+  pool.free(pool.malloc(256 * kKiB, 11), 11);
+  pool.free(pool.malloc(300 * kKiB, 12), 12);
+  for (const gpupool_ptr_t block : blocks) pool.free(block, 11);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Turns, testing::Values(3u, 4u, 8u, 32u),
                          [](const auto& of) { return std::to_string(of.param) + "_streams"; });
 
 }  // namespace

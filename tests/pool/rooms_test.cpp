@@ -288,6 +288,26 @@ TEST_F(SurplusRoom, IsDueOnceAWindow) {
   EXPECT_TRUE(surplus->is_due());
 }
 
+TEST_F(SurplusRoom, PausesLongerEachTimeThatWhatWentCameBack) {
+  uint64_t came_back = 0;
+  int windows_between = 0;
+  std::vector<int> pauses;
+  for (int window = 0; window < 200; ++window) {
+    ASSERT_EQ(sim_advance(kOrdinal, policy::kApartNs), kSuccess);
+    surplus->note_use(heap(), kMiB);
+    ++windows_between;
+    if (!surplus->is_due()) continue;
+    pauses.push_back(windows_between - 1);
+    windows_between = 0;
+    const uint64_t before = ledger.used() + kMiB;  // as if so much had gone
+    surplus->gave_back(before);
+    ASSERT_TRUE(ledger.budget().charge(kMiB));  // and came back
+    came_back += kMiB;
+  }
+  ledger.budget().refund(came_back);
+  EXPECT_EQ(std::vector<int>(pauses.begin(), pauses.begin() + 6), (std::vector<int>{0, 1, 3, 7, 15, 31}));
+}
+
 TEST_F(SurplusRoom, KeepsStreamsApartOnceTheyTookTooMuch) {
   const uint64_t now = metered->raw().now_ns();
   EXPECT_FALSE(surplus->keeps_apart(kMiB, now));

@@ -61,7 +61,11 @@ bool RunStealer::steal(const Request& request, uint64_t most, bool all) {
   if (const StreamHeap* from = find_of_one(search, run, last_use)) {
     if (last_use != 0 && from->state().order.make_wait(request.user, last_use) != kSuccess) return false;
   } else if (!find_side_by_side(search, run)) {
-    if (!apart && size_of(run) >= request.hole() / 4) take(request, run, 0);
+    // Growth may go on at its ends, and would move what is in it.
+    const bool helps = size_of(run) >= request.hole() / 4 && !run.region->is_segment;
+    const bool grows_by_moving =
+        !apart && pool_.options.slack <= 0 && pool_.retention.lets_move(request.state, request.state, false);
+    if (helps && grows_by_moving) take(request, run, 0);
     return false;
   }
   take(request, run, last_use != 0 ? request.state.order.stamp() : 0);

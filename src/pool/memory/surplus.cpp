@@ -29,14 +29,13 @@ void Surplus::begin_window() noexcept {
       most_used_ += each.most_used();
     }
   }
-  if (ledger_.used() >= taken_back_) {
-    pause_ = std::min(2 * pause_ + 1, policy::kLongestPause);
-  } else {
-    pause_ = 0;
+  if (taken_back_ != kNothingWent) {
+    pause_ = ledger_.used() >= taken_back_ ? std::min(2 * pause_ + 1, policy::kLongestPause) : 0;
+    taken_back_ = kNothingWent;
+    paused_ = pause_;
   }
-  taken_back_ = ~uint64_t{0};
-  if (paused_ != 0) --paused_;
   is_due_ = paused_ == 0;
+  if (paused_ != 0) --paused_;
 }
 
 bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
@@ -87,7 +86,6 @@ void Surplus::moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noe
 }
 
 bool Surplus::is_due() noexcept {
-  begin_window();
   return std::exchange(is_due_, false);
 }
 
@@ -95,14 +93,15 @@ void Surplus::gave_back(uint64_t before) noexcept {
   const uint64_t after = ledger_.used();
   if (after >= before) return;
   taken_back_ = after + (before - after) / 2;
-  paused_ = pause_;
+}
+
+uint64_t Surplus::entitled() const noexcept {
+  return std::max(most_used_ + most_used_ / policy::kEntitledParts, counters_.peak_all().live.allocated);
 }
 
 uint64_t Surplus::kept() const noexcept {
-  const uint64_t entitled = most_used_ + most_used_ / policy::kEntitledParts;
-  return std::max(
-      std::min(entitled, at_once() + std::max(at_once() / policy::kKeptParts, policy::kLeastSurplus)),
-      counters_.peak_all().live.allocated);
+  const uint64_t needed = at_once() + std::max(at_once() / policy::kKeptParts, policy::kLeastSurplus);
+  return std::min(entitled(), std::max(needed, counters_.peak_all().live.allocated));
 }
 
 }  // namespace gpupool::internal

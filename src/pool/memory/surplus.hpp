@@ -57,10 +57,14 @@ class Surplus {
   bool is_due() noexcept;
   /// Some of the `before` bytes were released.
   void gave_back(uint64_t before) noexcept;
-  /// What streams are entitled to, or the live peak if that is more.
+  /// What was in use at once, and some more, but no more than entitled().
   uint64_t kept() const noexcept;
+  /// What streams are entitled to, or the live peak if that is more.
+  uint64_t entitled() const noexcept;
 
  private:
+  static constexpr uint64_t kNothingWent = ~uint64_t{0};
+
   void begin_window() noexcept;
   /// The most that was in use at one moment, not long ago.
   uint64_t at_once() const noexcept { return std::max(at_once_now_, at_once_before_); }
@@ -77,7 +81,7 @@ class Surplus {
   uint64_t at_once_before_ = 0;  // and in the one before
   uint64_t window_;              // when the window of time for measuring it began
   bool is_due_ = false;
-  uint64_t taken_back_ = ~uint64_t{0};  // if so much is reserved when the window ends, what went came back
+  uint64_t taken_back_ = kNothingWent;  // if so much is reserved when the window ends, what went came back
   uint32_t pause_ = 0;                  // windows to leave out after a release, as often as that has happened
   uint32_t paused_ = 0;                 // windows still to leave out
 };

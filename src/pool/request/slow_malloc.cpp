@@ -54,7 +54,6 @@ Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Ad
 
 Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request,
                            Range*& block) {
-  if (pool_.surplus.is_due()) release_surplus(lock);
   const uint64_t reserved = pool_.ledger.used();
   block = allocate_from_heap(lock, request);
   if (block != nullptr) return kSuccess;
@@ -116,6 +115,7 @@ Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range
   const bool capturing = pool_.captures.note(request.state, request.user);
   // Others' memory may be had by following them.
   if (pool_.streams.count() > 1 && !capturing) pool_.streams.mark(request.user, request.state);
+  if (pool_.surplus.is_due()) release_surplus(lock);
   for (int tries = 0; tries < 16; ++tries) {
     if (last) {
       reclaimer_.settle_all_pending(lock);
@@ -136,14 +136,17 @@ Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range
   return fail(GPUPOOL_ERROR_OUT_OF_MEMORY, "other threads took the memory that this request needed");
 }
 
-/// Once in a window of time, before the request has a block, since the lock is given up meanwhile. Streams
-/// that are used no more leave no events, so what they had may need a wait.
+/// Once in a window of time, when a capture that uses the pool is known, and before the request has a block:
+/// the lock is given up meanwhile. Streams that are used no more leave no events, so what they had may need a
+/// wait.
 void SlowMalloc::release_surplus(PoolLock& lock) {
   const uint64_t kept = pool_.surplus.kept();
   const uint64_t before = pool_.ledger.used();
+  if (before <= kept + policy::kMaxChunk) return;  // whole chunks go
   const Defer note([&] { pool_.surplus.gave_back(before); });
   source_.release_surplus(lock, kept);
-  if (pool_.ledger.used() <= kept || pool_.retention.keeps_all(Retention::Cause::need)) return;
+  if (pool_.ledger.used() <= pool_.surplus.entitled() || pool_.retention.keeps_all(Retention::Cause::need))
+    return;
   (void)reclaimer_.wait_for_streams(lock, "surplus", Reclaimer::Extent::freed);
   source_.release_surplus(lock, kept);
 }
