@@ -318,7 +318,7 @@ TEST_F(SurplusRoom, KeepsStreamsApartOnceTheyTookTooMuch) {
 }
 
 TEST_F(SurplusRoom, KeepsStreamsApartOnlyWhileThatTakesLittle) {
-  constexpr uint64_t kAtOnce = kGiB;
+  constexpr uint64_t kAtOnce = 128 * kMiB;
   surplus->note_use(heap(), kAtOnce);
   const uint64_t now = metered->raw().now_ns();
   for (uint64_t spent = 0; spent < policy::kBurstBetweenNs; spent += policy::kStealRunNs)

@@ -195,14 +195,15 @@ TEST_F(RestTest, WhereAllFitsNothingMoves) {
 }
 
 /// What is live fits, but not what each would have to be at rest alone: whatever a member lacks for that, it
-/// does not take from the others, but for a block at most that comes late on a busy machine. What it moves
-/// within itself are large chunks: a block, of 155 MiB on average, takes twelve of them at most.
+/// does not take from the others, but for a block at most that comes late on a busy machine. Within itself
+/// its streams take large chunks from each other where they are, which hardly calls the driver: a block, of
+/// 155 MiB on average, takes 16 of them at most.
 TEST_F(RestTest, WhereWhatIsLiveFitsNothingGoesToNeighbours) {
   for (const uint64_t limit : {3400 * kMiB, 4500 * kMiB, 5500 * kMiB}) {
     const AtRest rest = take_steps(limit);
     EXPECT_LE(rest.given, 200 * kMiB) << limit / kMiB;
-    EXPECT_LE(rest.moved, 12 * AtRest::kBlocks) << limit / kMiB;
-    EXPECT_LE(rest.calls, 6 * AtRest::kBlocks) << limit / kMiB;
+    EXPECT_LE(rest.moved, 16 * AtRest::kBlocks) << limit / kMiB;
+    EXPECT_LE(rest.calls, AtRest::kBlocks) << limit / kMiB;
   }
 }
 

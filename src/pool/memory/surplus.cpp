@@ -46,7 +46,7 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
   const uint64_t would_hold = ledger_.used() + bytes;
   return (after_moves && would_hold <= most + std::max(most / policy::kApartParts,
                                                        device_.info().total / policy::kLeastApartParts)) ||
-         (in_place && would_hold <= most + policy::kLeastSurplus);
+         (in_place && would_hold <= std::min(most + policy::kLeastSurplus, policy::kSmallPool));
 }
 
 bool Surplus::prefers_creating(uint64_t bytes, uint64_t now) noexcept {
