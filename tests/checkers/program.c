@@ -127,16 +127,20 @@ static void write_one_before(void) {
   take(kLarge, 0)[-1] = 1;
 }
 
-// The other stream gets the memory at another address; this one stays closed.
+// Two pieces with a block between: the other stream gets one of them at another address, which stays closed.
 static void read_after_move(void) {
   gpupool_stream_t other = 0;
   OK(gpupool_stream_create(pool, &other));
-  OK(gpupool_set_limit(pool, 8 << 20));
-  volatile unsigned char* block = take(6 << 20, 0);
-  give(block, 0);
+  OK(gpupool_set_limit(pool, 16 << 20));
+  volatile unsigned char* first = take(6 << 20, 0);
+  volatile unsigned char* between = take(2 << 20, 0);
+  volatile unsigned char* last = take(6 << 20, 0);
+  give(first, 0);
+  give(last, 0);
   OK(gpupool_synchronize(pool));
-  touch_all(take(6 << 20, other), 6 << 20, 1);
-  printf("%d\n", block[0]);
+  touch_all(take(8 << 20, other), 8 << 20, 1);
+  printf("%d %d\n", first[0], last[0]);
+  give(between, 0);
 }
 
 static void read_after_destroy(void) {
