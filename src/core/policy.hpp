@@ -75,6 +75,8 @@ inline constexpr uint64_t kBurstWithinNs = 20'000'000;
 /// The assumed cost of stealing another stream's run where it is: no driver call, but many misses instead of
 /// hits.
 inline constexpr uint64_t kStealRunNs = 100'000;
+/// The assumed cost of draining a block that another thread keeps: that thread's next malloc misses.
+inline constexpr uint64_t kDrainNs = 2'000;
 /// How long streams that took too much from each other keep apart. What a heap's blocks took is remembered
 /// for one to two times as long.
 inline constexpr uint64_t kApartNs = 60'000'000'000;
@@ -89,6 +91,9 @@ inline constexpr uint64_t kKeptParts = 8;
 inline constexpr uint32_t kLongestPause = 63;
 /// Surplus that a pool may have in any case, for rest.
 inline constexpr uint64_t kLeastSurplus = 64 * kMiB;
+/// What a pool may hold, whatever is live, so that threads need not drain each other: this part of the
+/// device.
+inline constexpr uint64_t kSmallPoolParts = 100;
 /// And only in pools of at most so much: in larger ones what streams keep for themselves would come to more
 /// than the misses are worth (5 per cent of fsdp_train).
 inline constexpr uint64_t kSmallPool = 256 * kMiB;

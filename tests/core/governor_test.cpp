@@ -55,6 +55,17 @@ TEST(Governor, StreamsKeepApartForAWhile) {
   EXPECT_FALSE(governor.keeps_apart(kSecond + policy::kApartNs));
 }
 
+TEST(Governor, ThreadsKeepTheirCachesAfterTooManyDrains) {
+  Governor governor;
+  const size_t burst = policy::kBurstBetweenNs / policy::kDrainNs;
+  governor.drained(burst - 1, kSecond);
+  EXPECT_FALSE(governor.keeps_caches_apart(kSecond));
+  governor.drained(1, kSecond);
+  EXPECT_TRUE(governor.keeps_caches_apart(kSecond + policy::kApartNs - 1));
+  EXPECT_FALSE(governor.keeps_caches_apart(kSecond + policy::kApartNs));
+  EXPECT_FALSE(governor.keeps_apart(kSecond)) << "streams have nothing to do with it";
+}
+
 TEST(Governor, StreamsOfALargePoolMayMoveMore) {
   constexpr uint64_t kMoreNs = 8 * policy::kBurstBetweenNs;
   constexpr uint64_t kHeld = policy::kBurstFirstBytes + kMoreNs * policy::kBurstBytesPerNs;

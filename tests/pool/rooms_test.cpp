@@ -266,6 +266,20 @@ TEST_F(SurplusRoom, HasRoomOnlyWhereOthersKeepTheirs) {
   EXPECT_FALSE(surplus->has_room(kMiB)) << "a tight pool has no surplus";
 }
 
+TEST_F(SurplusRoom, LetsThreadsKeepCachesOnlyWhereThatTakesLittle) {
+  EXPECT_FALSE(surplus->keeps_caches_apart(0));
+  surplus->drained(policy::kBurstBetweenNs / policy::kDrainNs);
+  EXPECT_TRUE(surplus->keeps_caches_apart(56 * kMiB));
+  EXPECT_FALSE(surplus->keeps_caches_apart(58 * kMiB)) << "an eighth of the device is for those who need it";
+  ASSERT_TRUE(ledger.budget().set_limit(32 * kMiB));
+  EXPECT_FALSE(surplus->keeps_caches_apart(29 * kMiB)) << "or of the limit";
+  options.slack = -1;
+  EXPECT_FALSE(surplus->keeps_caches_apart(0)) << "a tight pool has no surplus";
+  options.slack = 0;
+  ASSERT_EQ(sim_advance(kOrdinal, policy::kApartNs), kSuccess);
+  EXPECT_FALSE(surplus->keeps_caches_apart(0)) << "for a minute";
+}
+
 TEST_F(SurplusRoom, CountsWhatRelativesHaveOfTheLimit) {
   ASSERT_TRUE(ledger.budget().set_limit(32 * kMiB));
   Ledger relative{ledger.budget().shared()};

@@ -49,6 +49,17 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
          (in_place && would_hold <= std::min(most + policy::kLeastSurplus, policy::kSmallPool));
 }
 
+bool Surplus::keeps_caches_apart(uint64_t bytes) const noexcept {
+  if (options_.slack < 0 || !governor_.keeps_caches_apart(device_.raw().now_ns())) return false;
+  const uint64_t most = std::max(counters_.peak_all().live.allocated + policy::kLeastSurplus,
+                                 device_.info().total / policy::kSmallPoolParts);
+  return ledger_.used() + bytes <= most && leaves_room(bytes);
+}
+
+void Surplus::drained(size_t blocks) noexcept {
+  if (blocks != 0) governor_.drained(blocks, device_.raw().now_ns());
+}
+
 bool Surplus::prefers_creating(uint64_t bytes, uint64_t now) noexcept {
   if (space_.free_chunks.bytes() == 0) return false;
   if (options_.slack > 0) return true;
@@ -62,18 +73,24 @@ bool Surplus::is_within_slack(uint64_t bytes) const noexcept {
   return options_.slack > 0 && static_cast<double>(ledger_.used() + bytes) <= (1 + options_.slack) * live;
 }
 
+uint64_t Surplus::room_parts() const noexcept {
+  return ledger_.budget().is_common() ? policy::kGroupRoomParts : policy::kRoomParts;
+}
+
+/// Others may be charged to the same limit.
+bool Surplus::leaves_room(uint64_t bytes) const noexcept {
+  const Budget& budget = ledger_.budget();
+  const uint64_t limit = std::min(budget.limit(), device_.info().total);
+  const uint64_t left = limit / room_parts();
+  return ledger_.used() + bytes <= limit - left && budget.room() >= bytes + left;
+}
+
 bool Surplus::has_room(uint64_t bytes) const {
   if (options_.slack < 0) return false;
   if (options_.slack > 0) return is_within_slack(bytes);
-  const Budget& budget = ledger_.budget();
-  const uint64_t parts = budget.is_common() ? policy::kGroupRoomParts : policy::kRoomParts;
-  const uint64_t total = device_.info().total;
-  const uint64_t limit = std::min(budget.limit(), total);
-  if (ledger_.used() + bytes > limit - limit / parts) return false;
-  // Others may be charged to the same limit.
-  if (budget.room() < bytes + limit / parts) return false;
   uint64_t free = 0;
-  return device_.raw().free_memory(free) == kSuccess && free >= bytes + total / parts;
+  return leaves_room(bytes) && device_.raw().free_memory(free) == kSuccess &&
+         free >= bytes + device_.info().total / room_parts();
 }
 
 void Surplus::moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept {

@@ -39,6 +39,9 @@ class Surplus {
   /// Whether a stream takes from another only what that one is not entitled to, and creates `bytes` if that
   /// is not enough: after too many moves, while the pool holds little more than was in use at once.
   bool keeps_apart(uint64_t bytes, uint64_t now) const noexcept;
+  /// Whether threads keep what they have cached, and a miss creates `bytes` if nothing else is free: after
+  /// they drained each other too often, while the pool holds little.
+  bool keeps_caches_apart(uint64_t bytes) const noexcept;
   bool is_within_slack(uint64_t bytes) const noexcept;
   /// Whether there is room for memory that the pool could do without: within the slack that the user allows,
   /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.
@@ -50,6 +53,8 @@ class Surplus {
   /// Counts bytes that came from other streams, and from elsewhere in the same one, and how long that took.
   void moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept;
 
+  /// Blocks were drained that other threads had kept.
+  void drained(size_t blocks) noexcept;
   void stole_run(uint64_t now) noexcept { governor_.stole_run(now); }
 
   /// True once after each window of time; after fewer of them if what went was soon created again. What is
@@ -66,6 +71,10 @@ class Surplus {
   static constexpr uint64_t kNothingWent = ~uint64_t{0};
 
   void begin_window() noexcept;
+  /// The part of the limit and of the device that is left to those who need it.
+  uint64_t room_parts() const noexcept;
+  /// Whether so much is left of the limit. Asks nobody.
+  bool leaves_room(uint64_t bytes) const noexcept;
   /// The most that was in use at one moment, not long ago.
   uint64_t at_once() const noexcept { return std::max(at_once_now_, at_once_before_); }
 

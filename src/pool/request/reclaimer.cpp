@@ -13,14 +13,20 @@
 
 namespace gpupool::internal {
 
-/// Frees to heaps what take(cache, most) takes from a cache, and gives way to other threads in between.
+/// Frees to heaps what take(cache, most) takes from a cache, up to `most` blocks, and gives way to other
+/// threads in between. Returns how many blocks that were.
 template <typename Take>
-void Reclaimer::drain_in_parts(PoolLock& lock, ThreadCache& cache, Take take) {
-  for (size_t most = 0; most == 0;) {
-    most = Caches::kAtATime;
-    free_all_to_heap(take(cache, most));
-    if (most == 0) lock.give_way();
+size_t Reclaimer::drain_in_parts(PoolLock& lock, ThreadCache& cache, Take take, size_t most) {
+  size_t drained = 0;
+  for (bool is_empty = false; !is_empty && drained < most;) {
+    const size_t part = std::min(Caches::kAtATime, most - drained);
+    size_t left = part;
+    free_all_to_heap(take(cache, left));
+    drained += part - left;
+    is_empty = left != 0;
+    if (!is_empty) lock.give_way();
   }
+  return drained;
 }
 
 bool Reclaimer::drain_larger(Stream stream, uint64_t bytes) noexcept {
@@ -32,19 +38,30 @@ bool Reclaimer::drain_larger(Stream stream, uint64_t bytes) noexcept {
 
 // Caches may be added meanwhile, but none goes.
 
-void Reclaimer::drain_stream(PoolLock& lock, Stream stream, SizeGroup group) {
-  for (size_t i = 0; i < pool_.caches.count(); ++i) {
-    drain_in_parts(lock, pool_.caches.at(i), [&](ThreadCache& cache, size_t& most) {
-      return Caches::drain(cache, stream, group, most);
-    });
+bool Reclaimer::drain_stream(PoolLock& lock, Stream stream, SizeGroup group, size_t most) {
+  const ThreadCache* own = ThreadSlots::find(pool_.id);
+  size_t of_others = 0;
+  for (size_t i = 0; i < pool_.caches.count() && most != 0; ++i) {
+    const auto take = [&](ThreadCache& cache, size_t& part) {
+      return Caches::drain(cache, stream, group, part);
+    };
+    const size_t drained = drain_in_parts(lock, pool_.caches.at(i), take, most);
+    if (&pool_.caches.at(i) != own) of_others += drained;
+    most -= drained;
   }
+  pool_.surplus.drained(of_others);
+  return most == 0;
 }
 
 void Reclaimer::drain_lane(PoolLock& lock, ThreadCache& cache, Stream stream) {
+  size_t drained = 0;
   for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) {
-    drain_in_parts(lock, cache,
-                   [&](ThreadCache& each, size_t& most) { return Caches::drain(each, stream, group, most); });
+    drained += drain_in_parts(lock, cache, [&](ThreadCache& each, size_t& part) {
+      return Caches::drain(each, stream, group, part);
+    });
   }
+  // One thread's misses hold nobody up.
+  if (pool_.caches.count() > 1) pool_.surplus.drained(drained);
 }
 
 void Reclaimer::drain_all(PoolLock& lock) {

@@ -33,6 +33,8 @@ class Reclaimer {
     sleep_ = sleep;
   }
 
+  static constexpr size_t kAll = ~size_t{0};
+
   /// A live block is freed by its user.
   void note_free(Address block) noexcept {
     exports_.close(block);
@@ -51,7 +53,8 @@ class Reclaimer {
 
   // Draining takes blocks from threads' caches. These give way to other threads in between.
 
-  void drain_stream(PoolLock& lock, Stream stream, SizeGroup group);
+  /// Blocks of a stream, from all caches: up to `most`. True: there may be more.
+  bool drain_stream(PoolLock& lock, Stream stream, SizeGroup group, size_t most = kAll);
   /// One cache's blocks of a stream.
   void drain_lane(PoolLock& lock, ThreadCache& cache, Stream stream);
   void drain_all(PoolLock& lock);
@@ -95,7 +98,7 @@ class Reclaimer {
   Status wait_for_uncovered(PoolLock& lock, Extent extent, size_t& waits);
   Status wait_for_context(PoolLock& lock, uint64_t context, std::span<OpenEpoch> open, size_t& waits);
   template <typename Take>
-  void drain_in_parts(PoolLock& lock, ThreadCache& cache, Take take);
+  size_t drain_in_parts(PoolLock& lock, ThreadCache& cache, Take take, size_t most = kAll);
 
   PoolState& pool_;
   Exports& exports_;

@@ -84,18 +84,21 @@ Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const R
 /// Allocates from what the stream's heap has. Blocks that caches keep split its holes, so they are drained
 /// where it matters: always before a large block, whose best fit needs whole holes (0.7 instead of 7 per cent
 /// of waste on a training run), and before a small one only when nothing fits, beginning with one block that
-/// is large enough.
+/// is large enough. Of many blocks only some at a time, until the request fits: draining all takes long.
 Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
-  StreamHeap& heap = request.heap();
-  const uint64_t bytes = request.bytes;
-  const Stream stream = heap.lane_stream();
-  if (heap.group() == SizeGroup::large) reclaimer_.drain_stream(lock, stream, SizeGroup::large);
+  constexpr size_t kAtATime = 512;
+  const SizeGroup group = request.heap().group();
+  const Stream stream = request.heap().lane_stream();
+  bool has_more = !pool_.surplus.keeps_caches_apart(request.hole());
+  const auto drain = [&] { has_more = reclaimer_.drain_stream(lock, stream, group, kAtATime); };
+  if (has_more && group == SizeGroup::large) drain();
   if (Range* block = take(request, false)) return block;
-  if (heap.group() == SizeGroup::small) {
-    if (reclaimer_.drain_larger(stream, bytes)) {
-      if (Range* block = take(request, false)) return block;
-    }
-    reclaimer_.drain_stream(lock, stream, SizeGroup::small);
+  if (has_more && group == SizeGroup::small && reclaimer_.drain_larger(stream, request.bytes)) {
+    if (Range* block = take(request, false)) return block;
+  }
+  while (has_more) {
+    drain();
+    if (Range* block = take(request, false)) return block;
   }
   reclaimer_.settle_pending();
   return take(request, false);
@@ -110,7 +113,7 @@ Range* SlowMalloc::take(const Request& request, bool last) {
 /// It tries again because another thread may have been quicker while the lock was given up.
 Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range*& block) {
   if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
-  reclaimer_.drain_resting(lock);
+  if (!pool_.surplus.keeps_caches_apart(request.hole())) reclaimer_.drain_resting(lock);
   reclaimer_.bound_unattributed(lock);
   const bool capturing = pool_.captures.note(request.state, request.user);
   // Others' memory may be had by following them.
@@ -172,7 +175,7 @@ void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t request
     watcher_.see_malloc(cache, *block, seen);
     if (lane != nullptr) {
       lane->bins.touch(group);
-      surplus = lane->bins.pop_surplus(group);
+      if (!pool_.surplus.keeps_caches_apart(0)) surplus = lane->bins.pop_surplus(group);
     }
   }
   reclaimer_.free_all_to_heap(surplus);

@@ -20,6 +20,7 @@ namespace hunt {
 namespace {
 
 constexpr uint64_t kQuarantine64 = 64 * kMiB;
+constexpr uint64_t kKeptByThreads = 1438 * kMiB;  // a hundredth of the simulated device
 /// The policy allows moving memory this part of the time, for ever.
 constexpr double kTimeForMoving = 0.001;
 constexpr unsigned kSeconds = 60;
@@ -47,10 +48,12 @@ uint64_t limit_bytes(const Pattern& pattern) {
          withheld;
 }
 
-/// What is reserved for reasons that have nothing to do with how the pattern goes.
+/// What is reserved for reasons that have nothing to do with how the pattern goes, and what threads may keep
+/// so that they need not wait for each other.
 uint64_t excused_bytes(const Pattern& pattern) {
   const uint64_t withheld = pattern.debug == kQuarantine ? kQuarantine64 : 0;
-  return granules(pattern) + withheld * static_cast<uint64_t>(pattern.pools);
+  const uint64_t kept = pattern.threads > 1 ? kKeptByThreads : 0;
+  return granules(pattern) + (withheld + kept) * static_cast<uint64_t>(pattern.pools);
 }
 
 double ratio(uint64_t part, uint64_t whole) {
