@@ -5,9 +5,9 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gpupool/gpupool.h"
-#include "watch/clock.hpp"
+#include "watch/processor_time.hpp"
 #include "watch/sampler.hpp"
 
 namespace sampling_test {
@@ -53,20 +53,22 @@ class Sampling : public testing::Test {
     ASSERT_EQ(gpupool_set_stack_fn(count_sample, nullptr), GPUPOOL_SUCCESS);
     samples = 0;
     has_many_sites = false;
-    begun_ = std::chrono::steady_clock::now();
+    begun_ = std::clock();
   }
   void TearDown() override { EXPECT_EQ(gpupool_set_stack_fn(nullptr, nullptr), GPUPOOL_SUCCESS); }
+
+  /// Processor time since the test began.
+  double used_ns() const { return 1e9 / CLOCKS_PER_SEC * static_cast<double>(std::clock() - begun_); }
 
   /// As many as a burst and a share of the time pay for, at what the long ways alone cost, and those that
   /// mark after mark takes to go.
   double most_samples() const {
-    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begun_;
     constexpr double kLeastCost = 150;
-    return (SampleBudget::kBurst + took.count() / SampleBudget::kShare) / kLeastCost + 2 * Sampler::kSamples;
+    return (SampleBudget::kBurst + used_ns() / SampleBudget::kShare) / kLeastCost + 2 * Sampler::kSamples;
   }
 
  private:
-  std::chrono::steady_clock::time_point begun_;
+  std::clock_t begun_ = 0;
 };
 
 class Pool {
@@ -140,9 +142,9 @@ TEST_F(Sampling, ManyPools) {
 /// All its blocks are samples that are large enough. One of these may be interrupted, and cost what the
 /// others might have.
 TEST_F(Sampling, ASmallProgramIsSeenWhole) {
-  const uint64_t owed_ns = internal::sample_budget().owed(internal::clock_ns());
-  std::this_thread::sleep_for(
-      std::chrono::nanoseconds(owed_ns * SampleBudget::kShare + SampleBudget::kRound));
+  const uint64_t owed_ns = internal::sample_budget().owed(internal::processor_time_ns());
+  while (used_ns() < static_cast<double>(owed_ns * SampleBudget::kShare + 2 * SampleBudget::kRound)) {
+  }
   const Pool pool;
   pool.play(16 * kMiB, 100, 2);
   EXPECT_GE(samples, 180U);
@@ -188,6 +190,16 @@ TEST(SampleBudget, NewStacksCostNothingAtFirst) {
   EXPECT_EQ(budget.owed(kSecond), 0U);
   for (uint32_t stack = 1; stack <= 1000; ++stack) budget.spend(kSecond, 40'000, stack);
   EXPECT_GT(budget.owed(kSecond), 38'000'000U);
+}
+
+TEST(ProcessorTime, GoesOnWhileSomethingIsDone) {
+  const uint64_t before = internal::processor_time_ns();
+  const std::clock_t begun = std::clock();
+  while (std::clock() - begun < CLOCKS_PER_SEC / 20) {
+  }
+  const uint64_t passed = internal::processor_time_ns() - before;
+  EXPECT_GT(passed, 30'000'000U);
+  EXPECT_LT(passed, 1'000'000'000U);
 }
 
 // ---- marks by themselves

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "os/clock.hpp"
 #include "pool/memory/pool_state.hpp"
 #include "watch/clock.hpp"
+#include "watch/processor_time.hpp"
 #include "watch/sampler.hpp"
 #include "watch/stack.hpp"
 #include "watch/tags.hpp"
@@ -34,12 +34,13 @@ void Watcher::begin_epoch() noexcept {
 /// What a cache looks out for, drawn anew above `live` bytes.
 [[gnu::noinline]] void Watcher::set_level(ThreadCache& cache, uint64_t live) noexcept {
   cache.watch_epoch = epoch.load(std::memory_order_relaxed);
-  sampler_.draw(cache.marks, live, os::coarse_ns());
+  sampler_.draw(cache.marks, live, processor_time_ns());
   cache.counters.watch_for(Recorder::is_on(), cache.marks.next);
 }
 
 [[gnu::noinline]] void Watcher::pass_mark(ThreadCache& cache, WatchedCall& seen) noexcept {
-  const uint64_t owed_ns = sparing_of_samples() == Sparing::time ? sample_budget().owed(os::coarse_ns()) : 0;
+  const uint64_t owed_ns =
+      sparing_of_samples() == Sparing::time ? sample_budget().owed(processor_time_ns()) : 0;
   seen.mark = sampler_.pass_mark(cache.marks, cache.counters.live_bytes(), seen.bytes, owed_ns);
   seen.is_sampled = seen.mark.weight != 0;
   cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
@@ -67,7 +68,7 @@ void Watcher::see_malloc(ThreadCache& cache, Range& block, WatchedCall& seen) no
 
 void Watcher::see_miss(ThreadCache& cache, Range& block, WatchedCall& seen) noexcept {
   constexpr uint64_t kMisses = 16;  // one of them asks for the time
-  if (cache.counters.misses % kMisses == 0 && Sampler::is_due(cache.marks, os::coarse_ns()))
+  if (cache.counters.misses % kMisses == 0 && Sampler::is_due(cache.marks, processor_time_ns()))
     set_level(cache, cache.counters.live_bytes() - block.size);
   see_malloc(cache, block, seen);
 }
@@ -98,8 +99,7 @@ inline void Watcher::record_malloc(const WatchedCall& seen, TagId tag, StackId s
   if (seen.is_sampled) {
     sampler_.add({seen.address, seen.bytes, seen.mark, seen.stream, begun, stack, tag, nullptr, nullptr});
     if (tag != 0) pool_.show_again();
-    const uint64_t now = clock_ns();
-    sample_budget().spend(now, now - begun, stack);
+    sample_budget().spend(processor_time_ns(), clock_ns() - begun, stack);
   }
   if (seen.recording != 0) record_malloc(seen, tag, has_recorded ? stack : 0);
 }
