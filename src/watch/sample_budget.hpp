@@ -8,8 +8,8 @@
 
 namespace gpupool::internal {
 
-/// A share of the time. What is spent moves a moment forward, until which all time is paid for; only the
-/// last round of time, and what it allows, is left to somebody who has spent nothing.
+/// A share of the processor time. What is spent moves a moment forward, until which all time is paid for;
+/// only the last round of time, and what it allows, is left to somebody who has spent nothing.
 class SampleBudget {
  public:
   static constexpr uint64_t kShare = 50;         // of the time, two per cent

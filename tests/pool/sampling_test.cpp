@@ -117,8 +117,8 @@ TEST_F(Sampling, ManyLiveBlocks) {
 
 TEST_F(Sampling, ManyThreads) {
   const Pool pool;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { pool.play(16 * kMiB, 2, 20'000); });
+  std::array<std::thread, 8> threads;
+  for (std::thread& thread : threads) thread = std::thread([&] { pool.play(16 * kMiB, 2, 20'000); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(static_cast<double>(samples), most_samples());
 }
