@@ -15,7 +15,6 @@
 namespace gpupool::internal {
 
 class RunStealer;
-class Sampler;
 class Shortage;
 class Source;
 class Watcher;
@@ -27,14 +26,13 @@ struct ThreadCache;
 class SlowMalloc {
  public:
   SlowMalloc(PoolState& pool, Source& source, RunStealer& stealer, Reclaimer& reclaimer, Shortage& shortage,
-             Watcher& watcher, Sampler& sampler) noexcept
+             Watcher& watcher) noexcept
       : pool_(pool),
         source_(source),
         run_stealer_(stealer),
         reclaimer_(reclaimer),
         shortage_(shortage),
-        watcher_(watcher),
-        sampler_(sampler) {}
+        watcher_(watcher) {}
   SlowMalloc(const SlowMalloc&) = delete;
   SlowMalloc& operator=(const SlowMalloc&) = delete;
 
@@ -64,7 +62,6 @@ class SlowMalloc {
   Reclaimer& reclaimer_;
   Shortage& shortage_;
   Watcher& watcher_;
-  Sampler& sampler_;
   bool keeps_lanes_ = true;  // threads' caches keep what is freed
 };
 
