@@ -70,6 +70,10 @@ std::string line_of(const os::Origin& origin, std::string name, const void* code
 
 }  // namespace
 
+bool is_of_driver(std::string_view module) noexcept {
+  return begins(module, "libcuda.so") || begins(module, "libcudart.so") || begins(module, "libcupti.so");
+}
+
 std::string frame_names(const std::vector<void*>& frames) {
   std::string text;
   std::string all;  // with the library's own
@@ -80,7 +84,7 @@ std::string frame_names(const std::vector<void*>& frames) {
     const os::Origin origin = find_origin(call);
     const std::string name = readable(origin.function);
     const std::string line = line_of(origin, name, call) + '\n';
-    is_inside = is_inside && is_own_name(name);
+    is_inside = is_inside && (is_own_name(name) || is_of_driver(origin.module));
     all += line;
     if (!is_inside) text += line;
   }

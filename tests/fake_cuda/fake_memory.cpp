@@ -233,6 +233,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* properties,
                      unsigned long long flags) {
+  FAKE_SHOWN(cuMemCreate, handle, size, to_cuptis(properties), flags);
   FAKE_CALL(kNoCapture);
   State& driver = state();
   if (!is_multiple(size) || flags != 0 || !is_valid(*properties)) return CUDA_ERROR_INVALID_VALUE;
@@ -246,16 +247,17 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   driver.chunks[*handle] = {properties->location.id,         size, device.next_offset, 0, false,
                             properties->requestedHandleTypes};
   device.next_offset += size;
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  FAKE_SHOWN(cuMemRelease, handle);
   FAKE_CALL(kNoCapture);
   const auto found = state().chunks.find(handle);
   if (found == state().chunks.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
   found->second.released = true;
   drop_if_unused(state(), found);
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle,
@@ -295,6 +297,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
+  FAKE_SHOWN(cuMemMap, address, size, offset, handle, flags);
   FAKE_CALL(kNoCapture);
   State& driver = state();
   if (address % kGranularity != 0 || !is_multiple(size) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -309,10 +312,11 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   ++found->second.mappings;
   driver.mappings[address] = {size, handle, 0};
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+  FAKE_SHOWN(cuMemUnmap, address, size);
   FAKE_CALL(kNoCapture);
   State& driver = state();
   if (!is_whole_mappings(driver, address, size)) return CUDA_ERROR_INVALID_VALUE;
@@ -327,7 +331,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     drop_if_unused(driver, chunk);
     mapping = driver.mappings.erase(mapping);
   }
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* descriptors, size_t count) {
@@ -359,32 +363,36 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size) {
+  FAKE_SHOWN(cuMemAlloc_v2, address, size);
   FAKE_CALL(kContext | kNoCapture);
   uint64_t allocated = 0;
   const CUresult result = allocate(Source::device, size, allocated);
   if (result == CUDA_SUCCESS) *address = allocated;
-  return result;
+  return shown.says(result);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
+  FAKE_SHOWN(cuMemFree_v2, address);
   FAKE_CALL(kContext | kNoCapture);
   wait_for_context(call.lock());
-  return deallocate(false, address);
+  return shown.says(deallocate(false, address));
 }
 
 CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
+  FAKE_SHOWN(cuMemHostAlloc, address, size, flags);
   FAKE_CALL(kContext | kNoCapture);
   state().seen.host_flags = flags;
   uint64_t allocated = 0;
   const CUresult result = allocate(Source::host, size, allocated);
   if (result == CUDA_SUCCESS) *address = to_memory(allocated);
-  return result;
+  return shown.says(result);
 }
 
 CUresult cuMemFreeHost(void* address) {
+  FAKE_SHOWN(cuMemFreeHost, address);
   FAKE_CALL(kContext | kNoCapture);
   wait_for_context(call.lock());
-  return deallocate(true, reinterpret_cast<uint64_t>(address));
+  return shown.says(deallocate(true, reinterpret_cast<uint64_t>(address)));
 }
 
 CUresult cuMemHostRegister_v2(void* address, size_t size, unsigned flags) {
@@ -403,6 +411,7 @@ CUresult cuMemHostUnregister(void* address) {
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
+  FAKE_SHOWN(cuMemAllocManaged, address, size, flags);
   FAKE_CALL(kContext | kNoCapture);
   if (flags != CU_MEM_ATTACH_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
   if (state().devices[current_context()->device].attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] == 0) {
@@ -412,7 +421,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
   uint64_t allocated = 0;
   const CUresult result = allocate(Source::managed, size, allocated);
   if (result == CUDA_SUCCESS) *address = allocated;
-  return result;
+  return shown.says(result);
 }
 
 }  // extern "C"

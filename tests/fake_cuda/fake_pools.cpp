@@ -172,7 +172,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream) {
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream stream) {
+  FAKE_SHOWN(cuMemAllocAsync, address, size, to_cuptis(stream));
   FAKE_CALL(kContext);
   DeviceState& device = state().devices[current_context()->device];
   FakePool& pool = *pools().current[current_context()->device];
@@ -189,17 +190,18 @@ CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream) {
   pool.used += whole;
   *address = reinterpret_cast<CUdeviceptr>(memory);
   pools().blocks[*address] = {&pool, whole};
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream) {
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  FAKE_SHOWN(cuMemFreeAsync, address, to_cuptis(stream));
   FAKE_CALL(kContext);
   const auto found = pools().blocks.find(address);
   if (found == pools().blocks.end()) return CUDA_ERROR_INVALID_VALUE;
   munmap(reinterpret_cast<void*>(address), found->second.size);
   found->second.pool->used -= found->second.size;
   pools().blocks.erase(found);
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 }  // extern "C"
