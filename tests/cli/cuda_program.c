@@ -43,9 +43,17 @@ static void begin(void) {
   must(CALL("cuCtxPushCurrent_v2", (void*), context), "cuCtxPushCurrent");
 }
 
-// Not static, so that the loader knows its name.
-__attribute__((noinline, visibility("default"))) void load_weights(size_t bytes) {
-  must(CALL("cuMemAlloc_v2", (address_t*, size_t), &last, bytes), "cuMemAlloc");
+// Not static, so that the loader knows their names. The first stands for CUDA's runtime, linked statically.
+#define SEEN __attribute__((noinline, visibility("default")))
+SEEN int cudaMalloc(address_t* to, size_t bytes) {
+  const int result = CALL("cuMemAlloc_v2", (address_t*, size_t), to, bytes);
+  must(result, "cuMemAlloc");
+  return result;
+}
+
+SEEN void load_weights(size_t bytes) {
+  const int result = cudaMalloc(&last, bytes);
+  must(result, "cudaMalloc");
 }
 
 static void map(size_t bytes) {

@@ -200,6 +200,11 @@ class RecordDriverTest(CommandTest):
         self.assertIn("gpupool: only pools of gpupool are recorded: CUDA_INJECTION64_PATH is /opt/profiler.so", said)
         self.assertIn(NOTHING, said)
 
+    def test_where_only_pools_are_wanted_cupti_is_left_to_others(self):
+        code, _, said = self.record("device:3", options=["--pools-only"])
+        self.assertEqual((code, said), (1, f"gpupool: {NOTHING}\n"))
+        self.assertEqual(run("record", "--pools-only", "--pid", os.getpid())[0], 2)
+
     def test_programs_that_cannot_be_recorded(self):
         code, _, said = self.record(program="/no/such/program")
         self.assertEqual(code, 127)

@@ -39,6 +39,7 @@ struct RecordOptions {
   std::string output;
   std::string stacks = "language";
   std::string last;  // how much to keep, as a size or a time; "": all
+  bool pools_only = false;
 };
 
 namespace fs = std::filesystem;
@@ -49,13 +50,14 @@ constexpr int kNotFound = 127;
 struct Folders {
   std::string pools;
   std::string driver;   // within the other
-  std::string library;  // that records the driver's memory; "": it is not recorded, as has been said
+  std::string library;  // that records the driver's memory; "": it is not recorded
 };
 
 constexpr const char* kInjection = "CUDA_INJECTION64_PATH";
 
 /// The library that the driver shall load into the program. Programs with pools need none.
-std::string library_to_inject() {
+std::string library_to_inject(const RecordOptions& options) {
+  if (options.pools_only) return "";
   const char* const taken = std::getenv(kInjection);
   std::string why;
   try {
@@ -71,7 +73,7 @@ std::string library_to_inject() {
 
 Folders make_folders(const RecordOptions& options) {
   Folders made;
-  made.library = library_to_inject();
+  made.library = library_to_inject(options);
   made.pools = make_folder_for(options.output, options.last);
   made.driver = made.pools + "/driver";
   fs::create_directory(made.driver);
@@ -294,6 +296,10 @@ Command add_record(CLI::App& app) {
       ->option_text("none|native|language|all [language]");
   command->add_option("--last", options->last, "How many of the newest events to keep, in bytes or time")
       ->option_text("512MiB|10min [all]");
+  command
+      ->add_flag("--pools-only", options->pools_only,
+                 "Not what the driver gives beside pools, for which CUPTI has one user in a process")
+      ->excludes(pid);
   return {command, [options] { return run_record(*options); }};
 }
 
