@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace gpupool::cli {
 
@@ -17,8 +18,9 @@ std::vector<Stranger> find_strangers(const Look& now, uint64_t only) {
       if ((only != 0 && user.pid != only) || !here.insert(user.pid).second) continue;
       all.push_back({gpu.id, user.pid, used_on(gpu, user.pid).value_or(0), command_of_process(user.pid)});
     }
-    std::stable_sort(all.begin() + first, all.end(),
-                     [](const Stranger& a, const Stranger& b) { return a.bytes > b.bytes; });
+    std::sort(all.begin() + first, all.end(), [](const Stranger& a, const Stranger& b) {
+      return std::tie(b.bytes, a.pid) < std::tie(a.bytes, b.pid);
+    });
   }
   return all;
 }

@@ -29,6 +29,7 @@
 
 namespace gpupool::inject::cupti {
 
+// The names are CUPTI's own. NOLINTBEGIN(readability-identifier-naming)
 using CUptiResult = int;
 using CUdeviceptr = unsigned long long;
 using CUcontext = struct CUctx_st*;
@@ -65,6 +66,7 @@ struct CUpti_ResourceData {
 };
 
 enum : CUpti_CallbackId {
+// A value has no brackets to spare: NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define GPUPOOL_NUMBER(name, number, arguments) CUPTI_DRIVER_TRACE_CBID_##name = number,
   GPUPOOL_WATCHED_FUNCTIONS(GPUPOOL_NUMBER)
 #undef GPUPOOL_NUMBER
@@ -146,6 +148,7 @@ struct cuMemUnmap_params {
 struct cuMemRelease_params {
   CUmemGenericAllocationHandle handle;
 };
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace gpupool::inject::cupti
 
