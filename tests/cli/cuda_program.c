@@ -56,6 +56,18 @@ SEEN void load_weights(size_t bytes) {
   must(result, "cudaMalloc");
 }
 
+// The name of a function of gpupool, where that is a part of the program: gpupool::take(unsigned long).
+SEEN void take_as_gpupool(size_t bytes) __asm__("_ZN7gpupool4takeEm");
+void take_as_gpupool(size_t bytes) {
+  must(CALL("cuMemAlloc_v2", (address_t*, size_t), &last, bytes), "cuMemAlloc");
+}
+
+static void take_from_pool(size_t bytes) {
+  void* pool = NULL;
+  must(CALL("cuDeviceGetMemPool", (void**, int), &pool, 0), "cuDeviceGetMemPool");
+  must(CALL("cuMemAllocFromPoolAsync", (address_t*, size_t, void*, void*), &last, bytes, pool, NULL), "pool");
+}
+
 static void map(size_t bytes) {
   struct properties wanted;
   address_t chunk = 0;
@@ -88,18 +100,32 @@ static void churn_on_threads(long turns) {
 }
 
 static size_t size;  // bytes of the last that was taken
+static const char* free_function = "cuMemFreeAsync";
 static int is_async;
 
 static int is_kind(const char* word, const char* kind, long number) {
   if (strcmp(word, kind) != 0) return 0;
   size = (size_t)number << 20;
-  is_async = strcmp(kind, "async") == 0;
+  is_async = strncmp(kind, "async", 5) == 0 || strcmp(kind, "pool") == 0;
+  free_function = strcmp(kind, "async_ptsz") == 0 ? "cuMemFreeAsync_ptsz" : "cuMemFreeAsync";
   return 1;
 }
 
 static void take(const char* word, long number) {
   void* host = NULL;
+  size_t pitch = 0;
   if (is_kind(word, "device", number)) load_weights(size);
+  if (is_kind(word, "pooled", number)) take_as_gpupool(size);
+  if (is_kind(word, "pool", number)) take_from_pool(size);
+  if (is_kind(word, "pitch", number))
+    must(CALL("cuMemAllocPitch_v2", (address_t*, size_t*, size_t, size_t, unsigned), &last, &pitch, 1000,
+              size / 1024, 4),
+         "cuMemAllocPitch");
+  if (is_kind(word, "async_ptsz", number))
+    must(CALL("cuMemAllocAsync_ptsz", (address_t*, size_t, void*), &last, size, NULL),
+         "cuMemAllocAsync_ptsz");
+  if (is_kind(word, "host", number))
+    must(CALL("cuMemAllocHost_v2", (void**, size_t), &host, size), "cuMemAllocHost");
   if (is_kind(word, "async", number))
     must(CALL("cuMemAllocAsync", (address_t*, size_t, void*), &last, size, NULL), "cuMemAllocAsync");
   if (is_kind(word, "pinned", number))
@@ -110,7 +136,7 @@ static void take(const char* word, long number) {
 }
 
 static void give_back(void) {
-  if (is_async) must(CALL("cuMemFreeAsync", (address_t, void*), last, NULL), "cuMemFreeAsync");
+  if (is_async) must(CALL(free_function, (address_t, void*), last, NULL), free_function);
   if (!is_async) must(CALL("cuMemFree_v2", (address_t), last), "cuMemFree");
 }
 
@@ -126,6 +152,8 @@ int main(int count, char** words) {
     if (strcmp(word, "unmap") == 0) must(CALL("cuMemUnmap", (address_t, size_t), last, size), "cuMemUnmap");
     if (strcmp(word, "much") == 0)
       printf("%d\n", CALL("cuMemAlloc_v2", (address_t*, size_t), &last, 1ULL << 50));
+    if (strcmp(word, "much_async") == 0)
+      printf("%d\n", CALL("cuMemAllocAsync", (address_t*, size_t, void*), &last, 1ULL << 50, NULL));
     if (strcmp(word, "end") == 0)
       must(CALL("cuDevicePrimaryCtxRelease_v2", (int), 0), "cuDevicePrimaryCtxRelease");
     if (strcmp(word, "churn") == 0) churn_on_threads(number);

@@ -94,15 +94,26 @@ class RecordDriverTest(CommandTest):
         for name, *words in (["advise"], ["salvage", *to], ["export", "--format", "pprof", "-o", page]):
             self.assertEqual(run(name, self.path, *words)[0], 0, words)
 
-    def test_every_kind_of_memory_is_seen_and_what_is_freed(self):
-        words = ["device:3", "pinned:5", "managed:6", "async:7", "map:8"]
-        self.assertEqual(self.live_after(*words), [n * MIB for n in (3, 5, 6, 7, 8)])
-        pools = {pool: int(n) for pool, n in re.findall(r"(\d+) \((\d+) mallocs\)", run("export", self.path)[2])}
-        self.assertEqual(pools, {"1": 3, "2": 1, "3": 1})  # memory of the device, pinned, managed
+    def test_every_kind_of_memory_is_seen(self):
+        kinds = ["device", "pitch", "async", "async_ptsz", "pool", "map", "pinned", "host", "managed"]
+        sizes = [2 * number for number in range(1, 1 + len(kinds))]
+        words = [f"{kind}:{size}" for kind, size in zip(kinds, sizes, strict=True)]
+        code, _, said = self.record(*words)
+        self.assertEqual(code, 0, said)
+        for pool, expected in (("1", sizes[:6]), ("2", sizes[6:8]), ("3", sizes[8:])):
+            trace = run("export", self.path, "--pool", pool)[1]
+            blocks = re.findall(r"^a \d+ (\d+) (\d+)", trace, re.MULTILINE)
+            self.assertEqual([int(size) for size, _ in blocks], [size * MIB for size in expected])
+            if pool == "1":  # the thread's default stream
+                self.assertEqual(len({stream for _, stream in blocks}), 2)
+
+    def test_gpupool_as_a_part_of_the_program_is_known_by_its_names(self):
+        self.assertEqual(self.live_after("pooled:5", "device:3"), [3 * MIB])
 
     def test_what_is_freed_unmapped_or_ends_with_its_context_is_not_live(self):
         for words, left in (
-            (["device:3", "free"], []), (["managed:3", "free"], []), (["map:8", "unmap"], []),
+            (["device:3", "free"], []), (["managed:3", "free"], []), (["map:8", "unmap"], []), (["pool:4", "free"], []),
+            (["async_ptsz:3", "free"], []), (["pitch:3", "free"], []),
             (["device:3", "pinned:4", "map:6", "end"], [6 * MIB]),
         ):  # fmt: skip
             with self.subTest(words):
@@ -131,8 +142,8 @@ class RecordDriverTest(CommandTest):
         self.assertEqual((code, self.live()), (0, [(3 * MIB, "")]), said)
 
     def test_a_refusal_is_a_failed_malloc(self):
-        code, out, said = self.record("device:3", "much", options=["--last", "10min"])
-        self.assertEqual((code, out), (0, "2\n"), said)
+        code, out, said = self.record("device:3", "much", "much_async", options=["--last", "10min"])
+        self.assertEqual((code, out), (0, "2\n2\n"), said)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["run.gpt", "run.gpt.oom"])
         page = self.folder / "page.html"
         self.assertEqual(run("report", f"{self.path}.oom", "-o", page)[0], 0)

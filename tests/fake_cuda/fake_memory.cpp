@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in driver: virtual memory and the driver's own malloc.
+// The stand-in driver: virtual memory.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,10 +15,6 @@ namespace {
 
 // Of a file that only its used parts take memory of.
 constexpr off_t kFileSize = off_t{1} << 42;
-
-void* to_memory(uint64_t address) {
-  return reinterpret_cast<void*>(address);
-}
 
 bool is_multiple(uint64_t value) {
   return value != 0 && value % kGranularity == 0;
@@ -123,34 +119,6 @@ bool give_own_file(State& driver, CUmemGenericAllocationHandle handle, Chunk& ch
   chunk.file = file;
   chunk.offset = 0;
   return true;
-}
-
-CUresult allocate(Source source, size_t size, uint64_t& address) {
-  State& driver = state();
-  const int number = current_context()->device;
-  DeviceState& device = driver.devices[number];
-  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t charged = source == Source::device ? size : 0;
-  if (charged > device.capacity - std::min(device.capacity, device.used)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  device.used += charged;
-  address = reinterpret_cast<uint64_t>(memory);
-  driver.allocations[address] = {source, current_context(), size};
-  return CUDA_SUCCESS;
-}
-
-CUresult deallocate(bool host, uint64_t address) {
-  State& driver = state();
-  const auto found = driver.allocations.find(address);
-  if (found == driver.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
-  const Allocation& allocation = found->second;
-  if ((allocation.source == Source::host) != host) return CUDA_ERROR_INVALID_VALUE;
-  if (allocation.source == Source::device) driver.devices[allocation.context->device].used -= allocation.size;
-  munmap(to_memory(address), allocation.size);
-  driver.allocations.erase(found);
-  return CUDA_SUCCESS;
 }
 
 bool is_valid(const CUmemAllocationProp& properties) {
@@ -360,68 +328,6 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
   }
   driver.seen.access_devices = readers | writers;
   return CUDA_SUCCESS;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size) {
-  FAKE_SHOWN(cuMemAlloc_v2, address, size);
-  FAKE_CALL(kContext | kNoCapture);
-  uint64_t allocated = 0;
-  const CUresult result = allocate(Source::device, size, allocated);
-  if (result == CUDA_SUCCESS) *address = allocated;
-  return shown.says(result);
-}
-
-CUresult cuMemFree_v2(CUdeviceptr address) {
-  FAKE_SHOWN(cuMemFree_v2, address);
-  FAKE_CALL(kContext | kNoCapture);
-  wait_for_context(call.lock());
-  return shown.says(deallocate(false, address));
-}
-
-CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
-  FAKE_SHOWN(cuMemHostAlloc, address, size, flags);
-  FAKE_CALL(kContext | kNoCapture);
-  state().seen.host_flags = flags;
-  uint64_t allocated = 0;
-  const CUresult result = allocate(Source::host, size, allocated);
-  if (result == CUDA_SUCCESS) *address = to_memory(allocated);
-  return shown.says(result);
-}
-
-CUresult cuMemFreeHost(void* address) {
-  FAKE_SHOWN(cuMemFreeHost, address);
-  FAKE_CALL(kContext | kNoCapture);
-  wait_for_context(call.lock());
-  return shown.says(deallocate(true, reinterpret_cast<uint64_t>(address)));
-}
-
-CUresult cuMemHostRegister_v2(void* address, size_t size, unsigned flags) {
-  FAKE_CALL(kContext | kNoCapture);
-  if (address == nullptr || size == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const bool is_new = state().registered.emplace(address, size).second;
-  return is_new ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemHostUnregister(void* address) {
-  FAKE_CALL(kContext | kNoCapture);
-  if (!state().registered.contains(address)) return CUDA_ERROR_INVALID_VALUE;
-  wait_for_context(call.lock());
-  state().registered.erase(address);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
-  FAKE_SHOWN(cuMemAllocManaged, address, size, flags);
-  FAKE_CALL(kContext | kNoCapture);
-  if (flags != CU_MEM_ATTACH_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
-  if (state().devices[current_context()->device].attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] == 0) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  state().seen.managed_flags = flags;
-  uint64_t allocated = 0;
-  const CUresult result = allocate(Source::managed, size, allocated);
-  if (result == CUDA_SUCCESS) *address = allocated;
-  return shown.says(result);
 }
 
 }  // extern "C"

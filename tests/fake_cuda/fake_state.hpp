@@ -178,6 +178,10 @@ struct ThreadState {
 extern constinit thread_local ThreadState thread_state;
 Context* current_context();
 
+inline void* to_memory(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
 /// What a call needs of its surroundings.
 enum Needs : unsigned { kNothing = 0, kContext = 1, kNoCapture = 2 };
 
@@ -226,10 +230,11 @@ inline const gpupool::inject::cupti::CUmemAllocationProp* to_cuptis(const CUmemA
   return reinterpret_cast<const gpupool::inject::cupti::CUmemAllocationProp*>(properties);
 }
 
-/// With the function's arguments.
-#define FAKE_SHOWN(name, ...)                                               \
-  const gpupool::inject::cupti::name##_params shown_arguments{__VA_ARGS__}; \
+/// With the function's arguments, as CUPTI's struct `type` has them.
+#define FAKE_SHOWN_AS(name, type, ...)                                      \
+  const gpupool::inject::cupti::type##_params shown_arguments{__VA_ARGS__}; \
   fake::Shown shown(gpupool::inject::cupti::CUPTI_DRIVER_TRACE_CBID_##name, &shown_arguments)
+#define FAKE_SHOWN(name, ...) FAKE_SHOWN_AS(name, name, __VA_ARGS__)
 
 /// Lets other processes lock this one, from cuInit on; whether the call that follows is counted as under way,
 /// once the process is not locked; and the end of one that is.
