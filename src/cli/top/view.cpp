@@ -258,8 +258,7 @@ void add_strangers(const Look& now, const Gpu& gpu, std::vector<std::string>& li
     if (each.gpu != gpu.id || left == 0) continue;
     --left;
     const std::string command = each.command.empty() ? "not seen here" : short_text(each.command, 40);
-    lines.push_back(
-        fmt::format("  {} ({}): {}, no pool seen", each.pid, command, format_bytes(each.bytes)));
+    lines.push_back(fmt::format("  {} ({}): {}, no pool seen", each.pid, command, format_bytes(each.bytes)));
   }
 }
 
