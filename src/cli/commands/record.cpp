@@ -298,7 +298,7 @@ Command add_record(CLI::App& app) {
       ->option_text("512MiB|10min [all]");
   command
       ->add_flag("--pools-only", options->pools_only,
-                 "Not what the driver gives beside pools, for which CUPTI has one user in a process")
+                 "Leave CUPTI, which has one user in a process, to a profiler")
       ->excludes(pid);
   return {command, [options] { return run_record(*options); }};
 }
