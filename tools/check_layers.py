@@ -7,7 +7,7 @@
     base   <-  device <-  pool
     base   <-  watch  <-  pool
     base   <-  share  <-  pool
-    libgpupool's installed header  <-  frameworks
+    libgpupool's installed header  <-  frameworks, of which frameworks/inject has what records too: watch
 
 The devices, src/device/cuda and src/device/sim, do not see each other, and the code they share sees neither. The
 folders of src/cli have an order of their own, and so have the rooms of src/pool, where it counts too if a file only
@@ -33,6 +33,7 @@ MAY_SEE = {
     "abi": {"os", "base", "core", "device", "watch", "share", "pool", "abi"},
     "cli": {"cli"},
     "frameworks": {"frameworks"},
+    "frameworks/inject": {"frameworks", "os", "base", "watch"},
 }
 # Which folders of src/cli each of them may include. main.cpp, which is in none, may include all.
 COMMAND_MAY_SEE = {
@@ -113,7 +114,7 @@ def without_comments(text):
 def layer_violation(layer, quote, name):
     """Why a file of this layer of src must not include `name`, or None."""
     top = name.split("/")[0]
-    if layer in ("cli", "frameworks"):
+    if layer == "cli" or layer.startswith("frameworks"):
         if quote == '"' and top not in MAY_SEE[layer] and name not in INSTALLED:
             return f'{layer} may include only the installed headers and its own, not "{name}"'
         return f"{layer} must not include <{name}>" if quote == "<" and top in LIBRARY and "/" in name else None
@@ -238,7 +239,8 @@ def check_file(path, root, classes):
         yield f"{relative}:1: src/{layer} is not a layer"
         return
     for number, quote, name in includes_of(path):
-        reason = layer_violation(layer, quote, name) if layer else outside_violation(name)
+        room = "/".join(relative.parts[1:3])
+        reason = layer_violation(room if room in MAY_SEE else layer, quote, name) if layer else outside_violation(name)
         if not reason and layer == "device":
             reason = device_violation(relative.parts[2], name)
         if not reason and layer == "cli":

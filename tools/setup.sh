@@ -235,18 +235,18 @@ fetch_axe() {
   rm -rf "$folder"
 }
 
-# The driver's header without a toolkit: 2 MB from a wheel.
+# The headers of the driver and of CUPTI without a toolkit: 13 MB of wheels.
 install_cuda_header() {
   local folder=build/cuda-headers
-  [ -f $folder/nvidia/cu13/include/cuda.h ] && return 0
-  say "fetching cuda.h to $folder"
-  local wheels
+  [ -f $folder/nvidia/cu13/include/cuda.h ] && [ -f $folder/nvidia/cu13/include/cupti_callbacks.h ] && return 0
+  say "fetching the headers of CUDA's driver and CUPTI to $folder"
+  local wheels wheel
   wheels=$(mktemp -d)
   if python3 -m pip -q --retries 1 download --no-deps --only-binary :all: -d "$wheels" 'nvidia-cuda-runtime==13.0.*' \
-    >build/setup.log 2>&1; then
-    python3 -m zipfile -e "$wheels"/*.whl "$folder"
+    'nvidia-cuda-cupti==13.0.*' >build/setup.log 2>&1; then
+    for wheel in "$wheels"/*.whl; do python3 -m zipfile -e "$wheel" "$folder"; done
   else
-    say "PyPI cannot be reached: our declarations of the driver will not be checked against cuda.h"
+    say "PyPI cannot be reached: our declarations of the driver and CUPTI will not be checked"
   fi
   rm -rf "$wheels"
 }

@@ -49,6 +49,11 @@ bool is_of(std::string_view name, std::string_view function) noexcept {
   return begins(name, function) && (name.size() == function.size() || name[function.size()] == ':');
 }
 
+/// A function of CUDA's runtime where it is linked statically, as nvcc does by default.
+bool is_of_static_runtime(std::string_view name) noexcept {
+  return begins(name, "libcudart_static_") || begins(name, "cudaMalloc") || begins(name, "cudaHostAlloc");
+}
+
 /// A function of the library, of its C++ and Rust bindings, or what cgo puts in front of Go's.
 bool is_own_name(std::string_view name) noexcept {
   if (begins(name, "<")) name.remove_prefix(1);
@@ -70,6 +75,10 @@ std::string line_of(const os::Origin& origin, std::string name, const void* code
 
 }  // namespace
 
+bool is_of_driver(std::string_view module) noexcept {
+  return begins(module, "libcuda.so") || begins(module, "libcudart.so") || begins(module, "libcupti.so");
+}
+
 std::string frame_names(const std::vector<void*>& frames) {
   std::string text;
   std::string all;  // with the library's own
@@ -80,7 +89,7 @@ std::string frame_names(const std::vector<void*>& frames) {
     const os::Origin origin = find_origin(call);
     const std::string name = readable(origin.function);
     const std::string line = line_of(origin, name, call) + '\n';
-    is_inside = is_inside && is_own_name(name);
+    is_inside = is_inside && (is_own_name(name) || is_of_driver(origin.module) || is_of_static_runtime(name));
     all += line;
     if (!is_inside) text += line;
   }

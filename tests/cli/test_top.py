@@ -14,6 +14,7 @@ import tempfile
 import unittest
 import urllib.request
 
+from command import MIB, run
 from control_target import needs_another_user, run_as_nobody
 from top_target import GIB, HOLDS_2_GIB, TopTest
 
@@ -156,6 +157,32 @@ stay()
         ours = {str(self.both.pid): "both", str(self.one.pid): "one"}
         rows = [line.split() for line in out.splitlines()[1:]]
         return [(ours[row[0]], row[2]) for row in rows if row and row[0] in ours]
+
+    def test_processes_without_pools_are_named_by_nvml(self):
+        process = self.start_pool()
+        strangers = [subprocess.Popen(["sleep", "60"]) for _ in range(5)]
+        for each in strangers:
+            self.addCleanup(each.wait)
+            self.addCleanup(each.kill)
+        users = [(each.pid, (number + 1) * MIB) for number, each in enumerate(strangers)] + [(process.pid, 3 * GIB)]
+        nvml = {
+            "GPUPOOL_LIBNVML": os.environ["FAKE_NVML"],
+            "FAKE_NVML_ID": "sim-0",
+            "FAKE_NVML_USERS": ",".join(f"{pid}:{used}" for pid, used in users),
+        }
+        gpus, _ = self.objects(**nvml)
+        self.assertEqual(
+            gpus[0]["without_pools"],
+            [{"pid": pid, "command": "sleep 60", "used_bytes": used} for pid, used in reversed(users[:-1])],
+        )
+        shown = run("top", "--once", environment=nvml)[1].splitlines()
+        self.assertEqual(
+            shown[2:5], [f"  {pid} (sleep 60): {used // MIB} MiB, no pool seen" for pid, used in users[4:1:-1]]
+        )
+        gpus, _ = self.objects("--name", "nothing", **nvml)
+        self.assertEqual(gpus[0]["without_pools"], [])
+        gpus, _ = self.objects("--pid", str(process.pid), **nvml)
+        self.assertEqual(gpus[0]["without_pools"], [])
 
     def test_pools_are_chosen(self):
         user = str(os.geteuid())

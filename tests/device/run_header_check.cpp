@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what `gpupool run` and `gpupool sleep --whole` declare of the driver with a real cuda.h. Compiling
-// it is the test; there is nothing to run. Needs cuda.h of 12.8 or later in the include path.
+// Compares what `gpupool run`, `gpupool record` and `gpupool sleep --whole` declare of the driver with a real
+// cuda.h. Compiling it is the test; there is nothing to run. Needs cuda.h of 12.8 or later in the include
+// path.
 #include <cstddef>
 #include <type_traits>
 
@@ -32,6 +33,7 @@ SAME_MEMBER(checkpoint, CUcheckpointLockArgs, reserved0)
 SAME_MEMBER(checkpoint, CUcheckpointLockArgs, reserved1)
 
 SAME_NUMBER(inject, CUDA_SUCCESS)
+SAME_NUMBER(inject, CUDA_ERROR_OUT_OF_MEMORY)
 SAME_NUMBER(inject, CUDA_ERROR_NOT_INITIALIZED)
 SAME_NUMBER(inject, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
 SAME_NUMBER(inject, CU_MEM_ALLOCATION_TYPE_PINNED)
@@ -40,6 +42,7 @@ SAME_NUMBER(inject, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 SAME_NUMBER(inject, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
 SAME_NUMBER(inject, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 SAME_SIZE(inject, CUdevice)
+SAME_SIZE(inject, CUuuid)
 SAME_SIZE(inject, CUmemPool_attribute)
 SAME_SIZE(inject, CUmemPoolProps)
 SAME_MEMBER(inject, CUmemPoolProps, allocType)
@@ -83,4 +86,5 @@ GPUPOOL_CHECKPOINT_FUNCTIONS(SAME_FUNCTION)
 }  // namespace gpupool::cli::driver
 namespace gpupool::inject {
 GPUPOOL_INJECT_FUNCTIONS(SAME_FUNCTION)
+GPUPOOL_DEVICE_FUNCTIONS(SAME_FUNCTION)
 }  // namespace gpupool::inject

@@ -90,7 +90,9 @@ CUresult scripted_failure(State& state, const char* function) {
 
 }  // namespace
 
-Call::Call(const char* function, unsigned needs) : result_(begin(function, needs)) {}
+Call::Call(const char* function, unsigned needs) : result_(begin(function, needs)) {
+  thread_state.began = result_;
+}
 
 CUresult Call::begin(const char* function, unsigned needs) {
   if (torn_down) {
@@ -119,7 +121,19 @@ Call::~Call() {
   if (is_counted_) leave_driver();
 }
 
+Shown::Shown(uint32_t number, const void* arguments) : number_(number), arguments_(arguments) {
+  if (const FakeCudaObserver observer = state().observer)
+    observer(number_, 0, arguments_, nullptr, current_context());
+}
+
+Shown::~Shown() {
+  auto result = static_cast<uint32_t>(thread_state.began != CUDA_SUCCESS ? thread_state.began : result_);
+  if (const FakeCudaObserver observer = state().observer)
+    observer(number_, 1, arguments_, &result, current_context());
+}
+
 void end_of(State& driver, Context& context) {
+  if (driver.observer != nullptr) driver.observer(0, 0, nullptr, nullptr, &context);
   context.gone = true;
   const auto belongs = [&](const auto& entry) { return entry.second->context == &context; };
   for (const auto& entry : driver.streams) {
@@ -154,6 +168,10 @@ void fail(const char* function, uint64_t occurrence, uint32_t code) {
 
 void on_init(void (*hook)()) {
   locked([&](State& driver) { driver.init_hook = hook; });
+}
+
+void show_calls(FakeCudaObserver observer) {
+  locked([&](State& driver) { driver.observer = observer; });
 }
 
 void reset() {
@@ -295,6 +313,7 @@ extern "C" const FakeCudaControls* fake_cuda_controls() {
       .fail = fail,
       .reset = reset,
       .on_init = on_init,
+      .show_calls = show_calls,
       .calls = calls,
       .live = live,
       .seen = seen,

@@ -42,6 +42,11 @@ struct FakeCudaSeen {
   uint32_t stream_flags;
 };
 
+/// Is told of calls that CUPTI can tell of: the function's number there, whether it ends, its arguments, its
+/// result, and the current context. Number 0: this context is about to end.
+using FakeCudaObserver = void (*)(uint32_t number, int is_end, const void* arguments, uint32_t* result,
+                                  void* context);
+
 struct FakeCudaControls {
   /// Lets the call of `function` (its exported name) number `occurrence`, counted from 1 and from now, fail
   /// with `code`; occurrence 0: every call.
@@ -50,6 +55,8 @@ struct FakeCudaControls {
   void (*reset)();
   /// Called in the middle of cuInit, with no lock held.
   void (*on_init)(void (*hook)());
+  /// Null: nobody is told. With no lock held, except of a context's end.
+  void (*show_calls)(FakeCudaObserver observer);
   /// Calls of one function so far, or of all (null); failed ones count.
   uint64_t (*calls)(const char* function);
   FakeCudaLive (*live)();

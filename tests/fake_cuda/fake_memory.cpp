@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in driver: virtual memory and the driver's own malloc.
+// The stand-in driver: virtual memory.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,10 +15,6 @@ namespace {
 
 // Of a file that only its used parts take memory of.
 constexpr off_t kFileSize = off_t{1} << 42;
-
-void* to_memory(uint64_t address) {
-  return reinterpret_cast<void*>(address);
-}
 
 bool is_multiple(uint64_t value) {
   return value != 0 && value % kGranularity == 0;
@@ -125,34 +121,6 @@ bool give_own_file(State& driver, CUmemGenericAllocationHandle handle, Chunk& ch
   return true;
 }
 
-CUresult allocate(Source source, size_t size, uint64_t& address) {
-  State& driver = state();
-  const int number = current_context()->device;
-  DeviceState& device = driver.devices[number];
-  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t charged = source == Source::device ? size : 0;
-  if (charged > device.capacity - std::min(device.capacity, device.used)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  device.used += charged;
-  address = reinterpret_cast<uint64_t>(memory);
-  driver.allocations[address] = {source, current_context(), size};
-  return CUDA_SUCCESS;
-}
-
-CUresult deallocate(bool host, uint64_t address) {
-  State& driver = state();
-  const auto found = driver.allocations.find(address);
-  if (found == driver.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
-  const Allocation& allocation = found->second;
-  if ((allocation.source == Source::host) != host) return CUDA_ERROR_INVALID_VALUE;
-  if (allocation.source == Source::device) driver.devices[allocation.context->device].used -= allocation.size;
-  munmap(to_memory(address), allocation.size);
-  driver.allocations.erase(found);
-  return CUDA_SUCCESS;
-}
-
 bool is_valid(const CUmemAllocationProp& properties) {
   return properties.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
          properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties.location.id >= 0 &&
@@ -233,6 +201,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* properties,
                      unsigned long long flags) {
+  FAKE_SHOWN(cuMemCreate, handle, size, to_cuptis(properties), flags);
   FAKE_CALL(kNoCapture);
   State& driver = state();
   if (!is_multiple(size) || flags != 0 || !is_valid(*properties)) return CUDA_ERROR_INVALID_VALUE;
@@ -246,16 +215,17 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   driver.chunks[*handle] = {properties->location.id,         size, device.next_offset, 0, false,
                             properties->requestedHandleTypes};
   device.next_offset += size;
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  FAKE_SHOWN(cuMemRelease, handle);
   FAKE_CALL(kNoCapture);
   const auto found = state().chunks.find(handle);
   if (found == state().chunks.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
   found->second.released = true;
   drop_if_unused(state(), found);
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle,
@@ -295,6 +265,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
+  FAKE_SHOWN(cuMemMap, address, size, offset, handle, flags);
   FAKE_CALL(kNoCapture);
   State& driver = state();
   if (address % kGranularity != 0 || !is_multiple(size) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -309,10 +280,11 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   ++found->second.mappings;
   driver.mappings[address] = {size, handle, 0};
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+  FAKE_SHOWN(cuMemUnmap, address, size);
   FAKE_CALL(kNoCapture);
   State& driver = state();
   if (!is_whole_mappings(driver, address, size)) return CUDA_ERROR_INVALID_VALUE;
@@ -327,7 +299,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     drop_if_unused(driver, chunk);
     mapping = driver.mappings.erase(mapping);
   }
-  return CUDA_SUCCESS;
+  return shown.says(CUDA_SUCCESS);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* descriptors, size_t count) {
@@ -356,63 +328,6 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
   }
   driver.seen.access_devices = readers | writers;
   return CUDA_SUCCESS;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size) {
-  FAKE_CALL(kContext | kNoCapture);
-  uint64_t allocated = 0;
-  const CUresult result = allocate(Source::device, size, allocated);
-  if (result == CUDA_SUCCESS) *address = allocated;
-  return result;
-}
-
-CUresult cuMemFree_v2(CUdeviceptr address) {
-  FAKE_CALL(kContext | kNoCapture);
-  wait_for_context(call.lock());
-  return deallocate(false, address);
-}
-
-CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
-  FAKE_CALL(kContext | kNoCapture);
-  state().seen.host_flags = flags;
-  uint64_t allocated = 0;
-  const CUresult result = allocate(Source::host, size, allocated);
-  if (result == CUDA_SUCCESS) *address = to_memory(allocated);
-  return result;
-}
-
-CUresult cuMemFreeHost(void* address) {
-  FAKE_CALL(kContext | kNoCapture);
-  wait_for_context(call.lock());
-  return deallocate(true, reinterpret_cast<uint64_t>(address));
-}
-
-CUresult cuMemHostRegister_v2(void* address, size_t size, unsigned flags) {
-  FAKE_CALL(kContext | kNoCapture);
-  if (address == nullptr || size == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const bool is_new = state().registered.emplace(address, size).second;
-  return is_new ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemHostUnregister(void* address) {
-  FAKE_CALL(kContext | kNoCapture);
-  if (!state().registered.contains(address)) return CUDA_ERROR_INVALID_VALUE;
-  wait_for_context(call.lock());
-  state().registered.erase(address);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
-  FAKE_CALL(kContext | kNoCapture);
-  if (flags != CU_MEM_ATTACH_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
-  if (state().devices[current_context()->device].attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] == 0) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  state().seen.managed_flags = flags;
-  uint64_t allocated = 0;
-  const CUresult result = allocate(Source::managed, size, allocated);
-  if (result == CUDA_SUCCESS) *address = allocated;
-  return result;
 }
 
 }  // extern "C"

@@ -83,6 +83,37 @@ bool is_allowed(const CUmemPoolProps& properties) {
                      [](unsigned char byte) { return byte == 0; });
 }
 
+CUresult allocate(FakePool& pool, size_t size, CUdeviceptr* address) {
+  DeviceState& device = state().devices[pool.device];
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t whole = (size + kGranularity - 1) / kGranularity * kGranularity;
+  const uint64_t more = pool.used + whole > pool.reserved ? pool.used + whole - pool.reserved : 0;
+  if (whole > pool.most - std::min(pool.most, pool.used)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (more > device.capacity - std::min(device.capacity, device.used)) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* const memory =
+      mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  device.used += more;
+  pool.reserved += more;
+  pool.used += whole;
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  pools().blocks[*address] = {&pool, whole};
+  return CUDA_SUCCESS;
+}
+
+CUresult deallocate(CUdeviceptr address) {
+  const auto found = pools().blocks.find(address);
+  if (found == pools().blocks.end()) return CUDA_ERROR_INVALID_VALUE;
+  munmap(reinterpret_cast<void*>(address), found->second.size);
+  found->second.pool->used -= found->second.size;
+  pools().blocks.erase(found);
+  return CUDA_SUCCESS;
+}
+
+gpupool::inject::cupti::CUmemoryPool to_cuptis(CUmemoryPool pool) {
+  return reinterpret_cast<gpupool::inject::cupti::CUmemoryPool>(pool);
+}
+
 }  // namespace
 
 void fake::release_beyond_thresholds() {
@@ -172,34 +203,35 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream) {
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream stream) {
+  FAKE_SHOWN(cuMemAllocAsync, address, size, to_cuptis(stream));
   FAKE_CALL(kContext);
-  DeviceState& device = state().devices[current_context()->device];
-  FakePool& pool = *pools().current[current_context()->device];
-  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t whole = (size + kGranularity - 1) / kGranularity * kGranularity;
-  const uint64_t more = pool.used + whole > pool.reserved ? pool.used + whole - pool.reserved : 0;
-  if (whole > pool.most - std::min(pool.most, pool.used)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (more > device.capacity - std::min(device.capacity, device.used)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* const memory =
-      mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  device.used += more;
-  pool.reserved += more;
-  pool.used += whole;
-  *address = reinterpret_cast<CUdeviceptr>(memory);
-  pools().blocks[*address] = {&pool, whole};
-  return CUDA_SUCCESS;
+  return shown.says(allocate(*pools().current[current_context()->device], size, address));
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream) {
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size, CUstream stream) {
+  FAKE_SHOWN_AS(cuMemAllocAsync_ptsz, cuMemAllocAsync, address, size, to_cuptis(stream));
   FAKE_CALL(kContext);
-  const auto found = pools().blocks.find(address);
-  if (found == pools().blocks.end()) return CUDA_ERROR_INVALID_VALUE;
-  munmap(reinterpret_cast<void*>(address), found->second.size);
-  found->second.pool->used -= found->second.size;
-  pools().blocks.erase(found);
-  return CUDA_SUCCESS;
+  return shown.says(allocate(*pools().current[current_context()->device], size, address));
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size, CUmemoryPool handle, CUstream stream) {
+  FAKE_SHOWN(cuMemAllocFromPoolAsync, address, size, to_cuptis(handle), to_cuptis(stream));
+  FAKE_CALL(kContext);
+  FakePool* const pool = find(handle);
+  return shown.says(pool != nullptr ? allocate(*pool, size, address) : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  FAKE_SHOWN(cuMemFreeAsync, address, to_cuptis(stream));
+  FAKE_CALL(kContext);
+  return shown.says(deallocate(address));
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+  FAKE_SHOWN_AS(cuMemFreeAsync_ptsz, cuMemFreeAsync, address, to_cuptis(stream));
+  FAKE_CALL(kContext);
+  return shown.says(deallocate(address));
 }
 
 }  // extern "C"

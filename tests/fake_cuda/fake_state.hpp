@@ -20,6 +20,7 @@
 
 #include "device/cuda/types.hpp"
 #include "fake_cuda.hpp"
+#include "frameworks/inject/cupti_types.hpp"
 
 namespace fake {
 
@@ -157,6 +158,7 @@ struct State {
   std::map<std::string, uint64_t> calls;
   std::vector<Failure> failures;
   void (*init_hook)() = nullptr;
+  FakeCudaObserver observer = nullptr;
   FakeCudaSeen seen = {};
   uint64_t faults = 0;
 };
@@ -171,9 +173,14 @@ struct ThreadState {
   Context* stack[32];
   int depth;
   CUstreamCaptureMode mode;
+  CUresult began;  // the result with which the last call began
 };
 extern constinit thread_local ThreadState thread_state;
 Context* current_context();
+
+inline void* to_memory(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
 
 /// What a call needs of its surroundings.
 enum Needs : unsigned { kNothing = 0, kContext = 1, kNoCapture = 2 };
@@ -197,6 +204,37 @@ class Call {
 #define FAKE_CALL(needs)            \
   fake::Call call(__func__, needs); \
   if (call.result() != CUDA_SUCCESS) return call.result()
+
+/// The beginning of a call that CUPTI can tell of: before FAKE_CALL, so that it ends with no lock held. A
+/// call of which says() is not told has failed, as it began or with INVALID_VALUE.
+class Shown {
+ public:
+  Shown(uint32_t number, const void* arguments);
+  CUresult says(CUresult result) {
+    result_ = result;
+    return result;
+  }
+  ~Shown();
+
+ private:
+  uint32_t number_;
+  const void* arguments_;
+  CUresult result_ = CUDA_ERROR_INVALID_VALUE;
+};
+
+/// One driver's types, as two headers declare them.
+inline gpupool::inject::cupti::CUstream to_cuptis(CUstream stream) {
+  return reinterpret_cast<gpupool::inject::cupti::CUstream>(stream);
+}
+inline const gpupool::inject::cupti::CUmemAllocationProp* to_cuptis(const CUmemAllocationProp* properties) {
+  return reinterpret_cast<const gpupool::inject::cupti::CUmemAllocationProp*>(properties);
+}
+
+/// With the function's arguments, as CUPTI's struct `type` has them.
+#define FAKE_SHOWN_AS(name, type, ...)                                      \
+  const gpupool::inject::cupti::type##_params shown_arguments{__VA_ARGS__}; \
+  fake::Shown shown(gpupool::inject::cupti::CUPTI_DRIVER_TRACE_CBID_##name, &shown_arguments)
+#define FAKE_SHOWN(name, ...) FAKE_SHOWN_AS(name, name, __VA_ARGS__)
 
 /// Lets other processes lock this one, from cuInit on; whether the call that follows is counted as under way,
 /// once the process is not locked; and the end of one that is.

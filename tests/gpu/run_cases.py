@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs without gpupool under `gpupool run`, and whole processes that sleep, on a GPU.
+"""Programs without gpupool under `gpupool run` and `gpupool record`, and whole processes that sleep, on a GPU.
 
 run_cases.py [CASE...]    all, if none is named; GPUPOOL_COMMAND is the command
 
@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
@@ -37,7 +38,7 @@ def must(result, what):
     assert result == 0, f"{what}: {result}"
 must(cuda.cuInit(0), "cuInit")
 must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), "cuDevicePrimaryCtxRetain")
-must(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+must(cuda.cuCtxPushCurrent_v2(context), "cuCtxPushCurrent")
 """
 PLAIN = (
     DRIVER
@@ -94,6 +95,89 @@ RESULTS = {
     "torch": "import torch, hashlib; a = (torch.arange(1 << 22, device='cuda') % 97).float().view(2048, 2048);"
     "print(hashlib.sha256((a @ a + a.sort(1).values).cpu().numpy().tobytes()).hexdigest())",
 }
+# What stays of each of the driver's functions, in MiB: 96 by cuMemAlloc, 64 by cuMemAllocAsync, 32 of the host, and 20
+# mapped.
+RECORDED = (
+    DRIVER
+    + """
+MIB = 1 << 20
+class Properties(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in ("type", "handles", "location", "device")]
+    _fields_ += [("rest", ctypes.c_ulong * 2)]
+def size(count):
+    return ctypes.c_size_t(count * MIB)
+def take(function, *arguments):
+    got = ctypes.c_uint64()
+    must(getattr(cuda, function)(ctypes.byref(got), *arguments), function)
+    return got
+def keep():
+    take("cuMemAlloc_v2", size(96))
+    take("cuMemAllocAsync", size(64), None)
+    take("cuMemHostAlloc", size(32), 0)
+    chunk = take("cuMemCreate", size(20), ctypes.byref(Properties(1, 0, 1, 0)), ctypes.c_uint64(0))
+    place = take("cuMemAddressReserve", size(20), ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_uint64(0))
+    must(cuda.cuMemMap(place, size(20), ctypes.c_size_t(0), chunk, ctypes.c_uint64(0)), "cuMemMap")
+for turn in range(100):
+    must(cuda.cuMemFree_v2(take("cuMemAlloc_v2", size(300))), "cuMemFree")
+    must(cuda.cuMemFreeAsync(take("cuMemAllocAsync", size(300), None), None), "cuMemFreeAsync")
+assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 50)) == 2
+keep()
+must(cuda.cuCtxSynchronize(), "cuCtxSynchronize")
+"""
+)
+# The runtime, by ctypes: what it does must be seen too, and once.
+RUNTIME = """
+import ctypes, glob, os, sys
+names = ["libcudart.so", "libcudart.so.13", "libcudart.so.12"]
+names += [name for folder in sys.path for name in glob.glob(folder + "/nvidia/*/lib/libcudart.so.*")]
+for name in names:
+    try:
+        runtime = ctypes.CDLL(name)
+        break
+    except OSError:
+        pass
+else:
+    sys.exit(77)
+address = ctypes.c_void_p()
+for turn in range(10):
+    assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(300 << 20)) == 0
+    assert runtime.cudaFree(address) == 0
+assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(48 << 20)) == 0
+assert runtime.cudaMallocHost(ctypes.byref(address), ctypes.c_size_t(16 << 20)) == 0
+assert runtime.cudaMallocAsync(ctypes.byref(address), ctypes.c_size_t(8 << 20), None) == 0
+"""
+BESIDE_A_POOL = """
+import ctypes, gpupool
+pool = gpupool.Pool("cuda")
+block = pool.malloc(1 << 30)
+cuda = ctypes.CDLL("libcuda.so.1")
+address = ctypes.c_uint64()
+assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(80 << 20)) == 0
+"""
+TORCH_RECORDED = """
+import torch
+torch.cuda.init()
+kept = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+x = torch.randn(2048, 2048, device="cuda")
+for turn in range(20):
+    x = (x @ x).relu() / 2048
+torch.cuda.synchronize()
+print(torch.cuda.memory_reserved())
+"""
+PAIRS = (
+    DRIVER
+    + """
+import time
+best = 1e9
+for turn in range(20):
+    start = time.perf_counter()
+    for pair in range(1000):
+        cuda.cuMemAllocAsync(ctypes.byref(address), ctypes.c_size_t(1 << 20), None)
+        cuda.cuMemFreeAsync(address, None)
+    best = min(best, (time.perf_counter() - start) / 1000)
+print(best * 1e6)
+"""
+)
 TORCH_CAPPED = """
 import torch
 blocks = []
@@ -215,6 +299,77 @@ def case_jax_has_the_same_result():
 def case_pytorch_has_the_same_result():
     same_result("torch")
     same_result("torch", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+
+
+def record(program, folder, **environment):
+    """What is live at the end of the recordings of a program: bytes and stack of each call site, by file; and what the
+    program printed. CUPTI may be missing, which is no failure."""
+    path = os.path.join(folder, "run.gpt")
+    done = subprocess.run(
+        [COMMAND, "record", "-o", path, "--", sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=LIMIT, check=False, env=os.environ | environment,
+    )  # fmt: skip
+    if "only pools of gpupool are recorded" in done.stderr:
+        raise NotHere(done.stderr.strip())
+    if done.returncode == 77:
+        raise NotHere("the CUDA runtime")
+    assert done.returncode == 0, done.stderr[-2000:]
+    live = {}
+    for name in sorted(os.listdir(folder)):
+        lines = command("leaks", os.path.join(folder, name), "--json").splitlines()
+        sites = [each for each in map(json.loads, lines) if each["of"] == "site"]
+        live[name] = sorted((site["bytes"], site["stack"]) for site in sites)
+    return live, done.stdout
+
+
+def mib_of(sites):
+    return sum(size for size, _ in sites) / MIB
+
+
+def case_recording_of_the_drivers_functions():
+    with tempfile.TemporaryDirectory() as folder:
+        live, _ = record(RECORDED, folder)
+        print(f"MiB live at the end: {mib_of(live['run.gpt'])}; the innermost frame: {live['run.gpt'][0][1][:60]!r}")
+        assert mib_of(live["run.gpt"]) == 96 + 64 + 32 + 20
+        trace = command("export", os.path.join(folder, "run.gpt"), "--pool", 1)
+        assert trace.count("\na ") == 203 and trace.count("\nf ") == 200, (trace.count("\na "), trace.count("\nf "))
+        # What ctypes called from is no function of the driver.
+        assert all(stack and not stack.splitlines()[0].count("libcuda") for _, stack in live["run.gpt"]), live
+
+
+def case_recording_of_the_runtime():
+    with tempfile.TemporaryDirectory() as folder:
+        live, _ = record(RUNTIME, folder)
+        assert mib_of(live["run.gpt"]) == 48 + 16 + 8, live
+        assert not any("libcudart" in stack.splitlines()[0] for _, stack in live["run.gpt"] if stack), live
+
+
+def case_recording_beside_a_pool_counts_nothing_twice():
+    for mode in ("vmm", "driver"):
+        with tempfile.TemporaryDirectory() as folder:
+            live, _ = record(BESIDE_A_POOL, folder, GPUPOOL_MODE=mode)
+            assert mib_of(live["run.gpt"]) == 1024, (mode, live)
+            assert mib_of(live["run.gpt.driver"]) == 80, (mode, live)
+
+
+def case_recording_of_pytorch_is_what_it_reserves():
+    """In each of its ways: PyTorch knows what it reserves, and its libraries add a little."""
+    if importlib.util.find_spec("torch") is None:
+        raise NotHere("torch")
+    for settings in ("", "expandable_segments:True"):
+        with tempfile.TemporaryDirectory() as folder:
+            live, printed = record(TORCH_RECORDED, folder, PYTORCH_CUDA_ALLOC_CONF=settings)
+            reserved, seen = int(printed) / MIB, mib_of(live["run.gpt"])
+            print(f"{settings or 'as it comes'}: {reserved:.1f} MiB reserved, {seen:.1f} MiB recorded")
+            assert reserved <= seen <= reserved + 256
+
+
+def case_cost_of_recording():
+    """A pair of cuMemAllocAsync and cuMemFreeAsync, alone and recorded."""
+    plain = float(output_of(PAIRS))
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = float(record(PAIRS, folder)[1])
+    print(f"{plain:.2f} us a pair, {recorded:.2f} us recorded")
 
 
 def main():

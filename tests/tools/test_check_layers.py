@@ -56,6 +56,9 @@ class Layers(unittest.TestCase):
             ("src/pool/x.cpp", '#include "../abi/config.hpp"', "relative to src"),
             ("src/abi/x.cpp", '#include "cli/base/size.hpp"', "abi must not include"),
             ("src/cli/x.cpp", '#include "base/status.hpp"', "installed headers"),
+            ("src/frameworks/torch/x.cpp", '#include "watch/recorder.hpp"', "installed headers"),
+            ("src/frameworks/inject/x.cpp", '#include "pool/pool.hpp"', "installed headers"),
+            ("src/frameworks/inject/x.cpp", "#include <pool/pool.hpp>", "must not include"),
             ("src/cli/x.cpp", "#include <pool/pool.hpp>", "must not include"),
             ("src/cli/x.cpp", '#include "gpupool/internal.h"', "installed headers"),
             ("src/cli/base/x.cpp", '#include "base/status.hpp"', "installed headers"),
@@ -88,6 +91,7 @@ class Layers(unittest.TestCase):
 
     def test_allowed(self):
         cases = [
+            ("src/frameworks/inject/x.cpp", '#include "watch/recorder.hpp"\n#include "os/mutex.hpp"'),
             ("src/base/x.cpp", '#include "base/log.hpp"\n#include <thread>\n#include "gpupool/gpupool.h"'),
             ("src/core/x.cpp", '#include "base/bits.hpp"\n#include "core/size.hpp"\n#include <atomic>'),
             ("src/device/sim/x.cpp", '#include "device/sim/sim.hpp"\n#include <sys/mman.h>\n#include <mutex>'),

@@ -21,10 +21,12 @@
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
+#include "cli/base/utf8.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
 #include "cli/commands/salvage.hpp"
 #include "cli/processes/process_recording.hpp"
+#include "cli/processes/program.hpp"
 #include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
@@ -37,16 +39,60 @@ struct RecordOptions {
   std::string output;
   std::string stacks = "language";
   std::string last;  // how much to keep, as a size or a time; "": all
+  bool pools_only = false;
 };
 
 namespace fs = std::filesystem;
 
 constexpr int kNotFound = 127;
 
+/// Where processes leave their recordings: those of gpupool's pools, and those of the driver's memory.
+struct Folders {
+  std::string pools;
+  std::string driver;   // within the other
+  std::string library;  // that records the driver's memory; "": it is not recorded
+};
+
+constexpr const char* kInjection = "CUDA_INJECTION64_PATH";
+
+/// The library that the driver shall load into the program. Programs with pools need none.
+std::string library_to_inject(const RecordOptions& options) {
+  if (options.pools_only) return "";
+  const char* const taken = std::getenv(kInjection);
+  std::string why;
+  try {
+    std::string library = find_injected_library();
+    if (taken == nullptr || *taken == '\0' || library == taken) return library;
+    why = fmt::format("{} is {}, and the driver loads one library only", kInjection, harmless(taken));
+  } catch (const InputError& error) {
+    why = error.what();
+  }
+  say(fmt::format("only pools of gpupool are recorded: {}", why));
+  return "";
+}
+
+Folders make_folders(const RecordOptions& options) {
+  Folders made;
+  made.library = library_to_inject(options);
+  made.pools = make_folder_for(options.output, options.last);
+  made.driver = made.pools + "/driver";
+  fs::create_directory(made.driver);
+  return made;
+}
+
+void remove_folders(const Folders& folders) {
+  (void)rmdir(folders.driver.c_str());
+  (void)rmdir(folders.pools.c_str());
+}
+
 /// Becomes the program, or exits with the shell's status for a program that cannot run.
-[[noreturn]] void become(const RecordOptions& options, std::string path) {
-  if (!options.last.empty()) path += ",last=" + options.last;
-  setenv("GPUPOOL_RECORD", path.c_str(), 1);
+[[noreturn]] void become(const RecordOptions& options, const Folders& folders) {
+  const std::string name = options.last.empty() ? "/%p" : "/%p,last=" + options.last;
+  setenv("GPUPOOL_RECORD", (folders.pools + name).c_str(), 1);
+  if (!folders.library.empty()) {
+    setenv(kInjection, folders.library.c_str(), 1);
+    setenv("GPUPOOL_RECORD_DRIVER", (folders.driver + name).c_str(), 1);
+  }
   setenv("GPUPOOL_RECORD_STACKS", options.stacks.c_str(), 1);
   std::vector<char*> words;
   words.reserve(options.program.size() + 1);
@@ -79,13 +125,14 @@ ProcessEnd wait_for(pid_t child) {
 /// then, of a ring, ".old" or ".oom".
 struct Part {
   fs::path path;
+  bool is_driver;  // of the driver's memory, not of pools
   std::string process;
   std::string program;  // ".2"; "" for the first
   std::string ring;
 };
 
-Part part_of(const fs::path& path) {
-  Part part{path, path.filename().string(), "", ""};
+Part part_of(const fs::path& path, bool is_driver) {
+  Part part{path, is_driver, path.filename().string(), "", ""};
   const auto take_end = [&](std::string& to) {
     const size_t at = part.process.rfind('.');
     to = part.process.substr(at);
@@ -97,12 +144,14 @@ Part part_of(const fs::path& path) {
   return part;
 }
 
-/// The parts of a folder, those of a process's later programs behind those of its earlier ones.
-std::vector<Part> parts_in(const std::string& folder) {
+/// All parts, those of a process's later programs behind those of its earlier ones.
+std::vector<Part> parts_in(const Folders& folders) {
   std::vector<Part> parts;
-  for (const auto& entry : fs::directory_iterator(folder)) parts.push_back(part_of(entry.path()));
+  for (const std::string* const folder : {&folders.pools, &folders.driver})
+    for (const auto& entry : fs::directory_iterator(*folder))
+      if (!entry.is_directory()) parts.push_back(part_of(entry.path(), folder == &folders.driver));
   const auto key = [](const Part& part) {
-    return std::tuple(part.process, part.program.size(), part.program, part.ring);
+    return std::tuple(part.process, part.is_driver, part.program.size(), part.program, part.ring);
   };
   std::sort(parts.begin(), parts.end(), [&](const Part& a, const Part& b) { return key(a) < key(b); });
   return parts;
@@ -111,7 +160,7 @@ std::vector<Part> parts_in(const std::string& folder) {
 /// How the process of this part ended. Only of its own child does a process learn that.
 ProcessEnd end_of(const Part& part, const std::vector<Part>& all, pid_t child, const ProcessEnd& childs) {
   const auto is_later = [&](const Part& other) {
-    return other.process == part.process &&
+    return other.process == part.process && other.is_driver == part.is_driver &&
            std::tuple(other.program.size(), other.program) > std::tuple(part.program.size(), part.program);
   };
   if (std::any_of(all.begin(), all.end(), is_later)) return {ProcessEnd::How::exec, 0};
@@ -146,26 +195,42 @@ int run_record_of_process(const RecordOptions& options) {
   return 0;
 }
 
+/// What the driver gives to a process with pools is in a file of its own.
+std::string name_of(const Part& part, const std::vector<Part>& all, const RecordOptions& options) {
+  const std::string program = fs::path(options.program[0]).filename().string();
+  const bool is_of_several = all.front().process != all.back().process;
+  const auto is_of_pools = [&](const Part& other) {
+    return other.process == part.process && !other.is_driver;
+  };
+  const bool has_pools = std::any_of(all.begin(), all.end(), is_of_pools);
+  std::string name =
+      options.output.empty() ? fmt::format("{}.{}.gpt", program, part.process) : options.output;
+  if (!options.output.empty() && is_of_several) name += "." + part.process;
+  if (part.is_driver && has_pools) name += ".driver";
+  return name + part.program + part.ring;
+}
+
+void say_why_nothing(const std::string& program) {
+  say("the program has made no pool and allocated nothing by CUDA, so nothing was recorded");
+  if (const std::string why = why_out_of_reach(path_of_program(program)); !why.empty())
+    say(fmt::format("{} {}", harmless(program), why));
+}
+
 int run_record(const RecordOptions& options) {
   if (options.pid != 0) return run_record_of_process(options);
   if (options.program.empty()) throw InputError("record takes a program, after --, or --pid");
-  const std::string program = fs::path(options.program[0]).filename().string();
-  const std::string parts = make_folder_for(options.output, options.last);
+  const Folders folders = make_folders(options);
   const pid_t child = fork();
   if (child < 0) {
-    (void)rmdir(parts.c_str());
+    remove_folders(folders);
     throw std::runtime_error(fmt::format("no process can be started: {}", std::strerror(errno)));
   }
-  if (child == 0) become(options, parts + "/%p");
+  if (child == 0) become(options, folders);
   const ProcessEnd end = wait_for(child);
-  const std::vector<Part> made = parts_in(parts);
-  const bool is_of_several = !made.empty() && made.front().process != made.back().process;
+  const std::vector<Part> made = parts_in(folders);
   bool is_packed = true;
   for (const Part& part : made) {
-    std::string to =
-        options.output.empty() ? fmt::format("{}.{}.gpt", program, part.process) : options.output;
-    if (!options.output.empty() && is_of_several) to += "." + part.process;
-    to += part.program + part.ring;
+    const std::string to = name_of(part, made, options);
     try {
       Damage damage;
       pack_recording(part.path.string(), to, damage, end_of(part, made, child, end));
@@ -177,23 +242,24 @@ int run_record(const RecordOptions& options) {
       is_packed = false;
     }
   }
-  (void)rmdir(parts.c_str());
+  remove_folders(folders);
   if (const int status = status_of(end); status != 0) return status;
   if (!is_packed) return 1;
   if (!made.empty()) return 0;
-  say("the program has made no pool, so nothing was recorded");
+  say_why_nothing(options.program[0]);
   return 1;
 }
 
 constexpr const char* kRecordAbout =
     "Run a program, or join one, and record its mallocs and frees\n\n"
     "Runs a program and records every malloc and free of its pools to a file,\n"
-    "which the other commands read. Each process that makes a pool is recorded, as is\n"
-    "what it becomes by exec (FILE.2), and how the program ended;\n"
-    "what is written survives a kill. With --pid, records a process that runs already,\n"
-    "until ctrl-C: one of yours, with GPUPOOL_CONTROL=1 in its environment. With --last,\n"
-    "keeps the newest events: FILE has the last of them and FILE.old those before. When\n"
-    "a malloc fails for the first time, what led to it stays in FILE.oom.\n";
+    "which the other commands read. Where NVIDIA's CUPTI is, what the CUDA driver gives\n"
+    "to a program without gpupool is recorded too, or beside its pools (FILE.driver).\n"
+    "Each process is recorded, as is what it becomes by exec (FILE.2), and how the\n"
+    "program ended; what is written survives a kill. With --pid, records a process that\n"
+    "runs already, until ctrl-C: one of yours, with GPUPOOL_CONTROL=1 in its environment.\n"
+    "With --last, keeps the newest events: FILE has the last of them and FILE.old those\n"
+    "before. When a malloc fails for the first time, what led to it stays in FILE.oom.\n";
 
 constexpr const char* kRecordExamples =
     "Examples:\n"
@@ -203,7 +269,7 @@ constexpr const char* kRecordExamples =
     "  gpupool record --pid 4711 --seconds 10 -o now.gpt\n"
     "  gpupool leaks train.gpt\n"
     "\n"
-    "Exit status: the program's own; 1 if it made no pool. A signal counts as 128 and its number. With "
+    "Exit status: the program's own; 1 if nothing was recorded. A signal counts as 128 and its number. With "
     "--pid:\n"
     "0 if there is a recording; 1 the process failed to, or did not answer; 2 bad input.";
 
@@ -230,6 +296,10 @@ Command add_record(CLI::App& app) {
       ->option_text("none|native|language|all [language]");
   command->add_option("--last", options->last, "How many of the newest events to keep, in bytes or time")
       ->option_text("512MiB|10min [all]");
+  command
+      ->add_flag("--pools-only", options->pools_only,
+                 "Leave CUPTI, which has one user in a process, to a profiler")
+      ->excludes(pid);
   return {command, [options] { return run_record(*options); }};
 }
 

@@ -49,6 +49,7 @@ class TopWatcher {
     Look moment;
     moment.gpus = nvml_.look();
     moment.processes = processes_.look(only_);
+    moment.strangers = find_strangers(moment, only_);
     // After all pages were read, so that no age is negative.
     timespec now{};
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
@@ -68,6 +69,7 @@ Look chosen_of(const Look& now, const TopChoice& choice) {
   Look chosen = now;
   keep_chosen(chosen.processes, choice);
   chosen.is_chosen = !choice.is_all();
+  if (chosen.is_chosen) chosen.strangers.clear();
   return chosen;
 }
 

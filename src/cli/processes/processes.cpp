@@ -57,6 +57,11 @@ void add_page(int files, const char* name, uint64_t inner, std::set<FileId>& see
 
 }  // namespace
 
+std::string command_of_process(uint64_t pid) {
+  const Folder folder = open_folder(AT_FDCWD, ("/proc/" + std::to_string(pid)).c_str());
+  return folder != nullptr ? command_of(dirfd(folder.get())) : "";
+}
+
 const std::string& Processes::user_of(uint64_t uid) {
   std::string& name = users_[uid];
   if (!name.empty()) return name;

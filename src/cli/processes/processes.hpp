@@ -20,6 +20,9 @@ struct ShownProcess {
   std::string why_closed;        // not "": a page of it cannot be read
 };
 
+/// The program of a process without its folder, and its arguments; "" if it is not seen here.
+std::string command_of_process(uint64_t pid);
+
 class Processes {
  public:
   /// In the order of process numbers. `only`: this process; 0: all.

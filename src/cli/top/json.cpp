@@ -98,6 +98,11 @@ Json process_to_json(const ShownProcess& process, const Look& now) {
 
 void print_look_as_json(const Look& now) {
   for (const Gpu& gpu : now.gpus) {
+    Json strangers = Json::array();
+    for (const Stranger& each : now.strangers)
+      if (each.gpu == gpu.id)
+        strangers.push_back(
+            {{"pid", each.pid}, {"command", valid_utf8(each.command)}, {"used_bytes", each.bytes}});
     print_json({{"time", round_to(now.unix_time, 3)},
                 {"gpu", valid_utf8(gpu.id)},
                 {"number", gpu.number},
@@ -105,7 +110,8 @@ void print_look_as_json(const Look& now) {
                 {"total_bytes", gpu.total},
                 {"used_bytes", gpu.used},
                 {"free_bytes", gpu.free},
-                {"pools_bytes", pooled_on(now, gpu)}});
+                {"pools_bytes", pooled_on(now, gpu)},
+                {"without_pools", std::move(strangers)}});
   }
   for (const ShownProcess& process : now.processes) print_json(process_to_json(process, now));
 }

@@ -1,7 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/top/look.hpp"
 
+#include <algorithm>
+#include <set>
+#include <tuple>
+
 namespace gpupool::cli {
+
+std::vector<Stranger> find_strangers(const Look& now, uint64_t only) {
+  std::set<uint64_t> known;
+  for (const ShownProcess& process : now.processes) known.insert(process.pid);
+  std::vector<Stranger> all;
+  for (const Gpu& gpu : now.gpus) {
+    std::set<uint64_t> here = known;
+    const auto first = static_cast<std::ptrdiff_t>(all.size());
+    for (const GpuUser& user : gpu.users) {
+      if ((only != 0 && user.pid != only) || !here.insert(user.pid).second) continue;
+      all.push_back({gpu.id, user.pid, used_on(gpu, user.pid).value_or(0), command_of_process(user.pid)});
+    }
+    std::sort(all.begin() + first, all.end(), [](const Stranger& a, const Stranger& b) {
+      return std::tie(b.bytes, a.pid) < std::tie(a.bytes, b.pid);
+    });
+  }
+  return all;
+}
 
 std::optional<double> age_of(const ShownPool& pool, const Look& now) {
   if (pool.shown_ns > now.now_ns) return std::nullopt;

@@ -12,13 +12,26 @@
 
 namespace gpupool::cli {
 
+/// A process that has memory on a GPU and shows no pool.
+struct Stranger {
+  std::string gpu;  // its UUID
+  uint64_t pid = 0;
+  uint64_t bytes = 0;
+  std::string command;  // any bytes; "": it is not seen here, as one of another container
+};
+
 struct Look {
   uint64_t now_ns = 0;  // CLOCK_MONOTONIC, as pages have it
   double unix_time = 0;
   std::vector<ShownProcess> processes;
   std::vector<Gpu> gpus;
+  std::vector<Stranger> strangers;
   bool is_chosen = false;  // does not show all that there is
 };
+
+/// Those of a look that has its processes and GPUs, on each GPU the largest first. `only`: this process; 0:
+/// all.
+std::vector<Stranger> find_strangers(const Look& now, uint64_t only);
 
 /// How long ago the pool's figures were written, in seconds. Nothing if a page says that it was in the
 /// future.

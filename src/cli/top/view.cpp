@@ -249,6 +249,19 @@ void add_notes(const Look& now, std::vector<std::string>& lines) {
   }
 }
 
+constexpr size_t kMostStrangers = 3;
+
+/// A line for each of the largest processes on a GPU that show no pool.
+void add_strangers(const Look& now, const Gpu& gpu, std::vector<std::string>& lines) {
+  size_t left = kMostStrangers;
+  for (const Stranger& each : now.strangers) {
+    if (each.gpu != gpu.id || left == 0) continue;
+    --left;
+    const std::string command = each.command.empty() ? "not seen here" : short_text(each.command, 40);
+    lines.push_back(fmt::format("  {} ({}): {}, no pool seen", each.pid, command, format_bytes(each.bytes)));
+  }
+}
+
 /// The longest of some ways to say it that fits.
 std::string summary_of(const Look& now, size_t width) {
   uint64_t pools = 0;
@@ -289,8 +302,10 @@ size_t room_for_rows(const Look& now, const TopStyle& style, size_t lines) {
   constexpr size_t kMostNotes = 3;
   std::vector<std::string> notes;
   add_notes(now, notes);
+  std::vector<std::string> strangers;
+  for (const Gpu& gpu : now.gpus) add_strangers(now, gpu, strangers);
   const size_t others = std::min(notes.size(), kMostNotes) + 3 + (style.status.empty() ? 0 : 1) +
-                        now.gpus.size();  // the summary, titles, the count
+                        now.gpus.size() + strangers.size();  // the summary, titles, the count
   return lines > others ? lines - others : 1;
 }
 
@@ -322,6 +337,7 @@ std::vector<std::string> draw_look(const Look& now, const Look* before, const st
     lines.push_back(fmt::format("GPU {} {}: {} of {} used, {} in these pools, {} by others", gpu.number,
                                 harmless(gpu.name), format_bytes(gpu.used), format_bytes(gpu.total),
                                 format_bytes(ours), format_bytes(gpu.used - std::min(gpu.used, ours))));
+    add_strangers(now, gpu, lines);
   }
   add_table(now, before, rows, style, lines);
   add_notes(now, lines);

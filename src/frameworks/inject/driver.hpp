@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's memory pools, as far as this library uses them, under its own names. Results are numbers, 0 if
-// all went well. tests/device/run_header_check.cpp compares every line with a real cuda.h.
+// The driver's memory pools and devices, as far as this library uses them, under its own names. Results are
+// numbers, 0 if all went well. tests/device/run_header_check.cpp compares every line with a real cuda.h.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,11 @@ namespace gpupool::inject {
 using CUdevice = int;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 
-enum : int { CUDA_SUCCESS = 0, CUDA_ERROR_NOT_INITIALIZED = 3 };
+enum : int { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_INITIALIZED = 3 };
+
+struct CUuuid {
+  char bytes[16];
+};
 inline constexpr int CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115;
 inline constexpr unsigned CU_MEM_ALLOCATION_TYPE_PINNED = 1;
 inline constexpr unsigned CU_MEM_LOCATION_TYPE_DEVICE = 1;
@@ -47,3 +51,10 @@ struct CUmemPoolProps {
   X(cuMemPoolDestroy, (CUmemoryPool))                                  \
   X(cuMemPoolSetAttribute, (CUmemoryPool, CUmemPool_attribute, void*)) \
   X(cuMemPoolTrimTo, (CUmemoryPool, size_t))
+
+/// Those that say what a device is. The third may be missing.
+#define GPUPOOL_DEVICE_FUNCTIONS(X)          \
+  X(cuCtxGetDevice, (CUdevice*))             \
+  X(cuDeviceGetName, (char*, int, CUdevice)) \
+  X(cuDeviceGetUuid_v2, (CUuuid*, CUdevice)) \
+  X(cuDeviceTotalMem_v2, (size_t*, CUdevice))

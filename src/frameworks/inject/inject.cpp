@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver calls InitializeInjection in the middle of cuInit, when nothing else of it can be called yet. So
-// a thread waits for the end of cuInit, then makes a pool of the driver's the current one of each device: all
+// The driver calls InitializeInjection in the middle of cuInit. For `gpupool record`, CUPTI tells of its
+// calls from then on (calls.hpp). For `gpupool run`, nothing of the driver but CUPTI can be called yet. So a
+// thread waits for the end of cuInit, then makes a pool of the driver's the current one of each device: all
 // of cudaMallocAsync comes from it, keeps its memory, and is within the cap. It makes no other call, but
 // where a group's budget is to be followed.
 #include <dlfcn.h>
@@ -9,10 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/status.hpp"
 #include "frameworks/inject/budget.hpp"
+#include "frameworks/inject/calls.hpp"
 #include "frameworks/inject/driver.hpp"
 
 namespace gpupool::inject {
@@ -32,19 +37,28 @@ struct Wishes {
   const char* group = "";
 };
 
+/// As the environment has it; "" in a program that runs with more rights than whoever started it.
+const char* text_of(const char* name) {
+  const char* const text = secure_getenv(name);
+  return text != nullptr ? text : "";
+}
+
 /// The driver that calls us: the program has loaded it.
-bool find_driver(Driver& driver) {
-  const char* const named = secure_getenv("GPUPOOL_LIBCUDA");
-  void* const library =
-      dlopen(named != nullptr && *named != '\0' ? named : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) return false;
+void* find_library() {
+  const char* const named = text_of("GPUPOOL_LIBCUDA");
+  return dlopen(*named != '\0' ? named : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+}
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  void* const found = library != nullptr ? dlsym(library, name) : nullptr;
+  std::memcpy(&function, &found, sizeof found);
+  return found != nullptr;
+}
+
+bool find_driver(void* library, Driver& driver) {
   bool is_whole = true;
-  const auto find = [&](const char* name, auto& function) {
-    void* const found = dlsym(library, name);
-    std::memcpy(&function, &found, sizeof found);
-    is_whole = is_whole && found != nullptr;
-  };
-#define GPUPOOL_FIND(name, arguments) find(#name, driver.name);
+#define GPUPOOL_FIND(name, arguments) is_whole = find(library, #name, driver.name) && is_whole;
   GPUPOOL_INJECT_FUNCTIONS(GPUPOOL_FIND)
 #undef GPUPOOL_FIND
   return is_whole;
@@ -115,29 +129,65 @@ void work(const Driver& driver, const Wishes& wishes) {
   if (budget.is_there()) follow(driver, budget, pools);
 }
 
-}  // namespace
-}  // namespace gpupool::inject
-
-// The driver's name for it: NOLINTNEXTLINE(readability-identifier-naming)
-extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
-  using namespace gpupool::inject;
-  Wishes wishes;
-  const auto text_of = [](const char* name) {
-    const char* const text = secure_getenv(name);
-    return text != nullptr ? text : "";
-  };
-  wishes.cap = std::strtoull(text_of("GPUPOOL_RUN_CAP"), nullptr, 10);
-  wishes.keep = *text_of("GPUPOOL_RUN_KEEP") == '1';
-  wishes.group = text_of("GPUPOOL_RUN_SHARE");
+/// For `gpupool run`.
+void keep_and_cap(void* library, const Wishes& wishes) {
   Driver driver;
-  if (!find_driver(driver)) {
+  if (!find_driver(library, driver)) {
     (void)std::fputs("gpupool run: this driver has no memory pools: it is for CUDA 11.2 or older\n", stderr);
-    return 1;
+    return;
   }
   try {
     std::thread(work, driver, wishes).detach();
   } catch (...) {
     (void)std::fputs("gpupool run: no thread can be started, so nothing is kept or capped\n", stderr);
+  }
+}
+
+/// For `gpupool record`.
+void record(void* library, const char* text) {
+  const char* const wanted = text_of("GPUPOOL_RECORD_STACKS");
+  internal::Plan plan;
+  std::string why;
+  DeviceFunctions driver;
+  bool is_whole = true;
+#define GPUPOOL_FIND(name, arguments) is_whole = find(library, #name, driver.name) && is_whole;
+  GPUPOOL_DEVICE_FUNCTIONS(GPUPOOL_FIND)
+#undef GPUPOOL_FIND
+  if (internal::read_plan(text, plan) != internal::kSuccess) {
+    why = internal::last_error().message;
+  } else if (!is_whole) {
+    why = "this driver is for CUDA 11.3 or older";
+  } else {
+    why = watch_calls(Ledger::begin(std::move(plan), std::strcmp(wanted, "none") != 0), driver);
+  }
+  if (!why.empty())
+    std::fprintf(stderr, "gpupool record: only pools of gpupool are recorded: %s\n", why.c_str());
+}
+
+}  // namespace
+}  // namespace gpupool::inject
+
+#define GPUPOOL_TEXT_OF(value) #value
+#define GPUPOOL_TEXT(value) GPUPOOL_TEXT_OF(value)
+/// What the recorder asks for. It stays in this library.
+extern "C" const char* gpupool_version_string() {
+  return GPUPOOL_TEXT(GPUPOOL_VERSION_MAJOR) "." GPUPOOL_TEXT(GPUPOOL_VERSION_MINOR) "." GPUPOOL_TEXT(
+      GPUPOOL_VERSION_PATCH);
+}
+
+// The driver's name for it: NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+  using namespace gpupool::inject;
+  Wishes wishes;
+  wishes.cap = std::strtoull(text_of("GPUPOOL_RUN_CAP"), nullptr, 10);
+  wishes.keep = *text_of("GPUPOOL_RUN_KEEP") == '1';
+  wishes.group = text_of("GPUPOOL_RUN_SHARE");
+  void* const library = find_library();
+  try {
+    if (const char* const path = text_of("GPUPOOL_RECORD_DRIVER"); *path != '\0') record(library, path);
+    if (wishes.cap != 0 || wishes.keep) keep_and_cap(library, wishes);
+  } catch (...) {
+    (void)std::fputs("gpupool: the host has no memory to record the program, or to cap it\n", stderr);
   }
   return 1;
 }
