@@ -25,6 +25,7 @@ struct ReportOptions {
   std::string output = "report.html";
   uint64_t pool = 0;  // 0: all
   bool no_fit = false;
+  std::vector<std::string> sources;  // folders
 };
 
 /// More pools than this on one page are not useful; --pool chooses.
@@ -50,8 +51,19 @@ std::vector<uint64_t> pools_of(const Recording& recording, uint64_t wanted) {
   return pools;
 }
 
+/// Lines of a file that has changed since may be others than those that ran.
+void say_changed(const Sources& sources, const std::deque<Recording>& recordings) {
+  const auto earliest = std::min_element(
+      recordings.begin(), recordings.end(),
+      [](const auto& a, const auto& b) { return a.start_realtime_ns < b.start_realtime_ns; });
+  for (const std::string& file : sources.changed_since(earliest->start_realtime_ns)) {
+    say(fmt::format("{} was changed after {} was begun: its lines may be others", file, earliest->file));
+  }
+}
+
 int run_report(const ReportOptions& options) {
   if (options.files.size() > 2) throw InputError("a report is of one recording, or compares two");
+  Sources sources(options.sources);
   std::deque<Recording> recordings;  // stories point at them
   for (const std::string& file : options.files) recordings.push_back(read_recording(file));
   std::vector<Story> stories;
@@ -61,11 +73,13 @@ int run_report(const ReportOptions& options) {
     if (recordings.size() > 1) compared.push_back(stories.size());
     for (const uint64_t pool : pools_of(recording, options.pool)) {
       stories.push_back(make_story(recording, pool, !options.no_fit, progress));
+      stories.back().sources = &sources;
     }
   }
   OutFile out(options.output);
   out.write(page_of(stories, compared));
   out.close();
+  say_changed(sources, recordings);
   return 0;
 }
 
@@ -97,6 +111,11 @@ Command add_report(CLI::App& app) {
   command->add_option("--pool", options->pool, "Only this pool, if the recording has several")
       ->check(is_positive())
       ->option_text("N");
+  command
+      ->add_option("--sources", options->sources,
+                   "Show the lines that frames name, from files in this folder")
+      ->allow_extra_args(false)
+      ->option_text("FOLDER ...");
   command->add_flag("--no-fit", options->no_fit,
                     "Do not play the recording again, which takes some seconds: no least limit");
   return {command, [options] { return run_report(*options); }};
