@@ -111,6 +111,34 @@ class Structure(Case):
         self.assertEqual(sum(chunk[1] for chunk in peak["chunks"]), peak["reserved"])
         self.assertEqual(sum(chunk[3] for chunk in peak["chunks"]), told["peak_live"])
 
+    def test_who_held_it_as_json(self):
+        path = self.record("""
+push("early")
+first = malloc(3 << 20)
+pop()
+check(lib.gpupool_record_stop())
+check(lib.gpupool_record_start(sys.argv[1].encode(), 0))
+push("weights")
+second = malloc(2 << 20)
+pop()
+free(first)
+malloc(1000)
+""".replace("sys.argv[1]", repr(str(self.folder / "second.gpt"))))
+        self.assertTrue(path.exists())
+        status, said, wrong = run("report", "--json", "--no-fit", self.folder / "second.gpt")
+        self.assertEqual((status, wrong), (0, ""))
+        told = json.loads(said)
+
+        def held(moment):
+            return [(one["bytes"], one["blocks"], one["before"], one["tag"]) for one in told[moment]]
+
+        self.assertEqual((told["peak_live_bytes"], told["end_live_bytes"]), (5 * MIB, 2 * MIB + 1024))
+        self.assertEqual(held("at_peak"), [(3 * MIB, 1, True, "early"), (2 * MIB, 1, False, "weights")])
+        self.assertEqual(held("at_end"), [(2 * MIB, 1, False, "weights"), (1024, 1, False, "")])
+        status, _, said = run("report", "--json", "-o", "x.html", self.folder / "second.gpt")
+        self.assertEqual(status, 2)
+        self.assertIn("excludes", said)
+
     def test_half_a_million_events_stay_small(self):
         trace = HERE.parent / "data/lm_serve.trace.gz"
         recording = self.folder / "serve.gpt"

@@ -15,6 +15,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
 #include "cli/recording/recorded_pool.hpp"
+#include "cli/report/holders.hpp"
 #include "cli/report/page.hpp"
 
 namespace gpupool::cli {
@@ -25,6 +26,7 @@ struct ReportOptions {
   std::string output = "report.html";
   uint64_t pool = 0;  // 0: all
   bool no_fit = false;
+  bool json = false;
   std::vector<std::string> sources;  // folders
 };
 
@@ -76,6 +78,10 @@ int run_report(const ReportOptions& options) {
       stories.back().sources = &sources;
     }
   }
+  if (options.json) {
+    for (const Story& story : stories) print_json(holders_to_json(story));
+    return 0;
+  }
   OutFile out(options.output);
   out.write(page_of(stories, compared));
   out.close();
@@ -94,6 +100,7 @@ constexpr const char* kReportExamples =
     "Examples:\n"
     "  gpupool report train.gpt\n"
     "  gpupool report before.gpt after.gpt -o difference.html\n"
+    "  gpupool report --json --no-fit train.gpt                who held it, at the peak and at the end\n"
     "\n"
     "What it says of the limit comes from playing the recording again on the simulated device; --no-fit\n"
     "leaves that out.";
@@ -116,6 +123,7 @@ Command add_report(CLI::App& app) {
                    "Show the lines that frames name, from files in this folder")
       ->allow_extra_args(false)
       ->option_text("FOLDER ...");
+  command->add_flag("--json", options->json, kJsonHelp)->excludes("--output")->excludes("--sources");
   command->add_flag("--no-fit", options->no_fit,
                     "Do not play the recording again, which takes some seconds: no least limit");
   return {command, [options] { return run_report(*options); }};
