@@ -316,6 +316,7 @@ class Chosen(Case):
                 self.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
                 self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), look["width"])
                 self.assertEqual(self.page.evaluate(test_report.NAMELESS), [])
+                self.assertGreater(self.page.evaluate("document.querySelector('#sites-table summary').offsetWidth"), 0)
         self.page.look()
 
     @unittest.skipUnless(test_report.AXE.is_file(), "no axe-core is here")

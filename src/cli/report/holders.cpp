@@ -34,8 +34,9 @@ Json holders_after(const Story& story, uint64_t events) {
     ++sum.blocks;
   }
   std::vector<std::pair<Key, Held>> rows(held.begin(), held.end());
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.second.bytes != b.second.bytes ? a.second.bytes > b.second.bytes : a.first < b.first;
+  });
   Json list = Json::array();
   for (const auto& [key, sum] : rows) {
     const auto& [stack, tag, was_there] = key;

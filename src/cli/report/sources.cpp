@@ -29,9 +29,8 @@ constexpr uint64_t kLinesAround = 3;
 size_t alike(const fs::path& a, const fs::path& b) {
   const std::vector<fs::path> x(a.begin(), a.end());
   const std::vector<fs::path> y(b.begin(), b.end());
-  size_t count = 0;
-  while (count < std::min(x.size(), y.size()) && x.rbegin()[count] == y.rbegin()[count]) ++count;
-  return count;
+  const auto [end, unused] = std::mismatch(x.rbegin(), x.rend(), y.rbegin(), y.rend());
+  return static_cast<size_t>(end - x.rbegin());
 }
 
 size_t length_of(const fs::path& path) {
@@ -40,7 +39,7 @@ size_t length_of(const fs::path& path) {
 
 /// Hidden ones are those of tools.
 bool is_hidden(const fs::path& path) {
-  return path.filename().string().starts_with('.');
+  return path.filename().native().front() == '.';
 }
 
 }  // namespace
@@ -67,14 +66,14 @@ void Sources::list(const Path& folder) {
         throw InputError(fmt::format("--sources {}: has more than {} files; name the program's own folder",
                                      folder.string(), kMostSourceFiles));
       }
-      places_.emplace(path.filename().string(), Place{path, path.lexically_relative(folder)});
+      places_.emplace(path.filename(), Place{path, path.lexically_relative(folder)});
     }
   }
   if (error) throw InputError(fmt::format("--sources {}: {}", folder.string(), error.message()));
 }
 
 const Sources::Place* Sources::find(const Path& wanted) const {
-  const auto [begin, end] = places_.equal_range(wanted.filename().string());
+  const auto [begin, end] = places_.equal_range(wanted.filename());
   std::vector<const Place*> best;
   size_t most = 1;
   for (auto at = begin; at != end; ++at) {

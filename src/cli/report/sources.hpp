@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace gpupool::cli {
@@ -43,7 +42,7 @@ class Sources {
   const Place* find(const Path& wanted) const;
   const Lines& read(const Path& path);
 
-  std::unordered_multimap<std::string, Place> places_;  // by file name
+  std::multimap<Path, Place> places_;  // by file name
   std::map<Path, Lines> read_;
   uint64_t bytes_ = 0;  // of all lines handed out
 };

@@ -143,6 +143,7 @@ Json windows_to_json(const GroupSums& group, Figures figures) {
 Json sites_to_json(const Story& story, StackTable& stacks,
                    std::unordered_map<uint64_t, size_t>& site_places) {
   std::vector<const SiteSums*> sites;
+  sites.reserve(story.groups.sites.size());
   for (const SiteSums& site : story.groups.sites) sites.push_back(&site);
   // What holds or leaks most is kept, and then what allocates most.
   if (sites.size() > kMostRows) {
@@ -183,6 +184,7 @@ Json sites_to_json(const Story& story, StackTable& stacks,
 
 Json sizes_to_json(const Groups& groups) {
   std::vector<std::pair<uint64_t, const GroupSums*>> sizes;
+  sizes.reserve(groups.sizes.size());
   for (const auto& [size, sums] : groups.sizes) sizes.emplace_back(size, &sums);
   std::sort(sizes.begin(), sizes.end(), [](const auto& a, const auto& b) {
     return a.first * a.second->most_blocks > b.first * b.second->most_blocks;
