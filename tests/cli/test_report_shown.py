@@ -199,7 +199,7 @@ class Shown(test_report.BrowserCase):
         temporary = sum(site[10] for site in told["sites"] if site[1] == "activations")
         scores = sum(2 * (8 + step % 4) * MIB for step in range(20)) * 12
         self.assertTrue(0.9 * scores < temporary < 1.05 * scores, temporary / scores)
-        self.choose("flame", "growing")
+        self.choose("flame", "grown")
         self.assertIn("80 MiB grows from mark to mark", self.texts("#flame-caption")[0])
         self.assert_calm(path)
 

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from collections import Counter
 
@@ -171,6 +172,64 @@ class PrometheusOfTop(top_target.TopTest):
         self.assertIn("gpupool_live_bytes", text)
         done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+
+class Dashboard(top_target.TopTest):
+    """examples/grafana: each query of each panel, over what `gpupool top --prometheus` says of running pools."""
+
+    BOARD = HERE.parents[1] / "examples/grafana/gpupool.json"
+    VARIABLES = {"$device": ".*", "$pool": ".*", "$pid": ".*", "$__rate_interval": "2m"}
+
+    def setUp(self):
+        super().setUp()
+        self.board = json.loads(self.BOARD.read_text(encoding="utf-8"))
+
+    def queries(self):
+        for panel in self.board["panels"]:
+            for target in panel["targets"]:
+                query = target["expr"]
+                for name, value in self.VARIABLES.items():
+                    query = query.replace(name, value)
+                self.assertNotIn("$", query, panel["title"])
+                yield panel["title"], query
+
+    def test_panels_lie_side_by_side(self):
+        places = [panel["gridPos"] for panel in self.board["panels"]]
+        cells = [(x, y) for place in places for x in range(place["x"], place["x"] + place["w"])
+                 for y in range(place["y"], place["y"] + place["h"])]
+        self.assertEqual(len(cells), len(set(cells)))
+        self.assertLess(max(x for x, _ in cells), 24)
+        self.assertEqual(len({panel["id"] for panel in self.board["panels"]}), len(places))
+        chosen = {variable["name"] for variable in self.board["templating"]["list"]}
+        self.assertEqual(chosen, {"datasource", "device", "pid", "pool"})
+
+    @unittest.skipUnless(PROMTOOL, "promtool is not here: tools/setup.sh fetches it from Debian's package prometheus")
+    def test_each_query_finds_something(self):
+        process = self.start_pool(POOL_NAME="serving", GPUPOOL_LIMIT="4GiB")
+        code, text, _ = self.run_top("--prometheus", "--pid", str(process.pid))
+        self.assertEqual(code, 0)
+        series = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+        checks = [{"expr": f"count({query}) > bool 0", "eval_time": "60m",
+                   "exp_samples": [{"labels": "{}", "value": 1}]} for _, query in self.queries()]
+        where = 'gpupool_%s{device=~".*",pool=~".*",pid=~".*"}'
+        live = {"expr": f"sum({where % 'live_bytes'})", "eval_time": "60m",
+                "exp_samples": [{"labels": "{}", "value": 2 << 30}]}
+        self.assertIn(live["expr"], [query for _, query in self.queries()])
+        self.assertEqual(self.judge(series, [*checks, live]), "")
+        # A query of what there is none of would be found.
+        wrong = {**checks[0], "expr": checks[0]["expr"].replace("gpupool_", "gpupol_")}
+        self.assertIn("gpupol_", self.judge(series, [wrong]))
+
+    def judge(self, series, checks):
+        """What promtool finds wrong; it reads JSON as YAML."""
+        told = [{"series": name, "values": f"{value}+0x120"} for name, value in series]
+        rules = {"evaluation_interval": "30s", "tests": [{"interval": "30s", "input_series": told,
+                                                          "promql_expr_test": checks}]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "rules.yaml"
+            path.write_text(json.dumps(rules), encoding="utf-8")
+            done = subprocess.run([PROMTOOL, "test", "rules", path], capture_output=True, text=True, check=False)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
 class MemoryViz(Case):

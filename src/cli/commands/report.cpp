@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <deque>
@@ -15,6 +16,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
 #include "cli/recording/recorded_pool.hpp"
+#include "cli/report/holders.hpp"
 #include "cli/report/page.hpp"
 
 namespace gpupool::cli {
@@ -25,6 +27,8 @@ struct ReportOptions {
   std::string output = "report.html";
   uint64_t pool = 0;  // 0: all
   bool no_fit = false;
+  bool json = false;
+  std::vector<std::string> sources;  // folders
 };
 
 /// More pools than this on one page are not useful; --pool chooses.
@@ -50,8 +54,19 @@ std::vector<uint64_t> pools_of(const Recording& recording, uint64_t wanted) {
   return pools;
 }
 
+/// Lines of a file that has changed since may be others than those that ran.
+void say_changed(const Sources& sources, const std::deque<Recording>& recordings) {
+  const auto earliest = std::min_element(
+      recordings.begin(), recordings.end(),
+      [](const auto& a, const auto& b) { return a.start_realtime_ns < b.start_realtime_ns; });
+  for (const std::string& file : sources.changed_since(earliest->start_realtime_ns)) {
+    say(fmt::format("{} was changed after {} was begun: its lines may be others", file, earliest->file));
+  }
+}
+
 int run_report(const ReportOptions& options) {
   if (options.files.size() > 2) throw InputError("a report is of one recording, or compares two");
+  Sources sources(options.sources);
   std::deque<Recording> recordings;  // stories point at them
   for (const std::string& file : options.files) recordings.push_back(read_recording(file));
   std::vector<Story> stories;
@@ -61,11 +76,17 @@ int run_report(const ReportOptions& options) {
     if (recordings.size() > 1) compared.push_back(stories.size());
     for (const uint64_t pool : pools_of(recording, options.pool)) {
       stories.push_back(make_story(recording, pool, !options.no_fit, progress));
+      stories.back().sources = &sources;
     }
+  }
+  if (options.json) {
+    for (const Story& story : stories) print_json(holders_to_json(story));
+    return 0;
   }
   OutFile out(options.output);
   out.write(page_of(stories, compared));
   out.close();
+  say_changed(sources, recordings);
   return 0;
 }
 
@@ -80,6 +101,7 @@ constexpr const char* kReportExamples =
     "Examples:\n"
     "  gpupool report train.gpt\n"
     "  gpupool report before.gpt after.gpt -o difference.html\n"
+    "  gpupool report --json --no-fit train.gpt                who held it, at the peak and at the end\n"
     "\n"
     "What it says of the limit comes from playing the recording again on the simulated device; --no-fit\n"
     "leaves that out.";
@@ -97,6 +119,12 @@ Command add_report(CLI::App& app) {
   command->add_option("--pool", options->pool, "Only this pool, if the recording has several")
       ->check(is_positive())
       ->option_text("N");
+  command
+      ->add_option("--sources", options->sources,
+                   "Show the lines that frames name, from files in this folder")
+      ->allow_extra_args(false)
+      ->option_text("FOLDER ...");
+  command->add_flag("--json", options->json, kJsonHelp)->excludes("--output")->excludes("--sources");
   command->add_flag("--no-fit", options->no_fit,
                     "Do not play the recording again, which takes some seconds: no least limit");
   return {command, [options] { return run_report(*options); }};

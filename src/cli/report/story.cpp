@@ -98,12 +98,12 @@ std::string tell_fit(const Story& story) {
 }  // namespace
 
 Story make_story(const Recording& recording, uint64_t pool, bool play_again, Progress& progress) {
-  Story story{&recording, pool, {}, make_timeline(recording, pool, kMoments), {}, {}, {}, {}, {}};
+  Story story{&recording, pool, {}, make_timeline(recording, pool, kMoments), {}, {}, {}, {}, {}, nullptr};
   if (const auto found = recording.pools.find(pool); found != recording.pools.end()) {
     story.about = found->second;
   }
   story.layout = make_layout(recording, pool, story.timeline);
-  story.groups = make_groups(recording, pool);
+  story.groups = make_groups(recording, pool, story.timeline);
   if (play_again) {
     find_fit(story, progress);
   } else {

@@ -13,6 +13,7 @@
 #include "cli/recording/timeline.hpp"
 #include "cli/report/groups.hpp"
 #include "cli/report/layout.hpp"
+#include "cli/report/sources.hpp"
 
 namespace gpupool::cli {
 
@@ -28,6 +29,7 @@ struct Story {
   std::optional<uint64_t> fits_bytes;  // the smallest limit under which the run completes
   std::string fits_not;                // why that is not known
   std::vector<Advice> advice;
+  Sources* sources = nullptr;  // of the program, if the user has named some
 };
 
 /// `play_again`: also find, by replaying, under which limit the run would complete, and what to change.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page's scripts read. Texts become UTF-8 when they are written.
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -92,6 +93,17 @@ class StackTable {
     if (is_new) stacks_.push_back(list_frames(stack));
     return found->second;
   }
+  /// By the places of their frames.
+  Json list_sources(Sources* sources) const {
+    Json list = Json::array();
+    if (sources == nullptr) return list;
+    for (size_t i = 0; i < frames_.size(); ++i) {
+      if (const auto found = sources->around(frames_[i].get_ref<const std::string&>())) {
+        list.push_back({i, found->first, found->lines});
+      }
+    }
+    return list;
+  }
   Json take_frames() { return std::move(frames_); }
   Json take_stacks() { return std::move(stacks_); }
 
@@ -114,40 +126,89 @@ class StackTable {
   Json stacks_ = Json::array();
 };
 
+/// What each window adds, one behind the other in one list, that of each window led by how far it is behind
+/// the one before.
+template <typename Figures>
+Json windows_to_json(const GroupSums& group, Figures figures) {
+  Json list = Json::array();
+  size_t last = 0;
+  for (const WindowSums& sums : group.windows) {
+    list.push_back(sums.window - last);
+    last = sums.window;
+    for (const uint64_t figure : figures(sums)) list.push_back(figure);
+  }
+  return list;
+}
+
 Json sites_to_json(const Story& story, StackTable& stacks,
                    std::unordered_map<uint64_t, size_t>& site_places) {
+  std::vector<const SiteSums*> sites;
+  sites.reserve(story.groups.sites.size());
+  for (const SiteSums& site : story.groups.sites) sites.push_back(&site);
   // What holds or leaks most is kept, and then what allocates most.
-  std::vector<SiteSums> sites = story.groups.sites;
   if (sites.size() > kMostRows) {
     std::nth_element(sites.begin(), sites.begin() + kMostRows, sites.end(),
-                     [](const SiteSums& a, const SiteSums& b) {
-                       const uint64_t held_a = std::max(a.peak_bytes, a.end_bytes);
-                       const uint64_t held_b = std::max(b.peak_bytes, b.end_bytes);
-                       return held_a != held_b ? held_a > held_b : a.bytes > b.bytes;
+                     [](const SiteSums* a, const SiteSums* b) {
+                       const uint64_t held_a = std::max(a->peak_bytes, a->end_bytes);
+                       const uint64_t held_b = std::max(b->peak_bytes, b->end_bytes);
+                       return held_a != held_b ? held_a > held_b : a->bytes > b->bytes;
                      });
     sites.resize(kMostRows);
   }
+  const auto figures = [](const Sums& sums) {
+    return std::array{sums.mallocs,
+                      sums.bytes / kByteUnit,
+                      sums.bytes - sums.requested,
+                      sums.peak_blocks,
+                      sums.peak_bytes / kByteUnit,
+                      sums.end_blocks,
+                      sums.end_bytes / kByteUnit,
+                      sums.temporary_mallocs,
+                      sums.temporary_bytes / kByteUnit,
+                      sums.freed,
+                      sums.life_ns / kTimeUnit};
+  };
   Json rows = Json::array();
-  for (const SiteSums& site : sites) {
+  for (const SiteSums* place : sites) {
+    const SiteSums& site = *place;
     site_places.emplace(uint64_t{site.stack} << 32 | site.tag, rows.size());
     rows.push_back({stacks.add(site.stack), story.recording->tag(site.tag), site.mallocs, site.bytes,
                     site.bytes - site.requested, site.peak_blocks, site.peak_bytes, site.end_blocks,
                     site.end_bytes, site.temporary_mallocs, site.temporary_bytes,
                     site.freed == 0 ? 0 : site.life_ns / site.freed / kTimeUnit,
                     site.growth ? std::max(site.growth.bytes, site.end_bytes) : 0,
-                    site.growth ? site.growth.words() : ""});
+                    site.growth ? site.growth.words() : "", windows_to_json(site, figures)});
   }
   return rows;
 }
 
 Json sizes_to_json(const Groups& groups) {
-  std::vector<std::pair<uint64_t, SizeSums>> sizes(groups.sizes.begin(), groups.sizes.end());
+  std::vector<std::pair<uint64_t, const GroupSums*>> sizes;
+  sizes.reserve(groups.sizes.size());
+  for (const auto& [size, sums] : groups.sizes) sizes.emplace_back(size, &sums);
   std::sort(sizes.begin(), sizes.end(), [](const auto& a, const auto& b) {
-    return a.first * a.second.most_live > b.first * b.second.most_live;
+    return a.first * a.second->most_blocks > b.first * b.second->most_blocks;
   });
+  const auto figures = [](const Sums& sums) {
+    return std::array{sums.mallocs, sums.most_blocks, sums.end_blocks};
+  };
   Json rows = Json::array();
   for (size_t i = 0; i < std::min(kMostRows, sizes.size()); ++i) {
-    rows.push_back({sizes[i].first, sizes[i].second.mallocs, sizes[i].second.most_live});
+    const GroupSums& sums = *sizes[i].second;
+    rows.push_back({sizes[i].first, sums.mallocs, sums.most_blocks, windows_to_json(sums, figures)});
+  }
+  return rows;
+}
+
+Json doublings_to_json(const Groups& groups) {
+  const auto figures = [](const Sums& sums) {
+    return std::array{sums.mallocs, sums.bytes / kByteUnit, sums.peak_bytes / kByteUnit,
+                      sums.end_bytes / kByteUnit};
+  };
+  Json rows = Json::array();
+  for (const auto& [power, sums] : groups.doublings) {
+    rows.push_back(
+        {power, sums.mallocs, sums.bytes, sums.peak_bytes, sums.end_bytes, windows_to_json(sums, figures)});
   }
   return rows;
 }
@@ -178,6 +239,8 @@ nlohmann::ordered_json to_json(const Story& story) {
     failed.push_back(
         {groups.failed[i].ns / kTimeUnit, groups.failed[i].bytes, recording.tag(groups.failed[i].tag)});
   }
+  Json windows = Json::array();
+  for (const Window& window : groups.windows) windows.push_back({window.peak, window.end});
   Json moments = Json::array();
   for (const Moment& moment : story.layout.moments) moments.push_back(to_json(moment, site_places));
   return {{"file", recording.file},
@@ -199,12 +262,15 @@ nlohmann::ordered_json to_json(const Story& story) {
           {"timeline", to_json(story.timeline)},
           {"grid", to_json(story.layout.grid)},
           {"moments", std::move(moments)},
+          {"sources", stacks.list_sources(story.sources)},
           {"frames", stacks.take_frames()},
           {"stacks", stacks.take_stacks()},
           {"sites", std::move(sites)},
           {"sites_left_out", groups.sites.size() - std::min(groups.sites.size(), kMostRows)},
           {"sizes", sizes_to_json(groups)},
           {"sizes_left_out", groups.sizes.size() - std::min(groups.sizes.size(), kMostRows)},
+          {"doublings", doublings_to_json(groups)},
+          {"windows", std::move(windows)},
           {"failed", std::move(failed)},
           {"marks", marks_to_json(recording)}};
 }

@@ -223,10 +223,12 @@ _FRAMEWORK_MODULES = (
     "cupy",
     "cuquantum",
     "dask",
+    "ipython",
     "jax",
     "launch",
     "numba",
     "onnxruntime",
+    "pytest",
     "ray",
     "rmm",
     "torch",
@@ -252,6 +254,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *_FRAMEWORK_MODULES, *(name for name in globals() if name.startswith("__"))})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Adds %%gpupool, which shows the report of a cell: `%load_ext gpupool`. Since 0.2."""
+    from .ipython import GpupoolMagics  # noqa: PLC0415
+
+    shell.register_magics(GpupoolMagics)
 
 
 if _os.environ.get("GPUPOOL_INSTALL") or _os.environ.get("GPUPOOL_CAP"):

@@ -24,12 +24,17 @@ function unpackRun(run) {
   for (const group of timeline.groups) group.bytes = group.bytes.map((column) => sums(column, BYTE_UNIT));
   run.grid.seconds = sums(run.grid.us, 1e-6);
   run.grid.largest_free = sums(run.grid.largest_free, BYTE_UNIT);
-  run.sites = run.sites.map((row) => ({
+  run.sites = run.sites.map((row, place) => ({
+    place,
     stack: row[0], tag: row[1], mallocs: row[2], bytes: row[3], rounding: row[4], peakBlocks: row[5], peak: row[6],
     endBlocks: row[7], end: row[8], temporaryMallocs: row[9], temporary: row[10], life: row[11] / 1e6, grown: row[12],
-    growth: row[13],
+    growth: row[13], windows: row[14],
     name: run.frames[run.stacks[row[0]][0]],
   }));
+  run.sizes = run.sizes.map(([size, mallocs, most, windows]) => ({ size, mallocs, most, windows }));
+  run.doublings = run.doublings.map(([power, mallocs, bytes, peak, end, windows]) =>
+    ({ power, mallocs, bytes, peak, end, windows }));
+  run.sourceOf = new Map(run.sources.map(([frame, first, lines]) => [run.frames[frame], { first, lines }]));
   return run;
 }
 
@@ -75,13 +80,6 @@ function make(kind, attributes, ...children) {
 
 function byId(id) {
   return document.getElementById(id);
-}
-
-/** A labelled select. */
-function makeSelect(text, choices, act) {
-  const select = make("select", { on: { change: () => act(select.value) } });
-  for (const [value, words] of choices) select.append(make("option", { value }, words));
-  return make("label", {}, text, select);
 }
 
 const colours = {};

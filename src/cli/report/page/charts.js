@@ -51,16 +51,21 @@ function drawMoments(plot, run, byEvent) {
 }
 
 /**
- * A chart of columns over x. `columns` are {name, values, colour, isLine}; areas are stacked. Returns {plot, setHidden}.
+ * A chart of columns over x. `columns` are {name, values, colour, isLine}; areas are stacked. `choose` is told which
+ * range of x the reader wants to see, or null: all; the chart shows it when `zoom` is called.
  */
 class Chart {
-  constructor(host, readout, label) {
+  constructor(host, readout, label, choose) {
     this.host = host;
     this.readout = readout;
+    this.choose = choose || ((range) => this.zoom(range));
+    this.range = null;
     host.tabIndex = 0;
     host.setAttribute("role", "group");
-    host.setAttribute("aria-label", `${label}. The arrow keys move the cursor, plus and minus zoom, 0 shows all.`);
+    host.setAttribute("aria-label", `${label}. The arrow keys move the cursor, plus and minus zoom, with Shift the arrow ` +
+      "keys move what is shown, 0 shows all.");
     host.addEventListener("keydown", (event) => this.onKey(event));
+    host.addEventListener("dblclick", () => this.choose(null));
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(host);
     drawings.add(() => this.draw());
@@ -74,7 +79,6 @@ class Chart {
   draw() {
     if (!this.content) return;
     const { x, columns, run, byEvent } = this.content;
-    const kept = this.plot && this.keepZoom ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;
     if (this.plot) this.plot.destroy();
     const areas = columns.filter((column) => !column.isLine && !column.isHidden);
     const lines = columns.filter((column) => column.isLine && !column.isHidden);
@@ -93,11 +97,25 @@ class Chart {
       width: Math.max(this.host.clientWidth, 200), height: 300, series, legend: { show: false },
       scales: { x: { time: false }, y: { range: (plot, least, most) => [0, Math.max(most * 1.05, 1)] } },
       axes: [{ ...axisStyle(time, 34), space: 90 }, { ...axisStyle((plot, ticks) => ticks.map(bytesText), 80), splits: byteSplits }],
-      cursor: { drag: { x: true, y: false }, y: false, points: { show: false } },
+      cursor: { drag: { x: true, y: false, setScale: false }, y: false, points: { show: false } },
       hooks: { setCursor: [() => this.tell()], draw: [(plot) => drawMoments(plot, run, byEvent)],
-        setSelect: [() => (this.keepZoom = true)] },
+        setSelect: [(plot) => this.onSelect(plot)] },
     }, [x, ...[...stacked].reverse(), ...lines.map((column) => column.values)], this.host);
-    if (kept) this.plot.setScale("x", kept);
+    this.zoom(this.range);
+  }
+
+  zoom(range) {
+    this.range = range;
+    const { x } = this.content;
+    const [min, max] = range || [x[0], x[x.length - 1]];
+    this.plot.setScale("x", { min, max });
+  }
+
+  onSelect(plot) {
+    const { left, width } = plot.select;
+    if (width === 0) return;
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    this.choose([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
   }
 
   resize() {
@@ -113,14 +131,17 @@ class Chart {
   onKey(event) {
     const { x } = this.content;
     const { min, max } = this.plot.scales.x;
-    const zoom = (by, middle) => {
-      this.keepZoom = true;
-      const half = ((max - min) / 2) * by;
-      this.plot.setScale("x", { min: Math.max(x[0], middle - half), max: Math.min(x[x.length - 1], middle + half) });
+    const [first, last] = [x[0], x[x.length - 1]];
+    const show = (from, to) => this.choose(from <= first && to >= last ? null : [Math.max(from, first), Math.min(to, last)]);
+    const zoom = (by, middle) => show(middle - ((max - min) / 2) * by, middle + ((max - min) / 2) * by);
+    const move = (by) => {
+      const way = Math.min(Math.max(((max - min) / 8) * by, first - min), last - max);
+      show(min + way, max + way);
     };
     const at = this.plot.cursor.idx === null || this.plot.cursor.idx === undefined ? 0 : this.plot.cursor.idx;
     const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -x.length, End: x.length };
-    if (event.key in steps) {
+    if (event.shiftKey && event.key.startsWith("Arrow")) move(event.key === "ArrowLeft" ? -1 : 1);
+    else if (event.key in steps) {
       const to = Math.min(Math.max(at + steps[event.key], 0), x.length - 1);
       this.plot.setCursor({ left: this.plot.valToPos(x[to], "x"), top: 10 });
       // Several moments may share a pixel.
@@ -128,7 +149,7 @@ class Chart {
       this.tell();
     } else if (event.key === "+") zoom(0.5, x[at]);
     else if (event.key === "-") zoom(2, x[at]);
-    else if (event.key === "0") zoom(1e9, x[at]);
+    else if (event.key === "0") this.choose(null);
     else return;
     event.preventDefault();
   }
@@ -161,24 +182,32 @@ class LiveChart {
   constructor() {
     this.division = "0";
     this.byEvent = false;
-    this.chart = new Chart(byId("live-chart"), byId("live-readout"), "Live bytes over time");
+    this.chart = new Chart(byId("live-chart"), byId("live-readout"), "Live bytes over time",
+      (range) => span.choose(range && this.byEvent ? range.map((event) => this.secondsAt(event)) : range));
     const choices = [["0", "tag"], ["1", "size of the block"], ["2", "stream"], ["3", "thread"]];
     byId("live-controls").append(
-      makeSelect("divided by", choices, (value) => this.choose(() => (this.division = value))),
-      makeSelect("over", [["", "time"], ["1", "events"]], (value) => this.choose(() => {
-        this.byEvent = value === "1";
-        this.chart.keepZoom = false;
-      })),
-      make("button", { type: "button", on: { click: () => {
-        this.chart.keepZoom = false;
-        this.chart.draw();
-      } } }, "Show all"));
+      makeSelect("by", "divided by", choices, (value) => this.set(() => (this.division = value))),
+      makeSelect("over", "over", [["", "time"], ["1", "events"]], (value) => this.set(() => (this.byEvent = value === "1"))));
+    span.followers.push(() => this.chart.zoom(this.rangeOf(span.chosen)));
     drawings.add(() => this.run && legendFor(byId("live-legend"), this.columns, () => this.chart.draw()));
   }
 
-  choose(change) {
+  set(change) {
     change();
     this.show(this.run);
+  }
+
+  secondsAt(event) {
+    const { events, seconds } = this.run.timeline;
+    return seconds[Math.max(events.findLastIndex((each) => each <= event), 0)];
+  }
+
+  /** The chosen span, in the chart's x. */
+  rangeOf(bounds) {
+    if (!bounds || !this.byEvent) return bounds;
+    const { events, seconds } = this.run.timeline;
+    const [from, to] = bounds.map((moment) => Math.max(seconds.findLastIndex((each) => each <= moment), 0));
+    return to > from ? [events[from], events[to]] : null;
   }
 
   show(run) {
@@ -199,19 +228,22 @@ class LiveChart {
         `${bytesText(timeline.live[at])} live in ${countText(timeline.blocks[at])} blocks, ` +
         `${bytesText(timeline.reserved[at])} held. ${parts.join("; ")}`;
     };
+    this.chart.range = this.rangeOf(span.chosen);
     this.chart.show({ x, columns: this.columns, run, byEvent: this.byEvent, tell });
     legendFor(byId("live-legend"), this.columns, () => this.chart.draw());
     chartTable(byId("live-table"), x, this.columns, this.byEvent);
     byId("live-caption").textContent = `The most is live after ${secondsText(timeline.seconds[timeline.peak])}: ` +
       `${bytesText(run.peak_live)}. Each point is the moment of its interval at which most was live. ` +
       (run.marks.length && !this.byEvent ? "Dashed lines are marks. " : "") +
-      (run.failed.length && !this.byEvent ? "Triangles at the top are mallocs that failed. " : "") + "Drag to zoom.";
+      (run.failed.length && !this.byEvent ? "Triangles at the top are mallocs that failed. " : "") + "Drag to choose a span of time: map, flame graph and tables show it, too.";
   }
 }
 
 class FragmentationChart {
   constructor() {
-    this.chart = new Chart(byId("free-chart"), byId("free-readout"), "Free memory over time");
+    this.chart = new Chart(byId("free-chart"), byId("free-readout"), "Free memory over time",
+      (range) => span.choose(range));
+    span.followers.push(() => this.chart.zoom(span.chosen));
     drawings.add(() => this.columns && legendFor(byId("free-legend"), this.columns, () => this.chart.draw()));
   }
 
@@ -236,6 +268,7 @@ class FragmentationChart {
       return `After ${secondsText(timeline.seconds[at])}: ${bytesText(free)} of ${bytesText(timeline.reserved[at])} ` +
         `are free, ${bytesText(stuck[at])} of it in chunks that a block holds.`;
     };
+    this.chart.range = span.chosen;
     this.chart.show({ x: timeline.seconds, columns: this.columns, run, byEvent: false, tell });
     legendFor(byId("free-legend"), this.columns, () => this.chart.draw());
     chartTable(byId("free-table"), timeline.seconds, this.columns, false);

@@ -1,67 +1,66 @@
-// Flame graph: callers above, what they call below; each box is as wide as what it holds.
+// Flame graphs: callers above, what they call below, or inverted; each box is as wide as what it holds.
 
-const FLAME_VALUES = [
-  ["peak", "live at the peak"], ["end", "live at the end"], ["growing", "grows from mark to mark"],
-  ["bytes", "allocated in all"], ["temporary", "temporary: freed again at once"], ["rounding", "lost by rounding to 512"],
-];
 const ROW = 22;
 
+/** What boxes can be as wide as. Of a span of time, what grows is what it has more of at its end than at its begin. */
+function flameValues(isPart) {
+  return [
+    ["peak", "live at the peak"], ["end", "live at the end"],
+    ["grown", isPart ? "more live at the end than at the begin" : "grows from mark to mark"],
+    ["bytes", "allocated in all"], ["temporary", "temporary: freed again at once"], ["rounding", "lost by rounding to 512"],
+  ];
+}
+
+/** Draws a tree of paths, lets the reader go into it, and search it. Who derives from it says what the paths are. */
 class FlameGraph {
-  constructor() {
-    this.host = byId("flame");
-    this.value = "peak";
-    this.byTag = false;
+  constructor(id) {
+    this.id = id;
+    this.host = byId(id);
     this.wanted = "";
-    const tagBox = make("input", { type: "checkbox", on: { change: () => {
-      this.byTag = tagBox.checked;
-      this.build();
-    } } });
-    const search = make("input", { type: "search", on: { input: () => {
-      this.wanted = search.value.toLowerCase();
-      this.draw();
-    } } });
-    byId("flame-controls").append(
-      makeSelect("bytes", FLAME_VALUES, (value) => {
-        this.value = value;
-        this.build();
+    this.frames = new Frames(id, byId(`${id}-controls`), () => this.build());
+    byId(`${id}-controls`).append(
+      makeSearch(`${id}.search`, "search", (text) => {
+        this.wanted = text.toLowerCase();
+        this.draw();
       }),
-      make("label", {}, tagBox, "by tag first"), make("label", {}, "search", search),
-      make("button", { type: "button", on: { click: () => this.zoomTo(this.root) } }, "Whole graph"));
+      makeButton("Whole graph", () => this.zoomTo(this.root)));
+    link.add(`${id}.zoom`, "", () => this.build());
     this.host.addEventListener("keydown", (event) => this.onKey(event));
+    drawings.add(() => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.host.parentElement);
   }
 
-  show(run) {
-    this.run = run;
-    this.build();
-  }
-
-  build() {
-    const { run } = this;
-    this.root = { name: "all", value: 0, children: new Map(), parent: null, depth: 0 };
-    for (const site of run.sites) {
-      const value = this.value === "growing" ? site.grown : site[this.value];
-      if (!value) continue;
+  /** `paths` are {names, amounts, tag}, with an amount of each run. A node's value is the largest of its own amounts, and
+   * its children's values. */
+  setPaths(paths) {
+    const makeNode = (name, parent) => ({ name, parent, depth: parent ? parent.depth + 1 : 0, children: new Map(), value: 0,
+      amounts: [0, 0], own: [0, 0] });
+    this.root = makeNode("all", null);
+    for (const { names, amounts, tag } of paths) {
       let node = this.root;
-      node.value += value;
-      const frames = run.stacks[site.stack].map((frame) => run.frames[frame]).reverse();
-      if (this.byTag) frames.unshift(site.tag || "no tag");
-      else if (site.tag) frames.push(`tag: ${site.tag}`);
-      for (const name of frames) {
-        if (!node.children.has(name))
-          node.children.set(name, { name, value: 0, children: new Map(), parent: node, depth: node.depth + 1 });
+      const add = (sums) => amounts.forEach((amount, i) => (sums[i] += amount));
+      add(node.amounts);
+      for (const name of names) {
+        if (!node.children.has(name)) node.children.set(name, makeNode(name, node));
         node = node.children.get(name);
-        node.value += value;
-        node.tag = node.tag === undefined || node.tag === site.tag ? site.tag : null;
+        add(node.amounts);
+        node.tag = node.tag === undefined || node.tag === tag ? tag : null;
       }
+      add(node.own);
     }
+    const addUp = (node) => {
+      node.value = Math.max(...node.own);
+      for (const child of node.children.values()) node.value += addUp(child);
+      return node.value;
+    };
+    addUp(this.root);
     this.zoom = this.root;
-    this.focused = this.root;
-    const what = FLAME_VALUES.find(([value]) => value === this.value)[1];
-    byId("flame-caption").textContent = this.root.value === 0 ? `Nothing is ${what}.`
-      : `${bytesText(this.root.value)} ${what}, in ${countText(run.sites.length)} ` +
-        `${run.sites.length === 1 ? "call site" : "call sites"}. ` +
-        "Enter or a click goes into a box, Escape back.";
+    const path = link.valueOf(`${this.id}.zoom`);
+    for (const name of path ? path.split("\n") : []) {
+      if (!this.zoom.children.has(name)) break;
+      this.zoom = this.zoom.children.get(name);
+    }
+    this.focused = this.zoom;
     this.draw();
   }
 
@@ -94,8 +93,7 @@ class FlameGraph {
   }
 
   place(node, left, wide, isAbove) {
-    const share = ((100 * node.value) / this.root.value).toFixed(1);
-    const text = `${node.name}: ${bytesText(node.value)}, ${share} %`;
+    const text = `${node.name}: ${this.amountText(node)}`;
     const found = this.wanted && node.name.toLowerCase().includes(this.wanted);
     const box = make("div", {
       role: "treeitem", tabindex: "-1", title: text, "aria-label": text, "aria-level": String(node.depth + 1),
@@ -106,7 +104,7 @@ class FlameGraph {
     box.style.left = `${left}px`;
     box.style.width = `${Math.max(wide, 1)}px`;
     box.style.top = `${node.depth * ROW}px`;
-    if (node.tag !== undefined && node.tag !== null) box.style.borderLeftColor = tagColour(this.run, node.tag);
+    this.paint(node, box);
     this.shown.push({ node, box });
     this.host.append(box);
   }
@@ -114,6 +112,9 @@ class FlameGraph {
   zoomTo(node) {
     this.zoom = node;
     this.focused = node;
+    const names = [];
+    for (let at = node; at.parent; at = at.parent) names.unshift(at.name);
+    link.keep(`${this.id}.zoom`, names.join("\n"));
     this.draw();
     this.focusOn(node, true);
   }
@@ -125,7 +126,10 @@ class FlameGraph {
     at.box.tabIndex = 0;
     this.focused = at.node;
     if (take) at.box.focus();
+    this.tell(at.node);
   }
+
+  tell() {}
 
   onKey(event) {
     const node = this.focused;
@@ -143,5 +147,90 @@ class FlameGraph {
     else if (event.key === "Escape") this.zoomTo(this.zoom.parent || this.root);
     else return;
     event.preventDefault();
+  }
+}
+
+/** Who holds memory in one run. */
+class HolderGraph extends FlameGraph {
+  constructor() {
+    super("flame");
+    this.value = "peak";
+    byId("flame-controls").prepend(makeSelect("flame", "bytes", flameValues(false), (value) => {
+      this.value = value;
+      this.build();
+    }));
+  }
+
+  show(view) {
+    this.view = view;
+    this.build();
+  }
+
+  build() {
+    const { run, sites, words, isPart } = this.view;
+    const held = sites.filter((site) => site[this.value]);
+    this.setPaths(held.map((site) => ({ names: this.frames.pathOf(run, site), amounts: [site[this.value]], tag: site.tag })));
+    const what = flameValues(isPart).find(([value]) => value === this.value)[1] + words;
+    byId("flame-caption").textContent = this.root.value === 0 ? `Nothing is ${what}.`
+      : `${bytesText(this.root.value)} ${what}, in ${countText(held.length)} ` +
+        `${held.length === 1 ? "call site" : "call sites"}. ` +
+        "Enter or a click goes into a box, Escape back.";
+  }
+
+  amountText(node) {
+    return `${bytesText(node.value)}, ${((100 * node.value) / this.root.value).toFixed(1)} %`;
+  }
+
+  paint(node, box) {
+    if (node.tag !== undefined && node.tag !== null) box.style.borderLeftColor = tagColour(this.view.run, node.tag);
+  }
+
+  tell(node) {
+    byId("flame-source").replaceChildren(...sourceLines(this.view.run, node.name));
+  }
+}
+
+/** What two runs differ in. Frames are the same if function and file are, since an edit moves lines. */
+class DifferenceGraph extends FlameGraph {
+  constructor(before, after) {
+    super("difference");
+    this.runs = [before, after];
+    this.value = "peak";
+    // What is in a renamed file is told under its new name.
+    this.renamed = new Map(matchPlaces(before, after).filter(([a, b]) => a && b && a.file !== b.file)
+      .map(([a, b]) => [a.file, b.file]));
+    byId("difference-controls").prepend(makeSelect("difference", "bytes", flameValues(false), (value) => {
+      this.value = value;
+      this.build();
+    }));
+    this.build();
+  }
+
+  build() {
+    const paths = this.runs.flatMap((run, which) => run.sites.filter((site) => site[this.value]).map((site) => ({
+      names: this.frames.pathOf(run, site).map((name) => this.withoutLine(name)), tag: site.tag,
+      amounts: which === 0 ? [site[this.value], 0] : [0, site[this.value]],
+    })));
+    this.setPaths(paths);
+    const what = flameValues(false).find(([value]) => value === this.value)[1];
+    byId("difference-caption").textContent = this.root.value === 0 ? `In both runs nothing is ${what}.`
+      : `${this.amountText(this.root)}: ${what}. A box is as wide as the run that has more of it; red has become more, ` +
+        "blue less.";
+  }
+
+  withoutLine(text) {
+    const { name, file } = splitFrame(text);
+    return file ? `${name} (${this.renamed.get(file) || file})` : name;
+  }
+
+  amountText({ amounts: [before, after] }) {
+    if (before === after) return `${bytesText(after)} in both`;
+    return `${after > before ? "+" : ""}${bytesText(after - before)} (${bytesText(before)} before, ${bytesText(after)} after)`;
+  }
+
+  paint({ amounts: [before, after] }, box) {
+    if (before === after) return;
+    const share = Math.round(10 + (20 * Math.abs(after - before)) / Math.max(before, after));
+    box.style.background = `color-mix(in srgb, var(${after > before ? "--more" : "--less"}) ${share}%, var(--panel))`;
   }
 }

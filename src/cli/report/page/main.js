@@ -32,15 +32,16 @@ function showComparison(before, after) {
     columns[1].values = second;
     const when = (at) => (byEvent ? `${countText(x[at])} events` : secondsText(x[at]));
     const tell = (at) => `After ${when(at)}: ${told(first[at])} live in the first, ${told(second[at])} in the second.`;
-    chart.keepZoom = false;
+    chart.range = null;
     chart.show({ x, columns, run: { marks: [], failed: [] }, byEvent, tell });
     chartTable(byId("compare-points"), x, columns, byEvent);
   };
-  byId("compare-controls").append(makeSelect("over", [["seconds", "time"], ["events", "events"]], show));
+  byId("compare-controls").append(makeSelect("compare", "over", [["seconds", "time"], ["events", "events"]], show));
   const draw = () => legendFor(byId("compare-legend"), columns, () => chart.draw());
   show("seconds");
   drawings.add(draw);
   draw();
+  new DifferenceGraph(before, after);
 }
 
 /** Both curves over the same moments: "seconds", or "events", which fit together if one run was slower. */
@@ -62,18 +63,34 @@ async function main() {
   const runs = data.runs.map(unpackRun);
   readColours();
   byId("charts").hidden = false;
-  const parts = [new LiveChart(), new AddressMap(), new ChunkView(), new FragmentationChart(), new FlameGraph()];
-  const show = (run) => {
-    for (const part of parts) part.show(run);
-    showTables(run);
-    window.gpupoolReport = { data, run, parts };
-  };
+  let run = null;
+  // The first, as a span of time in a link is of the run that it names.
   if (runs.length > 1) {
-    const names = runs.map((run, i) => [String(i), `${run.file}, pool ${run.pool}`]);
-    byId("run-controls").append(makeSelect("Charts and tables of", names, (value) => show(runs[Number(value)])));
+    const names = runs.map((each, i) => [String(i), `${each.file}, pool ${each.pool}`]);
+    byId("run-controls").append(makeSelect("run", "Charts and tables of", names, (value) => show(runs[Number(value)])));
   }
+  span.start();
+  const parts = [new LiveChart(), new AddressMap(), new ChunkView(), new FragmentationChart()];
+  const viewers = [new HolderGraph(), new Histogram(), { show: showTables }];
+  const showView = () => {
+    const view = viewOf(run);
+    for (const viewer of viewers) viewer.show(view);
+    byId("span").hidden = !span.chosen;
+    byId("span-words").textContent = view.words.trim();
+    window.gpupoolReport = { data, run, parts, view };
+  };
+  const show = (wanted) => {
+    if (run && span.chosen) span.choose(null);  // of another run, it means nothing
+    run = wanted;
+    span.end = run.timeline.seconds.at(-1);
+    for (const part of parts) part.show(run);
+    showView();
+  };
+  link.add("at", "", (id) => byId(id)?.scrollIntoView({ behavior: "instant" }));
   show(runs[0]);
+  span.followers.push(showView);
   if (data.compare) showComparison(runs[data.compare[0]], runs[data.compare[1]]);
+  link.restore();
   for (const query of ["(prefers-color-scheme: dark)", "print", "(forced-colors: active)"])
     window.matchMedia(query).addEventListener("change", redrawAll);
   document.documentElement.dataset.ready = "yes";

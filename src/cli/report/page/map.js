@@ -3,13 +3,14 @@
 class AddressMap {
   constructor() {
     this.canvas = byId("map-canvas");
-    this.byTag = "1";
+    this.byTag = true;
     this.column = 0;
     byId("map-controls").append(
-      makeSelect("colours say", [["1", "tag"], ["", "how full"]], (value) => {
-        this.byTag = value;
+      makeSelect("map", "colours say", [["tag", "tag"], ["full", "how full"]], (value) => {
+        this.byTag = value === "tag";
         this.draw();
       }));
+    span.followers.push(() => this.draw());
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
@@ -30,17 +31,23 @@ class AddressMap {
     this.draw();
   }
 
+  /** The seconds at the left and the right. */
+  bounds() {
+    const { seconds } = this.run.grid;
+    return span.chosen || [seconds[0], seconds[seconds.length - 1]];
+  }
+
   draw() {
     if (!this.run || this.run.grid.rows === 0) return;
     const { grid } = this.run;
     const { context, width, height } = fitCanvas(this.canvas, 320);
-    const begin = grid.seconds[0];
-    const span = grid.seconds[grid.seconds.length - 1] - begin || 1;
+    const [begin, end] = this.bounds();
     // Whole pixels, so that no seams show.
     const scale = this.canvas.width / width;
     const whole = (at) => Math.round(at * scale) / scale;
     this.place = (column) =>
-      whole(column >= grid.seconds.length ? width : ((grid.seconds[column] - begin) / span) * width);
+      whole(column >= grid.seconds.length ? width
+        : Math.min(Math.max((grid.seconds[column] - begin) / (end - begin || 1), 0), 1) * width);
     const tall = height / grid.rows;
     for (let column = 0; column < grid.fill.length; column += 1) {
       const left = this.place(column);
@@ -48,11 +55,11 @@ class AddressMap {
       if (wide <= 0) continue;
       for (let row = 0; row < grid.rows;) {
         const [fill, tag] = [grid.fill[column][row], grid.tags[column][row]];
-        let end = row + 1;
-        while (end < grid.rows && grid.fill[column][end] === fill && grid.tags[column][end] === tag) end += 1;
-        const top = whole(height - end * tall);
+        let next = row + 1;
+        while (next < grid.rows && grid.fill[column][next] === fill && grid.tags[column][next] === tag) next += 1;
+        const top = whole(height - next * tall);
         if (fill !== " ") this.drawCell(context, left, top, wide, whole(height - row * tall) - top, fill, tag);
-        row = end;
+        row = next;
       }
     }
   }
@@ -71,8 +78,8 @@ class AddressMap {
   point(event) {
     const box = this.canvas.getBoundingClientRect();
     const { grid } = this.run;
-    const at = grid.seconds[0] +
-      ((event.clientX - box.left) / box.width) * (grid.seconds[grid.seconds.length - 1] - grid.seconds[0]);
+    const [begin, end] = this.bounds();
+    const at = begin + ((event.clientX - box.left) / box.width) * (end - begin);
     this.column = Math.max(grid.seconds.findLastIndex((seconds) => seconds <= at), 0);
     this.row = Math.min(Math.max(Math.floor((1 - (event.clientY - box.top) / box.height) * grid.rows), 0), grid.rows - 1);
     this.tell();
@@ -82,7 +89,10 @@ class AddressMap {
     const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
     if (!(event.key in steps)) return;
     const { grid } = this.run;
-    this.column = Math.min(Math.max(this.column + steps[event.key][0], 0), grid.fill.length - 1);
+    const [begin, end] = this.bounds();
+    const first = Math.max(grid.seconds.findLastIndex((seconds) => seconds <= begin), 0);
+    const last = Math.max(grid.seconds.findLastIndex((seconds) => seconds <= end), 0);
+    this.column = Math.min(Math.max(this.column + steps[event.key][0], first), last);
     this.row = Math.min(Math.max(this.row + steps[event.key][1], 0), grid.rows - 1);
     this.tell();
     event.preventDefault();
@@ -113,6 +123,7 @@ class AddressMap {
 class ChunkView {
   constructor() {
     this.canvas = byId("chunk-canvas");
+    span.followers.push(() => this.offer());
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
@@ -121,12 +132,21 @@ class ChunkView {
 
   show(run) {
     this.run = run;
-    const choices = run.moments.map((moment, i) => [String(i), `${moment.name} (${secondsText(moment.us / 1e6)})`]);
-    const select = makeSelect("the chunks", choices, (value) => this.choose(Number(value)));
-    byId("chunk-controls").replaceChildren(select);
-    const first = Math.max(run.moments.findIndex((moment) => moment.name === "at the peak"), 0);
-    select.querySelector("select").value = String(first);
-    this.choose(first);
+    this.offer();
+  }
+
+  /** The moments within the chosen span; if there are none, all. */
+  offer() {
+    if (!this.run) return;
+    const all = this.run.moments.map((moment, i) => ({ moment, i }));
+    const [from, to] = span.chosen || [0, Infinity];
+    const within = all.filter(({ moment }) => moment.us / 1e6 >= from && moment.us / 1e6 <= to);
+    const offered = within.length ? within : all;
+    const first = offered.find(({ moment }) => moment.name === "at the peak") || offered[0];
+    const choices = offered.map(({ moment, i }) => [String(i), `${moment.name} (${secondsText(moment.us / 1e6)})`]);
+    byId("chunk-controls").replaceChildren(
+      makeSelect("moment", "the chunks", choices, (value) => this.choose(Number(value)), String(first ? first.i : 0)));
+    this.choose(Number(link.valueOf("moment")));
   }
 
   choose(at) {

@@ -4,24 +4,27 @@ const FIRST_ROWS = 50;
 
 class SortedTable {
   constructor(host, columns, rows, options) {
-    Object.assign(this, { host, columns, rows, options, wanted: "", isWhole: false });
-    this.sortBy = options.sortBy === undefined ? -1 : options.sortBy;
-    this.isRising = false;
+    Object.assign(this, { host, columns, rows, options, isWhole: false });
+    const usual = options.sortBy === undefined ? "" : columns[options.sortBy].name;
+    this.setOrder(link.add(`${host.id}.sort`, usual, (text) => {
+      this.setOrder(text);
+      this.draw();
+    }));
     this.head = make("tr");
     this.body = make("tbody");
-    this.more = make("button", { type: "button", on: { click: () => {
+    this.more = makeButton("", () => {
       this.isWhole = true;
       this.draw();
-    } } });
+    });
     const controls = make("div", { class: "controls" });
     if (options.filter !== false && rows.length > 5) {
-      const filter = make("input", { type: "search", on: { input: () => {
-        this.wanted = filter.value.toLowerCase();
+      controls.append(makeSearch(`${host.id}.filter`, "only with", (text) => {
+        this.wanted = text.toLowerCase();
         this.draw();
-      } } });
-      controls.append(make("label", {}, "only with", filter));
+      }));
+      this.wanted = link.valueOf(`${host.id}.filter`).toLowerCase();
     }
-    const copy = make("button", { type: "button", on: { click: () => this.copy(copy) } }, "Copy as TSV");
+    const copy = makeButton("Copy as TSV", () => this.copy(copy));
     controls.append(copy);
     const label = host.getAttribute("data-label") || "Table";
     host.replaceChildren(controls,
@@ -35,9 +38,16 @@ class SortedTable {
     this.draw();
   }
 
+  /** By a column's name; a "<" before it: the least first. */
+  setOrder(text) {
+    this.isRising = text.startsWith("<");
+    this.sortBy = this.columns.findIndex((column) => column.name === text.replace("<", ""));
+  }
+
   sort(i) {
     this.isRising = this.sortBy === i ? !this.isRising : Boolean(this.columns[i].isText);
     this.sortBy = i;
+    link.keep(`${this.host.id}.sort`, `${this.isRising ? "<" : ""}${this.columns[i].name}`);
     this.draw();
   }
 
@@ -92,30 +102,42 @@ function showTable(host, columns, rows, options) {
 
 const NAME_COLUMNS = [{ name: "call site", isText: true }, { name: "tag", isText: true, isShort: true }];
 
-function showTables(run) {
+/** The name of a call site, with its source where there is one. */
+function siteCell(run) {
+  return (text) => {
+    const lines = sourceLines(run, text);
+    return lines.length ? make("details", {}, make("summary", {}, text), ...lines) : text;
+  };
+}
+
+function showTables({ run, words, isPart, sites, sizes, failed }) {
   const count = { show: countText };
   const bytes = { show: bytesText };
+  const names = [{ ...NAME_COLUMNS[0], show: siteCell(run) }, NAME_COLUMNS[1]];
+  for (const place of document.querySelectorAll(".span-words")) place.textContent = words;
   showTable(byId("sites-table"), [
-    ...NAME_COLUMNS, { name: "live at the peak", ...bytes }, { name: "blocks then", ...count },
+    ...names, { name: "live at the peak", ...bytes }, { name: "blocks then", ...count },
     { name: "live at the end", ...bytes }, { name: "mallocs", ...count }, { name: "allocated in all", ...bytes },
     { name: "mean life", show: secondsText }, { name: "temporary", show: (share) => `${(100 * share).toFixed(0)} %` },
-  ], run.sites.map((site) => [site.name, site.tag, site.peak, site.peakBlocks, site.end, site.mallocs, site.bytes, site.life,
+  ], sites.map((site) => [site.name, site.tag, site.peak, site.peakBlocks, site.end, site.mallocs, site.bytes, site.life,
     site.temporaryMallocs / Math.max(site.mallocs, 1)]), { sortBy: 2 });
   byId("sites-note").textContent = run.sites_left_out
     ? `${countText(run.sites_left_out)} call sites that hold less are left out.` : "";
+  const grown = { show: (value) => (value ? bytesText(value) : "") };
   showTable(byId("leaks-table"), [
-    ...NAME_COLUMNS, { name: "live at the end", ...bytes }, { name: "blocks", ...count },
-    { name: "grown to", show: (value) => (value ? bytesText(value) : "") }, { name: "grows by", isText: true },
-  ], run.sites.filter((site) => site.end > 0 || site.grown).sort((a, b) => b.grown - a.grown || b.end - a.end)
-    .map((site) => [site.name, site.tag, site.end, site.endBlocks, site.grown, site.growth]),
-  { empty: "Nothing is live at the end, and nothing grew." });
+    ...names, { name: "live at the end", ...bytes }, { name: "blocks", ...count },
+    ...(isPart ? [{ name: "more than at the begin", ...grown }]
+      : [{ name: "grown to", ...grown }, { name: "grows by", isText: true }]),
+  ], sites.filter((site) => site.grown || (site.end > 0 && !isPart)).sort((a, b) => b.grown - a.grown || b.end - a.end)
+    .map((site) => [site.name, site.tag, site.end, site.endBlocks, site.grown, ...(isPart ? [] : [site.growth])]),
+  { empty: isPart ? "No call site has more at the end than at the begin." : "Nothing is live at the end, and nothing grew." });
   showTable(byId("sizes-table"), [
     { name: "bytes asked for", show: countText }, { name: "mallocs", ...count }, { name: "most live at once", ...count },
     { name: "bytes then", ...bytes },
-  ], run.sizes.map(([size, mallocs, most]) => [size, mallocs, most, size * most]), { sortBy: 3 });
+  ], sizes.map(({ size, mallocs, most }) => [size, mallocs, most, size * most]), { sortBy: 3 });
   byId("sizes-note").textContent = run.sizes_left_out
     ? `${countText(run.sizes_left_out)} sizes that hold less are left out.` : "";
   showTable(byId("failed-table"), [
     { name: "after", show: secondsText }, { name: "bytes", ...bytes }, { name: "tag", isText: true },
-  ], run.failed.map(([us, size, tag]) => [us / 1e6, size, tag]), { empty: "No malloc has failed." });
+  ], failed.map(([us, size, tag]) => [us / 1e6, size, tag]), { empty: "No malloc has failed." });
 }
