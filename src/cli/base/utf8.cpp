@@ -3,10 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace gpupool::cli {
 namespace {
+
+/// Whether it is printable ASCII, as nearly all texts are: one byte a character, each a column wide.
+bool is_plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
 
 /// How many bytes the character at the beginning of a text has; 0 if it is none.
 size_t character_length(std::string_view text) {
@@ -51,6 +57,7 @@ size_t width_of(uint32_t code) {
 }  // namespace
 
 std::string harmless(std::string_view text) {
+  if (is_plain(text)) return std::string(text);
   const std::string valid = valid_utf8(text);
   std::string result;
   for (std::string_view rest = valid; !rest.empty();) {
@@ -78,12 +85,14 @@ std::string harmless_json(std::string_view json) {
 }
 
 size_t display_width(std::string_view text) {
+  if (is_plain(text)) return text.size();
   size_t width = 0;
   for (; !text.empty(); text.remove_prefix(character_length(text))) width += width_of(code_point(text));
   return width;
 }
 
 std::string cut_to_width(std::string_view text, size_t width) {
+  if (is_plain(text)) return std::string(text.substr(0, width));
   size_t end = 0;
   for (std::string_view rest = text; !rest.empty(); rest = text.substr(end)) {
     const size_t needed = width_of(code_point(rest));
@@ -95,6 +104,7 @@ std::string cut_to_width(std::string_view text, size_t width) {
 }
 
 std::string valid_utf8(std::string_view text) {
+  if (is_plain(text)) return std::string(text);
   std::string valid;
   while (!text.empty()) {
     const size_t length = character_length(text);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace gpupool::cli {
 namespace {
@@ -19,6 +20,7 @@ constexpr size_t kHeaderBytes = 1024;
 constexpr size_t kSlotBytes = 1024;
 constexpr size_t kMostSlots = 4096;
 constexpr size_t kMostSlotBytes = 1 << 16;
+constexpr uint32_t kSlotsAtOnce = 16;
 // A writer needs a microsecond, but on a busy machine it may have to wait for a processor in the middle.
 constexpr auto kPatience = std::chrono::milliseconds(100);
 
@@ -73,24 +75,56 @@ std::string text_at(const std::array<char, Size>& bytes, size_t at, size_t room)
 using SlotCopy = std::array<char, kSlotBytes>;
 using Clock = std::chrono::steady_clock;
 
-/// A copy of a slot that nobody wrote to meanwhile: its sequence was even, and is the same afterwards.
-/// Nothing if the writer is at it until `patience` ends, or has stopped in the middle.
-std::optional<SlotCopy> copy_slot(const ReadPage& read, uint64_t at, Clock::time_point patience) {
-  const auto sequence = [&] {
-    uint32_t number = 0;
-    if (!read(at, &number, sizeof number)) throw PageError("it is cut short");
-    return number;
-  };
-  for (auto pause = std::chrono::microseconds(1);; pause *= 2) {
-    const uint32_t before = sequence();
-    SlotCopy copy{};
-    if (before % 2 == 0) {
-      if (!read(at, copy.data(), copy.size())) throw PageError("it is cut short");
-      if (sequence() == before) return copy;
-    }
-    if (Clock::now() >= patience) return std::nullopt;
-    std::this_thread::sleep_for(pause);
+uint32_t sequence_of(const char* slot) {
+  uint32_t number = 0;
+  std::memcpy(&number, slot, sizeof number);
+  return number;
+}
+
+/// Copies of slots side by side. One that nobody wrote to meanwhile has an even sequence, and the same one
+/// before and afterwards. Reading all of them three times takes a tenth of the calls that each one takes.
+class SlotCopies {
+ public:
+  SlotCopies(const ReadPage& read, uint64_t at, size_t slot_bytes, size_t count)
+      : slot_bytes_(slot_bytes),
+        before_(slot_bytes * count),
+        copies_(before_.size()),
+        after_(before_.size()) {
+    for (std::vector<char>* each : {&before_, &copies_, &after_})
+      if (!read(at, each->data(), each->size())) throw PageError("it is cut short");
   }
+
+  /// Nothing if somebody wrote to it.
+  std::optional<SlotCopy> get(size_t slot) const {
+    const size_t at = slot * slot_bytes_;
+    const uint32_t sequence = sequence_of(&before_[at]);
+    if (sequence % 2 != 0 || sequence_of(&after_[at]) != sequence) return std::nullopt;
+    SlotCopy copy;
+    std::memcpy(copy.data(), &copies_[at], copy.size());
+    return copy;
+  }
+
+ private:
+  size_t slot_bytes_;
+  std::vector<char> before_;
+  std::vector<char> copies_;
+  std::vector<char> after_;
+};
+
+/// The copies of some slots, each tried again until `patience` ends. Nothing for one whose writer is at it
+/// all the time, or has stopped in the middle.
+std::vector<std::optional<SlotCopy>> copy_slots(const ReadPage& read, uint64_t at, size_t slot_bytes,
+                                                size_t count, Clock::time_point patience) {
+  std::vector<std::optional<SlotCopy>> copies(count);
+  const SlotCopies all(read, at, slot_bytes, count);
+  for (size_t slot = 0; slot < count; ++slot) {
+    copies[slot] = all.get(slot);
+    for (auto pause = std::chrono::microseconds(1); !copies[slot] && Clock::now() < patience; pause *= 2) {
+      std::this_thread::sleep_for(pause);
+      copies[slot] = SlotCopies(read, at + slot * slot_bytes, slot_bytes, 1).get(0);
+    }
+  }
+  return copies;
 }
 
 ShownPool pool_of(const SlotCopy& slot) {
@@ -138,12 +172,15 @@ StatsPage read_stats_page(const ReadPage& read) {
   const uint32_t used = std::min(number_at<uint32_t>(header, kSlotsUsedAt), slots);
   // For all slots together, so that a page of nothing but stopped writers holds nobody up.
   const Clock::time_point patience = Clock::now() + kPatience;
-  for (uint64_t slot = 0; slot < used; ++slot) {
-    const std::optional<SlotCopy> copy = copy_slot(read, header_bytes + slot * slot_bytes, patience);
-    if (!copy) {
-      ++page.busy;
-    } else if (number_at<uint32_t>(*copy, kStateAt) == kStateOfPool) {
-      page.pools.push_back(pool_of(*copy));
+  for (uint32_t first = 0; first < used; first += kSlotsAtOnce) {
+    const size_t count = std::min(kSlotsAtOnce, used - first);
+    const uint64_t at = header_bytes + uint64_t{first} * slot_bytes;
+    for (const std::optional<SlotCopy>& copy : copy_slots(read, at, slot_bytes, count, patience)) {
+      if (!copy) {
+        ++page.busy;
+      } else if (number_at<uint32_t>(*copy, kStateAt) == kStateOfPool) {
+        page.pools.push_back(pool_of(*copy));
+      }
     }
   }
   return page;
