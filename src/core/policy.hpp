@@ -91,12 +91,12 @@ inline constexpr uint64_t kKeptParts = 8;
 inline constexpr uint32_t kLongestPause = 63;
 /// Surplus that a pool may have in any case, for rest.
 inline constexpr uint64_t kLeastSurplus = 64 * kMiB;
-/// What a pool may hold, whatever is live, so that threads need not drain each other: this part of the
-/// device.
-inline constexpr uint64_t kSmallPoolParts = 100;
 /// And only in pools of at most so much: in larger ones what streams keep for themselves would come to more
 /// than the misses are worth (5 per cent of fsdp_train).
 inline constexpr uint64_t kSmallPool = 256 * kMiB;
+/// What a pool may hold, whatever is live, so that threads need not drain each other's small blocks: this part
+/// of the device. Of large ones, which soon come to much, as much as a small pool has.
+inline constexpr uint64_t kSmallBlocksParts = 100;
 /// A heap is entitled to what its blocks took plus this part.
 inline constexpr uint64_t kEntitledParts = 16;
 /// The part of memory moved while time is overspent that may be created instead.

@@ -134,11 +134,12 @@ Status Pool::free(Address address, Stream stream) {
 [[gnu::noinline, gnu::cold]] Status Pool::free_marked(Range& block, Tag tag, const Lane& lane) {
   auto& cache = static_cast<ThreadCache&>(*tag.owner());
   const StreamUser user(lane.stream);
-  (void)free_cached(block, tag, group_of(block.size), block.size);
+  const SizeGroup group = group_of(block.size);
+  (void)free_cached(block, tag, group, block.size);
   Lock lock = state_.look();
   idle_.note_cached();
   const Streams::Pace pace = state_.streams.pace_of(user);
-  if (pace.gives && !state_.surplus.keeps_caches_apart(0)) {
+  if (pace.gives && !state_.surplus.keeps_caches_apart(group, 0)) {
     reclaimer_.drain_lane(lock, cache, user.stream());
     state_.streams.leave_event_now(user);
   }

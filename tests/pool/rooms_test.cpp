@@ -267,17 +267,19 @@ TEST_F(SurplusRoom, HasRoomOnlyWhereOthersKeepTheirs) {
 }
 
 TEST_F(SurplusRoom, LetsThreadsKeepCachesOnlyWhereThatTakesLittle) {
-  EXPECT_FALSE(surplus->keeps_caches_apart(0));
+  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 0));
   surplus->drained(policy::kBurstBetweenNs / policy::kDrainNs);
-  EXPECT_TRUE(surplus->keeps_caches_apart(56 * kMiB));
-  EXPECT_FALSE(surplus->keeps_caches_apart(58 * kMiB)) << "an eighth of the device is for those who need it";
+  EXPECT_TRUE(surplus->keeps_caches_apart(SizeGroup::small, 56 * kMiB));
+  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 58 * kMiB))
+      << "an eighth of the device is for those who need it";
+  EXPECT_TRUE(surplus->keeps_caches_apart(SizeGroup::large, 0));
   ASSERT_TRUE(ledger.budget().set_limit(32 * kMiB));
-  EXPECT_FALSE(surplus->keeps_caches_apart(29 * kMiB)) << "or of the limit";
+  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 29 * kMiB)) << "or of the limit";
   options.slack = -1;
-  EXPECT_FALSE(surplus->keeps_caches_apart(0)) << "a tight pool has no surplus";
+  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 0)) << "a tight pool has no surplus";
   options.slack = 0;
   ASSERT_EQ(sim_advance(kOrdinal, policy::kApartNs), kSuccess);
-  EXPECT_FALSE(surplus->keeps_caches_apart(0)) << "for a minute";
+  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 0)) << "for a minute";
 }
 
 TEST_F(SurplusRoom, CountsWhatRelativesHaveOfTheLimit) {

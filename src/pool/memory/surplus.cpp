@@ -49,10 +49,11 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
          (in_place && would_hold <= std::min(most + policy::kLeastSurplus, policy::kSmallPool));
 }
 
-bool Surplus::keeps_caches_apart(uint64_t bytes) const noexcept {
+bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes) const noexcept {
   if (options_.slack < 0 || !governor_.keeps_caches_apart(device_.raw().now_ns())) return false;
-  const uint64_t most = std::max(counters_.peak_all().live.allocated + policy::kLeastSurplus,
-                                 device_.info().total / policy::kSmallPoolParts);
+  const uint64_t small_pool =
+      group == SizeGroup::small ? device_.info().total / policy::kSmallBlocksParts : policy::kSmallPool;
+  const uint64_t most = std::max(counters_.peak_all().live.allocated + policy::kLeastSurplus, small_pool);
   return ledger_.used() + bytes <= most && leaves_room(bytes);
 }
 

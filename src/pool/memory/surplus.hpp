@@ -41,7 +41,7 @@ class Surplus {
   bool keeps_apart(uint64_t bytes, uint64_t now) const noexcept;
   /// Whether threads keep what they have cached, and a miss creates `bytes` if nothing else is free: after
   /// they drained each other too often, while the pool holds little.
-  bool keeps_caches_apart(uint64_t bytes) const noexcept;
+  bool keeps_caches_apart(SizeGroup group, uint64_t bytes) const noexcept;
   bool is_within_slack(uint64_t bytes) const noexcept;
   /// Whether there is room for memory that the pool could do without: within the slack that the user allows,
   /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.

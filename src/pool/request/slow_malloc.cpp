@@ -88,7 +88,7 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
   constexpr size_t kAtATime = 512;
   const SizeGroup group = request.heap().group();
   const Stream stream = request.heap().lane_stream();
-  bool has_more = !pool_.surplus.keeps_caches_apart(request.hole());
+  bool has_more = !keeps_caches(request);
   const auto drain = [&] { has_more = reclaimer_.drain_stream(lock, stream, group, kAtATime); };
   if (has_more && group == SizeGroup::large) drain();
   if (Range* block = take(request, false)) return block;
@@ -103,6 +103,11 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
   return take(request, false);
 }
 
+/// Whether caches keep what they have though the request finds no hole.
+bool SlowMalloc::keeps_caches(const Request& request) const noexcept {
+  return pool_.surplus.keeps_caches_apart(request.heap().group(), request.hole());
+}
+
 /// Nothing if the pool has fallen asleep since the malloc was admitted: the lock was given up.
 Range* SlowMalloc::take(const Request& request, bool last) {
   if (!pool_.gate.is_awake()) return nullptr;
@@ -112,7 +117,7 @@ Range* SlowMalloc::take(const Request& request, bool last) {
 /// It tries again because another thread may have been quicker while the lock was given up.
 Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range*& block) {
   if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
-  if (!pool_.surplus.keeps_caches_apart(request.hole())) reclaimer_.drain_resting(lock);
+  if (!keeps_caches(request)) reclaimer_.drain_resting(lock);
   reclaimer_.bound_unattributed(lock);
   const bool capturing = pool_.captures.note(request.state, request.user);
   // Others' memory may be had by following them.
@@ -173,7 +178,7 @@ void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t request
     watcher_.see_miss(cache, *block, seen);
     if (lane != nullptr) {
       lane->bins.touch(group);
-      if (!pool_.surplus.keeps_caches_apart(0)) surplus = lane->bins.pop_surplus(group);
+      if (!pool_.surplus.keeps_caches_apart(group, 0)) surplus = lane->bins.pop_surplus(group);
     }
   }
   reclaimer_.free_all_to_heap(surplus);
