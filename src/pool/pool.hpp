@@ -224,7 +224,7 @@ class Pool {
   Capacity capacity_{state_, *source_, reclaimer_};
   OomHandler oom_handler_{state_};
   Shortage shortage_{state_, reclaimer_, *helpers_, oom_handler_};
-  SlowMalloc slow_malloc_{state_, *source_, run_stealer_, reclaimer_, shortage_, watcher_};
+  SlowMalloc slow_malloc_{state_, *source_, run_stealer_, reclaimer_, shortage_, watcher_, sampler_};
   SlowFree slow_free_{state_, reclaimer_, protections_, watcher_};
   const std::unique_ptr<Debugger> debugger_;  // null without debug modes
   Sleeper sleeper_;

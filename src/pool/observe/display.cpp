@@ -119,7 +119,7 @@ void Display::add_tags(shown::Figures& figures) const noexcept {
     const auto found = std::find_if(sums.begin(), end, [&](const Sum& sum) { return sum.tag == sample.tag; });
     if (found == end && count == kMostTags) return;
     if (found == end) sums[count++] = {sample.tag, 0};
-    found->bytes += sample.mark.weight;
+    found->bytes += sample.weight;
   });
   const auto end = sums.begin() + static_cast<std::ptrdiff_t>(count);
   std::sort(sums.begin(), end, [](const Sum& a, const Sum& b) { return a.bytes > b.bytes; });

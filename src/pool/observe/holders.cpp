@@ -47,7 +47,7 @@ std::vector<gpupool_holder_t> find_holders(const Sampler& sampler) {
     if (is_new) text->second = describe_stack(sample.stack);
     gpupool_holder_t& holder = found[{text->second, sample.tag}];
     const uint64_t age = now - std::min(now, sample.born_ns);
-    holder.live_bytes += sample.mark.weight;
+    holder.live_bytes += sample.weight;
     holder.oldest_nanoseconds = std::max(holder.oldest_nanoseconds, age);
     holder.newest_nanoseconds = holder.samples == 0 ? age : std::min(holder.newest_nanoseconds, age);
     ++holder.samples;

@@ -16,6 +16,7 @@
 #include "pool/request/reclaimer.hpp"
 #include "pool/request/shortage.hpp"
 #include "pool/request/watcher.hpp"
+#include "watch/sampler.hpp"
 
 namespace gpupool::internal {
 
@@ -163,6 +164,7 @@ void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t request
   const Stream stream = heap_of(*block).lane_stream();
   const uint64_t bytes = block->size;
   const SizeGroup group = group_of(bytes);
+  sampler_.relax();
   Lane* lane = cache.lanes.find(stream);
   if (lane == nullptr && keeps_lanes_) {
     reclaimer_.free_all_to_heap(pool_.caches.open_lane(cache, stream));
@@ -175,7 +177,7 @@ void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t request
     block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
     due = cache.counters.add(group, requested, bytes);
     ++cache.counters.misses;
-    watcher_.see_miss(cache, *block, seen);
+    watcher_.see_malloc(cache, *block, seen);
     if (lane != nullptr) {
       lane->bins.touch(group);
       if (!pool_.surplus.keeps_caches_apart(group, 0)) surplus = lane->bins.pop_surplus(group);

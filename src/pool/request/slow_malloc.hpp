@@ -15,6 +15,7 @@
 namespace gpupool::internal {
 
 class RunStealer;
+class Sampler;
 class Shortage;
 class Source;
 class Watcher;
@@ -26,13 +27,14 @@ struct ThreadCache;
 class SlowMalloc {
  public:
   SlowMalloc(PoolState& pool, Source& source, RunStealer& stealer, Reclaimer& reclaimer, Shortage& shortage,
-             Watcher& watcher) noexcept
+             Watcher& watcher, Sampler& sampler) noexcept
       : pool_(pool),
         source_(source),
         run_stealer_(stealer),
         reclaimer_(reclaimer),
         shortage_(shortage),
-        watcher_(watcher) {}
+        watcher_(watcher),
+        sampler_(sampler) {}
   SlowMalloc(const SlowMalloc&) = delete;
   SlowMalloc& operator=(const SlowMalloc&) = delete;
 
@@ -63,6 +65,7 @@ class SlowMalloc {
   Reclaimer& reclaimer_;
   Shortage& shortage_;
   Watcher& watcher_;
+  Sampler& sampler_;
   bool keeps_lanes_ = true;  // threads' caches keep what is freed
 };
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/size.hpp"
-#include "watch/sampler.hpp"
 
 namespace gpupool::internal {
 
@@ -16,7 +15,8 @@ struct WatchedCall {
   Address address = 0;
   uint64_t requested = 0;
   uint64_t bytes = 0;
-  FirstMark mark;  // that makes it a sample
+  uint64_t mean = 0;    // mean distance of the sampler's marks
+  uint8_t thinned = 0;  // how thin these marks were
   Stream stream = 0;
 };
 

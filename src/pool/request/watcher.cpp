@@ -9,7 +9,6 @@
 
 #include "pool/memory/pool_state.hpp"
 #include "watch/clock.hpp"
-#include "watch/processor_time.hpp"
 #include "watch/sampler.hpp"
 #include "watch/stack.hpp"
 #include "watch/tags.hpp"
@@ -34,15 +33,14 @@ void Watcher::begin_epoch() noexcept {
 /// What a cache looks out for, drawn anew above `live` bytes.
 [[gnu::noinline]] void Watcher::set_level(ThreadCache& cache, uint64_t live) noexcept {
   cache.watch_epoch = epoch.load(std::memory_order_relaxed);
-  sampler_.draw(cache.marks, live, processor_time_ns());
+  sampler_.draw(cache.marks, live);
   cache.counters.watch_for(Recorder::is_on(), cache.marks.next);
 }
 
 [[gnu::noinline]] void Watcher::pass_mark(ThreadCache& cache, WatchedCall& seen) noexcept {
-  const uint64_t owed_ns =
-      sparing_of_samples() == Sparing::time ? sample_budget().owed(processor_time_ns()) : 0;
-  seen.mark = sampler_.pass_mark(cache.marks, cache.counters.live_bytes(), seen.bytes, owed_ns);
-  seen.is_sampled = seen.mark.weight != 0;
+  seen.mean = cache.marks.mean;
+  seen.thinned = cache.marks.thinned;
+  sampler_.pass_mark(cache.marks, cache.counters.live_bytes());
   cache.counters.watch_for(cache.counters.watches_all(), cache.marks.next);
 }
 
@@ -53,24 +51,18 @@ void Watcher::begin_epoch() noexcept {
 
 void Watcher::see_malloc(ThreadCache& cache, Range& block, WatchedCall& seen) noexcept {
   const CounterShard& counters = cache.counters;
-  if (cache.watch_epoch != epoch.load(std::memory_order_relaxed) || !Sampler::is_drawn(cache.marks))
+  if (cache.watch_epoch != epoch.load(std::memory_order_relaxed) || !sampler_.is_drawn(cache.marks))
     set_level(cache, counters.live_bytes() - block.size);
-  seen.bytes = block.size;
-  if (counters.is_above_level()) pass_mark(cache, seen);
+  seen.is_sampled = counters.is_above_level();
   seen.recording = counters.watches_all() ? Recorder::generation() : 0;
   if (!seen.is_sampled && seen.recording == 0) return;
   seen.address = block.address;
+  seen.bytes = block.size;
   seen.requested = block.requested();
   seen.stream = heap_of(block).state().order.stream();
   if (seen.recording != 0) seen.time = Recorder::now();
+  if (seen.is_sampled) pass_mark(cache, seen);
   block.add_marks(seen.is_sampled * kSampled | (seen.recording != 0) * kRecorded);
-}
-
-void Watcher::see_miss(ThreadCache& cache, Range& block, WatchedCall& seen) noexcept {
-  constexpr uint64_t kMisses = 16;  // one of them asks for the time
-  if (cache.counters.misses % kMisses == 0 && Sampler::is_due(cache.marks, processor_time_ns()))
-    set_level(cache, cache.counters.live_bytes() - block.size);
-  see_malloc(cache, block, seen);
 }
 
 void Watcher::tell_seen(const WatchedCall& seen) noexcept {
@@ -97,9 +89,10 @@ inline void Watcher::record_malloc(const WatchedCall& seen, TagId tag, StackId s
   const StackId stack = kinds.native || kinds.language ? take_stack(kinds) : 0;
   const TagId tag = current_tag();
   if (seen.is_sampled) {
-    sampler_.add({seen.address, seen.bytes, seen.mark, seen.stream, begun, stack, tag, nullptr, nullptr});
+    sampler_.add({seen.address, seen.bytes, Sampler::weight_of(seen.bytes, seen.mean), seen.mean, seen.stream,
+                  begun, stack, tag, seen.thinned, nullptr, nullptr},
+                 clock_ns() - begun);
     if (tag != 0) pool_.show_again();
-    sample_budget().spend(processor_time_ns(), clock_ns() - begun, stack);
   }
   if (seen.recording != 0) record_malloc(seen, tag, has_recorded ? stack : 0);
 }

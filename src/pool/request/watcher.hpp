@@ -38,8 +38,6 @@ class Watcher {
   /// Sees whether a malloc has to be reported, and how: in `seen`, which is new. Called under the lock of its
   /// cache, as the last step with its block there.
   void see_malloc(ThreadCache& cache, Range& block, WatchedCall& seen) noexcept;
-  /// The same, of a block that the cache did not have.
-  void see_miss(ThreadCache& cache, Range& block, WatchedCall& seen) noexcept;
   /// Call it with no lock held, since the functions that take stacks may do what they like. Until its malloc
   /// returns, nobody else has the block.
   void tell_malloc(const WatchedCall& seen) noexcept {

@@ -167,7 +167,6 @@
 #include "../../../../src/share/view.cpp"
 #include "../../../../src/watch/frame_names.cpp"
 #include "../../../../src/watch/journal.cpp"
-#include "../../../../src/watch/processor_time.cpp"
 #include "../../../../src/watch/recorder.cpp"
 #include "../../../../src/watch/ring.cpp"
 #include "../../../../src/watch/rust_name.cpp"
