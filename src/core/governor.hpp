@@ -44,9 +44,6 @@ class TimeShare {
 /// Within a stream: moves made while its time is overspent earn credit, in bytes, which is spent by creating
 /// instead. So no more is created than was moved too often.
 ///
-/// Between threads: once they have drained each other's caches too often, they keep these for a while, and a
-/// miss creates memory instead. So they come to rest where each has what it takes in turn.
-///
 /// Pure arithmetic on the caller's times, in nanoseconds, which never decrease.
 class Governor {
  public:
@@ -64,12 +61,6 @@ class Governor {
     if (in_place_.is_overspent()) apart_in_place_until_ = now + policy::kApartNs;
   }
 
-  /// Blocks were drained that other threads had kept.
-  void drained(size_t blocks, uint64_t now) noexcept {
-    drains_.spend(blocks * policy::kDrainNs, now);
-    if (drains_.is_overspent()) caches_apart_until_ = now + policy::kApartNs;
-  }
-
   void moved_within(uint64_t bytes, uint64_t nanoseconds, uint64_t now) noexcept {
     expire(now);
     within_.spend(nanoseconds, now);
@@ -79,9 +70,6 @@ class Governor {
   /// Whether streams keep apart, for moves and for runs stolen where they are.
   bool keeps_apart(uint64_t now) const noexcept { return now < apart_until_; }
   bool keeps_apart_in_place(uint64_t now) const noexcept { return now < apart_in_place_until_; }
-
-  /// Whether threads keep what they have cached.
-  bool keeps_caches_apart(uint64_t now) const noexcept { return now < caches_apart_until_; }
 
   /// Whether the credit at `now` pays for `bytes`.
   bool affords(uint64_t bytes, uint64_t now) noexcept {
@@ -102,13 +90,38 @@ class Governor {
 
   TimeShare between_{policy::kBurstBetweenNs};
   TimeShare in_place_{policy::kBurstBetweenNs};
-  TimeShare drains_{policy::kBurstBetweenNs};
   TimeShare within_{policy::kBurstWithinNs};
   uint64_t apart_until_ = 0;
   uint64_t apart_in_place_until_ = 0;
-  uint64_t caches_apart_until_ = 0;
   uint64_t credit_ = 0;   // bytes
   uint64_t expired_ = 0;  // when that was last done
+};
+
+/// The same between threads, of small or of large blocks: once they have drained each other's caches too
+/// often, they keep these for a while, and a miss creates memory instead. So they come to rest where each has
+/// what it takes in turn. Where they do not, because there is too little memory for that, they keep nothing
+/// for a while, each time a longer one.
+class CacheRest {
+ public:
+  /// Blocks were drained that threads were about to use again.
+  void drained(size_t blocks, uint64_t now) noexcept {
+    drains_.spend(blocks * policy::kDrainNs, now);
+    if (drains_.is_overspent() && now >= paused_until_) apart_until_ = now + policy::kApartNs;
+  }
+  bool keeps_apart(uint64_t now) const noexcept { return now < apart_until_; }
+  /// There was too little memory for it.
+  void fail(uint64_t now) noexcept {
+    if (!keeps_apart(now)) return;
+    pause_ = std::min(2 * pause_ + 1, policy::kLongestPause);
+    paused_until_ = now + pause_ * policy::kApartNs;
+    apart_until_ = 0;
+  }
+
+ private:
+  TimeShare drains_{policy::kBurstBetweenNs};
+  uint64_t apart_until_ = 0;
+  uint64_t paused_until_ = 0;
+  uint32_t pause_ = 0;  // windows of time
 };
 
 }  // namespace gpupool::internal

@@ -139,7 +139,7 @@ Status Pool::free(Address address, Stream stream) {
   Lock lock = state_.look();
   idle_.note_cached();
   const Streams::Pace pace = state_.streams.pace_of(user);
-  if (pace.gives && !state_.surplus.keeps_caches_apart(group, 0)) {
+  if (pace.gives && !reclaimer_.keeps_caches(group, 0)) {
     reclaimer_.drain_lane(lock, cache, user.stream());
     state_.streams.leave_event_now(user);
   }

@@ -55,15 +55,32 @@ TEST(Governor, StreamsKeepApartForAWhile) {
   EXPECT_FALSE(governor.keeps_apart(kSecond + policy::kApartNs));
 }
 
-TEST(Governor, ThreadsKeepTheirCachesAfterTooManyDrains) {
-  Governor governor;
+TEST(CacheRest, ThreadsKeepTheirCachesAfterTooManyDrains) {
+  CacheRest rest;
   const size_t burst = policy::kBurstBetweenNs / policy::kDrainNs;
-  governor.drained(burst - 1, kSecond);
-  EXPECT_FALSE(governor.keeps_caches_apart(kSecond));
-  governor.drained(1, kSecond);
-  EXPECT_TRUE(governor.keeps_caches_apart(kSecond + policy::kApartNs - 1));
-  EXPECT_FALSE(governor.keeps_caches_apart(kSecond + policy::kApartNs));
-  EXPECT_FALSE(governor.keeps_apart(kSecond)) << "streams have nothing to do with it";
+  rest.drained(burst - 1, kSecond);
+  EXPECT_FALSE(rest.keeps_apart(kSecond));
+  rest.drained(1, kSecond);
+  EXPECT_TRUE(rest.keeps_apart(kSecond + policy::kApartNs - 1));
+  EXPECT_FALSE(rest.keeps_apart(kSecond + policy::kApartNs));
+}
+
+TEST(CacheRest, PausesLongerEachTimeThatMemoryIsTooLittle) {
+  CacheRest rest;
+  const size_t burst = policy::kBurstBetweenNs / policy::kDrainNs;
+  uint64_t now = kSecond;
+  for (const uint64_t windows : {1, 3, 7, 15}) {
+    rest.drained(burst, now);
+    EXPECT_TRUE(rest.keeps_apart(now));
+    rest.fail(now);
+    EXPECT_FALSE(rest.keeps_apart(now));
+    now += windows * policy::kApartNs;
+    rest.drained(burst, now - 1);
+    EXPECT_FALSE(rest.keeps_apart(now - 1)) << windows;
+  }
+  rest.fail(now);
+  rest.drained(burst, now);
+  EXPECT_TRUE(rest.keeps_apart(now)) << "what keeps nothing cannot fail";
 }
 
 TEST(Governor, StreamsOfALargePoolMayMoveMore) {

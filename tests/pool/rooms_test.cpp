@@ -267,19 +267,29 @@ TEST_F(SurplusRoom, HasRoomOnlyWhereOthersKeepTheirs) {
 }
 
 TEST_F(SurplusRoom, LetsThreadsKeepCachesOnlyWhereThatTakesLittle) {
-  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 0));
-  surplus->drained(policy::kBurstBetweenNs / policy::kDrainNs);
-  EXPECT_TRUE(surplus->keeps_caches_apart(SizeGroup::small, 56 * kMiB));
-  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 58 * kMiB))
-      << "an eighth of the device is for those who need it";
-  EXPECT_TRUE(surplus->keeps_caches_apart(SizeGroup::large, 0));
-  ASSERT_TRUE(ledger.budget().set_limit(32 * kMiB));
-  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 29 * kMiB)) << "or of the limit";
+  const Caches caches;
+  const auto keeps = [&](uint64_t bytes) {
+    return surplus->keeps_caches_apart(SizeGroup::small, bytes, caches);
+  };
+  const auto drain = [&] { surplus->drained(SizeGroup::small, policy::kBurstBetweenNs / policy::kDrainNs); };
+  EXPECT_FALSE(keeps(0));
+  drain();
+  EXPECT_TRUE(keeps(56 * kMiB));
+  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::large, 0, caches)) << "of which none were drained";
   options.slack = -1;
-  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 0)) << "a tight pool has no surplus";
+  EXPECT_FALSE(keeps(0)) << "a tight pool has no surplus";
   options.slack = 0;
+  options.idle_ns = 1;
+  EXPECT_FALSE(keeps(0)) << "it gives back what is idle";
+  options.idle_ns = 0;
+  EXPECT_TRUE(keeps(0));
+  EXPECT_FALSE(keeps(58 * kMiB)) << "an eighth of the device is for those who need it";
+  EXPECT_FALSE(keeps(0)) << "so there is no rest";
   ASSERT_EQ(sim_advance(kOrdinal, policy::kApartNs), kSuccess);
-  EXPECT_FALSE(surplus->keeps_caches_apart(SizeGroup::small, 0)) << "for a minute";
+  drain();
+  EXPECT_TRUE(keeps(0)) << "after a minute it tries again";
+  surplus->ran_short();
+  EXPECT_FALSE(keeps(0));
 }
 
 TEST_F(SurplusRoom, CountsWhatRelativesHaveOfTheLimit) {

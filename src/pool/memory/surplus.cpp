@@ -49,16 +49,29 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
          (in_place && would_hold <= std::min(most + policy::kLeastSurplus, policy::kSmallPool));
 }
 
-bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes) const noexcept {
-  if (options_.slack < 0 || !governor_.keeps_caches_apart(device_.raw().now_ns())) return false;
+/// Of pools that share a limit none keeps what others lack; and no event covers frees that caches keep, which
+/// an idle pool needs to give back.
+bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& caches) noexcept {
+  CacheRest& rest = rests_[index_of(group)];
+  const uint64_t now = device_.raw().now_ns();
+  if (!rest.keeps_apart(now) || options_.slack < 0 || options_.idle_ns != 0 || ledger_.budget().is_common())
+    return false;
+  const uint64_t would_hold = ledger_.used() + bytes;
   const uint64_t small_pool =
       group == SizeGroup::small ? device_.info().total / policy::kSmallBlocksParts : policy::kSmallPool;
-  const uint64_t most = std::max(counters_.peak_all().live.allocated + policy::kLeastSurplus, small_pool);
-  return ledger_.used() + bytes <= most && leaves_room(bytes);
+  const bool is_little =
+      would_hold <= small_pool || would_hold <= caches.live().allocated + policy::kLeastSurplus;
+  if (is_little && leaves_room(bytes)) return true;
+  rest.fail(now);
+  return false;
 }
 
-void Surplus::drained(size_t blocks) noexcept {
-  if (blocks != 0) governor_.drained(blocks, device_.raw().now_ns());
+void Surplus::drained(SizeGroup group, size_t blocks) noexcept {
+  if (blocks != 0) rests_[index_of(group)].drained(blocks, device_.raw().now_ns());
+}
+
+void Surplus::ran_short() noexcept {
+  for (CacheRest& each : rests_) each.fail(device_.raw().now_ns());
 }
 
 bool Surplus::prefers_creating(uint64_t bytes, uint64_t now) noexcept {

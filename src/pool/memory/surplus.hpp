@@ -4,10 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "core/counters.hpp"
 #include "core/governor.hpp"
+#include "pool/cache/caches.hpp"
 #include "pool/rules/ledger.hpp"
 #include "pool/rules/metered_device.hpp"
 #include "pool/rules/options.hpp"
@@ -39,9 +41,10 @@ class Surplus {
   /// Whether a stream takes from another only what that one is not entitled to, and creates `bytes` if that
   /// is not enough: after too many moves, while the pool holds little more than was in use at once.
   bool keeps_apart(uint64_t bytes, uint64_t now) const noexcept;
-  /// Whether threads keep what they have cached, and a miss creates `bytes` if nothing else is free: after
-  /// they drained each other too often, while the pool holds little.
-  bool keeps_caches_apart(SizeGroup group, uint64_t bytes) const noexcept;
+  /// Whether threads keep what they have cached of small or of large blocks, and a miss creates `bytes` if
+  /// nothing else is free: after they drained each other too often, while the pool holds little more than
+  /// what is live in these caches.
+  bool keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& caches) noexcept;
   bool is_within_slack(uint64_t bytes) const noexcept;
   /// Whether there is room for memory that the pool could do without: within the slack that the user allows,
   /// or else if enough is left, under the limit and on the device, for those who need it. Asks the driver.
@@ -53,8 +56,10 @@ class Surplus {
   /// Counts bytes that came from other streams, and from elsewhere in the same one, and how long that took.
   void moved(uint64_t between, uint64_t within, uint64_t nanoseconds) noexcept;
 
-  /// Blocks were drained that other threads had kept.
-  void drained(size_t blocks) noexcept;
+  /// Blocks were drained that threads were about to use again.
+  void drained(SizeGroup group, size_t blocks) noexcept;
+  /// A malloc found too little memory: caches keep nothing that others lack.
+  void ran_short() noexcept;
   void stole_run(uint64_t now) noexcept { governor_.stole_run(now); }
 
   /// True once after each window of time; after fewer of them if what went was soon created again. What is
@@ -85,6 +90,7 @@ class Surplus {
   const Streams& streams_;
   const Counters& counters_;
   Governor governor_;
+  std::array<CacheRest, kGroups> rests_;
   uint64_t most_used_ = 0;       // by the blocks of each heap, summed
   uint64_t at_once_now_ = 0;     // the most at one moment: in this window of time,
   uint64_t at_once_before_ = 0;  // and in the one before

@@ -36,6 +36,10 @@ bool Reclaimer::drain_larger(Stream stream, uint64_t bytes) noexcept {
   return block != nullptr;
 }
 
+bool Reclaimer::keeps_caches(SizeGroup group, uint64_t bytes) const noexcept {
+  return pool_.surplus.keeps_caches_apart(group, bytes, pool_.caches);
+}
+
 // Caches may be added meanwhile, but none goes.
 
 bool Reclaimer::drain_stream(PoolLock& lock, Stream stream, SizeGroup group, size_t most) {
@@ -49,19 +53,18 @@ bool Reclaimer::drain_stream(PoolLock& lock, Stream stream, SizeGroup group, siz
     if (&pool_.caches.at(i) != own) of_others += drained;
     most -= drained;
   }
-  pool_.surplus.drained(of_others);
+  pool_.surplus.drained(group, of_others);
   return most == 0;
 }
 
 void Reclaimer::drain_lane(PoolLock& lock, ThreadCache& cache, Stream stream) {
-  size_t drained = 0;
   for (const SizeGroup group : {SizeGroup::large, SizeGroup::small}) {
-    drained += drain_in_parts(lock, cache, [&](ThreadCache& each, size_t& part) {
+    const size_t drained = drain_in_parts(lock, cache, [&](ThreadCache& each, size_t& part) {
       return Caches::drain(each, stream, group, part);
     });
+    // One thread's misses hold nobody up.
+    if (pool_.caches.count() > 1) pool_.surplus.drained(group, drained);
   }
-  // One thread's misses hold nobody up.
-  if (pool_.caches.count() > 1) pool_.surplus.drained(drained);
 }
 
 void Reclaimer::drain_all(PoolLock& lock) {

@@ -51,6 +51,9 @@ class Reclaimer {
   /// `bytes`. False: there is none.
   bool drain_larger(Stream stream, uint64_t bytes) noexcept;
 
+  /// Whether caches keep blocks of a group though a request of `bytes` finds no hole: Surplus says when.
+  bool keeps_caches(SizeGroup group, uint64_t bytes) const noexcept;
+
   // Draining takes blocks from threads' caches. These give way to other threads in between.
 
   /// Blocks of a stream, from all caches: up to `most`. True: there may be more.

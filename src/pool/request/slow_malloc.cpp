@@ -70,6 +70,7 @@ Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const R
   Status status = grow(lock, request, false, block);
   if (is_shortage(status)) {
     ++pool_.shortages.retries;
+    pool_.surplus.ran_short();
     waiting.leave();  // it may wait for the pool's own sleep
     const auto retry = [&](Range*& found) { return grow(lock, request, true, found); };
     status = shortage_.relieve(lock, request, retry, status, block);
@@ -87,26 +88,23 @@ Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const R
 /// is large enough. Of many blocks only some at a time, until the request fits: draining all takes long.
 Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
   constexpr size_t kAtATime = 512;
+  constexpr int kMostParts = 256;
   const SizeGroup group = request.heap().group();
   const Stream stream = request.heap().lane_stream();
-  bool has_more = !keeps_caches(request);
+  bool has_more = !reclaimer_.keeps_caches(group, request.hole());
   const auto drain = [&] { has_more = reclaimer_.drain_stream(lock, stream, group, kAtATime); };
   if (has_more && group == SizeGroup::large) drain();
   if (Range* block = take(request, false)) return block;
   if (has_more && group == SizeGroup::small && reclaimer_.drain_larger(stream, request.bytes)) {
     if (Range* block = take(request, false)) return block;
   }
-  while (has_more) {
+  // Others may free as quickly as this drains.
+  for (int parts = 0; has_more && parts < kMostParts; ++parts) {
     drain();
     if (Range* block = take(request, false)) return block;
   }
   reclaimer_.settle_pending();
   return take(request, false);
-}
-
-/// Whether caches keep what they have though the request finds no hole.
-bool SlowMalloc::keeps_caches(const Request& request) const noexcept {
-  return pool_.surplus.keeps_caches_apart(request.heap().group(), request.hole());
 }
 
 /// Nothing if the pool has fallen asleep since the malloc was admitted: the lock was given up.
@@ -118,7 +116,7 @@ Range* SlowMalloc::take(const Request& request, bool last) {
 /// It tries again because another thread may have been quicker while the lock was given up.
 Status SlowMalloc::grow(PoolLock& lock, const Request& request, bool last, Range*& block) {
   if (const Status status = pool_.gate.admit(lock); status != kSuccess) return status;
-  if (!keeps_caches(request)) reclaimer_.drain_resting(lock);
+  if (!reclaimer_.keeps_caches(request.heap().group(), request.hole())) reclaimer_.drain_resting(lock);
   reclaimer_.bound_unattributed(lock);
   const bool capturing = pool_.captures.note(request.state, request.user);
   // Others' memory may be had by following them.
@@ -172,6 +170,7 @@ void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t request
   }
   Range* surplus = nullptr;
   bool due = false;
+  const bool keeps = lane != nullptr && reclaimer_.keeps_caches(group, 0);
   {
     const std::lock_guard lock(cache.lock);
     block->tag.store(Tag::of_block(State::live, &cache, bytes - requested), std::memory_order_release);
@@ -180,7 +179,7 @@ void SlowMalloc::assign_block(Range* block, ThreadCache& cache, uint64_t request
     watcher_.see_malloc(cache, *block, seen);
     if (lane != nullptr) {
       lane->bins.touch(group);
-      if (!pool_.surplus.keeps_caches_apart(group, 0)) surplus = lane->bins.pop_surplus(group);
+      if (!keeps) surplus = lane->bins.pop_surplus(group);
     }
   }
   reclaimer_.free_all_to_heap(surplus);

@@ -51,7 +51,6 @@ class SlowMalloc {
  private:
   Status provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request, Range*& block);
   Range* allocate_from_heap(PoolLock& lock, const Request& request);
-  bool keeps_caches(const Request& request) const noexcept;
   Range* take(const Request& request, bool last);
   Status grow(PoolLock& lock, const Request& request, bool last, Range*& block);
   void release_surplus(PoolLock& lock);
