@@ -242,12 +242,13 @@ TEST_P(Threads, FreeWhatOthersAllocated) {
 TEST_P(Threads, ComeAndGo) {
   PoolUnderTest pool(config());
   uint64_t settled = 0;
-  for (uint64_t round = 0; round < 30; ++round) {
+  for (uint64_t round = 0; round < 100; ++round) {
     run_threads(4, [&](size_t i) { churn(pool, 10 + i, round * 4 + i, 40); });
     if (round == 4) settled = pool.stats().metadata_bytes;
   }
-  // What ended threads kept is kept on by new ones, not added to.
-  EXPECT_LT(pool.stats().metadata_bytes, settled + 256 * kKiB);
+  // What ended threads kept is kept on by new ones, not added to: in the end each cache has a lane for each
+  // stream.
+  EXPECT_LT(pool.stats().metadata_bytes, settled + 512 * kKiB);
   expect_nothing_left(pool);
 }
 
