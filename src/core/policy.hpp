@@ -94,8 +94,8 @@ inline constexpr uint64_t kLeastSurplus = 64 * kMiB;
 /// And only in pools of at most so much: in larger ones what streams keep for themselves would come to more
 /// than the misses are worth (5 per cent of fsdp_train).
 inline constexpr uint64_t kSmallPool = 256 * kMiB;
-/// What a pool may hold, whatever is live, so that threads need not drain each other's small blocks: this part
-/// of the device. Of large ones, which soon come to much, as much as a small pool has.
+/// What a pool may hold, whatever is live, so that threads need not drain each other's small blocks: this
+/// part of the device. Of large ones, which soon come to much, as much as a small pool has.
 inline constexpr uint64_t kSmallBlocksParts = 100;
 /// A heap is entitled to what its blocks took plus this part.
 inline constexpr uint64_t kEntitledParts = 16;
