@@ -49,8 +49,11 @@ def test_a_cell_shows_its_report(shell: Any) -> None:
 
 
 def test_a_cell_without_memory(shell: Any) -> None:
+    """Nor with what others hold all the time."""
+    block = gpupool.Pool("sim").alloc("1MiB")
     output = shown(shell, "", "1 + 1")
     assert output.data["text/plain"] == "gpupool: the cell allocated nothing"
+    assert block.nbytes == 1 << 20
 
 
 def test_a_cell_that_fails_ends_the_recording(shell: Any, tmp_path: Any) -> None:

@@ -11,6 +11,7 @@ what it left. `%%gpupool --height 900` is the height of the page in pixels. Sinc
 from __future__ import annotations
 
 import html
+from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
@@ -20,11 +21,17 @@ from ._html import in_words
 from ._observed import Observed
 
 
+def _has_changed(pool: dict[str, Any]) -> bool:
+    """Whether the cell did anything with a pool's memory, beside what was there before."""
+    is_new = any(not holder["before"] for holder in pool["at_peak"] + pool["at_end"])
+    return is_new or bool(pool["end_live_bytes"] != pool["peak_live_bytes"])
+
+
 class Report:
     """What a cell did: in a notebook the page of `gpupool report`, elsewhere a line for each pool."""
 
     def __init__(self, seen: Observed, height: int) -> None:
-        self.pools = seen.pools()
+        self.pools: list[dict[str, Any]] = [pool for pool in seen.pools() if _has_changed(pool)]
         self._page = seen.page() if self.pools else ""
         self._height = height
 
