@@ -36,8 +36,13 @@ done
 
 echo "== python: the workflow of docs/ci.md"
 page=../../../../docs/ci.md
-block() { awk -v fence="\`\`\`$1" '$0 == fence {inside = 1; next} /^```/ {inside = 0} inside' "$page"; }
+# block LANGUAGE [N]: the page's Nth block of a language.
+block() {
+  awk -v fence="\`\`\`$1" -v wanted="${2:-1}" \
+    '$0 == fence {inside = ++count == wanted; next} /^```/ {inside = 0} inside' "$page"
+}
 block python >test_memory.py
+block python 2 >test_marks.py
 mapfile -t settings < <(block yaml | sed -n 's/^ *\(GPUPOOL_[A-Z]*\): \(.*\)$/\1=\2/p')
 mapfile -t steps < <(block yaml | sed -n 's/^ *- run: //p')
 [ ${#settings[@]} = 2 ] && [ ${#steps[@]} = 2 ] || { echo "try.sh: docs/ci.md has no such workflow" >&2; exit 1; }
@@ -45,4 +50,4 @@ for step in "${steps[@]}"; do
   "${clean[@]}" "${settings[@]}" PATH="$work/venv/bin:/usr/bin:/bin" PYTHONDONTWRITEBYTECODE=1 bash -euc "$step" >step.log 2>&1 ||
     { cat step.log >&2; exit 1; }
 done
-grep -q "6 passed" step.log
+grep -q "8 passed" step.log
