@@ -52,7 +52,7 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
 /// Of pools that share a limit none keeps what others lack; and no event covers frees that caches keep, which
 /// an idle pool needs to give back.
 bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& caches) noexcept {
-  CacheRest& rest = rests_[index_of(group)];
+  CacheRest& rest = rest_of(group);
   const uint64_t now = device_.raw().now_ns();
   if (!rest.keeps_apart(now) || options_.slack < 0 || options_.idle_ns != 0 || ledger_.budget().is_common())
     return false;
@@ -67,7 +67,7 @@ bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& 
 }
 
 void Surplus::drained(SizeGroup group, size_t blocks) noexcept {
-  if (blocks != 0) rests_[index_of(group)].drained(blocks, device_.raw().now_ns());
+  if (blocks != 0) rest_of(group).drained(blocks, device_.raw().now_ns());
 }
 
 void Surplus::ran_short() noexcept {

@@ -76,6 +76,7 @@ class Surplus {
   static constexpr uint64_t kNothingWent = ~uint64_t{0};
 
   void begin_window() noexcept;
+  CacheRest& rest_of(SizeGroup group) noexcept { return rests_[static_cast<size_t>(index_of(group))]; }
   /// The part of the limit and of the device that is left to those who need it.
   uint64_t room_parts() const noexcept;
   /// Whether so much is left of the limit. Asks nobody.
