@@ -108,6 +108,8 @@ class CacheRest {
     drains_.spend(blocks * policy::kDrainNs, now);
     if (drains_.is_overspent() && now >= paused_until_) apart_until_ = now + policy::kApartNs;
   }
+  /// False: nothing is kept, whatever the time is.
+  bool has_begun() const noexcept { return apart_until_ != 0; }
   bool keeps_apart(uint64_t now) const noexcept { return now < apart_until_; }
   /// There was too little memory for it.
   void fail(uint64_t now) noexcept {

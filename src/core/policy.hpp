@@ -52,6 +52,10 @@ inline constexpr size_t kChunkLooks = 16;
 inline constexpr size_t kStreamLooks = 16;
 /// Another stream's memory is stolen in place if it exceeds the need by at most this part.
 inline constexpr uint64_t kStealRunParts = 8;
+/// Of blocks that caches keep, a malloc drains so many at a time until its request fits, and so many times:
+/// to drain all takes long, and others may free as quickly.
+inline constexpr size_t kDrainBlocks = 512;
+inline constexpr int kDrainTurns = 256;
 /// Free chunks that are walked over to find some side by side.
 inline constexpr size_t kChunkSteps = 2048;
 

@@ -90,7 +90,7 @@ class Soak(TopTest):
         reads, size = reader.field("io", "syscr") - reads, reader.field("io", "rchar") - size
         print(f"{reads / LOOKS:.2f} reads and {size / LOOKS:.0f} bytes a process and look", file=sys.stderr)
         self.assertEqual(reads, 6 * LOOKS)
-        self.assertLessEqual(size, (4 * 1024 + 2 * 4096) * LOOKS)
+        self.assertLessEqual(size, (2 * 1024 + 2 * 4 + 2 * 4096) * LOOKS)
 
     def test_nothing_grows_while_processes_come_and_go(self):
         reader = self.serve()

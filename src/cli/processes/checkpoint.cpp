@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -15,6 +14,7 @@
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
+#include "cli/processes/find_function.hpp"
 
 namespace gpupool::cli {
 
@@ -37,14 +37,6 @@ constexpr unsigned kInvalidValue = 1;
 constexpr unsigned kNotInitialized = 3;
 constexpr unsigned kNotReady = 600;
 
-template <typename Function>
-bool find_driver_function(void* library, const char* name, Function& function) {
-  void* const found = dlsym(library, name);
-  static_assert(sizeof function == sizeof found);
-  std::memcpy(&function, &found, sizeof found);
-  return found != nullptr;
-}
-
 }  // namespace
 
 /// Loaded once, and never closed: a call that hangs is still in it.
@@ -55,10 +47,10 @@ const Checkpoint::Functions& Checkpoint::functions() {
         dlopen(named != nullptr && *named != '\0' ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw InputError("there is no CUDA driver here: libcuda.so.1 cannot be loaded");
     Functions found;
-    bool is_whole = find_driver_function(library, "cuInit", found.cuInit) &&
-                    find_driver_function(library, "cuGetErrorName", found.cuGetErrorName) &&
-                    find_driver_function(library, "cuDriverGetVersion", found.cuDriverGetVersion);
-#define GPUPOOL_FIND(name, arguments) is_whole = is_whole && find_driver_function(library, #name, found.name);
+    bool is_whole = find_function(library, "cuInit", found.cuInit) &&
+                    find_function(library, "cuGetErrorName", found.cuGetErrorName) &&
+                    find_function(library, "cuDriverGetVersion", found.cuDriverGetVersion);
+#define GPUPOOL_FIND(name, arguments) is_whole = is_whole && find_function(library, #name, found.name);
     GPUPOOL_CHECKPOINT_FUNCTIONS(GPUPOOL_FIND)
 #undef GPUPOOL_FIND
     if (is_whole) return found;

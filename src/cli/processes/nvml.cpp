@@ -5,7 +5,8 @@
 
 #include <array>
 #include <cstdlib>
-#include <cstring>
+
+#include "cli/processes/find_function.hpp"
 
 namespace gpupool::cli {
 namespace nvml {
@@ -46,18 +47,6 @@ struct Nvml::Functions {
   nvml::Status (*memory)(nvml::Device, nvml::Memory*);
   nvml::Status (*processes)(nvml::Device, unsigned int*, nvml::Process*);  // may be missing
 };
-
-namespace {
-
-template <typename Function>
-bool find_function(void* library, const char* name, Function& function) {
-  void* const found = dlsym(library, name);
-  static_assert(sizeof function == sizeof found);
-  std::memcpy(&function, &found, sizeof found);
-  return found != nullptr;
-}
-
-}  // namespace
 
 Nvml::Nvml() {
   const char* const named = secure_getenv("GPUPOOL_LIBNVML");

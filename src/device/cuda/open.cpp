@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a CUDA device: what it is, what it can do, which context to use.
 #include <algorithm>
-#include <cstdio>
+#include <cstring>
 #include <utility>
 
+#include "base/gpu_id.hpp"
 #include "base/log.hpp"
 #include "device/cuda/cuda.hpp"
 #include "device/cuda/device.hpp"
@@ -27,16 +28,6 @@ Status read_attribute(const CudaDriver& driver, CUdevice device, cuda::CUdevice_
                      "cuDeviceGetAttribute(%u, device %d)", static_cast<unsigned>(attribute), device);
 }
 
-/// In nvidia-smi's format.
-void write_id(const cuda::CUuuid& uuid, DeviceInfo& info) {
-  size_t at = static_cast<size_t>(std::snprintf(info.id, sizeof info.id, "GPU"));
-  for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    const char* const dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-    const unsigned byte = static_cast<unsigned char>(uuid.bytes[i]);
-    at += static_cast<size_t>(std::snprintf(info.id + at, sizeof info.id - at, "%s%02x", dash, byte));
-  }
-}
-
 Status read_identity(const CudaDriver& driver, CUdevice device, DeviceInfo& info) {
   info.backend = GPUPOOL_BACKEND_CUDA;
   info.backend_name = "cuda";
@@ -48,7 +39,9 @@ Status read_identity(const CudaDriver& driver, CUdevice device, DeviceInfo& info
   if (result != CUDA_SUCCESS) return cuda_status(result, "cuDriverGetVersion");
   cuda::CUuuid uuid{};
   if (driver.cuDeviceGetUuid_v2 != nullptr && driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
-    write_id(uuid, info);
+    const auto id = gpu_id(uuid.bytes);
+    static_assert(sizeof info.id >= id.size());
+    std::memcpy(info.id, id.data(), id.size());
   }
   size_t total = 0;
   result = driver.cuDeviceTotalMem_v2(&total, device);

@@ -4,8 +4,9 @@
 #include <dlfcn.h>
 
 #include <cstdio>
-#include <cstring>
 #include <utility>
+
+#include "frameworks/inject/find_function.hpp"
 
 namespace gpupool::inject {
 namespace {
@@ -25,9 +26,8 @@ Budget::Budget(std::string group) : group_(std::move(group)) {
   if (group_.empty()) return;
   const std::string path = beside_this_library(GPUPOOL_LIBRARY_FILE);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  void* const found = library != nullptr ? dlsym(library, "gpupool_share_info") : nullptr;
-  std::memcpy(&info_, &found, sizeof found);
-  if (info_ == nullptr) std::fprintf(stderr, "gpupool run: no budget of a group: %s\n", dlerror());
+  if (!find_function(library, "gpupool_share_info", info_))
+    std::fprintf(stderr, "gpupool run: no budget of a group: %s\n", dlerror());
 }
 
 uint64_t Budget::room(int device) const {

@@ -5,9 +5,10 @@
 #include <link.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 #include <vector>
+
+#include "frameworks/inject/find_function.hpp"
 
 namespace gpupool::inject {
 namespace {
@@ -26,12 +27,7 @@ struct Functions {
 
 bool find_functions(void* library, Functions& functions) {
   bool is_whole = true;
-  const auto find = [&](const char* name, auto& function) {
-    void* const found = dlsym(library, name);
-    std::memcpy(&function, &found, sizeof found);
-    is_whole = is_whole && found != nullptr;
-  };
-#define GPUPOOL_FIND(name, arguments) find(#name, functions.name);
+#define GPUPOOL_FIND(name, arguments) is_whole = find_function(library, #name, functions.name) && is_whole;
   GPUPOOL_CUPTI_FUNCTIONS(GPUPOOL_FIND)
 #undef GPUPOOL_FIND
   return is_whole;

@@ -2,7 +2,8 @@
 #include "frameworks/inject/device_words.hpp"
 
 #include <array>
-#include <cstdio>
+
+#include "base/gpu_id.hpp"
 
 namespace gpupool::inject {
 
@@ -16,13 +17,7 @@ DeviceWords words_of(const DeviceFunctions& driver, int device) {
   CUuuid uuid{};
   if (driver.cuDeviceGetUuid_v2 == nullptr || driver.cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
     return words;
-  words.id = "GPU";
-  for (size_t at = 0; at < sizeof uuid.bytes; ++at) {
-    char text[4];
-    const char* const dash = at == 0 || at == 4 || at == 6 || at == 8 || at == 10 ? "-" : "";
-    std::snprintf(text, sizeof text, "%s%02x", dash, static_cast<unsigned char>(uuid.bytes[at]));
-    words.id += text;
-  }
+  words.id = internal::gpu_id(uuid.bytes).data();
   return words;
 }
 

@@ -19,6 +19,7 @@
 #include "frameworks/inject/budget.hpp"
 #include "frameworks/inject/calls.hpp"
 #include "frameworks/inject/driver.hpp"
+#include "frameworks/inject/find_function.hpp"
 
 namespace gpupool::inject {
 namespace {
@@ -49,16 +50,9 @@ void* find_library() {
   return dlopen(*named != '\0' ? named : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 }
 
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  void* const found = library != nullptr ? dlsym(library, name) : nullptr;
-  std::memcpy(&function, &found, sizeof found);
-  return found != nullptr;
-}
-
 bool find_driver(void* library, Driver& driver) {
   bool is_whole = true;
-#define GPUPOOL_FIND(name, arguments) is_whole = find(library, #name, driver.name) && is_whole;
+#define GPUPOOL_FIND(name, arguments) is_whole = find_function(library, #name, driver.name) && is_whole;
   GPUPOOL_INJECT_FUNCTIONS(GPUPOOL_FIND)
 #undef GPUPOOL_FIND
   return is_whole;
@@ -150,7 +144,7 @@ void record(void* library, const char* text) {
   std::string why;
   DeviceFunctions driver;
   bool is_whole = true;
-#define GPUPOOL_FIND(name, arguments) is_whole = find(library, #name, driver.name) && is_whole;
+#define GPUPOOL_FIND(name, arguments) is_whole = find_function(library, #name, driver.name) && is_whole;
   GPUPOOL_DEVICE_FUNCTIONS(GPUPOOL_FIND)
 #undef GPUPOOL_FIND
   if (internal::read_plan(text, plan) != internal::kSuccess) {

@@ -53,6 +53,7 @@ bool Surplus::keeps_apart(uint64_t bytes, uint64_t now) const noexcept {
 /// an idle pool needs to give back.
 bool Surplus::keeps_caches_apart(SizeGroup group, uint64_t bytes, const Caches& caches) noexcept {
   CacheRest& rest = rest_of(group);
+  if (!rest.has_begun()) return false;
   const uint64_t now = device_.raw().now_ns();
   if (!rest.keeps_apart(now) || options_.slack < 0 || options_.idle_ns != 0 || ledger_.budget().is_common())
     return false;

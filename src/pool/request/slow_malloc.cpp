@@ -87,19 +87,16 @@ Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const R
 /// of waste on a training run), and before a small one only when nothing fits, beginning with one block that
 /// is large enough. Of many blocks only some at a time, until the request fits: draining all takes long.
 Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
-  constexpr size_t kAtATime = 512;
-  constexpr int kMostParts = 256;
   const SizeGroup group = request.heap().group();
   const Stream stream = request.heap().lane_stream();
   bool has_more = !reclaimer_.keeps_caches(group, request.hole());
-  const auto drain = [&] { has_more = reclaimer_.drain_stream(lock, stream, group, kAtATime); };
+  const auto drain = [&] { has_more = reclaimer_.drain_stream(lock, stream, group, policy::kDrainBlocks); };
   if (has_more && group == SizeGroup::large) drain();
   if (Range* block = take(request, false)) return block;
   if (has_more && group == SizeGroup::small && reclaimer_.drain_larger(stream, request.bytes)) {
     if (Range* block = take(request, false)) return block;
   }
-  // Others may free as quickly as this drains.
-  for (int parts = 0; has_more && parts < kMostParts; ++parts) {
+  for (int turn = 0; has_more && turn < policy::kDrainTurns; ++turn) {
     drain();
     if (Range* block = take(request, false)) return block;
   }
