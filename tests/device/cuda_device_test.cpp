@@ -271,6 +271,39 @@ TEST_F(CudaDeviceTest, AllocatesEveryKind) {
   EXPECT_EQ(fake_.seen().managed_flags, cuda::CU_MEM_ATTACH_GLOBAL);
 }
 
+TEST_F(CudaDeviceTest, LargePinnedMemoryIsMappedAndThenRegistered) {
+  constexpr uint64_t kSize = 36 * kMiB;
+  const uint64_t calls = fake_.calls("cuMemHostAlloc");
+  const uint64_t registered = fake_.calls("cuMemHostRegister_v2");
+  Address address = 0;
+  ASSERT_EQ(device_->allocate(Kind::pinned, kSize, 0, address), kSuccess) << last_message();
+  EXPECT_EQ(fake_.calls("cuMemHostRegister_v2"), registered + 1);
+  EXPECT_EQ(fake_.seen().register_flags, cuda::kMemHostRegisterPortable | cuda::kMemHostRegisterDeviceMap);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(address);
+  EXPECT_EQ(bytes[0] + bytes[kSize - 1], 0);
+  EXPECT_EQ(device_->fill(address, 5, kSize, 0), kSuccess);
+  EXPECT_EQ(bytes[0] + bytes[kSize - 1], 10);
+  fake_.fail("cuMemHostUnregister", 1, cuda::CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(device_->deallocate(Kind::pinned, address, kSize, 0), GPUPOOL_ERROR_DRIVER);
+  EXPECT_EQ(bytes[0], 5) << "it is still there";
+  EXPECT_EQ(device_->deallocate(Kind::pinned, address, kSize, 0), kSuccess) << last_message();
+  EXPECT_EQ(fake_.calls("cuMemHostAlloc"), calls);
+}
+
+TEST_F(CudaDeviceTest, WherePagesCannotBeRegisteredTheDriverAllocatesThem) {
+  constexpr uint64_t kSize = 36 * kMiB;
+  fake_.set_attribute(1, cuda::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0);
+  const auto other = open(1);
+  fake_.fail("cuMemHostRegister_v2", 1, cuda::CUDA_ERROR_NOT_PERMITTED);
+  for (Device* device : {device_.get(), other.get()}) {
+    const uint64_t calls = fake_.calls("cuMemHostAlloc");
+    Address address = 0;
+    ASSERT_EQ(device->allocate(Kind::pinned, kSize, 0, address), kSuccess) << last_message();
+    EXPECT_EQ(fake_.calls("cuMemHostAlloc"), calls + 1);
+    EXPECT_EQ(device->deallocate(Kind::pinned, address, kSize, 0), kSuccess) << last_message();
+  }
+}
+
 TEST_F(CudaDeviceTest, EventsFollowTheirStream) {
   Stream stream = 0;
   Stream other = 0;

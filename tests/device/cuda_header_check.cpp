@@ -161,6 +161,8 @@ SAME_NUMBER(CU_STREAM_NON_BLOCKING)
 SAME_NUMBER(CU_MEM_ATTACH_GLOBAL)
 static_assert(ours::kMemHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
 static_assert(ours::kMemHostAllocDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP);
+static_assert(ours::kMemHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
+static_assert(ours::kMemHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 
 // Handles that are numbers in disguise, which no constant expression may look at: compared as text.
 constexpr bool same_text(const char* left, const char* right) {

@@ -37,6 +37,7 @@ struct FakeCudaSeen {
   uint32_t chunk_rdma;
   uint32_t access_devices;  // bit n: device n
   uint32_t host_flags;
+  uint32_t register_flags;
   uint32_t managed_flags;
   uint32_t event_flags;
   uint32_t stream_flags;

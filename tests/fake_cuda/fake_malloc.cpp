@@ -98,7 +98,10 @@ CUresult cuMemFreeHost(void* address) {
 
 CUresult cuMemHostRegister_v2(void* address, size_t size, unsigned flags) {
   FAKE_CALL(kContext | kNoCapture);
-  if (address == nullptr || size == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kKnown =
+      gpupool::internal::cuda::kMemHostRegisterPortable | gpupool::internal::cuda::kMemHostRegisterDeviceMap;
+  if (address == nullptr || size == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  state().seen.register_flags = flags;
   const bool is_new = state().registered.emplace(address, size).second;
   return is_new ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -151,7 +151,8 @@ import ctypes, gpupool
 pool = gpupool.Pool("cuda")
 block = pool.malloc(1 << 30)
 cuda = ctypes.CDLL("libcuda.so.1")
-address = ctypes.c_uint64()
+context, address = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxPushCurrent_v2(context) == 0
 assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(80 << 20)) == 0
 """
 TORCH_RECORDED = """

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <random>
+#include <shared_mutex>
 #include <thread>
 
 #include "block_fixture.hpp"
@@ -15,6 +16,9 @@ namespace {
 TEST_F(Sleep, BlocksOfManyThreadsSleepAndWake) {
   PoolUnderTest pool(small_chunks());
   std::atomic<bool> over{false};
+  // Held alone while an address may be put to sleep after its free: nobody may have a new block there by
+  // then.
+  std::shared_mutex mallocs;
   std::vector<std::thread> threads;
   for (gpupool_stream_t thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&, thread] {
@@ -22,7 +26,11 @@ TEST_F(Sleep, BlocksOfManyThreadsSleepAndWake) {
       for (uint64_t i = 0; i < 20; ++i) {
         const gpupool_stream_t stream = 3 + thread;
         const uint64_t size = kMiB + random() % (4 * kMiB);
-        const gpupool_ptr_t block = pool.malloc(size, stream);
+        gpupool_ptr_t block = 0;
+        {
+          const std::shared_lock lock(mallocs);
+          block = pool.malloc(size, stream);
+        }
         write_pattern(block, size, thread * 1000 + i);
         EXPECT_TRUE(ok(gpupool_sleep_block(pool, block, nullptr, nullptr)));
         if (random() % 3 == 0) {
@@ -35,6 +43,7 @@ TEST_F(Sleep, BlocksOfManyThreadsSleepAndWake) {
           pool.free(block, stream);
           continue;
         }
+        const std::lock_guard lock(mallocs);
         std::thread other([&] {
           const gpupool_status_t status = gpupool_sleep_block(pool, block, nullptr, nullptr);
           EXPECT_TRUE(status == GPUPOOL_SUCCESS || status == GPUPOOL_ERROR_UNKNOWN_POINTER) << last_message();
@@ -49,9 +58,12 @@ TEST_F(Sleep, BlocksOfManyThreadsSleepAndWake) {
       pool.validate();
       pool.stats();
       EXPECT_TRUE(ok(gpupool_trim(pool, 4 * kMiB, nullptr)));
-      const gpupool_ptr_t block = pool.malloc(3 * kMiB, 9);
-      EXPECT_TRUE(ok(gpupool_record_stream(pool, block, 3)));
-      pool.free(block, 9);
+      {
+        const std::shared_lock lock(mallocs);
+        const gpupool_ptr_t block = pool.malloc(3 * kMiB, 9);
+        EXPECT_TRUE(ok(gpupool_record_stream(pool, block, 3)));
+        pool.free(block, 9);
+      }
       std::this_thread::sleep_for(
           std::chrono::milliseconds(1));  // or it would have the lock most of the time
     }

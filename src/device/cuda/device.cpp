@@ -33,6 +33,7 @@ CudaDevice::CudaDevice(const CudaDriver& driver, CudaDeviceSetup setup)
       peers_(driver, setup_.info.ordinal, setup_.peers),
       contexts_(driver),
       events_(driver, contexts_),
+      host_pages_(driver),
       inspection_(driver) {}
 
 CudaDevice::~CudaDevice() {
@@ -201,6 +202,7 @@ Status CudaDevice::allocate(Kind kind, uint64_t size, Stream, Address& address) 
   if (scope.status() != kSuccess) return scope.status();
   if (kind == Kind::device) return allocate_device(size, address);
   if (kind == Kind::pinned) {
+    if (setup_.maps_host_pages && host_pages_.allocate(size, address)) return kSuccess;
     // Without write-combining, the host address is valid on every device.
     void* pointer = nullptr;
     const CUresult result =
@@ -228,10 +230,16 @@ Status CudaDevice::allocate_device(uint64_t size, Address& address) {
 Status CudaDevice::deallocate(Kind kind, Address address, uint64_t size, Stream) {
   const CudaScope scope = enter(CaptureSafety::unsafe);
   if (scope.status() != kSuccess) return scope.status();
-  const bool pinned = kind == Kind::pinned;
-  return cuda_status(
-      pinned ? driver_.cuMemFreeHost(reinterpret_cast<void*>(address)) : driver_.cuMemFree_v2(address),
-      "%s(address 0x%" PRIx64 ", size %" PRIu64 ")", pinned ? "cuMemFreeHost" : "cuMemFree", address, size);
+  CUresult result = CUDA_SUCCESS;
+  if (kind == Kind::pinned) {
+    if (host_pages_.deallocate(address, size, result))
+      return cuda_status(result, "cuMemHostUnregister(address 0x%" PRIx64 ", size %" PRIu64 ")", address,
+                         size);
+    result = driver_.cuMemFreeHost(reinterpret_cast<void*>(address));
+    return cuda_status(result, "cuMemFreeHost(address 0x%" PRIx64 ", size %" PRIu64 ")", address, size);
+  }
+  result = driver_.cuMemFree_v2(address);
+  return cuda_status(result, "cuMemFree(address 0x%" PRIx64 ", size %" PRIu64 ")", address, size);
 }
 
 // ---- the host's memory

@@ -7,6 +7,7 @@
 
 #include "device/cuda/api.hpp"
 #include "device/cuda/compute_sanitizer.hpp"
+#include "device/cuda/host_pages.hpp"
 #include "device/cuda/inspection.hpp"
 #include "device/cuda/peer_access.hpp"
 #include "device/cuda/scope.hpp"
@@ -25,6 +26,7 @@ struct CudaDeviceSetup {
   std::vector<cuda::CUdevice> peers;
   bool shareable_chunks = false;
   bool rdma_chunks = false;
+  bool maps_host_pages = false;  // kernels may use the addresses of memory that is registered
 };
 
 /// How chunks of a device are created.
@@ -112,6 +114,7 @@ class CudaDevice final : public Device {
   PeerAccess peers_;
   OtherContexts contexts_;
   SpareEvents events_;
+  HostPages host_pages_;
   CudaInspection inspection_;
   ComputeSanitizer sanitizer_;
 };

@@ -64,12 +64,13 @@ Status read_granularity(const CudaDriver& driver, const CudaDeviceSetup& setup, 
 }
 
 Status read_capabilities(const CudaDriver& driver, CudaDeviceSetup& setup) {
-  int major = 0, minor = 0, integrated = 0, managed = 0, vmm = 0, shareable = 0, rdma = 0;
+  int major = 0, minor = 0, integrated = 0, managed = 0, vmm = 0, shareable = 0, rdma = 0, same_pointer = 0;
   const std::pair<cuda::CUdevice_attribute, int*> attributes[] = {
       {cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
       {cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
       {cuda::CU_DEVICE_ATTRIBUTE_INTEGRATED, &integrated},
       {cuda::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, &managed},
+      {cuda::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &same_pointer},
       {cuda::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &vmm},
       {cuda::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &shareable},
       {cuda::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &rdma},
@@ -83,6 +84,7 @@ Status read_capabilities(const CudaDriver& driver, CudaDeviceSetup& setup) {
   setup.info.compute_capability = major * 10 + minor;
   setup.shareable_chunks = shareable != 0;
   setup.rdma_chunks = rdma != 0;
+  setup.maps_host_pages = same_pointer != 0 && integrated == 0;
   if (integrated != 0) {
     setup.info.capabilities |= GPUPOOL_CAPABILITY_INTEGRATED;
     os::HostMemory host;  // a container may have less than the machine

@@ -58,6 +58,7 @@ enum CUdevice_attribute : unsigned {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
+  CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91,
   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
   CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
@@ -103,6 +104,8 @@ inline constexpr unsigned CU_STREAM_NON_BLOCKING = 0x1;
 inline constexpr unsigned CU_MEM_ATTACH_GLOBAL = 0x1;
 inline constexpr unsigned kMemHostAllocPortable = 0x01;
 inline constexpr unsigned kMemHostAllocDeviceMap = 0x02;
+inline constexpr unsigned kMemHostRegisterPortable = 0x01;
+inline constexpr unsigned kMemHostRegisterDeviceMap = 0x02;
 // Stream handles with a special meaning in the driver's current context.
 inline constexpr uintptr_t kStreamLegacy = 0x1;
 inline constexpr uintptr_t kStreamPerThread = 0x2;

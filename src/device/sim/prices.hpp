@@ -72,7 +72,8 @@ inline constexpr uint64_t kBusBytesPerNanosecond = 55;
 inline constexpr double kTransfer = 1500;
 /// A small kernel, on the device: looks of debug mode canary.
 inline constexpr uint64_t kInspection = 2000;
-/// Page-locking memory, per byte: 4.2 GiB/s, the rate at which one thread faults, clears and locks it.
-inline constexpr double kPinByte = 0.22;
+/// Page-locking memory, per byte: 15 GiB/s, as several threads fault, clear and lock it in pages of 4 KiB;
+/// one alone does 2.
+inline constexpr double kPinByte = 0.06;
 
 }  // namespace gpupool::internal::sim_prices

@@ -3,20 +3,74 @@
 #include "pool/memory/retention.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cinttypes>
+#include <mutex>
+#include <thread>
 
 #include "base/reserve.hpp"
 #include "core/size.hpp"
+#include "os/thread.hpp"
 
 namespace gpupool::internal {
+
+/// Pieces that are page-locked by the calling thread and helpers, each taking the next one.
+class Backup::PageLocking {
+ public:
+  PageLocking(MeteredDevice& device, std::vector<Piece>& pieces) noexcept
+      : device_(device), pieces_(pieces) {}
+
+  /// Ends early if a piece fails or the call is interrupted. Pieces without an address then were not had.
+  Status run() {
+    const size_t most = std::min<size_t>({kThreads, std::thread::hardware_concurrency(), pieces_.size()});
+    std::array<os::HelperThread, kThreads - 1> helpers;
+    size_t count = 0;
+    while (count + 1 < most && helpers[count].start("gpupool-pages", &PageLocking::help, this)) ++count;
+    interrupts::Patience patience(GPUPOOL_WAIT_GPU);  // it takes as long as the copies
+    bool is_over = patience.is_over();
+    while (!is_over && lock_one()) is_over = patience.is_over();
+    if (is_over) next_.store(pieces_.size());
+    for (size_t i = 0; i < count; ++i) helpers[i].join();
+    if (is_over) return interrupts::give_up();
+    if (status_ != kSuccess) last_error() = error_;
+    return status_;
+  }
+
+ private:
+  /// More are hardly faster: the kernel clears the pages, at the speed of the memory.
+  static constexpr size_t kThreads = 8;
+
+  static void* help(void* self) {
+    while (static_cast<PageLocking*>(self)->lock_one()) continue;
+    return nullptr;
+  }
+
+  bool lock_one() {
+    const size_t at = next_.fetch_add(1);
+    if (at >= pieces_.size()) return false;
+    const Status status = device_.allocate(Kind::pinned, pieces_[at].size, 0, pieces_[at].address);
+    if (status == kSuccess) return true;
+    next_.store(pieces_.size());
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    error_ = last_error();
+    return false;
+  }
+
+  MeteredDevice& device_;
+  std::vector<Piece>& pieces_;
+  std::atomic<size_t> next_{0};
+  std::mutex mutex_;  // guards what failed
+  Status status_ = kSuccess;
+  ErrorRecord error_;
+};
 
 Status Backup::reserve(Lock& lock, uint64_t bytes) {
   if (bytes <= capacity_) return kSuccess;
   const uint64_t before = capacity_;
   Status status = check_host(align_up(bytes - before, kGranule));
-  interrupts::Patience patience(GPUPOOL_WAIT_GPU);  // page-locking takes as long as the copies
-  while (status == kSuccess && capacity_ < bytes)
-    status = is_over(patience, lock) ? interrupts::give_up() : add(lock, bytes - capacity_);
+  if (status == kSuccess) status = add(lock, bytes - before);
   if (status == kSuccess) return kSuccess;
   if (interrupts::has_given_up()) return status;  // to free it would wait for the device
   const ErrorRecord cause = last_error();
@@ -36,22 +90,21 @@ Status Backup::check_host(uint64_t bytes) {
 }
 
 Status Backup::add(Lock& lock, uint64_t bytes) {
-  reserve_more(pieces_, 1);
-  Piece piece;
-  piece.size = std::min(align_up(bytes, kGranule), kPiece);
-  piece.offset = capacity_;
-  const Status status =
-      lock.give_up_for([&] { return device_.allocate(Kind::pinned, piece.size, 0, piece.address); });
-  if (status == GPUPOOL_ERROR_OUT_OF_MEMORY) {
-    const int32_t code = last_error().driver_code;
-    return fail_driver(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, code,
-                       "the host cannot page-lock %" PRIu64 " bytes more, of %" PRIu64 " that are needed",
-                       piece.size, bytes);
+  std::vector<Piece> wanted(bytes / kPiece + (bytes % kPiece != 0 ? 1 : 0));
+  reserve_more(pieces_, wanted.size());
+  for (Piece& piece : wanted) piece.size = kPiece;
+  if (bytes % kPiece != 0) wanted.back().size = align_up(bytes % kPiece, kGranule);
+  PageLocking locking(device_, wanted);
+  const Status status = lock.give_up_for([&] { return locking.run(); });
+  for (Piece& piece : wanted) {
+    if (piece.address == 0) continue;
+    piece.offset = capacity_;
+    capacity_ += piece.size;
+    pieces_.push_back(piece);
   }
-  if (status != kSuccess) return status;
-  pieces_.push_back(piece);
-  capacity_ += piece.size;
-  return kSuccess;
+  if (status != GPUPOOL_ERROR_OUT_OF_MEMORY) return status;
+  return fail_driver(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, last_error().driver_code,
+                     "the host cannot page-lock all of %" PRIu64 " bytes", bytes);
 }
 
 Status Backup::shrink(Lock& lock, uint64_t bytes) {

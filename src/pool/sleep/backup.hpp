@@ -12,14 +12,14 @@
 namespace gpupool::internal {
 
 /// One run of bytes, in pieces that never move. Page-locking is slow and holds up others on the machine, so
-/// it is done piece by piece, with the pool's lock given up. Guarded by the pool's lock; only the thread that
-/// has the Sleeper's turn changes it.
+/// it is done piece by piece, by several threads, with the pool's lock given up. Guarded by the pool's lock;
+/// only the thread that has the Sleeper's turn changes it.
 class Backup {
  public:
   using Lock = PoolLock;
 
-  /// The largest piece. Drivers and kernels fail at larger ones.
-  static constexpr uint64_t kPiece = 256 * kMiB;
+  /// The largest piece. Drivers and kernels fail at much larger ones.
+  static constexpr uint64_t kPiece = 64 * kMiB;
 
   explicit Backup(MeteredDevice& device) : device_(device) {}
   Backup(const Backup&) = delete;
@@ -42,6 +42,8 @@ class Backup {
     uint64_t size = 0;
     uint64_t offset = 0;  // of its first byte
   };
+
+  class PageLocking;
 
   Status check_host(uint64_t bytes);
   Status add(Lock& lock, uint64_t bytes);
