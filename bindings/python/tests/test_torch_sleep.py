@@ -421,6 +421,24 @@ def test_vllms_backend() -> None:
     """)
 
 
+def test_vllms_runtime_and_graphs_survive_each_level() -> None:
+    works("""
+        from gpupool.frameworks.vllm_backend import GpupoolBackend
+        backend = GpupoolBackend()
+        import vllm.device_allocator
+        allocator = vllm.device_allocator.get_mem_allocator_instance()
+        with allocator.use_memory_pool("runtime"):
+            buffers = torch.empty(2 * MIB).fill_(1)
+        with allocator.cudagraph_pool() as pool, torch.cuda.graph(torch.cuda.CUDAGraph(), pool=pool):
+            graphs = torch.empty(4 * MIB).fill_(2)
+        for level in (1, 2):
+            backend.suspend(level)
+            assert free() == 1 << 30
+            backend.resume()
+            assert buffers.bytes() == b"\\1" * (2 * MIB) and graphs.bytes() == b"\\2" * (4 * MIB)
+    """)
+
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pytorch" / "elastic.py"
 
 
