@@ -218,6 +218,7 @@ def test_settings() -> None:
             refused(torch.cuda.OutOfMemoryError, torch.empty, 8 * MIB)
         saver.memory_margin_bytes = 0
         refused(ValueError, setattr, saver, "memory_margin_bytes", -1)
+        refused(ValueError, lambda: saver.cuda_graph(None, cpu_backup_backend="mmap").__enter__())
         for settings in ({"enable_disk_backup": True}, {"cpu_backup_backend": "mmap"}):
             refused(ValueError, saver.region("w", **settings).__enter__)
         refused(ValueError, saver.set_disk_backup_dir, "/tmp")
