@@ -59,8 +59,10 @@ class Library:
     """Whether its row has several projects."""
 
     def label(self, version: str) -> str:
-        minor = ".".join(version.split(".")[: 3 if version.startswith("0.0.") else 2])
-        return f"{self.project.partition('[')[0]} {minor}" if self.is_named else minor
+        short = ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])
+        if version.startswith("0."):
+            short = short.removesuffix(".0")
+        return f"{self.project.partition('[')[0]} {short}" if self.is_named else short
 
 
 LIBRARIES = (

@@ -4,7 +4,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-
 __version__ = "26.10.00"
 
 
