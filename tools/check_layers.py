@@ -64,6 +64,7 @@ INSTALLED = {
     "gpupool/onnxruntime.hpp",
     "gpupool/ggml.hpp",
     "gpupool/mem_handler.hpp",
+    "gpupool/nccl.hpp",
     "gpupool/opencv.hpp",
     "gpupool/plug.hpp",
     "gpupool/tensorrt.hpp",
