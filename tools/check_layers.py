@@ -69,6 +69,7 @@ INSTALLED = {
     "gpupool/plug.hpp",
     "gpupool/tensorrt.hpp",
     "gpupool/umf.hpp",
+    "gpupool/umpire.hpp",
 }
 # The library's own sources again, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"
