@@ -76,6 +76,7 @@ LIBRARIES = (
     Library("jax", "jax", "0.4.30"),
     Library("jax", "jax", "0.4.30", "jax_files", r"jax/_src/xla_bridge\.py"),
     Library("jax", "jaxlib", "0.4.30", "jax_files", r"jaxlib/xla_client\.py"),
+    Library("onnxruntime", "onnxruntime-gpu", "1.16.0", parts=r"onnxruntime/capi/onnxruntime_inference_collection\.py"),
     Library("vllm", "vllm", "0.23.0", parts=r"vllm/(device_allocator|compilation|v1/worker)/[^/]*\.py", is_named=True),
     Library("vllm", "sglang", "0.4.9", parts=r"sglang/srt/(utils/)?torch_memory_saver_adapter\.py", is_named=True),
     Library("vllm", "torch-memory-saver", "0.0.9", parts=r"torch_memory_saver/.*\.py", is_named=True),
@@ -88,7 +89,11 @@ def fetch(library: Library, version: str, folder: Path, python: str) -> str:
         return _read(library, version, folder)
     requirement = f"{library.project}=={version}" if version else library.project
     pip = [python, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--no-cache-dir", "--only-binary=:all:"]
-    done = subprocess.run([*pip, "--target", folder, requirement], capture_output=True, text=True, check=False)
+    command = [*pip, "--target", folder, requirement]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"pip: {requirement} took more than {error.timeout} s") from error
     if done.returncode != 0:
         raise Unavailable(f"pip: {done.stderr.strip().splitlines()[-1]}")
     name = library.project.partition("[")[0].replace("-", "_")
@@ -118,7 +123,10 @@ def attempt(library: Library, folder: Path, python: str) -> tuple[str, str]:
     environment = os.environ | {"GPUPOOL_BACKEND": "sim", "CUDA_VISIBLE_DEVICES": "",
                                 "LD_LIBRARY_PATH": ":".join(map(str, folder.glob("nvidia/*/lib")))}
     command = [python, "-B", program, folder]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"it took more than {error.timeout} s") from error
     if done.returncode != 0 or not done.stdout.strip():
         raise Failed(done.stderr.strip()[-2000:] or f"it ended with {done.returncode}")
     how, _, words = done.stdout.splitlines()[-1].partition("\t")

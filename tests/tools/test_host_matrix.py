@@ -4,6 +4,7 @@
 import contextlib
 import io
 import json
+import re
 import sys
 import tempfile
 import unittest
@@ -77,6 +78,12 @@ class Matrix(unittest.TestCase):
 
 
 class Reading(unittest.TestCase):
+    def test_the_package_asks_for_the_oldest_release(self):
+        text = (host_matrix.ROOT / "bindings/python/pyproject.toml").read_text(encoding="utf-8")
+        extra = re.search(r'^cupy = \["(.*)>=(.*)"\]', text, flags=re.MULTILINE)
+        [cupy] = [each for each in host_matrix.LIBRARIES if each.project == extra[1]]
+        self.assertEqual(cupy.oldest, f"{extra[2]}.0.0")
+
     def test_the_newest_release_is_read_for_any_python(self):
         library = Library("x", "a-b", "1.2.0", parts="a_b/.*")
         names = ["a_b-1.2.0-cp38-abi3-manylinux_2_28_x86_64.whl", "a_b-1.10.0-py3-none-any.whl",
