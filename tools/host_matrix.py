@@ -114,15 +114,17 @@ def _read(library: Library, version: str, folder: Path) -> str:
     return newest
 
 
+def program_of(library: Library) -> Path:
+    named = PROGRAMS / f"release_{library.program or library.project.partition('[')[0].replace('-', '_')}.py"
+    return named if named.exists() else PROGRAMS / f"release_{library.host}.py"
+
+
 def attempt(library: Library, folder: Path, python: str) -> tuple[str, str]:
     """How far it came, and its own words why no further. Raises Failed."""
-    program = PROGRAMS / f"release_{library.program or library.project.partition('[')[0].replace('-', '_')}.py"
-    if not program.exists():
-        program = PROGRAMS / f"release_{library.host}.py"
     # No GPU, even if there is one; and CUDA's libraries, which are looked for where Python's packages are installed.
     environment = os.environ | {"GPUPOOL_BACKEND": "sim", "CUDA_VISIBLE_DEVICES": "",
                                 "LD_LIBRARY_PATH": ":".join(map(str, folder.glob("nvidia/*/lib")))}
-    command = [python, "-B", program, folder]
+    command = [python, "-B", program_of(library), folder]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     except subprocess.TimeoutExpired as error:

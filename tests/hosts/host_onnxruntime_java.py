@@ -9,7 +9,7 @@ import kit
 import onnx_model
 
 VERSION = "1.26.0"
-EXAMPLE = kit.ROOT / "examples/frameworks/onnxruntime/java"
+EXAMPLE = kit.ROOT / "examples/frameworks/onnxruntime_java"
 
 
 def attempt(libraries: Path, work: Path) -> list[kit.Tried]:

@@ -78,6 +78,14 @@ class Matrix(unittest.TestCase):
 
 
 class Reading(unittest.TestCase):
+    def test_each_library_has_a_row_and_a_program(self):
+        rows = {host["name"] for host in json.loads(host_matrix.RECORD.read_text(encoding="utf-8"))}
+        used = set()
+        for library in host_matrix.LIBRARIES:
+            self.assertIn(library.host, rows)
+            used.add(host_matrix.program_of(library))
+        self.assertEqual(used, set(host_matrix.PROGRAMS.glob("release_*.py")))
+
     def test_the_package_asks_for_the_oldest_release(self):
         text = (host_matrix.ROOT / "bindings/python/pyproject.toml").read_text(encoding="utf-8")
         extra = re.search(r'^cupy = \["(.*)>=(.*)"\]', text, flags=re.MULTILINE)
