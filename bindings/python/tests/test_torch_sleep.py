@@ -458,6 +458,15 @@ def test_vllm_finds_the_backend() -> None:
     assert found.value == "gpupool.vllm:register"
 
 
+def test_a_vllm_that_asks_for_no_allocator() -> None:
+    works("""
+        import vllm.device_allocator
+        del vllm.device_allocator.get_mem_allocator_instance
+        assert "gpupool needs vLLM 0.23" in refused(RuntimeError, gpupool.install, "vllm")
+        assert gpupool.frameworks.installed() == ()
+    """)
+
+
 def test_older_vllms_have_no_backends() -> None:
     works("""
         import sys
