@@ -64,10 +64,12 @@ INSTALLED = {
     "gpupool/onnxruntime.hpp",
     "gpupool/ggml.hpp",
     "gpupool/mem_handler.hpp",
+    "gpupool/nccl.hpp",
     "gpupool/opencv.hpp",
     "gpupool/plug.hpp",
     "gpupool/tensorrt.hpp",
     "gpupool/umf.hpp",
+    "gpupool/umpire.hpp",
 }
 # The library's own sources again, as includes: written by packaging/go/amalgamate.py.
 LIBRARY_AS_ONE = "bindings/go/internal/native"

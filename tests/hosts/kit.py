@@ -104,6 +104,18 @@ def go_module(path: str, version: str) -> Path:
     return kept(f"{path.rpartition('/')[2]}-{version}", fetch) / f"{path}@{version}"
 
 
+def maven(group: str, name: str, version: str) -> Path:
+    """A jar, without what it depends on."""
+
+    def fetch(folder: Path) -> None:
+        place = [f"-Dmaven.repo.local={folder / 'all'}", f"-Dartifact={group}:{name}:{version}", "-Dtransitive=false"]
+        _command(["mvn", "-q", "-B", "dependency:get", *place], folder)
+        next(folder.rglob(f"{name}-{version}.jar")).rename(folder / f"{name}-{version}.jar")
+        shutil.rmtree(folder / "all")
+
+    return kept(f"{name}-{version}.jar", fetch) / f"{name}-{version}.jar"
+
+
 def cuda_headers() -> list[str | Path]:
     """The compiler's options that find cuda_runtime.h."""
     folders = [

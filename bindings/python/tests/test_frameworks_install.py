@@ -75,7 +75,7 @@ def test_all_on_one_pool() -> None:
 
         manager = numba.cuda.cudadrv.driver._memory_manager()
         memory = manager.memalloc(MIB)
-        assert pool.block_info(memory.pointer.value).requested_bytes == MIB
+        assert pool.block_info(int(memory.pointer)).requested_bytes == MIB
         info = manager.get_memory_info()
         assert info.total == pool.stats().limit_bytes and info.free == info.total - MIB
         memory.free()
@@ -243,6 +243,24 @@ def test_too_late_and_allocators_of_others() -> None:
         refused("warp")
         assert warp.Stream.__del__ is destroy
     """)
+    assert "gpupool needs RMM 25.12, whose streams have numbers; this is 25.10.00" in works("""
+        import rmm
+        rmm.__version__ = "25.10.00"
+        refused("rmm")
+    """)
+    assert "gpupool needs Triton 3.3, which accepts allocators; this is 3.2.0" in works("""
+        import triton
+        del triton.set_allocator
+        triton.__version__ = "3.2.0"
+        refused("triton")
+    """)
+    assert "gpupool needs cuda.core 0.3, which has memory resources; this is 0.2.0" in works("""
+        import cuda.core, sys
+        sys.modules["cuda.core.experimental"] = cuda.core
+        del cuda.core.MemoryResource
+        cuda.core.__version__ = "0.2.0"
+        refused("cuda.core")
+    """)
     assert "gpupool needs CuPy 14; this is 13.4.0" in works("""
         import cupy
         cupy.__version__ = "13.4.0"
@@ -336,6 +354,32 @@ def test_a_shortage_in_numba_is_numbas_error() -> None:
         else: raise AssertionError
         try: manager.get_ipc_handle(manager.memalloc(100))
         except NotImplementedError: pass
+    """)
+
+
+def test_numba_without_nvidias_bindings() -> None:
+    works("""
+        from numba.cuda.cudadrv import driver
+        del driver.binding
+        gpupool.install("numba", cap="32MiB")
+        manager = driver._memory_manager()
+        memory = manager.memalloc(1 << 20)
+        assert gpupool.default_pool(0).block_info(memory.pointer.value).requested_bytes == 1 << 20
+        try: manager.memalloc(64 << 20)
+        except driver.CudaAPIError as error: assert error.args[0] == 2
+        else: raise AssertionError
+    """)
+
+
+def test_triton_before_its_allocator_belonged_to_a_thread() -> None:
+    works("""
+        import triton
+        from triton.runtime import _allocation
+        _allocation._allocator = theirs = lambda size, alignment, stream: None
+        def set_allocator(allocator): _allocation._allocator = allocator
+        triton.set_allocator = set_allocator
+        gpupool.install("triton")
+        assert _allocation._allocator is gpupool.triton.allocator
     """)
 
 

@@ -218,6 +218,7 @@ def test_settings() -> None:
             refused(torch.cuda.OutOfMemoryError, torch.empty, 8 * MIB)
         saver.memory_margin_bytes = 0
         refused(ValueError, setattr, saver, "memory_margin_bytes", -1)
+        refused(ValueError, lambda: saver.cuda_graph(None, cpu_backup_backend="mmap").__enter__())
         for settings in ({"enable_disk_backup": True}, {"cpu_backup_backend": "mmap"}):
             refused(ValueError, saver.region("w", **settings).__enter__)
         refused(ValueError, saver.set_disk_backup_dir, "/tmp")
@@ -421,6 +422,24 @@ def test_vllms_backend() -> None:
     """)
 
 
+def test_vllms_runtime_and_graphs_survive_each_level() -> None:
+    works("""
+        from gpupool.frameworks.vllm_backend import GpupoolBackend
+        backend = GpupoolBackend()
+        import vllm.device_allocator
+        allocator = vllm.device_allocator.get_mem_allocator_instance()
+        with allocator.use_memory_pool("runtime"):
+            buffers = torch.empty(2 * MIB).fill_(1)
+        with allocator.cudagraph_pool() as pool, torch.cuda.graph(torch.cuda.CUDAGraph(), pool=pool):
+            graphs = torch.empty(4 * MIB).fill_(2)
+        for level in (1, 2):
+            backend.suspend(level)
+            assert free() == 1 << 30
+            backend.resume()
+            assert buffers.bytes() == b"\\1" * (2 * MIB) and graphs.bytes() == b"\\2" * (4 * MIB)
+    """)
+
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pytorch" / "elastic.py"
 
 
@@ -437,6 +456,15 @@ def test_the_example_runs() -> None:
 def test_vllm_finds_the_backend() -> None:
     (found,) = importlib.metadata.entry_points(group="vllm.general_plugins", name="gpupool")
     assert found.value == "gpupool.vllm:register"
+
+
+def test_a_vllm_that_asks_for_no_allocator() -> None:
+    works("""
+        import vllm.device_allocator
+        del vllm.device_allocator.get_mem_allocator_instance
+        assert "gpupool needs vLLM 0.23" in refused(RuntimeError, gpupool.install, "vllm")
+        assert gpupool.frameworks.installed() == ()
+    """)
 
 
 def test_older_vllms_have_no_backends() -> None:

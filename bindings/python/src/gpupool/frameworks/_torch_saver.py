@@ -62,9 +62,11 @@ class TorchMemorySaver:
         capture_error_mode: str = "global",
         tag: str = DEFAULT_TAG,
         enable_cpu_backup: bool = False,
+        cpu_backup_backend: str | None = None,
     ) -> Iterator[None]:
         """torch.cuda.graph with memory that belongs to a tag. pool: graphs that name the same pool share memory. The
-        graph may be replayed whenever its tag is not paused."""
+        graph may be replayed whenever its tag is not paused. Raises ValueError as region."""
+        _check_backup(False, cpu_backup_backend)
         torch = import_torch()
         if pool is not None:
             memory = mem_pool(tag, keep=enable_cpu_backup, group=pool)

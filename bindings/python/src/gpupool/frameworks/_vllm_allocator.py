@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's MemAllocator protocol over tags: what its sleep mode needs from vllm.device_allocator.
 
-Behind /sleep and /wake_up there, level 1 is sleep(offload_tags=("weights",)), and level 2 sleep(offload_tags=()).
+Behind /sleep and /wake_up there, level 2 is sleep(offload_tags=KEPT), and level 1 saves the weights too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ._torch_tags import (
     DEFAULT_TAG,
@@ -20,6 +21,9 @@ from ._torch_tags import (
     mem_pool,
     register_tag_hooks,
 )
+
+KEPT = ("runtime", "cudagraph")
+"""Tags whose bytes vLLM needs after every sleep, since 0.32: buffers of its own, and the memory of CUDA graphs."""
 
 _DEFERRABLE = ("weights", "kv_cache")
 """Tags that stay asleep when others wake. Every wake brings back all other tags."""
@@ -38,6 +42,12 @@ class GpupoolAllocator:
         torch = import_torch()
         with torch.cuda.use_mem_pool(mem_pool(DEFAULT_TAG if tag is None else tag)):
             yield
+
+    @contextmanager
+    def cudagraph_pool(self) -> Iterator[Any]:
+        """For the `with`, the id of the MemPool that this device's graphs are captured into. Its memory belongs to the
+        tag cudagraph."""
+        yield mem_pool(KEPT[1]).id
 
     def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
         """Puts all tags to sleep. Saves the bytes of offload_tags, None: of the default tag; all others are lost.

@@ -28,7 +28,7 @@ except (ImportError, AttributeError):
 if TYPE_CHECKING:
     _Base = object
 else:
-    _Base = _core.MemoryResource
+    _Base = getattr(_core, "MemoryResource", object)
 
 
 class MemoryResource(_Base):
@@ -71,7 +71,10 @@ class MemoryResource(_Base):
 
 
 def check() -> None:
-    """cuda.core accepts a memory resource at any time."""
+    """Raises RuntimeError if this version of cuda.core has no memory resources. Others accept one at any time."""
+    if not hasattr(_core, "MemoryResource"):
+        version = importlib.import_module("cuda.core").__version__
+        raise RuntimeError(f"gpupool needs cuda.core 0.3, which has memory resources; this is {version}")
 
 
 def put() -> Undo:

@@ -25,6 +25,19 @@ _cuda: Any = importlib.import_module("numba.cuda")
 _driver: Any = importlib.import_module("numba.cuda.cudadrv.driver")
 
 
+_OUT_OF_MEMORY = 2
+"""CUDA's number for it."""
+
+# Where Numba calls the driver through NVIDIA's bindings. Without them it is ctypes: in numba before numba-cuda, and in
+# numba-cuda before 0.15.
+_binding: Any = getattr(_driver, "binding", None)
+
+
+def _pointer(address: int) -> Any:
+    """As this Numba has it."""
+    return ctypes.c_void_p(address) if _binding is None else _binding.CUdeviceptr(address)
+
+
 def _free(device: int, address: int) -> None:
     # A finalizer may run in a forked child or after the driver has gone: the pool hands out no more memory then.
     with suppress(Error):
@@ -53,9 +66,10 @@ class MemoryManager(_Base):
         try:
             address = _any_stream.malloc(device, size)
         except OutOfMemoryError as error:
-            raise _driver.CudaAPIError(_driver.binding.CUresult.CUDA_ERROR_OUT_OF_MEMORY, str(error)) from error
-        pointer = ctypes.c_void_p(address)
-        return _cuda.MemoryPointer(weakref.proxy(self.context), pointer, size, finalizer=lambda: _free(device, address))
+            code = _OUT_OF_MEMORY if _binding is None else _binding.CUresult(_OUT_OF_MEMORY)
+            raise _driver.CudaAPIError(code, str(error)) from error
+        context = weakref.proxy(self.context)
+        return _cuda.MemoryPointer(context, _pointer(address), size, finalizer=lambda: _free(device, address))
 
     def get_ipc_handle(self, memory: Any) -> Any:
         """Raises NotImplementedError: the driver has no IPC handles for mapped memory."""

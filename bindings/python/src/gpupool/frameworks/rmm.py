@@ -32,7 +32,9 @@ def resource(device: int) -> Any:
 
 
 def check() -> None:
-    """Raises RuntimeError if RMM already has a pool."""
+    """Raises RuntimeError if RMM's streams do not say which they are, or RMM already has a pool."""
+    if tuple(map(int, _rmm.__version__.split(".")[:2])) < (25, 12):
+        raise RuntimeError(f"gpupool needs RMM 25.12, whose streams have numbers; this is {_rmm.__version__}")
     for device in range(device_count()):
         current = type(_rmm.mr.get_per_device_resource(device)).__name__
         if current not in ("CudaMemoryResource", "CallbackMemoryResource"):

@@ -9,6 +9,7 @@ Triton keeps its allocator per thread and context; call it in each thread that l
 from __future__ import annotations
 
 import importlib
+from contextvars import ContextVar
 from typing import Any
 
 from .._buffer import Buffer
@@ -43,12 +44,14 @@ def allocator(size: int, alignment: int, stream: int | None) -> Memory:
 
 
 def check() -> None:
-    """Triton accepts an allocator at any time."""
+    """Raises RuntimeError if this version of Triton accepts no allocator. Others accept one at any time."""
+    if not hasattr(_triton, "set_allocator"):
+        raise RuntimeError(f"gpupool needs Triton 3.3, which accepts allocators; this is {_triton.__version__}")
 
 
 def put() -> Undo:
-    """Makes `allocator` Triton's in this thread; returns a function that undoes it."""
-    allocation: Any = importlib.import_module("triton.runtime._allocation")
-    before = allocation._allocator.get()
+    """Makes `allocator` Triton's in this thread, before Triton 3.5 in all; returns a function that undoes it."""
+    current: Any = importlib.import_module("triton.runtime._allocation")._allocator
+    before = current.get() if isinstance(current, ContextVar) else current
     _triton.set_allocator(allocator)
     return lambda: _triton.set_allocator(before)

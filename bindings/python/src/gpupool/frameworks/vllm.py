@@ -23,9 +23,12 @@ def check() -> None:
 
 
 def put() -> Undo:
-    """Makes allocator_instance vLLM's get_mem_allocator_instance; returns a function that undoes it."""
+    """Makes allocator_instance vLLM's get_mem_allocator_instance; returns a function that undoes it.
+    Raises RuntimeError if this version of vLLM has none."""
     module: Any = importlib.import_module("vllm.device_allocator")
-    before = module.get_mem_allocator_instance
+    before = getattr(module, "get_mem_allocator_instance", None)
+    if before is None:
+        raise RuntimeError("gpupool needs vLLM 0.23, whose workers ask vllm.device_allocator for their allocator")
     module.get_mem_allocator_instance = allocator_instance
 
     def back() -> None:

@@ -10,7 +10,7 @@ from .._enums import Capability
 from .._error import Error
 from .._library import device_info
 from . import install
-from ._vllm_allocator import allocator_instance
+from ._vllm_allocator import KEPT, allocator_instance
 
 if TYPE_CHECKING:
     _Base = object
@@ -28,11 +28,12 @@ class GpupoolBackend(_Base):
         install("vllm")
 
     def suspend(self, level: int = 1, tags: tuple[str, ...] | None = None) -> None:
-        """Level 1 saves the weights, level 2 nothing. tags: what to save instead."""
+        """Level 1 saves the weights and what vLLM needs after every sleep, level 2 only the latter. tags: what to save
+        instead."""
         if level not in (1, 2):
             raise ValueError(f"level is {level}, not 1 or 2")
-        saved = tags if tags is not None else ("weights",) if level == 1 else ()
-        allocator_instance().sleep(saved)
+        saved = ("weights", *KEPT) if level == 1 else KEPT
+        allocator_instance().sleep(saved if tags is None else tags)
         self._state = "SUSPENDED"
 
     def resume(self, tags: list[str] | None = None) -> None:

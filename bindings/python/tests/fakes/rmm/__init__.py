@@ -4,6 +4,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+__version__ = "26.10.00"
+
 
 class CudaMemoryResource:
     pass

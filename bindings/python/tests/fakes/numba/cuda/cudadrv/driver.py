@@ -6,7 +6,7 @@ from typing import Any
 
 _memory_manager: Any = None
 
-binding = SimpleNamespace(CUresult=SimpleNamespace(CUDA_ERROR_OUT_OF_MEMORY=2))
+binding = SimpleNamespace(CUresult=int, CUdeviceptr=int)
 
 
 class CudaAPIError(Exception):
