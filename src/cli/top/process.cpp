@@ -104,7 +104,7 @@ void TopProcess::open(uint64_t pid, uint64_t pool) {
 }
 
 void TopProcess::see(const Look& now) {
-  if (is_paused_ || now.now_ns == seen_ns_) return;
+  if (now.now_ns == seen_ns_) return;
   if (seen_ns_ != 0) interval_ = static_cast<double>(now.now_ns - seen_ns_) / 1e9;
   seen_ns_ = now.now_ns;
   const auto process = std::find_if(now.processes.begin(), now.processes.end(),
@@ -112,7 +112,7 @@ void TopProcess::see(const Look& now) {
   has_ended_ = process == now.processes.end();
   if (has_ended_) return;
   take_figures(*process);
-  if (!has_ended_) ask(now.now_ns);
+  if (!has_ended_ && !is_paused_) ask(now.now_ns);
 }
 
 void TopProcess::take_figures(const ShownProcess& process) {
@@ -193,6 +193,7 @@ std::vector<std::string> TopProcess::draw(const TerminalSize& size) {
   const std::vector<SiteLine> sites = site_lines(as_tree_);
   const size_t room = size.lines - std::min(size.lines, lines.size() + 2);  // titles, the count
   std::vector<uint64_t> keys;
+  keys.reserve(sites.size());
   for (const SiteLine& site : sites) keys.push_back(site.key);
   (void)mark_.see(std::move(keys));
   const size_t first = mark_.first_shown(room);

@@ -45,7 +45,7 @@ class TopProcess {
   /// Takes a moment, unless it is the last one again.
   void see(const Look& now);
   /// Some keys move the mark; Enter folds what it is on; v turns from functions to calls, n shows native
-  /// frames too, < and > turn the order, and a space stops the figures until the next one. Other keys do
+  /// frames too, < and > turn the order, and a space stops the table until the next one. Other keys do
   /// nothing.
   void press(char key);
 
