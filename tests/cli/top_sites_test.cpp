@@ -3,12 +3,18 @@
 #include "cli/top/sites.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <deque>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "cli/base/process_files.hpp"
 #include "cli/top/process.hpp"
+#include "watch/control.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -70,6 +76,47 @@ TEST(TopChart, LiveStandsOnTheGroundAndReservedBesideIt) {
   EXPECT_EQ(draw_chart(moments, 5, 2), (Names{"      16 B   ░░█", "         0   ▁██"}));
   EXPECT_EQ(draw_chart(moments, 2, 1), (Names{"      16 B ▄█"}));  // the last that fit
   EXPECT_EQ(draw_chart({}, 3, 2), (Names{"       1 B    ", "         0    "}));
+}
+
+std::vector<ShownHolder> read(const std::string& bytes) {
+  const OpenFile file(memfd_create("holders", MFD_CLOEXEC));
+  EXPECT_EQ(write(file.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  return read_holders(file.get());
+}
+
+std::string written(std::string tag, const std::string& stack) {
+  internal::control::HolderHeader header{2, 512, 1, 9, 8, 0, 0};
+  header.tag_bytes = static_cast<uint32_t>(tag.size());
+  header.stack_bytes = static_cast<uint32_t>(stack.size());
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes += tag + stack;
+  bytes.resize((bytes.size() + 7) / 8 * 8);
+  return bytes;
+}
+
+TEST(TopHolders, WhatAProcessSendsIsReadOrRefused) {
+  const std::string first = written("kv", "f (a.py:1)\nmain (a.py:2)");
+  const std::string bytes = first + written("", "");
+  const auto holders = read(bytes);
+  ASSERT_EQ(holders.size(), 2U);
+  EXPECT_EQ(holders[0].pool, 2U);
+  EXPECT_EQ(holders[0].tag, "kv");
+  EXPECT_EQ(holders[0].frames, (Names{"f (a.py:1)", "main (a.py:2)"}));
+  EXPECT_EQ(holders[1].frames, Names{"(no stack)"});
+  for (size_t length = 1; length < bytes.size(); ++length) {
+    if (length == first.size()) continue;
+    EXPECT_THROW(read(bytes.substr(0, length)), std::runtime_error) << length;
+  }
+  EXPECT_THROW(read(std::string(48, '\xff')), std::runtime_error);
+  EXPECT_THROW(read_holders(-1), std::runtime_error);
+}
+
+TEST(TopHolders, HostileTextsLoseTheirPower) {
+  const auto holders = read(written("\x1b[2J", "\xff\x1b]0;x\a (a.py:1)\n" + std::string(100'000, '\n')));
+  EXPECT_EQ(holders[0].tag, "?[2J");
+  EXPECT_EQ(holders[0].frames[0].find('\x1b'), std::string::npos);
+  EXPECT_LE(holders[0].frames.size(), 1000U);
+  EXPECT_FALSE(tree_of(holders, SiteOrder::total, {}).empty());
 }
 
 }  // namespace
