@@ -44,7 +44,7 @@ COMMAND_MAY_SEE = {
     "measure": {"base", "recording", "measure"},
     "report": {"base", "recording", "measure", "report"},
     "processes": {"base", "recording", "processes"},
-    "top": {"base", "processes", "top"},
+    "top": {"base", "recording", "processes", "top"},
     "share": {"base", "share"},
     "commands": {"base", "recording", "formats", "measure", "report", "processes", "top", "share", "commands"},
 }

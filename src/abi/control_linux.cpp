@@ -12,8 +12,10 @@
 
 #include "abi/call.hpp"
 #include "abi/sleep.hpp"
+#include "base/bits.hpp"
 #include "base/parse.hpp"
 #include "os/files.hpp"
+#include "pool/observe/holders.hpp"
 #include "pool/process/recording.hpp"
 #include "pool/process/sleep_all.hpp"
 #include "watch/control.hpp"
@@ -26,6 +28,8 @@ using control::Outcome;
 using control::Reply;
 using control::Request;
 using Pools = std::vector<std::shared_ptr<Pool>>;
+
+constexpr size_t kAlignment = 8;  // of what is written behind each other
 
 /// The pools that a request is for. None, though it names some, is a mistake that the asker should see.
 Status find_pools(const Request& request, Pools& pools) {
@@ -89,13 +93,12 @@ bool write_all(int file, const void* from, size_t bytes) noexcept {
   return true;
 }
 
-bool write_pool(int file, Pool& pool) {
+bool write_snapshot(int file, Pool& pool) {
   std::vector<gpupool_segment_t> segments;
   std::vector<gpupool_block_t> blocks;
   pool.snapshot(segments, blocks);
   std::string report = pool.report();
-  constexpr size_t kUnit = 8;
-  report.resize((report.size() + kUnit - 1) / kUnit * kUnit);
+  report.resize(align_up(report.size(), kAlignment));
   control::PoolHeader header{};
   header.pool = pool.id();
   header.segment_bytes = sizeof(gpupool_segment_t);
@@ -111,18 +114,36 @@ bool write_pool(int file, Pool& pool) {
          write_all(file, report.data(), report.size());
 }
 
+bool write_holders(int file, Pool& pool) {
+  std::string bytes;
+  for (const Holder& holder : find_holders(pool.sampler())) {
+    const control::HolderHeader header{pool.id(),
+                                       holder.live_bytes,
+                                       holder.samples,
+                                       holder.oldest_ns,
+                                       holder.newest_ns,
+                                       static_cast<uint32_t>(holder.tag.size()),
+                                       static_cast<uint32_t>(holder.stack.size())};
+    bytes.append(reinterpret_cast<const char*>(&header), sizeof header);
+    bytes += holder.tag;
+    bytes += holder.stack;
+    bytes.resize(align_up(bytes.size(), kAlignment));
+  }
+  return write_all(file, bytes.data(), bytes.size());
+}
+
 /// Into a file without a name, which whoever asked reads at leisure.
-Status snapshot(const Pools& pools, Reply& reply, int& file) {
+Status write_pools(const Pools& pools, bool (*write)(int, Pool&), Reply& reply, int& file) {
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   file = memfd_create("gpupool-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file < 0) return fail(GPUPOOL_ERROR_UNAVAILABLE, "no file for the snapshot: %s", std::strerror(errno));
+  if (file < 0) return fail(GPUPOOL_ERROR_UNAVAILABLE, "no file for the answer: %s", std::strerror(errno));
   for (const std::shared_ptr<Pool>& pool : pools) {
-    if (!write_pool(file, *pool))
-      return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "no room for the snapshot: %s", std::strerror(errno));
+    if (!write(file, *pool))
+      return fail(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, "no room for the answer: %s", std::strerror(errno));
     ++reply.changed_pools;
   }
   if (fcntl(file, F_ADD_SEALS, kSeals) != 0)
-    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the snapshot cannot be sealed: %s", std::strerror(errno));
+    return fail(GPUPOOL_ERROR_UNAVAILABLE, "the answer cannot be sealed: %s", std::strerror(errno));
   return kSuccess;
 }
 
@@ -139,7 +160,8 @@ Status carry_out(const Request& request, Reply& reply, int& file) {
   reply.pools = static_cast<uint32_t>(pools.size());
   switch (request.command) {
     case Command::trim: return trim(request, pools, reply);
-    case Command::snapshot: return snapshot(pools, reply, file);
+    case Command::snapshot: return write_pools(pools, write_snapshot, reply, file);
+    case Command::holders: return write_pools(pools, write_holders, reply, file);
     default: return sleep_or_wake(request, pools, reply);
   }
 }

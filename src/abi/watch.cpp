@@ -50,6 +50,18 @@ Status record_from_environment() {
   return kSuccess;
 }
 
+template <size_t Size>
+void copy_text(char (&to)[Size], const std::string& from) noexcept {
+  (void)from.copy(to, Size - 1);
+}
+
+gpupool_holder_t shown_holder(const Holder& holder) noexcept {
+  gpupool_holder_t shown{holder.live_bytes, holder.samples, holder.oldest_ns, holder.newest_ns, {}, {}};
+  copy_text(shown.tag, holder.tag);
+  copy_text(shown.stack, holder.stack);
+  return shown;
+}
+
 /// The process that read the environment: a child after fork is another.
 constinit std::atomic<uint64_t> read_for{0};
 
@@ -87,10 +99,10 @@ gpupool_status_t gpupool_holders(gpupool_t* pool, gpupool_holder_t* holders, siz
   if (holder_capacity != 0 && holders == nullptr) return refuse_null("holders");
   if (const Status status = check_size(holder_size, "holder_size"); status != kSuccess) return status;
   return on_pool(pool, [&](Pool& self) {
-    const std::vector<gpupool_holder_t> all = find_holders(self.sampler());
+    const std::vector<Holder> all = find_holders(self.sampler());
     auto* at = reinterpret_cast<unsigned char*>(holders);
     for (size_t i = 0; i < std::min(all.size(), holder_capacity); ++i) {
-      write_element(all[i], at + i * holder_size, holder_size);
+      write_element(shown_holder(all[i]), at + i * holder_size, holder_size);
     }
     *out_holder_count = all.size();
     return kSuccess;

@@ -33,6 +33,7 @@ enum class Command : uint32_t {
   record_stop = 4,  // of the recording that the same connection has started
   sleep = 5,
   wake = 6,
+  holders = 7,
 };
 
 /// One packet. What a command does not use is zero.
@@ -57,7 +58,8 @@ enum class Outcome : uint32_t {
   refused = 2,  // the request is not allowed, or not understood; the connection ends
 };
 
-/// One packet, to each request. A snapshot comes with it, as a descriptor of a memfd that does not change.
+/// One packet, to each request. A snapshot or holders come with it, as a descriptor of a memfd that does not
+/// change.
 struct Reply {
   uint64_t magic;
   uint32_t version;
@@ -88,6 +90,18 @@ struct PoolHeader {
   char name[64];
 };
 
+/// The file of holders: this for each one of each pool, and behind it the tag and the stack as
+/// gpupool_holders has them but whole, filled up with zeroes to a multiple of 8.
+struct HolderHeader {
+  uint64_t pool;
+  uint64_t live_bytes;
+  uint64_t samples;
+  uint64_t oldest_ns;
+  uint64_t newest_ns;
+  uint32_t tag_bytes;
+  uint32_t stack_bytes;
+};
+
 static_assert(sizeof(Notice) == 72 && offsetof(Notice, process) == 16 && offsetof(Notice, key) == 24 &&
               offsetof(Notice, name) == 40);
 static_assert(sizeof(Request) == 4192 && offsetof(Request, key) == 16 && offsetof(Request, pool) == 32 &&
@@ -97,7 +111,7 @@ static_assert(sizeof(Request) == 4192 && offsetof(Request, key) == 16 && offseto
 static_assert(sizeof(Reply) == 1168 && offsetof(Reply, outcome) == 12 &&
               offsetof(Reply, released_bytes) == 32 && offsetof(Reply, reserved) == 80 &&
               offsetof(Reply, message) == 144);
-static_assert(sizeof(PoolHeader) == 104);
+static_assert(sizeof(PoolHeader) == 104 && sizeof(HolderHeader) == 48);
 
 /// Who carries commands out. Called by the thread, with no lock held; one command at a time.
 struct Actions {

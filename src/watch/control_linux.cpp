@@ -173,7 +173,7 @@ bool is_sound(const Request& request, size_t bytes, const Connection& connection
   const bool records = request.command == Command::record_start || request.command == Command::record_stop;
   const bool sleeps = request.command == Command::sleep;
   const bool wakes = request.command == Command::wake;
-  if (request.command < Command::trim || request.command > Command::wake)
+  if (request.command < Command::trim || request.command > Command::holders)
     return refused("the request has an unknown command");
   if ((records && (request.pool != 0 || request.tag[0] != '\0')) ||
       (request.bytes != 0 && request.command != Command::trim && !sleeps) ||

@@ -47,7 +47,7 @@ def run_as_nobody(*words):
 NOTICE = struct.Struct("<8sIIQ16s32s")
 REQUEST = struct.Struct("<8sII16sQ64sQQiI64s4000s")
 REPLY = struct.Struct("<8sIIiIIIQQQQQQ64s1024s")
-TRIM, SNAPSHOT, RECORD_START, RECORD_STOP, SLEEP, WAKE = range(1, 7)
+TRIM, SNAPSHOT, RECORD_START, RECORD_STOP, SLEEP, WAKE, HOLDERS = range(1, 8)
 DONE, FAILED, REFUSED = range(3)
 
 # A process that does as it is told, a line at a time, and is idle otherwise.

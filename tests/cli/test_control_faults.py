@@ -18,6 +18,7 @@ from control_target import (
     COMMAND,
     DONE,
     FAILED,
+    HOLDERS,
     MIB,
     RECORD_START,
     RECORD_STOP,
@@ -180,7 +181,7 @@ class ControlFaultsTest(ControlCase):
             " resource.setrlimit(resource.RLIMIT_FSIZE, (40, resource.RLIM_INFINITY))"
         )
         target = self.target("!pool = default_pool(); take(pool, 1 << 20)", limit)
-        self.check_failure(1, "snapshot", "snapshot", target.pid)
+        self.check_failure(1, "no room for the answer", "snapshot", target.pid)
         self.assertEqual(self.result("trim", target)["pools"], 1)
         self.target(limit, "!pool = default_pool()", GPUPOOL_SIM="data=0")
 
@@ -225,11 +226,11 @@ class ControlFaultsTest(ControlCase):
                            target.request(RECORD_START, path=b"/" * 4000)],
             "reserved": [target.request(SLEEP, reserved=b"\1")],
             "both": [target.request(SLEEP, pool=1, tag=b"x")],
-            "unknown command": [target.request(command) for command in (0, 7, 0xFFFFFFFF)],
+            "unknown command": [target.request(command) for command in (0, 8, 0xFFFFFFFF)],
             "does not use": [
                 target.request(WAKE, bytes=1), target.request(TRIM, flags=1), target.request(TRIM, mode=1),
-                target.request(SLEEP, timeout=1), target.request(TRIM, path=b"/x"), target.request(RECORD_START),
-                target.request(RECORD_STOP, tag=b"x"),
+                target.request(HOLDERS, bytes=1), target.request(SLEEP, timeout=1), target.request(TRIM, path=b"/x"),
+                target.request(RECORD_START), target.request(RECORD_STOP, tag=b"x"),
             ],
             "an hour": [target.request(WAKE, timeout=2**63)],
             "has started no recording": [target.request(RECORD_STOP)],
@@ -296,7 +297,8 @@ class ControlFaultsTest(ControlCase):
         generator = random.Random(3)
         answers = set()
         for _ in range(ROUNDS // 20):
-            packet = bytearray(target_request := target.request(generator.choice((TRIM, SNAPSHOT, SLEEP, WAKE))))
+            command = generator.choice((TRIM, SNAPSHOT, SLEEP, WAKE, HOLDERS))
+            packet = bytearray(target_request := target.request(command))
             for _ in range(generator.randrange(3)):
                 packet[generator.randrange(32, 192)] = generator.choice((0, 1, 2, 255))
             with self.again(target) as connection:

@@ -2,23 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpupool top on a terminal: what it draws, and its keys. Uses GPUPOOL_COMMAND and GPUPOOL_LIBRARY."""
 
-import fcntl
 import json
 import os
 import pathlib
-import pty
 import re
 import resource
-import select
 import signal
-import struct
 import subprocess
 import tempfile
 import termios
 import time
 import unittest
 
-from top_target import COMMAND, HOLDS_2_GIB, TopTest
+from top_target import COMMAND, TerminalTest
 
 FREES_1_GIB = """
 pool = default_pool()
@@ -59,53 +55,7 @@ PROCESSES = int(os.environ.get("GPUPOOL_TEST_PROCESSES", "50"))
 MOST_SHARE = 0.05  # of a core, for 50 processes looked at once a second; 1,000 take 0.12
 
 
-class OnATerminal(TopTest):
-    ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
-
-    def open_top(self, columns=100, lines=24, program=HOLDS_2_GIB, cwd=None, **environment):
-        self.process = self.start_pool(program, POOL_NAME="weights", **environment)
-        self.start_top(columns, lines, cwd, environment)
-
-    def start_top(self, columns, lines, cwd, environment, options=None):
-        options = options or ("--pid", str(self.process.pid), "--interval", "0.2")
-        try:
-            self.terminal, inner = pty.openpty()
-        except OSError as error:  # a chroot without /dev/pts
-            self.skipTest(str(error))
-        self.addCleanup(os.close, self.terminal)
-        self.resize(columns, lines)
-        self.before = termios.tcgetattr(inner)
-        self.addCleanup(os.close, inner)
-        self.inner = inner
-        self.top = subprocess.Popen(
-            ["setsid", "--ctty", COMMAND, "top", *options],
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            cwd=cwd,
-            env=self.environment | {"TERM": "xterm"} | environment,
-        )
-        self.addCleanup(self.top.wait)
-        self.addCleanup(self.top.kill)
-
-    def resize(self, columns, lines):
-        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def read_until(self, wanted, seconds=120):
-        """At least what is there now."""
-        text = b""
-        deadline = time.monotonic() + seconds
-        while wanted not in text or not text:
-            ready, _, _ = select.select([self.terminal], [], [], deadline - time.monotonic())
-            self.assertTrue(ready, text[-500:])
-            text += os.read(self.terminal, 65536)
-        return text
-
-    def assert_left_as_it_was(self):
-        self.read_until(self.LEAVE)
-        self.assertEqual(self.top.wait(120), 0)
-        self.assertEqual(termios.tcgetattr(self.inner), self.before)
-
+class OnATerminal(TerminalTest):
     def test_it_is_drawn_again_and_q_leaves(self):
         self.open_top()
         text = self.read_until(b"MISSES/S")
@@ -163,13 +113,6 @@ class OnATerminal(TopTest):
         os.write(self.terminal, b"q")
         self.assert_left_as_it_was()
 
-    def frame(self):
-        """The next whole one, line by line."""
-        text = b""
-        while not (whole := re.search(rb"\x1b\[H(.*?)\x1b\[J", text, re.DOTALL)):
-            text += self.read_until(b"")
-        return re.sub(r"\x1b\[[0-9?]*[a-zA-Z]|\r", "", whole[1].decode()).split("\n")
-
     def test_thirty_pools_on_terminals_of_two_sizes(self):
         for columns, lines in ((80, 24), (200, 50)):
             with self.subTest(columns=columns, lines=lines):
@@ -191,13 +134,6 @@ class OnATerminal(TopTest):
                 self.read_until(b"pools 1 to 7 of 31")
                 os.write(self.terminal, b"q")
                 self.assert_left_as_it_was()
-
-    def marked(self, keys, wanted):
-        """Presses keys; the one row that is marked then, among those that are seen."""
-        self.press(keys, wanted)
-        rows = [line for line in self.frame() if line.startswith("> ")]
-        self.assertEqual(len(rows), 1)
-        return rows[0]
 
     def test_the_mark_stays_in_view_wherever_it_goes(self):
         self.open_top(80, 12, program=THIRTY_POOLS, GPUPOOL_CONTROL="1")
@@ -260,11 +196,6 @@ class OnATerminal(TopTest):
         self.read_until(b"weights")
         os.write(self.terminal, b"q")
         self.assert_left_as_it_was()
-
-    def press(self, keys, wanted):
-        """Presses keys, and reads until that is shown."""
-        os.write(self.terminal, keys)
-        return self.read_until(wanted)
 
     def open_with_control(self, **environment):
         folder = tempfile.TemporaryDirectory()

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes with pools, and gpupool top, which looks at them. Uses GPUPOOL_COMMAND and GPUPOOL_LIBRARY."""
 
+import fcntl
 import json
 import os
+import pty
+import re
+import select
+import struct
 import subprocess
 import sys
+import termios
+import time
 import unittest
 
 COMMAND = os.environ["GPUPOOL_COMMAND"]
@@ -105,3 +112,72 @@ class TopTest(unittest.TestCase):
         code, out, err = self.run_top("--pid", str(process.pid), **environment)
         self.assertEqual((code, err), (0, ""))
         return out.splitlines()
+
+
+class TerminalTest(TopTest):
+    """gpupool top on a terminal of its own."""
+
+    ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
+
+    def open_top(self, columns=100, lines=24, program=HOLDS_2_GIB, cwd=None, **environment):
+        self.process = self.start_pool(program, POOL_NAME="weights", **environment)
+        self.start_top(columns, lines, cwd, environment)
+
+    def start_top(self, columns, lines, cwd, environment, options=None):
+        options = options or ("--pid", str(self.process.pid), "--interval", "0.2")
+        try:
+            self.terminal, inner = pty.openpty()
+        except OSError as error:  # a chroot without /dev/pts
+            self.skipTest(str(error))
+        self.addCleanup(os.close, self.terminal)
+        self.resize(columns, lines)
+        self.before = termios.tcgetattr(inner)
+        self.addCleanup(os.close, inner)
+        self.inner = inner
+        self.top = subprocess.Popen(
+            ["setsid", "--ctty", COMMAND, "top", *options],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            cwd=cwd,
+            env=self.environment | {"TERM": "xterm"} | environment,
+        )
+        self.addCleanup(self.top.wait)
+        self.addCleanup(self.top.kill)
+
+    def resize(self, columns, lines):
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read_until(self, wanted, seconds=120):
+        """At least what is there now."""
+        text = b""
+        deadline = time.monotonic() + seconds
+        while wanted not in text or not text:
+            ready, _, _ = select.select([self.terminal], [], [], deadline - time.monotonic())
+            self.assertTrue(ready, text[-500:])
+            text += os.read(self.terminal, 65536)
+        return text
+
+    def assert_left_as_it_was(self):
+        self.read_until(self.LEAVE)
+        self.assertEqual(self.top.wait(120), 0)
+        self.assertEqual(termios.tcgetattr(self.inner), self.before)
+
+    def frame(self):
+        """The next whole one, line by line."""
+        text = b""
+        while not (whole := re.search(rb"\x1b\[H(.*?)\x1b\[J", text, re.DOTALL)):
+            text += self.read_until(b"")
+        return re.sub(r"\x1b\[[0-9?]*[a-zA-Z]|\r", "", whole[1].decode()).split("\n")
+
+    def press(self, keys, wanted):
+        """Presses keys, and reads until that is shown."""
+        os.write(self.terminal, keys)
+        return self.read_until(wanted)
+
+    def marked(self, keys, wanted):
+        """Presses keys; the one row that is marked then, among those that are seen."""
+        self.press(keys, wanted)
+        rows = [line for line in self.frame() if line.startswith("> ")]
+        self.assertEqual(len(rows), 1)
+        return rows[0]

@@ -95,6 +95,38 @@ def test_unmarked(pool):
     result.stdout.no_fnmatch_line("*/_pytest/*")
 
 
+def test_what_each_call_site_may_leave(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+kept = []
+
+def workspace(pool, size):
+    kept.append(pool.alloc(size))
+
+@pytest.mark.gpupool_no_leaks("1 MiB")
+def test_within(pool):
+    workspace(pool, "1MiB")
+    kept.append(pool.alloc("1MiB"))
+
+@pytest.mark.gpupool_no_leaks("1 MiB")
+def test_beyond(pool):
+    for _ in range(2):
+        workspace(pool, "1MiB")
+    kept.append(pool.alloc("1MiB"))
+""",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "gpupool: pool * on sim:0: 2 MiB that the test allocated are live at its end, by",
+            "  2 MiB in 2 blocks",
+            "    workspace (*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("  1 MiB in 1 block")
+
+
 def test_failures_of_the_test_itself_come_first(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
@@ -123,10 +155,13 @@ def test_much(pool): pass
 
 @pytest.mark.gpupool_limit
 def test_bare(pool): pass
+
+@pytest.mark.gpupool_no_leaks("1 MiB", "2 MiB")
+def test_two(pool): pass
 """,
     )
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*much*", "*gpupool_limit takes one size*"])
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["*much*", "*gpupool_limit takes one size*", "*gpupool_no_leaks takes one size*"])
 
 
 def test_a_recording_in_progress_is_said(pytester: pytest.Pytester) -> None:

@@ -32,6 +32,7 @@ struct TopOptions {
   std::string listen;   // for Prometheus; "": write once
   double interval = 1;  // seconds
   uint64_t pid = 0;     // 0: all
+  uint64_t inside = 0;  // the process whose holders are shown; 0: none
   TopChoice choice;
 };
 
@@ -73,6 +74,16 @@ Look chosen_of(const Look& now, const TopChoice& choice) {
   return chosen;
 }
 
+/// Who holds what in one process.
+void print_process(const Look& now, TopProcess& process, const TopOptions& options) {
+  if (options.json) {
+    const AskedHolders asked = ask_holders(options.inside, 0);
+    return print_look_as_json(now, &asked);
+  }
+  process.see(now);
+  for (const std::string& line : process.draw_all()) fmt::print("{}\n", line);
+}
+
 void print_moment(const Look& now, const Look* before, const TopOptions& options) {
   const Look chosen = chosen_of(now, options.choice);
   if (options.json) return print_look_as_json(chosen);
@@ -85,10 +96,17 @@ void print_moment(const Look& now, const Look* before, const TopOptions& options
 /// Without a screen: prints one moment after another, with an empty line between two tables.
 int print_moments(const TopOptions& options, TopWatcher& watcher) {
   std::optional<Look> before;
+  TopProcess process;
+  if (options.inside != 0) process.open(options.inside, 0);
   for (;;) {
     Look now = watcher.look();
     if (before && !options.json) fmt::print("\n");
-    print_moment(now, before ? &*before : nullptr, options);
+    if (process.is_open()) {
+      if (now.processes.empty()) return 0;  // it has ended
+      print_process(now, process, options);
+    } else {
+      print_moment(now, before ? &*before : nullptr, options);
+    }
     if (options.once) return 0;
     if (!flush_output()) return 1;
     before = std::move(now);
@@ -110,7 +128,7 @@ std::vector<std::string> draw(const Look& now, const Look* before, const TopChoi
   style.status = keys.status();
   style.room = room_for_rows(chosen, style, size.lines);
   style.first = hand.first_shown(style.room);
-  if (hand.has_mark()) style.is_marked = [&](const TopRow& row) { return hand.is_marked(row); };
+  if (hand.marked()) style.is_marked = [&](const TopRow& row) { return hand.is_marked(row); };
   return draw_look(chosen, before, rows, style);
 }
 
@@ -118,7 +136,9 @@ std::vector<std::string> draw(const Look& now, const Look* before, const TopChoi
 bool show_moments(const TopOptions& options, TopWatcher& watcher, TopHand& hand) {
   std::optional<Look> before;
   TopChoice choice = options.choice;
-  TopKeys keys(choice, hand);
+  TopProcess process;
+  if (options.inside != 0) process.open(options.inside, 0);
+  TopKeys keys(choice, hand, process);
   Screen screen;
   double next = seconds_of(CLOCK_MONOTONIC);
   for (;;) {
@@ -126,8 +146,10 @@ bool show_moments(const TopOptions& options, TopWatcher& watcher, TopHand& hand)
     next += options.interval;
     for (double left = 0;;) {
       // Drawn anew if a key or a new size of the terminal ends the wait early.
-      if (!screen.draw(keys.wants_help() ? draw_help()
-                                         : draw(now, before ? &*before : nullptr, choice, keys, hand)))
+      if (process.is_open()) process.see(now);
+      if (!screen.draw(keys.wants_help()   ? draw_help()
+                       : process.is_open() ? process.draw(terminal_size())
+                                           : draw(now, before ? &*before : nullptr, choice, keys, hand)))
         return false;
       left = next - seconds_of(CLOCK_MONOTONIC);
       if (!screen.wait(std::max(left, 0.01)) || !keys.press(screen.take_keys())) return true;
@@ -148,7 +170,9 @@ int write_metrics(const TopOptions& options, TopWatcher& watcher) {
 }
 
 int run_top(const TopOptions& options) {
-  TopWatcher watcher(options.pid);
+  TopWatcher watcher(options.inside != 0 ? options.inside : options.pid);
+  if (options.inside != 0 && watcher.look().processes.empty())
+    throw InputError(fmt::format("process {} shows this user no pool of gpupool", options.inside));
   if (options.prometheus) return write_metrics(options, watcher);
   if (options.once || options.json || !is_screen()) return print_moments(options, watcher);
   TopHand hand;
@@ -161,7 +185,9 @@ constexpr const char* kTopAbout =
     "Watch all processes of this machine that use gpupool\n\n"
     "Shows all processes of this machine that use gpupool, again and again:\n"
     "what each of their pools holds, and what it costs. Of other users'\n"
-    "processes, those that the system lets you look into.\n";
+    "processes, those that the system lets you look into.\n"
+    "With a process's number: how much it has held lately, and which functions\n"
+    "hold it now, for which it needs GPUPOOL_CONTROL=1 in its environment.\n";
 
 constexpr const char* kTopExamples =
     "Columns, of each pool; if the terminal is narrow, some are left out:\n"
@@ -179,13 +205,15 @@ constexpr const char* kTopExamples =
     "\n"
     "Keys: q leaves, so does ctrl-C; / and a text shows only what has it, Escape all again; < and > change\n"
     "the order; j and k, arrows, PageUp, PageDown, Home and End mark a pool; h has them all. Of one whose\n"
-    "process has GPUPOOL_CONTROL=1 in its environment: e gives back what it has cached, s writes a\n"
-    "snapshot of it, and r records its process to a file here, until r again. GPUPOOL_STATS=0 in the\n"
-    "environment of a process hides it.\n"
+    "process has GPUPOOL_CONTROL=1 in its environment: Enter shows who holds what in it, e gives back\n"
+    "what it has cached, s writes a snapshot of it, and r records its process to a file here, until r "
+    "again.\n"
+    "GPUPOOL_STATS=0 in the environment of a process hides it.\n"
     "\n"
     "Examples:\n"
     "  gpupool top\n"
     "  gpupool top --once\n"
+    "  gpupool top 4711\n"
     "  gpupool top --user alice --device cuda:0 --sort live\n"
     "  gpupool top --prometheus > gpupool.prom\n"
     "  gpupool top --once --json | jq '.pools[]?.live_bytes'\n"
@@ -200,6 +228,10 @@ Command add_top(CLI::App& app) {
   command->add_option("-i,--interval", options->interval, "How often to look")
       ->check(between(0.1, 86400.0))
       ->option_text("S [1]");
+  CLI::Option* const inside =
+      command->add_option("PID", options->inside, "Who holds what in this process; else all processes")
+          ->check(is_positive())
+          ->option_text(" ");
   command->add_option("--pid", options->pid, "Only this process")->check(is_positive())->option_text("N");
   command->add_option("--name", options->choice.name, "Only pools with this in their name")
       ->option_text("TEXT");
@@ -219,6 +251,8 @@ Command add_top(CLI::App& app) {
   CLI::Option* const prometheus =
       command->add_flag("--prometheus", options->prometheus, "Print metrics for Prometheus, once")
           ->excludes(json);
+  for (const char* const other : {"--pid", "--name", "--tag", "--user", "--device", "--sort", "--prometheus"})
+    inside->excludes(command->get_option(other));
   command->add_option("--listen", options->listen, "Serve them at /metrics instead: 127.0.0.1:9838")
       ->needs(prometheus)
       ->option_text("ADDRESS:PORT");

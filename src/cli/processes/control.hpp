@@ -20,6 +20,7 @@ enum class ControlCommand : uint32_t {
   record_stop = 4,
   sleep = 5,
   wake = 6,
+  holders = 7,
 };
 
 struct ControlRequest {
@@ -44,7 +45,7 @@ struct ControlReply {
   uint64_t retained = 0;
   uint64_t created = 0;
   double seconds = 0;
-  OpenFile file;  // of a snapshot
+  OpenFile file;  // of a snapshot, or of holders
 };
 
 /// A connection to a process. All functions throw InputError if the process cannot be controlled, and

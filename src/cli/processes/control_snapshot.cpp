@@ -31,6 +31,20 @@ struct SnapshotHeader {
 };
 static_assert(sizeof(SnapshotHeader) == 104);
 
+struct HolderHeader {
+  uint64_t pool;
+  uint64_t live_bytes;
+  uint64_t samples;
+  uint64_t oldest_ns;
+  uint64_t newest_ns;
+  uint32_t tag_bytes;
+  uint32_t stack_bytes;
+};
+static_assert(sizeof(HolderHeader) == 48);
+
+/// A stack has hundreds of frames at most, if the process is what it says it is.
+constexpr size_t kMostFrames = 1000;
+
 /// All of a file, which must stay as long as it says it is.
 std::string read_snapshot(int file) {
   struct stat about {};
@@ -71,6 +85,15 @@ const char* state_name(int32_t state) {
     case GPUPOOL_BLOCK_ASLEEP: return "asleep";
     default: return "unknown";
   }
+}
+
+std::vector<std::string> frames_in(const std::string& stack) {
+  std::vector<std::string> frames;
+  std::istringstream lines(stack);
+  for (std::string line; frames.size() < kMostFrames && std::getline(lines, line);)
+    frames.push_back(harmless(line));
+  if (frames.empty()) frames.emplace_back("(no stack)");
+  return frames;
 }
 
 std::string json_of_pool(const SnapshotHeader& header, std::string_view segments, std::string_view blocks,
@@ -121,6 +144,22 @@ std::string text_of_snapshot(int file, uint64_t pid, bool as_report) {
     }
   }
   return text;
+}
+
+std::vector<ShownHolder> read_holders(int file) {
+  constexpr uint64_t kAlignment = 8;
+  const std::string bytes = read_snapshot(file);
+  std::vector<ShownHolder> holders;
+  for (std::string_view rest = bytes; !rest.empty();) {
+    HolderHeader header{};
+    std::memcpy(&header, cut_front(rest, 1, sizeof header).data(), sizeof header);
+    const uint64_t length = uint64_t{header.tag_bytes} + header.stack_bytes;
+    const std::string_view texts = cut_front(rest, (length + kAlignment - 1) / kAlignment, kAlignment);
+    holders.push_back({header.pool, header.live_bytes, header.samples, header.oldest_ns, header.newest_ns,
+                       harmless(texts.substr(0, header.tag_bytes)),
+                       frames_in(std::string(texts.substr(header.tag_bytes, header.stack_bytes)))});
+  }
+  return holders;
 }
 
 }  // namespace gpupool::cli

@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ctime>
 #include <exception>
 #include <filesystem>
-#include <string_view>
+#include <utility>
 
 #include "cli/base/out_file.hpp"
 #include "cli/base/output.hpp"
@@ -18,8 +17,6 @@
 
 namespace gpupool::cli {
 namespace {
-
-constexpr std::string_view kMoves = "jkgG\x02\x06";
 
 constexpr double kLongestAnswer = 2;  // seconds, while nothing is drawn
 
@@ -44,55 +41,29 @@ std::string file_name(uint64_t pid, const char* kind) {
 }  // namespace
 
 void TopHand::see(const std::vector<TopRow>& rows) {
-  places_.clear();
-  for (const TopRow& row : rows) places_.push_back(place_of(row));
-  const bool is_there = std::find(places_.begin(), places_.end(), marked_) != places_.end();
-  if (marked_ && !is_there) {
-    marked_.reset();
+  std::vector<TopPlace> places;
+  places.reserve(rows.size());
+  for (const TopRow& row : rows) places.push_back(place_of(row));
+  if (!mark_.see(std::move(places))) {
     asks_ = false;
     said_.clear();
   }
   for (const TopRow& row : rows)
-    if (marked_ == place_of(row)) marked_name_ = name_of(row);
+    if (is_marked(row)) marked_name_ = name_of(row);
   was_asked_ = asks_;
 }
 
-size_t TopHand::first_shown(size_t room) {
-  room_ = std::max<size_t>(room, 1);
-  const auto at = static_cast<size_t>(std::find(places_.begin(), places_.end(), marked_) - places_.begin());
-  if (at != places_.size()) first_ = std::clamp(first_, at + 1 - std::min(at + 1, room_), at);
-  return first_ = std::min(first_, places_.size() - std::min(places_.size(), room_));
-}
-
 void TopHand::press(char key) {
-  if (kMoves.find(key) != std::string_view::npos) {
+  if (mark_.move(key)) {
     asks_ = was_asked_ = false;
     said_.clear();
-    move(key);
-  } else if (marked_) {
+  } else if (marked()) {
     try {
       said_ = act(key);
     } catch (const std::exception& error) {
       said_ = error.what();
     }
   }
-}
-
-/// Without a mark, j and k begin at the first and the last row, and pages count from the first.
-void TopHand::move(char key) {
-  if (places_.empty()) return;
-  const size_t last = places_.size() - 1;
-  auto at = static_cast<size_t>(std::find(places_.begin(), places_.end(), marked_) - places_.begin());
-  const bool is_new = at > last;
-  if (is_new) at = 0;
-  switch (key) {
-    case 'j': at += is_new ? 0 : 1; break;
-    case 'k': at = is_new ? last : at - std::min<size_t>(at, 1); break;
-    case kPageDown: at += room_; break;
-    case kPageUp: at -= std::min(at, room_); break;
-    default: at = key == 'g' ? 0 : last;
-  }
-  marked_ = places_[std::min(at, last)];
 }
 
 std::string TopHand::act(char key) {
@@ -108,26 +79,26 @@ std::string TopHand::act(char key) {
 std::string TopHand::trim() const {
   ControlRequest request;
   request.command = ControlCommand::trim;
-  request.pool = marked_->pool;
-  const ControlReply reply = Control(marked_->pid, kLongestAnswer).ask(request);
+  request.pool = marked()->pool;
+  const ControlReply reply = Control(marked()->pid, kLongestAnswer).ask(request);
   return reply.message.empty() ? fmt::format("{} given back", format_bytes(reply.released)) : reply.message;
 }
 
 std::string TopHand::write_snapshot() const {
   ControlRequest request;
   request.command = ControlCommand::snapshot;
-  request.pool = marked_->pool;
-  const ControlReply reply = Control(marked_->pid, kLongestAnswer).ask(request);
+  request.pool = marked()->pool;
+  const ControlReply reply = Control(marked()->pid, kLongestAnswer).ask(request);
   if (!reply.message.empty()) return reply.message;
-  const std::string name = file_name(marked_->pid, "jsonl");
+  const std::string name = file_name(marked()->pid, "jsonl");
   OutFile file(name);
-  file.write(text_of_snapshot(reply.file.get(), marked_->pid, false));
+  file.write(text_of_snapshot(reply.file.get(), marked()->pid, false));
   file.close();
   return fmt::format("its blocks are in {}", name);
 }
 
 std::string TopHand::record() {
-  const uint64_t pid = marked_->pid;
+  const uint64_t pid = marked()->pid;
   if (recordings_.count(pid) != 0) return end_recording(pid);
   const std::string name = file_name(pid, "gpt");
   recordings_[pid] = std::make_unique<ProcessRecording>(pid, kLongestAnswer, "all", "", name);
@@ -142,10 +113,11 @@ std::string TopHand::end_recording(uint64_t pid) {
 }
 
 std::string TopHand::status() const {
-  if (!marked_) return "";
+  if (!marked()) return "";
   if (asks_) return fmt::format("give back what {} has cached? y", marked_name_);
-  if (!said_.empty()) return fmt::format("{}: {}", marked_->pid, harmless(said_));
-  return fmt::format("{}: e trims, s writes a snapshot, r records", marked_->pid);
+  if (!said_.empty()) return fmt::format("{}: {}", marked()->pid, harmless(said_));
+  return fmt::format("{}: e trims, s writes a snapshot, r records, Enter shows who holds what",
+                     marked()->pid);
 }
 
 std::vector<std::string> TopHand::finish() {

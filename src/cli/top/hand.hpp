@@ -11,12 +11,17 @@
 
 #include "cli/processes/process_recording.hpp"
 #include "cli/top/choice.hpp"
+#include "cli/top/mark.hpp"
 
 namespace gpupool::cli {
 
-/// Keys for a page, as `less` has them.
-inline constexpr char kPageUp = '\x02';    // ctrl-B
-inline constexpr char kPageDown = '\x06';  // ctrl-F
+/// Where a row's pool is.
+struct TopPlace {
+  uint64_t pid = 0;
+  size_t page = 0;
+  uint64_t pool = 0;
+  bool operator==(const TopPlace&) const = default;
+};
 
 /// Only processes that take commands obey (GPUPOOL_CONTROL=1); for others it says why not. Waits at most two
 /// seconds for an answer.
@@ -24,16 +29,15 @@ class TopHand {
  public:
   /// Takes the rows as they are shown from now on. The mark stays on its pool, and goes when the pool does.
   void see(const std::vector<TopRow>& rows);
-  bool has_mark() const noexcept { return marked_.has_value(); }
-  bool is_marked(const TopRow& row) const noexcept { return marked_ == place_of(row); }
+  const std::optional<TopPlace>& marked() const noexcept { return mark_.marked(); }
+  bool is_marked(const TopRow& row) const noexcept { return marked() == place_of(row); }
 
-  /// Which row is to be shown first where so many fit: the marked one is in view.
-  size_t first_shown(size_t room);
+  /// As Mark::first_shown.
+  size_t first_shown(size_t room) { return mark_.first_shown(room); }
 
-  /// k and j move the mark up and down, ctrl-B and ctrl-F by as many rows as are shown, g and G to the first
-  /// row and the last; e trims the marked pool, once y has confirmed it; s writes a snapshot of it to a file,
-  /// r records its process to a file until the next r. Other keys do nothing. A y counts only once rows have
-  /// been seen since the e, so that no pasted text does both.
+  /// Some keys move the mark, as Mark::move says; e trims the marked pool, once y has confirmed it; s writes
+  /// a snapshot of it to a file, r records its process to a file until the next r. Other keys do nothing. A y
+  /// counts only once rows have been seen since the e, so that no pasted text does both.
   void press(char key);
   /// What it asks, or has done, or could do; "" without a mark.
   std::string status() const;
@@ -41,29 +45,21 @@ class TopHand {
   std::vector<std::string> finish();
 
  private:
-  struct Place {
-    uint64_t pid = 0;
-    size_t page = 0;
-    uint64_t pool = 0;
-    bool operator==(const Place&) const = default;
-  };
-  static Place place_of(const TopRow& row) noexcept { return {row.process->pid, row.page, row.pool->number}; }
+  static TopPlace place_of(const TopRow& row) noexcept {
+    return {row.process->pid, row.page, row.pool->number};
+  }
 
-  void move(char key);
   std::string act(char key);
   std::string trim() const;
   std::string write_snapshot() const;
   std::string record();
   std::string end_recording(uint64_t pid);
 
-  std::vector<Place> places_;  // of the rows, from the first to the last
-  std::optional<Place> marked_;
+  Mark<TopPlace> mark_;
   std::string marked_name_;  // "pool 3 (weights) of 4711 (train.py)"
-  size_t first_ = 0;         // of the rows, that is shown
-  size_t room_ = 1;
-  bool asks_ = false;       // whether to trim
-  bool was_asked_ = false;  // and the user could see it
-  std::string said_;        // of the last key
+  bool asks_ = false;        // whether to trim
+  bool was_asked_ = false;   // and the user could see it
+  std::string said_;         // of the last key
   /// By process.
   std::map<uint64_t, std::unique_ptr<ProcessRecording>> recordings_;
 };

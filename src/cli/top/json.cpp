@@ -94,9 +94,25 @@ Json process_to_json(const ShownProcess& process, const Look& now) {
   return object;
 }
 
+void add_holders(Json& object, const AskedHolders& asked) {
+  if (!asked.why_not.empty()) object["holders_error"] = harmless(asked.why_not);
+  Json list = Json::array();
+  for (const ShownHolder& each : asked.holders) {
+    list.push_back({{"pool", each.pool},
+                    {"live_bytes", each.live_bytes},
+                    {"samples", each.samples},
+                    {"oldest_seconds", round_to(static_cast<double>(each.oldest_ns) / 1e9, 3)},
+                    {"newest_seconds", round_to(static_cast<double>(each.newest_ns) / 1e9, 3)},
+                    {"tag", each.tag},
+                    {"stack", each.frames}});
+  }
+  object["holders_seconds"] = asked.seconds;
+  object["holders"] = std::move(list);
+}
+
 }  // namespace
 
-void print_look_as_json(const Look& now) {
+void print_look_as_json(const Look& now, const AskedHolders* asked) {
   for (const Gpu& gpu : now.gpus) {
     Json strangers = Json::array();
     for (const Stranger& each : now.strangers)
@@ -113,7 +129,11 @@ void print_look_as_json(const Look& now) {
                 {"pools_bytes", pooled_on(now, gpu)},
                 {"without_pools", std::move(strangers)}});
   }
-  for (const ShownProcess& process : now.processes) print_json(process_to_json(process, now));
+  for (const ShownProcess& process : now.processes) {
+    Json object = process_to_json(process, now);
+    if (asked != nullptr) add_holders(object, *asked);
+    print_json(object);
+  }
 }
 
 }  // namespace gpupool::cli

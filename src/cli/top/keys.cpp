@@ -63,7 +63,7 @@ bool TopKeys::continue_sequence(char key) {
     sequence_ = Sequence::kLong;
     if (parameters_.size() < kMostTyped) parameters_ += key;
   } else if (const char meant = hand_key(parameters_, key); meant != 0 && !is_typing_) {
-    if (!std::exchange(wants_help_, false)) hand_.press(meant);
+    (void)press_one(meant);
   }
   return true;
 }
@@ -77,7 +77,20 @@ bool TopKeys::press_one(char key) {
   } else if (key == 'h' || key == '?') {
     hand_.press(key);  // which takes back a question
     wants_help_ = true;
-  } else if (key == '/') {
+  } else if (process_.is_open()) {
+    if (key == kEscape) {
+      process_.close();
+    } else {
+      process_.press(key);
+    }
+  } else {
+    press_in_table(key);
+  }
+  return true;
+}
+
+void TopKeys::press_in_table(char key) {
+  if (key == '/') {
     is_typing_ = true;
     choice_.text.clear();
   } else if (key == kEscape) {
@@ -86,8 +99,9 @@ bool TopKeys::press_one(char key) {
     choice_.sort = next_order(choice_.sort, key == '>');
   } else {
     hand_.press(key);
+    const bool is_enter = key == '\n' || key == '\r';
+    if (const auto& place = hand_.marked(); is_enter && place) process_.open(place->pid, place->pool);
   }
-  return true;
 }
 
 void TopKeys::type(char key) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/top/look.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -50,6 +52,18 @@ uint64_t pooled_on(const Look& now, const Gpu& gpu) {
   uint64_t bytes = 0;
   for (const ShownProcess& process : now.processes) bytes += reserved_by(process, &gpu.id);
   return bytes;
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 0.001) return fmt::format("{:.0f}us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.1f}s", seconds);
+  if (seconds < 6000) return fmt::format("{:.0f}min", seconds / 60);
+  return fmt::format("{:.0f}h", seconds / 3600);
+}
+
+std::string age_text(double seconds) {
+  return seconds < 100 ? fmt::format("{:.1f}s", seconds) : duration_text(seconds);
 }
 
 }  // namespace gpupool::cli

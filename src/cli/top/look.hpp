@@ -37,6 +37,11 @@ std::vector<Stranger> find_strangers(const Look& now, uint64_t only);
 /// future.
 std::optional<double> age_of(const ShownPool& pool, const Look& now);
 
+/// "250ms", "3.2s", "12min".
+std::string duration_text(double seconds);
+/// The same of an age, of one width while it changes most.
+std::string age_text(double seconds);
+
 /// What a process's pools hold on a GPU; null: on all.
 uint64_t reserved_by(const ShownProcess& process, const std::string* gpu);
 

@@ -58,19 +58,6 @@ std::string percent_of(uint64_t part, uint64_t whole) {
   return fmt::format("{:.0f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string duration_text(double seconds) {
-  if (seconds < 0.001) return fmt::format("{:.0f}us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1e3);
-  if (seconds < 100) return fmt::format("{:.1f}s", seconds);
-  if (seconds < 6000) return fmt::format("{:.0f}min", seconds / 60);
-  return fmt::format("{:.0f}h", seconds / 3600);
-}
-
-/// An age, of one width while it changes most.
-std::string age_text(double seconds) {
-  return seconds < 100 ? fmt::format("{:.1f}s", seconds) : duration_text(seconds);
-}
-
 std::string pool_label(const ShownPool& pool) {
   if (pool.name.empty()) return fmt::format("{}{}", pool.is_child ? "child " : "", pool.number);
   return short_text(pool.name, kMostName);
@@ -313,18 +300,26 @@ std::vector<std::string> draw_help() {
   return {
       "gpupool top: keys",
       "",
+      "  h ?                  this help; any key goes back",
       "  j k, arrows          mark the next pool, or the one before",
       "  PageDown PageUp      as many pools further, or back; also ctrl-F, ctrl-B",
       "  g G, Home End        mark the first pool, or the last",
       "  / TEXT Enter         only pools that have it in a name or tag; Escape: all",
       "  < >                  another order",
+      "  Enter                who holds what in the marked pool; Escape: back",
       "  e, then y            give back what the marked pool has cached",
       "  s                    write a snapshot of it to a file here",
       "  r                    record its process to a file here, until r again",
-      "  h ?                  this help; any key goes back",
       "  q, ctrl-C            leave",
       "",
-      "e, s and r need GPUPOOL_CONTROL=1 in the environment of the pool's process.",
+      "Of one pool, or process:",
+      "  v                    the tree of calls, or the table of functions",
+      "  Enter                fold the marked line of the tree, or unfold it",
+      "  n                    native frames of an interpreter too, or not",
+      "  < >                  by total, own, or oldest",
+      "  space                pause, or go on",
+      "",
+      "e, s, r and who holds what need GPUPOOL_CONTROL=1 in the environment of the pool's process.",
   };
 }
 

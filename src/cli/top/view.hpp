@@ -10,6 +10,7 @@
 
 #include "cli/top/choice.hpp"
 #include "cli/top/look.hpp"
+#include "cli/top/process.hpp"
 
 namespace gpupool::cli {
 
@@ -34,7 +35,7 @@ std::vector<std::string> draw_help();
 std::vector<std::string> draw_look(const Look& now, const Look* before, const std::vector<TopRow>& rows,
                                    const TopStyle& style);
 
-/// A line for each GPU and each process.
-void print_look_as_json(const Look& now);
+/// A line for each GPU and each process. `asked`: what the only process has answered; null: it was not asked.
+void print_look_as_json(const Look& now, const AskedHolders* asked = nullptr);
 
 }  // namespace gpupool::cli

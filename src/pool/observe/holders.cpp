@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -27,52 +26,44 @@ std::string short_age(uint64_t nanoseconds) {
   return text;
 }
 
-template <size_t Size>
-void copy_to(char (&to)[Size], const std::string& from) noexcept {
-  const size_t length = std::min(from.size(), Size - 1);
-  std::memcpy(to, from.data(), length);
-  to[length] = '\0';
-}
-
 }  // namespace
 
-std::vector<gpupool_holder_t> find_holders(const Sampler& sampler) {
+std::vector<Holder> find_holders(const Sampler& sampler) {
   // By what stacks are called: in a program that the library is part of, several lead through it from one
   // call site.
   std::map<StackId, std::string> texts;
-  std::map<std::pair<std::string, TagId>, gpupool_holder_t> found;
+  std::map<std::pair<std::string, TagId>, Holder> found;
   const uint64_t now = clock_ns();
   for (const Sample& sample : sampler.all()) {
     const auto [text, is_new] = texts.try_emplace(sample.stack);
     if (is_new) text->second = describe_stack(sample.stack);
-    gpupool_holder_t& holder = found[{text->second, sample.tag}];
+    Holder& holder = found[{text->second, sample.tag}];
     const uint64_t age = now - std::min(now, sample.born_ns);
     holder.live_bytes += sample.weight;
-    holder.oldest_nanoseconds = std::max(holder.oldest_nanoseconds, age);
-    holder.newest_nanoseconds = holder.samples == 0 ? age : std::min(holder.newest_nanoseconds, age);
+    holder.oldest_ns = std::max(holder.oldest_ns, age);
+    holder.newest_ns = holder.samples == 0 ? age : std::min(holder.newest_ns, age);
     ++holder.samples;
   }
-  std::vector<gpupool_holder_t> holders;
+  std::vector<Holder> holders;
   holders.reserve(found.size());
   for (auto& [key, holder] : found) {
-    copy_to(holder.tag, tag_name(key.second));
-    copy_to(holder.stack, key.first);
-    holders.push_back(holder);
+    holder.tag = tag_name(key.second);
+    holder.stack = key.first;
+    holders.push_back(std::move(holder));
   }
   std::sort(holders.begin(), holders.end(),
-            [](const gpupool_holder_t& a, const gpupool_holder_t& b) { return a.live_bytes > b.live_bytes; });
+            [](const Holder& a, const Holder& b) { return a.live_bytes > b.live_bytes; });
   return holders;
 }
 
 std::string largest_holders(const Sampler& sampler, size_t count) {
   std::string text;
-  for (const gpupool_holder_t& holder : find_holders(sampler)) {
+  for (const Holder& holder : find_holders(sampler)) {
     if (count-- == 0) break;
-    const std::string stack = holder.stack;
     std::string line = "  " + size_text(holder.live_bytes);
-    if (holder.tag[0] != '\0') line += " of \"" + std::string(holder.tag) + "\"";
-    if (!stack.empty()) line += " from " + stack.substr(0, stack.find('\n'));
-    line += ", the oldest for " + short_age(holder.oldest_nanoseconds);
+    if (!holder.tag.empty()) line += " of \"" + holder.tag + "\"";
+    if (!holder.stack.empty()) line += " from " + holder.stack.substr(0, holder.stack.find('\n'));
+    line += ", the oldest for " + short_age(holder.oldest_ns);
     if (text.empty()) add_line(text, "Most is held by:");
     add_line(text, std::move(line));
   }

@@ -4,18 +4,28 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/status.hpp"
-#include "gpupool/gpupool.h"
 
 namespace gpupool::internal {
 
 class Sampler;
 
+/// As gpupool_holder_t, but with whole texts.
+struct Holder {
+  uint64_t live_bytes = 0;
+  uint64_t samples = 0;
+  uint64_t oldest_ns = 0;
+  uint64_t newest_ns = 0;
+  std::string tag;
+  std::string stack;
+};
+
 /// Live bytes by call site and tag, the largest first.
-std::vector<gpupool_holder_t> find_holders(const Sampler& sampler);
+std::vector<Holder> find_holders(const Sampler& sampler);
 
 /// "Most is held by:", and a line for each: "  3.00 GiB of "kv cache" from load (serve.py:12), the oldest for
 /// 12.0 s". "": nobody is known.

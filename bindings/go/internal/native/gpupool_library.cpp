@@ -25,6 +25,7 @@
 #include "../../../../src/os/stack_posix.hpp"
 #include "../../../../src/os/symbols.hpp"
 #include "../../../../src/os/thread.hpp"
+#include "../../../../src/pool/observe/holders.hpp"
 #include "../../../../src/pool/process/recording.hpp"
 #include "../../../../src/pool/process/sleep_all.hpp"
 #include "../../../../src/share/broker.hpp"

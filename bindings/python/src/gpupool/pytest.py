@@ -3,6 +3,7 @@
 
     @pytest.mark.gpupool_limit("2 GiB")    no pool has more live at once during the test, fixtures' blocks included
     @pytest.mark.gpupool_no_leaks          what the test allocates is free when it ends
+    @pytest.mark.gpupool_no_leaks("1 MiB") but for what each call site may keep, such as a library's workspace
 
 Installing gpupool is enough: pytest finds this plug-in. The failure names the call sites that hold the memory. Each
 marked test is recorded, so it cannot run while the program records itself. Since 0.2.
@@ -27,14 +28,16 @@ _FRAMES = 8
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpupool_limit(size): the test fails if a pool has more than this live at once")
-    config.addinivalue_line("markers", "gpupool_no_leaks: the test fails if a block that it allocated outlives it")
+    config.addinivalue_line(
+        "markers", "gpupool_no_leaks(size=0): the test fails if more than this of a call site outlives it"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    limit = _limit_of(item)
-    finds_leaks = item.get_closest_marker("gpupool_no_leaks") is not None
-    if limit is None and not finds_leaks:
+    limit = _size_of(item, "gpupool_limit")
+    kept = _size_of(item, "gpupool_no_leaks", 0)
+    if limit is None and kept is None:
         return (yield)
     seen = Observed()
     try:
@@ -48,8 +51,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if limit is not None and pool["peak_live_bytes"] > limit:
             held = f"{in_words(pool['peak_live_bytes'])} were live at once, more than the limit of {in_words(limit)}"
             faults.append(_told(pool, held, pool["at_peak"]))
-        left = [holder for holder in pool["at_end"] if not holder["before"]]
-        if finds_leaks and left:
+        left = [holder for holder in pool["at_end"] if not holder["before"] and holder["bytes"] > (kept or 0)]
+        if kept is not None and left:
             held = f"{in_words(sum(holder['bytes'] for holder in left))} that the test allocated are live at its end"
             faults.append(_told(pool, held, left))
     if faults:
@@ -57,12 +60,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
-def _limit_of(item: pytest.Item) -> int | None:
-    marker = item.get_closest_marker("gpupool_limit")
+def _size_of(item: pytest.Item, name: str, default: int | None = None) -> int | None:
+    """What a mark says; None without it."""
+    marker = item.get_closest_marker(name)
     if marker is None:
         return None
+    if default is not None and not marker.args and not marker.kwargs:
+        return default
     if len(marker.args) != 1 or marker.kwargs:
-        raise pytest.UsageError('gpupool_limit takes one size, such as @pytest.mark.gpupool_limit("2 GiB")')
+        raise pytest.UsageError(f'{name} takes one size, such as @pytest.mark.{name}("2 GiB")')
     return parse_size(marker.args[0])
 
 

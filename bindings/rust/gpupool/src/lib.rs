@@ -70,6 +70,7 @@ mod slice;
 mod snapshot;
 mod stats;
 mod stream;
+pub mod testing;
 mod transfer;
 mod vec;
 mod words;
