@@ -235,17 +235,18 @@ void add_table(const Look& now, const Look* before, const std::vector<TopRow>& s
 /// Adds a line for each thing that is not as it should be.
 void add_notes(const Look& now, std::vector<std::string>& lines) {
   for (const ShownProcess& process : now.processes) {
-    const std::string who = fmt::format("{} ({})", process.pid, short_text(process.command, 40));
-    if (!process.why_closed.empty())
-      lines.push_back(fmt::format("{}: its page cannot be read: {}", who, process.why_closed));
+    const auto add = [&](const std::string& what) {
+      lines.push_back(fmt::format("{} ({}): {}", process.pid, short_text(process.command, 40), what));
+    };
+    if (!process.why_closed.empty()) add(fmt::format("its page cannot be read: {}", process.why_closed));
     uint64_t not_shown = 0;
     uint64_t busy = 0;
     for (const StatsPage& page : process.pages) {
       not_shown += page.not_shown;
       busy += page.busy;
     }
-    if (not_shown != 0) lines.push_back(fmt::format("{}: it does not show {} more pools", who, not_shown));
-    if (busy != 0) lines.push_back(fmt::format("{}: {} pools were being written", who, busy));
+    if (not_shown != 0) add(fmt::format("it does not show {} more pools", not_shown));
+    if (busy != 0) add(fmt::format("{} pools were being written", busy));
   }
 }
 
