@@ -109,7 +109,7 @@ std::vector<std::string> draw(const Look& now, const Look* before, const TopChoi
   style.width = size.columns;
   style.status = keys.status();
   style.room = room_for_rows(chosen, style, size.lines);
-  style.first = hand.first_shown(style.room);
+  style.first = hand.first_shown(style.room, lines_above_rows(chosen, style));
   if (hand.has_mark()) style.is_marked = [&](const TopRow& row) { return hand.is_marked(row); };
   return draw_look(chosen, before, rows, style);
 }
@@ -178,7 +178,8 @@ constexpr const char* kTopExamples =
     "                          back memory, and at other slow calls every 10 ms at most\n"
     "\n"
     "Keys: q leaves, so does ctrl-C; / and a text shows only what has it, Escape all again; < and > change\n"
-    "the order; j and k, arrows, PageUp, PageDown, Home and End mark a pool; h has them all. Of one whose\n"
+    "the order; j and k, arrows, PageUp, PageDown, Home, End and clicks mark a pool; h has them all. Of one "
+    "whose\n"
     "process has GPUPOOL_CONTROL=1 in its environment: e gives back what it has cached, s writes a\n"
     "snapshot of it, and r records its process to a file here, until r again. GPUPOOL_STATS=0 in the\n"
     "environment of a process hides it.\n"

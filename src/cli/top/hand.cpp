@@ -57,17 +57,28 @@ void TopHand::see(const std::vector<TopRow>& rows) {
   was_asked_ = asks_;
 }
 
-size_t TopHand::first_shown(size_t room) {
+/// As many as there are rows: none.
+size_t TopHand::marked_row() const {
+  return static_cast<size_t>(std::find(places_.begin(), places_.end(), marked_) - places_.begin());
+}
+
+/// A question was about what was marked before.
+void TopHand::mark(size_t row) {
+  asks_ = was_asked_ = false;
+  said_.clear();
+  marked_ = places_[row];
+}
+
+size_t TopHand::first_shown(size_t room, size_t above) {
   room_ = std::max<size_t>(room, 1);
-  const auto at = static_cast<size_t>(std::find(places_.begin(), places_.end(), marked_) - places_.begin());
+  above_ = above;
+  const size_t at = marked_row();
   if (at != places_.size()) first_ = std::clamp(first_, at + 1 - std::min(at + 1, room_), at);
   return first_ = std::min(first_, places_.size() - std::min(places_.size(), room_));
 }
 
 void TopHand::press(char key) {
   if (kMoves.find(key) != std::string_view::npos) {
-    asks_ = was_asked_ = false;
-    said_.clear();
     move(key);
   } else if (marked_) {
     try {
@@ -82,7 +93,7 @@ void TopHand::press(char key) {
 void TopHand::move(char key) {
   if (places_.empty()) return;
   const size_t last = places_.size() - 1;
-  auto at = static_cast<size_t>(std::find(places_.begin(), places_.end(), marked_) - places_.begin());
+  size_t at = marked_row();
   const bool is_new = at > last;
   if (is_new) at = 0;
   switch (key) {
@@ -92,7 +103,20 @@ void TopHand::move(char key) {
     case kPageUp: at -= std::min(at, room_); break;
     default: at = key == 'g' ? 0 : last;
   }
-  marked_ = places_[std::min(at, last)];
+  mark(std::min(at, last));
+}
+
+void TopHand::point(size_t line) {
+  const size_t row = first_ + line - above_ - 1;
+  if (line > above_ && line <= above_ + room_ && row < places_.size()) mark(row);
+}
+
+void TopHand::scroll(int rows) {
+  const size_t most = places_.size() - std::min(places_.size(), room_);
+  first_ = static_cast<size_t>(
+      std::clamp<int64_t>(static_cast<int64_t>(first_) + rows, 0, static_cast<int64_t>(most)));
+  const size_t at = marked_row();
+  if (at != places_.size()) mark(std::clamp(at, first_, first_ + room_ - 1));
 }
 
 std::string TopHand::act(char key) {

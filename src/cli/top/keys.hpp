@@ -12,7 +12,8 @@ namespace gpupool::cli {
 
 /// What has been typed so far: / begins a text, < and > turn the order, h or ? asks for help, q leaves,
 /// others go to the hand. Of the keys that a terminal sends as several bytes, the arrows up and down mean k
-/// and j, PageUp and PageDown ctrl-B and ctrl-F, Home and End g and G, and the others nothing.
+/// and j, PageUp and PageDown ctrl-B and ctrl-F, Home and End g and G, and the others nothing. A click marks
+/// the pool in that line, and the wheel scrolls.
 class TopKeys {
  public:
   TopKeys(TopChoice& choice, TopHand& hand) : choice_(choice), hand_(hand) {}
@@ -24,10 +25,11 @@ class TopKeys {
   bool wants_help() const noexcept { return wants_help_; }
 
  private:
-  /// What such a key has sent so far: ESC, ESC O, or ESC [ and its parameters.
-  enum class Sequence { kNone, kEscape, kShort, kLong };
+  /// What such a key has sent so far: ESC, ESC O, ESC [ and its parameters, or ESC [ M.
+  enum class Sequence { kNone, kEscape, kShort, kLong, kOldMouse };
 
   bool continue_sequence(char key);
+  void finish_sequence(char last);
   bool press_one(char key);
   void type(char key);
 
@@ -35,7 +37,7 @@ class TopKeys {
   TopHand& hand_;
   bool is_typing_ = false;
   bool wants_help_ = false;
-  std::string parameters_;  // of a long sequence
+  std::string parameters_;  // of a sequence
   Sequence sequence_ = Sequence::kNone;
 };
 

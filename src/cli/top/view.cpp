@@ -299,14 +299,17 @@ std::string summary_of(const Look& now, size_t width) {
 
 }  // namespace
 
+size_t lines_above_rows(const Look& now, const TopStyle& style) {
+  std::vector<std::string> strangers;
+  for (const Gpu& gpu : now.gpus) add_strangers(now, gpu, strangers);
+  return 2 + (style.status.empty() ? 0 : 1) + now.gpus.size() + strangers.size();  // the summary, titles
+}
+
 size_t room_for_rows(const Look& now, const TopStyle& style, size_t lines) {
   constexpr size_t kMostNotes = 3;
   std::vector<std::string> notes;
   add_notes(now, notes);
-  std::vector<std::string> strangers;
-  for (const Gpu& gpu : now.gpus) add_strangers(now, gpu, strangers);
-  const size_t others = std::min(notes.size(), kMostNotes) + 3 + (style.status.empty() ? 0 : 1) +
-                        now.gpus.size() + strangers.size();  // the summary, titles, the count
+  const size_t others = lines_above_rows(now, style) + 1 + std::min(notes.size(), kMostNotes);
   return lines > others ? lines - others : 1;
 }
 
@@ -324,6 +327,7 @@ std::vector<std::string> draw_help() {
       "  r                    record its process to a file here, until r again",
       "  h ?                  this help; any key goes back",
       "  q, ctrl-C            leave",
+      "  mouse                a click marks a pool, the wheel scrolls",
       "",
       "e, s and r need GPUPOOL_CONTROL=1 in the environment of the pool's process.",
   };
