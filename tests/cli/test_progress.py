@@ -46,7 +46,8 @@ class Progress(CommandTest):
 
         reader = threading.Thread(target=read)
         reader.start()
-        with subprocess.Popen([COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=inner, text=True) as command:
+        words = [COMMAND, *map(str, arguments)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=inner, text=True) as command:
             os.close(inner)
             output, _ = command.communicate(timeout=300)
         reader.join()

@@ -85,10 +85,14 @@ std::string group_label(const ShownPool& pool) {
 
 std::string tags_label(const ShownPool& pool) {
   constexpr size_t kMost = 3;
+  // Marks lie so far apart along the live bytes (gpupool_holders), and what covers n of them is known to
+  // within a share of 1 / sqrt(n).
+  const auto apart = static_cast<double>(std::clamp(pool.live / 1024, uint64_t{1} << 20, uint64_t{64} << 20));
   std::string text;
   for (size_t at = 0; at < std::min(kMost, pool.tags.size()); ++at) {
-    text += fmt::format("{}{} {}", at == 0 ? "" : ", ", short_text(pool.tags[at].name, kMostName),
-                        format_bytes(pool.tags[at].bytes));
+    text += fmt::format(
+        "{}{} {}", at == 0 ? "" : ", ", short_text(pool.tags[at].name, kMostName),
+        format_estimate(pool.tags[at].bytes, std::sqrt(apart * static_cast<double>(pool.tags[at].bytes))));
   }
   return text.empty() ? kNothing : text;
 }
