@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "cli/base/library.hpp"
 
 namespace gpupool::cli {
@@ -66,6 +68,21 @@ TEST(Format, is_for_people) {
   EXPECT_EQ(format_count(999), "999");
   EXPECT_EQ(format_count(1000), "1,000");
   EXPECT_EQ(format_count(1234567), "1,234,567");
+}
+
+TEST(Format, estimates_have_as_many_digits_as_they_are_good_for) {
+  constexpr double kEach = 1 << 20;           // a MiB
+  constexpr uint64_t kBytes = 1'379'435'000;  // 1.2847 GiB
+  EXPECT_EQ(format_estimate(kBytes, 0), "1.28 GiB");
+  EXPECT_EQ(format_estimate(kBytes, 0.001 * kEach), "1.28 GiB");
+  EXPECT_EQ(format_estimate(kBytes, 30 * kEach), "1.28 GiB");
+  EXPECT_EQ(format_estimate(kBytes, 1315 * kEach / std::sqrt(20)), "1.3 GiB");
+  EXPECT_EQ(format_estimate(kBytes, 1100 * kEach), "1 GiB");
+  EXPECT_EQ(format_estimate(kBytes, 1e30), "1 GiB");
+  EXPECT_EQ(format_estimate(uint64_t{268} << 20, 30 * kEach), "270 MiB");
+  EXPECT_EQ(format_estimate(uint64_t{268} << 20, 268 * kEach), "300 MiB");
+  EXPECT_EQ(format_estimate(uint64_t{2} << 30, 64 * kEach), "2 GiB");
+  EXPECT_EQ(format_estimate(0, 5), "0 B");
 }
 
 }  // namespace

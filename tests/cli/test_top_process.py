@@ -212,6 +212,16 @@ class Drawn(Calls):
         os.write(self.terminal, b"q")
         self.assert_left_as_it_was()
 
+    def test_a_click_marks_a_line(self):
+        self.open_process()
+        self.press(b"v", b"CALLS")
+        lines = self.frame()
+        at = next(line for line, text in enumerate(lines, 1) if "attend" in text)
+        marked = self.marked(self.mouse(0, at), b"\r\n> ")
+        self.assertIn("attend", marked)
+        os.write(self.terminal, self.mouse(0, 1) + b"q")  # the title is no line of the tree
+        self.assert_left_as_it_was()
+
     def test_orders_turn_and_a_space_stops_the_figures(self):
         self.open_process()
         self.press(b">", b"; by own;")

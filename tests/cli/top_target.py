@@ -117,7 +117,8 @@ class TopTest(unittest.TestCase):
 class TerminalTest(TopTest):
     """gpupool top on a terminal of its own."""
 
-    ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
+    ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h"
+    LEAVE = b"\x1b[?1006l\x1b[?1000l\x1b[?25h\x1b[?1049l"
 
     def open_top(self, columns=100, lines=24, program=HOLDS_2_GIB, cwd=None, **environment):
         self.process = self.start_pool(program, POOL_NAME="weights", **environment)
@@ -174,6 +175,9 @@ class TerminalTest(TopTest):
         """Presses keys, and reads until that is shown."""
         os.write(self.terminal, keys)
         return self.read_until(wanted)
+
+    def mouse(self, button, line, end="M"):
+        return f"\x1b[<{button};5;{line}{end}".encode()
 
     def marked(self, keys, wanted):
         """Presses keys; the one row that is marked then, among those that are seen."""

@@ -79,8 +79,10 @@ std::string list_first(const std::vector<std::string>& names, size_t most, std::
   return text;
 }
 
-Progress::Progress()
-    : is_terminal_(is_terminal(stderr)), next_draw_(Clock::now() + std::chrono::seconds(1)) {}
+Progress::Progress() : is_terminal_(is_terminal(stderr)) {
+  static const Clock::time_point first_draw = Clock::now() + std::chrono::seconds(1);
+  next_draw_ = first_draw;
+}
 
 Progress::~Progress() {
   clear();

@@ -53,7 +53,8 @@ std::string list_first(const std::vector<std::string>& names, size_t most, std::
 /// That moment in local time, as strftime writes it; "" if there is no such time.
 std::string clock_text(std::time_t moment, const char* format);
 
-/// A progress bar on standard error. It shows only on a terminal, and only once the work has taken a second.
+/// A progress bar on standard error. It shows only on a terminal, and only once a second has passed since the
+/// first one was made.
 class Progress {
  public:
   Progress();

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <optional>
 
 #include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -55,15 +57,26 @@ uint64_t scale_bytes(uint64_t bytes, double multiple) {
 }
 
 std::string format_bytes(uint64_t bytes) {
+  return format_estimate(bytes, 0);
+}
+
+std::string format_estimate(uint64_t bytes, double error) {
   static constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
+  error = std::min(error, value);  // one digit always remains
   size_t unit = 0;
   while (value >= 1024 && unit + 1 < kUnits.size()) {
     value /= 1024;
+    error /= 1024;
     ++unit;
   }
-  if (value == std::floor(value)) return fmt::format("{:.0f} {}", value, kUnits[unit]);
-  return fmt::format("{:.{}f} {}", value, value < 100 ? 2 : 1, kUnits[unit]);
+  int digits = value < 100 ? 2 : 1;
+  if (error > 0) {
+    digits = std::min(digits, -static_cast<int>(std::floor(std::log10(error))));
+    value = round_to(value, digits);
+  }
+  if (value == std::floor(value)) digits = 0;
+  return fmt::format("{:.{}f} {}", value, std::max(digits, 0), kUnits[unit]);
 }
 
 std::string format_count(uint64_t count) {

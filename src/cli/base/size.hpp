@@ -29,6 +29,9 @@ uint64_t scale_bytes(uint64_t bytes, double multiple);
 /// "12.4 GiB".
 std::string format_bytes(uint64_t bytes);
 
+/// The same of an estimate, with no digit that says less than `error`, which bytes may be off by: "1.3 GiB".
+std::string format_estimate(uint64_t bytes, double error);
+
 /// "63,907".
 std::string format_count(uint64_t count);
 

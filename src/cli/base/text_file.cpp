@@ -9,10 +9,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <system_error>
 #include <vector>
 
 #include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -30,6 +34,9 @@ class Bytes {
       file_ = {std::fopen(path.c_str(), "rb"), std::fclose};
     }
     if (!file_) throw cannot_be_read(errno);
+    std::error_code unknown;  // of a pipe, for instance
+    const auto size = std::filesystem::file_size(path, unknown);
+    if (!unknown) progress_.emplace().begin("reading", size);
   }
 
   /// What comes next: at least two bytes, unless the file ends before. Empty at its end.
@@ -50,6 +57,7 @@ class Bytes {
   void consume(size_t count) {
     begin_ += static_cast<std::ptrdiff_t>(count);
     consumed_ += count;
+    if (progress_) progress_->set(consumed_);
   }
   uint64_t consumed() const { return consumed_; }
 
@@ -67,6 +75,7 @@ class Bytes {
   std::ptrdiff_t end_ = 0;
   bool is_at_end_ = false;
   uint64_t consumed_ = 0;
+  std::optional<Progress> progress_;
 };
 
 bool is_gzip(std::string_view bytes) {

@@ -127,7 +127,7 @@ std::vector<std::string> draw(const Look& now, const Look* before, const TopChoi
   style.width = size.columns;
   style.status = keys.status();
   style.room = room_for_rows(chosen, style, size.lines);
-  style.first = hand.first_shown(style.room);
+  style.first = hand.first_shown(style.room, lines_above_rows(chosen, style));
   if (hand.marked()) style.is_marked = [&](const TopRow& row) { return hand.is_marked(row); };
   return draw_look(chosen, before, rows, style);
 }
@@ -199,16 +199,16 @@ constexpr const char* kTopExamples =
     "  FRAG                    the share of free ranges that is not in the largest one\n"
     "  STEALS, MISSES, DRIVER  chunks moved, mallocs that no thread's cache could serve, time in\n"
     "                          the driver: each second, or with --once since the pool began\n"
-    "  GROUP, TAGS             the group it shares the device with; what most is held for\n"
+    "  GROUP, TAGS             the group it shares the device with; what most is held for,\n"
+    "                          as samples estimate it\n"
     "  AGE                     how old these figures are: a pool writes them when it takes or gives\n"
     "                          back memory, and at other slow calls every 10 ms at most\n"
     "\n"
     "Keys: q leaves, so does ctrl-C; / and a text shows only what has it, Escape all again; < and > change\n"
-    "the order; j and k, arrows, PageUp, PageDown, Home and End mark a pool; h has them all. Of one whose\n"
-    "process has GPUPOOL_CONTROL=1 in its environment: Enter shows who holds what in it, e gives back\n"
-    "what it has cached, s writes a snapshot of it, and r records its process to a file here, until r "
-    "again.\n"
-    "GPUPOOL_STATS=0 in the environment of a process hides it.\n"
+    "the order; j and k, arrows, PageUp, PageDown, Home, End and clicks mark a pool; h has them all. Of one\n"
+    "whose process has GPUPOOL_CONTROL=1 in its environment: Enter shows who holds what in it, e gives back\n"
+    "what it has cached, s writes a snapshot of it, and r records its process to a file here, until r\n"
+    "again. GPUPOOL_STATS=0 in the environment of a process hides it.\n"
     "\n"
     "Examples:\n"
     "  gpupool top\n"

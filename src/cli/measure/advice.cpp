@@ -51,7 +51,7 @@ using Site = std::pair<uint32_t, uint32_t>;  // stack and tag
 class Adviser {
  public:
   Adviser(const Recording& recording, uint64_t pool, Progress& progress)
-      : recording_(recording), pool_(pool), what_if_(recording, pool, progress) {
+      : recording_(recording), pool_(pool), progress_(progress), what_if_(recording, pool, progress) {
     if (const auto found = recording.pools.find(pool); found != recording.pools.end()) about_ = found->second;
   }
 
@@ -74,9 +74,11 @@ class Adviser {
     uint64_t released = 0;  // by the last unmappings
     uint64_t missing = 0;   // of what was given back, not yet taken again
     const uint64_t limit = about_.limit_bytes != 0 ? about_.limit_bytes : about_.total_bytes;
+    progress_.begin(fmt::format("what pool {} did", pool_), recording_.events.size());
     for (size_t i = 0; i < recording_.events.size(); ++i) {
       const Happened& event = recording_.events[i];
       walk.take(event);
+      if (i % kEventsAtOnce == 0) progress_.set(i);
       if (event.pool != pool_) continue;
       if (event.kind == Kind::unmap) {
         released += saved(reserved, walk.reserved_bytes());
@@ -307,6 +309,7 @@ class Adviser {
 
   const Recording& recording_;
   const uint64_t pool_;
+  Progress& progress_;
   const WhatIf what_if_;
   RecordedPool about_;
   Sight sight_;

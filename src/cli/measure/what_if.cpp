@@ -90,11 +90,14 @@ std::optional<uint64_t> WhatIf::least_limit(const Change& change) const {
 bool WhatIf::fits_under(const Change& change, uint64_t limit) const {
   const Trace changed = trace(change);
   if (changed.peak_live_bytes > limit) return false;
+  progress_.begin("with a change, under " + format_bytes(limit), changed.events.size());
   return replay(changed, one_pass(), limit, true, progress_).is_good();
 }
 
 uint64_t WhatIf::most_reserved(const Change& change) const {
-  return replay(trace(change), one_pass(), 0, false, progress_).peak_reserved_bytes;
+  const Trace changed = trace(change);
+  progress_.begin("with a change", changed.events.size());
+  return replay(changed, one_pass(), 0, false, progress_).peak_reserved_bytes;
 }
 
 WhatIf::DriverWork WhatIf::driver_work(const std::vector<size_t>& empty_after) const {
@@ -106,7 +109,9 @@ WhatIf::DriverWork WhatIf::driver_work(const std::vector<size_t>& empty_after) c
     return streams.try_emplace(block.made->stream, pool).first->second.id();
   };
   auto next = empty_after.begin();
+  progress_.begin("what the driver does", recording_.events.size());
   for (size_t i = 0; i < recording_.events.size(); ++i) {
+    if (i % kEventsAtOnce == 0) progress_.set(i);
     if (recording_.events[i].pool == pool_) {
       live.take(
           recording_.events[i],

@@ -27,6 +27,9 @@ struct Change {
   size_t end = SIZE_MAX;
 };
 
+/// Events between two updates of the progress bar.
+inline constexpr size_t kEventsAtOnce = 16384;
+
 class WhatIf {
  public:
   WhatIf(const Recording& recording, uint64_t pool, Progress& progress);

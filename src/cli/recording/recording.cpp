@@ -13,6 +13,7 @@
 
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
+#include "cli/base/output.hpp"
 #include "cli/base/text_file.hpp"
 
 namespace gpupool::cli {
@@ -85,7 +86,9 @@ class Reader {
   }
 
   Recording read() {
-    for (size_t at = header_bytes_; at < bytes_.size();) at = read_chunk(at);
+    Progress progress;
+    progress.begin("reading events", bytes_.size());
+    for (size_t at = header_bytes_; at < bytes_.size(); progress.set(at)) at = read_chunk(at);
     std::sort(made_.events.begin(), made_.events.end(), [](const Happened& a, const Happened& b) {
       return std::tie(a.ns, a.place) < std::tie(b.ns, b.place);
     });

@@ -71,7 +71,6 @@ void find_fit(Story& story, Progress& progress) {
     const double hint = static_cast<double>(story.timeline.peak_reserved) /
                         static_cast<double>(std::max<uint64_t>(trace.peak_live_bytes, 1));
     const std::optional<double> cap = find_cap(trace, setup, hint, progress, problems);
-    progress.clear();
     if (cap && problems.empty()) {
       story.fits_bytes = scale_bytes(trace.peak_live_bytes, *cap);
       story.advice = advise(*story.recording, story.pool, progress);
@@ -79,7 +78,6 @@ void find_fit(Story& story, Progress& progress) {
       story.fits_not = problems.empty() ? "the replay never completes on the simulated device" : problems[0];
     }
   } catch (const std::exception& error) {  // a workload that no simulated device can have
-    progress.clear();
     story.fits_not = error.what();
   }
 }
@@ -98,17 +96,21 @@ std::string tell_fit(const Story& story) {
 }  // namespace
 
 Story make_story(const Recording& recording, uint64_t pool, bool play_again, Progress& progress) {
+  progress.begin(fmt::format("what pool {} did", pool), 3);
   Story story{&recording, pool, {}, make_timeline(recording, pool, kMoments), {}, {}, {}, {}, {}, nullptr};
+  progress.set(1);
   if (const auto found = recording.pools.find(pool); found != recording.pools.end()) {
     story.about = found->second;
   }
   story.layout = make_layout(recording, pool, story.timeline);
+  progress.set(2);
   story.groups = make_groups(recording, pool, story.timeline);
   if (play_again) {
     find_fit(story, progress);
   } else {
     story.fits_not = "it was not asked for";
   }
+  progress.clear();
   return story;
 }
 

@@ -53,10 +53,23 @@ void TopHand::see(const std::vector<TopRow>& rows) {
   was_asked_ = asks_;
 }
 
+/// A question was about what was marked before.
+void TopHand::forget_question() {
+  asks_ = was_asked_ = false;
+  said_.clear();
+}
+
+void TopHand::point(size_t line) {
+  if (mark_.point(line)) forget_question();
+}
+
+void TopHand::scroll(int rows) {
+  if (mark_.scroll(rows)) forget_question();
+}
+
 void TopHand::press(char key) {
   if (mark_.move(key)) {
-    asks_ = was_asked_ = false;
-    said_.clear();
+    forget_question();
   } else if (marked()) {
     try {
       said_ = act(key);

@@ -32,8 +32,10 @@ class TopHand {
   const std::optional<TopPlace>& marked() const noexcept { return mark_.marked(); }
   bool is_marked(const TopRow& row) const noexcept { return marked() == place_of(row); }
 
-  /// As Mark::first_shown.
-  size_t first_shown(size_t room) { return mark_.first_shown(room); }
+  /// As Mark::first_shown, point and scroll. What moves the mark takes back a question.
+  size_t first_shown(size_t room, size_t above) { return mark_.first_shown(room, above); }
+  void point(size_t line);
+  void scroll(int rows);
 
   /// Some keys move the mark, as Mark::move says; e trims the marked pool, once y has confirmed it; s writes
   /// a snapshot of it to a file, r records its process to a file until the next r. Other keys do nothing. A y
@@ -49,6 +51,7 @@ class TopHand {
     return {row.process->pid, row.page, row.pool->number};
   }
 
+  void forget_question();
   std::string act(char key);
   std::string trim() const;
   std::string write_snapshot() const;

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "cli/base/process_files.hpp"
 #include "cli/base/utf8.hpp"
 
 namespace gpupool::cli {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kMostTyped = 64;
 constexpr char kEscape = '\x1b';
+constexpr int kRowsOfWheel = 3;
 
 /// The hand's key for one that a terminal sends as several bytes, by the last one and what is before it; 0:
 /// none.
@@ -59,13 +61,33 @@ bool TopKeys::continue_sequence(char key) {
     return sequence_ != Sequence::kNone;
   }
   if (key == kEscape) return false;  // the rest was lost
-  if (before == Sequence::kLong && key >= ' ' && key < '@') {
-    sequence_ = Sequence::kLong;
+  if (before == Sequence::kOldMouse || (before == Sequence::kLong && key >= ' ' && key < '@')) {
     if (parameters_.size() < kMostTyped) parameters_ += key;
-  } else if (const char meant = hand_key(parameters_, key); meant != 0 && !is_typing_) {
-    (void)press_one(meant);
+    if (before == Sequence::kLong || parameters_.size() < 3) sequence_ = before;
+  } else if (before == Sequence::kLong && key == 'M' && parameters_.empty()) {
+    // A terminal that does not know SGR writes the button and the place as three bytes, which may look like
+    // keys.
+    sequence_ = Sequence::kOldMouse;
+  } else if (!is_typing_) {
+    finish_sequence(key);
   }
   return true;
+}
+
+void TopKeys::finish_sequence(char last) {
+  const bool is_mouse = last == 'M' && parameters_.starts_with('<');
+  const char meant = hand_key(parameters_, last);
+  if (!is_mouse && meant != 0) (void)press_one(meant);
+  if (!is_mouse || std::exchange(wants_help_, false)) return;
+  // "<0;12;7": the first button in column 12 of line 7. Of the button's bits, 28 are shift and its like.
+  const std::string_view all = parameters_;
+  const uint64_t button = number_of(all.substr(1, all.find(';') - 1)) & ~uint64_t{28};
+  const auto mark = [&](auto& rows) {
+    if (button == 0) rows.point(number_of(all.substr(all.rfind(';') + 1)));
+    if (button == 64) rows.scroll(-kRowsOfWheel);
+    if (button == 65) rows.scroll(kRowsOfWheel);
+  };
+  process_.is_open() ? mark(process_) : mark(hand_);
 }
 
 bool TopKeys::press_one(char key) {

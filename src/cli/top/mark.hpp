@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -28,9 +29,11 @@ class Mark {
   }
   const std::optional<Key>& marked() const noexcept { return marked_; }
 
-  /// Which row is to be shown first where so many fit: the marked one is in view.
-  size_t first_shown(size_t room) {
+  /// Which row is to be shown first where so many fit, with so many lines above them: the marked one is in
+  /// view.
+  size_t first_shown(size_t room, size_t above) {
     room_ = std::max<size_t>(room, 1);
+    above_ = above;
     const size_t at = place();
     if (at != rows_.size()) first_ = std::clamp(first_, at + 1 - std::min(at + 1, room_), at);
     return first_ = std::min(first_, rows_.size() - std::min(rows_.size(), room_));
@@ -57,6 +60,25 @@ class Mark {
     return true;
   }
 
+  /// Marks what is shown in a line of the screen, of which the first is 1. False: no row is.
+  bool point(size_t line) {
+    if (line <= above_ || line > above_ + room_ || first_ + line - above_ > rows_.size()) return false;
+    marked_ = rows_[first_ + line - above_ - 1];
+    return true;
+  }
+
+  /// Shows other rows: so many further down, or up. The mark comes along if it would be out of view. False:
+  /// there is none.
+  bool scroll(int rows) {
+    const size_t most = rows_.size() - std::min(rows_.size(), room_);
+    first_ = static_cast<size_t>(
+        std::clamp<int64_t>(static_cast<int64_t>(first_) + rows, 0, static_cast<int64_t>(most)));
+    const size_t at = place();
+    if (at == rows_.size()) return false;
+    marked_ = rows_[std::clamp(at, first_, first_ + room_ - 1)];
+    return true;
+  }
+
  private:
   size_t place() const {
     return static_cast<size_t>(std::find(rows_.begin(), rows_.end(), marked_) - rows_.begin());
@@ -66,6 +88,7 @@ class Mark {
   std::optional<Key> marked_;
   size_t first_ = 0;  // that is shown
   size_t room_ = 1;
+  size_t above_ = 0;
 };
 
 }  // namespace gpupool::cli

@@ -196,7 +196,7 @@ std::vector<std::string> TopProcess::draw(const TerminalSize& size) {
   keys.reserve(sites.size());
   for (const SiteLine& site : sites) keys.push_back(site.key);
   (void)mark_.see(std::move(keys));
-  const size_t first = mark_.first_shown(room);
+  const size_t first = mark_.first_shown(room, lines.size() + 1);
   const size_t end = std::min(first + room, sites.size());
   const uint64_t whole = live_of(asked_.holders);
   if (!sites.empty()) lines.push_back(fmt::format("  {}{}", kTitles, as_tree_ ? "CALLS" : "FUNCTION"));

@@ -48,6 +48,8 @@ class TopProcess {
   /// frames too, < and > turn the order, and a space stops the table until the next one. Other keys do
   /// nothing.
   void press(char key);
+  void point(size_t line) { (void)mark_.point(line); }
+  void scroll(int rows) { (void)mark_.scroll(rows); }
 
   std::vector<std::string> draw(const TerminalSize& size);
   /// All lines of both views, for a pipe or a file.

@@ -22,6 +22,8 @@ constexpr std::array kLeaving = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 constexpr std::string_view kEnterScreen = "\x1b[?1049h\x1b[?25l";  // a page of its own, and no cursor
 constexpr std::string_view kLeaveScreen = "\x1b[?25h\x1b[?1049l";
+constexpr std::string_view kMouseOn = "\x1b[?1000h\x1b[?1006h";  // its buttons, as SGR writes them
+constexpr std::string_view kMouseOff = "\x1b[?1006l\x1b[?1000l";
 
 volatile std::sig_atomic_t wants_to_leave = 0;
 volatile std::sig_atomic_t wants_to_pause = 0;
@@ -107,9 +109,11 @@ void Screen::enter() {
     (void)tcsetattr(STDIN_FILENO, TCSANOW, &now);
   }
   (void)write_all(kEnterScreen);
+  if (has_keys_) (void)write_all(kMouseOn);
 }
 
 void Screen::leave() noexcept {
+  if (has_keys_) (void)write_all(kMouseOff);
   (void)write_all(kLeaveScreen);
   if (has_keys_) (void)tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   screen_on = nullptr;

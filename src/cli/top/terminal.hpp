@@ -22,7 +22,8 @@ bool is_screen();
 /// The size of the terminal that standard output is.
 TerminalSize terminal_size();
 
-/// While it lives, the terminal shows a page of its own, and wait() gets keys and signals. Only one may live.
+/// While it lives, the terminal shows a page of its own, and wait() gets keys, the mouse and signals. Only
+/// one may live.
 class Screen {
  public:
   Screen();

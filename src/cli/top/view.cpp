@@ -72,10 +72,14 @@ std::string group_label(const ShownPool& pool) {
 
 std::string tags_label(const ShownPool& pool) {
   constexpr size_t kMost = 3;
+  // Marks lie so far apart along the live bytes (gpupool_holders), and what covers n of them is known to
+  // within a share of 1 / sqrt(n).
+  const auto apart = static_cast<double>(std::clamp(pool.live / 1024, uint64_t{1} << 20, uint64_t{64} << 20));
   std::string text;
   for (size_t at = 0; at < std::min(kMost, pool.tags.size()); ++at) {
-    text += fmt::format("{}{} {}", at == 0 ? "" : ", ", short_text(pool.tags[at].name, kMostName),
-                        format_bytes(pool.tags[at].bytes));
+    text += fmt::format(
+        "{}{} {}", at == 0 ? "" : ", ", short_text(pool.tags[at].name, kMostName),
+        format_estimate(pool.tags[at].bytes, std::sqrt(apart * static_cast<double>(pool.tags[at].bytes))));
   }
   return text.empty() ? kNothing : text;
 }
@@ -222,17 +226,18 @@ void add_table(const Look& now, const Look* before, const std::vector<TopRow>& s
 /// Adds a line for each thing that is not as it should be.
 void add_notes(const Look& now, std::vector<std::string>& lines) {
   for (const ShownProcess& process : now.processes) {
-    const std::string who = fmt::format("{} ({})", process.pid, short_text(process.command, 40));
-    if (!process.why_closed.empty())
-      lines.push_back(fmt::format("{}: its page cannot be read: {}", who, process.why_closed));
+    const auto add = [&](const std::string& what) {
+      lines.push_back(fmt::format("{} ({}): {}", process.pid, short_text(process.command, 40), what));
+    };
+    if (!process.why_closed.empty()) add(fmt::format("its page cannot be read: {}", process.why_closed));
     uint64_t not_shown = 0;
     uint64_t busy = 0;
     for (const StatsPage& page : process.pages) {
       not_shown += page.not_shown;
       busy += page.busy;
     }
-    if (not_shown != 0) lines.push_back(fmt::format("{}: it does not show {} more pools", who, not_shown));
-    if (busy != 0) lines.push_back(fmt::format("{}: {} pools were being written", who, busy));
+    if (not_shown != 0) add(fmt::format("it does not show {} more pools", not_shown));
+    if (busy != 0) add(fmt::format("{} pools were being written", busy));
   }
 }
 
@@ -285,14 +290,17 @@ std::string summary_of(const Look& now, size_t width) {
 
 }  // namespace
 
+size_t lines_above_rows(const Look& now, const TopStyle& style) {
+  std::vector<std::string> strangers;
+  for (const Gpu& gpu : now.gpus) add_strangers(now, gpu, strangers);
+  return 2 + (style.status.empty() ? 0 : 1) + now.gpus.size() + strangers.size();  // the summary, titles
+}
+
 size_t room_for_rows(const Look& now, const TopStyle& style, size_t lines) {
   constexpr size_t kMostNotes = 3;
   std::vector<std::string> notes;
   add_notes(now, notes);
-  std::vector<std::string> strangers;
-  for (const Gpu& gpu : now.gpus) add_strangers(now, gpu, strangers);
-  const size_t others = std::min(notes.size(), kMostNotes) + 3 + (style.status.empty() ? 0 : 1) +
-                        now.gpus.size() + strangers.size();  // the summary, titles, the count
+  const size_t others = lines_above_rows(now, style) + 1 + std::min(notes.size(), kMostNotes);
   return lines > others ? lines - others : 1;
 }
 
@@ -311,6 +319,7 @@ std::vector<std::string> draw_help() {
       "  s                    write a snapshot of it to a file here",
       "  r                    record its process to a file here, until r again",
       "  q, ctrl-C            leave",
+      "  mouse                a click marks a pool or a line, the wheel scrolls",
       "",
       "Of one pool, or process:",
       "  v                    the tree of calls, or the table of functions",

@@ -23,6 +23,9 @@ struct TopStyle {
   size_t room = SIZE_MAX;                        // as many rows are shown; what is not is counted
 };
 
+/// How many lines are above the rows.
+size_t lines_above_rows(const Look& now, const TopStyle& style);
+
 /// How many rows fit into so many lines, beside what is above them and the line that counts what is not
 /// shown.
 size_t room_for_rows(const Look& now, const TopStyle& style, size_t lines);
