@@ -58,6 +58,21 @@ class Ending {
 };
 thread_local Ending* Ending::current = nullptr;
 
+TEST_F(Sleep, PageLockingIsEnded) {
+  constexpr uint64_t kBytes = 640 * kMiB;
+  PoolUnderTest pool(sim_config());
+  {
+    Ending ending(1);
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_INTERRUPTED, gpupool_prepare_backup(pool, kBytes)));
+    EXPECT_EQ(ending.wait(), GPUPOOL_WAIT_GPU);
+    EXPECT_EQ(pool.stats().backup_bytes, 0u);
+  }
+  EXPECT_TRUE(ok(gpupool_prepare_backup(pool, kBytes)));
+  EXPECT_EQ(pool.stats().backup_bytes, kBytes);
+  EXPECT_TRUE(ok(gpupool_prepare_backup(pool, 0)));
+  EXPECT_EQ(pool.stats().backup_bytes, 0u);
+}
+
 TEST_F(Sleep, AMallocThatIsHeldIsEnded) {
   PoolUnderTest pool(sim_config());
   const gpupool_ptr_t block = pool.malloc(4 * kMiB);

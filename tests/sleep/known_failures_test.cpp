@@ -525,6 +525,21 @@ TEST_F(Sleep, S39_S43_AHostThatIsShortRefusesTheSleep) {
   pool.free(block);
 }
 
+// Several threads page-lock it: the first that fails ends all, and what the others have had goes again.
+TEST_F(Sleep, S39_APieceThatCannotBePageLockedTakesTheOthersAlong) {
+  constexpr uint64_t kBytes = 640 * kMiB;
+  PoolUnderTest pool(sim_config());
+  for (const char* script : {"malloc:1=out_of_memory", "malloc:5=out_of_memory", "malloc:10=out_of_memory"}) {
+    ASSERT_TRUE(ok(gpupool_sim_script(kDevice, script)));
+    EXPECT_TRUE(refused(GPUPOOL_ERROR_HOST_OUT_OF_MEMORY, gpupool_prepare_backup(pool, kBytes))) << script;
+    EXPECT_EQ(pool.stats().backup_bytes, 0u) << script;
+    ASSERT_TRUE(ok(gpupool_sim_script(kDevice, "")));
+    ASSERT_TRUE(ok(gpupool_prepare_backup(pool, kBytes)));
+    EXPECT_EQ(pool.stats().backup_bytes, kBytes);
+    ASSERT_TRUE(ok(gpupool_prepare_backup(pool, 0)));
+  }
+}
+
 TEST_F(Sleep, S40_HalfAMillionMappings) {
   restart(2, 3 * (uint64_t{1} << 40));
   gpupool_config_t config = sim_config();

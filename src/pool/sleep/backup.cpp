@@ -23,12 +23,13 @@ class Backup::PageLocking {
 
   /// Ends early if a piece fails or the call is interrupted. Pieces without an address then were not had.
   Status run() {
+    interrupts::Patience patience(GPUPOOL_WAIT_GPU);  // it takes as long as the copies
+    if (patience.is_over()) return interrupts::give_up();
     const size_t most = std::min<size_t>({kThreads, std::thread::hardware_concurrency(), pieces_.size()});
     std::array<os::HelperThread, kThreads - 1> helpers;
     size_t count = 0;
     while (count + 1 < most && helpers[count].start("gpupool-pages", &PageLocking::help, this)) ++count;
-    interrupts::Patience patience(GPUPOOL_WAIT_GPU);  // it takes as long as the copies
-    bool is_over = patience.is_over();
+    bool is_over = false;
     while (!is_over && lock_one()) is_over = patience.is_over();
     if (is_over) next_.store(pieces_.size());
     for (size_t i = 0; i < count; ++i) helpers[i].join();
