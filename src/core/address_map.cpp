@@ -1,31 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/address_map.hpp"
 
+#include <new>
 #include <utility>
+
+#include "base/reserve.hpp"
 
 namespace gpupool::internal {
 
-AddressMap::AddressMap()
-    : root_(std::make_unique<std::atomic<Leaf*>[]>(size_t{1} << kRootBits)),
-      bytes_((size_t{1} << kRootBits) * sizeof(std::atomic<Leaf*>)) {}
+AddressMap::AddressMap() : root_(make<Root>()) {}
 
 AddressMap::~AddressMap() = default;
 
+template <typename Record>
+AddressMap::Zeroed<Record> AddressMap::make() {
+  static_assert(std::is_trivially_destructible_v<Record>);  // and empty where all bits are 0
+  Zeroed<Record> record(static_cast<Record*>(std::calloc(1, sizeof(Record))));
+  if (record == nullptr) throw std::bad_alloc();
+  bytes_ += sizeof(Record);
+  return record;
+}
+
 /// An empty record: a spare one or a new one.
 template <typename Record>
-Record* AddressMap::pop_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all) {
+Record* AddressMap::pop_spare(Record*& spare, std::vector<Zeroed<Record>>& all) {
   if (spare != nullptr) return std::exchange(spare, spare->next_spare);
-  all.push_back(std::make_unique<Record>());
-  bytes_ += sizeof(Record);
+  reserve_more(all, 1);
+  all.push_back(make<Record>());
   return all.back().get();
 }
 
 void AddressMap::prepare(Address address) {
-  std::atomic<Leaf*>& root = root_[address >> kLeafShift];
+  std::atomic<Leaf*>& root = root_->leaves[address >> kLeafShift];
   Leaf* leaf = root.load(std::memory_order_relaxed);
   if (leaf == nullptr) {
     leaf = pop_spare(spare_leaves_, leaves_);
     root.store(leaf, std::memory_order_release);
+    root_->occupied.set(address >> kLeafShift);
   }
   std::atomic<uintptr_t>& entry = leaf->entries[unit_of(address)];
   const uintptr_t old = entry.load(std::memory_order_relaxed);
@@ -41,7 +52,7 @@ void AddressMap::prepare(Address address) {
 }
 
 void AddressMap::insert(Range* block) noexcept {
-  Leaf* leaf = root_[block->address >> kLeafShift].load(std::memory_order_relaxed);
+  Leaf* leaf = root_->leaves[block->address >> kLeafShift].load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);
   std::atomic<uintptr_t>& entry = leaf->entries[unit];
   const uintptr_t old = entry.load(std::memory_order_relaxed);
@@ -61,7 +72,7 @@ void AddressMap::insert(Range* block) noexcept {
 }
 
 void AddressMap::erase(const Range* block) noexcept {
-  std::atomic<Leaf*>& root = root_[block->address >> kLeafShift];
+  std::atomic<Leaf*>& root = root_->leaves[block->address >> kLeafShift];
   Leaf* leaf = root.load(std::memory_order_relaxed);
   const size_t unit = unit_of(block->address);
   std::atomic<uintptr_t>& entry = leaf->entries[unit];
@@ -81,6 +92,7 @@ void AddressMap::erase(const Range* block) noexcept {
   leaf->occupied.clear(unit);
   if (--leaf->count != 0) return;
   root.store(nullptr, std::memory_order_release);
+  root_->occupied.clear(block->address >> kLeafShift);
   leaf->next_spare = spare_leaves_;
   spare_leaves_ = leaf;
 }
@@ -96,27 +108,33 @@ Range* AddressMap::last_at_or_before(uintptr_t entry, size_t slot) noexcept {
                                                    : table->entries[found].load(std::memory_order_relaxed);
 }
 
-Range* AddressMap::find_at_or_before(Address address) const noexcept {
-  if (address >= kLimit) return nullptr;
-  size_t unit = unit_of(address);
-  size_t slot = slot_of(address);
-  for (size_t root = address >> kLeafShift;; --root) {
-    if (const Leaf* leaf = root_[root].load(std::memory_order_relaxed)) {
-      constexpr size_t kNone = decltype(leaf->occupied)::kNone;
-      for (size_t found = leaf->occupied.last_to(unit); found != kNone;) {
-        if (found != unit) slot = kSlots - 1;
-        const uintptr_t entry = leaf->entries[found].load(std::memory_order_relaxed);
-        if (Range* block = last_at_or_before(entry, slot)) return block;
-        if (found == 0) break;
-        unit = found - 1;
-        slot = kSlots - 1;
-        found = leaf->occupied.last_to(unit);
-      }
-    }
-    if (root == 0) return nullptr;
-    unit = (size_t{1} << kLeafBits) - 1;
+/// The last block of `leaf` that begins at or before a place in it. Entries that were only prepared have
+/// none.
+Range* AddressMap::last_in(const Leaf& leaf, size_t unit, size_t slot) noexcept {
+  for (;;) {
+    const size_t found = leaf.occupied.last_to(unit);
+    if (found == kNone) return nullptr;
+    const uintptr_t entry = leaf.entries[found].load(std::memory_order_relaxed);
+    if (Range* block = last_at_or_before(entry, found == unit ? slot : kSlots - 1)) return block;
+    if (found == 0) return nullptr;
+    unit = found - 1;
     slot = kSlots - 1;
   }
+}
+
+Range* AddressMap::find_at_or_before(Address address) const noexcept {
+  if (address >= kLimit) return nullptr;
+  size_t root = address >> kLeafShift;
+  if (const Leaf* leaf = root_->leaves[root].load(std::memory_order_relaxed)) {
+    if (Range* block = last_in(*leaf, unit_of(address), slot_of(address))) return block;
+  }
+  while (root != 0) {
+    root = root_->occupied.last_to(root - 1);
+    if (root == kNone) break;
+    const Leaf* leaf = root_->leaves[root].load(std::memory_order_relaxed);
+    if (Range* block = last_in(*leaf, kUnits - 1, kSlots - 1)) return block;
+  }
+  return nullptr;
 }
 
 }  // namespace gpupool::internal

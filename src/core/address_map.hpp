@@ -5,7 +5,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "core/bitmap.hpp"
@@ -43,7 +45,7 @@ class AddressMap {
   Range* find(Address address) const noexcept {
     if (address >= kLimit) [[unlikely]]
       return nullptr;
-    const Leaf* leaf = root_[address >> kLeafShift].load(std::memory_order_acquire);
+    const Leaf* leaf = root_->leaves[address >> kLeafShift].load(std::memory_order_acquire);
     if (leaf == nullptr) [[unlikely]]
       return nullptr;
     const uintptr_t entry = leaf->entries[unit_of(address)].load(std::memory_order_acquire);
@@ -61,9 +63,12 @@ class AddressMap {
   static constexpr unsigned kLeafBits = 14;
   static constexpr unsigned kLeafShift = kUnitShift + kLeafBits;
   static constexpr unsigned kRootBits = 14;
+  static constexpr size_t kUnits = size_t{1} << kLeafBits;
+  static constexpr size_t kLeaves = size_t{1} << kRootBits;
   static constexpr Address kLimit = Address{1} << (kLeafShift + kRootBits);
   static constexpr size_t kSlots = (size_t{1} << kUnitShift) / kUnit;
   static constexpr uintptr_t kTableTag = 1;
+  static constexpr size_t kNone = Bitmap<kUnits>::kNone;
 
   struct Table {
     std::array<std::atomic<Range*>, kSlots> entries{};
@@ -72,27 +77,38 @@ class AddressMap {
     Table* next_spare = nullptr;
   };
   struct Leaf {
-    std::array<std::atomic<uintptr_t>, size_t{1} << kLeafBits> entries{};
-    Bitmap<size_t{1} << kLeafBits> occupied;
+    std::array<std::atomic<uintptr_t>, kUnits> entries{};
+    Bitmap<kUnits> occupied;
     uint32_t count = 0;  // of entries that are not 0
     Leaf* next_spare = nullptr;
   };
-
-  static size_t unit_of(Address address) noexcept {
-    return (address >> kUnitShift) & ((size_t{1} << kLeafBits) - 1);
-  }
+  struct Root {
+    std::array<std::atomic<Leaf*>, kLeaves> leaves{};
+    Bitmap<kLeaves> occupied;
+  };
+  static size_t unit_of(Address address) noexcept { return (address >> kUnitShift) & (kUnits - 1); }
   static size_t slot_of(Address address) noexcept { return (address / kUnit) & (kSlots - 1); }
   static Table* table_of(uintptr_t entry) noexcept { return reinterpret_cast<Table*>(entry & ~kTableTag); }
   static Range* last_at_or_before(uintptr_t entry, size_t slot) noexcept;
-  template <typename Record>
-  Record* pop_spare(Record*& spare, std::vector<std::unique_ptr<Record>>& all);
+  static Range* last_in(const Leaf& leaf, size_t unit, size_t slot) noexcept;
 
-  std::unique_ptr<std::atomic<Leaf*>[]> root_;
-  std::vector<std::unique_ptr<Leaf>> leaves_;
-  std::vector<std::unique_ptr<Table>> tables_;
+  /// From calloc: the system's pages come when they are first touched, and of a root or a leaf few ever are.
+  struct Free {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+  };
+  template <typename Record>
+  using Zeroed = std::unique_ptr<Record, Free>;
+  template <typename Record>
+  Zeroed<Record> make();
+  template <typename Record>
+  Record* pop_spare(Record*& spare, std::vector<Zeroed<Record>>& all);
+
+  uint64_t bytes_ = 0;
+  Zeroed<Root> root_;
+  std::vector<Zeroed<Leaf>> leaves_;
+  std::vector<Zeroed<Table>> tables_;
   Leaf* spare_leaves_ = nullptr;
   Table* spare_tables_ = nullptr;
-  uint64_t bytes_ = 0;
 };
 
 }  // namespace gpupool::internal

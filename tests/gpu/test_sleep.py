@@ -17,6 +17,8 @@ CASES = re.findall(r"^def (case_\w+)", SOURCE, re.MULTILINE)
 
 
 def gpu_count():
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len(visible.split(",")) if visible else 0
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False, timeout=60).stdout
     return sum(line.startswith("GPU ") for line in listed.splitlines())
 
