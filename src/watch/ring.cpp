@@ -104,12 +104,12 @@ Status check_is_free(const Plan& plan) {
   return kSuccess;
 }
 
-Status put_aside(Plan& plan, bool has_failure) noexcept {
-  std::string& to = has_failure ? plan.failed_path : plan.old_path;
+Status put_aside(Plan& plan, bool after_failure) noexcept {
+  std::string& to = after_failure ? plan.failed_path : plan.old_path;
   if (!os::replace_file(plan.path.c_str(), to.c_str()) && errno != ENOENT)
     return fail(GPUPOOL_ERROR_UNAVAILABLE, "\"%.200s\" cannot become \"%.200s\": %s", plan.path.c_str(),
                 to.c_str(), std::strerror(errno));
-  if (has_failure) to.clear();
+  if (after_failure) to.clear();
   return kSuccess;
 }
 

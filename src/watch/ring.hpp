@@ -42,6 +42,6 @@ Status check_is_free(const Plan& plan);
 
 /// Gives the file of a ring that has ended the name under which it stays. A file that somebody has taken away
 /// meanwhile is no failure. Needs no memory.
-Status put_aside(Plan& plan, bool has_failure) noexcept;
+Status put_aside(Plan& plan, bool after_failure) noexcept;
 
 }  // namespace gpupool::internal

@@ -66,8 +66,8 @@ void Watcher::see_malloc(ThreadCache& cache, Range& block, WatchedCall& seen) no
 }
 
 void Watcher::tell_seen(const WatchedCall& seen) noexcept {
-  const StackKinds asked = Recorder::stacks();
-  if (seen.is_sampled || (seen.recording != 0 && (asked.native || asked.language))) return tell_fully(seen);
+  const StackKinds stacks = Recorder::stacks();
+  if (seen.is_sampled || (seen.recording != 0 && (stacks.native || stacks.language))) return tell_fully(seen);
   if (seen.recording != 0) record_malloc(seen, current_tag(), 0);
 }
 

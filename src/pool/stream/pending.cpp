@@ -144,10 +144,10 @@ void Pending::begin_batch() noexcept {
 size_t Pending::ask_streams(bool all) noexcept {
   const auto& states = streams_.all();
   const size_t most = all ? kBlocksAtATime : kStreamsAtATime;
-  for (size_t steps = 0; steps < most; ++steps) {
-    if (passed_ != nullptr) return steps;
+  for (size_t asked = 0; asked < most; ++asked) {
+    if (passed_ != nullptr) return asked;
     if (asking_.first == nullptr) {
-      if (collecting_ == nullptr) return steps;
+      if (collecting_ == nullptr) return asked;
       begin_batch();
     }
     if (asking_.at == states.size()) {
@@ -156,7 +156,7 @@ size_t Pending::ask_streams(bool all) noexcept {
       continue;
     }
     StreamState& state = *states[asking_.at];
-    if (!state.order.passed(state.batch_epoch)) return steps;
+    if (!state.order.passed(state.batch_epoch)) return asked;
     ++asking_.at;
   }
   return most;
