@@ -4,6 +4,7 @@
 GPUPOOL_LIBRARY."""
 
 import os
+import pickle
 import pty
 import re
 import subprocess
@@ -58,21 +59,34 @@ class Progress(CommandTest):
         self.assertEqual(re.sub(r"\r\x1b\[K", "", BAR.sub("", text)), "")  # wiped at the end
         return list(dict.fromkeys(BAR.findall(text)))
 
-    def setUp(self):
-        super().setUp()
-        self.file = self.folder / "long.gpt"
-        code, _, err = run("record", "-o", self.file, "--", sys.executable, "-c", WORKS)
+    def record(self):
+        file = self.folder / "long.gpt"
+        code, _, err = run("record", "-o", file, "--", sys.executable, "-c", WORKS)
         self.assertEqual(code, 0, err)
+        return file
 
     def test_report_and_advise_say_what_they_are_at(self):
-        labels = self.labels("report", "-o", self.folder / "page.html", self.file)
+        file = self.record()
+        labels = self.labels("report", "-o", self.folder / "page.html", file)
+        self.assertIn("writing the page", labels)
         self.assertTrue([label for label in labels if label.startswith("long.gpt: find-cap, try ")], labels)
         self.assertTrue([label for label in labels if re.fullmatch(r"what pool \d did", label)], labels)
-        labels = self.labels("advise", "--pool", 1, self.file)
+        labels = self.labels("advise", "--pool", 1, file)
         self.assertTrue([label for label in labels if label.startswith("long.gpt: find-cap, try ")], labels)
 
+
+    def test_import_says_what_it_is_at(self):
+        snapshot = self.folder / "long.pickle"
+        place = {"addr": 1 << 40, "size": 512, "stream": 0, "time_us": 1, "frames": []}
+        events = [{"action": "alloc", **place}, {"action": "free_completed", **place}]
+        made = pickle.dumps({"device_traces": [events], "segments": []}, protocol=2)
+        snapshot.write_bytes(made[:-1] + b"q\x00" * 30_000_000 + made[-1:])  # names the same value again and again
+        labels = self.labels("import", snapshot, "--format", "recording", "-o", self.folder / "again.gpt")
+        self.assertEqual(labels[-3:], ["reading the pickle", "what device 0 did", "packing the recording"])
+
     def test_none_is_shown_where_no_terminal_is(self):
-        code, _, err = run("advise", "--pool", 1, self.file)
+        file = self.record()
+        code, _, err = run("advise", "--pool", 1, file)
         self.assertEqual((code, err), (0, ""))
 
 

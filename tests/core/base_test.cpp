@@ -11,6 +11,7 @@
 
 #include "base/bits.hpp"
 #include "base/log.hpp"
+#include "base/size_text.hpp"
 #include "base/status.hpp"
 #include "core/counters.hpp"
 #include "core/free_index.hpp"
@@ -217,6 +218,18 @@ TEST(Counters, PeaksOfAGroupAreItsOwn) {
 TEST(Message, IsOneLineWhateverItQuotes) {
   (void)fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "limit is \"%s\"", "8\nGiB\r\x1b[2J\x7f\xc3\xa9");
   EXPECT_STREQ(last_error().message, "limit is \"8?GiB??[2J?\xc3\xa9\"");
+}
+
+TEST(SizeText, WritesTheDigitsThatAnEstimateHas) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  EXPECT_EQ(size_text(6 << 10), "6.00 KiB");
+  EXPECT_EQ(size_text(1234 * kMiB), "1.21 GiB");
+  EXPECT_EQ(size_text(1234 * kMiB, 1.0), "1.21 GiB");
+  EXPECT_EQ(size_text(1234 * kMiB, 200.0 * kMiB), "1.2 GiB");
+  EXPECT_EQ(size_text(234 * kMiB, 2.0 * kMiB), "234 MiB");
+  EXPECT_EQ(size_text(234 * kMiB, 35.0 * kMiB), "230 MiB");
+  EXPECT_EQ(size_text(234 * kMiB, 1e30), "200 MiB");  // one always
+  EXPECT_EQ(size_text(0, 5), "0 B");
 }
 
 TEST(Message, GoesOnInLinesWhereOneCannotHoldAll) {

@@ -31,7 +31,11 @@ constexpr uint64_t kMostGrowth = 200;
 void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& out) {
   const std::string label = file_label(options.file);
   const Recording recording = recording_of_snapshot(label, std::move(bytes), options.device);
-  if (options.format == "recording") return out.write(pack_gzip(bytes_of_recording(recording)));
+  if (options.format == "recording") {
+    Progress progress;
+    progress.begin("packing the recording", 1);
+    return out.write(pack_gzip(bytes_of_recording(recording)));
+  }
   if (recording.pools.size() > 1) {
     constexpr size_t kMostNamed = 16;
     std::vector<std::string> devices;

@@ -84,7 +84,10 @@ int run_report(const ReportOptions& options) {
     return 0;
   }
   OutFile out(options.output);
-  out.write(page_of(stories, compared));
+  progress.begin("writing the page", 1);
+  const std::string page = page_of(stories, compared);
+  progress.clear();
+  out.write(page);
   out.close();
   say_changed(sources, recordings);
   return 0;

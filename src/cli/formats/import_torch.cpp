@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/base/output.hpp"
 #include "cli/formats/torch_stacks.hpp"
 #include "cli/formats/unpickle.hpp"
 
@@ -299,7 +300,13 @@ class ImportedSnapshot {
 
   void read_device(uint32_t device) {
     DeviceTrace trace(pickled_, stacks_, device, start_us_);
-    for (const PickledValue& event : *traces_[device]) trace.take(event);
+    Progress progress;
+    progress.begin(fmt::format("what device {} did", device), traces_[device]->size());
+    uint64_t taken = 0;
+    for (const PickledValue& event : *traces_[device]) {
+      trace.take(event);
+      progress.set(++taken);
+    }
     for (const PickledValue* segment : segments_[device]) trace.take_segment(*segment);
     if (!trace.has_blocks()) return;
     trace.finish(made_);

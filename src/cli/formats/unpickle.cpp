@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "cli/base/output.hpp"
 #include "cli/base/utf8.hpp"
 
 namespace gpupool::cli {
@@ -21,7 +22,9 @@ class Unpickler {
 
   void run() {
     if (bytes_.starts_with("PK")) throw refuse("this is an archive, as torch.save writes it, and no pickle");
-    while (true) {
+    Progress progress;
+    progress.begin("reading the pickle", bytes_.size());
+    for (;; progress.set(at_)) {
       begun_ = at_;
       const char code = take(1).front();
       if (code == '.') break;

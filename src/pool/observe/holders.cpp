@@ -2,6 +2,7 @@
 #include "pool/observe/holders.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <utility>
@@ -26,6 +27,12 @@ std::string short_age(uint64_t nanoseconds) {
   return text;
 }
 
+/// What this sample adds to the variance of an estimate: next to nothing for a block that covers many marks.
+double variance_of(const Sample& sample) {
+  const auto weight = static_cast<double>(sample.weight);
+  return weight * weight * std::exp(-static_cast<double>(sample.bytes) / static_cast<double>(sample.mean));
+}
+
 }  // namespace
 
 std::vector<Holder> find_holders(const Sampler& sampler) {
@@ -40,6 +47,7 @@ std::vector<Holder> find_holders(const Sampler& sampler) {
     Holder& holder = found[{text->second, sample.tag}];
     const uint64_t age = now - std::min(now, sample.born_ns);
     holder.live_bytes += sample.weight;
+    holder.variance += variance_of(sample);
     holder.oldest_ns = std::max(holder.oldest_ns, age);
     holder.newest_ns = holder.samples == 0 ? age : std::min(holder.newest_ns, age);
     ++holder.samples;
@@ -60,7 +68,7 @@ std::string largest_holders(const Sampler& sampler, size_t count) {
   std::string text;
   for (const Holder& holder : find_holders(sampler)) {
     if (count-- == 0) break;
-    std::string line = "  " + size_text(holder.live_bytes);
+    std::string line = "  " + size_text(holder.live_bytes, std::sqrt(holder.variance));
     if (!holder.tag.empty()) line += " of \"" + holder.tag + "\"";
     if (!holder.stack.empty()) line += " from " + holder.stack.substr(0, holder.stack.find('\n'));
     line += ", the oldest for " + short_age(holder.oldest_ns);

@@ -17,6 +17,7 @@ class Sampler;
 /// As gpupool_holder_t, but with whole texts.
 struct Holder {
   uint64_t live_bytes = 0;
+  double variance = 0;  // of live_bytes as an estimate
   uint64_t samples = 0;
   uint64_t oldest_ns = 0;
   uint64_t newest_ns = 0;
@@ -28,7 +29,7 @@ struct Holder {
 std::vector<Holder> find_holders(const Sampler& sampler);
 
 /// "Most is held by:", and a line for each: "  3.00 GiB of "kv cache" from load (serve.py:12), the oldest for
-/// 12.0 s". "": nobody is known.
+/// 12.0 s", with as many digits as its estimate has. "": nobody is known.
 std::string largest_holders(const Sampler& sampler, size_t count);
 
 /// Adds who holds most to the message of a malloc that has failed; returns the status.
