@@ -133,9 +133,9 @@ class Remembered(Served):
             os.execve(sys.executable, ["two", "-c", LIBRARY + HOLDS_2_GIB], self.environment | {"POOL_NAME": "second"})
         self.addCleanup(os.waitpid, first.pid, 0)
         self.addCleanup(os.kill, first.pid, signal.SIGKILL)
-        self.assertEqual(os.read(ready[0], 6), b"ready\n")
-        for end in ready:
-            os.close(end)
+        os.close(ready[1])
+        with open(ready[0], "rb") as told:
+            self.assertEqual(told.readline(), b"ready\n")
         self.assertEqual(self.shown(first.pid), [("second", "two")])
 
     def fork_as(self, pid):
