@@ -172,6 +172,22 @@ class RunTest(CommandTest):
         self.assertIn("is for another kind of processor", err)
         self.assertIn("cannot be run: Exec format error", err)
 
+    def test_programs_with_other_rights(self):
+        program = self.folder / "other"
+        told = "runs with other rights than its user's"
+        for user, group, mode, is_other in ((0, 0, 0o6755, False), (65534, 0, 0o4755, True), (0, 65534, 0o2755, True),
+                                            (65534, 65534, 0o755, False), (0, 65534, 0o2745, False)):  # fmt: skip
+            with self.subTest(user=user, group=group, mode=oct(mode)):
+                shutil.copy(shutil.which("true"), program)
+                try:
+                    os.chown(program, os.getuid() + user, os.getgid() + group)
+                except PermissionError:
+                    self.skipTest("only root can give a file away")
+                program.chmod(mode)
+                code, _, err = self.run_it("--keep", "--", program)
+                self.assertEqual(code, 0, err)
+                self.assertEqual(told in err, is_other, err)
+
     def test_a_library_that_others_can_change_is_refused(self):
         build = pathlib.Path(COMMAND).parent
         copy = self.folder / "copy"

@@ -196,6 +196,31 @@ class WholeTest(ControlCase):
         child.wait()
         self.assertIn("there is no process", self.whole("sleep", child.pid)[2])
 
+    def test_processes_of_another_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        child = self.plain()
+        nobody = 65534
+        os.chown(self.processes, nobody, nobody)
+
+        def as_nobody(*words):
+            done = subprocess.run(
+                [COMMAND, *map(str, words)], capture_output=True, text=True, timeout=60, check=False,
+                user=nobody, group=nobody, extra_groups=[], env=os.environ | self.driver,
+            )  # fmt: skip
+            return done.returncode, done.stderr
+
+        try:
+            self.assertEqual(as_nobody("--version"), (0, ""))
+        except PermissionError:
+            self.skipTest("another user cannot run the command here")
+        for verb in ("sleep", "wake"):
+            code, err = as_nobody(verb, child.pid, "--whole")
+            self.assertEqual(code, 2, err)
+            self.assertIn(f"process {child.pid} belongs to user 0, who alone may put it to sleep and wake it", err)
+        self.assertEqual(self.state(child), "running")
+        self.works(child)
+
     def test_a_process_that_the_driver_lost(self):
         child = self.plain()
         with (self.processes / str(child.pid)).open("r+b") as file:

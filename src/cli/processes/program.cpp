@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <climits>
@@ -63,6 +64,14 @@ bool is_dynamic(const std::string& file, const Elf64_Ehdr& header) {
   return false;
 }
 
+/// Whether the system runs it in secure mode, in which loaders and drivers leave out what the environment says.
+bool has_other_rights(const std::string& path, const struct stat& about) {
+  const bool has_groups_rights = (about.st_mode & S_ISGID) != 0 && (about.st_mode & S_IXGRP) != 0;
+  return ((about.st_mode & S_ISUID) != 0 && about.st_uid != getuid()) ||
+         (has_groups_rights && about.st_gid != getgid()) ||
+         (getuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0);
+}
+
 }  // namespace
 
 std::string path_of_program(const std::string& name) {
@@ -79,8 +88,8 @@ std::string path_of_program(const std::string& name) {
 std::string why_out_of_reach(const std::string& path) {
   struct stat about {};
   if (stat(path.c_str(), &about) != 0) return "";
-  if ((about.st_mode & (S_ISUID | S_ISGID)) != 0 && about.st_uid != geteuid())
-    return "runs as another user, so that settings may not reach it";
+  if (has_other_rights(path, about))
+    return "runs with other rights than its user's, so that settings may not reach it";
   const std::string file = read_begin(AT_FDCWD, path.c_str(), 16384);
   Elf64_Ehdr header{};
   if (file.size() < sizeof header || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) return "";
