@@ -63,6 +63,22 @@ class Ends(test_watch.Case):
                     if "killed" not in (told or ""):
                         self.assertNotIn("was killed", text)
 
+    def test_who_ends_the_command_ends_the_program_and_has_its_recording(self):
+        for number, program in ((signal.SIGTERM, ""), (signal.SIGHUP, ""),
+                                (signal.SIGTERM, "signal.signal(15, lambda *_: sys.exit(3));")):  # fmt: skip
+            with self.subTest(number=number, program=program):
+                path = self.folder / f"{number}{len(program)}.gpt"
+                text = test_watch.PROLOGUE + f"import signal; {program} malloc(1000); print('ready', flush=True)\n"
+                words = ["record", "-o", path, "--", sys.executable, "-c", text + "time.sleep(600)"]
+                with subprocess.Popen(
+                    [test_watch.COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                ) as command:
+                    self.assertEqual(command.stdout.readline(), "ready\n")
+                    command.send_signal(number)
+                    _, said = command.communicate(timeout=60)
+                self.assertEqual(command.returncode, 3 if program else 128 + number, said)
+                self.assertEqual([line["bytes"] for line in self.leaks(path)[1]], [1024], said)
+
     def test_a_forked_worker_is_not_called_killed(self):
         path = self.folder / "run.gpt"
         worker = (

@@ -108,6 +108,30 @@ int status_of(const ProcessEnd& end) {
   return static_cast<int>(end.how == ProcessEnd::How::exited ? end.number : 128 + end.number);
 }
 
+/// Whom signals that would end the command are for; 0: nobody any more.
+volatile sig_atomic_t running = 0;
+
+void pass_on(int number) {
+  if (running != 0) (void)kill(running, number);
+}
+
+/// Starts the program. Who ends this command, ends the program: the recording is still to be packed.
+pid_t start(const RecordOptions& options, const Folders& folders) {
+  sigset_t passed;
+  sigset_t before;
+  sigemptyset(&passed);
+  for (const int number : {SIGTERM, SIGHUP}) sigaddset(&passed, number);
+  (void)sigprocmask(SIG_BLOCK, &passed, &before);
+  const pid_t child = fork();
+  if (child > 0) {
+    running = child;
+    for (const int number : {SIGTERM, SIGHUP}) std::signal(number, pass_on);
+  }
+  (void)sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (child == 0) become(options, folders);
+  return child;
+}
+
 /// Waits for the program, which gets the terminal's signals itself. That nobody reads any more what is said
 /// ends nothing either: the recording is still to be packed.
 ProcessEnd wait_for(pid_t child) {
@@ -117,6 +141,7 @@ ProcessEnd wait_for(pid_t child) {
     if (errno != EINTR)
       throw std::runtime_error(fmt::format("waiting for the program: {}", std::strerror(errno)));
   }
+  running = 0;
   if (WIFEXITED(status)) return {ProcessEnd::How::exited, static_cast<uint32_t>(WEXITSTATUS(status))};
   return {ProcessEnd::How::signal, static_cast<uint32_t>(WTERMSIG(status))};
 }
@@ -220,12 +245,11 @@ int run_record(const RecordOptions& options) {
   if (options.pid != 0) return run_record_of_process(options);
   if (options.program.empty()) throw InputError("record takes a program, after --, or --pid");
   const Folders folders = make_folders(options);
-  const pid_t child = fork();
+  const pid_t child = start(options, folders);
   if (child < 0) {
     remove_folders(folders);
     throw std::runtime_error(fmt::format("no process can be started: {}", std::strerror(errno)));
   }
-  if (child == 0) become(options, folders);
   const ProcessEnd end = wait_for(child);
   const std::vector<Part> made = parts_in(folders);
   bool is_packed = true;
