@@ -57,6 +57,10 @@ GROWS = [
     ("every twelfth mark", steps("if step % 12 == 0: keep()"), "1 MiB each 12 marks"),
     ("one request in four, at random", steps("if pick.random() < 0.25: keep()"), "1 MiB each "),
     ("since the middle", steps("if step >= 100: keep()"), "1 MiB each mark since mark 101"),
+    ("since the last quarter", steps("if step >= 150: keep()"), "1 MiB each mark since mark 151"),
+    ("since the last eighth of many", steps("if step >= 350: keep()").replace("200", "400"),
+     "1 MiB each mark since mark 351"),
+    ("up to a last part", steps("if step < 185: keep()"), "1 MiB each mark"),
     ("since mark 20, slow", steps("if step >= 19 and step % 5 == 4: keep(4 << 20)"),
      "4 MiB each 5 marks since mark 20"),
     ("in blocks of any size", steps("keep(pick.randrange(1 << 16, 1 << 20))"), " each mark"),
@@ -85,9 +89,12 @@ STAYS = [
     ("a bounded cache", steps("push('cache'); cache.append(malloc(1 << 20)); pop()\n"
                               "if len(cache) > 60: free(cache.pop(0))")),
     ("a warm-up, then flat", steps("if step < 90: keep()")),
+    ("growth that has stopped", steps("if step < 165: keep()")),
     ("a warm-up in steps, then flat", steps("if step % 10 == 0 and step < 130: keep()")),
     ("a sawtooth", steps("keep()\nif step % 37 == 36: [free(kept.pop()[0]) for _ in range(len(kept))]")),
     ("two epochs and a half", steps("keep()\nif step % 80 == 79: [free(kept.pop()[0]) for _ in range(len(kept))]")),
+    ("a long tooth and most of another", steps(
+        "keep()\nif step == 109: [free(kept.pop()[0]) for _ in range(len(kept))]")),
     ("noise", steps("[free(kept.pop(pick.randrange(len(kept)))[0]) for _ in range(pick.randrange(len(kept) + 1))]\n"
                     "[keep(pick.randrange(1 << 20)) for _ in range(pick.randrange(9))]")),
     ("three late weights", steps("if step in (50, 120, 190): keep(64 << 20)")),
@@ -132,6 +139,24 @@ class Shapes(test_watch.Case):
         path = self.told_of(1, steps("keep(1 << 20)"))
         _, lines = self.leaks(path, "--growing")
         self.assertEqual([(line["of"], line["tag"], line["since_mark"]) for line in lines], [("site", "planted", 1)])
+
+    def test_neither_a_start_nor_the_top_of_a_tooth_is_growth(self):
+        weights = "push('planted')\nfor _ in range(16): cache.append(malloc(64 << 20))\npop()\n"
+        tooth = ("keep(2 << 20)\npush('planted'); cache.append(malloc(3 << 20)); pop()\n"
+                 "if step % 40 == 39: [free(cache.pop()) for _ in range(40)]")
+        for number, (program, wanted) in enumerate((
+            (weights + steps("keep(1 << 17)"), 25 * MIB),
+            (weights + UNMARKED.format("keep(1 << 18)"), 100 * MIB),
+            (weights + UNMARKED.format("keep(1 << 18)").replace("400", "1"), None),
+            (steps(tooth), 400 * MIB),
+        )):  # fmt: skip
+            with self.subTest(number=number):
+                _, lines = self.leaks(self.told_of(number, program), "--growing")
+                if wanted is None:
+                    self.assertEqual(lines, [])
+                else:
+                    self.assertEqual(len(lines), 1, lines)
+                    self.assertAlmostEqual(lines[0]["grown_bytes"] / wanted, 1, delta=0.25)
 
     def test_advice_and_report_see_what_was_freed_at_the_end(self):
         path = self.told_of(0, steps("keep(4 << 20)"))

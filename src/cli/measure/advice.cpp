@@ -201,9 +201,11 @@ class Adviser {
       const std::optional<uint64_t> without = what_if_.least_limit(change);
       const uint64_t saving = without ? saved(*least_, *without) : 0;
       add("leak",
-          fmt::format("Free what {} allocates: it grows by {}, and {}. Were each freed {}, the run would "
+          fmt::format("Free {}: it grows by {}, and {}. Were each freed {}, the run would "
                       "complete under {} instead of {}.",
-                      name_of(recording_, leak), leak.growth.words(),
+                      leak.of == Leak::Of::site ? fmt::format("what {} allocates", name_of(recording_, leak))
+                                                : name_of(recording_, leak),
+                      leak.growth.words(),
                       leak.blocks != 0 ? fmt::format("{} in {} blocks are live at the end",
                                                      format_bytes(leak.bytes), format_count(leak.blocks))
                                        : fmt::format("{} of it were freed only at the end",

@@ -54,7 +54,7 @@ Levels lasting_of(const Levels& floors) {
   return lasting;
 }
 
-/// Whether it rises from `from` on, in most pieces and up to the end.
+/// Whether it rises from `from` on in most pieces.
 bool rises_from(const Levels& lasting, size_t from) {
   const size_t windows = lasting.size() - from;
   const size_t pieces = std::min(kMostPieces, windows);
@@ -64,7 +64,7 @@ bool rises_from(const Levels& lasting, size_t from) {
   };
   size_t risen = 1;  // what comes last has nothing behind it
   for (size_t i = 0; i + 1 < pieces; ++i) risen += rises_in(i) ? 1 : 0;
-  return risen >= needed_of(pieces) && (rises_in(pieces - 2) || rises_in(pieces - 3));
+  return risen >= needed_of(pieces);
 }
 
 /// The most that was given back at once before `end`.
@@ -99,47 +99,78 @@ std::vector<size_t> rises_of(const Levels& lasting) {
   return rises;
 }
 
+/// The rests between rises that are usual are up to so many times as long as the mean.
+constexpr size_t kLongRest = 8;
+/// A part of a program that says little of the rest.
+constexpr size_t kLastPart = 8;
+
+/// Whether the last rise is followed by a rest as there are others, or by a short last part of the program.
+bool rises_to_end(const std::vector<size_t>& rises, size_t windows, size_t from) {
+  const size_t rest = windows - 1 - rises.back();
+  const size_t first = *std::lower_bound(rises.begin(), rises.end(), from);
+  const auto count = static_cast<size_t>(rises.end() - std::lower_bound(rises.begin(), rises.end(), from));
+  const size_t usual = count < 2 ? 0 : kLongRest * (rises.back() - first) / (count - 1);
+  return rest <= std::max((windows - from) / kLastPart, std::min(usual, (windows - from) / 4));
+}
+
 /// The first of the last rises with no long rest between them; of all of them, if those would be too few.
-size_t begin_of(const std::vector<size_t>& rises) {
-  constexpr size_t kLongRest = 8;  // times as long as the mean
-  const size_t longest = kLongRest * (rises.back() - rises.front()) / (rises.size() - 1);
+size_t begin_of(const std::vector<size_t>& rises, size_t windows) {
+  const size_t longest =
+      std::max(kLongRest * (rises.back() - rises.front()) / (rises.size() - 1), windows / kLastPart);
   size_t first = rises.size() - 1;
   while (first > 0 && rises[first] - rises[first - 1] <= longest) --first;
   return rises.size() - first < kLeastMarks ? 0 : first;
 }
 
+/// How it grows, of which `first` is the first rise.
+Growth describe(const Levels& lasting, const Moments& moments, const std::vector<size_t>& rises,
+                size_t first) {
+  const size_t since = rises[first];
+  const size_t before = since == 0 ? 0 : since - 1;
+  const double slope = slope_of(lasting, since);
+  Growth growth;
+  // At most what the slope comes to: the last level may be the top of a tooth, the first rise a warm-up.
+  growth.bytes =
+      std::min(lasting.back() - lasting[before],
+               static_cast<uint64_t>(std::llround(slope * static_cast<double>(lasting.size() - 1 - before))));
+  const size_t moment = since * moments.in_window();
+  growth.since_ns = moments.ns[moment];
+  if (moments.by != Moments::By::marks) {
+    const double seconds = static_cast<double>(moments.ns.back() - growth.since_ns) / 1e9;
+    growth.bytes_per_second =
+        static_cast<uint64_t>(static_cast<double>(growth.bytes) / std::max(seconds, 1e-9));
+    return growth;
+  }
+  growth.since_mark = moment + 1;
+  growth.bytes_per_mark = growth.rise =
+      static_cast<uint64_t>(std::llround(slope / static_cast<double>(moments.in_window())));
+  growth.each = 1;
+  const double rest =
+      static_cast<double>(rises.back() - since) / static_cast<double>(rises.size() - 1 - first);
+  if (rest < 1.5) return growth;
+  growth.each = static_cast<uint64_t>(std::llround(rest * static_cast<double>(moments.in_window())));
+  Levels amounts;
+  for (size_t i = first + 1; i < rises.size(); ++i)
+    amounts.push_back(lasting[rises[i]] - lasting[rises[i] - 1]);
+  growth.rise = median(std::move(amounts));
+  return growth;
+}
+
 Growth judge(const Levels& floors, const Moments& moments) {
   const Levels lasting = lasting_of(floors);
   const size_t windows = lasting.size();
-  // The first half may be the program's start. What was given back in it is no leak if it comes again.
-  for (const size_t from : {size_t{0}, windows / 4, windows / 2}) {
-    if (windows - from < kLeastMarks || !rises_from(lasting, from)) continue;
-    if (from != 0 && fallen_before(floors, from) >= lasting.back() - lasting[from]) continue;
-    const std::vector<size_t> rises = rises_of(lasting);
-    const size_t first = begin_of(rises);
-    const size_t since = rises[first];
-    Growth growth;
-    growth.bytes = lasting.back() - lasting[since == 0 ? 0 : since - 1];
-    const size_t moment = since * moments.in_window();
-    growth.since_ns = moments.ns[moment];
-    if (moments.by != Moments::By::marks) {
-      const double seconds = static_cast<double>(moments.ns.back() - growth.since_ns) / 1e9;
-      growth.bytes_per_second =
-          static_cast<uint64_t>(static_cast<double>(growth.bytes) / std::max(seconds, 1e-9));
-      return growth;
-    }
-    growth.since_mark = moment + 1;
-    growth.bytes_per_mark = growth.rise = static_cast<uint64_t>(
-        std::llround(slope_of(lasting, since) / static_cast<double>(moments.in_window())));
-    growth.each = 1;
-    const double rest =
-        static_cast<double>(rises.back() - since) / static_cast<double>(rises.size() - 1 - first);
-    if (rest < 1.5) return growth;
-    growth.each = static_cast<uint64_t>(std::llround(rest * static_cast<double>(moments.in_window())));
-    Levels amounts;
-    for (size_t i = first + 1; i < rises.size(); ++i)
-      amounts.push_back(lasting[rises[i]] - lasting[rises[i] - 1]);
-    growth.rise = median(std::move(amounts));
+  const std::vector<size_t> rises = rises_of(lasting);
+  if (rises.size() < 2) return {};
+  const size_t first = begin_of(rises, windows);
+  // The first part may be the program's start: half of it, three quarters if what follows is long, and more
+  // if it is very long. What was given back before is no leak if it comes again.
+  constexpr size_t kLong = 32;
+  for (const size_t from :
+       {size_t{0}, windows / 4, windows / 2, windows - windows / 4, windows - windows / 8}) {
+    const size_t least = from > windows / 2 ? kLong : kLeastMarks;
+    if (windows - from < least || !rises_from(lasting, from) || !rises_to_end(rises, windows, from)) continue;
+    const Growth growth = describe(lasting, moments, rises, first);
+    if (from != 0 && fallen_before(floors, rises[first]) >= growth.bytes) continue;
     return growth;
   }
   return {};

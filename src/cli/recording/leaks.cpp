@@ -71,6 +71,14 @@ std::array<Leaks, 3> find_growing(const Recording& recording, std::optional<uint
   const auto by_events = find_growing(recording, pool, Moments::By::events);
   for (size_t i = 0; i < found.size(); ++i) {
     std::erase_if(found[i], [&](const auto& leak) { return !by_events[i].contains(leak.first); });
+    // A machine that is busy now and then makes a slope in time too small.
+    for (auto& [key, leak] : found[i]) {
+      Growth& growth = leak.growth;
+      const uint64_t bytes = std::max(growth.bytes, by_events[i].at(key).growth.bytes);
+      const double share = static_cast<double>(bytes) / static_cast<double>(growth.bytes);
+      growth.bytes_per_second = static_cast<uint64_t>(static_cast<double>(growth.bytes_per_second) * share);
+      growth.bytes = bytes;
+    }
   }
   return found;
 }
