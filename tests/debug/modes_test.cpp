@@ -160,8 +160,14 @@ TEST_F(Debug, WhatQuarantineHoldsIsLookedAtToo) {
 }
 
 TEST_F(Debug, AProgramThatEndsIsToldWhatItsPoolsHold) {
-  for (const char* modes : {"poison,quarantine=64MiB", "canary"}) {
-    SCOPED_TRACE(modes);
+  struct Case {
+    const char* modes;
+    bool is_destroyed;  // with a live block
+  };
+  for (const Case& each : {Case{"poison,quarantine=64MiB", false}, Case{"canary", false},
+                           Case{"poison,quarantine=64MiB", true}, Case{"canary", true}}) {
+    const char* const modes = each.modes;
+    SCOPED_TRACE(std::string(modes) + (each.is_destroyed ? ", destroyed" : ""));
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
     const pid_t child = fork();
@@ -176,10 +182,15 @@ TEST_F(Debug, AProgramThatEndsIsToldWhatItsPoolsHold) {
         _exit(1);
       const uint64_t at = std::strcmp(modes, "canary") == 0 ? 1000 : 8;
       if (at == 1000) reinterpret_cast<char*>(block)[at] = 1;
-      if (gpupool_free(pool, block, 0) != GPUPOOL_SUCCESS || gpupool_synchronize(pool) != GPUPOOL_SUCCESS)
-        _exit(1);
+      gpupool_ptr_t kept = 0;
+      if (each.is_destroyed && gpupool_malloc(pool, 1000, 0, &kept) != GPUPOOL_SUCCESS) _exit(1);
+      // A canary is looked at while its block lives, or when it is freed.
+      const bool is_freed = at != 1000 || !each.is_destroyed;
+      if (is_freed && gpupool_free(pool, block, 0) != GPUPOOL_SUCCESS) _exit(1);
+      if (gpupool_synchronize(pool) != GPUPOOL_SUCCESS) _exit(1);
       if (at != 1000) reinterpret_cast<char*>(block)[at] = 1;
-      std::exit(0);  // the pool is not destroyed
+      if (each.is_destroyed && gpupool_destroy(pool) != GPUPOOL_SUCCESS) _exit(1);
+      std::exit(0);
     }
     close(ends[1]);
     std::string said;

@@ -13,10 +13,11 @@
 namespace gpupool::internal {
 namespace {
 
-void check_live_pools() noexcept {
+void check_pools() noexcept {
   try {
     for (const auto& pool : Registry::instance().all()) {
-      if (pool->handle()->life.load(std::memory_order_acquire) != Life::live) continue;
+      const Life life = pool->handle()->life.load(std::memory_order_acquire);
+      if (life != Life::live && life != Life::destroyed) continue;  // blocks outlive a destroyed pool
       uint64_t count = 0;
       std::string text;
       (void)pool->check(count, text);  // the log has each finding
@@ -30,7 +31,7 @@ void check_live_pools() noexcept {
 
 void check_pools_at_exit() noexcept {
   static constinit std::atomic<bool> is_asked_for{false};
-  if (!is_asked_for.exchange(true)) (void)std::atexit(check_live_pools);
+  if (!is_asked_for.exchange(true)) (void)std::atexit(check_pools);
 }
 
 }  // namespace gpupool::internal
