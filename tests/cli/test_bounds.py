@@ -7,9 +7,11 @@ import gzip
 import os
 import struct
 import subprocess
+import sys
 import unittest
 
-from command import COMMAND, CommandTest
+import test_watch
+from command import COMMAND, CommandTest, run
 
 MIB = 1 << 20
 PACKED = 3  # flags: ended and packed
@@ -69,6 +71,18 @@ class Bounds(CommandTest):
                 status, said, used = self.peak_of(*words)
                 self.assertEqual(status, 0, said)
                 self.assertLessEqual(used, 150 * MIB)
+
+    def test_what_the_command_packs_it_reads(self):
+        """Long marks that are all the same would be packed to a hundredth."""
+        program = test_watch.PROLOGUE + "malloc(1000)\nfor _ in range(100_000): mark('x' * 250)\n"
+        path, plain = self.folder / "marks.gpt", self.folder / "plain.gpt"
+        self.assertEqual(run("record", "-o", path, "--", sys.executable, "-c", program)[0], 0)
+        self.assertLess(path.stat().st_size, 3 * MIB)
+        self.assertEqual(run("leaks", path)[0], 0)
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        self.assertGreater(plain.stat().st_size, 24 * MIB)
+        self.assertEqual(run("salvage", plain, "-o", self.folder / "again.gpt")[0], 0)
+        self.assertEqual(run("leaks", self.folder / "again.gpt")[0], 0)
 
     def test_a_small_file_that_unpacks_to_much(self):
         """Of zeroes, of events, of lines: each is refused once it has become too large for its size."""

@@ -28,7 +28,8 @@ constexpr std::string_view kChunkBegin = "GPCH";
 constexpr uint32_t kFlagEnded = 1;
 constexpr uint32_t kFlagPacked = 2;
 constexpr uint64_t kUnit = 512;
-/// Gzip packs recordings to a fourth or a tenth. An event then takes 56 bytes of memory.
+/// Twice what pack_gzip allows; gzip packs most recordings to a fourth or a tenth. An event then takes 56
+/// bytes of memory.
 constexpr uint64_t kMostTimesLarger = 32;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
