@@ -181,7 +181,8 @@ class Device {
   /// while streams capture, on any thread. Costs about 100 us, and other threads may have to wait to queue
   /// work meanwhile.
   virtual Status synchronize_all(uint64_t context) = 0;
-  /// Whether a stream captures, or other streams' captures forbid to touch it. May be asked at any time.
+  /// Whether a stream captures, or other streams' captures forbid to touch it. May be asked at any time. One
+  /// that was destroyed does not.
   virtual Status is_capturing(Stream stream, bool& capturing) = 0;
   /// A number that names the capture in progress on stream; 0 if there is none. kCaptureElsewhere: the stream
   /// is not capturing, but querying it would disturb another stream that is (the legacy stream).

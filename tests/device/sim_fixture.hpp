@@ -101,6 +101,14 @@ class SimTest : public ::testing::Test {
     EXPECT_NE(std::string(last_error().message).find(words), std::string::npos) << last_error().message;
   }
 
+  /// A question about a stream that is gone is a fault, with an answer.
+  void expect_not_capturing(Stream stream) {
+    bool capturing = true;
+    EXPECT_EQ(device->is_capturing(stream, capturing), kSuccess);
+    EXPECT_FALSE(capturing);
+    EXPECT_EQ(fault_count(), ++faults_seen_);
+  }
+
   std::unique_ptr<Device> device;
 
  private:

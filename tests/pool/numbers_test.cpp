@@ -42,6 +42,32 @@ TEST_P(Numbers, ThatAreUnknownDoNotPileUp) {
   expect_no_faults();
 }
 
+/// Destroyed before it was released, against the rule: nobody can ask the stream, and no event covers what it
+/// has freed. A wait for all work does.
+TEST_P(Numbers, OfDestroyedStreamsLoseNoMemory) {
+  expect_faults();  // whoever asks the stream, asks nobody
+  for (const bool is_released : {false, true}) {
+    SCOPED_TRACE(is_released);
+    PoolUnderTest pool(config_with_limit(16 * kBlock));
+    PoolUnderTest makes(config());  // which streams to create is the device's
+    gpupool_stream_t gone = 0;
+    ASSERT_TRUE(ok(gpupool_stream_create(makes, &gone)));
+    const gpupool_ptr_t block = pool.malloc(14 * kBlock, gone);
+    work(gone, block, kBlock);
+    pool.free(block, gone);
+    ASSERT_TRUE(ok(gpupool_stream_destroy(makes, gone)));
+    if (is_released) {
+      EXPECT_TRUE(ok(gpupool_release_stream(pool, gone)));
+    }
+    const gpupool_stream_t other = new_stream();
+    pool.free(pool.malloc(14 * kBlock, other), other);
+    pool.free(pool.malloc(15 * kBlock, new_stream()), GPUPOOL_STREAM_UNKNOWN);
+    pool.empty();
+    EXPECT_EQ(pool.reserved(), 0u);
+    pool.validate();
+  }
+}
+
 /// Numbers are released, parked and come again at random, and blocks outlive their streams. The simulated
 /// device sees each race.
 TEST_P(Numbers, ComeAgainAtRandom) {

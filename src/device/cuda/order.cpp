@@ -158,9 +158,11 @@ Status CudaDevice::is_capturing(Stream stream, bool& capturing) {
   if (scope.status() != kSuccess) return scope.status();
   auto capture = cuda::CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = driver_.cuStreamIsCapturing(to_stream(stream), &capture);
-  if (result != CUDA_SUCCESS && result != cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+  const bool is_implicit = result == cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  const bool is_gone = result == cuda::CUDA_ERROR_INVALID_HANDLE;
+  if (result != CUDA_SUCCESS && !is_implicit && !is_gone)
     return cuda_status(result, "cuStreamIsCapturing(stream 0x%" PRIxPTR ")", stream);
-  capturing = result != CUDA_SUCCESS || capture != cuda::CU_STREAM_CAPTURE_STATUS_NONE;
+  capturing = is_implicit || (!is_gone && capture != cuda::CU_STREAM_CAPTURE_STATUS_NONE);
   return kSuccess;
 }
 

@@ -164,8 +164,7 @@ Status SimStreams::capture_id(Stream number, uint64_t& id) {
 
 Status SimStreams::is_capturing(Stream number, bool& capturing) {
   SimStream* stream = nullptr;
-  if (const Status status = find("is_capturing", number, stream); status != kSuccess) return status;
-  capturing = stream->capture != 0;
+  capturing = find("is_capturing", number, stream) == kSuccess && stream->capture != 0;
   return kSuccess;
 }
 

@@ -171,12 +171,11 @@ Status StreamOrder::retire(const StreamUser& user, bool leaves) {
   if (capturing) {
     return fail(GPUPOOL_ERROR_INVALID_ARGUMENT, "a stream that captures a graph cannot be released");
   }
-  if (!leaves) {
+  if (leaves && close(user) == kSuccess) {
+    retired_ = true;
+  } else {
     retire_untouched();
-    return kSuccess;
   }
-  if (const Status status = close(user); status != kSuccess) return status;
-  retired_ = true;
   return kSuccess;
 }
 
