@@ -88,9 +88,9 @@ TEST_F(Sleep, S33_S44_EverythingRacesWithSleepAndWake) {
 
 /// A malloc that misses gives the lock up while it releases what is surplus, drains caches or waits. The pool
 /// may be asleep, or about to be, when it goes on.
-TEST_F(Sleep, S33_MallocsGoOnlyWhereThePoolIsStillAwake) {
+/// Threads that allocate and free beside sleeps.
+void allocate_beside_sleeps(PoolUnderTest& pool) {
   constexpr uint64_t kMinute = 60'000'000'000;
-  PoolUnderTest pool(sim_config());
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
   for (uint64_t number = 0; number < 4; ++number) {
@@ -117,7 +117,7 @@ TEST_F(Sleep, S33_MallocsGoOnlyWhereThePoolIsStillAwake) {
       EXPECT_TRUE(ok(gpupool_stream_destroy(pool, stream)));
     });
   }
-  for (int i = 0; i < kRounds / 10 && !HasFailure(); ++i) {
+  for (int i = 0; i < kRounds / 10 && !testing::Test::HasFailure(); ++i) {
     EXPECT_TRUE(ok(gpupool_sim_advance(0, kMinute)));
     EXPECT_TRUE(ok(gpupool_reset_peaks(pool)));
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -128,6 +128,28 @@ TEST_F(Sleep, S33_MallocsGoOnlyWhereThePoolIsStillAwake) {
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(pool.allocated(), 0u);
+}
+
+TEST_F(Sleep, S33_MallocsGoOnlyWhereThePoolIsStillAwake) {
+  PoolUnderTest pool(sim_config());
+  allocate_beside_sleeps(pool);
+}
+
+/// Fills and looks are work on the GPU too, which a sleep that has waited for all work does not see.
+TEST_F(Sleep, S33_DebugModesLeaveAloneWhatFallsAsleep) {
+  for (const char* modes : {"canary", "poison,canary,quarantine=16MiB"}) {
+    SCOPED_TRACE(modes);
+    ASSERT_TRUE(ok(gpupool_set_debug(modes)));
+    PoolUnderTest pool(sim_config());
+    ASSERT_TRUE(ok(gpupool_set_debug("")));
+    allocate_beside_sleeps(pool);
+    uint64_t count = 0;
+    char text[4096] = {};
+    ASSERT_TRUE(ok(gpupool_check(pool, &count, text, sizeof text)));
+    EXPECT_EQ(count, 0u) << text;
+    std::string fault;
+    EXPECT_EQ(fault_count(&fault), 0u) << fault;
+  }
 }
 
 TEST_F(Sleep, S33_MallocsWaitWhereTheSleepSaysSo) {

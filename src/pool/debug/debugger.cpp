@@ -116,8 +116,9 @@ void Debugger::begin_life(Address address, uint64_t size, StackId stack) noexcep
   life.made_in = os::thread_id();
   life.tag = current_tag();
   life.is_fenced = block->region->is_fence;
-  const bool may = Inspector::may_queue_as_user(state);
-  life.is_captured = !may;
+  life.is_captured = !Inspector::may_queue_as_user(state);
+  // A sleep may have begun since the block was taken, and has waited for streams already.
+  const bool may = !life.is_captured && pool_.gate.is_awake();
   pool_.device.annotate(address, life.room, Accessibility::open);
   if (!may && (modes_.canary || modes_.poison)) inspector_.skip(1);
   if (modes_.poison && may) inspector_.poison(life, state, kNewPoison);
@@ -166,6 +167,9 @@ Status Debugger::free(Address address, const StreamUser& user) {
       life->freed_by = stack;
       life->freed_in = os::thread_id();
       life->freed_on = user.stream();
+      // What nobody owns any more is not saved: it may be awake again before the free's streams have passed.
+      if (!pool_.gate.is_awake() || has_asleep(*pool_.space.map.find(address)))
+        life->has_canary = life->is_poisoned = false;
     }
     const BlockRecord before = was_live ? *life : BlockRecord{};
     const bool is_captured = was_live && is_of_graph(*life);
@@ -303,7 +307,8 @@ void Debugger::guard(const StreamUser& user, const WatchedCall& seen, uint64_t a
 /// Looks behind blocks in use and into those in quarantine, from an address on. True if those were all; else
 /// `from` is where to go on.
 bool Debugger::look_at_lives(Address& from) noexcept {
-  constexpr size_t kAtOnce = 1024;  // so that others get the lock
+  if (!pool_.gate.is_awake()) return true;  // a sleep waits for no more looks
+  constexpr size_t kAtOnce = 1024;          // so that others get the lock
   bool done = true;
   size_t count = 0;
   Looks looks;

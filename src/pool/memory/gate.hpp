@@ -53,6 +53,7 @@ class Gate {
   bool is_alone(Address block) const noexcept { return !alone.empty() && alone.contains(block); }
 
   gpupool_sleep_state_t state = GPUPOOL_SLEEP_STATE_AWAKE;
+  uint64_t falls = 0;                   // how often the pool has begun to fall asleep
   std::string name;                     // the pool's, for whoever finds it asleep
   bool holds_mallocs = false;           // they wait for the wake
   std::thread::id owner;                // which sleeps or wakes the pool just now

@@ -52,8 +52,22 @@ Status SlowMalloc::malloc(uint64_t size, uint64_t alignment, StreamUser user, Ad
   return kSuccess;
 }
 
+/// While the pool falls asleep, all memory stays where it is. A malloc that was on its way and got none then
+/// begins again.
 Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request,
                            Range*& block) {
+  constexpr int kMostTries = 16;
+  for (int tries = 1;; ++tries) {
+    const uint64_t falls = pool_.gate.falls;
+    const Status status = find_or_grow(lock, waiting, request, block);
+    if (!is_shortage(status)) return status;
+    if (pool_.gate.falls == falls || tries == kMostTries) return explain(status, request.bytes);
+    if (const Status admitted = waiting.admit(lock); admitted != kSuccess) return admitted;
+  }
+}
+
+Status SlowMalloc::find_or_grow(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request,
+                                Range*& block) {
   const uint64_t reserved = pool_.ledger.used();
   block = allocate_from_heap(lock, request);
   if (block != nullptr) return kSuccess;
@@ -75,11 +89,8 @@ Status SlowMalloc::provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const R
     const auto retry = [&](Range*& found) { return grow(lock, request, true, found); };
     status = shortage_.relieve(lock, request, retry, status, block);
   }
-  if (status != kSuccess && !is_shortage(status)) return status;
-  on_failure.cancel();
-  if (status == kSuccess) return status;
-  release_again();  // before the report
-  return explain(status, request.bytes);
+  if (status == kSuccess) on_failure.cancel();
+  return status;
 }
 
 /// Allocates from what the stream's heap has. Blocks that caches keep split its holes, so they are drained

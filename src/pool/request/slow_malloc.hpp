@@ -50,6 +50,7 @@ class SlowMalloc {
 
  private:
   Status provide(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request, Range*& block);
+  Status find_or_grow(PoolLock& lock, Gate::WaitingMalloc& waiting, const Request& request, Range*& block);
   Range* allocate_from_heap(PoolLock& lock, const Request& request);
   Range* take(const Request& request, bool last);
   Status grow(PoolLock& lock, const Request& request, bool last, Range*& block);

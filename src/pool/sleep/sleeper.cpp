@@ -137,6 +137,7 @@ Status Sleeper::begin_sleep(Lock& lock, const SleepOptions& options, Result& res
     (void)in_.debugger->release(true);
   }
   pool_.gate.state = GPUPOOL_SLEEP_STATE_FALLING_ASLEEP;
+  ++pool_.gate.falls;
   pool_.gate.holds_mallocs = options.hold_mallocs;
   drops_ = options.drops;
   return FallAsleep(in_, lock, options).run(result);
