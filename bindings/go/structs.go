@@ -62,7 +62,7 @@ type DriverStats struct {
 }
 
 // Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a
-// group count the chunks that back its heaps now.
+// group count the chunks that back its heaps now; all also counts a chunk that backs neither just now.
 type Stats struct {
 	structSize uint32
 	Device     int32 `json:"device"`

@@ -296,7 +296,7 @@ export interface DriverStats {
   readonly hostWait: CallStat;
 }
 
-/** Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a group count the chunks that back its heaps now. */
+/** Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a group count the chunks that back its heaps now; all also counts a chunk that backs neither just now. */
 export interface Stats {
   readonly device: number;
   /** The limit in force, in bytes, whether set in bytes, as a fraction or in the environment; 0: none. A group's limit comes on top. */

@@ -492,11 +492,11 @@ typedef struct gpupool_config_t {
   int32_t priority;
   uint32_t reserved1;
   /* After how many seconds without a malloc the pool gives its cached memory back, as by gpupool_empty, but
-   * without a wait: 0.001 to a year, by the device's clock. 0: as GPUPOOL_IDLE says ("30s"), else never; -1:
-   * never. Calls on any pool of the process notice it, except mallocs and frees that a thread's cache serves;
-   * with GPUPOOL_IDLE=30s,thread a thread of the library does, though nobody calls. A malloc that
-   * a cache serves counts as made when such a call last came, or when much was last freed to a cache.
-   * docs/sleep.md. */
+   * without a wait, so that what a stream freed last stays: 0.001 to a year, by the device's clock. 0: as
+   * GPUPOOL_IDLE says ("30s"), else never; -1: never. Calls on any pool of the process notice it, except
+   * mallocs and frees that a thread's cache serves; with GPUPOOL_IDLE=30s,thread a thread of the library
+   * does, though nobody calls. A malloc that a cache serves counts as made when such a call last came, or
+   * when much was last freed to a cache. docs/sleep.md. */
   double idle_seconds;
 } gpupool_config_t;
 
@@ -571,7 +571,7 @@ typedef struct gpupool_driver_stats_t {
 } gpupool_driver_stats_t;
 
 /* Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a
- * group count the chunks that back its heaps now. */
+ * group count the chunks that back its heaps now; all also counts a chunk that backs neither just now. */
 typedef struct gpupool_stats_t {
   uint32_t struct_size;
   int32_t device;
@@ -1293,12 +1293,13 @@ GPUPOOL_API gpupool_status_t gpupool_validate(gpupool_t* pool);
  * mode, or beside poison or canary. */
 GPUPOOL_API gpupool_status_t gpupool_set_debug(const char* modes);
 
-/* Looks behind every block of a pool in debug mode canary, and into those that poison and quarantine hold
- * back, and waits until the GPU has done so. Counts the findings since the pool was created, by this function
- * and by frees: bytes that were written beyond the end of a block, or after its free. A process that exits
- * while a pool is live looks once more, and the log has what it finds. Describes the last findings in words
- * in text, as gpupool_report does. Each also goes to the log as an error, or to standard error if the log is
- * off. out_count may be NULL. A pool without debug modes has no findings. Since 0.2.
+/* Looks behind every block of a pool in debug mode canary, and into those that quarantine holds back, if
+ * mode poison has filled them, and waits until the GPU has done so. Counts the findings since the pool was
+ * created, by this function and by frees: bytes that were written beyond the end of a block, or after its
+ * free. A process that exits before its pools have gone looks once more, and the log has what it finds.
+ * Describes the last findings in words in text, as gpupool_report does. Each also goes to the log as an
+ * error, or to standard error if the log is off. out_count may be NULL. A pool without debug modes has no
+ * findings. Since 0.2.
  * Errors: DRIVER, HOST_OUT_OF_MEMORY, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_check(gpupool_t* pool, uint64_t* out_count, char* text, size_t capacity);
 

@@ -67,8 +67,8 @@ class StreamOrder {
   /// covers it.
   Status make_wait(const StreamUser& later, uint64_t epoch);
 
-  /// Closes the epoch, with an event if it `leaves` one and the driver makes it, and does not touch the stream
-  /// again, since the caller may be about to destroy it, or has.
+  /// Closes the epoch, with an event if it `leaves` one and the driver makes it, and does not touch the
+  /// stream again, since the caller may be about to destroy it, or has.
   Status retire(const StreamUser& user, bool leaves);
   /// Uses the number again, for the same stream or a new one. Its work from here on comes after all that was
   /// stamped. False, with nothing changed, if the stream cannot or may not be made to wait for that.

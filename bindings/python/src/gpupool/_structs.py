@@ -198,7 +198,7 @@ class DriverStats(Record):
 
 class Stats(Record):
     """Statistics of a pool. all = small + large: blocks of up to 1 MiB are small. reserved_bytes and chunks of a
-    group count the chunks that back its heaps now.
+    group count the chunks that back its heaps now; all also counts a chunk that backs neither just now.
     """
 
     __slots__ = (
