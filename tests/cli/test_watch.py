@@ -411,7 +411,7 @@ class Import(Case):
     def test_a_log_as_windows_writes_it(self):
         """With a mark of byte order, in UTF-8 or UTF-16, packed or not; a trace too."""
         text = "Thread,Time,Action,Pointer,Size,Stream\r\n1,10:00:00,allocate,0x7f0000000000,1000,0x0\r\n"
-        trace = "# g\u00f6ne\na 1 1000 0\n"
+        trace = "# g\u00f6ne\r\na 1 1000 0\r\n"
         for encoding in ("utf-8-sig", "utf-16", "utf-16-be", "utf-8"):
             mark = "\ufeff" if encoding == "utf-16-be" else ""
             for pack in (bytes, gzip.compress):

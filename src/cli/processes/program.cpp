@@ -64,7 +64,8 @@ bool is_dynamic(const std::string& file, const Elf64_Ehdr& header) {
   return false;
 }
 
-/// Whether the system runs it in secure mode, in which loaders and drivers leave out what the environment says.
+/// Whether the system runs it in secure mode, in which loaders and drivers leave out what the environment
+/// says.
 bool has_other_rights(const std::string& path, const struct stat& about) {
   const bool has_groups_rights = (about.st_mode & S_ISGID) != 0 && (about.st_mode & S_IXGRP) != 0;
   return ((about.st_mode & S_ISUID) != 0 && about.st_uid != getuid()) ||

@@ -87,6 +87,7 @@ class Parser {
   }
 
   void parse_line(std::string_view line) {
+    if (line.ends_with('\r')) line.remove_suffix(1);  // of a file from Windows
     if (++line_ > kMaxLines) throw refuse(fmt::format("a trace has at most {} lines", kMaxLines));
     line_text_ = line;
     rest_ = line;
