@@ -78,7 +78,8 @@ TEST(ParseTrace, names_the_line_and_what_is_wrong) {
   EXPECT_EQ(complaint("a 1 -512 0\n"), "t.trace:1: the size in bytes is not a number: '-512'");
   EXPECT_EQ(complaint("a 1 5.5 0\n"), "t.trace:1: the size in bytes is not a number: '5.5'");
   EXPECT_EQ(complaint("a 0x1 512 0\n"), "t.trace:1: the block ID is not a number: '0x1'");
-  EXPECT_EQ(complaint("a 1 512 0\r\n"), "t.trace:1: the stream number is not a number: '0\\x0d'");
+  EXPECT_EQ(complaint("a 1 512 0\r\nf 1\r\n"), "nothing") << "as Windows ends lines";
+  EXPECT_EQ(complaint("a 1 512 0\r 1\n"), "t.trace:1: the stream number is not a number: '0\\x0d'");
   EXPECT_EQ(complaint("a 1 99999999999999999999 0\n"),
             "t.trace:1: the size in bytes does not fit in 64 bits: '99999999999999999999'");
   EXPECT_EQ(complaint("a 1 512 0 5\n"), "t.trace:1: there is more than there should be: '5'");
