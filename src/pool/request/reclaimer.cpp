@@ -200,16 +200,18 @@ Status Reclaimer::wait_for_context(PoolLock& lock, uint64_t context, std::span<O
   return status;
 }
 
-/// What it settles has a later stamp than what it has waited for, so it waits again until nothing is left.
+/// What is settled meanwhile, by any thread, has a later stamp than what it has waited for, so it waits again
+/// until nothing is left.
 Status Reclaimer::wait_for_frees(PoolLock& lock, const char* why, bool emptied) {
   constexpr int kMostRounds = 16;  // others may free without end
   for (int round = 0;; ++round) {
     drain_all(lock);
+    const uint64_t settled = settled_;
     const Status status = wait_for_streams(lock, why, Extent::freed);
-    const size_t settled = settle_all_pending(lock);
+    (void)settle_all_pending(lock);
     if (status != kSuccess || round == kMostRounds) return status;
     // What debug modes queue when they see a free block is work again, also for other freed blocks.
-    if (!release_kept(emptied) && settled == 0) return kSuccess;
+    if (!release_kept(emptied) && settled_ == settled) return kSuccess;
   }
 }
 
@@ -228,6 +230,7 @@ void Reclaimer::free_to_heap(Range& block) noexcept {
 }
 
 void Reclaimer::settle(Range& block) noexcept {
+  ++settled_;
   if (exports_.keep(block)) return;
   debug_ != nullptr ? debug_->take(block) : free_to_heap(block);
 }

@@ -107,6 +107,7 @@ class Reclaimer {
   Exports& exports_;
   Keeper* debug_ = nullptr;
   Keeper* sleep_ = nullptr;
+  uint64_t settled_ = 0;  // blocks so far
 };
 
 }  // namespace gpupool::internal
