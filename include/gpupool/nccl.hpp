@@ -4,9 +4,11 @@
 /// later first.
 ///
 ///     gpupool::NcclMemory memory(gpupool::plug::default_pool(0), comm);
-///     void* buffer = memory.allocate(64 << 20);            // ncclCommRegister: collectives need no copy of
-///     it void* window = memory.allocate_window(64 << 20);     // NCCL 2.27: the same, on all GPUs of comm at
-///     once
+///     void* buffer = memory.allocate(64 << 20);
+///     void* window = memory.allocate_window(64 << 20);
+///
+/// The first is registered by ncclCommRegister, so that collectives need no copy of it; the second, with NCCL
+/// 2.27, on all GPUs of comm at once.
 ///
 /// Needs C++17. All inline over the C functions. Since 0.2.
 #ifndef GPUPOOL_NCCL_HPP

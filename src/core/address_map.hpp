@@ -86,6 +86,7 @@ class AddressMap {
     std::array<std::atomic<Leaf*>, kLeaves> leaves{};
     Bitmap<kLeaves> occupied;
   };
+
   static size_t unit_of(Address address) noexcept { return (address >> kUnitShift) & (kUnits - 1); }
   static size_t slot_of(Address address) noexcept { return (address / kUnit) & (kSlots - 1); }
   static Table* table_of(uintptr_t entry) noexcept { return reinterpret_cast<Table*>(entry & ~kTableTag); }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/host_pages.hpp"
 
+#include <utility>
+
 #include "os/pages.hpp"
 
 namespace gpupool::internal {
 
 bool HostPages::allocate(uint64_t size, Address& address) {
   if (size < kLeast) return false;
+  std::set<Address> one{0};  // nothing may fail once the pages are registered
+  auto node = one.extract(one.begin());
   void* const pages = os::map_pages(size);
   if (pages == nullptr) return false;
   if (driver_.cuMemHostRegister_v2(pages, size,
@@ -15,9 +19,9 @@ bool HostPages::allocate(uint64_t size, Address& address) {
     os::unmap_pages(pages, size);
     return false;
   }
-  address = reinterpret_cast<uintptr_t>(pages);
+  address = node.value() = reinterpret_cast<uintptr_t>(pages);
   const std::lock_guard lock(mutex_);
-  taken_.insert(address);
+  taken_.insert(std::move(node));
   return true;
 }
 

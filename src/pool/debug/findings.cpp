@@ -44,7 +44,8 @@ void Findings::describe(uint64_t& count, std::string& text) const {
   if (untold != 0) text += std::to_string(untold) + " more were only counted\n";
   if (const uint64_t skipped = inspector_.skipped(); skipped != 0)
     text += std::to_string(skipped) +
-            " fills and looks were left out, while streams captured, might begin to, or were gone\n";
+            " fills and looks were left out, while streams captured, might begin to, or were gone, or beside "
+            "a sleep\n";
 }
 
 }  // namespace gpupool::internal
