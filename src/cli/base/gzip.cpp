@@ -67,26 +67,24 @@ class Packer {
 
 }  // namespace
 
-std::string pack_gzip(std::string_view text) {
-  // Half of what readers of recordings allow, so that they take whatever was packed here.
+std::string pack_gzip(std::string_view text, size_t most_growth) {
   constexpr size_t kPiece = size_t{1} << 20;
   constexpr size_t kFree = size_t{8} << 20;
-  constexpr size_t kMostTimesLarger = 16;
   Packer packer;
   bool may_repeat = true;
   size_t done = 0;
   for (; text.size() > kPiece; text.remove_prefix(kPiece)) {
     packer.add(text.substr(0, kPiece), Z_NO_FLUSH);
     done += kPiece;
-    if (may_repeat != (done <= kFree + kMostTimesLarger * packer.packed().size()))
-      packer.repeat(may_repeat = !may_repeat);
+    const bool is_too_well = most_growth != 0 && done > kFree + most_growth * packer.packed().size();
+    if (may_repeat == is_too_well) packer.repeat(may_repeat = !may_repeat);
   }
   packer.add(text, Z_FINISH);
   return packer.take();
 }
 
-void write_gzip(const std::string& to, std::string_view text) {
-  const std::string packed = pack_gzip(text);
+void write_gzip(const std::string& to, std::string_view text, size_t most_growth) {
+  const std::string packed = pack_gzip(text, most_growth);
   const int file = create_new(to.c_str());
   if (file < 0) throw InputError(fmt::format("{} cannot be made: {}", to, std::strerror(errno)));
   gzFile plain = gzdopen(file, "wbT");  // as it is

@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint64_t kLargestPickle = uint64_t{4} << 30;
 /// A snapshot is kept whole. Gzip packs one into about a tenth.
-constexpr uint64_t kMostGrowth = 200;
+constexpr uint64_t kMostPickleGrowth = 200;
 
 void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& out) {
   const std::string label = file_label(options.file);
@@ -34,7 +34,7 @@ void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& o
   if (options.format == "recording") {
     Progress progress;
     progress.begin("packing the recording", 1);
-    return out.write(pack_gzip(bytes_of_recording(recording)));
+    return out.write(pack_gzip(bytes_of_recording(recording), kMostGrowth));
   }
   if (recording.pools.size() > 1) {
     constexpr size_t kMostNamed = 16;
@@ -83,7 +83,7 @@ int run_import(const ImportOptions& options) {
     }
     log->feed(text);
   };
-  read_text(options.file, use, {.most_growth = kMostGrowth, .is_binary = false});
+  read_text(options.file, use, {.most_growth = kMostPickleGrowth, .is_binary = false});
   if (!pickle.empty()) {
     import_snapshot(options, std::move(pickle), out);
   } else {

@@ -28,9 +28,6 @@ constexpr std::string_view kChunkBegin = "GPCH";
 constexpr uint32_t kFlagEnded = 1;
 constexpr uint32_t kFlagPacked = 2;
 constexpr uint64_t kUnit = 512;
-/// Twice what pack_gzip allows; gzip packs most recordings to a fourth or a tenth. An event then takes 56
-/// bytes of memory.
-constexpr uint64_t kMostTimesLarger = 32;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
 /// A hundred years.
@@ -77,7 +74,7 @@ class Reader {
       bytes_ += piece;
     };
     try {
-      read_text(file_, keep, {.most_growth = kMostTimesLarger, .is_binary = true});
+      read_text(file_, keep, {.most_growth = kMostGrowth, .is_binary = true});
     } catch (const DamagedFile& error) {
       if (damage_ == nullptr)
         throw InputError(fmt::format("{}: 'gpupool salvage' saves what is before", error.what()));
@@ -384,11 +381,12 @@ Recording read_recording(const std::string& file, Damage* damage) {
 }
 
 void pack_recording(const std::string& file, const std::string& to, Damage& damage, ProcessEnd end) {
-  write_gzip(to, within_memory(file, [&] {
-               Reader reader(file, &damage);
-               (void)reader.read();
-               return reader.packed(end);
-             }));
+  const std::string bytes = within_memory(file, [&] {
+    Reader reader(file, &damage);
+    (void)reader.read();
+    return reader.packed(end);
+  });
+  write_gzip(to, bytes, kMostGrowth);
 }
 
 }  // namespace gpupool::cli

@@ -101,6 +101,10 @@ struct Damage {
 /// there.
 Recording read_recording(const std::string& file, Damage* damage = nullptr);
 
+/// How many times its size a file with a recording may unpack to. Gzip packs most to a fourth or a tenth; an
+/// event then takes 56 bytes of memory. Who writes one tells pack_gzip.
+inline constexpr uint64_t kMostGrowth = 32;
+
 /// Throws InputError if what should be something else, called `label`, begins as a recording does.
 void refuse_recording(const std::string& label, std::string_view begin);
 
