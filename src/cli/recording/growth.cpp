@@ -107,9 +107,9 @@ constexpr size_t kLastPart = 8;
 /// Whether the last rise is followed by a rest as there are others, or by a short last part of the program.
 bool rises_to_end(const std::vector<size_t>& rises, size_t windows, size_t from) {
   const size_t rest = windows - 1 - rises.back();
-  const size_t first = *std::lower_bound(rises.begin(), rises.end(), from);
-  const auto count = static_cast<size_t>(rises.end() - std::lower_bound(rises.begin(), rises.end(), from));
-  const size_t usual = count < 2 ? 0 : kLongRest * (rises.back() - first) / (count - 1);
+  const auto first = std::lower_bound(rises.begin(), rises.end(), from);
+  const auto count = static_cast<size_t>(rises.end() - first);
+  const size_t usual = count < 2 ? 0 : kLongRest * (rises.back() - *first) / (count - 1);
   return rest <= std::max((windows - from) / kLastPart, std::min(usual, (windows - from) / 4));
 }
 
@@ -161,19 +161,20 @@ Growth judge(const Levels& floors, const Moments& moments) {
   const size_t windows = lasting.size();
   const std::vector<size_t> rises = rises_of(lasting);
   if (rises.size() < 2) return {};
-  const size_t first = begin_of(rises, windows);
   // The first part may be the program's start: half of it, three quarters if what follows is long, and more
-  // if it is very long. What was given back before is no leak if it comes again.
-  constexpr size_t kLong = 32;
-  for (const size_t from :
-       {size_t{0}, windows / 4, windows / 2, windows - windows / 4, windows - windows / 8}) {
+  // if it is very long.
+  const std::array starts{size_t{0}, windows / 4, windows / 2, windows - windows / 4, windows - windows / 8};
+  const auto start = std::find_if(starts.begin(), starts.end(), [&](size_t from) {
+    constexpr size_t kLong = 32;
     const size_t least = from > windows / 2 ? kLong : kLeastMarks;
-    if (windows - from < least || !rises_from(lasting, from) || !rises_to_end(rises, windows, from)) continue;
-    const Growth growth = describe(lasting, moments, rises, first);
-    if (from != 0 && fallen_before(floors, rises[first]) >= growth.bytes) continue;
-    return growth;
-  }
-  return {};
+    return windows - from >= least && rises_from(lasting, from) && rises_to_end(rises, windows, from);
+  });
+  if (start == starts.end()) return {};
+  const size_t first = begin_of(rises, windows);
+  const Growth growth = describe(lasting, moments, rises, first);
+  // What was given back before it began is no leak if it comes again.
+  const bool comes_again = *start != 0 && fallen_before(floors, rises[first]) >= growth.bytes;
+  return comes_again ? Growth{} : growth;
 }
 
 bool is_malloc_of(const Happened& event, std::optional<uint64_t> pool) {
