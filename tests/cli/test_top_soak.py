@@ -22,9 +22,12 @@ from top_target import HOLDS_2_GIB, LIBRARY, TopTest
 LOOKS = int(os.environ.get("GPUPOOL_TEST_LOOKS", "400"))
 # Of these looks, the memory of the first few may still grow: for the most processes at once, for instance.
 WARM = LOOKS // 4
+MOST_GROWN = 256 << 10
 
 # A child after another: each has a pool, lives up to 40 ms, and then ends or is killed.
-COMES_AND_GOES = LIBRARY + """
+COMES_AND_GOES = (
+    LIBRARY
+    + """
 import random, signal
 print("ready", flush=True)
 os.close(1)
@@ -38,20 +41,27 @@ while os.getppid() == int(sys.argv[1]):
         os._exit(0)
     os.waitpid(child, 0)
 """
+)
 
 # Becomes another program once it is told to: without pools, or with one.
-BECOMES = HOLDS_2_GIB.replace("stay()", """
+BECOMES = HOLDS_2_GIB.replace(
+    "stay()",
+    """
 print("ready", flush=True)
 sys.stdin.readline()
 os.execv("/proc/self/exe", ["another", "-c", os.environ["NEXT"]])
-""")
-LOADS_ANOTHER_COPY = HOLDS_2_GIB.replace("stay()", """
+""",
+)
+LOADS_ANOTHER_COPY = HOLDS_2_GIB.replace(
+    "stay()",
+    """
 print("ready", flush=True)
 sys.stdin.readline()
 lib = ctypes.CDLL(os.environ["COPY"])
 lib.gpupool_set_name(default_pool(), b"of the copy")
 stay()
-""")
+""",
+)
 LONGEST_TRUST = 20  # seconds, as docs/watch.md says
 
 
@@ -181,22 +191,31 @@ class Soak(Served):
         self.assertLessEqual(reads, 4 * LOOKS + 2 * searches)
         self.assertLessEqual(size, (2 * 1024 + 2 * 4) * LOOKS + 2 * 4096 * searches)
 
+    def grown_in_some_looks(self, reader):
+        """By how many bytes its memory grows meanwhile."""
+        memory, seconds = reader.memory(), reader.seconds()
+        looks = [self.look() for _ in range(LOOKS)]
+        grown, seconds = reader.memory() - memory, reader.seconds() - seconds
+        processes = set().union(*looks)
+        print(f"{len(looks)} looks at {len(processes)} processes, {sum(map(len, looks)) / len(looks):.1f} at a time: "
+              f"{1e6 * seconds / len(looks):.0f} us of processor each; {memory >> 10} KiB, and {grown >> 10} KiB more "
+              "afterwards", file=sys.stderr)  # fmt: skip
+        self.assertGreater(len(processes), LOOKS // 20)
+        return grown
+
     def test_nothing_grows_while_processes_come_and_go(self):
         reader = self.serve()
         for _ in range(4):
             self.start(COMES_AND_GOES, str(os.getpid()))
         for _ in range(WARM):
             self.look()
-        descriptors, memory, seconds = reader.descriptors(), reader.memory(), reader.seconds()
-        looks = [self.look() for _ in range(LOOKS)]
-        processes = set().union(*looks)
-        print(f"{len(looks)} looks at {len(processes)} processes, {sum(map(len, looks)) / len(looks):.1f} at a time: "
-              f"{1e6 * (reader.seconds() - seconds) / len(looks):.0f} us of processor each; {descriptors} "
-              f"descriptors; {memory >> 10} KiB, and {(reader.memory() - memory) >> 10} KiB more afterwards",
-              file=sys.stderr)
-        self.assertGreater(len(processes), LOOKS // 20)
+        descriptors = reader.descriptors()
+        # Another test may begin ten thousand pools meanwhile, which this reader sees too: what leaks grows each time.
+        grown = [self.grown_in_some_looks(reader)]
+        while grown[-1] > MOST_GROWN and len(grown) < 4:
+            grown.append(self.grown_in_some_looks(reader))
         self.assertEqual(reader.descriptors(), descriptors)
-        self.assertLessEqual(reader.memory(), memory + (256 << 10))
+        self.assertLessEqual(grown[-1], MOST_GROWN, grown)
         left = [path.name for path in Path("/dev/shm").iterdir() if "gpupool-stats" in path.name]
         self.assertEqual(left, [])
 
