@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # consume.sh WAY BUILD SOURCE WORK: builds and runs a program that gets gpupool in one of these ways:
-# find_package or pkg_config (from what BUILD installs), add_subdirectory or fetch_content (from SOURCE).
+# find_package or pkg_config (from what BUILD installs), fetch_content (from SOURCE); add_subdirectory is only configured.
 set -euo pipefail
 way=$1 build=$2 source=$3 work=$4
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,15 +30,19 @@ install_and_move() {
   fi
 }
 
-# Compiled as BUILD was, with the flags of the preset "release", so that ccache has it.
-with_cmake() {
+configure() {
   local unity
   unity=$(sed -n 's/^GPUPOOL_UNITY:BOOL=//p' "$build/CMakeCache.txt")
   cmake -S "$here/$way" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON \
     -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" -DGPUPOOL_UNITY="$unity" "$@" \
     >"$work/configure.log"
+}
+
+with_cmake() {
+  configure "$@"
   cmake --build "$work/build" --parallel 2 >"$work/build.log" || { cat "$work/build.log"; exit 1; }
-  "$work/build/consumer"
+  local program
+  for program in "$work"/build/consumer*; do "$program"; done
 }
 
 case $way in
@@ -55,7 +59,8 @@ case $way in
     LD_LIBRARY_PATH=$(pkg-config --variable=libdir gpupool) "$work/consumer"
     ;;
   add_subdirectory)
-    with_cmake -DGPUPOOL_SOURCE="$source"
+    # FetchContent adds it in the same way, and to compile the library once more takes minutes.
+    configure -DGPUPOOL_SOURCE="$source"
     ;;
   fetch_content)
     with_cmake -DFETCHCONTENT_SOURCE_DIR_GPUPOOL="$source"
