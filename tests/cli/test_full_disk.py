@@ -17,14 +17,14 @@ PROLOGUE = test_watch.PROLOGUE + """
 import resource, signal
 def let_grow_to(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-# Enough for eight threads: a chunk that the pool maps later is an event too, and the simulated device has files of its
-# own.
-blocks = [malloc(512 * (1 + i % 90)) for i in range(1440)]
+# 128 MiB, enough for eight threads and what a pool may create so that they need not drain each other: a chunk that it
+# maps later is an event too, and the simulated device has files of its own.
+blocks = [malloc(512 * (1 + i % 90)) for i in range(5760)]
 for block in blocks: free(block)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 let_grow_to(1 << 20)
 """
-WARM = 2 * 1440
+WARM = 2 * 5760
 # strace makes system calls fail; where nobody may trace, that is not shown.
 STRACE = shutil.which("strace")
 
