@@ -41,21 +41,22 @@ def recording_of(events):
 
 def requests(sites, marks):
     """A program of so many call sites: a request is a malloc, a free and a mark."""
-    made = [named(11, 1, b"sim:0\nsimulated\n85899345920\n0")]
-    made += [named(10, site + 1, b"handler_%d (app.py:%d)\nserve (app.py:7)" % (site, site)) for site in range(sites)]
+    made = bytearray(named(11, 1, b"sim:0\nsimulated\n85899345920\n0"))
+    for site in range(sites):
+        made += named(10, site + 1, b"handler_%d (app.py:%d)\nserve (app.py:7)" % (site, site))
     time = number(700)
     again = 0x10 | 0x20 | 0x80  # the same stream, tag and pool
     for mark in range(marks):
-        made.append((bytes([0x41 | again]) + time if mark else b"\x41" + time + b"\x01\x00\x00")
-                    + number(mark * 7 % sites + 1) + number(0 if mark else 2 << 10) + number(1 << 20))
-        made.append(bytes([0x02 | again]) + time + b"\x00")
-        made.append(bytes([0x07 | again]) + time + b"\x00" + number(12) + b"request %4d" % (mark % 10000))
-    return b"".join(made)
+        made += bytes([0x41 | again]) + time if mark else b"\x41" + time + b"\x01\x00\x00"
+        made += number(mark * 7 % sites + 1) + number(0 if mark else 2 << 10) + number(1 << 20)
+        made += bytes([0x02 | again]) + time + b"\x00"
+        made += bytes([0x07 | again]) + time + b"\x00" + number(12) + b"request %4d" % (mark % 10000)
+    return bytes(made)
 
 
 class Bounds(CommandTest):
     def peak_of(self, *words):
-        """Exit status, what was said, and the most memory in bytes."""
+        """Exit status, what was said, and the most memory in bytes, which is no less than this process has had."""
         with subprocess.Popen([COMMAND, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                               text=True) as process:
             said = process.stderr.read()
@@ -66,7 +67,9 @@ class Bounds(CommandTest):
     def test_many_marks_and_sites(self):
         path = self.write("many.gpt", recording_of(requests(300, 300_000)))
         for words in (["leaks", path], ["report", path, "--no-fit", "-o", self.folder / "r.html"],
-                      ["report", path, "-o", self.folder / "s.html"], ["advise", path]):
+                      ["report", path, "-o", self.folder / "s.html"], ["advise", path],
+                      ["export", path, "--format", "chrome"],
+                      ["export", path, "--format", "chrome", "-o", self.folder / "c.json"]):
             with self.subTest(words):
                 status, said, used = self.peak_of(*words)
                 self.assertEqual(status, 0, said)
@@ -83,6 +86,17 @@ class Bounds(CommandTest):
         self.assertGreater(plain.stat().st_size, 24 * MIB)
         self.assertEqual(run("salvage", plain, "-o", self.folder / "again.gpt")[0], 0)
         self.assertEqual(run("leaks", self.folder / "again.gpt")[0], 0)
+
+    def test_many_small_lists(self):
+        """Of a pickle; each takes one byte of the file."""
+        for name, data in (("in each other", b"]" * 1_000_000 + b"a" * 999_999),
+                           ("tuples in each other", b"(" * 1_000_000 + b"t" * 1_000_000),
+                           ("side by side", b"(" + b"]" * 1_000_000 + b"l")):  # fmt: skip
+            with self.subTest(name):
+                status, said, used = self.peak_of("import", self.write("lists.pickle", b"\x80\x04" + data + b"."))
+                self.assertEqual(status, 2, said)
+                self.assertIn("it has no list device_traces", said)
+                self.assertLessEqual(used, 150 * MIB)
 
     def test_a_small_file_that_unpacks_to_much(self):
         """Of zeroes, of events, of lines: each is refused once it has become too large for its size."""

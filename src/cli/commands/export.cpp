@@ -45,14 +45,15 @@ int run_export(const ExportOptions& options) {
     return 0;
   }
   const uint64_t pool = choose_pool(recording, options.pool);
+  const auto write = [&](std::string_view piece) { out.write(piece); };
   if (options.format == "pprof") {
     out.write(pprof_of(recording, pool));
   } else if (options.format == "torch") {
     out.write(torch_snapshot_of(recording, pool, options.last, options.at_peak));
   } else if (options.format == "chrome") {
-    out.write(chrome_trace_of(recording, pool));
+    write_chrome_trace(recording, pool, write);
   } else {
-    write_trace(recording, pool, [&](std::string_view piece) { out.write(piece); });
+    write_trace(recording, pool, write);
   }
   out.close();
   return 0;

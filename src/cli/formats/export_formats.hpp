@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "cli/recording/recording.hpp"
 
@@ -14,7 +16,9 @@ namespace gpupool::cli {
 std::string torch_snapshot_of(const Recording& recording, uint64_t pool, uint64_t last, bool at_peak);
 
 /// Chrome's JSON, for Perfetto and chrome://tracing: counters of what was live and free, marks and failures.
-std::string chrome_trace_of(const Recording& recording, uint64_t pool);
+/// It goes out piece by piece.
+void write_chrome_trace(const Recording& recording, uint64_t pool,
+                        const std::function<void(std::string_view)>& write);
 
 /// The text format 0.0.4 of Prometheus: the final figures of all pools of the recording.
 std::string prometheus_text_of(const Recording& recording);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <utility>
 
 #include "cli/base/output.hpp"
@@ -278,7 +279,7 @@ class Unpickler {
   std::string_view bytes_;
   size_t at_ = 0;
   size_t begun_ = 0;  // where the instruction begins
-  std::vector<PickledValue> stack_;
+  std::deque<PickledValue> stack_;
   std::vector<size_t> marks_;  // how many values were below each
   std::vector<std::optional<PickledValue>> memo_;
 };

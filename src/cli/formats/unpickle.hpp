@@ -68,7 +68,7 @@ class Pickled {
   PickledValue root_;
   std::vector<std::string_view> texts_;
   std::deque<std::string> made_texts_;  // texts that the file has in another form
-  std::vector<Container> containers_;
+  std::deque<Container> containers_;    // a file of brackets has millions, which a vector would move
   mutable uint64_t visited_ = 0;
 };
 
