@@ -3,6 +3,7 @@
 """How recorded processes ended, as `record` and the readers say it. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY
 the library."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,20 +14,29 @@ import test_watch
 
 run = test_watch.run
 
-# By what a program ends with: its exit status as record gives it, and what is said.
+# By what a program ends with: its exit status as record gives it, what is said, and the end as JSON.
 ENDS = {
-    "pass": (0, None),
-    "sys.exit(3)": (3, "the process ended with status 3"),
-    "os._exit(0)": (0, "the process ended with status 0, but not by exit(): by _exit, or as another program"),
-    "os._exit(5)": (5, "the process ended with status 5, but not by exit(): by _exit, or as another program"),
-    "ctypes.CDLL(None).quick_exit(0)": (0, "the process ended with status 0, but not by exit()"),
-    "os.kill(os.getpid(), 9)": (137, "the process was killed by SIGKILL"),
-    "os.kill(os.getpid(), 15)": (143, "the process was killed by SIGTERM"),
-    "ctypes.CDLL(None).abort()": (134, "the process was killed by SIGABRT"),
-    "ctypes.string_at(0)": (139, "the process was killed by SIGSEGV"),
-    "lib.gpupool_record_stop(); os.kill(os.getpid(), 9)": (137, "the process was killed by SIGKILL"),
-    "os.execv('/bin/true', ['true'])": (0, "the process ended with status 0, but not by exit()"),
-}
+    "pass": (0, None, {"how": "exit", "status": 0}),
+    "sys.exit(3)": (3, "the process ended with status 3", {"how": "exit", "status": 3}),
+    "os._exit(0)": (0, "the process ended with status 0, but not by exit(): by _exit, or as another program",
+                    {"how": "_exit", "status": 0}),
+    "os._exit(5)": (5, "the process ended with status 5, but not by exit(): by _exit, or as another program",
+                    {"how": "_exit", "status": 5}),
+    "ctypes.CDLL(None).quick_exit(0)": (0, "the process ended with status 0, but not by exit()",
+                                        {"how": "_exit", "status": 0}),
+    "os.kill(os.getpid(), 9)": (137, "the process was killed by SIGKILL",
+                                {"how": "signal", "signal": 9, "name": "SIGKILL"}),
+    "os.kill(os.getpid(), 15)": (143, "the process was killed by SIGTERM",
+                                 {"how": "signal", "signal": 15, "name": "SIGTERM"}),
+    "ctypes.CDLL(None).abort()": (134, "the process was killed by SIGABRT",
+                                  {"how": "signal", "signal": 6, "name": "SIGABRT"}),
+    "ctypes.string_at(0)": (139, "the process was killed by SIGSEGV",
+                            {"how": "signal", "signal": 11, "name": "SIGSEGV"}),
+    "lib.gpupool_record_stop(); os.kill(os.getpid(), 9)": (137, "the process was killed by SIGKILL",
+                                                           {"how": "signal", "signal": 9, "name": "SIGKILL"}),
+    "os.execv('/bin/true', ['true'])": (0, "the process ended with status 0, but not by exit()",
+                                        {"how": "_exit", "status": 0}),
+}  # fmt: skip
 UNKNOWN = "the process did not end by exit(), but by _exit, as another program or by a signal"
 
 
@@ -43,8 +53,14 @@ class Ends(test_watch.Case):
             test_watch.PROLOGUE + "malloc(1000)\n" + program,
         )
 
+    def end_of(self, path):
+        """As `report --json` has it."""
+        status, told, said = run("report", "--json", "--no-fit", path)
+        self.assertEqual((status, said), (0, ""))
+        return json.loads(told)["end"]
+
     def test_record_and_readers_say_how_a_program_ended(self):
-        for number, (program, (wanted, told)) in enumerate(ENDS.items()):
+        for number, (program, (wanted, told, end)) in enumerate(ENDS.items()):
             with self.subTest(program):
                 name = f"run{number}.gpt"
                 status, _, said = self.record_end(program, name)
@@ -54,6 +70,7 @@ class Ends(test_watch.Case):
                 page = self.folder / f"page{number}.html"
                 again = run("salvage", path, "-o", whole)[2]
                 self.assertEqual(run("report", path, "-o", page)[0], 0)
+                self.assertEqual(self.end_of(path), end)
                 texts = (said, again, run("leaks", path)[1], page.read_text(encoding="utf-8"))
                 for text in texts:
                     if told is None:
@@ -112,6 +129,7 @@ for worker in workers:
         )
         for said in (run("salvage", path, "-o", whole)[2], run("leaks", path)[1], run("leaks", whole)[1]):
             self.assertIn(UNKNOWN, said)
+        self.assertEqual(self.end_of(path), {"how": "unknown"})
 
     def test_the_image_after_exec_is_recorded_too(self):
         second = test_watch.PROLOGUE + "malloc(4 << 20)\nsys.exit(0)"
@@ -122,6 +140,8 @@ for worker in workers:
         self.assertIn("the process became another program by exec", said)
         self.assertIn("became another program", run("leaks", self.folder / "run.gpt")[1])
         self.assertNotIn("the process", run("leaks", self.folder / "run.gpt.2")[1])
+        self.assertEqual(self.end_of(self.folder / "run.gpt"), {"how": "exec"})
+        self.assertEqual(self.end_of(self.folder / "run.gpt.2"), {"how": "exit", "status": 0})
         self.assertIn("4 MiB in 1 blocks", run("leaks", self.folder / "run.gpt.2")[1])
 
     def test_each_image_has_a_ring_of_its_own(self):
@@ -154,6 +174,8 @@ os._exit(0)
         os.kill(int((self.folder / "pid").read_text(encoding="utf-8")), signal.SIGKILL)
         self.assertEqual(status, 0, said)
         self.assertIn("the process still ran", said)
+        (path,) = [path for path in self.folder.glob("run.gpt*") if "still" in run("leaks", path)[1]]
+        self.assertEqual(self.end_of(path), {"how": "still runs"})
 
 
 if __name__ == "__main__":

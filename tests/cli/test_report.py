@@ -58,6 +58,15 @@ class Case(test_watch.Case):
         status, _, said = run("record", "-o", path, "--", *replay)
         self.assertIn(status, (0, 1), said)  # 1: under a limit, some mallocs have failed
 
+    def record_versions(self):
+        """Two versions of a program."""
+        for version in ("1", "2"):
+            path = self.folder / f"version{version}.gpt"
+            status, _, said = run("record", "-o", path, "--", sys.executable, HERE / "two_versions.py",
+                                  self.folder / f"v{version}", version)
+            self.assertEqual(status, 0, said)
+            yield path
+
     def report(self, *arguments, name="report.html"):
         path = self.folder / name
         status, out, said = run("report", *arguments, "-o", path)
@@ -138,6 +147,37 @@ malloc(1000)
         status, _, said = run("report", "--json", "-o", "x.html", self.folder / "second.gpt")
         self.assertEqual(status, 2)
         self.assertIn("excludes", said)
+
+    def test_what_two_versions_differ_in_as_json(self):
+        before, after = self.record_versions()
+        status, said, wrong = run("report", "--json", "--no-fit", before, after)
+        self.assertEqual((status, wrong), (0, ""))
+        *held, told = map(json.loads, said.splitlines())
+        self.assertEqual([one["file"] for one in held], [str(before), str(after)])
+        for side, of_pool, mib in (("before", held[0], 72), ("after", held[1], 74)):
+            self.assertEqual((told[side]["peak_live_bytes"], told[side]["sites_left_out"]), (mib * MIB, 0))
+            for name in ("file", "pool", "peak_live_bytes", "peak_reserved_bytes", "end_live_bytes", "mallocs"):
+                self.assertEqual(told[side][name], of_pool[name], name)
+
+        def figures(mib, blocks):
+            return {"peak_bytes": mib * MIB, "peak_blocks": blocks, "end_bytes": mib * MIB, "end_blocks": blocks,
+                    "mallocs": blocks}  # fmt: skip
+
+        def side(site, mib):
+            return {"site": site} | figures(mib, 1)
+
+        self.assertEqual(told["sites"], [
+            {"tag": "", "before": side("warm_up (model.py:8)", 5), "after": None, "more": figures(-5, -1)},
+            {"tag": "", "before": None, "after": side("load (model.py:7)", 4), "more": figures(4, 1)},
+            {"tag": "", "before": side("load (model.py:6)", 30), "after": side("load (model.py:9)", 33),
+             "more": figures(3, 0)},
+            {"tag": "", "before": side("load (model.py:5)", 20), "after": side("load (model.py:8)", 20),
+             "more": figures(0, 0)},
+            {"tag": "", "before": side("load (model.py:4)", 10), "after": side("load (model.py:6)", 10),
+             "more": figures(0, 0)},
+            {"tag": "", "before": side("reserve (cache.py:4)", 7), "after": side("reserve (kv_cache.py:4)", 7),
+             "more": figures(0, 0)},
+        ])  # fmt: skip
 
     def test_half_a_million_events_stay_small(self):
         trace = HERE.parent / "data/lm_serve.trace.gz"

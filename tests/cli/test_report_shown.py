@@ -54,13 +54,7 @@ class Shown(test_report.BrowserCase):
 
     def test_call_sites_of_two_versions_are_matched(self):
         """By function and line nearby, though every line has moved, and a file has another name."""
-        recordings = []
-        for version in ("1", "2"):
-            recordings.append(self.folder / f"version{version}.gpt")
-            program = [sys.executable, test_report.HERE / "two_versions.py", self.folder / f"v{version}", version]
-            status, _, said = run("record", "-o", recordings[-1], "--", *program)
-            self.assertEqual(status, 0, said)
-        self.open(self.report("--no-fit", *recordings))
+        self.open(self.report("--no-fit", *self.record_versions()))
         rows = self.page.evaluate("[...document.querySelectorAll('#compare-table tbody tr')].map((row) => "
                                   "[...row.cells].map((cell) => cell.textContent))")
         self.assertEqual({row[0]: (row[2], row[3]) for row in rows}, {

@@ -16,6 +16,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
 #include "cli/recording/recorded_pool.hpp"
+#include "cli/report/comparison.hpp"
 #include "cli/report/holders.hpp"
 #include "cli/report/page.hpp"
 
@@ -81,6 +82,7 @@ int run_report(const ReportOptions& options) {
   }
   if (options.json) {
     for (const Story& story : stories) print_json(holders_to_json(story));
+    if (!compared.empty()) print_json(comparison_to_json(stories[compared[0]], stories[compared[1]]));
     return 0;
   }
   OutFile out(options.output);
@@ -105,6 +107,7 @@ constexpr const char* kReportExamples =
     "  gpupool report train.gpt\n"
     "  gpupool report before.gpt after.gpt -o difference.html\n"
     "  gpupool report --json --no-fit train.gpt                who held it, at the peak and at the end\n"
+    "  gpupool report --json --no-fit before.gpt after.gpt     and what each call site has more of, or less\n"
     "\n"
     "What it says of the limit comes from playing the recording again on the simulated device; --no-fit\n"
     "leaves that out.";

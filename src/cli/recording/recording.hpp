@@ -86,6 +86,9 @@ struct Recording {
   std::string how_it_ended() const;
 };
 
+/// "SIGKILL"; "signal 60" of one without a usual name.
+std::string signal_name(uint32_t number);
+
 /// The first `longest` bytes of a text of the recorded program, which may hold any bytes, as `harmless` shows
 /// them.
 std::string one_line(std::string_view text, size_t longest = 1000);

@@ -8,8 +8,6 @@
 #include "cli/recording/recording.hpp"
 
 namespace gpupool::cli {
-namespace {
-
 /// By Linux's numbers, since only there the command waits for a program that it records.
 std::string signal_name(uint32_t number) {
   switch (number) {
@@ -27,8 +25,6 @@ std::string signal_name(uint32_t number) {
     default: return fmt::format("signal {}", number);
   }
 }
-
-}  // namespace
 
 std::string one_line(std::string_view text, size_t longest) {
   return harmless(text.substr(0, longest));

@@ -157,6 +157,21 @@ class Grouper {
 
 }  // namespace
 
+std::vector<const SiteSums*> most_held(const Groups& groups) {
+  std::vector<const SiteSums*> sites;
+  sites.reserve(groups.sites.size());
+  for (const SiteSums& site : groups.sites) sites.push_back(&site);
+  if (sites.size() <= kMostRows) return sites;
+  std::nth_element(sites.begin(), sites.begin() + kMostRows, sites.end(),
+                   [](const SiteSums* a, const SiteSums* b) {
+                     const uint64_t held_a = std::max(a->peak_bytes, a->end_bytes);
+                     const uint64_t held_b = std::max(b->peak_bytes, b->end_bytes);
+                     return held_a != held_b ? held_a > held_b : a->bytes > b->bytes;
+                   });
+  sites.resize(kMostRows);
+  return sites;
+}
+
 Groups make_groups(const Recording& recording, uint64_t pool, const Timeline& timeline) {
   return Grouper(recording, pool, timeline).run();
 }

@@ -49,6 +49,12 @@ struct Groups {
   uint64_t end_blocks = 0;
 };
 
+/// Rows of a table of the page; it counts those beyond.
+inline constexpr size_t kMostRows = 4000;
+
+/// The sites that a table has room for: what holds or leaks most is kept, and then what allocates most.
+std::vector<const SiteSums*> most_held(const Groups& groups);
+
 Groups make_groups(const Recording& recording, uint64_t pool, const Timeline& timeline);
 
 }  // namespace gpupool::cli

@@ -50,12 +50,26 @@ Json holders_after(const Story& story, uint64_t events) {
   return list;
 }
 
+/// How the process ended. Only an end by exit() ends a recording too; what else has a status was _exit.
+Json end_to_json(const Recording& recording) {
+  using How = ProcessEnd::How;
+  const ProcessEnd& end = recording.end;
+  switch (end.how) {
+    case How::exited: return {{"how", recording.is_ended ? "exit" : "_exit"}, {"status", end.number}};
+    case How::signal: return {{"how", "signal"}, {"signal", end.number}, {"name", signal_name(end.number)}};
+    case How::exec: return {{"how", "exec"}};
+    case How::still: return {{"how", "still runs"}};
+    default: return {{"how", "unknown"}};
+  }
+}
+
 }  // namespace
 
 nlohmann::ordered_json holders_to_json(const Story& story) {
   const Groups& groups = story.groups;
   return {{"file", story.recording->file},
           {"pid", story.recording->pid},
+          {"end", end_to_json(*story.recording)},
           {"pool", story.pool},
           {"device", story.about.device},
           {"limit_bytes", story.about.limit_bytes},

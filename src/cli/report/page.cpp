@@ -10,6 +10,7 @@
 #include "cli/base/gzip.hpp"
 #include "cli/base/size.hpp"
 #include "cli/base/utf8.hpp"
+#include "cli/report/comparison.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::cli {
@@ -100,8 +101,27 @@ std::string summary(const std::vector<Story>& stories, const std::vector<size_t>
   return text + "</section>\n";
 }
 
+/// Call sites of two runs that belong together; null for one that is in one run only.
+Json pairs_of(const Story& before, const Story& after) {
+  const auto side = [](const std::optional<ComparedSite>& site) -> Json {
+    if (!site) return {};
+    const Sums& sums = site->sums;
+    return {{"text", site->text},
+            {"file", site->frame.file},
+            {"peak", sums.peak_bytes},
+            {"end", sums.end_bytes},
+            {"mallocs", sums.mallocs}};
+  };
+  Json pairs = Json::array();
+  for (const SitePair& pair : match_sites(before, after)) {
+    pairs.push_back({{"tag", pair.tag}, {"before", side(pair.before)}, {"after", side(pair.after)}});
+  }
+  return pairs;
+}
+
 std::string data_of(const std::vector<Story>& stories, const std::vector<size_t>& compared) {
   Json data = {{"runs", Json::array()}, {"compare", compared.empty() ? Json() : Json(compared)}};
+  if (!compared.empty()) data["pairs"] = pairs_of(stories[compared[0]], stories[compared[1]]);
   for (const Story& story : stories) data["runs"].push_back(to_json(story));
   // Names of a recording need not be UTF-8.
   return base64(pack_gzip(without_directions(data.dump(-1, ' ', false, Json::error_handler_t::replace))));

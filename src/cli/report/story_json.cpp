@@ -13,8 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Rows of a table; the page counts those beyond.
-constexpr size_t kMostRows = 4000;
 constexpr size_t kMostMarks = 1000;
 constexpr size_t kMostFrames = 128;
 
@@ -142,19 +140,6 @@ Json windows_to_json(const GroupSums& group, Figures figures) {
 
 Json sites_to_json(const Story& story, StackTable& stacks,
                    std::unordered_map<uint64_t, size_t>& site_places) {
-  std::vector<const SiteSums*> sites;
-  sites.reserve(story.groups.sites.size());
-  for (const SiteSums& site : story.groups.sites) sites.push_back(&site);
-  // What holds or leaks most is kept, and then what allocates most.
-  if (sites.size() > kMostRows) {
-    std::nth_element(sites.begin(), sites.begin() + kMostRows, sites.end(),
-                     [](const SiteSums* a, const SiteSums* b) {
-                       const uint64_t held_a = std::max(a->peak_bytes, a->end_bytes);
-                       const uint64_t held_b = std::max(b->peak_bytes, b->end_bytes);
-                       return held_a != held_b ? held_a > held_b : a->bytes > b->bytes;
-                     });
-    sites.resize(kMostRows);
-  }
   const auto figures = [](const Sums& sums) {
     return std::array{sums.mallocs,
                       sums.bytes / kByteUnit,
@@ -169,7 +154,7 @@ Json sites_to_json(const Story& story, StackTable& stacks,
                       sums.life_ns / kTimeUnit};
   };
   Json rows = Json::array();
-  for (const SiteSums* place : sites) {
+  for (const SiteSums* place : most_held(story.groups)) {
     const SiteSums& site = *place;
     site_places.emplace(uint64_t{site.stack} << 32 | site.tag, rows.size());
     rows.push_back({stacks.add(site.stack), story.recording->tag(site.tag), site.mallocs, site.bytes,

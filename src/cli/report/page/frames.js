@@ -8,6 +8,13 @@ const DULL_FRAMES = [
 ];
 const SHOWN_HOW = [["shown", "shown"], ["folded", "folded"], ["hidden", "hidden"]];
 
+/** "function (file:line)" in its parts; of a native frame, the module is the file and the offset the line. */
+function splitFrame(text) {
+  const [, what, file = "", line = 0] = /^(.*?)(?: \(([^()]*?)(?::(\d{1,9}))?\))?$/s.exec(text);
+  const [, name, offset = 0] = /^(.*?)(?:\+(0x[0-9a-f]+))?$/s.exec(what);
+  return { name, file, line: Number(line) || Number(offset) };
+}
+
 class Frames {
   /** Controls, whose keys in the link begin with `prefix`; `changed` is called when the reader has changed one. */
   constructor(prefix, controls, changed) {

@@ -1,19 +1,18 @@
 // Puts the parts together.
 
 /** What two runs hold at their peaks and ends, by call site and tag. */
-function showComparison(before, after) {
+function showComparison(before, after, pairs) {
   const none = { peak: 0, end: 0, mallocs: 0 };
   const nameOf = (first, second) => {
     if (!first || !second) return `${(first || second).text} (only in the ${first ? "first" : "second"})`;
     return first.text === second.text ? second.text : `${second.text}, before: ${first.text}`;
   };
   const signed = (show) => (value) => (value > 0 ? "+" : "") + show(value);
-  const rows = matchPlaces(before, after).map(([first, second]) => {
+  const rows = pairs.map(({ before: first, after: second, tag }) => {
     const [a, b] = [first || none, second || none];
-    return [nameOf(first, second), (first || second).tag, a.peak, b.peak, b.peak - a.peak, b.end - a.end,
+    return [nameOf(first, second), tag, a.peak, b.peak, b.peak - a.peak, b.end - a.end,
       b.mallocs - a.mallocs];
   });
-  rows.sort((a, b) => Math.abs(b[4]) - Math.abs(a[4]) || Math.abs(b[5]) - Math.abs(a[5]));
   showTable(byId("compare-table"), [
     ...NAME_COLUMNS, { name: "peak of the first", show: bytesText }, { name: "of the second", show: bytesText },
     { name: "difference", show: signed(bytesText) }, { name: "at the end", show: signed(bytesText) },
@@ -41,7 +40,7 @@ function showComparison(before, after) {
   show("seconds");
   drawings.add(draw);
   draw();
-  new DifferenceGraph(before, after);
+  new DifferenceGraph(before, after, pairs);
 }
 
 /** Both curves over the same moments: "seconds", or "events", which fit together if one run was slower. */
@@ -89,7 +88,7 @@ async function main() {
   link.add("at", "", (id) => byId(id)?.scrollIntoView({ behavior: "instant" }));
   show(runs[0]);
   span.followers.push(showView);
-  if (data.compare) showComparison(runs[data.compare[0]], runs[data.compare[1]]);
+  if (data.compare) showComparison(...data.compare.map((i) => runs[i]), data.pairs);
   link.restore();
   for (const query of ["(prefers-color-scheme: dark)", "print", "(forced-colors: active)"])
     window.matchMedia(query).addEventListener("change", redrawAll);
