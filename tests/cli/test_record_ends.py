@@ -5,6 +5,7 @@ the library."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,9 @@ ENDS = {
                                         {"how": "_exit", "status": 0}),
 }  # fmt: skip
 UNKNOWN = "the process did not end by exit(), but by _exit, as another program or by a signal"
+
+# Since then Linux tells whoever holds on to a process how it ended.
+TELLS_WHO_HOLDS_ON = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 15)
 
 
 class Ends(test_watch.Case):
@@ -96,7 +100,51 @@ class Ends(test_watch.Case):
                 self.assertEqual(command.returncode, 3 if program else 128 + number, said)
                 self.assertEqual([line["bytes"] for line in self.leaks(path)[1]], [1024], said)
 
-    def test_a_forked_worker_is_not_called_killed(self):
+    def record_forked(self, name, child, parent):
+        """The end of a forked child, as JSON; both texts run in their process."""
+        program = (
+            "import signal\n" + test_watch.PROLOGUE.replace("check(lib.gpupool_default", "#")
+            + f"""
+made, tell = os.pipe()
+pid = os.fork()
+if pid == 0:
+    check(lib.gpupool_default_pool(0, ctypes.byref(pool)))
+    malloc(2000)
+    os.write(tell, b"x")
+    time.sleep(0.2)  # by then whoever records knows of the process
+    {child}
+os.read(made, 1)
+{parent}
+"""
+        )  # fmt: skip
+        status, _, said = run("record", "-o", self.folder / name, "--", sys.executable, "-c", program)
+        self.assertEqual(status, 0, said)
+        return self.end_of(self.folder / name), said
+
+    def test_how_a_forked_child_ended(self):
+        """Whoever asks for it: its parent, at once or late, or nobody."""
+        asked = "os.waitpid(pid, 0)"
+        late = "time.sleep(1); "
+        for number, (child, parent, end) in enumerate((
+            ("sys.exit(3)", asked, {"how": "exit", "status": 3}),
+            ("os._exit(4)", asked, {"how": "_exit", "status": 4}),
+            ("os._exit(0)", asked, {"how": "_exit", "status": 0}),
+            ("os.kill(os.getpid(), 9)", asked, {"how": "signal", "signal": 9, "name": "SIGKILL"}),
+            ("ctypes.string_at(0)", asked, {"how": "signal", "signal": 11, "name": "SIGSEGV"}),
+            ("time.sleep(9)", "os.kill(pid, 15); " + asked, {"how": "signal", "signal": 15, "name": "SIGTERM"}),
+            ("os._exit(6)", late + asked, {"how": "_exit", "status": 6}),
+            ("os._exit(7)", late, {"how": "_exit", "status": 7}),
+            ("os._exit(8)", "signal.signal(signal.SIGCHLD, signal.SIG_IGN); time.sleep(1)",
+             {"how": "_exit", "status": 8}),
+            ("time.sleep(2); os._exit(9)", "os._exit(0)", {"how": "still runs"}),
+        )):  # fmt: skip
+            with self.subTest(child=child, parent=parent):
+                found, said = self.record_forked(f"run{number}.gpt", child, parent)
+                is_told = TELLS_WHO_HOLDS_ON or parent.startswith(late) or end["how"] == "still runs"
+                self.assertIn(found, [end] if is_told else [end, {"how": "unknown"}], said)
+
+    def test_children_of_children(self):
+        """Each has a file of its own, as workers of Python's multiprocessing do."""
         path = self.folder / "run.gpt"
         worker = (
             test_watch.PROLOGUE.replace("check(lib.gpupool_default", "#")
@@ -105,8 +153,14 @@ import multiprocessing
 def work(number):
     check(lib.gpupool_default_pool(0, ctypes.byref(pool)))
     malloc(2000)
+    time.sleep(0.2)
+    if number == 0: return
+    below = multiprocessing.get_context("fork").Process(target=work, args=(number - 1,))
+    below.start()
+    below.join()
+    assert below.exitcode == 0
 multiprocessing.set_start_method("fork")
-workers = [multiprocessing.Process(target=work, args=(number,)) for number in range(2)]
+workers = [multiprocessing.Process(target=work, args=(number,)) for number in range(3)]
 for worker in workers:
     worker.start()
 for worker in workers:
@@ -116,8 +170,10 @@ for worker in workers:
         )
         status, _, said = run("record", "-o", path, "--", sys.executable, "-c", worker)
         self.assertEqual(status, 0, said)
-        self.assertEqual(len(list(self.folder.glob("run.gpt*"))), 2, said)
-        self.assertEqual(said.count(UNKNOWN), 2)
+        made = list(self.folder.glob("run.gpt*"))
+        self.assertEqual(len(made), 6, said)
+        if TELLS_WHO_HOLDS_ON:
+            self.assertEqual([self.end_of(one) for one in made], [{"how": "_exit", "status": 0}] * 6)
         self.assertNotIn("killed", said)
 
     def test_a_killed_process_that_nobody_waited_for_is_not_known(self):

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,6 +26,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
 #include "cli/commands/salvage.hpp"
+#include "cli/processes/process_ends.hpp"
 #include "cli/processes/process_recording.hpp"
 #include "cli/processes/program.hpp"
 #include "cli/recording/recording.hpp"
@@ -134,16 +136,16 @@ pid_t start(const RecordOptions& options, const Folders& folders) {
 
 /// Waits for the program, which gets the terminal's signals itself. That nobody reads any more what is said
 /// ends nothing either: the recording is still to be packed.
-ProcessEnd wait_for(pid_t child) {
+ProcessEnd wait_for(pid_t child, ProcessEnds& ends) {
   for (const int number : {SIGINT, SIGQUIT, SIGPIPE}) std::signal(number, SIG_IGN);
+  ends.watch(child);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR)
       throw std::runtime_error(fmt::format("waiting for the program: {}", std::strerror(errno)));
   }
   running = 0;
-  if (WIFEXITED(status)) return {ProcessEnd::How::exited, static_cast<uint32_t>(WEXITSTATUS(status))};
-  return {ProcessEnd::How::signal, static_cast<uint32_t>(WTERMSIG(status))};
+  return end_of_status(status);
 }
 
 /// A file that a process has left: its number, then ".2" if it is of the second program that the process was,
@@ -182,15 +184,18 @@ std::vector<Part> parts_in(const Folders& folders) {
   return parts;
 }
 
-/// How the process of this part ended. Only of its own child does a process learn that.
-ProcessEnd end_of(const Part& part, const std::vector<Part>& all, pid_t child, const ProcessEnd& childs) {
+/// How the process of this part ended.
+ProcessEnd end_of(const Part& part, const std::vector<Part>& all, pid_t child, const ProcessEnd& childs,
+                  const ProcessEnds& ends) {
   const auto is_later = [&](const Part& other) {
     return other.process == part.process && other.is_driver == part.is_driver &&
            std::tuple(other.program.size(), other.program) > std::tuple(part.program.size(), part.program);
   };
   if (std::any_of(all.begin(), all.end(), is_later)) return {ProcessEnd::How::exec, 0};
   if (part.process == std::to_string(child)) return childs;
-  const bool still_runs = kill(static_cast<pid_t>(std::stol(part.process)), 0) == 0;
+  const auto process = static_cast<pid_t>(std::stol(part.process));
+  if (const std::optional<ProcessEnd> end = ends.of(process)) return *end;
+  const bool still_runs = kill(process, 0) == 0;
   return {still_runs ? ProcessEnd::How::still : ProcessEnd::How::unknown, 0};
 }
 
@@ -245,19 +250,20 @@ int run_record(const RecordOptions& options) {
   if (options.pid != 0) return run_record_of_process(options);
   if (options.program.empty()) throw InputError("record takes a program, after --, or --pid");
   const Folders folders = make_folders(options);
+  ProcessEnds ends({folders.pools, folders.driver});
   const pid_t child = start(options, folders);
   if (child < 0) {
     remove_folders(folders);
     throw std::runtime_error(fmt::format("no process can be started: {}", std::strerror(errno)));
   }
-  const ProcessEnd end = wait_for(child);
+  const ProcessEnd end = wait_for(child, ends);
   const std::vector<Part> made = parts_in(folders);
   bool is_packed = true;
   for (const Part& part : made) {
     const std::string to = name_of(part, made, options);
     try {
       Damage damage;
-      pack_recording(part.path.string(), to, damage, end_of(part, made, child, end));
+      pack_recording(part.path.string(), to, damage, end_of(part, made, child, end, ends));
       report_packed(to, damage);
       fs::remove(part.path);
     } catch (const std::exception& error) {
