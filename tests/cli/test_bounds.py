@@ -39,6 +39,26 @@ def recording_of(events):
     return gzip.compress(bytes(header) + chunk + events, 6)
 
 
+class Written:
+    """Events of one pool and stream, as they are in a recording. Addresses are in units of 512."""
+
+    def __init__(self, stacks):
+        self.events = bytearray(named(11, 1, b"sim:0\nsimulated\n85899345920\n0"))
+        for i, text in enumerate(stacks):
+            self.events += named(10, i + 1, text)
+        self.address = 0
+
+    def malloc(self, gap, address, size, stack):
+        self.events += b"\x41" + number(gap) + b"\x01\x00\x00" + number(stack) + self.step_to(address) + number(size)
+
+    def free(self, gap, address):
+        self.events += b"\xb2" + number(gap) + self.step_to(address)
+
+    def step_to(self, address):
+        step, self.address = address - self.address, address
+        return number(step * 2 if step >= 0 else -step * 2 - 1)
+
+
 def requests(sites, marks):
     """A program of so many call sites: a request is a malloc, a free and a mark."""
     made = bytearray(named(11, 1, b"sim:0\nsimulated\n85899345920\n0"))

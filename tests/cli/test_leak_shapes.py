@@ -4,10 +4,12 @@
 GPUPOOL_LIBRARY the library."""
 
 import json
+import random
 import sys
 import unittest
 
 import played
+import test_bounds
 import test_report
 import test_watch
 
@@ -172,6 +174,68 @@ class Shapes(test_watch.Case):
         self.assertIn("grows by 4 MiB each mark", text)
         (told,) = test_report.data_of(text)["runs"]
         self.assertEqual([site[12] for site in told["sites"] if site[12]], [796 * MIB])
+
+
+# Without marks: how many times as long an event takes on a busy machine, of the share of the program that is behind and
+# of chance.
+CLOCKS = {
+    "busy now and then": lambda share, chance: 300 if chance < 0.02 else 1,
+    "busy in its first half": lambda share, chance: 20 if share < 0.5 else 1,
+    "busy in its second half": lambda share, chance: 20 if share >= 0.5 else 1,
+    "busy in between": lambda share, chance: 30 if 0.4 < share < 0.5 else 1,
+    "busier and busier": lambda share, chance: 1 + 20 * share,
+    "stopped for long near the end": lambda share, chance: 3000 if 0.93 <= share < 0.935 else 1,
+    "stopped for long at the begin": lambda share, chance: 3000 if 0.01 <= share < 0.015 else 1,
+}
+
+
+class AnyClock(test_watch.Case):
+    """Without marks, the same events are the same finding, however long each of them took."""
+
+    SHAPES = {
+        "steady": (lambda step: [("keep", 1)], 400),
+        "each eighth step": (lambda step: [("keep", 1)] if step % 8 == 0 else [], 50),
+        "since the middle": (lambda step: [("keep", 1)] if step >= 200 else [], 200),
+        "a sawtooth": (lambda step: [("keep", 1)] + [("free", 0)] * (37 if step % 37 == 36 else 0), None),
+        "a warm-up, then flat": (lambda step: [("keep", 1)] if step < 180 else [], None),
+        "weights, then work": (lambda step: [("keep", 1)] * (300 if step == 0 else 0), None),
+        "nothing": (lambda step: [], None),
+    }
+
+    def write_shape(self, shape, slower):
+        """Each step rests for half a millisecond, if the machine is not busy."""
+        pick = random.Random(7)
+        written = test_bounds.Written([b"work (a:1)", b"planted (a:2)"])
+        work, kept, end = [], [], 1
+        for step in range(400):
+            for i, (what, mib) in enumerate([("work", 8)] * 3 + [("done", 0)] * 3 + shape(step)):
+                gap = int((10_000 if i else 500_000) * slower(step / 400, pick.random()))
+                if what in ("work", "keep"):
+                    (work if what == "work" else kept).append(end)
+                    written.malloc(gap, end, mib * MIB, 1 if what == "work" else 2)
+                    end += mib * MIB // 512
+                else:
+                    written.free(gap, (work if what == "done" else kept).pop(0))
+        return self.write("shape.gpt", test_bounds.recording_of(bytes(written.events)))
+
+    def found(self, shape, slower):
+        _, lines = self.leaks(self.write_shape(shape, slower), "--growing")
+        return [{name: line[name] for name in ("of", "stack", "grown_bytes")} for line in lines]
+
+    def test_a_long_start_and_few_requests(self):
+        """Of which time says that they are most of the program, though they are few events."""
+        start = [("work", 1), ("done", 0), ("keep", 8)] * 2000
+        self.assertEqual(self.found(lambda step: start if step == 0 else [], lambda share, chance: 1), [])
+
+    def test_the_same_events_are_the_same_finding(self):
+        for name, (shape, grown) in self.SHAPES.items():
+            even = self.found(shape, lambda share, chance: 1)
+            self.assertEqual(len(even), 0 if grown is None else 1, name)
+            if grown is not None:
+                self.assertAlmostEqual(even[0]["grown_bytes"] / (grown * MIB), 1, delta=0.05)
+            for clock, slower in CLOCKS.items():
+                with self.subTest(name, clock=clock):
+                    self.assertEqual(self.found(shape, slower), even)
 
 
 class Workloads(test_report.Case):

@@ -13,14 +13,17 @@ namespace gpupool::cli {
 namespace {
 
 constexpr size_t kMostWindows = 1024;
-/// Where nobody marks.
-constexpr size_t kLooks = 4096;
 
 /// A program without a leak that holds now more, now less shows growth about as often.
 constexpr double kChance = 1.0 / 4000;
 constexpr size_t kMostPieces = 16;
 /// Of slopes between any two of so many points.
 constexpr size_t kPoints = 128;
+
+/// Where nobody marks.
+constexpr size_t kLooks = 4096;
+constexpr uint64_t kLongGap = 32;                  // times the usual gap
+constexpr size_t kLeastMallocs = 4 * kMostPieces;  // the start of a program may be all that there is of it
 
 /// How many of so many pieces of a run must each have held less, at their least, than all behind them. If
 /// values come in no order, the piece that is the i-th from the end does so with a chance of 1 / i, whatever
@@ -177,6 +180,14 @@ Growth judge(const Levels& floors, const Moments& moments) {
   return comes_again ? Growth{} : growth;
 }
 
+/// A longer time between two events counts as this: it may be the machine's, busy with something else, and
+/// not the program's.
+uint64_t longest_gap(const std::vector<Happened>& events, size_t end) {
+  std::vector<uint64_t> gaps(1, 0);
+  for (size_t i = 1; i < end; ++i) gaps.push_back(events[i].ns - events[i - 1].ns);
+  return std::max<uint64_t>(kLongGap * median(std::move(gaps)), 1);
+}
+
 bool is_malloc_of(const Happened& event, std::optional<uint64_t> pool) {
   return (event.kind == Kind::malloc || event.kind == Kind::have) && (!pool || event.pool == *pool);
 }
@@ -216,18 +227,27 @@ Moments moments_of(const Recording& recording, std::optional<uint64_t> pool, Mom
     }
     return moments;
   }
-  const auto position = [&](size_t i) {
-    return by == Moments::By::time ? events[i].ns - events[0].ns : i + 1;
+  const auto mallocs = std::count_if(events.begin(), events.end(),
+                                     [&](const Happened& event) { return is_malloc_of(event, pool); });
+  if (static_cast<size_t>(mallocs) < kLeastMallocs) return moments;
+  const uint64_t longest = by == Moments::By::time ? longest_gap(events, end) : 0;
+  const auto step_to = [&](size_t i) {  // from the event before it
+    if (by == Moments::By::events) return uint64_t{1};
+    return i == 0 ? uint64_t{0} : std::min(events[i].ns - events[i - 1].ns, longest);
   };
-  if (end == 0) return moments;
-  const double distance = static_cast<double>(position(end - 1)) / kLooks;
+  uint64_t whole = 0;
+  for (size_t i = 0; i < end; ++i) whole += step_to(i);
+  const double distance = static_cast<double>(whole) / kLooks;
+  uint64_t position = 0;
   for (size_t i = 0; i < end; ++i) {
-    if (static_cast<double>(position(i)) < distance * static_cast<double>(moments.at.size() + 1)) continue;
+    position += step_to(i);
+    const auto is_due = [&] {
+      return static_cast<double>(position) >= distance * static_cast<double>(moments.at.size() + 1);
+    };
+    if (!is_due()) continue;
     add(i);
     // A rest is one moment's, however long.
-    while (by == Moments::By::time && moments.at.size() < kLooks &&
-           static_cast<double>(position(i)) >= distance * static_cast<double>(moments.at.size() + 1))
-      add(i);
+    while (by == Moments::By::time && moments.at.size() < kLooks && is_due()) add(i);
   }
   return moments;
 }

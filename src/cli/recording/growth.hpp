@@ -42,7 +42,8 @@ struct Moments {
 };
 
 /// Each mark, up to the first one behind the last malloc; or some thousand moments, as far from each other in
-/// events or in time. Of one pool's mallocs or of all.
+/// events or in time, of which a rest counts as a few usual gaps. Of one pool's mallocs or of all. None if
+/// there are too few.
 Moments moments_of(const Recording& recording, std::optional<uint64_t> pool, Moments::By by);
 
 /// With fewer marks nobody knows what grows from mark to mark.

@@ -66,19 +66,12 @@ std::array<Leaks, 3> find_growing(const Recording& recording, std::optional<uint
   if (moments_of(recording, pool, Moments::By::marks).at.size() >= kLeastMarks) {
     return find_growing(recording, pool, Moments::By::marks);
   }
-  // The start of a program is long in events, its rests are long in time: what grows, grows by both.
-  auto found = find_growing(recording, pool, Moments::By::time);
-  const auto by_events = find_growing(recording, pool, Moments::By::events);
+  // The start of a program is long in events, its rests are long in time: what grows, grows by both. How much
+  // it is, events say, since a machine that is busy now and then stretches time.
+  auto found = find_growing(recording, pool, Moments::By::events);
+  const auto by_time = find_growing(recording, pool, Moments::By::time);
   for (size_t i = 0; i < found.size(); ++i) {
-    std::erase_if(found[i], [&](const auto& leak) { return !by_events[i].contains(leak.first); });
-    // A machine that is busy now and then makes a slope in time too small.
-    for (auto& [key, leak] : found[i]) {
-      Growth& growth = leak.growth;
-      const uint64_t bytes = std::max(growth.bytes, by_events[i].at(key).growth.bytes);
-      const double share = static_cast<double>(bytes) / static_cast<double>(growth.bytes);
-      growth.bytes_per_second = static_cast<uint64_t>(static_cast<double>(growth.bytes_per_second) * share);
-      growth.bytes = bytes;
-    }
+    std::erase_if(found[i], [&](const auto& leak) { return !by_time[i].contains(leak.first); });
   }
   return found;
 }

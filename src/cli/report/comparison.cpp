@@ -80,8 +80,10 @@ using Lones = std::vector<Lone*>;
 
 /// Pairs, in the order of lines, that are least far from each other: all of the shorter list have a partner.
 std::vector<std::pair<Lone*, Lone*>> align_by_line(Lones shorter, Lones longer) {
-  const auto by_line = [](const Lone* a, const Lone* b) { return a->site.frame.line < b->site.frame.line; };
-  for (Lones* const list : {&shorter, &longer}) std::stable_sort(list->begin(), list->end(), by_line);
+  const auto by_line = [](const Lone* a, const Lone* b) {
+    return std::tie(a->site.frame.line, a->site.text) < std::tie(b->site.frame.line, b->site.text);
+  };
+  for (Lones* const list : {&shorter, &longer}) std::sort(list->begin(), list->end(), by_line);
   const size_t spare = longer.size() - shorter.size();
   const size_t columns = spare + 1;
   // least[i * columns + k]: of the first i with partners among the first i + k.
@@ -177,10 +179,10 @@ std::vector<SitePair> match_sites(const Story& before, const Story& after) {
     const Sums a = sums_of(pair.before);
     const Sums b = sums_of(pair.after);
     return std::tuple(std::abs(more(a.peak_bytes, b.peak_bytes)), std::abs(more(a.end_bytes, b.end_bytes)),
-                      std::max(a.peak_bytes, b.peak_bytes));
+                      std::max(a.peak_bytes, b.peak_bytes), (pair.after ? pair.after : pair.before)->text);
   };
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [&](const SitePair& a, const SitePair& b) { return rank(a) > rank(b); });
+  std::sort(pairs.begin(), pairs.end(),
+            [&](const SitePair& a, const SitePair& b) { return rank(a) > rank(b); });
   return pairs;
 }
 
