@@ -425,6 +425,7 @@ class Damaged(Case):
     def test_numbers_that_cannot_be(self):
         header = bytearray(gzip.decompress(self.record("malloc(1)\n").read_bytes())[:4096])
         header[16:20] = (1 << 16).to_bytes(4, "little")
+        header[20:24] = (3).to_bytes(4, "little")  # ended, packed
         path = self.folder / "made.gpt"
 
         def number(value):

@@ -29,6 +29,7 @@ def work(seed):
 threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2, 3)]
 for thread in threads: thread.start(); thread.join()
 """
+LONG_MARK = "mark(random.Random(i * seed).randbytes(100).hex())"
 HEADER, CHUNK_HEADER, CHUNK = 4096, 40, 1 << 16
 # Numbers behind the time and what the token says that follows.
 ADDED = {1: 2, 2: 1, 3: 1, 4: 2, 5: 2, 6: 2, 8: 2}
@@ -80,10 +81,36 @@ def events_in(data, is_packed):
     return count
 
 
+def chunks_in(data):
+    """Chunks of an unpacked recording: thread, ticks and name, and the events; the copy of the header is none."""
+    found, at = [], HEADER
+    while at < len(data):
+        (used,) = struct.unpack_from("<I", data, at + 16)
+        head, events = data[at:at + CHUNK_HEADER], data[at + CHUNK_HEADER:at + CHUNK_HEADER + used]
+        if not events.startswith(b"\0"):
+            found.append((head[:16] + head[24:], events))
+        at += CHUNK_HEADER + used
+    return found
+
+
+def members_in(packed):
+    """Of each member of a gzip file: where it begins and ends, and what it unpacks to."""
+    found, at = [], 0
+    while at < len(packed):
+        stream = zlib.decompressobj(31)
+        text = stream.decompress(packed[at:])
+        end = len(packed) - len(stream.unused_data)
+        found.append((at, end, text))
+        at = end
+    return found
+
+
 def unpacked(packed):
-    """As far as it goes."""
+    """As far as it goes, byte by byte."""
     stream, text = zlib.decompressobj(31), b""
     for at in range(len(packed)):
+        if stream.eof:
+            stream = zlib.decompressobj(31)
         try:
             text += stream.decompress(packed[at:at + 1])
         except zlib.error:
@@ -126,19 +153,24 @@ class Salvage(test_watch.Case):
                 expected = events_in(text, True) if len(text) >= HEADER else 0
                 if len(text) >= HEADER:
                     self.assertEqual((status, count), (0, expected), (length, said))
-                    self.assertRegex(said, r"damaged and was cut.*at byte \d+: the gzip data is cut here")
+                    if not stream.eof:
+                        self.assertRegex(said, r"damaged and was cut.*at byte \d+: the gzip data is cut here")
                 else:
                     self.assertEqual(status, 2, (length, said))
+            if stream.eof:
+                stream = zlib.decompressobj(31)
             text += stream.decompress(self.packed[length:length + 1])
 
-    def test_every_flip_of_a_packed_one(self):
+    def test_every_flip_of_one_member(self):
+        """As gzip itself packs: all events before the damage."""
+        packed = gzip.compress(self.whole)
         pick = random.Random(11)
         saved = 0
-        for _ in range(int(os.environ.get("GPUPOOL_TEST_FLIPS", "1000"))):
-            at = pick.randrange(len(self.packed))
-            data = bytearray(self.packed)
+        for _ in range(int(os.environ.get("GPUPOOL_TEST_FLIPS", "1000")) // 4):
+            at = pick.randrange(len(packed))
+            data = bytearray(packed)
             data[at] ^= 1 << pick.randrange(8)
-            before = unpacked(self.packed[:at])
+            before = unpacked(packed[:at])
             status, count, said = self.salvage(bytes(data))
             self.assertIn(status, (0, 2), said)
             if len(before) > HEADER:
@@ -158,8 +190,14 @@ class Salvage(test_watch.Case):
             end = starts[1] + CHUNK_HEADER + used
             lost = events_in(self.whole[:end], True) - events_in(self.whole[:starts[1]], True)
             self.assertEqual((status, count), (0, self.all - lost))
-            self.assertIn("1 part is damaged and was cut: ", said)
+            self.assertIn(f"1 part is damaged and was cut, {used} bytes: ", said)
             self.assertIn(f"at byte {starts[1] + CHUNK_HEADER}: an event of unknown kind 15", said)
+
+    def test_no_text_in_a_broken_chunk_is_taken_for_a_chunk(self):
+        program = "malloc(512)\nmark('GPCH' + '\\1' * 36)\nfree(malloc(512))\n"
+        whole = bytearray(gzip.decompress(self.record(program, "--stacks", "none", name="text.gpt").read_bytes()))
+        whole[HEADER + CHUNK_HEADER] = 0x0F
+        self.assertEqual(self.salvage(bytes(whole))[:2], (0, 0))
 
     def test_a_plain_one_that_was_cut(self):
         path = self.folder / "plain.gpt"
@@ -177,7 +215,90 @@ class Salvage(test_watch.Case):
         status, out, said = run("leaks", path)
         self.assertEqual((status, out), (2, ""))
         self.assertRegex(said, r"cut\.gpt: at byte \d+: the gzip data is cut here: "
-                               r"'gpupool salvage' saves what is before")
+                               r"'gpupool salvage' saves what is there")
+
+
+class Members(test_watch.Case):
+    """A recording of many members: what is saved of a damaged one is what the others have, byte by byte."""
+
+    def setUp(self):
+        super().setUp()
+        program = PROGRAM.replace("150", "900").replace('if i % 10 == 0: mark(f"step {i}")', LONG_MARK)
+        self.packed = self.record("import random\n" + program, "--stacks", "none").read_bytes()
+        self.whole = gzip.decompress(self.packed)
+        self.members = members_in(self.packed)
+        self.assertGreaterEqual(sum(b"GPCH" in text for _, _, text in self.members), 4)
+
+    def salvage(self, data):
+        path, saved = self.folder / "damaged.gpt", self.folder / "saved.gpt"
+        path.write_bytes(data)
+        saved.unlink(missing_ok=True)
+        status, _, said = run("salvage", path, "-o", saved)
+        self.assertEqual(status, 0, said)
+        made = gzip.decompress(saved.read_bytes())
+        self.assertEqual(made[:HEADER], self.whole[:HEADER])
+        return chunks_in(made), said
+
+    def chunks_of(self, members):
+        return chunks_in(bytes(HEADER) + b"".join(text for _, _, text in members if text.startswith(b"GPCH")))
+
+    def flip(self, at, bit):
+        """Nothing is invented, and only the member with the flip is lost."""
+        data = bytearray(self.packed)
+        data[at] ^= 1 << bit
+        hit = next(member for member in self.members if member[0] <= at < member[1])
+        chunks, said = self.salvage(bytes(data))
+        if "damaged" not in said:  # the bit means nothing to gzip, or not in a run of zeroes
+            self.assertEqual(zlib.decompress(data[hit[0]:hit[1]], 31), hit[2])
+            self.assertEqual(chunks, self.chunks_of(self.members))
+            return
+        self.assertEqual(chunks, self.chunks_of([each for each in self.members if each != hit]), (at, bit, said))
+        if hit[2]:  # of the empty last one nothing is lost
+            self.assertIn(f"1 part is damaged and was cut, {hit[1] - hit[0]} bytes: ", said)
+            self.assertIn(f"at byte {hit[0]}: ", said)
+
+    def test_members_are_of_whole_chunks(self):
+        self.assertEqual(self.chunks_of(self.members), chunks_in(self.whole))
+        self.assertEqual(self.members[0][2], self.whole[:HEADER])
+        self.assertTrue(all(text[:4] in (b"GPCH", b"") for _, _, text in self.members[1:]))
+        self.assertEqual(self.salvage(self.packed)[0], chunks_in(self.whole))
+
+    def test_flips_lose_their_member_only(self):
+        pick = random.Random(13)
+        for _ in range(int(os.environ.get("GPUPOOL_TEST_FLIPS", "1000"))):
+            self.flip(pick.randrange(len(self.packed)), pick.randrange(8))
+
+    def test_flips_of_what_is_not_events(self):
+        """Of the header, of its copy, and of the end: a file with either of them is not one that was cut."""
+        for begin, end, _ in (self.members[0], *self.members[-2:]):
+            step = max(1, (end - begin) // 60)
+            for at in range(begin, end, step):
+                self.flip(at, at % 8)
+
+    def test_a_part_that_is_no_more(self):
+        """Sectors of zeroes, over the ends of members too; those before and behind are saved."""
+        pick = random.Random(14)
+        for _ in range(60):
+            begin = pick.randrange(len(self.packed) - 4096)
+            data = bytearray(self.packed)
+            data[begin:begin + 4096] = bytes(4096)
+            good = [each for each in self.members if each[1] <= begin or each[0] >= begin + 4096]
+            chunks, said = self.salvage(bytes(data))
+            self.assertEqual(chunks, self.chunks_of(good), (begin, said))
+            lost = [each for each in self.members if each not in good]
+            self.assertIn(f"{lost[-1][1] - lost[0][0]} bytes: ", said)
+
+    def test_a_file_that_was_cut(self):
+        pick = random.Random(15)
+        for _ in range(60):
+            length = pick.randrange(self.members[0][1], len(self.packed))
+            chunks, said = self.salvage(self.packed[:length])
+            whole = chunks_in(self.whole)
+            self.assertEqual(chunks[:-1], whole[:max(len(chunks) - 1, 0)], (length, said))
+            for (head, events), (whole_head, whole_events) in zip(chunks[-1:], whole[len(chunks) - 1:], strict=False):
+                self.assertEqual((head, whole_events[:len(events)]), (whole_head, events), (length, said))
+            expected = [each for each in self.members if each[1] <= length]
+            self.assertGreaterEqual(len(chunks), len(self.chunks_of(expected)))
 
 
 if __name__ == "__main__":

@@ -360,6 +360,9 @@ class Damaged(Case):
         refused(whole[:8] + struct.pack("<I", 2) + whole[12:], "at byte 8: the recording is of version 2")
         refused(whole[:-5], f"at byte {len(whole) - 5}: the file ends within a chunk")
         refused(whole[:4096] + b"what" + whole[4100:], "at byte 4096: there should be a chunk")
+        second = whole.index(b"GPCH", 4100)
+        refused(whole[:second] + b"what" + whole[second + 4:], f"at byte {second}: there should be a chunk")
+        refused(whole[:second], "the end of the file is missing: 'gpupool salvage' saves what is there")
         refused(whole[:32] + bytes(8) + whole[40:], "at byte 32: a clock without ticks")
         refused(gzip.compress(whole)[:-100], "broken.gpt")
 

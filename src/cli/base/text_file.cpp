@@ -45,11 +45,7 @@ class Bytes {
       std::copy(buffer_.begin() + begin_, buffer_.begin() + end_, buffer_.begin());
       end_ -= begin_;
       begin_ = 0;
-      const size_t wanted = buffer_.size() - static_cast<size_t>(end_);
-      const size_t count = std::fread(buffer_.data() + end_, 1, wanted, file_.get());
-      if (std::ferror(file_.get()) != 0) throw cannot_be_read(errno);
-      is_at_end_ = count < wanted;
-      end_ += static_cast<std::ptrdiff_t>(count);
+      fill();
     }
     return {buffer_.data() + begin_, static_cast<size_t>(end_ - begin_)};
   }
@@ -57,13 +53,40 @@ class Bytes {
   void consume(size_t count) {
     begin_ += static_cast<std::ptrdiff_t>(count);
     consumed_ += count;
+    reached_ = std::max(reached_, consumed_);
     if (progress_) progress_->set(consumed_);
   }
   uint64_t consumed() const { return consumed_; }
+  /// The most that was consumed, before go_to went back.
+  uint64_t reached() const { return reached_; }
+
+  /// The whole file, in place of next() and consume().
+  std::string_view load(const std::function<void(uint64_t)>& fits) {
+    while (!is_at_end_) {
+      fits(static_cast<uint64_t>(end_));
+      if (static_cast<size_t>(end_) == buffer_.size()) buffer_.resize(2 * buffer_.size());
+      fill();
+    }
+    return {buffer_.data(), static_cast<size_t>(end_)};
+  }
+  /// Of a loaded file, the bytes from `begin` to `end` come next, and no more.
+  void go_to(size_t begin, size_t end) {
+    begin_ = static_cast<std::ptrdiff_t>(begin);
+    end_ = static_cast<std::ptrdiff_t>(end);
+    consumed_ = begin;
+  }
 
   const std::string& label() const { return label_; }
 
  private:
+  void fill() {
+    const size_t wanted = buffer_.size() - static_cast<size_t>(end_);
+    const size_t count = std::fread(buffer_.data() + end_, 1, wanted, file_.get());
+    if (std::ferror(file_.get()) != 0) throw cannot_be_read(errno);
+    is_at_end_ = count < wanted;
+    end_ += static_cast<std::ptrdiff_t>(count);
+  }
+
   InputError cannot_be_read(int error) const {
     return InputError(fmt::format("{}: cannot be read: {}", label_, std::strerror(error)));
   }
@@ -75,12 +98,17 @@ class Bytes {
   std::ptrdiff_t end_ = 0;
   bool is_at_end_ = false;
   uint64_t consumed_ = 0;
+  uint64_t reached_ = 0;
   std::optional<Progress> progress_;
 };
 
+constexpr std::string_view kGzipBegin = "\x1f\x8b\x08";
+
 bool is_gzip(std::string_view bytes) {
-  return bytes.starts_with("\x1f\x8b");
+  return bytes.starts_with(kGzipBegin.substr(0, 2));  // Bytes::next may have no more
 }
+
+constexpr const char* kIsCut = "the gzip data is cut here";
 
 /// Unpacks one gzip file of possibly several members, one after another.
 class Unpacker {
@@ -99,12 +127,14 @@ class Unpacker {
     expect_padding();
   }
 
- private:
   void unpack_member() {
+    constexpr size_t kMostAtOnce = size_t{1} << 30;
+    if (packed_.next().size() < 2) throw DamagedFile(place() + kIsCut, true);
+    if (!is_gzip(packed_.next())) throw DamagedFile(place() + "there should be gzip data");
     inflateReset(&stream_);
     int result = Z_OK;
     while (result != Z_STREAM_END) {
-      const std::string_view packed = packed_.next();
+      const std::string_view packed = packed_.next().substr(0, kMostAtOnce);
       // zlib does not write through next_in; its type only says so if ZLIB_CONST is defined.
       stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
       stream_.avail_in = static_cast<uInt>(packed.size());
@@ -113,7 +143,7 @@ class Unpacker {
       result = inflate(&stream_, Z_NO_FLUSH);
       packed_.consume(packed.size() - stream_.avail_in);
       pass_on({buffer_.data(), buffer_.size() - stream_.avail_out});
-      if (result == Z_BUF_ERROR) throw DamagedFile(place() + "the gzip data is cut here");
+      if (result == Z_BUF_ERROR) throw DamagedFile(place() + kIsCut, true);
       if (result != Z_OK && result != Z_STREAM_END) {
         throw DamagedFile(fmt::format("{}the gzip data is damaged here: {}", place(),
                                       stream_.msg != nullptr ? stream_.msg : zError(result)));
@@ -121,10 +151,11 @@ class Unpacker {
     }
   }
 
+ private:
   void pass_on(std::string_view text) {
     lines_ += std::count(text.begin(), text.end(), '\n');
     unpacked_ += text.size();
-    if (how_.most_growth != 0 && unpacked_ > kAlwaysAllowed + how_.most_growth * packed_.consumed()) {
+    if (how_.most_growth != 0 && unpacked_ > kAlwaysAllowed + how_.most_growth * packed_.reached()) {
       throw InputError(
           fmt::format("{}: at byte {}: up to here the file unpacks to more than {} times its size",
                       packed_.label(), packed_.consumed(), how_.most_growth));
@@ -161,6 +192,99 @@ class Unpacker {
   uint64_t unpacked_ = 0;
   std::ptrdiff_t lines_ = 0;
   z_stream stream_{};
+};
+
+/// Reads a file that may be damaged, see salvage_file.
+class Salvage {
+ public:
+  Salvage(const std::string& path, Begins begins, const std::function<void(uint64_t)>& fits, TextFile how)
+      : begins_(begins),
+        fits_(fits),
+        packed_(path),
+        all_(packed_.load(fits)),
+        keep_([this](std::string_view piece) {
+          fits_(made_.text.size() + text_.size() + piece.size());
+          text_ += piece;
+        }),
+        unpacker_(packed_, keep_, how) {}
+
+  Salvaged run() {
+    if (all_.starts_with(begins_.plain)) {
+      made_.text = all_;
+      return std::move(made_);
+    }
+    for (size_t at = 0; all_.find_first_not_of('\0', at) != std::string_view::npos;) {
+      const std::optional<DamagedFile> damage = unpack(at, all_.size());
+      at = damage ? skip(at, *damage) : use();
+    }
+    return std::move(made_);
+  }
+
+ private:
+  /// Unpacks a member to text_. Returns what is wrong with it.
+  std::optional<DamagedFile> unpack(size_t at, size_t end) {
+    text_.clear();
+    packed_.go_to(at, end);
+    try {
+      unpacker_.unpack_member();
+      return std::nullopt;
+    } catch (const DamagedFile& damage) {
+      return damage;
+    }
+  }
+
+  /// Returns where what was unpacked last ends.
+  size_t use() {
+    if (made_.text.empty()) {
+      made_.text.swap(text_);
+    } else {
+      made_.text += text_;
+    }
+    return packed_.consumed();
+  }
+
+  /// Goes from a damaged member to behind the next whole one. What was unpacked beyond the damage does not
+  /// say where that begins.
+  size_t skip(size_t at, const DamagedFile& damage) {
+    for (size_t next = all_.find(kGzipBegin, at + 1); next != std::string_view::npos;
+         next = all_.find(kGzipBegin, next + 1)) {
+      if (unpack(next, all_.size()) || !(text_.empty() || text_.starts_with(begins_.member))) continue;
+      made_.gaps.push_back({made_.text.size(), next - at, about(at, next - at)});
+      return use();
+    }
+    return end(at, damage);
+  }
+
+  /// Of a damaged member with no whole one behind it. Returns where the file ends.
+  size_t end(size_t at, const DamagedFile& damage) {
+    constexpr size_t kMostZeroes = 8;  // a checksum and a length; more were never written
+    const size_t written = all_.find_last_not_of('\0') + 1;
+    const DamagedFile last =
+        unpack(at, all_.size() - written > kMostZeroes ? written : all_.size()).value_or(damage);
+    const size_t lost = all_.size() - at;
+    if (at == 0 && !is_gzip(all_)) {
+      made_.text = all_;
+    } else if (at == 0 || last.is_cut) {
+      use();
+      made_.gaps.push_back({made_.text.size(), 0, last.what()});
+    } else {
+      made_.gaps.push_back({made_.text.size(), lost, about(at, lost)});
+    }
+    return all_.size();
+  }
+
+  std::string about(size_t at, size_t lost) const {
+    return fmt::format("{}: at byte {}: {} bytes of gzip data are damaged", packed_.label(), at, lost);
+  }
+
+  const Begins begins_;
+  const std::function<void(uint64_t)>& fits_;
+  Bytes packed_;
+  const std::string_view all_;
+  const std::function<void(std::string_view)> keep_;
+  Unpacker unpacker_;
+  std::string text_;  // of the member that was unpacked last
+  Salvaged made_;
 };
 
 /// Hands on what is behind a mark of byte order, as Windows writes it; text in UTF-16 as ASCII.
@@ -247,6 +371,11 @@ void read_text(const std::string& path, const std::function<void(std::string_vie
   read_bytes(
       path, [&](std::string_view text) { marked.feed(text); }, how);
   marked.finish();
+}
+
+Salvaged salvage_file(const std::string& path, Begins begins, const std::function<void(uint64_t)>& fits,
+                      TextFile how) {
+  return Salvage(path, begins, fits, how).run();
 }
 
 }  // namespace gpupool::cli

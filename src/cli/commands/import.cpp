@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
 #include "cli/base/out_file.hpp"
 #include "cli/base/output.hpp"
@@ -18,6 +17,7 @@
 #include "cli/commands/import.hpp"
 #include "cli/formats/import_rmm.hpp"
 #include "cli/formats/import_torch.hpp"
+#include "cli/recording/packing.hpp"
 #include "cli/recording/recorded_pool.hpp"
 #include "cli/recording/recording_writer.hpp"
 
@@ -32,9 +32,7 @@ void import_snapshot(const ImportOptions& options, std::string bytes, OutFile& o
   const std::string label = file_label(options.file);
   const Recording recording = recording_of_snapshot(label, std::move(bytes), options.device);
   if (options.format == "recording") {
-    Progress progress;
-    progress.begin("packing the recording", 1);
-    return out.write(pack_gzip(bytes_of_recording(recording), kMostGrowth));
+    return out.write(pack_chunks(bytes_of_recording(recording)));
   }
   if (recording.pools.size() > 1) {
     constexpr size_t kMostNamed = 16;

@@ -34,9 +34,10 @@ void report_packed(const std::string& file, const Damage& damage) {
                       ? fmt::format("; {} more events were lost, as the disk was full", recording.lost)
                       : ""));
   if (damage.parts != 0) {
-    say(damage.parts == 1
-            ? fmt::format("1 part is damaged and was cut: {}", damage.first)
-            : fmt::format("{} parts are damaged and were cut; first: {}", damage.parts, damage.first));
+    const std::string bytes = damage.bytes == 0 ? "" : fmt::format(", {} bytes", damage.bytes);
+    say(damage.parts == 1 ? fmt::format("1 part is damaged and was cut{}: {}", bytes, damage.first)
+                          : fmt::format("{} parts are damaged and were cut{}; first: {}", damage.parts, bytes,
+                                        damage.first));
   }
 }
 

@@ -15,49 +15,18 @@
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
 #include "cli/base/text_file.hpp"
+#include "cli/recording/file_layout.hpp"
+#include "cli/recording/packing.hpp"
 
 namespace gpupool::cli {
 namespace {
 
-constexpr std::string_view kMagic("GPUPOOL\1", 8);
-constexpr uint32_t kVersion = 1;
-constexpr size_t kHeaderLeast = 1144;
-constexpr size_t kHeaderWithEnd = 1152;
-constexpr size_t kChunkHeader = 40;
-constexpr std::string_view kChunkBegin = "GPCH";
-constexpr uint32_t kFlagEnded = 1;
-constexpr uint32_t kFlagPacked = 2;
+constexpr const char* kWhatHelps = "'gpupool salvage' saves what is there";
 constexpr uint64_t kUnit = 512;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
 /// A hundred years.
 constexpr double kMostNs = 3.2e18;
-
-// Where the fields of the file's header are.
-enum Offset : size_t {
-  kAtVersion = 8,
-  kAtHeaderBytes = 12,
-  kAtChunkBytes = 16,
-  kAtFlags = 20,
-  kAtPid = 24,
-  kAtShift = 28,
-  kAtRate = 32,
-  kAtStartTicks = 40,
-  kAtRealtime = 56,
-  kAtLost = 80,
-  kAtLibrary = 88,
-  kAtCommand = 120,
-  kAtEnd = 1144,  // how the process ended, and a number
-};
-constexpr size_t kLibraryRoom = 32;
-constexpr size_t kCommandRoom = 1024;
-
-// And where those of a chunk's header are.
-enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName = 24 };
-constexpr size_t kNameRoom = 16;
-
-// Kinds that name things, and are not events.
-enum NameKind : uint8_t { kTagName = 9, kStackText = 10, kPoolName = 11 };
 
 struct Chunk {
   size_t at;    // of its header
@@ -68,25 +37,38 @@ struct Chunk {
 class Reader {
  public:
   Reader(std::string file, Damage* damage) : file_(std::move(file)), damage_(damage) {
+    constexpr TextFile kHow{.most_growth = kMostGrowth, .is_binary = true};
+    const auto fits = [&](uint64_t bytes) {
+      if (bytes > kMostRecordingBytes) throw refuse(bytes, "the recording is larger than 4 GiB");
+    };
     const auto keep = [&](std::string_view piece) {
-      if (bytes_.size() + piece.size() > kMostRecordingBytes)
-        throw refuse(bytes_.size(), "the recording is larger than 4 GiB");
+      fits(bytes_.size() + piece.size());
       bytes_ += piece;
     };
-    try {
-      read_text(file_, keep, {.most_growth = kMostGrowth, .is_binary = true});
-    } catch (const DamagedFile& error) {
-      if (damage_ == nullptr)
-        throw InputError(fmt::format("{}: 'gpupool salvage' saves what is before", error.what()));
-      note_damage(error.what(), true);
+    if (damage_ != nullptr) {
+      use_parts(salvage_file(file_, {kMagic, kChunkBegin}, fits, kHow));
+    } else {
+      try {
+        read_text(file_, keep, kHow);
+      } catch (const DamagedFile& error) {
+        throw InputError(fmt::format("{}: {}", error.what(), kWhatHelps));
+      }
     }
     read_header();
+    part_ends_.push_back(bytes_.size());
   }
 
   Recording read() {
     Progress progress;
     progress.begin("reading events", bytes_.size());
-    for (size_t at = header_bytes_; at < bytes_.size(); progress.set(at)) at = read_chunk(at);
+    size_t at = header_bytes_;
+    for (const size_t end : part_ends_)
+      for (part_end_ = end; at < end; progress.set(at)) at = read_chunk(at);
+    if (should_have_header_copy(bytes_) && header_copy(bytes_).empty()) {
+      if (damage_ == nullptr)
+        throw refuse(bytes_.size(), fmt::format("the end of the file is missing: {}", kWhatHelps));
+      note_damage(refuse(bytes_.size(), "the end of the file is missing").what(), 0, true);
+    }
     std::sort(made_.events.begin(), made_.events.end(), [](const Happened& a, const Happened& b) {
       return std::tie(a.ns, a.place) < std::tie(b.ns, b.place);
     });
@@ -95,7 +77,7 @@ class Reader {
   }
 
   /// The good parts, after read().
-  std::string packed(ProcessEnd end) const {
+  std::string good_chunks(ProcessEnd end) const {
     std::string text = bytes_.substr(0, header_bytes_);
     if (end.how != ProcessEnd::How::unknown && header_bytes_ >= kHeaderWithEnd) {
       put_u32(text, kAtEnd, static_cast<uint32_t>(end.how));
@@ -103,6 +85,7 @@ class Reader {
     }
     put_u32(text, kAtFlags, u32(kAtFlags) | kFlagPacked);
     for (const Chunk& chunk : good_) {
+      if (chunk.used == 0) continue;
       const size_t at = text.size();
       text.append(bytes_, chunk.at, kChunkHeader + chunk.used);
       put_u32(text, at + kAtUsed, static_cast<uint32_t>(chunk.used));
@@ -130,6 +113,21 @@ class Reader {
   /// A text of at most `room` bytes, up to its terminating zero.
   std::string text_at(size_t at, size_t room) const {
     return bytes_.substr(at, std::min(bytes_.find('\0', at) - at, room));
+  }
+
+  /// A file that has lost its header has a copy of it at the end.
+  void use_parts(Salvaged saved) {
+    const bool has_header = saved.gaps.empty() || saved.gaps.front().at != 0;
+    const std::string header(has_header ? "" : header_copy(saved.text));
+    if (!has_header && header.empty())
+      throw InputError(saved.gaps.front().what + ": the header of the recording is lost");
+    bytes_ = std::move(saved.text);
+    bytes_.insert(0, header);
+    part_end_ = bytes_.size();
+    for (const Gap& gap : saved.gaps) {
+      part_ends_.push_back(header.size() + gap.at);
+      note_damage(gap.what, gap.lost, part_ends_.back() == part_end_);
+    }
   }
 
   void read_header() {
@@ -173,11 +171,11 @@ class Reader {
 
   /// Returns where the next chunk begins.
   size_t read_chunk(size_t begin) {
+    end_ = 0;
     try {
-      if (bytes_.size() - begin < kChunkHeader) return end_of_chunks(begin);
+      if (part_end_ - begin < kChunkHeader) return end_of_chunks(begin);
       // Room taken but not yet used, or a thread stopped before it wrote anything.
-      if (!is_packed_ && u32(begin) == 0)
-        return begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+      if (!is_packed_ && u32(begin) == 0) return next_place(begin);
       if (bytes_.compare(begin, kChunkBegin.size(), kChunkBegin) != 0)
         throw refuse(begin, "there should be a chunk");
       const size_t used = u32(begin + kAtUsed);
@@ -186,10 +184,10 @@ class Reader {
       const size_t length = is_packed_ || used != 0 ? used : room;
       at_ = begin + kChunkHeader;
       end_ = at_ + length;
-      if (end_ > bytes_.size()) {
-        if (damage_ == nullptr) throw refuse(bytes_.size(), "the file ends within a chunk");
-        note_damage("the file ends within a chunk", true);
-        end_ = bytes_.size();
+      if (end_ > part_end_) {
+        if (damage_ == nullptr) throw refuse(part_end_, "the file ends within a chunk");
+        note_damage("the file ends within a chunk", 0, true);
+        end_ = part_end_;
       }
       begin_events(begin);
       while (at_ < end_ && bytes_[at_] != 0) {
@@ -197,25 +195,39 @@ class Reader {
         read_event();
       }
       good_.back().used = at_ - good_.back().at - kChunkHeader;
-      return is_packed_ ? end_ : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+      return is_packed_ ? end_ : next_place(begin);
     } catch (const InputError& error) {
       if (damage_ == nullptr) throw;
-      note_damage(error.what(), bytes_.size() - begin < kChunkHeader || end_ == bytes_.size());
-      // Chunks with no fixed places are found by how they begin.
-      return is_packed_ ? std::min(bytes_.find(kChunkBegin, begin + 1), bytes_.size())
-                        : begin + std::min<size_t>(chunk_bytes_, bytes_.size() - begin);
+      const size_t next = next_chunk(begin);
+      const size_t lost = end_ == 0 ? begin : good_.back().at + kChunkHeader + good_.back().used;
+      note_damage(error.what(), next - lost, part_end_ - begin < kChunkHeader || end_ == part_end_);
+      return next;
     }
   }
 
   size_t end_of_chunks(size_t at) {
-    if (bytes_.find_first_not_of('\0', at) != std::string::npos)
+    if (bytes_.substr(at, part_end_ - at).find_first_not_of('\0') != std::string::npos)
       throw refuse(at, "the file ends within a chunk's header");
-    return bytes_.size();
+    return part_end_;
   }
 
-  /// What is wrong with the end of the file is one damage, whoever notices it.
-  void note_damage(const std::string& what, bool is_end) {
-    if (is_end && std::exchange(is_end_noted_, true)) return;
+  size_t next_place(size_t begin) const { return begin + std::min(chunk_bytes_, part_end_ - begin); }
+
+  /// Behind a damaged one.
+  size_t next_chunk(size_t begin) const {
+    if (!is_packed_) return next_place(begin);
+    const auto is_begin = [&](size_t at) {
+      return at == part_end_ || bytes_.compare(at, kChunkBegin.size(), kChunkBegin) == 0;
+    };
+    if (end_ != 0 && is_begin(end_)) return end_;
+    // Where a chunk does not say how long it is, the next one is found by how it begins.
+    return std::min(bytes_.find(kChunkBegin, begin + 1), part_end_);
+  }
+
+  /// What is wrong with the end of a part is one damage, whoever notices it.
+  void note_damage(const std::string& what, uint64_t lost, bool is_end) {
+    if (is_end && (part_end_ < bytes_.size() || std::exchange(is_end_noted_, true))) return;
+    damage_->bytes += lost;
     if (damage_->parts++ == 0) damage_->first = what;
   }
 
@@ -347,6 +359,8 @@ class Reader {
   uint64_t start_ = 0;
   bool is_packed_ = false;
   bool is_end_noted_ = false;
+  std::vector<size_t> part_ends_;  // behind which something is missing, or the file ends
+  size_t part_end_ = 0;            // of the part that is being read
   Recording made_;
   std::vector<Chunk> good_;
   std::unordered_map<uint32_t, uint32_t> thread_places_;
@@ -381,12 +395,12 @@ Recording read_recording(const std::string& file, Damage* damage) {
 }
 
 void pack_recording(const std::string& file, const std::string& to, Damage& damage, ProcessEnd end) {
-  const std::string bytes = within_memory(file, [&] {
+  const std::string packed = within_memory(file, [&] {
     Reader reader(file, &damage);
     (void)reader.read();
-    return reader.packed(end);
+    return pack_chunks(reader.good_chunks(end));
   });
-  write_gzip(to, bytes, kMostGrowth);
+  write_new(to, packed);
 }
 
 }  // namespace gpupool::cli

@@ -96,17 +96,14 @@ std::string one_line(std::string_view text, size_t longest = 1000);
 /// What had to be omitted from a damaged file.
 struct Damage {
   uint64_t parts = 0;  // of the file that lost something
+  uint64_t bytes = 0;  // that they lost; not those of a file's end that is not there
   std::string first;   // what was wrong first
 };
 
 /// Reads a recording, packed or not. Throws InputError "file: at byte N: what is wrong". With `damage`, an
-/// error in a chunk loses only the rest of that chunk, one in the packing what is behind it, and is reported
-/// there.
+/// error in a chunk loses only the rest of that chunk, one in the packing its gzip member, and is reported
+/// there. A file of one member is read as far as it can be unpacked.
 Recording read_recording(const std::string& file, Damage* damage = nullptr);
-
-/// How many times its size a file with a recording may unpack to. Gzip packs most to a fourth or a tenth; an
-/// event then takes 56 bytes of memory. Who writes one tells pack_gzip.
-inline constexpr uint64_t kMostGrowth = 32;
 
 /// Throws InputError if what should be something else, called `label`, begins as a recording does.
 void refuse_recording(const std::string& label, std::string_view begin);

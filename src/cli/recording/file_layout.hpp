@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things are in the file of a recording: docs/watch.md has the format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace gpupool::cli {
+
+inline constexpr std::string_view kMagic("GPUPOOL\1", 8);
+inline constexpr uint32_t kVersion = 1;
+inline constexpr size_t kHeaderLeast = 1144;
+inline constexpr size_t kHeaderWithEnd = 1152;
+inline constexpr std::string_view kChunkBegin = "GPCH";
+inline constexpr size_t kChunkHeader = 40;
+
+// Flags.
+inline constexpr uint32_t kFlagEnded = 1;
+inline constexpr uint32_t kFlagPacked = 2;
+inline constexpr uint32_t kFlagCopy = 4;  // of the header, at the end
+
+// Where the fields of the file's header are.
+enum Offset : size_t {
+  kAtVersion = 8,
+  kAtHeaderBytes = 12,
+  kAtChunkBytes = 16,
+  kAtFlags = 20,
+  kAtPid = 24,
+  kAtShift = 28,
+  kAtRate = 32,
+  kAtStartTicks = 40,
+  kAtRealtime = 56,
+  kAtLost = 80,
+  kAtLibrary = 88,
+  kAtCommand = 120,
+  kAtEnd = 1144,  // how the process ended, and a number
+};
+inline constexpr size_t kLibraryRoom = 32;
+inline constexpr size_t kCommandRoom = 1024;
+
+// And where those of a chunk's header are.
+enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName = 24 };
+inline constexpr size_t kNameRoom = 16;
+
+// Kinds that name things, and are not events.
+enum NameKind : uint8_t { kTagName = 9, kStackText = 10, kPoolName = 11 };
+
+}  // namespace gpupool::cli

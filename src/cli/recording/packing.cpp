@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/recording/packing.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "cli/base/gzip.hpp"
+#include "cli/recording/file_layout.hpp"
+
+namespace gpupool::cli {
+namespace {
+
+/// A member has so much, unpacked. On a recording of 515,118 events, 64 KiB make the file 5.6 % larger than
+/// one member would, 128 KiB 2.5 % and 256 KiB 1.2 %; and so much is what a damage costs.
+constexpr size_t kMember = size_t{128} << 10;
+
+uint32_t number_at(std::string_view bytes, size_t at) {
+  uint32_t number = 0;
+  std::memcpy(&number, bytes.data() + at, sizeof number);
+  return number;
+}
+
+void put_number(std::string& bytes, size_t at, uint32_t number) {
+  std::memcpy(bytes.data() + at, &number, sizeof number);
+}
+
+/// With the head of a chunk, so that for readers that do not know of it, it is one more of that thread.
+std::string copy_chunk(std::string_view header, std::string_view chunk) {
+  std::string made(chunk.substr(0, kChunkHeader));
+  put_number(made, kAtUsed, static_cast<uint32_t>(1 + header.size()));
+  made += '\0';  // no events
+  made += header;
+  return made;
+}
+
+}  // namespace
+
+std::string pack_chunks(std::string recording) {
+  const size_t header_bytes = number_at(recording, kAtHeaderBytes);
+  const bool has_copy = recording.size() > header_bytes &&
+                        kChunkHeader + 1 + header_bytes <= number_at(recording, kAtChunkBytes);
+  const uint32_t flags = number_at(recording, kAtFlags) & ~kFlagCopy;
+  put_number(recording, kAtFlags, flags | (has_copy ? kFlagCopy : 0));
+  const std::string_view all = recording;
+  const std::string_view header = all.substr(0, header_bytes);
+  std::vector<std::string_view> members{header};
+  size_t begin = header_bytes;
+  for (size_t at = begin; at < all.size();) {
+    at += kChunkHeader + number_at(all, at + kAtUsed);
+    if (at - begin < kMember && at < all.size()) continue;
+    members.push_back(all.substr(begin, at - begin));
+    begin = at;
+  }
+  const std::string copy = has_copy ? copy_chunk(header, members.back()) : "";
+  if (has_copy) members.push_back(copy);
+  return pack_members(members, kMostGrowth);
+}
+
+std::string_view header_copy(std::string_view recording) {
+  const size_t at = recording.rfind(kMagic);
+  if (at == std::string_view::npos || at == 0 || recording.size() - at < kHeaderLeast) return {};
+  const std::string_view copy = recording.substr(at);
+  return recording[at - 1] == '\0' && number_at(copy, kAtHeaderBytes) == copy.size() ? copy
+                                                                                     : std::string_view();
+}
+
+bool should_have_header_copy(std::string_view recording) {
+  return (number_at(recording, kAtFlags) & kFlagCopy) != 0;
+}
+
+}  // namespace gpupool::cli
