@@ -3,8 +3,10 @@
 """How recorded processes ended, as `record` and the readers say it. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY
 the library."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -85,12 +87,14 @@ class Ends(test_watch.Case):
                         self.assertNotIn("was killed", text)
 
     def test_who_ends_the_command_ends_the_program_and_has_its_recording(self):
-        for number, program in ((signal.SIGTERM, ""), (signal.SIGHUP, ""),
+        for number, program in ((signal.SIGTERM, ""), (signal.SIGHUP, ""), (signal.SIGINT, ""), (signal.SIGQUIT, ""),
+                                (signal.SIGUSR1, ""), (signal.SIGUSR2, ""),
+                                (signal.SIGINT, "signal.signal(2, lambda *_: sys.exit(3));"),
                                 (signal.SIGTERM, "signal.signal(15, lambda *_: sys.exit(3));")):  # fmt: skip
             with self.subTest(number=number, program=program):
                 path = self.folder / f"{number}{len(program)}.gpt"
                 text = test_watch.PROLOGUE + f"import signal; {program} malloc(1000); print('ready', flush=True)\n"
-                words = ["record", "-o", path, "--", sys.executable, "-c", text + "time.sleep(600)"]
+                words = ["record", "-o", path, "--", sys.executable, "-c", text + "time.sleep(20)"]
                 with subprocess.Popen(
                     [test_watch.COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
                 ) as command:
@@ -142,6 +146,38 @@ os.read(made, 1)
                 found, said = self.record_forked(f"run{number}.gpt", child, parent)
                 is_told = TELLS_WHO_HOLDS_ON or parent.startswith(late) or end["how"] == "still runs"
                 self.assertIn(found, [end] if is_told else [end, {"how": "unknown"}], said)
+
+    def test_a_key_on_the_terminal_reaches_the_program_once(self):
+        """From the terminal, which sends its signal to both."""
+        for key, number in ((b"\x03", signal.SIGINT), (b"\x1c", signal.SIGQUIT)):
+            with self.subTest(number):
+                program = f"""
+import signal
+got = []
+signal.signal({number:d}, lambda *_: got.append(1))
+malloc(1000)
+print("ready", flush=True)
+for _ in range(2000):
+    time.sleep(0.01)
+    if got: break
+time.sleep(0.5)
+sys.exit(10 + len(got))
+"""
+                words = [test_watch.COMMAND, "record", "-o", str(self.folder / f"{number:d}.gpt"), "--", sys.executable,
+                         "-c", test_watch.PROLOGUE + program]  # fmt: skip
+                child, terminal = pty.fork()
+                if child == 0:
+                    os.execv(words[0], words)
+                said = b""
+                while b"ready" not in said:
+                    said += os.read(terminal, 1000)
+                os.write(terminal, key)
+                with contextlib.suppress(OSError):  # once nobody has the terminal
+                    while piece := os.read(terminal, 1000):
+                        said += piece
+                os.close(terminal)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 11, said)
+                self.assertIn(b" events of process ", said)
 
     def test_children_of_children(self):
         """Each has a file of its own, as workers of Python's multiprocessing do."""

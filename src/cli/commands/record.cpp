@@ -113,8 +113,14 @@ int status_of(const ProcessEnd& end) {
 /// Whom signals that would end the command are for; 0: nobody any more.
 volatile sig_atomic_t running = 0;
 
-void pass_on(int number) {
-  if (running != 0) (void)kill(running, number);
+constexpr int kPassedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
+
+/// The keys of a terminal reach the program too, so the kernel's SIGINT and SIGQUIT are not passed on.
+void pass_on(int number, siginfo_t* about, void*) {
+  const bool is_key = (number == SIGINT || number == SIGQUIT) && about->si_code > 0;
+  const int error = errno;
+  if (running != 0 && !is_key) (void)kill(running, number);
+  errno = error;
 }
 
 /// Starts the program. Who ends this command, ends the program: the recording is still to be packed.
@@ -122,22 +128,24 @@ pid_t start(const RecordOptions& options, const Folders& folders) {
   sigset_t passed;
   sigset_t before;
   sigemptyset(&passed);
-  for (const int number : {SIGTERM, SIGHUP}) sigaddset(&passed, number);
+  for (const int number : kPassedOn) sigaddset(&passed, number);
   (void)sigprocmask(SIG_BLOCK, &passed, &before);
   const pid_t child = fork();
   if (child > 0) {
     running = child;
-    for (const int number : {SIGTERM, SIGHUP}) std::signal(number, pass_on);
+    struct sigaction action {};
+    action.sa_sigaction = pass_on;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    for (const int number : kPassedOn) (void)sigaction(number, &action, nullptr);
   }
   (void)sigprocmask(SIG_SETMASK, &before, nullptr);
   if (child == 0) become(options, folders);
   return child;
 }
 
-/// Waits for the program, which gets the terminal's signals itself. That nobody reads any more what is said
-/// ends nothing either: the recording is still to be packed.
+/// That nobody reads any more what is said does not end this command: the recording is still to be packed.
 ProcessEnd wait_for(pid_t child, ProcessEnds& ends) {
-  for (const int number : {SIGINT, SIGQUIT, SIGPIPE}) std::signal(number, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   ends.watch(child);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {

@@ -19,7 +19,9 @@ std::string signal_name(uint32_t number) {
     case 7: return "SIGBUS";
     case 8: return "SIGFPE";
     case 9: return "SIGKILL";
+    case 10: return "SIGUSR1";
     case 11: return "SIGSEGV";
+    case 12: return "SIGUSR2";
     case 13: return "SIGPIPE";
     case 15: return "SIGTERM";
     default: return fmt::format("signal {}", number);
