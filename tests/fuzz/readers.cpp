@@ -13,6 +13,7 @@
 #include "cli/base/library.hpp"
 #include "cli/commands/import.hpp"
 #include "cli/formats/export_formats.hpp"
+#include "cli/recording/packing.hpp"
 #include "cli/recording/recorded_pool.hpp"
 #include "cli/recording/recording.hpp"
 #include "cli/recording/recording_writer.hpp"
@@ -260,6 +261,7 @@ std::vector<std::string> reader_seeds() {
   const std::string whole = recorded();
   add(kRecording, whole);
   add(kRecording, pack_gzip(whole));
+  add(kRecording, pack_chunks(bytes_of_recording(recording)));
   add(kRecording, bytes_of_recording(recording));
   add(kTrace, trace);
   add(kTrace,

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/processes/process_recording.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -23,26 +27,75 @@ void refuse_existing(const std::string& output) {
   if (fs::exists(fs::symlink_status(output))) throw InputError(fmt::format("{} is there already", output));
 }
 
-}  // namespace
+InputError cannot_be_made(const fs::path& folder) {
+  return InputError(
+      fmt::format("nothing can be written to {}: {}", folder.parent_path().string(), std::strerror(errno)));
+}
 
-std::string make_folder_for(const std::string& output, const std::string& last) {
+/// What a recorder that was killed has left in its folder; "": nothing.
+std::string left_in(const std::string& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (!entry.is_directory()) return entry.path().string();
+  return "";
+}
+
+/// Makes the folder of this output file, and keeps others from using it until this command ends.
+void claim(const std::string& folder, const std::string& output) {
+  const bool is_new = mkdir(folder.c_str(), S_IRWXU) == 0;
+  if (!is_new && errno != EEXIST) throw cannot_be_made(folder);
+  // Never closed here; the recorded program does not inherit it.
+  const int held = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  // Some network file systems lock no folders: there, a new one has to do.
+  const bool is_ours = flock(held, LOCK_EX | LOCK_NB) == 0 || (is_new && errno != EWOULDBLOCK);
+  if (!is_ours || !fs::exists(folder))
+    throw InputError(fmt::format("{} is being recorded by another gpupool record", output));
+  if (const std::string left = left_in(folder); !left.empty()) {
+    throw InputError(
+        fmt::format("an earlier gpupool record of {} has left {}: 'gpupool salvage' makes a recording of it; "
+                    "then remove it",
+                    output, left));
+  }
+}
+
+/// Throws if the files that are to be made are there, or the library does not take `last`: it says what is
+/// wrong with it before the program runs.
+void check_files(const std::string& folder, const std::string& output, const std::string& last) {
   if (!output.empty()) refuse_existing(output);
-  if (!output.empty() && !last.empty())
+  if (last.empty()) return;
+  if (!output.empty())
     for (const char* const suffix : kRingSuffixes) refuse_existing(output + suffix);
-  const fs::path folder = output.empty() ? fs::path(".") : fs::absolute(output).parent_path();
-  std::string made = (fs::absolute(folder) / ".gpupool-XXXXXX").string();
-  if (mkdtemp(made.data()) == nullptr)
-    throw InputError(fmt::format("nothing can be written to {}: {}", folder.string(), std::strerror(errno)));
-  if (last.empty()) return made;
-  // The library says what is wrong with it before the program runs.
-  const std::string trial = made + "/trial";
+  const std::string trial = folder + "/trial";
   const gpupool_status_t status = gpupool_record_start((trial + ",last=" + last).c_str(), 0);
   const std::string why = last_words(status);
   if (status == GPUPOOL_SUCCESS) (void)gpupool_record_stop();
   (void)fs::remove(trial);
-  if (status == GPUPOOL_SUCCESS) return made;
-  (void)fs::remove(made);
-  throw InputError("--" + why);
+  if (status != GPUPOOL_SUCCESS) throw InputError("--" + why);
+}
+
+}  // namespace
+
+std::string make_folder_for(const std::string& output, const std::string& last) {
+  const fs::path path = fs::absolute(output.empty() ? "unnamed" : output);
+  if (path.parent_path().string().find("%p") != std::string::npos) {
+    throw InputError(
+        fmt::format("{} has %p in its name, which stands for a process", path.parent_path().string()));
+  }
+  const std::string name = path.filename().string();
+  std::string folder = (path.parent_path() / ".gpupool-").string();
+  if (output.empty()) {
+    folder += "XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr) throw cannot_be_made(folder);
+  } else {
+    folder += fmt::format("{:016x}", std::hash<std::string>()(name));  // any name has one, of this length
+    claim(folder, output);
+  }
+  try {
+    check_files(folder, output, last);
+  } catch (const InputError&) {
+    (void)rmdir(folder.c_str());
+    throw;
+  }
+  return folder;
 }
 
 ProcessRecording::ProcessRecording(uint64_t pid, double wait, const std::string& stacks,
@@ -51,8 +104,6 @@ ProcessRecording::ProcessRecording(uint64_t pid, double wait, const std::string&
   ControlRequest request;
   request.command = ControlCommand::record_start;
   request.path = folder_.path + "/recording";
-  if (request.path.find("%p") != std::string::npos)
-    throw InputError(fmt::format("{} has %p in its name, which stands for a process", request.path));
   if (!last.empty()) request.path += ",last=" + last;
   if (stacks == "native" || stacks == "all") request.flags |= GPUPOOL_RECORD_NATIVE_STACKS;
   if (stacks == "language" || stacks == "all") request.flags |= GPUPOOL_RECORD_LANGUAGE_STACKS;

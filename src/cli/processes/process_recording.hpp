@@ -23,7 +23,8 @@ struct PackedFile {
 
 /// Makes a folder beside the output file, for what is not packed yet; "": in the current folder, for files of
 /// any name. `last`: what of it to keep; "": all. Throws InputError if the file exists already, or one that a
-/// ring would make, or if the library does not take `last`.
+/// ring would make, if another recorder is making it or has left something of it, or if the library does not
+/// take `last`.
 std::string make_folder_for(const std::string& output, const std::string& last);
 
 /// Begins at once. Without end(), what was recorded is dropped. All functions throw InputError or
