@@ -48,11 +48,13 @@ class Clash(test_watch.Case):
     def test_the_second_is_refused_before_its_program_runs(self):
         link = self.folder / "link"
         link.symlink_to(self.folder)
-        with self.recorder(sys.executable, "-c", WAITS) as (command, _):
+        with self.recorder("env", "GPUPOOL_CONTROL=1", sys.executable, "-c", WAITS) as (command, program):
             for path in (self.path, link / "run.gpt"):
                 for options in ((), ("--last", "1MiB")):
                     self.assertEqual(self.begin(*options, path=path),
                                      (2, f"gpupool: {path} is being recorded by another gpupool record\n", False))
+            self.assertEqual(run("record", "--pid", program, "--seconds", "0.1", "-o", self.path)[::2],
+                             (2, f"gpupool: {self.path} is being recorded by another gpupool record\n"))
             self.assertEqual(self.begin(path=self.folder / "other.gpt")[2], True)
             command.terminate()
             _, said = command.communicate(timeout=60)

@@ -179,6 +179,15 @@ class Salvage(test_watch.Case):
                 saved += 1
         self.assertGreater(saved, 0)
 
+    def test_an_end_that_was_never_written(self):
+        """A crash of the system leaves zeroes there, which gzip takes for more and more data."""
+        packed = gzip.compress(self.whole)
+        pick = random.Random(16)
+        for _ in range(40):
+            length = pick.randrange(len(packed) // 4, len(packed) - 20)
+            status, count, said = self.salvage(packed[:length].rstrip(b"\0") + bytes(1 << 20))
+            self.assertEqual((status, count), (0, events_in(unpacked(packed[:length].rstrip(b"\0")), True)), said)
+
     def test_a_broken_chunk_costs_only_itself(self):
         starts = [found.start() for found in re.finditer(b"GPCH", self.whole)]
         self.assertGreaterEqual(len(starts), 3)
@@ -289,11 +298,12 @@ class Members(test_watch.Case):
             self.assertIn(f"{lost[-1][1] - lost[0][0]} bytes: ", said)
 
     def test_a_file_that_was_cut(self):
+        """Or whose end was never written, and is zeroes."""
         pick = random.Random(15)
-        for _ in range(60):
-            length = pick.randrange(self.members[0][1], len(self.packed))
-            chunks, said = self.salvage(self.packed[:length])
-            whole = chunks_in(self.whole)
+        whole = chunks_in(self.whole)
+        for number in range(60):
+            length = pick.randrange(self.members[0][1], len(self.packed) - 20)
+            chunks, said = self.salvage(self.packed[:length] + bytes(number % 2 * 4096))
             self.assertEqual(chunks[:-1], whole[:max(len(chunks) - 1, 0)], (length, said))
             for (head, events), (whole_head, whole_events) in zip(chunks[-1:], whole[len(chunks) - 1:], strict=False):
                 self.assertEqual((head, whole_events[:len(events)]), (whole_head, events), (length, said))

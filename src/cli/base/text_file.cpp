@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "cli/base/library.hpp"
@@ -201,7 +202,8 @@ class Salvage {
       : begins_(begins),
         fits_(fits),
         packed_(path),
-        all_(packed_.load(fits)),
+        file_(packed_.load(fits)),
+        all_(without_end(file_, kMostZeroes)),
         keep_([this](std::string_view piece) {
           fits_(made_.text.size() + text_.size() + piece.size());
           text_ += piece;
@@ -209,8 +211,8 @@ class Salvage {
         unpacker_(packed_, keep_, how) {}
 
   Salvaged run() {
-    if (all_.starts_with(begins_.plain)) {
-      made_.text = all_;
+    if (file_.starts_with(begins_.plain)) {
+      made_.text = file_;
       return std::move(made_);
     }
     for (size_t at = 0; all_.find_first_not_of('\0', at) != std::string_view::npos;) {
@@ -221,6 +223,13 @@ class Salvage {
   }
 
  private:
+  /// A file's end that was never written may be zeroes; only so many belong to a member that is empty.
+  static constexpr size_t kMostZeroes = 9;
+
+  static std::string_view without_end(std::string_view bytes, size_t zeroes) {
+    return bytes.substr(0, std::min(bytes.size(), bytes.find_last_not_of('\0') + 1 + zeroes));
+  }
+
   /// Unpacks a member to text_. Returns what is wrong with it.
   std::optional<DamagedFile> unpack(size_t at, size_t end) {
     text_.clear();
@@ -246,24 +255,25 @@ class Salvage {
   /// Goes from a damaged member to behind the next whole one. What was unpacked beyond the damage does not
   /// say where that begins.
   size_t skip(size_t at, const DamagedFile& damage) {
+    std::string unpacked = std::exchange(text_, "");
     for (size_t next = all_.find(kGzipBegin, at + 1); next != std::string_view::npos;
          next = all_.find(kGzipBegin, next + 1)) {
       if (unpack(next, all_.size()) || !(text_.empty() || text_.starts_with(begins_.member))) continue;
       made_.gaps.push_back({made_.text.size(), next - at, about(at, next - at)});
       return use();
     }
+    text_ = std::move(unpacked);
     return end(at, damage);
   }
 
   /// Of a damaged member with no whole one behind it. Returns where the file ends.
   size_t end(size_t at, const DamagedFile& damage) {
-    constexpr size_t kMostZeroes = 8;  // a checksum and a length; more were never written
-    const size_t written = all_.find_last_not_of('\0') + 1;
-    const DamagedFile last =
-        unpack(at, all_.size() - written > kMostZeroes ? written : all_.size()).value_or(damage);
+    const size_t written = without_end(all_, 0).size();
+    const bool is_written = all_.size() - written < kMostZeroes;
+    const DamagedFile last = is_written ? damage : unpack(at, written).value_or(damage);
     const size_t lost = all_.size() - at;
-    if (at == 0 && !is_gzip(all_)) {
-      made_.text = all_;
+    if (at == 0 && !is_gzip(file_)) {
+      made_.text = file_;
     } else if (at == 0 || last.is_cut) {
       use();
       made_.gaps.push_back({made_.text.size(), 0, last.what()});
@@ -280,7 +290,8 @@ class Salvage {
   const Begins begins_;
   const std::function<void(uint64_t)>& fits_;
   Bytes packed_;
-  const std::string_view all_;
+  const std::string_view file_;
+  const std::string_view all_;  // that was written of it
   const std::function<void(std::string_view)> keep_;
   Unpacker unpacker_;
   std::string text_;  // of the member that was unpacked last
