@@ -31,6 +31,7 @@ enum Offset : size_t {
   kAtRate = 32,
   kAtStartTicks = 40,
   kAtRealtime = 56,
+  kAtEndTicks = 64,
   kAtLost = 80,
   kAtLibrary = 88,
   kAtCommand = 120,

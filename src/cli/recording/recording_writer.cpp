@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "cli/recording/file_layout.hpp"
+
 namespace gpupool::cli {
 namespace {
 
@@ -15,7 +17,6 @@ constexpr size_t kWrittenHeader = 4096;
 /// allows.
 constexpr size_t kWrittenChunk = size_t{2} << 20;
 constexpr uint32_t kLargestChunk = 4U << 20;
-constexpr size_t kWrittenChunkHeader = 40;
 
 class RecordingWriter {
  public:
@@ -24,11 +25,11 @@ class RecordingWriter {
   std::string write() {
     write_header();
     for (const auto& [number, pool] : recording_.pools) {
-      name(11, number,
+      name(kPoolName, number,
            fmt::format("{}\n{}\n{}\n{}", pool.device, pool.name, pool.total_bytes, pool.limit_bytes));
     }
-    for (const auto& [number, text] : recording_.tags) name(9, number, text);
-    for (const auto& [number, text] : recording_.stacks) name(10, number, text);
+    for (const auto& [number, text] : recording_.tags) name(kTagName, number, text);
+    for (const auto& [number, text] : recording_.stacks) name(kStackText, number, text);
     for (const Happened& event : recording_.events) write_event(event);
     end_chunk();
     return std::move(file_);
@@ -43,23 +44,21 @@ class RecordingWriter {
     std::memcpy(text.data() + at, value.data(), std::min(value.size(), room - 1));
   }
 
-  /// See docs/watch.md for the places.
   void write_header() {
-    constexpr uint32_t kEndedAndPacked = 1 | 2;
     constexpr uint64_t kNanoseconds = 1'000'000'000;
     file_.assign(kWrittenHeader, '\0');
-    put_text(file_, 0, std::string_view("GPUPOOL\1", 8), 9);
-    put(file_, 8, uint32_t{1});
-    put(file_, 12, uint32_t{kWrittenHeader});
-    put(file_, 16, kLargestChunk);
-    put(file_, 20, kEndedAndPacked);
-    put(file_, 24, recording_.pid);
-    put(file_, 32, kNanoseconds);
-    put(file_, 56, recording_.start_realtime_ns);
-    put(file_, 64, recording_.events.empty() ? uint64_t{0} : recording_.events.back().ns);
-    put(file_, 80, recording_.lost);
-    put_text(file_, 88, recording_.library, 32);
-    put_text(file_, 120, recording_.command, 1023);
+    put_text(file_, 0, kMagic, kMagic.size() + 1);
+    put(file_, kAtVersion, kVersion);
+    put(file_, kAtHeaderBytes, uint32_t{kWrittenHeader});
+    put(file_, kAtChunkBytes, kLargestChunk);
+    put(file_, kAtFlags, kFlagEnded | kFlagPacked);
+    put(file_, kAtPid, recording_.pid);
+    put(file_, kAtRate, kNanoseconds);
+    put(file_, kAtRealtime, recording_.start_realtime_ns);
+    put(file_, kAtEndTicks, recording_.events.empty() ? uint64_t{0} : recording_.events.back().ns);
+    put(file_, kAtLost, recording_.lost);
+    put_text(file_, kAtLibrary, recording_.library, kLibraryRoom);
+    put_text(file_, kAtCommand, recording_.command, kCommandRoom - 1);
   }
 
   // ---- chunks
@@ -77,12 +76,12 @@ class RecordingWriter {
 
   void end_chunk() {
     if (chunk_.empty()) return;
-    std::string head(kWrittenChunkHeader, '\0');
-    put_text(head, 0, "GPCH", 5);
-    put(head, 4, uint32_t{1});
-    put(head, 8, first_ns_);
-    put(head, 16, static_cast<uint32_t>(chunk_.size()));
-    put_text(head, 24, recording_.threads.empty() ? "" : recording_.threads.front().name, 16);
+    std::string head(kChunkHeader, '\0');
+    put_text(head, 0, kChunkBegin, kChunkBegin.size() + 1);
+    put(head, kAtThread, uint32_t{1});
+    put(head, kAtFirst, first_ns_);
+    put(head, kAtUsed, static_cast<uint32_t>(chunk_.size()));
+    put_text(head, kAtName, recording_.threads.empty() ? "" : recording_.threads.front().name, kNameRoom);
     file_ += head;
     file_ += chunk_;
     chunk_.clear();
