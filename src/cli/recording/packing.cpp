@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/recording/packing.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -10,10 +11,12 @@
 namespace gpupool::cli {
 namespace {
 
-/// A member has so much at least, unpacked: two of the library's chunks, which are a little less than 64 KiB
-/// each. For a recording of 515,118 events, members of one chunk make the file 5.6 % larger than one of all,
-/// two 2.5 % and four 1.2 %; and a damage costs a member.
-constexpr size_t kMember = size_t{120} << 10;
+/// A member has so much at least, unpacked, since damage costs all of it. The most is two of the library's
+/// chunks, which are a little less than 64 KiB each: for a recording of 515,118 events, members of one chunk
+/// make the file 5.6 % larger than one of all, two 2.5 % and four 1.2 %. Of short recordings it is less.
+constexpr size_t kMostOfMember = size_t{120} << 10;
+constexpr size_t kLeastOfMember = size_t{16} << 10;
+constexpr size_t kUsualMembers = 16;
 
 uint32_t number_at(std::string_view bytes, size_t at) {
   uint32_t number = 0;
@@ -44,11 +47,12 @@ std::string pack_chunks(std::string recording) {
   put_number(recording, kAtFlags, flags | (has_copy ? kFlagCopy : 0));
   const std::string_view all = recording;
   const std::string_view header = all.substr(0, header_bytes);
+  const size_t least = std::clamp(all.size() / kUsualMembers, kLeastOfMember, kMostOfMember);
   std::vector<std::string_view> members{header};
   size_t begin = header_bytes;
   for (size_t at = begin; at < all.size();) {
     at += kChunkHeader + number_at(all, at + kAtUsed);
-    if (at - begin < kMember && at < all.size()) continue;
+    if (at - begin < least && at < all.size()) continue;
     members.push_back(all.substr(begin, at - begin));
     begin = at;
   }
