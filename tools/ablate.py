@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what each number in src/core/policy.hpp gains on the recorded traces.
+"""Prints what each number in src/core/policy.hpp gains on the recorded traces, or which laws need it.
 
-    tools/ablate.py [--passes 10] [--jobs 2] [NAME...]
+    tools/ablate.py [--passes 10] [--jobs 2] [--laws] [NAME...]
 
 Builds the command once, in build/ablate, with a policy whose numbers come from the environment, and plays the traces
 with each number at a quarter and at four times its value. For each it prints the change of reserved memory and of the
 smallest limit that completes, in live peaks, and the change of the driver's time in the second half of the passes, in
 milliseconds a pass: the mean over the traces, and the trace that changes most. A number whose rows are all zero gains
-nothing on them.
+nothing on them. Traces are paced on the simulated device, so two runs print the same.
 
-Traces are paced on the simulated device, so two runs print the same.
+--laws runs the tests that bound memory, driver calls and steps instead, and prints those that fail only then. A number
+that gains nothing on the traces and that no law needs can go.
 """
 
 import argparse
@@ -28,6 +29,14 @@ POLICY = ROOT / "src/core/policy.hpp"
 NUMBER = re.compile(r"^inline constexpr (\w+) (k\w+) = (.+);$", re.MULTILINE)
 # The size of an array must be known when it is compiled.
 FIXED = {"kPlaces", "kLargestChunk"}
+# Programs of tests that have no part of the policy's header themselves, and which of their tests.
+ATTACKS = ["calm", "capture_examples", "laws", "many", "peaks", "soak"]
+LAWS = {f"attack/attack_{name}": "*" for name in ATTACKS} | {
+    "attack/hunt/hunt_tests": "*",
+    "share_tests": "*Moves*:*Phases*",
+    "pool_tests": "-*/sim_*:*/stand_in_*:*Rooms*",
+}
+FAILED = re.compile(r"^\[  FAILED  \] ([\w./]+)", re.MULTILINE)
 READ = """
 /// The number from the environment, or the one that the policy has.
 template <typename Number>
@@ -64,23 +73,24 @@ def variable_policy():
     return NUMBER.sub(variable, text)
 
 
-def build():
+def build(targets):
     header = BUILD / "include/core/policy.hpp"
     header.parent.mkdir(parents=True, exist_ok=True)
     if not header.exists() or header.read_text() != variable_policy():
         header.write_text(variable_policy())
     flags = f"-DCMAKE_CXX_FLAGS=-iquote {BUILD}/include"
-    off = [f"-DGPUPOOL_BUILD_{part}=OFF" for part in ("TESTS", "EXAMPLES", "TORCH")]
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DGPUPOOL_BUILD_CLI=ON", flags, *off]
-    for command in (["-G", "Ninja", "-S", ROOT, "-B", BUILD, *options], ["--build", BUILD, "--target", "gpupool_cli"]):
+    parts = [f"-DGPUPOOL_BUILD_{part}=ON" for part in ("CLI", "TESTS", "TORCH")]
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DGPUPOOL_BUILD_EXAMPLES=OFF", flags, *parts]
+    for command in (["-G", "Ninja", "-S", ROOT, "-B", BUILD, *options], ["--build", BUILD, "--target", *targets]):
         subprocess.run(["cmake", *command], check=True, stdout=subprocess.DEVNULL)
+
+
+def with_number(name, value):
+    return os.environ | ({f"GPUPOOL_POLICY_{name}": str(value)} if name else {})
 
 
 def replay(passes, name=None, value=None):
     """trace -> what was reserved and the smallest limit, in live peaks, and milliseconds of the driver a pass."""
-    environment = dict(os.environ)
-    if name:
-        environment[f"GPUPOOL_POLICY_{name}"] = str(value)
     traces = sorted((ROOT / "tests/data").glob("*.trace.gz"))
     command = [
         BUILD / "gpupool",
@@ -94,7 +104,7 @@ def replay(passes, name=None, value=None):
         str(passes),
     ]
     done = subprocess.run(
-        [*command, *traces], env=environment, capture_output=True, text=True, timeout=600, check=False
+        [*command, *traces], env=with_number(name, value), capture_output=True, text=True, timeout=600, check=False
     )
     if done.returncode != 0:
         return None
@@ -122,27 +132,62 @@ def row_of(name, value, base, found):
     return f"{name:18} {value:>14} " + " ".join(cells)
 
 
+def print_gains(passes, changes, run):
+    base = replay(passes)
+    print(f"{'':33} " + " ".join(f"{what:>9} {'most':>9} {'where':19}" for what in ("reserved", "limit", "driver ms")))
+    for trace, each in base.items():
+        print(f"{trace:33} {each['reserved']:9.4f} {each['cap']:39.4f} {each['driver']:39.2f}")
+    for change, found in run(lambda change: replay(passes, *change), changes):
+        print(row_of(*change, base, found), flush=True)
+
+
+def broken_laws(name=None, value=None):
+    """The tests that fail, and the programs that do not come to their end."""
+    broken = set()
+    for program, chosen in LAWS.items():
+        command = [BUILD / "tests" / program, f"--gtest_filter={chosen}", "--gtest_brief=1"]
+        environment = with_number(name, value) | {"GPUPOOL_BACKEND": "sim"}
+        try:
+            done = subprocess.run(
+                command, env=environment, cwd=BUILD / "tests", capture_output=True, text=True, timeout=900, check=False
+            )
+            failed = set(FAILED.findall(done.stdout))
+            broken |= failed if failed or done.returncode == 0 else {f"{program} ends with {done.returncode}"}
+        except subprocess.TimeoutExpired:
+            broken.add(f"{program} does not end")
+    return broken
+
+
+def print_laws(changes, run):
+    base = broken_laws()
+    print("broken in any case:", ", ".join(sorted(base)) or "none")
+    for (name, value), broken in run(lambda change: broken_laws(*change), changes):
+        print(f"{name:18} {value:>14}   {', '.join(sorted(broken - base)) or 'none'}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="replays at a time")
+    parser.add_argument("--laws", action="store_true", help="which tests fail")
     parser.add_argument("names", nargs="*", metavar="NAME", help="numbers, as they are called in the header")
     arguments = parser.parse_args()
     known = numbers()
     unknown = set(arguments.names) - set(known)
     if unknown:
         sys.exit(f"ablate.py: no such number: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    build()
-    base = replay(arguments.passes)
-    print(f"{'':33} " + " ".join(f"{what:>9} {'most':>9} {'where':19}" for what in ("reserved", "limit", "driver ms")))
-    for trace, each in base.items():
-        print(f"{trace:33} {each['reserved']:9.4f} {each['cap']:39.4f} {each['driver']:39.2f}")
     changes = [(name, max(1, known[name] // 4)) for name in arguments.names or known]
     changes = [change for name, least in changes for change in ((name, least), (name, known[name] * 4))]
+    build([Path(program).name for program in LAWS] if arguments.laws else ["gpupool_cli"])
     with ThreadPoolExecutor(arguments.jobs) as jobs:
-        found = jobs.map(lambda change: replay(arguments.passes, *change), changes)
-        for (name, value), each in zip(changes, found, strict=True):
-            print(row_of(name, value, base, each), flush=True)
+
+        def run(what, changes):
+            return zip(changes, jobs.map(what, changes), strict=True)
+
+        if arguments.laws:
+            print_laws(changes, run)
+        else:
+            print_gains(arguments.passes, changes, run)
 
 
 if __name__ == "__main__":
