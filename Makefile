@@ -5,7 +5,6 @@
 .PHONY: bindings dist fuzz check format-check format tidy lint generate figures clean
 
 FORMATTED = $(shell find src include tests examples bindings/python/src -name '*.[ch]' -o -name '*.hpp' -o -name '*.cpp')
-PYTHON_FOLDERS := tools tests packaging
 # The checkers that tools/setup.sh installs here, in the versions that we write for.
 CHECKERS := build/checkers
 CTEST := ctest --parallel 2
@@ -100,13 +99,7 @@ format: setup
 	@$(CHECKERS)/clang-format -i $(FORMATTED)
 
 lint:
-	@echo "== generated files, bindings, layers, circles, locks, words, pages, kernels, messages and commits" && python3 tools/apigen.py --check && python3 tools/check_coverage.py && python3 tools/check_layers.py && \
-	  python3 tools/check_circles.py && python3 tools/check_locks.py && python3 tools/check_words.py && \
-	  python3 tools/check_pages.py && python3 tools/check_kernels.py && python3 tools/check_tracked.py && \
-	  python3 tools/check_messages.py && python3 tools/check_commits.py && \
-	  python3 tools/python_reference.py --check && python3 tools/hosts_table.py --check && python3 packaging/go/amalgamate.py --check
-	@if [ -x $(CHECKERS)/ruff ]; then echo "== ruff" && $(CHECKERS)/ruff check $(PYTHON_FOLDERS); \
-	else echo "== ruff: not installed, skipped"; fi
+	@tools/lint.sh
 
 tidy:
 	@cmake --preset release --log-level=WARNING

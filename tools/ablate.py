@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints what each number in src/core/policy.hpp gains on the recorded traces, or which laws need it.
 
-    tools/ablate.py [--passes 10] [--jobs 2] [--laws] [NAME...]
+    tools/ablate.py [--passes 10] [--jobs 2] [--laws] [NAME[=VALUE]...]
 
 Builds the command once, in build/ablate, with a policy whose numbers come from the environment, and plays the traces
-with each number at a quarter and at four times its value. For each it prints the change of reserved memory and of the
-smallest limit that completes, in live peaks, and the change of the driver's time in the second half of the passes, in
-milliseconds a pass: the mean over the traces, and the trace that changes most. A number whose rows are all zero gains
-nothing on them. Traces are paced on the simulated device, so two runs print the same.
+with each number at a quarter and at four times its value, or at VALUE, such as kMaxChunk=32MiB. For each it prints
+the change of reserved memory and of the smallest limit that completes, in live peaks, and the change of the driver's
+time in the second half of the passes, in milliseconds a pass: the mean over the traces, and the trace that changes
+most. A number whose rows are all zero gains nothing on them. Traces are paced on the simulated device, so two runs
+print the same.
 
 --laws runs the tests that bound memory, driver calls and steps instead, and prints those that fail only then. A number
 that gains nothing on the traces and that no law needs can go.
@@ -48,9 +49,12 @@ Number read_number(const char* name, Number otherwise) {
 """
 
 
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
 def numbers():
     """name -> value, of the numbers that can be varied."""
-    units = {"kKiB": 2**10, "kMiB": 2**20, "kGiB": 2**30}
+    units = {f"k{unit}": factor for unit, factor in UNITS.items()}
     found = {}
     for _, name, value in NUMBER.findall(POLICY.read_text()):
         if name not in FIXED:
@@ -165,19 +169,28 @@ def print_laws(changes, run):
         print(f"{name:18} {value:>14}   {', '.join(sorted(broken - base)) or 'none'}", flush=True)
 
 
+def changes_of(word, known):
+    """(name, value) of each change that a word of the command line asks for."""
+    name, _, value = word.partition("=")
+    if name not in known:
+        sys.exit(f"ablate.py: no such number: {name}; there are {', '.join(known)}")
+    if not value:
+        return [(name, max(1, known[name] // 4)), (name, known[name] * 4)]
+    number = re.fullmatch(r"(\d+)([KMG]iB)?", value)
+    if not number:
+        sys.exit(f"ablate.py: {value} is no number such as 16, 512KiB or 32MiB")
+    return [(name, int(number[1]) * UNITS.get(number[2], 1))]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="replays at a time")
     parser.add_argument("--laws", action="store_true", help="which tests fail")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="numbers, as they are called in the header")
+    parser.add_argument("names", nargs="*", metavar="NAME[=VALUE]", help="numbers, as they are called in the header")
     arguments = parser.parse_args()
     known = numbers()
-    unknown = set(arguments.names) - set(known)
-    if unknown:
-        sys.exit(f"ablate.py: no such number: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    changes = [(name, max(1, known[name] // 4)) for name in arguments.names or known]
-    changes = [change for name, least in changes for change in ((name, least), (name, known[name] * 4))]
+    changes = [change for word in arguments.names or known for change in changes_of(word, known)]
     build([Path(program).name for program in LAWS] if arguments.laws else ["gpupool_cli"])
     with ThreadPoolExecutor(arguments.jobs) as jobs:
 

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +24,9 @@ struct Named {
   const char* symbol;
   const char* name;
 };
+void PrintTo(const Named& named, std::ostream* to) {
+  *to << named.symbol;
+}
 
 class RustName : public testing::TestWithParam<Named> {};
 
