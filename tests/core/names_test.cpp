@@ -3,12 +3,11 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ostream>
 #include <random>
 #include <string>
 
