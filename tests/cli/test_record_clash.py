@@ -52,9 +52,9 @@ class Clash(test_watch.Case):
             for path in (self.path, link / "run.gpt"):
                 for options in ((), ("--last", "1MiB")):
                     self.assertEqual(self.begin(*options, path=path),
-                                     (2, f"gpupool: {path} is being recorded by another gpupool record\n", False))
+                                     (2, f"gpupool: {path} is already being recorded by another gpupool record\n", False))
             self.assertEqual(run("record", "--pid", program, "--seconds", "0.1", "-o", self.path)[::2],
-                             (2, f"gpupool: {self.path} is being recorded by another gpupool record\n"))
+                             (2, f"gpupool: {self.path} is already being recorded by another gpupool record\n"))
             self.assertEqual(self.begin(path=self.folder / "other.gpt")[2], True)
             command.terminate()
             _, said = command.communicate(timeout=60)

@@ -48,7 +48,7 @@ void claim(const std::string& folder, const std::string& output) {
   // Some network file systems lock no folders: there, a new one has to do.
   const bool is_ours = flock(held, LOCK_EX | LOCK_NB) == 0 || (is_new && errno != EWOULDBLOCK);
   if (!is_ours || !fs::exists(folder))
-    throw InputError(fmt::format("{} is being recorded by another gpupool record", output));
+    throw InputError(fmt::format("{} is already being recorded by another gpupool record", output));
   if (const std::string left = left_in(folder); !left.empty()) {
     throw InputError(
         fmt::format("an earlier gpupool record of {} has left {}: 'gpupool salvage' makes a recording of it; "

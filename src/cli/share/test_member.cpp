@@ -182,13 +182,14 @@ std::string TestMember::hear(const char* what) {
     }
     pollfd input{line_, POLLIN, 0};
     char text[256];
-    const ssize_t got = poll(&input, 1, kPatienceMs) > 0 ? recv(line_, text, sizeof text, 0) : -1;
-    if (got > 0) {
-      heard_.append(text, static_cast<size_t>(got));
-    } else {
+    const bool is_there = poll(&input, 1, kPatienceMs) > 0;
+    const ssize_t got = is_there ? recv(line_, text, sizeof text, 0) : 0;
+    // Of a process that was killed before it read what it was told, the end is an error.
+    if (got <= 0) {
       throw std::runtime_error(fmt::format("process {} {} when it should {}", pid_,
-                                           got == 0 ? "has ended" : "does not answer", what));
+                                           is_there ? "has ended" : "does not answer", what));
     }
+    heard_.append(text, static_cast<size_t>(got));
   }
 }
 
