@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number that decides where memory goes. tools/ablate.py prints what each gains on the recorded traces;
-// a number that gains nothing is deleted.
+// Every number that decides where memory goes. tools/ablate.py prints what each gains on the recorded traces,
+// and which laws need it; a number of which neither can be said is deleted.
 #pragma once
 
 #include "core/size.hpp"
@@ -9,6 +9,8 @@ namespace gpupool::internal::policy {
 
 // ---- how large a new chunk is: see ChunkSizer
 
+/// In the mean of the recorded traces, a quarter of it saves 0.9 per cent of memory for 2.3 ms of driver time
+/// a pass; four times as much saves 2.2 ms and costs 0.3 per cent, of lm_train_checkpoint 1.7.
 inline constexpr uint64_t kMaxChunk = 16 * kMiB;
 /// A chunk is this part of what its heap holds, or a finer part where room counts.
 inline constexpr uint64_t kHeapParts = 32;
@@ -52,10 +54,9 @@ inline constexpr size_t kChunkLooks = 16;
 inline constexpr size_t kStreamLooks = 16;
 /// Another stream's memory is stolen in place if it exceeds the need by at most this part.
 inline constexpr uint64_t kStealRunParts = 8;
-/// Of blocks that caches keep, a malloc drains so many at a time until its request fits, and so many times:
-/// to drain all takes long, and others may free as quickly.
+/// Of blocks that caches keep, a malloc drains so many at a time until its request fits: to drain all takes
+/// long.
 inline constexpr size_t kDrainBlocks = 512;
-inline constexpr int kDrainTurns = 256;
 /// Free chunks that are walked over to find some side by side.
 inline constexpr size_t kChunkSteps = 2048;
 

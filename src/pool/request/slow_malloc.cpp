@@ -107,7 +107,8 @@ Range* SlowMalloc::allocate_from_heap(PoolLock& lock, const Request& request) {
   if (has_more && group == SizeGroup::small && reclaimer_.drain_larger(stream, request.bytes)) {
     if (Range* block = take(request, false)) return block;
   }
-  for (int turn = 0; has_more && turn < policy::kDrainTurns; ++turn) {
+  constexpr int kDrainTurns = 256;  // other threads may free as quickly as this drains
+  for (int turn = 0; has_more && turn < kDrainTurns; ++turn) {
     drain();
     if (Range* block = take(request, false)) return block;
   }
