@@ -51,8 +51,8 @@ class Clash(test_watch.Case):
         with self.recorder("env", "GPUPOOL_CONTROL=1", sys.executable, "-c", WAITS) as (command, program):
             for path in (self.path, link / "run.gpt"):
                 for options in ((), ("--last", "1MiB")):
-                    self.assertEqual(self.begin(*options, path=path),
-                                     (2, f"gpupool: {path} is already being recorded by another gpupool record\n", False))
+                    said = f"gpupool: {path} is already being recorded by another gpupool record\n"
+                    self.assertEqual(self.begin(*options, path=path), (2, said, False))
             self.assertEqual(run("record", "--pid", program, "--seconds", "0.1", "-o", self.path)[::2],
                              (2, f"gpupool: {self.path} is already being recorded by another gpupool record\n"))
             self.assertEqual(self.begin(path=self.folder / "other.gpt")[2], True)
