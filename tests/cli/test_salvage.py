@@ -144,6 +144,15 @@ class Salvage(test_watch.Case):
         for data in (self.packed, self.whole):
             self.assertEqual(self.salvage(data)[:2], (0, self.all))
 
+    def test_a_program_that_is_called_as_a_recording_begins(self):
+        """Its name is in the header, and in the copy of that at the end."""
+        whole = self.whole.replace(b"import ", b"GPUPOOL\x01", 2)
+        self.assertIn(b"GPUPOOL\x01", whole[120:HEADER])
+        status, count, said = self.salvage(whole)
+        self.assertEqual((status, count), (0, self.all), said)
+        status, _, said = run("export", self.folder / "saved.gpt")
+        self.assertEqual(status, 0, said)
+
     def test_every_prefix_of_a_packed_one(self):
         stream, text = zlib.decompressobj(31), b""
         step = int(os.environ.get("GPUPOOL_TEST_PREFIX_STEP", "3"))

@@ -62,11 +62,15 @@ std::string pack_chunks(std::string recording) {
 }
 
 std::string_view header_copy(std::string_view recording) {
-  const size_t at = recording.rfind(kMagic);
-  if (at == std::string_view::npos || at == 0 || recording.size() - at < kHeaderLeast) return {};
-  const std::string_view copy = recording.substr(at);
-  return recording[at - 1] == '\0' && number_at(copy, kAtHeaderBytes) == copy.size() ? copy
-                                                                                     : std::string_view();
+  // What a header says of the program may look like the begin of a header.
+  for (size_t at = recording.rfind(kMagic); at != std::string_view::npos && at != 0;
+       at = recording.rfind(kMagic, at - 1)) {
+    const std::string_view copy = recording.substr(at);
+    if (copy.size() >= kHeaderLeast && recording[at - 1] == '\0' &&
+        number_at(copy, kAtHeaderBytes) == copy.size())
+      return copy;
+  }
+  return {};
 }
 
 bool should_have_header_copy(std::string_view recording) {
