@@ -199,7 +199,7 @@ class Soak(Served):
         processes = set().union(*looks)
         print(f"{len(looks)} looks at {len(processes)} processes, {sum(map(len, looks)) / len(looks):.1f} at a time: "
               f"{1e6 * seconds / len(looks):.0f} us of processor each; {memory >> 10} KiB, and {grown >> 10} KiB more "
-              "afterwards", file=sys.stderr)  # fmt: skip
+              "afterwards", file=sys.stderr)
         self.assertGreater(len(processes), LOOKS // 20)
         return grown
 

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string>
 #include <string_view>
 
 namespace gpupool::cli {
@@ -46,5 +48,17 @@ inline constexpr size_t kNameRoom = 16;
 
 // Kinds that name things, and are not events.
 enum NameKind : uint8_t { kTagName = 9, kStackText = 10, kPoolName = 11 };
+
+/// The number at this place, which must be within.
+template <typename Number>
+Number number_in(std::string_view bytes, size_t at) {
+  Number number{};
+  std::memcpy(&number, bytes.data() + at, sizeof number);
+  return number;
+}
+template <typename Number>
+void put_number(std::string& bytes, size_t at, Number number) {
+  std::memcpy(bytes.data() + at, &number, sizeof number);
+}
 
 }  // namespace gpupool::cli

@@ -2,7 +2,6 @@
 #include "cli/recording/packing.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "cli/base/gzip.hpp"
@@ -18,16 +17,6 @@ constexpr size_t kMostOfMember = size_t{120} << 10;
 constexpr size_t kLeastOfMember = size_t{16} << 10;
 constexpr size_t kUsualMembers = 16;
 
-uint32_t number_at(std::string_view bytes, size_t at) {
-  uint32_t number = 0;
-  std::memcpy(&number, bytes.data() + at, sizeof number);
-  return number;
-}
-
-void put_number(std::string& bytes, size_t at, uint32_t number) {
-  std::memcpy(bytes.data() + at, &number, sizeof number);
-}
-
 /// With the head of a chunk, so that for readers that do not know of it, it is one more of that thread.
 std::string copy_chunk(std::string_view header, std::string_view chunk) {
   std::string made(chunk.substr(0, kChunkHeader));
@@ -40,10 +29,10 @@ std::string copy_chunk(std::string_view header, std::string_view chunk) {
 }  // namespace
 
 std::string pack_chunks(std::string recording) {
-  const size_t header_bytes = number_at(recording, kAtHeaderBytes);
+  const size_t header_bytes = number_in<uint32_t>(recording, kAtHeaderBytes);
   const bool has_copy = recording.size() > header_bytes &&
-                        kChunkHeader + 1 + header_bytes <= number_at(recording, kAtChunkBytes);
-  const uint32_t flags = number_at(recording, kAtFlags) & ~kFlagCopy;
+                        kChunkHeader + 1 + header_bytes <= number_in<uint32_t>(recording, kAtChunkBytes);
+  const uint32_t flags = number_in<uint32_t>(recording, kAtFlags) & ~kFlagCopy;
   put_number(recording, kAtFlags, flags | (has_copy ? kFlagCopy : 0));
   const std::string_view all = recording;
   const std::string_view header = all.substr(0, header_bytes);
@@ -51,7 +40,7 @@ std::string pack_chunks(std::string recording) {
   std::vector<std::string_view> members{header};
   size_t begin = header_bytes;
   for (size_t at = begin; at < all.size();) {
-    at += kChunkHeader + number_at(all, at + kAtUsed);
+    at += kChunkHeader + number_in<uint32_t>(all, at + kAtUsed);
     if (at - begin < least && at < all.size()) continue;
     members.push_back(all.substr(begin, at - begin));
     begin = at;
@@ -67,14 +56,14 @@ std::string_view header_copy(std::string_view recording) {
        at = recording.rfind(kMagic, at - 1)) {
     const std::string_view copy = recording.substr(at);
     if (copy.size() >= kHeaderLeast && recording[at - 1] == '\0' &&
-        number_at(copy, kAtHeaderBytes) == copy.size())
+        number_in<uint32_t>(copy, kAtHeaderBytes) == copy.size())
       return copy;
   }
   return {};
 }
 
 bool should_have_header_copy(std::string_view recording) {
-  return (number_at(recording, kAtFlags) & kFlagCopy) != 0;
+  return (number_in<uint32_t>(recording, kAtFlags) & kFlagCopy) != 0;
 }
 
 }  // namespace gpupool::cli

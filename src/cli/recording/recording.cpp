@@ -80,15 +80,15 @@ class Reader {
   std::string good_chunks(ProcessEnd end) const {
     std::string text = bytes_.substr(0, header_bytes_);
     if (end.how != ProcessEnd::How::unknown && header_bytes_ >= kHeaderWithEnd) {
-      put_u32(text, kAtEnd, static_cast<uint32_t>(end.how));
-      put_u32(text, kAtEnd + 4, end.number);
+      put_number(text, kAtEnd, static_cast<uint32_t>(end.how));
+      put_number(text, kAtEnd + 4, end.number);
     }
-    put_u32(text, kAtFlags, u32(kAtFlags) | kFlagPacked);
+    put_number(text, kAtFlags, u32(kAtFlags) | kFlagPacked);
     for (const Chunk& chunk : good_) {
       if (chunk.used == 0) continue;
       const size_t at = text.size();
       text.append(bytes_, chunk.at, kChunkHeader + chunk.used);
-      put_u32(text, at + kAtUsed, static_cast<uint32_t>(chunk.used));
+      put_number(text, at + kAtUsed, static_cast<uint32_t>(chunk.used));
     }
     return text;
   }
@@ -98,17 +98,8 @@ class Reader {
     return InputError(fmt::format("{}: at byte {}: {}", file_label(file_), at, why));
   }
 
-  template <typename Number>
-  Number number_at(size_t at) const {
-    Number number{};
-    std::memcpy(&number, bytes_.data() + at, sizeof number);
-    return number;
-  }
-  uint32_t u32(size_t at) const { return number_at<uint32_t>(at); }
-  uint64_t u64(size_t at) const { return number_at<uint64_t>(at); }
-  static void put_u32(std::string& text, size_t at, uint32_t number) {
-    std::memcpy(text.data() + at, &number, sizeof number);
-  }
+  uint32_t u32(size_t at) const { return number_in<uint32_t>(bytes_, at); }
+  uint64_t u64(size_t at) const { return number_in<uint64_t>(bytes_, at); }
 
   /// A text of at most `room` bytes, up to its terminating zero.
   std::string text_at(size_t at, size_t room) const {

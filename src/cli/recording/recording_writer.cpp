@@ -36,10 +36,6 @@ class RecordingWriter {
   }
 
  private:
-  template <typename Number>
-  static void put(std::string& text, size_t at, Number number) {
-    std::memcpy(text.data() + at, &number, sizeof number);
-  }
   static void put_text(std::string& text, size_t at, std::string_view value, size_t room) {
     std::memcpy(text.data() + at, value.data(), std::min(value.size(), room - 1));
   }
@@ -48,15 +44,15 @@ class RecordingWriter {
     constexpr uint64_t kNanoseconds = 1'000'000'000;
     file_.assign(kWrittenHeader, '\0');
     put_text(file_, 0, kMagic, kMagic.size() + 1);
-    put(file_, kAtVersion, kVersion);
-    put(file_, kAtHeaderBytes, uint32_t{kWrittenHeader});
-    put(file_, kAtChunkBytes, kLargestChunk);
-    put(file_, kAtFlags, kFlagEnded | kFlagPacked);
-    put(file_, kAtPid, recording_.pid);
-    put(file_, kAtRate, kNanoseconds);
-    put(file_, kAtRealtime, recording_.start_realtime_ns);
-    put(file_, kAtEndTicks, recording_.events.empty() ? uint64_t{0} : recording_.events.back().ns);
-    put(file_, kAtLost, recording_.lost);
+    put_number(file_, kAtVersion, kVersion);
+    put_number(file_, kAtHeaderBytes, uint32_t{kWrittenHeader});
+    put_number(file_, kAtChunkBytes, kLargestChunk);
+    put_number(file_, kAtFlags, kFlagEnded | kFlagPacked);
+    put_number(file_, kAtPid, recording_.pid);
+    put_number(file_, kAtRate, kNanoseconds);
+    put_number(file_, kAtRealtime, recording_.start_realtime_ns);
+    put_number(file_, kAtEndTicks, recording_.events.empty() ? uint64_t{0} : recording_.events.back().ns);
+    put_number(file_, kAtLost, recording_.lost);
     put_text(file_, kAtLibrary, recording_.library, kLibraryRoom);
     put_text(file_, kAtCommand, recording_.command, kCommandRoom - 1);
   }
@@ -78,9 +74,9 @@ class RecordingWriter {
     if (chunk_.empty()) return;
     std::string head(kChunkHeader, '\0');
     put_text(head, 0, kChunkBegin, kChunkBegin.size() + 1);
-    put(head, kAtThread, uint32_t{1});
-    put(head, kAtFirst, first_ns_);
-    put(head, kAtUsed, static_cast<uint32_t>(chunk_.size()));
+    put_number(head, kAtThread, uint32_t{1});
+    put_number(head, kAtFirst, first_ns_);
+    put_number(head, kAtUsed, static_cast<uint32_t>(chunk_.size()));
     put_text(head, kAtName, recording_.threads.empty() ? "" : recording_.threads.front().name, kNameRoom);
     file_ += head;
     file_ += chunk_;
