@@ -18,10 +18,12 @@ if(GPUPOOL_BUILD_KOKKOS)
   list(APPEND installed_targets gpupool_kokkos)
   install(TARGETS gpupool_kokkos DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-if(TARGET gpupool_inject)  # not a library to link with: gpupool run names its file
-  list(APPEND installed_targets gpupool_inject)
-  install(TARGETS gpupool_inject DESTINATION ${CMAKE_INSTALL_LIBDIR})
-endif()
+foreach(library IN ITEMS gpupool_inject gpupool_audit)  # not libraries to link with: gpupool run names their files
+  if(TARGET ${library})
+    list(APPEND installed_targets ${library})
+    install(TARGETS ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpupool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 install(EXPORT gpupoolTargets NAMESPACE gpupool:: DESTINATION ${config_dir})

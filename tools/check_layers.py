@@ -34,6 +34,7 @@ MAY_SEE = {
     "cli": {"cli"},
     "frameworks": {"frameworks"},
     "frameworks/inject": {"frameworks", "os", "base", "watch"},
+    "frameworks/audit": {"frameworks", "base/gpu_id.hpp"},
 }
 # Which folders of src/cli each of them may include. main.cpp, which is in none, may include all.
 COMMAND_MAY_SEE = {

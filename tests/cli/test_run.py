@@ -140,7 +140,7 @@ class RunTest(CommandTest):
 
     def test_bad_input(self):
         for words, code, part in (
-            (["--cap", "2GiB"], 2, "run takes a program, after --"), (["--", "true"], 2, "--cap, --keep or both"),
+            (["--cap", "2GiB"], 2, "run takes a program, after --"), (["--", "true"], 2, "--cap, --keep or --hooks"),
             (["--cap", "1KiB", "--", "true"], 2, "less than a pool can have"),
             (["--cap", "much", "--", "true"], 2, "--cap: "),
             (["--share", "team", "--cap", "1GiB", "--", "true"], 2, ""),

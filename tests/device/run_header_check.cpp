@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what `gpupool run`, `gpupool record` and `gpupool sleep --whole` declare of the driver with a real
-// cuda.h. Compiling it is the test; there is nothing to run. Needs cuda.h of 12.8 or later in the include
-// path.
+// Compares what `gpupool run` with its hooks, `gpupool record` and `gpupool sleep --whole` declare of the
+// driver with a real cuda.h. Compiling it is the test; there is nothing to run. Needs cuda.h of 12.8 or later
+// in the include path.
 #include "cli/processes/checkpoint_types.hpp"
 #include "device/same_declaration.hpp"
+#include "frameworks/audit/functions.hpp"
 #include "frameworks/inject/driver.hpp"
 
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
+namespace audit = gpupool::audit;
 namespace checkpoint = gpupool::cli::driver;
 namespace inject = gpupool::inject;
 
@@ -43,9 +45,47 @@ SAME_MEMBER(inject, CUmemPoolProps, maxSize)
 SAME_MEMBER(inject, CUmemPoolProps, usage)
 SAME_MEMBER(inject, CUmemPoolProps, reserved)
 
+SAME_NUMBER(audit, CUDA_SUCCESS)
+SAME_NUMBER(audit, CUDA_ERROR_OUT_OF_MEMORY)
+SAME_NUMBER(audit, CU_MEM_ALLOCATION_TYPE_PINNED)
+SAME_NUMBER(audit, CU_MEM_LOCATION_TYPE_DEVICE)
+SAME_NUMBER(audit, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+SAME_NUMBER(audit, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
+SAME_NUMBER(audit, CU_STREAM_CAPTURE_MODE_RELAXED)
+SAME_NUMBER(audit, CU_AD_FORMAT_UNSIGNED_INT16)
+SAME_NUMBER(audit, CU_AD_FORMAT_UNSIGNED_INT32)
+SAME_NUMBER(audit, CU_AD_FORMAT_SIGNED_INT16)
+SAME_NUMBER(audit, CU_AD_FORMAT_SIGNED_INT32)
+SAME_NUMBER(audit, CU_AD_FORMAT_HALF)
+SAME_NUMBER(audit, CU_AD_FORMAT_FLOAT)
+static_assert(audit::kArrayLayered == CUDA_ARRAY3D_LAYERED);
+static_assert(audit::kArraySparse == CUDA_ARRAY3D_SPARSE);
+static_assert(audit::kArrayDeferred == CUDA_ARRAY3D_DEFERRED_MAPPING);
+SAME_SIZE(audit, CUuuid)
+SAME_SIZE(audit, CUDA_ARRAY_DESCRIPTOR)
+SAME_MEMBER(audit, CUDA_ARRAY_DESCRIPTOR, Width)
+SAME_MEMBER(audit, CUDA_ARRAY_DESCRIPTOR, Height)
+SAME_MEMBER(audit, CUDA_ARRAY_DESCRIPTOR, Format)
+SAME_MEMBER(audit, CUDA_ARRAY_DESCRIPTOR, NumChannels)
+SAME_SIZE(audit, CUDA_ARRAY3D_DESCRIPTOR)
+SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, Depth)
+SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, Format)
+SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, NumChannels)
+SAME_MEMBER(audit, CUDA_ARRAY3D_DESCRIPTOR, Flags)
+static_assert(offsetof(audit::CUmemProp, type) == offsetof(CUmemAllocationProp, type));
+static_assert(offsetof(audit::CUmemProp, location) == offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(audit::CUmemProp, type) == offsetof(CUmemPoolProps, allocType));
+static_assert(offsetof(audit::CUmemProp, location) == offsetof(CUmemPoolProps, location));
+static_assert(offsetof(audit::CUmemProp, location.id) == offsetof(CUmemPoolProps, location.id));
+
 namespace gpupool::cli::driver {
 GPUPOOL_CHECKPOINT_FUNCTIONS(SAME_FUNCTION)
 }  // namespace gpupool::cli::driver
+namespace gpupool::audit {
+#define SAME_HOOKED(name, base, since, kind, arguments) SAME_FUNCTION(name, arguments)
+GPUPOOL_HOOKED_OF_CUDA(SAME_HOOKED)
+GPUPOOL_CALLED_OF_CUDA(SAME_FUNCTION)
+}  // namespace gpupool::audit
 namespace gpupool::inject {
 GPUPOOL_INJECT_FUNCTIONS(SAME_FUNCTION)
 GPUPOOL_DEVICE_FUNCTIONS(SAME_FUNCTION)

@@ -63,7 +63,7 @@ std::string library_to_inject(const RecordOptions& options) {
   const char* const taken = std::getenv(kInjection);
   std::string why;
   try {
-    std::string library = find_injected_library();
+    std::string library = find_library_of_ours(kInjectedLibrary);
     if (taken == nullptr || *taken == '\0' || library == taken) return library;
     why = fmt::format("{} is {}, and the driver loads one library only", kInjection, harmless(taken));
   } catch (const InputError& error) {

@@ -28,6 +28,7 @@ struct RunOptions {
   std::string cap;                   // "": none
   std::string group;
   bool keep = false;
+  bool hooks = false;
   bool print = false;
 };
 
@@ -40,13 +41,17 @@ constexpr const char* kRunAbout =
     "Runs any CUDA program with the settings that its framework has: the limits of CuPy, JAX, vLLM and\n"
     "SGLang, and growth instead of a preallocation in JAX and TensorFlow. The CUDA driver also loads\n"
     "libgpupool_inject.so, which makes a capped pool the current one of cudaMallocAsync. What cudaMalloc\n"
-    "gives, contexts and pools that a program makes itself are in no cap but the framework's own.\n"
+    "gives, contexts and pools that a program makes itself are in no cap but the framework's own.\n\n"
+    "With --hooks, the loader gives the program libgpupool_audit.so's functions for those of the driver\n"
+    "that take memory: all of it is counted, and refused beyond the cap, except contexts and managed\n"
+    "memory. What is free, and how much there is in all, are then answered as the cap has it.\n\n"
     "What was set, and what could not be, is said on standard error.\n";
 
 constexpr const char* kRunExamples =
     "Examples:\n"
     "  gpupool run --cap 8GiB -- python train.py\n"
     "  gpupool run --keep --cap 8GiB -- ./solver\n"
+    "  gpupool run --hooks --cap 8GiB -- ./llama-server -m MODEL\n"
     "  gpupool run --cap 8GiB --print -- vllm serve MODEL\n"
     "\n"
     "Exit status: the program's own; 127 if it cannot be run; 2 bad input.";
@@ -67,17 +72,26 @@ uint64_t cap_of(const RunOptions& options) {
 }
 
 /// What the injected library reads.
-void add_injection(const RunOptions& options, uint64_t cap, RunSettings& settings) {
+void add_injection(const RunOptions& options, RunSettings& settings) {
   constexpr const char* kVariable = "CUDA_INJECTION64_PATH";
-  const std::string library = find_injected_library();
+  const std::string library = find_library_of_ours(kInjectedLibrary);
   const char* const taken = std::getenv(kVariable);
   if (taken != nullptr && *taken != '\0' && library != taken)
     throw InputError(
         fmt::format("{} is {}, and the driver loads one library only", kVariable, harmless(taken)));
   settings.variables.emplace_back(kVariable, library);
-  if (cap != 0) settings.variables.emplace_back("GPUPOOL_RUN_CAP", std::to_string(cap));
   if (options.keep) settings.variables.emplace_back("GPUPOOL_RUN_KEEP", "1");
   if (!options.group.empty()) settings.variables.emplace_back("GPUPOOL_RUN_SHARE", options.group);
+}
+
+/// Before what is audited already.
+void add_hooks(RunSettings& settings) {
+  if (const std::string why = why_no_hooks(); !why.empty())
+    throw InputError(fmt::format("--hooks: {}; --cap without them sets what frameworks have", why));
+  const std::string library = find_library_of_ours(kHooksLibrary);
+  const char* const others = std::getenv("LD_AUDIT");
+  const bool has_others = others != nullptr && *others != '\0' && others != library;
+  settings.variables.emplace_back("LD_AUDIT", has_others ? library + ":" + others : library);
 }
 
 /// Becomes the program, or says why not. A shell is not asked to make sense of a file that is no program.
@@ -94,10 +108,14 @@ int become_program(const RunSettings& settings, const std::string& path) {
 int run_program(const RunOptions& options) {
   const uint64_t cap = cap_of(options);
   if (options.program.empty()) throw InputError("run takes a program, after --");
-  if (cap == 0 && !options.keep) throw InputError("run takes --cap, --keep or both");
+  if (cap == 0 && !options.keep && !options.hooks)
+    throw InputError("run takes --cap, --keep or --hooks, or several of them");
   RunSettings settings;
   settings.words = options.program;
-  add_injection(options, cap, settings);
+  if (options.hooks) add_hooks(settings);
+  // With the hooks, the driver's one place for a library is left to profilers.
+  if (options.keep || !options.hooks) add_injection(options, settings);
+  if (cap != 0) settings.variables.emplace_back("GPUPOOL_RUN_CAP", std::to_string(cap));
   if (cap != 0) add_limits(cap, largest_gpu(), settings);
   for (const std::string& note : settings.notes) say(harmless(note));
   if (options.print) {
@@ -127,6 +145,8 @@ Command add_run(CLI::App& app) {
   command->add_option("--share", options->group, "Keep only what this group of processes leaves over")
       ->needs(keep)
       ->option_text("GROUP");
+  command->add_flag("--hooks", options->hooks,
+                    "Count and cap what the driver itself gives, by any call that takes memory");
   command->add_flag("--print", options->print,
                     "Print what would be set, one NAME=VALUE a line, and do nothing");
   return {command, [options] { return run_program(*options); }};

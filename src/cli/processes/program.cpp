@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -19,10 +20,12 @@
 #include "cli/base/process_files.hpp"
 #include "gpupool/gpupool.h"
 
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
+
 namespace gpupool::cli {
 namespace {
-
-constexpr const char* kInjected = "libgpupool_inject.so";
 
 /// Whether another one than its owner, root and our own group can write what is there.
 bool is_safe(const std::string& path) {
@@ -100,7 +103,7 @@ std::string why_out_of_reach(const std::string& path) {
   return is_dynamic(file, header) ? "" : "is linked statically, so that it cannot load a CUDA driver";
 }
 
-std::string find_injected_library() {
+std::string find_library_of_ours(const char* name) {
   std::vector<std::string> folders;
   Dl_info about{};
   if (dladdr(reinterpret_cast<void*>(&gpupool_version_string), &about) != 0 && about.dli_fname != nullptr)
@@ -109,12 +112,28 @@ std::string find_injected_library() {
   folders.push_back(own);
   folders.push_back(own + "/../lib");
   for (const std::string& folder : folders) {
-    const std::string path = real_path(folder + "/" + kInjected);
+    const std::string path = real_path(folder + "/" + name);
     if (path.empty()) continue;
     if (is_safe(path) && is_safe(folder_of_file(path))) return path;
     throw InputError(fmt::format("{} is not loaded: it or its folder can be changed by others", path));
   }
-  throw InputError(fmt::format("{} is missing: it belongs beside libgpupool", kInjected));
+  throw InputError(fmt::format("{} is missing: it belongs beside libgpupool", name));
+}
+
+std::string why_no_hooks() {
+#ifdef __GLIBC__
+  // An auditor is told of what `-z now` binds since this release.
+  constexpr int kLeastMinor = 35;
+  const char* const version = gnu_get_libc_version();
+  int major = 0;
+  int minor = 0;
+  if (std::sscanf(version, "%d.%d", &major, &minor) == 2 &&
+      (major > 2 || (major == 2 && minor >= kLeastMinor)))
+    return "";
+  return fmt::format("they need glibc 2.{}, and this is {}", kLeastMinor, version);
+#else
+  return "they need glibc, and this is another C library";
+#endif
 }
 
 }  // namespace gpupool::cli

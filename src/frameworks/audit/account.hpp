@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process has of each device, to the byte, and the cap that it is held to.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "frameworks/audit/table.hpp"
+#include "frameworks/audit/types.hpp"
+
+namespace gpupool::audit {
+
+/// Managed memory may lie in the host's, so it is counted but not capped.
+enum class Kind : uint8_t { memory, pool, chunk, array, managed };
+inline constexpr size_t kKinds = 5;
+inline constexpr std::array<const char*, kKinds> kKindNames = {"memory", "pools", "chunks", "arrays",
+                                                               "managed"};
+
+/// Of one device. Any thread may call; all takes together never exceed the cap, not even for a moment.
+class Account {
+ public:
+  /// Before the driver is asked. False: it is more than the cap leaves, and nothing has changed.
+  bool take(uint64_t bytes) noexcept;
+  /// What the driver has taken already.
+  void force(uint64_t bytes) noexcept;
+  /// After the driver has it back, or has refused.
+  void give(uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void count(Kind kind, uint64_t bytes) noexcept {
+    given_[static_cast<size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void count_refusal() noexcept { refusals_.fetch_add(1, std::memory_order_relaxed); }
+
+  uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  /// What the cap leaves; UINT64_MAX without a cap.
+  uint64_t room() const noexcept;
+  uint64_t peak() const noexcept { return peak_.load(std::memory_order_relaxed); }
+  uint64_t refusals() const noexcept { return refusals_.load(std::memory_order_relaxed); }
+  /// All that the driver has ever given.
+  uint64_t given(size_t kind) const noexcept { return given_[kind].load(std::memory_order_relaxed); }
+
+ private:
+  void raise_peak(uint64_t used) noexcept;
+
+  std::atomic<uint64_t> used_;
+  std::atomic<uint64_t> peak_;
+  std::atomic<uint64_t> refusals_;
+  std::array<std::atomic<uint64_t>, kKinds> given_;
+};
+
+/// The driver's pools of one device, and its memory for graphs. They take more than is asked of them and keep
+/// it, so what they hold is charged: the larger one of what has been asked for and of what they say.
+class Pooled {
+ public:
+  /// Before the driver is asked; `land` comes after, whether it has given or not.
+  bool take(Account& account, uint64_t bytes) noexcept;
+  void land() noexcept;
+  void give(uint64_t bytes) noexcept;
+  /// `held`: what the pools have had since changes() was called. Less is not believed if an allocation has
+  /// been under way meanwhile, for which they may have grown.
+  void settle(Account& account, uint64_t held, uint64_t changes) noexcept;
+  uint64_t changes() noexcept;
+  bool has_slack() noexcept;
+
+  static constexpr size_t kMostPools = 64;  // of others, what was asked for is charged
+  void add(CUmemoryPool pool) noexcept;
+  /// Whether it was known.
+  bool remove(CUmemoryPool pool) noexcept;
+  bool knows(CUmemoryPool pool) noexcept;
+  /// Those that are there; returns how many.
+  size_t copy(std::array<CUmemoryPool, kMostPools>& to) noexcept;
+
+ private:
+  CUmemoryPool* find(CUmemoryPool pool) noexcept;
+
+  Lock lock_;
+  uint64_t live_;
+  uint64_t charged_;
+  uint64_t changes_;
+  uint64_t under_way_;
+  std::array<CUmemoryPool, kMostPools> pools_;
+};
+
+}  // namespace gpupool::audit

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frameworks/audit/coverage.hpp"
+
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <mutex>
+
+#include "frameworks/audit/nvml.hpp"
+#include "frameworks/audit/pools.hpp"
+#include "frameworks/audit/symbols.hpp"
+
+namespace gpupool::audit {
+namespace {
+
+using AtExit = int(void (*)(void*), void*, void*);
+
+constinit AtExit* at_exit = nullptr;
+constinit std::atomic<bool> is_exit_watched{false};
+constinit Lock seen_lock{};
+
+/// The driver hands out pages of this size, so less is no door that was missed.
+constexpr uint64_t kPage = uint64_t{2} << 20;
+
+/// One line, in one piece. Standard error is the program's, and so is its own buffer.
+class Line {
+ public:
+  template <typename... Values>
+  void add(const char* format, Values... values) {
+    const int length = std::snprintf(text_.data() + size_, text_.size() - size_, format, values...);
+    if (length > 0) size_ = std::min(text_.size() - 1, size_ + static_cast<size_t>(length));
+  }
+  void write() {
+    text_[size_] = '\n';
+    (void)!::write(STDERR_FILENO, text_.data(), size_ + 1);
+  }
+
+ private:
+  std::array<char, 512> text_{};
+  size_t size_ = 0;
+};
+
+using Bytes = unsigned long long;
+
+void add_coverage(Line& line, int number) {
+  Ledger::Device& device = Ledger::get().device(number);
+  const uint64_t now = bytes_by_nvml(number);
+  const uint64_t before = device.before.load(std::memory_order_relaxed);
+  if (now == UINT64_MAX || before == UINT64_MAX) {
+    line.add("; NVML does not say whether this is all");
+    return;
+  }
+  const uint64_t known = before + device.account.used();
+  if (now > known + kPage) line.add("; not covered: %llu bytes", Bytes{now - known});
+}
+
+void report(int number) {
+  settle_pools(number);
+  const Account& account = Ledger::get().device(number).account;
+  Line line;
+  line.add("gpupool run: device %d: at most %llu bytes", number, Bytes{account.peak()});
+  if (cap != UINT64_MAX) line.add(" of %llu, %llu refused", Bytes{cap}, Bytes{account.refusals()});
+  const char* comma = "; given in all: ";
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (account.given(kind) == 0) continue;
+    line.add("%s%s %llu", comma, kKindNames[kind], Bytes{account.given(kind)});
+    comma = ", ";
+  }
+  add_coverage(line, number);
+  line.write();
+}
+
+/// Before the driver ends itself, which has begun earlier. In a forked child there is nothing to report.
+void report_all(void*) {
+  for (int device = 0; device < Ledger::kMostDevices; ++device)
+    if (Ledger::get().device(device).is_seen.load(std::memory_order_acquire)) report(device);
+}
+
+}  // namespace
+
+void begin_libc(const link_map& object) noexcept {
+  find_function(object, "__cxa_atexit", at_exit);
+}
+
+void see_device_first(int number) noexcept {
+  const std::lock_guard guard(seen_lock);
+  Ledger::Device& device = Ledger::get().device(number);
+  if (device.is_seen.load(std::memory_order_relaxed)) return;
+  find_default_pools();
+  device.before = bytes_by_nvml(number);
+  if (at_exit != nullptr && !is_exit_watched.exchange(true)) (void)at_exit(report_all, nullptr, nullptr);
+  device.is_seen.store(true, std::memory_order_release);
+}
+
+}  // namespace gpupool::audit

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was counted against what NVML says the process has, so that a door that is not hooked is seen: at the
+// first allocation on a device, when there is little more than its context, and at the end of the program.
+#pragma once
+
+#include <link.h>
+
+#include "frameworks/audit/ledger.hpp"
+
+namespace gpupool::audit {
+
+/// The program's C library, where the end of the program is learned.
+void begin_libc(const link_map& object) noexcept;
+
+void see_device_first(int device) noexcept;
+/// Before anything is taken of it.
+inline void see_device(int device) noexcept {
+  if (!Ledger::get().device(device).is_seen.load(std::memory_order_acquire)) [[unlikely]]
+    see_device_first(device);
+}
+
+}  // namespace gpupool::audit

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML: asked for what this process has, and its answers about a GPU's memory as the cap says. Engines that
+// size their caches by it would overshoot a cap that only CUDA tells.
+#include "frameworks/audit/nvml.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/gpu_id.hpp"
+#include "frameworks/audit/functions.hpp"
+#include "frameworks/audit/ledger.hpp"
+
+namespace gpupool::audit {
+namespace {
+
+constexpr int kNvmlSuccess = 0;
+constexpr unsigned kMostProcesses = 512;
+
+enum class Open { not_tried, no, yes };
+constinit Open is_open = Open::not_tried;
+
+/// In the program's own namespace, and never closed. Opening it finds its functions, since that is audited.
+bool open_nvml() {
+  const char* const named = secure_getenv("GPUPOOL_LIBNVML");
+  const char* const path = named != nullptr && *named != '\0' ? named : "libnvidia-ml.so.1";
+  if (dlmopen(LM_ID_BASE, path, RTLD_NOW | RTLD_LOCAL) == nullptr) return false;
+  return real.nvmlInit_v2 != nullptr && real.nvmlDeviceGetCount_v2 != nullptr &&
+         real.nvmlDeviceGetHandleByIndex_v2 != nullptr && real.nvmlDeviceGetUUID != nullptr &&
+         real.nvmlDeviceGetComputeRunningProcesses_v3 != nullptr && real.nvmlInit_v2() == kNvmlSuccess;
+}
+
+bool is_of(nvmlDevice_t handle, int device) {
+  CUuuid uuid{};
+  std::array<char, 96> text{};
+  return real.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS &&
+         real.nvmlDeviceGetUUID(handle, text.data(), text.size()) == kNvmlSuccess &&
+         std::strcmp(text.data(), internal::gpu_id(uuid.bytes).data()) == 0;
+}
+
+nvmlDevice_t find_handle(int device) {
+  unsigned count = 0;
+  if (real.nvmlDeviceGetCount_v2(&count) != kNvmlSuccess) return nullptr;
+  for (unsigned at = 0; at < count; ++at) {
+    nvmlDevice_t handle = nullptr;
+    if (real.nvmlDeviceGetHandleByIndex_v2(at, &handle) == kNvmlSuccess && is_of(handle, device))
+      return handle;
+  }
+  return nullptr;
+}
+
+/// What the cap leaves on the GPU that NVML is asked for.
+uint64_t room_on(nvmlDevice_t handle) {
+  int count = 0;
+  if (real.cuDeviceGetCount == nullptr || real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return cap;
+  for (int device = 0; device < std::min(count, Ledger::kMostDevices); ++device)
+    if (is_of(handle, device)) return Ledger::get().device(device).account.room();
+  return cap;
+}
+
+template <typename Memory>
+int answer(int result, nvmlDevice_t handle, Memory* memory) {
+  if (result != kNvmlSuccess || cap == UINT64_MAX) return result;
+  memory->free = std::min<unsigned long long>(memory->free, room_on(handle));
+  memory->total = std::min<unsigned long long>(memory->total, cap);
+  memory->used = memory->total - memory->free;
+  return result;
+}
+
+}  // namespace
+
+uint64_t bytes_by_nvml(int device) noexcept {
+  if (is_open == Open::not_tried) is_open = open_nvml() ? Open::yes : Open::no;
+  const nvmlDevice_t handle = is_open == Open::yes ? find_handle(device) : nullptr;
+  if (handle == nullptr) return UINT64_MAX;
+  std::array<nvmlProcessInfo_t, kMostProcesses> processes{};
+  unsigned count = kMostProcesses;
+  if (real.nvmlDeviceGetComputeRunningProcesses_v3(handle, &count, processes.data()) != kNvmlSuccess)
+    return UINT64_MAX;
+  const auto own = static_cast<unsigned>(getpid());
+  for (unsigned at = 0; at < std::min(count, kMostProcesses); ++at)
+    if (processes[at].pid == own) return processes[at].usedGpuMemory;  // UINT64_MAX: "not available"
+  return UINT64_MAX;
+}
+
+int hook::nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) noexcept {
+  return answer(real.nvmlDeviceGetMemoryInfo(device, memory), device, memory);
+}
+
+int hook::nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) noexcept {
+  return answer(real.nvmlDeviceGetMemoryInfo_v2(device, memory), device, memory);
+}
+
+}  // namespace gpupool::audit

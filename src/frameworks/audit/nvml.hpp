@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace gpupool::audit {
+
+/// What the process has on a device of CUDA's, its context and modules too; UINT64_MAX: NVML does not say, as
+/// in a container that has process numbers of its own. The first call loads NVML; one thread at a time.
+uint64_t bytes_by_nvml(int device) noexcept;
+
+}  // namespace gpupool::audit

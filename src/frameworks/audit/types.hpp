@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's and NVML's types, as far as this library uses them, under their own names. Results are
+// numbers, 0 if all went well. tests/device/run_header_check.cpp compares those of the driver with a real
+// cuda.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupool::audit {
+
+inline constexpr int CUDA_SUCCESS = 0;
+inline constexpr int CUDA_ERROR_OUT_OF_MEMORY = 2;
+
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUmemGenericAllocationHandle = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUstream = struct CUstream_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+using CUmemoryPool = struct CUmemPoolHandle_st*;
+using CUarray = struct CUarray_st*;
+using CUmipmappedArray = struct CUmipmappedArray_st*;
+
+struct CUuuid {
+  char bytes[16];
+};
+
+inline constexpr unsigned CU_MEM_ALLOCATION_TYPE_PINNED = 1;
+inline constexpr unsigned CU_MEM_LOCATION_TYPE_DEVICE = 1;
+inline constexpr unsigned CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5;
+inline constexpr unsigned CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2;
+inline constexpr unsigned CU_STREAM_CAPTURE_MODE_RELAXED = 2;
+
+/// How CUmemAllocationProp and CUmemPoolProps begin.
+struct CUmemProp {
+  unsigned type;
+  unsigned handleTypes;
+  struct {
+    unsigned type;
+    int id;
+  } location;
+};
+
+enum CUarray_format : unsigned {
+  CU_AD_FORMAT_UNSIGNED_INT16 = 0x02,
+  CU_AD_FORMAT_UNSIGNED_INT32 = 0x03,
+  CU_AD_FORMAT_SIGNED_INT16 = 0x09,
+  CU_AD_FORMAT_SIGNED_INT32 = 0x0a,
+  CU_AD_FORMAT_HALF = 0x10,
+  CU_AD_FORMAT_FLOAT = 0x20,
+};
+
+struct CUDA_ARRAY_DESCRIPTOR {
+  size_t Width;
+  size_t Height;
+  CUarray_format Format;
+  unsigned NumChannels;
+};
+
+struct CUDA_ARRAY3D_DESCRIPTOR {
+  size_t Width;
+  size_t Height;
+  size_t Depth;
+  CUarray_format Format;
+  unsigned NumChannels;
+  unsigned Flags;
+};
+// Macros there.
+inline constexpr unsigned kArrayLayered = 0x01;
+inline constexpr unsigned kArraySparse = 0x40;
+inline constexpr unsigned kArrayDeferred = 0x80;
+
+// ---- NVML
+
+using nvmlDevice_t = struct nvmlDevice_st*;
+
+struct nvmlMemory_t {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct nvmlMemory_v2_t {
+  unsigned version;
+  unsigned long long total;
+  unsigned long long reserved;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct nvmlProcessInfo_t {
+  unsigned pid;
+  unsigned long long usedGpuMemory;
+  unsigned gpuInstanceId;
+  unsigned computeInstanceId;
+};
+
+}  // namespace gpupool::audit

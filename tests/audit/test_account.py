@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What is counted, capped and answered, to the byte, for each kind of memory."""
+
+import pathlib
+import re
+import unittest
+
+from audited import AuditTest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class AccountTest(AuditTest):
+    def test_memory(self):
+        program = """
+one = take(6 * MIB)
+print([take(2 * MIB + 1), cuda.cuMemFree_v2(one), type(take(8 * MIB)) is c_ulonglong, take(1), cuda.driver_peak(0)])
+"""
+        found, report = self.result(program, "8MiB")
+        self.assertEqual(found, [2, 0, True, 2, 8 << 20])
+        self.assertIn(f"at most {8 << 20} bytes of {8 << 20}, 2 refused; given in all: memory {14 << 20}", report)
+
+    def test_without_a_cap_it_only_counts(self):
+        found, report = self.result("one = take(6 * MIB); print(cuda.cuMemFree_v2(one), info()[1] >> 30, sep=',')")
+        self.assertEqual(found, (0, 64))
+        self.assertIn(f"at most {6 << 20} bytes; given in all: memory {6 << 20}", report)
+
+    def test_the_driver_judges_bad_arguments(self):
+        program = """
+print([take(0), cuda.cuMemAlloc_v2(None, c_size_t(1 << 40)), cuda.cuMemFree_v2(c_ulonglong(4711)),
+       cuda.cuMemGetInfo_v2(None, None), cuda.cuCtxSetCurrent(None), take(64 * MIB)])
+"""
+        self.assertEqual(self.result(program, "8MiB")[0], [1, 1, 1, 0, 0, 201])
+
+    def test_what_the_driver_refuses_is_given_back(self):
+        program = """
+codes = [take(1 << 37) for turn in range(3)]
+print(codes + [type(take(60 << 30)) is c_ulonglong])
+"""
+        found, report = self.result(program, "1TiB")
+        self.assertEqual(found, [2, 2, 2, True])
+        self.assertIn("0 refused", report)
+
+    def test_a_pitch_is_the_drivers_choice(self):
+        program = """
+def pitched(width, height):
+    address, pitch = c_ulonglong(), c_size_t()
+    more = (byref(pitch), c_size_t(width), c_size_t(height), c_uint(4))
+    return cuda.cuMemAllocPitch_v2(byref(address), *more) or address
+one = pitched(100, 4096)                  # 512 of each 100 bytes
+print([cuda.driver_used(0), pitched(1000, 1 << 61), take(6 * MIB + 1), cuda.cuMemFree_v2(one),
+       pitched(100, 20000), cuda.driver_used(0), type(take(8 * MIB)) is c_ulonglong])
+"""
+        self.assertEqual(self.result(program, "8MiB")[0], [2 << 20, 2, 2, 0, 2, 0, True])
+
+    def test_chunks_live_as_long_as_a_handle_or_a_mapping(self):
+        program = """
+base = 1 << 45
+steps = [0]
+def step(result=0):
+    assert result == 0, result
+    steps.append(info()[0] // MIB)
+one, two = create(2 * MIB), create(2 * MIB); step()
+map(base, one, 2 * MIB); map(base + 2 * MIB, two, 2 * MIB); map(base + 4 * MIB, one, 2 * MIB); step()
+step(cuda.cuMemRelease(one))                                                # still mapped, twice
+step(cuda.cuMemUnmap(c_ulonglong(base), c_size_t(4 * MIB)))                 # two mappings at once
+again = c_ulonglong()
+step(cuda.cuMemRetainAllocationHandle(byref(again), c_void_p(base + 4 * MIB)))
+step(cuda.cuMemUnmap(c_ulonglong(base + 4 * MIB), c_size_t(2 * MIB)))       # held by the new handle
+step(cuda.cuMemRelease(again))
+steps.append(create(7 * MIB))
+step(cuda.cuMemRelease(two))
+steps.append(cuda.cuMemRelease(two))
+print(steps[1:] + [cuda.driver_used(0)])
+"""
+        self.assertEqual(self.result(program, "8MiB")[0], [4, 4, 4, 4, 4, 4, 6, 2, 8, 1, 0])
+
+    def test_chunks_are_charged_to_their_own_device(self):
+        program = "print([type(create(8 * MIB, 1)) is c_ulonglong, type(create(8 * MIB)) is c_ulonglong, create(1, 1)])"
+        self.assertEqual(self.result(program, "8MiB")[0], [True, True, 2])
+
+    def test_arrays(self):
+        program = """
+class Array(ctypes.Structure):
+    _fields_ = [("width", c_size_t), ("height", c_size_t), ("depth", c_size_t), ("format", c_uint),
+                ("channels", c_uint), ("flags", c_uint)]
+def make(function, *more):
+    array = c_ulonglong()
+    result = function(byref(array), *more)
+    return result if result != 0 else array
+shape = Array(256, 256, 4, 0x20, 4, 0)                   # 4 MiB
+one = make(cuda.cuArray3DCreate_v2, byref(shape))
+two = make(cuda.cuMipmappedArrayCreate, byref(shape), c_uint(3))
+print([cuda.driver_used(0), (8 << 20) - info()[0], make(cuda.cuArray3DCreate_v2, byref(shape)),
+       cuda.cuArrayDestroy(one), cuda.cuMipmappedArrayDestroy(two), info()[0]])
+"""
+        mipmap = (256 * 256 * 4 + 128 * 128 * 2 + 64 * 64) * 16
+        self.assertEqual(
+            self.result(program, "9MiB")[0],
+            [(4 << 20) + mipmap, (4 << 20) + mipmap - (1 << 20), 2, 0, 0, 9 << 20],
+        )
+
+    def test_a_pool_is_charged_what_it_holds(self):
+        """The stand-in's pools grow by 32 MiB and keep it."""
+        program = """
+one = take(MIB, cuda.cuMemAllocAsync, None)
+kept = info()[0] // MIB
+codes = [take(33 * MIB), cuda.cuMemFreeAsync(one, None), info()[0] // MIB]
+two = take(20 * MIB, cuda.cuMemAllocAsync_ptsz, None)    # of what is kept
+codes += [info()[0] // MIB, cuda.cuMemFreeAsync_ptsz(two, None)]
+three = take(64 * MIB)                                   # what is kept makes way
+print([kept] + codes + [type(three) is c_ulonglong, cuda.driver_peak(0) // MIB])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [32, 2, 0, 32, 32, 0, True, 64])
+
+    def test_pools_of_the_programs_own(self):
+        program = """
+pool = c_void_p()
+assert cuda.cuMemPoolCreate(byref(pool), byref(Properties(1, 0, 1, 1))) == 0      # of the other device
+def second():
+    free, total = c_size_t(), c_size_t()
+    context(1)
+    assert cuda.cuMemGetInfo_v2(byref(free), byref(total)) == 0
+    context(0)
+    return free.value // MIB
+one = take(40 * MIB, cuda.cuMemAllocFromPoolAsync, pool, None)
+print([info()[0] // MIB, second(), take(30 * MIB, cuda.cuMemAllocFromPoolAsync_ptsz, pool, None),
+       cuda.cuMemFreeAsync(one, None), second(), cuda.cuMemPoolTrimTo(pool, c_size_t(0)), second(),
+       cuda.cuMemPoolDestroy(pool), second()])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [64, 0, 2, 0, 0, 0, 64, 0, 64])
+
+    def test_graphs(self):
+        program = """
+print([cuda.cuGraphLaunch(c_void_p(32 * MIB), None), info()[0] // MIB, type(take(48 * MIB)) is c_ulonglong,
+       cuda.driver_peak(0) // MIB, cuda.cuGraphLaunch(c_void_p(16 * MIB), None), cuda.cuDeviceGraphMemTrim(0),
+       info()[0] // MIB])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [0, 32, True, 48, 0, 0, 16])
+
+    def test_managed_memory_is_counted_and_not_capped(self):
+        found, report = self.result(
+            "one = take(64 * MIB, cuda.cuMemAllocManaged, 1); print(cuda.cuMemFree_v2(one), info()[0], sep=',')", "8MiB"
+        )
+        self.assertEqual(found, (0, 8 << 20))
+        self.assertIn(f"managed {64 << 20}", report)
+
+    def test_memory_ends_with_its_context(self):
+        program = """
+primary = take(2 * MIB)
+own = c_void_p()
+assert cuda.cuCtxCreate_v2(byref(own), 0, 0) == 0
+take(4 * MIB); chunk = create(MIB); frees = [info()[0] // MIB]
+assert cuda.cuCtxDestroy_v2(own) == 0
+context(); frees.append(info()[0] // MIB)                # retained twice now
+assert cuda.cuDevicePrimaryCtxRelease_v2(0) == 0
+frees.append(info()[0] // MIB)
+assert cuda.cuDevicePrimaryCtxRelease_v2(0) == 0
+context(); frees.append(info()[0] // MIB); take(3 * MIB)
+assert cuda.cuDevicePrimaryCtxReset_v2(0) == 0
+context(); frees.append(info()[0] // MIB)
+print(frees + [cuda.cuMemFree_v2(primary), cuda.driver_used(0) // MIB])
+"""
+        self.assertEqual(self.result(program, "8MiB")[0], [1, 5, 5, 7, 7, 1, 1])
+
+    def test_free_and_total_are_the_caps(self):
+        program = """
+nvml = ctypes.CDLL(os.environ["GPUPOOL_LIBNVML"])
+class Memory(ctypes.Structure):
+    _fields_ = [("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong)]
+memory, handle, total = Memory(), c_void_p(), c_size_t()
+take(3 * MIB)
+assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(handle)) == 0
+assert nvml.nvmlDeviceGetMemoryInfo(handle, byref(memory)) == 0
+assert cuda.cuDeviceTotalMem_v2(byref(total), 0) == 0
+print([n // MIB for n in (*info(), total.value, memory.total, memory.free, memory.used)])
+"""
+        self.assertEqual(self.result(program, "8MiB")[0], [5, 8, 8, 8, 5, 3])
+        self.assertEqual(self.result(program)[0], [65533, 65536, 65536, 8192, 8192, 0])
+
+    def test_coverage_is_checked(self):
+        """NVML says at first that the process has 300 MiB, of its context, and at the end what `more` is above
+        that and what was counted."""
+        program = """
+libc = ctypes.CDLL(None)
+def says(bytes):
+    libc.setenv(b"FAKE_NVML_USERS", b"1:5,%d:%d" % (os.getpid(), bytes), 1)
+says(300 * MIB)
+take(4 * MIB)
+says(304 * MIB + MORE)
+print(0)
+"""
+        for more, part in ((0, None), (1 << 20, None), (50 << 20, f"; not covered: {50 << 20} bytes")):
+            with self.subTest(more):
+                _, report = self.result(program.replace("MORE", str(more)), "8MiB")
+                self.assertIn(f"given in all: memory {4 << 20}", report)
+                self.assertNotIn("NVML does not say", report)
+                self.assertEqual(re.search("; not covered.*|$", report).group() or None, part)
+        _, report = self.result("take(MIB); print(0)", GPUPOOL_LIBNVML="/no/such/file")
+        self.assertTrue(report.endswith("; NVML does not say whether this is all"), report)
+
+    def test_an_address_that_was_freed_unseen_is_charged_once(self):
+        """An exempt library frees; the driver gives the address again."""
+        program = """
+one = take(4 * MIB)
+cuda.driver_forget(one)
+two = take(2 * MIB)
+print([one.value == two.value, info()[0] // MIB])
+"""
+        self.assertEqual(self.result(program, "8MiB")[0], [True, 6])
+
+    def test_the_pages_table_has_the_functions(self):
+        source = (ROOT / "src/frameworks/audit/functions.hpp").read_text(encoding="utf-8")
+        hooked = set(re.findall(r"^  X\((\w+),(?: \w*)?,? *\d*", source.split("GPUPOOL_CALLED")[0], re.M))
+        page = (ROOT / "docs/run.md").read_text(encoding="utf-8").split("## Hooks")[1].split("\n## ")[0]
+        self.assertGreater(len(hooked), 30)
+        self.assertEqual(set(re.findall(r"`((?:cu|nvml)[A-Z]\w+)`", page.split("| what")[1])), hooked)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each way by which a program reaches the driver's functions, and those that are left alone."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+from audited import COMMAND, DRIVER, AuditTest
+
+CUDART = pathlib.Path(os.environ["GPUPOOL_CUDART"])
+CAP = "GPUPOOL_RUN_CAP"
+
+# Loads a library of this name that calls the driver, and writes what it got.
+CALLER = """
+#include <dlfcn.h>
+#include <stdint.h>
+int take(void) {
+  unsigned long long address = 0;
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  return ((int (*)(unsigned long long*, unsigned long))(uintptr_t)dlsym(driver, "cuMemAlloc_v2"))(&address, 4 << 20);
+}
+"""
+
+
+class DoorsTest(AuditTest):
+    def codes(self, program, door, *more, **environment):
+        """Under a cap of 250 bytes, which is less than the command takes, so set for the library itself."""
+        script = f'{CAP}=250 exec "$0" "$@"'
+        code, out, err = self.hooked([], "sh", "-c", script, program, door, *more, **environment)
+        self.assertEqual(code, 0, err)
+        return out.strip()
+
+    def test_doors_that_open_the_driver(self):
+        program = self.compile("doors.c")
+        for door in (
+            "dlsym", "default", "cuGetProcAddress", "cuGetProcAddress_v2:3020", "cuGetProcAddress_v2:11080",
+            "cuGetProcAddress_v2:12000", "cuGetProcAddress_v2:13000", "itself", "dlmopen",
+        ):  # fmt: skip
+            with self.subTest(door):
+                self.assertEqual(self.codes(program, door), "0 0 2")
+                self.assertEqual(self.start(program, door)[1], "0 0 0\n")  # without the hooks
+        for path in (DRIVER, "libcuda.so"):
+            with self.subTest(path):
+                shutil.copy(DRIVER, self.folder / "libcuda.so")
+                self.environment["LD_LIBRARY_PATH"] = f"{self.folder}:{DRIVER.parent}"
+                self.assertEqual(self.codes(program, "dlsym", path), "0 0 2")
+
+    def test_a_function_that_is_not_exported(self):
+        self.assertEqual(self.codes(self.compile("doors.c"), "itself", DRIVER_UNEXPORTED="1"), "0 0 2")
+
+    def test_a_child_before_the_driver_is_begun(self):
+        self.assertEqual(self.codes(self.compile("doors.c"), "dlsym", "libcuda.so.1", "fork"), "0 0 2")
+
+    def test_doors_that_link_to_the_driver(self):
+        for number, options in enumerate((
+            ["-Wl,-z,lazy"], ["-Wl,-z,now"], ["-fno-plt", "-Wl,-z,now"], ["-no-pie", "-fno-pie", "-Wl,-z,lazy"],
+            ["-no-pie", "-fno-pie", "-Wl,-z,now"],
+        )):  # fmt: skip
+            program = self.compile("doors.c", "-DLINKED", *options, DRIVER, name=f"linked{number}")
+            for door in ("linked", "data"):
+                with self.subTest(door, options=options):
+                    self.assertEqual(self.codes(program, door), "0 0 2")
+
+    def test_a_later_version_with_other_arguments_passes(self):
+        program = """
+found, future = c_void_p(), c_void_p()
+real = ctypes.CFUNCTYPE(c_int, c_uint, c_void_p, c_size_t)
+assert cuda.cuGetProcAddress_v2(b"cuMemAlloc", byref(found), 14000, c_ulonglong(0), None) == 0
+address = c_ulonglong()
+print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB, sep=",")
+"""
+        self.assertEqual(self.result(program, "16MiB")[0], (0, 64))
+
+    def test_callers_that_patch_or_inspect_are_left_alone(self):
+        source = self.folder / "caller.c"
+        source.write_text(CALLER, encoding="utf-8")
+        for name, code in (
+            ("libucm_cuda.so.0", 0), ("libcupti.so.13", 0), ("libsanitizer-collection.so", 0), ("libnccl.so.2", 0),
+            ("libmine.so", 2),
+        ):  # fmt: skip
+            with self.subTest(name):
+                library = self.folder / name
+                subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
+                self.assertEqual(self.result(f"print(ctypes.CDLL('{library}').take())", "2MiB")[0], code)
+
+    def test_cudas_own_runtime(self):
+        """Both of its forms ask the driver for each function by an address that they have asked for as well. The
+        stand-in has too few functions to go further."""
+        source = self.folder / "runtime.c"
+        source.write_text(RUNTIME, encoding="utf-8")
+        shared = next(CUDART.glob("libcudart.so.*"), None)
+        if shared is None:
+            self.skipTest("no runtime of CUDA beside cuda.h")
+        for form, words in (("dynamic", [shared]), ("static", [CUDART / "libcudart_static.a", "-lrt", "-lpthread"])):
+            with self.subTest(form):
+                program = self.folder / form
+                subprocess.run(["cc", source, "-o", program, *words, "-ldl", f"-Wl,-rpath,{CUDART}"], check=True)
+                plain = tuple(map(int, self.start(program)[1].split()))
+                self.assertGreater(plain[0], 400)
+                self.assertEqual(plain[1], 0)
+                code, out, err = self.hooked(["--cap", "8MiB"], program)
+                self.assertEqual(code, 0, err)
+                of_all, of_hooks = map(int, out.split())
+                self.assertEqual(of_all, of_hooks)
+                self.assertGreaterEqual(of_hooks, plain[0])
+
+    def test_what_cannot_be_hooked_is_said(self):
+        source = self.folder / "static.c"
+        source.write_text("int main(void) { return 7; }\n", encoding="utf-8")
+        static = self.folder / "static"
+        subprocess.run(["cc", "-static", source, "-o", static], check=True)
+        code, _, err = self.hooked([], static)
+        self.assertEqual(code, 7)
+        self.assertIn("is linked statically, so that it cannot load a CUDA driver", err)
+
+    def test_an_old_c_library_is_said(self):
+        source = self.folder / "old.c"
+        source.write_text('const char* gnu_get_libc_version(void) { return "2.31"; }\n', encoding="utf-8")
+        old = self.folder / "libold.so"
+        subprocess.run(["cc", "-shared", "-fPIC", source, "-o", old], check=True)
+        code, out, err = self.hooked(["--cap", "1GiB"], "true", LD_PRELOAD=str(old))
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("--hooks: they need glibc 2.35, and this is 2.31", err)
+
+    def test_settings(self):
+        def printed(*words, **environment):
+            code, out, err = self.start(COMMAND, "run", *words, "--print", "--", "true", **environment)
+            self.assertEqual(code, 0, err)
+            return dict(line.split("=", 1) for line in out.splitlines())
+
+        library = str(pathlib.Path(COMMAND).resolve().parent / "libgpupool_audit.so")
+        found = printed("--hooks", "--cap", "1GiB")
+        self.assertEqual((found["LD_AUDIT"], found[CAP]), (library, str(1 << 30)))
+        self.assertNotIn("CUDA_INJECTION64_PATH", found)  # left to profilers
+        self.assertIn("CUDA_INJECTION64_PATH", printed("--hooks", "--keep"))
+        self.assertNotIn("LD_AUDIT", printed("--cap", "1GiB"))
+        self.assertEqual(printed("--hooks", LD_AUDIT="/other.so")["LD_AUDIT"], f"{library}:/other.so")
+        self.assertEqual(printed("--hooks", LD_AUDIT=library)["LD_AUDIT"], library)
+
+    def test_a_program_without_cuda(self):
+        self.assertEqual(self.hooked([], sys.executable, "-c", "print(7)")[:2], (0, "7\n"))
+
+
+RUNTIME = """
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+int cudaMalloc(void**, unsigned long);
+int main(void) {
+  void* address = 0;
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);  /* the runtime, once it has failed, closes it */
+  (void)cudaMalloc(&address, 6 << 20);
+  uint64_t (*count)(const char*) = (uint64_t(*)(const char*))(uintptr_t)dlsym(driver, "driver_requests_of");
+  printf("%lu %lu\\n", (unsigned long)count(""), (unsigned long)count("libgpupool_audit.so"));
+  return 0;
+}
+"""
+
+if __name__ == "__main__":
+    unittest.main()
