@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of `gpupool run --hooks` share. QUICK_DRIVER is a stand-in called libcuda.so.1."""
 
+import ast
 import os
 import pathlib
 import subprocess
@@ -87,4 +88,4 @@ class AuditTest(unittest.TestCase):
         code, out, err = self.hooked(options, sys.executable, "-c", PRELUDE + program, **environment)
         self.assertEqual(code, 0, err)
         reports = [line for line in err.splitlines() if line.startswith("gpupool run: device 0: ")]
-        return eval(out), (reports or [""])[-1].removeprefix("gpupool run: device 0: ")  # noqa: S307
+        return ast.literal_eval(out), (reports or [""])[-1].removeprefix("gpupool run: device 0: ")

@@ -19,8 +19,9 @@ class CostTest(AuditTest):
         program = self.compile("cost.c")
         plain = [self.figures(self.start(program)) for _ in range(3)]
         hooked = [self.figures(self.hooked(["--cap", "1GiB"], program)) for _ in range(3)]
-        more = [min(ours) - min(theirs) for ours, theirs in zip(zip(*hooked), zip(*plain))]
-        passed, forwarded, pair, pooled = more
+        passed, forwarded, pair, pooled = (
+            min(run[at] for run in hooked) - min(run[at] for run in plain) for at in range(4)
+        )
         print(
             f"more nanoseconds under the hooks: not hooked {passed:.1f}, forwarded {forwarded:.1f}, "
             f"cuMemAlloc {pair / 2:.1f}, cuMemAllocAsync {pooled / 2:.1f}",

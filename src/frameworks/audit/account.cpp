@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <mutex>
 
-#include "frameworks/audit/ledger.hpp"
-
 namespace gpupool::audit {
+
+constinit uint64_t cap = UINT64_MAX;
 
 void Account::raise_peak(uint64_t used) noexcept {
   uint64_t peak = peak_.load(std::memory_order_relaxed);

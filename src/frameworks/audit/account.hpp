@@ -12,6 +12,9 @@
 
 namespace gpupool::audit {
 
+/// Bytes of each device; UINT64_MAX: none. Set before the program begins.
+extern uint64_t cap;
+
 /// Managed memory may lie in the host's, so it is counted but not capped.
 enum class Kind : uint8_t { memory, pool, chunk, array, managed };
 inline constexpr size_t kKinds = 5;
@@ -74,7 +77,7 @@ class Pooled {
  private:
   CUmemoryPool* find(CUmemoryPool pool) noexcept;
 
-  Lock lock_;
+  SpinLock lock_;
   uint64_t live_;
   uint64_t charged_;
   uint64_t changes_;

@@ -38,7 +38,7 @@ struct Found {
   std::atomic<void*> answered;  // by cuGetProcAddress
 };
 constinit std::array<Found, kCount> found{};
-constinit Lock answers_lock{};
+constinit SpinLock answers_lock{};
 constinit std::atomic<bool> has_asked{false};
 
 /// Functions of an ABI that is known: the name, with the version that brought it. Of a later version that

@@ -20,7 +20,7 @@ using AtExit = int(void (*)(void*), void*, void*);
 
 constinit AtExit* at_exit = nullptr;
 constinit std::atomic<bool> is_exit_watched{false};
-constinit Lock seen_lock{};
+constinit SpinLock seen_lock{};
 
 /// The driver hands out pages of this size, so less is no door that was missed.
 constexpr uint64_t kPage = uint64_t{2} << 20;

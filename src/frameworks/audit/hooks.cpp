@@ -67,7 +67,7 @@ int deallocate(uint64_t address, Call call) {
   if (result == CUDA_SUCCESS) {
     ledger.end(block);
   } else {
-    ledger.put_back(address, block);
+    ledger.insert(address, block);
   }
   return result;
 }

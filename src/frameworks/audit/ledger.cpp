@@ -12,8 +12,6 @@ constinit Ledger* only = nullptr;
 
 }  // namespace
 
-constinit uint64_t cap = UINT64_MAX;
-
 Ledger& Ledger::get() noexcept {
   return *only;
 }
@@ -31,10 +29,10 @@ bool Ledger::begin() noexcept {
 
 void Ledger::put(uint64_t address, const Block& block) noexcept {
   device(block.device).account.count(block.kind, block.bytes);
-  put_back(address, block);
+  insert(address, block);
 }
 
-void Ledger::put_back(uint64_t address, const Block& block) noexcept {
+void Ledger::insert(uint64_t address, const Block& block) noexcept {
   Shard& shard = shard_of(address);
   Block old{};
   bool has_old = false;

@@ -12,9 +12,6 @@
 
 namespace gpupool::audit {
 
-/// Bytes of each device; UINT64_MAX: none. Set before the program begins.
-extern uint64_t cap;
-
 struct Block {
   uint64_t bytes;
   CUcontext context;  // with which it ends
@@ -50,7 +47,7 @@ class Ledger {
   bool remove(uint64_t address, Block& block) noexcept;
   void end(const Block& block) noexcept;
   /// The driver would not have it.
-  void put_back(uint64_t address, const Block& block) noexcept;
+  void insert(uint64_t address, const Block& block) noexcept;
   void end_context(CUcontext context) noexcept;
 
   // ---- chunks of cuMemCreate, which live until they have neither a handle nor a mapping
@@ -79,7 +76,7 @@ class Ledger {
   };
   /// By address, so that threads seldom meet.
   struct alignas(64) Shard {
-    Lock lock;
+    SpinLock lock;
     Table<Block> blocks;
   };
   static constexpr size_t kShards = 64;
@@ -92,7 +89,7 @@ class Ledger {
   std::array<Device, kMostDevices> devices_;
   std::array<Shard, kShards> shards_;
 
-  Lock lock_;  // of all below
+  SpinLock lock_;  // of all below
   uint64_t last_chunk_;
   Table<Chunk> chunks_;      // by a number of their own: the driver gives a released handle again
   Table<uint64_t> handles_;  // the chunk of each

@@ -13,8 +13,8 @@
 
 namespace gpupool::audit {
 
-/// For a few instructions, and never across a call of the driver. Works with std::lock_guard.
-class Lock {
+/// For a few instructions; a long waiter sleeps in between. Works with std::lock_guard.
+class SpinLock {
  public:
   void lock() noexcept {
     constexpr int kTries = 200;  // a holder that runs needs far fewer
