@@ -26,6 +26,15 @@ int take(void) {
 """
 
 
+LINKED = """
+int cuMemAlloc_v2(unsigned long long*, unsigned long);
+int take(void) {
+  unsigned long long address = 0;
+  return cuMemAlloc_v2(&address, 4 << 20);
+}
+"""
+
+
 class DoorsTest(AuditTest):
     def codes(self, program, door, *more, **environment):
         """Under a cap of 250 bytes, which is less than the command takes, so set for the library itself."""
@@ -87,6 +96,17 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
                 subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
                 self.assertEqual(self.result(f"print(ctypes.CDLL('{library}').take())", "2MiB")[0], code)
 
+    def test_libraries_that_see_their_own_symbols_first(self):
+        """With RTLD_DEEPBIND, which gets past functions that are preloaded."""
+        for name, text, words in (("libasks.so", CALLER, ["-ldl"]), ("liblinks.so", LINKED, [DRIVER])):
+            with self.subTest(name):
+                source = self.folder / "deep.c"
+                source.write_text(text, encoding="utf-8")
+                library = self.folder / name
+                subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library, *words], check=True)
+                program = f"print(ctypes.CDLL('{library}', mode=os.RTLD_LOCAL | os.RTLD_DEEPBIND | os.RTLD_NOW).take())"
+                self.assertEqual(self.result(program, "2MiB")[0], 2)
+
     def test_cudas_own_runtime(self):
         """Both of its forms ask the driver for each function by an address that they have asked for as well. The
         stand-in has too few functions to go further."""
@@ -116,6 +136,16 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
         code, _, err = self.hooked([], static)
         self.assertEqual(code, 7)
         self.assertIn("is linked statically, so that it cannot load a CUDA driver", err)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can give a file to another user")
+    def test_a_program_that_runs_as_another_user_is_said(self):
+        program = self.folder / "another"
+        shutil.copy("/bin/true", program)
+        os.chown(program, 65534, 65534)
+        program.chmod(0o4755)
+        code, _, err = self.hooked([], program)
+        self.assertEqual(code, 0)
+        self.assertIn("runs as another user, so that settings may not reach it", err)
 
     def test_an_old_c_library_is_said(self):
         source = self.folder / "old.c"

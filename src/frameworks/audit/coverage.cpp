@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdarg>
 #include <cstdio>
 #include <mutex>
 
@@ -28,9 +29,11 @@ constexpr uint64_t kPage = uint64_t{2} << 20;
 /// One line, in one piece. Standard error is the program's, and so is its own buffer.
 class Line {
  public:
-  template <typename... Values>
-  void add(const char* format, Values... values) {
-    const int length = std::snprintf(text_.data() + size_, text_.size() - size_, format, values...);
+  __attribute__((format(printf, 2, 3))) void add(const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    const int length = std::vsnprintf(text_.data() + size_, text_.size() - size_, format, values);
+    va_end(values);
     if (length > 0) size_ = std::min(text_.size() - 1, size_ + static_cast<size_t>(length));
   }
   void write() {

@@ -90,9 +90,11 @@ struct Real {
 extern Real real;
 
 namespace hook {
+// Their own names: NOLINTBEGIN(readability-identifier-naming)
 #define GPUPOOL_DECLARE(name, base, since, kind, arguments) int name arguments noexcept;
 GPUPOOL_HOOKED(GPUPOOL_DECLARE)
 #undef GPUPOOL_DECLARE
+// NOLINTEND(readability-identifier-naming)
 }  // namespace hook
 
 }  // namespace gpupool::audit

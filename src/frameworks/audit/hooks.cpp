@@ -79,6 +79,7 @@ int allocate_pooled(const CUmemoryPool* pool, uint64_t bytes, CUdeviceptr* addre
   if (address == nullptr || !find_place(block)) return call();
   if (pool != nullptr) block.device = device_of(*pool);
   if (block.device < 0) return call();
+  see_device(block.device);
   Ledger::Device& there = Ledger::get().device(block.device);
   if (!there.pooled.take(there.account, bytes) &&
       !(empty_pools(block.device) && there.pooled.take(there.account, bytes))) {

@@ -44,8 +44,9 @@ void settle_pools(int number) noexcept {
   const size_t count = device.pooled.copy(pools);
   for (size_t at = 0; at < count; ++at) {
     uint64_t bytes = 0;
-    if (real.cuMemPoolGetAttribute(pools[at], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) == CUDA_SUCCESS)
-      held += bytes;
+    if (real.cuMemPoolGetAttribute(pools[at], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
+      return;  // as it was charged
+    held += bytes;
   }
   uint64_t of_graphs = 0;
   if (real.cuDeviceGetGraphMemAttribute != nullptr &&

@@ -47,6 +47,7 @@ class Table {
 
   /// In place of what was there. False: the host has no memory for it.
   bool put(uint64_t key, const Value& value) noexcept {
+    if (key == 0) return false;
     if (count_ * 2 >= room_ && !grow()) return false;
     Slot& slot = slots_[place_of(key)];
     if (slot.key == 0) ++count_;

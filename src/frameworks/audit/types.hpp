@@ -9,6 +9,7 @@
 
 namespace gpupool::audit {
 
+// Their own names: NOLINTBEGIN(readability-identifier-naming)
 inline constexpr int CUDA_SUCCESS = 0;
 inline constexpr int CUDA_ERROR_OUT_OF_MEMORY = 2;
 
@@ -95,5 +96,7 @@ struct nvmlProcessInfo_t {
   unsigned gpuInstanceId;
   unsigned computeInstanceId;
 };
+
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace gpupool::audit
