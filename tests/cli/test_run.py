@@ -192,13 +192,13 @@ class RunTest(CommandTest):
         build = pathlib.Path(COMMAND).parent
         copy = self.folder / "copy"
         copy.mkdir()
-        for name in ("gpupool", "libgpupool_inject.so"):
+        for name in ("gpupool", "libgpupool_inject.so", "libgpupool_audit.so"):
             shutil.copy(build / name, copy / name)
         shutil.copy(os.environ["GPUPOOL_LIBRARY"], copy / pathlib.Path(os.environ["GPUPOOL_LIBRARY"]).resolve().name)
 
-        def refused():
+        def refused(option="--keep"):
             done = subprocess.run(
-                [copy / "gpupool", "run", "--keep", "--", "true"], capture_output=True, text=True, check=False,
+                [copy / "gpupool", "run", option, "--", "true"], capture_output=True, text=True, check=False,
                 env=self.environment | {"LD_PRELOAD": str(next(copy.glob("libgpupool.so*")))},
             )  # fmt: skip
             return done.returncode, done.stderr
@@ -207,6 +207,9 @@ class RunTest(CommandTest):
         (copy / "libgpupool_inject.so").chmod(0o666)
         self.assertIn("it or its folder can be changed by others", refused()[1])
         (copy / "libgpupool_inject.so").chmod(0o644)
+        self.assertEqual(refused("--hooks")[0], 0)
+        (copy / "libgpupool_audit.so").chmod(0o666)
+        self.assertIn("libgpupool_audit.so is not loaded: it or its folder can be changed", refused("--hooks")[1])
         copy.chmod(0o777)
         self.assertIn("it or its folder can be changed by others", refused()[1])
 

@@ -86,6 +86,18 @@ must(cuda.cuMemPoolGetAttribute(pool, 5, ctypes.byref(kept)), "cuMemPoolGetAttri
 print(len(blocks) * 64, kept.value >> 20)
 """
 )
+# The same by cudaMalloc's function: MiB taken, and what the driver says there is.
+SYNC = (
+    DRIVER
+    + """
+free, total, blocks, result = ctypes.c_size_t(), ctypes.c_size_t(), 0, 0
+while blocks < 64 and result == 0:
+    result = cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64 << 20))
+    blocks += result == 0
+must(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)), "cuMemGetInfo")
+print(blocks * 64, result, free.value >> 20, total.value >> 20)
+"""
+)
 # Each prints a digest of its result.
 RESULTS = {
     "cupy": "import cupy, hashlib; a = cupy.arange(1 << 22, dtype='f4').reshape(2048, 2048) % 97;"
@@ -272,6 +284,17 @@ def case_malloc_async_is_capped_and_keeps():
     assert int(output_of(ASYNC, "--cap", "512MiB").split()[1]) < kept
 
 
+def case_hooks_cap_any_allocation():
+    plain = output_of(SYNC)
+    capped = output_of(SYNC, "--hooks", "--cap", "512MiB")
+    print(f"MiB taken, result, free, total: {plain} plain; {capped} with --hooks --cap 512MiB")
+    assert capped == "512 2 0 512"
+    if importlib.util.find_spec("torch") is not None:
+        taken = int(output_of(TORCH_CAPPED, "--hooks", "--cap", "1GiB"))
+        print(f"PyTorch: {taken} MiB of 1 GiB")
+        assert 512 <= taken <= 1024
+
+
 def case_pytorch_by_malloc_async_is_capped():
     if importlib.util.find_spec("torch") is None:
         raise NotHere("torch")
@@ -285,7 +308,8 @@ def same_result(name, **environment):
     if importlib.util.find_spec(name) is None:
         raise NotHere(name)
     plain = output_of(RESULTS[name], **environment)
-    assert output_of(RESULTS[name], "--keep", "--cap", "4GiB", **environment) == plain
+    for means in ("--keep", "--hooks"):
+        assert output_of(RESULTS[name], means, "--cap", "4GiB", **environment) == plain, means
     print(f"the same bits: {plain[:16]}")
 
 
