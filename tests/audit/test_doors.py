@@ -4,6 +4,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,15 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
         code, out, err = self.hooked(["--cap", "1GiB"], "true", LD_PRELOAD=str(old))
         self.assertEqual((code, out), (2, ""))
         self.assertIn("--hooks: they need glibc 2.35, and this is 2.31", err)
+
+    def test_the_library_needs_nothing_of_the_programs(self):
+        """No libraries but C's, no thread-local storage, no constructors but the compiler's own."""
+        library = pathlib.Path(COMMAND).resolve().parent / "libgpupool_audit.so"
+        words = ["readelf", "--wide", "--dynamic", "--segments", library]
+        shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        self.assertLessEqual(set(re.findall(r"Shared library: \[(\w+)", shown)), {"libc", "libdl", "ld"})
+        self.assertNotRegex(shown, r"\n +TLS ")
+        self.assertEqual(re.findall(r"INIT_ARRAYSZ\) +(\d+)", shown), ["8"])
 
     def test_settings(self):
         def printed(*words, **environment):

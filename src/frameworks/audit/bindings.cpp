@@ -4,12 +4,10 @@
 #include <array>
 #include <atomic>
 #include <iterator>
-#include <mutex>
 #include <string_view>
 
 #include "frameworks/audit/functions.hpp"
 #include "frameworks/audit/symbols.hpp"
-#include "frameworks/audit/table.hpp"
 
 namespace gpupool::audit {
 namespace {
@@ -38,14 +36,12 @@ struct Found {
   std::atomic<void*> answered;  // by cuGetProcAddress
 };
 constinit std::array<Found, kCount> found{};
-constinit SpinLock answers_lock{};
 constinit std::atomic<bool> has_asked{false};
 
 /// Functions of an ABI that is known: the name, with the version that brought it. Of a later version that
-/// changes the arguments, the driver gives another address, and it passes.
+/// changes the arguments, the driver gives another address, and it passes. Threads that come here at once get
+/// the same answers.
 void ask_for_answers() {
-  const std::lock_guard guard(answers_lock);
-  if (has_asked.load(std::memory_order_relaxed)) return;
   constexpr uint64_t kLegacy = 0;
   constexpr uint64_t kPerThread = 2;
   for (size_t at = 0; at < kCount; ++at) {

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdarg>
 #include <cstdio>
-#include <mutex>
 
 #include "frameworks/audit/nvml.hpp"
 #include "frameworks/audit/pools.hpp"
@@ -21,7 +20,6 @@ using AtExit = int(void (*)(void*), void*, void*);
 
 constinit AtExit* at_exit = nullptr;
 constinit std::atomic<bool> is_exit_watched{false};
-constinit SpinLock seen_lock{};
 
 /// The driver hands out pages of this size, so less is no door that was missed.
 constexpr uint64_t kPage = uint64_t{2} << 20;
@@ -89,13 +87,13 @@ void begin_libc(const link_map& object) noexcept {
 }
 
 void see_device_first(int number) noexcept {
-  const std::lock_guard guard(seen_lock);
   Ledger::Device& device = Ledger::get().device(number);
-  if (device.is_seen.load(std::memory_order_relaxed)) return;
-  find_default_pools();
-  device.before = bytes_by_nvml(number);
+  find_default_pools();  // by each thread that comes here at once
+  if (device.is_seen.exchange(true)) return;
+  const uint64_t now = bytes_by_nvml(number);
+  const uint64_t by_others = std::min(now, device.account.used());  // threads, meanwhile
+  device.before = now == UINT64_MAX ? now : now - by_others;
   if (at_exit != nullptr && !is_exit_watched.exchange(true)) (void)at_exit(report_all, nullptr, nullptr);
-  device.is_seen.store(true, std::memory_order_release);
 }
 
 }  // namespace gpupool::audit

@@ -12,6 +12,7 @@ namespace gpupool::audit {
 /// The program's C library, where the end of the program is learned.
 void begin_libc(const link_map& object) noexcept;
 
+/// No lock is held: NVML is loaded here, and the loader may call constructors that allocate.
 void see_device_first(int device) noexcept;
 /// Before anything is taken of it.
 inline void see_device(int device) noexcept {

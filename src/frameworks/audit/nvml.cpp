@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -22,7 +23,7 @@ constexpr int kNvmlSuccess = 0;
 constexpr unsigned kMostProcesses = 512;
 
 enum class Open { not_tried, no, yes };
-constinit Open is_open = Open::not_tried;
+constinit std::atomic<Open> is_open{Open::not_tried};
 
 /// In the program's own namespace, and never closed. Opening it finds its functions, since that is audited.
 bool open_nvml() {
@@ -74,7 +75,9 @@ int answer(int result, nvmlDevice_t handle, Memory* memory) {
 }  // namespace
 
 uint64_t bytes_by_nvml(int device) noexcept {
-  if (is_open == Open::not_tried) is_open = open_nvml() ? Open::yes : Open::no;
+  // Whoever comes while another thread opens it is told nothing.
+  Open before = Open::not_tried;
+  if (is_open.compare_exchange_strong(before, Open::no) && open_nvml()) is_open = Open::yes;
   const nvmlDevice_t handle = is_open == Open::yes ? find_handle(device) : nullptr;
   if (handle == nullptr) return UINT64_MAX;
   std::array<nvmlProcessInfo_t, kMostProcesses> processes{};

@@ -6,7 +6,7 @@
 namespace gpupool::audit {
 
 /// What the process has on a device of CUDA's, its context and modules too; UINT64_MAX: NVML does not say, as
-/// in a container that has process numbers of its own. The first call loads NVML; one thread at a time.
+/// in a container that has process numbers of its own.
 uint64_t bytes_by_nvml(int device) noexcept;
 
 }  // namespace gpupool::audit
