@@ -66,7 +66,7 @@ struct Driver {
   std::unordered_map<uint64_t, Given> chunks;     // by handle
   std::unordered_map<uint64_t, uint64_t> mapped;  // address to handle
   uint64_t next = uint64_t{1} << 40;
-  std::map<uintptr_t, uint64_t> requests;  // for cuGetProcAddress_v2, by who makes them
+  std::map<uintptr_t, uint64_t> requests;  // for functions, by who makes them
 };
 
 /// Never destroyed.
@@ -448,15 +448,13 @@ int cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 int cuGetProcAddress_v2(const char* name, void** to, int version, uint64_t flags, int* status);
-int cuGetProcAddress(const char* name, void** to, int version, uint64_t flags) {
-  return cuGetProcAddress_v2(name, to, version, flags, nullptr);
-}
+int cuGetProcAddress(const char* name, void** to, int version, uint64_t flags);
+static int find_function(const char* name, void** to, int version, uint64_t flags, int* status);
 
 /// As the driver chooses: the newest that the version knows, and that of the stream's kind. What it does not
 /// know is asked for on purpose, an empty name too.
-int cuGetProcAddress_v2(const char* name, void** to, int version, uint64_t flags, int* status) {
+static int find_function(const char* name, void** to, int version, uint64_t flags, int* status) {
   constexpr uint64_t kPerThread = 2;
-  ++driver().requests[reinterpret_cast<uintptr_t>(__builtin_return_address(0))];
   *to = nullptr;
   if (status != nullptr) *status = 1;
   const bool is_ptsz = flags == kPerThread;
@@ -488,6 +486,15 @@ int cuGetProcAddress_v2(const char* name, void** to, int version, uint64_t flags
   }
   if (status != nullptr && *to != nullptr) *status = 0;
   return *to != nullptr || *name == '\0' ? CUDA_SUCCESS : kNotFound;
+}
+
+int cuGetProcAddress(const char* name, void** to, int version, uint64_t flags) {
+  ++driver().requests[reinterpret_cast<uintptr_t>(__builtin_return_address(0))];
+  return find_function(name, to, version, flags, nullptr);
+}
+int cuGetProcAddress_v2(const char* name, void** to, int version, uint64_t flags, int* status) {
+  ++driver().requests[reinterpret_cast<uintptr_t>(__builtin_return_address(0))];
+  return find_function(name, to, version, flags, status);
 }
 
 }  // extern "C"

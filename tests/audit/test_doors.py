@@ -116,12 +116,15 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
         shared = next(CUDART.glob("libcudart.so.*"), None)
         if shared is None:
             self.skipTest("no runtime of CUDA beside cuda.h")
-        for form, words in (("dynamic", [shared]), ("static", [CUDART / "libcudart_static.a", "-lrt", "-lpthread"])):
+        archive = CUDART / "libcudart_static.a"
+        for form, words in (("dynamic", [shared]), ("static", [archive, "-lrt", "-lpthread"])):
+            if not archive.exists() and form == "static":
+                continue  # CUDA 11's package has none
             with self.subTest(form):
                 program = self.folder / form
                 subprocess.run(["cc", source, "-o", program, *words, "-ldl", f"-Wl,-rpath,{CUDART}"], check=True)
                 plain = tuple(map(int, self.start(program)[1].split()))
-                self.assertGreater(plain[0], 400)
+                self.assertGreater(plain[0], 300)
                 self.assertEqual(plain[1], 0)
                 code, out, err = self.hooked(["--cap", "8MiB"], program)
                 self.assertEqual(code, 0, err)
