@@ -149,7 +149,7 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
         program.chmod(0o4755)
         code, _, err = self.hooked([], program)
         self.assertEqual(code, 0)
-        self.assertIn("runs as another user, so that settings may not reach it", err)
+        self.assertIn("runs with other rights than its user's, so that settings may not reach it", err)
 
     def test_an_old_c_library_is_said(self):
         source = self.folder / "old.c"
