@@ -210,6 +210,21 @@ print([one.value == two.value, info()[0] // MIB])
 """
         self.assertEqual(self.result(program, "8MiB")[0], [True, 6])
 
+    def test_a_driver_that_the_program_closes(self):
+        """It stays, with what it has given, so that the end of the program can ask it, and a second opening goes on."""
+        program = """
+import _ctypes
+take(2 * MIB)
+_ctypes.dlclose(cuda._handle)
+cuda = ctypes.CDLL("libcuda.so.1")
+context()
+print([cuda.driver_used(0) // MIB, info()[0] // MIB, cuda.driver_used(0) // MIB])
+_ctypes.dlclose(cuda._handle)
+"""
+        found, report = self.result(program, "8MiB")
+        self.assertEqual(found, [2, 6, 2])
+        self.assertIn(f"given in all: memory {2 << 20}", report)
+
     def test_the_pages_table_has_the_functions(self):
         source = (ROOT / "src/frameworks/audit/functions.hpp").read_text(encoding="utf-8")
         hooked = set(re.findall(r"^  X\((\w+),(?: \w*)?,? *\d*", source.split("GPUPOOL_CALLED")[0], re.M))

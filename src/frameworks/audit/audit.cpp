@@ -76,6 +76,7 @@ extern "C" __attribute__((visibility("default"))) unsigned la_objopen(link_map* 
   if (driver == nullptr && is_named(*object, "GPUPOOL_LIBCUDA", "libcuda.so")) {
     driver = object;
     begin_library(*object);
+    begin_driver(*object, space);
     *cookie = kDriver;
     return LA_FLG_BINDTO;
   }

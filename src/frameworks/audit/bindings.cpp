@@ -69,6 +69,11 @@ void begin_library(const link_map& object) noexcept {
 }
 
 void end_library(const link_map& object) noexcept {
+#define GPUPOOL_FORGET(name, ...) \
+  if (find_symbol(object, #name) != nullptr) real.name = nullptr;
+  GPUPOOL_HOOKED(GPUPOOL_FORGET)
+  GPUPOOL_CALLED(GPUPOOL_FORGET)
+#undef GPUPOOL_FORGET
   for (size_t at = 0; at < kCount; ++at) {
     if (find_symbol(object, kHooked[at].name.data()) == nullptr) continue;
     found[at].exported = nullptr;

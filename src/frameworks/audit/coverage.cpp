@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frameworks/audit/coverage.hpp"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <unistd.h>
 
@@ -20,6 +21,12 @@ using AtExit = int(void (*)(void*), void*, void*);
 
 constinit AtExit* at_exit = nullptr;
 constinit std::atomic<bool> is_exit_watched{false};
+
+struct Place {
+  Lmid_t space;
+  const char* path;
+};
+constinit Place driver{};
 
 /// The driver hands out pages of this size, so less is no door that was missed.
 constexpr uint64_t kPage = uint64_t{2} << 20;
@@ -86,8 +93,13 @@ void begin_libc(const link_map& object) noexcept {
   find_function(object, "__cxa_atexit", at_exit);
 }
 
+void begin_driver(const link_map& object, Lmid_t space) noexcept {
+  driver = {space, object.l_name};
+}
+
 void see_device_first(int number) noexcept {
   Ledger::Device& device = Ledger::get().device(number);
+  (void)dlmopen(driver.space, driver.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   find_default_pools();  // by each thread that comes here at once
   if (device.is_seen.exchange(true)) return;
   const uint64_t now = bytes_by_nvml(number);
