@@ -87,17 +87,17 @@ TEST_F(AccountThreads, BlocksAndChunksEndWithWhatTheyTook) {
 
 TEST_F(AccountThreads, PoolsAreChargedNoLessThanTheyHold) {
   Account& account = Ledger::get().device(0).account;
-  Pooled& pooled = Ledger::get().device(0).pooled;
+  Pooled& pooled = Ledger::get().device(0).graphs;
   std::atomic<uint64_t> held{0};  // of a pool that takes what is missing, and keeps it
   on_threads([&](int) {
     for (int turn = 0; turn < kTurns; ++turn) {
       if (!pooled.take(account, 7)) continue;
       held += 1;
-      pooled.land();
+      pooled.land(account);
       const uint64_t changes = pooled.changes();
       pooled.settle(account, held, changes);
       held -= 1;
-      pooled.give(7);
+      pooled.give(account, 7);
     }
   });
   pooled.settle(account, 5, pooled.changes());
@@ -107,13 +107,13 @@ TEST_F(AccountThreads, PoolsAreChargedNoLessThanTheyHold) {
 
 TEST_F(AccountThreads, LessIsNotBelievedWhileAnAllocationIsUnderWay) {
   Account& account = Ledger::get().device(0).account;
-  Pooled& pooled = Ledger::get().device(0).pooled;
+  Pooled& pooled = Ledger::get().device(0).graphs;
   ASSERT_TRUE(pooled.take(account, 100));
   const uint64_t before = pooled.changes();
-  pooled.give(100);
+  pooled.give(account, 100);
   pooled.settle(account, 0, before);
   EXPECT_EQ(account.used(), 100U);  // it is under way
-  pooled.land();
+  pooled.land(account);
   pooled.settle(account, 500, before);
   EXPECT_EQ(account.used(), 500U);
   pooled.settle(account, 0, before);

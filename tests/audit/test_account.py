@@ -131,6 +131,90 @@ print([info()[0] // MIB, second(), take(30 * MIB, cuda.cuMemAllocFromPoolAsync_p
 """
         self.assertEqual(self.result(program, "64MiB")[0], [64, 0, 2, 0, 0, 0, 64, 0, 64])
 
+    def test_what_one_pool_keeps_serves_no_other(self):
+        program = """
+def pool():
+    made = c_void_p()
+    assert cuda.cuMemPoolCreate(byref(made), byref(Properties(1, 0, 1, 0))) == 0
+    return made
+def of(pool, bytes):
+    return take(bytes, cuda.cuMemAllocFromPoolAsync, pool, None)
+one, two = pool(), pool()
+codes = [cuda.cuMemFreeAsync(of(pool, 20 * MIB), None) for pool in (one, two)]         # each keeps 32 MiB
+three = of(one, 40 * MIB)                                # the other one makes way
+print(codes + [type(three) is c_ulonglong, of(two, 20 * MIB), take(20 * MIB, cuda.cuMemAllocAsync, None),
+               cuda.driver_peak(0) // MIB])
+"""
+        found, report = self.result(program, "64MiB")
+        self.assertEqual(found, [0, 0, True, 2, 2, 64])
+        self.assertIn(f"at most {64 << 20} bytes", report)
+
+    def test_a_growth_beyond_the_cap_is_undone(self):
+        program = """
+one = take(20 * MIB, cuda.cuMemAllocAsync, None)
+print([take(20 * MIB, cuda.cuMemAllocAsync, None), info()[0] // MIB, cuda.driver_used(0) // MIB,
+       cuda.cuMemFreeAsync(one, None), take(48 * MIB, cuda.cuMemAllocAsync, None), cuda.driver_used(0)])
+"""
+        found, report = self.result(program, "48MiB")
+        self.assertEqual(found, [2, 16, 32, 0, 2, 0])
+        self.assertIn("2 refused", report)
+
+    def test_a_destroyed_pool_is_charged_until_its_memory_is_freed(self):
+        program = """
+pool = c_void_p()
+assert cuda.cuMemPoolCreate(byref(pool), byref(Properties(1, 0, 1, 0))) == 0
+one = take(20 * MIB, cuda.cuMemAllocFromPoolAsync, pool, None)
+print([cuda.cuMemPoolDestroy(pool), info()[0] // MIB, cuda.cuMemFreeAsync(one, None), info()[0] // MIB,
+       cuda.driver_used(0)])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [0, 32, 0, 64, 0])
+
+    def test_more_pools_than_are_followed(self):
+        program = """
+def pool():
+    made = c_void_p()
+    return cuda.cuMemPoolCreate(byref(made), byref(Properties(1, 0, 1, 0)))
+codes = [pool() for _ in range(300)]
+print([codes[0], codes[-1]])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [0, 2])
+        self.assertEqual(self.result(program)[0], [0, 0])
+
+    def test_a_stream_of_another_device(self):
+        program = """
+stream = c_void_p()
+assert cuda.cuStreamCreate(byref(stream), 0) == 0
+context(1)
+one = take(40 * MIB, cuda.cuMemAllocAsync, stream)
+frees = [info()[0] // MIB]
+context(0)
+print(frees + [info()[0] // MIB, take(MIB)])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [64, 0, 2])
+
+    def test_what_a_capture_allocates_is_charged_at_the_launch(self):
+        program = """
+stream, graph = c_void_p(), c_void_p()
+assert cuda.cuStreamCreate(byref(stream), 0) == 0
+for turn in range(3):                                    # all but the last are dropped
+    assert cuda.cuStreamBeginCapture_v2(stream, 0) == 0
+    take(40 * MIB, cuda.cuMemAllocAsync, stream)
+    assert cuda.cuStreamEndCapture(stream, byref(graph)) == 0
+print([info()[0] // MIB, cuda.cuGraphLaunch(graph, stream), info()[0] // MIB])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [64, 0, 24])
+
+    def test_what_graphs_keep_serves_no_pool(self):
+        program = """
+codes = [cuda.cuGraphLaunch(c_void_p(32 * MIB), None)]
+one = take(40 * MIB, cuda.cuMemAllocAsync, None)
+codes += [cuda.driver_peak(0) // MIB]
+for turn in range(4):                                    # each beyond the cap, which the next one makes good
+    codes.append(cuda.cuGraphLaunch(c_void_p(32 * MIB), None))
+print(codes + [cuda.driver_peak(0) // MIB, type(one) is c_ulonglong, take(MIB, cuda.cuMemAllocAsync, None) == 2])
+"""
+        self.assertEqual(self.result(program, "64MiB")[0], [0, 64, 0, 0, 0, 0, 96, True, False])
+
     def test_graphs(self):
         program = """
 print([cuda.cuGraphLaunch(c_void_p(32 * MIB), None), info()[0] // MIB, type(take(48 * MIB)) is c_ulonglong,

@@ -36,7 +36,7 @@ uint64_t Account::room() const noexcept {
 bool Pooled::take(Account& account, uint64_t bytes) noexcept {
   const std::lock_guard lock(lock_);
   const uint64_t live = live_ + bytes;
-  if (live < bytes) return false;
+  if (live < bytes || account.is_beyond_cap()) return false;
   const uint64_t more = live > charged_ ? live - charged_ : 0;
   if (more != 0 && !account.take(more)) return false;
   live_ = live;
@@ -46,9 +46,10 @@ bool Pooled::take(Account& account, uint64_t bytes) noexcept {
   return true;
 }
 
-void Pooled::land() noexcept {
+void Pooled::land(Account& account) noexcept {
   const std::lock_guard lock(lock_);
   --under_way_;
+  end_if_unused(account);
 }
 
 uint64_t Pooled::changes() noexcept {
@@ -56,14 +57,16 @@ uint64_t Pooled::changes() noexcept {
   return changes_;
 }
 
-void Pooled::give(uint64_t bytes) noexcept {
+void Pooled::give(Account& account, uint64_t bytes) noexcept {
   const std::lock_guard lock(lock_);
   live_ -= bytes;
+  end_if_unused(account);
 }
 
 void Pooled::settle(Account& account, uint64_t held, uint64_t changes) noexcept {
   const std::lock_guard lock(lock_);
   const uint64_t right = std::max(live_, held);
+  if (state_ == State::destroyed) return;
   if (right > charged_) {
     account.force(right - charged_);
   } else if (changes == changes_ && under_way_ == 0) {
@@ -80,34 +83,26 @@ bool Pooled::has_slack() noexcept {
   return charged_ > live_;
 }
 
-CUmemoryPool* Pooled::find(CUmemoryPool pool) noexcept {
-  const auto found = std::find(pools_.begin(), pools_.end(), pool);
-  return found != pools_.end() ? &*found : nullptr;
+bool Pooled::begin() noexcept {
+  const std::lock_guard lock(lock_);
+  if (state_ != State::none) return false;
+  state_ = State::there;
+  return true;
 }
 
-void Pooled::add(CUmemoryPool pool) noexcept {
+void Pooled::end(Account& account) noexcept {
   const std::lock_guard lock(lock_);
-  if (find(pool) != nullptr) return;
-  if (CUmemoryPool* const free = find(nullptr); free != nullptr) *free = pool;
+  state_ = State::destroyed;
+  end_if_unused(account);
 }
 
-bool Pooled::remove(CUmemoryPool pool) noexcept {
-  const std::lock_guard lock(lock_);
-  CUmemoryPool* const found = pool != nullptr ? find(pool) : nullptr;
-  if (found != nullptr) *found = nullptr;
-  return found != nullptr;
-}
-
-bool Pooled::knows(CUmemoryPool pool) noexcept {
-  const std::lock_guard lock(lock_);
-  return pool != nullptr && find(pool) != nullptr;
-}
-
-size_t Pooled::copy(std::array<CUmemoryPool, kMostPools>& to) noexcept {
-  const std::lock_guard lock(lock_);
-  const auto end = std::copy_if(pools_.begin(), pools_.end(), to.begin(),
-                                [](CUmemoryPool pool) { return pool != nullptr; });
-  return static_cast<size_t>(end - to.begin());
+/// With the lock.
+void Pooled::end_if_unused(Account& account) noexcept {
+  if (state_ != State::destroyed || live_ != 0 || under_way_ != 0) return;
+  account.give(charged_);
+  charged_ = 0;
+  ++changes_;
+  state_ = State::none;
 }
 
 }  // namespace gpupool::audit

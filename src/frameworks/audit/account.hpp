@@ -35,6 +35,8 @@ class Account {
   }
   void count_refusal() noexcept { refusals_.fetch_add(1, std::memory_order_relaxed); }
 
+  /// Pools and graphs have taken more than was asked of them.
+  bool is_beyond_cap() const noexcept { return used() > cap; }
   uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   /// What the cap leaves; UINT64_MAX without a cap.
   uint64_t room() const noexcept;
@@ -52,37 +54,36 @@ class Account {
   std::array<std::atomic<uint64_t>, kKinds> given_;
 };
 
-/// The driver's pools of one device, and its memory for graphs. They take more than is asked of them and keep
-/// it, so what they hold is charged: the larger one of what has been asked for and of what they say.
+/// One of the driver's pools, or a device's memory for graphs. It takes more than is asked of it and keeps
+/// it, so what it holds is charged: the larger one of what has been asked of it and of what it says. What it
+/// keeps unused is charged, and serves no other.
 class Pooled {
  public:
-  /// Before the driver is asked; `land` comes after, whether it has given or not.
+  /// Before the driver is asked; `land` comes after, whether it has given or not. Beyond the cap, not even
+  /// what it holds is given out, since the driver may have it grow all the same.
   bool take(Account& account, uint64_t bytes) noexcept;
-  void land() noexcept;
-  void give(uint64_t bytes) noexcept;
-  /// `held`: what the pools have had since changes() was called. Less is not believed if an allocation has
-  /// been under way meanwhile, for which they may have grown.
+  void land(Account& account) noexcept;
+  void give(Account& account, uint64_t bytes) noexcept;
+  /// `held`: what it has had since changes() was called. Less is not believed if an allocation has been under
+  /// way meanwhile, for which it may have grown.
   void settle(Account& account, uint64_t held, uint64_t changes) noexcept;
   uint64_t changes() noexcept;
   bool has_slack() noexcept;
 
-  static constexpr size_t kMostPools = 64;  // of others, what was asked for is charged
-  void add(CUmemoryPool pool) noexcept;
-  /// Whether it was known.
-  bool remove(CUmemoryPool pool) noexcept;
-  bool knows(CUmemoryPool pool) noexcept;
-  /// Those that are there; returns how many.
-  size_t copy(std::array<CUmemoryPool, kMostPools>& to) noexcept;
+  /// For a new pool. False: it is in use, or memory of a destroyed one is still out.
+  bool begin() noexcept;
+  /// It is destroyed: the driver has the rest back when it has the last of its memory.
+  void end(Account& account) noexcept;
 
  private:
-  CUmemoryPool* find(CUmemoryPool pool) noexcept;
+  void end_if_unused(Account& account) noexcept;
 
   SpinLock lock_;
   uint64_t live_;
   uint64_t charged_;
   uint64_t changes_;
   uint64_t under_way_;
-  std::array<CUmemoryPool, kMostPools> pools_;
+  enum class State : uint8_t { none, there, destroyed } state_;
 };
 
 }  // namespace gpupool::audit

@@ -97,9 +97,13 @@ void begin_driver(const link_map& object, Lmid_t space) noexcept {
   driver = {space, object.l_name};
 }
 
+void keep_driver() noexcept {
+  (void)dlmopen(driver.space, driver.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 void see_device_first(int number) noexcept {
   Ledger::Device& device = Ledger::get().device(number);
-  (void)dlmopen(driver.space, driver.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  keep_driver();
   find_default_pools();  // by each thread that comes here at once
   if (device.is_seen.exchange(true)) return;
   const uint64_t now = bytes_by_nvml(number);

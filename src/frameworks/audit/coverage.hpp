@@ -12,9 +12,9 @@ namespace gpupool::audit {
 /// The program's C library, where the end of the program is learned.
 void begin_libc(const link_map& object) noexcept;
 
-/// Which driver `see_device_first` keeps: a program may close it while it has memory, about which the driver
-/// is asked at the end of the program, and again after it was opened a second time.
 void begin_driver(const link_map& object, Lmid_t space) noexcept;
+/// Even if the program closes it: what it has given stays given, and it is asked at the end of the program.
+void keep_driver() noexcept;
 
 /// No lock is held: NVML is loaded here, and the loader may call constructors that allocate.
 void see_device_first(int device) noexcept;

@@ -63,6 +63,12 @@
   X(cuDevicePrimaryCtxGetState, (CUdevice, unsigned*, int*))   \
   X(cuCtxGetCurrent, (CUcontext*))                             \
   X(cuCtxGetDevice, (CUdevice*))                               \
+  X(cuCtxPushCurrent_v2, (CUcontext))                          \
+  X(cuCtxPopCurrent_v2, (CUcontext*))                          \
+  X(cuStreamGetCtx, (CUstream, CUcontext*))                    \
+  X(cuStreamIsCapturing, (CUstream, unsigned*))                \
+  X(cuStreamIsCapturing_ptsz, (CUstream, unsigned*))           \
+  X(cuDeviceGetMemPool, (CUmemoryPool*, CUdevice))             \
   X(cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))      \
   X(cuMemPoolGetAttribute, (CUmemoryPool, unsigned, void*))    \
   X(cuDeviceGetGraphMemAttribute, (CUdevice, unsigned, void*)) \

@@ -9,6 +9,7 @@
 #include "frameworks/audit/bindings.hpp"
 #include "frameworks/audit/coverage.hpp"
 #include "frameworks/audit/functions.hpp"
+#include "frameworks/audit/hooks.hpp"
 #include "frameworks/audit/ledger.hpp"
 #include "frameworks/audit/pools.hpp"
 
@@ -34,15 +35,6 @@ bool find_place(Block& block) {
   return true;
 }
 
-/// Memory that the driver's pools keep is given up before anything is refused, as the driver itself does.
-bool take(int number, uint64_t bytes) {
-  Ledger::Device& device = Ledger::get().device(number);
-  if (device.account.take(bytes)) return true;
-  if (empty_pools(number) && device.account.take(bytes)) return true;
-  device.account.count_refusal();
-  return false;
-}
-
 /// An allocation of `block.bytes` by `call`, which the driver puts at *address.
 template <typename Pointer, typename Call>
 int allocate(Block block, Pointer* address, Call call) {
@@ -54,46 +46,6 @@ int allocate(Block block, Pointer* address, Call call) {
   } else {
     Ledger::get().end(block);
   }
-  return result;
-}
-
-template <typename Call>
-int deallocate(uint64_t address, Call call) {
-  Ledger& ledger = Ledger::get();
-  Block block{};
-  const bool is_known = ledger.remove(address, block);
-  const int result = call();
-  if (!is_known) return result;
-  if (result == CUDA_SUCCESS) {
-    ledger.end(block);
-  } else {
-    ledger.insert(address, block);
-  }
-  return result;
-}
-
-/// `call` takes memory of a pool; null: of the device's current one.
-template <typename Call>
-int allocate_pooled(const CUmemoryPool* pool, uint64_t bytes, CUdeviceptr* address, Call call) {
-  Block block{bytes, nullptr, 0, Kind::pool};
-  if (address == nullptr || !find_place(block)) return call();
-  if (pool != nullptr) block.device = device_of(*pool);
-  if (block.device < 0) return call();
-  see_device(block.device);
-  Ledger::Device& there = Ledger::get().device(block.device);
-  if (!there.pooled.take(there.account, bytes) &&
-      !(empty_pools(block.device) && there.pooled.take(there.account, bytes))) {
-    there.account.count_refusal();
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const int result = call();
-  if (result == CUDA_SUCCESS) {
-    Ledger::get().put(*address, block);
-  } else {
-    there.pooled.give(bytes);
-  }
-  there.pooled.land();
-  settle_pools(block.device);
   return result;
 }
 
@@ -192,63 +144,6 @@ int hook::cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) 
                   [&] { return real.cuMemAllocManaged(address, bytes, flags); });
 }
 
-// ---- pools
-
-int hook::cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
-  return allocate_pooled(nullptr, bytes, address,
-                         [&] { return real.cuMemAllocAsync(address, bytes, stream); });
-}
-
-int hook::cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
-  return allocate_pooled(nullptr, bytes, address,
-                         [&] { return real.cuMemAllocAsync_ptsz(address, bytes, stream); });
-}
-
-int hook::cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
-                                  CUstream stream) noexcept {
-  return allocate_pooled(&pool, bytes, address,
-                         [&] { return real.cuMemAllocFromPoolAsync(address, bytes, pool, stream); });
-}
-
-int hook::cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
-                                       CUstream stream) noexcept {
-  return allocate_pooled(&pool, bytes, address,
-                         [&] { return real.cuMemAllocFromPoolAsync_ptsz(address, bytes, pool, stream); });
-}
-
-int hook::cuMemFreeAsync(CUdeviceptr address, CUstream stream) noexcept {
-  return deallocate(address, [&] { return real.cuMemFreeAsync(address, stream); });
-}
-
-int hook::cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) noexcept {
-  return deallocate(address, [&] { return real.cuMemFreeAsync_ptsz(address, stream); });
-}
-
-int hook::cuMemPoolCreate(CUmemoryPool* pool, const CUmemProp* properties) noexcept {
-  const int result = real.cuMemPoolCreate(pool, properties);
-  if (result == CUDA_SUCCESS && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-      properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && Ledger::has(properties->location.id))
-    Ledger::get().device(properties->location.id).pooled.add(*pool);
-  return result;
-}
-
-/// Forgotten before the driver can give another pool the same handle.
-int hook::cuMemPoolDestroy(CUmemoryPool pool) noexcept {
-  const int device = device_of(pool);
-  if (device >= 0) (void)Ledger::get().device(device).pooled.remove(pool);
-  const int result = real.cuMemPoolDestroy(pool);
-  if (device < 0) return result;
-  if (result != CUDA_SUCCESS) Ledger::get().device(device).pooled.add(pool);
-  settle_pools(device);
-  return result;
-}
-
-int hook::cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes) noexcept {
-  const int result = real.cuMemPoolTrimTo(pool, bytes);
-  if (const int device = device_of(pool); device >= 0) settle_pools(device);
-  return result;
-}
-
 // ---- chunks
 
 int hook::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemProp* properties,
@@ -329,26 +224,6 @@ int hook::cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DES
 
 int hook::cuMipmappedArrayDestroy(CUmipmappedArray array) noexcept {
   return deallocate(reinterpret_cast<uintptr_t>(array), [&] { return real.cuMipmappedArrayDestroy(array); });
-}
-
-// ---- graphs: the driver takes what their nodes need when they are launched, and tells only then
-
-int hook::cuGraphLaunch(CUgraphExec graph, CUstream stream) noexcept {
-  const int result = real.cuGraphLaunch(graph, stream);
-  settle_graphs();
-  return result;
-}
-
-int hook::cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) noexcept {
-  const int result = real.cuGraphLaunch_ptsz(graph, stream);
-  settle_graphs();
-  return result;
-}
-
-int hook::cuDeviceGraphMemTrim(CUdevice device) noexcept {
-  const int result = real.cuDeviceGraphMemTrim(device);
-  if (Ledger::has(device)) settle_pools(device);
-  return result;
 }
 
 // ---- questions

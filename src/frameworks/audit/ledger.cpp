@@ -55,7 +55,7 @@ bool Ledger::remove(uint64_t address, Block& block) noexcept {
 void Ledger::end(const Block& block) noexcept {
   Device& there = device(block.device);
   if (block.kind == Kind::pool) {
-    there.pooled.give(block.bytes);
+    pools_.at(block.pool).pooled.give(there.account, block.bytes);
   } else if (block.kind != Kind::managed) {
     there.account.give(block.bytes);
   }

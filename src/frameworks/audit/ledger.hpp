@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "frameworks/audit/account.hpp"
+#include "frameworks/audit/pool_list.hpp"
 #include "frameworks/audit/table.hpp"
 #include "frameworks/audit/types.hpp"
 
@@ -17,6 +18,7 @@ struct Block {
   CUcontext context;  // with which it ends
   int device;
   Kind kind;
+  uint8_t pool = 0;  // of Kind::pool: its number
 };
 
 class Ledger {
@@ -32,11 +34,12 @@ class Ledger {
 
   struct Device {
     Account account;
-    Pooled pooled;
+    Pooled graphs;
     std::atomic<bool> is_seen;
     std::atomic<uint64_t> before;  // what NVML said this process had when it was seen first; see coverage.hpp
   };
   Device& device(int number) noexcept { return devices_[static_cast<size_t>(number)]; }
+  PoolList& pools() noexcept { return pools_; }
 
   // ---- blocks, by address or by handle of an array
 
@@ -87,6 +90,7 @@ class Ledger {
   void end_if_unused(uint64_t chunk) noexcept;
 
   std::array<Device, kMostDevices> devices_;
+  PoolList pools_;
   std::array<Shard, kShards> shards_;
 
   SpinLock lock_;  // of all below

@@ -9,72 +9,100 @@
 namespace gpupool::audit {
 namespace {
 
-using Pools = std::array<CUmemoryPool, Pooled::kMostPools>;
+constexpr uintptr_t kLegacyStream = 1;
+constexpr uintptr_t kPerThreadStream = 2;
 
-int count_devices() {
-  int count = 0;
-  if (real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return 0;
-  return std::min(count, Ledger::kMostDevices);
+/// The device of a stream, which need not be the current context's. Below 0: none.
+int device_of(CUstream stream) {
+  CUdevice device = -1;
+  CUcontext of_stream = nullptr;
+  CUcontext current = nullptr;
+  if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return -1;
+  if (reinterpret_cast<uintptr_t>(stream) <= kPerThreadStream || real.cuStreamGetCtx == nullptr ||
+      real.cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS ||
+      real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || of_stream == current ||
+      real.cuCtxPushCurrent_v2(of_stream) != CUDA_SUCCESS)
+    return device;
+  (void)real.cuCtxGetDevice(&device);
+  (void)real.cuCtxPopCurrent_v2(&of_stream);
+  return device;
 }
 
 }  // namespace
 
 void find_default_pools() noexcept {
+  int count = 0;
   if (real.cuDeviceGetDefaultMemPool == nullptr) return;  // CUDA 11.1 or older
-  const int count = count_devices();
-  for (int device = 0; device < count; ++device) {
+  if (real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return;
+  for (int device = 0; device < std::min(count, Ledger::kMostDevices); ++device) {
     CUmemoryPool pool = nullptr;
     if (real.cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS)
-      Ledger::get().device(device).pooled.add(pool);
+      (void)Ledger::get().pools().add(pool, device);
   }
 }
 
-int device_of(CUmemoryPool pool) noexcept {
-  const int count = count_devices();
-  for (int device = 0; device < count; ++device)
-    if (Ledger::get().device(device).pooled.knows(pool)) return device;
-  return -1;
+bool is_captured(CUstream stream, Default kind) noexcept {
+  const auto ask = kind == Default::legacy ? real.cuStreamIsCapturing : real.cuStreamIsCapturing_ptsz;
+  const auto number = reinterpret_cast<uintptr_t>(stream);
+  if (number == kLegacyStream || (number == 0 && kind == Default::legacy)) return false;  // it cannot be
+  unsigned status = 0;
+  return ask != nullptr && ask(stream, &status) == CUDA_SUCCESS && status != 0;
+}
+
+Pool* pool_of(CUstream stream) noexcept {
+  const int device = device_of(stream);
+  CUmemoryPool handle = nullptr;
+  if (!Ledger::has(device) || real.cuDeviceGetMemPool == nullptr ||
+      real.cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
+    return nullptr;
+  PoolList& pools = Ledger::get().pools();
+  Pool* const known = pools.find(handle);
+  return known != nullptr ? known : pools.add(handle, device);  // one of a library that is left alone
+}
+
+void settle(Pool& pool, CUmemoryPool handle) noexcept {
+  const uint64_t changes = pool.pooled.changes();
+  uint64_t held = 0;
+  if (real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) == CUDA_SUCCESS)
+    pool.pooled.settle(Ledger::get().device(pool.device).account, held, changes);
+}
+
+void settle_graphs(int number) noexcept {
+  Ledger::Device& device = Ledger::get().device(number);
+  const uint64_t changes = device.graphs.changes();
+  uint64_t held = 0;
+  if (real.cuDeviceGetGraphMemAttribute != nullptr &&
+      real.cuDeviceGetGraphMemAttribute(number, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &held) ==
+          CUDA_SUCCESS)
+    device.graphs.settle(device.account, held, changes);
 }
 
 void settle_pools(int number) noexcept {
-  Ledger::Device& device = Ledger::get().device(number);
-  const uint64_t changes = device.pooled.changes();
-  uint64_t held = 0;
-  Pools pools;
-  const size_t count = device.pooled.copy(pools);
-  for (size_t at = 0; at < count; ++at) {
-    uint64_t bytes = 0;
-    if (real.cuMemPoolGetAttribute(pools[at], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
-      return;  // as it was charged
-    held += bytes;
-  }
-  uint64_t of_graphs = 0;
-  if (real.cuDeviceGetGraphMemAttribute != nullptr &&
-      real.cuDeviceGetGraphMemAttribute(number, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &of_graphs) ==
-          CUDA_SUCCESS)
-    held += of_graphs;
-  device.pooled.settle(device.account, held, changes);
-}
-
-void settle_graphs() noexcept {
-  CUdevice device = 0;
-  if (real.cuCtxGetDevice(&device) == CUDA_SUCCESS && Ledger::has(device)) settle_pools(device);
+  Ledger::get().pools().for_each_of(number, [](Pool& pool, CUmemoryPool handle) { settle(pool, handle); });
+  settle_graphs(number);
 }
 
 bool empty_pools(int number) noexcept {
   Ledger::Device& device = Ledger::get().device(number);
-  settle_pools(number);
-  if (!device.pooled.has_slack()) return false;
   // Such a call would end a capture of the program's.
   unsigned mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   (void)real.cuThreadExchangeStreamCaptureMode(&mode);
-  Pools pools;
-  const size_t count = device.pooled.copy(pools);
-  for (size_t at = 0; at < count; ++at) (void)real.cuMemPoolTrimTo(pools[at], 0);
-  if (real.cuDeviceGraphMemTrim != nullptr) (void)real.cuDeviceGraphMemTrim(number);
+  bool has_slack = false;
+  Ledger::get().pools().for_each_of(number, [&](Pool& pool, CUmemoryPool handle) {
+    settle(pool, handle);
+    if (!pool.pooled.has_slack()) return;
+    has_slack = true;
+    (void)real.cuMemPoolTrimTo(handle, 0);
+    settle(pool, handle);
+  });
+  settle_graphs(number);
+  if (device.graphs.has_slack() && real.cuDeviceGraphMemTrim != nullptr) {
+    has_slack = true;
+    (void)real.cuDeviceGraphMemTrim(number);
+    settle_graphs(number);
+  }
   (void)real.cuThreadExchangeStreamCaptureMode(&mode);
-  settle_pools(number);
-  return true;
+  return has_slack;
 }
 
 }  // namespace gpupool::audit

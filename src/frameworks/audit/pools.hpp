@@ -2,19 +2,27 @@
 // The driver's memory pools and its memory for graphs: what they hold is asked of the driver.
 #pragma once
 
+#include "frameworks/audit/pool_list.hpp"
 #include "frameworks/audit/types.hpp"
 
 namespace gpupool::audit {
 
 /// Has the default pools of all devices known.
 void find_default_pools() noexcept;
-/// Below 0: it is not known, so it is another process's, or of a library that is left alone.
-int device_of(CUmemoryPool pool) noexcept;
 
-/// Charges what the device's pools and graphs hold now.
+/// How a stream's number 0 is meant: by functions without and with `_ptsz`.
+enum class Default { legacy, per_thread };
+/// What is allocated becomes a node of the stream's graph, and takes memory when that is launched.
+bool is_captured(CUstream stream, Default kind) noexcept;
+/// That from which a stream's memory comes; null: it is not known.
+Pool* pool_of(CUstream stream) noexcept;
+
+/// Charges what the pool holds now.
+void settle(Pool& pool, CUmemoryPool handle) noexcept;
+/// What the device's graphs hold.
+void settle_graphs(int device) noexcept;
+/// Both, of all pools.
 void settle_pools(int device) noexcept;
-/// The same for the device of the current context.
-void settle_graphs() noexcept;
 /// Has the device's pools give up what is not in use. False: there was nothing.
 bool empty_pools(int device) noexcept;
 

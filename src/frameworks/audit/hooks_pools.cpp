@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hooks of what takes memory in the order of streams: pools, and graphs. What a pool grows by, and what a
+// graph needs, the driver tells only afterwards.
+#include "frameworks/audit/coverage.hpp"
+#include "frameworks/audit/hooks.hpp"
+
+namespace gpupool::audit {
+namespace {
+
+/// Once the pools have given up what is not in use, if need be.
+bool is_within_cap(int number) {
+  const Account& account = Ledger::get().device(number).account;
+  return !account.is_beyond_cap() || (empty_pools(number) && !account.is_beyond_cap());
+}
+
+/// `call` takes memory of the pool, and `undo` gives it back. A growth beyond the cap is undone.
+template <typename Call, typename Undo>
+int allocate_pooled(Pool* pool, uint64_t bytes, CUdeviceptr* address, Call call, Undo undo) {
+  const CUmemoryPool handle = pool != nullptr ? pool->handle.load() : nullptr;
+  if (address == nullptr || handle == nullptr) return call();
+  const int device = pool->device;
+  see_device(device);
+  Account& account = Ledger::get().device(device).account;
+  if (!pool->pooled.take(account, bytes) && !(empty_pools(device) && pool->pooled.take(account, bytes))) {
+    account.count_refusal();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUdeviceptr before = *address;
+  int result = call();
+  const auto refuse = [&] {
+    if (undo(*address) != CUDA_SUCCESS) return;
+    *address = before;
+    account.count_refusal();
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  pool->pooled.land(account);
+  settle(*pool, handle);
+  if (result == CUDA_SUCCESS && !is_within_cap(device)) refuse();
+  if (result == CUDA_SUCCESS) {
+    Ledger::get().put(*address, {bytes, nullptr, device, Kind::pool, Ledger::get().pools().number_of(*pool)});
+  } else {
+    pool->pooled.give(account, bytes);
+  }
+  if (result != CUDA_SUCCESS) (void)is_within_cap(device);
+  return result;
+}
+
+/// Null: another process's, of which nothing is counted.
+Pool* find(CUmemoryPool handle) {
+  PoolList& pools = Ledger::get().pools();
+  if (Pool* const known = pools.find(handle); known != nullptr) return known;
+  CUdevice device = 0;
+  if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS || !Ledger::has(device)) return nullptr;
+  see_device(device);  // so that the default ones are known
+  return pools.find(handle);
+}
+
+template <typename Call, typename Undo>
+int allocate_on(CUstream stream, Default kind, uint64_t bytes, CUdeviceptr* address, Call call, Undo undo) {
+  if (is_captured(stream, kind)) return call();
+  return allocate_pooled(pool_of(stream), bytes, address, call, undo);
+}
+
+template <typename Function>
+void for_each_seen(Function function) {
+  for (int device = 0; device < Ledger::kMostDevices; ++device)
+    if (Ledger::get().device(device).is_seen.load(std::memory_order_acquire)) function(device);
+}
+
+/// A graph has what it needs, even beyond the cap, since the driver tells only afterwards; but then no other
+/// has. Its nodes may be of any device.
+template <typename Call>
+int launch(Call call) {
+  CUdevice current = 0;
+  if (real.cuCtxGetDevice(&current) != CUDA_SUCCESS || !Ledger::has(current)) return call();
+  see_device(current);
+  bool is_within = true;
+  for_each_seen([&](int device) { is_within = is_within && is_within_cap(device); });
+  if (!is_within) {
+    Ledger::get().device(current).account.count_refusal();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const int result = call();
+  for_each_seen(settle_graphs);
+  return result;
+}
+
+}  // namespace
+
+int hook::cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+  return allocate_on(
+      stream, Default::legacy, bytes, address, [&] { return real.cuMemAllocAsync(address, bytes, stream); },
+      [&](CUdeviceptr given) { return real.cuMemFreeAsync(given, stream); });
+}
+
+int hook::cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+  return allocate_on(
+      stream, Default::per_thread, bytes, address,
+      [&] { return real.cuMemAllocAsync_ptsz(address, bytes, stream); },
+      [&](CUdeviceptr given) { return real.cuMemFreeAsync_ptsz(given, stream); });
+}
+
+int hook::cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                  CUstream stream) noexcept {
+  const auto call = [&] { return real.cuMemAllocFromPoolAsync(address, bytes, pool, stream); };
+  if (is_captured(stream, Default::legacy)) return call();
+  return allocate_pooled(find(pool), bytes, address, call,
+                         [&](CUdeviceptr given) { return real.cuMemFreeAsync(given, stream); });
+}
+
+int hook::cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                       CUstream stream) noexcept {
+  const auto call = [&] { return real.cuMemAllocFromPoolAsync_ptsz(address, bytes, pool, stream); };
+  if (is_captured(stream, Default::per_thread)) return call();
+  return allocate_pooled(find(pool), bytes, address, call,
+                         [&](CUdeviceptr given) { return real.cuMemFreeAsync_ptsz(given, stream); });
+}
+
+int hook::cuMemFreeAsync(CUdeviceptr address, CUstream stream) noexcept {
+  return deallocate(address, [&] { return real.cuMemFreeAsync(address, stream); });
+}
+
+int hook::cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) noexcept {
+  return deallocate(address, [&] { return real.cuMemFreeAsync_ptsz(address, stream); });
+}
+
+/// One that cannot be followed is refused under a cap.
+int hook::cuMemPoolCreate(CUmemoryPool* pool, const CUmemProp* properties) noexcept {
+  const int result = real.cuMemPoolCreate(pool, properties);
+  if (result != CUDA_SUCCESS || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !Ledger::has(properties->location.id))
+    return result;
+  keep_driver();  // it will be asked
+  if (Ledger::get().pools().add(*pool, properties->location.id) != nullptr || cap == UINT64_MAX)
+    return result;
+  (void)real.cuMemPoolDestroy(*pool);
+  Ledger::get().device(properties->location.id).account.count_refusal();
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+int hook::cuMemPoolDestroy(CUmemoryPool handle) noexcept {
+  PoolList& pools = Ledger::get().pools();
+  Pool* const pool = pools.find(handle);
+  if (pool != nullptr) pools.forget(*pool);
+  const int result = real.cuMemPoolDestroy(handle);
+  if (pool == nullptr) return result;
+  if (result == CUDA_SUCCESS) {
+    pool->pooled.end(Ledger::get().device(pool->device).account);
+  } else {
+    pools.restore(*pool, handle);
+  }
+  return result;
+}
+
+int hook::cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) noexcept {
+  const int result = real.cuMemPoolTrimTo(handle, bytes);
+  if (Pool* const pool = Ledger::get().pools().find(handle); pool != nullptr) settle(*pool, handle);
+  return result;
+}
+
+int hook::cuGraphLaunch(CUgraphExec graph, CUstream stream) noexcept {
+  return launch([&] { return real.cuGraphLaunch(graph, stream); });
+}
+
+int hook::cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) noexcept {
+  return launch([&] { return real.cuGraphLaunch_ptsz(graph, stream); });
+}
+
+int hook::cuDeviceGraphMemTrim(CUdevice device) noexcept {
+  const int result = real.cuDeviceGraphMemTrim(device);
+  if (Ledger::has(device)) settle_graphs(device);
+  return result;
+}
+
+}  // namespace gpupool::audit
