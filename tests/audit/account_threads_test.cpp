@@ -3,6 +3,7 @@
 #include "frameworks/audit/account.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <map>
@@ -120,6 +121,22 @@ TEST_F(AccountThreads, LessIsNotBelievedWhileAnAllocationIsUnderWay) {
   EXPECT_EQ(account.used(), 500U);  // looked at before the other
   pooled.settle(account, 0, pooled.changes());
   EXPECT_EQ(account.used(), 0U);
+}
+
+TEST_F(AccountThreads, WhatCannotBeWrittenDownIsSaid) {
+  Ledger& ledger = Ledger::get();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit none{1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+  const bool is_put = ledger.put(4096, {8, nullptr, 0, Kind::memory});
+  const bool is_created = ledger.create(4096, 0, 8);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_FALSE(is_put);
+  EXPECT_FALSE(is_created);
+  EXPECT_EQ(ledger.device(0).account.given(static_cast<size_t>(Kind::memory)), 0U);
+  EXPECT_TRUE(ledger.put(4096, {8, nullptr, 0, Kind::memory}));
+  EXPECT_TRUE(ledger.create(4096, 0, 8));
 }
 
 TEST(AuditTable, HasWhatAMapHas) {

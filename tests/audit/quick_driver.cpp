@@ -213,6 +213,18 @@ int cuDevicePrimaryCtxReset_v2(CUdevice device) {
   driver().devices[device].references = 0;
   return CUDA_SUCCESS;
 }
+int cuCtxDestroy(CUcontext context) {
+  return cuCtxDestroy_v2(context);
+}
+int cuCtxDetach(CUcontext context) {
+  return cuCtxDestroy_v2(context);
+}
+int cuDevicePrimaryCtxRelease(CUdevice device) {
+  return cuDevicePrimaryCtxRelease_v2(device);
+}
+int cuDevicePrimaryCtxReset(CUdevice device) {
+  return cuDevicePrimaryCtxReset_v2(device);
+}
 int cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
   *active = driver().devices[device].references != 0 ? 1 : 0;
@@ -242,7 +254,10 @@ int cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemP
 }
 int cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address_of_it) {
   const Guard guard(driver().lock);
-  const auto found = driver().mapped.find(reinterpret_cast<uintptr_t>(address_of_it));
+  const auto at = reinterpret_cast<uintptr_t>(address_of_it);
+  const auto found = std::find_if(driver().mapped.begin(), driver().mapped.end(), [&](const auto& each) {
+    return at >= each.first && at - each.first < driver().chunks[each.second].bytes;
+  });
   if (found == driver().mapped.end()) return kInvalidValue;
   *handle = found->second;
   ++driver().chunks[*handle].holders;

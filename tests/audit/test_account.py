@@ -40,7 +40,7 @@ print(codes + [type(take(60 << 30)) is c_ulonglong])
 """
         found, report = self.result(program, "1TiB")
         self.assertEqual(found, [2, 2, 2, True])
-        self.assertIn("0 refused", report)
+        self.assertIn(f"at most {60 << 30} bytes of {1 << 40}, 0 refused", report)
 
     def test_a_pitch_is_the_drivers_choice(self):
         program = """
@@ -50,9 +50,9 @@ def pitched(width, height):
     return cuda.cuMemAllocPitch_v2(byref(address), *more) or address
 one = pitched(100, 4096)                  # 512 of each 100 bytes
 print([cuda.driver_used(0), pitched(1000, 1 << 61), take(6 * MIB + 1), cuda.cuMemFree_v2(one),
-       pitched(100, 20000), cuda.driver_used(0), type(take(8 * MIB)) is c_ulonglong])
+       pitched(100, 20000), cuda.driver_used(0), type(take(8 * MIB)) is c_ulonglong, cuda.driver_peak(0)])
 """
-        self.assertEqual(self.result(program, "8MiB")[0], [2 << 20, 2, 2, 0, 2, 0, True])
+        self.assertEqual(self.result(program, "8MiB")[0], [2 << 20, 2, 2, 0, 2, 0, True, 8 << 20])
 
     def test_chunks_live_as_long_as_a_handle_or_a_mapping(self):
         program = """
@@ -66,7 +66,7 @@ map(base, one, 2 * MIB); map(base + 2 * MIB, two, 2 * MIB); map(base + 4 * MIB, 
 step(cuda.cuMemRelease(one))                                                # still mapped, twice
 step(cuda.cuMemUnmap(c_ulonglong(base), c_size_t(4 * MIB)))                 # two mappings at once
 again = c_ulonglong()
-step(cuda.cuMemRetainAllocationHandle(byref(again), c_void_p(base + 4 * MIB)))
+step(cuda.cuMemRetainAllocationHandle(byref(again), c_void_p(base + 5 * MIB)))   # within it
 step(cuda.cuMemUnmap(c_ulonglong(base + 4 * MIB), c_size_t(2 * MIB)))       # held by the new handle
 step(cuda.cuMemRelease(again))
 steps.append(create(7 * MIB))
@@ -244,9 +244,18 @@ assert cuda.cuDevicePrimaryCtxRelease_v2(0) == 0
 context(); frees.append(info()[0] // MIB); take(3 * MIB)
 assert cuda.cuDevicePrimaryCtxReset_v2(0) == 0
 context(); frees.append(info()[0] // MIB)
+for end in (cuda.cuCtxDestroy, cuda.cuCtxDetach):        # older names
+    assert cuda.cuCtxCreate_v2(byref(own), 0, 0) == 0
+    take(4 * MIB)
+    assert end(own) == 0
+context(); frees.append(info()[0] // MIB); take(3 * MIB)
+assert cuda.cuDevicePrimaryCtxReset(0) == 0
+context(); frees.append(info()[0] // MIB); take(3 * MIB)
+assert cuda.cuDevicePrimaryCtxRelease(0) == 0
+context(); frees.append(info()[0] // MIB)
 print(frees + [cuda.cuMemFree_v2(primary), cuda.driver_used(0) // MIB])
 """
-        self.assertEqual(self.result(program, "8MiB")[0], [1, 5, 5, 7, 7, 1, 1])
+        self.assertEqual(self.result(program, "8MiB")[0], [1, 5, 5, 7, 7, 7, 7, 7, 1, 1])
 
     def test_free_and_total_are_the_caps(self):
         program = """

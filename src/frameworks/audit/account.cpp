@@ -19,7 +19,6 @@ bool Account::take(uint64_t bytes) noexcept {
   do {
     if (used > cap || bytes > cap - used) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  raise_peak(used + bytes);
   return true;
 }
 

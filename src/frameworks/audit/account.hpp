@@ -30,8 +30,10 @@ class Account {
   void force(uint64_t bytes) noexcept;
   /// After the driver has it back, or has refused.
   void give(uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  /// What was taken, once the driver has given it.
   void count(Kind kind, uint64_t bytes) noexcept {
     given_[static_cast<size_t>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+    raise_peak(used());
   }
   void count_refusal() noexcept { refusals_.fetch_add(1, std::memory_order_relaxed); }
 

@@ -48,8 +48,12 @@
   X(cuMemGetInfo_v2, cuMemGetInfo, 3020, answers, (size_t*, size_t*))                                    \
   X(cuDeviceTotalMem_v2, cuDeviceTotalMem, 3020, answers, (size_t*, CUdevice))                           \
   X(cuCtxDestroy_v2, cuCtxDestroy, 4000, ends, (CUcontext))                                              \
+  X(cuCtxDestroy, cuCtxDestroy, 2000, ends, (CUcontext))                                                 \
+  X(cuCtxDetach, cuCtxDetach, 2000, ends, (CUcontext))                                                   \
   X(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, 11000, ends, (CUdevice))                    \
-  X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, ends, (CUdevice))
+  X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, 7000, ends, (CUdevice))                        \
+  X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, ends, (CUdevice))                        \
+  X(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset, 7000, ends, (CUdevice))
 #define GPUPOOL_HOOKED(X)                                                 \
   GPUPOOL_HOOKED_OF_CUDA(X)                                               \
   X(nvmlDeviceGetMemoryInfo, , 0, answers, (nvmlDevice_t, nvmlMemory_t*)) \

@@ -3,9 +3,8 @@
 // arguments, and tells the ledger what came of it: the driver judges bad arguments, and its results are the
 // caller's. No lock is held meanwhile.
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
+#include "frameworks/audit/arrays.hpp"
 #include "frameworks/audit/bindings.hpp"
 #include "frameworks/audit/coverage.hpp"
 #include "frameworks/audit/functions.hpp"
@@ -19,14 +18,6 @@ constinit Real real;
 
 namespace {
 
-/// As bytes of an allocation that nobody has.
-constexpr uint64_t kTooMuch = UINT64_MAX;
-
-uint64_t product(uint64_t one, uint64_t other) {
-  uint64_t bytes = 0;
-  return __builtin_mul_overflow(one, other, &bytes) ? kTooMuch : bytes;
-}
-
 /// The device and context that the calling thread allocates on. False: none that is counted.
 bool find_place(Block& block) {
   if (real.cuCtxGetDevice(&block.device) != CUDA_SUCCESS || !Ledger::has(block.device)) return false;
@@ -35,52 +26,25 @@ bool find_place(Block& block) {
   return true;
 }
 
+/// What the driver has given becomes known before the program has it; what cannot be written down goes back.
+template <typename Undo>
+int keep(uint64_t address, const Block& block, Undo undo) {
+  if (Ledger::get().put(address, block)) return CUDA_SUCCESS;
+  (void)undo();
+  Ledger::get().end(block);
+  Ledger::get().device(block.device).account.count_refusal();
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /// An allocation of `block.bytes` by `call`, which the driver puts at *address.
-template <typename Pointer, typename Call>
-int allocate(Block block, Pointer* address, Call call) {
+template <typename Pointer, typename Call, typename Undo>
+int allocate(Block block, Pointer* address, Call call, Undo undo) {
   if (address == nullptr || !find_place(block)) return call();
   if (block.kind != Kind::managed && !take(block.device, block.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int result = call();
-  if (result == CUDA_SUCCESS) {
-    Ledger::get().put((uint64_t)*address, block);
-  } else {
-    Ledger::get().end(block);
-  }
+  if (result == CUDA_SUCCESS) return keep((uint64_t)*address, block, [&] { return undo(*address); });
+  Ledger::get().end(block);
   return result;
-}
-
-// ---- arrays
-
-unsigned bytes_of(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF: return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT: return 4;
-    default: return 1;  // images and what is compressed have no more for an element
-  }
-}
-
-/// Without what the driver adds for tiles.
-uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& array) {
-  if ((array.Flags & (kArraySparse | kArrayDeferred)) != 0) return 0;  // mapped later
-  const uint64_t element = uint64_t{bytes_of(array.Format)} * array.NumChannels;
-  const uint64_t plane = product(array.Width, std::max<uint64_t>(array.Height, 1));
-  return product(product(plane, std::max<uint64_t>(array.Depth, 1)), element);
-}
-
-uint64_t bytes_of(CUDA_ARRAY3D_DESCRIPTOR array, unsigned levels) {
-  const auto most = static_cast<unsigned>(std::bit_width(std::max({array.Width, array.Height, array.Depth})));
-  uint64_t bytes = 0;
-  for (unsigned level = 0; level < std::min(levels, most); ++level) {
-    if (__builtin_add_overflow(bytes, bytes_of(array), &bytes)) return kTooMuch;
-    array.Width = std::max<size_t>(array.Width / 2, 1);
-    array.Height /= 2;
-    if ((array.Flags & kArrayLayered) == 0) array.Depth /= 2;
-  }
-  return bytes;
 }
 
 template <typename Answer>
@@ -108,14 +72,18 @@ int hook::cuGetProcAddress_v2(const char* name, void** to, int version, uint64_t
 // ---- memory
 
 int hook::cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) noexcept {
-  return allocate({bytes, nullptr, 0, Kind::memory}, address,
-                  [&] { return real.cuMemAlloc_v2(address, bytes); });
+  return allocate(
+      {bytes, nullptr, 0, Kind::memory}, address, [&] { return real.cuMemAlloc_v2(address, bytes); },
+      real.cuMemFree_v2);
 }
 
-/// The driver chooses the pitch: what turns out to exceed the cap is given back.
+/// The driver chooses the pitch, which is not more than this in all that were seen. One that is larger and
+/// turns out to exceed the cap is given back.
 int hook::cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
                              unsigned element) noexcept {
-  Block block{product(width, height), nullptr, 0, Kind::memory};
+  constexpr uint64_t kLikely = 512;
+  const uint64_t row = width <= kTooMuch - kLikely ? (width + kLikely - 1) / kLikely * kLikely : kTooMuch;
+  Block block{product(row, height), nullptr, 0, Kind::memory};
   const auto call = [&] { return real.cuMemAllocPitch_v2(address, pitch, width, height, element); };
   if (address == nullptr || pitch == nullptr || !find_place(block)) return call();
   if (!take(block.device, block.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -124,15 +92,15 @@ int hook::cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, 
     Ledger::get().end(block);
     return result;
   }
-  const uint64_t padding = *pitch * height - block.bytes;
-  if (!take(block.device, padding)) {
+  const uint64_t right = *pitch * height;
+  if (right > block.bytes && !take(block.device, right - block.bytes)) {
     (void)real.cuMemFree_v2(*address);
     Ledger::get().end(block);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  block.bytes += padding;
-  Ledger::get().put(*address, block);
-  return result;
+  if (right < block.bytes) Ledger::get().device(block.device).account.give(block.bytes - right);
+  block.bytes = right;
+  return keep(*address, block, [&] { return real.cuMemFree_v2(*address); });
 }
 
 int hook::cuMemFree_v2(CUdeviceptr address) noexcept {
@@ -140,8 +108,9 @@ int hook::cuMemFree_v2(CUdeviceptr address) noexcept {
 }
 
 int hook::cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) noexcept {
-  return allocate({bytes, nullptr, 0, Kind::managed}, address,
-                  [&] { return real.cuMemAllocManaged(address, bytes, flags); });
+  return allocate(
+      {bytes, nullptr, 0, Kind::managed}, address,
+      [&] { return real.cuMemAllocManaged(address, bytes, flags); }, real.cuMemFree_v2);
 }
 
 // ---- chunks
@@ -156,12 +125,13 @@ int hook::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const 
   see_device(device);
   if (!take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int result = call();
-  if (result == CUDA_SUCCESS) {
-    Ledger::get().create(*handle, device, bytes);
-  } else {
-    Ledger::get().device(device).account.give(bytes);
-  }
-  return result;
+  Account& account = Ledger::get().device(device).account;
+  if (result == CUDA_SUCCESS && Ledger::get().create(*handle, device, bytes)) return result;
+  account.give(bytes);
+  if (result != CUDA_SUCCESS) return result;
+  (void)real.cuMemRelease(*handle);
+  account.count_refusal();
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 int hook::cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) noexcept {
@@ -203,12 +173,14 @@ int hook::cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* wanted) 
   const auto call = [&] { return real.cuArrayCreate_v2(array, wanted); };
   if (wanted == nullptr) return call();
   const uint64_t bytes = bytes_of({wanted->Width, wanted->Height, 0, wanted->Format, wanted->NumChannels, 0});
-  return allocate({bytes, nullptr, 0, Kind::array}, array, call);
+  return allocate({bytes, nullptr, 0, Kind::array}, array, call, real.cuArrayDestroy);
 }
 
 int hook::cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* wanted) noexcept {
   const auto call = [&] { return real.cuArray3DCreate_v2(array, wanted); };
-  return wanted == nullptr ? call() : allocate({bytes_of(*wanted), nullptr, 0, Kind::array}, array, call);
+  return wanted == nullptr
+             ? call()
+             : allocate({bytes_of(*wanted), nullptr, 0, Kind::array}, array, call, real.cuArrayDestroy);
 }
 
 int hook::cuArrayDestroy(CUarray array) noexcept {
@@ -219,7 +191,8 @@ int hook::cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DES
                                  unsigned levels) noexcept {
   const auto call = [&] { return real.cuMipmappedArrayCreate(array, wanted, levels); };
   return wanted == nullptr ? call()
-                           : allocate({bytes_of(*wanted, levels), nullptr, 0, Kind::array}, array, call);
+                           : allocate({bytes_of(*wanted, levels), nullptr, 0, Kind::array}, array, call,
+                                      real.cuMipmappedArrayDestroy);
 }
 
 int hook::cuMipmappedArrayDestroy(CUmipmappedArray array) noexcept {
@@ -248,13 +221,12 @@ int hook::cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) noexcept {
 
 // ---- the ends of contexts
 
-int hook::cuCtxDestroy_v2(CUcontext context) noexcept {
-  const int result = real.cuCtxDestroy_v2(context);
-  if (result == CUDA_SUCCESS) Ledger::get().end_context(context);
+namespace {
+
+int end_context(CUcontext context, int result) {
+  if (result == CUDA_SUCCESS && context != nullptr) Ledger::get().end_context(context);
   return result;
 }
-
-namespace {
 
 /// The device's primary context; null if it is not there. The driver names it only to who holds it.
 CUcontext primary_context(CUdevice device) {
@@ -264,28 +236,57 @@ CUcontext primary_context(CUdevice device) {
   if (real.cuDevicePrimaryCtxGetState(device, &flags, &is_there) != CUDA_SUCCESS || is_there == 0 ||
       real.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
     return nullptr;
-  (void)real.cuDevicePrimaryCtxRelease_v2(device);
+  (void)(real.cuDevicePrimaryCtxRelease_v2 != nullptr ? real.cuDevicePrimaryCtxRelease_v2(device)
+                                                      : real.cuDevicePrimaryCtxRelease(device));
   return context;
+}
+
+/// It ends with the last one that holds it.
+int release_primary(CUdevice device, int (*release)(CUdevice)) {
+  const CUcontext context = primary_context(device);
+  const int result = release(device);
+  unsigned flags = 0;
+  int is_there = 0;
+  if (real.cuDevicePrimaryCtxGetState(device, &flags, &is_there) != CUDA_SUCCESS || is_there != 0)
+    return result;
+  return end_context(context, result);
 }
 
 }  // namespace
 
+int hook::cuCtxDestroy(CUcontext context) noexcept {
+  return end_context(context, real.cuCtxDestroy(context));
+}
+
+int hook::cuCtxDestroy_v2(CUcontext context) noexcept {
+  return end_context(context, real.cuCtxDestroy_v2(context));
+}
+
+/// The thread's current one, which is current no longer if it has ended.
+int hook::cuCtxDetach(CUcontext context) noexcept {
+  const int result = real.cuCtxDetach(context);
+  CUcontext current = nullptr;
+  if (result != CUDA_SUCCESS || real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == context)
+    return result;
+  return end_context(context, result);
+}
+
+int hook::cuDevicePrimaryCtxRelease(CUdevice device) noexcept {
+  return release_primary(device, real.cuDevicePrimaryCtxRelease);
+}
+
 int hook::cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
+  return release_primary(device, real.cuDevicePrimaryCtxRelease_v2);
+}
+
+int hook::cuDevicePrimaryCtxReset(CUdevice device) noexcept {
   const CUcontext context = primary_context(device);
-  const int result = real.cuDevicePrimaryCtxRelease_v2(device);
-  unsigned flags = 0;
-  int is_there = 0;
-  if (context != nullptr && result == CUDA_SUCCESS &&
-      real.cuDevicePrimaryCtxGetState(device, &flags, &is_there) == CUDA_SUCCESS && is_there == 0)
-    Ledger::get().end_context(context);
-  return result;
+  return end_context(context, real.cuDevicePrimaryCtxReset(device));
 }
 
 int hook::cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
   const CUcontext context = primary_context(device);
-  const int result = real.cuDevicePrimaryCtxReset_v2(device);
-  if (context != nullptr && result == CUDA_SUCCESS) Ledger::get().end_context(context);
-  return result;
+  return end_context(context, real.cuDevicePrimaryCtxReset_v2(device));
 }
 
 }  // namespace gpupool::audit

@@ -27,7 +27,7 @@ int deallocate(uint64_t address, Call call) noexcept {
   if (result == CUDA_SUCCESS) {
     ledger.end(block);
   } else {
-    ledger.insert(address, block);
+    (void)ledger.insert(address, block);  // where it was
   }
   return result;
 }

@@ -26,23 +26,20 @@ int allocate_pooled(Pool* pool, uint64_t bytes, CUdeviceptr* address, Call call,
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUdeviceptr before = *address;
-  int result = call();
-  const auto refuse = [&] {
-    if (undo(*address) != CUDA_SUCCESS) return;
-    *address = before;
-    account.count_refusal();
-    result = CUDA_ERROR_OUT_OF_MEMORY;
-  };
+  const int result = call();
+  if (result != CUDA_SUCCESS) pool->pooled.give(account, bytes);
   pool->pooled.land(account);
   settle(*pool, handle);
-  if (result == CUDA_SUCCESS && !is_within_cap(device)) refuse();
-  if (result == CUDA_SUCCESS) {
-    Ledger::get().put(*address, {bytes, nullptr, device, Kind::pool, Ledger::get().pools().number_of(*pool)});
-  } else {
-    pool->pooled.give(account, bytes);
-  }
-  if (result != CUDA_SUCCESS) (void)is_within_cap(device);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  Ledger& ledger = Ledger::get();
+  const Block block{bytes, nullptr, device, Kind::pool, ledger.pools().number_of(*pool)};
+  if (is_within_cap(device) && ledger.put(*address, block)) return result;
+  (void)undo(*address);
+  *address = before;
+  pool->pooled.give(account, bytes);
+  account.count_refusal();
+  (void)is_within_cap(device);
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /// Null: another process's, of which nothing is counted.

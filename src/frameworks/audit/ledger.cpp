@@ -27,12 +27,13 @@ bool Ledger::begin() noexcept {
 
 // ---- blocks
 
-void Ledger::put(uint64_t address, const Block& block) noexcept {
+bool Ledger::put(uint64_t address, const Block& block) noexcept {
+  if (!insert(address, block)) return false;
   device(block.device).account.count(block.kind, block.bytes);
-  insert(address, block);
+  return true;
 }
 
-void Ledger::insert(uint64_t address, const Block& block) noexcept {
+bool Ledger::insert(uint64_t address, const Block& block) noexcept {
   Shard& shard = shard_of(address);
   Block old{};
   bool has_old = false;
@@ -42,8 +43,8 @@ void Ledger::insert(uint64_t address, const Block& block) noexcept {
     has_old = shard.blocks.remove(address, old);
     is_put = shard.blocks.put(address, block);
   }
-  if (has_old) end(old);    // freed by a caller that is not hooked
-  if (!is_put) end(block);  // better not counted than counted for ever
+  if (has_old) end(old);  // freed by a caller that is not hooked
+  return is_put;
 }
 
 bool Ledger::remove(uint64_t address, Block& block) noexcept {
@@ -74,20 +75,26 @@ void Ledger::end_context(CUcontext context) noexcept {
 
 // ---- chunks
 
-void Ledger::create(CUmemGenericAllocationHandle handle, int number, uint64_t bytes) noexcept {
-  device(number).account.count(Kind::chunk, bytes);
+bool Ledger::create(CUmemGenericAllocationHandle handle, int number, uint64_t bytes) noexcept {
   const std::lock_guard lock(lock_);
   const uint64_t chunk = ++last_chunk_;
-  if (chunks_.put(chunk, {bytes, 1, 0, 0, number}) && handles_.put(handle, chunk)) return;
+  if (chunks_.put(chunk, {bytes, 1, 0, 0, number}) && handles_.put(handle, chunk)) {
+    device(number).account.count(Kind::chunk, bytes);
+    return true;
+  }
   Chunk forgotten{};
   (void)chunks_.remove(chunk, forgotten);
-  device(number).account.give(bytes);
+  return false;
 }
 
 void Ledger::retain(CUmemGenericAllocationHandle handle, uint64_t address) noexcept {
   const std::lock_guard lock(lock_);
   const uint64_t* const known = handles_.find(handle);
-  const Mapping* const mapping = mappings_.find(address);
+  // The address may be within a mapping. That is looked for only if no handle was left, so seldom.
+  const Mapping* const mapping =
+      known != nullptr ? nullptr : mappings_.find_if([&](uint64_t start, const Mapping& each) {
+        return address >= start && address - start < each.bytes;
+      });
   const uint64_t chunk = known != nullptr ? *known : mapping != nullptr ? mapping->chunk : 0;
   if (chunk != 0 && (known != nullptr || handles_.put(handle, chunk))) ++chunks_.find(chunk)->handles;
 }

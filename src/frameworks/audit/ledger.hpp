@@ -43,20 +43,22 @@ class Ledger {
 
   // ---- blocks, by address or by handle of an array
 
-  /// What has been taken of an account, and given by the driver; before the program knows.
-  void put(uint64_t address, const Block& block) noexcept;
+  /// What has been taken of an account, and given by the driver; before the program knows. False: the host
+  /// has no memory to write it down.
+  bool put(uint64_t address, const Block& block) noexcept;
   /// Before the driver has it back, since another thread may be given the address next. Its bytes stay taken
   /// until `end` says so.
   bool remove(uint64_t address, Block& block) noexcept;
   void end(const Block& block) noexcept;
-  /// The driver would not have it.
-  void insert(uint64_t address, const Block& block) noexcept;
+  /// The driver would not have it back.
+  bool insert(uint64_t address, const Block& block) noexcept;
   void end_context(CUcontext context) noexcept;
 
   // ---- chunks of cuMemCreate, which live until they have neither a handle nor a mapping
 
-  void create(CUmemGenericAllocationHandle handle, int device, uint64_t bytes) noexcept;
-  /// The driver has told the handle of what is mapped at an address.
+  /// False: as with `put`.
+  bool create(CUmemGenericAllocationHandle handle, int device, uint64_t bytes) noexcept;
+  /// The driver has told the handle of what is mapped around an address.
   void retain(CUmemGenericAllocationHandle handle, uint64_t address) noexcept;
   /// Before the driver has it back; 0: it is not known. `keep` undoes it, `drop` goes through with it.
   uint64_t release(CUmemGenericAllocationHandle handle) noexcept;

@@ -63,6 +63,14 @@ class Table {
     return true;
   }
 
+  /// Looks at all; null: none is it.
+  template <typename Function>
+  Value* find_if(Function is_it) noexcept {
+    for (size_t at = 0; at < room_; ++at)
+      if (slots_[at].key != 0 && is_it(slots_[at].key, slots_[at].value)) return &slots_[at].value;
+    return nullptr;
+  }
+
   template <typename Function>
   void remove_if(Function is_to_go) noexcept {
     for (size_t at = 0; at < room_;) {

@@ -50,6 +50,18 @@ enum CUarray_format : unsigned {
   CU_AD_FORMAT_SIGNED_INT32 = 0x0a,
   CU_AD_FORMAT_HALF = 0x10,
   CU_AD_FORMAT_FLOAT = 0x20,
+  CU_AD_FORMAT_BC1_UNORM = 0x91,
+  CU_AD_FORMAT_BC1_UNORM_SRGB = 0x92,
+  CU_AD_FORMAT_BC4_UNORM = 0x97,
+  CU_AD_FORMAT_BC4_SNORM = 0x98,
+  CU_AD_FORMAT_BC7_UNORM_SRGB = 0x9e,
+  CU_AD_FORMAT_NV12 = 0xb0,
+  CU_AD_FORMAT_UNORM_INT16X1 = 0xc3,
+  CU_AD_FORMAT_UNORM_INT16X2 = 0xc4,
+  CU_AD_FORMAT_UNORM_INT16X4 = 0xc5,
+  CU_AD_FORMAT_SNORM_INT16X1 = 0xc9,
+  CU_AD_FORMAT_SNORM_INT16X2 = 0xca,
+  CU_AD_FORMAT_SNORM_INT16X4 = 0xcb,
 };
 
 struct CUDA_ARRAY_DESCRIPTOR {
@@ -69,6 +81,7 @@ struct CUDA_ARRAY3D_DESCRIPTOR {
 };
 // Macros there.
 inline constexpr unsigned kArrayLayered = 0x01;
+inline constexpr unsigned kArrayCubemap = 0x04;
 inline constexpr unsigned kArraySparse = 0x40;
 inline constexpr unsigned kArrayDeferred = 0x80;
 
