@@ -169,5 +169,18 @@ TEST(AuditTable, HasWhatAMapHas) {
   EXPECT_FALSE(table.put(0, 1));
 }
 
+TEST(AuditTable, GrowsAndShrinks) {
+  constexpr uint64_t kMany = 20000;
+  constexpr uint64_t kLeft = 10;
+  Table<uint64_t> table{};
+  for (int turn = 0; turn < 3; ++turn) {
+    for (uint64_t key = 1; key <= kMany; ++key) ASSERT_TRUE(table.put(key << 9, key));
+    uint64_t removed = 0;
+    for (uint64_t key = kLeft + 1; key <= kMany; ++key) ASSERT_TRUE(table.remove(key << 9, removed));
+    for (uint64_t key = 1; key <= kLeft; ++key) ASSERT_EQ(*table.find(key << 9), key);
+    EXPECT_EQ(table.find((kLeft + 1) << 9), nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace gpupool::audit

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nanoseconds of a call of the driver: one that is not hooked, one that a hook forwards, and a pair of
-// cuMemAlloc and cuMemFree; each the least of many rounds.
+// Nanoseconds of a call of the driver: one that is not hooked, one that a hook forwards, a pair of cuMemAlloc
+// and cuMemFree, one of cuMemAllocAsync, and the first one again beside many blocks and after them; each the
+// least of many rounds.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { kRounds = 200, kCalls = 2000 };
+enum { kRounds = 200, kCalls = 2000, kMany = 300000 };
 
 #define FUNCTION(name, types) ((int(*) types)(uintptr_t)dlsym(driver, name))
 
@@ -36,7 +37,8 @@ int main(void) {
   unsigned long long address = 0;
   size_t bytes = 0;
   int device = 0;
-  double plain = 0, forwarded = 0, pair = 0, pooled = 0;
+  double plain = 0, forwarded = 0, pair = 0, pooled = 0, beside = 0, after = 0;
+  static unsigned long long many[kMany];
   if (driver == NULL) return 91;
   must(FUNCTION("cuInit", (unsigned))(0));
   must(FUNCTION("cuDevicePrimaryCtxRetain", (void**, int))(&context, 0));
@@ -53,6 +55,10 @@ int main(void) {
   LEAST(forwarded, total(&bytes, 0));
   LEAST(pair, take(&address, 4096) + give(address));
   LEAST(pooled, take_async(&address, 4096, NULL) + give_async(address, NULL));
-  printf("%.2f, %.2f, %.2f, %.2f\n", plain, forwarded, pair, pooled);
+  for (int at = 0; at < kMany; ++at) must(take(&many[at], 16));
+  LEAST(beside, take(&address, 4096) + give(address));
+  for (int at = 0; at < kMany; ++at) must(give(many[at]));
+  LEAST(after, take(&address, 4096) + give(address));
+  printf("%.2f, %.2f, %.2f, %.2f, %.2f, %.2f\n", plain, forwarded, pair, pooled, beside, after);
   return 0;
 }

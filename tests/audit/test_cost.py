@@ -19,18 +19,21 @@ class CostTest(AuditTest):
         program = self.compile("cost.c")
         plain = [self.figures(self.start(program)) for _ in range(3)]
         hooked = [self.figures(self.hooked(["--cap", "1GiB"], program)) for _ in range(3)]
-        passed, forwarded, pair, pooled = (
-            min(run[at] for run in hooked) - min(run[at] for run in plain) for at in range(4)
+        passed, forwarded, pair, pooled, beside, after = (
+            min(run[at] for run in hooked) - min(run[at] for run in plain) for at in range(6)
         )
         print(
             f"more nanoseconds under the hooks: not hooked {passed:.1f}, forwarded {forwarded:.1f}, "
-            f"cuMemAlloc {pair / 2:.1f}, cuMemAllocAsync {pooled / 2:.1f}",
+            f"cuMemAlloc {pair / 2:.1f}, cuMemAllocAsync {pooled / 2:.1f}, "
+            f"cuMemAlloc beside 300000 blocks {beside / 2:.1f}, after them {after / 2:.1f}",
             file=sys.stderr,
         )
         self.assertLess(passed, FORWARDED)
         self.assertLess(forwarded, FORWARDED)
         self.assertLess(pair / 2, COUNTED)
         self.assertLess(pooled / 2, COUNTED)
+        self.assertLess(beside / 2, COUNTED)
+        self.assertLess(after / 2, pair + FORWARDED)  # what was large is not slow for ever
 
     def figures(self, done):
         code, out, err = done

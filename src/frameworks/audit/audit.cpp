@@ -12,6 +12,7 @@
 #include "frameworks/audit/bindings.hpp"
 #include "frameworks/audit/coverage.hpp"
 #include "frameworks/audit/ledger.hpp"
+#include "frameworks/audit/line.hpp"
 #include "frameworks/audit/relocations.hpp"
 
 namespace gpupool::audit {
@@ -54,8 +55,13 @@ void read_cap() {
   uint64_t bytes = 0;
   const char* const end = text + std::strlen(text);
   if (const auto read = std::from_chars(text, end, bytes);
-      read.ec == std::errc{} && read.ptr == end && bytes != 0)
+      read.ec == std::errc{} && read.ptr == end && bytes != 0) {
     cap = bytes;
+    return;
+  }
+  Line line;
+  line.add("gpupool run: GPUPOOL_RUN_CAP is not a number of bytes, so nothing is capped");
+  line.write();
 }
 
 }  // namespace
@@ -66,6 +72,7 @@ using namespace gpupool::audit;
 // The loader's names: NOLINTBEGIN(readability-identifier-naming)
 extern "C" __attribute__((visibility("default"))) unsigned la_version(unsigned version) {
   if (!Ledger::begin()) return 0;  // the loader goes on without this library
+  remember_standard_error();
   read_cap();
   return version;  // versions differ in what la_pltenter is told, which is not here
 }

@@ -3,13 +3,10 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdarg>
-#include <cstdio>
 
+#include "frameworks/audit/line.hpp"
 #include "frameworks/audit/nvml.hpp"
 #include "frameworks/audit/pools.hpp"
 #include "frameworks/audit/symbols.hpp"
@@ -30,26 +27,6 @@ constinit Place driver{};
 
 /// The driver hands out pages of this size, so less is no door that was missed.
 constexpr uint64_t kPage = uint64_t{2} << 20;
-
-/// One line, in one piece. Standard error is the program's, and so is its own buffer.
-class Line {
- public:
-  __attribute__((format(printf, 2, 3))) void add(const char* format, ...) {
-    va_list values;
-    va_start(values, format);
-    const int length = std::vsnprintf(text_.data() + size_, text_.size() - size_, format, values);
-    va_end(values);
-    if (length > 0) size_ = std::min(text_.size() - 1, size_ + static_cast<size_t>(length));
-  }
-  void write() {
-    text_[size_] = '\n';
-    (void)!::write(STDERR_FILENO, text_.data(), size_ + 1);
-  }
-
- private:
-  std::array<char, 512> text_{};
-  size_t size_ = 0;
-};
 
 using Bytes = unsigned long long;
 
@@ -83,8 +60,7 @@ void report(int number) {
 
 /// Before the driver ends itself, which has begun earlier. In a forked child there is nothing to report.
 void report_all(void*) {
-  for (int device = 0; device < Ledger::kMostDevices; ++device)
-    if (Ledger::get().device(device).is_seen.load(std::memory_order_acquire)) report(device);
+  Ledger::get().for_each_seen(report);
 }
 
 }  // namespace
@@ -105,7 +81,7 @@ void see_device_first(int number) noexcept {
   Ledger::Device& device = Ledger::get().device(number);
   keep_driver();
   find_default_pools();  // by each thread that comes here at once
-  if (device.is_seen.exchange(true)) return;
+  if (!Ledger::get().see(number)) return;
   const uint64_t now = bytes_by_nvml(number);
   const uint64_t by_others = std::min(now, device.account.used());  // threads, meanwhile
   device.before = now == UINT64_MAX ? now : now - by_others;

@@ -58,12 +58,6 @@ int allocate_on(CUstream stream, Default kind, uint64_t bytes, CUdeviceptr* addr
   return allocate_pooled(pool_of(stream), bytes, address, call, undo);
 }
 
-template <typename Function>
-void for_each_seen(Function function) {
-  for (int device = 0; device < Ledger::kMostDevices; ++device)
-    if (Ledger::get().device(device).is_seen.load(std::memory_order_acquire)) function(device);
-}
-
 /// A graph has what it needs, even beyond the cap, since the driver tells only afterwards; but then no other
 /// has. Its nodes may be of any device.
 template <typename Call>
@@ -72,13 +66,13 @@ int launch(Call call) {
   if (real.cuCtxGetDevice(&current) != CUDA_SUCCESS || !Ledger::has(current)) return call();
   see_device(current);
   bool is_within = true;
-  for_each_seen([&](int device) { is_within = is_within && is_within_cap(device); });
+  Ledger::get().for_each_seen([&](int device) { is_within = is_within && is_within_cap(device); });
   if (!is_within) {
     Ledger::get().device(current).account.count_refusal();
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const int result = call();
-  for_each_seen(settle_graphs);
+  Ledger::get().for_each_seen(settle_graphs);
   return result;
 }
 

@@ -39,6 +39,19 @@ class Ledger {
     std::atomic<uint64_t> before;  // what NVML said this process had when it was seen first; see coverage.hpp
   };
   Device& device(int number) noexcept { return devices_[static_cast<size_t>(number)]; }
+  template <typename Function>
+  void for_each_seen(Function function) noexcept {
+    const int end = end_of_seen_.load(std::memory_order_acquire);
+    for (int number = 0; number < end; ++number)
+      if (device(number).is_seen.load(std::memory_order_acquire)) function(number);
+  }
+  /// False: it was known already.
+  bool see(int number) noexcept {
+    int end = end_of_seen_;
+    while (end <= number && !end_of_seen_.compare_exchange_weak(end, number + 1)) {
+    }
+    return !device(number).is_seen.exchange(true);
+  }
   PoolList& pools() noexcept { return pools_; }
 
   // ---- blocks, by address or by handle of an array
@@ -92,6 +105,7 @@ class Ledger {
   void end_if_unused(uint64_t chunk) noexcept;
 
   std::array<Device, kMostDevices> devices_;
+  std::atomic<int> end_of_seen_;  // most processes use few
   PoolList pools_;
   std::array<Shard, kShards> shards_;
 

@@ -48,7 +48,7 @@ class Table {
   /// In place of what was there. False: the host has no memory for it.
   bool put(uint64_t key, const Value& value) noexcept {
     if (key == 0) return false;
-    if (count_ * 2 >= room_ && !grow()) return false;
+    if (count_ * 2 >= room_ && !move_to(room_ != 0 ? room_ * 2 : kFirstRoom)) return false;
     Slot& slot = slots_[place_of(key)];
     if (slot.key == 0) ++count_;
     slot = {key, value};
@@ -56,10 +56,13 @@ class Table {
   }
 
   bool remove(uint64_t key, Value& removed) noexcept {
-    Value* const found = find(key);
-    if (found == nullptr) return false;
-    removed = *found;
-    remove_at(place_of(key));
+    if (slots_ == nullptr || key == 0) return false;
+    const size_t at = place_of(key);
+    if (slots_[at].key != key) return false;
+    removed = slots_[at].value;
+    remove_at(at);
+    // One that was large once would cost misses of the processor's caches for ever.
+    if (count_ * 16 < room_ && room_ > kFirstRoom) (void)move_to(room_ / 2);
     return true;
   }
 
@@ -108,9 +111,9 @@ class Table {
     --count_;
   }
 
-  bool grow() noexcept {
-    constexpr size_t kFirstRoom = 128;
-    const size_t room = room_ != 0 ? room_ * 2 : kFirstRoom;
+  static constexpr size_t kFirstRoom = 128;
+
+  bool move_to(size_t room) noexcept {
     void* const pages =
         mmap(nullptr, room * sizeof(Slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return false;
