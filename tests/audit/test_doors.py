@@ -183,6 +183,36 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
         self.assertNotIn("LD_AUDIT", printed("--cap", "1GiB"))
         self.assertEqual(printed("--hooks", LD_AUDIT="/other.so")["LD_AUDIT"], f"{library}:/other.so")
         self.assertEqual(printed("--hooks", LD_AUDIT=library)["LD_AUDIT"], library)
+        self.assertEqual(printed("--hooks", LD_AUDIT=f"/other.so:{library}")["LD_AUDIT"], f"{library}:/other.so")
+
+    def test_the_smaller_cap_of_two_holds(self):
+        def cap(*words):
+            code, out, err = self.hooked(words[:2], COMMAND, "run", *words[2:], "--", "printenv", CAP)
+            self.assertEqual(code, 0, err)
+            return int(out), err
+
+        found, err = cap("--cap", "1GiB", "--hooks", "--cap", "8GiB")
+        self.assertEqual(found, 1 << 30)
+        self.assertIn(f"{CAP}={1 << 30} is smaller than --cap, and stays", err)
+        self.assertEqual(cap("--cap", "8GiB", "--cap", "1GiB")[0], 1 << 30)
+        self.assertEqual(cap("--cap", "1GiB", "--hooks")[0], 1 << 30)
+
+    def test_a_path_that_the_loader_cannot_have(self):
+        own = pathlib.Path(COMMAND).resolve().parent
+        libraries = self.folder / "libraries"  # beside which there is none of the loader's
+        libraries.mkdir()
+        for each in own.glob("libgpupool.so*"):
+            shutil.copy(each, libraries)
+        for name in ("a:b", "a$LIB"):
+            with self.subTest(name):
+                folder = self.folder / name
+                folder.mkdir()
+                shutil.copy(own / "gpupool", folder)
+                shutil.copy(own / "libgpupool_audit.so", folder)
+                words = [folder / "gpupool", "run", "--hooks", "--", "true"]
+                code, out, err = self.start(*words, LD_LIBRARY_PATH=str(libraries))
+                self.assertEqual((code, out), (2, ""), err)
+                self.assertIn("--hooks: the loader finds no library with : or $ in its path, as", err)
 
     def test_a_program_without_cuda(self):
         self.assertEqual(self.hooked([], sys.executable, "-c", "print(7)")[:2], (0, "7\n"))

@@ -7,9 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <sstream>
 
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
@@ -32,6 +34,7 @@ struct RunOptions {
   bool print = false;
 };
 
+constexpr const char* kCap = "GPUPOOL_RUN_CAP";
 constexpr int kCannotRun = 127;
 // The driver's pools take whole granules of this size.
 constexpr uint64_t kLeastCap = uint64_t{2} << 20;
@@ -71,6 +74,18 @@ uint64_t cap_of(const RunOptions& options) {
   return cap;
 }
 
+/// A command within another one's cap keeps to that, if it is smaller.
+uint64_t cap_within(uint64_t cap, RunSettings& settings) {
+  const char* const text = std::getenv(kCap);
+  if (text == nullptr || cap == 0) return cap;
+  uint64_t around = 0;
+  const char* const end = text + std::strlen(text);
+  const auto read = std::from_chars(text, end, around);
+  if (read.ec != std::errc{} || read.ptr != end || around == 0 || around >= cap) return cap;
+  settings.notes.push_back(fmt::format("{}={} is smaller than --cap, and stays", kCap, around));
+  return around;
+}
+
 /// What the injected library reads.
 void add_injection(const RunOptions& options, RunSettings& settings) {
   constexpr const char* kVariable = "CUDA_INJECTION64_PATH";
@@ -89,9 +104,16 @@ void add_hooks(RunSettings& settings) {
   if (const std::string why = why_no_hooks(); !why.empty())
     throw InputError(fmt::format("--hooks: {}; --cap without them sets what frameworks have", why));
   const std::string library = find_library_of_ours(kHooksLibrary);
+  // The loader splits the variable at colons, and knows names that begin with $.
+  if (library.find_first_of(":$") != std::string::npos)
+    throw InputError(
+        fmt::format("--hooks: the loader finds no library with : or $ in its path, as {}", library));
   const char* const others = std::getenv("LD_AUDIT");
-  const bool has_others = others != nullptr && *others != '\0' && others != library;
-  settings.variables.emplace_back("LD_AUDIT", has_others ? library + ":" + others : library);
+  std::string all = library;
+  std::istringstream each(others != nullptr ? others : "");
+  for (std::string other; std::getline(each, other, ':');)
+    if (!other.empty() && other != library) all += ":" + other;
+  settings.variables.emplace_back("LD_AUDIT", all);
 }
 
 /// Becomes the program, or says why not. A shell is not asked to make sense of a file that is no program.
@@ -106,16 +128,17 @@ int become_program(const RunSettings& settings, const std::string& path) {
 }
 
 int run_program(const RunOptions& options) {
-  const uint64_t cap = cap_of(options);
+  const uint64_t wanted = cap_of(options);
   if (options.program.empty()) throw InputError("run takes a program, after --");
-  if (cap == 0 && !options.keep && !options.hooks)
+  if (wanted == 0 && !options.keep && !options.hooks)
     throw InputError("run takes --cap, --keep or --hooks, or several of them");
   RunSettings settings;
   settings.words = options.program;
+  const uint64_t cap = cap_within(wanted, settings);
   if (options.hooks) add_hooks(settings);
   // With the hooks, the driver's one place for a library is left to profilers.
   if (options.keep || !options.hooks) add_injection(options, settings);
-  if (cap != 0) settings.variables.emplace_back("GPUPOOL_RUN_CAP", std::to_string(cap));
+  if (cap != 0) settings.variables.emplace_back(kCap, std::to_string(cap));
   if (cap != 0) add_limits(cap, largest_gpu(), settings);
   for (const std::string& note : settings.notes) say(harmless(note));
   if (options.print) {
