@@ -23,7 +23,7 @@ struct Place {
   Lmid_t space;
   const char* path;
 };
-constinit Place driver{};
+constinit Place driver_place{};
 
 /// The driver hands out pages of this size, so less is no door that was missed.
 constexpr uint64_t kPage = uint64_t{2} << 20;
@@ -70,11 +70,11 @@ void begin_libc(const link_map& object) noexcept {
 }
 
 void begin_driver(const link_map& object, Lmid_t space) noexcept {
-  driver = {space, object.l_name};
+  driver_place = {space, object.l_name};
 }
 
 void keep_driver() noexcept {
-  (void)dlmopen(driver.space, driver.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  (void)dlmopen(driver_place.space, driver_place.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 void see_device_first(int number) noexcept {
