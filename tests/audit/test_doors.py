@@ -178,6 +178,9 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
         library = str(pathlib.Path(COMMAND).resolve().parent / "libgpupool_audit.so")
         found = printed("--hooks", "--cap", "1GiB")
         self.assertEqual((found["LD_AUDIT"], found[CAP]), (library, str(1 << 30)))
+        # A share of the card would be taken of the cap, as that is all that the program sees.
+        self.assertIn("XLA_PYTHON_CLIENT_MEM_FRACTION", printed("--cap", "1GiB"))
+        self.assertNotIn("XLA_PYTHON_CLIENT_MEM_FRACTION", found)
         self.assertNotIn("CUDA_INJECTION64_PATH", found)  # left to profilers
         self.assertIn("CUDA_INJECTION64_PATH", printed("--hooks", "--keep"))
         self.assertNotIn("LD_AUDIT", printed("--cap", "1GiB"))

@@ -68,6 +68,17 @@ for line in sys.stdin:
     pool.synchronize()
     print(bytes(host) == bytes([7]) * SIZE, flush=True)
 """
+JAX = """
+import sys, hashlib, jax
+a = (jax.numpy.arange(1 << 28, dtype="f4") % 97).reshape(1 << 14, 1 << 14)
+step = jax.jit(lambda a: a @ a)
+def digest():
+    return hashlib.sha256(jax.device_get(step(a)[:64]).tobytes()).hexdigest()
+first = digest()
+print("ready", flush=True)
+for line in sys.stdin:
+    print(digest() == first, flush=True)
+"""
 # Takes pieces of 64 MiB by cudaMallocAsync's function until it is refused, at 4 GiB at the latest.
 ASYNC = (
     DRIVER
@@ -222,8 +233,9 @@ def output_of(program, *options, **environment):
 
 
 def free_bytes():
+    device = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     found = subprocess.run(
-        ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", "0"],
+        ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", device],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return int(found.stdout) * MIB
@@ -265,6 +277,12 @@ def case_sleep_of_a_plain_program():
 
 def case_sleep_of_a_program_with_gpupool():
     assert sleep_and_wake(POOLED, GPUPOOL_CONTROL="1")["changed_pools"] == 1
+
+
+def case_sleep_of_jax():
+    if importlib.util.find_spec("jax") is None:
+        raise NotHere("jax")
+    assert sleep_and_wake(JAX, XLA_PYTHON_CLIENT_PREALLOCATE="false")["changed_pools"] == 0
 
 
 def case_cost_of_a_look():

@@ -139,7 +139,8 @@ int run_program(const RunOptions& options) {
   // With the hooks, the driver's one place for a library is left to profilers.
   if (options.keep || !options.hooks) add_injection(options, settings);
   if (cap != 0) settings.variables.emplace_back(kCap, std::to_string(cap));
-  if (cap != 0) add_limits(cap, largest_gpu(), settings);
+  // Under the hooks a GPU has no more than the cap: a share of that is no share of the card.
+  if (cap != 0) add_limits(cap, options.hooks ? cap : largest_gpu(), settings);
   for (const std::string& note : settings.notes) say(harmless(note));
   if (options.print) {
     for (const auto& [name, value] : settings.variables) fmt::print("{}={}\n", name, value);
