@@ -237,43 +237,79 @@ class Salvage(test_watch.Case):
 
 
 class Members(test_watch.Case):
-    """A recording of many members: what is saved of a damaged one is what the others have, byte by byte."""
+    """A recording of many members: what is saved of a damaged one is what the others have, byte by byte, and what is
+    known to be whole of the damaged ones."""
+
+    BLOCK = 4096  # of a member has a checksum
+    LONGEST = 300  # event
 
     def setUp(self):
         super().setUp()
-        program = PROGRAM.replace("150", "900").replace('if i % 10 == 0: mark(f"step {i}")', LONG_MARK)
-        self.packed = self.record("import random\n" + program, "--stacks", "none").read_bytes()
+        self.path, self.saved = self.folder / "damaged.gpt", self.folder / "saved.gpt"
+        self.packed = self.new_recording("recording.gpt")
         self.whole = gzip.decompress(self.packed)
         self.members = members_in(self.packed)
-        self.assertGreaterEqual(sum(b"GPCH" in text for _, _, text in self.members), 4)
+        self.assertGreaterEqual(sum(b"GPCH" in text for _, _, text in self.members), 8)
+
+    def new_recording(self, name):
+        program = PROGRAM.replace("150", "80").replace('if i % 10 == 0: mark(f"step {i}")', LONG_MARK)
+        program = program.replace("(1, 2, 3)", "range(1, 10)")
+        return self.record("import random\n" + program, "--stacks", "none", name=name).read_bytes()
 
     def salvage(self, data):
-        path, saved = self.folder / "damaged.gpt", self.folder / "saved.gpt"
-        path.write_bytes(data)
-        saved.unlink(missing_ok=True)
-        status, _, said = run("salvage", path, "-o", saved)
+        self.path.write_bytes(data)
+        self.saved.unlink(missing_ok=True)
+        status, _, said = run("salvage", self.path, "-o", self.saved)
         self.assertEqual(status, 0, said)
-        made = gzip.decompress(saved.read_bytes())
+        made = gzip.decompress(self.saved.read_bytes())
         self.assertEqual(made[:HEADER], self.whole[:HEADER])
         return chunks_in(made), said
 
     def chunks_of(self, members):
         return chunks_in(bytes(HEADER) + b"".join(text for _, _, text in members if text.startswith(b"GPCH")))
 
+    def assert_saved(self, data, chunks, about):
+        """All events of members that are whole, and of the others those in blocks before the damage."""
+        chunks = iter(chunks)
+        for begin, end, text in self.members:
+            kept = self.kept_of(data, begin, end, text)
+            for place, (head, events) in enumerate(self.chunks_of([(begin, end, text)])):
+                self.assertEqual(place, 0)  # which all members have
+                if kept <= CHUNK_HEADER:
+                    continue
+                saved = next(chunks, None)
+                self.assertTrue(saved is not None and saved[0] == head and events.startswith(saved[1]), about)
+                least = len(events) if kept == len(text) else kept - CHUNK_HEADER - self.LONGEST
+                self.assertGreaterEqual(len(saved[1]), least, about)
+                self.assertLessEqual(len(saved[1]), kept - CHUNK_HEADER, about)
+        self.assertIsNone(next(chunks, None), about)
+
+    def kept_of(self, data, begin, end, text):
+        """How many bytes of a member are whole: blocks, unless the header has damage, which says what they are."""
+        if data[begin:end] == self.packed[begin:end]:
+            return len(text)
+        (label,) = struct.unpack_from("<H", self.packed, begin + 10)
+        deflated = begin + 10 + 2 + label + 2
+        if data[begin:deflated] != self.packed[begin:deflated]:
+            return 0
+        made = unpacked(data[begin:end])
+        if made.startswith(text):
+            return len(text)
+        equal = next((at for at, (one, other) in enumerate(zip(made, text, strict=False)) if one != other), len(made))
+        return equal // self.BLOCK * self.BLOCK
+
     def flip(self, at, bit):
-        """Nothing is invented, and only the member with the flip is lost."""
+        """Nothing is invented, and of the member with the flip what is before it is saved."""
         data = bytearray(self.packed)
         data[at] ^= 1 << bit
-        hit = next(member for member in self.members if member[0] <= at < member[1])
+        begin, end, text = next(member for member in self.members if member[0] <= at < member[1])
         chunks, said = self.salvage(bytes(data))
-        if "damaged" not in said:  # the bit means nothing to gzip, or not in a run of zeroes
-            self.assertEqual(zlib.decompress(data[hit[0]:hit[1]], 31), hit[2])
-            self.assertEqual(chunks, self.chunks_of(self.members))
-            return
-        self.assertEqual(chunks, self.chunks_of([each for each in self.members if each != hit]), (at, bit, said))
-        if hit[2]:  # of the empty last one nothing is lost
-            self.assertIn(f"1 part is damaged and was cut, {hit[1] - hit[0]} bytes: ", said)
-            self.assertIn(f"at byte {hit[0]}: ", said)
+        self.assert_saved(data, chunks, (at, bit, said))
+        if "damaged" not in said:  # the bit means nothing to gzip
+            self.assertEqual(zlib.decompress(data[begin:end], 31), text)
+        elif text:  # of the empty last one nothing is lost
+            self.assertIn(f"1 part is damaged and was cut, {end - begin} bytes: ", said)
+            self.assertIn(f"at byte {begin}: ", said)
 
     def test_members_are_of_whole_chunks(self):
         self.assertEqual(self.chunks_of(self.members), chunks_in(self.whole))
@@ -281,7 +317,56 @@ class Members(test_watch.Case):
         self.assertTrue(all(text[:4] in (b"GPCH", b"") for _, _, text in self.members[1:]))
         self.assertEqual(self.salvage(self.packed)[0], chunks_in(self.whole))
 
-    def test_flips_lose_their_member_only(self):
+    def test_members_that_are_not_in_their_place(self):
+        """Each is whole, so that only what its header says tells."""
+        ours = [self.packed[begin:end] for begin, end, _ in self.members]
+        other = self.new_recording("other.gpt")
+        others = [other[begin:end] for begin, end, _ in members_in(other)]
+        plain = [gzip.compress(text) for _, _, text in self.members]  # as they were before they had labels
+        middle = range(1, len(ours) - 2)
+        of_another = "this gzip member is of another file"
+        twice = "this gzip member comes twice, or belongs before others"
+        for what, parts, bad, why, good in (
+            ("missing", [*ours[:3], *ours[4:]], 3, "bytes that the file unpacks to are missing before this",
+             [at for at in middle if at != 3]),
+            ("no first", ours[1:], 0, "4096 bytes that the file unpacks to are missing before this", middle),
+            ("twice", [*ours[:4], ours[2], *ours[4:]], 4, twice, middle),
+            ("all twice", ours + ours, len(ours), twice, middle),
+            ("exchanged", [*ours[:3], ours[4], ours[3], *ours[5:]], 3, "are missing before this",
+             [at for at in middle if at != 3]),
+            ("one more", [*ours[:4], others[4], *ours[4:]], 4, of_another, middle),
+            ("another's", [*ours[:4], others[4], *ours[5:]], 4, of_another, [at for at in middle if at != 4]),
+            ("another's behind", ours + others, len(ours), of_another, middle),
+            ("without label", [*ours[:4], plain[4], *ours[5:]], 4, of_another, [at for at in middle if at != 4]),
+            ("with label", [*plain[:4], ours[4], *plain[5:]], 4, of_another, [at for at in middle if at != 4]),
+            ("no first without label", plain[1:], 0, "the header of the recording is missing", middle),
+        ):  # fmt: skip
+            with self.subTest(what):
+                chunks, said = self.salvage(b"".join(parts))
+                place = f"damaged.gpt: at byte {sum(map(len, parts[:bad]))}: "
+                self.assertTrue(chunks == self.chunks_of([self.members[at] for at in good]), said)
+                self.assertRegex(said, f"damaged and w(as|ere) cut.*{place}.*{why}")
+                status, out, said = run("leaks", self.path)
+                self.assertEqual((status, out), (2, ""))
+                self.assertRegex(said, f"{place}.*{why}: 'gpupool salvage' saves what is there")
+
+    def test_no_header_and_no_copy_of_it(self):
+        begin, end, text = self.members[2]
+        for data, why in ((self.packed[begin:end], r"\d+ bytes that the file unpacks to are missing before this"),
+                          (gzip.compress(text), "the header of the recording is missing")):  # fmt: skip
+            self.path.write_bytes(data)
+            status, _, said = run("salvage", self.path, "-o", self.saved)
+            self.assertEqual(status, 2)
+            self.assertRegex(said, f"damaged.gpt: at byte 0: {why}, and at the end of the file is no copy of the "
+                                   "header")
+
+    def test_files_of_the_versions_before_are_whole(self):
+        for data in (b"".join(gzip.compress(text) for _, _, text in self.members), gzip.compress(self.whole)):
+            self.assertTrue(self.salvage(data)[0] == chunks_in(self.whole))
+            status, _, said = run("leaks", self.path)
+            self.assertEqual((status, said), (0, ""))
+
+    def test_flips_lose_the_rest_of_their_member_only(self):
         pick = random.Random(13)
         for _ in range(int(os.environ.get("GPUPOOL_TEST_FLIPS", "1000"))):
             self.flip(pick.randrange(len(self.packed)), pick.randrange(8))
@@ -300,10 +385,9 @@ class Members(test_watch.Case):
             begin = pick.randrange(len(self.packed) - 4096)
             data = bytearray(self.packed)
             data[begin:begin + 4096] = bytes(4096)
-            good = [each for each in self.members if each[1] <= begin or each[0] >= begin + 4096]
             chunks, said = self.salvage(bytes(data))
-            self.assertEqual(chunks, self.chunks_of(good), (begin, said))
-            lost = [each for each in self.members if each not in good]
+            self.assert_saved(data, chunks, (begin, said))
+            lost = [each for each in self.members if each[1] > begin and each[0] < begin + 4096]
             self.assertIn(f"{lost[-1][1] - lost[0][0]} bytes: ", said)
 
     def test_a_file_that_was_cut(self):

@@ -14,6 +14,7 @@
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
+#include "cli/base/salvage_file.hpp"
 #include "cli/base/text_file.hpp"
 #include "cli/recording/file_layout.hpp"
 #include "cli/recording/packing.hpp"
@@ -22,6 +23,7 @@ namespace gpupool::cli {
 namespace {
 
 constexpr const char* kWhatHelps = "'gpupool salvage' saves what is there";
+constexpr const char* kNoHeader = "the header of the recording is missing";
 constexpr uint64_t kUnit = 512;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
@@ -108,10 +110,12 @@ class Reader {
 
   /// A file that has lost its header has a copy of it at the end.
   void use_parts(Salvaged saved) {
-    const bool has_header = saved.gaps.empty() || saved.gaps.front().at != 0;
-    const std::string header(has_header ? "" : header_copy(saved.text));
-    if (!has_header && header.empty())
-      throw InputError(saved.gaps.front().what + ": the header of the recording is lost");
+    const bool has_gap = !saved.gaps.empty() && saved.gaps.front().at == 0;
+    const bool is_lost = !saved.text.starts_with(kMagic) && (has_gap || saved.text.starts_with(kChunkBegin));
+    if (is_lost && !has_gap) saved.gaps.insert(saved.gaps.begin(), {0, 0, refuse(0, kNoHeader).what()});
+    const std::string header(is_lost ? header_copy(saved.text) : "");
+    if (is_lost && header.empty())
+      throw InputError(saved.gaps.front().what + ", and at the end of the file is no copy of the header");
     bytes_ = std::move(saved.text);
     bytes_.insert(0, header);
     part_end_ = bytes_.size();
@@ -122,6 +126,7 @@ class Reader {
   }
 
   void read_header() {
+    if (bytes_.starts_with(kChunkBegin)) throw refuse(0, fmt::format("{}: {}", kNoHeader, kWhatHelps));
     if (bytes_.size() < kHeaderLeast) {
       throw refuse(bytes_.size(),
                    fmt::format("the file ends within the {} bytes of its header", kHeaderLeast));
