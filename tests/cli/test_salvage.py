@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What gpupool salvage saves of recordings that were cut or damaged. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY
-the library."""
+the library, SALVAGER salvager.cpp."""
 
 import gzip
 import os
@@ -106,19 +106,46 @@ def members_in(packed):
 
 
 def unpacked(packed):
-    """As far as it goes, byte by byte."""
+    """As far as it goes, byte by byte where it ends."""
     stream, text = zlib.decompressobj(31), b""
-    for at in range(len(packed)):
+    at, step = 0, 256
+    while at < len(packed):
+        begin = stream.copy()
+        try:
+            text += stream.decompress(packed[at:at + step])
+        except zlib.error:
+            if step == 1:
+                break
+            stream, step = begin, 1
+            continue
+        at = min(at + step, len(packed)) - len(stream.unused_data)
         if stream.eof:
             stream = zlib.decompressobj(31)
-        try:
-            text += stream.decompress(packed[at:at + 1])
-        except zlib.error:
-            break
     return text
 
 
-class Salvage(test_watch.Case):
+class Case(test_watch.Case):
+    def setUp(self):
+        super().setUp()
+        self.path, self.saved = self.folder / "damaged.gpt", self.folder / "saved.gpt"
+        self.salvager = subprocess.Popen([os.environ["SALVAGER"]], stdin=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, text=True)  # fmt: skip
+        self.addCleanup(self.salvager.communicate)
+
+    def save(self, data):
+        """Status and words of gpupool salvage, whose output is in self.saved."""
+        self.path.write_bytes(data)
+        self.saved.unlink(missing_ok=True)
+        self.salvager.stdin.write(f"{self.path}\n{self.saved}\n")
+        self.salvager.stdin.flush()
+        said = []
+        while not (line := self.salvager.stderr.readline()).startswith("status "):
+            self.assertNotEqual(line, "", "the salvager has ended")
+            said.append(line)
+        return int(line.split()[1]), "".join(said)
+
+
+class Salvage(Case):
     def setUp(self):
         super().setUp()
         self.packed = self.record(PROGRAM, "--stacks", "none").read_bytes()
@@ -129,20 +156,22 @@ class Salvage(test_watch.Case):
 
     def salvage(self, data):
         """Status, events saved and what was said; the salvaged file is whole."""
-        path, saved = self.folder / "damaged.gpt", self.folder / "saved.gpt"
-        path.write_bytes(data)
-        saved.unlink(missing_ok=True)
-        status, _, said = run("salvage", path, "-o", saved)
+        status, said = self.save(data)
         if status != 0:
-            self.assertFalse(saved.exists())
+            self.assertFalse(self.saved.exists())
             return status, 0, said
         count = int(re.match(r"gpupool: (\d+) events of process ", said).group(1))
-        self.assertEqual(count, events_in(gzip.decompress(saved.read_bytes()), True))
+        self.assertEqual(count, events_in(gzip.decompress(self.saved.read_bytes()), True))
         return status, count, said
 
     def test_a_whole_one_loses_nothing(self):
         for data in (self.packed, self.whole):
-            self.assertEqual(self.salvage(data)[:2], (0, self.all))
+            status, count, said = self.salvage(data)
+            self.assertEqual((status, count), (0, self.all))
+            saved = self.saved.read_bytes()
+            self.saved.unlink()
+            self.assertEqual(run("salvage", self.path, "-o", self.saved), (0, "", said))
+            self.assertEqual(self.saved.read_bytes(), saved)
 
     def test_a_program_that_is_called_as_a_recording_begins(self):
         """Its name is in the header, and in the copy of that at the end."""
@@ -236,7 +265,7 @@ class Salvage(test_watch.Case):
                                r"'gpupool salvage' saves what is there")
 
 
-class Members(test_watch.Case):
+class Members(Case):
     """A recording of many members: what is saved of a damaged one is what the others have, byte by byte, and what is
     known to be whole of the damaged ones."""
 
@@ -245,7 +274,6 @@ class Members(test_watch.Case):
 
     def setUp(self):
         super().setUp()
-        self.path, self.saved = self.folder / "damaged.gpt", self.folder / "saved.gpt"
         self.packed = self.new_recording("recording.gpt")
         self.whole = gzip.decompress(self.packed)
         self.members = members_in(self.packed)
@@ -257,9 +285,7 @@ class Members(test_watch.Case):
         return self.record("import random\n" + program, "--stacks", "none", name=name).read_bytes()
 
     def salvage(self, data):
-        self.path.write_bytes(data)
-        self.saved.unlink(missing_ok=True)
-        status, _, said = run("salvage", self.path, "-o", self.saved)
+        status, said = self.save(data)
         self.assertEqual(status, 0, said)
         made = gzip.decompress(self.saved.read_bytes())
         self.assertEqual(made[:HEADER], self.whole[:HEADER])
@@ -293,7 +319,7 @@ class Members(test_watch.Case):
         if data[begin:deflated] != self.packed[begin:deflated]:
             return 0
         made = unpacked(data[begin:end])
-        if made.startswith(text):
+        if made == text:
             return len(text)
         equal = next((at for at, (one, other) in enumerate(zip(made, text, strict=False)) if one != other), len(made))
         return equal // self.BLOCK * self.BLOCK
@@ -354,8 +380,7 @@ class Members(test_watch.Case):
         begin, end, text = self.members[2]
         for data, why in ((self.packed[begin:end], r"\d+ bytes that the file unpacks to are missing before this"),
                           (gzip.compress(text), "the header of the recording is missing")):  # fmt: skip
-            self.path.write_bytes(data)
-            status, _, said = run("salvage", self.path, "-o", self.saved)
+            status, said = self.save(data)
             self.assertEqual(status, 2)
             self.assertRegex(said, f"damaged.gpt: at byte 0: {why}, and at the end of the file is no copy of the "
                                    "header")
