@@ -265,6 +265,74 @@ class Salvage(Case):
                                r"'gpupool salvage' saves what is there")
 
 
+class Plain(Case):
+    """A recording as the library writes it, of one thread that has filled chunks."""
+
+    def setUp(self):
+        super().setUp()
+        path = self.folder / "plain.gpt"
+        program = "import random\nfor i in range(2500): mark(random.Random(i).randbytes(50).hex())\n"
+        subprocess.run([sys.executable, "-c", test_watch.PROLOGUE + program], check=True,
+                       env=os.environ | {"GPUPOOL_RECORD": str(path)})  # fmt: skip
+        self.whole = path.read_bytes()
+        self.chunks = [self.whole[at:at + CHUNK] for at in range(HEADER, len(self.whole), CHUNK)]
+        self.full = len(self.chunks) - 1
+        self.assertGreaterEqual(self.full, 3)
+
+    def marks(self, chunks):
+        return re.findall(rb"[0-9a-f]{100}", b"".join(chunks))
+
+    def check(self, data, why, good):
+        """Any command refuses it, with these words, and what is saved is of these chunks."""
+        status, said = self.save(data)
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, f"damaged and w(as|ere) cut.*at byte .*{why}")
+        self.assertTrue(self.marks([gzip.decompress(self.saved.read_bytes())]) == self.marks(good), said)
+        status, out, said = run("leaks", self.path)
+        self.assertEqual((status, out), (2, ""))
+        self.assertRegex(said, f"at byte .*{why}.*: 'gpupool salvage' saves what is there")
+
+    def test_a_whole_one_loses_nothing(self):
+        self.assertEqual(self.save(self.whole)[0], 0)
+        self.assertEqual(run("leaks", self.path)[0], 0)
+        self.assertTrue(self.marks([gzip.decompress(self.saved.read_bytes())]) == self.marks([self.whole]))
+
+    def test_one_of_the_versions_before_is_whole(self):
+        """Which left 8 bytes of zeroes where the checksum is."""
+        data = self.whole[:HEADER] + b"".join(chunk[:16] + bytes(8) + chunk[24:] for chunk in self.chunks)
+        self.assertNotIn("damaged", self.save(data)[1])
+        self.assertEqual(run("leaks", self.path)[0], 0)
+        self.assertTrue(self.marks([gzip.decompress(self.saved.read_bytes())]) == self.marks([self.whole]))
+
+    def test_flips_and_zeroes_in_a_full_chunk(self):
+        pick = random.Random(17)
+        for number in range(60):
+            hit = pick.randrange(self.full)
+            # Not of how long it is and the checksum: those have their own cases.
+            at = hit * CHUNK + pick.choice([pick.randrange(4, 16), pick.randrange(24, CHUNK)])
+            data = bytearray(b"".join(self.chunks))
+            if number % 3 == 0:
+                data[at // 512 * 512 + 24:at // 512 * 512 + 512] = bytes(512 - 24)
+            else:
+                data[at] ^= 1 << pick.randrange(8)
+            good = self.chunks[:hit] + self.chunks[hit + 1:]
+            self.check(self.whole[:HEADER] + bytes(data), "the chunk is not as it was written", good)
+
+    def test_flips_of_a_chunks_checksum(self):
+        for at in range(16, 24):
+            data = bytearray(self.whole)
+            data[HEADER + CHUNK + at] ^= 1 << at % 8
+            self.check(bytes(data), "(the chunk is not as it was written|a chunk of .* cannot be)",
+                       [self.chunks[0], *self.chunks[2:]])  # fmt: skip
+
+    def test_chunks_that_are_missing(self):
+        for hit in range(len(self.chunks)):
+            good = self.chunks[:hit] + self.chunks[hit + 1:]
+            for gap in (b"", bytes(CHUNK)):
+                data = self.whole[:HEADER] + b"".join([*self.chunks[:hit], gap, *self.chunks[hit + 1:]])
+                self.check(data, "1 of its [0-9]+ chunks is missing", good)
+
+
 class Members(Case):
     """A recording of many members: what is saved of a damaged one is what the others have, byte by byte, and what is
     known to be whole of the damaged ones."""
