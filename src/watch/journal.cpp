@@ -92,7 +92,7 @@ uint8_t* Journal::claim_chunk(uint64_t now) noexcept {
 
 void Journal::end_chunk(uint8_t* chunk, const uint8_t* end) noexcept {
   auto& head = *reinterpret_cast<ChunkHeader*>(chunk);
-  const auto used = static_cast<uint32_t>(end - chunk - sizeof head);
+  const auto used = static_cast<uint32_t>(end - (chunk + sizeof head));
   uint64_t sum = used * (offsetof(ChunkHeader, used) + 1);  // which is not there yet
   for (uint64_t at = 0; at < kJournalChunk; at += sizeof sum) {
     uint64_t word = 0;
