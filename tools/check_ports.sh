@@ -87,8 +87,9 @@ targets: [ x86_64-macos, arm64-macos ]
 install-name: '/usr/lib/libz.1.dylib'
 exports:
   - targets: [ x86_64-macos, arm64-macos ]
-    symbols: [ _crc32, _deflate, _deflateBound, _deflateEnd, _deflateInit2_, _gzclose, _gzdopen, _gzopen, _gzread,
-               _gzwrite, _inflate, _inflateEnd, _inflateInit2_, _inflateReset, _inflateReset2, _zError ]
+    symbols: [ _crc32, _deflate, _deflateBound, _deflateEnd, _deflateInit2_, _deflateSetHeader, _gzclose, _gzdopen,
+               _gzopen, _gzread, _gzwrite, _inflate, _inflateEnd, _inflateGetHeader, _inflateInit2_, _inflateReset,
+               _inflateReset2, _zError ]
 ...
 END
 }

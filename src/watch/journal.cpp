@@ -80,13 +80,27 @@ uint8_t* Journal::claim_chunk(uint64_t now) noexcept {
   } while (has_room && !begun_.compare_exchange_weak(index, index + 1, std::memory_order_relaxed));
   errno = kept;
   if (!has_room) return nullptr;
-  header().chunks.fetch_add(1, std::memory_order_relaxed);
   auto& head = *reinterpret_cast<ChunkHeader*>(base_ + offset);
   head.thread = os::thread_id();
   head.first_ticks = now;
   os::read_thread_name(head.name, sizeof head.name);
   std::atomic_ref(head.magic).store(kChunkMagic, std::memory_order_release);
+  // Last, so that a killed process leaves no file that lacks a chunk.
+  header().chunks.fetch_add(1, std::memory_order_release);
   return base_ + offset;
+}
+
+void Journal::end_chunk(uint8_t* chunk, const uint8_t* end) noexcept {
+  auto& head = *reinterpret_cast<ChunkHeader*>(chunk);
+  const auto used = static_cast<uint32_t>(end - (chunk + sizeof head));
+  uint64_t sum = used * (offsetof(ChunkHeader, used) + 1);  // which is not there yet
+  for (uint64_t at = 0; at < kJournalChunk; at += sizeof sum) {
+    uint64_t word = 0;
+    std::memcpy(&word, chunk + at, sizeof word);
+    sum += word * (at + 1);  // odd, so that each bit counts
+  }
+  head.checksum = static_cast<uint32_t>(sum ^ sum >> 32);
+  std::atomic_ref(head.used).store(used, std::memory_order_release);
 }
 
 }  // namespace gpupool::internal

@@ -49,9 +49,9 @@ struct ChunkHeader {
   uint32_t magic;
   uint32_t thread;  // the system's number of it
   uint64_t first_ticks;
-  uint32_t used;  // bytes after this header; 0: up to a zero
-  uint32_t reserved;
-  char name[16];  // of the thread
+  uint32_t used;      // bytes after this header; 0: up to a zero
+  uint32_t checksum;  // of a chunk of which `used` is known
+  char name[16];      // of the thread
 };
 inline constexpr uint32_t kChunkMagic = 0x48435047;  // "GPCH"
 
@@ -73,6 +73,9 @@ class Journal {
 
   /// A chunk for the calling thread, with its header; null if there is no room.
   uint8_t* claim_chunk(uint64_t now) noexcept;
+
+  /// The thread that has this chunk writes no more to it, and has written up to `end`.
+  static void end_chunk(uint8_t* chunk, const uint8_t* end) noexcept;
 
   /// Bytes that the file may have.
   uint64_t capacity() const noexcept { return capacity_; }

@@ -170,6 +170,7 @@ void drop_at_end(void* held) noexcept {
       recording->journal.header().lost.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
+  if (has_filled_one) Journal::end_chunk(to.end - kJournalChunk, to.at);
   const auto* head = reinterpret_cast<const ChunkHeader*>(chunk);
   to = {};
   to.held = recording;

@@ -83,6 +83,32 @@ class Clash(test_watch.Case):
         self.assertEqual(self.begin()[2], True)
         self.assertEqual(list(self.folder.glob(".gpupool*")), [])
 
+    def left_folder(self):
+        """The folder beside the file, of a recorder that was killed."""
+        with self.recorder("sh", "-c", "echo $$; exec sleep 60") as (command, program):
+            self.kill(command, program)
+        (folder,) = self.folder.glob(".gpupool*")
+        return folder
+
+    def test_what_is_in_the_place_of_its_folder(self):
+        folder = self.left_folder()
+        self.assertTrue(self.begin()[2])
+        (self.folder / "elsewhere").mkdir()
+        for put in (lambda: folder.symlink_to("elsewhere"), folder.touch):
+            put()
+            said = f"gpupool: {folder}, which is needed to record {self.path}, cannot be used: Not a directory\n"
+            self.assertEqual(self.begin(), (2, said, False))
+            folder.unlink()
+        self.assertTrue(self.begin()[2])
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can make another user's folder")
+    def test_another_users_folder(self):
+        folder = self.left_folder()
+        os.chown(folder, 12345, 12345)
+        said = f"gpupool: {folder}, which is needed to record {self.path}, cannot be used: it is another user's\n"
+        self.assertEqual(self.begin(), (2, said, False))
+        self.assertTrue(folder.is_dir())
+
     def test_signs_that_the_library_gives_a_meaning(self):
         folder = self.folder / "of%p"
         folder.mkdir()

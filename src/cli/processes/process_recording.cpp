@@ -43,11 +43,22 @@ std::string left_in(const std::string& folder) {
 void claim(const std::string& folder, const std::string& output) {
   const bool is_new = mkdir(folder.c_str(), S_IRWXU) == 0;
   if (!is_new && errno != EEXIST) throw cannot_be_made(folder);
+  const auto refuse_if = [&](bool is_unusable, const char* why) {
+    if (is_unusable)
+      throw InputError(
+          fmt::format("{}, which is needed to record {}, cannot be used: {}", folder, output, why));
+  };
   // Never closed here; the recorded program does not inherit it.
   const int held = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const bool is_gone = held < 0 && errno == ENOENT;  // another recorder has just ended
+  refuse_if(held < 0 && !is_gone, std::strerror(errno));
+  struct stat about {};
+  refuse_if(!is_new && fstat(held, &about) == 0 && about.st_uid != geteuid(), "it is another user's");
+  const bool is_locked = flock(held, LOCK_EX | LOCK_NB) == 0;
+  const bool is_taken = is_gone || (!is_locked && errno == EWOULDBLOCK);
   // Some network file systems lock no folders: there, a new one has to do.
-  const bool is_ours = flock(held, LOCK_EX | LOCK_NB) == 0 || (is_new && errno != EWOULDBLOCK);
-  if (!is_ours || !fs::exists(folder))
+  refuse_if(!is_locked && !is_taken && !is_new, std::strerror(errno));
+  if (is_taken || !fs::exists(folder))
     throw InputError(fmt::format("{} is already being recorded by another gpupool record", output));
   if (const std::string left = left_in(folder); !left.empty()) {
     throw InputError(

@@ -34,6 +34,7 @@ enum Offset : size_t {
   kAtStartTicks = 40,
   kAtRealtime = 56,
   kAtEndTicks = 64,
+  kAtChunks = 72,
   kAtLost = 80,
   kAtLibrary = 88,
   kAtCommand = 120,
@@ -43,7 +44,7 @@ inline constexpr size_t kLibraryRoom = 32;
 inline constexpr size_t kCommandRoom = 1024;
 
 // And where those of a chunk's header are.
-enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtName = 24 };
+enum ChunkOffset : size_t { kAtThread = 4, kAtFirst = 8, kAtUsed = 16, kAtChecksum = 20, kAtName = 24 };
 inline constexpr size_t kNameRoom = 16;
 
 // Kinds that name things, and are not events.
@@ -55,6 +56,15 @@ Number number_in(std::string_view bytes, size_t at) {
   Number number{};
   std::memcpy(&number, bytes.data() + at, sizeof number);
   return number;
+}
+/// Of a chunk that its thread has filled, as the library makes it.
+inline uint32_t checksum_of(std::string_view chunk) {
+  uint64_t sum = 0;
+  for (size_t at = 0; at + sizeof sum <= chunk.size(); at += sizeof sum) {
+    // The checksum itself counts for nothing.
+    sum += (at == kAtUsed ? number_in<uint32_t>(chunk, at) : number_in<uint64_t>(chunk, at)) * (at + 1);
+  }
+  return static_cast<uint32_t>(sum ^ sum >> 32);
 }
 template <typename Number>
 void put_number(std::string& bytes, size_t at, Number number) {

@@ -14,6 +14,7 @@
 #include "cli/base/gzip.hpp"
 #include "cli/base/library.hpp"
 #include "cli/base/output.hpp"
+#include "cli/base/salvage_file.hpp"
 #include "cli/base/text_file.hpp"
 #include "cli/recording/file_layout.hpp"
 #include "cli/recording/packing.hpp"
@@ -21,7 +22,7 @@
 namespace gpupool::cli {
 namespace {
 
-constexpr const char* kWhatHelps = "'gpupool salvage' saves what is there";
+constexpr const char* kNoHeader = "the header of the recording is missing";
 constexpr uint64_t kUnit = 512;
 /// No processor has more addresses.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 57;
@@ -51,7 +52,7 @@ class Reader {
       try {
         read_text(file_, keep, kHow);
       } catch (const DamagedFile& error) {
-        throw InputError(fmt::format("{}: {}", error.what(), kWhatHelps));
+        throw with_help(error);
       }
     }
     read_header();
@@ -64,11 +65,7 @@ class Reader {
     size_t at = header_bytes_;
     for (const size_t end : part_ends_)
       for (part_end_ = end; at < end; progress.set(at)) at = read_chunk(at);
-    if (should_have_header_copy(bytes_) && header_copy(bytes_).empty()) {
-      if (damage_ == nullptr)
-        throw refuse(bytes_.size(), fmt::format("the end of the file is missing: {}", kWhatHelps));
-      note_damage(refuse(bytes_.size(), "the end of the file is missing").what(), 0, true);
-    }
+    check_end();
     std::sort(made_.events.begin(), made_.events.end(), [](const Happened& a, const Happened& b) {
       return std::tie(a.ns, a.place) < std::tie(b.ns, b.place);
     });
@@ -89,6 +86,7 @@ class Reader {
       const size_t at = text.size();
       text.append(bytes_, chunk.at, kChunkHeader + chunk.used);
       put_number(text, at + kAtUsed, static_cast<uint32_t>(chunk.used));
+      put_number(text, at + kAtChecksum, uint32_t{0});
     }
     return text;
   }
@@ -96,6 +94,10 @@ class Reader {
  private:
   InputError refuse(size_t at, std::string_view why) const {
     return InputError(fmt::format("{}: at byte {}: {}", file_label(file_), at, why));
+  }
+
+  static InputError with_help(const InputError& error) {
+    return InputError(fmt::format("{}: 'gpupool salvage' saves what is there", error.what()));
   }
 
   uint32_t u32(size_t at) const { return number_in<uint32_t>(bytes_, at); }
@@ -108,10 +110,12 @@ class Reader {
 
   /// A file that has lost its header has a copy of it at the end.
   void use_parts(Salvaged saved) {
-    const bool has_header = saved.gaps.empty() || saved.gaps.front().at != 0;
-    const std::string header(has_header ? "" : header_copy(saved.text));
-    if (!has_header && header.empty())
-      throw InputError(saved.gaps.front().what + ": the header of the recording is lost");
+    const bool has_gap = !saved.gaps.empty() && saved.gaps.front().at == 0;
+    const bool is_lost = !saved.text.starts_with(kMagic) && (has_gap || saved.text.starts_with(kChunkBegin));
+    if (is_lost && !has_gap) saved.gaps.insert(saved.gaps.begin(), {0, 0, refuse(0, kNoHeader).what()});
+    const std::string header(is_lost ? header_copy(saved.text) : "");
+    if (is_lost && header.empty())
+      throw InputError(saved.gaps.front().what + ", and at the end of the file is no copy of the header");
     bytes_ = std::move(saved.text);
     bytes_.insert(0, header);
     part_end_ = bytes_.size();
@@ -121,7 +125,22 @@ class Reader {
     }
   }
 
+  void check_end() {
+    const uint64_t begun = is_packed_ ? 0 : u64(kAtChunks);
+    const uint64_t missing = begun - std::min(chunks_, begun);
+    std::string what;
+    if (should_have_header_copy(bytes_) && header_copy(bytes_).empty())
+      what = "the end of the file is missing";
+    if (missing != 0)
+      what = fmt::format("{} of its {} chunks {} missing", missing, begun, missing == 1 ? "is" : "are");
+    if (what.empty()) return;
+    const InputError error = refuse(bytes_.size(), what);
+    if (damage_ == nullptr) throw with_help(error);
+    note_damage(error.what(), 0, missing == 0 || (bytes_.size() - header_bytes_) / chunk_bytes_ < begun);
+  }
+
   void read_header() {
+    if (bytes_.starts_with(kChunkBegin)) throw with_help(refuse(0, kNoHeader));
     if (bytes_.size() < kHeaderLeast) {
       throw refuse(bytes_.size(),
                    fmt::format("the file ends within the {} bytes of its header", kHeaderLeast));
@@ -167,12 +186,15 @@ class Reader {
       if (part_end_ - begin < kChunkHeader) return end_of_chunks(begin);
       // Room taken but not yet used, or a thread stopped before it wrote anything.
       if (!is_packed_ && u32(begin) == 0) return next_place(begin);
+      ++chunks_;
       if (bytes_.compare(begin, kChunkBegin.size(), kChunkBegin) != 0)
         throw refuse(begin, "there should be a chunk");
       const size_t used = u32(begin + kAtUsed);
       const size_t room = chunk_bytes_ - kChunkHeader;
       if (used > room) throw refuse(begin + kAtUsed, fmt::format("a chunk of {} bytes cannot be", used));
       const size_t length = is_packed_ || used != 0 ? used : room;
+      if (!is_packed_ && used != 0 && !is_as_written(begin))
+        throw refuse(begin, "the chunk is not as it was written");
       at_ = begin + kChunkHeader;
       end_ = at_ + length;
       if (end_ > part_end_) {
@@ -188,12 +210,18 @@ class Reader {
       good_.back().used = at_ - good_.back().at - kChunkHeader;
       return is_packed_ ? end_ : next_place(begin);
     } catch (const InputError& error) {
-      if (damage_ == nullptr) throw;
+      if (damage_ == nullptr) throw with_help(error);
       const size_t next = next_chunk(begin);
       const size_t lost = end_ == 0 ? begin : good_.back().at + kChunkHeader + good_.back().used;
       note_damage(error.what(), next - lost, part_end_ - begin < kChunkHeader || end_ == part_end_);
       return next;
     }
+  }
+
+  /// Of a chunk that is cut, nothing is known.
+  bool is_as_written(size_t begin) const {
+    const std::string_view chunk = std::string_view(bytes_).substr(begin, chunk_bytes_);
+    return part_end_ - begin < chunk_bytes_ || u32(begin + kAtChecksum) == checksum_of(chunk);
   }
 
   size_t end_of_chunks(size_t at) {
@@ -345,6 +373,7 @@ class Reader {
   std::string bytes_;
   size_t header_bytes_ = 0;
   size_t chunk_bytes_ = 0;
+  uint64_t chunks_ = 0;  // that are there, damaged ones too
   uint32_t shift_ = 0;
   uint64_t rate_ = 1;
   uint64_t start_ = 0;
