@@ -134,6 +134,13 @@ class WholeTest(ControlCase):
                 self.assertEqual(self.state(target), "running")
                 self.assertEqual(target.do("state(pool), holds(block, 48 << 20, 7)"), "(0, True)")
 
+    def test_a_driver_that_does_not_begin_says_why(self):
+        child = self.plain()
+        code, out, err = self.whole("sleep", child.pid, fail="cuInit:1=2")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(f"process {child.pid}: the driver failed to look at it: CUDA_ERROR_OUT_OF_MEMORY (2)", err)
+        self.assertEqual(self.state(child), "running")
+
     def test_a_wake_without_memory_says_who_has_it(self):
         child = self.plain()
         self.must("sleep", child.pid)

@@ -71,9 +71,9 @@ Checkpoint::Checkpoint(double limit) : limit_(limit) {
 /// Some of these calls need a driver that was initialised, which takes time, and some do not.
 unsigned Checkpoint::call(const char* what, uint64_t pid, const std::function<unsigned()>& step) {
   std::packaged_task<unsigned()> task([step] {
-    unsigned result = step();
-    if (result == kNotInitialized && functions().cuInit(0) == kSuccess) result = step();
-    return result;
+    if (const unsigned result = step(); result != kNotInitialized) return result;
+    const unsigned begun = functions().cuInit(0);
+    return begun == kSuccess ? step() : begun;
   });
   std::future<unsigned> result = task.get_future();
   std::thread(std::move(task)).detach();
