@@ -87,7 +87,9 @@ class Bounds(CommandTest):
     def test_many_marks_and_sites(self):
         path = self.write("many.gpt", recording_of(requests(300, 300_000)))
         for words in (["leaks", path], ["report", path, "--no-fit", "-o", self.folder / "r.html"],
-                      ["report", path, "-o", self.folder / "s.html"], ["advise", path],
+                      ["report", path, "-o", self.folder / "s.html"],
+                      ["report", path, path, "-o", self.folder / "d.html"], ["report", path, path, "--json"],
+                      ["advise", path],
                       ["export", path, "--format", "chrome"],
                       ["export", path, "--format", "chrome", "-o", self.folder / "c.json"]):
             with self.subTest(words):

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/report/comparison.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -9,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
+
+#include "cli/base/size.hpp"
 
 namespace gpupool::cli {
 namespace {
@@ -29,13 +33,6 @@ Frame matchable(const std::string& text) {
   return frame;
 }
 
-/// A site of one run that looks for its like in the other.
-struct Lone {
-  std::string tag;
-  ComparedSite site;
-  bool is_matched = false;
-};
-
 void add_to(Sums& sum, const Sums& more) {
   sum.mallocs += more.mallocs;
   sum.bytes += more.bytes;
@@ -45,20 +42,20 @@ void add_to(Sums& sum, const Sums& more) {
   sum.end_bytes += more.end_bytes;
 }
 
-std::vector<Lone> sites_of(const Story& story) {
+std::vector<ComparedSite> sites_of(const Story& story, const std::vector<const SiteSums*>& shown) {
   const Recording& recording = *story.recording;
-  std::vector<Lone> made;
+  std::vector<ComparedSite> made;
   std::map<std::pair<std::string, std::string>, size_t> places;  // by frame and tag
-  for (const SiteSums* const sums : most_held(story.groups)) {
+  for (const SiteSums* const sums : shown) {
     const std::vector<std::string> frames = frames_of(recording, sums->stack);
     const std::string tag = recording.tag(sums->tag);
     const auto [found, is_new] = places.try_emplace({frames.front(), tag}, made.size());
     if (is_new) {
       std::string path;
       for (const std::string& frame : frames) path += matchable(frame).function + '\n';
-      made.push_back({tag, {frames.front(), matchable(frames.front()), std::move(path), {}}});
+      made.push_back({tag, frames.front(), matchable(frames.front()), std::move(path), {}});
     }
-    add_to(made[found->second].site.sums, *sums);
+    add_to(made[found->second].sums, *sums);
   }
   return made;
 }
@@ -76,54 +73,79 @@ double far_apart(const ComparedSite& a, const ComparedSite& b) {
   return lines + (have_sizes ? 8 * std::abs(std::log2(mean(a.sums) / mean(b.sums))) : 0);
 }
 
-using Lones = std::vector<Lone*>;
+using Sites = std::vector<const ComparedSite*>;
 
-/// Pairs, in the order of lines, that are least far from each other: all of the shorter list have a partner.
-std::vector<std::pair<Lone*, Lone*>> align_by_line(Lones shorter, Lones longer) {
-  const auto by_line = [](const Lone* a, const Lone* b) {
-    return std::tie(a->site.frame.line, a->site.text) < std::tie(b->site.frame.line, b->site.text);
+/// Pairs in the order of lines that are least far from each other, in which all of the shorter list have a
+/// partner; what is too much in the longer one has null.
+std::vector<std::pair<const ComparedSite*, const ComparedSite*>> align_by_line(Sites shorter, Sites longer) {
+  const auto by_line = [](const ComparedSite* a, const ComparedSite* b) {
+    return std::tie(a->frame.line, a->text) < std::tie(b->frame.line, b->text);
   };
-  for (Lones* const list : {&shorter, &longer}) std::sort(list->begin(), list->end(), by_line);
+  for (Sites* const list : {&shorter, &longer}) std::sort(list->begin(), list->end(), by_line);
   const size_t spare = longer.size() - shorter.size();
   const size_t columns = spare + 1;
   // least[i * columns + k]: of the first i with partners among the first i + k.
   std::vector<double> least((shorter.size() + 1) * columns, 0);
   for (size_t i = 1; i <= shorter.size(); ++i) {
     for (size_t k = 0; k <= spare; ++k) {
-      const double taken =
-          least[(i - 1) * columns + k] + far_apart(shorter[i - 1]->site, longer[i + k - 1]->site);
+      const double taken = least[(i - 1) * columns + k] + far_apart(*shorter[i - 1], *longer[i + k - 1]);
       least[i * columns + k] = k == 0 ? taken : std::min(least[i * columns + k - 1], taken);
     }
   }
-  std::vector<std::pair<Lone*, Lone*>> pairs;
-  for (size_t i = shorter.size(), k = spare; i > 0; --i) {
-    while (k > 0 && least[i * columns + k] == least[i * columns + k - 1]) --k;
-    pairs.emplace_back(shorter[i - 1], longer[i + k - 1]);
+  std::vector<std::pair<const ComparedSite*, const ComparedSite*>> pairs;
+  for (size_t i = shorter.size(), k = spare; i + k > 0;) {
+    const bool is_lone = k > 0 && least[i * columns + k] == least[i * columns + k - 1];
+    pairs.emplace_back(is_lone ? nullptr : shorter[i - 1], longer[i + k - 1]);
+    --(is_lone ? k : i);
   }
   return pairs;
 }
 
-/// Matches those that have the same key and no partner yet.
-template <typename KeyOf>
-void match_by(KeyOf key_of, std::array<std::vector<Lone>, 2>& sites, std::vector<SitePair>& pairs) {
-  std::map<decltype(key_of(sites[0][0])), std::array<Lones, 2>> groups;
-  for (size_t which = 0; which < sites.size(); ++which) {
-    for (Lone& lone : sites[which]) {
-      if (!lone.is_matched) groups[key_of(lone)][which].push_back(&lone);
+/// Finds a partner for each site in one stage after the other.
+class SiteMatcher {
+ public:
+  explicit SiteMatcher(const PoolPair& pools) {
+    const std::array sides{pools.before, pools.after};
+    for (size_t which = 0; which < sides.size(); ++which) {
+      if (sides[which] == nullptr) continue;
+      for (const ComparedSite& site : sides[which]->sites) lone_[which].push_back(&site);
     }
   }
-  for (auto& [key, group] : groups) {
-    const bool is_turned = group[0].size() > group[1].size();
-    for (auto [before, after] : align_by_line(group[is_turned ? 1 : 0], group[is_turned ? 0 : 1])) {
-      if (is_turned) std::swap(before, after);
-      before->is_matched = after->is_matched = true;
-      pairs.push_back({after->tag, std::move(before->site), std::move(after->site)});
-    }
-  }
-}
 
-Sums sums_of(const std::optional<ComparedSite>& site) {
-  return site ? site->sums : Sums();
+  /// Pairs those that have the same key.
+  template <typename KeyOf>
+  void match_by(KeyOf key_of) {
+    std::map<decltype(key_of(*lone_[0][0])), std::array<Sites, 2>> groups;
+    for (size_t which = 0; which < lone_.size(); ++which) {
+      for (const ComparedSite* const site : lone_[which]) groups[key_of(*site)][which].push_back(site);
+      lone_[which].clear();
+    }
+    for (auto& [key, group] : groups) match(group);
+  }
+
+  std::vector<SitePair> finish() {
+    for (const ComparedSite* const site : lone_[0]) pairs_.push_back({site, nullptr});
+    for (const ComparedSite* const site : lone_[1]) pairs_.push_back({nullptr, site});
+    return std::move(pairs_);
+  }
+
+ private:
+  void match(const std::array<Sites, 2>& group) {
+    const size_t longer = group[0].size() > group[1].size() ? 0 : 1;
+    for (const auto& [partner, site] : align_by_line(group[1 - longer], group[longer])) {
+      if (partner == nullptr)
+        lone_[longer].push_back(site);
+      else
+        pairs_.push_back(longer == 0 ? SitePair{site, partner} : SitePair{partner, site});
+    }
+  }
+
+  std::array<Sites, 2> lone_;
+  std::vector<SitePair> pairs_;
+};
+
+Sums sums_of(const ComparedSite* site) {
+  return site != nullptr ? site->sums : Sums();
 }
 
 /// What a figure has become more by; less is below 0.
@@ -141,40 +163,71 @@ Json figures(Of of) {
           {"mallocs", of(&Sums::mallocs)}};
 }
 
-Json side_to_json(const std::optional<ComparedSite>& site) {
-  if (!site) return {};
+Json side_to_json(const ComparedSite* site) {
+  if (site == nullptr) return {};
   Json made = {{"site", site->text}};
   made.update(figures([&](uint64_t Sums::*figure) { return site->sums.*figure; }));
   return made;
 }
 
-Json run_to_json(const Story& story) {
-  const size_t sites = story.groups.sites.size();
-  return {{"file", story.recording->file},
-          {"pool", story.pool},
-          {"peak_live_bytes", story.groups.peak_bytes},
-          {"peak_reserved_bytes", story.timeline.peak_reserved},
-          {"end_live_bytes", story.groups.end_bytes},
-          {"fits_bytes", story.fits_bytes ? Json(*story.fits_bytes) : Json()},
-          {"mallocs", story.groups.mallocs},
-          {"sites_left_out", sites - most_held(story.groups).size()}};
+Json run_to_json(const ComparedPool* pool) {
+  if (pool == nullptr) return {};
+  return {{"file", pool->file},
+          {"pool", pool->pool},
+          {"peak_live_bytes", pool->peak_live_bytes},
+          {"peak_reserved_bytes", pool->peak_reserved_bytes},
+          {"end_live_bytes", pool->end_live_bytes},
+          {"fits_bytes", pool->fits_bytes ? Json(*pool->fits_bytes) : Json()},
+          {"mallocs", pool->mallocs},
+          {"sites_left_out", pool->sites_left_out}};
 }
 
 }  // namespace
 
-std::vector<SitePair> match_sites(const Story& before, const Story& after) {
-  std::array<std::vector<Lone>, 2> sites{sites_of(before), sites_of(after)};
-  std::vector<SitePair> pairs;
-  match_by(
-      [](const Lone& lone) { return std::tuple(lone.site.frame.function, lone.site.frame.file, lone.tag); },
-      sites, pairs);
-  match_by([](const Lone& lone) { return std::tuple(lone.site.path, lone.tag); }, sites, pairs);
-  for (Lone& lone : sites[0]) {
-    if (!lone.is_matched) pairs.push_back({lone.tag, std::move(lone.site), std::nullopt});
-  }
-  for (Lone& lone : sites[1]) {
-    if (!lone.is_matched) pairs.push_back({lone.tag, std::nullopt, std::move(lone.site)});
-  }
+ComparedPool comparable(const Story& story) {
+  const Groups& groups = story.groups;
+  const std::vector<const SiteSums*> shown = most_held(groups);
+  return {story.recording->file,
+          story.about.device,
+          story.pool,
+          groups.peak_bytes,
+          story.timeline.peak_reserved,
+          groups.end_bytes,
+          story.fits_bytes,
+          groups.mallocs,
+          groups.sites.size() - shown.size(),
+          sites_of(story, shown)};
+}
+
+std::vector<PoolPair> match_pools(const std::vector<ComparedPool>& before,
+                                  const std::vector<ComparedPool>& after) {
+  std::vector<PoolPair> pairs;
+  for (const ComparedPool& pool : before) pairs.push_back({&pool, nullptr});
+  std::vector<const ComparedPool*> left;
+  for (const ComparedPool& pool : after) left.push_back(&pool);
+  const auto match = [&](auto are_alike) {
+    for (PoolPair& pair : pairs) {
+      if (pair.after != nullptr) continue;
+      const auto found = std::find_if(
+          left.begin(), left.end(), [&](const ComparedPool* pool) { return are_alike(*pair.before, *pool); });
+      if (found == left.end()) continue;
+      pair.after = *found;
+      left.erase(found);
+    }
+  };
+  match([](const auto& a, const auto& b) { return a.device == b.device && a.pool == b.pool; });
+  match([](const auto& a, const auto& b) { return a.device == b.device; });
+  match([](const auto&, const auto&) { return true; });
+  for (const ComparedPool* const pool : left) pairs.push_back({nullptr, pool});
+  return pairs;
+}
+
+std::vector<SitePair> match_sites(const PoolPair& pools) {
+  SiteMatcher matcher(pools);
+  matcher.match_by(
+      [](const ComparedSite& site) { return std::tie(site.frame.function, site.frame.file, site.tag); });
+  matcher.match_by([](const ComparedSite& site) { return std::tie(site.path, site.tag); });
+  std::vector<SitePair> pairs = matcher.finish();
   const auto rank = [](const SitePair& pair) {
     const Sums a = sums_of(pair.before);
     const Sums b = sums_of(pair.after);
@@ -186,17 +239,42 @@ std::vector<SitePair> match_sites(const Story& before, const Story& after) {
   return pairs;
 }
 
-nlohmann::ordered_json comparison_to_json(const Story& before, const Story& after) {
+std::vector<std::string> tell_difference(const PoolPair& pools) {
+  const auto& [before, after] = pools;
+  if (before == nullptr || after == nullptr) {
+    const ComparedPool& only = before != nullptr ? *before : *after;
+    return {fmt::format("Pool {} is in the {} run only; its peak of what is live is {}.", only.pool,
+                        before != nullptr ? "first" : "second", format_bytes(only.peak_live_bytes))};
+  }
+  const auto compare = [](std::string_view what, uint64_t a, uint64_t b) {
+    if (a == b) return fmt::format("{} is the same in both: {}.", what, format_bytes(a));
+    return fmt::format("{} is {} in the second run and {} in the first: {} {}.", what, format_bytes(b),
+                       format_bytes(a), format_bytes(a < b ? b - a : a - b), a < b ? "more" : "less");
+  };
+  std::vector<std::string> told;
+  told.push_back(compare("The peak of what is live", before->peak_live_bytes, after->peak_live_bytes));
+  told.push_back(
+      compare("The most that the pool held", before->peak_reserved_bytes, after->peak_reserved_bytes));
+  told.push_back(compare("What is live at the end", before->end_live_bytes, after->end_live_bytes));
+  if (before->fits_bytes && after->fits_bytes) {
+    told.push_back(compare("The least limit that it fits under", *before->fits_bytes, *after->fits_bytes));
+  }
+  return told;
+}
+
+nlohmann::ordered_json comparison_to_json(const PoolPair& pools) {
   Json sites = Json::array();
-  for (const SitePair& pair : match_sites(before, after)) {
+  for (const SitePair& pair : match_sites(pools)) {
     const Sums a = sums_of(pair.before);
     const Sums b = sums_of(pair.after);
-    sites.push_back({{"tag", pair.tag},
+    sites.push_back({{"tag", (pair.after ? pair.after : pair.before)->tag},
                      {"before", side_to_json(pair.before)},
                      {"after", side_to_json(pair.after)},
                      {"more", figures([&](uint64_t Sums::*figure) { return more(a.*figure, b.*figure); })}});
   }
-  return {{"before", run_to_json(before)}, {"after", run_to_json(after)}, {"sites", std::move(sites)}};
+  return {{"before", run_to_json(pools.before)},
+          {"after", run_to_json(pools.after)},
+          {"sites", std::move(sites)}};
 }
 
 }  // namespace gpupool::cli

@@ -192,17 +192,20 @@ class HolderGraph extends FlameGraph {
 
 /** What two runs differ in. Frames are the same if function and file are, since an edit moves lines. */
 class DifferenceGraph extends FlameGraph {
-  constructor(before, after, pairs) {
+  constructor() {
     super("difference");
-    this.runs = [before, after];
     this.value = "peak";
-    // What is in a renamed file is told under its new name.
-    this.renamed = new Map(pairs.filter(({ before: a, after: b }) => a && b && a.file !== b.file)
-      .map(({ before: a, after: b }) => [a.file, b.file]));
     byId("difference-controls").prepend(makeSelect("difference", "bytes", flameValues(false), (value) => {
       this.value = value;
       this.build();
     }));
+  }
+
+  show(runs, pairs) {
+    this.runs = runs;
+    // What is in a renamed file is told under its new name.
+    this.renamed = new Map(pairs.filter(({ before: a, after: b }) => a && b && a.file !== b.file)
+      .map(({ before: a, after: b }) => [a.file, b.file]));
     this.build();
   }
 
