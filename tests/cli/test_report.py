@@ -58,11 +58,11 @@ class Case(test_watch.Case):
         status, _, said = run("record", "-o", path, "--", *replay)
         self.assertIn(status, (0, 1), said)  # 1: under a limit, some mallocs have failed
 
-    def record_versions(self):
+    def record_versions(self, program="edited"):
         """Two versions of a program."""
         for version in ("1", "2"):
             path = self.folder / f"version{version}.gpt"
-            status, _, said = run("record", "-o", path, "--", sys.executable, HERE / "two_versions.py",
+            status, _, said = run("record", "-o", path, "--", sys.executable, HERE / "two_versions.py", program,
                                   self.folder / f"v{version}", version)
             self.assertEqual(status, 0, said)
             yield path
@@ -186,6 +186,25 @@ malloc(1000)
             {"tag": "", "before": side("reserve (cache.py:4)", 7), "after": side("reserve (kv_cache.py:4)", 7),
              "more": figures(0, 0)},
         ])  # fmt: skip
+
+    def test_what_has_moved_is_matched(self):
+        """Into other folders, with callers renamed too; where recursion is deeper; under another name of its own."""
+        status, said, wrong = run("report", "--json", "--no-fit", *self.record_versions("moved"))
+        self.assertEqual((status, wrong), (0, ""))
+        sites = json.loads(said.splitlines()[-1])["sites"]
+
+        def side(told):
+            return told and (told["site"], told["peak_bytes"] // MIB)
+
+        self.assertEqual({(side(one["before"]), side(one["after"])) for one in sites}, {
+            (("forward (net/encoder/block.py:4)", 6), ("forward (nets/text/encoder/block.py:4)", 7)),
+            (("forward (net/decoder/block.py:4)", 9), ("forward (nets/text/decoder/block.py:5)", 9)),
+            (("grow (net/tree.py:7)", 3), ("grow (nets/tree.py:7)", 3)),
+            (("grow (bush.py:7)", 4), ("grow (shrub.py:7)", 4)),
+            (("scratch (buffers.py:7)", 8), ("workspace (buffers.py:7)", 8)),
+            (("scratch (buffers.py:8)", 2), ("workspace (buffers.py:8)", 2)),
+            (("staging (buffers.py:10)", 12), ("staging (buffers.py:10)", 2)),
+        })  # fmt: skip
 
     def test_each_pool_of_two_runs_is_compared(self):
         """With the one of the same device and number or else, by the order, with another of that device."""

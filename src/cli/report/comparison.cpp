@@ -9,7 +9,9 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "cli/base/size.hpp"
@@ -42,6 +44,17 @@ void add_to(Sums& sum, const Sums& more) {
   sum.end_bytes += more.end_bytes;
 }
 
+/// Its functions, without those that are there already.
+std::vector<std::string> path_of(const std::vector<std::string>& frames) {
+  std::vector<std::string> path;
+  std::unordered_set<std::string> known;
+  for (const std::string& frame : frames) {
+    std::string function = matchable(frame).function;
+    if (known.insert(function).second) path.push_back(std::move(function));
+  }
+  return path;
+}
+
 std::vector<ComparedSite> sites_of(const Story& story, const std::vector<const SiteSums*>& shown) {
   const Recording& recording = *story.recording;
   std::vector<ComparedSite> made;
@@ -51,17 +64,24 @@ std::vector<ComparedSite> sites_of(const Story& story, const std::vector<const S
     const std::string tag = recording.tag(sums->tag);
     const auto [found, is_new] = places.try_emplace({frames.front(), tag}, made.size());
     if (is_new) {
-      std::string path;
-      for (const std::string& frame : frames) path += matchable(frame).function + '\n';
-      made.push_back({tag, frames.front(), matchable(frames.front()), std::move(path), {}});
+      made.push_back({tag, frames.front(), matchable(frames.front()), path_of(frames), {}});
     }
     add_to(made[found->second].sums, *sums);
   }
   return made;
 }
 
-/// How little two places of a function look the same: lines between them, and eight for each doubling of the
-/// bytes that a malloc asks for.
+/// How many functions are between the begin and the end that two stacks have in common.
+size_t functions_apart(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  const auto& [shorter, longer] = a.size() < b.size() ? std::tie(a, b) : std::tie(b, a);
+  const auto [begin, unused] = std::mismatch(shorter.begin(), shorter.end(), longer.begin());
+  const std::reverse_iterator until(begin);
+  const auto [end, unused2] = std::mismatch(shorter.rbegin(), until, longer.rbegin());
+  return longer.size() - static_cast<size_t>((begin - shorter.begin()) + (end - shorter.rbegin()));
+}
+
+/// How little two places look the same: lines between them, and eight for each doubling of the bytes that a
+/// malloc asks for, and for each function of the stack.
 double far_apart(const ComparedSite& a, const ComparedSite& b) {
   const auto lines =
       static_cast<double>(std::max(a.frame.line, b.frame.line) - std::min(a.frame.line, b.frame.line));
@@ -70,7 +90,15 @@ double far_apart(const ComparedSite& a, const ComparedSite& b) {
   };
   const bool have_sizes =
       a.sums.bytes != 0 && b.sums.bytes != 0 && a.sums.mallocs != 0 && b.sums.mallocs != 0;
-  return lines + (have_sizes ? 8 * std::abs(std::log2(mean(a.sums) / mean(b.sums))) : 0);
+  const double doublings = have_sizes ? std::abs(std::log2(mean(a.sums) / mean(b.sums))) : 0;
+  return lines + 8 * (doublings + static_cast<double>(functions_apart(a.path, b.path)));
+}
+
+/// The last so many names of a path.
+std::string_view end_of(std::string_view path, int names) {
+  size_t at = path.size();
+  while (names-- > 0 && at != 0 && at != std::string_view::npos) at = path.rfind('/', at - 1);
+  return at == std::string_view::npos ? path : path.substr(at);
 }
 
 using Sites = std::vector<const ComparedSite*>;
@@ -115,12 +143,31 @@ class SiteMatcher {
   /// Pairs those that have the same key.
   template <typename KeyOf>
   void match_by(KeyOf key_of) {
-    std::map<decltype(key_of(*lone_[0][0])), std::array<Sites, 2>> groups;
-    for (size_t which = 0; which < lone_.size(); ++which) {
-      for (const ComparedSite* const site : lone_[which]) groups[key_of(*site)][which].push_back(site);
-      lone_[which].clear();
+    match_by(
+        key_of, [](size_t, const ComparedSite&) { return true; }, [](const Sites&) { return true; });
+  }
+
+  /// Pairs a function of which nothing has a partner so far with such a one of the other run, if all else of
+  /// their stacks is the same, and no other such function has these stacks.
+  void match_renamed() {
+    using Function = std::pair<std::string_view, std::string_view>;
+    std::array<std::set<Function>, 2> known;
+    for (const auto& [before, after] : pairs_) {
+      known[0].emplace(before->frame.function, before->frame.file);
+      known[1].emplace(after->frame.function, after->frame.file);
     }
-    for (auto& [key, group] : groups) match(group);
+    match_by(
+        [](const ComparedSite& site) {
+          return std::pair(std::vector<std::string>(site.path.begin() + 1, site.path.end()), site.tag);
+        },
+        [&](size_t which, const ComparedSite& site) {
+          return site.path.size() > 1 && !known[which].contains({site.frame.function, site.frame.file});
+        },
+        [](const Sites& sites) {
+          return std::all_of(sites.begin(), sites.end(), [&](const ComparedSite* site) {
+            return site->frame.function == sites[0]->frame.function;
+          });
+        });
   }
 
   std::vector<SitePair> finish() {
@@ -130,6 +177,24 @@ class SiteMatcher {
   }
 
  private:
+  /// Of those that are wanted; what has a key in one run must fit together.
+  template <typename KeyOf, typename IsWanted, typename Fits>
+  void match_by(KeyOf key_of, IsWanted is_wanted, Fits fits) {
+    std::map<decltype(key_of(*lone_[0][0])), std::array<Sites, 2>> groups;
+    for (size_t which = 0; which < lone_.size(); ++which) {
+      for (const ComparedSite* const site : std::exchange(lone_[which], {}))
+        (is_wanted(which, *site) ? groups[key_of(*site)][which] : lone_[which]).push_back(site);
+    }
+    for (const auto& [key, group] : groups) {
+      if (fits(group[0]) && fits(group[1])) {
+        match(group);
+        continue;
+      }
+      for (size_t which = 0; which < lone_.size(); ++which)
+        lone_[which].insert(lone_[which].end(), group[which].begin(), group[which].end());
+    }
+  }
+
   void match(const std::array<Sites, 2>& group) {
     const size_t longer = group[0].size() > group[1].size() ? 0 : 1;
     for (const auto& [partner, site] : align_by_line(group[1 - longer], group[longer])) {
@@ -224,9 +289,16 @@ std::vector<PoolPair> match_pools(const std::vector<ComparedPool>& before,
 
 std::vector<SitePair> match_sites(const PoolPair& pools) {
   SiteMatcher matcher(pools);
-  matcher.match_by(
-      [](const ComparedSite& site) { return std::tie(site.frame.function, site.frame.file, site.tag); });
-  matcher.match_by([](const ComparedSite& site) { return std::tie(site.path, site.tag); });
+  using Site = const ComparedSite&;
+  matcher.match_by([](Site site) { return std::tie(site.frame.function, site.frame.file, site.tag); });
+  for (const int names : {2, 1}) {
+    matcher.match_by([names](Site site) {
+      return std::tuple(std::string_view(site.frame.function), end_of(site.frame.file, names),
+                        std::string_view(site.tag));
+    });
+  }
+  matcher.match_by([](Site site) { return std::tie(site.path, site.tag); });
+  matcher.match_renamed();
   std::vector<SitePair> pairs = matcher.finish();
   const auto rank = [](const SitePair& pair) {
     const Sums a = sums_of(pair.before);

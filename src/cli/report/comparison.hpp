@@ -18,7 +18,8 @@ struct ComparedSite {
   std::string tag;
   std::string text;  // the innermost frame
   Frame frame;       // the same in parts; of a native frame, the offset is the line
-  std::string path;  // functions of the whole stack
+  std::vector<std::string>
+      path;  // functions of the whole stack, each once: recursion may be deeper elsewhere
   Sums sums;
 };
 
@@ -51,9 +52,10 @@ using SitePair = Pair<ComparedSite>;
 std::vector<PoolPair> match_pools(const std::vector<ComparedPool>& before,
                                   const std::vector<ComparedPool>& after);
 
-/// By function, file and tag, then by line and size; where a file has another name, by the functions of the
-/// whole stack. What differs most at the peak comes first, then what does at the end, then what is
-/// large.
+/// Of one tag; by function and file first, then by the end of the file's path, then by the functions of the
+/// stack in a file of any name, and last a function that is gone with one that is new if all else of their
+/// stacks is the same. Of several sites that are alike, those with lines, sizes and stacks least apart belong
+/// together. What differs most at the peak comes first, then what does at the end, then what is large.
 std::vector<SitePair> match_sites(const PoolPair& pools);
 
 /// What two runs differ in: a list of sentences.
