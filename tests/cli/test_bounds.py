@@ -54,6 +54,9 @@ class Written:
     def free(self, gap, address):
         self.events += b"\xb2" + number(gap) + self.step_to(address)
 
+    def mark(self, gap):
+        self.events += b"\xb7" + number(gap) + b"\x00" + number(4) + b"mark"
+
     def step_to(self, address):
         step, self.address = address - self.address, address
         return number(step * 2 if step >= 0 else -step * 2 - 1)
