@@ -105,6 +105,8 @@ STAYS = [
     ("two epochs and a half", steps("keep()\nif step % 80 == 79: [free(kept.pop()[0]) for _ in range(len(kept))]")),
     ("a long tooth and most of another", steps(
         "keep()\nif step == 109: [free(kept.pop()[0]) for _ in range(len(kept))]")),
+    ("a tooth and one almost twice as long", steps(
+        "keep()\nif step == 69: [free(kept.pop()[0]) for _ in range(len(kept))]")),
     ("noise", steps("[free(kept.pop(pick.randrange(len(kept)))[0]) for _ in range(pick.randrange(len(kept) + 1))]\n"
                     "[keep(pick.randrange(1 << 20)) for _ in range(pick.randrange(9))]")),
     ("three late weights", steps("if step in (50, 120, 190): keep(64 << 20)")),

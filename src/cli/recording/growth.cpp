@@ -193,22 +193,20 @@ Growth judge(const Levels& floors, const Moments& moments) {
   const size_t windows = lasting.size();
   const std::vector<size_t> rises = rises_of(lasting);
   if (rises.size() < 2) return {};
-  if (const auto even = begin_of_even(floors, lasting, rises)) {
-    Growth growth = describe(lasting, moments, rises, *even);
-    growth.is_even = true;
-    return growth;
-  }
+  const std::optional<size_t> even = begin_of_even(floors, lasting, rises);
   // The first part may be the program's start: half of it, three quarters if what follows is long, and more
   // if it is very long.
   const std::array starts{size_t{0}, windows / 4, windows / 2, windows - windows / 4, windows - windows / 8};
-  const auto start = std::find_if(starts.begin(), starts.end(), [&](size_t from) {
-    constexpr size_t kLong = 32;
-    const size_t least = from > windows / 2 ? kLong : kLeastMarks;
-    return windows - from >= least && rises_from(lasting, from) && rises_to_end(rises, windows, from);
-  });
-  if (start == starts.end()) return {};
-  const size_t first = begin_of(rises, windows);
-  const Growth growth = describe(lasting, moments, rises, first);
+  const bool is_growing =
+      even || std::any_of(starts.begin(), starts.end(), [&](size_t from) {
+        constexpr size_t kLong = 32;
+        const size_t least = from > windows / 2 ? kLong : kLeastMarks;
+        return windows - from >= least && rises_from(lasting, from) && rises_to_end(rises, windows, from);
+      });
+  if (!is_growing) return {};
+  const size_t first = even ? *even : begin_of(rises, windows);
+  Growth growth = describe(lasting, moments, rises, first);
+  growth.is_even = even.has_value();
   // What was given back before it began is no leak if it comes again. And what goes up and down by chance, as
   // a full cache does, is higher at some end too, but seldom by more than it goes down.
   const size_t since = rises[first];
