@@ -267,8 +267,10 @@ ComparedPool comparable(const Story& story) {
 std::vector<PoolPair> match_pools(const std::vector<ComparedPool>& before,
                                   const std::vector<ComparedPool>& after) {
   std::vector<PoolPair> pairs;
+  pairs.reserve(before.size() + after.size());
   for (const ComparedPool& pool : before) pairs.push_back({&pool, nullptr});
   std::vector<const ComparedPool*> left;
+  left.reserve(after.size());
   for (const ComparedPool& pool : after) left.push_back(&pool);
   const auto match = [&](auto are_alike) {
     for (PoolPair& pair : pairs) {
