@@ -116,6 +116,6 @@ int run_and_explain(int argc, char** argv) {
 }  // namespace gpupool::cli
 
 int main(int argc, char** argv) {
-  gpupool::cli::prepare_streams();
+  gpupool::cli::prepare_process();
   return gpupool::cli::run_and_explain(argc, argv);
 }

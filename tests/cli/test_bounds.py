@@ -54,6 +54,9 @@ class Written:
     def free(self, gap, address):
         self.events += b"\xb2" + number(gap) + self.step_to(address)
 
+    def mark(self, gap):
+        self.events += b"\xb7" + number(gap) + b"\x00" + number(4) + b"mark"
+
     def step_to(self, address):
         step, self.address = address - self.address, address
         return number(step * 2 if step >= 0 else -step * 2 - 1)
@@ -87,7 +90,9 @@ class Bounds(CommandTest):
     def test_many_marks_and_sites(self):
         path = self.write("many.gpt", recording_of(requests(300, 300_000)))
         for words in (["leaks", path], ["report", path, "--no-fit", "-o", self.folder / "r.html"],
-                      ["report", path, "-o", self.folder / "s.html"], ["advise", path],
+                      ["report", path, "-o", self.folder / "s.html"],
+                      ["report", path, path, "-o", self.folder / "d.html"], ["report", path, path, "--json"],
+                      ["advise", path],
                       ["export", path, "--format", "chrome"],
                       ["export", path, "--format", "chrome", "-o", self.folder / "c.json"]):
             with self.subTest(words):

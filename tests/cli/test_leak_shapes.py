@@ -52,6 +52,10 @@ check(lib.gpupool_set_stack_fn(tell, None))
 """
 SECOND = "other = u64()\ncheck(lib.gpupool_stream_create(pool, ctypes.byref(other)))\n"
 
+LARGER = """push('planted')
+if cache: free(cache.pop())
+cache.append(malloc(step + 1 << 18)); pop()"""
+
 # Name, program, and what grows and how, as words; None: nothing does.
 GROWS = [
     ("steady", steps("keep()"), "1 MiB each mark"),
@@ -85,6 +89,10 @@ GROWS = [
     ("a last mark after the end", steps("keep()") + AFTER + "mark('done')\nkept, cache = [], []\n", "1 MiB each mark"),
     ("without marks", UNMARKED.format("keep()"), " a second"),
     ("slow, without marks", UNMARKED.format("if step % 8 == 0: keep()"), " a second"),
+    ("eight times in 40 marks", steps("if step % 5 == 4: keep()").replace("200", "40"), "1 MiB each 5 marks"),
+    ("five times in 110 marks", steps("if step % 20 == 19: keep()").replace("200", "110"), "1 MiB each 20 marks"),
+    ("a buffer that is freed, then made larger", steps(LARGER), "256 KiB each mark"),
+    ("the same without marks", UNMARKED.format(LARGER.replace("\n", "\n    ")), " a second"),
 ]
 STAYS = [
     ("nothing", steps("pass")),
@@ -97,12 +105,20 @@ STAYS = [
     ("two epochs and a half", steps("keep()\nif step % 80 == 79: [free(kept.pop()[0]) for _ in range(len(kept))]")),
     ("a long tooth and most of another", steps(
         "keep()\nif step == 109: [free(kept.pop()[0]) for _ in range(len(kept))]")),
+    ("a tooth and one almost twice as long", steps(
+        "keep()\nif step == 69: [free(kept.pop()[0]) for _ in range(len(kept))]")),
     ("noise", steps("[free(kept.pop(pick.randrange(len(kept)))[0]) for _ in range(pick.randrange(len(kept) + 1))]\n"
                     "[keep(pick.randrange(1 << 20)) for _ in range(pick.randrange(9))]")),
     ("three late weights", steps("if step in (50, 120, 190): keep(64 << 20)")),
     ("few marks", steps("keep()\nif step == 4: break")),
     ("a sawtooth, without marks", UNMARKED.format(
         "keep()\n    if step % 37 == 36: [free(kept.pop()[0]) for _ in range(len(kept))]")),
+    ("a cache that is full for the last fifth", steps("if step < 32: keep()").replace("200", "40")),
+    ("a cache that is full, then a stream of work, without marks", UNMARKED.replace("400", "100").format(
+        "if step % 2 and step < 64: keep()")),
+    ("four late weights", steps("if step in (20, 80, 140, 199): keep(64 << 20)")),
+    ("weights before few steps, without marks", "for _ in range(100): keep(1 << 20)\n" + UNMARKED.replace(
+        "400", "4").format("pass")),
     ("weights, then work, without marks", "for _ in range(300): keep()\n" + UNMARKED.format("pass")),
 ]
 
@@ -199,6 +215,7 @@ class AnyClock(test_watch.Case):
         "a sawtooth": (lambda step: [("keep", 1)] + [("free", 0)] * (37 if step % 37 == 36 else 0), None),
         "a warm-up, then flat": (lambda step: [("keep", 1)] if step < 180 else [], None),
         "weights, then work": (lambda step: [("keep", 1)] * (300 if step == 0 else 0), None),
+        "five times": (lambda step: [("keep", 1)] if step % 80 == 40 else [], 4.3),  # by the slope between them
         "nothing": (lambda step: [], None),
     }
 
@@ -236,6 +253,32 @@ class AnyClock(test_watch.Case):
             for clock, slower in CLOCKS.items():
                 with self.subTest(name, clock=clock):
                     self.assertEqual(self.found(shape, slower), even)
+
+
+class Chance(test_watch.Case):
+    def test_caches_that_evict_at_random(self):
+        """Each is full after 40 of 130 requests, and is then larger or smaller by chance, for as long as two caches."""
+        called = []
+        for seed in range(30):
+            pick = random.Random(seed)
+            written = test_bounds.Written([b"work (a:1)", b"cache (a:2)"])
+            cache, end = [], 1
+            for _ in range(130):
+                sizes = [(pick.randrange(1, 8) * MIB, 1), (pick.randrange(1, 64) << 14, 2)]
+                for size, site in sizes:
+                    written.malloc(10_000, end, size, site)
+                    if site == 2:
+                        cache.append(end)
+                    else:
+                        written.free(10_000, end)
+                    end += size // 512
+                if len(cache) > 40:
+                    written.free(10_000, cache.pop(pick.randrange(40)))
+                written.mark(10_000)
+            path = self.write("cache.gpt", test_bounds.recording_of(bytes(written.events)))
+            _, lines = self.leaks(path, "--growing")
+            called += [seed] if lines else []
+        self.assertLessEqual(len(called), 2, called)
 
 
 class Workloads(test_report.Case):

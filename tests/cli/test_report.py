@@ -58,14 +58,22 @@ class Case(test_watch.Case):
         status, _, said = run("record", "-o", path, "--", *replay)
         self.assertIn(status, (0, 1), said)  # 1: under a limit, some mallocs have failed
 
-    def record_versions(self):
+    def record_versions(self, program="edited"):
         """Two versions of a program."""
         for version in ("1", "2"):
             path = self.folder / f"version{version}.gpt"
-            status, _, said = run("record", "-o", path, "--", sys.executable, HERE / "two_versions.py",
+            status, _, said = run("record", "-o", path, "--", sys.executable, HERE / "two_versions.py", program,
                                   self.folder / f"v{version}", version)
             self.assertEqual(status, 0, said)
             yield path
+
+    def record_pools(self, *sizes, name):
+        """Pools that hold so many MiB."""
+        return self.record("".join(f"""
+pool = ctypes.c_void_p()
+check(lib.gpupool_create(None, ctypes.byref(pool)))
+if {mib}: malloc({mib} << 20)
+""" for mib in sizes), name=name)
 
     def report(self, *arguments, name="report.html"):
         path = self.folder / name
@@ -179,6 +187,47 @@ malloc(1000)
              "more": figures(0, 0)},
         ])  # fmt: skip
 
+    def test_what_has_moved_is_matched(self):
+        """Into other folders, with callers renamed too; where recursion is deeper; under another name of its own."""
+        status, said, wrong = run("report", "--json", "--no-fit", *self.record_versions("moved"))
+        self.assertEqual((status, wrong), (0, ""))
+        sites = json.loads(said.splitlines()[-1])["sites"]
+
+        def side(told):
+            return told and (told["site"], told["peak_bytes"] // MIB)
+
+        self.assertEqual({(side(one["before"]), side(one["after"])) for one in sites}, {
+            (("forward (net/encoder/block.py:4)", 6), ("forward (nets/text/encoder/block.py:4)", 7)),
+            (("forward (net/decoder/block.py:4)", 9), ("forward (nets/text/decoder/block.py:5)", 9)),
+            (("grow (net/tree.py:7)", 3), ("grow (nets/tree.py:7)", 3)),
+            (("grow (bush.py:7)", 4), ("grow (shrub.py:7)", 4)),
+            (("scratch (buffers.py:7)", 8), ("workspace (buffers.py:7)", 8)),
+            (("scratch (buffers.py:8)", 2), ("workspace (buffers.py:8)", 2)),
+            (("staging (buffers.py:10)", 12), ("staging (buffers.py:10)", 2)),
+        })  # fmt: skip
+
+    def test_each_pool_of_two_runs_is_compared(self):
+        """With the one of the same device and number or else, by the order, with another of that device."""
+        first, second = self.record_pools(3, 0, 5, name="first.gpt"), self.record_pools(4, 9, 6, 1, name="second.gpt")
+        status, said, wrong = run("report", "--json", "--no-fit", first, second)
+        self.assertEqual((status, wrong), (0, ""))
+        told = [one for one in map(json.loads, said.splitlines()) if "sites" in one]
+
+        def peaks(one):
+            return tuple(side and side["peak_live_bytes"] // MIB for side in (one["before"], one["after"]))
+
+        self.assertEqual([peaks(one) for one in told], [(3, 4), (5, 6), (None, 9), (None, 1)])
+        self.assertEqual([[site["more"]["peak_bytes"] // MIB for site in one["sites"]] for one in told],
+                         [[1], [1], [9], [1]])  # fmt: skip
+        text = self.report(first, second, "--no-fit").read_text(encoding="utf-8")
+        data = data_of(text)
+        self.assertEqual([[data["runs"][place]["peak_live"] // MIB for place in both["runs"]]
+                          for both in data["compare"]], [[3, 4], [5, 6]])  # fmt: skip
+        self.assertEqual(len(data["runs"]), 6)
+        told = " ".join(Elements(text).texts)
+        self.assertIn("The peak of what is live is 6 MiB in the second run and 5 MiB in the first: 1 MiB more.", told)
+        self.assertIn("is in the second run only; its peak of what is live is 9 MiB.", told)
+
     def test_half_a_million_events_stay_small(self):
         trace = HERE.parent / "data/lm_serve.trace.gz"
         recording = self.folder / "serve.gpt"
@@ -193,7 +242,7 @@ malloc(1000)
         first = self.record_training(name="first.gpt")
         second = self.record_training("leak", name="second.gpt")
         text = self.report(first, second).read_text(encoding="utf-8")
-        self.assertEqual(data_of(text)["compare"], [0, 1])
+        self.assertEqual([both["runs"] for both in data_of(text)["compare"]], [[0, 1]])
         self.assertIn("What is live at the end is 80 MiB in the second run and 0 B in the first: 80 MiB more.", text)
         status, _, said = run("report", first, second, first, "-o", self.folder / "three.html")
         self.assertEqual((status, said), (2, "gpupool: a report is of one recording, or compares two\n"))

@@ -267,27 +267,33 @@ class Chosen(Case):
         before, after = Written(), Written()
         before.malloc(1, 4 * MIB, "load (model.py:3)", "main (main.py:9)")
         before.malloc(2, 6 * MIB, "cache (old_name.py:3)", "main (main.py:10)")
-        before.malloc(3, 1 * MIB, "gone (model.py:30)", "main (main.py:11)")
+        before.malloc(3, 1 * MIB, "gone (model.py:30)", "main (main.py:11)", tag="old")
+        before.malloc(4, 3 * MIB, "attend (model.py:33)", "main (main.py:12)")
         after.malloc(1, 6 * MIB, "load (model.py:5)", "main (main.py:19)")
         after.malloc(2, 4 * MIB, "cache (new_name.py:4)", "main (main.py:20)")
-        after.malloc(3, 2 * MIB, "fresh (model.py:40)", "main (main.py:21)")
+        after.malloc(3, 2 * MIB, "fresh (model.py:40)", "main (main.py:21)", tag="new")
+        after.malloc(4, 3 * MIB, "attention (model.py:44)", "main (main.py:22)")
         path = self.report("--no-fit", before.save(self.folder / "a.gpt"), after.save(self.folder / "b.gpt"))
         self.open(path)
         self.assertEqual(sorted(self.boxes("difference")), [
-            "all: +1 MiB (11 MiB before, 12 MiB after)",
+            "all: +1 MiB (14 MiB before, 15 MiB after)",
+            "attention (model.py): 3 MiB in both",
             "cache (new_name.py): -2 MiB (6 MiB before, 4 MiB after)",
             "fresh (model.py): +2 MiB (0 B before, 2 MiB after)",
             "gone (model.py): -1 MiB (1 MiB before, 0 B after)",
             "load (model.py): +2 MiB (4 MiB before, 6 MiB after)",
-            "main (main.py): +1 MiB (11 MiB before, 12 MiB after)",
+            "main (main.py): +1 MiB (14 MiB before, 15 MiB after)",
+            "tag: new: +2 MiB (0 B before, 2 MiB after)",
+            "tag: old: -1 MiB (1 MiB before, 0 B after)",
         ])
         wide = self.page.evaluate("[...document.querySelectorAll('#difference [aria-level=\"3\"]')].map((box) => "
                                   "[box.title.split(' ')[0], box.offsetWidth, getComputedStyle(box).backgroundColor])")
         total = sum(width for _, width, _ in wide)
-        for name, width, _ in wide:  # as wide as the larger of both, of 6 + 6 + 2 + 1 MiB
-            self.assertAlmostEqual(width / total, {"load": 6, "cache": 6, "fresh": 2, "gone": 1}[name] / 15, delta=0.01)
+        widths = {"load": 6, "cache": 6, "attention": 3, "fresh": 2, "gone": 1}
+        for name, width, _ in wide:  # as wide as the larger of both, in MiB
+            self.assertAlmostEqual(width / total, widths[name] / sum(widths.values()), delta=0.01)
         colours = {name: colour for name, _, colour in wide}
-        self.assertEqual(len(set(colours.values())), 4, colours)
+        self.assertEqual(len(set(colours.values())), 5, colours)
         self.set("difference", "inverted")
         self.assertIn("main (main.py): +2 MiB (4 MiB before, 6 MiB after)", self.boxes("difference"))
         self.assert_calm(path)

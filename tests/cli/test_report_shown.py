@@ -67,6 +67,16 @@ class Shown(test_report.BrowserCase):
         })
         self.assert_calm(self.folder / "report.html")
 
+    def test_each_pool_of_two_runs_is_shown(self):
+        runs = self.record_pools(3, 0, 5, name="first.gpt"), self.record_pools(4, 0, 6, name="second.gpt")
+        self.open(self.report("--no-fit", *runs))
+        seen = {}
+        for i, words in enumerate(self.texts("#compare-controls option")[:2]):
+            self.choose("compare", str(i))
+            seen[words] = self.texts("#compare-table tbody td")[2:4]
+            self.assertIn(seen[words][0], self.texts("#difference-caption")[0])
+        self.assertEqual(seen, {"Pool 2": ["3 MiB", "4 MiB"], "Pool 4": ["5 MiB", "6 MiB"]})
+
     def test_the_summary_says_what_a_replay_says(self):
         for trace in test_report.TRACES:
             with self.subTest(trace.name):

@@ -9,8 +9,8 @@
 namespace gpupool::cli {
 
 /// Once, before anything is opened, read or written: standard input and output are bytes, and no other file
-/// is one of the three.
-void prepare_streams() noexcept;
+/// is one of the three. And large memory goes back to the system when it is freed.
+void prepare_process() noexcept;
 
 bool is_terminal(std::FILE* file) noexcept;
 

@@ -13,7 +13,7 @@
 
 namespace gpupool::cli {
 
-void prepare_streams() noexcept {
+void prepare_process() noexcept {
   (void)_setmode(_fileno(stdin), _O_BINARY);
   (void)_setmode(_fileno(stdout), _O_BINARY);
 }

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-
-#include <algorithm>
-#include <deque>
 
 #include "cli/base/library.hpp"
 #include "cli/base/out_file.hpp"
@@ -16,7 +14,6 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/option_checks.hpp"
 #include "cli/recording/recorded_pool.hpp"
-#include "cli/report/comparison.hpp"
 #include "cli/report/holders.hpp"
 #include "cli/report/page.hpp"
 
@@ -55,43 +52,53 @@ std::vector<uint64_t> pools_of(const Recording& recording, uint64_t wanted) {
   return pools;
 }
 
+/// When the earliest recording was begun, and its file.
+using Begin = std::pair<uint64_t, std::string>;
+
 /// Lines of a file that has changed since may be others than those that ran.
-void say_changed(const Sources& sources, const std::deque<Recording>& recordings) {
-  const auto earliest = std::min_element(
-      recordings.begin(), recordings.end(),
-      [](const auto& a, const auto& b) { return a.start_realtime_ns < b.start_realtime_ns; });
-  for (const std::string& file : sources.changed_since(earliest->start_realtime_ns)) {
-    say(fmt::format("{} was changed after {} was begun: its lines may be others", file, earliest->file));
+void say_changed(const Sources& sources, const Begin& begin) {
+  for (const std::string& file : sources.changed_since(begin.first)) {
+    say(fmt::format("{} was changed after {} was begun: its lines may be others", file, begin.second));
   }
 }
 
+/// Of two recordings one at a time is in memory: what is kept of it is what is shown.
 int run_report(const ReportOptions& options) {
   if (options.files.size() > 2) throw InputError("a report is of one recording, or compares two");
   Sources sources(options.sources);
-  std::deque<Recording> recordings;  // stories point at them
-  for (const std::string& file : options.files) recordings.push_back(read_recording(file));
-  std::vector<Story> stories;
-  std::vector<size_t> compared;
+  std::vector<nlohmann::ordered_json> objects;
+  std::vector<Chapter> chapters;
+  std::vector<std::vector<ComparedPool>> runs;
+  std::vector<Begin> begins;
   Progress progress;
-  for (const Recording& recording : recordings) {
-    if (recordings.size() > 1) compared.push_back(stories.size());
+  for (const std::string& file : options.files) {
+    const Recording recording = read_recording(file);
+    begins.emplace_back(recording.start_realtime_ns, file);
+    runs.emplace_back();
     for (const uint64_t pool : pools_of(recording, options.pool)) {
-      stories.push_back(make_story(recording, pool, !options.no_fit, progress));
-      stories.back().sources = &sources;
+      Story story = make_story(recording, pool, !options.no_fit, progress);
+      story.sources = &sources;
+      runs.back().push_back(comparable(story));
+      if (options.json)
+        objects.push_back(holders_to_json(story));
+      else
+        chapters.push_back(chapter_of(story));
     }
   }
   if (options.json) {
-    for (const Story& story : stories) print_json(holders_to_json(story));
-    if (!compared.empty()) print_json(comparison_to_json(stories[compared[0]], stories[compared[1]]));
+    for (const auto& object : objects) print_json(object);
+    if (runs.size() == 2) {
+      for (const PoolPair& pair : match_pools(runs[0], runs[1])) print_json(comparison_to_json(pair));
+    }
     return 0;
   }
   OutFile out(options.output);
   progress.begin("writing the page", 1);
-  const std::string page = page_of(stories, compared);
+  const std::string page = page_of(chapters, runs);
   progress.clear();
   out.write(page);
   out.close();
-  say_changed(sources, recordings);
+  say_changed(sources, *std::min_element(begins.begin(), begins.end()));
   return 0;
 }
 

@@ -220,7 +220,7 @@ class Adviser {
   std::multimap<size_t, uint64_t> free_what_leaked(const Leak& leak) const {
     const bool is_marked = leak.growth.each != 0;
     const Moments moments =
-        moments_of(recording_, pool_, is_marked ? Moments::By::marks : Moments::By::events);
+        moments_of(recording_, pool_, is_marked ? Moments::By::marks : Moments::By::frees);
     const size_t later = is_marked ? 2 : moments.at.size() / 100 + 1;
     LiveBlocks live;
     for (size_t i = 0; i < moments.at.back(); ++i) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "cli/base/size.hpp"
 
@@ -70,11 +71,11 @@ bool rises_from(const Levels& lasting, size_t from) {
   return risen >= needed_of(pieces);
 }
 
-/// The most that was given back at once before `end`.
-uint64_t fallen_before(const Levels& floors, size_t end) {
+/// The most that was given back at once from `begin` on, before `end`.
+uint64_t fallen_in(const Levels& floors, size_t begin, size_t end) {
   uint64_t most = 0;
   uint64_t fallen = 0;
-  for (size_t i = 0; i < end; ++i) {
+  for (size_t i = begin; i < end; ++i) {
     most = std::max(most, floors[i]);
     fallen = std::max(fallen, most - floors[i]);
   }
@@ -102,19 +103,21 @@ std::vector<size_t> rises_of(const Levels& lasting) {
   return rises;
 }
 
-/// The rests between rises that are usual are up to so many times as long as the mean.
-constexpr size_t kLongRest = 8;
 /// A part of a program that says little of the rest.
 constexpr size_t kLastPart = 8;
 
 /// Whether the last rise is followed by a rest as there are others, or by a short last part of the program.
 bool rises_to_end(const std::vector<size_t>& rises, size_t windows, size_t from) {
   const size_t rest = windows - 1 - rises.back();
-  const auto first = std::lower_bound(rises.begin(), rises.end(), from);
-  const auto count = static_cast<size_t>(rises.end() - first);
-  const size_t usual = count < 2 ? 0 : kLongRest * (rises.back() - *first) / (count - 1);
-  return rest <= std::max((windows - from) / kLastPart, std::min(usual, (windows - from) / 4));
+  size_t longest = 0;
+  for (size_t i = 1; i < rises.size(); ++i) {
+    if (rises[i - 1] >= from) longest = std::max(longest, rises[i] - rises[i - 1]);
+  }
+  return rest <= std::max((windows - from) / kLastPart, std::min(2 * longest, (windows - from) / 4));
 }
+
+/// A rest between rises is long if it is more than so many times the mean.
+constexpr size_t kLongRest = 8;
 
 /// The first of the last rises with no long rest between them; of all of them, if those would be too few.
 size_t begin_of(const std::vector<size_t>& rises, size_t windows) {
@@ -123,6 +126,32 @@ size_t begin_of(const std::vector<size_t>& rises, size_t windows) {
   size_t first = rises.size() - 1;
   while (first > 0 && rises[first] - rises[first - 1] <= longest) --first;
   return rises.size() - first < kLeastMarks ? 0 : first;
+}
+
+/// So few rises are no chance if nothing is given back, and they are even.
+constexpr size_t kLeastEven = 5;
+
+/// The first of the last rises that are even: of one amount, at distances that differ by a quarter at most.
+/// None if they are too few, do not go on to the end, or are less than half of the run.
+std::optional<size_t> begin_of_even(const Levels& floors, const Levels& lasting,
+                                    const std::vector<size_t>& rises) {
+  const auto amount = [&](size_t i) {
+    return lasting[rises[i]] - (rises[i] == 0 ? 0 : lasting[rises[i] - 1]);
+  };
+  size_t first = rises.size() - 1;
+  size_t shortest = floors.size();
+  size_t longest = 0;
+  for (; first > 0 && amount(first - 1) == amount(rises.size() - 1); --first) {
+    const size_t distance = rises[first] - rises[first - 1];
+    if (4 * std::max(longest, distance) > 5 * std::min(shortest, distance) + 4) break;
+    shortest = std::min(shortest, distance);
+    longest = std::max(longest, distance);
+  }
+  const size_t rest = floors.size() - 1 - rises.back();
+  const bool is_even = rises.size() - first >= kLeastEven && rest <= longest &&
+                       2 * (rises.back() - rises[first] + rest) >= floors.size() &&
+                       fallen_in(floors, rises[first], floors.size()) == 0;
+  return is_even ? std::optional(first) : std::nullopt;
 }
 
 /// How it grows, of which `first` is the first rise.
@@ -164,20 +193,27 @@ Growth judge(const Levels& floors, const Moments& moments) {
   const size_t windows = lasting.size();
   const std::vector<size_t> rises = rises_of(lasting);
   if (rises.size() < 2) return {};
+  const std::optional<size_t> even = begin_of_even(floors, lasting, rises);
   // The first part may be the program's start: half of it, three quarters if what follows is long, and more
   // if it is very long.
   const std::array starts{size_t{0}, windows / 4, windows / 2, windows - windows / 4, windows - windows / 8};
-  const auto start = std::find_if(starts.begin(), starts.end(), [&](size_t from) {
-    constexpr size_t kLong = 32;
-    const size_t least = from > windows / 2 ? kLong : kLeastMarks;
-    return windows - from >= least && rises_from(lasting, from) && rises_to_end(rises, windows, from);
-  });
-  if (start == starts.end()) return {};
-  const size_t first = begin_of(rises, windows);
-  const Growth growth = describe(lasting, moments, rises, first);
-  // What was given back before it began is no leak if it comes again.
-  const bool comes_again = *start != 0 && fallen_before(floors, rises[first]) >= growth.bytes;
-  return comes_again ? Growth{} : growth;
+  const bool is_growing =
+      even || std::any_of(starts.begin(), starts.end(), [&](size_t from) {
+        constexpr size_t kLong = 32;
+        const size_t least = from > windows / 2 ? kLong : kLeastMarks;
+        return windows - from >= least && rises_from(lasting, from) && rises_to_end(rises, windows, from);
+      });
+  if (!is_growing) return {};
+  const size_t first = even ? *even : begin_of(rises, windows);
+  Growth growth = describe(lasting, moments, rises, first);
+  growth.is_even = even.has_value();
+  // What was given back before it began is no leak if it comes again. And what goes up and down by chance, as
+  // a full cache does, is higher at some end too, but seldom by more than it goes down.
+  const size_t since = rises[first];
+  const size_t middle = since + (windows - since) / 2;
+  const bool comes_again = 2 * fallen_in(floors, 0, since) >= growth.bytes;
+  const bool may_be_chance = fallen_in(floors, middle, windows) >= lasting.back() - lasting[middle];
+  return comes_again || may_be_chance ? Growth{} : growth;
 }
 
 /// A longer time between two events counts as this: it may be the machine's, busy with something else, and
@@ -232,7 +268,9 @@ Moments moments_of(const Recording& recording, std::optional<uint64_t> pool, Mom
   if (static_cast<size_t>(mallocs) < kLeastMallocs) return moments;
   const uint64_t longest = by == Moments::By::time ? longest_gap(events, end) : 0;
   const auto step_to = [&](size_t i) {  // from the event before it
-    if (by == Moments::By::events) return uint64_t{1};
+    // What allocates and frees nothing may well be loading what it needs.
+    if (by == Moments::By::frees)
+      return uint64_t{events[i].kind == Kind::free && (!pool || events[i].pool == *pool)};
     return i == 0 ? uint64_t{0} : std::min(events[i].ns - events[i - 1].ns, longest);
   };
   uint64_t whole = 0;
@@ -240,11 +278,12 @@ Moments moments_of(const Recording& recording, std::optional<uint64_t> pool, Mom
   const double distance = static_cast<double>(whole) / kLooks;
   uint64_t position = 0;
   for (size_t i = 0; i < end; ++i) {
-    position += step_to(i);
+    const uint64_t step = step_to(i);
+    position += step;
     const auto is_due = [&] {
       return static_cast<double>(position) >= distance * static_cast<double>(moments.at.size() + 1);
     };
-    if (!is_due()) continue;
+    if (step == 0 || !is_due()) continue;
     add(i);
     // A rest is one moment's, however long.
     while (by == Moments::By::time && moments.at.size() < kLooks && is_due()) add(i);
@@ -274,7 +313,7 @@ void Floor::change(const Moments& moments, size_t moment, uint64_t bytes) {
 Growth Floor::growth(const Moments& moments) {
   const size_t windows = moments.windows();
   change(moments, moments.at.size(), bytes_);
-  if (windows < kLeastMarks || runs_.size() < kLeastMarks) return {};
+  if (windows < kLeastMarks || runs_.size() < kLeastEven) return {};
   Levels floors(windows);
   size_t run = 0;
   for (size_t i = 0; i < windows; ++i) {

@@ -21,6 +21,7 @@ struct Growth {
   uint64_t each = 0;              // ... each 5 marks ...
   uint64_t since_mark = 0;        // ... since mark 20", counted from 1
   uint64_t since_ns = 0;
+  bool is_even = false;  // by the same amount each time, at even distances
 
   explicit operator bool() const noexcept { return bytes != 0; }
   /// "4 MiB each 5 marks since mark 20", or "80 MiB a second since 0.300 s".
@@ -30,7 +31,7 @@ struct Growth {
 /// The moments at which what is live is compared. They end with the program's work, at the last malloc: what
 /// is freed behind it says nothing of growth.
 struct Moments {
-  enum class By { marks, events, time };
+  enum class By { marks, frees, time };
 
   By by;
   std::vector<size_t> at;    // how many events have happened by then
@@ -42,7 +43,7 @@ struct Moments {
 };
 
 /// Each mark, up to the first one behind the last malloc; or some thousand moments, as far from each other in
-/// events or in time, of which a rest counts as a few usual gaps. Of one pool's mallocs or of all. None if
+/// frees or in time, of which a rest counts as a few usual gaps. Of one pool's mallocs or of all. None if
 /// there are too few.
 Moments moments_of(const Recording& recording, std::optional<uint64_t> pool, Moments::By by);
 

@@ -31,6 +31,18 @@ Leak leak_of(Leak::Of of, uint64_t key) {
 
 using Leaks = std::map<uint64_t, Leak>;  // by key
 
+/// Whether the site of a block that has just been freed allocates next, though it is not all that allocates:
+/// then the block is replaced, as a buffer that is made larger.
+bool is_replaced(const LiveBlock& block, uint64_t newest, const Happened* next, const Happened* end) {
+  if (block.number == newest) return false;
+  const auto says_more = [&](const Happened& event) {
+    return event.kind == Kind::malloc || event.kind == Kind::free || event.kind == Kind::mark;
+  };
+  next = std::find_if(next, end, says_more);
+  return next != end && next->kind == Kind::malloc && next->pool == block.made->pool &&
+         next->stack == block.made->stack && next->tag == block.made->tag;
+}
+
 /// What grows, of each division.
 std::array<Leaks, 3> find_growing(const Recording& recording, std::optional<uint64_t> pool, Moments::By by) {
   const Moments moments = moments_of(recording, pool, by);
@@ -44,13 +56,24 @@ std::array<Leaks, 3> find_growing(const Recording& recording, std::optional<uint
       floor.change(moments, passed, begins ? floor.bytes() + bytes : floor.bytes() - bytes);
     }
   };
-  for (size_t i = 0; i < recording.events.size() && passed < moments.at.size(); ++i) {
-    if (!pool || recording.events[i].pool == *pool) {
+  const std::vector<Happened>& events = recording.events;
+  uint64_t newest = 0;
+  bool is_between = false;  // what is live says nothing while a block is replaced
+  for (size_t i = 0; i < events.size() && passed < moments.at.size(); ++i) {
+    if (!pool || events[i].pool == *pool) {
       live.take(
-          recording.events[i], [&](const LiveBlock& block) { add(block, true); },
-          [&](const LiveBlock& block, const Happened&) { add(block, false); });
+          events[i],
+          [&](const LiveBlock& block) {
+            add(block, true);
+            newest = block.number;
+            is_between = false;
+          },
+          [&](const LiveBlock& block, const Happened&) {
+            add(block, false);
+            is_between = is_replaced(block, newest, &events[i] + 1, events.data() + events.size());
+          });
     }
-    while (passed < moments.at.size() && moments.at[passed] == i + 1) ++passed;
+    while (!is_between && passed < moments.at.size() && moments.at[passed] <= i + 1) ++passed;
   }
   std::array<Leaks, 3> found;
   for (size_t i = 0; i < kDivisions.size(); ++i) {
@@ -66,12 +89,15 @@ std::array<Leaks, 3> find_growing(const Recording& recording, std::optional<uint
   if (moments_of(recording, pool, Moments::By::marks).at.size() >= kLeastMarks) {
     return find_growing(recording, pool, Moments::By::marks);
   }
-  // The start of a program is long in events, its rests are long in time: what grows, grows by both. How much
-  // it is, events say, since a machine that is busy now and then stretches time.
-  auto found = find_growing(recording, pool, Moments::By::events);
+  // The start of a program may be long in frees, its rests are long in time: what grows, grows by both,
+  // unless it does so too evenly for a start. How much it is, frees say, since a machine that is busy now and
+  // then stretches time.
+  auto found = find_growing(recording, pool, Moments::By::frees);
   const auto by_time = find_growing(recording, pool, Moments::By::time);
   for (size_t i = 0; i < found.size(); ++i) {
-    std::erase_if(found[i], [&](const auto& leak) { return !by_time[i].contains(leak.first); });
+    std::erase_if(found[i], [&](const auto& leak) {
+      return !leak.second.growth.is_even && !by_time[i].contains(leak.first);
+    });
   }
   return found;
 }

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "cli/base/gzip.hpp"
 #include "cli/base/size.hpp"
 #include "cli/base/utf8.hpp"
-#include "cli/report/comparison.hpp"
 #include "gpupool/gpupool.h"
 
 namespace gpupool::cli {
@@ -88,43 +88,95 @@ std::string advice_of(const Story& story) {
   return "<h3>What to change</h3>\n" + list_of(texts);
 }
 
-std::string summary(const std::vector<Story>& stories, const std::vector<size_t>& compared) {
-  std::string text =
-      "<section id=\"summary\" aria-labelledby=\"summary-title\">\n<h2 id=\"summary-title\">Summary</h2>\n";
-  if (!compared.empty()) text += list_of(tell_difference(stories[compared[0]], stories[compared[1]]));
-  for (const Story& story : stories) {
-    if (stories.size() > 1) {
-      text += fmt::format("<h3 class=\"name\">{}, pool {}</h3>\n", shown(story.recording->file), story.pool);
+std::string heading(const std::string& text) {
+  return "<h3 class=\"name\">" + shown(text) + "</h3>\n";
+}
+
+std::string summary_of(const std::vector<Chapter>& chapters,
+                       const std::vector<std::vector<ComparedPool>>& runs) {
+  std::string text;
+  auto chapter = chapters.begin();
+  for (const std::vector<ComparedPool>& pools : runs) {
+    for (const ComparedPool& pool : pools) {
+      if (chapters.size() > 1) text += heading(fmt::format("{}, pool {}", pool.file, pool.pool));
+      text += (chapter++)->summary;
     }
-    text += about(story) + list_of(tell(story)) + advice_of(story);
   }
-  return text + "</section>\n";
+  return text;
 }
 
-/// Call sites of two runs that belong together; null for one that is in one run only.
-Json pairs_of(const Story& before, const Story& after) {
-  const auto side = [](const std::optional<ComparedSite>& site) -> Json {
-    if (!site) return {};
-    const Sums& sums = site->sums;
-    return {{"text", site->text},
-            {"file", site->frame.file},
-            {"peak", sums.peak_bytes},
-            {"end", sums.end_bytes},
-            {"mallocs", sums.mallocs}};
-  };
-  Json pairs = Json::array();
-  for (const SitePair& pair : match_sites(before, after)) {
-    pairs.push_back({{"tag", pair.tag}, {"before", side(pair.before)}, {"after", side(pair.after)}});
+/// Pools of two runs that belong together.
+class Comparisons {
+ public:
+  explicit Comparisons(const std::vector<std::vector<ComparedPool>>& runs) {
+    for (const std::vector<ComparedPool>& pools : runs) {
+      for (const ComparedPool& pool : pools) places_.emplace(&pool, places_.size());
+    }
+    if (runs.size() == 2) pairs_ = match_pools(runs[0], runs[1]);
   }
-  return pairs;
-}
 
-std::string data_of(const std::vector<Story>& stories, const std::vector<size_t>& compared) {
-  Json data = {{"runs", Json::array()}, {"compare", compared.empty() ? Json() : Json(compared)}};
-  if (!compared.empty()) data["pairs"] = pairs_of(stories[compared[0]], stories[compared[1]]);
-  for (const Story& story : stories) data["runs"].push_back(to_json(story));
+  std::string summary() const {
+    std::string text;
+    for (const PoolPair& pair : pairs_) {
+      const bool is_in_both = pair.before != nullptr && pair.after != nullptr;
+      if (pairs_.size() > 1 && is_in_both) text += heading(name_of(pair));
+      text += list_of(tell_difference(pair));
+    }
+    return text;
+  }
+
+  /// Of each pair that is in both runs: the places of its chapters, and its call sites.
+  Json data() const {
+    Json list = Json::array();
+    for (const PoolPair& pair : pairs_) {
+      if (pair.before == nullptr || pair.after == nullptr) continue;
+      list.push_back({{"name", name_of(pair)},
+                      {"runs", {places_.at(pair.before), places_.at(pair.after)}},
+                      {"pairs", sites_of(pair)}});
+    }
+    return list;
+  }
+
+ private:
+  static std::string name_of(const PoolPair& pair) {
+    const std::string first = fmt::format("Pool {}", pair.before->pool);
+    if (pair.before->pool == pair.after->pool) return first;
+    return fmt::format("{} of the first run, {} of the second", first, pair.after->pool);
+  }
+
+  /// Call sites that belong together; null for one that is in one run only.
+  static Json sites_of(const PoolPair& pools) {
+    const auto side = [](const ComparedSite* site) -> Json {
+      if (site == nullptr) return {};
+      const Sums& sums = site->sums;
+      return {{"text", site->text},
+              {"file", site->frame.file},
+              {"peak", sums.peak_bytes},
+              {"end", sums.end_bytes},
+              {"mallocs", sums.mallocs}};
+    };
+    Json list = Json::array();
+    for (const auto& [before, after] : match_sites(pools)) {
+      list.push_back({{"tag", (after != nullptr ? after : before)->tag},
+                      {"before", side(before)},
+                      {"after", side(after)}});
+    }
+    return list;
+  }
+
+  std::map<const ComparedPool*, size_t> places_;
+  std::vector<PoolPair> pairs_;
+};
+
+std::string dump(const Json& data) {
   // Names of a recording need not be UTF-8.
-  return base64(pack_gzip(without_directions(data.dump(-1, ' ', false, Json::error_handler_t::replace))));
+  return data.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string data_of(const std::vector<Chapter>& chapters, const Comparisons& comparisons) {
+  std::string text = "{\"compare\":" + dump(comparisons.data()) + ",\"runs\":[";
+  for (const Chapter& chapter : chapters) text += (&chapter == chapters.data() ? "" : ",") + chapter.data;
+  return base64(pack_gzip(without_directions(text + "]}")));
 }
 
 std::string head(const std::string& title) {
@@ -140,13 +192,19 @@ std::string head(const std::string& title) {
 
 }  // namespace
 
-std::string page_of(const std::vector<Story>& stories, const std::vector<size_t>& compared) {
+Chapter chapter_of(const Story& story) {
+  return {about(story) + list_of(tell(story)) + advice_of(story), dump(to_json(story))};
+}
+
+std::string page_of(const std::vector<Chapter>& chapters,
+                    const std::vector<std::vector<ComparedPool>>& runs) {
   const PageParts& parts = kPageParts;
-  const std::string title = fmt::format("gpupool report: {}{}", one_line(stories.front().recording->file),
-                                        compared.empty() ? "" : " and another");
+  const Comparisons comparisons(runs);
+  const std::string title =
+      fmt::format("gpupool report: {}{}", one_line(runs[0][0].file), runs.size() == 1 ? "" : " and another");
   std::string body = parts.body;
   const std::string_view place = "@COMPARE@\n";
-  body.replace(body.find(place), place.size(), compared.empty() ? "" : parts.compare);
+  body.replace(body.find(place), place.size(), runs.size() == 1 ? "" : parts.compare);
   return head(title) +
          "<body>\n<a class=\"skip\" href=\"#main\">To the summary</a>\n<header><h1 class=\"name\">" +
          shown(title) +
@@ -155,11 +213,14 @@ std::string page_of(const std::vector<Story>& stories, const std::vector<size_t>
          "<li><a href=\"#map\">Addresses</a></li><li><a href=\"#free\">Free memory</a></li>"
          "<li><a href=\"#who\">Who holds it</a></li><li><a href=\"#tables\">Tables</a></li>\n"
          "</ul></nav></header>\n<main id=\"main\">\n" +
-         summary(stories, compared) + body + "</main>\n<footer>Made by gpupool " +
-         shown(gpupool_version_string()) +
+         "<section id=\"summary\" aria-labelledby=\"summary-title\">\n"
+         "<h2 id=\"summary-title\">Summary</h2>\n" +
+         comparisons.summary() + summary_of(chapters, runs) + "</section>\n" + body +
+         "</main>\n<footer>Made by gpupool " + shown(gpupool_version_string()) +
          ". Charts by uPlot, under the MIT licence.</footer>\n"
          "<script type=\"application/octet-stream\" id=\"data\">" +
-         data_of(stories, compared) + "</script>\n<script>" + parts.script + "</script>\n</body>\n</html>\n";
+         data_of(chapters, comparisons) + "</script>\n<script>" + parts.script +
+         "</script>\n</body>\n</html>\n";
 }
 
 }  // namespace gpupool::cli

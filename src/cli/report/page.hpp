@@ -5,12 +5,20 @@
 #include <string>
 #include <vector>
 
-#include "cli/report/story.hpp"
+#include "cli/report/comparison.hpp"
 
 namespace gpupool::cli {
 
-/// One story or several. `compared` says which two stories to compare; it is empty if there is one recording.
-std::string page_of(const std::vector<Story>& stories, const std::vector<size_t>& compared);
+/// What the page has of one pool of a recording, which need not be there any more.
+struct Chapter {
+  std::string summary;  // HTML
+  std::string data;     // JSON for the scripts
+};
+
+Chapter chapter_of(const Story& story);
+
+/// The chapters of one recording's pools, or of two recordings' to compare, in the order of `runs`.
+std::string page_of(const std::vector<Chapter>& chapters, const std::vector<std::vector<ComparedPool>>& runs);
 
 /// The parts of the page that are always the same. CMake makes them of the files in page/.
 struct PageParts {

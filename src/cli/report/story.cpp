@@ -147,21 +147,4 @@ std::vector<std::string> tell(const Story& story) {
   return told;
 }
 
-std::vector<std::string> tell_difference(const Story& before, const Story& after) {
-  const auto compare = [](std::string_view what, uint64_t a, uint64_t b) {
-    if (a == b) return fmt::format("{} is the same in both: {}.", what, format_bytes(a));
-    return fmt::format("{} is {} in the second run and {} in the first: {} {}.", what, format_bytes(b),
-                       format_bytes(a), format_bytes(a < b ? b - a : a - b), a < b ? "more" : "less");
-  };
-  std::vector<std::string> told;
-  told.push_back(compare("The peak of what is live", before.groups.peak_bytes, after.groups.peak_bytes));
-  told.push_back(
-      compare("The most that the pool held", before.timeline.peak_reserved, after.timeline.peak_reserved));
-  told.push_back(compare("What is live at the end", before.groups.end_bytes, after.groups.end_bytes));
-  if (before.fits_bytes && after.fits_bytes) {
-    told.push_back(compare("The least limit that it fits under", *before.fits_bytes, *after.fits_bytes));
-  }
-  return told;
-}
-
 }  // namespace gpupool::cli

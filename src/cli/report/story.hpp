@@ -38,9 +38,6 @@ Story make_story(const Recording& recording, uint64_t pool, bool play_again, Pro
 /// What happened: a list of sentences.
 std::vector<std::string> tell(const Story& story);
 
-/// What two runs differ in: a list of sentences.
-std::vector<std::string> tell_difference(const Story& before, const Story& after);
-
 nlohmann::ordered_json to_json(const Story& story);
 
 }  // namespace gpupool::cli

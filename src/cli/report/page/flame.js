@@ -190,25 +190,34 @@ class HolderGraph extends FlameGraph {
   }
 }
 
+function withoutLine(text) {
+  const { name, file } = splitFrame(text);
+  return file ? `${name} (${file})` : name;
+}
+
 /** What two runs differ in. Frames are the same if function and file are, since an edit moves lines. */
 class DifferenceGraph extends FlameGraph {
-  constructor(before, after, pairs) {
+  constructor() {
     super("difference");
-    this.runs = [before, after];
     this.value = "peak";
-    // What is in a renamed file is told under its new name.
-    this.renamed = new Map(pairs.filter(({ before: a, after: b }) => a && b && a.file !== b.file)
-      .map(({ before: a, after: b }) => [a.file, b.file]));
     byId("difference-controls").prepend(makeSelect("difference", "bytes", flameValues(false), (value) => {
       this.value = value;
       this.build();
     }));
+  }
+
+  show(runs, pairs) {
+    this.runs = runs;
+    // What has another name in the second run is told under that: files, and functions that allocate.
+    const both = pairs.filter(({ before: a, after: b }) => a && b);
+    this.files = new Map(both.map(({ before: a, after: b }) => [a.file, b.file]));
+    this.functions = new Map(both.map(({ before: a, after: b }) => [withoutLine(a.text), withoutLine(b.text)]));
     this.build();
   }
 
   build() {
     const paths = this.runs.flatMap((run, which) => run.sites.filter((site) => site[this.value]).map((site) => ({
-      names: this.frames.pathOf(run, site).map((name) => this.withoutLine(name)), tag: site.tag,
+      names: this.frames.pathOf(run, site).map((name) => (which === 0 ? this.newName(name) : withoutLine(name))), tag: site.tag,
       amounts: which === 0 ? [site[this.value], 0] : [0, site[this.value]],
     })));
     this.setPaths(paths);
@@ -218,9 +227,9 @@ class DifferenceGraph extends FlameGraph {
         "blue less.";
   }
 
-  withoutLine(text) {
+  newName(text) {
     const { name, file } = splitFrame(text);
-    return file ? `${name} (${this.renamed.get(file) || file})` : name;
+    return this.functions.get(withoutLine(text)) || (this.files.has(file) ? `${name} (${this.files.get(file)})` : withoutLine(text));
   }
 
   amountText({ amounts: [before, after] }) {

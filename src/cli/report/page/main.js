@@ -1,7 +1,7 @@
 // Puts the parts together.
 
-/** What two runs hold at their peaks and ends, by call site and tag. */
-function showComparison(before, after, pairs) {
+/** What both runs hold at their peaks and ends, by call site and tag. */
+function showPairs(pairs) {
   const none = { peak: 0, end: 0, mallocs: 0 };
   const nameOf = (first, second) => {
     if (!first || !second) return `${(first || second).text} (only in the ${first ? "first" : "second"})`;
@@ -18,15 +18,21 @@ function showComparison(before, after, pairs) {
     { name: "difference", show: signed(bytesText) }, { name: "at the end", show: signed(bytesText) },
     { name: "mallocs", show: signed(countText) },
   ], rows, {});
+}
+
+/** Pools that are in both runs, one pair of them at a time. */
+function showComparison(runs, compared) {
   const chart = new Chart(byId("compare-chart"), byId("compare-readout"), "Live bytes of both runs");
+  const difference = new DifferenceGraph();
   const columns = [
-    { name: `first: ${before.file}`, colour: () => groupColour(0), isLine: true },
-    { name: `second: ${after.file}`, colour: () => groupColour(1), isLine: true, dash: [6, 4] },
+    { colour: () => groupColour(0), isLine: true }, { colour: () => groupColour(1), isLine: true, dash: [6, 4] },
   ];
+  let pair = null;
+  let along = "seconds";
   const told = (value) => (value === null ? "ended" : bytesText(value));
-  const show = (along) => {
+  const showCurves = () => {
     const byEvent = along === "events";
-    const [x, first, second] = alignRuns(before.timeline, after.timeline, along);
+    const [x, first, second] = alignRuns(...pair.map(({ timeline }) => timeline), along);
     columns[0].values = first;
     columns[1].values = second;
     const when = (at) => (byEvent ? `${countText(x[at])} events` : secondsText(x[at]));
@@ -35,12 +41,25 @@ function showComparison(before, after, pairs) {
     chart.show({ x, columns, run: { marks: [], failed: [] }, byEvent, tell });
     chartTable(byId("compare-points"), x, columns, byEvent);
   };
-  byId("compare-controls").append(makeSelect("compare", "over", [["seconds", "time"], ["events", "events"]], show));
   const draw = () => legendFor(byId("compare-legend"), columns, () => chart.draw());
-  show("seconds");
+  const show = ({ runs: places, pairs }) => {
+    pair = places.map((place) => runs[place]);
+    pair.forEach(({ file }, i) => (columns[i].name = `${["first", "second"][i]}: ${file}`));
+    showCurves();
+    draw();
+    showPairs(pairs);
+    difference.show(pair, pairs);
+  };
+  if (compared.length > 1) {
+    const names = compared.map(({ name }, i) => [String(i), name]);
+    byId("compare-controls").append(makeSelect("pools", "of", names, (value) => show(compared[Number(value)])));
+  }
+  byId("compare-controls").append(makeSelect("compare", "over", [["seconds", "time"], ["events", "events"]], (value) => {
+    along = value;
+    showCurves();
+  }));
+  show(compared[0]);
   drawings.add(draw);
-  draw();
-  new DifferenceGraph(before, after, pairs);
 }
 
 /** Both curves over the same moments: "seconds", or "events", which fit together if one run was slower. */
@@ -88,7 +107,7 @@ async function main() {
   link.add("at", "", (id) => byId(id)?.scrollIntoView({ behavior: "instant" }));
   show(runs[0]);
   span.followers.push(showView);
-  if (data.compare) showComparison(...data.compare.map((i) => runs[i]), data.pairs);
+  if (data.compare.length > 0) showComparison(runs, data.compare);
   link.restore();
   for (const query of ["(prefers-color-scheme: dark)", "print", "(forced-colors: active)"])
     window.matchMedia(query).addEventListener("change", redrawAll);
