@@ -21,7 +21,7 @@ size_t FreeIndex::bin_of(uint64_t size) noexcept {
 void FreeIndex::insert(Range* block) noexcept {
   const size_t bin = bin_of(block->size);
   Range* prev = nullptr;
-  Range* at = heads_[bin];
+  Range* at = first_in(bin);
   for (unsigned step = 0; at != nullptr && step < kScan && before(at, block); ++step) {
     prev = at;
     at = at->link;
@@ -65,7 +65,7 @@ Range* FreeIndex::find(uint64_t size, bool exhaustive) const noexcept {
   // The bin of the size itself may hold ranges that are too small.
   const bool all = exhaustive && above == kNone;
   unsigned step = 0;
-  for (Range* at = heads_[own]; at != nullptr && (step < kScan || all); at = at->link, ++step) {
+  for (Range* at = first_in(own); at != nullptr && (step < kScan || all); at = at->link, ++step) {
     if (at->size >= size) return at;
   }
   return above == kNone ? nullptr : heads_[above];
@@ -84,7 +84,7 @@ Range* FreeIndex::walk_down(const Range* block) const noexcept {
 }
 
 bool FreeIndex::contains(const Range* block) const noexcept {
-  for (const Range* at = heads_[bin_of(block->size)]; at != nullptr; at = at->link) {
+  for (const Range* at = first_in(bin_of(block->size)); at != nullptr; at = at->link) {
     if (at == block) return true;
   }
   return false;
@@ -94,9 +94,9 @@ bool FreeIndex::is_valid() const noexcept {
   size_t count = 0;
   uint64_t bytes = 0;
   for (size_t bin = 0; bin < kBins; ++bin) {
-    if (occupied_.has(bin) != (heads_[bin] != nullptr)) return false;
+    if (occupied_.has(bin) && heads_[bin] == nullptr) return false;
     const Range* prev = nullptr;
-    for (const Range* at = heads_[bin]; at != nullptr; prev = at, at = at->link) {
+    for (const Range* at = first_in(bin); at != nullptr; prev = at, at = at->link) {
       if (at->link_back() != prev || bin_of(at->size) != bin) return false;
       ++count;
       bytes += at->size;

@@ -48,8 +48,10 @@ class FreeIndex {
   static constexpr size_t kNone = Bitmap<kBins>::kNone;
 
   static size_t bin_of(uint64_t size) noexcept;
+  Range* first_in(size_t bin) const noexcept { return occupied_.has(bin) ? heads_[bin] : nullptr; }
 
-  std::array<Range*, kBins> heads_{};
+  // Of bins that are not in use unspecified, so that an index costs the host the pages that it uses.
+  std::array<Range*, kBins> heads_;
   Bitmap<kBins> occupied_;
   size_t count_ = 0;
   uint64_t bytes_ = 0;

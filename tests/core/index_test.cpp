@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two indexes of ranges: by size and by address, each against a standard container.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
+#include <new>
 #include <random>
 #include <set>
 #include <vector>
@@ -20,6 +24,23 @@ struct BySize {
     return a->size != b->size ? a->size < b->size : a->address < b->address;
   }
 };
+
+TEST(FreeIndex, CostsTheHostThePagesThatItUses) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t pages = (sizeof(FreeIndex) + page - 1) / page;
+  if (pages < 2) GTEST_SKIP() << "a page is as large as all of it";
+  void* const memory =
+      mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const index = ::new (memory) FreeIndex;
+  EXPECT_EQ(index->find(kUnit), nullptr);
+  std::vector<unsigned char> is_there(pages);
+  ASSERT_EQ(mincore(memory, pages * page, is_there.data()), 0);
+  EXPECT_EQ(
+      std::count_if(is_there.begin(), is_there.end(), [](unsigned char bits) { return (bits & 1) != 0; }),
+      1);  // the bits that say which bins are in use
+  EXPECT_EQ(munmap(memory, pages * page), 0);
+}
 
 TEST(FreeIndex, AgreesWithASortedSet) {
   std::mt19937_64 random(7);

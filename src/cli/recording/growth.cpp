@@ -267,10 +267,15 @@ Moments moments_of(const Recording& recording, std::optional<uint64_t> pool, Mom
                                      [&](const Happened& event) { return is_malloc_of(event, pool); });
   if (static_cast<size_t>(mallocs) < kLeastMallocs) return moments;
   const uint64_t longest = by == Moments::By::time ? longest_gap(events, end) : 0;
+  const auto is_free = [&](const Happened& event) {
+    return event.kind == Kind::free && (!pool || event.pool == *pool);
+  };
+  // What only allocates, beside what frees too, may be loading what it needs.
+  const auto at_end = events.begin() + static_cast<std::ptrdiff_t>(end);
+  const bool frees_little = static_cast<size_t>(std::count_if(events.begin(), at_end, is_free)) < kLeastMarks;
   const auto step_to = [&](size_t i) {  // from the event before it
-    // What allocates and frees nothing may well be loading what it needs.
     if (by == Moments::By::frees)
-      return uint64_t{events[i].kind == Kind::free && (!pool || events[i].pool == *pool)};
+      return uint64_t{frees_little ? is_malloc_of(events[i], pool) : is_free(events[i])};
     return i == 0 ? uint64_t{0} : std::min(events[i].ns - events[i - 1].ns, longest);
   };
   uint64_t whole = 0;
