@@ -125,7 +125,7 @@ TEST_F(Ring, each_mark_and_each_failure_is_in_one_file) {
     }
   });
   while (parts_.size() < kParts) {
-    pool.free(pool.malloc(512));
+    for (int pair = 0; pair < 64; ++pair) pool.free(pool.malloc(512));
     keep_part();
   }
   is_over.store(true);
@@ -160,7 +160,7 @@ TEST_F(Ring, large_blocks_keep_their_tags_and_sites) {
   const gpupool_ptr_t weights = pool.malloc(16 * pool_test::kMiB);
   ASSERT_EQ(gpupool_tag_pop(), GPUPOOL_SUCCESS);
   while (parts_.size() < kParts) {
-    pool.free(pool.malloc(512));
+    for (int pair = 0; pair < 64; ++pair) pool.free(pool.malloc(512));
     keep_part();
   }
   ASSERT_EQ(gpupool_record_stop(), GPUPOOL_SUCCESS);

@@ -94,7 +94,7 @@ class Salvage {
   /// Goes from a member that is damaged, or is not in its place, to the next one of which something is whole.
   /// What was unpacked beyond the damage does not say where that begins. Returns where it begins.
   size_t skip(size_t at, Member& member) {
-    const Member damaged = std::move(member);
+    const Member damaged = std::exchange(member, Member());
     const bool has_place = order_.takes(damaged.label);
     const std::string why = damaged.damage ? "" : order_.what_is_wrong(damaged.label);
     const size_t whole = has_place && damaged.label ? damaged.label->whole_bytes(damaged.text) : 0;
