@@ -925,7 +925,9 @@ GPUPOOL_API gpupool_status_t gpupool_block_info(gpupool_t* pool, gpupool_ptr_t p
 
 /* Call this before you destroy a stream: the pool records what it must know about the stream and never
  * touches it again. The stream's free memory serves other streams; its live blocks stay valid. A stream that
- * the pool has not seen is no error. Never waits for the GPU.
+ * the pool has not seen is no error. Never waits for the GPU. Of a stream that was destroyed without this,
+ * and was not parked, the pool asks the driver at a shortage, a trim, a sleep or a late call of this; where
+ * the driver says that it is gone, the pool waits for all work in its place, but a driver may crash instead.
  * Errors: INVALID_ARGUMENT (GPUPOOL_STREAM_UNKNOWN, or a stream that is capturing), DRIVER, FORKED. */
 GPUPOOL_API gpupool_status_t gpupool_release_stream(gpupool_t* pool, gpupool_stream_t stream);
 

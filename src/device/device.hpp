@@ -182,7 +182,7 @@ class Device {
   /// work meanwhile.
   virtual Status synchronize_all(uint64_t context) = 0;
   /// Whether a stream captures, or other streams' captures forbid to touch it. May be asked at any time. One
-  /// that was destroyed does not.
+  /// that was destroyed does not, where the driver says so; CUDA's may crash.
   virtual Status is_capturing(Stream stream, bool& capturing) = 0;
   /// A number that names the capture in progress on stream; 0 if there is none. kCaptureElsewhere: the stream
   /// is not capturing, but querying it would disturb another stream that is (the legacy stream).
