@@ -4,6 +4,7 @@
 stands for the disk. GPUPOOL_COMMAND is the command, GPUPOOL_LIBRARY the library."""
 
 import collections
+import json
 import os
 import shutil
 import struct
@@ -89,6 +90,11 @@ class FullDisk(test_watch.Case):
         self.assertEqual(status, 0, said)
         self.assertIn(f"# {events.lost} events were lost\n", text)
         self.assertEqual(sum(line[0] in "af" for line in text.splitlines()), events.calls())
+        told = f"{events.lost:,} events were lost, as the disk was full: what was freed in them seems live"
+        self.assertIn(f"Note: {told}", test_watch.run("leaks", self.path)[1])
+        self.assertIn(told, test_watch.run("leaks", self.path, "--json")[2])
+        report = json.loads(test_watch.run("report", self.path, "--json")[1])
+        self.assertEqual((report["lost_events"], report["is_cut"]), (events.lost, False))
 
     def test_of_many_threads_each_event_is_there_or_lost(self):
         events = self.record_on_full_disk("""

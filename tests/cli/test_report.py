@@ -228,6 +228,18 @@ malloc(1000)
         self.assertIn("The peak of what is live is 6 MiB in the second run and 5 MiB in the first: 1 MiB more.", told)
         self.assertIn("is in the second run only; its peak of what is live is 9 MiB.", told)
 
+    def test_no_command_replaces_what_it_reads(self):
+        recording, link = self.record_pools(3, name="read.gpt"), self.folder / "link.gpt"
+        link.symlink_to(recording)
+        before = recording.read_bytes()
+        for words in (("report", recording, "--no-fit"), ("export", recording), ("import", recording)):
+            for output in (recording, link):
+                status, _, said = run(*words, "-o", output)
+                self.assertEqual((status, recording.read_bytes()), (2, before), words)
+                self.assertIn("is read by this command, and stays: name another file", said)
+        self.assertEqual(sorted(each.name for each in self.folder.iterdir() if each.name.startswith("read.gpt")),
+                         ["read.gpt"])  # fmt: skip
+
     def test_half_a_million_events_stay_small(self):
         trace = HERE.parent / "data/lm_serve.trace.gz"
         recording = self.folder / "serve.gpt"

@@ -4,6 +4,7 @@
 the library, SALVAGER salvager.cpp."""
 
 import gzip
+import json
 import os
 import random
 import re
@@ -31,6 +32,7 @@ for thread in threads: thread.start(); thread.join()
 """
 LONG_MARK = "mark(random.Random(i * seed).randbytes(100).hex())"
 HEADER, CHUNK_HEADER, CHUNK = 4096, 40, 1 << 16
+FLAGS, CUT = 20, 8  # where the flags are, and the one that says that parts were left out
 # Numbers behind the time and what the token says that follows.
 ADDED = {1: 2, 2: 1, 3: 1, 4: 2, 5: 2, 6: 2, 8: 2}
 
@@ -356,7 +358,11 @@ class Members(Case):
         status, said = self.save(data)
         self.assertEqual(status, 0, said)
         made = gzip.decompress(self.saved.read_bytes())
-        self.assertEqual(made[:HEADER], self.whole[:HEADER])
+        is_cut = re.search("damaged and (was|were) cut", said) is not None
+        self.assertEqual(made[FLAGS] & CUT != 0, is_cut, said)
+        self.assertEqual(made[:FLAGS], self.whole[:FLAGS])
+        self.assertEqual(made[FLAGS] & ~CUT, self.whole[FLAGS])
+        self.assertEqual(made[FLAGS + 1:HEADER], self.whole[FLAGS + 1:HEADER])
         return chunks_in(made), said
 
     def chunks_of(self, members):
@@ -443,6 +449,10 @@ class Members(Case):
                 status, out, said = run("leaks", self.path)
                 self.assertEqual((status, out), (2, ""))
                 self.assertRegex(said, f"{place}.*{why}: 'gpupool salvage' saves what is there")
+                told = "damaged parts were left out: what was freed in them seems live"
+                self.assertIn(f"Note: {told}", run("leaks", self.saved)[1])
+                self.assertIn(told, run("leaks", self.saved, "--json")[2])
+                self.assertTrue(json.loads(run("report", self.saved, "--json")[1].splitlines()[0])["is_cut"])
 
     def test_no_header_and_no_copy_of_it(self):
         begin, end, text = self.members[2]

@@ -25,8 +25,13 @@ bool is_no_file(const std::string& path) {
 
 }  // namespace
 
-OutFile::OutFile(const std::string& path) : path_(path), file_(stdout) {
+OutFile::OutFile(const std::string& path, const std::vector<std::string>& read) : path_(path), file_(stdout) {
   if (path == "-") return;
+  for (const std::string& file : read) {
+    std::error_code ignored;  // "-", or not there
+    if (!is_no_file(path) && std::filesystem::equivalent(path, file, ignored))
+      throw InputError(fmt::format("{} is read by this command, and stays: name another file", path));
+  }
   if (is_no_file(path)) {
     file_ = open_to_write(path.c_str());
     if (file_ == nullptr && errno == ENXIO)

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpupool::cli {
 
@@ -13,8 +14,8 @@ namespace gpupool::cli {
 /// nothing: who reads from a pipe would take a part for the whole.
 class OutFile {
  public:
-  /// "-": standard output. Throws InputError.
-  explicit OutFile(const std::string& path);
+  /// "-": standard output. Throws InputError, also if it would replace a file that the command has read.
+  explicit OutFile(const std::string& path, const std::vector<std::string>& read = {});
   ~OutFile();
   OutFile(const OutFile&) = delete;
   OutFile& operator=(const OutFile&) = delete;

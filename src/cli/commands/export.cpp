@@ -36,7 +36,7 @@ int run_export(const ExportOptions& options) {
     serve_metrics(options.listen, [&] { return prometheus_text_of(read_recording(options.file)); });
     return 0;
   }
-  OutFile out(options.output);
+  OutFile out(options.output, {options.file});
   if (options.format == "prometheus") {
     // node_exporter runs as another user.
     out.let_all_read();

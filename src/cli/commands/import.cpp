@@ -64,7 +64,7 @@ constexpr const char* kImportExamples =
 
 int run_import(const ImportOptions& options) {
   const std::string label = file_label(options.file);
-  OutFile out(options.output);
+  OutFile out(options.output, {options.file});
   std::string pickle;
   std::optional<RmmLog> log;
   const auto use = [&](std::string_view text) {

@@ -78,7 +78,9 @@ Folders make_folders(const RecordOptions& options) {
   made.library = library_to_inject(options);
   made.pools = make_folder_for(options.output, options.last);
   made.driver = made.pools + "/driver";
-  fs::create_directory(made.driver);
+  std::error_code error;
+  fs::create_directory(made.driver, error);
+  if (error) throw InputError(fmt::format("{} cannot be made: {}", made.driver, error.message()));
   return made;
 }
 
@@ -229,7 +231,7 @@ int run_record_of_process(const RecordOptions& options) {
   recording.wait_for_end(options.seconds, before);
   std::vector<PackedFile> made;
   if (const std::string trouble = recording.end(made); !trouble.empty()) say(trouble);
-  for (const PackedFile& each : made) report_packed(each.name, each.damage);
+  for (const PackedFile& each : made) (void)report_packed(each.name, each.damage);
   return 0;
 }
 
@@ -267,12 +269,13 @@ int run_record(const RecordOptions& options) {
   const ProcessEnd end = wait_for(child, ends);
   const std::vector<Part> made = parts_in(folders);
   bool is_packed = true;
+  bool is_any_there = false;
   for (const Part& part : made) {
     const std::string to = name_of(part, made, options);
     try {
       Damage damage;
       pack_recording(part.path.string(), to, damage, end_of(part, made, child, end, ends));
-      report_packed(to, damage);
+      is_any_there = report_packed(to, damage) || is_any_there;
       fs::remove(part.path);
     } catch (const std::exception& error) {
       // It stays, as nobody will run the program for it again: gpupool salvage reads it.
@@ -282,10 +285,8 @@ int run_record(const RecordOptions& options) {
   }
   remove_folders(folders);
   if (const int status = status_of(end); status != 0) return status;
-  if (!is_packed) return 1;
-  if (!made.empty()) return 0;
-  say_why_nothing(options.program[0]);
-  return 1;
+  if (made.empty()) say_why_nothing(options.program[0]);
+  return is_packed && is_any_there ? 0 : 1;
 }
 
 constexpr const char* kRecordAbout =

@@ -92,7 +92,7 @@ int run_report(const ReportOptions& options) {
     }
     return 0;
   }
-  OutFile out(options.output);
+  OutFile out(options.output, options.files);
   progress.begin("writing the page", 1);
   const std::string page = page_of(chapters, runs);
   progress.clear();

@@ -26,7 +26,7 @@ std::string after_semicolon(const std::string& words) {
 
 }  // namespace
 
-void report_packed(const std::string& file, const Damage& damage) {
+bool report_packed(const std::string& file, const Damage& damage) {
   const Recording recording = read_recording(file);
   say(fmt::format("{} events of process {} are in {} ({} bytes){}{}", recording.events.size(), recording.pid,
                   file, fs::file_size(file), after_semicolon(recording.how_it_ended()),
@@ -39,6 +39,7 @@ void report_packed(const std::string& file, const Damage& damage) {
                           : fmt::format("{} parts are damaged and were cut{}; first: {}", damage.parts, bytes,
                                         damage.first));
   }
+  return !recording.events.empty() || recording.lost == 0;
 }
 
 namespace {
@@ -51,7 +52,7 @@ struct SalvageOptions {
 int run_salvage(const SalvageOptions& options) {
   Damage damage;
   pack_recording(options.file, options.output, damage);
-  report_packed(options.output, damage);
+  (void)report_packed(options.output, damage);
   return 0;
 }
 

@@ -7,7 +7,8 @@
 
 namespace gpupool::cli {
 
-/// Says on standard error what a recording that was just packed has, and what it lost.
-void report_packed(const std::string& file, const Damage& damage);
+/// Says on standard error what a recording that was just packed has, and what it lost. False if it
+/// lost all of it.
+bool report_packed(const std::string& file, const Damage& damage);
 
 }  // namespace gpupool::cli

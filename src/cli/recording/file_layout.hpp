@@ -21,6 +21,7 @@ inline constexpr size_t kChunkHeader = 40;
 inline constexpr uint32_t kFlagEnded = 1;
 inline constexpr uint32_t kFlagPacked = 2;
 inline constexpr uint32_t kFlagCopy = 4;  // of the header, at the end
+inline constexpr uint32_t kFlagCut = 8;   // damaged parts were left out
 
 // Where the fields of the file's header are.
 enum Offset : size_t {

@@ -207,13 +207,22 @@ Growth judge(const Levels& floors, const Moments& moments) {
   const size_t first = even ? *even : begin_of(rises, windows);
   Growth growth = describe(lasting, moments, rises, first);
   growth.is_even = even.has_value();
-  // What was given back before it began is no leak if it comes again. And what goes up and down by chance, as
-  // a full cache does, is higher at some end too, but seldom by more than it goes down.
+  // What was given back before it began is no leak if it comes again, unless it takes far longer. And what
+  // goes up and down by chance, as a full cache does, is higher at some end too, but seldom by more than it
+  // goes down. What becomes rare, as what is new to a cache does, will end.
+  constexpr size_t kFarLonger = 6;
+  constexpr size_t kRare = 3;
   const size_t since = rises[first];
   const size_t middle = since + (windows - since) / 2;
-  const bool comes_again = 2 * fallen_in(floors, 0, since) >= growth.bytes;
+  const bool comes_again =
+      2 * fallen_in(floors, 0, since) >= growth.bytes && windows - since < kFarLonger * since;
+  const auto in_first_half = std::count_if(rises.begin() + static_cast<std::ptrdiff_t>(first), rises.end(),
+                                           [&](size_t rise) { return rise < middle; });
+  const auto in_second_half =
+      std::count_if(rises.begin(), rises.end(), [&](size_t rise) { return rise >= middle; });
+  const bool becomes_rare = in_first_half > static_cast<std::ptrdiff_t>(kRare) * in_second_half;
   const bool may_be_chance = fallen_in(floors, middle, windows) >= lasting.back() - lasting[middle];
-  return comes_again || may_be_chance ? Growth{} : growth;
+  return comes_again || may_be_chance || becomes_rare ? Growth{} : growth;
 }
 
 /// A longer time between two events counts as this: it may be the machine's, busy with something else, and

@@ -104,6 +104,13 @@ std::array<Leaks, 3> find_growing(const Recording& recording, std::optional<uint
 
 }  // namespace
 
+bool can_judge_growth(const Recording& recording) {
+  const auto has_enough = [&](Moments::By by) {
+    return moments_of(recording, {}, by).at.size() >= kLeastMarks;
+  };
+  return has_enough(Moments::By::marks) || has_enough(Moments::By::frees);
+}
+
 bool Leak::has(const Happened& made) const noexcept {
   return key_of(of, made) == (of == Of::stream ? stream : uint64_t{stack} << 32 | tag);
 }

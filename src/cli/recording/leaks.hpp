@@ -37,6 +37,9 @@ std::string name_of_site(const Recording& recording, uint32_t stack, uint32_t ta
 /// The same of a site, or "what is allocated under the tag ...".
 std::string name_of(const Recording& recording, const Leak& leak);
 
+/// Whether there are marks, or mallocs, enough to say what grows.
+bool can_judge_growth(const Recording& recording);
+
 /// The sites that have live blocks at the end or grew, and tags and streams that grew, of one pool or of all:
 /// what grows first, then the largest.
 std::vector<Leak> find_leaks(const Recording& recording, std::optional<uint64_t> pool = {});

@@ -80,7 +80,8 @@ class Reader {
       put_number(text, kAtEnd, static_cast<uint32_t>(end.how));
       put_number(text, kAtEnd + 4, end.number);
     }
-    put_number(text, kAtFlags, u32(kAtFlags) | kFlagPacked);
+    const bool is_cut = damage_ != nullptr && damage_->parts != 0;
+    put_number(text, kAtFlags, u32(kAtFlags) | kFlagPacked | (is_cut ? kFlagCut : 0));
     for (const Chunk& chunk : good_) {
       if (chunk.used == 0) continue;
       const size_t at = text.size();
@@ -168,6 +169,7 @@ class Reader {
     made_.pid = u32(kAtPid);
     made_.start_realtime_ns = u64(kAtRealtime);
     made_.lost = u64(kAtLost);
+    made_.is_cut = (u32(kAtFlags) & kFlagCut) != 0;
     made_.is_ended = (u32(kAtFlags) & kFlagEnded) != 0;
     if (header_bytes_ >= kHeaderWithEnd)
       made_.end = {static_cast<ProcessEnd::How>(u32(kAtEnd)), u32(kAtEnd + 4)};

@@ -70,6 +70,7 @@ struct Recording {
   uint32_t pid = 0;
   uint64_t start_realtime_ns = 0;
   uint64_t lost = 0;      // events
+  bool is_cut = false;    // damaged parts are left out
   bool is_ended = false;  // by the library; false: the process did not call exit(), or still runs
   ProcessEnd end;
   std::vector<Happened> events;
@@ -84,6 +85,8 @@ struct Recording {
   std::string site(uint32_t stack) const;
   /// "the process was killed by SIGKILL"; "" if it ended as it should, or only the recording did.
   std::string how_it_ended() const;
+  /// "9 events were lost, as the disk was full: ..."; "" if all that happened is there.
+  std::string what_is_missing() const;
 };
 
 /// "SIGKILL"; "signal 60" of one without a usual name.

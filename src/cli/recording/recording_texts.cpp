@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cli/base/size.hpp"
 #include "cli/base/utf8.hpp"
 #include "cli/recording/recording.hpp"
 
@@ -60,6 +61,14 @@ std::string Recording::how_it_ended() const {
                       : "the process did not end by exit(), but by _exit, as another program or by a signal, "
                         "or it still runs";
   }
+}
+
+std::string Recording::what_is_missing() const {
+  constexpr const char* kEffect = "what was freed in them seems live, and figures may be too low";
+  if (lost == 0) return is_cut ? fmt::format("damaged parts were left out: {}", kEffect) : "";
+  return fmt::format("{} {} lost, as the disk was full{}: {}", format_count(lost),
+                     lost == 1 ? "event was" : "events were",
+                     is_cut ? ", and damaged parts were left out" : "", kEffect);
 }
 
 }  // namespace gpupool::cli

@@ -98,7 +98,7 @@ double far_apart(const ComparedSite& a, const ComparedSite& b) {
 std::string_view end_of(std::string_view path, int names) {
   size_t at = path.size();
   while (names-- > 0 && at != 0 && at != std::string_view::npos) at = path.rfind('/', at - 1);
-  return at == std::string_view::npos ? path : path.substr(at);
+  return at == std::string_view::npos || path.empty() ? path : path.substr(at + 1);
 }
 
 using Sites = std::vector<const ComparedSite*>;
@@ -147,8 +147,9 @@ class SiteMatcher {
         key_of, [](size_t, const ComparedSite&) { return true; }, [](const Sites&) { return true; });
   }
 
-  /// Pairs a function of which nothing has a partner so far with such a one of the other run, if all else of
-  /// their stacks is the same, and no other such function has these stacks.
+  /// Pairs a function of which nothing has a partner so far with such a one of the other run, if it is in a
+  /// file of the same name, all else of their stacks is the same, and no other such function has these
+  /// stacks.
   void match_renamed() {
     using Function = std::pair<std::string_view, std::string_view>;
     std::array<std::set<Function>, 2> known;
@@ -158,7 +159,8 @@ class SiteMatcher {
     }
     match_by(
         [](const ComparedSite& site) {
-          return std::pair(std::vector<std::string>(site.path.begin() + 1, site.path.end()), site.tag);
+          return std::tuple(end_of(site.frame.file, 1),
+                            std::vector<std::string>(site.path.begin() + 1, site.path.end()), site.tag);
         },
         [&](size_t which, const ComparedSite& site) {
           return site.path.size() > 1 && !known[which].contains({site.frame.function, site.frame.file});

@@ -70,6 +70,8 @@ nlohmann::ordered_json holders_to_json(const Story& story) {
   return {{"file", story.recording->file},
           {"pid", story.recording->pid},
           {"end", end_to_json(*story.recording)},
+          {"lost_events", story.recording->lost},
+          {"is_cut", story.recording->is_cut},
           {"pool", story.pool},
           {"device", story.about.device},
           {"limit_bytes", story.about.limit_bytes},

@@ -140,10 +140,8 @@ std::vector<std::string> tell(const Story& story) {
     told.push_back(how +
                    (story.recording->is_ended ? "." : "; what happened later is not in the recording."));
   }
-  if (story.recording->lost != 0) {
-    told.push_back(fmt::format("{} events were lost, as the disk was full: figures are too low.",
-                               format_count(story.recording->lost)));
-  }
+  if (const std::string missing = story.recording->what_is_missing(); !missing.empty())
+    told.push_back("Of the recording, " + missing + ".");
   return told;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every function that is hooked, in one table, from which the hooks' declarations, the real functions'
-// pointers and the search for them are made; docs/run.md has the same names, which tests/audit/test_account.py
-// checks.
+// pointers and the search for them are made; docs/run.md has the same names, which
+// tests/audit/test_account.py checks.
 #pragma once
 
 #include "frameworks/audit/types.hpp"
