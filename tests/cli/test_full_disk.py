@@ -96,6 +96,18 @@ class FullDisk(test_watch.Case):
         report = json.loads(test_watch.run("report", self.path, "--json")[1])
         self.assertEqual((report["lost_events"], report["is_cut"]), (events.lost, False))
 
+    def test_without_room_for_one_event_fails(self):
+        program = """
+import os, resource, signal
+os.environ["GPUPOOL_SIM"] = "data=0"  # files of its own
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+""" + test_watch.PROLOGUE
+        path = self.folder / "none.gpt"
+        status, _, said = test_watch.run("record", "-o", path, "--", sys.executable, "-c", program + "malloc(512)")
+        self.assertEqual(status, 1)
+        self.assertRegex(said, "0 events of process .* more events were lost, as the disk was full")
+
     def test_of_many_threads_each_event_is_there_or_lost(self):
         events = self.record_on_full_disk("""
 def work(seed):
