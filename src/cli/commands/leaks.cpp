@@ -108,10 +108,10 @@ int run_leaks(const LeaksOptions& options) {
   }
   if (!options.json && !can_judge_growth(recording))
     fmt::print("Note: with fewer than seven marks and 64 mallocs, nothing is said to grow.\n");
-  for (const std::string& note : {recording.how_it_ended(), recording.what_is_missing()})
+  const std::string missing = recording.what_is_missing();
+  for (const std::string& note : {recording.how_it_ended(), missing})
     if (!options.json && !note.empty()) fmt::print("Note: {}.\n", note);
-  if (const std::string missing = recording.what_is_missing(); options.json && !missing.empty())
-    say(fmt::format("{}: {}", recording.file, missing));
+  if (options.json && !missing.empty()) say(fmt::format("{}: {}", recording.file, missing));
   return !options.fail_over.empty() && sum.lost > allowed ? 1 : 0;
 }
 

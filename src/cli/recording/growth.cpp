@@ -211,16 +211,14 @@ Growth judge(const Levels& floors, const Moments& moments) {
   // goes up and down by chance, as a full cache does, is higher at some end too, but seldom by more than it
   // goes down. What becomes rare, as what is new to a cache does, will end.
   constexpr size_t kFarLonger = 6;
-  constexpr size_t kRare = 3;
+  constexpr std::ptrdiff_t kRare = 3;
   const size_t since = rises[first];
   const size_t middle = since + (windows - since) / 2;
   const bool comes_again =
       2 * fallen_in(floors, 0, since) >= growth.bytes && windows - since < kFarLonger * since;
-  const auto in_first_half = std::count_if(rises.begin() + static_cast<std::ptrdiff_t>(first), rises.end(),
-                                           [&](size_t rise) { return rise < middle; });
-  const auto in_second_half =
-      std::count_if(rises.begin(), rises.end(), [&](size_t rise) { return rise >= middle; });
-  const bool becomes_rare = in_first_half > static_cast<std::ptrdiff_t>(kRare) * in_second_half;
+  const auto begin = rises.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto half = std::lower_bound(begin, rises.end(), middle);
+  const bool becomes_rare = half - begin > kRare * (rises.end() - half);
   const bool may_be_chance = fallen_in(floors, middle, windows) >= lasting.back() - lasting[middle];
   return comes_again || may_be_chance || becomes_rare ? Growth{} : growth;
 }
