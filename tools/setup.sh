@@ -10,9 +10,10 @@
 # Compilers and libraries come from Debian. Go, if Debian's is too old, comes from PyPI into build/venv, and so do ruff,
 # clang-format and clang-tidy, in one version for everybody, because their releases disagree about style, and ptxas,
 # which assembles GPU code; build/checkers links to those four, and has promtool, which checks metrics, and axe-core,
-# which checks the report's page. cuda.h goes to build/cuda-headers. A checker that is not available is skipped with a
-# message; an installed toolchain is used, never replaced. A language that is not available, or only in too old a
-# version, is skipped with a message; tools/toolchains.sh lists the versions needed.
+# which checks the report's page. cuda.h goes to build/cuda-headers, and CUDA's runtimes, which the hooks of `gpupool run`
+# are tried with, to build/cuda-runtimes. A checker that is not available is skipped with a message; an installed
+# toolchain is used, never replaced. A language that is not available, or only in too old a version, is skipped with a
+# message; tools/toolchains.sh lists the versions needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -251,6 +252,31 @@ install_cuda_header() {
   rm -rf "$wheels"
 }
 
+# CUDA's runtimes, besides the one that comes with the headers: the oldest and the newest that are in use. 3 to 7 MB of
+# wheels, of which the libraries are kept; 11.8's has no static one.
+fetch_cuda_runtimes() {
+  local release package folder scratch
+  for release in 11.8 12.9 13; do
+    folder=build/cuda-runtimes/$release
+    compgen -G "$folder/libcudart.so.*" >/dev/null && continue
+    case $release in
+      11.*) package=nvidia-cuda-runtime-cu11 ;;
+      12.*) package=nvidia-cuda-runtime-cu12 ;;
+      *) package=nvidia-cuda-runtime ;;
+    esac
+    say "fetching CUDA's runtime $release to $folder"
+    scratch=$(mktemp -d)
+    if python3 -m pip -q --retries 1 download --no-deps --only-binary :all: -d "$scratch" "$package==$release.*" \
+      >build/setup.log 2>&1 && python3 -m zipfile -e "$scratch"/*.whl "$scratch"; then
+      mkdir -p "$folder"
+      mv "$scratch"/nvidia/*/lib/libcudart* "$folder"
+    else
+      say "PyPI has no $package $release for this system: gpupool run --hooks will not be tried with it"
+    fi
+    rm -rf "$scratch"
+  done
+}
+
 # Each language that cannot be built with the tools now installed.
 name_left_out() {
   local language why folder
@@ -269,3 +295,4 @@ mkdir -p build
 [ "$what" != all ] || fetch_promtool
 [ "$what" != all ] || fetch_axe
 [ "$what" != all ] || install_cuda_header
+[ "$what" != all ] || fetch_cuda_runtimes

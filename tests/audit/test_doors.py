@@ -13,6 +13,7 @@ import unittest
 from audited import COMMAND, DRIVER, AuditTest
 
 CUDART = pathlib.Path(os.environ["GPUPOOL_CUDART"])
+RUNTIMES = pathlib.Path(os.environ["GPUPOOL_CUDA_RUNTIMES"])
 CAP = "GPUPOOL_RUN_CAP"
 
 # Loads a library of this name that calls the driver, and writes what it got.
@@ -108,27 +109,35 @@ print(real(found.value)(7, byref(address), 64 * MIB), cuda.driver_used(0) // MIB
                 program = f"print(ctypes.CDLL('{library}', mode=os.RTLD_LOCAL | os.RTLD_DEEPBIND | os.RTLD_NOW).take())"
                 self.assertEqual(self.result(program, "2MiB")[0], 2)
 
-    def test_cudas_own_runtime(self):
+    def test_cudas_own_runtimes(self):
+        """Of 13.0, beside cuda.h, and those that tools/setup.sh fetches: 11.8, 12.9 and the newest."""
+        folders = [folder for folder in (CUDART, *sorted(RUNTIMES.glob("*"))) if any(folder.glob("libcudart.so.*"))]
+        for folder in folders:
+            with self.subTest(folder.name):
+                self.a_runtime_has_the_hooks(folder)
+        if len(folders) < 4:
+            self.skipTest(f"of four runtimes of CUDA there are {len(folders)}: tools/setup.sh fetches them")
+
+    def a_runtime_has_the_hooks(self, folder):
         """Both of its forms ask the driver for each function by an address that they have asked for as well. The
         stand-in has too few functions to go further."""
         source = self.folder / "runtime.c"
         source.write_text(RUNTIME, encoding="utf-8")
-        shared = next(CUDART.glob("libcudart.so.*"), None)
-        if shared is None:
-            self.skipTest("no runtime of CUDA beside cuda.h")
-        archive = CUDART / "libcudart_static.a"
-        for form, words in (("dynamic", [shared]), ("static", [archive, "-lrt", "-lpthread"])):
-            if not archive.exists() and form == "static":
+        archive = folder / "libcudart_static.a"
+        for form, words in (("dynamic", [next(folder.glob("libcudart.so.*"))]),
+                            ("static", [archive, "-lrt", "-lpthread"])):  # fmt: skip
+            if form == "static" and not archive.exists():
                 continue  # CUDA 11's package has none
             with self.subTest(form):
                 program = self.folder / form
-                subprocess.run(["cc", source, "-o", program, *words, "-ldl", f"-Wl,-rpath,{CUDART}"], check=True)
+                subprocess.run(["cc", source, "-o", program, *words, "-ldl", f"-Wl,-rpath,{folder}"], check=True)
                 plain = tuple(map(int, self.start(program)[1].split()))
                 self.assertGreater(plain[0], 300)
                 self.assertEqual(plain[1], 0)
                 code, out, err = self.hooked(["--cap", "8MiB"], program)
                 self.assertEqual(code, 0, err)
                 of_all, of_hooks = map(int, out.split())
+                print(f"runtime {folder.name}, {form}: {plain[0]} requests, under the hooks {of_all}", file=sys.stderr)
                 self.assertEqual(of_all, of_hooks)
                 self.assertGreaterEqual(of_hooks, plain[0])
 
