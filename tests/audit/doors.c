@@ -41,6 +41,17 @@ static allocate* answer_of(void* get, int version) {
 static allocate* find(const char* door) {
   if (strcmp(door, "dlsym") == 0) return (allocate*)(uintptr_t)dlsym(driver, "cuMemAlloc_v2");
   if (strcmp(door, "default") == 0) return (allocate*)(uintptr_t)dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+  if (strcmp(door, "dlvsym") == 0) {  // as libraries do that have a dlsym of their own
+    const char* const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+    void* found = NULL;
+    for (int at = 0; at < 3 && found == NULL; ++at) found = dlvsym(RTLD_NEXT, "dlsym", versions[at]);
+    return (allocate*)(uintptr_t)((void* (*)(void*, const char*))(uintptr_t)found)(driver, "cuMemAlloc_v2");
+  }
+  if (strcmp(door, "next") == 0) {  // the second of two equal questions has the same answer
+    void* const first = dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+    void* const second = dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+    return (allocate*)(uintptr_t)(first == second ? second : NULL);
+  }
   if (strcmp(door, "cuGetProcAddress") == 0) {
     void* found = NULL;
     ((get_address*)(uintptr_t)dlsym(driver, "cuGetProcAddress"))("cuMemAlloc", &found, 11080, 0);

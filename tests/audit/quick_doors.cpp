@@ -32,6 +32,7 @@ int alloc_of_the_future(unsigned, CUdeviceptr* address, size_t bytes) {
 /// know is asked for on purpose, an empty name too.
 int find_function(const char* name, void** to, int version, uint64_t flags, int* status) {
   constexpr uint64_t kPerThread = 2;
+  if (name == nullptr || to == nullptr) return kInvalidValue;
   *to = nullptr;
   if (status != nullptr) *status = 1;
   const bool is_ptsz = flags == kPerThread;

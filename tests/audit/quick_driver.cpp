@@ -5,6 +5,8 @@
 // cuGetProcAddress.
 #include "quick_driver.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -23,9 +25,19 @@ Driver& driver() {
       made->devices[device].pool.device = device;
       made->devices[device].chosen = &made->devices[device].pool;
     }
+    (void)pthread_atfork(nullptr, nullptr, [] {
+      if (driver().is_begun.exchange(false)) driver().is_forked = true;
+    });
     return made;
   }();
   return *only;
+}
+
+int judge(std::initializer_list<const void*> needed, int device) {
+  if (!driver().is_begun) return kNotInitialized;
+  for (const void* each : needed)
+    if (each == nullptr) return kInvalidValue;
+  return device >= 0 && device < kDevices ? CUDA_SUCCESS : kInvalidDevice;
 }
 
 bool charge(int number, uint64_t bytes) {
@@ -56,9 +68,10 @@ void end_if_unused(Pool& pool) {
 }
 
 int give(uint64_t bytes, uint64_t* address) {
+  if (const int wrong = judge({address}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   if (current == nullptr) return kInvalidContext;
-  if (address == nullptr || bytes == 0) return kInvalidValue;
+  if (bytes == 0) return kInvalidValue;
   if (!charge(current->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = place(bytes);
   driver().given[*address] = {current->device, bytes, current};
@@ -66,6 +79,7 @@ int give(uint64_t bytes, uint64_t* address) {
 }
 
 int take_back(uint64_t address) {
+  if (const int wrong = judge({}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   const auto found = driver().given.find(address);
   if (found == driver().given.end()) return kInvalidValue;
@@ -137,6 +151,7 @@ uint64_t driver_requests_of(const char* file) {
 }
 
 int cuInit(unsigned) {
+  if (driver().is_forked) return kNotInitialized;
   driver().is_begun = true;
   return CUDA_SUCCESS;
 }
@@ -149,21 +164,25 @@ int cuDeviceGetCount(int* count) {
   return driver().is_begun ? CUDA_SUCCESS : kNotInitialized;
 }
 int cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  if (const int wrong = judge({uuid}, device); wrong != 0) return wrong;
   *uuid = {};
   uuid->bytes[15] = static_cast<char>(device);
   return CUDA_SUCCESS;
 }
-int cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
+int cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+  if (const int wrong = judge({bytes}, device); wrong != 0) return wrong;
   *bytes = kCapacity;
   return CUDA_SUCCESS;
 }
 
 int cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice device) {
+  if (const int wrong = judge({context}, device); wrong != 0) return wrong;
   current = new Context{device, false};
   *context = reinterpret_cast<CUcontext>(current);
   return CUDA_SUCCESS;
 }
 int cuCtxDestroy_v2(CUcontext context) {
+  if (const int wrong = judge({context}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   auto* const gone = reinterpret_cast<Context*>(context);
   end(gone);
@@ -176,10 +195,12 @@ int cuCtxSetCurrent(CUcontext context) {
   return CUDA_SUCCESS;
 }
 int cuCtxGetCurrent(CUcontext* context) {
+  if (const int wrong = judge({context}); wrong != 0) return wrong;
   *context = reinterpret_cast<CUcontext>(current);
   return CUDA_SUCCESS;
 }
 int cuCtxGetDevice(CUdevice* device) {
+  if (const int wrong = judge({device}); wrong != 0) return wrong;
   if (current == nullptr) return kInvalidContext;
   *device = current->device;
   return CUDA_SUCCESS;
@@ -195,12 +216,14 @@ int cuCtxPopCurrent_v2(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 int cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  if (const int wrong = judge({context}, device); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   ++driver().devices[device].references;
   *context = reinterpret_cast<CUcontext>(&driver().devices[device].primary);
   return CUDA_SUCCESS;
 }
 int cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  if (const int wrong = judge({}, device); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   Device& there = driver().devices[device];
   if (there.references == 0) return kInvalidContext;
@@ -208,6 +231,7 @@ int cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return CUDA_SUCCESS;
 }
 int cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  if (const int wrong = judge({}, device); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   end(&driver().devices[device].primary);
   driver().devices[device].references = 0;
@@ -226,6 +250,7 @@ int cuDevicePrimaryCtxReset(CUdevice device) {
   return cuDevicePrimaryCtxReset_v2(device);
 }
 int cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  if (const int wrong = judge({flags, active}, device); wrong != 0) return wrong;
   *flags = 0;
   *active = driver().devices[device].references != 0 ? 1 : 0;
   return CUDA_SUCCESS;
@@ -234,6 +259,7 @@ int cuMemAlloc_v2(CUdeviceptr* to, size_t bytes) {
   return give(bytes, reinterpret_cast<uint64_t*>(to));
 }
 int cuMemAllocPitch_v2(CUdeviceptr* to, size_t* pitch, size_t width, size_t height, unsigned) {
+  if (const int wrong = judge({to, pitch}); wrong != 0) return wrong;
   *pitch = (width + kPitch - 1) / kPitch * kPitch;
   return give(*pitch * height, reinterpret_cast<uint64_t*>(to));
 }
@@ -246,13 +272,16 @@ int cuMemFree_v2(CUdeviceptr of) {
 
 int cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemProp* properties,
                 unsigned long long) {
+  if (const int wrong = judge({handle, properties}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
+  if (const int wrong = judge({}, properties->location.id); wrong != 0) return wrong;
   if (!charge(properties->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = place(1);
   driver().chunks[*handle] = {properties->location.id, bytes};
   return CUDA_SUCCESS;
 }
 int cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address_of_it) {
+  if (const int wrong = judge({handle}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   const auto at = reinterpret_cast<uintptr_t>(address_of_it);
   const auto found = std::find_if(driver().mapped.begin(), driver().mapped.end(), [&](const auto& each) {
@@ -264,6 +293,7 @@ int cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr
   return CUDA_SUCCESS;
 }
 int cuMemMap(CUdeviceptr at, size_t, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
+  if (const int wrong = judge({}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   const auto found = driver().chunks.find(handle);
   if (found == driver().chunks.end()) return kInvalidValue;
@@ -272,6 +302,7 @@ int cuMemMap(CUdeviceptr at, size_t, size_t, CUmemGenericAllocationHandle handle
   return CUDA_SUCCESS;
 }
 int cuMemUnmap(CUdeviceptr at, size_t bytes) {
+  if (const int wrong = judge({}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   for (const CUdeviceptr end_of_it = at + bytes; at < end_of_it;) {
     const auto found = driver().mapped.find(at);
@@ -284,6 +315,7 @@ int cuMemUnmap(CUdeviceptr at, size_t bytes) {
   return CUDA_SUCCESS;
 }
 int cuMemRelease(CUmemGenericAllocationHandle handle) {
+  if (const int wrong = judge({}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   const auto found = driver().chunks.find(handle);
   if (found == driver().chunks.end()) return kInvalidValue;
@@ -292,10 +324,12 @@ int cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 int cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* wanted) {
+  if (const int wrong = judge({array, wanted}); wrong != 0) return wrong;
   return give(size_of(wanted->Width, wanted->Height, 1, wanted->NumChannels),
               reinterpret_cast<uint64_t*>(array));
 }
 int cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* wanted) {
+  if (const int wrong = judge({array, wanted}); wrong != 0) return wrong;
   return give(size_of(wanted->Width, wanted->Height, wanted->Depth, wanted->NumChannels),
               reinterpret_cast<uint64_t*>(array));
 }
@@ -303,6 +337,7 @@ int cuArrayDestroy(CUarray array) {
   return take_back(reinterpret_cast<uintptr_t>(array));
 }
 int cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* wanted, unsigned levels) {
+  if (const int wrong = judge({array, wanted}); wrong != 0) return wrong;
   uint64_t bytes = 0;
   for (unsigned level = 0; level < levels; ++level)
     bytes += size_of(std::max<size_t>(wanted->Width >> level, 1), wanted->Height >> level,
@@ -314,6 +349,7 @@ int cuMipmappedArrayDestroy(CUmipmappedArray array) {
 }
 
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
+  if (const int wrong = judge({}); wrong != 0) return wrong;
   if (current == nullptr) return kInvalidContext;
   if (total != nullptr) *total = kCapacity;
   if (free != nullptr) *free = kCapacity - driver().devices[current->device].used;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -17,6 +18,7 @@ using namespace gpupool::audit;
 
 inline constexpr int kInvalidValue = 1;
 inline constexpr int kNotInitialized = 3;
+inline constexpr int kInvalidDevice = 101;
 inline constexpr int kInvalidContext = 201;
 inline constexpr int kNotFound = 500;
 inline constexpr int kDevices = 2;
@@ -62,7 +64,8 @@ struct Device {
 
 struct Driver {
   std::mutex lock;
-  bool is_begun = false;
+  std::atomic<bool> is_begun{false};
+  std::atomic<bool> is_forked{false};  // from a process in which it had begun: nothing works here
   Device devices[kDevices];
   std::unordered_map<uint64_t, Given> given;      // by address, or handle of an array
   std::unordered_map<uint64_t, Given> chunks;     // by handle
@@ -76,6 +79,10 @@ Driver& driver();
 inline constinit thread_local Context* current = nullptr;
 
 using Guard = std::lock_guard<std::mutex>;
+
+/// What the driver says before it looks at anything else: it has not begun, an address is missing, it has no
+/// such device. 0: go on.
+int judge(std::initializer_list<const void*> needed, int device = 0);
 
 /// With the lock.
 bool charge(int device, uint64_t bytes);

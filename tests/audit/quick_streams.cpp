@@ -13,13 +13,14 @@ Stream& of(CUstream stream) {
 }
 
 int give_of_pool(Pool& pool, uint64_t bytes, uint64_t* address, CUstream stream) {
+  if (const int wrong = judge({address}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   if (stream != nullptr && of(stream).is_captured) {
     of(stream).captured += bytes;
     *address = place(bytes);
     return CUDA_SUCCESS;
   }
-  if (address == nullptr || bytes == 0) return kInvalidValue;
+  if (bytes == 0) return kInvalidValue;
   if (pool.live + bytes > pool.reserved) {
     const uint64_t more = (pool.live + bytes - pool.reserved + kGranule - 1) / kGranule * kGranule;
     if (!charge(pool.device, more)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -36,6 +37,7 @@ int give_of_pool(Pool& pool, uint64_t bytes, uint64_t* address, CUstream stream)
 extern "C" {
 
 int cuStreamCreate(CUstream* stream, unsigned) {
+  if (const int wrong = judge({stream}); wrong != 0) return wrong;
   *stream = reinterpret_cast<CUstream>(new Stream{current});
   return CUDA_SUCCESS;
 }
@@ -65,6 +67,7 @@ int cuThreadExchangeStreamCaptureMode(unsigned* mode) {
 }
 
 int cuMemAllocAsync(CUdeviceptr* to, size_t bytes, CUstream stream) {
+  if (const int wrong = judge({to}); wrong != 0) return wrong;
   if (current == nullptr) return kInvalidContext;
   const int device = stream != nullptr ? of(stream).context->device : current->device;
   return give_of_pool(*driver().devices[device].chosen, bytes, reinterpret_cast<uint64_t*>(to), stream);
@@ -73,6 +76,7 @@ int cuMemAllocAsync_ptsz(CUdeviceptr* to, size_t bytes, CUstream stream) {
   return cuMemAllocAsync(to, bytes, stream);
 }
 int cuMemAllocFromPoolAsync(CUdeviceptr* to, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  if (const int wrong = judge({to, pool}); wrong != 0) return wrong;
   return give_of_pool(*reinterpret_cast<Pool*>(pool), bytes, reinterpret_cast<uint64_t*>(to), stream);
 }
 int cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* to, size_t bytes, CUmemoryPool pool, CUstream stream) {
@@ -85,10 +89,12 @@ int cuMemFreeAsync_ptsz(CUdeviceptr of, CUstream) {
   return take_back(of);
 }
 int cuMemPoolCreate(CUmemoryPool* pool, const CUmemProp* properties) {
+  if (const int wrong = judge({pool, properties}); wrong != 0) return wrong;
   *pool = reinterpret_cast<CUmemoryPool>(new Pool{properties->location.id});
   return CUDA_SUCCESS;
 }
 int cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
+  if (const int wrong = judge({handle}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   auto& pool = *reinterpret_cast<Pool*>(handle);
   const uint64_t least = (std::max<uint64_t>(bytes, pool.live) + kGranule - 1) / kGranule * kGranule;
@@ -96,6 +102,7 @@ int cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
   return CUDA_SUCCESS;
 }
 int cuMemPoolDestroy(CUmemoryPool handle) {
+  if (const int wrong = judge({handle}); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   auto* const pool = reinterpret_cast<Pool*>(handle);
   pool->is_destroyed = true;
@@ -109,20 +116,25 @@ int cuMemPoolGetAttribute(CUmemoryPool pool, unsigned attribute, void* value) {
   return CUDA_SUCCESS;
 }
 int cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
+  if (const int wrong = judge({pool}, device); wrong != 0) return wrong;
   *pool = reinterpret_cast<CUmemoryPool>(&driver().devices[device].pool);
   return CUDA_SUCCESS;
 }
 int cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
+  if (const int wrong = judge({pool}, device); wrong != 0) return wrong;
   *pool = reinterpret_cast<CUmemoryPool>(driver().devices[device].chosen);
   return CUDA_SUCCESS;
 }
 int cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+  if (const int wrong = judge({pool}, device); wrong != 0) return wrong;
   driver().devices[device].chosen = reinterpret_cast<Pool*>(pool);
   return CUDA_SUCCESS;
 }
 
 /// A graph is the number of bytes that its nodes need.
 int cuGraphLaunch(CUgraphExec graph, CUstream) {
+  if (const int wrong = judge({graph}); wrong != 0) return wrong;
+  if (current == nullptr) return kInvalidContext;
   const Guard guard(driver().lock);
   Device& device = driver().devices[current->device];
   const auto bytes = reinterpret_cast<uintptr_t>(graph);
@@ -134,12 +146,14 @@ int cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
   return cuGraphLaunch(graph, stream);
 }
 int cuDeviceGraphMemTrim(CUdevice device) {
+  if (const int wrong = judge({}, device); wrong != 0) return wrong;
   const Guard guard(driver().lock);
   driver().devices[device].used -= driver().devices[device].graphs;
   driver().devices[device].graphs = 0;
   return CUDA_SUCCESS;
 }
 int cuDeviceGetGraphMemAttribute(CUdevice device, unsigned attribute, void* value) {
+  if (const int wrong = judge({value}, device); wrong != 0) return wrong;
   if (attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) return kInvalidValue;
   *static_cast<uint64_t*>(value) = driver().devices[device].graphs;
   return CUDA_SUCCESS;

@@ -48,8 +48,8 @@ class DoorsTest(AuditTest):
     def test_doors_that_open_the_driver(self):
         program = self.compile("doors.c")
         for door in (
-            "dlsym", "default", "cuGetProcAddress", "cuGetProcAddress_v2:3020", "cuGetProcAddress_v2:11080",
-            "cuGetProcAddress_v2:12000", "cuGetProcAddress_v2:13000", "itself", "dlmopen",
+            "dlsym", "default", "next", "dlvsym", "cuGetProcAddress", "cuGetProcAddress_v2:3020",
+            "cuGetProcAddress_v2:11080", "cuGetProcAddress_v2:12000", "cuGetProcAddress_v2:13000", "itself", "dlmopen",
         ):  # fmt: skip
             with self.subTest(door):
                 self.assertEqual(self.codes(program, door), "0 0 2")
@@ -75,6 +75,16 @@ class DoorsTest(AuditTest):
             for door in ("linked", "data"):
                 with self.subTest(door, options=options):
                     self.assertEqual(self.codes(program, door), "0 0 2")
+
+    def test_paths_that_the_program_has_itself(self):
+        """RPATH and RUNPATH, of which the first comes before LD_LIBRARY_PATH, and nothing in the environment."""
+        for tags in ("--disable-new-dtags", "--enable-new-dtags"):
+            words = [f"-Wl,-rpath,{DRIVER.parent}", f"-Wl,{tags}"]
+            linked = self.compile("doors.c", "-DLINKED", *words, DRIVER, name="linked" + tags)
+            opening = self.compile("doors.c", *words, name="opening" + tags)
+            for program, door in ((linked, "linked"), (linked, "data"), (linked, "next"), (opening, "dlsym")):
+                with self.subTest(door, tags=tags):
+                    self.assertEqual(self.codes(program, door, LD_LIBRARY_PATH=""), "0 0 2")
 
     def test_a_later_version_with_other_arguments_passes(self):
         program = """

@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { kWell = 0, kInvalid = 2, kTooSmall = 7 };
+enum { kWell = 0, kUninitialized = 1, kInvalid = 2, kTooSmall = 7, kOtherVersion = 25 };
 
 struct memory {
   unsigned long long total, free, used;
+};
+struct memory_v2 {
+  unsigned int version;
+  unsigned long long total, reserved, free, used;
 };
 struct process {
   unsigned int pid;
@@ -61,12 +65,24 @@ int nvmlDeviceGetName(void* device, char* text, unsigned int room) {
   return device == &is_begun ? copy(text, room, "Stand-in GPU") : kInvalid;
 }
 int nvmlDeviceGetMemoryInfo(void* device, struct memory* memory) {
+  if (!is_begun) return kUninitialized;
+  if (device != &is_begun || memory == NULL) return kInvalid;
   struct process all[1024];
   unsigned long long used = 0;
   const unsigned int count = users(all, 1024);
   for (unsigned int at = 0; at < count; ++at) used += all[at].used;
   *memory = (struct memory){8ULL << 30, (8ULL << 30) - used, used};
-  return device == &is_begun ? kWell : kInvalid;
+  return kWell;
+}
+/// Of the 8 GiB, 512 MiB are the system's.
+int nvmlDeviceGetMemoryInfo_v2(void* device, struct memory_v2* memory) {
+  const unsigned long long reserved = 512ULL << 20;
+  struct memory all;
+  const int result = nvmlDeviceGetMemoryInfo(device, memory != NULL ? &all : NULL);
+  if (result != kWell) return result;
+  if (memory->version != (sizeof *memory | 2U << 24)) return kOtherVersion;
+  *memory = (struct memory_v2){memory->version, all.total, reserved, all.free - reserved, all.used};
+  return kWell;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned int* count, struct process* processes) {
   const unsigned int room = *count;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "frameworks/audit/functions.hpp"
 #include "frameworks/audit/line.hpp"
 #include "frameworks/audit/nvml.hpp"
 #include "frameworks/audit/pools.hpp"
@@ -77,15 +78,18 @@ void keep_driver() noexcept {
   (void)dlmopen(driver_place.space, driver_place.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-void see_device_first(int number) noexcept {
+bool see_device_first(int number) noexcept {
+  int count = 0;
+  if (real.cuDeviceGetCount(&count) != CUDA_SUCCESS || number >= count) return false;
   Ledger::Device& device = Ledger::get().device(number);
   keep_driver();
-  find_default_pools();  // by each thread that comes here at once
-  if (!Ledger::get().see(number)) return;
+  find_default_pools(std::min(count, Ledger::kMostDevices));  // by each thread that comes here at once
+  if (!Ledger::get().see(number)) return true;
   const uint64_t now = bytes_by_nvml(number);
   const uint64_t by_others = std::min(now, device.account.used());  // threads, meanwhile
   device.before = now == UINT64_MAX ? now : now - by_others;
   if (at_exit != nullptr && !is_exit_watched.exchange(true)) (void)at_exit(report_all, nullptr, nullptr);
+  return true;
 }
 
 }  // namespace gpupool::audit

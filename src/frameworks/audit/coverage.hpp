@@ -17,11 +17,10 @@ void begin_driver(const link_map& object, Lmid_t space) noexcept;
 void keep_driver() noexcept;
 
 /// No lock is held: NVML is loaded here, and the loader may call constructors that allocate.
-void see_device_first(int device) noexcept;
-/// Before anything is taken of it.
-inline void see_device(int device) noexcept {
-  if (!Ledger::get().device(device).is_seen.load(std::memory_order_acquire)) [[unlikely]]
-    see_device_first(device);
+bool see_device_first(int device) noexcept;
+/// Before anything is taken of it. False: the driver has not begun, or has no such device, and will say so.
+inline bool see_device(int device) noexcept {
+  return Ledger::get().device(device).is_seen.load(std::memory_order_acquire) || see_device_first(device);
 }
 
 }  // namespace gpupool::audit

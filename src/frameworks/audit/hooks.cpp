@@ -21,9 +21,7 @@ namespace {
 /// The device and context that the calling thread allocates on. False: none that is counted.
 bool find_place(Block& block) {
   if (real.cuCtxGetDevice(&block.device) != CUDA_SUCCESS || !Ledger::has(block.device)) return false;
-  if (real.cuCtxGetCurrent(&block.context) != CUDA_SUCCESS) return false;
-  see_device(block.device);
-  return true;
+  return real.cuCtxGetCurrent(&block.context) == CUDA_SUCCESS && see_device(block.device);
 }
 
 /// What the driver has given becomes known before the program has it; what cannot be written down goes back.
@@ -119,10 +117,10 @@ int hook::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const 
                       unsigned long long flags) noexcept {
   const auto call = [&] { return real.cuMemCreate(handle, bytes, properties, flags); };
   if (handle == nullptr || properties == nullptr ||
-      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !Ledger::has(properties->location.id))
+      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !Ledger::has(properties->location.id) ||
+      !see_device(properties->location.id))
     return call();
   const int device = properties->location.id;
-  see_device(device);
   if (!take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int result = call();
   Account& account = Ledger::get().device(device).account;

@@ -17,9 +17,8 @@ bool is_within_cap(int number) {
 template <typename Call, typename Undo>
 int allocate_pooled(Pool* pool, uint64_t bytes, CUdeviceptr* address, Call call, Undo undo) {
   const CUmemoryPool handle = pool != nullptr ? pool->handle.load() : nullptr;
-  if (address == nullptr || handle == nullptr) return call();
+  if (address == nullptr || handle == nullptr || !see_device(pool->device)) return call();
   const int device = pool->device;
-  see_device(device);
   Account& account = Ledger::get().device(device).account;
   if (!pool->pooled.take(account, bytes) && !(empty_pools(device) && pool->pooled.take(account, bytes))) {
     account.count_refusal();
@@ -48,7 +47,7 @@ Pool* find(CUmemoryPool handle) {
   if (Pool* const known = pools.find(handle); known != nullptr) return known;
   CUdevice device = 0;
   if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS || !Ledger::has(device)) return nullptr;
-  see_device(device);  // so that the default ones are known
+  (void)see_device(device);  // so that the default ones are known
   return pools.find(handle);
 }
 
@@ -64,7 +63,7 @@ template <typename Call>
 int launch(Call call) {
   CUdevice current = 0;
   if (real.cuCtxGetDevice(&current) != CUDA_SUCCESS || !Ledger::has(current)) return call();
-  see_device(current);
+  (void)see_device(current);
   bool is_within = true;
   Ledger::get().for_each_seen([&](int device) { is_within = is_within && is_within_cap(device); });
   if (!is_within) {

@@ -94,8 +94,11 @@ int hook::nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) noe
   return answer(real.nvmlDeviceGetMemoryInfo(device, memory), device, memory);
 }
 
+/// What the system keeps for itself is not of the cap, so that the parts are still the whole.
 int hook::nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) noexcept {
-  return answer(real.nvmlDeviceGetMemoryInfo_v2(device, memory), device, memory);
+  const int result = answer(real.nvmlDeviceGetMemoryInfo_v2(device, memory), device, memory);
+  if (result == kNvmlSuccess && cap != UINT64_MAX) memory->reserved = 0;
+  return result;
 }
 
 }  // namespace gpupool::audit

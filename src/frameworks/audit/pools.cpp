@@ -30,11 +30,9 @@ int device_of(CUstream stream) {
 
 }  // namespace
 
-void find_default_pools() noexcept {
-  int count = 0;
+void find_default_pools(int devices) noexcept {
   if (real.cuDeviceGetDefaultMemPool == nullptr) return;  // CUDA 11.1 or older
-  if (real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return;
-  for (int device = 0; device < std::min(count, Ledger::kMostDevices); ++device) {
+  for (int device = 0; device < devices; ++device) {
     CUmemoryPool pool = nullptr;
     if (real.cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS)
       (void)Ledger::get().pools().add(pool, device);

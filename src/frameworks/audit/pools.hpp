@@ -7,8 +7,8 @@
 
 namespace gpupool::audit {
 
-/// Has the default pools of all devices known.
-void find_default_pools() noexcept;
+/// Has the default pools of all `devices` known.
+void find_default_pools(int devices) noexcept;
 
 /// How a stream's number 0 is meant: by functions without and with `_ptsz`.
 enum class Default { legacy, per_thread };
