@@ -43,10 +43,12 @@ class WholeTest(ControlCase):
         self.driver = {"GPUPOOL_LIBCUDA": FAKE, "FAKE_CUDA_PROCESSES": str(self.processes)}
         self.environment |= self.driver | {"GPUPOOL_BACKEND": "cuda"}
 
-    def plain(self, program=sys.executable):
+    def plain(self, program=sys.executable, words=None):
+        """`words`: what it is called as, and its arguments."""
         child = subprocess.Popen(
-            [program, "-c", PLAIN, FAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment
-        )
+            words or [program, "-c", PLAIN, FAKE], executable=program,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment,
+        )  # fmt: skip
         for each in (child.stdout.close, child.stdin.close, child.wait, child.kill):
             self.addCleanup(each)
         self.assertEqual(child.stdout.readline(), "ready\n")
@@ -123,6 +125,28 @@ class WholeTest(ControlCase):
         self.assertEqual((done["pid"], done["gpu_bytes"]), (child.pid, 64 * MIB))
         self.assertEqual((self.state(child), self.state(other)), ("checkpointed", "running"))
         self.assertIn("NVML knows no GPU", self.whole("sleep", "--all-of-device", "7", **nvml)[2])
+
+    def test_names_of_more_than_15_letters(self):
+        """Of which the system shows 15: those of files, of scripts, and those that a program was called as."""
+        python = os.path.realpath(sys.executable)
+        for name in ("inference-server", "inference-server-2"):
+            shutil.copy(python, self.folder / name)
+        first = self.plain(self.folder / "inference-server", ["server", "-c", PLAIN, FAKE])
+        second = self.plain(self.folder / "inference-server-2")
+        script = self.folder / "a-script-with-a-name"
+        script.write_text(f"#!{python}\n{PLAIN}", encoding="utf-8")
+        script.chmod(0o755)
+        third = self.plain(script, [script, FAKE])
+        fourth = self.plain(python, ["VLLM::EngineCore", "-c", PLAIN, FAKE])
+        self.plain(python, ["python3", "-c", PLAIN, FAKE, "inference-server"])  # which is nobody's name
+        for name, child in (("inference-server", first), ("inference-server-2", second), (script.name, third),
+                            ("VLLM::EngineCore", fourth)):  # fmt: skip
+            with self.subTest(name):
+                self.assertEqual(self.must("sleep", name)["pid"], child.pid)
+        self.assertIn("no process of yours is called", self.whole("sleep", "inference-server-3")[2])
+        self.assertIn("are several processes", self.whole("sleep", "inference-serve")[2])
+        (self.folder / "inference-server").unlink()  # as after an update
+        self.assertEqual(self.must("wake", "inference-server")["pid"], first.pid)
 
     def test_a_failed_step_leaves_it_running(self):
         target = self.target("!pool = default_pool(); block = take(pool, 48 << 20); write(block, 48 << 20, 7)")

@@ -8,9 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <climits>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -50,6 +54,35 @@ void check_own(uint64_t pid) {
 std::string name_of(uint64_t pid) {
   const std::string comm = read_begin(AT_FDCWD, (folder_of(pid) + "/comm").c_str());
   return comm.substr(0, comm.find('\n'));
+}
+
+std::string_view file_of(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+/// The path of its executable; "" if it is not told.
+std::string executable_of(uint64_t pid) {
+  constexpr std::string_view kUnlinked = " (deleted)";
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = readlink((folder_of(pid) + "/exe").c_str(), path.data(), path.size());
+  std::string text(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  if (std::string_view(text).ends_with(kUnlinked)) text.resize(text.size() - kUnlinked.size());
+  return text;
+}
+
+/// As ps shows it. Of a longer name that has the beginning only, so then its file decides, or the name that
+/// it was called as; a script's comes after its interpreter's.
+bool is_called(uint64_t pid, std::string_view who) {
+  constexpr size_t kShown = 15;
+  const std::string shown = name_of(pid);
+  if (who.size() <= kShown) return shown == who;
+  if (file_of(executable_of(pid)) == who) return true;
+  std::istringstream words(read_begin(AT_FDCWD, (folder_of(pid) + "/cmdline").c_str()));
+  std::string first;
+  std::string second;
+  std::getline(words, first, '\0');
+  std::getline(words, second, '\0');
+  return file_of(first) == who || (file_of(second) == who && shown == who.substr(0, kShown));
 }
 
 bool maps(uint64_t pid, std::string_view part) {
@@ -153,7 +186,7 @@ uint64_t find_own_process(const std::string& who) {
   const Folder all(opendir("/proc"));
   while (const dirent* entry = all != nullptr ? readdir(all.get()) : nullptr) {
     const uint64_t pid = number_of(entry->d_name);
-    if (pid != 0 && static_cast<pid_t>(pid) != getpid() && is_own(pid) && name_of(pid) == who)
+    if (pid != 0 && static_cast<pid_t>(pid) != getpid() && is_own(pid) && is_called(pid, who))
       found.emplace_back(entry->d_name);
   }
   if (found.empty()) throw InputError(fmt::format("no process of yours is called \"{}\"", harmless(who)));
